@@ -1,0 +1,1 @@
+"""Hajob: elastic, highly available training jobs on Ascend NPUs."""

@@ -1,0 +1,428 @@
+from google.protobuf.internal import containers as _containers
+from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
+from google.protobuf import descriptor as _descriptor
+from google.protobuf import message as _message
+from collections.abc import Iterable as _Iterable, Mapping as _Mapping
+from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
+
+DESCRIPTOR: _descriptor.FileDescriptor
+
+class Action(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    ACTION_UNSPECIFIED: _ClassVar[Action]
+    START: _ClassVar[Action]
+    RETRY: _ClassVar[Action]
+    IN_PLACE: _ClassVar[Action]
+    REPLACE: _ClassVar[Action]
+    SHRINK: _ClassVar[Action]
+    EXPAND: _ClassVar[Action]
+    CHECKPOINT: _ClassVar[Action]
+    STOP: _ClassVar[Action]
+    PAUSE: _ClassVar[Action]
+    CONTINUE: _ClassVar[Action]
+    MIGRATE: _ClassVar[Action]
+
+class RankPhase(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    ABSENT: _ClassVar[RankPhase]
+    STARTING: _ClassVar[RankPhase]
+    AT_GATE: _ClassVar[RankPhase]
+    LINKED: _ClassVar[RankPhase]
+    FINISHED: _ClassVar[RankPhase]
+    DEAD: _ClassVar[RankPhase]
+
+class FactKind(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    FACT_UNSPECIFIED: _ClassVar[FactKind]
+    PROCESS_EXITED: _ClassVar[FactKind]
+    AGENT_SILENT: _ClassVar[FactKind]
+    MEMORY_FAULT: _ClassVar[FactKind]
+    COMMUNICATION_FAULT: _ClassVar[FactKind]
+    PROCESS_FAULT: _ClassVar[FactKind]
+    HANG: _ClassVar[FactKind]
+    LOG_RULE: _ClassVar[FactKind]
+    HEARTBEAT_SILENT: _ClassVar[FactKind]
+    SCRIPT_ENDED: _ClassVar[FactKind]
+    CONTROLLER_LOST: _ClassVar[FactKind]
+    PORT_TAKEN: _ClassVar[FactKind]
+
+class MilestoneKind(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    MILESTONE_UNSPECIFIED: _ClassVar[MilestoneKind]
+    STARTED: _ClassVar[MilestoneKind]
+    STOP_ACCEPTED: _ClassVar[MilestoneKind]
+    STOPPED: _ClassVar[MilestoneKind]
+    REPLACEMENTS_STARTED: _ClassVar[MilestoneKind]
+    REPLACEMENTS_READY: _ClassVar[MilestoneKind]
+    NAMED: _ClassVar[MilestoneKind]
+    STRATEGIES: _ClassVar[MilestoneKind]
+    STRATEGY_SENT: _ClassVar[MilestoneKind]
+    RESUMED: _ClassVar[MilestoneKind]
+    RESULT: _ClassVar[MilestoneKind]
+    FINISHED_ALL: _ClassVar[MilestoneKind]
+    STEP_BEFORE: _ClassVar[MilestoneKind]
+ACTION_UNSPECIFIED: Action
+START: Action
+RETRY: Action
+IN_PLACE: Action
+REPLACE: Action
+SHRINK: Action
+EXPAND: Action
+CHECKPOINT: Action
+STOP: Action
+PAUSE: Action
+CONTINUE: Action
+MIGRATE: Action
+ABSENT: RankPhase
+STARTING: RankPhase
+AT_GATE: RankPhase
+LINKED: RankPhase
+FINISHED: RankPhase
+DEAD: RankPhase
+FACT_UNSPECIFIED: FactKind
+PROCESS_EXITED: FactKind
+AGENT_SILENT: FactKind
+MEMORY_FAULT: FactKind
+COMMUNICATION_FAULT: FactKind
+PROCESS_FAULT: FactKind
+HANG: FactKind
+LOG_RULE: FactKind
+HEARTBEAT_SILENT: FactKind
+SCRIPT_ENDED: FactKind
+CONTROLLER_LOST: FactKind
+PORT_TAKEN: FactKind
+MILESTONE_UNSPECIFIED: MilestoneKind
+STARTED: MilestoneKind
+STOP_ACCEPTED: MilestoneKind
+STOPPED: MilestoneKind
+REPLACEMENTS_STARTED: MilestoneKind
+REPLACEMENTS_READY: MilestoneKind
+NAMED: MilestoneKind
+STRATEGIES: MilestoneKind
+STRATEGY_SENT: MilestoneKind
+RESUMED: MilestoneKind
+RESULT: MilestoneKind
+FINISHED_ALL: MilestoneKind
+STEP_BEFORE: MilestoneKind
+
+class Hello(_message.Message):
+    __slots__ = ("version", "capabilities", "job_uid", "fence", "incarnation", "pod_name", "pod_uid", "token")
+    VERSION_FIELD_NUMBER: _ClassVar[int]
+    CAPABILITIES_FIELD_NUMBER: _ClassVar[int]
+    JOB_UID_FIELD_NUMBER: _ClassVar[int]
+    FENCE_FIELD_NUMBER: _ClassVar[int]
+    INCARNATION_FIELD_NUMBER: _ClassVar[int]
+    POD_NAME_FIELD_NUMBER: _ClassVar[int]
+    POD_UID_FIELD_NUMBER: _ClassVar[int]
+    TOKEN_FIELD_NUMBER: _ClassVar[int]
+    version: int
+    capabilities: _containers.RepeatedScalarFieldContainer[str]
+    job_uid: str
+    fence: int
+    incarnation: int
+    pod_name: str
+    pod_uid: str
+    token: str
+    def __init__(self, version: _Optional[int] = ..., capabilities: _Optional[_Iterable[str]] = ..., job_uid: _Optional[str] = ..., fence: _Optional[int] = ..., incarnation: _Optional[int] = ..., pod_name: _Optional[str] = ..., pod_uid: _Optional[str] = ..., token: _Optional[str] = ...) -> None: ...
+
+class OperatorMessage(_message.Message):
+    __slots__ = ("hello", "assignment", "order", "acknowledge")
+    HELLO_FIELD_NUMBER: _ClassVar[int]
+    ASSIGNMENT_FIELD_NUMBER: _ClassVar[int]
+    ORDER_FIELD_NUMBER: _ClassVar[int]
+    ACKNOWLEDGE_FIELD_NUMBER: _ClassVar[int]
+    hello: Hello
+    assignment: Assignment
+    order: Order
+    acknowledge: Acknowledge
+    def __init__(self, hello: _Optional[_Union[Hello, _Mapping]] = ..., assignment: _Optional[_Union[Assignment, _Mapping]] = ..., order: _Optional[_Union[Order, _Mapping]] = ..., acknowledge: _Optional[_Union[Acknowledge, _Mapping]] = ...) -> None: ...
+
+class Acknowledge(_message.Message):
+    __slots__ = ("sequence",)
+    SEQUENCE_FIELD_NUMBER: _ClassVar[int]
+    sequence: int
+    def __init__(self, sequence: _Optional[int] = ...) -> None: ...
+
+class Assignment(_message.Message):
+    __slots__ = ("revision", "world_size", "ranks_per_node", "attempt", "environment", "pods", "standing_orders")
+    class EnvironmentEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: str
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[str] = ...) -> None: ...
+    REVISION_FIELD_NUMBER: _ClassVar[int]
+    WORLD_SIZE_FIELD_NUMBER: _ClassVar[int]
+    RANKS_PER_NODE_FIELD_NUMBER: _ClassVar[int]
+    ATTEMPT_FIELD_NUMBER: _ClassVar[int]
+    ENVIRONMENT_FIELD_NUMBER: _ClassVar[int]
+    PODS_FIELD_NUMBER: _ClassVar[int]
+    STANDING_ORDERS_FIELD_NUMBER: _ClassVar[int]
+    revision: int
+    world_size: int
+    ranks_per_node: int
+    attempt: int
+    environment: _containers.ScalarMap[str, str]
+    pods: _containers.RepeatedCompositeFieldContainer[RankPod]
+    standing_orders: StandingOrders
+    def __init__(self, revision: _Optional[int] = ..., world_size: _Optional[int] = ..., ranks_per_node: _Optional[int] = ..., attempt: _Optional[int] = ..., environment: _Optional[_Mapping[str, str]] = ..., pods: _Optional[_Iterable[_Union[RankPod, _Mapping]]] = ..., standing_orders: _Optional[_Union[StandingOrders, _Mapping]] = ...) -> None: ...
+
+class RankPod(_message.Message):
+    __slots__ = ("node_rank", "pod_name", "pod_uid", "address", "incarnation", "node_name")
+    NODE_RANK_FIELD_NUMBER: _ClassVar[int]
+    POD_NAME_FIELD_NUMBER: _ClassVar[int]
+    POD_UID_FIELD_NUMBER: _ClassVar[int]
+    ADDRESS_FIELD_NUMBER: _ClassVar[int]
+    INCARNATION_FIELD_NUMBER: _ClassVar[int]
+    NODE_NAME_FIELD_NUMBER: _ClassVar[int]
+    node_rank: int
+    pod_name: str
+    pod_uid: str
+    address: str
+    incarnation: int
+    node_name: str
+    def __init__(self, node_rank: _Optional[int] = ..., pod_name: _Optional[str] = ..., pod_uid: _Optional[str] = ..., address: _Optional[str] = ..., incarnation: _Optional[int] = ..., node_name: _Optional[str] = ...) -> None: ...
+
+class StandingOrders(_message.Message):
+    __slots__ = ("decision_timeout_milliseconds", "allow_in_place", "allow_checkpoint", "allow_retry")
+    DECISION_TIMEOUT_MILLISECONDS_FIELD_NUMBER: _ClassVar[int]
+    ALLOW_IN_PLACE_FIELD_NUMBER: _ClassVar[int]
+    ALLOW_CHECKPOINT_FIELD_NUMBER: _ClassVar[int]
+    ALLOW_RETRY_FIELD_NUMBER: _ClassVar[int]
+    decision_timeout_milliseconds: int
+    allow_in_place: bool
+    allow_checkpoint: bool
+    allow_retry: bool
+    def __init__(self, decision_timeout_milliseconds: _Optional[int] = ..., allow_in_place: _Optional[bool] = ..., allow_checkpoint: _Optional[bool] = ..., allow_retry: _Optional[bool] = ...) -> None: ...
+
+class Order(_message.Message):
+    __slots__ = ("incarnation", "revision", "action", "lost_ranks", "restart_ranks", "replaced_nodes", "parameters", "timeout_seconds")
+    INCARNATION_FIELD_NUMBER: _ClassVar[int]
+    REVISION_FIELD_NUMBER: _ClassVar[int]
+    ACTION_FIELD_NUMBER: _ClassVar[int]
+    LOST_RANKS_FIELD_NUMBER: _ClassVar[int]
+    RESTART_RANKS_FIELD_NUMBER: _ClassVar[int]
+    REPLACED_NODES_FIELD_NUMBER: _ClassVar[int]
+    PARAMETERS_FIELD_NUMBER: _ClassVar[int]
+    TIMEOUT_SECONDS_FIELD_NUMBER: _ClassVar[int]
+    incarnation: int
+    revision: int
+    action: Action
+    lost_ranks: _containers.RepeatedScalarFieldContainer[int]
+    restart_ranks: _containers.RepeatedScalarFieldContainer[int]
+    replaced_nodes: _containers.RepeatedScalarFieldContainer[int]
+    parameters: str
+    timeout_seconds: int
+    def __init__(self, incarnation: _Optional[int] = ..., revision: _Optional[int] = ..., action: _Optional[_Union[Action, str]] = ..., lost_ranks: _Optional[_Iterable[int]] = ..., restart_ranks: _Optional[_Iterable[int]] = ..., replaced_nodes: _Optional[_Iterable[int]] = ..., parameters: _Optional[str] = ..., timeout_seconds: _Optional[int] = ...) -> None: ...
+
+class CoordinatorMessage(_message.Message):
+    __slots__ = ("hello", "report")
+    HELLO_FIELD_NUMBER: _ClassVar[int]
+    REPORT_FIELD_NUMBER: _ClassVar[int]
+    hello: Hello
+    report: Report
+    def __init__(self, hello: _Optional[_Union[Hello, _Mapping]] = ..., report: _Optional[_Union[Report, _Mapping]] = ...) -> None: ...
+
+class Report(_message.Message):
+    __slots__ = ("sequence", "state", "facts", "milestones")
+    SEQUENCE_FIELD_NUMBER: _ClassVar[int]
+    STATE_FIELD_NUMBER: _ClassVar[int]
+    FACTS_FIELD_NUMBER: _ClassVar[int]
+    MILESTONES_FIELD_NUMBER: _ClassVar[int]
+    sequence: int
+    state: CoordinatorState
+    facts: _containers.RepeatedCompositeFieldContainer[Fact]
+    milestones: _containers.RepeatedCompositeFieldContainer[Milestone]
+    def __init__(self, sequence: _Optional[int] = ..., state: _Optional[_Union[CoordinatorState, _Mapping]] = ..., facts: _Optional[_Iterable[_Union[Fact, _Mapping]]] = ..., milestones: _Optional[_Iterable[_Union[Milestone, _Mapping]]] = ...) -> None: ...
+
+class CoordinatorState(_message.Message):
+    __slots__ = ("incarnation", "order_revision", "conversation", "controller_ready", "controller_problem", "step", "attempt", "nodes")
+    INCARNATION_FIELD_NUMBER: _ClassVar[int]
+    ORDER_REVISION_FIELD_NUMBER: _ClassVar[int]
+    CONVERSATION_FIELD_NUMBER: _ClassVar[int]
+    CONTROLLER_READY_FIELD_NUMBER: _ClassVar[int]
+    CONTROLLER_PROBLEM_FIELD_NUMBER: _ClassVar[int]
+    STEP_FIELD_NUMBER: _ClassVar[int]
+    ATTEMPT_FIELD_NUMBER: _ClassVar[int]
+    NODES_FIELD_NUMBER: _ClassVar[int]
+    incarnation: int
+    order_revision: int
+    conversation: str
+    controller_ready: bool
+    controller_problem: str
+    step: int
+    attempt: int
+    nodes: _containers.RepeatedCompositeFieldContainer[NodeState]
+    def __init__(self, incarnation: _Optional[int] = ..., order_revision: _Optional[int] = ..., conversation: _Optional[str] = ..., controller_ready: _Optional[bool] = ..., controller_problem: _Optional[str] = ..., step: _Optional[int] = ..., attempt: _Optional[int] = ..., nodes: _Optional[_Iterable[_Union[NodeState, _Mapping]]] = ...) -> None: ...
+
+class NodeState(_message.Message):
+    __slots__ = ("node_rank", "pod_uid", "connected", "launcher_ready", "ranks")
+    NODE_RANK_FIELD_NUMBER: _ClassVar[int]
+    POD_UID_FIELD_NUMBER: _ClassVar[int]
+    CONNECTED_FIELD_NUMBER: _ClassVar[int]
+    LAUNCHER_READY_FIELD_NUMBER: _ClassVar[int]
+    RANKS_FIELD_NUMBER: _ClassVar[int]
+    node_rank: int
+    pod_uid: str
+    connected: bool
+    launcher_ready: bool
+    ranks: _containers.RepeatedCompositeFieldContainer[RankState]
+    def __init__(self, node_rank: _Optional[int] = ..., pod_uid: _Optional[str] = ..., connected: _Optional[bool] = ..., launcher_ready: _Optional[bool] = ..., ranks: _Optional[_Iterable[_Union[RankState, _Mapping]]] = ...) -> None: ...
+
+class RankState(_message.Message):
+    __slots__ = ("rank", "incarnation", "pid", "phase", "step")
+    RANK_FIELD_NUMBER: _ClassVar[int]
+    INCARNATION_FIELD_NUMBER: _ClassVar[int]
+    PID_FIELD_NUMBER: _ClassVar[int]
+    PHASE_FIELD_NUMBER: _ClassVar[int]
+    STEP_FIELD_NUMBER: _ClassVar[int]
+    rank: int
+    incarnation: int
+    pid: int
+    phase: RankPhase
+    step: int
+    def __init__(self, rank: _Optional[int] = ..., incarnation: _Optional[int] = ..., pid: _Optional[int] = ..., phase: _Optional[_Union[RankPhase, str]] = ..., step: _Optional[int] = ...) -> None: ...
+
+class Fact(_message.Message):
+    __slots__ = ("id", "kind", "node_rank", "ranks", "incarnation", "exit_code", "step", "code", "message", "age_nanoseconds")
+    ID_FIELD_NUMBER: _ClassVar[int]
+    KIND_FIELD_NUMBER: _ClassVar[int]
+    NODE_RANK_FIELD_NUMBER: _ClassVar[int]
+    RANKS_FIELD_NUMBER: _ClassVar[int]
+    INCARNATION_FIELD_NUMBER: _ClassVar[int]
+    EXIT_CODE_FIELD_NUMBER: _ClassVar[int]
+    STEP_FIELD_NUMBER: _ClassVar[int]
+    CODE_FIELD_NUMBER: _ClassVar[int]
+    MESSAGE_FIELD_NUMBER: _ClassVar[int]
+    AGE_NANOSECONDS_FIELD_NUMBER: _ClassVar[int]
+    id: str
+    kind: FactKind
+    node_rank: int
+    ranks: _containers.RepeatedScalarFieldContainer[int]
+    incarnation: int
+    exit_code: int
+    step: int
+    code: str
+    message: str
+    age_nanoseconds: int
+    def __init__(self, id: _Optional[str] = ..., kind: _Optional[_Union[FactKind, str]] = ..., node_rank: _Optional[int] = ..., ranks: _Optional[_Iterable[int]] = ..., incarnation: _Optional[int] = ..., exit_code: _Optional[int] = ..., step: _Optional[int] = ..., code: _Optional[str] = ..., message: _Optional[str] = ..., age_nanoseconds: _Optional[int] = ...) -> None: ...
+
+class Milestone(_message.Message):
+    __slots__ = ("kind", "incarnation", "age_nanoseconds", "step", "strategies", "result_code", "text", "strategy", "ranks")
+    KIND_FIELD_NUMBER: _ClassVar[int]
+    INCARNATION_FIELD_NUMBER: _ClassVar[int]
+    AGE_NANOSECONDS_FIELD_NUMBER: _ClassVar[int]
+    STEP_FIELD_NUMBER: _ClassVar[int]
+    STRATEGIES_FIELD_NUMBER: _ClassVar[int]
+    RESULT_CODE_FIELD_NUMBER: _ClassVar[int]
+    TEXT_FIELD_NUMBER: _ClassVar[int]
+    STRATEGY_FIELD_NUMBER: _ClassVar[int]
+    RANKS_FIELD_NUMBER: _ClassVar[int]
+    kind: MilestoneKind
+    incarnation: int
+    age_nanoseconds: int
+    step: int
+    strategies: _containers.RepeatedScalarFieldContainer[str]
+    result_code: int
+    text: str
+    strategy: str
+    ranks: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, kind: _Optional[_Union[MilestoneKind, str]] = ..., incarnation: _Optional[int] = ..., age_nanoseconds: _Optional[int] = ..., step: _Optional[int] = ..., strategies: _Optional[_Iterable[str]] = ..., result_code: _Optional[int] = ..., text: _Optional[str] = ..., strategy: _Optional[str] = ..., ranks: _Optional[_Iterable[int]] = ...) -> None: ...
+
+class CoordinatorToAgent(_message.Message):
+    __slots__ = ("hello", "lease_grant", "node_order", "acknowledge")
+    HELLO_FIELD_NUMBER: _ClassVar[int]
+    LEASE_GRANT_FIELD_NUMBER: _ClassVar[int]
+    NODE_ORDER_FIELD_NUMBER: _ClassVar[int]
+    ACKNOWLEDGE_FIELD_NUMBER: _ClassVar[int]
+    hello: Hello
+    lease_grant: LeaseGrant
+    node_order: NodeOrder
+    acknowledge: Acknowledge
+    def __init__(self, hello: _Optional[_Union[Hello, _Mapping]] = ..., lease_grant: _Optional[_Union[LeaseGrant, _Mapping]] = ..., node_order: _Optional[_Union[NodeOrder, _Mapping]] = ..., acknowledge: _Optional[_Union[Acknowledge, _Mapping]] = ...) -> None: ...
+
+class LeaseGrant(_message.Message):
+    __slots__ = ("heartbeat", "lease_milliseconds")
+    HEARTBEAT_FIELD_NUMBER: _ClassVar[int]
+    LEASE_MILLISECONDS_FIELD_NUMBER: _ClassVar[int]
+    heartbeat: int
+    lease_milliseconds: int
+    def __init__(self, heartbeat: _Optional[int] = ..., lease_milliseconds: _Optional[int] = ...) -> None: ...
+
+class NodeOrder(_message.Message):
+    __slots__ = ("revision", "controller_address", "ranks", "over")
+    REVISION_FIELD_NUMBER: _ClassVar[int]
+    CONTROLLER_ADDRESS_FIELD_NUMBER: _ClassVar[int]
+    RANKS_FIELD_NUMBER: _ClassVar[int]
+    OVER_FIELD_NUMBER: _ClassVar[int]
+    revision: int
+    controller_address: str
+    ranks: _containers.RepeatedCompositeFieldContainer[RankOrder]
+    over: bool
+    def __init__(self, revision: _Optional[int] = ..., controller_address: _Optional[str] = ..., ranks: _Optional[_Iterable[_Union[RankOrder, _Mapping]]] = ..., over: _Optional[bool] = ...) -> None: ...
+
+class RankOrder(_message.Message):
+    __slots__ = ("rank", "incarnation", "run", "admitted", "environment")
+    class EnvironmentEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: str
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[str] = ...) -> None: ...
+    RANK_FIELD_NUMBER: _ClassVar[int]
+    INCARNATION_FIELD_NUMBER: _ClassVar[int]
+    RUN_FIELD_NUMBER: _ClassVar[int]
+    ADMITTED_FIELD_NUMBER: _ClassVar[int]
+    ENVIRONMENT_FIELD_NUMBER: _ClassVar[int]
+    rank: int
+    incarnation: int
+    run: bool
+    admitted: bool
+    environment: _containers.ScalarMap[str, str]
+    def __init__(self, rank: _Optional[int] = ..., incarnation: _Optional[int] = ..., run: _Optional[bool] = ..., admitted: _Optional[bool] = ..., environment: _Optional[_Mapping[str, str]] = ...) -> None: ...
+
+class AgentToCoordinator(_message.Message):
+    __slots__ = ("hello", "heartbeat", "report")
+    HELLO_FIELD_NUMBER: _ClassVar[int]
+    HEARTBEAT_FIELD_NUMBER: _ClassVar[int]
+    REPORT_FIELD_NUMBER: _ClassVar[int]
+    hello: Hello
+    heartbeat: Heartbeat
+    report: AgentReport
+    def __init__(self, hello: _Optional[_Union[Hello, _Mapping]] = ..., heartbeat: _Optional[_Union[Heartbeat, _Mapping]] = ..., report: _Optional[_Union[AgentReport, _Mapping]] = ...) -> None: ...
+
+class Heartbeat(_message.Message):
+    __slots__ = ("number",)
+    NUMBER_FIELD_NUMBER: _ClassVar[int]
+    number: int
+    def __init__(self, number: _Optional[int] = ...) -> None: ...
+
+class AgentReport(_message.Message):
+    __slots__ = ("sequence", "launcher_ready", "ranks", "facts", "steps", "script_ended", "script_exit_code")
+    SEQUENCE_FIELD_NUMBER: _ClassVar[int]
+    LAUNCHER_READY_FIELD_NUMBER: _ClassVar[int]
+    RANKS_FIELD_NUMBER: _ClassVar[int]
+    FACTS_FIELD_NUMBER: _ClassVar[int]
+    STEPS_FIELD_NUMBER: _ClassVar[int]
+    SCRIPT_ENDED_FIELD_NUMBER: _ClassVar[int]
+    SCRIPT_EXIT_CODE_FIELD_NUMBER: _ClassVar[int]
+    sequence: int
+    launcher_ready: bool
+    ranks: _containers.RepeatedCompositeFieldContainer[RankState]
+    facts: _containers.RepeatedCompositeFieldContainer[Fact]
+    steps: _containers.RepeatedCompositeFieldContainer[StepFinished]
+    script_ended: bool
+    script_exit_code: int
+    def __init__(self, sequence: _Optional[int] = ..., launcher_ready: _Optional[bool] = ..., ranks: _Optional[_Iterable[_Union[RankState, _Mapping]]] = ..., facts: _Optional[_Iterable[_Union[Fact, _Mapping]]] = ..., steps: _Optional[_Iterable[_Union[StepFinished, _Mapping]]] = ..., script_ended: _Optional[bool] = ..., script_exit_code: _Optional[int] = ...) -> None: ...
+
+class StepFinished(_message.Message):
+    __slots__ = ("rank", "step", "age_nanoseconds")
+    RANK_FIELD_NUMBER: _ClassVar[int]
+    STEP_FIELD_NUMBER: _ClassVar[int]
+    AGE_NANOSECONDS_FIELD_NUMBER: _ClassVar[int]
+    rank: int
+    step: int
+    age_nanoseconds: int
+    def __init__(self, rank: _Optional[int] = ..., step: _Optional[int] = ..., age_nanoseconds: _Optional[int] = ...) -> None: ...
