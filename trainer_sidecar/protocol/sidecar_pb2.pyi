@@ -237,7 +237,7 @@ class Report(_message.Message):
     def __init__(self, sequence: _Optional[int] = ..., state: _Optional[_Union[CoordinatorState, _Mapping]] = ..., facts: _Optional[_Iterable[_Union[Fact, _Mapping]]] = ..., milestones: _Optional[_Iterable[_Union[Milestone, _Mapping]]] = ...) -> None: ...
 
 class CoordinatorState(_message.Message):
-    __slots__ = ("incarnation", "order_revision", "conversation", "controller_ready", "controller_problem", "step", "attempt", "nodes")
+    __slots__ = ("incarnation", "order_revision", "conversation", "controller_ready", "controller_problem", "step", "attempt", "nodes", "standing_action")
     INCARNATION_FIELD_NUMBER: _ClassVar[int]
     ORDER_REVISION_FIELD_NUMBER: _ClassVar[int]
     CONVERSATION_FIELD_NUMBER: _ClassVar[int]
@@ -246,6 +246,7 @@ class CoordinatorState(_message.Message):
     STEP_FIELD_NUMBER: _ClassVar[int]
     ATTEMPT_FIELD_NUMBER: _ClassVar[int]
     NODES_FIELD_NUMBER: _ClassVar[int]
+    STANDING_ACTION_FIELD_NUMBER: _ClassVar[int]
     incarnation: int
     order_revision: int
     conversation: str
@@ -254,7 +255,8 @@ class CoordinatorState(_message.Message):
     step: int
     attempt: int
     nodes: _containers.RepeatedCompositeFieldContainer[NodeState]
-    def __init__(self, incarnation: _Optional[int] = ..., order_revision: _Optional[int] = ..., conversation: _Optional[str] = ..., controller_ready: _Optional[bool] = ..., controller_problem: _Optional[str] = ..., step: _Optional[int] = ..., attempt: _Optional[int] = ..., nodes: _Optional[_Iterable[_Union[NodeState, _Mapping]]] = ...) -> None: ...
+    standing_action: Action
+    def __init__(self, incarnation: _Optional[int] = ..., order_revision: _Optional[int] = ..., conversation: _Optional[str] = ..., controller_ready: _Optional[bool] = ..., controller_problem: _Optional[str] = ..., step: _Optional[int] = ..., attempt: _Optional[int] = ..., nodes: _Optional[_Iterable[_Union[NodeState, _Mapping]]] = ..., standing_action: _Optional[_Union[Action, str]] = ...) -> None: ...
 
 class NodeState(_message.Message):
     __slots__ = ("node_rank", "pod_uid", "connected", "launcher_ready", "ranks")
@@ -271,21 +273,23 @@ class NodeState(_message.Message):
     def __init__(self, node_rank: _Optional[int] = ..., pod_uid: _Optional[str] = ..., connected: _Optional[bool] = ..., launcher_ready: _Optional[bool] = ..., ranks: _Optional[_Iterable[_Union[RankState, _Mapping]]] = ...) -> None: ...
 
 class RankState(_message.Message):
-    __slots__ = ("rank", "incarnation", "pid", "phase", "step")
+    __slots__ = ("rank", "incarnation", "pid", "phase", "step", "start")
     RANK_FIELD_NUMBER: _ClassVar[int]
     INCARNATION_FIELD_NUMBER: _ClassVar[int]
     PID_FIELD_NUMBER: _ClassVar[int]
     PHASE_FIELD_NUMBER: _ClassVar[int]
     STEP_FIELD_NUMBER: _ClassVar[int]
+    START_FIELD_NUMBER: _ClassVar[int]
     rank: int
     incarnation: int
     pid: int
     phase: RankPhase
     step: int
-    def __init__(self, rank: _Optional[int] = ..., incarnation: _Optional[int] = ..., pid: _Optional[int] = ..., phase: _Optional[_Union[RankPhase, str]] = ..., step: _Optional[int] = ...) -> None: ...
+    start: int
+    def __init__(self, rank: _Optional[int] = ..., incarnation: _Optional[int] = ..., pid: _Optional[int] = ..., phase: _Optional[_Union[RankPhase, str]] = ..., step: _Optional[int] = ..., start: _Optional[int] = ...) -> None: ...
 
 class Fact(_message.Message):
-    __slots__ = ("id", "kind", "node_rank", "ranks", "incarnation", "exit_code", "step", "code", "message", "age_nanoseconds")
+    __slots__ = ("id", "kind", "node_rank", "ranks", "incarnation", "exit_code", "step", "code", "message", "age_nanoseconds", "start")
     ID_FIELD_NUMBER: _ClassVar[int]
     KIND_FIELD_NUMBER: _ClassVar[int]
     NODE_RANK_FIELD_NUMBER: _ClassVar[int]
@@ -296,6 +300,7 @@ class Fact(_message.Message):
     CODE_FIELD_NUMBER: _ClassVar[int]
     MESSAGE_FIELD_NUMBER: _ClassVar[int]
     AGE_NANOSECONDS_FIELD_NUMBER: _ClassVar[int]
+    START_FIELD_NUMBER: _ClassVar[int]
     id: str
     kind: FactKind
     node_rank: int
@@ -306,7 +311,8 @@ class Fact(_message.Message):
     code: str
     message: str
     age_nanoseconds: int
-    def __init__(self, id: _Optional[str] = ..., kind: _Optional[_Union[FactKind, str]] = ..., node_rank: _Optional[int] = ..., ranks: _Optional[_Iterable[int]] = ..., incarnation: _Optional[int] = ..., exit_code: _Optional[int] = ..., step: _Optional[int] = ..., code: _Optional[str] = ..., message: _Optional[str] = ..., age_nanoseconds: _Optional[int] = ...) -> None: ...
+    start: int
+    def __init__(self, id: _Optional[str] = ..., kind: _Optional[_Union[FactKind, str]] = ..., node_rank: _Optional[int] = ..., ranks: _Optional[_Iterable[int]] = ..., incarnation: _Optional[int] = ..., exit_code: _Optional[int] = ..., step: _Optional[int] = ..., code: _Optional[str] = ..., message: _Optional[str] = ..., age_nanoseconds: _Optional[int] = ..., start: _Optional[int] = ...) -> None: ...
 
 class Milestone(_message.Message):
     __slots__ = ("kind", "incarnation", "age_nanoseconds", "step", "strategies", "result_code", "text", "strategy", "ranks")
@@ -363,7 +369,7 @@ class NodeOrder(_message.Message):
     def __init__(self, revision: _Optional[int] = ..., controller_address: _Optional[str] = ..., ranks: _Optional[_Iterable[_Union[RankOrder, _Mapping]]] = ..., over: _Optional[bool] = ...) -> None: ...
 
 class RankOrder(_message.Message):
-    __slots__ = ("rank", "incarnation", "run", "admitted", "environment")
+    __slots__ = ("rank", "incarnation", "run", "admitted", "environment", "start")
     class EnvironmentEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -376,12 +382,14 @@ class RankOrder(_message.Message):
     RUN_FIELD_NUMBER: _ClassVar[int]
     ADMITTED_FIELD_NUMBER: _ClassVar[int]
     ENVIRONMENT_FIELD_NUMBER: _ClassVar[int]
+    START_FIELD_NUMBER: _ClassVar[int]
     rank: int
     incarnation: int
     run: bool
     admitted: bool
     environment: _containers.ScalarMap[str, str]
-    def __init__(self, rank: _Optional[int] = ..., incarnation: _Optional[int] = ..., run: _Optional[bool] = ..., admitted: _Optional[bool] = ..., environment: _Optional[_Mapping[str, str]] = ...) -> None: ...
+    start: int
+    def __init__(self, rank: _Optional[int] = ..., incarnation: _Optional[int] = ..., run: _Optional[bool] = ..., admitted: _Optional[bool] = ..., environment: _Optional[_Mapping[str, str]] = ..., start: _Optional[int] = ...) -> None: ...
 
 class AgentToCoordinator(_message.Message):
     __slots__ = ("hello", "heartbeat", "report")
