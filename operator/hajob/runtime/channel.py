@@ -1,0 +1,184 @@
+"""The operator's side of a conversation with one coordinator: dial it, keep it dialled, say what is wanted now.
+
+What goes down is a level: the newest Assignment and the newest Order. So this module keeps just those two, sends
+them whenever a stream opens or one of them changes, and needs no queue. What comes up is handed on at once in the
+same call, because a report may be a fault on its way to its decision (docs/protocols/sidecar.md).
+
+A coordinator that says nothing for `SILENCE_SECONDS` counts as lost: it reports its state at least once a second.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass
+from typing import Protocol
+
+import grpc
+import grpc.aio
+
+from trainer_sidecar.protocol import VERSION
+from trainer_sidecar.protocol import sidecar_pb2 as wire
+from trainer_sidecar.protocol.sidecar_pb2_grpc import CoordinatorStub
+
+log = logging.getLogger(__name__)
+
+CAPABILITIES = ("in-place", "replace", "checkpoint")
+SILENCE_SECONDS = 2.5
+BACKOFF_SECONDS = (0.05, 0.1, 0.2, 0.5, 1.0)
+Stream = grpc.aio.StreamStreamCall[wire.OperatorMessage, wire.CoordinatorMessage]
+CHANNEL_OPTIONS = (
+    ("grpc.enable_http_proxy", 0),
+    ("grpc.max_receive_message_length", 64 << 20),
+    ("grpc.initial_reconnect_backoff_ms", 50),
+    ("grpc.max_reconnect_backoff_ms", 1000),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Credentials:
+    """PEM texts with which the operator proves itself to one job's coordinator."""
+
+    authority: bytes
+    certificate: bytes
+    key: bytes
+
+
+class Listener(Protocol):
+    """Who hears a coordinator: the desk of its job."""
+
+    async def greeted(self, hello: wire.Hello) -> bool:
+        """The coordinator's first message; False refuses it (its token is not what it says it is)."""
+
+    def reported(self, report: wire.Report) -> None:
+        """A report. Called in the reader, before anything else is read: must not wait."""
+
+    def connected(self, up: bool, reason: str) -> None:
+        """The channel came up, or is gone, and why."""
+
+
+class Channel:
+    """One coordinator, by its address, for as long as `run` runs.
+
+    A channel is made for one coordinator pod. When the pod is replaced its channel is closed and another is made, so
+    nothing here ever changes its address.
+    """
+
+    def __init__(
+        self,
+        address: str,
+        job_uid: str,
+        credentials: Credentials,
+        listener: Listener,
+        fence: Callable[[], int],
+    ) -> None:
+        self.address = address
+        self._job_uid = job_uid
+        self._credentials = credentials
+        self._listener = listener
+        self._fence = fence
+        self._assignment: wire.Assignment | None = None
+        self._order: wire.Order | None = None
+        self._acknowledged = 0
+        self._changed = asyncio.Event()
+        self._task: asyncio.Task[None] | None = None
+        self.up = False
+
+    def start(self) -> None:
+        """Begin dialling."""
+        self._task = asyncio.create_task(self._run(), name=f"channel {self.address}")
+
+    async def close(self) -> None:
+        """Hang up for good."""
+        if self._task is not None:
+            self._task.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await self._task
+            self._task = None
+
+    def assign(self, assignment: wire.Assignment) -> None:
+        """Say what the job is and where its pods are, if that is news."""
+        if assignment != self._assignment:
+            self._assignment = assignment
+            self._changed.set()
+
+    def order(self, order: wire.Order) -> None:
+        """Say which step is wanted now, if that is news."""
+        if order != self._order:
+            self._order = order
+            self._changed.set()
+
+    async def _run(self) -> None:
+        attempt = 0
+        while True:
+            reason = await self._converse()
+            if self.up:
+                attempt = 0
+                self.up = False
+                self._listener.connected(False, reason)
+            log.debug("coordinator %s: %s", self.address, reason)
+            await asyncio.sleep(BACKOFF_SECONDS[min(attempt, len(BACKOFF_SECONDS) - 1)])
+            attempt += 1
+
+    async def _converse(self) -> str:
+        """One stream from its opening to its end; the reason why it ended, in words."""
+        self._acknowledged = 0  # another process may answer now, and count from one again
+        try:
+            async with self._dial() as channel:
+                stub = CoordinatorStub(channel)  # type: ignore[no-untyped-call]
+                stream: Stream = stub.Converse(self._outgoing())
+                return await self._read(stream)
+        except grpc.aio.AioRpcError as error:
+            return f"{error.code().name}: {error.details()}"
+        except TimeoutError:
+            return f"it said nothing for {SILENCE_SECONDS} s"
+        except (OSError, ValueError) as error:
+            return str(error)
+
+    def _dial(self) -> grpc.aio.Channel:
+        tls = grpc.ssl_channel_credentials(
+            root_certificates=self._credentials.authority,
+            private_key=self._credentials.key,
+            certificate_chain=self._credentials.certificate,
+        )
+        options = (*CHANNEL_OPTIONS, ("grpc.ssl_target_name_override", f"coordinator.{self._job_uid}"))
+        return grpc.aio.secure_channel(self.address, tls, options=options)
+
+    async def _read(self, stream: Stream) -> str:
+        hello = await asyncio.wait_for(stream.read(), SILENCE_SECONDS)
+        if not isinstance(hello, wire.CoordinatorMessage):
+            return "it hung up before a word"
+        if not await self._listener.greeted(hello.hello):
+            return "its token does not prove that it is this job's coordinator"
+        self.up = True
+        self._listener.connected(True, "")
+        while True:
+            message = await asyncio.wait_for(stream.read(), SILENCE_SECONDS)
+            if not isinstance(message, wire.CoordinatorMessage):
+                return "it hung up"
+            if message.WhichOneof("body") == "report":
+                self._listener.reported(message.report)
+                self._acknowledged = message.report.sequence
+                self._changed.set()
+
+    async def _outgoing(self) -> AsyncIterator[wire.OperatorMessage]:
+        hello = wire.Hello(version=VERSION, capabilities=CAPABILITIES, job_uid=self._job_uid, fence=self._fence())
+        yield wire.OperatorMessage(hello=hello)
+        sent_assignment: wire.Assignment | None = None
+        sent_order: wire.Order | None = None
+        sent_acknowledged = 0
+        while True:
+            if self._order is not None and self._order is not sent_order:
+                sent_order = self._order
+                yield wire.OperatorMessage(order=sent_order)
+            if self._assignment is not None and self._assignment is not sent_assignment:
+                sent_assignment = self._assignment
+                yield wire.OperatorMessage(assignment=sent_assignment)
+            if self._acknowledged > sent_acknowledged:
+                sent_acknowledged = self._acknowledged
+                yield wire.OperatorMessage(acknowledge=wire.Acknowledge(sequence=sent_acknowledged))
+            self._changed.clear()
+            if self._order is sent_order and self._assignment is sent_assignment:
+                await self._changed.wait()

@@ -1,0 +1,66 @@
+"""What the operator counts, declared once, and the small server that shows it.
+
+Every metric stands here with its sentence; the code elsewhere only increments. Health is served beside it: kopf's own
+probe answers as long as its task lives, which says nothing about whether the caches still move.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from aiohttp import web
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+
+REGISTRY = CollectorRegistry()
+
+INCIDENTS = Counter(
+    "hajob_incidents",
+    "Incidents closed, by their action and outcome.",
+    ("action", "outcome"),
+    registry=REGISTRY,
+)
+OUTAGE = Histogram(
+    "hajob_outage_seconds",
+    "Whole outage of closed incidents: last common step to the first step after it.",
+    ("action",),
+    buckets=(0.25, 0.5, 1, 2, 3, 5, 8, 13, 30, 60, 120, 300, 900),
+    registry=REGISTRY,
+)
+DECISION = Histogram(
+    "hajob_decision_seconds",
+    "From a coordinator's report to the order that answers it.",
+    buckets=(0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.5),
+    registry=REGISTRY,
+)
+FACTS = Counter("hajob_facts", "Facts taken in, by kind.", ("kind",), registry=REGISTRY)
+REFUSED = Counter("hajob_refused", "Input that was refused, by what it was.", ("what",), registry=REGISTRY)
+WRITES = Counter("hajob_api_writes", "Writes to the Kubernetes API.", ("verb", "resource"), registry=REGISTRY)
+JOBS = Gauge("hajob_jobs", "Jobs known.", registry=REGISTRY)
+LEADER = Gauge("hajob_leader", "1 while this process is the leader.", registry=REGISTRY)
+WATCH_AGE = Gauge("hajob_watch_age_seconds", "Since a watch was last heard.", ("resource",), registry=REGISTRY)
+FRONT_DESK_RESTARTS = Counter("hajob_front_desk_restarts", "Times that kopf was started again.", registry=REGISTRY)
+
+
+def application(healthy: Callable[[], str], ready: Callable[[], str]) -> web.Application:
+    """The HTTP side: /healthz, /readyz, /metrics.
+
+    Args:
+        healthy: the reason why the process should be restarted, or an empty text.
+        ready: the reason why it cannot serve yet, or an empty text.
+    """
+
+    def probe(ask: Callable[[], str]) -> Callable[[web.Request], object]:
+        async def answer(_: web.Request) -> web.Response:
+            reason = ask()
+            return web.Response(status=503 if reason else 200, text=reason or "ok")
+
+        return answer
+
+    async def metrics(_: web.Request) -> web.Response:
+        return web.Response(body=generate_latest(REGISTRY), content_type="text/plain")
+
+    app = web.Application()
+    app.router.add_get("/healthz", probe(healthy))  # type: ignore[arg-type]
+    app.router.add_get("/readyz", probe(ready))  # type: ignore[arg-type]
+    app.router.add_get("/metrics", metrics)
+    return app
