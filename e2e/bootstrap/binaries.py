@@ -1,0 +1,96 @@
+"""Which binaries the local cluster needs, in which version, and where each one is.
+
+Each is looked up singly: an envtest directory, for example, has an API server but no scheduler. A binary found
+outside of the cache counts only if it says the version that is wanted.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+
+from e2e.bootstrap.paths import CHECKOUT, binaries_directory, platform_name
+
+KUBERNETES_VERSION = "1.36.3"
+ETCD_VERSION = "3.7.3"
+MODULES = CHECKOUT / "e2e/cluster/go"
+
+
+@dataclass(frozen=True)
+class Binary:
+    """A program of the local cluster.
+
+    Attributes:
+        name: Its file name without the version.
+        version: The version wanted, as the program itself says it, without a leading v.
+        module: Directory below e2e/cluster/go that holds its go.mod.
+        package: What `go build` is given there.
+        version_command: Arguments that make it print its version.
+        build_gigabytes: Memory that building it takes at most.
+    """
+
+    name: str
+    version: str
+    module: str
+    package: str
+    version_command: tuple[str, ...]
+    build_gigabytes: float = 1.2
+
+    @property
+    def cached(self) -> Path:
+        """Where the cache keeps it."""
+        return binaries_directory() / f"{self.name}-{self.version}-{platform_name()}"
+
+
+def _kubernetes(name: str, *version_command: str, build_gigabytes: float = 1.5) -> Binary:
+    package = f"k8s.io/kubernetes/cmd/{name}"
+    return Binary(name, KUBERNETES_VERSION, "kubernetes", package, version_command, build_gigabytes)
+
+
+BINARIES = (
+    Binary("etcd", ETCD_VERSION, "etcd", ".", ("--version",)),
+    _kubernetes("kube-apiserver", "--version", build_gigabytes=2.0),
+    _kubernetes("kubectl", "version", "--client"),
+    _kubernetes("kube-controller-manager", "--version", build_gigabytes=2.0),
+    _kubernetes("kube-scheduler", "--version"),
+)
+
+
+class MissingBinaryError(RuntimeError):
+    """A program of the local cluster is not there; the message says how to get it."""
+
+
+def find(binary: Binary) -> Path | None:
+    """Where `binary` is: in the cache, in $KUBEBUILDER_ASSETS or on the PATH, or None."""
+    if binary.cached.is_file():
+        return binary.cached
+    candidates = []
+    if assets := os.environ.get("KUBEBUILDER_ASSETS"):
+        candidates.append(Path(assets) / binary.name)
+    if on_path := shutil.which(binary.name):
+        candidates.append(Path(on_path))
+    return next((path for path in candidates if path.is_file() and _says_version(path, binary)), None)
+
+
+def _says_version(path: Path, binary: Binary) -> bool:
+    try:
+        done = subprocess.run([path, *binary.version_command], capture_output=True, timeout=20, check=False)
+    except (OSError, subprocess.TimeoutExpired):
+        return False
+    words = done.stdout.decode(errors="replace").replace("v", " ").split()
+    return done.returncode == 0 and binary.version in words
+
+
+def locate(name: str) -> Path:
+    """Where the program `name` is.
+
+    Raises:
+        MissingBinaryError: It is not there yet.
+    """
+    binary = next(each for each in BINARIES if each.name == name)
+    if path := find(binary):
+        return path
+    raise MissingBinaryError(f"{name} {binary.version} is not built yet: run `make setup` in {CHECKOUT}")

@@ -1,0 +1,148 @@
+"""A small blocking client of the API server for tests and the demo: JSON in, JSON out, one connection per call.
+
+Not the `kubernetes` package, because tests count what that package writes and must not mix with it, because it reads
+proxies and kubeconfigs from the surroundings, and because a test wants objects exactly as the server sent them.
+"""
+
+from __future__ import annotations
+
+import http.client
+import json
+import ssl
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlencode, urlsplit
+
+JSON = "application/json"
+MERGE_PATCH = "application/merge-patch+json"
+APPLY_PATCH = "application/apply-patch+yaml"
+
+Object = dict[str, Any]
+Query = Mapping[str, str | int | bool]
+
+
+class ApiError(RuntimeError):
+    """The API server refused a request.
+
+    Attributes:
+        status: HTTP status.
+        reason: The API's word for it, for example NotFound.
+    """
+
+    def __init__(self, status: int, reason: str, message: str) -> None:
+        super().__init__(f"{status} {reason}: {message}")
+        self.status = status
+        self.reason = reason
+
+
+class ApiClient:
+    """Speaks to one API server as one user."""
+
+    def __init__(self, server: str, authority: Path, certificate: Path, key: Path, agent: str = "hajob-rig") -> None:
+        split = urlsplit(server)
+        self.server = server
+        self.agent = agent
+        self._host, self._port = split.hostname or "", split.port or 443
+        self._context = ssl.create_default_context(cafile=str(authority))
+        self._context.load_cert_chain(certificate, key)
+
+    def request(
+        self,
+        method: str,
+        path: str,
+        body: object = None,
+        content_type: str = JSON,
+        timeout: float = 30.0,
+        query: Query | None = None,
+    ) -> Object:
+        """One request; returns the JSON answer (text answers under "text").
+
+        Raises:
+            ApiError: The server answered with a status of 400 or more.
+            OSError: It could not be reached.
+        """
+        connection = self._connect(timeout)
+        try:
+            response = self._send(connection, method, _target(path, query), body, content_type)
+            content = response.read()
+        finally:
+            connection.close()
+        if response.getheader("Content-Type", "").startswith(JSON):
+            answer: Object = json.loads(content)
+        else:
+            answer = {"text": content.decode(errors="replace")}
+        if response.status >= 400:
+            message = answer.get("message") or answer.get("text", "")
+            raise ApiError(response.status, str(answer.get("reason", response.reason)), message)
+        return answer
+
+    def get(self, path: str, **query: str | int | bool) -> Object:
+        """The object or list at `path`."""
+        return self.request("GET", path, query=query)
+
+    def find(self, path: str) -> Object | None:
+        """The object at `path`, or None when there is none."""
+        try:
+            return self.get(path)
+        except ApiError as error:
+            if error.status == 404:
+                return None
+            raise
+
+    def items(self, path: str, **query: str | int | bool) -> list[Object]:
+        """The objects of the list at `path`."""
+        found: list[Object] = self.get(path, **query)["items"]
+        return found
+
+    def create(self, path: str, body: Mapping[str, object]) -> Object:
+        """Create `body` in the collection at `path`."""
+        return self.request("POST", path, body)
+
+    def merge(self, path: str, body: Mapping[str, object]) -> Object:
+        """Merge-patch the object at `path`."""
+        return self.request("PATCH", path, body, MERGE_PATCH)
+
+    def apply(self, path: str, body: Mapping[str, object]) -> Object:
+        """Server-side apply `body` at `path`, taking over fields of other managers."""
+        return self.request("PATCH", path, body, APPLY_PATCH, query={"fieldManager": self.agent, "force": "true"})
+
+    def delete(self, path: str, **query: str | int | bool) -> None:
+        """Delete the object at `path`; that it is not there is no error."""
+        try:
+            self.request("DELETE", path, query=query)
+        except ApiError as error:
+            if error.status != 404:
+                raise
+
+    def watch(self, path: str, timeout: float, **query: str | int | bool) -> Iterator[Object]:
+        """Watch events of the collection at `path` for `timeout` seconds."""
+        connection = self._connect(timeout)
+        try:
+            limits: Query = {"watch": "1", "timeoutSeconds": max(1, int(timeout))}
+            response = self._send(connection, "GET", _target(path, {**limits, **query}))
+            for line in response:
+                yield json.loads(line)
+        except TimeoutError:
+            return
+        finally:
+            connection.close()
+
+    def _connect(self, timeout: float) -> http.client.HTTPSConnection:
+        return http.client.HTTPSConnection(self._host, self._port, timeout=timeout, context=self._context)
+
+    def _send(
+        self,
+        connection: http.client.HTTPSConnection,
+        method: str,
+        target: str,
+        body: object = None,
+        content_type: str = JSON,
+    ) -> http.client.HTTPResponse:
+        headers = {"User-Agent": self.agent, "Accept": JSON, "Content-Type": content_type}
+        connection.request(method, target, None if body is None else json.dumps(body), headers)
+        return connection.getresponse()
+
+
+def _target(path: str, query: Query | None) -> str:
+    return f"{path}?{urlencode(query)}" if query else path
