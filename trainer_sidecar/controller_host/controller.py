@@ -1,0 +1,146 @@
+"""The process that holds one MindIO controller and the rendezvous store, for one attempt of the job.
+
+MindIO keeps its state in the process: a repair counter that is never reset, serials that run out, native logging that
+cannot be set up twice. So an attempt gets a process of its own, forked by the host, and never a second controller.
+Callbacks come on MindIO's own threads and must neither raise nor wait: they write one line into a pipe.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from types import ModuleType
+from typing import Any, Callable, Dict, List, Mapping
+
+from trainer_sidecar.controller_host import store
+from trainer_sidecar.controller_host.lines import LineBuffer, Message, encode, now_nanoseconds
+from trainer_sidecar.controller_host.problems import OTHER, StartError, check_address, load_controller_module
+
+CALLBACKS = ("report_fault_ranks", "report_stop_complete", "report_strategies", "report_result")
+
+
+def plain(value: object) -> object:
+    """A callback's argument as JSON can carry it: a dictionary by rank becomes a list of pairs."""
+    if isinstance(value, dict):
+        return [[int(rank), entry] for rank, entry in value.items()]
+    if isinstance(value, (list, tuple)):
+        return [plain(entry) for entry in value]
+    return value
+
+
+def by_rank(pairs: List[List[int]]) -> Dict[int, int]:
+    """The dictionary MindIO wants; keys and values must be real integers."""
+    return {int(rank): int(kind) for rank, kind in pairs}
+
+
+CALLS: Dict[str, Callable[[Any, Mapping[str, Any]], int]] = {
+    "stop_train": lambda mindio, given: mindio.tft_notify_controller_stop_train(by_rank(given["ranks"])),
+    "pause": lambda mindio, given: mindio.tft_notify_controller_stop_train({}, "pause", int(given["timeout"])),
+    "on_global_rank": lambda mindio, given: mindio.tft_notify_controller_on_global_rank(
+        by_rank(given["ranks"]), int(given.get("time", 1))
+    ),
+    "change_strategy": lambda mindio, given: mindio.tft_notify_controller_change_strategy(
+        given["strategy"], given.get("parameters", "")
+    ),
+    "prepare_action": lambda mindio, given: mindio.tft_notify_controller_prepare_action(
+        given["action"], by_rank(given.get("ranks", []))
+    ),
+    "dump": lambda mindio, _: mindio.tft_notify_controller_dump(),
+    "query": lambda mindio, _: mindio.tft_query_high_availability_switch(),
+}
+
+
+class ControllerProcess:
+    """One controller: `run` returns when the host has closed its end of the pipe."""
+
+    def __init__(self, request: Message, read_end: int, write_end: int) -> None:
+        self._request = request
+        self._read_end = read_end
+        self._write_end = write_end
+        self._lock = threading.Lock()
+        self._module: Any = None
+
+    def run(self) -> None:
+        """Open the store, start the controller, carry out calls until the host goes."""
+        os.environ.update(self._request.get("environment", {}))
+        os.environ.setdefault("TTP_LOG_STDOUT", "1")
+        threading.Thread(target=self._open_store, name="open-store", daemon=True).start()
+        self._open("controller", "serving", self._start_controller)
+        buffer = LineBuffer()
+        while True:
+            data = os.read(self._read_end, 65536)
+            if not data:
+                return
+            for message in buffer.feed(data):
+                self._send(self._answer(message))
+
+    def _open_store(self) -> None:
+        request = self._request
+        self._open(
+            "store",
+            "listening",
+            lambda: store.serve(request["address"], request["store_port"], dict(os.environ)),
+        )
+
+    def _open(self, part: str, good_state: str, opener: Callable[[], None]) -> None:
+        message = {"event": "part", "part": part, "state": good_state, "problem": "", "kind": ""}
+        try:
+            opener()
+        except StartError as problem:
+            message.update(state="failed", problem=problem.text, kind=problem.kind)
+        except BaseException as error:  # a thread or a start that fails silently would look like a slow one
+            message.update(state="failed", problem="%s: %s" % (type(error).__name__, error), kind=OTHER)
+        self._send(message)
+
+    def _start_controller(self) -> None:
+        request = self._request
+        check_address(request["address"], request["port"], "the MindIO controller")
+        module = load_controller_module()
+        self._register_callbacks(module)
+        module.tft_init_controller(-1, request["world_size"], False, request["arf"], request["zit"])
+        try:
+            module.tft_start_controller(request["address"], request["port"], False, "")
+        except SystemExit:
+            raise StartError(
+                OTHER,
+                "MindIO refused to start its controller on %s:%d; its log above says why"
+                % (request["address"], request["port"]),
+            ) from None
+        self._module = module
+
+    def _register_callbacks(self, module: ModuleType) -> None:
+        for name in CALLBACKS:
+            if module.tft_register_mindx_callback(name, self._callback(name)) != 0:
+                raise StartError(OTHER, "MindIO refused the callback %s" % name)
+
+    def _callback(self, name: str) -> Callable[..., int]:
+        def forward(*arguments: object) -> int:
+            try:
+                self._send({"event": name, "arguments": plain(list(arguments))})
+            except BaseException as error:  # raising here would send the controller to its exit state
+                os.write(2, b"hajob: callback lost: %s\n" % repr(error).encode())
+            return 0
+
+        return forward
+
+    def _answer(self, message: Message) -> Message:
+        answer: Message = {"answer": message.get("id"), "call": message.get("call")}
+        try:
+            answer["code"] = int(self._call(message["call"], message.get("arguments", {})))
+        except BaseException as error:
+            answer.update(code=-1, exception="%s: %s" % (type(error).__name__, error))
+        return answer
+
+    def _call(self, name: str, arguments: Mapping[str, Any]) -> int:
+        if self._module is None:
+            raise RuntimeError("the controller does not serve")
+        if name not in CALLS:
+            raise ValueError("unknown call %s" % name)
+        return int(CALLS[name](self._module, arguments))
+
+    def _send(self, message: Message) -> None:
+        message["t"] = now_nanoseconds()
+        line = encode(message)
+        with self._lock:
+            while line:
+                line = line[os.write(self._write_end, line) :]

@@ -1,0 +1,261 @@
+"""The supervisor: it outlives every controller, and the coordinator's connections.
+
+One thread, one selector, nothing of MindIO in it: what the training image brings can crash the child only. It keeps
+the log of calls and callbacks since MindIO last was at rest, so that a coordinator that was restarted finds out where
+the conversation stands instead of guessing; a wrong guess ends the controller.
+"""
+
+from __future__ import annotations
+
+import os
+import selectors
+import signal
+import socket
+from typing import List, Optional, Tuple
+
+from trainer_sidecar.controller_host import lines
+from trainer_sidecar.controller_host.controller import CALLBACKS, ControllerProcess
+from trainer_sidecar.controller_host.lines import LineBuffer, Message, encode
+
+VERSION = 1
+SOCKET_NAME = "controller.sock"
+LOG_LIMIT = 512
+BACKLOG_BYTES = 1 << 20
+
+
+class Child:
+    """A forked controller process and the two pipes to it."""
+
+    def __init__(self, pid: int, write_end: int, read_end: int) -> None:
+        self.pid = pid
+        self.write_end = write_end
+        self.read_end = read_end
+        self.buffer = LineBuffer()
+
+
+class Client:
+    """The coordinator's connection; what it does not read is kept, up to a bound."""
+
+    def __init__(self, connection: socket.socket) -> None:
+        self.connection = connection
+        self.incoming = LineBuffer()
+        self.outgoing = b""
+
+
+class Host:
+    """Serves `controller.sock` in a directory until told to end or a signal comes."""
+
+    def __init__(self, directory: str) -> None:
+        self._selector = selectors.DefaultSelector()
+        self._listener = lines.listen(directory, SOCKET_NAME)
+        self._selector.register(self._listener, selectors.EVENT_READ, "listener")
+        self._client: Optional[Client] = None
+        self._child: Optional[Child] = None
+        self._log: List[Message] = []
+        self._done = False
+        self._state: Message = _no_controller(0)
+
+    def run(self) -> None:
+        """Serve until the coordinator says `end`, or SIGTERM."""
+        waker, woken = socket.socketpair()
+        woken.setblocking(False)
+        waker.setblocking(False)
+        signal.set_wakeup_fd(waker.fileno(), warn_on_full_buffer=False)
+        signal.signal(signal.SIGTERM, self._stop)
+        self._selector.register(woken, selectors.EVENT_READ, "signal")
+        while not self._done:
+            for key, mask in self._selector.select():
+                self._handle(key.data, mask)
+        self._end_child()
+
+    def _stop(self, _number: int, _frame: object) -> None:
+        self._done = True
+
+    def _handle(self, source: object, mask: int) -> None:
+        if source == "listener":
+            self._accept()
+        elif isinstance(source, Client):
+            self._serve_client(source, mask)
+        elif isinstance(source, Child):
+            self._read_child(source)
+
+    # -- the coordinator ------------------------------------------------------------------------------------------
+
+    def _accept(self) -> None:
+        connection, _ = self._listener.accept()
+        connection.setblocking(False)
+        if self._client is not None:
+            self._drop_client(self._client)
+        self._client = Client(connection)
+        self._selector.register(connection, selectors.EVENT_READ, self._client)
+        self._send({"event": "hello", "version": VERSION, "state": self._state, "log": self._log})
+
+    def _serve_client(self, client: Client, mask: int) -> None:
+        if mask & selectors.EVENT_WRITE:
+            self._flush(client)
+        if not mask & selectors.EVENT_READ or client is not self._client:
+            return
+        try:
+            data = client.connection.recv(65536)
+        except BlockingIOError:
+            return
+        except OSError:
+            data = b""
+        if not data:
+            self._drop_client(client)
+            return
+        for message in client.incoming.feed(data):
+            self._request(message)
+
+    def _drop_client(self, client: Client) -> None:
+        self._selector.unregister(client.connection)
+        client.connection.close()
+        if self._client is client:
+            self._client = None
+
+    def _send(self, message: Message) -> None:
+        client = self._client
+        if client is None:
+            return
+        client.outgoing += encode(message)
+        if len(client.outgoing) > BACKLOG_BYTES:
+            self._drop_client(client)
+        else:
+            self._flush(client)
+
+    def _flush(self, client: Client) -> None:
+        try:
+            sent = client.connection.send(client.outgoing) if client.outgoing else 0
+        except BlockingIOError:
+            sent = 0
+        except OSError:
+            self._drop_client(client)
+            return
+        client.outgoing = client.outgoing[sent:]
+        wanted = selectors.EVENT_READ | (selectors.EVENT_WRITE if client.outgoing else 0)
+        self._selector.modify(client.connection, wanted, client)
+
+    def _request(self, message: Message) -> None:
+        call = message.get("call")
+        if call == "start":
+            self._start_child(message)
+        elif call == "end":
+            self._done = bool(message.get("host", False))
+            self._end_child()
+        elif self._child is None:
+            self._send({"answer": message.get("id"), "code": -1, "exception": "no controller was started"})
+        else:
+            self._note({"called": call, "id": message.get("id"), "arguments": message.get("arguments", {})})
+            self._write_child(self._child, message)
+
+    # -- the controller -------------------------------------------------------------------------------------------
+
+    def _start_child(self, request: Message) -> None:
+        self._end_child()
+        self._log = []
+        self._state = _no_controller(int(request["attempt"]))
+        self._state.update(controller="starting", store="starting", world_size=request["world_size"])
+        try:
+            self._child = self._fork(request)
+        except OSError as error:
+            self._state.update(controller="failed", problem="no process for the controller: %s" % error)
+        else:
+            self._selector.register(self._child.read_end, selectors.EVENT_READ, self._child)
+        self._tell_state()
+
+    def _fork(self, request: Message) -> Child:
+        child_reads, host_writes = os.pipe()
+        host_reads, child_writes = os.pipe()
+        pid = os.fork()
+        if pid == 0:
+            self._become_controller(request, child_reads, child_writes, (host_writes, host_reads))
+        os.close(child_reads)
+        os.close(child_writes)
+        return Child(pid, host_writes, host_reads)
+
+    def _become_controller(self, request: Message, read_end: int, write_end: int, foreign: Tuple[int, int]) -> None:
+        """In the child: leave behind what is the host's, run, end without the host's exit hooks."""
+        code = 1
+        try:
+            signal.set_wakeup_fd(-1)
+            signal.signal(signal.SIGTERM, signal.SIG_DFL)
+            self._selector.close()
+            self._listener.close()
+            if self._client is not None:
+                self._client.connection.close()
+            for descriptor in foreign:
+                os.close(descriptor)
+            ControllerProcess(request, read_end, write_end).run()
+            code = 0
+        finally:
+            os._exit(code)
+
+    def _write_child(self, child: Child, message: Message) -> None:
+        try:
+            os.write(child.write_end, encode(message))
+        except OSError as error:
+            self._send({"answer": message.get("id"), "code": -1, "exception": "the controller is gone: %s" % error})
+
+    def _read_child(self, child: Child) -> None:
+        data = os.read(child.read_end, 65536)
+        if not data:
+            self._child_ended(child)
+            return
+        for message in child.buffer.feed(data):
+            self._from_child(message)
+
+    def _from_child(self, message: Message) -> None:
+        if message.get("event") == "part":
+            self._state[message["part"]] = message["state"]
+            if message["problem"]:
+                self._state.update(problem=message["problem"], kind=message["kind"])
+            self._tell_state()
+            return
+        message["attempt"] = self._state["attempt"]
+        self._note(message)
+        self._send(message)
+
+    def _child_ended(self, child: Child) -> None:
+        text = self._reap(child)
+        if child is not self._child:
+            return
+        self._child = None
+        if self._state["controller"] != "failed":
+            self._state.update(controller="lost", store="lost", problem=text, kind="lost")
+        self._tell_state()
+
+    def _reap(self, child: Child) -> str:
+        self._selector.unregister(child.read_end)
+        os.close(child.read_end)
+        os.close(child.write_end)
+        _, status = os.waitpid(child.pid, 0)
+        if os.WIFSIGNALED(status):
+            return "the controller process was ended by signal %d" % os.WTERMSIG(status)
+        return "the controller process ended with code %d" % os.WEXITSTATUS(status)
+
+    def _end_child(self) -> None:
+        """End it at once: an orderly end would tell the ranks that the controller goes, and may hang."""
+        child, self._child = self._child, None
+        if child is None:
+            return
+        os.kill(child.pid, signal.SIGKILL)
+        self._reap(child)
+        self._state = _no_controller(int(self._state["attempt"]))
+
+    # -- what is remembered ---------------------------------------------------------------------------------------
+
+    def _note(self, message: Message) -> None:
+        """Keep the log since MindIO last was at rest; a success report opens it anew."""
+        if message.get("event") == CALLBACKS[3] and message["arguments"][0] == 0:
+            self._log = []
+        if message.get("call") == "query" or message.get("called") == "query":
+            return
+        self._log.append(message)
+        del self._log[:-LOG_LIMIT]
+
+    def _tell_state(self) -> None:
+        self._send({"event": "state", "state": self._state})
+
+
+def _no_controller(attempt: int) -> Message:
+    return {"attempt": attempt, "controller": "none", "store": "none", "problem": "", "kind": "", "world_size": 0}

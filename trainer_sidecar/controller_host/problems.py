@@ -1,0 +1,87 @@
+"""Why a controller does not serve, in words for the person who reads the job's conditions.
+
+`tft_start_controller` answers every failure with `SystemExit(2)` and says the reason only in its own log. So the usual
+reasons are looked for before and after the attempt: the package, its names, the address, the port.
+"""
+
+from __future__ import annotations
+
+import errno
+import socket
+from types import ModuleType
+from typing import List, Optional
+
+NEEDED_NAMES = (
+    "tft_register_mindx_callback",
+    "tft_init_controller",
+    "tft_start_controller",
+    "tft_notify_controller_stop_train",
+    "tft_notify_controller_on_global_rank",
+    "tft_notify_controller_change_strategy",
+    "tft_notify_controller_prepare_action",
+    "tft_notify_controller_dump",
+    "tft_query_high_availability_switch",
+)
+
+PACKAGE, ADDRESS, PORT, OTHER = "package", "address", "port", "other"
+
+
+class StartError(Exception):
+    """What keeps the controller or the store from serving; `kind` is one of the constants of this module."""
+
+    def __init__(self, kind: str, text: str) -> None:
+        super().__init__(text)
+        self.kind = kind
+        self.text = text
+
+
+def missing_names(module: ModuleType) -> List[str]:
+    """The functions Hajob calls that this version of the package has not."""
+    return [name for name in NEEDED_NAMES if not callable(getattr(module, name, None))]
+
+
+def load_controller_module() -> ModuleType:
+    """The MindIO controller's module; `StartError` when the image has none, a broken one or an old one."""
+    try:
+        from mindio_ttp import controller_ttp
+    except BaseException as error:
+        raise StartError(
+            PACKAGE,
+            "the training image has no usable package mindio_ttp (%s: %s); install the MindIO wheel of the "
+            "MindCluster version in use into the image of container trainer" % (type(error).__name__, error),
+        ) from None
+    missing = missing_names(controller_ttp)
+    if missing:
+        raise StartError(
+            PACKAGE,
+            "the package mindio_ttp of the training image lacks %s; Hajob needs version 7.3 or newer"
+            % ", ".join(missing),
+        )
+    module: ModuleType = controller_ttp
+    return module
+
+
+def check_address(host: str, port: int, purpose: str) -> None:
+    """Find out before the attempt whether `host`:`port` can be listened on; `StartError` when not."""
+    problem = _bind_error(host, port)
+    if problem is None:
+        return
+    if problem.errno == errno.EADDRINUSE:
+        raise StartError(
+            PORT,
+            "port %d at %s, meant for %s, is taken by another process; free it, or give the job another port in "
+            "spec.network" % (port, host, purpose),
+        )
+    raise StartError(ADDRESS, "%s cannot listen on %s:%d: %s" % (purpose, host, port, problem))
+
+
+def _bind_error(host: str, port: int) -> Optional[OSError]:
+    try:
+        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+        family, kind, protocol, _, address = found[0]
+        with socket.socket(family, kind, protocol) as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            probe.bind(address)
+    except OSError as error:
+        return error
+    return None

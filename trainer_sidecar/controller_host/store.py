@@ -1,0 +1,97 @@
+"""The rendezvous store of the job: where the ranks meet.
+
+It lives beside the controller and not in rank 0, so that rank 0 can be lost like any other rank. An image with torch
+gets torch's `TCPStore`; any other image names a function of its own, `module:function`, in `HAJOB_STORE`. The function
+is called with host and port and may either return when it listens or block while it serves.
+"""
+
+from __future__ import annotations
+
+import importlib
+import socket
+import threading
+import time
+from typing import Any, Callable, Dict, List
+
+from trainer_sidecar.controller_host.problems import OTHER, PACKAGE, StartError, check_address
+
+START_SECONDS = 20.0
+POLL_SECONDS = 0.02
+
+_kept: List[Any] = []  # a TCPStore serves for as long as its object lives
+
+
+def serve(host: str, port: int, environment: Dict[str, str]) -> None:
+    """Return when the store listens on `host`:`port`; `StartError` when it does not."""
+    check_address(host, port, "the rendezvous store")
+    hook = environment.get("HAJOB_STORE", "")
+    if hook:
+        _serve_hook(_load_hook(hook), host, port)
+    else:
+        _serve_torch(host, port)
+
+
+def _load_hook(hook: str) -> Callable[[str, int], None]:
+    module_name, _, function_name = hook.partition(":")
+    try:
+        function: Callable[[str, int], None] = getattr(importlib.import_module(module_name), function_name)
+    except BaseException as error:
+        text = "HAJOB_STORE=%s does not name a function (%s: %s)" % (hook, type(error).__name__, error)
+        raise StartError(PACKAGE, text) from None
+    return function
+
+
+def _serve_hook(function: Callable[[str, int], None], host: str, port: int) -> None:
+    failures: List[BaseException] = []
+
+    def run() -> None:
+        try:
+            function(host, port)
+        except BaseException as error:
+            failures.append(error)
+
+    threading.Thread(target=run, name="rendezvous-store", daemon=True).start()
+    deadline = time.monotonic() + START_SECONDS
+    while not _listens(host, port):
+        if failures:
+            raise StartError(OTHER, "the rendezvous store failed: %r" % failures[0])
+        if time.monotonic() > deadline:
+            text = "the rendezvous store does not listen on %s:%d after %d s" % (host, port, START_SECONDS)
+            raise StartError(OTHER, text)
+        time.sleep(POLL_SECONDS)
+
+
+def _listens(host: str, port: int) -> bool:
+    try:
+        socket.create_connection((host, port), timeout=1.0).close()
+    except OSError:
+        return False
+    return True
+
+
+def _serve_torch(host: str, port: int) -> None:
+    try:
+        from torch.distributed import TCPStore
+    except BaseException as error:
+        text = "the training image has no torch (%s) and HAJOB_STORE names no store" % type(error).__name__
+        raise StartError(PACKAGE, text) from None
+    try:
+        _kept.append(_open_torch_store(TCPStore, host, port))
+    except BaseException as error:
+        raise StartError(OTHER, "torch's TCPStore on %s:%d failed: %s" % (host, port, error)) from None
+
+
+def _open_torch_store(store_class: Callable[..., object], host: str, port: int) -> object:
+    """Torch binds the wildcard address unless it is handed a socket, which older versions cannot take."""
+    listener = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET, socket.SOCK_STREAM)
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    listener.bind((host, port))
+    listener.listen(1024)
+    handed = {"master_listen_fd": listener.fileno(), "use_libuv": False}
+    try:
+        store = store_class(host, port, is_master=True, wait_for_workers=False, **handed)
+    except TypeError:
+        listener.close()
+        return store_class(host, port, is_master=True, wait_for_workers=False)
+    listener.detach()
+    return store
