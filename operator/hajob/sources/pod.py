@@ -1,0 +1,159 @@
+"""What the operator keeps of a pod, and what a pod says about faults.
+
+A pod object is 10 kB and thousands of them are cached, so only the few fields that a decision needs are taken over.
+A pod is the *slow* witness: its agent has usually reported a fault seconds before the kubelet writes it here. So the
+facts made from pods have ids of their own and count as nothing new when their ranks are lost already.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from hajob.api import constants as names
+from hajob.domain.facts import Fact, FactKind, Source
+
+UNSTARTABLE: Final = frozenset(
+    {
+        "ErrImagePull",
+        "ImagePullBackOff",
+        "InvalidImageName",
+        "ErrImageNeverPull",
+        "CreateContainerConfigError",
+        "CreateContainerError",
+        "RunContainerError",
+    }
+)
+"""Reasons of a waiting container that do not pass by themselves."""
+
+
+@dataclass(frozen=True, slots=True)
+class PodView:
+    """The part of a pod that the operator keeps.
+
+    Attributes:
+        role: rank or coordinator (label).
+        node_rank: -1 for a coordinator.
+        trouble: why a container cannot start or has ended badly: "container: Reason: message", or empty.
+        trouble_code: the reason alone.
+        exit_code: of the main container, None while it has not ended.
+    """
+
+    namespace: str
+    name: str
+    uid: str
+    job_uid: str
+    role: str
+    node_rank: int
+    incarnation: int
+    phase: str = "Pending"
+    address: str = ""
+    node_name: str = ""
+    ready: bool = False
+    deleting: bool = False
+    unschedulable: str = ""
+    trouble: str = ""
+    trouble_code: str = ""
+    exit_code: int | None = None
+
+    @property
+    def ended(self) -> bool:
+        """Whether its main container will not run again."""
+        return self.phase in {"Failed", "Succeeded"}
+
+
+def view(pod: Mapping[str, Any]) -> PodView:
+    """The view of a raw pod of ours; missing fields read as a pod that has just been made."""
+    metadata, spec, status = pod.get("metadata", {}), pod.get("spec", {}), pod.get("status", {})
+    labels = metadata.get("labels") or {}
+    code, trouble, exit_code = _trouble(status)
+    return PodView(
+        namespace=metadata.get("namespace", ""),
+        name=metadata.get("name", ""),
+        uid=metadata.get("uid", ""),
+        job_uid=labels.get(names.LABEL_JOB_UID, ""),
+        role=labels.get(names.LABEL_ROLE, ""),
+        node_rank=_number(labels.get(names.LABEL_NODE_RANK), -1),
+        incarnation=_number(labels.get(names.LABEL_INCARNATION), 0),
+        phase=status.get("phase", "Pending"),
+        address=status.get("podIP", ""),
+        node_name=spec.get("nodeName", ""),
+        ready=_condition(status, "Ready").get("status") == "True",
+        deleting="deletionTimestamp" in metadata,
+        unschedulable=_unschedulable(status),
+        trouble=trouble,
+        trouble_code=code,
+        exit_code=exit_code,
+    )
+
+
+def facts(pod: PodView, now_ms: int) -> list[Fact]:
+    """What this state of a rank pod says about faults; empty for a pod that is well."""
+    if pod.role != names.ROLE_RANK:
+        return []
+    kind = None
+    if pod.phase == "Failed":
+        kind = FactKind.POD_FAILED
+    elif pod.trouble_code in UNSTARTABLE:
+        kind = FactKind.POD_UNSTARTABLE
+    if kind is None:
+        return []
+    return [_fact(pod, kind, pod.trouble_code or pod.phase, pod.trouble or f"pod {pod.name} has failed", now_ms)]
+
+
+def lost(pod: PodView, now_ms: int) -> Fact:
+    """The fact that a pod which should be there has gone."""
+    return _fact(pod, FactKind.POD_LOST, "PodDeleted", f"pod {pod.name} is gone", now_ms)
+
+
+def _fact(pod: PodView, kind: FactKind, code: str, message: str, now_ms: int) -> Fact:
+    return Fact(
+        id=f"pod/{pod.uid}/{kind}",
+        kind=kind,
+        source=Source.POD,
+        node_rank=pod.node_rank,
+        incarnation=pod.incarnation,
+        code=code,
+        message=message,
+        time_ms=now_ms,
+        node_name=pod.node_name,
+        exit_code=pod.exit_code,
+    )
+
+
+def _trouble(status: Mapping[str, Any]) -> tuple[str, str, int | None]:
+    """Reason, sentence, exit code of the main container; of the first container in trouble, mains last."""
+    found = ("", "", None)
+    for group in ("initContainerStatuses", "containerStatuses"):
+        for container in status.get(group) or []:
+            state = container.get("state") or {}
+            waiting, ended = state.get("waiting") or {}, state.get("terminated") or {}
+            reason, message = waiting.get("reason", ""), waiting.get("message", "")
+            code = ended.get("exitCode") if group == "containerStatuses" else None
+            if ended.get("exitCode"):
+                reason, message = ended.get("reason") or "Error", ended.get("message", "")
+                message = message or f"exit code {ended['exitCode']}"
+            if code is not None:
+                found = (found[0], found[1], code)
+            if reason in UNSTARTABLE or ended.get("exitCode"):
+                found = (reason, f"container {container.get('name')}: {reason}: {message}", found[2])
+    if not found[1] and status.get("phase") == "Failed":
+        return (status.get("reason") or "Failed", status.get("message") or "the pod has failed", found[2])
+    return found
+
+
+def _unschedulable(status: Mapping[str, Any]) -> str:
+    scheduled = _condition(status, "PodScheduled")
+    return scheduled.get("message", "") if scheduled.get("reason") == "Unschedulable" else ""
+
+
+def _condition(status: Mapping[str, Any], kind: str) -> Mapping[str, Any]:
+    return next((c for c in status.get("conditions") or [] if c.get("type") == kind), {})
+
+
+def _number(text: object, default: int) -> int:
+    try:
+        return int(str(text))
+    except ValueError:
+        return default
