@@ -52,6 +52,7 @@ class ApiClient:
         method: str,
         path: str,
         body: object = None,
+        *,
         content_type: str = JSON,
         timeout: float = 30.0,
         query: Query | None = None,
@@ -101,11 +102,13 @@ class ApiClient:
 
     def merge(self, path: str, body: Mapping[str, object]) -> Object:
         """Merge-patch the object at `path`."""
-        return self.request("PATCH", path, body, MERGE_PATCH)
+        return self.request("PATCH", path, body, content_type=MERGE_PATCH)
 
     def apply(self, path: str, body: Mapping[str, object]) -> Object:
         """Server-side apply `body` at `path`, taking over fields of other managers."""
-        return self.request("PATCH", path, body, APPLY_PATCH, query={"fieldManager": self.agent, "force": "true"})
+        return self.request(
+            "PATCH", path, body, content_type=APPLY_PATCH, query={"fieldManager": self.agent, "force": "true"}
+        )
 
     def delete(self, path: str, **query: str | int | bool) -> None:
         """Delete the object at `path`; that it is not there is no error."""
