@@ -1,0 +1,84 @@
+"""What all API models share: camelCase outside, snake_case inside, frozen, described by their own docstrings.
+
+The docstring under a field is the description in the CRD and the only place where its meaning is written down.
+Unknown fields are ignored when an object is *read*: after a roll-back an older operator must still understand the
+objects of a newer one. The API server has refused them long before, when they were written.
+"""
+
+from datetime import UTC, datetime
+from typing import Annotated, Any, Final
+
+from pydantic import AwareDatetime, BaseModel, ConfigDict, PlainSerializer, WithJsonSchema
+from pydantic.alias_generators import to_camel
+
+Json = dict[str, Any]
+JsonValue = Any
+"""A piece of JSON of unknown shape."""
+
+
+class ApiModel(BaseModel):
+    """Base of every object in the HATrainingJob."""
+
+    model_config = ConfigDict(
+        alias_generator=to_camel,
+        populate_by_name=True,
+        use_attribute_docstrings=True,
+        frozen=True,
+        extra="ignore",
+    )
+
+    def to_json(self) -> Json:
+        """The object as Kubernetes sees it; absent is absent, never null."""
+        return self.model_dump(mode="json", by_alias=True, exclude_none=True)
+
+
+def format_time(moment: datetime) -> str:
+    """RFC 3339 in UTC; microseconds only where there are some, because metav1.Time has none."""
+    utc = moment.astimezone(UTC)
+    return utc.strftime("%Y-%m-%dT%H:%M:%S.%fZ" if utc.microsecond else "%Y-%m-%dT%H:%M:%SZ")
+
+
+Timestamp = Annotated[
+    AwareDatetime,
+    PlainSerializer(format_time, return_type=str),
+    WithJsonSchema({"type": "string", "format": "date-time"}),
+]
+
+
+def rule(expression: str, message: str, *, says: str = "", field: str = "") -> Json:
+    """One entry of x-kubernetes-validations.
+
+    Args:
+        expression: CEL over `self` and, for a transition, `oldSelf`.
+        message: the sentence for the person whose `kubectl apply` is refused; it names the fix.
+        says: CEL that makes the sentence with the numbers in it; `message` is its fallback.
+        field: path below the object that carries the rule, such as `.numNodes`.
+    """
+    entry: Json = {"rule": expression, "message": message}
+    if says:
+        entry["messageExpression"] = says
+    if field:
+        entry["fieldPath"] = field
+    return entry
+
+
+def rules(*entries: Json) -> Json:
+    """The `json_schema_extra` of a model that carries these rules."""
+    return {"x-kubernetes-validations": list(entries)}
+
+
+def unchanged(field: str, fix: str) -> Json:
+    """A rule for the parent: the field keeps its value, and can be neither added nor removed.
+
+    A rule on the field itself would not be evaluated when the field is added or removed.
+    """
+    expression = f"has(self.{field}) == has(oldSelf.{field}) && (!has(self.{field}) || self.{field} == oldSelf.{field})"
+    return rule(expression, f"spec.{field} cannot be changed: {fix}", field=f".{field}")
+
+
+def keyed_list(*keys: str) -> Json:
+    """The `json_schema_extra` of a list whose items have a key: duplicates are refused, owners can share it."""
+    return {"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": list(keys)}
+
+
+SECONDS_PER_YEAR: Final = 366 * 24 * 3600

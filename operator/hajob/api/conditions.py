@@ -1,0 +1,205 @@
+"""Every condition and reason of a HATrainingJob, declared once, each with the sentence that explains it.
+
+A reason belongs to one condition and one status, so that a caller names the reason and cannot get the rest wrong.
+`docs/conditions.md` is the same table for readers.
+"""
+
+from collections.abc import Sequence
+from datetime import datetime
+from enum import Enum, StrEnum, unique
+
+from hajob.api.enums import ConditionStatus
+from hajob.api.status import Condition
+
+_TRUE, _FALSE, _UNKNOWN = ConditionStatus.TRUE, ConditionStatus.FALSE, ConditionStatus.UNKNOWN
+
+
+class ConditionType(StrEnum):
+    """The conditions, in the order in which they are shown; all are present from the first visit."""
+
+    ACCEPTED = "Accepted"
+    SCHEDULED = "Scheduled"
+    RUNNING = "Running"
+    RECOVERABLE = "Recoverable"
+    COORDINATOR_READY = "CoordinatorReady"
+    SHRUNK = "Shrunk"
+    DEGRADED = "Degraded"
+    HELD = "Held"
+    SUSPENDED = "Suspended"
+    COMPLETE = "Complete"
+    FAILED = "Failed"
+
+
+_T = ConditionType
+
+
+@unique
+class Reason(Enum):
+    """One reason: its condition, the status it stands for, the word, and the sentence."""
+
+    NOT_CHECKED = (_T.ACCEPTED, _UNKNOWN, "NotChecked", "The job has not been looked at yet.")
+    VALID = (_T.ACCEPTED, _TRUE, "Valid", "The job is valid and the API server accepts its pods.")
+    POD_REFUSED = (_T.ACCEPTED, _FALSE, "PodRefused", "The API server refuses the pods of this job.")
+    INVALID = (_T.ACCEPTED, _FALSE, "Invalid", "The job asks for something that cannot be.")
+
+    NO_PODS = (_T.SCHEDULED, _UNKNOWN, "NoPods", "There are no pods to place.")
+    ALL_PLACED = (_T.SCHEDULED, _TRUE, "AllPlaced", "Every pod has a node.")
+    PODS_PENDING = (_T.SCHEDULED, _FALSE, "PodsPending", "Some pods wait for a node.")
+    UNSCHEDULABLE = (_T.SCHEDULED, _FALSE, "Unschedulable", "The scheduler finds no node for some pods.")
+
+    NOT_STARTED = (_T.RUNNING, _FALSE, "NotStarted", "The training has not been started yet.")
+    STARTING = (_T.RUNNING, _FALSE, "Starting", "Pods and ranks are starting.")
+    TRAINING = (_T.RUNNING, _TRUE, "Training", "Every rank trains.")
+    RECOVERING = (_T.RUNNING, _FALSE, "Recovering", "The training is being brought back after a fault.")
+    RESTARTING = (_T.RUNNING, _FALSE, "Restarting", "The whole job is being restarted from a checkpoint.")
+    RUNNING_ENDED = (_T.RUNNING, _FALSE, "Ended", "The training has ended.")
+    RUNNING_SUSPENDED = (_T.RUNNING, _FALSE, "Suspended", "The job is suspended.")
+
+    NOT_JUDGED = (_T.RECOVERABLE, _UNKNOWN, "NotTraining", "What could be recovered is known once the job trains.")
+    RECOVERABLE = (_T.RECOVERABLE, _TRUE, "PreconditionsMet", "A lost process or node can be recovered.")
+    UNRECOVERABLE = (
+        _T.RECOVERABLE,
+        _FALSE,
+        "PreconditionsUnmet",
+        "Some actions would not work now; see status.recoverability.",
+    )
+
+    COORDINATOR_ABSENT = (_T.COORDINATOR_READY, _UNKNOWN, "NoPod", "There is no coordinator pod yet.")
+    COORDINATOR_PENDING = (_T.COORDINATOR_READY, _FALSE, "PodPending", "The coordinator pod waits for a node.")
+    COORDINATOR_STARTING = (_T.COORDINATOR_READY, _FALSE, "Starting", "The coordinator pod is starting.")
+    COORDINATOR_SERVING = (_T.COORDINATOR_READY, _TRUE, "Serving", "The coordinator and its MindIO controller serve.")
+    COORDINATOR_SHARES_NODE = (
+        _T.COORDINATOR_READY,
+        _TRUE,
+        "SharesNode",
+        "The coordinator serves, but on a node of its job's ranks: losing that node costs a restart.",
+    )
+    COORDINATOR_UNREACHABLE = (
+        _T.COORDINATOR_READY,
+        _FALSE,
+        "Unreachable",
+        "The operator cannot talk to the coordinator.",
+    )
+    CONTROLLER_LOST = (
+        _T.COORDINATOR_READY,
+        _FALSE,
+        "ControllerLost",
+        "The MindIO controller is gone: training goes on unprotected until the job is restarted.",
+    )
+
+    FULL_SIZE = (_T.SHRUNK, _FALSE, "FullSize", "Every data-parallel rank trains.")
+    FEWER_RANKS = (_T.SHRUNK, _TRUE, "FewerDataParallelRanks", "The job trains with fewer data-parallel ranks.")
+
+    HEALTHY = (_T.DEGRADED, _FALSE, "Healthy", "No node or chip of this job is known to be sick.")
+    SICK_NODE = (_T.DEGRADED, _TRUE, "SickNode", "A node of this job works badly.")
+
+    NOT_HELD = (_T.HELD, _FALSE, "NotHeld", "Hajob acts on faults of this job.")
+    MODE_HOLD = (_T.HELD, _TRUE, "ModeHold", "spec.recovery.mode is Hold: nothing new is started.")
+    MODE_OBSERVE = (_T.HELD, _TRUE, "ModeObserve", "spec.recovery.mode is Observe: decisions are only told.")
+
+    NOT_SUSPENDED = (_T.SUSPENDED, _FALSE, "NotSuspended", "The job is not suspended.")
+    SUSPENDING = (_T.SUSPENDED, _FALSE, "Suspending", "The pods of the job are being ended.")
+    SUSPENDED = (_T.SUSPENDED, _TRUE, "Suspended", "The job has no pods; set spec.suspend to false to go on.")
+
+    NOT_COMPLETE = (_T.COMPLETE, _FALSE, "NotComplete", "The training has not come to its end.")
+    ALL_RANKS_FINISHED = (_T.COMPLETE, _TRUE, "AllRanksFinished", "Every rank ended with exit code 0.")
+
+    NOT_FAILED = (_T.FAILED, _FALSE, "NotFailed", "Nothing has made the job give up.")
+    IMAGE_UNAVAILABLE = (_T.FAILED, _TRUE, "ImageUnavailable", "An image could not be pulled.")
+    CONTAINER_NOT_STARTED = (
+        _T.FAILED,
+        _TRUE,
+        "ContainerNotStarted",
+        "A container could not be started: its command, a mount or its configuration is wrong.",
+    )
+    SCRIPT_ENDED = (
+        _T.FAILED,
+        _TRUE,
+        "ScriptEnded",
+        "The start script ended without starting its ranks: it has to call torchrun or msrun.",
+    )
+    PROGRAM_FAILED = (
+        _T.FAILED,
+        _TRUE,
+        "ProgramFailed",
+        "The training program failed more often than spec.recovery.maxProgramFailures allows.",
+    )
+    STARTUP_DEADLINE = (
+        _T.FAILED,
+        _TRUE,
+        "StartupDeadlineExceeded",
+        "The ranks did not all train within spec.startupDeadlineSeconds.",
+    )
+    ACTIVE_DEADLINE = (
+        _T.FAILED,
+        _TRUE,
+        "ActiveDeadlineExceeded",
+        "The job ran longer than spec.activeDeadlineSeconds.",
+    )
+    RESTARTS_EXHAUSTED = (
+        _T.FAILED,
+        _TRUE,
+        "RestartsExhausted",
+        "The job was restarted more often than its recovery policy allows.",
+    )
+    NOT_RECOVERED = (_T.FAILED, _TRUE, "NotRecovered", "No allowed action brought the training back.")
+    FAILED_POD_REFUSED = (_T.FAILED, _TRUE, "PodRefused", "The API server refused a pod of this job.")
+
+    def __init__(self, type_: ConditionType, status: ConditionStatus, word: str, sentence: str) -> None:
+        self.type = type_
+        self.status = status
+        self.word = word
+        self.sentence = sentence
+
+
+INITIAL_REASONS: tuple[Reason, ...] = (
+    Reason.NOT_CHECKED,
+    Reason.NO_PODS,
+    Reason.NOT_STARTED,
+    Reason.NOT_JUDGED,
+    Reason.COORDINATOR_ABSENT,
+    Reason.FULL_SIZE,
+    Reason.HEALTHY,
+    Reason.NOT_HELD,
+    Reason.NOT_SUSPENDED,
+    Reason.NOT_COMPLETE,
+    Reason.NOT_FAILED,
+)
+
+
+def condition(reason: Reason, now: datetime, *, message: str = "", generation: int | None = None) -> Condition:
+    """The condition that a reason stands for; without a message of its own it says the reason's sentence."""
+    return Condition(
+        type=reason.type,
+        status=reason.status,
+        reason=reason.word,
+        message=message or reason.sentence,
+        last_transition_time=now.replace(microsecond=0),
+        observed_generation=generation,
+    )
+
+
+def initial_conditions(now: datetime, *, generation: int | None = None) -> tuple[Condition, ...]:
+    """Every condition, as it stands when a job is seen for the first time."""
+    return tuple(condition(reason, now, generation=generation) for reason in INITIAL_REASONS)
+
+
+def with_condition(conditions: Sequence[Condition], new: Condition) -> tuple[Condition, ...]:
+    """The conditions with one of them replaced or added; the transition time changes only with the status."""
+    old = next((known for known in conditions if known.type == new.type), None)
+    if old is not None and old.status == new.status:
+        new = new.model_copy(update={"last_transition_time": old.last_transition_time})
+    order = {str(type_): place for place, type_ in enumerate(ConditionType)}
+    rest = [known for known in conditions if known.type != new.type]
+    return tuple(sorted([*rest, new], key=lambda known: order.get(known.type, len(order))))
+
+
+def find_condition(conditions: Sequence[Condition], type_: ConditionType) -> Condition | None:
+    """The condition of that type, if it is there."""
+    return next((known for known in conditions if known.type == type_), None)
+
+
+def is_true(conditions: Sequence[Condition], type_: ConditionType) -> bool:
+    """Whether the condition is there and True."""
+    found = find_condition(conditions, type_)
+    return found is not None and found.status is ConditionStatus.TRUE

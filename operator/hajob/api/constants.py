@@ -1,0 +1,45 @@
+"""Every name that Hajob writes into a cluster, in one place.
+
+They are part of the API: people select by these labels and scripts wait for these words, so a change here is a
+change of the API and not of the code.
+"""
+
+from typing import Final
+
+GROUP: Final = "training.hajob.io"
+VERSION: Final = "v1alpha1"
+API_VERSION: Final = f"{GROUP}/{VERSION}"
+KIND: Final = "HATrainingJob"
+LIST_KIND: Final = "HATrainingJobList"
+PLURAL: Final = "hatrainingjobs"
+SINGULAR: Final = "hatrainingjob"
+SHORT_NAMES: Final = ("hajob", "hajobs")
+CATEGORIES: Final = ("all",)
+
+FINALIZER: Final = f"{GROUP}/finalizer"
+MANAGED_BY: Final = f"{GROUP}/operator"
+OPERATOR_NAME: Final = "hajob"
+
+LABEL_JOB_NAME: Final = f"{GROUP}/job-name"
+LABEL_JOB_UID: Final = f"{GROUP}/job-uid"
+LABEL_NODE_RANK: Final = f"{GROUP}/node-rank"
+LABEL_INCARNATION: Final = f"{GROUP}/incarnation"
+LABEL_ROLE: Final = f"{GROUP}/role"
+LABEL_PLACEMENT: Final = f"{GROUP}/placement"
+ROLE_RANK: Final = "rank"
+ROLE_COORDINATOR: Final = "coordinator"
+PLACEMENT_APART: Final = "apart"
+PLACEMENT_ANYWHERE: Final = "anywhere"
+
+# Read by Volcano's Ascend plugin, by Kubeflow's tools and by dashboards made for them (docs/protocols/ascend.md).
+LABEL_KUBEFLOW_JOB_NAME: Final = "training.kubeflow.org/job-name"
+LABEL_KUBEFLOW_OPERATOR_NAME: Final = "training.kubeflow.org/operator-name"
+LABEL_PLAIN_JOB_NAME: Final = "job-name"
+ANNOTATION_RANK_INDEX: Final = "hccl/rankIndex"
+LABEL_NODE_ACCELERATOR: Final = "accelerator"  # written by the device plugin on nodes that have chips
+
+TRAINER_CONTAINER: Final = "trainer"
+COORDINATOR_TOKEN_AUDIENCE: Final = f"{GROUP}/coordinator"
+
+JOB_NAME_MAX_LENGTH: Final = 40
+DEFAULT_RESOURCE_NAME: Final = "huawei.com/Ascend910"

@@ -1,0 +1,162 @@
+"""The CRD, generated from the models, so that server and operator can never disagree.
+
+Pydantic's JSON schema is not a structural schema: Kubernetes forbids types inside `anyOf`, `$ref`,
+`additionalProperties: false`, `const` and numeric exclusive bounds. The few overrides below rewrite what our models
+use; everything else is refused here instead of by the server (docs/decisions names the alternatives looked at).
+
+Run as `python -m hajob.api.crd [--check]`.
+"""
+
+import argparse
+import sys
+from pathlib import Path
+from typing import Final
+
+import yaml
+from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
+from pydantic_core import core_schema
+
+from hajob.api import constants as names
+from hajob.api.base import Json, JsonValue
+from hajob.api.job import HATrainingJob
+
+CRD_NAME: Final = f"{names.PLURAL}.{names.GROUP}"
+CRD_FILE: Final = f"{names.GROUP}_{names.PLURAL}.yaml"
+_NOISE: Final = ("title", "$defs", "additionalProperties")
+
+COLUMNS: Final[tuple[Json, ...]] = (
+    {"name": "State", "type": "string", "jsonPath": ".status.summary.state"},
+    {"name": "Size", "type": "string", "jsonPath": ".status.summary.size"},
+    {"name": "Recovery", "type": "string", "jsonPath": ".status.summary.recovery"},
+    {"name": "Last-Outage", "type": "string", "jsonPath": ".status.summary.lastOutage"},
+    {"name": "Goodput", "type": "string", "jsonPath": ".status.summary.goodput"},
+    {"name": "Restarts", "type": "string", "jsonPath": ".status.summary.restarts"},
+    {"name": "Age", "type": "date", "jsonPath": ".metadata.creationTimestamp"},
+)
+
+
+class StructuralJsonSchema(GenerateJsonSchema):
+    """Pydantic's generator with the constructs replaced that Kubernetes refuses."""
+
+    def nullable_schema(self, schema: core_schema.NullableSchema) -> JsonSchemaValue:
+        """An optional field is one that may be absent; the server prunes a null without a default by itself."""
+        return self.generate_inner(schema["schema"])
+
+    def default_schema(self, schema: core_schema.WithDefaultSchema) -> JsonSchemaValue:
+        """Keep a default, but not null and not empty: both mean absent, and would only fill people's objects."""
+        result = super().default_schema(schema)
+        if "default" in result:
+            result["default"] = _without_empty(result["default"])
+            if result["default"] in (None, {}, []):
+                del result["default"]
+        return result
+
+
+def _without_empty(value: JsonValue) -> JsonValue:
+    """A default without the members that say nothing."""
+    if not isinstance(value, dict):
+        return value
+    kept = {name: _without_empty(member) for name, member in value.items()}
+    return {name: member for name, member in kept.items() if member not in (None, {}, [])}
+
+
+def _inlined(node: JsonValue, definitions: Json) -> JsonValue:
+    """The schema without references and without what a CRD has no use for."""
+    if isinstance(node, list):
+        return [_inlined(item, definitions) for item in node]
+    if not isinstance(node, dict):
+        return node
+    merged = dict(node)
+    if reference := merged.pop("$ref", None):
+        merged = {**definitions[reference.rsplit("/", 1)[-1]], **merged}
+    result: Json = {}
+    for key, value in merged.items():
+        if key == "properties":
+            result[key] = {name: _inlined(child, definitions) for name, child in value.items()}
+        elif key == "additionalProperties" and isinstance(value, dict):
+            result[key] = _inlined(value, definitions)
+        elif key in ("default", "enum", "x-kubernetes-validations"):
+            result[key] = value
+        elif key not in _NOISE:
+            result[key] = _inlined(value, definitions)
+    return result
+
+
+def open_api_schema() -> Json:
+    """The structural schema of a HATrainingJob."""
+    raw = HATrainingJob.model_json_schema(by_alias=True, schema_generator=StructuralJsonSchema, mode="validation")
+    schema: Json = _inlined(raw, raw.get("$defs", {}))
+    properties = schema["properties"]
+    for name in ("apiVersion", "kind"):
+        properties[name] = {"type": "string"}
+    properties["metadata"] = {"type": "object"}
+    properties["status"].pop("default", None)
+    schema["required"] = ["spec"]
+    return schema
+
+
+def custom_resource_definition() -> Json:
+    """The whole CRD as an object for the API server."""
+    return {
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {"name": CRD_NAME},
+        "spec": {
+            "group": names.GROUP,
+            "names": {
+                "kind": names.KIND,
+                "listKind": names.LIST_KIND,
+                "plural": names.PLURAL,
+                "singular": names.SINGULAR,
+                "shortNames": list(names.SHORT_NAMES),
+                "categories": list(names.CATEGORIES),
+            },
+            "scope": "Namespaced",
+            "versions": [
+                {
+                    "name": names.VERSION,
+                    "served": True,
+                    "storage": True,
+                    "schema": {"openAPIV3Schema": open_api_schema()},
+                    "subresources": {"status": {}},
+                    "additionalPrinterColumns": list(COLUMNS),
+                }
+            ],
+        },
+    }
+
+
+class _Dumper(yaml.SafeDumper):
+    """YAML without anchors, which Kubernetes tools read but people don't."""
+
+    def ignore_aliases(self, data: object) -> bool:  # noqa: ARG002 - the signature is PyYAML's
+        return True
+
+
+def rendered() -> str:
+    """The text of the file in `crds/`."""
+    head = "# Generated by `python -m hajob.api.crd`; the models in operator/hajob/api are the source.\n"
+    return head + yaml.dump(
+        custom_resource_definition(), Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=110
+    )
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Write the file, or say whether it is current."""
+    parser = argparse.ArgumentParser(prog="python -m hajob.api.crd", description="generate the CRD")
+    parser.add_argument("--check", action="store_true", help="only compare, exit 1 when the file is not current")
+    parser.add_argument("--directory", type=Path, default=Path(__file__).resolve().parents[3] / "crds")
+    options = parser.parse_args(arguments)
+    target: Path = options.directory / CRD_FILE
+    if not options.check:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.write_text(rendered(), encoding="utf-8")
+        return 0
+    if target.is_file() and target.read_text(encoding="utf-8") == rendered():
+        return 0
+    print(f"{target} is not what the models say: run `python -m hajob.api.crd` and commit the file", file=sys.stderr)
+    return 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

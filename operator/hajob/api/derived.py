@@ -1,0 +1,129 @@
+"""What follows from a spec, in one place.
+
+Product defaults: an A2 node has 8 chips and an A3 node 16 (docs/protocols/ascend.md). The limits of the actions
+are chosen so that a fault of the infrastructure never uses up a job's life within a working day, and a loop of
+failing recoveries ends within minutes.
+"""
+
+from dataclasses import dataclass
+from typing import Final
+
+from hajob.api.enums import Framework, Product
+from hajob.api.spec import ActionPolicy, HATrainingJobSpec
+from hajob.api.status import Effective
+from hajob.domain.actions import LADDER, Action
+from hajob.domain.layout import Layout, RankOrder, Sharding
+
+CHIPS_PER_NODE: Final = {Product.A2: 8, Product.A3: 16}
+
+# Bytes per parameter of the optimizer state under ZeRO-1: 4 + 16/d with one copy, 4 + 32/d with two.
+_OPTIMIZER_BYTES_PER_PARAMETER: Final = 16
+
+
+@dataclass(frozen=True, slots=True)
+class ActionLimits:
+    """The limits of one action with every default filled in; times in seconds."""
+
+    max_count: int
+    window_seconds: int
+    deadline_seconds: int
+
+    @property
+    def is_allowed(self) -> bool:
+        """Whether the action may be used at all."""
+        return self.max_count > 0
+
+
+DEFAULT_LIMITS: Final = {
+    Action.RETRY: ActionLimits(3, 600, 60),
+    Action.IN_PLACE: ActionLimits(5, 600, 120),
+    Action.REPLACE: ActionLimits(10, 3600, 600),
+    Action.SHRINK: ActionLimits(4, 3600, 300),
+    Action.CHECKPOINT: ActionLimits(5, 3600, 1860),
+    Action.RESTART: ActionLimits(10, 86400, 1800),
+}
+
+
+def chips_per_node(spec: HATrainingJobSpec) -> int:
+    """Chips, that is ranks, of one rank pod."""
+    return spec.accelerator.chips_per_node or CHIPS_PER_NODE[spec.accelerator.product]
+
+
+def layout(spec: HATrainingJobSpec) -> Layout:
+    """The rank layout of the job.
+
+    Raises:
+        hajob.domain.errors.LayoutError: the sizes don't divide; the CRD refuses such a job.
+    """
+    sizes = spec.parallelism
+    return Layout(
+        num_nodes=spec.num_nodes,
+        chips_per_node=chips_per_node(spec),
+        tensor=sizes.tensor,
+        pipeline=sizes.pipeline,
+        context=sizes.context,
+        expert=sizes.expert,
+        rank_order=sizes.rank_order,
+        sharding=spec.optimizer.sharding,
+        copies=spec.optimizer.copies,
+    )
+
+
+def world_size(spec: HATrainingJobSpec) -> int:
+    """Ranks of the job."""
+    return spec.num_nodes * chips_per_node(spec)
+
+
+def data_parallel_size(spec: HATrainingJobSpec) -> int:
+    """Data-parallel ranks at full size; raises like `layout`."""
+    return layout(spec).data
+
+
+def action_limits(spec: HATrainingJobSpec, action: Action) -> ActionLimits:
+    """Limits of an action: what the spec says, else the default of that action."""
+    default = DEFAULT_LIMITS[action]
+    written = next((policy for policy in spec.recovery.actions if policy.name == action), ActionPolicy(name=action))
+    return ActionLimits(
+        max_count=default.max_count if written.max_count is None else written.max_count,
+        window_seconds=written.window_seconds or default.window_seconds,
+        deadline_seconds=written.deadline_seconds or default.deadline_seconds,
+    )
+
+
+def allowed_actions(spec: HATrainingJobSpec) -> tuple[Action, ...]:
+    """Actions that are not switched off, smallest first."""
+    return tuple(action for action in LADDER if action_limits(spec, action).is_allowed)
+
+
+def layout_can_shrink(spec: HATrainingJobSpec) -> bool:
+    """Whether the training frameworks can train this layout with fewer data-parallel ranks at all.
+
+    They know it for PyTorch, the default rank order, no context or expert parallelism, and a sharded optimizer
+    whose copies lie in the two halves of an even number of data-parallel ranks (docs/protocols/mindio.md).
+    """
+    sizes = spec.parallelism
+    return (
+        spec.framework is Framework.PYTORCH
+        and sizes.rank_order is RankOrder.TENSOR_DATA_PIPELINE
+        and sizes.context == sizes.expert == 1
+        and spec.optimizer.sharding is Sharding.DISTRIBUTED
+        and spec.optimizer.copies > 1
+        and data_parallel_size(spec) % 2 == 0
+    )
+
+
+def extra_bytes_per_chip(spec: HATrainingJobSpec) -> int:
+    """Memory that the second optimizer copy costs on each chip; 0 where nothing is known or there is none."""
+    if spec.model is None or spec.optimizer.copies < 2 or spec.optimizer.sharding is Sharding.NONE:
+        return 0
+    parameters_per_chip = spec.model.parameters // (spec.parallelism.tensor * spec.parallelism.pipeline)
+    return _OPTIMIZER_BYTES_PER_PARAMETER * parameters_per_chip // data_parallel_size(spec)
+
+
+def effective(spec: HATrainingJobSpec) -> Effective:
+    """What `status.effective` says."""
+    return Effective(
+        chips_per_node=chips_per_node(spec),
+        world_size=world_size(spec),
+        extra_bytes_per_chip=extra_bytes_per_chip(spec),
+    )

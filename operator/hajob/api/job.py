@@ -1,0 +1,80 @@
+"""The HATrainingJob as a whole, read from the API server and checked once, at the door."""
+
+from typing import Annotated, Any, Final, Self
+
+from pydantic import ConfigDict, Field, WithJsonSchema
+
+from hajob.api.base import ApiModel, Timestamp, rule, rules
+from hajob.api.constants import API_VERSION, JOB_NAME_MAX_LENGTH, KIND, MANAGED_BY
+from hajob.api.spec import HATrainingJobSpec
+from hajob.api.status import HATrainingJobStatus
+
+
+class Metadata(ApiModel):
+    """The part of the object's metadata that Hajob reads."""
+
+    name: str
+    """Name of the job: a DNS label of at most 40 characters."""
+    namespace: str = "default"
+    """Its namespace."""
+    uid: str = ""
+    """Its identity; a job that is applied again has another."""
+    generation: int = 0
+    """Version of the spec."""
+    resource_version: str = ""
+    """Version of the object."""
+    creation_timestamp: Timestamp | None = None
+    """When it was made."""
+    deletion_timestamp: Timestamp | None = None
+    """When its deletion was asked for; none: it wasn't."""
+    labels: dict[str, str] = Field(default_factory=dict)
+    """Its labels."""
+    annotations: dict[str, str] = Field(default_factory=dict)
+    """Its annotations."""
+    finalizers: tuple[str, ...] = ()
+    """Who has yet to let go of it."""
+
+
+_NAME_RULES: Final = rules(
+    rule(
+        f"size(self.metadata.name) <= {JOB_NAME_MAX_LENGTH}",
+        f"metadata.name must have at most {JOB_NAME_MAX_LENGTH} characters, because node rank and incarnation are "
+        "added to it in the names of the pods: choose a shorter name",
+    ),
+    rule(
+        "self.metadata.name.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?$')",
+        "metadata.name must be a DNS label, because it becomes a label of the pods: use lower-case letters, digits "
+        "and dashes, no dots",
+    ),
+)
+
+
+class HATrainingJob(ApiModel):
+    """A training job on Ascend NPUs that is kept training through faults."""
+
+    api_version: str = API_VERSION
+    """Version of this API."""
+    kind: str = KIND
+    """HATrainingJob."""
+    metadata: Annotated[Metadata, WithJsonSchema({"type": "object"})]
+    """Standard metadata; the name is a DNS label of at most 40 characters."""
+    spec: HATrainingJobSpec
+    """What the job should be."""
+    status: HATrainingJobStatus = HATrainingJobStatus()
+    """What the job is."""
+
+    model_config = ConfigDict(json_schema_extra=_NAME_RULES)
+
+    @classmethod
+    def from_object(cls, raw: dict[str, Any]) -> Self:
+        """The job in an object of the API server.
+
+        Raises:
+            pydantic.ValidationError: the object is not one that this version's CRD admits.
+        """
+        return cls.model_validate({**raw, "status": raw.get("status") or {}})
+
+    @property
+    def is_ours(self) -> bool:
+        """Whether this operator is the one to look after the job."""
+        return self.spec.managed_by == MANAGED_BY

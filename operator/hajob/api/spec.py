@@ -1,0 +1,368 @@
+"""The spec of a HATrainingJob: what a person writes.
+
+Everything that can be derived is optional and derived in one place (hajob.api.derived). Defaults stand here and
+nowhere else; the CRD takes them from these models, so that server and operator agree. What differs between A2 and
+A3 has no default here, because a default would be written into the object and then look like a person's choice.
+"""
+
+from typing import Annotated, Final
+
+from pydantic import ConfigDict, Field, StringConstraints, WithJsonSchema
+
+from hajob.api.base import SECONDS_PER_YEAR, ApiModel, Timestamp, keyed_list, rule, rules, unchanged
+from hajob.api.constants import DEFAULT_RESOURCE_NAME, MANAGED_BY
+from hajob.api.enums import (
+    CoordinatorLossPolicy,
+    CordonPolicy,
+    ElasticPolicy,
+    Framework,
+    GangPolicy,
+    Launcher,
+    MindIOTLSPolicy,
+    Product,
+    RecoveryMode,
+    RestartSize,
+    ShrunkPodPolicy,
+    SubHealthPolicy,
+)
+from hajob.api.template import PodTemplate
+from hajob.domain.actions import LADDER, Action
+from hajob.domain.layout import RankOrder, Sharding
+
+Port = Annotated[int, Field(ge=1, le=65535)]
+Seconds = Annotated[int, Field(ge=1, le=SECONDS_PER_YEAR)]
+Count = Annotated[int, Field(ge=0, le=1_000_000)]
+Degree = Annotated[int, Field(ge=1, le=65536)]
+DnsLabel = Annotated[str, StringConstraints(max_length=63, pattern=r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$")]
+RecoveryStep = Annotated[Action, WithJsonSchema({"type": "string", "enum": [str(step) for step in LADDER]})]
+NodeName = Annotated[str, StringConstraints(min_length=1, max_length=253)]
+Quantity = Annotated[
+    str | int, WithJsonSchema({"x-kubernetes-int-or-string": True, "description": "A quantity such as 500m."})
+]
+
+
+class Accelerator(ApiModel):
+    """The chips of a node. Immutable."""
+
+    product: Product
+    """Generation of the nodes: A2 or A3. What is left out below is derived from it."""
+    chips_per_node: Annotated[int, Field(ge=1, le=64)] | None = None
+    """Chips, that is training processes, per node. Default: 8 on A2, 16 on A3."""
+    resource_name: Annotated[str, StringConstraints(min_length=1, max_length=317)] = DEFAULT_RESOURCE_NAME
+    """Name under which the device plugin offers the chips."""
+    super_pod_chips: Annotated[int, Field(ge=1, le=65536)] | None = None
+    """A3: chips of one logical super pod (sp-block)."""
+
+
+class Parallelism(ApiModel):
+    """How the model is spread over the ranks. Data parallel follows from it and the number of chips. Immutable."""
+
+    tensor: Degree
+    """Tensor-parallel ranks."""
+    pipeline: Degree = 1
+    """Pipeline stages."""
+    context: Degree = 1
+    """Context-parallel ranks."""
+    expert: Degree = 1
+    """Expert-parallel ranks."""
+    rank_order: RankOrder = RankOrder.TENSOR_DATA_PIPELINE
+    """Order in which global ranks run through the coordinates; TensorPipelineData is --use-tp-pp-dp-mapping."""
+
+
+class Optimizer(ApiModel):
+    """How the optimizer state is kept. Immutable."""
+
+    sharding: Sharding = Sharding.DISTRIBUTED
+    """Distributed: spread over the data-parallel ranks (ZeRO-1). None: every rank has all of it."""
+    copies: Annotated[int, Field(ge=1, le=2)] = 2
+    """Places in which every optimizer shard is kept; 1 is the no-replica mode, which recovers from checkpoints."""
+
+
+class Model(ApiModel):
+    """What is known about the model."""
+
+    parameters: Annotated[int, Field(ge=1, le=10**15)]
+    """Number of parameters; the extra memory per chip is told from it beforehand."""
+
+
+class Checkpoint(ApiModel):
+    """Where checkpoints are kept. Immutable."""
+
+    path: Annotated[str, StringConstraints(min_length=1, max_length=4096)]
+    """Directory on a volume that all ranks share, the same as the trainer's --save and --load."""
+    saved_limit: Annotated[int, Field(ge=1, le=1000)] = 2
+    """How many checkpoints that were saved while recovering are kept."""
+
+    model_config = ConfigDict(
+        json_schema_extra=rules(
+            rule(
+                "self.path.startsWith('/')",
+                "spec.checkpoint.path must be absolute: write the path where the container trainer mounts the volume",
+                field=".path",
+            )
+        )
+    )
+
+
+class Scheduling(ApiModel):
+    """Where and how the pods are placed."""
+
+    gang_policy: GangPolicy = GangPolicy.NONE
+    """Who makes sure that all pods start together."""
+    queue_name: Annotated[str, StringConstraints(max_length=253)] = ""
+    """Queue of Volcano."""
+    num_spare_nodes: Annotated[int, Field(ge=0, le=4096)] = 0
+    """Nodes held ready to replace a lost one."""
+    excluded_node_names: Annotated[tuple[NodeName, ...], Field(max_length=256)] = ()
+    """Nodes that the job is moved off and never placed on."""
+
+
+class ActionPolicy(ApiModel):
+    """Limits of one action; what is left out is derived (hajob.api.derived)."""
+
+    name: RecoveryStep
+    """The action."""
+    max_count: Count | None = None
+    """How often within the window; 0 switches the action off."""
+    window_seconds: Seconds | None = None
+    """Window in which the action is counted."""
+    deadline_seconds: Seconds | None = None
+    """Longest time that one such action may take before the next larger one is tried."""
+
+
+class Hang(ApiModel):
+    """When a training that takes no step counts as hanging."""
+
+    step_time_multiple: Annotated[int, Field(ge=2, le=10_000)] = 20
+    """Multiple of the usual step time without a step."""
+    min_timeout_seconds: Seconds = 120
+    """Shortest time without a step, whatever the step time."""
+
+
+class LogRule(ApiModel):
+    """A line of the ranks' output that calls for an action."""
+
+    name: DnsLabel
+    """Name of the rule, as it stands in an incident."""
+    pattern: Annotated[str, StringConstraints(min_length=1, max_length=1024)]
+    """Regular expression (RE2) that a line has to match."""
+    action: RecoveryStep = Action.RESTART
+    """What is done."""
+    threshold: Annotated[int, Field(ge=1, le=1_000_000)] = 1
+    """Matching lines within the window before something is done."""
+    start_delay_seconds: Annotated[int, Field(ge=0, le=SECONDS_PER_YEAR)] = 0
+    """Time after a start in which the rule is not applied."""
+    window_seconds: Seconds = 60
+    """Window in which the lines are counted."""
+
+
+class Recovery(ApiModel):
+    """What Hajob may do about a fault, and how often."""
+
+    mode: RecoveryMode = RecoveryMode.ENFORCE
+    """Enforce: act. Observe: decide and say, do nothing. Hold: nothing new is started."""
+    actions: Annotated[tuple[ActionPolicy, ...], Field(max_length=6, json_schema_extra=keyed_list("name"))] = ()
+    """Limits per action; an action that is not listed has its default limits."""
+    max_program_failures: Count = 3
+    """Failures of the training program itself before the job fails; faults of the infrastructure don't count."""
+    replacement_timeout_seconds: Seconds = 270
+    """How long a replacement pod may take to stand ready."""
+    sub_health_policy: SubHealthPolicy = SubHealthPolicy.MIGRATE
+    """What is done about a node that works badly."""
+    cordon_policy: CordonPolicy = CordonPolicy.MIGRATE
+    """What is done about a node that is cordoned."""
+    coordinator_loss_policy: CoordinatorLossPolicy = CoordinatorLossPolicy.AT_NEXT_CHECKPOINT
+    """When the job is restarted after its MindIO controller was lost; until then it trains unprotected."""
+    hang: Hang = Hang()
+    """When a training that takes no step counts as hanging."""
+    log_rules: Annotated[tuple[LogRule, ...], Field(max_length=32, json_schema_extra=keyed_list("name"))] = ()
+    """Lines of output that call for an action."""
+
+
+class Elastic(ApiModel):
+    """Going on with fewer data-parallel ranks, and growing back."""
+
+    policy: ElasticPolicy = ElasticPolicy.ENABLED
+    """Whether the job may shrink."""
+    min_data_parallel: Degree = 1
+    """Fewest data-parallel ranks with which the job goes on."""
+    shrunk_pod_policy: ShrunkPodPolicy = ShrunkPodPolicy.KEEP
+    """What happens to the healthy pods of a dropped data-parallel rank."""
+    expand_delay_seconds: Annotated[int, Field(ge=0, le=SECONDS_PER_YEAR)] = 120
+    """How long capacity must have been back before the job grows."""
+    restart_size: RestartSize = RestartSize.ORIGINAL
+    """With how many data-parallel ranks the job is restarted."""
+
+
+class Resources(ApiModel):
+    """Resources of a container, as in a Pod."""
+
+    requests: dict[str, Quantity] = Field(default_factory=dict, max_length=32)
+    """What is reserved."""
+    limits: dict[str, Quantity] = Field(default_factory=dict, max_length=32)
+    """What is not exceeded."""
+
+
+class Toleration(ApiModel):
+    """A toleration, as in a Pod."""
+
+    key: Annotated[str, StringConstraints(max_length=317)] | None = None
+    """Key of the taint; none tolerates every key."""
+    operator: Annotated[str, StringConstraints(pattern="^(Exists|Equal)$")] | None = None
+    """Exists or Equal."""
+    value: Annotated[str, StringConstraints(max_length=63)] | None = None
+    """Value of the taint."""
+    effect: Annotated[str, StringConstraints(pattern="^(NoSchedule|PreferNoSchedule|NoExecute)$")] | None = None
+    """Effect of the taint; none tolerates every effect."""
+    toleration_seconds: int | None = None
+    """How long NoExecute is tolerated."""
+
+
+class Coordinator(ApiModel):
+    """The coordinator pod."""
+
+    resources: Resources = Resources()
+    """Resources of the container with the MindIO controller."""
+    node_selector: dict[str, str] = Field(default_factory=dict, max_length=32)
+    """Labels of the nodes on which it may run."""
+    tolerations: Annotated[tuple[Toleration, ...], Field(max_length=32)] = ()
+    """Taints that it tolerates."""
+    priority_class_name: Annotated[str, StringConstraints(max_length=253)] = ""
+    """Its priority class; none: that of the template."""
+
+
+class Agent(ApiModel):
+    """The agent container in every rank pod."""
+
+    resources: Resources = Resources()
+    """Its resources."""
+
+
+class Network(ApiModel):
+    """Interfaces and ports."""
+
+    interface: Annotated[str, StringConstraints(min_length=1, max_length=15)] = "eth0"
+    """Interface of the pods' network."""
+    mindio_port: Annotated[Port, Field(alias="mindIOPort")] = 8000
+    """Port of MindIO at every gate and at the coordinator."""
+    rendezvous_port: Port = 29500
+    """Port of the rendezvous store at the coordinator."""
+    mindio_tls_policy: Annotated[MindIOTLSPolicy, Field(alias="mindIOTLSPolicy")] = MindIOTLSPolicy.DISABLED
+    """Whether gates and coordinator speak TLS on MindIO's port."""
+
+
+class Output(ApiModel):
+    """The ranks' output."""
+
+    path: Annotated[str, StringConstraints(max_length=4096)] = ""
+    """Directory on a volume; none: hajob-output below checkpoint.path."""
+    attempt_limit: Annotated[int, Field(ge=1, le=1000)] = 5
+    """Of how many attempts the output is kept."""
+
+
+_LAYOUT: Final = "the rank layout is fixed while a job exists; delete the job and apply it again with the new value"
+_IDENTITY: Final = "delete the job and apply it again with the new value"
+_CHIPS: Final = (
+    "(has(self.accelerator.chipsPerNode) ? self.accelerator.chipsPerNode : (self.accelerator.product == 'A3' ? 16 : 8))"
+)
+_RANKS: Final = f"(self.numNodes * {_CHIPS})"
+_BLOCK: Final = "(self.parallelism.tensor * self.parallelism.pipeline * self.parallelism.context)"
+
+SPEC_RULES: Final = rules(
+    rule(
+        f"{_RANKS} % {_BLOCK} == 0",
+        "numNodes × accelerator.chipsPerNode must be a multiple of parallelism tensor × pipeline × context",
+        says=(
+            f"string({_RANKS}) + ' chips (numNodes × accelerator.chipsPerNode) cannot be divided by ' + "
+            f"string({_BLOCK}) + ' (parallelism tensor × pipeline × context): change one of them so that data "
+            "parallel comes out whole'"
+        ),
+        field=".numNodes",
+    ),
+    rule(
+        f"{_RANKS} < {_BLOCK} || self.elastic.minDataParallel <= {_RANKS} / {_BLOCK}",
+        "elastic.minDataParallel is larger than data parallel: lower it",
+        says=(
+            "'elastic.minDataParallel is larger than data parallel, which is ' + "
+            f"string({_RANKS} / {_BLOCK}) + ': lower it'"
+        ),
+        field=".elastic",
+    ),
+    rule(
+        f"!has(self.accelerator.superPodChips) || self.accelerator.superPodChips % {_CHIPS} == 0",
+        "accelerator.superPodChips must be a multiple of the chips of a node (accelerator.chipsPerNode)",
+        field=".accelerator",
+    ),
+    rule(
+        "self.launcher != 'Hajob' || !has(self.template.spec) || !has(self.template.spec.containers) || "
+        "self.template.spec.containers.all(c, c.name != 'trainer' || (has(c.command) && size(c.command) > 0))",
+        "the container trainer needs a command, such as ['bash', 'train.sh']: Kubernetes cannot tell Hajob's launcher "
+        "what the image would start by itself",
+        field=".template",
+    ),
+    unchanged("framework", _IDENTITY),
+    unchanged("accelerator", _LAYOUT),
+    unchanged("numNodes", _LAYOUT),
+    unchanged("parallelism", _LAYOUT),
+    unchanged("optimizer", _LAYOUT),
+    unchanged("launcher", _IDENTITY),
+    unchanged("managedBy", _IDENTITY),
+    unchanged("checkpoint", _IDENTITY),
+    rule(
+        "self.template == oldSelf.template || (self.suspend && oldSelf.suspend)",
+        "spec.template cannot be changed while the job runs: set spec.suspend to true first; then image, labels, "
+        "annotations, nodeSelector and tolerations may be changed",
+        field=".template",
+    ),
+)
+
+
+class HATrainingJobSpec(ApiModel):
+    """What the job should be."""
+
+    framework: Framework = Framework.PYTORCH
+    """Training framework of the image. Immutable."""
+    accelerator: Accelerator
+    """The chips of a node. Immutable."""
+    num_nodes: Annotated[int, Field(ge=1, le=16384)]
+    """Rank pods, one per node. Immutable."""
+    parallelism: Parallelism
+    """How the model is spread over the ranks. Immutable."""
+    optimizer: Optimizer = Optimizer()
+    """How the optimizer state is kept. Immutable."""
+    model: Model | None = None
+    """What is known about the model."""
+    launcher: Launcher = Launcher.HAJOB
+    """Who starts the rank processes in the container trainer. Immutable."""
+    managed_by: Annotated[str, StringConstraints(min_length=1, max_length=128)] = MANAGED_BY
+    """Who looks after this job; every other value makes Hajob leave it alone. Immutable."""
+    checkpoint: Checkpoint
+    """Where checkpoints are kept. Immutable."""
+    template: PodTemplate
+    """Pod of every node. Immutable, except while suspended: image, labels, annotations, nodeSelector, tolerations."""
+    suspend: bool = False
+    """True: no pods; false again: the job starts from its checkpoint."""
+    restart_request_time: Timestamp | None = None
+    """A time newer than the last start restarts the job once."""
+    startup_deadline_seconds: Seconds = 1800
+    """How long the first start may take until every rank trains."""
+    active_deadline_seconds: Seconds | None = None
+    """How long the job may run; none: without limit."""
+    ttl_seconds_after_finished: Annotated[int, Field(ge=0, le=SECONDS_PER_YEAR)] | None = None
+    """When the finished job is deleted; none: never."""
+    scheduling: Scheduling = Scheduling()
+    """Where and how the pods are placed."""
+    recovery: Recovery = Recovery()
+    """What Hajob may do about a fault, and how often."""
+    elastic: Elastic = Elastic()
+    """Going on with fewer data-parallel ranks, and growing back."""
+    coordinator: Coordinator = Coordinator()
+    """The coordinator pod."""
+    agent: Agent = Agent()
+    """The agent container in every rank pod."""
+    network: Network = Network()
+    """Interfaces and ports."""
+    output: Output = Output()
+    """The ranks' output."""
+
+    model_config = ConfigDict(json_schema_extra=SPEC_RULES)

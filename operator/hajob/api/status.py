@@ -1,0 +1,230 @@
+"""The status of a HATrainingJob: the journal of its recovery and the account for people.
+
+The operator keeps no state elsewhere. Killed at any moment, it continues from here, so every field is optional when
+read, and a status that an older or newer operator wrote is still understood.
+"""
+
+from typing import Annotated, Final
+
+from pydantic import ConfigDict, Field, StringConstraints
+
+from hajob.api.base import ApiModel, Timestamp, keyed_list, rule, rules
+from hajob.api.enums import ConditionStatus, IncidentOutcome, RestoredFrom
+from hajob.domain.actions import Action
+
+MAX_INCIDENTS: Final = 16
+JOURNAL_VERSION: Final = 1
+
+Number = Annotated[int, Field(ge=0)]
+Word = Annotated[str, StringConstraints(max_length=64)]
+Sentence = Annotated[str, StringConstraints(max_length=4096)]
+
+
+class Condition(ApiModel):
+    """A condition as in every Kubernetes object."""
+
+    type: Annotated[str, StringConstraints(min_length=1, max_length=316)]
+    """What the condition is about."""
+    status: ConditionStatus
+    """True, False or Unknown."""
+    reason: Annotated[str, StringConstraints(min_length=1, max_length=1024)]
+    """Why, in one CamelCase word."""
+    message: Annotated[str, StringConstraints(max_length=32768)] = ""
+    """Why, in a sentence."""
+    last_transition_time: Timestamp
+    """When the status changed last."""
+    observed_generation: Number | None = None
+    """The generation of the spec that it speaks of."""
+
+
+class Summary(ApiModel):
+    """Short texts for the columns of kubectl; no promise."""
+
+    state: Word = ""
+    """What the job does."""
+    size: Word = ""
+    """Data-parallel ranks now and wanted."""
+    recovery: Word = ""
+    """The action of the newest incident."""
+    last_outage: Word = ""
+    """How long the newest outage took."""
+    goodput: Word = ""
+    """Share of the time that went into training."""
+    restarts: Word = ""
+    """Restarts of the whole job."""
+
+
+class Effective(ApiModel):
+    """What was derived from the spec."""
+
+    chips_per_node: Number
+    """Chips, that is training processes, per node."""
+    world_size: Number
+    """Ranks of the job."""
+    extra_bytes_per_chip: Number = 0
+    """Memory per chip that the second optimizer copy costs; 0 where the model's size is unknown."""
+
+
+class DataParallel(ApiModel):
+    """The data-parallel ranks."""
+
+    desired: Number
+    """How many there should be."""
+    current: Number
+    """How many there are."""
+    dropped: Annotated[tuple[Number, ...], Field(max_length=65536)] = ()
+    """Those that were given up for now."""
+    wait_reason: Word | None = None
+    """Why the job has not grown back."""
+
+
+class Restarts(ApiModel):
+    """Restarts of the whole job."""
+
+    infrastructure: Number = 0
+    """Because of nodes, chips or network."""
+    program: Number = 0
+    """Because of the training program."""
+
+
+class Progress(ApiModel):
+    """How far the training is."""
+
+    step: Annotated[int, Field(ge=-1)]
+    """Newest finished step."""
+    observed_time: Timestamp
+    """When that was seen."""
+
+
+class GoodputBucket(ApiModel):
+    """Time that went into one thing."""
+
+    name: Word
+    """What the time went into."""
+    seconds: Number
+    """How long."""
+
+
+class Goodput(ApiModel):
+    """Where the time went."""
+
+    percent: Annotated[int, Field(ge=0, le=100)]
+    """Share of the time that went into training."""
+    buckets: Annotated[tuple[GoodputBucket, ...], Field(max_length=32, json_schema_extra=keyed_list("name"))] = ()
+    """All of the time since the start."""
+
+
+class UnmetPrecondition(ApiModel):
+    """Something that an action needs and that is missing."""
+
+    name: Word
+    """The precondition, in one CamelCase word."""
+    message: Sentence = ""
+    """What to do about it."""
+
+
+class ActionRecoverability(ApiModel):
+    """Whether one action would work now."""
+
+    action: Action
+    """The action."""
+    status: ConditionStatus
+    """Whether it would work."""
+    unmet: Annotated[tuple[UnmetPrecondition, ...], Field(max_length=32, json_schema_extra=keyed_list("name"))] = ()
+    """What is missing."""
+
+
+class Cause(ApiModel):
+    """The fact that opened an incident."""
+
+    source: Word
+    """Who saw it."""
+    code: Word
+    """What it was."""
+    node_name: Annotated[str, StringConstraints(max_length=253)] = ""
+    """On which node."""
+    first_rank: Annotated[int, Field(ge=-1)] = -1
+    """First rank that it hit; -1: none."""
+    num_ranks: Number = 0
+    """How many ranks it hit."""
+    message: Sentence = ""
+    """What was seen, with the last lines of output where a program failed."""
+
+
+class Phase(ApiModel):
+    """A part of an outage."""
+
+    name: Word
+    """What was waited for."""
+    milliseconds: Number
+    """How long."""
+
+
+class Incident(ApiModel):
+    """One outage, from the fault to the first step after it."""
+
+    incarnation: Number
+    """Its number."""
+    start_time: Timestamp
+    """End of the last step before it."""
+    cause: Cause
+    """The fact that opened it."""
+    action: Action | None = None
+    """What was decided; none while nothing is."""
+    escalated_from: Annotated[tuple[Action, ...], Field(max_length=6)] = ()
+    """What was tried before."""
+    outcome: IncidentOutcome = IncidentOutcome.OPEN
+    """How it stands."""
+    phases: Annotated[tuple[Phase, ...], Field(max_length=16, json_schema_extra=keyed_list("name"))] = ()
+    """Its parts; they add up to the outage."""
+    lost_steps: Number = 0
+    """Steps that had to be done again."""
+    restored_from: RestoredFrom | None = None
+    """Where the lost optimizer state came from."""
+
+
+class HATrainingJobStatus(ApiModel):
+    """What the job is."""
+
+    observed_generation: Number | None = None
+    """The generation of the spec that this status speaks of."""
+    conditions: Annotated[tuple[Condition, ...], Field(max_length=32, json_schema_extra=keyed_list("type"))] = ()
+    """How the job stands, one entry for each of its eleven conditions (docs/conditions.md)."""
+    summary: Summary | None = None
+    """Short texts for the columns of kubectl; no promise."""
+    effective: Effective | None = None
+    """What was derived from the spec."""
+    data_parallel: DataParallel | None = None
+    """The data-parallel ranks."""
+    incarnation: Number = 0
+    """Grows with every incident; pods, commands and reports carry it."""
+    fence: Number = 0
+    """Number of the leadership that wrote this; only grows."""
+    journal_version: Number = JOURNAL_VERSION
+    """How an unfinished incident is to be read after an upgrade."""
+    start_time: Timestamp | None = None
+    """When the job was started first."""
+    completion_time: Timestamp | None = None
+    """When it completed or failed."""
+    restarts: Restarts = Restarts()
+    """Restarts of the whole job."""
+    progress: Progress | None = None
+    """How far the training is; refreshed at most every 10 minutes, and with every other write."""
+    goodput: Goodput | None = None
+    """Where the time went."""
+    recoverability: Annotated[
+        tuple[ActionRecoverability, ...], Field(max_length=6, json_schema_extra=keyed_list("action"))
+    ] = ()
+    """What would work now, with each unmet precondition by name."""
+    incidents: Annotated[tuple[Incident, ...], Field(max_length=MAX_INCIDENTS)] = ()
+    """The newest outages, newest first."""
+
+    model_config = ConfigDict(
+        json_schema_extra=rules(
+            rule(
+                "!has(oldSelf.fence) || (has(self.fence) && self.fence >= oldSelf.fence)",
+                "status.fence may only grow: another operator has taken over since; this one must stop writing",
+                field=".fence",
+            )
+        )
+    )

@@ -1,0 +1,130 @@
+"""Pieces that rank pods and coordinator pods share: Hajob's own containers, variables and volumes."""
+
+import copy
+from typing import Final
+
+from hajob.api.base import Json
+from hajob.api.constants import COORDINATOR_TOKEN_AUDIENCE, TRAINER_CONTAINER
+from hajob.api.derived import chips_per_node, world_size
+from hajob.api.job import HATrainingJob
+from hajob.api.spec import Resources
+from hajob.objects.naming import tls_secret_name
+from hajob.objects.settings import PodSettings
+
+SHARED_VOLUME: Final = "hajob"
+TLS_VOLUME: Final = "hajob-tls"
+TOKEN_VOLUME: Final = "hajob-token"
+TOKEN_FILE: Final = "token"
+_PYTHON: Final = "python3"
+
+# Small on purpose: they serve one node and one job. Memory has no limit, because being killed for it costs a job.
+_DEFAULT_RESOURCES: Final[Json] = {"requests": {"cpu": "50m", "memory": "64Mi"}}
+
+
+def variables(values: dict[str, str]) -> list[Json]:
+    """Variables with fixed values."""
+    return [{"name": name, "value": value} for name, value in values.items()]
+
+
+def pod_fields() -> list[Json]:
+    """What a container can only learn from its pod."""
+    fields = {"POD_IP": "status.podIP", "POD_NAME": "metadata.name", "POD_UID": "metadata.uid"}
+    return [{"name": name, "valueFrom": {"fieldRef": {"fieldPath": path}}} for name, path in fields.items()]
+
+
+def job_variables(job: HATrainingJob, settings: PodSettings, incarnation: int) -> dict[str, str]:
+    """Which job a container belongs to, and the sizes and ports of it."""
+    return {
+        "HAJOB_DIR": settings.shared_directory,
+        "HAJOB_JOB_UID": job.metadata.uid,
+        "HAJOB_WORLD_SIZE": str(world_size(job.spec)),
+        "HAJOB_RANKS_PER_NODE": str(chips_per_node(job.spec)),
+        "HAJOB_INCARNATION": str(incarnation),
+        "HAJOB_AGENT_PORT": str(settings.agent_port),
+        "HAJOB_MINDIO_PORT": str(job.spec.network.mindio_port),
+        "HAJOB_FRAMEWORK": str(job.spec.framework),
+        "HAJOB_MINDIO_TLS_POLICY": str(job.spec.network.mindio_tls_policy),
+    }
+
+
+def with_user_variables(ours: list[Json], users: list[Json]) -> list[Json]:
+    """Hajob's variables first, so that the user's can refer to them; where both name one, Hajob's counts."""
+    taken = {entry["name"] for entry in ours}
+    return [*ours, *(copy.deepcopy(entry) for entry in users if entry.get("name") not in taken)]
+
+
+def mount(volume: str, path: str, *, read_only: bool = False) -> Json:
+    """A volume mount."""
+    entry: Json = {"name": volume, "mountPath": path}
+    if read_only:
+        entry["readOnly"] = True
+    return entry
+
+
+def resources_or(chosen: Resources, default: Json | None = None) -> Json:
+    """Resources that the user chose, or the defaults."""
+    written = {name: value for name, value in chosen.to_json().items() if value}
+    return written or copy.deepcopy(default or _DEFAULT_RESOURCES)
+
+
+def sidecar_container(
+    name: str, arguments: list[str], settings: PodSettings, *, env: list[Json], mounts: list[Json], resources: Json
+) -> Json:
+    """A container of the sidecar image."""
+    return {
+        "name": name,
+        "image": settings.sidecar_image,
+        "imagePullPolicy": settings.image_pull_policy,
+        "command": [_PYTHON, *arguments],
+        "env": env,
+        "volumeMounts": mounts,
+        "resources": resources,
+        "terminationMessagePolicy": "FallbackToLogsOnError",
+    }
+
+
+def install_container(settings: PodSettings) -> Json:
+    """Copies launcher, controller host and shims to where the training image finds them."""
+    return sidecar_container(
+        "install",
+        ["-m", "trainer_sidecar.install", "$(HAJOB_DIR)"],
+        settings,
+        env=variables({"HAJOB_DIR": settings.shared_directory}),
+        mounts=[mount(SHARED_VOLUME, settings.shared_directory)],
+        resources=copy.deepcopy(_DEFAULT_RESOURCES),
+    )
+
+
+def shared_volume() -> Json:
+    """The directory that Hajob's containers share with the user's."""
+    return {"name": SHARED_VOLUME, "emptyDir": {}}
+
+
+def tls_volume(job: HATrainingJob, identity: str) -> Json:
+    """CA and the certificate of one identity (`agent`, `coordinator`) under names that don't depend on it."""
+    paths = {"ca.crt": "ca.crt", f"{identity}.crt": "tls.crt", f"{identity}.key": "tls.key"}
+    items = [{"key": key, "path": path} for key, path in paths.items()]
+    return {"name": TLS_VOLUME, "secret": {"secretName": tls_secret_name(job), "items": items}}
+
+
+def token_volume(settings: PodSettings) -> Json:
+    """A token that says to the operator which pod the coordinator is; it opens nothing else."""
+    source = {
+        "path": TOKEN_FILE,
+        "audience": COORDINATOR_TOKEN_AUDIENCE,
+        "expirationSeconds": settings.token_seconds,
+    }
+    return {"name": TOKEN_VOLUME, "projected": {"sources": [{"serviceAccountToken": source}]}}
+
+
+def trainer_of(template_spec: Json) -> Json:
+    """The container that trains, in a pod spec.
+
+    Raises:
+        ValueError: there is none; the CRD refuses such a job.
+    """
+    for container in template_spec.get("containers", []):
+        if container.get("name") == TRAINER_CONTAINER:
+            found: Json = container
+            return found
+    raise ValueError(f"spec.template.spec.containers has no container named {TRAINER_CONTAINER}: add one")

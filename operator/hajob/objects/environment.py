@@ -1,0 +1,94 @@
+"""The environment that a training process needs, derived from the job.
+
+Users of the stack write these by hand today, in every job and on every rank (docs/protocols/ascend.md). What is the
+same for all ranks goes to the coordinator as `Assignment.environment`; addresses are filled in by coordinator and
+agent, because pod environment cannot change while a pod lives.
+"""
+
+from typing import Final
+
+from hajob.api.derived import allowed_actions, chips_per_node, layout_can_shrink, world_size
+from hajob.api.enums import ElasticPolicy, Framework
+from hajob.api.job import HATrainingJob
+from hajob.api.spec import HATrainingJobSpec
+from hajob.domain.actions import Action
+from hajob.objects.settings import PodSettings
+
+# The words of HIGH_AVAILABILITY; they only switch features of the training framework on, never off.
+_HIGH_AVAILABILITY: Final = {
+    Action.RETRY: "retry",
+    Action.IN_PLACE: "recover",
+    Action.REPLACE: "recover",
+    Action.SHRINK: "elastic-training",
+    Action.CHECKPOINT: "dump",
+}
+_MINDSPORE_FEATURES: Final = {
+    Action.CHECKPOINT: ("TTP",),
+    Action.RETRY: ("UCE", "HCCE"),
+    Action.IN_PLACE: ("ARF",),
+    Action.REPLACE: ("ARF",),
+}
+_UNLIMITED_RESTARTS: Final = "1000000"
+
+
+def _usable_actions(spec: HATrainingJobSpec) -> tuple[Action, ...]:
+    """Actions that are allowed and that the framework can take part in with this layout."""
+    elastic = spec.elastic.policy is ElasticPolicy.ENABLED and layout_can_shrink(spec)
+    return tuple(action for action in allowed_actions(spec) if action is not Action.SHRINK or elastic)
+
+
+def high_availability(spec: HATrainingJobSpec) -> str:
+    """Value of HIGH_AVAILABILITY: a sorted comma list."""
+    words = {_HIGH_AVAILABILITY[action] for action in _usable_actions(spec) if action in _HIGH_AVAILABILITY}
+    return ",".join(sorted(words))
+
+
+def recovery_environment(spec: HATrainingJobSpec) -> dict[str, str]:
+    """Switches of framework and MindIO that follow from the allowed actions; controller and ranks share them."""
+    actions = _usable_actions(spec)
+    environment = {"HIGH_AVAILABILITY": high_availability(spec), "TTP_STOP_CLEAN_BEFORE_DUMP": "1"}
+    if {Action.IN_PLACE, Action.REPLACE} & set(actions):
+        environment["PROCESS_RECOVER"] = "on"
+    if spec.framework is Framework.MINDSPORE:
+        features = [name for action, names in _MINDSPORE_FEATURES.items() if action in actions for name in names]
+        environment["MINDIO_FOR_MINDSPORE"] = "1"
+        environment["MS_ENABLE_TFT"] = "{" + ",".join(f"{name}:1" for name in dict.fromkeys(features)) + "}"
+        environment["MS_ENABLE_THM"] = "{HCCL_WATCHDOG:0}"
+    return environment
+
+
+def _framework_environment(job: HATrainingJob) -> dict[str, str]:
+    """World and rendezvous, without addresses."""
+    spec = job.spec
+    world, local, port = str(world_size(spec)), str(chips_per_node(spec)), str(spec.network.rendezvous_port)
+    if spec.framework is Framework.MINDSPORE:
+        return {
+            "MS_WORKER_NUM": world,
+            "MS_LOCAL_WORKER": local,
+            "MS_SERVER_NUM": "0",
+            "MS_ROLE": "MS_WORKER",
+            "MS_SCHED_PORT": port,
+        }
+    return {
+        "MASTER_PORT": port,
+        "TORCHELASTIC_USE_AGENT_STORE": "True",
+        "TORCHELASTIC_MAX_RESTARTS": _UNLIMITED_RESTARTS,
+        "TORCHELASTIC_RUN_ID": job.metadata.uid,
+        "HCCL_ASYNC_ERROR_HANDLING": "0",
+    }
+
+
+def rank_environment(job: HATrainingJob, settings: PodSettings) -> dict[str, str]:
+    """Environment of every rank of the job, as far as it is the same for all of them (`Assignment.environment`)."""
+    spec = job.spec
+    return {
+        "WORLD_SIZE": str(world_size(spec)),
+        "LOCAL_WORLD_SIZE": str(chips_per_node(spec)),
+        "TTP_PORT": str(spec.network.mindio_port),
+        "MINDX_TASK_ID": job.metadata.uid,
+        "MINDIO_WAIT_MINDX_TIME": str(settings.mindx_wait_seconds),
+        "HCCL_SOCKET_IFNAME": spec.network.interface,
+        "GLOO_SOCKET_IFNAME": spec.network.interface,
+        **recovery_environment(spec),
+        **_framework_environment(job),
+    }

@@ -1,0 +1,73 @@
+"""Names, labels and owners of everything that belongs to a job.
+
+A pod's name carries a hash of the job's UID and the incarnation: nobody waits for a pod that is stuck in Terminating
+on a dead node, and deleting a job and applying it again never collides. Whoever meets "already exists" compares
+owner UID and incarnation (`is_same_pod`) before it calls that a success.
+"""
+
+import hashlib
+from typing import Any, Final
+
+from hajob.api import constants as names
+from hajob.api.base import Json
+from hajob.api.job import HATrainingJob
+
+_HASH_LENGTH: Final = 8
+
+
+def pod_hash(job_uid: str, incarnation: int) -> str:
+    """Eight characters that differ between jobs and incarnations."""
+    return hashlib.sha256(f"{job_uid}/{incarnation}".encode()).hexdigest()[:_HASH_LENGTH]
+
+
+def rank_pod_name(job: HATrainingJob, node_rank: int, incarnation: int) -> str:
+    """`<job>-<node rank>-<hash>`."""
+    return f"{job.metadata.name}-{node_rank}-{pod_hash(job.metadata.uid, incarnation)}"
+
+
+def coordinator_pod_name(job: HATrainingJob, incarnation: int) -> str:
+    """`<job>-coordinator-<hash>`."""
+    return f"{job.metadata.name}-coordinator-{pod_hash(job.metadata.uid, incarnation)}"
+
+
+def tls_secret_name(job: HATrainingJob) -> str:
+    """The Secret with the certificates of the job; its pods mount it by this name."""
+    return f"{job.metadata.name}-hajob-tls"
+
+
+def job_labels(job: HATrainingJob, role: str, incarnation: int) -> dict[str, str]:
+    """Labels of every pod of the job, with those that tools made for other operators look for."""
+    return {
+        names.LABEL_JOB_NAME: job.metadata.name,
+        names.LABEL_JOB_UID: job.metadata.uid,
+        names.LABEL_ROLE: role,
+        names.LABEL_INCARNATION: str(incarnation),
+        names.LABEL_KUBEFLOW_JOB_NAME: job.metadata.name,
+        names.LABEL_KUBEFLOW_OPERATOR_NAME: names.OPERATOR_NAME,
+        names.LABEL_PLAIN_JOB_NAME: job.metadata.name,
+    }
+
+
+def owner_references(job: HATrainingJob) -> list[Json]:
+    """The job owns what is made for it, so that deleting it leaves nothing."""
+    return [
+        {
+            "apiVersion": names.API_VERSION,
+            "kind": names.KIND,
+            "name": job.metadata.name,
+            "uid": job.metadata.uid,
+            "controller": True,
+            "blockOwnerDeletion": True,
+        }
+    ]
+
+
+def is_same_pod(existing: dict[str, Any], wanted: Json) -> bool:
+    """Whether a pod that was in the way is the one that was to be created: same owner UID, same incarnation."""
+
+    def identity(pod: dict[str, Any]) -> tuple[object, object]:
+        metadata = pod.get("metadata", {})
+        owners = [owner.get("uid") for owner in metadata.get("ownerReferences") or []]
+        return owners, (metadata.get("labels") or {}).get(names.LABEL_INCARNATION)
+
+    return identity(existing) == identity(wanted)

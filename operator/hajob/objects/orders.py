@@ -1,0 +1,75 @@
+"""What a coordinator is told, built from the plan and from the pods that there are.
+
+Both messages are whole levels: building them twice from the same values gives equal messages, and the channel sends
+only what differs from what it sent before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+from hajob.domain.actions import Command
+from hajob.plan.effects import SendOrder
+from hajob.sources.pod import PodView
+from trainer_sidecar.protocol import sidecar_pb2 as wire
+
+ACTION: Final = {
+    Command.START: wire.START,
+    Command.RETRY: wire.RETRY,
+    Command.IN_PLACE: wire.IN_PLACE,
+    Command.REPLACE: wire.REPLACE,
+    Command.SHRINK: wire.SHRINK,
+    Command.EXPAND: wire.EXPAND,
+    Command.CHECKPOINT: wire.CHECKPOINT,
+    Command.STOP: wire.STOP,
+    Command.PAUSE: wire.PAUSE,
+    Command.CONTINUE: wire.CONTINUE,
+    Command.MIGRATE: wire.MIGRATE,
+}
+
+
+def order(wanted: SendOrder) -> wire.Order:
+    """The step that is wanted now."""
+    return wire.Order(
+        incarnation=wanted.incarnation,
+        revision=wanted.revision,
+        action=ACTION[wanted.command],
+        lost_ranks=wanted.lost_ranks,
+        restart_ranks=wanted.restart_ranks,
+        replaced_nodes=wanted.replaced_nodes,
+        parameters=wanted.parameters,
+        timeout_seconds=wanted.timeout_seconds,
+    )
+
+
+def assignment(
+    *,
+    revision: int,
+    world_size: int,
+    ranks_per_node: int,
+    attempt: int,
+    environment: Mapping[str, str],
+    pods: Iterable[PodView],
+    standing: wire.StandingOrders,
+) -> wire.Assignment:
+    """What the job is and where its rank pods are, by node rank."""
+    return wire.Assignment(
+        revision=revision,
+        world_size=world_size,
+        ranks_per_node=ranks_per_node,
+        attempt=attempt,
+        environment=dict(environment),
+        pods=[
+            wire.RankPod(
+                node_rank=pod.node_rank,
+                pod_name=pod.name,
+                pod_uid=pod.uid,
+                address=pod.address,
+                incarnation=pod.incarnation,
+                node_name=pod.node_name,
+            )
+            for pod in sorted(pods, key=lambda pod: (pod.node_rank, pod.incarnation))
+        ],
+        standing_orders=standing,
+    )

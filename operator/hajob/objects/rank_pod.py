@@ -1,0 +1,157 @@
+"""The pod of one node rank: the user's template with an agent beside it and the launcher in front of its command.
+
+The user's template stays what it is: Hajob adds, and overrides only what would break the job (chips, restart policy,
+its own variables). `restartPolicy: Never`, because nobody may restart a launcher behind Hajob's back.
+"""
+
+import copy
+from collections.abc import Collection
+from pathlib import PurePosixPath
+from typing import Final
+
+from hajob.api import constants as names
+from hajob.api.base import Json
+from hajob.api.derived import chips_per_node, world_size
+from hajob.api.enums import Launcher
+from hajob.api.job import HATrainingJob
+from hajob.objects import containers as parts
+from hajob.objects.naming import job_labels, owner_references, rank_pod_name
+from hajob.objects.placement import rank_affinity, with_node_loss_tolerations
+from hajob.objects.settings import PodSettings
+
+_OUTPUT_DIRECTORY: Final = "hajob-output"
+
+
+def output_directory(job: HATrainingJob) -> str:
+    """Where the ranks' output goes: `spec.output.path`, else a directory of this job below the checkpoints."""
+    if job.spec.output.path:
+        return job.spec.output.path
+    return str(PurePosixPath(job.spec.checkpoint.path) / _OUTPUT_DIRECTORY / job.metadata.uid)
+
+
+def mount_for(trainer: Json, path: str) -> Json | None:
+    """The volume mount of the trainer under which a path lies, the innermost one; None: on no volume."""
+    wanted = PurePosixPath(path)
+    fitting: list[Json] = [
+        entry for entry in trainer.get("volumeMounts", []) if wanted.is_relative_to(PurePosixPath(entry["mountPath"]))
+    ]
+    return max(fitting, key=lambda entry: len(PurePosixPath(entry["mountPath"]).parts), default=None)
+
+
+def _trainer(job: HATrainingJob, settings: PodSettings, node_rank: int, trainer: Json) -> Json:
+    """The user's container with chips, variables and the launcher in front of its command."""
+    result = copy.deepcopy(trainer)
+    ours = [
+        *parts.variables(
+            {
+                "HAJOB_DIR": settings.shared_directory,
+                "HAJOB_NODE_RANK": str(node_rank),
+                "HAJOB_RANKS_PER_NODE": str(chips_per_node(job.spec)),
+                "HAJOB_WORLD_SIZE": str(world_size(job.spec)),
+                "HAJOB_JOB_UID": job.metadata.uid,
+                "MINDX_TASK_ID": job.metadata.uid,
+            }
+        ),
+        *parts.pod_fields(),
+    ]
+    result["env"] = parts.with_user_variables(ours, result.get("env") or [])
+    if job.spec.launcher is Launcher.HAJOB:
+        command = [*(result.get("command") or []), *(result.pop("args", None) or [])]
+        result["command"] = ["python3", "$(HAJOB_DIR)/launcher.pyz", "--", *command]
+    chips = str(chips_per_node(job.spec))
+    resources = result["resources"] = dict(result.get("resources") or {})
+    for side in ("requests", "limits"):
+        resources[side] = {**(resources.get(side) or {}), job.spec.accelerator.resource_name: chips}
+    result["volumeMounts"] = [
+        *(result.get("volumeMounts") or []),
+        parts.mount(parts.SHARED_VOLUME, settings.shared_directory),
+    ]
+    result.setdefault("terminationMessagePolicy", "FallbackToLogsOnError")
+    return result
+
+
+def _agent(job: HATrainingJob, settings: PodSettings, node_rank: int, incarnation: int, trainer: Json) -> Json:
+    """The agent, as a native sidecar: it is there before the trainer starts and ends after it."""
+    output = output_directory(job)
+    output_mount = mount_for(trainer, output)
+    own = {
+        **parts.job_variables(job, settings, incarnation),
+        "HAJOB_TLS_DIR": settings.tls_directory,
+        "HAJOB_NODE_RANK": str(node_rank),
+        "HAJOB_FENCE_AFTER_SECONDS": str(settings.fence_after_seconds),
+        "HAJOB_OUTPUT_DIR": output if output_mount else "",
+        "HAJOB_OUTPUT_ATTEMPT_LIMIT": str(job.spec.output.attempt_limit),
+    }
+    mounts = [
+        parts.mount(parts.SHARED_VOLUME, settings.shared_directory),
+        parts.mount(parts.TLS_VOLUME, settings.tls_directory, read_only=True),
+    ]
+    if output_mount:
+        mounts.append({name: value for name, value in output_mount.items() if name != "readOnly"})
+    container = parts.sidecar_container(
+        "agent",
+        ["-m", "trainer_sidecar.agent"],
+        settings,
+        env=[*parts.variables(own), *parts.pod_fields()],
+        mounts=mounts,
+        resources=parts.resources_or(job.spec.agent.resources),
+    )
+    return {**container, "restartPolicy": "Always"}
+
+
+def _metadata(job: HATrainingJob, node_rank: int, incarnation: int) -> Json:
+    written = job.spec.template.get("metadata") or {}
+    labels = job_labels(job, names.ROLE_RANK, incarnation)
+    labels[names.LABEL_NODE_RANK] = str(node_rank)
+    return {
+        "name": rank_pod_name(job, node_rank, incarnation),
+        "namespace": job.metadata.namespace,
+        "labels": {**(written.get("labels") or {}), **labels},
+        "annotations": {**(written.get("annotations") or {}), names.ANNOTATION_RANK_INDEX: str(node_rank)},
+        "ownerReferences": owner_references(job),
+    }
+
+
+def rank_pod(
+    job: HATrainingJob,
+    node_rank: int,
+    incarnation: int,
+    settings: PodSettings,
+    excluded_nodes: Collection[str] = (),
+) -> Json:
+    """The pod of a node rank, ready to be created.
+
+    Args:
+        job: the job, with its UID.
+        node_rank: 0 to numNodes - 1.
+        incarnation: of the incident that makes the pod; name and label carry it.
+        settings: images, ports and paths of the installation.
+        excluded_nodes: node names where it must not run, besides those that the spec excludes.
+
+    Raises:
+        ValueError: no container is named trainer.
+    """
+    spec: Json = copy.deepcopy(job.spec.template["spec"])
+    trainer = parts.trainer_of(spec)
+    spec["initContainers"] = [
+        parts.install_container(settings),
+        _agent(job, settings, node_rank, incarnation, trainer),
+        *(spec.get("initContainers") or []),
+    ]
+    spec["containers"] = [
+        _trainer(job, settings, node_rank, container) if container is trainer else container
+        for container in spec["containers"]
+    ]
+    spec["volumes"] = [*(spec.get("volumes") or []), parts.shared_volume(), parts.tls_volume(job, "agent")]
+    spec["affinity"] = rank_affinity(job, spec.get("affinity") or {}, excluded_nodes)
+    spec["tolerations"] = with_node_loss_tolerations(spec.get("tolerations") or [])
+    spec["restartPolicy"] = "Never"
+    spec.setdefault("terminationGracePeriodSeconds", settings.rank_grace_seconds)
+    spec.setdefault("enableServiceLinks", False)
+    spec.setdefault("automountServiceAccountToken", False)
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": _metadata(job, node_rank, incarnation),
+        "spec": spec,
+    }
