@@ -1,0 +1,83 @@
+"""Put launcher, controller host and shims into the directory that a pod's containers share.
+
+    python3 -m trainer_sidecar.install DIRECTORY
+
+The init container of every pod runs this; the training image then needs nothing of Hajob's but a Python. Each file
+appears at once and whole (written beside, then renamed), so that a restarted init container disturbs nobody, and all
+of it is readable and executable for any user, since image and sidecar seldom run as the same one.
+"""
+
+from __future__ import annotations
+
+import argparse
+import io
+import sys
+import tempfile
+import zipfile
+from pathlib import Path
+
+PACKAGE = Path(__file__).parent
+SHIMS = ("torchrun", "msrun")
+ARCHIVES = {"launcher.pyz": "launcher", "controller_host.pyz": "controller_host"}
+EARLIEST = (1980, 1, 1, 0, 0, 0)
+SHEBANG = b"#!/usr/bin/env python3\n"
+
+
+def build_archive(name: str) -> bytes:
+    """A zipapp of the sub-package `name`, under its own import name; the same sources give the same bytes."""
+    content = io.BytesIO()
+    with zipfile.ZipFile(content, "w", zipfile.ZIP_DEFLATED) as archive:
+        _add(archive, "__main__.py", _entry(name))
+        _add(archive, "trainer_sidecar/__init__.py", (PACKAGE / "__init__.py").read_text())
+        for source in sorted((PACKAGE / name).rglob("*.py")):
+            _add(archive, f"trainer_sidecar/{source.relative_to(PACKAGE).as_posix()}", source.read_text())
+    return SHEBANG + content.getvalue()
+
+
+def _entry(name: str) -> str:
+    return (
+        f"import runpy\n\nrunpy.run_module('trainer_sidecar.{name}.__main__', run_name='__main__', alter_sys=False)\n"
+    )
+
+
+def _add(archive: zipfile.ZipFile, path: str, text: str) -> None:
+    archive.writestr(zipfile.ZipInfo(path, EARLIEST), text)
+
+
+def write_whole(path: Path, content: bytes) -> None:
+    """Replace `path` by an executable file of this content in one step."""
+    with tempfile.NamedTemporaryFile(dir=path.parent, prefix=f".{path.name}.", delete=False) as beside:
+        beside.write(content)
+    Path(beside.name).chmod(0o755)
+    Path(beside.name).replace(path)
+
+
+def install(directory: Path) -> list[Path]:
+    """Write everything below `directory`; the paths written. OSError: it can't be written to."""
+    shims = directory / "bin"
+    shims.mkdir(parents=True, exist_ok=True)
+    shims.chmod(0o755)
+    contents = {directory / file: build_archive(name) for file, name in ARCHIVES.items()}
+    shim = (PACKAGE / "launcher" / "shim.py").read_bytes()
+    contents.update({shims / name: shim for name in SHIMS})
+    for path, content in contents.items():
+        write_whole(path, content)
+    return list(contents)
+
+
+def main() -> int:
+    """Install below the directory given; 1 with a sentence when that is not possible."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("directory", type=Path)
+    directory = parser.parse_args().directory
+    try:
+        written = install(directory)
+    except OSError as problem:
+        print(f"hajob: {directory} cannot be filled: {problem}", file=sys.stderr)
+        return 1
+    print("\n".join(str(path) for path in written))
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,71 @@
+"""`python3 launcher.pyz -- COMMAND...`: run the start script of a rank pod and, when asked, its ranks."""
+
+from __future__ import annotations
+
+import os
+import sys
+import warnings
+from typing import Dict, List
+
+from trainer_sidecar.launcher import program, ranks, supervisor
+
+USAGE = "usage: python3 launcher.pyz -- COMMAND [ARGUMENT...]"
+FILE_BYTES = 64 * 1024 * 1024
+
+
+class SettingsError(Exception):
+    """A variable is missing or not a number; the text names it."""
+
+
+def read_settings(environment: Dict[str, str]) -> supervisor.Settings:
+    """The launcher's settings from its environment. SettingsError names what is wrong."""
+    directory = environment.get("HAJOB_DIR", "")
+    if not directory:
+        raise SettingsError("HAJOB_DIR is not set: the directory shared with the agent")
+    per_node = _number(environment, "HAJOB_RANKS_PER_NODE", None)
+    size = program.Size(
+        node_rank=_number(environment, "HAJOB_NODE_RANK", None),
+        ranks_per_node=per_node,
+        world_size=_number(environment, "HAJOB_WORLD_SIZE", None),
+    )
+    kept = ranks.Settings(
+        output_directory=environment.get("HAJOB_OUTPUT_DIR") or os.path.join(directory, "output"),
+        file_bytes=_number(environment, "HAJOB_OUTPUT_FILE_BYTES", FILE_BYTES),
+        attempt_limit=_number(environment, "HAJOB_OUTPUT_ATTEMPT_LIMIT", 5),
+    )
+    return supervisor.Settings(
+        directory=directory,
+        size=size,
+        ranks=kept,
+        finish_seconds=float(_number(environment, "HAJOB_FINISH_SECONDS", 300)),
+        grace_seconds=float(_number(environment, "HAJOB_GRACE_SECONDS", 5)),
+    )
+
+
+def _number(environment: Dict[str, str], name: str, default: int | None) -> int:
+    text = environment.get(name, "")
+    if not text and default is not None:
+        return default
+    if not text.isdigit():
+        raise SettingsError("{} must be a number, it is {!r}".format(name, text))
+    return int(text)
+
+
+def main(arguments: List[str]) -> int:
+    """Run; 64 for a wrong call, else the command's exit code (128 + signal when it was ended by one)."""
+    if len(arguments) < 2 or arguments[0] != "--":
+        sys.stderr.write(USAGE + "\n")
+        return supervisor.REFUSED
+    # fork with threads: between fork and exec only system calls are made (process.py)
+    warnings.filterwarnings("ignore", category=DeprecationWarning)
+    try:
+        settings = read_settings(dict(os.environ))
+        running = supervisor.Supervisor(settings, arguments[1:], dict(os.environ))
+    except (SettingsError, OSError) as problem:
+        sys.stderr.write("hajob: the launcher cannot start: {}\n".format(problem))
+        return supervisor.REFUSED
+    return running.run()
+
+
+if __name__ == "__main__":
+    raise SystemExit(main(sys.argv[1:]))

@@ -1,0 +1,208 @@
+"""What ranks and script print: kept, passed on, never waited for.
+
+A log file lies on a shared file system that may hang, and the container's stdout is a pipe that somebody may stop
+reading. Neither may delay the notice of an exit, so all writing is done by a thread behind a bounded queue; what does
+not fit is dropped and counted in the output itself.
+"""
+
+from __future__ import annotations
+
+import collections
+import contextlib
+import os
+import threading
+import time
+from typing import Callable, Deque, List, Tuple
+
+MAXIMUM_LINE_BYTES = 8192
+KEPT_LINES = 40
+KEPT_LINE_CHARACTERS = 500
+QUEUE_BYTES = 16 * 1024 * 1024
+
+
+class Lines:
+    """Cuts a byte stream into lines; a line over 8 KiB is cut, so that memory stays bounded."""
+
+    def __init__(self) -> None:
+        self._rest = b""
+
+    def feed(self, data: bytes) -> List[bytes]:
+        """The lines completed by `data`, without their line ends."""
+        lines = (self._rest + data).split(b"\n")
+        self._rest = lines.pop()
+        while len(self._rest) > MAXIMUM_LINE_BYTES:
+            lines.append(self._rest[:MAXIMUM_LINE_BYTES])
+            self._rest = self._rest[MAXIMUM_LINE_BYTES:]
+        return lines
+
+    def end(self) -> List[bytes]:
+        """What is left when the stream has ended."""
+        rest, self._rest = self._rest, b""
+        return [rest] if rest else []
+
+
+class LastLines:
+    """The newest lines of a stream, as text, for the fact about its end."""
+
+    def __init__(self) -> None:
+        self._lines: Deque[str] = collections.deque(maxlen=KEPT_LINES)
+
+    def add(self, line: bytes) -> None:
+        """Take a line in; an empty one says nothing."""
+        if line.strip():
+            self._lines.append(line[:KEPT_LINE_CHARACTERS].decode("utf-8", "replace"))
+
+    def text(self) -> List[str]:
+        """Oldest first."""
+        return list(self._lines)
+
+
+class Descriptor:
+    """Output into an open descriptor; when nobody reads it any more, into `otherwise`."""
+
+    def __init__(self, descriptor: int, otherwise: Descriptor | None = None) -> None:
+        self._descriptor = descriptor
+        self._otherwise = otherwise
+        self._broken = False
+        self._closed = False
+
+    def write(self, data: bytes) -> None:
+        """Write all of it, waiting as long as the reader makes us wait."""
+        try:
+            while data and not self._broken:
+                try:
+                    data = data[os.write(self._descriptor, data) :]
+                except BlockingIOError:  # somebody made the shared description non-blocking
+                    time.sleep(0.01)
+        except OSError:
+            self._broken = True
+        if self._broken and self._otherwise is not None:
+            self._otherwise.write(data)
+
+    def close(self) -> None:
+        """Close the descriptor; what comes later goes to `otherwise`."""
+        if not self._closed:
+            self._closed = self._broken = True
+            os.close(self._descriptor)
+
+
+class LogFile:
+    """One process's output in a file: appended, never overwritten, bounded by turning it over once.
+
+    At `maximum_bytes` the file becomes `<name>.1` (a former one of that name is dropped) and a new one is begun. When
+    the disk is full or the directory is missing, `complain` is told once and the rest of the output has no file.
+    """
+
+    def __init__(self, path: str, maximum_bytes: int, complain: Callable[[str], None]) -> None:
+        self.path = path
+        self._maximum_bytes = maximum_bytes
+        self._complain = complain
+        self._descriptor = -1
+        self._size = 0
+        self._failed = False
+
+    def write(self, data: bytes) -> None:
+        """Append; called by the writer's thread only."""
+        if self._failed:
+            return
+        try:
+            self._open()
+            if self._size and self._size + len(data) > self._maximum_bytes:
+                self._turn_over()
+            while data:
+                written = os.write(self._descriptor, data)
+                self._size += written
+                data = data[written:]
+        except OSError as problem:
+            self._failed = True
+            self._complain("output is not kept in {}: {}".format(self.path, problem.strerror or problem))
+
+    def _open(self) -> None:
+        if self._descriptor < 0:
+            os.makedirs(os.path.dirname(self.path), exist_ok=True)
+            self._descriptor = os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
+            self._size = os.fstat(self._descriptor).st_size
+
+    def _turn_over(self) -> None:
+        os.close(self._descriptor)
+        self._descriptor = -1
+        os.replace(self.path, self.path + ".1")
+        self._open()
+
+    def close(self) -> None:
+        """Close the file; called by the writer's thread only."""
+        if self._descriptor >= 0:
+            os.close(self._descriptor)
+            self._descriptor = -1
+
+
+class Writer:
+    """A thread that writes what was put; bounded in bytes."""
+
+    def __init__(self, name: str, maximum_bytes: int = QUEUE_BYTES) -> None:
+        self._changed = threading.Condition()
+        self._queue: Deque[Tuple[Callable[[bytes], None], bytes]] = collections.deque()
+        self._bytes = 0
+        self._maximum_bytes = maximum_bytes
+        self._dropped = 0
+        self._busy = False
+        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+        self._thread.start()
+
+    def put(self, write: Callable[[bytes], None], data: bytes) -> None:
+        """Hand `data` to `write` in the thread, in the order of calls; dropped when too much waits already."""
+        with self._changed:
+            if self._bytes + len(data) > self._maximum_bytes:
+                self._dropped += len(data)
+                return
+            if self._dropped:
+                note = "hajob: {} bytes of output dropped, the reader is too slow\n".format(self._dropped)
+                self._queue.append((write, note.encode()))
+                self._bytes += len(note)
+                self._dropped = 0
+            self._queue.append((write, data))
+            self._bytes += len(data)
+            self._changed.notify_all()
+
+    def call(self, function: Callable[[], None]) -> None:
+        """Run `function` after all that was put before it."""
+        self.put(lambda _: function(), b"")
+
+    def flush(self, seconds: float) -> bool:
+        """Wait until everything is written, no longer than `seconds`; False: something still waits."""
+        deadline = time.monotonic() + seconds
+        with self._changed:
+            while self._queue or self._busy:
+                left = deadline - time.monotonic()
+                if left <= 0:
+                    return False
+                self._changed.wait(left)
+        return True
+
+    def _run(self) -> None:
+        while True:
+            with self._changed:
+                self._busy = False
+                self._changed.notify_all()
+                while not self._queue:
+                    self._changed.wait()
+                write, data = self._queue.popleft()
+                self._bytes -= len(data)
+                self._busy = True
+            with contextlib.suppress(Exception):  # one bad target must not stop the others' output
+                write(data)
+
+
+def remove_old_attempts(directory: str, rank: int, attempt: int, limit: int) -> None:
+    """Delete this rank's files of attempts older than the newest `limit`, and directories left empty."""
+    with contextlib.suppress(OSError):
+        for name in os.listdir(directory):
+            if name.isdigit() and int(name) <= attempt - limit:
+                _remove_files(os.path.join(directory, name), "rank-{}.".format(rank))
+
+
+def _remove_files(directory: str, prefix: str) -> None:
+    for name in os.listdir(directory):
+        if name.startswith(prefix):
+            os.unlink(os.path.join(directory, name))
+    os.rmdir(directory)

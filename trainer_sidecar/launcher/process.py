@@ -1,0 +1,134 @@
+"""Starting and ending processes so that none outlives the launcher.
+
+`subprocess` is not used: the start needs a process group, a parent-death signal and a time stamp between fork and
+exec, in this order, and the launcher itself must do all waiting, since as first process of the container (or as a
+subreaper) it also inherits strangers. Between fork and exec only system calls are made: the launcher has threads.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import os
+import signal
+import time
+from typing import Callable, Dict, List, NamedTuple, Tuple, cast
+
+PR_SET_PDEATHSIG = 1
+PR_SET_CHILD_SUBREAPER = 36
+CANNOT_EXECUTE = 127
+
+
+def _find_prctl() -> Callable[..., int] | None:
+    try:
+        return cast("Callable[..., int]", ctypes.CDLL(None, use_errno=True).prctl)
+    except (OSError, AttributeError):  # a Python without a usable C library: the container's end must do
+        return None
+
+
+_prctl = _find_prctl()
+
+
+class Spawned(NamedTuple):
+    """A started process and the reading ends of its output."""
+
+    pid: int
+    stdout: int
+    stderr: int
+
+
+class Ended(NamedTuple):
+    """A reaped process; `exit_code` negative: minus the signal."""
+
+    pid: int
+    exit_code: int
+
+
+def become_subreaper() -> bool:
+    """Make orphans below this process its children, so that they are reaped and can be ended; False: not possible."""
+    return _prctl is not None and _prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) == 0
+
+
+def spawn(argv: List[str], environment: Dict[str, str], cwd: str, stamp: bool = False) -> Spawned:
+    """Start `argv` as leader of a new process group that dies with this process.
+
+    `stamp` adds HAJOB_EXEC_TIME, the wall clock in nanoseconds right before exec. A program that can't be executed
+    says so on its stderr and ends with code 127. OSError: no pipe or no process could be made.
+    """
+    stdout_read, stdout_write = os.pipe()
+    stderr_read, stderr_write = os.pipe()
+    parent = os.getpid()
+    pid = os.fork()
+    if pid == 0:
+        _become(argv, environment, cwd, parent, (stdout_write, stderr_write), stamp=stamp)
+    with contextlib.suppress(OSError):  # the child does it, too: whoever is first
+        os.setpgid(pid, pid)
+    os.close(stdout_write)
+    os.close(stderr_write)
+    os.set_blocking(stdout_read, False)
+    os.set_blocking(stderr_read, False)
+    return Spawned(pid, stdout_read, stderr_read)
+
+
+def _become(
+    argv: List[str], environment: Dict[str, str], cwd: str, parent: int, outputs: Tuple[int, int], *, stamp: bool
+) -> None:
+    """The child's side of `spawn`; never returns."""
+    try:
+        os.setpgid(0, 0)
+        if _prctl is not None:
+            _prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+        if os.getppid() != parent:  # it died before the request was made
+            os._exit(CANNOT_EXECUTE)
+        for number in (signal.SIGPIPE, signal.SIGXFSZ, signal.SIGTERM, signal.SIGINT, signal.SIGCHLD):
+            signal.signal(number, signal.SIG_DFL)
+        os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+        os.dup2(outputs[0], 1)
+        os.dup2(outputs[1], 2)
+        os.chdir(cwd)
+        if stamp:
+            environment = dict(environment, HAJOB_EXEC_TIME=str(time.time_ns()))
+        os.execvpe(argv[0], argv, environment)
+    except BaseException as problem:  # nothing may escape into the parent's code
+        text = "hajob: cannot execute {} in {}: {}\n".format(argv[:1], cwd, problem)
+        os.write(2, text.encode("utf-8", "backslashreplace"))
+    finally:
+        os._exit(CANNOT_EXECUTE)
+
+
+def signal_group(leader: int, number: int) -> None:
+    """Signal the process group of `leader`; a group that is gone is not an error."""
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(leader, number)
+
+
+def reap() -> List[Ended]:
+    """Every child that has ended, its process group killed with it, without waiting.
+
+    The group is signalled before the leader is reaped: until then nobody else can get its number.
+    """
+    ended: List[Ended] = []
+    while True:
+        try:
+            found = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+        except ChildProcessError:
+            return ended
+        if found is None or found.si_pid == 0:
+            return ended
+        signal_group(found.si_pid, signal.SIGKILL)
+        pid, status = os.waitpid(found.si_pid, 0)
+        ended.append(Ended(pid, exit_code(status)))
+
+
+def exit_code(status: int) -> int:
+    """The exit code of a wait status, minus the signal for a process that was ended by one."""
+    return -os.WTERMSIG(status) if os.WIFSIGNALED(status) else os.WEXITSTATUS(status)
+
+
+def children() -> List[int]:
+    """Process IDs of this process's children, strangers included; empty where the kernel doesn't tell."""
+    try:
+        with open("/proc/self/task/{}/children".format(os.getpid())) as listing:
+            return [int(word) for word in listing.read().split()]
+    except (OSError, ValueError):
+        return []

@@ -1,0 +1,136 @@
+"""JSON lines over the launcher's unix socket, and how to reach that socket.
+
+Launcher and agent may have different Pythons, so the protocol is what both standard libraries speak: one JSON object
+a line. The launcher listens; agent and shims dial it, since the launcher is the one that lives as long as the ranks.
+Messages and their fields are listed in docs/protocols/launcher.md.
+"""
+
+from __future__ import annotations
+
+import array
+import contextlib
+import json
+import os
+import socket
+import time
+from typing import Any, Dict, List
+
+VERSION = 1
+SOCKET_NAME = "launcher.sock"
+MAXIMUM_LINE_BYTES = 8 * 1024 * 1024
+MAXIMUM_DESCRIPTORS = 4
+
+Message = Dict[str, Any]
+
+
+class ProtocolError(Exception):
+    """The peer sent something that is not a message; the text says what, for a log."""
+
+
+def boottime_nanoseconds() -> int:
+    """The clock of all times in this protocol: counts suspended time, the same in all containers."""
+    return time.clock_gettime_ns(time.CLOCK_BOOTTIME)
+
+
+def encode(message: Message) -> bytes:
+    """One line; bytes that are not UTF-8 (surrogates in environment and arguments) survive the way."""
+    return json.dumps(message, separators=(",", ":")).encode("ascii") + b"\n"
+
+
+def decode(line: bytes) -> Message:
+    """The object of one line. ProtocolError: not JSON, not an object, or without a kind."""
+    try:
+        message = json.loads(line.decode("utf-8", "replace"))
+    except ValueError as problem:
+        raise ProtocolError("not JSON: {!r}".format(line[:80])) from problem
+    if not isinstance(message, dict) or not isinstance(message.get("kind"), str):
+        raise ProtocolError("not a message: {!r}".format(line[:80]))
+    return message
+
+
+class SocketPath:
+    """A unix socket by its directory's descriptor, since a socket's path may have no more than 107 bytes."""
+
+    def __init__(self, directory: str, name: str = SOCKET_NAME) -> None:
+        self._directory = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
+        self._name = name
+
+    def __enter__(self) -> str:
+        """A short path, valid within this process until the end of the block."""
+        return "/proc/self/fd/{}/{}".format(self._directory, self._name)
+
+    def __exit__(self, *_: object) -> None:
+        os.close(self._directory)
+
+
+def listen(directory: str, name: str = SOCKET_NAME) -> socket.socket:
+    """A listening socket below `directory`, open to every user of the pod; an old file of that name is replaced."""
+    server = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    with SocketPath(directory, name) as path:
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(path)
+        server.bind(path)
+        os.chmod(path, 0o666)
+    server.listen(16)
+    return server
+
+
+class Connection:
+    """One dialled peer, without blocking: received bytes become messages, sent messages wait until the peer reads."""
+
+    def __init__(self, peer: socket.socket) -> None:
+        peer.setblocking(False)
+        self.socket = peer
+        self.descriptors: list[int] = []
+        self._received = b""
+        self._unsent = b""
+
+    @property
+    def unsent(self) -> int:
+        """Bytes that wait for the peer to read."""
+        return len(self._unsent)
+
+    def receive(self) -> tuple[list[Message], bool]:
+        """New messages, and whether the connection is still open. ProtocolError: the peer speaks something else."""
+        try:
+            data, ancillary, _, _ = self.socket.recvmsg(65536, socket.CMSG_SPACE(4 * MAXIMUM_DESCRIPTORS))
+        except BlockingIOError:
+            return [], True
+        except OSError:
+            return [], False
+        for level, kind, payload in ancillary:
+            if level == socket.SOL_SOCKET and kind == socket.SCM_RIGHTS:
+                passed = array.array("i")
+                passed.frombytes(payload[: len(payload) - len(payload) % passed.itemsize])
+                self.descriptors.extend(passed)
+        lines = (self._received + data).split(b"\n")
+        self._received = lines.pop()
+        if len(self._received) > MAXIMUM_LINE_BYTES:
+            raise ProtocolError("a line of more than {} bytes".format(MAXIMUM_LINE_BYTES))
+        return [decode(line) for line in lines if line], bool(data)
+
+    def send(self, message: Message) -> None:
+        """Queue a message and write what the peer takes now."""
+        self._unsent += encode(message)
+        self.flush()
+
+    def flush(self) -> None:
+        """Write what the peer takes now; a peer that is gone is noticed by `receive`."""
+        try:
+            while self._unsent:
+                self._unsent = self._unsent[self.socket.send(self._unsent) :]
+        except BlockingIOError:
+            pass
+        except OSError:
+            self._unsent = b""
+
+    def take_descriptors(self) -> List[int]:
+        """The descriptors that came through the socket; they are the caller's from now on."""
+        taken, self.descriptors = self.descriptors, []
+        return taken
+
+    def close(self) -> None:
+        """Close the socket and every descriptor that came through it."""
+        self.socket.close()
+        while self.descriptors:
+            os.close(self.descriptors.pop())

@@ -1,0 +1,226 @@
+"""The rank processes of this pod, as a table: what runs, what ended and how.
+
+A process is named by (rank, incarnation, start) and no name is ever used twice: a start that is repeated changes
+nothing, an older one is refused. Ending is SIGKILL to the whole group, since a rank ignores SIGTERM once MindIO runs;
+only an orderly end asks first and waits shortly.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+from typing import Any, Callable, Dict, List, NamedTuple
+
+from . import output, process, program, progress
+from .loop import Loop
+from .protocol import boottime_nanoseconds
+
+GENTLE_SECONDS = 5.0
+
+
+class Name(NamedTuple):
+    """Which process: ordered by age, for one rank."""
+
+    incarnation: int
+    start: int
+
+
+class Rank:
+    """One process of a rank: running, or ended with a code."""
+
+    def __init__(self, rank: int, name: Name, spawned: process.Spawned) -> None:
+        self.rank = rank
+        self.name = name
+        self.pid = spawned.pid
+        self.streams: Dict[int, Callable[[], None]] = {}  # open output: descriptor -> read what is there
+        self.counts_as_finished = False
+        self.running = True
+        self.exit_code = 0
+        self.changed = boottime_nanoseconds()
+        self.ordered = False  # its end was asked for
+        self.step = -1
+        self.step_time = 0
+        self.total = -1
+        self.last_lines = output.LastLines()
+
+    @property
+    def finished(self) -> bool:
+        """Ended, and with code 0."""
+        return not self.running and self.exit_code == 0
+
+    def record(self) -> Dict[str, Any]:
+        """The message about this process as it is now."""
+        return {
+            "kind": "rank",
+            "rank": self.rank,
+            "incarnation": self.name.incarnation,
+            "start": self.name.start,
+            "pid": self.pid,
+            "running": self.running,
+            "exit_code": self.exit_code,
+            "ordered": self.ordered,
+            "changed": self.changed,
+            "step": self.step,
+            "step_time": self.step_time,
+            "last_lines": [] if self.running else self.last_lines.text(),
+        }
+
+
+class Target(NamedTuple):
+    """Where a call's ranks print: the shim's own stdout and stderr."""
+
+    stdout: Callable[[bytes], None]
+    stderr: Callable[[bytes], None]
+
+
+class Settings(NamedTuple):
+    """Where output is kept and how much of it."""
+
+    output_directory: str
+    file_bytes: int
+    attempt_limit: int
+
+
+class Ranks:
+    """Starts, ends and watches the processes; `tell` gets a message for the agent at every change."""
+
+    def __init__(self, loop: Loop, settings: Settings, tell: Callable[[Dict[str, Any], bool], None]) -> None:
+        self._loop = loop
+        self._settings = settings
+        self._tell = tell
+        self._terminal = output.Writer("hajob-terminal")
+        self._files = output.Writer("hajob-files")
+        self._newest: Dict[int, Rank] = {}
+        self._by_pid: Dict[int, Rank] = {}
+        self.follow_lines = False
+
+    def newest(self) -> List[Rank]:
+        """The newest process of every rank that was ever started here."""
+        return [self._newest[rank] for rank in sorted(self._newest)]
+
+    def running(self) -> List[Rank]:
+        """Those that have not ended."""
+        return [rank for rank in self.newest() if rank.running]
+
+    def start(
+        self, rank: int, name: Name, what: program.Program, environment: Dict[str, str], target: Target
+    ) -> str | None:
+        """Start a process; the reason when it is refused, None also when it is there already."""
+        before = self._newest.get(rank)
+        if before is not None and name <= before.name:
+            return None if name == before.name else "{} was started after it".format(before.name)
+        if before is not None and before.running:
+            return "its predecessor, process {}, has not ended".format(before.pid)
+        try:
+            spawned = process.spawn(what.argv, environment, what.cwd, stamp=True)
+        except OSError as problem:
+            return "no process could be made: {}".format(problem)
+        started = Rank(rank, name, spawned)
+        self._newest[rank] = self._by_pid[started.pid] = started
+        log = self._log_file(rank, name, environment)
+        self._read(started, spawned.stdout, target.stdout, log)
+        self._read(started, spawned.stderr, target.stderr, log)
+        self._tell(started.record(), False)
+        return None
+
+    def _log_file(self, rank: int, name: Name, environment: Dict[str, str]) -> output.LogFile:
+        attempt = environment.get("HAJOB_ATTEMPT", "0")
+        file = "rank-{}.{}{}.log".format(rank, name.incarnation, ".{}".format(name.start) if name.start else "")
+        directory = self._settings.output_directory
+        if attempt.isdigit():
+            self._files.call(
+                lambda: output.remove_old_attempts(directory, rank, int(attempt), self._settings.attempt_limit)
+            )
+        path = os.path.join(directory, attempt, file)
+        return output.LogFile(path, self._settings.file_bytes, self.say)
+
+    def say(self, text: str) -> None:
+        """A sentence of the launcher itself in the container's output."""
+        self._terminal.put(output.Descriptor(1).write, "hajob: {}\n".format(text).encode("utf-8", "replace"))
+
+    def pass_on(self, write: Callable[[bytes], None], data: bytes) -> None:
+        """Somebody else's output, through the same queue, so that lines are not mixed."""
+        self._terminal.put(write, data)
+
+    def after_output(self, function: Callable[[], None]) -> None:
+        """Run `function` in the writer's thread once everything printed so far is written."""
+        self._terminal.call(function)
+
+    def _read(self, rank: Rank, descriptor: int, write: Callable[[bytes], None], log: output.LogFile) -> None:
+        lines = output.Lines()
+
+        def readable() -> None:
+            try:
+                data = os.read(descriptor, 65536)
+            except BlockingIOError:
+                return
+            except OSError:
+                data = b""
+            for line in lines.feed(data) if data else lines.end():
+                self._line(rank, line, write, log)
+            if not data:
+                self._loop.forget(descriptor)
+                os.close(descriptor)
+                del rank.streams[descriptor]
+                if not rank.streams:
+                    self._files.call(log.close)
+
+        rank.streams[descriptor] = readable
+        self._loop.watch(descriptor, readable)
+
+    def _line(self, rank: Rank, line: bytes, write: Callable[[bytes], None], log: output.LogFile) -> None:
+        now = boottime_nanoseconds()
+        step = progress.parse(line)
+        if step is not None and step.number != rank.step:
+            rank.step, rank.total, rank.step_time = step.number, step.total, now
+            self._tell({"kind": "step", "rank": rank.rank, "step": step.number, "time": now}, True)
+        if self.follow_lines:
+            text = line.decode("utf-8", "replace")
+            self._tell({"kind": "line", "rank": rank.rank, "text": text, "time": now}, True)
+        rank.last_lines.add(line)
+        self._files.put(log.write, line + b"\n")
+        self._terminal.put(write, b"[rank %d] %s\n" % (rank.rank, line))
+
+    def ended(self, pid: int, code: int) -> bool:
+        """Take in that a process was reaped; False: it is none of the ranks."""
+        rank = self._by_pid.pop(pid, None)
+        if rank is None:
+            return False
+        rank.running, rank.changed = False, boottime_nanoseconds()
+        rank.exit_code = 0 if rank.counts_as_finished else code
+        for drain in list(rank.streams.values()):
+            drain()
+        self._tell(rank.record(), False)
+        return True
+
+    def end(self, rank: int, up_to: Name, gently: bool) -> None:
+        """End a rank's process if it is not newer than `up_to`; gently: SIGTERM first, SIGKILL 5 s later."""
+        found = self._newest.get(rank)
+        if found is None or not found.running or found.name > up_to:
+            return
+        if not gently:
+            found.ordered = True
+            process.signal_group(found.pid, signal.SIGKILL)
+        elif not found.ordered:
+            found.ordered = True
+            process.signal_group(found.pid, signal.SIGTERM)
+            self._loop.later(GENTLE_SECONDS, lambda: self._kill_if_running(found))
+
+    def end_all(self, gently: bool) -> None:
+        """End every process."""
+        for rank in self.running():
+            self.end(rank.rank, rank.name, gently)
+
+    def _kill_if_running(self, rank: Rank) -> None:
+        if rank.running:
+            process.signal_group(rank.pid, signal.SIGKILL)
+
+    def count_as_finished(self, rank: Rank) -> None:
+        """End a process that had done its work but does not end by itself; it is reported as finished."""
+        rank.counts_as_finished = True
+        process.signal_group(rank.pid, signal.SIGKILL)
+
+    def flush(self, seconds: float) -> bool:
+        """Give what was printed last the time to be written, to each target; False: something still waits."""
+        written = self._terminal.flush(seconds)
+        return self._files.flush(seconds) and written
