@@ -1,96 +1,96 @@
-"""Where the pods of a job may run.
+"""Which pods a job should have, as a value: the level that the desk reconciles the cluster with.
 
-Losing a node should cost one rank pod or the coordinator, never both, and never two rank pods; so they keep apart by
-required anti-affinity. It is matched by the job's UID, because pods of a deleted job of the same name may hang on a
-dead node. Where nothing else fits, a coordinator can be built to go anywhere: it then wears another placement label,
-which the rank pods' side of the rule does not match.
+A decision ("replace node rank 3") changes this value, the value is journalled with the status, and only then pods are
+made and deleted until they agree with it. So a decision is never a queued command that a crash could lose or run twice
+(docs/decisions/0004-the-status-is-the-journal.md).
 """
 
-import copy
-from collections.abc import Collection
-from typing import Final
+from __future__ import annotations
 
-from hajob.api import constants as names
-from hajob.api.base import Json
-from hajob.api.job import HATrainingJob
-
-_HOSTNAME: Final = "kubernetes.io/hostname"
-_COORDINATOR_WEIGHT: Final = 100
-
-# Hajob decides what a silent node means, not the taint manager after its five minutes.
-NODE_LOSS_TOLERATIONS: Final[tuple[Json, ...]] = tuple(
-    {"key": f"node.kubernetes.io/{taint}", "operator": "Exists", "effect": "NoExecute"}
-    for taint in ("not-ready", "unreachable")
-)
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 
-def _pods(job: HATrainingJob, **labels: str) -> Json:
-    """An affinity term: the job's pods with these labels, by node."""
-    selector = {names.LABEL_JOB_UID: job.metadata.uid, **labels}
-    return {"labelSelector": {"matchLabels": selector}, "topologyKey": _HOSTNAME}
+@dataclass(frozen=True, slots=True)
+class Placement:
+    """The pods that should exist.
 
-
-def _without_nodes(affinity: Json, excluded: Collection[str]) -> None:
-    """Exclude nodes in every alternative of the node affinity; alternatives are or-ed, fields in one are and-ed."""
-    if not excluded:
-        return
-    fields = [{"key": "metadata.name", "operator": "NotIn", "values": [name]} for name in sorted(excluded)]
-    node_affinity = affinity.setdefault("nodeAffinity", {})
-    required = node_affinity.setdefault("requiredDuringSchedulingIgnoredDuringExecution", {})
-    required["nodeSelectorTerms"] = required.get("nodeSelectorTerms") or [{}]
-    for term in required["nodeSelectorTerms"]:
-        term.setdefault("matchFields", []).extend(copy.deepcopy(fields))
-
-
-def _require_apart(affinity: Json, *terms: Json) -> None:
-    apart = affinity.setdefault("podAntiAffinity", {})
-    apart.setdefault("requiredDuringSchedulingIgnoredDuringExecution", []).extend(terms)
-
-
-def rank_affinity(job: HATrainingJob, template_affinity: Json, excluded: Collection[str]) -> Json:
-    """Affinity of a rank pod: what the user wrote, off the excluded nodes, alone on its node, off the coordinator's.
-
-    Args:
-        job: the job.
-        template_affinity: `affinity` of the user's template, or empty; it is not changed.
-        excluded: node names that are out of question, such as nodes that were just lost.
+    Attributes:
+        attempt: number of the whole-job start that these pods belong to; 0 before the first.
+        coordinator: incarnation of the coordinator pod; 0: there should be none.
+        base: incarnation of every rank pod that is not in `replaced`; 0: there should be none.
+        replaced: node rank -> incarnation of the pod made in place of the first one.
+        released: node ranks that should have no pod now (dropped by a shrink).
+        avoided: node rank -> node names on which its pod must not be placed again.
     """
-    affinity = copy.deepcopy(template_affinity)
-    _without_nodes(affinity, {*excluded, *job.spec.scheduling.excluded_node_names})
-    coordinator = {names.LABEL_ROLE: names.ROLE_COORDINATOR, names.LABEL_PLACEMENT: names.PLACEMENT_APART}
-    _require_apart(affinity, _pods(job, **{names.LABEL_ROLE: names.ROLE_RANK}), _pods(job, **coordinator))
-    return affinity
 
+    attempt: int = 0
+    coordinator: int = 0
+    base: int = 0
+    replaced: Mapping[int, int] = field(default_factory=dict)
+    released: frozenset[int] = frozenset()
+    avoided: Mapping[int, tuple[str, ...]] = field(default_factory=dict)
 
-def coordinator_affinity(job: HATrainingJob, excluded: Collection[str], *, apart: bool) -> Json:
-    """Affinity of the coordinator pod: off the ranks' nodes, and rather on nodes without chips."""
-    affinity: Json = {
-        "nodeAffinity": {
-            "preferredDuringSchedulingIgnoredDuringExecution": [
-                {
-                    "weight": _COORDINATOR_WEIGHT,
-                    "preference": {
-                        "matchExpressions": [{"key": names.LABEL_NODE_ACCELERATOR, "operator": "DoesNotExist"}]
-                    },
-                }
-            ]
-        }
-    }
-    _without_nodes(affinity, {*excluded, *job.spec.scheduling.excluded_node_names})
-    ranks = _pods(job, **{names.LABEL_ROLE: names.ROLE_RANK})
-    if apart:
-        _require_apart(affinity, ranks)
-    else:
-        affinity["podAntiAffinity"] = {
-            "preferredDuringSchedulingIgnoredDuringExecution": [
-                {"weight": _COORDINATOR_WEIGHT, "podAffinityTerm": ranks}
-            ]
-        }
-    return affinity
+    def started(self, attempt: int, incarnation: int) -> Placement:
+        """Every pod anew, the coordinator too, for a start of the whole job."""
+        return Placement(attempt=attempt, coordinator=incarnation, base=incarnation, avoided=self.avoided)
 
+    def stopped(self) -> Placement:
+        """No pod at all: suspended, failed, or between two starts."""
+        return Placement(attempt=self.attempt, avoided=self.avoided)
 
-def with_node_loss_tolerations(tolerations: list[Json]) -> list[Json]:
-    """The tolerations with those for silent nodes, which have no time limit and replace the user's own."""
-    ours = {taint["key"] for taint in NODE_LOSS_TOLERATIONS}
-    kept = [entry for entry in tolerations if entry.get("key") not in ours]
-    return [*copy.deepcopy(kept), *copy.deepcopy(list(NODE_LOSS_TOLERATIONS))]
+    def finished(self) -> Placement:
+        """The rank pods stay, for their logs; the coordinator has no more work."""
+        return replace(self, coordinator=0)
+
+    def with_coordinator(self, incarnation: int) -> Placement:
+        """Another coordinator pod for the rank pods that there are."""
+        return replace(self, coordinator=incarnation)
+
+    def with_replaced(self, nodes: Iterable[int], incarnation: int, avoided: Mapping[int, str]) -> Placement:
+        """New pods for some node ranks, kept off the nodes named in `avoided` (node rank -> node name)."""
+        ranks = set(nodes)
+        shunned = dict(self.avoided)
+        for rank, name in avoided.items():
+            if name and name not in shunned.get(rank, ()):
+                shunned[rank] = (*shunned.get(rank, ()), name)
+        return replace(
+            self,
+            replaced={**self.replaced, **dict.fromkeys(sorted(ranks), incarnation)},
+            released=self.released - ranks,
+            avoided=shunned,
+        )
+
+    def with_released(self, nodes: Iterable[int]) -> Placement:
+        """No pods for some node ranks."""
+        return replace(self, released=self.released | set(nodes))
+
+    def incarnation_of(self, node_rank: int) -> int:
+        """Incarnation of the pod that a node rank should have, 0 for none."""
+        if node_rank in self.released:
+            return 0
+        return self.replaced.get(node_rank, self.base)
+
+    def to_journal(self) -> dict[str, Any]:
+        """Compact JSON types; what has its default is left out."""
+        journal: dict[str, Any] = {"attempt": self.attempt, "coordinator": self.coordinator, "base": self.base}
+        if self.replaced:
+            journal["replaced"] = [[rank, incarnation] for rank, incarnation in self.replaced.items()]
+        if self.released:
+            journal["released"] = sorted(self.released)
+        if self.avoided:
+            journal["avoided"] = [[rank, *names] for rank, names in self.avoided.items()]
+        return journal
+
+    @classmethod
+    def from_journal(cls, journal: Mapping[str, Any]) -> Placement:
+        """The inverse of `to_journal`."""
+        return cls(
+            attempt=int(journal.get("attempt", 0)),
+            coordinator=int(journal.get("coordinator", 0)),
+            base=int(journal.get("base", 0)),
+            replaced={int(rank): int(incarnation) for rank, incarnation in journal.get("replaced", [])},
+            released=frozenset(int(rank) for rank in journal.get("released", [])),
+            avoided={int(row[0]): tuple(str(name) for name in row[1:]) for row in journal.get("avoided", [])},
+        )

@@ -1,0 +1,96 @@
+"""Where the pods of a job may run.
+
+Losing a node should cost one rank pod or the coordinator, never both, and never two rank pods; so they keep apart by
+required anti-affinity. It is matched by the job's UID, because pods of a deleted job of the same name may hang on a
+dead node. Where nothing else fits, a coordinator can be built to go anywhere: it then wears another placement label,
+which the rank pods' side of the rule does not match.
+"""
+
+import copy
+from collections.abc import Collection
+from typing import Final
+
+from hajob.api import constants as names
+from hajob.api.base import Json
+from hajob.api.job import HATrainingJob
+
+_HOSTNAME: Final = "kubernetes.io/hostname"
+_COORDINATOR_WEIGHT: Final = 100
+
+# Hajob decides what a silent node means, not the taint manager after its five minutes.
+NODE_LOSS_TOLERATIONS: Final[tuple[Json, ...]] = tuple(
+    {"key": f"node.kubernetes.io/{taint}", "operator": "Exists", "effect": "NoExecute"}
+    for taint in ("not-ready", "unreachable")
+)
+
+
+def _pods(job: HATrainingJob, **labels: str) -> Json:
+    """An affinity term: the job's pods with these labels, by node."""
+    selector = {names.LABEL_JOB_UID: job.metadata.uid, **labels}
+    return {"labelSelector": {"matchLabels": selector}, "topologyKey": _HOSTNAME}
+
+
+def _without_nodes(affinity: Json, excluded: Collection[str]) -> None:
+    """Exclude nodes in every alternative of the node affinity; alternatives are or-ed, fields in one are and-ed."""
+    if not excluded:
+        return
+    fields = [{"key": "metadata.name", "operator": "NotIn", "values": [name]} for name in sorted(excluded)]
+    node_affinity = affinity.setdefault("nodeAffinity", {})
+    required = node_affinity.setdefault("requiredDuringSchedulingIgnoredDuringExecution", {})
+    required["nodeSelectorTerms"] = required.get("nodeSelectorTerms") or [{}]
+    for term in required["nodeSelectorTerms"]:
+        term.setdefault("matchFields", []).extend(copy.deepcopy(fields))
+
+
+def _require_apart(affinity: Json, *terms: Json) -> None:
+    apart = affinity.setdefault("podAntiAffinity", {})
+    apart.setdefault("requiredDuringSchedulingIgnoredDuringExecution", []).extend(terms)
+
+
+def rank_affinity(job: HATrainingJob, template_affinity: Json, excluded: Collection[str]) -> Json:
+    """Affinity of a rank pod: what the user wrote, off the excluded nodes, alone on its node, off the coordinator's.
+
+    Args:
+        job: the job.
+        template_affinity: `affinity` of the user's template, or empty; it is not changed.
+        excluded: node names that are out of question, such as nodes that were just lost.
+    """
+    affinity = copy.deepcopy(template_affinity)
+    _without_nodes(affinity, {*excluded, *job.spec.scheduling.excluded_node_names})
+    coordinator = {names.LABEL_ROLE: names.ROLE_COORDINATOR, names.LABEL_PLACEMENT: names.PLACEMENT_APART}
+    _require_apart(affinity, _pods(job, **{names.LABEL_ROLE: names.ROLE_RANK}), _pods(job, **coordinator))
+    return affinity
+
+
+def coordinator_affinity(job: HATrainingJob, excluded: Collection[str], *, apart: bool) -> Json:
+    """Affinity of the coordinator pod: off the ranks' nodes, and rather on nodes without chips."""
+    affinity: Json = {
+        "nodeAffinity": {
+            "preferredDuringSchedulingIgnoredDuringExecution": [
+                {
+                    "weight": _COORDINATOR_WEIGHT,
+                    "preference": {
+                        "matchExpressions": [{"key": names.LABEL_NODE_ACCELERATOR, "operator": "DoesNotExist"}]
+                    },
+                }
+            ]
+        }
+    }
+    _without_nodes(affinity, {*excluded, *job.spec.scheduling.excluded_node_names})
+    ranks = _pods(job, **{names.LABEL_ROLE: names.ROLE_RANK})
+    if apart:
+        _require_apart(affinity, ranks)
+    else:
+        affinity["podAntiAffinity"] = {
+            "preferredDuringSchedulingIgnoredDuringExecution": [
+                {"weight": _COORDINATOR_WEIGHT, "podAffinityTerm": ranks}
+            ]
+        }
+    return affinity
+
+
+def with_node_loss_tolerations(tolerations: list[Json]) -> list[Json]:
+    """The tolerations with those for silent nodes, which have no time limit and replace the user's own."""
+    ours = {taint["key"] for taint in NODE_LOSS_TOLERATIONS}
+    kept = [entry for entry in tolerations if entry.get("key") not in ours]
+    return [*copy.deepcopy(kept), *copy.deepcopy(list(NODE_LOSS_TOLERATIONS))]
