@@ -31,7 +31,7 @@ class NodeView:
 def view(node: Mapping[str, Any]) -> NodeView:
     """The view of a raw node."""
     metadata, spec, status = node.get("metadata", {}), node.get("spec", {}), node.get("status", {})
-    ready = next((c for c in status.get("conditions") or [] if c.get("type") == "Ready"), {})
+    ready: Mapping[str, Any] = next((c for c in status.get("conditions") or [] if c.get("type") == "Ready"), {})
     return NodeView(
         name=metadata.get("name", ""),
         uid=metadata.get("uid", ""),

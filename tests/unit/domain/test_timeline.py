@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hajob.objects.timeline import Moment, Phase, outage_milliseconds, phases
+from hajob.domain.timeline import Moment, Phase, outage_milliseconds, phases
 from hypothesis import given
 from hypothesis import strategies as st
 

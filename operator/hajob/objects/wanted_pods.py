@@ -1,0 +1,115 @@
+"""Which pods a job should have, as a value: the level that the desk reconciles the cluster with.
+
+A decision ("replace node rank 3") changes this value, the value is journalled with the status, and only then pods are
+made and deleted until they agree with it. So a decision is never a queued command that a crash could lose or run twice
+(docs/decisions/0004-the-status-is-the-journal.md).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+
+_EVERY = -1
+
+
+@dataclass(frozen=True, slots=True)
+class WantedPods:
+    """The pods that should exist.
+
+    Attributes:
+        attempt: number of the whole-job start that these pods belong to; 0 before the first.
+        coordinator: incarnation of the coordinator pod; 0: there should be none.
+        base: incarnation of every rank pod that is not in `replaced`; 0: there should be none.
+        replaced: node rank -> incarnation of the pod made in place of the first one.
+        released: node ranks that should have no pod now (dropped by a shrink).
+        avoided: node rank -> node names on which its pod must not be placed again; -1 stands for every node rank.
+    """
+
+    attempt: int = 0
+    coordinator: int = 0
+    base: int = 0
+    replaced: Mapping[int, int] = field(default_factory=dict)
+    released: frozenset[int] = frozenset()
+    avoided: Mapping[int, tuple[str, ...]] = field(default_factory=dict)
+
+    def with_rank_pods(self, attempt: int, incarnation: int, avoided: Iterable[str] = ()) -> WantedPods:
+        """Every rank pod anew, for a start of the whole job; none of them on a node of `avoided`."""
+        shunned = {_EVERY: tuple(sorted({*self.avoided.get(_EVERY, ()), *avoided}))} if avoided else {}
+        return WantedPods(
+            attempt=attempt,
+            coordinator=self.coordinator,
+            base=incarnation,
+            avoided={**self.avoided, **shunned},
+        )
+
+    def without_rank_pods(self, below: int) -> WantedPods:
+        """No rank pod of a lower incarnation than `below`; newer ones stay."""
+        if self.base >= below:
+            return self
+        return replace(self, base=0, replaced={}, released=frozenset())
+
+    def with_coordinator(self, incarnation: int) -> WantedPods:
+        """A coordinator pod of this incarnation, instead of the one that there is."""
+        return replace(self, coordinator=incarnation)
+
+    def without_coordinator(self, below: int) -> WantedPods:
+        """No coordinator pod of a lower incarnation than `below`."""
+        return self if self.coordinator >= below else replace(self, coordinator=0)
+
+    def stopped(self) -> WantedPods:
+        """No pod at all."""
+        return WantedPods(attempt=self.attempt, avoided=self.avoided)
+
+    def with_replaced(self, nodes: Iterable[int], incarnation: int, avoided: Mapping[int, str]) -> WantedPods:
+        """New pods for some node ranks, kept off the nodes named in `avoided` (node rank -> node name)."""
+        ranks = set(nodes)
+        shunned = dict(self.avoided)
+        for rank, name in avoided.items():
+            if name and name not in shunned.get(rank, ()):
+                shunned[rank] = (*shunned.get(rank, ()), name)
+        return replace(
+            self,
+            replaced={**self.replaced, **dict.fromkeys(sorted(ranks), incarnation)},
+            released=self.released - ranks,
+            avoided=shunned,
+        )
+
+    def with_released(self, nodes: Iterable[int]) -> WantedPods:
+        """No pods for some node ranks."""
+        return replace(self, released=self.released | set(nodes))
+
+    def incarnation_of(self, node_rank: int) -> int:
+        """Incarnation of the pod that a node rank should have, 0 for none."""
+        if node_rank in self.released:
+            return 0
+        return self.replaced.get(node_rank, self.base)
+
+    def avoided_by(self, node_rank: int) -> tuple[str, ...]:
+        """Names of the nodes on which the pod of a node rank must not be placed."""
+        return tuple(sorted({*self.avoided.get(_EVERY, ()), *self.avoided.get(node_rank, ())}))
+
+    def to_journal(self) -> dict[str, Any]:
+        """Compact JSON types; what has its default is left out."""
+        journal: dict[str, Any] = {"attempt": self.attempt, "coordinator": self.coordinator, "base": self.base}
+        if self.replaced:
+            journal["replaced"] = [[rank, incarnation] for rank, incarnation in self.replaced.items()]
+        if self.released:
+            journal["released"] = sorted(self.released)
+        if self.avoided:
+            journal["avoided"] = [[rank, *names] for rank, names in self.avoided.items()]
+        return journal
+
+    @classmethod
+    def from_journal(cls, journal: Mapping[str, Any]) -> WantedPods:
+        """The inverse of `to_journal`."""
+        return cls(
+            attempt=int(journal.get("attempt", 0)),
+            coordinator=int(journal.get("coordinator", 0)),
+            base=int(journal.get("base", 0)),
+            replaced={int(rank): int(incarnation) for rank, incarnation in journal.get("replaced", [])},
+            released=frozenset(int(rank) for rank in journal.get("released", [])),
+            avoided={int(row[0]): tuple(str(name) for name in row[1:]) for row in journal.get("avoided", [])},
+        )

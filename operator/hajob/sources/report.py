@@ -1,0 +1,140 @@
+"""What a coordinator reports, as facts and events of the planner (docs/protocols/sidecar.md).
+
+A report may come from a newer or older coordinator than this operator: a kind that is not known here is counted and
+said, never an exception, and the rest of the report is used.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Final
+
+from hajob.domain.facts import Fact, FactKind, Source
+from hajob.domain.timeline import Moment
+from hajob.plan import events
+from trainer_sidecar.protocol import sidecar_pb2 as wire
+
+NANOSECONDS_PER_MILLISECOND: Final = 1_000_000
+
+KIND: Final = {
+    wire.PROCESS_EXITED: FactKind.PROCESS_EXITED,
+    wire.AGENT_SILENT: FactKind.AGENT_SILENT,
+    wire.MEMORY_FAULT: FactKind.MEMORY_FAULT,
+    wire.COMMUNICATION_FAULT: FactKind.COMMUNICATION_FAULT,
+    wire.PROCESS_FAULT: FactKind.PROCESS_FAULT,
+    wire.HANG: FactKind.HANG,
+    wire.LOG_RULE: FactKind.LOG_RULE,
+    wire.HEARTBEAT_SILENT: FactKind.HEARTBEAT_SILENT,
+    wire.SCRIPT_ENDED: FactKind.SCRIPT_ENDED,
+    wire.CONTROLLER_LOST: FactKind.CONTROLLER_LOST,
+    wire.PORT_TAKEN: FactKind.PORT_TAKEN,
+}
+
+SOURCE: Final = {
+    wire.AGENT_SILENT: Source.COORDINATOR,
+    wire.MEMORY_FAULT: Source.MINDIO,
+    wire.COMMUNICATION_FAULT: Source.MINDIO,
+    wire.PROCESS_FAULT: Source.MINDIO,
+    wire.CONTROLLER_LOST: Source.COORDINATOR,
+}
+"""Who saw it; an agent where nothing else is said."""
+
+MOMENT: Final = {
+    wire.STEP_BEFORE: Moment.STEP_BEFORE,
+    wire.STOPPED: Moment.STOPPED,
+    wire.REPLACEMENTS_STARTED: Moment.STARTED,
+    wire.REPLACEMENTS_READY: Moment.READY,
+    wire.NAMED: Moment.NAMED,
+    wire.RESUMED: Moment.RESUMED,
+}
+"""Milestones that are moments of an incident's timeline."""
+
+
+@dataclass(frozen=True, slots=True)
+class Observed:
+    """One thing in a report, with the time at which it happened."""
+
+    event: events.Event
+    time_ms: int
+    moment: Moment | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """A whole report: what it says, in order, and what could not be understood."""
+
+    observed: tuple[Observed, ...]
+    refused: tuple[str, ...]
+
+
+def read(report: wire.Report, now_ms: int) -> Reading:
+    """Translate a report.
+
+    Milestones come before facts: a fact that arrives together with "resumed" belongs to the time after it.
+    """
+    observed: list[Observed] = []
+    refused: list[str] = []
+    for milestone in report.milestones:
+        time_ms = now_ms - milestone.age_nanoseconds // NANOSECONDS_PER_MILLISECOND
+        event = _event(milestone, report.state)
+        moment = MOMENT.get(milestone.kind)
+        if event is not None or moment is not None:
+            observed.append(Observed(event or events.Event(milestone.incarnation), time_ms, moment))
+        elif milestone.kind not in _SILENT:
+            refused.append(f"milestone kind {milestone.kind}")
+    for raw in report.facts:
+        if raw.kind not in KIND:
+            refused.append(f"fact kind {raw.kind}")
+            continue
+        found = _fact(raw, now_ms)
+        observed.append(Observed(events.FactSeen(report.state.incarnation, found), found.time_ms))
+    return Reading(tuple(observed), tuple(refused))
+
+
+_SILENT: Final = frozenset({wire.STOP_ACCEPTED, wire.STRATEGY_SENT})
+
+
+def _event(milestone: wire.Milestone, state: wire.CoordinatorState) -> events.Event | None:
+    number = milestone.incarnation
+    match milestone.kind:
+        case wire.STARTED:
+            return events.AllRanksStarted(number, state.attempt)
+        case wire.STOPPED:
+            return events.Stopped(number, tuple(milestone.ranks))
+        case wire.REPLACEMENTS_READY:
+            return events.ReplacementsReady(number, state.order_revision)
+        case wire.NAMED:
+            return events.Named(number, state.order_revision)
+        case wire.STRATEGIES:
+            return events.StrategiesOffered(number, tuple(milestone.strategies))
+        case wire.RESUMED:
+            return events.Resumed(number, milestone.step)
+        case wire.RESULT:
+            return events.ResultReported(
+                number, milestone.result_code, milestone.text, milestone.strategy, tuple(milestone.ranks)
+            )
+        case wire.FINISHED_ALL:
+            return events.AllFinished(number)
+    return None
+
+
+def _fact(raw: wire.Fact, now_ms: int) -> Fact:
+    return Fact(
+        id=raw.id,
+        kind=KIND[raw.kind],
+        source=SOURCE.get(raw.kind, Source.AGENT),
+        node_rank=raw.node_rank if raw.node_rank >= 0 else None,
+        ranks=tuple(raw.ranks),
+        incarnation=raw.incarnation,
+        code=raw.code,
+        message=raw.message,
+        step=raw.step if raw.step >= 0 else None,
+        time_ms=now_ms - raw.age_nanoseconds // NANOSECONDS_PER_MILLISECOND,
+        exit_code=raw.exit_code if raw.kind in {wire.PROCESS_EXITED, wire.SCRIPT_ENDED} else None,
+    )
+
+
+def launchers_ready(nodes: Iterable[wire.NodeState], count: int) -> bool:
+    """Whether the start script of every one of `count` node ranks has asked for its ranks."""
+    return sum(1 for node in nodes if node.connected and node.launcher_ready) >= count

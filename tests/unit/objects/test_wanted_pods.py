@@ -1,0 +1,54 @@
+"""The level that the desk reconciles with survives a journey through the journal."""
+
+from __future__ import annotations
+
+from hajob.objects.wanted_pods import WantedPods
+
+
+def test_a_start_asks_for_every_pod_and_a_coordinator() -> None:
+    wanted = WantedPods().with_rank_pods(attempt=1, incarnation=1).with_coordinator(1)
+    assert [wanted.incarnation_of(rank) for rank in range(4)] == [1, 1, 1, 1]
+    assert wanted.coordinator == 1
+
+
+def test_a_replaced_node_rank_gets_the_new_incarnation_and_shuns_its_old_node() -> None:
+    wanted = WantedPods().with_rank_pods(1, 1).with_replaced([0], 3, {0: "node-a"})
+    assert [wanted.incarnation_of(rank) for rank in range(2)] == [3, 1]
+    assert wanted.avoided == {0: ("node-a",)}
+
+
+def test_a_node_rank_remembers_every_node_it_was_driven_off() -> None:
+    wanted = WantedPods().with_rank_pods(1, 1).with_replaced([0], 2, {0: "a"}).with_replaced([0], 3, {0: "b"})
+    assert wanted.with_replaced([0], 4, {0: "b"}).avoided == {0: ("a", "b")}
+
+
+def test_a_released_node_rank_has_no_pod_until_it_is_replaced() -> None:
+    wanted = WantedPods().with_rank_pods(1, 1).with_released([2])
+    assert wanted.incarnation_of(2) == 0
+    assert wanted.with_replaced([2], 5, {}).incarnation_of(2) == 5
+
+
+def test_a_new_start_forgets_rewanteds_but_not_bad_nodes() -> None:
+    wanted = WantedPods().with_rank_pods(1, 1).with_replaced([1], 2, {1: "bad"}).with_rank_pods(2, 3)
+    assert wanted.incarnation_of(1) == 3
+    assert wanted.avoided == {1: ("bad",)}
+
+
+def test_what_is_older_goes_and_what_is_newer_stays() -> None:
+    wanted = WantedPods().with_rank_pods(1, 3).with_coordinator(3)
+    assert wanted.without_rank_pods(below=3) == wanted
+    assert wanted.without_coordinator(below=3) == wanted
+    assert (wanted.without_rank_pods(below=4).base, wanted.without_coordinator(below=4).coordinator) == (0, 0)
+    assert (wanted.stopped().base, wanted.stopped().coordinator, wanted.stopped().attempt) == (0, 0, 1)
+
+
+def test_a_start_may_shun_nodes_for_every_node_rank() -> None:
+    wanted = WantedPods().with_rank_pods(1, 1, ["sick"]).with_replaced([1], 2, {1: "dead"})
+    assert wanted.avoided_by(0) == ("sick",)
+    assert wanted.avoided_by(1) == ("dead", "sick")
+
+
+def test_the_journal_keeps_everything() -> None:
+    wanted = WantedPods().with_rank_pods(2, 4).with_replaced([0, 3], 6, {0: "a", 3: ""}).with_released([1])
+    assert WantedPods.from_journal(wanted.to_journal()) == wanted
+    assert WantedPods.from_journal({}) == WantedPods()
