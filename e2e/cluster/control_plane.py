@@ -7,11 +7,13 @@ is its URL, a kubeconfig that nobody else's kubectl ever sees, and the audit log
 
 from __future__ import annotations
 
+import contextlib
 import json
 import subprocess
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import TypeVar
 
 from e2e.bootstrap.binaries import locate
 from e2e.cluster import components
@@ -20,6 +22,8 @@ from e2e.cluster.components import Layout
 from e2e.cluster.pki import Authority, Credential, kubeconfig, signing_key
 from e2e.cluster.rest import ApiClient, ApiError
 from e2e.cluster.run import Run, free_port
+
+T = TypeVar("T")
 
 LISTENERS = {"etcd": 2379, "etcd-peer": 2380, "apiserver": 6443, "controller-manager": 10257, "scheduler": 10259}
 USERS = {
@@ -57,7 +61,7 @@ class ControlPlane:
         self.ca_file = layout.pki / "ca.crt"
         self.api = self.client("admin")
         self.audit = AuditLog(layout.audit_log)
-        self._kubectl = locate("kubectl")
+        self._kubectl = _link(layout, "kubectl")
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
 
     @classmethod
@@ -128,6 +132,21 @@ class ControlPlane:
         """`kubectl apply` of objects, as a user would."""
         self.kubectl("apply", "-f", "-", stdin=json.dumps({"apiVersion": "v1", "kind": "List", "items": objects}))
 
+    def wait(
+        self, what: str, condition: Callable[[], T | None], seconds: float = 60.0, poll: float = POLL_SECONDS
+    ) -> T:
+        """Wait until `condition` returns something true, and return that.
+
+        Raises:
+            ControlPlaneError: It did not in `seconds`; `what` names it.
+        """
+        deadline = time.monotonic() + seconds
+        while not (found := condition()):
+            if time.monotonic() > deadline:
+                raise ControlPlaneError(f"waited {seconds:.0f} s in vain for: {what}")
+            time.sleep(poll)
+        return found
+
     def stop(self, seconds: float = 10.0) -> None:
         """End its processes, the clients before the servers; the run's end does the same without asking."""
         for name in reversed(self._processes):
@@ -151,7 +170,7 @@ class ControlPlane:
         self._wait("scheduler", lambda: self._answers(self.layout.url("scheduler"), "/healthz"), deadline)
 
     def _spawn(self, name: str, program: str, flags: Sequence[str]) -> None:
-        self._processes[name] = self.run.spawn(name, [locate(program), *flags])
+        self._processes[name] = self.run.spawn(name, [_link(self.layout, program), *flags])
 
     def _answers(self, server: str, path: str) -> bool:
         pki = self.layout.pki
@@ -181,6 +200,16 @@ class ControlPlane:
         kept = self.run.keep_logs()
         lines = (self.run.logs / f"{name}.log").read_text(errors="replace").splitlines()[-8:]
         return ControlPlaneError("\n".join([f"{name} {what}; its log: {kept / name}.log; its last words:", *lines]))
+
+
+def _link(layout: Layout, program: str) -> Path:
+    """A program under its plain name in the run: clients call themselves by it in the audit log."""
+    link = layout.directory / "bin" / program
+    link.parent.mkdir(exist_ok=True)
+    if not link.is_symlink():
+        with contextlib.suppress(FileExistsError):  # another process that joined was faster
+            link.symlink_to(locate(program))
+    return link
 
 
 def _write_credentials(layout: Layout) -> Authority:

@@ -1,0 +1,1 @@
+"""One way to set up and use the whole for scenarios, the demo and benchmarks (docs/local-cluster.md)."""
