@@ -271,21 +271,20 @@ _BLOCK: Final = "(self.parallelism.tensor * self.parallelism.pipeline * self.par
 SPEC_RULES: Final = rules(
     rule(
         f"{_RANKS} % {_BLOCK} == 0",
-        "numNodes × accelerator.chipsPerNode must be a multiple of parallelism tensor × pipeline × context",
-        says=(
-            f"string({_RANKS}) + ' chips (numNodes × accelerator.chipsPerNode) cannot be divided by ' + "
-            f"string({_BLOCK}) + ' (parallelism tensor × pipeline × context): change one of them so that data "
-            "parallel comes out whole'"
-        ),
+        "the chips cannot be divided: numNodes × accelerator.chipsPerNode (8 on A2 and 16 on A3 when left out) must be "
+        "a multiple of parallelism tensor × pipeline × context; change one of them so that data parallel comes out "
+        "whole",
         field=".numNodes",
     ),
     rule(
+        f"{_RANKS} % {_BLOCK} != 0 || ({_RANKS} / {_BLOCK} * self.parallelism.context) % self.parallelism.expert == 0",
+        "parallelism.expert must divide data parallel × context: change one of them",
+        field=".parallelism",
+    ),
+    rule(
         f"{_RANKS} < {_BLOCK} || self.elastic.minDataParallel <= {_RANKS} / {_BLOCK}",
-        "elastic.minDataParallel is larger than data parallel: lower it",
-        says=(
-            "'elastic.minDataParallel is larger than data parallel, which is ' + "
-            f"string({_RANKS} / {_BLOCK}) + ': lower it'"
-        ),
+        "elastic.minDataParallel is larger than data parallel, which is numNodes × accelerator.chipsPerNode / "
+        "(parallelism tensor × pipeline × context): lower it",
         field=".elastic",
     ),
     rule(
