@@ -1,0 +1,33 @@
+"""A made text, the same for everybody: every sample is a function of the seed and its index.
+
+No rank has to be told what another one reads, and a step can be repeated at any time without saved reader state.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+Tokens = NDArray[np.int64]
+
+
+class Corpus:
+    """Character stream of a fixed random automaton: the next token depends on the last two, with some noise."""
+
+    def __init__(self, seed: int, vocabulary: int, context: int, length: int = 1 << 14) -> None:
+        random = np.random.Generator(np.random.Philox(seed))
+        follower = random.integers(0, vocabulary, size=(vocabulary, vocabulary)).tolist()
+        noise = random.integers(0, vocabulary * 4, size=length).tolist()
+        stream = [0, 1]
+        for value in noise:
+            stream.append(value if value < vocabulary else follower[stream[-2]][stream[-1]])
+        self._stream = np.array(stream[:length], dtype=np.int64)
+        self._context = context
+
+    def micro_batch(self, step: int, index: int, size: int, micro_batches: int) -> tuple[Tokens, Tokens]:
+        """Inputs of shape (size, context) and targets of shape (size,) of micro batch `index` of step `step`."""
+        first = (step * micro_batches + index) * size
+        starts = (np.arange(first, first + size) * 7919) % (len(self._stream) - self._context - 1)
+        windows = starts[:, None] + np.arange(self._context + 1)
+        tokens = self._stream[windows]
+        return tokens[:, :-1], tokens[:, -1]

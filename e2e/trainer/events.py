@@ -1,0 +1,53 @@
+"""The log a proof is made of: one JSON line per event and rank, stamped with the real-time clock.
+
+The trainer writes down what it did and when; whether that was right is decided elsewhere (e2e/trainer/proof.py), from
+these lines alone. Lines are collected and written once per step: a log must not slow down what it times.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+
+class EventLog:
+    """Appends to `<log-dir>/events-rank<R>.jsonl`; a restarted rank goes on in the same file with a new pid."""
+
+    def __init__(self, directory: Path, rank: int, incarnation: int, attempt: int) -> None:
+        directory.mkdir(parents=True, exist_ok=True)
+        path = directory / f"events-rank{rank}.jsonl"
+        self._file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
+        self._who = {"rank": rank, "pid": os.getpid(), "incarnation": incarnation, "attempt": attempt}
+        self._lines: list[str] = []
+        self._lock = threading.Lock()
+
+    def add(self, event: str, *, at: int | None = None, flush: bool = True, **details: object) -> None:
+        """Record an event, now or at `at` (nanoseconds of the real-time clock)."""
+        line = json.dumps({"t": at or time.time_ns(), **self._who, "event": event, **details})
+        with self._lock:
+            self._lines.append(line)
+        if flush:
+            self.flush()
+
+    def flush(self) -> None:
+        """Hand all lines to the kernel in one write, so that lines of two processes never mix."""
+        with self._lock:
+            if self._lines:
+                os.write(self._file, ("\n".join(self._lines) + "\n").encode())
+                self._lines = []
+
+
+def read_events(directory: Path) -> list[dict[str, Any]]:
+    """All events of a run in order of time; a last line cut off by a kill is left out."""
+    events = []
+    for path in sorted(directory.glob("events-rank*.jsonl")):
+        for line in path.read_text().splitlines():
+            try:
+                events.append(json.loads(line))
+            except ValueError:
+                continue
+    return sorted(events, key=lambda event: int(event["t"]))

@@ -1,0 +1,163 @@
+"""Faults a test can order, by flag or while the training runs.
+
+A fault is a line of `name=value` words, given with `--fault` or written into `<log-dir>/faults` (looked at once per
+step): `rank=2 step=5 at=update do=kill`. Without `rank` every rank is meant, without `step` the next chance is taken.
+
+- `at`: startup, ready, forward, update, updated, save, stop, clean, rebuild, repair, rollback, dump (default: forward)
+- `do`: kill (SIGKILL), exit (code 1), raise (RuntimeError with `text`, underscores for spaces), hang (stands still until
+  stopped), stuck (stands still for `seconds` without being stoppable, 600 by default), freeze (SIGSTOP), nan (prints a
+  line with `loss: nan`), fail (handlers: an exception), slow (waits `seconds`)
+- `always=1`: again in every process and at every chance; otherwise once per run, marked by a file in the log directory
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+MOMENTS: Final = frozenset(
+    {
+        "startup",
+        "ready",
+        "forward",
+        "update",
+        "updated",
+        "save",
+        "stop",
+        "clean",
+        "rebuild",
+        "repair",
+        "rollback",
+        "dump",
+    }
+)
+DEEDS: Final = frozenset({"kill", "exit", "raise", "hang", "stuck", "freeze", "nan", "fail", "slow"})
+_WORDS: Final = frozenset({"rank", "step", "at", "do", "text", "seconds", "always"})
+
+
+class OrderedError(RuntimeError):
+    """Raised by `do=fail`, for handlers that answer a failure with a return value."""
+
+
+@dataclass(frozen=True)
+class Fault:
+    """One ordered fault."""
+
+    line: str
+    deed: str
+    moment: str = "forward"
+    rank: int | None = None
+    step: int | None = None
+    text: str = ""
+    seconds: float = 600.0
+    always: bool = False
+
+    @classmethod
+    def parse(cls, line: str) -> Fault:
+        """Read a line; raises ValueError naming the word that is not understood."""
+        words = dict(word.split("=", 1) for word in line.split())
+        if unknown := set(words) - _WORDS:
+            raise ValueError(f"fault {line!r}: unknown word {min(unknown)!r}; known are {sorted(_WORDS)}")
+        deed, moment = words.get("do", "kill"), words.get("at", "forward")
+        if deed not in DEEDS or moment not in MOMENTS:
+            raise ValueError(f"fault {line!r}: do= is one of {sorted(DEEDS)}, at= one of {sorted(MOMENTS)}")
+        return cls(
+            line=" ".join(line.split()),
+            deed=deed,
+            moment=moment,
+            rank=int(words["rank"]) if "rank" in words else None,
+            step=int(words["step"]) if "step" in words else None,
+            text=words.get("text", "UCE_ERROR").replace("_", " "),
+            seconds=float(words.get("seconds", 600)),
+            always=words.get("always") == "1",
+        )
+
+    def fits(self, rank: int, moment: str, step: int | None) -> bool:
+        """Whether this is the rank, the moment and the step; a step that has passed counts, so none is missed."""
+        if self.rank not in {None, rank} or self.moment != moment:
+            return False
+        if self.step is None or step is None:
+            return self.step is None or moment not in {"forward", "update", "updated", "save"}
+        return step == self.step if self.always else step >= self.step
+
+
+@dataclass
+class Faults:
+    """The faults of one rank; `pause` lets time pass and can be stopped."""
+
+    rank: int
+    directory: Path
+    ordered: Iterable[str] = ()
+    pause: Callable[[float], None] = time.sleep
+    _faults: list[Fault] = field(default_factory=list)
+    _seen: int = -1
+
+    def __post_init__(self) -> None:
+        """Read the flags; raises ValueError for a line that is not understood."""
+        self._fixed = [Fault.parse(line) for line in self.ordered]
+        self._faults = list(self._fixed)
+
+    def look(self) -> None:
+        """Read `<log-dir>/faults` again if it has changed; a line that is not understood is printed and left out."""
+        path = self.directory / "faults"
+        try:
+            changed = path.stat().st_mtime_ns
+        except FileNotFoundError:
+            return
+        if changed != self._seen:
+            self._seen = changed
+            self._faults = [*self._fixed, *_readable(path.read_text().splitlines())]
+
+    def at(self, moment: str, step: int | None = None) -> None:
+        """Do what is ordered for this moment."""
+        for fault in self._faults:
+            if fault.fits(self.rank, moment, step) and self._first_time(fault):
+                self._do(fault)
+
+    def _first_time(self, fault: Fault) -> bool:
+        if fault.always:
+            return True
+        mark = "".join(letter if letter.isalnum() else "-" for letter in fault.line)
+        owner = self.rank if fault.rank is None else "once"
+        try:
+            (self.directory / f"fault-{mark}-{owner}").touch(exist_ok=False)
+        except FileExistsError:
+            return False
+        return True
+
+    def _do(self, fault: Fault) -> None:
+        match fault.deed:
+            case "kill":
+                os.kill(os.getpid(), signal.SIGKILL)
+            case "freeze":
+                os.kill(os.getpid(), signal.SIGSTOP)
+            case "exit":
+                print(f"rank {self.rank}: ends with code 1, as ordered", flush=True)
+                os._exit(1)
+            case "fail":
+                raise OrderedError(fault.text)
+            case "raise":
+                raise RuntimeError(fault.text.replace("NOW", str(time.time_ns() // 1000)))
+            case "hang":
+                self.pause(fault.seconds)
+            case "nan":
+                print(f"rank {self.rank}: loss: nan", flush=True)
+            case _:
+                time.sleep(fault.seconds)
+
+
+def _readable(lines: list[str]) -> list[Fault]:
+    faults = []
+    for line in lines:
+        try:
+            faults.extend([Fault.parse(line)] if line.strip() else [])
+        except ValueError as error:
+            print(error, flush=True)
+    return faults

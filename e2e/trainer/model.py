@@ -1,0 +1,180 @@
+"""One stage of a small language model, cut over tensor and pipeline ranks as Megatron cuts a transformer's MLP.
+
+Each layer is y = x + relu(x·A + a)·B + b. A is cut by columns and B by rows, so that a layer needs one sum over the
+tensor group forward and one backward. Embedding, output matrix and b are held by every tensor rank, which compute the
+same gradient for them. All parameters of a stage lie in one flat vector, which is what the optimizer cuts into shards.
+
+Sums are made in an order that depends on shapes only, never on timing: bitwise equal runs rest on it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from e2e.trainer.layout import Layout
+    from e2e.trainer.settings import Model
+
+Array = NDArray[np.float32]
+
+
+@dataclass(frozen=True)
+class Slot:
+    """Where one parameter lies in the flat vector."""
+
+    name: str
+    start: int
+    shape: tuple[int, ...]
+
+    @property
+    def end(self) -> int:
+        """First place after the parameter."""
+        return self.start + int(np.prod(self.shape))
+
+
+@dataclass
+class Trace:
+    """What the forward pass of one micro batch leaves for the backward pass."""
+
+    inputs: list[Array]
+    activations: list[Array]
+    one_hot: Array | None = None
+    probabilities: Array | None = None
+
+
+class Stage:
+    """Parameters and passes of the layers that one (tensor, pipeline) coordinate holds."""
+
+    def __init__(self, model: Model, layout: Layout, tensor: int, pipeline: int) -> None:
+        self.first = pipeline == 0
+        self.last = pipeline == layout.pipeline - 1
+        self._model = model
+        self._layout = layout
+        self._tensor = tensor
+        each = model.layers // layout.pipeline
+        self.layers = range(pipeline * each, (pipeline + 1) * each)
+        self.slots = {slot.name: slot for slot in _lay_out(self._shapes())}
+        used = max(slot.end for slot in self.slots.values())
+        self.size = -(-used // layout.shards) * layout.shards
+
+    def _shapes(self) -> Iterator[tuple[str, tuple[int, ...]]]:
+        model = self._model
+        columns = model.feed_forward // self._layout.tensor
+        if self.first:
+            yield "embedding", (model.vocabulary * model.context, model.hidden)
+        for layer in self.layers:
+            yield f"layers.{layer}.up.weight", (model.hidden, columns)
+            yield f"layers.{layer}.up.bias", (columns,)
+            yield f"layers.{layer}.down.weight", (columns, model.hidden)
+            yield f"layers.{layer}.down.bias", (model.hidden,)
+        if self.last:
+            yield "output", (model.hidden, model.vocabulary)
+
+    def initial(self, seed: int) -> Array:
+        """First values: drawn per whole matrix, then cut, so that they don't depend on the layout."""
+        vector = np.zeros(self.size, dtype=np.float32)
+        for slot in self.slots.values():
+            if not slot.name.endswith("bias"):
+                vector[slot.start : slot.end] = self._drawn(slot, seed).ravel()
+        return vector
+
+    def _drawn(self, slot: Slot, seed: int) -> Array:
+        columns, rows = slot.name.endswith("up.weight"), slot.name.endswith("down.weight")
+        height = slot.shape[0] * (self._layout.tensor if rows else 1)
+        width = slot.shape[1] * (self._layout.tensor if columns else 1)
+        key = [seed, sum(ord(letter) << (8 * (place % 6)) for place, letter in enumerate(slot.name))]
+        random = np.random.Generator(np.random.Philox(key=np.array(key, dtype=np.uint64)))
+        whole: Array = (random.standard_normal((height, width)) / np.sqrt(height)).astype(np.float32)
+        if columns:
+            return whole[:, self._tensor * slot.shape[1] : (self._tensor + 1) * slot.shape[1]]
+        if rows:
+            return whole[self._tensor * slot.shape[0] : (self._tensor + 1) * slot.shape[0]]
+        return whole
+
+    def view(self, vector: Array, name: str) -> Array:
+        """The parameter `name` inside a flat vector; writing to it writes to the vector."""
+        slot = self.slots[name]
+        return vector[slot.start : slot.end].reshape(slot.shape)
+
+    def embed(self, parameters: Array, tokens: NDArray[np.int64]) -> tuple[Array, Array]:
+        """Hidden values (samples, hidden) and one-hot inputs of the first stage."""
+        samples, context = tokens.shape
+        one_hot = np.zeros((samples, context * self._model.vocabulary), dtype=np.float32)
+        places = tokens + np.arange(context) * self._model.vocabulary
+        one_hot[np.arange(samples)[:, None], places] = 1.0
+        return one_hot @ self.view(parameters, "embedding"), one_hot
+
+    def forward(self, parameters: Array, hidden: Array, reduce: Callable[[Array], Array]) -> tuple[Array, Trace]:
+        """Run the layers; `reduce` sums an array over the tensor group."""
+        trace = Trace([], [])
+        for layer in self.layers:
+            name = f"layers.{layer}."
+            pre = hidden @ self.view(parameters, name + "up.weight") + self.view(parameters, name + "up.bias")
+            activation = np.maximum(pre, np.float32(0))
+            trace.inputs.append(hidden)
+            trace.activations.append(activation)
+            partial = activation @ self.view(parameters, name + "down.weight")
+            hidden = hidden + reduce(partial) + self.view(parameters, name + "down.bias")
+        trace.inputs.append(hidden)
+        return hidden, trace
+
+    def loss(self, parameters: Array, trace: Trace, targets: NDArray[np.int64]) -> float:
+        """Mean cross entropy of a micro batch in the last stage; keeps what the backward pass needs."""
+        logits = trace.inputs[-1] @ self.view(parameters, "output")
+        shifted = np.exp(logits - logits.max(axis=1, keepdims=True))
+        probabilities = shifted / shifted.sum(axis=1, keepdims=True)
+        rows = np.arange(len(targets))
+        chosen = probabilities[rows, targets]
+        probabilities[rows, targets] -= 1
+        trace.probabilities = probabilities / np.float32(len(targets))
+        return float(-np.log(chosen.astype(np.float64)).sum() / len(targets))
+
+    def backward(
+        self, parameters: Array, trace: Trace, above: Array | None, reduce: Callable[[Array], Array]
+    ) -> tuple[Array, Array]:
+        """Flat gradient of one micro batch and the gradient for the stage below; `above` comes from the stage above."""
+        gradient = np.zeros(self.size, dtype=np.float32)
+        if self.last:
+            assert trace.probabilities is not None, "loss() runs before backward() in the last stage"
+            self.view(gradient, "output")[...] = trace.inputs[-1].T @ trace.probabilities
+            above = trace.probabilities @ self.view(parameters, "output").T
+        assert above is not None, "only the last stage has no gradient from above"
+        for place in reversed(range(len(self.layers))):
+            above = self._layer_backward(parameters, gradient, trace, place, above, reduce)
+        if self.first:
+            assert trace.one_hot is not None, "the first stage keeps its inputs"
+            self.view(gradient, "embedding")[...] = trace.one_hot.T @ above
+        return gradient, above
+
+    def _layer_backward(
+        self,
+        parameters: Array,
+        gradient: Array,
+        trace: Trace,
+        place: int,
+        above: Array,
+        reduce: Callable[[Array], Array],
+    ) -> Array:
+        name = f"layers.{self.layers[place]}."
+        hidden, activation = trace.inputs[place], trace.activations[place]
+        self.view(gradient, name + "down.bias")[...] = above.sum(axis=0)
+        self.view(gradient, name + "down.weight")[...] = activation.T @ above
+        inner: Array = above @ self.view(parameters, name + "down.weight").T
+        inner[activation <= 0] = 0
+        self.view(gradient, name + "up.weight")[...] = hidden.T @ inner
+        self.view(gradient, name + "up.bias")[...] = inner.sum(axis=0)
+        return above + reduce(inner @ self.view(parameters, name + "up.weight").T)
+
+
+def _lay_out(shapes: Iterator[tuple[str, tuple[int, ...]]]) -> Iterator[Slot]:
+    start = 0
+    for name, shape in shapes:
+        slot = Slot(name, start, shape)
+        yield slot
+        start = slot.end

@@ -1,0 +1,196 @@
+"""What a rank is told: Megatron's flags, the rank environment of a launcher, and MindIO's variables.
+
+Flags have Megatron's and MindSpeed-LLM's names, so that a start script written for those reads the same here.
+`HIGH_AVAILABILITY` only adds switches; it cannot turn a flag off (docs/toy-trainer.md, "Flags").
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from e2e.trainer.layout import Layout
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+
+@dataclass(frozen=True)
+class Model:
+    """Sizes of the network; `layers` counts those of all pipeline stages together."""
+
+    layers: int
+    hidden: int
+    feed_forward: int
+    vocabulary: int = 16
+    context: int = 4
+
+
+@dataclass(frozen=True)
+class Place:
+    """The process among its peers, from the launcher's environment."""
+
+    rank: int
+    world: int
+    address: str
+    attempt: int
+    incarnation: int
+    exec_time_ns: int
+    store_host: str
+    store_port: int
+    controller_host: str
+    controller_port: int
+
+
+@dataclass(frozen=True)
+class Settings:
+    """Everything a training needs to know before it starts."""
+
+    layout: Layout
+    model: Model
+    place: Place
+    train_iters: int
+    micro_batch_size: int
+    micro_batches: int
+    save: Path | None
+    load: Path | None
+    save_interval: int
+    log_dir: Path
+    seed: int
+    learning_rate: float
+    step_seconds: float
+    distributed: bool
+    enable_uce: bool
+    enable_arf: bool
+    enable_zit: bool
+    faults: tuple[str, ...]
+    flip_restored_byte: bool
+
+
+def parser() -> argparse.ArgumentParser:
+    """Command line of `python3 -m e2e.trainer.train`."""
+    result = argparse.ArgumentParser(prog="e2e.trainer.train", description="Toy training in NumPy under MindIO.")
+    number = result.add_argument
+    number("--tensor-model-parallel-size", type=int, default=1)
+    number("--pipeline-model-parallel-size", type=int, default=1)
+    number("--use-tp-pp-dp-mapping", action="store_true", help="number ranks with the data index slowest")
+    number("--num-layers", type=int, default=2)
+    number("--hidden-size", type=int, default=32)
+    number("--ffn-hidden-size", type=int, default=64)
+    number("--train-iters", type=int, default=100)
+    number("--micro-batch-size", type=int, default=4)
+    number("--global-batch-size", type=int, default=0, help="samples per step; 0: two micro batches per rank")
+    number("--lr", type=float, default=1e-3)
+    number("--seed", type=int, default=1234)
+    number("--save", type=Path)
+    number("--load", type=Path)
+    number("--save-interval", type=int, default=0, help="steps between periodic checkpoints; 0: none")
+    number("--use-distributed-optimizer", action="store_true")
+    number("--distributed-optimizer-no-replica", action="store_true")
+    number("--enable-high-availability", action="store_true")
+    number("--enable-hbmfault-repair", action="store_true")
+    number("--enable-worker-reboot", action="store_true")
+    number("--enable-elastic-training", action="store_true")
+    number("--step-time-ms", type=float, default=0.0, help="a step takes at least this long")
+    number("--log-dir", type=Path, default=Path("logs"))
+    number("--fault", action="append", default=[], help="a fault of the test rig, see e2e/trainer/faults.py")
+    return result
+
+
+def copies_of(options: argparse.Namespace, data: int) -> int:
+    """Number of places that hold one optimizer shard (docs/toy-trainer.md, "Layout")."""
+    if not options.use_distributed_optimizer:
+        return data
+    if options.distributed_optimizer_no_replica or data == 1:
+        return 1
+    return 2
+
+
+def place_from(environment: Mapping[str, str]) -> Place:
+    """Read the rank environment; raises KeyError when RANK, WORLD_SIZE or MASTER_ADDR is missing."""
+    get = environment.get
+    return Place(
+        rank=int(environment["RANK"]),
+        world=int(environment["WORLD_SIZE"]),
+        address=get("POD_IP", "127.0.0.1"),
+        attempt=int(get("HAJOB_ATTEMPT") or get("TORCHELASTIC_RESTART_COUNT") or 0),
+        incarnation=int(get("HAJOB_INCARNATION") or 0),
+        exec_time_ns=int(get("HAJOB_EXEC_TIME") or 0),
+        store_host=environment["MASTER_ADDR"],
+        store_port=int(get("MASTER_PORT") or 29500),
+        controller_host=get("TTP_ADDR", "127.0.0.1"),
+        controller_port=int(get("TTP_PORT") or 8000),
+    )
+
+
+def settings_from(arguments: Sequence[str], environment: Mapping[str, str] = os.environ) -> Settings:
+    """Parse flags and environment; raises ValueError with what does not fit, exits on an unknown flag."""
+    options = parser().parse_args(arguments)
+    place = place_from(environment)
+    data = _data_parallel(options, place.world)
+    layout = Layout(
+        tensor=options.tensor_model_parallel_size,
+        data=data,
+        pipeline=options.pipeline_model_parallel_size,
+        copies=copies_of(options, data),
+        tensor_pipeline_data=options.use_tp_pp_dp_mapping,
+    )
+    model = Model(options.num_layers, options.hidden_size, options.ffn_hidden_size)
+    _check_model(model, layout)
+    words = set(environment.get("HIGH_AVAILABILITY", "").replace(";", ",").split(","))
+    any_word = bool(words & {"dump", "retry", "recover", "elastic-training"})
+    available = options.enable_high_availability or any_word
+    return Settings(
+        layout=layout,
+        model=model,
+        place=place,
+        train_iters=options.train_iters,
+        micro_batch_size=options.micro_batch_size,
+        micro_batches=_micro_batches(options, data),
+        save=options.save,
+        load=options.load,
+        save_interval=options.save_interval,
+        log_dir=options.log_dir,
+        seed=options.seed,
+        learning_rate=options.lr,
+        step_seconds=options.step_time_ms / 1000,
+        distributed=options.use_distributed_optimizer,
+        enable_uce=available and (options.enable_hbmfault_repair or "retry" in words),
+        enable_arf=available and (options.enable_worker_reboot or "recover" in words),
+        enable_zit=available and (options.enable_elastic_training or "elastic-training" in words),
+        faults=tuple(options.fault),
+        flip_restored_byte=environment.get("TOY_FLIP_RESTORED_BYTE") == "1",
+    )
+
+
+def _data_parallel(options: argparse.Namespace, world: int) -> int:
+    other = options.tensor_model_parallel_size * options.pipeline_model_parallel_size
+    if world % other:
+        raise ValueError(
+            f"{world} ranks cannot be divided by --tensor-model-parallel-size {options.tensor_model_parallel_size} "
+            f"times --pipeline-model-parallel-size {options.pipeline_model_parallel_size}"
+        )
+    return int(world // other)
+
+
+def _micro_batches(options: argparse.Namespace, data: int) -> int:
+    """Micro batches in one global batch."""
+    size = options.global_batch_size or options.micro_batch_size * data * 2
+    if size % (options.micro_batch_size * data):
+        raise ValueError(
+            f"--global-batch-size {size} must be a multiple of --micro-batch-size {options.micro_batch_size} "
+            f"times the data-parallel size {data}"
+        )
+    return int(size // options.micro_batch_size)
+
+
+def _check_model(model: Model, layout: Layout) -> None:
+    if model.layers % layout.pipeline:
+        raise ValueError(f"--num-layers {model.layers} must be a multiple of the pipeline size {layout.pipeline}")
+    if model.feed_forward % layout.tensor:
+        raise ValueError(
+            f"--ffn-hidden-size {model.feed_forward} must be a multiple of the tensor size {layout.tensor}"
+        )

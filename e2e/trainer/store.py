@@ -1,0 +1,200 @@
+"""The rendezvous store of the toy training: where ranks leave their addresses.
+
+It lives beside the MindIO controller, not in rank 0, so that every rank is a client and rank 0 can be lost like the
+others. Two rules make recoveries safe. Entries of different attempts never meet, and a write is refused when the same
+rank has already written with a higher incarnation: a process that comes back after its successor has taken over cannot
+put its own address there again. Nobody polls: `wait` is answered when the value comes.
+
+Requests and answers are lines of JSON over TCP: `{"op", "key", "value", "attempt", "incarnation", "rank", "timeout"}`.
+The address is used directly; proxies in the environment play no part.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import socket
+import threading
+import time
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    import asyncio
+
+Fence = tuple[int, int]  # attempt, incarnation
+NOBODY: Final = -1  # rank of a client that is not a training process; it is never fenced
+
+
+class StoreError(RuntimeError):
+    """The store refused a request or did not answer in time."""
+
+
+class Entries:
+    """Keys, values and the highest (attempt, incarnation) that wrote for each rank. Pure; no I/O."""
+
+    def __init__(self) -> None:
+        self._values: dict[tuple[int, str], Any] = {}
+        self._highest: dict[int, Fence] = {}
+
+    def write(self, key: str, value: Any, rank: int, fence: Fence, *, keep_larger: bool = False) -> Any:
+        """Store a value and return what is stored now; `keep_larger` keeps the larger of two numbers.
+
+        Raises StoreError when `rank` has written with a higher attempt or incarnation before.
+        """
+        highest = self._highest.get(rank, fence)
+        if rank != NOBODY and fence < highest:
+            raise StoreError(
+                f"rank {rank}, attempt {fence[0]}, incarnation {fence[1]} may not write {key!r}: attempt {highest[0]}, "
+                f"incarnation {highest[1]} of this rank has taken over; end this process"
+            )
+        self._highest[rank] = fence
+        place = (fence[0], key)
+        if keep_larger and place in self._values:
+            value = max(value, self._values[place])
+        self._values[place] = value
+        return value
+
+    def read(self, key: str, attempt: int) -> Any:
+        """Value of a key, None when there is none."""
+        return self._values.get((attempt, key))
+
+
+class _Server:
+    """Connections of the store: one task each, and one event per key somebody waits for."""
+
+    def __init__(self) -> None:
+        self._entries = Entries()
+        self._arrivals: dict[tuple[int, str], asyncio.Event] = {}
+
+    async def serve(self, host: str, port: int) -> None:
+        """Listen until cancelled."""
+        import asyncio
+
+        server = await asyncio.start_server(self._client, host, port)
+        async with server:
+            await server.serve_forever()
+
+    async def _client(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with contextlib.suppress(ConnectionError):
+            while line := await reader.readline():
+                try:
+                    answer = {"value": await self._answer(json.loads(line))}
+                except (StoreError, ValueError, KeyError, TypeError) as error:
+                    answer = {"error": str(error) or repr(error)}
+                writer.write(json.dumps(answer).encode() + b"\n")
+                await writer.drain()
+        writer.close()
+
+    async def _answer(self, request: dict[str, Any]) -> Any:
+        operation, key, attempt = request["op"], str(request["key"]), int(request["attempt"])
+        if operation in {"set", "maximum"}:
+            fence = (attempt, int(request["incarnation"]))
+            larger = operation == "maximum"
+            stored = self._entries.write(key, request["value"], int(request["rank"]), fence, keep_larger=larger)
+            if arrival := self._arrivals.pop((attempt, key), None):
+                arrival.set()
+            return stored
+        if operation == "wait":
+            await self._wait(key, attempt, float(request["timeout"]))
+        elif operation != "get":
+            raise StoreError(f"unknown operation {operation!r}; known are set, maximum, get, wait")
+        return self._entries.read(key, attempt)
+
+    async def _wait(self, key: str, attempt: int, timeout: float) -> None:
+        import asyncio
+
+        if self._entries.read(key, attempt) is None:
+            arrival = self._arrivals.setdefault((attempt, key), asyncio.Event())
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(arrival.wait(), timeout)
+
+
+def serve(host: str, port: int) -> None:
+    """Serve the store on an address of this machine; blocks. Raises OSError when the address is taken."""
+    import asyncio
+
+    asyncio.run(_Server().serve(host, port))
+
+
+class Client:
+    """One rank's connection to the store; threads take turns, one request each."""
+
+    def __init__(self, host: str, port: int, rank: int = NOBODY, fence: Fence = (0, 0), timeout: float = 60.0) -> None:
+        self._address = (host, port)
+        self._rank = rank
+        self._fence = fence
+        self._timeout = timeout
+        self._turn = threading.Lock()
+        self._connection: socket.socket | None = None
+        self._rest = b""
+
+    def set(self, key: str, value: Any) -> None:
+        """Store a JSON value; raises StoreError when this rank's incarnation is over."""
+        self._request("set", key, value=value)
+
+    def maximum(self, key: str, value: int) -> int:
+        """Store the larger of `value` and what is there; returns it."""
+        return int(self._request("maximum", key, value=value))
+
+    def get(self, key: str) -> Any:
+        """Value of a key, None when there is none."""
+        return self._request("get", key)
+
+    def wait(self, key: str, timeout: float) -> Any:
+        """Value of a key as soon as it is there, None after `timeout` seconds without."""
+        return self._request("wait", key, timeout=timeout)
+
+    def close(self) -> None:
+        """Drop the connection; the next request opens a new one."""
+        if self._connection is not None:
+            self._connection.close()
+        self._connection, self._rest = None, b""
+
+    def _request(self, operation: str, key: str, value: Any = None, timeout: float = 0.0) -> Any:
+        request = {
+            "op": operation,
+            "key": key,
+            "value": value,
+            "timeout": timeout,
+            "rank": self._rank,
+            "attempt": self._fence[0],
+            "incarnation": self._fence[1],
+        }
+        try:
+            with self._turn:
+                answer = self._exchange(json.dumps(request).encode() + b"\n", timeout)
+        except OSError as error:
+            self.close()
+            raise StoreError(f"store at {self._address[0]}:{self._address[1]}: {error}") from error
+        if "error" in answer:
+            raise StoreError(answer["error"])
+        return answer["value"]
+
+    def _exchange(self, line: bytes, extra: float) -> dict[str, Any]:
+        if self._connection is None:
+            self._connection = self._connect()
+        connection = self._connection
+        connection.settimeout(self._timeout + extra)
+        connection.sendall(line)
+        while b"\n" not in self._rest:
+            chunk = connection.recv(65536)
+            if not chunk:
+                raise ConnectionResetError("closed the connection")
+            self._rest += chunk
+        answer, _, self._rest = self._rest.partition(b"\n")
+        result: dict[str, Any] = json.loads(answer)
+        return result
+
+    def _connect(self) -> socket.socket:
+        """Connect; a store that is not there yet is tried again until the time is up."""
+        deadline = time.monotonic() + self._timeout
+        while True:
+            try:
+                connection = socket.create_connection(self._address, timeout=self._timeout)
+            except ConnectionRefusedError:
+                if time.monotonic() > deadline:
+                    raise
+                time.sleep(0.05)
+            else:
+                connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+                return connection

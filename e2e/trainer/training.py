@@ -1,0 +1,272 @@
+"""The training loop of one rank and the state that a recovery restores.
+
+The order inside a step is what makes every fault recoverable. All communication a step's update needs lies before the
+update; then all ranks agree to go on; then each updates its own shard between `tft_start_updating_os` and
+`tft_end_updating_os` without talking to anybody. So at any moment the shards of those who live stand at the same step or
+will without help from the dead, which is what MindIO's lock waits for. Parameters are gathered after the update and can
+always be gathered again from the shards.
+"""
+
+from __future__ import annotations
+
+import io
+import sys
+import time
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from e2e.trainer import checkpoint
+from e2e.trainer.collectives import Collectives
+from e2e.trainer.corpus import Corpus
+from e2e.trainer.model import Stage, Trace
+from e2e.trainer.optimizer import KEYS, Shard
+from e2e.trainer.store import Client, StoreError
+from e2e.trainer.transport import Address, Transport
+
+if TYPE_CHECKING:
+    from e2e.trainer.events import EventLog
+    from e2e.trainer.faults import Faults
+    from e2e.trainer.mindio_api import Marks, Processor
+    from e2e.trainer.settings import Settings
+
+Array = NDArray[np.float32]
+
+
+class Training:
+    """One rank's part of the training; `mindio` is the module `mindio_ttp.framework_ttp`, `marks` `mindio_ttp.utils`."""
+
+    def __init__(self, settings: Settings, events: EventLog, faults: Faults, mindio: Processor, marks: Marks) -> None:
+        place = settings.place
+        self.settings, self.events, self.faults, self.mindio, self._marks = settings, events, faults, mindio, marks
+        self.layout = settings.layout
+        self.rank = place.rank
+        self.place = self.layout.coordinate(place.rank)
+        self.stage = Stage(settings.model, self.layout, self.place.tensor, self.place.pipeline)
+        self.parameters = self.stage.initial(settings.seed)
+        self.shard = Shard.fresh(self._own_part(self.parameters))
+        fence = (place.attempt, place.incarnation)
+        self.store = Client(place.store_host, place.store_port, place.rank, fence)
+        self.transport = Transport(place.rank, place.address, self._find)
+        self.collectives = Collectives(self.transport, self.layout, settings.micro_batches)
+        self.is_new_process = False
+        self.loaded_in_recovery = False
+        self._parameters_are_stale = False
+        self._corpus = Corpus(settings.seed, settings.model.vocabulary, settings.model.context)
+        faults.pause = self.transport.pause
+
+    def join(self) -> None:
+        """Publish where the other ranks reach this one; raises StoreError when its incarnation is over."""
+        self.store.set(f"address/{self.rank}", list(self.transport.address))
+
+    def run(self) -> None:
+        """Train to the end; called again by MindIO's decorator after every recovery."""
+        try:
+            self._announce()
+            self._resume()
+            while self.shard.step < self.settings.train_iters:
+                self._step()
+            self._finish()
+        except RuntimeError as error:
+            self.events.add("left", step=self.shard.step, reason=str(error)[:200])
+            self._propose_generation()
+            raise
+
+    def regroup(self, lost: list[int]) -> None:
+        """Take on the generation all who left the training have proposed; `lost` ranks have new addresses."""
+        generation = int(self.store.get("generation") or 0)
+        self.transport.regroup(generation, lost)
+        self.collectives.forget()
+        self._parameters_are_stale = True
+
+    def snapshot(self, *, with_parameters: bool) -> bytes:
+        """Shard, step and random state as bytes, with the gathered parameters if wanted."""
+        buffer = io.BytesIO()
+        extra = {"parameters": self.parameters} if with_parameters else {}
+        state = np.array([self.shard.step, self.settings.seed], dtype=np.int64)
+        np.savez(buffer, state=state, **self.shard.arrays(), **extra)  # type: ignore[arg-type]
+        return buffer.getvalue()
+
+    def restore(self, data: bytes) -> None:
+        """Take over shard, step and parameters from a snapshot of the rank that holds the other copy."""
+        with np.load(io.BytesIO(data)) as archive:
+            arrays = {key: archive[key] for key in KEYS}
+            self.shard = Shard.from_arrays(arrays, int(archive["state"][0]))
+            self.parameters = archive["parameters"]
+        if self.settings.flip_restored_byte:
+            self.shard.master.view(np.uint8)[2] ^= 0x40
+        self._parameters_are_stale = True
+
+    def load(self, root_step: int | None = None) -> int | None:
+        """Load the newest checkpoint (or `root_step`) below --load; returns its step, None when there is none."""
+        root = self.settings.load
+        step = checkpoint.newest(root) if root and root_step is None else root_step
+        if root is None or step is None:
+            return None
+        self.events.add("load_checkpoint", step=step, path=str(root / checkpoint.directory_name(step)))
+        saved = checkpoint.load(root, step, self.place, self.layout)
+        self.parameters = saved.parameters.copy()
+        self.shard = checkpoint.shard_of(saved, self.layout.shard_of(self.place.data), self.layout.shards)
+        return step
+
+    def shard_from(self, data: bytes) -> Shard:
+        """Shard inside a snapshot."""
+        with np.load(io.BytesIO(data)) as archive:
+            return Shard.from_arrays({key: archive[key] for key in KEYS}, int(archive["state"][0]))
+
+    def commit(self, step: int, kind: str) -> None:
+        """Make the step's checkpoint the newest one, unless a successor of this process has taken over."""
+        assert self.settings.save is not None, "only called where --save is given"
+        checkpoint.commit(self.settings.save, step, lambda: self.store.set(f"commit/{step}", self.rank))
+        self.events.add("save", phase="commit", kind=kind, step=step)
+
+    def write_checkpoint(self, step: int, shards: list[Shard], kind: str) -> None:
+        """Write this coordinate's files into the step's temporary directory."""
+        if self.settings.save is None:
+            raise checkpoint.CheckpointError("--save is not given: there is nowhere to save to")
+
+        def first_byte() -> None:
+            self.events.add("save", phase="first_byte", kind=kind, step=step)
+
+        root, seed = self.settings.save, self.settings.seed
+        checkpoint.write(root, step, self.place, self.layout, shards, seed, first_byte)
+
+    def _own_part(self, vector: Array) -> Array:
+        length = len(vector) // self.layout.shards
+        start = self.layout.shard_of(self.place.data) * length
+        return vector[start : start + length]
+
+    def _find(self, rank: int) -> Address | None:
+        found = self.store.wait(f"address/{rank}", timeout=0.5)
+        return (str(found[0]), int(found[1])) if found else None
+
+    def _announce(self) -> None:
+        if self.is_new_process:
+            self.is_new_process = False
+            self.faults.at("ready")
+            self.events.add("arf_finish")
+            raise RuntimeError("ARF FINISH")
+
+    def _propose_generation(self) -> None:
+        """Everybody who leaves a generation proposes the next one, before MindIO hears that it has left."""
+        try:
+            self.store.maximum("generation", self.transport.generation + 1)
+        except StoreError as error:
+            self.events.add("store_lost", reason=str(error))
+
+    def _resume(self) -> None:
+        self.loaded_in_recovery = False
+        if self._parameters_are_stale:
+            self.events.add("resume", step=self.shard.step, generation=self.transport.generation)
+            self._gather()
+
+    def _gather(self) -> None:
+        self.parameters = self.collectives.gather_parameters(self.shard.master, self.shard.step)
+        self._parameters_are_stale = False
+
+    def _step(self) -> None:
+        started = time.monotonic()
+        step = self.shard.step + 1
+        self.faults.look()
+        self.faults.at("forward", step)
+        self.collectives.begin_step(step)
+        gradients, losses = self._compute(step)
+        if self.settings.step_seconds:
+            self.transport.pause(self.settings.step_seconds - (time.monotonic() - started))
+        gradient = self.collectives.reduce_gradients(gradients)
+        losses = self.collectives.agree(b"step.%d" % step, losses)
+        self._update(step, gradient * np.float32(1 / self.settings.micro_batches))
+        self.events.add("step_end", step=step, flush=False)
+        self._print(step, losses, time.monotonic() - started)
+        self.faults.at("updated", step)
+        self._gather()
+        self.mindio.tft_pause_train(step)
+        if self.settings.save and self.settings.save_interval and step % self.settings.save_interval == 0:
+            self._save(step)
+
+    def _update(self, step: int, gradient: Array) -> None:
+        self.mindio.tft_start_updating_os()
+        self._marks.tft_set_update_start_time(time.time_ns() // 1000)
+        self.faults.at("update", step)
+        self.shard.update(gradient, self.settings.learning_rate)
+        self._marks.tft_set_update_end_time(time.time_ns() // 1000)
+        self.mindio.tft_end_updating_os(step)
+
+    def _compute(self, step: int) -> tuple[dict[int, Array], dict[str, float]]:
+        """Gradient of each micro batch of the own share, and losses by micro batch on the ranks that report them."""
+        share = self.collectives.share()
+        traces = {index: self._forward(step, index) for index in share}
+        losses = {}
+        if self.stage.last:
+            for index in share:
+                _, targets = self._micro_batch(step, index)
+                loss = self.stage.loss(self.parameters, traces[index], targets)
+                if self.place.tensor == 0:
+                    losses[str(index)] = loss
+        return {index: self._backward(index, traces[index]) for index in share}, losses
+
+    def _micro_batch(self, step: int, index: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        return self._corpus.micro_batch(step, index, self.settings.micro_batch_size, self.settings.micro_batches)
+
+    def _shape(self) -> tuple[int, int]:
+        return (self.settings.micro_batch_size, self.settings.model.hidden)
+
+    def _forward(self, step: int, index: int) -> Trace:
+        one_hot = None
+        if self.stage.first:
+            hidden, one_hot = self.stage.embed(self.parameters, self._micro_batch(step, index)[0])
+        else:
+            hidden = self.collectives.receive_stage(b"activation", index, self._shape())
+        hidden, trace = self.stage.forward(self.parameters, hidden, self.collectives.sum_over_tensor)
+        trace.one_hot = one_hot
+        if not self.stage.last:
+            self.collectives.send_stage(1, b"activation", index, hidden)
+        return trace
+
+    def _backward(self, index: int, trace: Trace) -> Array:
+        above = None
+        if not self.stage.last:
+            above = self.collectives.receive_stage(b"error", index, self._shape())
+        gradient, below = self.stage.backward(self.parameters, trace, above, self.collectives.sum_over_tensor)
+        if not self.stage.first:
+            self.collectives.send_stage(-1, b"error", index, below)
+        return gradient
+
+    def _print(self, step: int, losses: dict[str, float], seconds: float) -> None:
+        """Megatron's line, on every rank."""
+        loss = sum(losses[key] for key in sorted(losses, key=int)) / len(losses)
+        batch = self.settings.micro_batches * self.settings.micro_batch_size
+        sys.stdout.write(
+            f" iteration {step:8d}/{self.settings.train_iters:8d} | consumed samples: {step * batch:12d} | "
+            f"elapsed time per iteration (ms): {seconds * 1000:.1f} | learning rate: {self.settings.learning_rate:.6E} | "
+            f"global batch size: {batch:5d} | lm loss: {loss:.6E} |\n"
+        )
+        sys.stdout.flush()
+        self.events.flush()
+
+    def _save(self, step: int) -> None:
+        """Periodic checkpoint: one writer per (tensor, pipeline) coordinate; the first writer commits."""
+        layout, active, group = self.layout, self.collectives.active, self.layout.data_group(self.rank)
+        writer = active[0]
+        sources = layout.sources(writer, active)
+        self.faults.at("save", step)
+        tag = b"save.%d.%%d" % step
+        if self.place.data == writer:
+            self.events.add("save", phase="begin", kind="periodic", step=step)
+            data = [None if source == writer else self.transport.receive(tag % source) for source in sources]
+            self.write_checkpoint(step, [self.shard_from(one) if one else self.shard for one in data], "periodic")
+            writers = [rank for rank in self.collectives.members() if layout.coordinate(rank).data == writer]
+            self.collectives.meet(b"saved.%d" % step, writers)
+            if self.rank == writers[0]:
+                self.commit(step, "periodic")
+        elif self.place.data in sources:
+            self.transport.send(group[writer], tag % self.place.data, self.snapshot(with_parameters=False))
+
+    def _finish(self) -> None:
+        """Meet once more, so that nobody leaves while another still needs it, and write the weights down."""
+        self.collectives.agree(b"finish", {})
+        path = self.settings.log_dir / f"final-rank{self.rank}.npz"
+        place = np.array([self.shard.step, *self.place], dtype=np.int64)
+        np.savez(path, place=place, parameters=self.parameters, **self.shard.arrays())  # type: ignore[arg-type]
+        self.events.add("finish", step=self.shard.step)
