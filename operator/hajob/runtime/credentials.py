@@ -1,0 +1,122 @@
+"""Where the API server is and how the operator proves who it is.
+
+Reading kubeconfigs and service account directories is left to the `kubernetes` package, which knows every form of
+them. Paths are given, never assumed: the same operator runs in a pod, as a plain process and from a shell, and
+neither `$KUBECONFIG` nor `~/.kube` is read. A service account's token changes on disk about every hour, so the file
+is looked at again whenever it has changed, and after a 401.
+"""
+
+from __future__ import annotations
+
+import os
+import ssl
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from kubernetes.aio.client import Configuration
+from kubernetes.aio.config.config_exception import ConfigException
+from kubernetes.aio.config.incluster_config import InClusterConfigLoader
+from kubernetes.aio.config.kube_config import load_kube_config
+
+
+class CredentialsError(RuntimeError):
+    """The credentials cannot be used; the message says which file or variable and what to do."""
+
+
+@dataclass(slots=True)
+class Credentials:
+    """An API server and an identity there.
+
+    Attributes:
+        server: its URL.
+        certificates: TLS context with its CA and, where there is one, the client certificate.
+    """
+
+    server: str
+    certificates: ssl.SSLContext
+    _token: str = ""
+    _token_file: Path | None = None
+    _token_stamp: tuple[int, int] = field(default=(0, 0))
+
+    def authorization(self) -> Mapping[str, str]:
+        """The header of a request; empty with a client certificate."""
+        if self._token_file is not None:
+            self._reread(self._token_file)
+        return {"Authorization": f"Bearer {self._token}"} if self._token else {}
+
+    def reload(self) -> None:
+        """Read the token again at the next request, whatever the file's time says."""
+        self._token_stamp = (0, 0)
+
+    @property
+    def token(self) -> str:
+        """The bearer token, empty with a client certificate."""
+        return self.authorization().get("Authorization", "").removeprefix("Bearer ")
+
+    def _reread(self, path: Path) -> None:
+        """Read the token where the file has changed; an unreadable file leaves the old token in use."""
+        try:
+            status = path.stat()
+            stamp = (status.st_mtime_ns, status.st_ino)
+            if stamp != self._token_stamp:
+                self._token = path.read_text(encoding="ascii").strip() or self._token
+                self._token_stamp = stamp
+        except OSError:
+            return
+
+
+def _context(configuration: Any) -> ssl.SSLContext:  # noqa: ANN401 - the package is not typed
+    context = ssl.create_default_context(cafile=configuration.ssl_ca_cert, cadata=configuration.ca_cert_data)
+    if configuration.cert_file:
+        context.load_cert_chain(configuration.cert_file, configuration.key_file)
+    if not configuration.verify_ssl:
+        context.check_hostname = False
+        context.verify_mode = ssl.CERT_NONE
+    return context
+
+
+async def from_kubeconfig(path: str) -> Credentials:
+    """Credentials of the current context of a kubeconfig.
+
+    Raises:
+        CredentialsError: the file is missing or makes no sense.
+    """
+    configuration = Configuration()
+    try:
+        await load_kube_config(config_file=path, client_configuration=configuration, persist_config=False)
+    except (ConfigException, OSError, ValueError) as error:
+        raise CredentialsError(f"kubeconfig {path} cannot be used: {error}; check HAJOB_KUBECONFIG") from error
+    token = str(configuration.api_key.get("BearerToken", "")).partition(" ")[2]
+    return Credentials(str(configuration.host).rstrip("/"), _context(configuration), token)
+
+
+def from_service_account(directory: str, environment: Mapping[str, str] | None = None) -> Credentials:
+    """Credentials of a mounted service account, at the server that the environment names.
+
+    Raises:
+        CredentialsError: token, CA or address are missing.
+    """
+    token_file = Path(directory) / "token"
+    loader = InClusterConfigLoader(
+        token_filename=str(token_file),
+        cert_filename=str(Path(directory) / "ca.crt"),
+        environ=os.environ if environment is None else environment,
+    )
+    configuration = Configuration()
+    try:
+        loader.load_and_set(configuration)
+    except (ConfigException, OSError) as error:
+        raise CredentialsError(
+            f"service account in {directory} cannot be used: {error} Check HAJOB_SERVICE_ACCOUNT_DIR, "
+            "KUBERNETES_SERVICE_HOST and KUBERNETES_SERVICE_PORT, or set HAJOB_KUBECONFIG."
+        ) from error
+    return Credentials(str(configuration.host), _context(configuration), _token_file=token_file)
+
+
+async def load(kubeconfig: str, service_account_dir: str) -> Credentials:
+    """The kubeconfig where one is given, else the service account."""
+    if kubeconfig:
+        return await from_kubeconfig(kubeconfig)
+    return from_service_account(service_account_dir)

@@ -1,0 +1,219 @@
+"""A cache of one kind of object that is kept current by list and watch.
+
+What it promises (docs/decisions names why kopf does not do this for us):
+
+- an object that vanished while the watch was away is reported as deleted after the next list, and an object that was
+  made again under the same name is reported as deleted and added;
+- it never gives up: every error is answered by a capped backoff, 410 in the stream or as an HTTP status by a new list;
+- objects are projected when they are decoded, and a change that the projection does not show is no change;
+- the handler is a plain function, called in the loop without a queue; every 32 events the loop gets its turn.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterator
+from contextlib import aclosing
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final, Generic, TypeVar
+
+from hajob.api.base import Json
+from hajob.runtime.backoff import Backoff
+from hajob.runtime.clock import Clock
+from hajob.runtime.kube import ApiError, Kube
+
+log = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+EVENTS_PER_TURN: Final = 32
+GONE: Final = 410
+
+
+class ChangeType(StrEnum):
+    """What happened to an object."""
+
+    ADDED = "Added"
+    MODIFIED = "Modified"
+    DELETED = "Deleted"
+
+
+@dataclass(frozen=True, slots=True)
+class Change(Generic[T]):
+    """A change of one object.
+
+    Attributes:
+        type: what happened.
+        value: the projection now; of a deleted object: as it was last known.
+        previous: the projection before; None for a new object.
+    """
+
+    type: ChangeType
+    value: T
+    previous: T | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Entry(Generic[T]):
+    uid: str
+    value: T
+
+
+class Informer(Generic[T]):
+    """Keeps the projections of all objects of one resource that a selector matches.
+
+    Args:
+        kube: the API.
+        clock: for ages and backoff.
+        resource: plural, such as `pods`.
+        project: makes the kept value from a raw object; whatever it raises drops that one object, with a log line.
+        handler: called for every change, in order; its exceptions are logged and lose nothing.
+        namespace: empty for all.
+        label_selector: empty for all.
+    """
+
+    def __init__(
+        self,
+        kube: Kube,
+        clock: Clock,
+        resource: str,
+        project: Callable[[Json], T],
+        handler: Callable[[Change[T]], None],
+        *,
+        namespace: str = "",
+        label_selector: str = "",
+        backoff: Backoff | None = None,
+    ) -> None:
+        self.resource = resource
+        self.synced = asyncio.Event()
+        self._kube = kube
+        self._clock = clock
+        self._project = project
+        self._handler = handler
+        self._namespace = namespace
+        self._selector = label_selector
+        self._backoff = backoff or Backoff()
+        self._entries: dict[tuple[str, str], _Entry[T]] = {}
+        self._version = ""
+        self._heard = clock.monotonic()
+        self._events = 0
+
+    def get(self, namespace: str, name: str) -> T | None:
+        """The object of that name, as far as is known; nodes have an empty namespace."""
+        entry = self._entries.get((namespace, name))
+        return None if entry is None else entry.value
+
+    def values(self) -> Iterator[T]:
+        """All objects that are known."""
+        return (entry.value for entry in list(self._entries.values()))
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def age(self) -> float:
+        """Seconds since the server was last heard; above some 70 the cache may be out of date."""
+        return self._clock.monotonic() - self._heard
+
+    async def run(self) -> None:
+        """List and watch until cancelled."""
+        while True:
+            try:
+                if not self._version:
+                    await self._list()
+                await self._watch()
+            except ApiError as error:
+                if error.status == GONE:
+                    self._version = ""
+                    continue
+                await self._pause(error)
+            except Exception:
+                log.exception("%s: the watch is started again after an unexpected error", self.resource)
+                self._version = ""
+                await self._clock.sleep(self._backoff.delay())
+
+    async def _pause(self, error: ApiError) -> None:
+        log.warning("%s: %s; trying again", self.resource, error)
+        await self._clock.sleep(self._backoff.delay())
+
+    async def _list(self) -> None:
+        """Read everything page by page, then report what is gone."""
+        seen: set[tuple[str, str]] = set()
+        version = ""
+        async with aclosing(self._kube.pages(self.resource, self._namespace, self._selector)) as pages:  # type: ignore[type-var]
+            async for page in pages:
+                for raw in page.items:
+                    seen.add(_key(raw))
+                    self._take(raw)
+                    await self._give_way()
+                version = page.resource_version
+                self._heard = self._clock.monotonic()
+        for key in [key for key in self._entries if key not in seen]:
+            self._drop(key)
+            await self._give_way()
+        self._version = version
+        self._backoff.reset()
+        self.synced.set()
+
+    async def _watch(self) -> None:
+        """Follow the stream until it ends; the version moves with every event and bookmark."""
+        stream = self._kube.watch(self.resource, self._namespace, self._selector, self._version)
+        async with aclosing(stream) as events:  # type: ignore[type-var]
+            async for event in events:
+                self._heard = self._clock.monotonic()
+                if event.type == "ERROR":
+                    raise _stream_error(event.object)
+                if event.type == "DELETED":
+                    self._drop(_key(event.object), event.object)
+                elif event.type != "BOOKMARK":
+                    self._take(event.object)
+                self._version = event.object["metadata"]["resourceVersion"]
+                self._backoff.reset()
+                await self._give_way()
+
+    def _take(self, raw: Json) -> None:
+        """An object as it is now."""
+        key, uid = _key(raw), str(raw["metadata"].get("uid", ""))
+        try:
+            value = self._project(raw)
+        except Exception:
+            log.exception("%s %s/%s cannot be read and is left out", self.resource, *key)
+            return
+        old = self._entries.get(key)
+        if old is not None and old.uid != uid:
+            self._drop(key)
+            old = None
+        self._entries[key] = _Entry(uid, value)
+        if old is None:
+            self._tell(Change(ChangeType.ADDED, value))
+        elif old.value != value:
+            self._tell(Change(ChangeType.MODIFIED, value, old.value))
+
+    def _drop(self, key: tuple[str, str], raw: Json | None = None) -> None:
+        """An object that is gone; a late event about a predecessor of the same name is none."""
+        entry = self._entries.get(key)
+        if entry is None or (raw is not None and entry.uid != str(raw["metadata"].get("uid", ""))):
+            return
+        del self._entries[key]
+        self._tell(Change(ChangeType.DELETED, entry.value, entry.value))
+
+    def _tell(self, change: Change[T]) -> None:
+        try:
+            self._handler(change)
+        except Exception:
+            log.exception("%s: the handler of a change failed", self.resource)
+
+    async def _give_way(self) -> None:
+        self._events += 1
+        if self._events % EVENTS_PER_TURN == 0:
+            await asyncio.sleep(0)
+
+
+def _key(raw: Json) -> tuple[str, str]:
+    metadata = raw["metadata"]
+    return str(metadata.get("namespace", "")), str(metadata["name"])
+
+
+def _stream_error(status: Json) -> ApiError:
+    return ApiError(int(status.get("code") or 500), str(status.get("reason", "")), str(status.get("message", "")))

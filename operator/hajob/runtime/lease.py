@@ -1,0 +1,194 @@
+"""Who of the operators leads, and the number of that leadership.
+
+A Lease of our own, because the client library's election writes no `leaseTransitions`, and that is our fence: every
+status write and every coordinator connection carries it, and a smaller one is refused (docs/decisions).
+
+Rules:
+
+- another one's Lease is taken only when it has not *changed* for its whole duration on our own monotonic clock; wall
+  clocks of different machines are never compared;
+- a leader that cannot renew stops *writing* after `renew_seconds`, but keeps leading: its coordinators are still
+  served. It stops leading when it sees another holder;
+- every write is a PUT with the version that was read, so that two takers cannot both succeed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+from hajob.api.base import Json
+from hajob.runtime.clock import Clock, timestamp
+from hajob.runtime.kube import ApiError, Kube
+
+log = logging.getLogger(__name__)
+
+_FIRST_FENCE: Final = 1
+
+
+@dataclass(frozen=True, slots=True)
+class LeaseSettings:
+    """Where the Lease is and how fast things go; `lease > renew > retry`."""
+
+    namespace: str
+    name: str = "hajob-operator"
+    lease_seconds: float = 4.0
+    renew_seconds: float = 3.0
+    retry_seconds: float = 1.0
+
+
+class LeaseKeeper:
+    """Takes, renews and gives back the Lease.
+
+    Args:
+        kube: the API.
+        clock: its monotonic side decides.
+        settings: names and times.
+        identity: of this process; another process must have another one, even in the same pod.
+        on_gained: called with the fence when this process becomes the leader.
+        on_lost: called with a reason when it no longer is.
+    """
+
+    def __init__(
+        self,
+        kube: Kube,
+        clock: Clock,
+        settings: LeaseSettings,
+        identity: str,
+        *,
+        on_gained: Callable[[int], None] = lambda _: None,
+        on_lost: Callable[[str], None] = lambda _: None,
+    ) -> None:
+        self._kube = kube
+        self._clock = clock
+        self._settings = settings
+        self._identity = identity
+        self._on_gained = on_gained
+        self._on_lost = on_lost
+        self._fence = 0
+        self._renewed = 0.0
+        self._seen: tuple[object, ...] = ()
+        self._seen_since = 0.0
+        self._writable = asyncio.Event()
+
+    @property
+    def is_leader(self) -> bool:
+        """Whether this process leads."""
+        return self._fence > 0
+
+    @property
+    def fence(self) -> int:
+        """The number of this leadership; 0 while there is none."""
+        return self._fence
+
+    @property
+    def may_write(self) -> bool:
+        """Whether nobody else can have taken over yet."""
+        return self.is_leader and self._clock.monotonic() - self._renewed < self._settings.renew_seconds
+
+    async def writable(self) -> None:
+        """Wait until `may_write`."""
+        while not self.may_write:
+            self._writable.clear()
+            await self._writable.wait()
+
+    async def run(self) -> None:
+        """Take or renew the Lease for ever; cancel it to end."""
+        while True:
+            await self.step()
+            await self._clock.sleep(self._settings.retry_seconds)
+
+    async def step(self) -> None:
+        """One look at the Lease, and what follows from it."""
+        asked = self._clock.monotonic()
+        try:
+            await self._look(asked)
+        except ApiError as error:
+            if error.status != 409:  # 409: somebody was faster, the next look tells who
+                log.warning("lease %s: %s", self._settings.name, error)
+
+    async def release(self) -> None:
+        """Give the Lease back, so that another one need not wait for its end."""
+        if not self.is_leader:
+            return
+        fence = self._fence
+        self._lose("the operator is shutting down")
+        try:
+            lease = await self._read()
+            if lease is not None and self._is_ours(lease["spec"], fence):
+                lease["spec"]["holderIdentity"] = ""
+                await self._kube.replace("leases", self._settings.namespace, lease)
+        except ApiError as error:
+            log.warning("lease %s cannot be given back: %s", self._settings.name, error)
+
+    async def _read(self) -> Json | None:
+        try:
+            return await self._kube.get("leases", self._settings.namespace, self._settings.name)
+        except ApiError as error:
+            if error.status != 404:
+                raise
+            return None
+
+    async def _look(self, asked: float) -> None:
+        lease = await self._read()
+        if lease is None:
+            # A leader whose Lease was deleted takes a number above its own, so that the fence still only grows.
+            body: Json = {"metadata": {"name": self._settings.name}, "spec": {}}
+            self._hold(body, max(self._fence + 1, _FIRST_FENCE))
+            await self._kube.create("leases", self._settings.namespace, body)
+            self._gain(body, asked)
+            return
+        spec = lease.setdefault("spec", {})
+        if self.is_leader and not self._is_ours(spec, self._fence):
+            self._lose(f"{spec.get('holderIdentity') or 'nobody'} holds the Lease")
+        if self.is_leader:
+            self._hold(lease, self._fence)
+        elif self._is_free(spec, asked):
+            self._hold(lease, int(spec.get("leaseTransitions") or 0) + 1)
+        else:
+            return
+        await self._kube.replace("leases", self._settings.namespace, lease)
+        self._gain(lease, asked)
+
+    def _is_ours(self, spec: Json, fence: int) -> bool:
+        return spec.get("holderIdentity") == self._identity and spec.get("leaseTransitions") == fence
+
+    def _is_free(self, spec: Json, now: float) -> bool:
+        """Whether it was given back, or has stood still for its duration while we looked."""
+        if not spec.get("holderIdentity"):
+            return True
+        state = (spec.get("holderIdentity"), spec.get("leaseTransitions"), spec.get("renewTime"))
+        if state != self._seen:
+            self._seen, self._seen_since = state, now
+        duration = float(spec.get("leaseDurationSeconds") or self._settings.lease_seconds)
+        return now - self._seen_since >= max(duration, self._settings.lease_seconds)
+
+    def _hold(self, lease: Json, fence: int) -> None:
+        now = timestamp(self._clock.now_milliseconds())
+        spec = lease["spec"]
+        if spec.get("leaseTransitions") != fence:
+            spec["acquireTime"] = now
+        spec |= {
+            "holderIdentity": self._identity,
+            "leaseDurationSeconds": max(1, round(self._settings.lease_seconds)),
+            "leaseTransitions": fence,
+            "renewTime": now,
+        }
+
+    def _gain(self, lease: Json, asked: float) -> None:
+        """The write was accepted; it counts from the moment at which we began to ask."""
+        fence = int(lease["spec"]["leaseTransitions"])
+        before, self._fence, self._renewed = self._fence, fence, asked
+        self._writable.set()
+        if before != fence:
+            log.info("lease %s: leading with fence %d", self._settings.name, fence)
+            self._on_gained(fence)
+
+    def _lose(self, reason: str) -> None:
+        log.warning("lease %s: no longer leading: %s", self._settings.name, reason)
+        self._fence = 0
+        self._seen = ()
+        self._on_lost(reason)

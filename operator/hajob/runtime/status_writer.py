@@ -1,0 +1,211 @@
+"""Writes the status of one job: the newest value wins, what irrevocably follows waits for the acknowledgement.
+
+The desk hands over whole statuses, as often as it likes. The writer sends the difference to what the server has,
+nothing when there is none, and tries for ever. So an outage of the API costs no memory and loses nothing that still
+matters. `fence` is in every patch, because the server refuses a smaller one (422): that is how an operator that was
+asleep learns that another one has taken over.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from typing import Any, Final
+
+from hajob.api import constants as names
+from hajob.api.base import Json
+from hajob.api.status import HATrainingJobStatus
+from hajob.runtime.backoff import Backoff
+from hajob.runtime.clock import Clock
+from hajob.runtime.kube import ApiError, Kube
+
+log = logging.getLogger(__name__)
+
+_FENCE_FIELD: Final = "status.fence"
+
+
+class LeadershipLostError(Exception):
+    """The server has seen a higher fence: another operator leads."""
+
+
+class JobGoneError(Exception):
+    """The job was deleted, or another one has its name."""
+
+
+class StatusRefusedError(Exception):
+    """The server refuses this status for a reason that a repetition does not change."""
+
+
+def difference(known: Json, wanted: Json) -> Json:
+    """The merge patch that turns one object into the other; empty when they are equal."""
+    patch: Json = {}
+    for name in known.keys() | wanted.keys():
+        old, new = known.get(name), wanted.get(name)
+        if old == new:
+            continue
+        if isinstance(old, dict) and isinstance(new, dict):
+            patch[name] = difference(old, new)
+        else:
+            patch[name] = new
+    return patch
+
+
+class StatusWriter:
+    """The only writer of one job's status.
+
+    Args:
+        kube: the API.
+        clock: for backoff and for writes that may wait.
+        namespace, name, uid: the job; a job of another UID is never written to.
+        known: the status that the server has, raw.
+        may_write: waits until this process may write, such as `LeaseKeeper.writable`.
+        on_leadership_lost: called once when the server refuses the fence.
+    """
+
+    def __init__(
+        self,
+        kube: Kube,
+        clock: Clock,
+        *,
+        namespace: str,
+        name: str,
+        uid: str,
+        known: Json,
+        may_write: Callable[[], Awaitable[None]],
+        on_leadership_lost: Callable[[], None] = lambda: None,
+        backoff: Backoff | None = None,
+    ) -> None:
+        self._kube = kube
+        self._clock = clock
+        self._job = (namespace, name, uid)
+        self._known = known
+        self._may_write = may_write
+        self._on_leadership_lost = on_leadership_lost
+        self._backoff = backoff or Backoff()
+        self._wanted: Json | None = None
+        self._revision = 0
+        self._acknowledged = 0
+        self._due = float("inf")
+        self._changed = asyncio.Event()
+        self._waiting: list[tuple[int, asyncio.Future[None]]] = []
+        self._ended: Exception | None = None
+
+    @property
+    def revision(self) -> int:
+        """Number of the newest status that was handed over."""
+        return self._revision
+
+    def write(self, status: HATrainingJobStatus, *, within: float = 0.0) -> int:
+        """Take over a status; returns its number for `acknowledged`. Never waits.
+
+        Args:
+            status: the whole status.
+            within: seconds for which it may wait for a more urgent one to ride along with.
+        """
+        self._wanted = status.to_json()
+        self._revision += 1
+        self._due = min(self._due, self._clock.monotonic() + within)
+        self._changed.set()
+        return self._revision
+
+    async def acknowledged(self, revision: int) -> None:
+        """Wait until the server has this status or a newer one.
+
+        Raises:
+            LeadershipLostError: another operator leads; nothing more is written.
+            JobGoneError: there is nothing left to write to.
+            StatusRefusedError: the server does not accept this status.
+        """
+        if self._ended is not None:
+            raise self._ended
+        if self._acknowledged >= revision:
+            return
+        self._due = self._clock.monotonic()
+        self._changed.set()
+        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiting.append((revision, future))
+        await future
+
+    async def run(self) -> None:
+        """Write until cancelled, or until there is no job or no leadership any more."""
+        while self._ended is None:
+            await self._changed.wait()
+            await self._wait_until_due()
+            await self._may_write()
+            self._changed.clear()
+            self._due = float("inf")
+            await self._send()
+
+    async def _wait_until_due(self) -> None:
+        """Let a write that has time wait; a more urgent one ends the wait."""
+        while (rest := self._due - self._clock.monotonic()) > 0:
+            self._changed.clear()
+            sleeper = asyncio.ensure_future(self._clock.sleep(rest))
+            changed = asyncio.ensure_future(self._changed.wait())
+            try:
+                await asyncio.wait({sleeper, changed}, return_when=asyncio.FIRST_COMPLETED)
+            finally:
+                sleeper.cancel()
+                changed.cancel()
+
+    async def _send(self) -> None:
+        """Send the newest status once; on failure it is due again."""
+        revision, wanted = self._revision, self._wanted or {}
+        patch = difference(self._known, wanted)
+        if not patch:
+            self._acknowledge(revision)
+            return
+        patch["fence"] = wanted.get("fence", 0)
+        namespace, name, uid = self._job
+        try:
+            answer = await self._kube.patch_status(names.PLURAL, namespace, name, patch, uid=uid)
+        except ApiError as error:
+            await self._failed(revision, error)
+            return
+        self._backoff.reset()
+        self._known = answer.get("status") or {}
+        self._acknowledge(revision)
+
+    async def _failed(self, revision: int, error: ApiError) -> None:
+        namespace, name, _ = self._job
+        if error.status == 404 or (error.status == 409 and "UID" in error.message):
+            self._end(JobGoneError(f"{namespace}/{name} is gone"))
+        elif error.status == 422 and _is_about_fence(error):
+            self._end(LeadershipLostError(f"{namespace}/{name}: {error.message}"))
+            self._on_leadership_lost()
+        elif error.status in {400, 413, 422}:
+            log.error("%s/%s: the server refuses the status: %s", namespace, name, error)
+            self._refuse(revision, StatusRefusedError(error.message))
+        else:
+            log.warning("%s/%s: status not written: %s; trying again", namespace, name, error)
+            await self._clock.sleep(self._backoff.delay())
+            self._due = self._clock.monotonic()
+            self._changed.set()
+
+    def _acknowledge(self, revision: int) -> None:
+        self._acknowledged = max(self._acknowledged, revision)
+        for wanted, future in self._take(revision):
+            if not future.done() and wanted <= revision:
+                future.set_result(None)
+
+    def _refuse(self, revision: int, error: Exception) -> None:
+        for _, future in self._take(revision):
+            if not future.done():
+                future.set_exception(error)
+
+    def _take(self, revision: int) -> list[tuple[int, asyncio.Future[None]]]:
+        """The waiting for this or an older revision; they wait no longer."""
+        done = [entry for entry in self._waiting if entry[0] <= revision]
+        self._waiting = [entry for entry in self._waiting if entry[0] > revision]
+        return done
+
+    def _end(self, error: Exception) -> None:
+        log.warning("status writer ends: %s", error)
+        self._ended = error
+        self._refuse(self._revision, error)
+
+
+def _is_about_fence(error: ApiError) -> bool:
+    causes: list[dict[str, Any]] = error.details.get("causes") or []
+    return any(cause.get("field") == _FENCE_FIELD for cause in causes) or _FENCE_FIELD in error.message
