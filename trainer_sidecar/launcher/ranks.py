@@ -94,6 +94,13 @@ class Ranks:
         self._by_pid: Dict[int, Rank] = {}
         self.follow_lines = False
 
+    def keep_output(self, directory: str, attempt_limit: int) -> None:
+        """Keep output of later starts where the agent says; empty and 0: as before."""
+        if directory:
+            self._settings = self._settings._replace(output_directory=directory)
+        if attempt_limit > 0:
+            self._settings = self._settings._replace(attempt_limit=attempt_limit)
+
     def newest(self) -> List[Rank]:
         """The newest process of every rank that was ever started here."""
         return [self._newest[rank] for rank in sorted(self._newest)]
@@ -126,10 +133,10 @@ class Ranks:
     def _log_file(self, rank: int, name: Name, environment: Dict[str, str]) -> output.LogFile:
         attempt = environment.get("HAJOB_ATTEMPT", "0")
         file = "rank-{}.{}{}.log".format(rank, name.incarnation, ".{}".format(name.start) if name.start else "")
-        directory = self._settings.output_directory
+        directory, limit = self._settings.output_directory, self._settings.attempt_limit
         if attempt.isdigit():
             self._files.call(
-                lambda: output.remove_old_attempts(directory, rank, int(attempt), self._settings.attempt_limit)
+                lambda: output.remove_old_attempts(directory, rank, int(attempt), limit)
             )
         path = os.path.join(directory, attempt, file)
         return output.LogFile(path, self._settings.file_bytes, self.say)

@@ -219,6 +219,7 @@ class Supervisor:
             self._send(former, {"kind": "replaced"})
             self._drop(former)
         self._ranks.follow_lines = bool(message.get("follow_lines"))
+        self._ranks.keep_output(str(message.get("output_directory", "")), int(message.get("attempt_limit", 0)))
         self._tell({"kind": "launcher", "version": protocol.VERSION, "pid": os.getpid()}, False)
         self._tell(self._script_record(), False)
         for rank in self._ranks.newest():

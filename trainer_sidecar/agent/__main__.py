@@ -1,0 +1,116 @@
+"""`python3 -m trainer_sidecar.agent`: the agent of one rank pod, until it is told to end."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+import signal
+import sys
+from typing import Any
+
+from trainer_sidecar.agent.clock import BootClock, Clock
+from trainer_sidecar.agent.gate import Gate
+from trainer_sidecar.agent.launcher_client import LauncherClient
+from trainer_sidecar.agent.node import Node
+from trainer_sidecar.agent.server import AgentService, make_server
+from trainer_sidecar.agent.settings import Settings, SettingsError, read_settings
+
+TICK_SECONDS = 1.0
+BIND_RETRY_SECONDS = 1.0
+LAST_WORDS_SECONDS = 3.0
+
+log = logging.getLogger("trainer_sidecar.agent")
+
+
+class Agent:
+    """All parts of the agent, connected."""
+
+    def __init__(self, settings: Settings, clock: Clock) -> None:
+        self._settings = settings
+        self._clock = clock
+        self.node = Node(settings, clock)
+        self.gate = Gate(settings.pod_address, settings.mindio_port, self.node, clock)
+        self.service = AgentService(settings, self.node, clock)
+        hello = {"output_directory": settings.output_directory, "attempt_limit": settings.output_attempt_limit}
+        self.launcher = LauncherClient(settings.directory, hello, self.node.take_launcher, self.node.launcher_lost)
+        self.node.send_launcher = self.launcher.send
+        self.node.changed = self._changed
+        self.node.end_links = self.gate.end_links
+        self.node.link_phase = self.gate.phase
+
+    def _changed(self) -> None:
+        self.service.wake()
+        self.gate.changed()
+
+    async def run(self, stop: asyncio.Event) -> None:
+        """Serve until `stop`, then give the last reports a moment to be acknowledged."""
+        parts: list[asyncio.Future[Any]] = [
+            asyncio.ensure_future(part)
+            for part in (self.launcher.run(), self.gate.listen(), self._tick(), self._serve())
+        ]
+        stopped = asyncio.ensure_future(stop.wait())
+        try:
+            while not stop.is_set():
+                waited: set[asyncio.Future[Any]] = {*parts, stopped}
+                done, _ = await asyncio.wait(waited, return_when=asyncio.FIRST_COMPLETED)
+                for part in done & set(parts):
+                    part.result()  # an error ends the agent; the kubelet starts it again
+                    parts.remove(part)
+            await self._last_words()
+        finally:
+            for part in (*parts, stopped):
+                part.cancel()
+            await self.gate.close()
+
+    async def _serve(self) -> None:
+        while True:
+            try:
+                server = make_server(self.service, self._settings)
+                break
+            except OSError as problem:
+                log.warning("the coordinator cannot reach this agent: %s; tried again every second", problem)
+                await asyncio.sleep(BIND_RETRY_SECONDS)
+        await server.start()
+        log.info("serving at %s:%d", self._settings.pod_address, self._settings.agent_port)
+        try:
+            await server.wait_for_termination()
+        finally:
+            await server.stop(grace=0)
+
+    async def _tick(self) -> None:
+        while True:
+            await asyncio.sleep(TICK_SECONDS)
+            self.node.tick()
+            self.gate.check_silence()
+
+    async def _last_words(self) -> None:
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(LAST_WORDS_SECONDS):
+                await self.node.outbox.until_empty()
+
+
+async def _main(settings: Settings) -> None:
+    stop = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, stop.set)
+    await Agent(settings, BootClock()).run(stop)
+
+
+def main() -> int:
+    """Run the agent; 64 when its settings are wrong."""
+    logging.basicConfig(
+        level=logging.INFO, format="%(asctime)s %(levelname).1s %(name)s: %(message)s", stream=sys.stderr
+    )
+    try:
+        settings = read_settings(os.environ)
+    except SettingsError as problem:
+        print(f"hajob: the agent cannot start: {problem}", file=sys.stderr)
+        return 64
+    asyncio.run(_main(settings))
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,103 @@
+"""The facts an agent can observe, with ids that are the same whenever the same thing is observed.
+
+An id is made of the pod's UID and the thing itself, so an agent that was restarted, or reports on another stream, says
+nothing new by repeating it.
+"""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Iterable
+
+from trainer_sidecar.agent.ranks import Name, Process
+from trainer_sidecar.agent.settings import Settings
+from trainer_sidecar.protocol import sidecar_pb2 as pb
+
+MESSAGE_CHARACTERS = 4000
+
+
+def process_exited(settings: Settings, process: Process, step: int) -> pb.Fact:
+    """A rank's process has ended without having been told to."""
+    return pb.Fact(
+        id=f"{settings.pod_uid}/exit/{process.rank}/{process.name.incarnation}/{process.name.start}",
+        kind=pb.PROCESS_EXITED,
+        node_rank=settings.node_rank,
+        ranks=[process.rank],
+        incarnation=process.name.incarnation,
+        start=process.name.start,
+        exit_code=process.exit_code,
+        step=step,
+        code=exit_name(process.exit_code),
+        message=newest_text(process.last_lines),
+    )
+
+
+def script_ended(settings: Settings, exit_code: int, last_lines: Iterable[str], *, asked: bool) -> pb.Fact:
+    """The start script has ended although its ranks have not finished."""
+    reason = "before its ranks finished" if asked else "without calling torchrun or msrun"
+    return pb.Fact(
+        id=f"{settings.pod_uid}/script",
+        kind=pb.SCRIPT_ENDED,
+        node_rank=settings.node_rank,
+        ranks=list(settings.local_ranks),
+        incarnation=settings.incarnation,
+        exit_code=exit_code,
+        step=-1,
+        code=exit_name(exit_code),
+        message=newest_text([f"the start script ended {reason} ({exit_name(exit_code)})", *last_lines]),
+    )
+
+
+def heartbeat_silent(settings: Settings, rank: int, name: Name, heartbeats: int, seconds: float) -> pb.Fact:
+    """A rank is linked to MindIO's controller but says nothing: MindIO itself never reports such a rank."""
+    return pb.Fact(
+        id=f"{settings.pod_uid}/silent/{rank}/{name.incarnation}/{name.start}/{heartbeats}",
+        kind=pb.HEARTBEAT_SILENT,
+        node_rank=settings.node_rank,
+        ranks=[rank],
+        incarnation=name.incarnation,
+        start=name.start,
+        step=-1,
+        message=(
+            f"rank {rank} is linked to the MindIO controller, but no heartbeat has passed for {seconds:.0f} s; MindIO "
+            "never reports such a rank, and its next fault would not be noticed"
+        ),
+    )
+
+
+def port_taken(settings: Settings, port: int, problem: OSError) -> pb.Fact:
+    """Somebody else listens where the gate must."""
+    return pb.Fact(
+        id=f"{settings.pod_uid}/port/{port}",
+        kind=pb.PORT_TAKEN,
+        node_rank=settings.node_rank,
+        ranks=list(settings.local_ranks),
+        incarnation=settings.incarnation,
+        step=-1,
+        code=str(port),
+        message=port_taken_text(settings.pod_address, port, problem),
+    )
+
+
+def port_taken_text(address: str, port: int, problem: OSError) -> str:
+    """What to do about a port that can't be listened on."""
+    return (
+        f"{address}:{port} cannot be listened on ({problem.strerror or problem}): another process of this pod or, with "
+        "hostNetwork or a listener on 0.0.0.0, of this node has it; end it, or choose another port in "
+        "spec.network.mindIOPort; tried again every second"
+    )
+
+
+def exit_name(code: int) -> str:
+    """An exit code in words: `exit 1`, `SIGKILL`."""
+    if code >= 0:
+        return f"exit {code}"
+    try:
+        return signal.Signals(-code).name
+    except ValueError:
+        return f"signal {-code}"
+
+
+def newest_text(lines: Iterable[str]) -> str:
+    """The end of some lines, as much as travels with a fact."""
+    return "\n".join(lines)[-MESSAGE_CHARACTERS:]

@@ -1,0 +1,81 @@
+"""The agent's end of the launcher's socket: dialled until it answers, and again after an agent was restarted.
+
+The launcher starts after the agent (the trainer's container waits for its sidecars), so the socket is looked for every
+tenth of a second; that is cheap and needs nothing but the shared directory.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from trainer_sidecar.launcher import protocol
+
+RETRY_SECONDS = 0.1
+REPLACED_SECONDS = 5.0
+
+log = logging.getLogger(__name__)
+
+
+class LauncherClient:
+    """Connects, hands messages on, and says when the launcher has gone."""
+
+    def __init__(
+        self,
+        directory: Path,
+        hello: Mapping[str, Any],
+        take: Callable[[Mapping[str, Any]], None],
+        lost: Callable[[], None],
+    ) -> None:
+        self._directory = directory
+        self._hello = hello
+        self._take = take
+        self._lost = lost
+        self._writer: asyncio.StreamWriter | None = None
+
+    def send(self, message: dict[str, Any]) -> None:
+        """Send when connected; after a connect everything is decided anew, so nothing is queued."""
+        if self._writer is not None:
+            self._writer.write(protocol.encode(message))
+
+    async def run(self) -> None:
+        """Connect and listen, for ever."""
+        while True:
+            try:
+                reader, writer = await self._connect()
+            except OSError:
+                await asyncio.sleep(RETRY_SECONDS)
+                continue
+            self._writer = writer
+            self.send({"kind": "agent", "version": protocol.VERSION, **self._hello})
+            replaced = await self._listen(reader)
+            self._writer = None
+            writer.close()
+            if replaced:
+                log.error("another agent has connected to the launcher")
+                await asyncio.sleep(REPLACED_SECONDS)
+            else:
+                self._lost()
+
+    async def _connect(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        with protocol.SocketPath(str(self._directory)) as path:
+            return await asyncio.open_unix_connection(path, limit=protocol.MAXIMUM_LINE_BYTES)
+
+    async def _listen(self, reader: asyncio.StreamReader) -> bool:
+        """Until the connection ends; True: another agent took over."""
+        while True:
+            try:
+                line = await reader.readline()
+                if not line:
+                    return False
+                message = protocol.decode(line)
+                if message["kind"] == "replaced":
+                    return True
+                self._take(message)
+            except OSError:
+                return False
+            except (ValueError, KeyError, TypeError, protocol.ProtocolError) as problem:
+                log.warning("a message of the launcher is malformed and ignored: %r", problem)

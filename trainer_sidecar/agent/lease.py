@@ -1,0 +1,54 @@
+"""Whether this node may still speak for its ranks: a lease that runs out by itself.
+
+It counts from the moment at which the agent *sent* the heartbeat that a grant answers, so a grant that lay in a socket
+while this machine was frozen has run out when it is read, and no clock is compared between machines.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+
+from trainer_sidecar.agent.clock import MILLISECOND
+
+REMEMBERED_HEARTBEATS = 256
+
+
+class Lease:
+    """The lease and the heartbeats whose answers may renew it. Times are nanoseconds of the agent's clock."""
+
+    def __init__(self) -> None:
+        self._valid_until = 0
+        self._number = 0
+        self._sent: OrderedDict[int, int] = OrderedDict()
+
+    def heartbeat(self, now: int) -> int:
+        """The number of a heartbeat that is sent now."""
+        self._number += 1
+        self._sent[self._number] = now
+        if len(self._sent) > REMEMBERED_HEARTBEATS:
+            self._sent.popitem(last=False)
+        return self._number
+
+    def grant(self, number: int, milliseconds: int) -> bool:
+        """Take a grant in; False: it answers no heartbeat of this conversation, or nothing newer than known."""
+        sent = self._sent.pop(number, None)
+        if sent is None:
+            return False
+        until = sent + milliseconds * MILLISECOND
+        if until <= self._valid_until:
+            return False
+        self._valid_until = until
+        return True
+
+    def begin_conversation(self) -> None:
+        """Another stream: answers to heartbeats of the former one no longer count."""
+        self._sent.clear()
+
+    def end(self) -> None:
+        """Give the lease up: a coordinator with a higher fence must grant its own."""
+        self._valid_until = 0
+        self._sent.clear()
+
+    def is_valid(self, now: int) -> bool:
+        """Whether the lease holds at this moment."""
+        return now < self._valid_until

@@ -1,0 +1,324 @@
+"""What this agent knows, and every rule that connects orders, processes, links and reports.
+
+No input or output happens here: messages of the launcher and the coordinator come in, commands go out through ports,
+and a fake clock can stand behind all of it. Whatever changes ends in `_changed`, which wakes the report and the gate.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from trainer_sidecar.agent import facts
+from trainer_sidecar.agent.clock import SECOND, Clock
+from trainer_sidecar.agent.environment import rank_environment
+from trainer_sidecar.agent.gate import LinkPhase
+from trainer_sidecar.agent.lease import Lease
+from trainer_sidecar.agent.outbox import Outbox
+from trainer_sidecar.agent.ranks import Command, Name, Process, Wanted, is_admitted, reconcile
+from trainer_sidecar.agent.settings import Settings
+from trainer_sidecar.protocol import sidecar_pb2 as pb
+
+log = logging.getLogger(__name__)
+
+KILLED = -9
+LAUNCHER_GONE = "the launcher, first process of container trainer, is gone, and its ranks with it"
+
+
+@dataclass(frozen=True)
+class Script:
+    """The start script, as the launcher last described it."""
+
+    ready: bool = False
+    finished: bool = False
+    ended: bool = False
+    exit_code: int = 0
+    last_lines: tuple[str, ...] = ()
+    tool: str = ""
+
+
+class Node:
+    """State and rules of one rank pod."""
+
+    def __init__(self, settings: Settings, clock: Clock) -> None:
+        self._settings = settings
+        self._clock = clock
+        self.lease = Lease()
+        self.outbox = Outbox()
+        self.send_launcher: Callable[[dict[str, Any]], None] = lambda _: None
+        self.changed: Callable[[], None] = lambda: None
+        self.end_links: Callable[[int], None] = lambda _: None
+        self.link_phase: Callable[[int], LinkPhase] = lambda _: LinkPhase.NONE
+        self._processes: dict[int, Process] = {}
+        self._steps: dict[int, int] = {}
+        self._wanted: dict[int, Wanted] = {}
+        self._fenced: set[tuple[int, Name]] = set()
+        self._script = Script()
+        self._controller_address = ""
+        self._revision = 0
+        self._over = False
+        self._last_word = clock.now()
+        self._last_step = 0
+
+    # ---- from the coordinator
+
+    def begin_conversation(self, *, higher_fence: bool) -> None:
+        """A coordinator's stream has been accepted."""
+        if higher_fence:
+            self.lease.end()
+        self.lease.begin_conversation()
+        self._revision = 0
+        self._last_word = self._clock.now()
+        self.outbox.begin_stream(self._clock.now())
+
+    def take(self, message: pb.CoordinatorToAgent) -> None:
+        """A message of the coordinator that is listened to."""
+        self._last_word = self._clock.now()
+        body = message.WhichOneof("body")
+        if body == "lease_grant":
+            if self.lease.grant(message.lease_grant.heartbeat, message.lease_grant.lease_milliseconds):
+                self.changed()
+        elif body == "node_order":
+            self._take_order(message.node_order)
+        elif body == "acknowledge":
+            self.outbox.acknowledge(message.acknowledge.sequence)
+        else:
+            log.warning("a message of the coordinator is not understood: %s", body)
+
+    def _take_order(self, order: pb.NodeOrder) -> None:
+        if order.revision < self._revision:
+            log.info("order %d came after %d and is ignored", order.revision, self._revision)
+            return
+        self._revision = order.revision
+        self._controller_address = order.controller_address
+        self._wanted = {}
+        for entry in order.ranks:
+            if not self.is_local(entry.rank):
+                log.error(
+                    "order %d names rank %d, this pod has %s", order.revision, entry.rank, self._settings.local_ranks
+                )
+                continue
+            name = Name(entry.incarnation, entry.start)
+            self._wanted[entry.rank] = Wanted(entry.rank, name, entry.run, entry.admitted, dict(entry.environment))
+        if order.over and not self._over:
+            log.warning("the incarnation of this pod is over, its ranks are ended")
+            self._over = True
+        self._carry_out()
+        self._report_soon()
+
+    # ---- from the launcher
+
+    def take_launcher(self, message: Mapping[str, Any]) -> None:
+        """A message of the launcher (docs/protocols/launcher.md). KeyError, TypeError, ValueError: malformed."""
+        kind = message["kind"]
+        if kind == "rank":
+            self._take_process(message)
+        elif kind == "step":
+            self._take_step(int(message["rank"]), int(message["step"]), int(message["time"]))
+        elif kind == "script":
+            self._take_script(message)
+        elif kind == "complete":
+            self._carry_out()
+        elif kind == "refused":
+            log.error("the launcher refuses to start rank %s: %s", message["rank"], message["reason"])
+        elif kind != "launcher":
+            log.warning("a message of the launcher is not understood: %s", kind)
+
+    def launcher_lost(self) -> None:
+        """Its socket was closed: a launcher only does that by ending, and no rank outlives it."""
+        now = self._clock.now()
+        for process in list(self._processes.values()):
+            if process.running:
+                lines = (LAUNCHER_GONE,)
+                self._set_process(replace(process, running=False, exit_code=KILLED, changed=now, last_lines=lines))
+        if not self._script.ended:
+            self._set_script(
+                replace(self._script, ready=False, ended=True, exit_code=KILLED, last_lines=(LAUNCHER_GONE,))
+            )
+
+    def _take_process(self, message: Mapping[str, Any]) -> None:
+        process = Process(
+            rank=int(message["rank"]),
+            name=Name(int(message["incarnation"]), int(message["start"])),
+            pid=int(message["pid"]),
+            running=bool(message["running"]),
+            exit_code=int(message["exit_code"]),
+            ordered=bool(message["ordered"]),
+            changed=int(message["changed"]),
+            last_lines=tuple(str(line) for line in message["last_lines"]),
+        )
+        if int(message["step"]) >= 0 and process.rank not in self._steps:
+            self._take_step(process.rank, int(message["step"]), int(message["step_time"]))
+        self._set_process(process)
+        self._carry_out()
+
+    def _set_process(self, process: Process) -> None:
+        before = self._processes.get(process.rank)
+        if before is not None and process.name < before.name:
+            return
+        self._processes[process.rank] = process
+        was_running = before is None or before.running or before.name != process.name
+        if not process.running and was_running:
+            self._process_ended(process)
+        self._report_soon()
+
+    def _process_ended(self, process: Process) -> None:
+        self.end_links(process.rank)
+        fenced = (process.rank, process.name) in self._fenced
+        if process.exit_code != 0 and (fenced or not process.ordered):
+            log.warning("rank %d (process %d) ended: %s", process.rank, process.pid, facts.exit_name(process.exit_code))
+            fact = facts.process_exited(self._settings, process, self._steps.get(process.rank, -1))
+            if fenced:
+                fact.message = f"ended by the agent: no coordinator for {self._settings.fence_after_seconds} s"
+            self.outbox.add_fact(fact, process.changed, self._clock.now())
+
+    def _take_step(self, rank: int, step: int, time: int) -> None:
+        self._steps[rank] = step
+        self._last_step = max(self._last_step, time)
+        self.outbox.add_step(rank, step, time, self._clock.now())
+        self.changed()
+
+    def _take_script(self, message: Mapping[str, Any]) -> None:
+        self._set_script(
+            Script(
+                ready=bool(message["ready"]),
+                finished=bool(message["finished"]),
+                ended=bool(message["ended"]),
+                exit_code=int(message["exit_code"]),
+                last_lines=tuple(str(line) for line in message["last_lines"]),
+                tool=str(message["tool"]),
+            )
+        )
+        self._carry_out()
+
+    def _set_script(self, script: Script) -> None:
+        before, self._script = self._script, script
+        if script.ended and not before.ended:
+            log.info("the start script ended: %s", facts.exit_name(script.exit_code))
+            self.send_launcher({"kind": "seen_end"})
+            if not self._all_finished():
+                fact = facts.script_ended(self._settings, script.exit_code, script.last_lines, asked=bool(script.tool))
+                self.outbox.add_fact(fact, self._clock.now(), self._clock.now())
+        self._report_soon()
+
+    def _all_finished(self) -> bool:
+        return all(self._process_phase(self._processes.get(rank)) == pb.FINISHED for rank in self._settings.local_ranks)
+
+    # ---- the rules
+
+    def _carry_out(self) -> None:
+        """Tell the launcher what is missing; harmless when repeated."""
+        if self._over:
+            self.send_launcher({"kind": "over"})
+            return
+        can_start = self._script.ready
+        for command, wanted in reconcile(self._wanted.values(), self._processes, can_start=can_start):
+            named = {"rank": wanted.rank, "incarnation": wanted.name.incarnation, "start": wanted.name.start}
+            if command is Command.START:
+                self.send_launcher({"kind": "start", **named, "environment": rank_environment(wanted, self._settings)})
+            else:
+                self.send_launcher({"kind": "end", **named, "gently": command is Command.END})
+
+    def tick(self) -> None:
+        """About every second: end the ranks when nobody has spoken and nothing has moved for `fence_after`."""
+        limit = self._settings.fence_after_seconds * SECOND
+        if self._clock.now() - max(self._last_word, self._last_step) <= limit:
+            return
+        for process in self._processes.values():
+            if process.running and (process.rank, process.name) not in self._fenced:
+                log.error("rank %d is ended: no coordinator and no step for %d s", process.rank, limit // SECOND)
+                self._fenced.add((process.rank, process.name))
+                name = {"incarnation": process.name.incarnation, "start": process.name.start}
+                self.send_launcher({"kind": "end", "rank": process.rank, **name, "gently": False})
+
+    # ---- what the gate asks and tells
+
+    def may_pass(self, rank: int) -> bool:
+        """Whether this rank's bytes may pass the gate now."""
+        return (
+            bool(self._controller_address)
+            and not self._over
+            and self.lease.is_valid(self._clock.now())
+            and is_admitted(self._wanted.get(rank), self._processes.get(rank))
+        )
+
+    def is_local(self, rank: int) -> bool:
+        """Whether this pod has that rank."""
+        return rank in self._settings.local_ranks
+
+    def controller_address(self) -> str:
+        """host:port of the MindIO controller, empty while there is none."""
+        return self._controller_address
+
+    def link_changed(self, rank: int) -> None:
+        """A link of this rank was opened, linked or closed."""
+        log.info("rank %d: link %s", rank, self.link_phase(rank).value)
+        self._report_soon()
+
+    def heartbeat(self, rank: int, step: int) -> None:
+        """A heartbeat has passed; its step counts where the output tells none."""
+        if rank not in self._steps and step > 0:
+            self._last_step = self._clock.now()
+
+    def silent(self, rank: int, heartbeats: int, seconds: float) -> None:
+        """A linked rank says nothing although it could."""
+        process = self._processes.get(rank)
+        if process is not None and process.running:
+            fact = facts.heartbeat_silent(self._settings, rank, process.name, heartbeats, seconds)
+            now = self._clock.now()
+            if self.outbox.add_fact(fact, now - int(seconds * SECOND), now):
+                log.warning("%s", fact.message)
+            self.changed()
+
+    def port_taken(self, problem: OSError) -> None:
+        """The gate can't listen on its port."""
+        fact = facts.port_taken(self._settings, self._settings.mindio_port, problem)
+        if self.outbox.add_fact(fact, self._clock.now(), self._clock.now()):
+            log.error("%s", fact.message)
+        self.changed()
+
+    # ---- reports
+
+    def _report_soon(self) -> None:
+        self.outbox.touch(self._clock.now())
+        self.changed()
+
+    def next_report(self) -> pb.AgentReport | None:
+        """The report that is due now, None: nothing to say yet."""
+        now = self._clock.now()
+        due = self.outbox.due()
+        if due is None or due > now:
+            return None
+        return self.outbox.take(now, self._state())
+
+    def _state(self) -> pb.AgentReport:
+        return pb.AgentReport(
+            launcher_ready=self._script.ready,
+            ranks=[self._rank_state(rank) for rank in self._settings.local_ranks],
+            script_ended=self._script.ended,
+            script_exit_code=self._script.exit_code,
+        )
+
+    def _rank_state(self, rank: int) -> pb.RankState:
+        process = self._processes.get(rank)
+        step = self._steps.get(rank, -1)
+        if process is None:
+            return pb.RankState(rank=rank, phase=pb.ABSENT, step=step)
+        return pb.RankState(
+            rank=rank,
+            incarnation=process.name.incarnation,
+            start=process.name.start,
+            pid=process.pid,
+            phase=self._process_phase(process),
+            step=step,
+        )
+
+    def _process_phase(self, process: Process | None) -> pb.RankPhase:
+        if process is None:
+            return pb.ABSENT
+        if not process.running:
+            return pb.FINISHED if process.exit_code == 0 and not process.ordered else pb.DEAD
+        phases = {LinkPhase.NONE: pb.STARTING, LinkPhase.AT_GATE: pb.AT_GATE, LinkPhase.LINKED: pb.LINKED}
+        return phases[self.link_phase(process.rank)]

@@ -1,0 +1,121 @@
+"""What the processes are and what they should be: pure, so that every case can be read in one table.
+
+A NodeOrder is a level. Comparing it with what runs gives the commands for the launcher; applying it twice gives none
+the second time. A process is named by rank, incarnation and start, and a name that has been used is never started
+again: the coordinator raises `start` (or the incarnation) when it wants another process.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True, order=True)
+class Name:
+    """Which process of a rank; ordered by age."""
+
+    incarnation: int
+    start: int
+
+
+@dataclass(frozen=True)
+class Process:
+    """The newest process of a rank, as the launcher last described it."""
+
+    rank: int
+    name: Name
+    pid: int
+    running: bool
+    exit_code: int = 0
+    ordered: bool = False  # its end was asked for
+    changed: int = 0  # nanoseconds of the shared clock
+    last_lines: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """One RankOrder."""
+
+    rank: int
+    name: Name
+    run: bool
+    admitted: bool
+    environment: Mapping[str, str] = field(default_factory=dict)
+
+
+class Seen(enum.Enum):
+    """A rank's newest process, relative to the one that is ordered."""
+
+    NONE = "none"
+    OLDER_RUNS = "older runs"
+    OLDER_ENDED = "older ended"
+    SAME_RUNS = "same runs"
+    SAME_ENDED = "same ended"
+    NEWER = "newer"
+
+
+class Command(enum.Enum):
+    """What the launcher is told about one rank."""
+
+    NOTHING = "nothing"
+    START = "start"
+    KILL = "kill"  # at once
+    END = "end"  # SIGTERM, a moment, SIGKILL
+
+
+# (the order says run, what is seen) -> command; an order older than the process is a late one and changes nothing
+TABLE: Mapping[tuple[bool, Seen], Command] = {
+    (True, Seen.NONE): Command.START,
+    (True, Seen.OLDER_RUNS): Command.KILL,
+    (True, Seen.OLDER_ENDED): Command.START,
+    (True, Seen.SAME_RUNS): Command.NOTHING,
+    (True, Seen.SAME_ENDED): Command.NOTHING,
+    (True, Seen.NEWER): Command.NOTHING,
+    (False, Seen.NONE): Command.NOTHING,
+    (False, Seen.OLDER_RUNS): Command.KILL,
+    (False, Seen.OLDER_ENDED): Command.NOTHING,
+    (False, Seen.SAME_RUNS): Command.END,
+    (False, Seen.SAME_ENDED): Command.NOTHING,
+    (False, Seen.NEWER): Command.NOTHING,
+}
+
+
+def seen(process: Process | None, name: Name) -> Seen:
+    """Where a process stands relative to the name that is ordered."""
+    if process is None:
+        return Seen.NONE
+    if process.name > name:
+        return Seen.NEWER
+    if process.name == name:
+        return Seen.SAME_RUNS if process.running else Seen.SAME_ENDED
+    return Seen.OLDER_RUNS if process.running else Seen.OLDER_ENDED
+
+
+def reconcile(
+    wanted: Iterable[Wanted], processes: Mapping[int, Process], *, can_start: bool
+) -> list[tuple[Command, Wanted]]:
+    """The commands that bring the processes nearer to the order.
+
+    Ranks that the order does not name are left alone: a coordinator that has just taken over may know less than the
+    ranks that run. Without `can_start` (the script has not asked for its ranks, or this pod is over) nothing starts.
+    """
+    commands: list[tuple[Command, Wanted]] = []
+    for order in wanted:
+        command = TABLE[order.run, seen(processes.get(order.rank), order.name)]
+        if command is Command.NOTHING or (command is Command.START and not can_start):
+            continue
+        commands.append((command, order))
+    return commands
+
+
+def is_admitted(wanted: Wanted | None, process: Process | None) -> bool:
+    """Whether a rank's links may pass the gate: the order admits exactly the process that runs."""
+    return (
+        wanted is not None
+        and wanted.admitted
+        and process is not None
+        and process.running
+        and process.name == wanted.name
+    )

@@ -1,0 +1,195 @@
+"""The coordinator's door: one gRPC stream at a time, over TLS, from a coordinator of this job only.
+
+The stream carries levels down and numbered reports up. One task writes, so a report never waits for another task's
+turn: an exit is on the wire as soon as the event loop runs.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import grpc
+
+from trainer_sidecar.agent.clock import SECOND, Clock
+from trainer_sidecar.agent.node import Node
+from trainer_sidecar.agent.settings import Settings
+from trainer_sidecar.agent.succession import Claim, Succession
+from trainer_sidecar.protocol import sidecar_pb2 as pb
+from trainer_sidecar.protocol import sidecar_pb2_grpc as rpc
+
+VERSION = 1
+CAPABILITIES = ("gate", "start-counter")
+HEARTBEAT_INTERVAL = SECOND // 2
+HELLO_SECONDS = 5.0
+SERVER_OPTIONS = (
+    ("grpc.so_reuseport", 0),
+    ("grpc.keepalive_time_ms", 5000),
+    ("grpc.keepalive_timeout_ms", 10000),
+    ("grpc.http2.min_ping_interval_without_data_ms", 1000),
+    ("grpc.keepalive_permit_without_calls", 1),
+)
+
+log = logging.getLogger(__name__)
+
+if TYPE_CHECKING:
+    Context = grpc.aio.ServicerContext[pb.CoordinatorToAgent, pb.AgentToCoordinator]
+
+
+class Conversation:
+    """One accepted stream."""
+
+    def __init__(self, claim: Claim) -> None:
+        self.claim = claim
+        self.wake = asyncio.Event()
+        self.superseded = asyncio.Event()
+
+
+class AgentService(rpc.AgentServicer):
+    """The Agent service of sidecar.proto."""
+
+    def __init__(self, settings: Settings, node: Node, clock: Clock) -> None:
+        self._settings = settings
+        self._node = node
+        self._clock = clock
+        self._succession = Succession()
+        self._current: Conversation | None = None
+
+    def wake(self) -> None:
+        """There may be something to report."""
+        if self._current is not None:
+            self._current.wake.set()
+
+    async def Converse(self, _: object, context: Context) -> None:  # noqa: N802  the name in the .proto
+        """One coordinator, until it goes or a better one comes."""
+        await self._require_coordinator(context)
+        claim = await self._hello(context)
+        if self._current is not None:
+            self._current.superseded.set()
+        conversation = self._current = Conversation(claim)
+        self._node.begin_conversation(higher_fence=self._succession.accept(claim))
+        log.info("coordinator connected: fence %d, incarnation %d", claim.fence, claim.incarnation)
+        try:
+            await context.write(pb.AgentToCoordinator(hello=self._answer()))
+            await self._converse(context, conversation)
+        finally:
+            self._succession.leave(claim)
+            if self._current is conversation:
+                self._current = None
+        if conversation.superseded.is_set():
+            await context.abort(grpc.StatusCode.ABORTED, "another coordinator has connected")
+
+    async def _converse(self, context: Context, conversation: Conversation) -> None:
+        tasks = [
+            asyncio.ensure_future(self._listen(context, conversation)),
+            asyncio.ensure_future(self._speak(context, conversation)),
+            asyncio.ensure_future(conversation.superseded.wait()),
+        ]
+        try:
+            await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for task in tasks:
+                task.cancel()
+            results = await asyncio.gather(*tasks, return_exceptions=True)
+        for result in results:
+            if isinstance(result, Exception) and not isinstance(result, grpc.RpcError | grpc.aio.UsageError):
+                log.error("the conversation with the coordinator failed", exc_info=result)
+
+    async def _require_coordinator(self, context: Context) -> None:
+        wanted = f"coordinator.{self._settings.job_uid}".encode()
+        names = context.auth_context().get("x509_subject_alternative_name", ())
+        if wanted not in names:
+            shown = b", ".join(names).decode("utf-8", "replace") or "no name"
+            log.error("a peer was turned away, its certificate says %s", shown)
+            await context.abort(
+                grpc.StatusCode.PERMISSION_DENIED,
+                f"only {wanted.decode()} is listened to, the certificate says {shown}",
+            )
+
+    async def _hello(self, context: Context) -> Claim:
+        try:
+            async with asyncio.timeout(HELLO_SECONDS):
+                message = await context.read()
+        except TimeoutError:
+            await context.abort(grpc.StatusCode.DEADLINE_EXCEEDED, "no Hello came")
+        if not isinstance(message, pb.CoordinatorToAgent) or message.WhichOneof("body") != "hello":
+            await context.abort(grpc.StatusCode.FAILED_PRECONDITION, "a stream opens with Hello")
+        hello = message.hello
+        if hello.version != VERSION:
+            await context.abort(
+                grpc.StatusCode.FAILED_PRECONDITION, f"protocol version {hello.version} is not {VERSION}"
+            )
+        if hello.job_uid != self._settings.job_uid:
+            await context.abort(
+                grpc.StatusCode.FAILED_PRECONDITION, f"job {hello.job_uid!r}, this is {self._settings.job_uid!r}"
+            )
+        claim = Claim(hello.fence, hello.incarnation)
+        refusal = self._succession.refusal(claim)
+        if refusal is not None:
+            log.warning("a coordinator was turned away: %s", refusal)
+            await context.abort(grpc.StatusCode.ABORTED, refusal)
+        return claim
+
+    def _answer(self) -> pb.Hello:
+        return pb.Hello(
+            version=VERSION,
+            capabilities=CAPABILITIES,
+            job_uid=self._settings.job_uid,
+            incarnation=self._settings.incarnation,
+            pod_name=self._settings.pod_name,
+            pod_uid=self._settings.pod_uid,
+        )
+
+    async def _listen(self, context: Context, conversation: Conversation) -> None:
+        while True:
+            message = await context.read()
+            if not isinstance(message, pb.CoordinatorToAgent) or self._current is not conversation:
+                return  # the end of the stream, or of its turn
+            self._node.take(message)
+
+    async def _speak(self, context: Context, conversation: Conversation) -> None:
+        """Heartbeats every half second, reports when they are due."""
+        next_heartbeat = 0
+        while self._current is conversation:
+            conversation.wake.clear()
+            report = self._node.next_report()
+            if report is not None:
+                await context.write(pb.AgentToCoordinator(report=report))
+            now = self._clock.now()
+            if now >= next_heartbeat:
+                next_heartbeat = now + HEARTBEAT_INTERVAL
+                number = self._node.lease.heartbeat(now)
+                await context.write(pb.AgentToCoordinator(heartbeat=pb.Heartbeat(number=number)))
+            await self._sleep(conversation, next_heartbeat)
+
+    async def _sleep(self, conversation: Conversation, until: int) -> None:
+        due = self._node.outbox.due()
+        until = until if due is None else min(until, due)
+        try:
+            async with asyncio.timeout(max(0, until - self._clock.now()) / SECOND):
+                await conversation.wake.wait()
+        except TimeoutError:
+            return
+
+
+def credentials(directory: Path) -> grpc.ServerCredentials:
+    """TLS with a client certificate required, from ca.crt, tls.crt, tls.key. OSError: one is missing."""
+    authority, certificate, key = ((directory / name).read_bytes() for name in ("ca.crt", "tls.crt", "tls.key"))
+    return grpc.ssl_server_credentials([(key, certificate)], root_certificates=authority, require_client_auth=True)
+
+
+def make_server(service: AgentService, settings: Settings) -> grpc.aio.Server:
+    """A server on the pod's own address, not started. OSError: the address is taken, or a TLS file is missing."""
+    server = grpc.aio.server(options=SERVER_OPTIONS)
+    rpc.add_AgentServicer_to_server(service, server)  # type: ignore[no-untyped-call]
+    address = f"{settings.pod_address}:{settings.agent_port}"
+    secret = credentials(settings.tls_directory)
+    try:
+        bound = server.add_secure_port(address, secret)
+    except RuntimeError as problem:
+        raise OSError(f"{address}: {problem}") from problem
+    if bound == 0:
+        raise OSError(f"{address} cannot be listened on")
+    return server

@@ -1,0 +1,74 @@
+"""The agent's settings, all from its environment: nothing about a cluster or a path is known otherwise."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+
+class SettingsError(Exception):
+    """A variable is missing or malformed; the text names it."""
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What this agent is and where it listens."""
+
+    directory: Path
+    tls_directory: Path
+    pod_address: str
+    pod_name: str
+    pod_uid: str
+    job_uid: str
+    node_rank: int
+    ranks_per_node: int
+    world_size: int
+    incarnation: int
+    agent_port: int
+    mindio_port: int
+    output_directory: str
+    output_attempt_limit: int
+    fence_after_seconds: int
+
+    @property
+    def local_ranks(self) -> range:
+        """The ranks of this pod."""
+        first = self.node_rank * self.ranks_per_node
+        return range(first, first + self.ranks_per_node)
+
+
+def read_settings(environment: Mapping[str, str]) -> Settings:
+    """The settings of this environment. SettingsError names the first variable that is wrong."""
+
+    def text(name: str) -> str:
+        value = environment.get(name, "")
+        if not value:
+            raise SettingsError(f"{name} is not set")
+        return value
+
+    def number(name: str, default: int | None = None) -> int:
+        value = environment.get(name, "")
+        if not value and default is not None:
+            return default
+        if not value.isdecimal():
+            raise SettingsError(f"{name} must be a number, it is {value!r}")
+        return int(value)
+
+    return Settings(
+        directory=Path(text("HAJOB_DIR")),
+        tls_directory=Path(text("HAJOB_TLS_DIR")),
+        pod_address=text("POD_IP"),
+        pod_name=text("POD_NAME"),
+        pod_uid=text("POD_UID"),
+        job_uid=text("HAJOB_JOB_UID"),
+        node_rank=number("HAJOB_NODE_RANK"),
+        ranks_per_node=number("HAJOB_RANKS_PER_NODE"),
+        world_size=number("HAJOB_WORLD_SIZE"),
+        incarnation=number("HAJOB_INCARNATION"),
+        agent_port=number("HAJOB_AGENT_PORT", 7071),
+        mindio_port=number("HAJOB_MINDIO_PORT", 8000),
+        output_directory=environment.get("HAJOB_OUTPUT_DIR", ""),
+        output_attempt_limit=number("HAJOB_OUTPUT_ATTEMPT_LIMIT", 5),
+        fence_after_seconds=number("HAJOB_FENCE_AFTER_SECONDS", 60),
+    )
