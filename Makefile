@@ -1,0 +1,74 @@
+# Every target sets up what it needs first; when all is there, that takes a tenth of a second (docs/set-up.md).
+PYTHON ?= python3
+SETUP := $(PYTHON) -m e2e.bootstrap
+# What needs no cluster asks for no binaries.
+TOOL := $(SETUP) --python-only
+RUN := $(SETUP) -m
+# Modules that write checked-in files; each knows --check.
+GENERATORS := trainer_sidecar.protocol.generate
+# Options for pytest, for example TESTS="-k rank_table".
+TESTS ?=
+PYTEST := $(RUN) pytest -o tmp_path_retention_policy=failed
+.DEFAULT_GOAL := help
+
+.PHONY: help
+help: ## list the targets
+	@echo "make TARGET, where TARGET is one of:"
+	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  \1\t\2/p' $(MAKEFILE_LIST) | expand -t 16
+
+.PHONY: setup
+setup: ## make everything the other targets need (they do it, too)
+	@$(SETUP)
+
+.PHONY: demo
+demo: ## a training on a local cluster survives two faults, before your eyes
+	@$(RUN) e2e.demo
+
+.PHONY: test
+test: lint ## decide whether a change is good: lint and all tests
+	@$(PYTEST) $(TESTS)
+
+.PHONY: lint
+lint: ## format, lint, strict types, import contract, generated files
+	@$(TOOL) -m ruff format --check --quiet . || { echo "run 'make format'"; exit 1; }
+	@$(TOOL) -m ruff check --quiet .
+	@$(TOOL) -m mypy
+	@$(TOOL) -c "from importlinter.cli import lint_imports_command as check; check()"
+	@for module in $(GENERATORS); do $(TOOL) -m $$module --check || exit 1; done
+
+.PHONY: format
+format: ## format the code, repair what the linter can
+	@$(TOOL) -m ruff check --fix --quiet . || true
+	@$(TOOL) -m ruff format .
+
+.PHONY: generate
+generate: ## write the generated files anew
+	@for module in $(GENERATORS); do $(TOOL) -m $$module || exit 1; done
+
+.PHONY: unit
+unit: ## tests without a cluster, in seconds
+	@$(TOOL) -m pytest tests/unit $(TESTS)
+
+.PHONY: integration
+integration: ## tests on a real API server
+	@$(PYTEST) tests/integration $(TESTS)
+
+.PHONY: scenarios
+scenarios: ## whole trainings, faults included
+	@$(PYTEST) e2e/scenarios $(TESTS)
+
+.PHONY: conformance
+conformance: ## the MindIO simulator, or the package in HAJOB_MINDIO, against recorded behaviour
+	@$(TOOL) -m pytest tests/unit/mindio $(TESTS)
+
+.PHONY: bench
+bench: ## repeat both recoveries 20 times, times and writes as a table and as JSON
+	@$(RUN) bench
+
+.PHONY: down
+down: ## end all runs of this checkout, remove what dead ones left
+	@$(PYTHON) -m e2e.cluster.down
+
+.PHONY: clean
+clean: ## give back the disk: binaries, environments, kept logs
+	@$(PYTHON) -m e2e.bootstrap.clean

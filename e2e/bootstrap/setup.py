@@ -1,0 +1,87 @@
+"""The order of the set-up, one at a time per cache, and a way past all of it when everything is there."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from e2e.bootstrap import build, environment
+from e2e.bootstrap.binaries import BINARIES, Binary, find
+from e2e.bootstrap.machine import require_disk, require_supported
+from e2e.bootstrap.paths import cache_directory
+
+# Small machines: numeric libraries take one thread per rank, and C's allocator few arenas per process.
+EXECUTION = {
+    "OPENBLAS_NUM_THREADS": "1",
+    "OMP_NUM_THREADS": "1",
+    "MKL_NUM_THREADS": "1",
+    "MALLOC_ARENA_MAX": "2",
+    "GRPC_ENABLE_FORK_SUPPORT": "false",
+    "GRPC_VERBOSITY": "ERROR",
+    "PYTHONNOUSERSITE": "1",
+}
+
+
+def missing_binaries() -> list[Binary]:
+    """Programs of the local cluster that are nowhere to be found."""
+    return [binary for binary in BINARIES if find(binary) is None]
+
+
+def set_up(*, cluster: bool) -> None:
+    """Make what is missing: the Python environment and, with `cluster`, the binaries of the control plane.
+
+    Raises:
+        SetupError: Something cannot be made.
+    """
+    require_supported()
+    if environment.is_complete() and not (cluster and missing_binaries()):
+        return
+    started = time.monotonic()
+    with _alone():
+        if not environment.is_complete():
+            environment.make()
+        missing = missing_binaries() if cluster else []
+        if missing:
+            names = ", ".join(binary.name for binary in missing)
+            _say(f"to be built, once on this machine: {names} (a few minutes)")
+            seconds = build.build(missing)
+            _say(f"built in {seconds:.0f} s, downloads not counted")
+        environment.remove_downloads()
+    _say(f"complete after {time.monotonic() - started:.0f} s; kept in {cache_directory()}")
+
+
+def execution_environment() -> dict[str, str]:
+    """The environment of the project's own programs."""
+    temporary = cache_directory() / "tmp"
+    temporary.mkdir(parents=True, exist_ok=True)
+    directory = environment.environment_directory()
+    own = {
+        "VIRTUAL_ENV": str(directory),
+        "PATH": f"{directory / 'bin'}{os.pathsep}{os.environ.get('PATH', os.defpath)}",
+        "HAJOB_CACHE": str(cache_directory()),
+        "TMPDIR": str(temporary),
+    }
+    dropped = {"PYTHONHOME", "PYTHONPATH", "KUBECONFIG"}
+    kept = {name: value for name, value in os.environ.items() if name not in dropped}
+    return kept | EXECUTION | own
+
+
+@contextmanager
+def _alone() -> Iterator[None]:
+    """Wait until no other set-up works on this cache; the kernel lets go of the lock when its holder is killed."""
+    require_disk(cache_directory(), 0, "")
+    with (cache_directory() / "set-up.lock").open("w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            _say(f"another set-up is at work in {cache_directory()}; waiting for it")
+            fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+def _say(text: str) -> None:
+    print(f"set-up: {text}", file=sys.stderr, flush=True)
