@@ -1,0 +1,324 @@
+"""One rank pod as real processes: agent, launcher, a start script, ranks; the test itself is the coordinator.
+
+No Kubernetes and no MindIO: the ranks are tiny programs that connect to the gate by the wire's connect frame, and the
+controller behind the gate is a scripted socket of the test.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import socket
+import struct
+import sys
+import time
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import grpc
+
+from tests.unit.agent.certificates import Authority
+from trainer_sidecar.install import install
+from trainer_sidecar.protocol import sidecar_pb2 as pb
+from trainer_sidecar.protocol import sidecar_pb2_grpc as rpc
+
+JOB = "0b1d2c3e-job"
+ADDRESS = "127.0.0.1"
+PATIENCE = 20.0
+
+RANK_PROGRAM = """
+import os, signal, socket, struct, sys, time
+signal.signal(signal.SIGTERM, signal.SIG_IGN)
+rank = int(os.environ["RANK"])
+print("rank up", rank, os.environ["HAJOB_INCARNATION"], os.environ["HAJOB_EXEC_TIME"], flush=True)
+link = socket.create_connection((os.environ["TTP_ADDR"], int(os.environ["TTP_PORT"])))
+link.sendall(struct.pack("<hh4xQ", 0, 1, rank))
+reply = link.recv(2)
+print("linked", reply, flush=True)
+beat = struct.pack("<iiq4xiqq16s", rank, 0, 7, 0, 0, 0, b"")
+step = 0
+while True:
+    step += 1
+    link.sendall(struct.pack("<hhIII", 3, 0, 56, step, 0) + beat)
+    print(" iteration %8d/%8d | lm loss: 1.0E+00 |" % (step, 1000000), flush=True)
+    time.sleep(0.05)
+"""
+
+
+def free_port() -> int:
+    """A port of the loopback address that nobody has now."""
+    with socket.socket() as probe:
+        probe.bind((ADDRESS, 0))
+        return int(probe.getsockname()[1])
+
+
+async def until(condition: Callable[[], bool], what: str) -> None:
+    """Wait for a condition that other tasks or processes bring about; fails after 20 s naming `what`."""
+    deadline = time.monotonic() + PATIENCE
+    while not condition():
+        if time.monotonic() > deadline:
+            raise AssertionError(f"never came: {what}")
+        await asyncio.sleep(0.005)
+
+
+def is_alive(pid: int) -> bool:
+    """Whether a process exists and has not ended."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] not in "ZX"
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+
+
+@dataclass
+class Pod:
+    """The pod's processes and what they share."""
+
+    directory: Path
+    authority: Authority
+    agent_port: int = field(default_factory=free_port)
+    gate_port: int = field(default_factory=free_port)
+    ranks_per_node: int = 2
+    fence_after: int = 60
+    agent: asyncio.subprocess.Process | None = None
+    launcher: asyncio.subprocess.Process | None = None
+
+    def prepare(self) -> None:
+        """Everything that init containers and mounts bring."""
+        install(self.directory)
+        self.authority.write(self.directory / "tls", f"agent.{JOB}")
+        (self.directory / "rank.py").write_text(RANK_PROGRAM)
+
+    def environment(self) -> dict[str, str]:
+        """Of both containers."""
+        return {
+            **{name: os.environ[name] for name in ("PATH", "HOME") if name in os.environ},
+            "PATH": f"{Path(sys.executable).parent}:{os.environ.get('PATH', '')}",
+            "PYTHONPATH": str(Path(__file__).parents[3]),
+            "HAJOB_DIR": str(self.directory),
+            "HAJOB_TLS_DIR": str(self.directory / "tls"),
+            "POD_IP": ADDRESS,
+            "POD_NAME": "pod-0",
+            "POD_UID": "uid-0",
+            "HAJOB_JOB_UID": JOB,
+            "HAJOB_NODE_RANK": "0",
+            "HAJOB_RANKS_PER_NODE": str(self.ranks_per_node),
+            "HAJOB_WORLD_SIZE": str(self.ranks_per_node),
+            "HAJOB_INCARNATION": "1",
+            "HAJOB_AGENT_PORT": str(self.agent_port),
+            "HAJOB_MINDIO_PORT": str(self.gate_port),
+            "HAJOB_FENCE_AFTER_SECONDS": str(self.fence_after),
+        }
+
+    async def start_agent(self) -> None:
+        """The sidecar."""
+        with (self.directory / "agent.log").open("ab") as log:
+            self.agent = await asyncio.create_subprocess_exec(
+                sys.executable, "-m", "trainer_sidecar.agent", env=self.environment(), stdout=log, stderr=log
+            )
+
+    async def start_launcher(self, script: str, python: str = sys.executable) -> None:
+        """The trainer container: `bash -c SCRIPT` below the launcher."""
+        with (self.directory / "trainer.log").open("ab") as log:
+            self.launcher = await asyncio.create_subprocess_exec(
+                python,
+                str(self.directory / "launcher.pyz"),
+                *("--", "bash", "-c", script),
+                env=self.environment(),
+                stdout=log,
+                stderr=log,
+            )
+
+    def log(self, name: str = "trainer.log") -> str:
+        """What a container has printed."""
+        path = self.directory / name
+        return path.read_text(errors="replace") if path.exists() else ""
+
+    async def stop(self) -> None:
+        """End every process of the pod, whatever state it is in."""
+        for process in (self.agent, self.launcher):
+            if process is not None and process.returncode is None:
+                process.send_signal(signal.SIGCONT)
+                process.kill()
+                await process.wait()
+
+
+class Coordinator:
+    """The test's end of the agent's stream: answers heartbeats with grants, keeps what it was told."""
+
+    def __init__(self, pod: Pod, authority: Authority, *, name: str = f"coordinator.{JOB}") -> None:
+        self._pod = pod
+        certificate, key = authority.issue(name)
+        secret = grpc.ssl_channel_credentials(authority.pem, key, certificate)
+        options = (("grpc.ssl_target_name_override", f"agent.{JOB}"), ("grpc.enable_http_proxy", 0))
+        self._channel = grpc.aio.secure_channel(f"{ADDRESS}:{pod.agent_port}", secret, options)
+        self._call: Any = None
+        self._reader: asyncio.Task[None] | None = None
+        self._revision = 0
+        self.granting = True
+        self.acknowledging = True
+        self.lease_milliseconds = 3000
+        self.reports: list[pb.AgentReport] = []
+        self.arrivals: list[int] = []
+        self.facts: dict[str, pb.Fact] = {}
+        self.heartbeats: list[int] = []
+        self.hello: pb.Hello | None = None
+        self.error: grpc.aio.AioRpcError | None = None
+
+    async def connect(self, fence: int = 1, incarnation: int = 1) -> None:
+        """Open the stream; waits until the agent serves."""
+        await asyncio.wait_for(self._channel.channel_ready(), PATIENCE)
+        await self.open(fence, incarnation)
+
+    async def open(self, fence: int = 1, incarnation: int = 1) -> None:
+        """Say Hello on a new stream."""
+        self._call = rpc.AgentStub(self._channel).Converse()
+        hello = pb.Hello(version=1, job_uid=JOB, fence=fence, incarnation=incarnation)
+        self._reader = asyncio.ensure_future(self._read())
+        await self.send(pb.CoordinatorToAgent(hello=hello))
+
+    async def send(self, message: pb.CoordinatorToAgent) -> None:
+        """Write a message; a refused stream is seen in `error`."""
+        try:
+            await self._call.write(message)
+        except (asyncio.InvalidStateError, grpc.aio.AioRpcError):
+            await until(lambda: self.error is not None, "the error of a refused stream")
+
+    async def _read(self) -> None:
+        try:
+            while True:
+                message = await self._call.read()
+                if message is grpc.aio.EOF:
+                    status = await self._call.code()
+                    details = await self._call.details()
+                    if status is not grpc.StatusCode.OK:
+                        raise grpc.aio.AioRpcError(status, grpc.aio.Metadata(), grpc.aio.Metadata(), details=details)
+                    return
+                await self._take(message)
+        except grpc.aio.AioRpcError as error:
+            self.error = error
+
+    async def _take(self, message: pb.AgentToCoordinator) -> None:
+        body = message.WhichOneof("body")
+        if body == "hello":
+            self.hello = message.hello
+        elif body == "heartbeat":
+            self.heartbeats.append(message.heartbeat.number)
+            if self.granting:
+                await self.grant(message.heartbeat.number)
+        else:
+            self.arrivals.append(time.clock_gettime_ns(time.CLOCK_BOOTTIME))
+            self.reports.append(message.report)
+            self.facts.update({fact.id: fact for fact in message.report.facts})
+            if self.acknowledging:
+                sequence = message.report.sequence
+                await self.send(pb.CoordinatorToAgent(acknowledge=pb.Acknowledge(sequence=sequence)))
+
+    async def grant(self, number: int) -> None:
+        """Answer a heartbeat."""
+        grant = pb.LeaseGrant(heartbeat=number, lease_milliseconds=self.lease_milliseconds)
+        await self.send(pb.CoordinatorToAgent(lease_grant=grant))
+
+    async def order(self, *ranks: pb.RankOrder, controller: str = "", over: bool = False) -> None:
+        """Send a NodeOrder with the next revision."""
+        self._revision += 1
+        order = pb.NodeOrder(revision=self._revision, controller_address=controller, ranks=ranks, over=over)
+        await self.send(pb.CoordinatorToAgent(node_order=order))
+
+    def state(self, rank: int) -> pb.RankState:
+        """The newest state of a rank."""
+        for report in reversed(self.reports):
+            for state in report.ranks:
+                if state.rank == rank:
+                    return state
+        return pb.RankState(rank=rank)
+
+    async def phase(self, rank: int, phase: pb.RankPhase, incarnation: int = 1) -> pb.RankState:
+        """Wait until a rank's process of this incarnation is reported in a phase."""
+        await until(
+            lambda: self.state(rank).phase == phase and self.state(rank).incarnation == incarnation,
+            f"rank {rank} {pb.RankPhase.Name(phase)} in incarnation {incarnation}; it is {self.state(rank)}",
+        )
+        return self.state(rank)
+
+    async def close(self) -> None:
+        """End the stream."""
+        if self._reader is not None:
+            self._reader.cancel()
+        await self._channel.close()
+
+
+def rank_order(
+    rank: int, incarnation: int = 1, start: int = 0, *, run: bool = True, admitted: bool = True
+) -> pb.RankOrder:
+    """A RankOrder with the environment that coordinators send."""
+    environment = {"HAJOB_ATTEMPT": "1", "MASTER_ADDR": ADDRESS, "MASTER_PORT": "29500"}
+    return pb.RankOrder(
+        rank=rank, incarnation=incarnation, start=start, run=run, admitted=admitted, environment=environment
+    )
+
+
+class Controller:
+    """A scripted MindIO controller: takes every link, counts what it hears, may be told to be silent or to close."""
+
+    def __init__(self) -> None:
+        self.port = free_port()
+        self.links: list[int] = []
+        self.heard: dict[int, int] = {}
+        self.answering = True
+        self._server: asyncio.Server | None = None
+        self._writers: list[asyncio.StreamWriter] = []
+
+    @property
+    def address(self) -> str:
+        """host:port."""
+        return f"{ADDRESS}:{self.port}"
+
+    async def start(self) -> None:
+        """Listen."""
+        self._server = await asyncio.start_server(self._serve, ADDRESS, self.port)
+
+    async def stop(self) -> None:
+        """Die: no listener, every link closed."""
+        if self._server is not None:
+            self._server.close()
+            self._server = None
+        for writer in self._writers:
+            writer.transport.abort()
+        self._writers.clear()
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._writers.append(writer)
+        try:
+            rank = struct.unpack("<hh4xQ", await reader.readexactly(16))[2]
+            if not self.answering:
+                writer.close()
+                return
+            self.links.append(rank)
+            writer.write(struct.pack("<h", 0))
+            while data := await reader.read(65536):
+                self.heard[rank] = self.heard.get(rank, 0) + len(data)
+        except (OSError, asyncio.IncompleteReadError):
+            pass
+        finally:
+            writer.close()
+
+
+@asynccontextmanager
+async def running_pod(directory: Path, authority: Authority, script: str, **settings: Any) -> AsyncIterator[Pod]:
+    """A pod whose trainer runs `script`; everything of it ends with the block."""
+    pod = Pod(directory, authority, **settings)
+    pod.prepare()
+    try:
+        await pod.start_agent()
+        await pod.start_launcher(script)
+        yield pod
+    except BaseException:
+        print(json.dumps({name: pod.log(name) for name in ("agent.log", "trainer.log")}, indent=1).replace("\\n", "\n"))
+        raise
+    finally:
+        await pod.stop()

@@ -1,0 +1,58 @@
+"""A whole rank pod of real processes, from the coordinator's side: start, exit, hold, admit."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from pathlib import Path
+
+from tests.unit.agent.certificates import Authority
+from tests.unit.agent.rig import Controller, Coordinator, rank_order, running_pod, until
+from trainer_sidecar.protocol import sidecar_pb2 as pb
+
+SCRIPT = 'echo begin; torchrun --nproc_per_node 2 "$HAJOB_DIR/rank.py"; echo "script saw $?"'
+
+
+async def test_ranks_start_link_and_report_their_steps(tmp_path: Path, authority: Authority) -> None:
+    async with running_pod(tmp_path, authority, SCRIPT) as pod:
+        controller = Controller()
+        await controller.start()
+        coordinator = Coordinator(pod, authority)
+        await coordinator.connect()
+        await coordinator.order(rank_order(0), rank_order(1), controller=controller.address)
+        for rank in (0, 1):
+            await coordinator.phase(rank, pb.LINKED)
+        await until(lambda: coordinator.state(1).step > 3, "steps of rank 1")
+        assert {step.rank for report in coordinator.reports for step in report.steps} == {0, 1}
+        assert coordinator.facts == {}
+        await coordinator.close()
+        await controller.stop()
+
+
+async def test_an_exit_is_reported_and_the_successor_waits_at_the_gate(tmp_path: Path, authority: Authority) -> None:
+    async with running_pod(tmp_path, authority, SCRIPT) as pod:
+        controller = Controller()
+        await controller.start()
+        coordinator = Coordinator(pod, authority)
+        await coordinator.connect()
+        await coordinator.order(rank_order(0), rank_order(1), controller=controller.address)
+        await coordinator.phase(0, pb.LINKED)
+        process = await coordinator.phase(1, pb.LINKED)
+        os.kill(process.pid, signal.SIGKILL)
+        await until(lambda: bool(coordinator.facts), "the fact of the exit")
+        (fact,) = coordinator.facts.values()
+        assert (fact.kind, fact.exit_code, list(fact.ranks)) == (pb.PROCESS_EXITED, -9, [1])
+        assert "iteration" in fact.message
+
+        linked_before = controller.links.count(1)
+        await coordinator.order(rank_order(0), rank_order(1, 2, admitted=False), controller=controller.address)
+        await coordinator.phase(1, pb.AT_GATE, incarnation=2)
+        assert controller.links.count(1) == linked_before
+        await coordinator.order(rank_order(0), rank_order(1, 2), controller=controller.address)
+        await coordinator.phase(1, pb.LINKED, incarnation=2)
+        assert controller.links.count(1) == linked_before + 1
+        assert coordinator.state(0).incarnation == 1
+        await coordinator.close()
+        await controller.stop()
+        await asyncio.sleep(0)
