@@ -1,0 +1,44 @@
+"""Entry of the coordinator sidecar: `python3 -m trainer_sidecar.coordinator`."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import signal
+import sys
+
+from trainer_sidecar.coordinator.hub import Hub
+from trainer_sidecar.coordinator.settings import SettingsError, read_settings
+
+
+async def serve(hub: Hub) -> None:
+    """Serve until SIGTERM or SIGINT."""
+    ending = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, ending.set)
+    await hub.run(ending)
+
+
+def main() -> int:
+    """2 when the environment is incomplete, 1 when the port cannot be had."""
+    level = os.environ.get("HAJOB_LOG_LEVEL", "INFO")
+    logging.basicConfig(level=level, format="%(asctime)s.%(msecs)03d %(levelname)s %(message)s", datefmt="%H:%M:%S")
+    try:
+        settings = read_settings(os.environ)
+    except SettingsError as error:
+        print(f"hajob coordinator: {error}", file=sys.stderr)
+        return 2
+    try:
+        asyncio.run(serve(Hub(settings)))
+    except (RuntimeError, OSError) as error:
+        print(
+            f"hajob coordinator: cannot serve on {settings.endpoint.address}:{settings.port}: {error}", file=sys.stderr
+        )
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,117 @@
+"""The connection to one agent: dialled at its pod's address, dialled again for as long as the pod is on the list.
+
+One task per agent. A stream that is open but silent is given up after the time that makes its agent count as silent:
+after a cut in the network, waiting for the old connection's retransmissions would take minutes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Protocol
+
+import grpc
+import grpc.aio
+
+from trainer_sidecar.coordinator.leases import SILENT_SECONDS
+from trainer_sidecar.coordinator.tls import channel_credentials, channel_options
+from trainer_sidecar.protocol import VERSION, sidecar_pb2_grpc
+from trainer_sidecar.protocol import sidecar_pb2 as pb
+
+log = logging.getLogger(__name__)
+
+HELLO_SECONDS = 2.0
+BACKOFF_SECONDS = (0.1, 0.2, 0.4, 0.8, 1.0)
+CAPABILITIES = ("start-within-incarnation",)
+Stream = grpc.aio.StreamStreamCall[pb.CoordinatorToAgent, pb.AgentToCoordinator]
+
+
+class AgentListener(Protocol):
+    """Who hears the agents."""
+
+    def greeting(self) -> pb.Hello:
+        """The coordinator's first message, as it is now."""
+
+    def agent_connected(self, uid: str, hello: pb.Hello) -> None:
+        """The agent has answered with its hello."""
+
+    def agent_said(self, uid: str, message: pb.AgentToCoordinator) -> None:
+        """A message of the agent."""
+
+    def agent_disconnected(self, uid: str, *, refused: bool) -> None:
+        """The stream has ended, or dialling failed."""
+
+
+class AgentLink:
+    """Keeps a conversation with the agent at `address` (host:port) open until closed."""
+
+    def __init__(self, uid: str, address: str, job_uid: str, tls_directory: Path, listener: AgentListener) -> None:
+        self.uid = uid
+        self.address = address
+        self._job_uid = job_uid
+        self._tls_directory = tls_directory
+        self._listener = listener
+        self._outgoing: asyncio.Queue[pb.CoordinatorToAgent] = asyncio.Queue()
+        self._task = asyncio.create_task(self._run(), name=f"agent-{address}")
+
+    def send(self, message: pb.CoordinatorToAgent) -> None:
+        """Send when possible; what waits when the stream ends is dropped, the next stream says everything anew."""
+        self._outgoing.put_nowait(message)
+
+    async def close(self) -> None:
+        """End the conversation."""
+        self._task.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await self._task
+
+    async def _run(self) -> None:
+        failures = 0
+        while True:
+            refused = False
+            try:
+                if await self._converse():
+                    failures = 0
+            except grpc.aio.AioRpcError as error:
+                refused = "refused" in (error.details() or "")
+                log.info("agent %s: %s %s", self.address, error.code().name, error.details())
+            except (TimeoutError, OSError) as error:
+                log.info("agent %s: %s", self.address, error or "no word in time")
+            self._listener.agent_disconnected(self.uid, refused=refused)
+            await asyncio.sleep(BACKOFF_SECONDS[min(failures, len(BACKOFF_SECONDS) - 1)])
+            failures += 1
+
+    async def _converse(self) -> bool:
+        """One stream from hello to its end; True when the agent answered."""
+        options = channel_options(f"agent.{self._job_uid}")
+        credentials = channel_credentials(self._tls_directory)
+        async with grpc.aio.secure_channel(self.address, credentials, options=options) as channel:
+            self._outgoing = asyncio.Queue()
+            stub = sidecar_pb2_grpc.AgentStub(channel)  # type: ignore[no-untyped-call]
+            stream: Stream = stub.Converse(self._messages(self._listener.greeting()))
+            first = await asyncio.wait_for(stream.read(), HELLO_SECONDS)
+            if not isinstance(first, pb.AgentToCoordinator) or first.WhichOneof("body") != "hello":
+                return False
+            if first.hello.version != VERSION or first.hello.job_uid != self._job_uid:
+                log.error(
+                    "agent %s speaks version %s of job %s", self.address, first.hello.version, first.hello.job_uid
+                )
+                return False
+            self._listener.agent_connected(self.uid, first.hello)
+            await self._listen(stream)
+            return True
+
+    async def _listen(self, stream: Stream) -> None:
+        while True:
+            message = await asyncio.wait_for(stream.read(), SILENT_SECONDS + 0.5)
+            if not isinstance(message, pb.AgentToCoordinator):
+                return
+            self._listener.agent_said(self.uid, message)
+
+    async def _messages(self, hello: pb.Hello) -> AsyncIterator[pb.CoordinatorToAgent]:
+        outgoing = self._outgoing
+        yield pb.CoordinatorToAgent(hello=hello)
+        while True:
+            yield await outgoing.get()

@@ -1,0 +1,227 @@
+"""One start of the whole job: its controller process, its ranks, its end; and taking over a running one.
+
+A start waits for three things that come up side by side: the controller with the rendezvous store, the launcher of
+every node, the death of whatever ran before. A coordinator that finds ranks running has been restarted itself: it takes
+them over as they are, and with them the controller if that is still the same process; a new controller would be blind
+to running ranks and look healthy.
+"""
+
+from __future__ import annotations
+
+from trainer_sidecar.coordinator.conversation import Event, Kind, State
+from trainer_sidecar.coordinator.driver import feed, lose
+from trainer_sidecar.coordinator.job import Attempt, Job, Phase, Request
+from trainer_sidecar.coordinator.resume import resume
+from trainer_sidecar.coordinator.roster import Pod, Target
+from trainer_sidecar.protocol import sidecar_pb2 as pb
+
+PAST_NAMING = frozenset(State) - {State.STOPPING, State.STOPPED, State.NAMING, State.RETRY_REFUSED}
+
+
+def is_due(job: Job) -> bool:
+    """Whether a START order asks for an attempt that has not begun. Order and assignment may come in either order."""
+    order, assignment, attempt = job.order, job.assignment, job.attempt
+    if order is None or assignment is None or order.action != pb.START:
+        return False
+    return order.incarnation > attempt.incarnation and assignment.attempt > attempt.number
+
+
+def begin(job: Job, number: int, incarnation: int) -> None:
+    """End what runs, open what is needed."""
+    had_run = job.attempt.phase is Phase.RUNNING
+    job.attempt = Attempt(number, incarnation, Phase.OPENING, job.now)
+    job.incarnation = max(job.incarnation, incarnation)
+    job.concluded = max(job.concluded, incarnation)
+    job.incident = None
+    job.dropped = set()
+    job.roster.registered.clear()
+    if had_run:
+        end_ranks(job)
+        job.steps.begin_again()
+        job.requests.append(Request("end", {}))
+        job.controller.requested = -1
+
+
+def end(job: Job, order: pb.Order) -> None:
+    """A STOP order: every rank is ended, nothing is saved."""
+    job.incarnation = max(job.incarnation, order.incarnation)
+    job.concluded = max(job.concluded, order.incarnation)
+    job.incident = None
+    job.attempt.phase = Phase.IDLE
+    end_ranks(job)
+    feed(job, Event(Kind.GONE), job.now)
+    job.requests.append(Request("end", {}))
+    job.controller.requested = -1
+
+
+def end_ranks(job: Job) -> None:
+    """Also ranks this coordinator never started."""
+    for pod in job.roster.pods.values():
+        for rank, view in pod.views.items():
+            job.roster.targets.setdefault(rank, Target(view.incarnation, view.start, pod.uid))
+    for target in job.roster.targets.values():
+        target.run = target.admitted = False
+    job.touch_all()
+
+
+def advance(job: Job) -> None:
+    """Go on with the attempt as far as what is there allows."""
+    attempt, assignment = job.attempt, job.assignment
+    if assignment is None or job.order is None:
+        return
+    if is_due(job):
+        begin(job, assignment.attempt, job.order.incarnation)
+        attempt = job.attempt
+    if attempt.phase is Phase.IDLE and job.order.action not in (pb.START, pb.STOP):
+        _adopt(job, assignment.attempt, job.order.incarnation)
+    elif attempt.phase is Phase.OPENING:
+        _open(job)
+    elif attempt.phase is Phase.RUNNING:
+        _watch_running(job)
+
+
+def _open(job: Job) -> None:
+    pods = [job.roster.newest(node_rank) for node_rank in range(job.roster.num_nodes)]
+    there = [pod for pod in pods if pod is not None and pod.connected and pod.reported]
+    if len(there) == len(pods) and _runs_already(job, there):
+        _take_over(job, there)
+        return
+    if _stale_ranks(job):
+        return
+    _ask_for_controller(job)
+    ready = len(there) == len(pods) and all(pod.launcher_ready for pod in there)
+    if ready and job.controller.ready(job.attempt.number):
+        _start_ranks(job, there)
+
+
+def _runs_already(job: Job, pods: list[Pod]) -> bool:
+    views = [view for pod in pods for view in pod.views.values()]
+    return any(view.alive and view.incarnation >= job.attempt.incarnation for view in views)
+
+
+def _stale_ranks(job: Job) -> bool:
+    """A process of an older attempt may still reach the controller: it must be gone before a new one serves."""
+    for pod in job.roster.pods.values():
+        stale = any(view.alive and view.incarnation < job.attempt.incarnation for view in pod.views.values())
+        if not stale:
+            continue
+        for rank, view in pod.views.items():
+            job.roster.targets.setdefault(rank, Target(view.incarnation, view.start, pod.uid, run=False))
+        job.dirty.add(pod.uid)
+        if pod.connected or not job.leases.expired(pod.uid, job.now):
+            return True
+    return False
+
+
+def _ask_for_controller(job: Job) -> None:
+    controller, number = job.controller, job.attempt.number
+    if not controller.connected:
+        return
+    failed = "failed" in (controller.controller, controller.store)
+    if controller.attempt == number and controller.controller in ("starting", "serving") and not failed:
+        return
+    failed_lately = job.now - controller.requested_at < job.limits.controller_retry_seconds
+    if controller.requested == number and failed_lately:
+        return
+    controller.requested, controller.requested_at = number, job.now
+    job.requests.append(Request("start", controller_arguments(job)))
+
+
+def controller_arguments(job: Job) -> dict[str, object]:
+    """What the controller host needs for one attempt. MindIO's switches follow the ranks' own variable."""
+    assert job.assignment is not None
+    environment = dict(job.assignment.environment)
+    wanted = environment.get("HIGH_AVAILABILITY", "dump,retry,recover").split(",")
+    return {
+        "attempt": job.attempt.number,
+        "world_size": job.assignment.world_size,
+        "arf": "recover" in wanted,
+        "zit": "elastic-training" in wanted,
+        "address": job.endpoint.address,
+        "port": job.endpoint.mindio_port,
+        "store_port": job.endpoint.rendezvous_port,
+        "environment": environment,
+    }
+
+
+def _start_ranks(job: Job, pods: list[Pod]) -> None:
+    attempt = job.attempt
+    job.roster.targets = {
+        rank: Target(attempt.incarnation, 0, pod.uid, run=True, admitted=True)
+        for pod in pods
+        for rank in job.roster.ranks_of(pod.node_rank)
+    }
+    attempt.phase, attempt.since = Phase.RUNNING, job.now
+    feed(job, Event(Kind.SERVES), job.now)
+    job.touch_all()
+    job.changed = True
+
+
+def _adopt(job: Job, number: int, incarnation: int) -> None:
+    """An order about a running job reached a coordinator that has started nothing: it was restarted."""
+    roster, attempt = job.roster, job.attempt
+    attempt.since = attempt.since or job.now
+    pods = [roster.newest(node_rank) for node_rank in range(roster.num_nodes)]
+    there = [pod for pod in pods if pod is not None and pod.connected and pod.reported]
+    waited = job.now - attempt.since >= job.limits.takeover_seconds
+    if not job.controller.connected and not waited:
+        return
+    if len(there) == len(pods) or (waited and there):
+        job.attempt = Attempt(number, 0, Phase.OPENING, job.now)
+        job.incarnation = max(job.incarnation, incarnation)
+        _take_over(job, there)
+
+
+def _take_over(job: Job, pods: list[Pod]) -> None:
+    attempt, roster = job.attempt, job.roster
+    alive_pods = sorted(roster.pods.values(), key=lambda pod: pod.incarnation)
+    controller_lives = job.controller.serves(attempt.number)
+    if controller_lives:
+        job.conversation.state = resume(job.conversation, job.controller_log, job.now)
+    else:
+        _controller_was_lost(job)
+    roster.registered = set(range(roster.world_size))
+    for pod in [*(pod for pod in alive_pods if pod not in pods), *pods]:
+        for rank, view in pod.views.items():
+            admitted = view.phase == pb.LINKED or (view.alive and job.conversation.state in PAST_NAMING)
+            roster.targets[rank] = Target(view.incarnation, view.start, pod.uid, True, admitted)
+    attempt.phase, attempt.since, attempt.linked = Phase.RUNNING, job.now, True
+    job.touch_all()
+    if job.conversation.state is not State.SERVING and controller_lives:
+        job.reopen_incident()
+    lose(job, [rank for rank in roster.targets if roster.phase(rank) == pb.DEAD])
+
+
+def _controller_was_lost(job: Job) -> None:
+    job.requests.append(Request("end", {}))
+    job.conversation.state = State.LOST
+    text = "ranks run, but the MindIO controller they registered with is gone; the next fault cannot be recovered"
+    job.tell(job.new_fact(pb.CONTROLLER_LOST, f"attempt-{job.attempt.number}", text), job.now)
+
+
+def _watch_running(job: Job) -> None:
+    attempt, roster = job.attempt, job.roster
+    if not attempt.linked and roster.linked(range(roster.world_size)):
+        attempt.linked = True
+        job.mark(pb.STARTED, job.now)
+    if attempt.first_finish is None or attempt.done:
+        return
+    live = [rank for rank in range(roster.world_size) if rank not in attempt.finished | job.dropped]
+    if not live:
+        attempt.done = True
+        job.mark(pb.FINISHED_ALL, job.now, pb.Milestone(step=job.steps.newest))
+        return
+    quiet_since = max(attempt.first_finish, job.steps.latest or 0.0)
+    if job.now - quiet_since >= job.limits.finish_seconds:
+        for rank in live:
+            roster.targets[rank].run = False
+            job.touch(rank)
+
+
+def rank_finished(job: Job, rank: int) -> None:
+    """A rank left in order: from here on MindIO recovers nothing."""
+    attempt = job.attempt
+    attempt.finished.add(rank)
+    if attempt.first_finish is None:
+        attempt.first_finish = job.now
+        feed(job, Event(Kind.FINISH), job.now)

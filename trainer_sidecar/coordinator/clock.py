@@ -1,0 +1,10 @@
+"""The clock of leases and silence: it counts the time in which the machine was suspended."""
+
+from __future__ import annotations
+
+import time
+
+
+def now() -> float:
+    """Seconds since the machine was started."""
+    return time.clock_gettime(time.CLOCK_BOOTTIME)

@@ -1,0 +1,118 @@
+"""The client of the controller host: lines of JSON over a unix socket in the pod's shared directory."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import socket
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Protocol
+
+from trainer_sidecar.controller_host import lines
+from trainer_sidecar.controller_host.host import SOCKET_NAME
+from trainer_sidecar.controller_host.lines import LineBuffer, Message
+
+log = logging.getLogger(__name__)
+
+REDIAL_SECONDS = 0.1
+LOST_SECONDS = 1.0
+"""How long the socket may refuse before the host counts as gone. It dies with its container only, and then for good."""
+
+NANOSECONDS = 1_000_000_000
+
+
+class ControllerListener(Protocol):
+    """Who hears the controller host."""
+
+    def controller_hello(self, state: Mapping[str, Any], log_entries: list[Mapping[str, Any]]) -> None:
+        """The connection is up; what the host remembers."""
+
+    def controller_state(self, state: Mapping[str, Any]) -> None:
+        """Controller or store have changed."""
+
+    def controller_callback(self, name: str, arguments: list[Any], at: float) -> None:
+        """MindIO called back."""
+
+    def controller_answered(self, call: str, code: int, exception: str, at: float) -> None:
+        """A call was taken or refused."""
+
+    def controller_unreachable(self) -> None:
+        """The host is gone."""
+
+
+class ControllerLink:
+    """Keeps the connection to the host open until closed."""
+
+    def __init__(self, directory: Path, listener: ControllerListener) -> None:
+        self._directory = directory
+        self._listener = listener
+        self._number = 0
+        self._socket: socket.socket | None = None
+        self._task = asyncio.create_task(self._run(), name="controller")
+
+    def send(self, call: str, arguments: Mapping[str, Any]) -> None:
+        """Ask for a call. Without a connection it is dropped: the host that comes back says how things stand."""
+        connection = self._socket
+        if connection is None:
+            log.warning("the controller host is away, %s is not sent", call)
+            return
+        self._number += 1
+        top = {"start": dict(arguments), "end": dict(arguments)}.get(call, {"arguments": dict(arguments)})
+        message: Message = {"id": self._number, "call": call, **top}
+        try:
+            connection.sendall(lines.encode(message))  # a short line into an empty buffer: never waits
+        except OSError as error:
+            log.warning("the controller host did not take %s: %s", call, error)
+
+    async def close(self) -> None:
+        """End the connection; the host goes on."""
+        self._task.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await self._task
+
+    async def _run(self) -> None:
+        loop = asyncio.get_running_loop()
+        away_since: float | None = loop.time()
+        while True:
+            try:
+                connection = lines.connect(str(self._directory), SOCKET_NAME)
+            except OSError:
+                if away_since is not None and loop.time() - away_since >= LOST_SECONDS:
+                    self._listener.controller_unreachable()
+                    away_since = None
+                await asyncio.sleep(REDIAL_SECONDS)
+                continue
+            try:
+                await self._listen(connection)
+            finally:
+                self._socket = None
+                connection.close()
+            away_since = loop.time()
+
+    async def _listen(self, connection: socket.socket) -> None:
+        connection.setblocking(False)
+        self._socket = connection
+        loop, buffer = asyncio.get_running_loop(), LineBuffer()
+        while True:
+            try:
+                data = await loop.sock_recv(connection, 65536)
+            except OSError:
+                return
+            if not data:
+                return
+            for message in buffer.feed(data):
+                self._take(message)
+
+    def _take(self, message: Message) -> None:
+        event = message.get("event")
+        at = message.get("t", lines.now_nanoseconds()) / NANOSECONDS
+        if event == "hello":
+            self._listener.controller_hello(message["state"], message["log"])
+        elif event == "state":
+            self._listener.controller_state(message["state"])
+        elif event is not None:
+            self._listener.controller_callback(event, message["arguments"], at)
+        elif message.get("call"):
+            self._listener.controller_answered(message["call"], message["code"], message.get("exception", ""), at)

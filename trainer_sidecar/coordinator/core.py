@@ -1,0 +1,323 @@
+"""The coordinator's core: it is told what happened, and leaves in the job what is to be sent.
+
+No socket, task or clock in here. Every input carries the time; the shell asks `due_orders`, `requests` and `report`
+afterwards. What a caller sends that makes no sense is counted in `refused_input`, never raised.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from typing import Any
+
+from trainer_sidecar.coordinator import attempt, node_orders, orders, standing
+from trainer_sidecar.coordinator.conversation import Event, Kind, State
+from trainer_sidecar.coordinator.conversation_table import new_conversation
+from trainer_sidecar.coordinator.driver import carry_out, feed, lose, step_finished
+from trainer_sidecar.coordinator.job import Endpoint, Job, Limits, Phase, Request
+from trainer_sidecar.coordinator.leases import LEASE_SECONDS, Leases
+from trainer_sidecar.coordinator.roster import Pod, View
+from trainer_sidecar.protocol import sidecar_pb2 as pb
+
+log = logging.getLogger(__name__)
+
+NANOSECONDS = 1_000_000_000
+RESULT_KINDS = {
+    0: Kind.SUCCESS,
+    201: Kind.ISOLATED,
+    405: Kind.RETRY_REFUSED,
+    406: Kind.OPEN_FAILURE,
+}
+
+
+class Core:
+    """One job's coordinator without its connections."""
+
+    def __init__(self, job_uid: str, endpoint: Endpoint, limits: Limits, now: float) -> None:
+        conversation = new_conversation(limits.answer_seconds)
+        self.job = Job(job_uid, endpoint, limits, conversation, Leases(now), now)
+        self._sent: dict[str, pb.NodeOrder] = {}
+
+    # -- from the operator ----------------------------------------------------------------------------------------
+
+    def assign(self, assignment: pb.Assignment, now: float) -> None:
+        """A new list of pods; an older revision is refused."""
+        job = self.job
+        if job.assignment is not None and assignment.revision < job.assignment.revision:
+            job.refused_input += 1
+            return
+        job.assignment = assignment
+        job.roster.assign(assignment)
+        job.changed = True
+        for pod in job.roster.pods.values():
+            job.incarnation = max(job.incarnation, pod.incarnation)
+        self._advance(now)
+
+    def order(self, order: pb.Order, now: float) -> None:
+        """The step that is wanted now; one that is not newer than the one in hand is dropped."""
+        job = self.job
+        stale = job.incident is not None and order.incarnation < job.incident.incarnation
+        if not orders.is_newer(job, order) or (stale and order.action != pb.STOP):
+            job.refused_input += not orders.is_newer(job, order)
+            return
+        self._carry_out(order, now)
+
+    def _carry_out(self, order: pb.Order, now: float) -> None:
+        job = self.job
+        job.now = now
+        job.order = order
+        job.urgent = True
+        if order.action == pb.STOP:
+            attempt.end(job, order)
+        self._advance(now)
+
+    def acknowledge(self, sequence: int) -> None:
+        """The operator has taken in every report up to `sequence`."""
+        self.job.outbox.acknowledge(sequence)
+
+    # -- from the agents ------------------------------------------------------------------------------------------
+
+    def connected(self, uid: str, now: float) -> None:
+        """The agent has said hello on a new stream: it is told everything again."""
+        pod = self.job.roster.pods.get(uid)
+        if pod is None:
+            return
+        pod.connected, pod.reported = True, False
+        self._sent.pop(uid, None)
+        self.job.dirty.add(uid)
+        self.job.silence.heard(uid, now)
+        self._advance(now)
+
+    def disconnected(self, uid: str, now: float, *, refused: bool) -> None:
+        """The stream is gone, or a redial failed; `refused`: by the other machine's kernel."""
+        pod = self.job.roster.pods.get(uid)
+        if pod is None:
+            return
+        self.job.changed = self.job.changed or pod.connected
+        pod.connected = False
+        if refused:
+            self.job.silence.refused(uid, now)
+
+    def heartbeat(self, uid: str, number: int, now: float) -> pb.LeaseGrant | None:
+        """Answers a heartbeat with a lease, unless the pod's incarnation is over."""
+        pod = self.job.roster.pods.get(uid)
+        if pod is None:
+            return None
+        if self.job.silence.heard(uid, now):
+            self.job.changed = True
+        if pod.over or (not pod.listed and self.job.attempt.phase is not Phase.RUNNING):
+            return None
+        self.job.leases.grant(uid, now)
+        return pb.LeaseGrant(heartbeat=number, lease_milliseconds=int(LEASE_SECONDS * 1000))
+
+    def agent_report(self, uid: str, report: pb.AgentReport, now: float) -> None:
+        """Facts first, then the ranks as they are, then the steps."""
+        job = self.job
+        pod = job.roster.pods.get(uid)
+        if pod is None:
+            return
+        job.now = now
+        news = not pod.reported or pod.launcher_ready != report.launcher_ready or bool(report.facts)
+        if not pod.reported:
+            job.dirty.add(uid)
+        pod.reported, pod.launcher_ready = True, report.launcher_ready
+        lost = self._take_facts(pod, report)
+        lost |= self._take_views(pod, report)
+        news = news or bool(lost) or job.changed
+        if lost:
+            lose(job, lost)
+        for step in report.steps:
+            step_finished(job, step.rank, step.step, now - step.age_nanoseconds / NANOSECONDS)
+        if news:
+            self._advance(now)
+
+    def _take_facts(self, pod: Pod, report: pb.AgentReport) -> set[int]:
+        """Forward facts about wanted processes; ranks that are lost by them."""
+        job, lost = self.job, set()
+        for fact in report.facts:
+            if fact.kind == pb.PROCESS_EXITED:
+                process = (fact.incarnation, fact.start)
+                wanted = {r for r in fact.ranks if job.roster.is_current(pod, r, process) and self._is_wanted(r)}
+                if not wanted:
+                    continue  # ended by order, or of a process that has a successor
+                lost |= wanted if fact.exit_code != 0 else set()
+            fact.node_rank = pod.node_rank
+            job.tell(fact, job.now - fact.age_nanoseconds / NANOSECONDS)
+        return lost
+
+    def _is_wanted(self, rank: int) -> bool:
+        return self.job.roster.targets[rank].run
+
+    def _take_views(self, pod: Pod, report: pb.AgentReport) -> set[int]:
+        job, lost = self.job, set()
+        for state in report.ranks:
+            view = View(state.incarnation, state.start, state.pid, state.phase, state.step)
+            before = pod.views.get(state.rank)
+            pod.views[state.rank] = view
+            if before is not None and (before.process, before.phase) == (view.process, view.phase):
+                continue
+            job.changed = True
+            if not job.roster.is_current(pod, state.rank, view.process):
+                continue
+            if view.phase == pb.LINKED:
+                job.roster.registered.add(state.rank)
+            elif view.phase == pb.FINISHED:
+                attempt.rank_finished(job, state.rank)
+            elif view.phase == pb.DEAD:
+                if self._is_wanted(state.rank):
+                    lost.add(state.rank)
+                elif job.attempt.first_finish is not None:
+                    job.attempt.finished.add(state.rank)  # ended at its deadline
+        return lost
+
+    # -- from the controller host ---------------------------------------------------------------------------------
+
+    def controller_hello(self, state: Mapping[str, Any], entries: list[Mapping[str, Any]], now: float) -> None:
+        """The host is connected; `entries` is its log since MindIO last was at rest."""
+        self.job.controller.connected = True
+        self.job.controller_log = entries
+        self.controller_state(state, now)
+
+    def controller_state(self, state: Mapping[str, Any], now: float) -> None:
+        """The host says how controller and store are."""
+        job, controller = self.job, self.job.controller
+        job.now = now
+        controller.attempt = int(state.get("attempt", 0))
+        controller.controller, controller.store = str(state.get("controller")), str(state.get("store"))
+        controller.problem, controller.kind = str(state.get("problem", "")), str(state.get("kind", ""))
+        job.changed = job.urgent = True
+        if controller.kind == "port":
+            job.tell(job.new_fact(pb.PORT_TAKEN, "controller", controller.problem), now)
+        if controller.controller == "lost":
+            self._controller_gone(controller.problem, now)
+        job.touch_all()
+        self._advance(now)
+
+    def controller_unreachable(self, now: float) -> None:
+        """The host does not answer: its container is gone, and the controller with it."""
+        controller = self.job.controller
+        was_connected, controller.connected = controller.connected, False
+        if was_connected:
+            self._controller_gone("the controller container has ended", now)
+            self.job.urgent = True
+            self._advance(now)
+
+    def _controller_gone(self, text: str, now: float) -> None:
+        job = self.job
+        if job.attempt.phase is not Phase.RUNNING:
+            return
+        before = job.conversation.state
+        feed(job, Event(Kind.GONE), now)
+        if job.conversation.state is State.LOST and before is not State.LOST:
+            job.tell(job.new_fact(pb.CONTROLLER_LOST, f"attempt-{job.attempt.number}", text), now)
+
+    def callback(self, name: str, arguments: list[Any], at: float, now: float) -> None:
+        """One of MindIO's four callbacks."""
+        event = parse_callback(name, arguments)
+        if event is None:
+            log.warning("callback not understood: %s %s", name, arguments)
+            self.job.refused_input += 1
+            return
+        self.job.now = now
+        feed(self.job, event, at)
+        self._advance(now)
+
+    def answered(self, call: str, code: int, exception: str, at: float, now: float) -> None:
+        """The controller took a call (code 0), or refused it."""
+        self.job.now = now
+        kind = Kind.ACCEPTED if code == 0 else Kind.REFUSED
+        if kind is Kind.REFUSED:
+            log.warning("MindIO refused %s: %s %s", call, code, exception)
+        feed(self.job, Event(kind, code=code, text=exception, call=call), at)
+
+    # -- time -----------------------------------------------------------------------------------------------------
+
+    def tick(self, now: float, lag: float) -> None:
+        """Called about every tenth of a second; `lag`: how much later than due."""
+        job = self.job
+        job.now = now
+        job.silence.extend(lag)
+        for uid, seconds in job.silence.newly_silent(now).items():
+            self._silent(uid, seconds)
+        self._forget_pods()
+        order = standing.order(job)
+        if order is not None:
+            self._carry_out(order, now)
+        self._advance(now)
+
+    def _silent(self, uid: str, seconds: float) -> None:
+        job = self.job
+        pod = job.roster.pods.get(uid)
+        if pod is None or not pod.listed or pod.over or job.attempt.done:
+            return
+        fact = job.new_fact(pb.AGENT_SILENT, uid, f"nothing heard from the agent of {pod.name} for {seconds:.1f} s")
+        fact.node_rank = pod.node_rank
+        fact.ranks.extend(job.roster.ranks_of(pod.node_rank))
+        fact.incarnation = pod.incarnation
+        job.tell(fact, job.now)
+
+    def _forget_pods(self) -> None:
+        job = self.job
+        for pod in list(job.roster.pods.values()):
+            harmless = not pod.listed and job.leases.expired(pod.uid, job.now) and not pod.any_alive()
+            if harmless and not pod.connected and all(t.pod_uid != pod.uid for t in job.roster.targets.values()):
+                job.roster.forget(pod.uid)
+                job.silence.forget(pod.uid)
+                job.leases.forget(pod.uid)
+                self._sent.pop(pod.uid, None)
+
+    def _advance(self, now: float) -> None:
+        job = self.job
+        job.now = now
+        attempt.advance(job)
+        if job.attempt.phase is Phase.RUNNING:
+            orders.apply(job)
+            orders.track(job)
+            carry_out(job, job.conversation.want(orders.wish(job), now), now)
+
+    # -- what is to be sent ---------------------------------------------------------------------------------------
+
+    def take_requests(self) -> list[Request]:
+        """Calls for the controller host, in order."""
+        requests, self.job.requests = self.job.requests, []
+        return requests
+
+    def take_orders(self) -> dict[str, pb.NodeOrder]:
+        """Pods that have to be told something new. One that cannot be told now is told when it says hello."""
+        job, due = self.job, {}
+        for uid in job.dirty:
+            pod = job.roster.pods.get(uid)
+            order = node_orders.node_order(job, pod) if pod is not None and pod.connected else None
+            if order is not None and order != self._sent.get(uid):
+                self._sent[uid] = due[uid] = order
+        job.dirty.clear()
+        return due
+
+    def report(self, now: float) -> pb.Report:
+        """The next report to the operator."""
+        self.job.urgent = self.job.changed = False
+        return self.job.outbox.report(node_orders.coordinator_state(self.job), now)
+
+
+def parse_callback(name: str, arguments: list[Any]) -> Event | None:
+    """A callback's arguments, dictionaries as lists of pairs; None when they are not what MindIO sends."""
+    try:
+        return _parse(name, arguments)
+    except (IndexError, TypeError, ValueError):
+        return None
+
+
+def _parse(name: str, arguments: list[Any]) -> Event | None:
+    if name == "report_fault_ranks":
+        codes = dict(arguments[1]) if len(arguments) > 1 else {}
+        return Event(Kind.FAULT, dict(arguments[0]), codes)
+    if name == "report_stop_complete":
+        code, text, ranks = arguments
+        return Event(Kind.STOP_OK if code == 0 else Kind.STOP_FAILED, dict(ranks), code=code, text=text)
+    if name == "report_strategies":
+        return Event(Kind.OFFER, dict(arguments[0]), strategies=tuple(arguments[1]))
+    if name == "report_result":
+        code, text, ranks, strategy = arguments
+        kind = RESULT_KINDS.get(code, Kind.FAILURE)
+        return Event(kind, dict(ranks), code=code, text=text, strategy=strategy)
+    return None

@@ -1,0 +1,163 @@
+"""Carries out what the conversation answers, and opens and closes incidents.
+
+An incident is opened by whoever moves first: the reflex, MindIO itself, or the operator's order. The reflex mints the
+next number; the operator adopts it with its order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from functools import singledispatch
+
+from trainer_sidecar.coordinator.conversation import (
+    Admit,
+    Call,
+    Command,
+    EndRanks,
+    Event,
+    Found,
+    Kind,
+    Mark,
+    State,
+)
+from trainer_sidecar.coordinator.job import Incident, Job, Request
+from trainer_sidecar.protocol import sidecar_pb2 as pb
+
+FOUND_KINDS = {0: pb.MEMORY_FAULT, 1: pb.PROCESS_FAULT, 2: pb.COMMUNICATION_FAULT}
+OPENING_CALLS = frozenset({"stop_train", "dump", "pause", "prepare_action"})
+
+
+def open_incident(job: Job, incarnation: int = 0) -> Incident:
+    """The open incident, or a new one under the operator's number or the next one."""
+    if job.incident is None:
+        job.incarnation = max(job.incarnation + (0 if incarnation else 1), incarnation)
+        job.incident = Incident(job.incarnation, job.now)
+        job.changed = True
+    return job.incident
+
+
+def lose(job: Job, ranks: Iterable[int], kinds: Mapping[int, int] | None = None) -> None:
+    """These ranks are dead or given up. MindIO is told of registered ones only: one stranger refuses the call."""
+    lost = {rank: (kinds or {}).get(rank, 1) for rank in ranks if rank in job.roster.registered}
+    if lost:
+        carry_out(job, job.conversation.lose(lost, job.now), job.now)
+
+
+def feed(job: Job, event: Event, at: float) -> None:
+    """Take in an event of the conversation that happened at `at`."""
+    carry_out(job, job.conversation.feed(event, job.now), at)
+
+
+def carry_out(job: Job, commands: list[Command], at: float) -> None:
+    """Do what the conversation asks for, in order."""
+    for command in commands:
+        _do(command, job, at)
+    job.changed = job.changed or bool(commands)
+
+
+@singledispatch
+def _do(command: object, _job: Job, _at: float) -> None:
+    raise TypeError(f"no way to carry out {command!r}")
+
+
+@_do.register
+def _call(command: Call, job: Job, _at: float) -> None:
+    if command.name in OPENING_CALLS:
+        open_incident(job)
+    job.requests.append(Request(command.name, dict(command.arguments)))
+
+
+@_do.register
+def _admit(command: Admit, job: Job, _at: float) -> None:
+    for rank in command.ranks:
+        target = job.roster.targets.get(rank)
+        if target is not None and target.run and not target.admitted:
+            target.admitted = True
+            job.touch(rank)
+
+
+@_do.register
+def _found(command: Found, job: Job, at: float) -> None:
+    incident = open_incident(job)
+    for rank, kind in command.ranks.items():
+        fact = job.new_fact(FOUND_KINDS.get(kind, pb.PROCESS_FAULT), f"{rank}", "found by MindIO")
+        fact.node_rank = job.roster.node_of(rank)
+        fact.ranks.append(rank)
+        fact.incarnation = incident.incarnation
+        fact.code = command.codes.get(rank, "")
+        job.tell(fact, at)
+
+
+@_do.register
+def _end(command: EndRanks, job: Job, _at: float) -> None:
+    ranks = job.roster.targets.keys() if command.ranks is None else command.ranks
+    for rank in ranks:
+        target = job.roster.targets.get(rank)
+        if target is not None and target.run:
+            target.run = target.admitted = False
+            job.touch(rank)
+
+
+@_do.register
+def _mark(command: Mark, job: Job, at: float) -> None:
+    event = command.event
+    milestone = pb.Milestone(
+        step=job.steps.newest,
+        strategies=event.strategies,
+        result_code=event.code,
+        text=event.text,
+        strategy=event.strategy,
+        ranks=sorted(event.ranks),
+    )
+    if command.kind == pb.STRATEGY_SENT:
+        milestone.strategy = job.conversation.memory.strategy
+        _strategy_sent(job, at)
+    elif command.kind == pb.STOPPED and job.incident is not None:
+        job.incident.stopped = at
+    job.mark(command.kind, at, milestone)
+    if command.kind == pb.RESULT:
+        _result(job, event)
+
+
+def _strategy_sent(job: Job, at: float) -> None:
+    """By now every step finished before the outage has been told of, so the last common one is known."""
+    if job.incident is None or job.incident.strategy_sent is not None:
+        return
+    common = job.steps.common
+    if common is not None:
+        job.mark(pb.STEP_BEFORE, common[1], pb.Milestone(step=common[0]))
+    job.incident.strategy_sent = at
+    job.steps.roll_back()
+
+
+def _result(job: Job, event: Event) -> None:
+    if event.kind is Kind.ISOLATED:
+        job.dropped = set(event.ranks)
+    elif event.kind is Kind.SUCCESS:
+        if event.strategy == "upgrade":
+            job.dropped = set()
+        conclude(job)
+
+
+def conclude(job: Job) -> None:
+    """The incident is over; orders that belong to it are carried out."""
+    if job.incident is not None:
+        job.concluded = max(job.concluded, job.incident.incarnation, job.order.incarnation if job.order else 0)
+    job.incident = None
+    job.changed = True
+
+
+def step_finished(job: Job, rank: int, step: int, at: float) -> None:
+    """Count a finished step; the first one after the strategy ends the outage."""
+    job.steps.finished(rank, step, at, max(job.roster.world_size - len(job.dropped), 1))
+    incident = job.incident
+    if incident is None or incident.resumed or incident.strategy_sent is None or at <= incident.strategy_sent:
+        return
+    conversation = job.conversation
+    if conversation.state is State.SAVING:
+        return
+    if conversation.state is State.EXPANDING and rank not in conversation.memory.named:
+        return
+    incident.resumed = True
+    job.mark(pb.RESUMED, at, pb.Milestone(step=step))
+    feed(job, Event(Kind.STEP), at)

@@ -1,0 +1,193 @@
+"""The shell: connections on one side, the core on the other, nothing decided in between.
+
+Every input is handed to the core with the time; what the core wants sent is sent before the next input is looked at,
+so that a process exit becomes a call to MindIO within one turn of the loop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Mapping
+from typing import Any
+
+from trainer_sidecar.coordinator.agents import CAPABILITIES, AgentLink
+from trainer_sidecar.coordinator.clock import now
+from trainer_sidecar.coordinator.controller import ControllerLink
+from trainer_sidecar.coordinator.core import Core
+from trainer_sidecar.coordinator.server import OperatorServer
+from trainer_sidecar.coordinator.settings import Settings
+from trainer_sidecar.protocol import VERSION
+from trainer_sidecar.protocol import sidecar_pb2 as pb
+
+log = logging.getLogger(__name__)
+
+TICK_SECONDS = 0.1
+
+
+class Hub:
+    """One coordinator with all its connections."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._core = Core(settings.job_uid, settings.endpoint, settings.limits, now())
+        self._server = OperatorServer(settings, self)
+        self._agents: dict[str, AgentLink] = {}
+        self._controller: ControllerLink | None = None
+        self._fence = 0
+        # By the wall clock, so that agents take the word of a later coordinator for the later one.
+        self._revision = time.time_ns() // 1000
+
+    async def run(self, ending: asyncio.Event) -> None:
+        """Serve until `ending` is set."""
+        self._controller = ControllerLink(self._settings.directory, self)
+        await self._server.start()
+        log.info("serving on %s:%d", self._settings.endpoint.address, self._settings.port)
+        try:
+            await self._tick_until(ending)
+        finally:
+            await self._server.stop()
+            await self._controller.close()
+            for link in self._agents.values():
+                await link.close()
+
+    async def _tick_until(self, ending: asyncio.Event) -> None:
+        before = now()
+        while not ending.is_set():
+            await asyncio.sleep(TICK_SECONDS)
+            # Let what waits in the sockets be read before silence is judged.
+            await asyncio.sleep(0)
+            at = now()
+            self._core.tick(at, at - before - TICK_SECONDS)
+            before = at
+            self._flush()
+
+    # -- the operator ---------------------------------------------------------------------------------------------
+
+    def operator_connected(self, hello: pb.Hello) -> int:
+        """Everything unacknowledged goes to the new stream."""
+        self._fence = max(self._fence, hello.fence)
+        self._core.job.outbox.rewind()
+        return self._core.job.incarnation
+
+    def operator_said(self, message: pb.OperatorMessage) -> None:
+        """Assignment, order or acknowledgement."""
+        body = message.WhichOneof("body")
+        if body == "assignment":
+            self._core.assign(message.assignment, now())
+        elif body == "order":
+            self._core.order(message.order, now())
+        elif body == "acknowledge":
+            self._core.acknowledge(message.acknowledge.sequence)
+        self._flush()
+
+    def next_report(self) -> pb.Report:
+        """The report that is due."""
+        return self._core.report(now())
+
+    # -- agents ---------------------------------------------------------------------------------------------------
+
+    def greeting(self) -> pb.Hello:
+        """The coordinator's hello to an agent."""
+        return pb.Hello(
+            version=VERSION,
+            capabilities=CAPABILITIES,
+            job_uid=self._settings.job_uid,
+            fence=self._fence,
+            incarnation=self._core.job.incarnation,
+            pod_name=self._settings.pod_name,
+            pod_uid=self._settings.pod_uid,
+        )
+
+    def agent_connected(self, uid: str, hello: pb.Hello) -> None:
+        """An address may have changed hands: what answers must be the pod that was meant."""
+        if hello.pod_uid and hello.pod_uid != uid:
+            log.warning("at the address of pod %s pod %s answers", uid, hello.pod_uid)
+            return
+        self._core.connected(uid, now())
+        self._flush()
+
+    def agent_said(self, uid: str, message: pb.AgentToCoordinator) -> None:
+        """A heartbeat is answered before anything else."""
+        body = message.WhichOneof("body")
+        if body == "heartbeat":
+            grant = self._core.heartbeat(uid, message.heartbeat.number, now())
+            if grant is not None:
+                self._send(uid, pb.CoordinatorToAgent(lease_grant=grant))
+        elif body == "report":
+            self._core.agent_report(uid, message.report, now())
+            self._send(uid, pb.CoordinatorToAgent(acknowledge=pb.Acknowledge(sequence=message.report.sequence)))
+            self._flush()
+
+    def agent_disconnected(self, uid: str, *, refused: bool) -> None:
+        """The stream is gone."""
+        self._core.disconnected(uid, now(), refused=refused)
+        self._flush()
+
+    # -- the controller host --------------------------------------------------------------------------------------
+
+    def controller_hello(self, state: Mapping[str, Any], log_entries: list[Mapping[str, Any]]) -> None:
+        """The host is there."""
+        self._core.controller_hello(state, log_entries, now())
+        self._flush()
+
+    def controller_state(self, state: Mapping[str, Any]) -> None:
+        """Controller or store have changed."""
+        self._core.controller_state(state, now())
+        self._flush()
+
+    def controller_callback(self, name: str, arguments: list[Any], at: float) -> None:
+        """MindIO called back."""
+        log.info("MindIO: %s %s", name, arguments)
+        self._core.callback(name, arguments, at, now())
+        self._flush()
+
+    def controller_answered(self, call: str, code: int, exception: str, at: float) -> None:
+        """A call was taken or refused."""
+        self._core.answered(call, code, exception, at, now())
+        self._flush()
+
+    def controller_unreachable(self) -> None:
+        """The host is gone."""
+        self._core.controller_unreachable(now())
+        self._flush()
+
+    # -- what the core wants --------------------------------------------------------------------------------------
+
+    def _flush(self) -> None:
+        for request in self._core.take_requests():
+            log.info("to MindIO: %s %s", request.call, "" if request.call == "start" else request.arguments)
+            if self._controller is not None:
+                self._controller.send(request.call, request.arguments)
+        for uid, order in self._core.take_orders().items():
+            self._revision += 1
+            order_now = pb.NodeOrder()
+            order_now.CopyFrom(order)
+            order_now.revision = self._revision
+            self._send(uid, pb.CoordinatorToAgent(node_order=order_now))
+        self._dial()
+        job = self._core.job
+        if job.urgent or job.changed:
+            self._server.wake(urgent=job.urgent)
+
+    def _send(self, uid: str, message: pb.CoordinatorToAgent) -> None:
+        link = self._agents.get(uid)
+        if link is not None:
+            link.send(message)
+
+    def _dial(self) -> None:
+        """A link to every pod that has an address, none to a pod that is forgotten."""
+        pods = self._core.job.roster.pods
+        for uid in [uid for uid in self._agents if uid not in pods]:
+            link = self._agents.pop(uid)
+            closing = asyncio.create_task(link.close())
+            closing.add_done_callback(lambda _: None)
+        for pod in pods.values():
+            if pod.uid in self._agents or not pod.address:
+                continue
+            self._core.job.silence.watch(pod.uid, now())
+            host = f"[{pod.address}]" if ":" in pod.address else pod.address
+            address = f"{host}:{self._settings.agent_port}"
+            settings = self._settings
+            self._agents[pod.uid] = AgentLink(pod.uid, address, settings.job_uid, settings.tls_directory, self)

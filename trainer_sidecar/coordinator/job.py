@@ -1,0 +1,176 @@
+"""Everything the coordinator knows of its job, in one place that the pure modules work on.
+
+Effects are collected here and carried out by the shell after each event: requests to the controller host, node orders
+for pods marked dirty, a report when something urgent happened.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any
+
+from trainer_sidecar.coordinator.conversation import Conversation
+from trainer_sidecar.coordinator.leases import Leases, Silence
+from trainer_sidecar.coordinator.outbox import Outbox
+from trainer_sidecar.coordinator.roster import Roster
+from trainer_sidecar.coordinator.steps import Steps
+from trainer_sidecar.protocol import sidecar_pb2 as pb
+
+
+class Phase(StrEnum):
+    """Of the attempt: one start of the whole job."""
+
+    IDLE = "idle"  # no order has come, or every rank was told to end
+    OPENING = "opening"  # controller, store and launchers are being waited for
+    RUNNING = "running"
+
+
+@dataclass(frozen=True)
+class Limits:
+    """Times the job's rules go by, in seconds."""
+
+    answer_seconds: float = 110.0  # MindIO's wait for an answer, less a margin
+    finish_seconds: float = 120.0  # what a rank gets after others have left and no step ends any more
+    controller_retry_seconds: float = 5.0
+    takeover_seconds: float = 3.0
+    forget_seconds: float = 60.0
+
+
+@dataclass(frozen=True)
+class Endpoint:
+    """Where this pod's listeners are."""
+
+    address: str
+    mindio_port: int
+    rendezvous_port: int
+
+    @property
+    def controller(self) -> str:
+        """Where the gates forward to."""
+        host = f"[{self.address}]" if ":" in self.address else self.address
+        return f"{host}:{self.mindio_port}"
+
+
+@dataclass
+class ControllerView:
+    """What the controller host last said of itself."""
+
+    connected: bool = False
+    attempt: int = 0
+    controller: str = "none"
+    store: str = "none"
+    problem: str = ""
+    kind: str = ""
+    requested: int = -1  # the attempt a start was asked for
+    requested_at: float = 0.0
+
+    def serves(self, attempt: int) -> bool:
+        """Whether the controller of this attempt is up."""
+        return self.connected and self.attempt == attempt and self.controller == "serving"
+
+    def ready(self, attempt: int) -> bool:
+        """Whether controller and store of this attempt are up."""
+        return self.serves(attempt) and self.store == "listening"
+
+
+@dataclass
+class Incident:
+    """One outage, from the first loss to MindIO's success report."""
+
+    incarnation: int
+    opened: float
+    stopped: float | None = None
+    strategy_sent: float | None = None
+    resumed: bool = False
+    standing: pb.Action = pb.ACTION_UNSPECIFIED
+    started: frozenset[int] = frozenset()
+    ready: frozenset[int] = frozenset()
+
+
+@dataclass
+class Attempt:
+    """One start of the whole job."""
+
+    number: int = -1
+    incarnation: int = 0
+    phase: Phase = Phase.IDLE
+    since: float = 0.0
+    linked: bool = False  # every rank has been linked once
+    done: bool = False
+    finished: set[int] = field(default_factory=set)
+    first_finish: float | None = None
+
+
+@dataclass(frozen=True)
+class Request:
+    """One line for the controller host."""
+
+    call: str
+    arguments: dict[str, object]
+
+
+@dataclass
+class Job:
+    """The state of one coordinator."""
+
+    uid: str
+    endpoint: Endpoint
+    limits: Limits
+    conversation: Conversation
+    leases: Leases
+    now: float
+    roster: Roster = field(default_factory=Roster)
+    silence: Silence = field(default_factory=Silence)
+    steps: Steps = field(default_factory=Steps)
+    outbox: Outbox = field(default_factory=Outbox)
+    controller: ControllerView = field(default_factory=ControllerView)
+    controller_log: list[Mapping[str, Any]] = field(default_factory=list)
+    attempt: Attempt = field(default_factory=Attempt)
+    assignment: pb.Assignment | None = None
+    order: pb.Order | None = None
+    incident: Incident | None = None
+    incarnation: int = 0  # the highest known
+    concluded: int = 0  # orders up to this incarnation have been carried out
+    dropped: set[int] = field(default_factory=set)  # ranks left out since a shrink
+    fact_number: int = 0
+    requests: list[Request] = field(default_factory=list)
+    dirty: set[str] = field(default_factory=set)
+    urgent: bool = False
+    changed: bool = False
+    refused_input: int = 0
+
+    def reopen_incident(self) -> None:
+        """After a takeover in the middle of one; its earlier milestones are with the operator already."""
+        self.incident = Incident(self.incarnation, self.now, stopped=self.now)
+
+    def touch(self, rank: int) -> None:
+        """The pod of this rank has to be told something new."""
+        target = self.roster.targets.get(rank)
+        if target is not None and target.pod_uid:
+            self.dirty.add(target.pod_uid)
+
+    def touch_all(self) -> None:
+        """Every pod has to be looked at anew."""
+        self.dirty.update(self.roster.pods)
+
+    def mark(self, kind: pb.MilestoneKind, at: float, message: pb.Milestone | None = None) -> None:
+        """Note a milestone of the incident, or of the attempt when there is none."""
+        milestone = message if message is not None else pb.Milestone()
+        milestone.kind = kind
+        milestone.incarnation = self.incident.incarnation if self.incident is not None else self.attempt.incarnation
+        self.outbox.add_milestone(milestone, at)
+        self.urgent = True
+
+    def tell(self, fact: pb.Fact, at: float) -> None:
+        """Queue a fact for the operator."""
+        if self.outbox.add_fact(fact, at):
+            self.urgent = True
+
+    def new_fact(self, kind: pb.FactKind, subject: str, message: str) -> pb.Fact:
+        """A fact of the coordinator's own."""
+        self.fact_number += 1
+        name = pb.FactKind.Name(kind).lower()
+        identity = f"{name}/{subject}/{self.incarnation}/{self.fact_number}"
+        return pb.Fact(id=identity, kind=kind, node_rank=-1, step=self.steps.newest, message=message)

@@ -1,0 +1,95 @@
+"""What one agent is told: computed from the targets, whole each time."""
+
+from __future__ import annotations
+
+from trainer_sidecar.coordinator.job import Job, Phase
+from trainer_sidecar.coordinator.roster import Pod
+from trainer_sidecar.protocol import sidecar_pb2 as pb
+
+
+def rank_environment(job: Job) -> dict[str, str]:
+    """Variables of every rank of this attempt; those of the pod are the agent's to add."""
+    assert job.assignment is not None
+    address, port = job.endpoint.address, str(job.endpoint.rendezvous_port)
+    attempt = str(job.attempt.number)
+    mine = {
+        "MASTER_ADDR": address,
+        "MASTER_PORT": port,
+        "TORCHELASTIC_USE_AGENT_STORE": "True",
+        "TORCHELASTIC_RESTART_COUNT": attempt,
+        "HAJOB_ATTEMPT": attempt,
+        "MS_SCHED_HOST": address,
+        "MS_SCHED_PORT": port,
+        "MS_WORKER_NUM": str(job.roster.world_size),
+    }
+    return {**job.assignment.environment, **mine}
+
+
+def node_order(job: Job, pod: Pod) -> pb.NodeOrder | None:
+    """The order for `pod` without its revision; None while nothing may be said to it.
+
+    An agent whose ranks this coordinator has not understood yet is left alone: the wrong word would end them.
+    """
+    if job.assignment is None or not pod.reported:
+        return None
+    mine = [(rank, target) for rank, target in sorted(job.roster.targets.items()) if target.pod_uid == pod.uid]
+    if not mine and not pod.over:
+        return None
+    order = pb.NodeOrder(over=pod.over)
+    if job.attempt.phase is Phase.RUNNING and job.controller.serves(job.attempt.number):
+        order.controller_address = job.endpoint.controller
+    environment = rank_environment(job)
+    for rank, target in mine:
+        run = target.run and not pod.over
+        entry = order.ranks.add(rank=rank, incarnation=target.incarnation, start=target.start, run=run)
+        entry.admitted = run and target.admitted
+        if run:
+            entry.environment.update(environment)
+    return order
+
+
+def coordinator_state(job: Job) -> pb.CoordinatorState:
+    """The state that goes with every report."""
+    controller, attempt = job.controller, job.attempt
+    revision = job.order.revision if job.order is not None else 0
+    state = pb.CoordinatorState(
+        incarnation=job.incarnation,
+        order_revision=revision,
+        conversation=str(job.conversation.state),
+        controller_ready=attempt.phase is Phase.RUNNING and controller.serves(attempt.number),
+        controller_problem=controller_problem(job),
+        step=job.steps.newest,
+        attempt=max(attempt.number, 0),
+    )
+    if job.incident is not None:
+        state.standing_action = job.incident.standing
+    for pod in job.roster.pods.values():
+        if pod.listed and not pod.over:
+            _add_node(job, state, pod)
+    return state
+
+
+def controller_problem(job: Job) -> str:
+    """Why MindIO does not protect the job, for a person; empty when it does."""
+    controller = job.controller
+    if not controller.connected:
+        return "the controller container does not answer yet"
+    return controller.problem or job.conversation.memory.problem
+
+
+def _add_node(job: Job, state: pb.CoordinatorState, pod: Pod) -> None:
+    node = state.nodes.add(
+        node_rank=pod.node_rank,
+        pod_uid=pod.uid,
+        connected=pod.connected and not job.silence.is_silent(pod.uid),
+        launcher_ready=pod.launcher_ready,
+    )
+    for rank, view in sorted(pod.views.items()):
+        node.ranks.add(
+            rank=rank,
+            incarnation=view.incarnation,
+            start=view.start,
+            pid=view.pid,
+            phase=view.phase,
+            step=view.step,
+        )

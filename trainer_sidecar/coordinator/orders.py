@@ -1,0 +1,169 @@
+"""The operator's order: what it makes of the targets, and what it makes MindIO be asked for.
+
+An order is a level. It is applied whenever it or the roster changes, and applying it again changes nothing; so it does
+not matter whether a coordinator hears it once, twice or after a restart.
+"""
+
+from __future__ import annotations
+
+from trainer_sidecar.coordinator.conversation import State, Wish
+from trainer_sidecar.coordinator.driver import conclude, lose, open_incident
+from trainer_sidecar.coordinator.job import Job
+from trainer_sidecar.coordinator.roster import Target
+from trainer_sidecar.protocol import sidecar_pb2 as pb
+
+STRATEGIES = {
+    pb.RETRY: "retry",
+    pb.IN_PLACE: "recover",
+    pb.REPLACE: "recover",
+    pb.SHRINK: "downgrade",
+    pb.EXPAND: "upgrade",
+    pb.CHECKPOINT: "dump",
+    pb.PAUSE: "pause",
+    pb.CONTINUE: "continue",
+    pb.MIGRATE: "migration",
+}
+PARAMETERS = {pb.SHRINK: '{"scale-in-strategy":"DP"}', pb.EXPAND: '{"scale-out-strategy":"DP"}'}
+WITHOUT_WAITING = frozenset({pb.RETRY, pb.CHECKPOINT, pb.PAUSE, pb.CONTINUE, pb.SHRINK})
+DEFAULT_SECONDS = 1
+PAUSE_SECONDS = 600
+
+
+def is_newer(job: Job, order: pb.Order) -> bool:
+    """Whether `order` replaces the one in hand."""
+    current = job.order
+    if current is None:
+        return True
+    return (order.incarnation, order.revision) > (current.incarnation, current.revision)
+
+
+def is_open(job: Job) -> bool:
+    """Whether the order in hand is about something that is not over."""
+    order = job.order
+    if order is None or order.incarnation <= job.concluded or order.action not in STRATEGIES:
+        return False
+    return job.incident is None or order.incarnation >= job.incident.incarnation
+
+
+def apply(job: Job) -> None:
+    """Bring targets in line with a recovery order, and tell MindIO of every rank it gives up."""
+    order = job.order
+    if order is None or not is_open(job):
+        return
+    incident = open_incident(job, order.incarnation)
+    job.incarnation = max(job.incarnation, order.incarnation)
+    for rank in order.restart_ranks:
+        _restart(job, rank, order.incarnation, incident.incarnation)
+    for node_rank in order.replaced_nodes:
+        _replace(job, node_rank, order.incarnation)
+    known = job.conversation.memory.lost.keys() | job.conversation.memory.late.keys()
+    given_up = set(order.lost_ranks) - known
+    if given_up and order.action not in (pb.EXPAND, pb.PAUSE, pb.CONTINUE, pb.MIGRATE):
+        lose(job, given_up)
+
+
+def _restart(job: Job, rank: int, incarnation: int, first_incarnation: int) -> None:
+    """A new process in the same pod, unless one of this incident lives already."""
+    target = job.roster.targets.get(rank)
+    if target is None or job.roster.node_of(rank) in _replaced(job):
+        return
+    if target.incarnation < first_incarnation or not target.run:
+        renewed = Target(max(incarnation, target.incarnation + 1), 0, target.pod_uid)
+        renewed.admitted = rank not in job.roster.registered
+    elif job.roster.phase(rank) == pb.DEAD and _again(job, rank):
+        renewed = Target(target.incarnation, target.start + 1, target.pod_uid)
+    else:
+        return
+    job.roster.targets[rank] = renewed
+    job.touch(rank)
+
+
+def _again(job: Job, rank: int) -> bool:
+    """A successor that died may be started again only while MindIO has not been told to let it in."""
+    return rank not in job.conversation.memory.named
+
+
+def _replaced(job: Job) -> set[int]:
+    return set(job.order.replaced_nodes) if job.order is not None else set()
+
+
+def _replace(job: Job, node_rank: int, incarnation: int) -> None:
+    """Older pods of the node rank are over; its ranks wait for a pod made for this incident."""
+    roster = job.roster
+    for pod in roster.pods_of(node_rank):
+        if pod.incarnation < incarnation and not pod.over:
+            pod.over = True
+            job.dirty.add(pod.uid)
+    successor = roster.newest(node_rank, incarnation)
+    uid = successor.uid if successor is not None else ""
+    for rank in roster.ranks_of(node_rank):
+        target = roster.targets.get(rank)
+        if target is None or target.incarnation < incarnation:
+            roster.targets[rank] = Target(incarnation, 0, uid)
+        elif not target.pod_uid and uid:
+            target.pod_uid = uid
+        else:
+            continue
+        job.touch(rank)
+
+
+def fenced(job: Job, rank: int) -> bool:
+    """No older process of this rank can reach MindIO: its agent says it is dead, or its gate's lease is over."""
+    for pod in job.roster.predecessors(rank):
+        view = pod.views.get(rank)
+        told = pod.over and pod.connected and pod.reported and not job.silence.is_silent(pod.uid)
+        confirmed = told and (view is None or not view.alive)
+        if not confirmed and not job.leases.expired(pod.uid, job.now):
+            return False
+    return True
+
+
+def awaited(job: Job) -> set[int]:
+    """Ranks that have to come back before MindIO may be told their names."""
+    order = job.order
+    if order is None:
+        return set()
+    ranks = set(order.restart_ranks)
+    for node_rank in order.replaced_nodes:
+        ranks.update(job.roster.ranks_of(node_rank))
+    return ranks
+
+
+def stands(job: Job, rank: int) -> bool:
+    """The successor waits at its gate, and its predecessor is out of reach."""
+    return job.roster.phase(rank) in (pb.AT_GATE, pb.LINKED) and fenced(job, rank)
+
+
+def wish(job: Job) -> Wish | None:
+    """What is wanted of MindIO now; None when nothing is, or nothing may be yet."""
+    order = job.order
+    if order is None or not is_open(job):
+        return None
+    memory = job.conversation.memory
+    waiting = awaited(job) & job.roster.registered
+    names = {rank: memory.lost.get(rank, 1) for rank in set(order.lost_ranks) & job.roster.registered}
+    names.update(dict.fromkeys(waiting, 1))
+    if order.action in WITHOUT_WAITING:
+        names = {**names, **memory.lost}
+    ready = order.action in WITHOUT_WAITING or all(stands(job, rank) for rank in waiting)
+    seconds = order.timeout_seconds or (PAUSE_SECONDS if order.action == pb.PAUSE else DEFAULT_SECONDS)
+    parameters = order.parameters or PARAMETERS.get(order.action, "")
+    return Wish(STRATEGIES[order.action], names, ready, parameters, seconds)
+
+
+def track(job: Job) -> None:
+    """Milestones of the replacements, and the end of a recovery that MindIO needs not know of."""
+    incident = job.incident
+    if incident is None or not is_open(job):
+        return
+    ranks = frozenset(awaited(job))
+    started = (pb.STARTING, pb.AT_GATE, pb.LINKED)
+    if ranks and ranks != incident.started and all(job.roster.phase(rank) in started for rank in ranks):
+        incident.started = ranks
+        job.mark(pb.REPLACEMENTS_STARTED, job.now, pb.Milestone(ranks=sorted(ranks)))
+    if ranks and ranks != incident.ready and all(stands(job, rank) for rank in ranks):
+        incident.ready = ranks
+        job.mark(pb.REPLACEMENTS_READY, job.now, pb.Milestone(ranks=sorted(ranks)))
+    unknown = ranks and not (ranks & job.roster.registered)
+    if unknown and job.conversation.state is State.SERVING and job.roster.linked(ranks):
+        conclude(job)

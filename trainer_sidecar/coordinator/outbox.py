@@ -1,0 +1,73 @@
+"""What is on its way up: facts and milestones, numbered by report, repeated on a new stream until acknowledged.
+
+Each carries its time by this machine's clock and leaves with its age, because no wall clock is compared between
+machines. The same observation is taken in once, by its id.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from dataclasses import dataclass
+
+from trainer_sidecar.protocol import sidecar_pb2 as pb
+
+REMEMBERED_IDS = 4096
+NANOSECONDS = 1_000_000_000
+
+
+@dataclass
+class _Item:
+    message: pb.Fact | pb.Milestone
+    at: float
+    sequence: int = 0  # of the report it travelled in last; 0: in none on this stream
+
+
+class Outbox:
+    """Facts and milestones that the operator has not acknowledged."""
+
+    def __init__(self) -> None:
+        self._items: list[_Item] = []
+        self._seen: OrderedDict[str, None] = OrderedDict()
+        self._sequence = 0
+
+    def add_fact(self, fact: pb.Fact, at: float) -> bool:
+        """Queue a fact; False when it is known already."""
+        if fact.id in self._seen:
+            return False
+        self._seen[fact.id] = None
+        if len(self._seen) > REMEMBERED_IDS:
+            self._seen.popitem(last=False)
+        self._items.append(_Item(fact, at))
+        return True
+
+    def add_milestone(self, milestone: pb.Milestone, at: float) -> None:
+        """Queue a milestone that was reached at `at`."""
+        self._items.append(_Item(milestone, at))
+
+    def rewind(self) -> None:
+        """A new stream: everything unacknowledged goes out again."""
+        for item in self._items:
+            item.sequence = 0
+
+    def acknowledge(self, sequence: int) -> None:
+        """Everything up to this report has been taken in."""
+        self._items = [item for item in self._items if not 0 < item.sequence <= sequence]
+
+    def has_news(self) -> bool:
+        """Whether something has not travelled on this stream yet."""
+        return any(item.sequence == 0 for item in self._items)
+
+    def report(self, state: pb.CoordinatorState, now: float) -> pb.Report:
+        """The next report: the state, and everything new on this stream."""
+        self._sequence += 1
+        report = pb.Report(sequence=self._sequence, state=state)
+        for item in self._items:
+            if item.sequence:
+                continue
+            item.sequence = self._sequence
+            item.message.age_nanoseconds = max(0, int((now - item.at) * NANOSECONDS))
+            if isinstance(item.message, pb.Fact):
+                report.facts.append(item.message)
+            else:
+                report.milestones.append(item.message)
+        return report

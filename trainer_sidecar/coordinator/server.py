@@ -1,0 +1,145 @@
+"""The operator's side: one stream, of the leader with the highest fence.
+
+A new stream of the same or a higher fence takes the place of the one before it; a lower one is told so and ended. What
+goes up is a report whenever something urgent happened, a little later for what is not, and twice a second at least, so
+that the operator can tell silence from rest.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import AsyncIterator
+from typing import Protocol
+
+import grpc
+import grpc.aio
+
+from trainer_sidecar.coordinator.settings import Settings
+from trainer_sidecar.coordinator.tls import SERVER_OPTIONS, peer_is, server_credentials
+from trainer_sidecar.protocol import VERSION, sidecar_pb2_grpc
+from trainer_sidecar.protocol import sidecar_pb2 as pb
+
+log = logging.getLogger(__name__)
+
+COALESCE_SECONDS = 0.05
+REST_SECONDS = 0.5
+CAPABILITIES = ("in-place", "replace", "retry", "checkpoint", "shrink", "expand", "pause", "standing-orders")
+Context = grpc.aio.ServicerContext[pb.OperatorMessage, pb.CoordinatorMessage]
+
+
+class OperatorListener(Protocol):
+    """Who hears the operator."""
+
+    def operator_connected(self, hello: pb.Hello) -> int:
+        """A leader has come; the highest incarnation known here."""
+
+    def operator_said(self, message: pb.OperatorMessage) -> None:
+        """A message of the leader."""
+
+    def next_report(self) -> pb.Report:
+        """The report that is due."""
+
+
+class OperatorServer(sidecar_pb2_grpc.CoordinatorServicer):
+    """Serves `Coordinator.Converse`."""
+
+    def __init__(self, settings: Settings, listener: OperatorListener) -> None:
+        self._settings = settings
+        self._listener = listener
+        self._fence = 0
+        self._current: asyncio.Event | None = None
+        self._urgent = asyncio.Event()
+        self._news = asyncio.Event()
+        self._server: grpc.aio.Server | None = None
+
+    async def start(self) -> None:
+        """Listen; `RuntimeError` when address and port cannot be had."""
+        self._server = grpc.aio.server(options=SERVER_OPTIONS)
+        sidecar_pb2_grpc.add_CoordinatorServicer_to_server(self, self._server)  # type: ignore[no-untyped-call]
+        host = self._settings.endpoint.address
+        address = f"[{host}]:{self._settings.port}" if ":" in host else f"{host}:{self._settings.port}"
+        self._server.add_secure_port(address, server_credentials(self._settings.tls_directory))
+        await self._server.start()
+
+    async def stop(self) -> None:
+        """Hang up at once."""
+        if self._server is not None:
+            await self._server.stop(None)
+
+    def wake(self, *, urgent: bool) -> None:
+        """Something is to be reported."""
+        (self._urgent if urgent else self._news).set()
+        self._news.set()
+
+    async def Converse(  # noqa: N802  the name is the protocol's
+        self, request_iterator: AsyncIterator[pb.OperatorMessage], context: Context
+    ) -> AsyncIterator[pb.CoordinatorMessage]:
+        """One leader's stream."""
+        hello = await self._accept(request_iterator, context)
+        over = asyncio.Event()
+        if self._current is not None:
+            self._current.set()
+        self._current, self._fence = over, hello.fence
+        incarnation = self._listener.operator_connected(hello)
+        yield pb.CoordinatorMessage(hello=self._hello(incarnation))
+        reader = asyncio.create_task(self._read(request_iterator, over))
+        try:
+            self.wake(urgent=True)
+            while await self._report_due(over):
+                yield pb.CoordinatorMessage(report=self._listener.next_report())
+        finally:
+            reader.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await reader
+        if hello.fence < self._fence:
+            await context.abort(grpc.StatusCode.ABORTED, f"a leader with fence {self._fence} has come")
+
+    async def _accept(self, requests: AsyncIterator[pb.OperatorMessage], context: Context) -> pb.Hello:
+        uid = self._settings.job_uid
+        if not peer_is(context.auth_context(), f"operator.{uid}"):
+            await context.abort(grpc.StatusCode.PERMISSION_DENIED, "only the operator may speak to a coordinator")
+        hello = (await anext(requests)).hello
+        if hello.version != VERSION or hello.job_uid != uid:
+            text = f"this is protocol {VERSION} and job {uid}, not {hello.version} and {hello.job_uid}"
+            await context.abort(grpc.StatusCode.FAILED_PRECONDITION, text)
+        if hello.fence < self._fence:
+            text = f"fence {hello.fence} is lower than {self._fence}, which has been here"
+            await context.abort(grpc.StatusCode.ABORTED, text)
+        return hello
+
+    def _hello(self, incarnation: int) -> pb.Hello:
+        settings = self._settings
+        token = settings.token_file.read_text().strip() if settings.token_file is not None else ""
+        return pb.Hello(
+            version=VERSION,
+            capabilities=CAPABILITIES,
+            job_uid=settings.job_uid,
+            incarnation=incarnation,
+            pod_name=settings.pod_name,
+            pod_uid=settings.pod_uid,
+            token=token,
+        )
+
+    async def _read(self, requests: AsyncIterator[pb.OperatorMessage], over: asyncio.Event) -> None:
+        try:
+            async for message in requests:
+                if over.is_set():
+                    return
+                self._listener.operator_said(message)
+        finally:
+            over.set()
+            self._urgent.set()
+            self._news.set()
+
+    async def _report_due(self, over: asyncio.Event) -> bool:
+        """Wait until a report should go out; False when this stream is over."""
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(self._news.wait(), REST_SECONDS)
+        if self._news.is_set() and not self._urgent.is_set():
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._urgent.wait(), COALESCE_SECONDS)
+        self._news.clear()
+        self._urgent.clear()
+        return not over.is_set()

@@ -1,0 +1,50 @@
+"""Standing orders: what is done when a fault stays undecided because the operator stays away.
+
+Only what needs nobody else: retry a memory fault, start dead processes again in their own pods. A lost pod is waited
+for, because its replacement is made by the operator; where that is not allowed either, the training is saved before
+MindIO's patience ends.
+"""
+
+from __future__ import annotations
+
+from trainer_sidecar.coordinator.conversation import PROCESS_FAULT, State
+from trainer_sidecar.coordinator.job import Job
+from trainer_sidecar.protocol import sidecar_pb2 as pb
+
+SAVE_BEFORE_SECONDS = 30.0
+"""A checkpoint is begun this long before MindIO would leave."""
+
+
+def order(job: Job) -> pb.Order | None:
+    """The order the coordinator gives itself now; None while the operator has time, or has spoken."""
+    incident, assignment = job.incident, job.assignment
+    if incident is None or assignment is None or job.conversation.state is not State.STOPPED:
+        return None
+    decided = job.order is not None and job.order.incarnation >= incident.incarnation
+    patience = assignment.standing_orders.decision_timeout_milliseconds / 1000
+    if decided or not patience or incident.stopped is None or job.now - incident.stopped < patience:
+        return None
+    action = _action(job, assignment.standing_orders)
+    if action == pb.ACTION_UNSPECIFIED:
+        return None
+    incident.standing = action
+    lost = sorted(job.conversation.memory.lost)
+    restart = lost if action == pb.IN_PLACE else []
+    return pb.Order(incarnation=incident.incarnation, action=action, lost_ranks=lost, restart_ranks=restart)
+
+
+def _action(job: Job, allowed: pb.StandingOrders) -> pb.Action:
+    lost = job.conversation.memory.lost
+    if allowed.allow_retry and PROCESS_FAULT not in lost.values():
+        return pb.RETRY
+    if allowed.allow_in_place and all(_pod_lives(job, rank) for rank in lost):
+        return pb.IN_PLACE
+    due = job.conversation.memory.due
+    if allowed.allow_checkpoint and due is not None and job.now >= due - SAVE_BEFORE_SECONDS:
+        return pb.CHECKPOINT
+    return pb.ACTION_UNSPECIFIED
+
+
+def _pod_lives(job: Job, rank: int) -> bool:
+    pod = job.roster.pod_of(rank)
+    return pod is not None and pod.connected and pod.launcher_ready and not job.silence.is_silent(pod.uid)

@@ -1,0 +1,57 @@
+"""Finished steps: the last one all ranks had in common, the newest, and the time without any.
+
+One dictionary entry per step that not everybody has finished, so a step costs the same whether the job has eight
+ranks or a thousand.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+KEPT_STEPS = 64
+
+
+@dataclass
+class _Finish:
+    ranks: set[int]
+    latest: float
+
+
+class Steps:
+    """What agents told of finished steps; times in seconds of the coordinator's clock."""
+
+    def __init__(self) -> None:
+        self._open: dict[int, _Finish] = {}
+        self._common: tuple[int, float] | None = None
+        self.newest = -1
+        self.latest: float | None = None
+
+    def finished(self, rank: int, step: int, at: float, num_ranks: int) -> None:
+        """`rank` finished `step` at `at`; `num_ranks` take part."""
+        self.newest = max(self.newest, step)
+        self.latest = at if self.latest is None else max(self.latest, at)
+        finish = self._open.setdefault(step, _Finish(set(), at))
+        finish.ranks.add(rank)
+        finish.latest = max(finish.latest, at)
+        if len(finish.ranks) >= num_ranks:
+            del self._open[step]
+            if self._common is None or step > self._common[0]:
+                self._common = (step, finish.latest)
+        elif len(self._open) > KEPT_STEPS:
+            del self._open[min(self._open)]
+
+    @property
+    def common(self) -> tuple[int, float] | None:
+        """The last step that every rank finished, and when the last one did."""
+        return self._common
+
+    def roll_back(self) -> None:
+        """Steps will be repeated: what only some had finished does not count."""
+        self._open.clear()
+        if self._common is not None:
+            self.newest = self._common[0]
+
+    def begin_again(self) -> None:
+        """A new attempt may go on from an older checkpoint."""
+        self._open.clear()
+        self._common, self.newest, self.latest = None, -1, None

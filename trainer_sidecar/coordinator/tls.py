@@ -1,0 +1,49 @@
+"""Who may speak to whom: TLS both ways, names made of the job's UID.
+
+Certificates carry no address, because pods have none beforehand: the name in them says role and job, and the side that
+dials overrides the name it expects.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+import grpc
+
+SERVER_OPTIONS = (("grpc.so_reuseport", 0), ("grpc.max_receive_message_length", 64 << 20))
+REDIAL_MILLISECONDS = 1000
+
+
+def _read(directory: Path) -> tuple[bytes, bytes, bytes]:
+    return tuple((directory / name).read_bytes() for name in ("ca.crt", "tls.key", "tls.crt"))  # type: ignore[return-value]
+
+
+def server_credentials(directory: Path) -> grpc.ServerCredentials:
+    """Of a server that wants a certificate of its clients; files `ca.crt`, `tls.crt`, `tls.key`."""
+    authority, key, certificate = _read(directory)
+    return grpc.ssl_server_credentials([(key, certificate)], authority, require_client_auth=True)
+
+
+def channel_credentials(directory: Path) -> grpc.ChannelCredentials:
+    """Of a client with a certificate; files `ca.crt`, `tls.crt`, `tls.key`."""
+    authority, key, certificate = _read(directory)
+    return grpc.ssl_channel_credentials(authority, key, certificate)
+
+
+def channel_options(server_name: str) -> tuple[tuple[str, str | int], ...]:
+    """A channel is used for one attempt, so it must not share the back-off of the ones before it."""
+    return (
+        ("grpc.ssl_target_name_override", server_name),
+        ("grpc.enable_http_proxy", 0),
+        ("grpc.use_local_subchannel_pool", 1),
+        ("grpc.min_reconnect_backoff_ms", REDIAL_MILLISECONDS),
+        ("grpc.initial_reconnect_backoff_ms", REDIAL_MILLISECONDS),
+        ("grpc.max_receive_message_length", 64 << 20),
+    )
+
+
+def peer_is(auth_context: Mapping[str, Iterable[bytes]], name: str) -> bool:
+    """Whether the certificate on the other side is made out to `name`."""
+    names = auth_context.get("x509_subject_alternative_name", ())
+    return name.encode() in names
