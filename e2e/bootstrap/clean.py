@@ -1,6 +1,6 @@
 """`make clean`: give back the disk that set-up, runs and tests took. The next command sets everything up anew.
 
-    python3 -m e2e.bootstrap.clean
+python3 -m e2e.bootstrap.clean
 """
 
 from __future__ import annotations

@@ -72,7 +72,7 @@ def make() -> None:
 
 def install_into(target: Path, lock: Path, what: str) -> None:
     """Install the packages of `lock` below `target`, outside of the environment."""
-    _pip(what, "--require-hashes", "--no-deps", "--no-compile", "--target", target, "-r", lock)
+    _pip(what, "--require-hashes", "--no-deps", "--target", target, "-r", lock)
 
 
 def remove_downloads() -> None:
@@ -96,7 +96,7 @@ def _create(directory: Path) -> None:
 
 
 def _pip(what: str, *arguments: str | Path) -> None:
-    command = [*_pip_command(), "install", "--quiet", *map(str, arguments)]
+    command = [*_pip_command(), "install", "--quiet", "--no-compile", *map(str, arguments)]
     log = logs_directory() / f"{what.replace(' ', '-')}.log"
     progress.run(what, command, log, pip_environment(), PIP_SETTINGS)
 
