@@ -1,0 +1,234 @@
+"""A simulated node: registration, Lease, pods, and everything that can happen to a machine.
+
+The node owns two gates. ``power`` is closed while the machine is off: nothing of it acts, nothing closes a
+connection. ``wire`` is closed while only its way to the API server is cut: its pods go on. Pods themselves are in
+:mod:`e2e.nodes.pod`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import logging
+import signal
+import time
+import uuid
+from collections.abc import Iterable
+
+from e2e.nodes import machine
+from e2e.nodes.api import STRATEGIC, ApiError, Gate, follow
+from e2e.nodes.config import JsonObject, NodeSettings
+from e2e.nodes.context import NodeContext
+from e2e.nodes.device_reports import DeviceReports
+from e2e.nodes.kubelet_server import KubeletServer
+from e2e.nodes.pod import PodWorker
+from e2e.nodes.processes import send_signal
+
+log = logging.getLogger(__name__)
+
+_STATUS_SECONDS = 300.0
+_RETRY_SECONDS = 0.2
+_ENDED = {"Succeeded", "Failed"}
+
+
+class Node:
+    """One node of the set."""
+
+    def __init__(self, settings: NodeSettings, context: NodeContext, wire: Gate, server: KubeletServer) -> None:
+        self.settings = settings
+        self.context = context
+        self.wire = wire
+        self.reports = DeviceReports(context)
+        self._server = server
+        self.pods: dict[str, PodWorker] = {}
+        self._leaving: set[asyncio.Task[None]] = set()
+        self._numbers = itertools.count(1)
+        self._tasks: list[asyncio.Task[None]] = []
+        self._boot_id = str(uuid.uuid4())
+        self._up_since = time.time()
+        self._uid = ""
+        self._frozen_by_power: list[int] = []
+
+    @property
+    def name(self) -> str:
+        """The node's name."""
+        return self.settings.name
+
+    async def start(self) -> None:
+        """Register and begin to run pods; returns when the node is registered."""
+        await self._server.start(self)
+        await self._register()
+        self._begin()
+
+    async def close(self) -> None:
+        """End the node's own work and kill what runs on it. Objects stay as they are: the cluster ends, too."""
+        await self._halt()
+        self.resume_processes()
+        await asyncio.gather(*(worker.close() for worker in self.pods.values()))
+        for task in self._leaving:
+            task.cancel()
+        await self._server.close()
+        await self.context.client.close()
+        await self.context.device_client.close()
+
+    def markers(self, workers: Iterable[PodWorker] | None = None) -> list[str]:
+        """The process markers of all containers of these pods (of all pods when not given)."""
+        everybody = self.pods.values() if workers is None else workers
+        return [container.marker for worker in everybody for container in worker.containers]
+
+    def power_off(self) -> int:
+        """Stop the machine dead; returns the number of processes that were stopped."""
+        self.context.power.close()
+        stopped = self.context.processes.signal(self.markers(), signal.SIGSTOP)
+        self._frozen_by_power = stopped
+        return len(stopped)
+
+    def thaw(self) -> int:
+        """The machine goes on exactly where it stopped, as after a long freeze."""
+        count = self.resume_processes()
+        self.context.power.open()
+        return count
+
+    def resume_processes(self) -> int:
+        """SIGCONT to what :meth:`power_off` stopped."""
+        count = sum(send_signal(pid, signal.SIGCONT) for pid in self._frozen_by_power)
+        self._frozen_by_power = []
+        return count
+
+    async def power_on(self) -> None:
+        """The machine boots: what ran is dead, the node registers anew, its pods are found as after a reboot."""
+        await self._halt()
+        self._frozen_by_power = []
+        dead = [container for worker in self.pods.values() for container in worker.containers]
+        for container in dead:
+            container.kill()
+        await asyncio.gather(*(container.process.exited for container in dead if container.process))
+        await self.context.client.close()
+        await self.context.device_client.close()
+        self.context.power.open()
+        self._boot_id, self._up_since = str(uuid.uuid4()), time.time()
+        await asyncio.gather(*(worker.reboot() for worker in self.pods.values()))
+        await self._register()
+        self._begin()
+
+    async def write_status(self) -> None:
+        """Write the node's status, until it is written."""
+        body = {"status": self._status()}
+        while True:
+            try:
+                path = f"/api/v1/nodes/{self.name}/status"
+                await self.context.client.request("PATCH", path, body, content_type=STRATEGIC)
+            except ApiError as error:
+                log.warning("%s: %s", self.name, error)
+                await asyncio.sleep(_RETRY_SECONDS)
+            else:
+                return
+
+    def _begin(self) -> None:
+        work = [self._renew_lease(), self._renew_status(), self._follow_pods(), self.reports.publish()]
+        self._tasks = [asyncio.create_task(one) for one in work]
+
+    async def _halt(self) -> None:
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        self._tasks = []
+
+    async def _register(self) -> None:
+        status = self._status()
+        body = machine.node_object(self.settings, status)
+        while True:
+            try:
+                created = await self.context.client.request("POST", "/api/v1/nodes", body)
+                break
+            except ApiError as error:
+                if error.status == 409:
+                    metadata = {"metadata": {"labels": machine.labels(self.settings)}}
+                    path = f"/api/v1/nodes/{self.name}"
+                    created = await self.context.client.request("PATCH", path, metadata, content_type=STRATEGIC)
+                    await self.write_status()
+                    break
+                log.warning("%s: cannot register: %s", self.name, error)
+                await asyncio.sleep(_RETRY_SECONDS)
+        self._uid = created["metadata"]["uid"]
+
+    def _status(self) -> JsonObject:
+        context = self.context
+        status = machine.node_status(
+            self.settings,
+            context.chips,
+            address=context.address,
+            port=self._server.port,
+            boot_id=self._boot_id,
+            ready_since=self._up_since,
+        )
+        context.allocatable.update(status["allocatable"])
+        return status
+
+    async def _renew_lease(self) -> None:
+        settings = self.context.settings
+        path = f"/apis/coordination.k8s.io/v1/namespaces/{machine.LEASE_NAMESPACE}/leases"
+        method, target = "PUT", f"{path}/{self.name}"
+        while True:
+            body = machine.lease(self.name, self._uid, settings.lease_duration_seconds)
+            try:
+                await self.context.client.request(method, target, body)
+            except ApiError as error:
+                method, target = ("POST", path) if error.status == 404 else ("PUT", f"{path}/{self.name}")
+                await asyncio.sleep(_RETRY_SECONDS if error.status != 404 else 0)
+                continue
+            method, target = "PUT", f"{path}/{self.name}"
+            await asyncio.sleep(settings.lease_renew_seconds)
+
+    async def _renew_status(self) -> None:
+        while True:
+            await asyncio.sleep(_STATUS_SECONDS)
+            await self.write_status()
+
+    async def _follow_pods(self) -> None:
+        params = {"fieldSelector": f"spec.nodeName={self.name}"}
+        async for event in follow(self.context.client, "/api/v1/pods", params):
+            if event["type"] == "SYNC":
+                there = {pod["metadata"]["uid"] for pod in event["items"]}
+                for uid in self.pods.keys() - there:
+                    self._remove(uid)
+                for pod in event["items"]:
+                    self._apply(pod)
+            elif event["type"] == "DELETED":
+                self._remove(event["object"]["metadata"]["uid"])
+            else:
+                self._apply(event["object"])
+
+    def _apply(self, pod: JsonObject) -> None:
+        uid = pod["metadata"]["uid"]
+        worker = self.pods.get(uid)
+        if worker:
+            worker.update(pod)
+            return
+        status = pod.get("status") or {}
+        if status.get("phase") in _ENDED and not pod["metadata"].get("deletionTimestamp"):
+            return
+        worker = self.pods[uid] = PodWorker(self.context, pod, next(self._numbers))
+        if pod["metadata"].get("deletionTimestamp"):
+            worker.update(pod)
+        elif _ran_before(status):
+            worker.start_after_reboot()
+        else:
+            worker.start()
+
+    def _remove(self, uid: str) -> None:
+        worker = self.pods.pop(uid, None)
+        if worker:
+            task = worker.gone()
+            self._leaving.add(task)
+            task.add_done_callback(self._leaving.discard)
+
+    def find_pod(self, namespace: str, name: str) -> PodWorker | None:
+        """The newest pod of that name on this node."""
+        found = [w for w in self.pods.values() if w.pod["metadata"]["name"] == name]
+        return next((w for w in reversed(found) if w.pod["metadata"]["namespace"] == namespace), None)
+
+
+def _ran_before(status: JsonObject) -> bool:
+    containers = [*(status.get("initContainerStatuses") or []), *(status.get("containerStatuses") or [])]
+    return any("waiting" not in (container.get("state") or {"waiting": {}}) for container in containers)
