@@ -202,6 +202,8 @@ class HATrainingJobStatus(ApiModel):
     """Number of the leadership that wrote this; only grows."""
     journal_version: Number = JOURNAL_VERSION
     """How an unfinished incident is to be read after an upgrade."""
+    journal: Annotated[str, StringConstraints(max_length=262144)] = ""
+    """What the operator remembers of an unfinished recovery, as JSON; for the operator, not for people."""
     start_time: Timestamp | None = None
     """When the job was started first."""
     completion_time: Timestamp | None = None

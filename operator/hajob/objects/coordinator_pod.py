@@ -13,9 +13,9 @@ from hajob.api import constants as names
 from hajob.api.base import Json
 from hajob.api.job import HATrainingJob
 from hajob.objects import containers as parts
+from hajob.objects.affinity import coordinator_affinity, with_node_loss_tolerations
 from hajob.objects.environment import recovery_environment
 from hajob.objects.naming import coordinator_pod_name, job_labels, owner_references
-from hajob.objects.affinity import coordinator_affinity, with_node_loss_tolerations
 from hajob.objects.settings import PodSettings
 
 _INHERITED: Final = (

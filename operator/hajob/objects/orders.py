@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Final
 
-from hajob.domain.actions import Command
+from hajob.domain.actions import Action, Command
 from hajob.plan.effects import SendOrder
+from hajob.plan.policy import Mode, Policy
 from hajob.sources.pod import PodView
 from trainer_sidecar.protocol import sidecar_pb2 as wire
 
@@ -72,4 +73,19 @@ def assignment(
             for pod in sorted(pods, key=lambda pod: (pod.node_rank, pod.incarnation))
         ],
         standing_orders=standing,
+    )
+
+
+DECISION_TIMEOUT_MILLISECONDS: Final = 10_000
+"""So long a fault may stay undecided before the coordinator follows its standing orders: two changes of leader."""
+
+
+def standing_orders(policy: Policy) -> wire.StandingOrders:
+    """What the coordinator does by itself when the operator stays away."""
+    allowed = set(policy.allowed()) if policy.mode is Mode.ENFORCE else set()
+    return wire.StandingOrders(
+        decision_timeout_milliseconds=DECISION_TIMEOUT_MILLISECONDS,
+        allow_in_place=Action.IN_PLACE in allowed,
+        allow_checkpoint=Action.CHECKPOINT in allowed,
+        allow_retry=Action.RETRY in allowed,
     )

@@ -15,8 +15,8 @@ from hajob.api.derived import chips_per_node, world_size
 from hajob.api.enums import Launcher
 from hajob.api.job import HATrainingJob
 from hajob.objects import containers as parts
-from hajob.objects.naming import job_labels, owner_references, rank_pod_name
 from hajob.objects.affinity import rank_affinity, with_node_loss_tolerations
+from hajob.objects.naming import job_labels, owner_references, rank_pod_name
 from hajob.objects.settings import PodSettings
 
 _OUTPUT_DIRECTORY: Final = "hajob-output"

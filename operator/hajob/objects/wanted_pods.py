@@ -11,7 +11,6 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-
 _EVERY = -1
 
 
@@ -25,11 +24,13 @@ class WantedPods:
         base: incarnation of every rank pod that is not in `replaced`; 0: there should be none.
         replaced: node rank -> incarnation of the pod made in place of the first one.
         released: node ranks that should have no pod now (dropped by a shrink).
+        apart: the coordinator may not share a node with a rank; False where nothing else fits.
         avoided: node rank -> node names on which its pod must not be placed again; -1 stands for every node rank.
     """
 
     attempt: int = 0
     coordinator: int = 0
+    apart: bool = True
     base: int = 0
     replaced: Mapping[int, int] = field(default_factory=dict)
     released: frozenset[int] = frozenset()
@@ -41,6 +42,7 @@ class WantedPods:
         return WantedPods(
             attempt=attempt,
             coordinator=self.coordinator,
+            apart=self.apart,
             base=incarnation,
             avoided={**self.avoided, **shunned},
         )
@@ -94,6 +96,8 @@ class WantedPods:
     def to_journal(self) -> dict[str, Any]:
         """Compact JSON types; what has its default is left out."""
         journal: dict[str, Any] = {"attempt": self.attempt, "coordinator": self.coordinator, "base": self.base}
+        if not self.apart:
+            journal["apart"] = False
         if self.replaced:
             journal["replaced"] = [[rank, incarnation] for rank, incarnation in self.replaced.items()]
         if self.released:
@@ -109,6 +113,7 @@ class WantedPods:
             attempt=int(journal.get("attempt", 0)),
             coordinator=int(journal.get("coordinator", 0)),
             base=int(journal.get("base", 0)),
+            apart=bool(journal.get("apart", True)),
             replaced={int(rank): int(incarnation) for rank, incarnation in journal.get("replaced", [])},
             released=frozenset(int(rank) for rank in journal.get("released", [])),
             avoided={int(row[0]): tuple(str(name) for name in row[1:]) for row in journal.get("avoided", [])},

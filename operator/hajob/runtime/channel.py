@@ -55,7 +55,7 @@ class Listener(Protocol):
     def reported(self, report: wire.Report) -> None:
         """A report. Called in the reader, before anything else is read: must not wait."""
 
-    def connected(self, up: bool, reason: str) -> None:
+    def connected_changed(self, up: bool, reason: str) -> None:
         """The channel came up, or is gone, and why."""
 
 
@@ -117,7 +117,7 @@ class Channel:
             if self.up:
                 attempt = 0
                 self.up = False
-                self._listener.connected(False, reason)
+                self._listener.connected_changed(False, reason)
             log.debug("coordinator %s: %s", self.address, reason)
             await asyncio.sleep(BACKOFF_SECONDS[min(attempt, len(BACKOFF_SECONDS) - 1)])
             attempt += 1
@@ -153,7 +153,7 @@ class Channel:
         if not await self._listener.greeted(hello.hello):
             return "its token does not prove that it is this job's coordinator"
         self.up = True
-        self._listener.connected(True, "")
+        self._listener.connected_changed(True, "")
         while True:
             message = await asyncio.wait_for(stream.read(), SILENCE_SECONDS)
             if not isinstance(message, wire.CoordinatorMessage):

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
+import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -21,7 +22,10 @@ class Settings:
     """Where the operator runs: its Lease and its Events about itself."""
 
     pod_name: str = "operator"
-    """The holder identity in the Lease."""
+    """Its pod, for logs and for the holder identity."""
+
+    identity: str = ""
+    """The holder identity in the Lease; empty: the pod's name and a number of this process's own."""
 
     pod_ip: str = "127.0.0.1"
     """The address on which health and metrics are served; never the wildcard."""
@@ -74,4 +78,5 @@ class Settings:
                 found[field.name] = kind(values[name])
             except ValueError:
                 raise SystemExit(f"{name}={values[name]!r} is not a {kind.__name__}") from None
+        found.setdefault("identity", f"{found.get('pod_name', cls().pod_name)}_{secrets.token_hex(4)}")
         return cls(**found)  # type: ignore[arg-type]

@@ -1,0 +1,68 @@
+"""The account of one incident: what the operator writes down while it lasts, and the entry of the status made of it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from typing import Any, Final
+
+from hajob.api import status as api
+from hajob.api.enums import IncidentOutcome, RestoredFrom
+from hajob.domain.actions import LADDER
+from hajob.domain.incidents import Incident, Outcome
+from hajob.domain.timeline import Moment, phases
+
+LATEST_COUNTS: Final = frozenset({Moment.STARTED, Moment.READY, Moment.NAMED, Moment.RESUMED})
+"""Moments that a widened incident reaches again; of the others the first one counts."""
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """One incident as it is being written down."""
+
+    incident: Incident
+    moments: Mapping[Moment, int] = field(default_factory=dict)
+    outcome: Outcome = Outcome.OPEN
+    lost_steps: int = 0
+
+    def at(self, moment: Moment, time_ms: int) -> Record:
+        """With a moment added."""
+        if moment in self.moments and moment not in LATEST_COUNTS:
+            return self
+        return replace(self, moments={**self.moments, moment: time_ms})
+
+    def moments_journal(self) -> dict[str, Any]:
+        """The part that the planner's own journal does not hold."""
+        return {"number": self.incident.number, "moments": {str(key): value for key, value in self.moments.items()}}
+
+
+def read_moments(journal: Mapping[str, Any]) -> dict[Moment, int]:
+    """The moments in a journal; words of another version are left out."""
+    known = {moment.value for moment in Moment}
+    return {Moment(key): int(value) for key, value in journal.get("moments", {}).items() if key in known}
+
+
+def entry(record: Record) -> api.Incident:
+    """The entry of status.incidents."""
+    incident = record.incident
+    start = min(record.moments.values(), default=incident.opened_ms)
+    restored = incident.restored_from
+    return api.Incident(
+        incarnation=incident.number,
+        start_time=datetime.fromtimestamp(start / 1000, UTC),
+        cause=api.Cause(
+            source=incident.cause.source.value,
+            code=incident.cause.code[:64],
+            node_name=incident.cause.node_name,
+            first_rank=incident.cause.first_rank,
+            num_ranks=incident.cause.num_ranks,
+            message=incident.cause.message,
+        ),
+        action=incident.action if incident.action in LADDER else None,
+        escalated_from=tuple(action for action in incident.escalated_from if action in LADDER)[:6],
+        outcome=IncidentOutcome(record.outcome.value),
+        phases=tuple(api.Phase(name=phase.name, milliseconds=phase.milliseconds) for phase in phases(record.moments)),
+        lost_steps=record.lost_steps,
+        restored_from=RestoredFrom(restored.value) if restored and restored.value in set(RestoredFrom) else None,
+    )

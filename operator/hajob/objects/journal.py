@@ -1,0 +1,74 @@
+"""What the operator remembers of a job between two lives, as one text in the status.
+
+Everything that a decision depends on and that cannot be read off the cluster is in here: the planner's state, the
+pods that should exist, the newest order, and the moments of the open incident. It is read back by `load`, which takes
+an empty or foreign text for a job that is seen for the first time.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from hajob.domain.actions import Command
+from hajob.domain.timeline import Moment
+from hajob.objects.incident_entry import Record, read_moments
+from hajob.objects.wanted_pods import WantedPods
+from hajob.plan import journal as plan_journal
+from hajob.plan.effects import SendOrder
+from hajob.plan.state import JobState
+
+
+@dataclass(frozen=True, slots=True)
+class Journal:
+    """The memory of one job."""
+
+    state: JobState = field(default_factory=JobState)
+    wanted: WantedPods = field(default_factory=WantedPods)
+    order: SendOrder | None = None
+    failed_reason: str = ""
+    failed_message: str = ""
+    open_record: Record | None = None
+    moments: Mapping[Moment, int] = field(default_factory=dict)
+
+    def dump(self) -> str:
+        """Compact JSON."""
+        text: dict[str, Any] = {"plan": plan_journal.dump(self.state), "pods": self.wanted.to_journal()}
+        if self.order is not None:
+            text["order"] = asdict(self.order)
+        if self.failed_reason:
+            text["failed"] = [self.failed_reason, self.failed_message]
+        if self.open_record is not None and self.state.incident is not None:
+            text["moments"] = self.open_record.moments_journal()["moments"]
+        return json.dumps(text, separators=(",", ":"))
+
+    @classmethod
+    def load(cls, text: str) -> Journal:
+        """The inverse of `dump`.
+
+        Raises:
+            ValueError: the text is not a journal of a version that this operator can read.
+        """
+        if not text:
+            return cls()
+        raw = json.loads(text)
+        failed = raw.get("failed", ["", ""])
+        return cls(
+            state=plan_journal.load(raw["plan"]),
+            wanted=WantedPods.from_journal(raw["pods"]),
+            order=_order(raw["order"]) if "order" in raw else None,
+            failed_reason=failed[0],
+            failed_message=failed[1],
+            moments=read_moments(raw),
+        )
+
+    def record(self) -> Record | None:
+        """The record of the incident that was open."""
+        return Record(self.state.incident, self.moments) if self.state.incident is not None else None
+
+
+def _order(raw: Mapping[str, Any]) -> SendOrder:
+    lists = {key: tuple(raw[key]) for key in ("lost_ranks", "restart_ranks", "replaced_nodes")}
+    return SendOrder(**{**raw, **lists, "command": Command(raw["command"])})

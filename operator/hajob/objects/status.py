@@ -1,0 +1,246 @@
+"""The status of a job, computed as a whole from what is known and written once.
+
+Pure: the same snapshot gives the same status, so a status is written only when something in it has changed, and a
+transition time changes only with its condition. What is for people (conditions, incidents, columns) and what is for
+the operator (journal) leave in one write and can never contradict each other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Final
+
+from hajob.api import constants as names
+from hajob.api import status as api
+from hajob.api.conditions import ConditionType, Reason, condition, with_condition
+from hajob.api.derived import data_parallel_size, effective
+from hajob.api.enums import RecoveryMode
+from hajob.api.job import HATrainingJob
+from hajob.domain.timeline import Moment, outage_milliseconds
+from hajob.objects.incident_entry import Record, entry
+from hajob.objects.wanted_pods import WantedPods
+from hajob.plan.state import JobState, Phase
+from hajob.sources.pod import PodView
+
+RUNNING_REASON: Final = {
+    Phase.NEW: Reason.NOT_STARTED,
+    Phase.PENDING: Reason.STARTING,
+    Phase.STARTING: Reason.STARTING,
+    Phase.WARMING: Reason.STARTING,
+    Phase.RUNNING: Reason.TRAINING,
+    Phase.UNPROTECTED: Reason.TRAINING,
+    Phase.HELD: Reason.RECOVERING,
+    Phase.GATHERING: Reason.RECOVERING,
+    Phase.RESUMING: Reason.RECOVERING,
+    Phase.CONFIRMING: Reason.TRAINING,
+    Phase.SHRINKING: Reason.RECOVERING,
+    Phase.SHRUNK: Reason.TRAINING,
+    Phase.EXPANDING: Reason.TRAINING,
+    Phase.MIGRATING: Reason.TRAINING,
+    Phase.SAVING: Reason.RECOVERING,
+    Phase.RESTARTING: Reason.RESTARTING,
+    Phase.SUSPENDED: Reason.RUNNING_SUSPENDED,
+    Phase.COMPLETE: Reason.RUNNING_ENDED,
+    Phase.FAILED: Reason.RUNNING_ENDED,
+    Phase.DELETED: Reason.RUNNING_ENDED,
+}
+
+STATE_WORD: Final = {
+    Phase.NEW: "Pending",
+    Phase.PENDING: "Pending",
+    Phase.STARTING: "Starting",
+    Phase.WARMING: "Starting",
+    Phase.HELD: "Held",
+    Phase.GATHERING: "Recovering",
+    Phase.RESUMING: "Recovering",
+    Phase.CONFIRMING: "Running",
+    Phase.SHRINKING: "Recovering",
+    Phase.EXPANDING: "Expanding",
+    Phase.MIGRATING: "Migrating",
+    Phase.SAVING: "Saving",
+    Phase.DELETED: "Deleting",
+}
+"""Word of the State column where it is not the phase itself."""
+
+FAILED_REASON: Final = {reason.word: reason for reason in Reason if reason.type is ConditionType.FAILED}
+ENDED: Final = frozenset({Phase.COMPLETE, Phase.FAILED})
+
+
+@dataclass(frozen=True, slots=True)
+class CoordinatorView:
+    """What is known of the coordinator.
+
+    Attributes:
+        connected: the operator talks to it.
+        serving: its MindIO controller serves.
+        problem: why not, in words.
+        lost: a controller that served is gone.
+        shares_node: it runs on a node of one of its ranks.
+    """
+
+    connected: bool = False
+    serving: bool = False
+    problem: str = ""
+    lost: bool = False
+    shares_node: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """All that a status is made of."""
+
+    job: HATrainingJob
+    state: JobState
+    wanted: WantedPods
+    fence: int
+    now_ms: int
+    pods: Sequence[PodView] = ()
+    coordinator: CoordinatorView = field(default_factory=CoordinatorView)
+    accepted: Reason = Reason.NOT_CHECKED
+    accepted_message: str = ""
+    failed_reason: str = ""
+    failed_message: str = ""
+    record: Record | None = None
+    journal: str = ""
+    recoverability: Sequence[api.ActionRecoverability] = ()
+    goodput: api.Goodput | None = None
+
+
+def moment_of(milliseconds: int) -> datetime:
+    """A time of the status."""
+    return datetime.fromtimestamp(milliseconds / 1000, UTC)
+
+
+def build_status(snapshot: Snapshot) -> api.HATrainingJobStatus:
+    """The whole status."""
+    job, state = snapshot.job, snapshot.state
+    previous = job.status
+    now = moment_of(snapshot.now_ms)
+    incidents = _incidents(snapshot)
+    ended = state.phase in ENDED
+    return api.HATrainingJobStatus(
+        observed_generation=job.metadata.generation,
+        conditions=_conditions(snapshot, now),
+        summary=_summary(snapshot, incidents),
+        effective=effective(job.spec),
+        data_parallel=_data_parallel(snapshot),
+        incarnation=state.incarnation,
+        fence=snapshot.fence,
+        journal=snapshot.journal,
+        start_time=previous.start_time or (now.replace(microsecond=0) if state.attempt else None),
+        completion_time=(previous.completion_time or now.replace(microsecond=0)) if ended else None,
+        restarts=api.Restarts(infrastructure=state.restarts_infrastructure, program=state.restarts_program),
+        progress=api.Progress(step=state.step, observed_time=now.replace(microsecond=0)) if state.step >= 0 else None,
+        goodput=snapshot.goodput,
+        recoverability=tuple(snapshot.recoverability),
+        incidents=incidents,
+    )
+
+
+def _incidents(snapshot: Snapshot) -> tuple[api.Incident, ...]:
+    known = snapshot.job.status.incidents
+    if snapshot.record is None:
+        return known
+    new = entry(snapshot.record)
+    rest = [incident for incident in known if incident.incarnation != new.incarnation]
+    return (new, *rest)[: api.MAX_INCIDENTS]
+
+
+def _conditions(snapshot: Snapshot, now: datetime) -> tuple[api.Condition, ...]:
+    conditions = snapshot.job.status.conditions
+    for reason, message in _reasons(snapshot):
+        new = condition(reason, now, message=message, generation=snapshot.job.metadata.generation)
+        conditions = with_condition(conditions, new)
+    return conditions
+
+
+def _reasons(snapshot: Snapshot) -> list[tuple[Reason, str]]:
+    state, mode = snapshot.state, snapshot.job.spec.recovery.mode
+    held = {RecoveryMode.HOLD: Reason.MODE_HOLD, RecoveryMode.OBSERVE: Reason.MODE_OBSERVE}
+    refused = [one for one in snapshot.recoverability if one.status != "True"]
+    recoverable = Reason.NOT_JUDGED
+    if snapshot.recoverability:
+        recoverable = Reason.UNRECOVERABLE if refused else Reason.RECOVERABLE
+    return [
+        (snapshot.accepted, snapshot.accepted_message),
+        _scheduled(snapshot.pods),
+        (RUNNING_REASON[state.phase], state.problem if state.phase in {Phase.PENDING, Phase.STARTING} else ""),
+        (recoverable, ", ".join(f"{one.action}: {one.unmet[0].name}" for one in refused if one.unmet)),
+        _coordinator(snapshot),
+        (Reason.FEWER_RANKS if state.shrunk else Reason.FULL_SIZE, ""),
+        (Reason.HEALTHY, ""),
+        (held.get(mode, Reason.NOT_HELD), ""),
+        _suspended(snapshot),
+        (Reason.ALL_RANKS_FINISHED if state.phase is Phase.COMPLETE else Reason.NOT_COMPLETE, ""),
+        _failed(snapshot),
+    ]
+
+
+def _scheduled(pods: Sequence[PodView]) -> tuple[Reason, str]:
+    if not pods:
+        return Reason.NO_PODS, ""
+    stuck = [pod for pod in pods if not pod.node_name and pod.unschedulable]
+    if stuck:
+        return Reason.UNSCHEDULABLE, f"{stuck[0].name}: {stuck[0].unschedulable}"
+    waiting = sum(1 for pod in pods if not pod.node_name)
+    return (
+        (Reason.PODS_PENDING, f"{waiting} of {len(pods)} pods wait for a node") if waiting else (Reason.ALL_PLACED, "")
+    )
+
+
+def _coordinator(snapshot: Snapshot) -> tuple[Reason, str]:
+    view = snapshot.coordinator
+    if view.lost or snapshot.state.phase is Phase.UNPROTECTED:
+        return Reason.CONTROLLER_LOST, view.problem
+    if view.serving:
+        return (Reason.COORDINATOR_SHARES_NODE if view.shares_node else Reason.COORDINATOR_SERVING), ""
+    pod = next((pod for pod in snapshot.pods if pod.role == names.ROLE_COORDINATOR), None)
+    if pod is None:
+        return Reason.COORDINATOR_ABSENT, ""
+    if not pod.node_name:
+        return Reason.COORDINATOR_PENDING, pod.unschedulable
+    if view.connected or pod.phase != "Running":
+        return Reason.COORDINATOR_STARTING, view.problem or pod.trouble
+    return Reason.COORDINATOR_UNREACHABLE, view.problem
+
+
+def _suspended(snapshot: Snapshot) -> tuple[Reason, str]:
+    if snapshot.state.phase is not Phase.SUSPENDED:
+        return (Reason.SUSPENDING if snapshot.job.spec.suspend else Reason.NOT_SUSPENDED), ""
+    return (Reason.SUSPENDING if snapshot.pods else Reason.SUSPENDED), ""
+
+
+def _failed(snapshot: Snapshot) -> tuple[Reason, str]:
+    if snapshot.state.phase is not Phase.FAILED:
+        return Reason.NOT_FAILED, ""
+    reason = FAILED_REASON.get(snapshot.failed_reason, Reason.NOT_RECOVERED)
+    return reason, snapshot.failed_message
+
+
+def _data_parallel(snapshot: Snapshot) -> api.DataParallel:
+    desired = data_parallel_size(snapshot.job.spec)
+    dropped = snapshot.state.shrunk.dropped if snapshot.state.shrunk else ()
+    return api.DataParallel(desired=desired, current=desired - len(dropped), dropped=dropped)
+
+
+def _summary(snapshot: Snapshot, incidents: Sequence[api.Incident]) -> api.Summary:
+    state, size = snapshot.state, _data_parallel(snapshot)
+    refused = snapshot.accepted in {Reason.POD_REFUSED, Reason.INVALID}
+    newest = incidents[0] if incidents else None
+    outage = sum(phase.milliseconds for phase in newest.phases) if newest else 0
+    return api.Summary(
+        state="Refused" if refused and not state.attempt else STATE_WORD.get(state.phase, state.phase.value),
+        size=f"{size.current}/{size.desired}",
+        recovery=(newest.action or "") if newest else "",
+        last_outage=f"{outage / 1000:.1f}s" if newest and newest.outcome != "Open" else "",
+        goodput=f"{snapshot.goodput.percent}%" if snapshot.goodput else "",
+        restarts=str(state.restarts_infrastructure + state.restarts_program),
+    )
+
+
+def recovered_in(moments: Mapping[Moment, int]) -> str:
+    """The outage for a sentence: `1.8 s`."""
+    outage = outage_milliseconds(moments)
+    return "?" if outage is None else f"{outage / 1000:.1f} s"

@@ -1,0 +1,61 @@
+"""What a job needs before its first pod: the server's consent to its pods, and its certificates.
+
+The template is opaque to the CRD, so whether its pods can be made is asked of the only one who knows: each kind of pod
+is created with dry-run, and a refusal becomes `Accepted=False` with the server's own words.
+"""
+
+from __future__ import annotations
+
+import base64
+
+from hajob.api.job import HATrainingJob
+from hajob.objects.coordinator_pod import coordinator_pod
+from hajob.objects.naming import tls_secret_name
+from hajob.objects.rank_pod import rank_pod
+from hajob.objects.settings import PodSettings
+from hajob.objects.tls_secret import tls_secret
+from hajob.runtime.certificates import issue
+from hajob.runtime.channel import Credentials
+from hajob.runtime.kube import ApiError, Kube
+
+REFUSALS = frozenset({400, 403, 422})
+"""Answers that will not change by asking again."""
+
+
+async def refusal(kube: Kube, job: HATrainingJob, settings: PodSettings) -> str:
+    """Why the server would refuse the job's pods, in its own words; empty when it would not.
+
+    Raises:
+        ApiError: the server could not be asked.
+    """
+    try:
+        pods = (rank_pod(job, 0, 1, settings), coordinator_pod(job, 1, settings))
+    except (ValueError, KeyError, TypeError) as error:
+        return f"spec.template: {error}"
+    for pod in pods:
+        try:
+            await kube.create("pods", job.metadata.namespace, pod, dry_run=True)
+        except ApiError as error:
+            if error.status not in REFUSALS:
+                raise
+            return error.message
+    return ""
+
+
+async def credentials(kube: Kube, job: HATrainingJob) -> Credentials:
+    """The operator's own certificate for this job; makes the job's Secret where there is none.
+
+    Raises:
+        ApiError: the server refuses, or cannot be reached.
+    """
+    name = tls_secret_name(job)
+    try:
+        secret = await kube.get("secrets", job.metadata.namespace, name)
+    except ApiError as error:
+        if error.status != 404:
+            raise
+        secret = tls_secret(job, issue(job.metadata.uid))
+        await kube.create("secrets", job.metadata.namespace, secret)
+    data = {key: base64.b64decode(text) for key, text in (secret.get("data") or {}).items()}
+    data |= {key: text.encode() for key, text in (secret.get("stringData") or {}).items()}
+    return Credentials(data["ca.crt"], data["operator.crt"], data["operator.key"])

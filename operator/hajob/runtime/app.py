@@ -1,0 +1,185 @@
+"""The operator's process: wires settings, API, caches, Lease, core and front desk, and runs until it is told to stop.
+
+    python -m hajob.runtime.app
+
+Two loops in two threads: the core in this one, kopf in the front desk's. Crash-only: losing the Lease to another
+operator ends the process, and the next one starts as a standby with an empty memory and a full status to read.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import gc
+import logging
+import signal
+import sys
+from collections.abc import Callable
+from functools import partial
+
+from aiohttp import web
+
+from hajob.api import constants as names
+from hajob.api.job import HATrainingJob
+from hajob.objects.settings import PodSettings
+from hajob.runtime import metrics
+from hajob.runtime.channel import Channel, Credentials, Listener
+from hajob.runtime.clock import Clock, SystemClock
+from hajob.runtime.core import Caches, Core
+from hajob.runtime.credentials import load
+from hajob.runtime.front_desk import FrontDesk
+from hajob.runtime.informer import Change, ChangeType, Informer
+from hajob.runtime.kube import HttpKube, Kube
+from hajob.runtime.lease import LeaseKeeper, LeaseSettings
+from hajob.runtime.settings import Settings
+from hajob.runtime.status_writer import StatusWriter
+from hajob.runtime.world import Link, World
+from hajob.sources import node as node_source
+from hajob.sources import pod as pod_source
+from hajob.sources.node import NodeView
+from hajob.sources.pod import PodView
+
+log = logging.getLogger(__name__)
+
+STALE_SECONDS = 120.0
+"""A watch that was not heard for so long makes the process unhealthy: it reconnects after 70 s of silence itself."""
+
+
+class Operator:
+    """One operator process."""
+
+    def __init__(self, settings: Settings, kube: Kube, clock: Clock) -> None:
+        self._settings = settings
+        self._kube = kube
+        self._clock = clock
+        self._stop = asyncio.Event()
+        self._caches = Caches()
+        self._lease = LeaseKeeper(
+            kube,
+            clock,
+            LeaseSettings(
+                settings.namespace,
+                settings.lease_name,
+                settings.lease_seconds,
+                settings.lease_renew_seconds,
+                settings.lease_retry_seconds,
+            ),
+            settings.identity,
+            on_gained=self._gained,
+            on_lost=self._lost,
+        )
+        self._front_desk = FrontDesk(settings, asyncio.get_running_loop())
+        self._core = Core(self._world(), self._caches)
+        self._pods = Informer(
+            kube, clock, "pods", pod_source.view, self._pod_changed, label_selector=names.LABEL_JOB_UID
+        )
+        self._nodes = Informer(kube, clock, "nodes", node_source.view, self._node_changed)
+
+    def _world(self) -> World:
+        return World(
+            kube=self._kube,
+            clock=self._clock,
+            dial=self._dial,
+            status_writer=self._status_writer,
+            announcer=self._front_desk,
+            pod_settings=PodSettings(sidecar_image=self._settings.sidecar_image),
+            fence=lambda: self._lease.fence,
+            nodes=lambda: self._caches.nodes,
+            all_pods=lambda: self._caches.pods,
+        )
+
+    def _dial(self, address: str, job_uid: str, credentials: Credentials, listener: Listener) -> Link:
+        return Channel(address, job_uid, credentials, listener, lambda: self._lease.fence)
+
+    def _status_writer(self, job: HATrainingJob) -> StatusWriter:
+        return StatusWriter(
+            self._kube,
+            self._clock,
+            namespace=job.metadata.namespace,
+            name=job.metadata.name,
+            uid=job.metadata.uid,
+            known=job.status.to_json(),
+            may_write=self._lease.writable,
+            on_leadership_lost=partial(self._lost, "the server refuses this leader's fence"),
+        )
+
+    def _pod_changed(self, change: Change[PodView]) -> None:
+        self._core.pod_changed(change.value, deleted=change.type is ChangeType.DELETED)
+
+    def _node_changed(self, change: Change[NodeView]) -> None:
+        self._core.node_changed(change.value, deleted=change.type is ChangeType.DELETED)
+
+    def _gained(self, fence: int) -> None:
+        log.info("this process leads, fence %d", fence)
+        metrics.LEADER.set(1)
+        self._front_desk.start(self._core)
+
+    def _lost(self, reason: str) -> None:
+        log.warning("this process no longer leads: %s", reason)
+        metrics.LEADER.set(0)
+        self._stop.set()
+
+    async def run(self) -> None:
+        """Serve until a signal or the loss of the Lease."""
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, self._stop.set)
+        runner = web.AppRunner(metrics.application(self._unhealthy, self._unready), access_log=None)
+        await runner.setup()
+        await web.TCPSite(runner, self._settings.pod_ip, self._settings.metrics_port).start()
+        watches = [asyncio.create_task(informer.run()) for informer in (self._pods, self._nodes)]
+        await asyncio.gather(self._pods.synced.wait(), self._nodes.synced.wait())
+        self._core.pods_complete()
+        gc.freeze()  # the filled caches need not be walked by every collection
+        election = asyncio.create_task(self._lease.run())
+        await self._stop.wait()
+        await self._shut_down([*watches, election], runner)
+
+    async def _shut_down(self, tasks: list[asyncio.Task[None]], runner: web.AppRunner) -> None:
+        """Stop writing, then give the Lease back: the next leader finds nobody at work."""
+        await self._front_desk.stop()
+        await self._core.close()
+        for task in tasks:
+            task.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await task
+        await self._lease.release()
+        await runner.cleanup()
+
+    def _unhealthy(self) -> str:
+        for informer in (self._pods, self._nodes):
+            metrics.WATCH_AGE.labels(informer.resource).set(informer.age())
+            if informer.age() > STALE_SECONDS:
+                return f"the watch of {informer.resource} was last heard {informer.age():.0f} s ago"
+        return ""
+
+    def _unready(self) -> str:
+        waiting = [informer.resource for informer in (self._pods, self._nodes) if not informer.synced.is_set()]
+        return f"still listing {', '.join(waiting)}" if waiting else ""
+
+
+async def serve(settings: Settings, wrap: Callable[[Kube], Kube] = lambda kube: kube) -> None:
+    """Run an operator with these settings.
+
+    Args:
+        settings: of the installation.
+        wrap: puts something between the operator and the API; for tests that end it after a certain write.
+    """
+    credentials = await load(settings.kubeconfig, settings.service_account_dir)
+    async with HttpKube(credentials) as kube:
+        await Operator(settings, wrap(kube), SystemClock()).run()
+
+
+def main() -> int:
+    """Entry point."""
+    settings = Settings.from_environment()
+    logging.basicConfig(
+        level=settings.log_level, format="%(asctime)s %(levelname)s %(name)s: %(message)s", stream=sys.stderr
+    )
+    sys.setswitchinterval(0.0005)  # kopf's thread must not hold the core's up
+    asyncio.run(serve(settings))
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,159 @@
+"""What a desk knows of its coordinator: the link to the pod that is there, its newest state, and who it claims to be.
+
+A link belongs to one pod. When the pod is replaced, or comes up at another address, the old link is closed and a new
+one made; what is said on a link that is no longer this pod's is not heard.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterator
+from typing import Protocol
+
+from hajob.api.constants import COORDINATOR_TOKEN_AUDIENCE
+from hajob.api.job import HATrainingJob
+from hajob.plan import events
+from hajob.plan.state import JobState, Phase
+from hajob.runtime import metrics
+from hajob.runtime.channel import Credentials
+from hajob.runtime.kube import ApiError
+from hajob.runtime.world import Link, World
+from hajob.sources.pod import PodView
+from hajob.sources.report import launchers_ready
+from trainer_sidecar.protocol import sidecar_pb2 as wire
+
+log = logging.getLogger(__name__)
+
+
+class Owner(Protocol):
+    """The desk."""
+
+    def reported(self, report: wire.Report) -> None:
+        """A report has come."""
+
+    def coordinator_changed(self) -> None:
+        """The channel came up, or went away."""
+
+
+class CoordinatorDesk:
+    """The coordinator of one job, as its desk sees it."""
+
+    def __init__(self, job: HATrainingJob, world: World, owner: Owner) -> None:
+        self._job = job
+        self._world = world
+        self._owner = owner
+        self._pod: PodView | None = None
+        self._link: Link | None = None
+        self._assignment: wire.Assignment | None = None
+        self._order: wire.Order | None = None
+        self._closing: set[asyncio.Task[None]] = set()
+        self._revision = 0
+        self.connected = False
+        self.problem = ""
+        self.state = wire.CoordinatorState(step=-1)
+
+    @property
+    def serving(self) -> bool:
+        """Whether it is heard and its MindIO controller serves."""
+        return self.connected and self.state.controller_ready
+
+    @property
+    def step(self) -> int:
+        """Newest step that is known to be finished, -1 before the first."""
+        return self.state.step
+
+    @property
+    def address(self) -> str:
+        """Where it is dialled; empty while there is no pod to dial."""
+        return self._link.address if self._link else ""
+
+    def pod_is_at(self, pod: PodView, credentials: Credentials) -> None:
+        """Dial this pod, unless that is done already."""
+        address = f"{pod.address}:{self._world.pod_settings.coordinator_port}"
+        if self._pod is not None and self._pod.uid == pod.uid and self.address == address:
+            return
+        self.pod_lost()
+        self._pod = pod
+        self._link = self._world.dial(address, self._job.metadata.uid, credentials, self)
+        if self._order is not None:
+            self._link.order(self._order)
+        if self._assignment is not None:
+            self._link.assign(self._assignment)
+        self._link.start()
+
+    def pod_lost(self) -> None:
+        """The pod is gone: hang up."""
+        self.connected, self._pod = False, None
+        self.state = wire.CoordinatorState(step=self.state.step)
+        if self._link is not None:
+            task = asyncio.get_running_loop().create_task(self._link.close())
+            self._closing.add(task)
+            task.add_done_callback(self._closing.discard)
+            self._link = None
+
+    async def close(self) -> None:
+        """Hang up for good."""
+        self.pod_lost()
+        for task in list(self._closing):
+            await task
+
+    def order(self, order: wire.Order) -> None:
+        """The step that is wanted now."""
+        self._order = order
+        if self._link is not None:
+            self._link.order(order)
+
+    def assign(self, build: Callable[[int], wire.Assignment]) -> None:
+        """The pods as they are now; `build` makes the message of a revision, sent only if it says something new."""
+        current = self._assignment
+        if current is not None and build(current.revision) == current:
+            return
+        self._revision = max(self._revision + 1, self._world.clock.now_milliseconds())
+        self._assignment = build(self._revision)
+        if self._link is not None:
+            self._link.assign(self._assignment)
+
+    def is_silent(self, node_rank: int, pod_uid: str) -> bool:
+        """Whether the coordinator has lost the agent of this pod."""
+        return any(
+            node.node_rank == node_rank and node.pod_uid == pod_uid and not node.connected for node in self.state.nodes
+        )
+
+    def events_of(self, report: wire.Report, state: JobState) -> Iterator[events.Event]:
+        """What the coordinator's state says to the plan, beside its facts and milestones."""
+        before, self.state = self.state, report.state
+        self.problem = report.state.controller_problem
+        if report.state.controller_ready and not before.controller_ready:
+            yield events.CoordinatorReady()
+        if state.phase is Phase.PENDING and report.state.controller_ready and report.state.attempt == state.attempt:
+            nodes = report.state.nodes
+            if launchers_ready(nodes, self._job.spec.num_nodes):
+                yield events.PodsReady()
+
+    # ------------------------------------------------------------------------------------------- Listener
+
+    async def greeted(self, hello: wire.Hello) -> bool:
+        """Whether the token proves that this is the pod that was dialled (docs/protocols/sidecar.md)."""
+        pod = self._pod
+        try:
+            identity = await self._world.kube.token_review(hello.token, COORDINATOR_TOKEN_AUDIENCE)
+        except ApiError as error:
+            log.warning("the token of %s cannot be checked: %s", self.address, error)
+            return False
+        if pod is not None and identity is not None and identity.pod_uid == pod.uid:
+            return True
+        metrics.REFUSED.labels("coordinator token").inc()
+        self.problem = f"the coordinator at {self.address} does not prove to be pod {pod.name if pod else '?'}"
+        log.warning(self.problem)
+        return False
+
+    def reported(self, report: wire.Report) -> None:
+        """A report has come."""
+        self._owner.reported(report)
+
+    def connected_changed(self, up: bool, reason: str) -> None:
+        """The channel came up, or is gone."""
+        self.connected = up
+        self.problem = reason
+        self._owner.coordinator_changed()

@@ -1,0 +1,459 @@
+"""One job's desk: everything that happens to a job passes here, one thing at a time.
+
+Inputs (the CR, pods, a coordinator's reports, deadlines) become events of the planner; the planner's effects become
+levels: the newest order, the wanted pods, the status. Orders go out in the same call in which a report came in: a
+fault on its way to its command crosses no queue. Pods are made and deleted by a task behind it, only after the status
+that holds the decision has been acknowledged (docs/decisions/0004-the-status-is-the-journal.md).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import dataclasses
+import logging
+from collections.abc import Callable
+from typing import Final
+
+from hajob.api import constants as names
+from hajob.api.conditions import Reason
+from hajob.api.job import HATrainingJob
+from hajob.domain.incidents import Outcome
+from hajob.domain.timeline import Moment, outage_milliseconds
+from hajob.objects import orders
+from hajob.objects.environment import rank_environment
+from hajob.objects.incident_entry import Record
+from hajob.objects.journal import Journal
+from hajob.objects.status import CoordinatorView, Snapshot, build_status, recovered_in
+from hajob.plan import effects, events, machine
+from hajob.plan.policy import Policy, from_spec, layout_of
+from hajob.plan.recoverability import recoverability
+from hajob.plan.state import ENDED, JobState, Phase
+from hajob.plan.view import View
+from hajob.runtime import admission, metrics
+from hajob.runtime.channel import Credentials
+from hajob.runtime.coordinator_desk import CoordinatorDesk
+from hajob.runtime.kube import ApiError
+from hajob.runtime.pod_keeper import PodKeeper, difference
+from hajob.runtime.status_writer import StatusRefusedError
+from hajob.runtime.world import World
+from hajob.sources import pod as pod_source
+from hajob.sources.pod import PodView
+from hajob.sources.report import read
+from trainer_sidecar.protocol import sidecar_pb2 as wire
+
+log = logging.getLogger(__name__)
+
+RETRY_SECONDS: Final = 1.0
+"""Between two tries when the API server refuses or cannot be reached."""
+LAZY_SECONDS: Final = 1.5
+"""A change that nobody waits for is written at the latest after so long, together with what comes meanwhile."""
+UNREACHABLE_SECONDS: Final = 5.0
+"""A coordinator that cannot be reached for so long is taken for lost."""
+
+
+class Desk:
+    """All that happens to one job. Every method is called in the core's loop."""
+
+    def __init__(self, job: HATrainingJob, world: World) -> None:
+        self.job = job
+        self._world = world
+        self._journal = Journal.load(job.status.journal)
+        self._policy: Policy = from_spec(job.spec.to_json())
+        self._layout = layout_of(job.spec.to_json())
+        self._pods: dict[str, PodView] = {}
+        self._gone: set[str] = set()
+        self._coordinator = CoordinatorDesk(job, world, self)
+        self._keeper = PodKeeper(world.kube, world.pod_settings, self._is_silent)
+        self._writer = world.status_writer(job)
+        self._credentials: Credentials | None = None
+        self._accepted, self._accepted_message = Reason.NOT_CHECKED, ""
+        self._record: Record | None = self._journal.record()
+        self._early: dict[Moment, int] = {}
+        self._wake = asyncio.Event()
+        self._tasks: list[asyncio.Task[None]] = []
+        self._timer: asyncio.TimerHandle | None = None
+        self._timer_is_urgent = False
+        self._deadline: asyncio.TimerHandle | None = None
+        self._synced = False
+        self._released = False
+
+    # ------------------------------------------------------------------------------------------------- life
+
+    def start(self) -> None:
+        """Begin; pods that exist have been shown before."""
+        self._tasks = [
+            asyncio.create_task(self._keep(), name=f"desk {self._title}"),
+            asyncio.create_task(self._writer.run(), name=f"status of {self._title}"),
+        ]
+
+    async def close(self) -> None:
+        """Stop looking after the job, and leave it as it is."""
+        self._released = True
+        for timer in (self._timer, self._deadline):
+            if timer is not None:
+                timer.cancel()
+        for task in self._tasks:
+            task.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await task
+        await self._coordinator.close()
+
+    async def release(self) -> None:
+        """The CR is being deleted: end its ranks and delete its pods, then let go.
+
+        Raises:
+            ApiError: the server could not be reached; the caller tries again.
+        """
+        self._released = True
+        self._advance(events.Deleted())
+        for pod in list(self._pods.values()):
+            await self._keeper.delete(pod)
+        await self.close()
+
+    @property
+    def _title(self) -> str:
+        return f"{self.job.metadata.namespace}/{self.job.metadata.name}"
+
+    @property
+    def state(self) -> JobState:
+        """What the planner remembers."""
+        return self._journal.state
+
+    # ----------------------------------------------------------------------------------------------- inputs
+
+    def job_seen(self, job: HATrainingJob) -> None:
+        """The CR as it is now; its status is ours and not taken back from the server."""
+        before, self.job = self.job, job.model_copy(update={"status": self.job.status})
+        if job.metadata.generation == before.metadata.generation:
+            return
+        self._policy = from_spec(job.spec.to_json())
+        if self._accepted is Reason.POD_REFUSED:
+            self._accepted = Reason.NOT_CHECKED
+        if job.spec.suspend != before.spec.suspend:
+            self._advance(events.SuspendRequested() if job.spec.suspend else events.ResumeRequested())
+        if job.spec.restart_request_time != before.spec.restart_request_time:
+            self._advance(events.RestartRequested())
+        self._advance(events.PolicyChanged())
+        self._wake.set()
+
+    def pods_listed(self) -> None:
+        """Every pod that exists has been shown: what is missing now is missing indeed."""
+        self._synced = True
+        self._wake.set()
+
+    def pod_seen(self, pod: PodView, *, deleted: bool = False) -> None:
+        """A pod of this job as it is now, or that it is gone."""
+        known = self._pods.get(pod.name)
+        if deleted:
+            self._pods.pop(pod.name, None)
+            self._gone.add(pod.name)
+        else:
+            self._pods[pod.name] = pod
+        if known == pod and not deleted:
+            return
+        if pod.role == names.ROLE_COORDINATOR:
+            self._coordinator_pod_seen(pod, deleted=deleted)
+        elif self._is_wanted(pod):
+            now = self._world.clock.now_milliseconds()
+            for fact in [pod_source.lost(pod, now)] if deleted else pod_source.facts(pod, now):
+                self._advance(events.FactSeen(fact=fact))
+            if not deleted and not pod.ended:
+                self._assign()
+        self._publish(lazy=True)
+        self._wake.set()
+
+    def _coordinator_pod_seen(self, pod: PodView, *, deleted: bool) -> None:
+        if pod.incarnation != self._journal.wanted.coordinator:
+            return
+        if deleted or pod.ended:
+            self._coordinator.pod_lost()
+            self._advance(events.CoordinatorLost(message=pod.trouble or f"pod {pod.name} is gone"))
+        elif pod.address and self._credentials is not None:
+            self._coordinator.pod_is_at(pod, self._credentials)
+            self._assign()
+            self._send_order()
+
+    def reported(self, report: wire.Report) -> None:
+        """A coordinator's report: milestones, then facts, each advancing the plan at once."""
+        begin = self._world.clock.monotonic()
+        now = self._world.clock.now_milliseconds()
+        reading = read(report, now)
+        for what in reading.refused:
+            metrics.REFUSED.labels(what).inc()
+            log.warning("%s: the coordinator reports something this operator does not know: %s", self._title, what)
+        self._early = {}
+        for observed in reading.observed:
+            if observed.moment is not None:
+                self._mark(observed.moment, observed.time_ms)
+            if isinstance(observed.event, events.FactSeen):
+                metrics.FACTS.labels(observed.event.fact.kind.value).inc()
+            if type(observed.event) is not events.Event:
+                self._advance(observed.event)
+        for event in self._coordinator.events_of(report, self.state):
+            self._advance(event)
+        if reading.observed:
+            metrics.DECISION.observe(self._world.clock.monotonic() - begin)
+        self._publish(lazy=True)
+
+    def coordinator_changed(self) -> None:
+        """The channel came up, or went away."""
+        if self._coordinator.connected:
+            self._assign()
+            self._send_order()
+        else:
+            asyncio.get_running_loop().call_later(UNREACHABLE_SECONDS, self._still_unreachable)
+        self._publish()
+
+    def _still_unreachable(self) -> None:
+        if not self._coordinator.connected and not self._released and self._coordinator.address:
+            self._advance(events.CoordinatorLost(message="the coordinator cannot be reached"))
+
+    # ------------------------------------------------------------------------------------------------- plan
+
+    def _view(self) -> View:
+        return View(
+            layout=self._layout,
+            step=self._coordinator.step,
+            coordinator_ready=self._coordinator.serving,
+            coordinator_apart=not self._coordinator_shares_node(),
+            free_nodes=self._free_nodes(),
+            node_names={pod.node_rank: pod.node_name for pod in self._pods.values() if self._is_wanted(pod)},
+        )
+
+    def _advance(self, event: events.Event) -> None:
+        """One event through the table, and its effects."""
+        before = self.state
+        now = self._world.clock.now_milliseconds()
+        outcome = machine.advance(before, event, self._view(), self._policy, now)
+        if outcome.state is before and not outcome.effects:
+            return
+        log.info("%s: %s: %s -> %s", self._title, type(event).__name__, before.phase, outcome.state.phase)
+        self._journal = dataclasses.replace(self._journal, state=outcome.state)
+        self._follow_incident(event)
+        for effect in outcome.effects:
+            self._take(effect)
+        self._arm()
+        urgent = before.phase != outcome.state.phase or any(effect.irreversible for effect in outcome.effects)
+        self._publish(lazy=not urgent)
+        self._wake.set()
+
+    def _take(self, effect: effects.Effect) -> None:
+        wanted = self._journal.wanted
+        match effect:
+            case effects.SendOrder():
+                self._journal = dataclasses.replace(self._journal, order=effect)
+                self._mark(Moment.DECIDED, self._world.clock.now_milliseconds())
+                self._send_order()
+            case effects.ReplacePods(node_ranks, incarnation, avoid):
+                homes = {pod.node_rank: pod.node_name for pod in self._pods.values() if self._is_wanted(pod)}
+                shunned = {rank: homes[rank] for rank in node_ranks if homes.get(rank) in avoid}
+                wanted = wanted.with_replaced(node_ranks, incarnation, shunned)
+            case effects.ReleasePods(node_ranks):
+                wanted = wanted.with_released(node_ranks)
+            case effects.DeleteAllPods(below):
+                wanted = wanted.without_rank_pods(below)
+            case effects.CreateAllPods(attempt, incarnation, avoid):
+                wanted = wanted.with_rank_pods(attempt, incarnation, avoid)
+            case effects.DeleteCoordinator(below):
+                wanted = wanted.without_coordinator(below)
+            case effects.CreateCoordinator(incarnation):
+                wanted = wanted.with_coordinator(incarnation)
+            case effects.FailJob(reason, message):
+                wanted = wanted.stopped()
+                self._journal = dataclasses.replace(self._journal, failed_reason=reason, failed_message=message)
+                self._announce("Failed", message, warning=True)
+            case effects.CompleteJob():
+                wanted = wanted.without_coordinator(self.state.incarnation + 1)
+                self._announce("Complete", "every rank ended with exit code 0")
+            case effects.CloseIncident():
+                self._close_incident(effect)
+            case effects.Announce(reason, message):
+                self._announce(reason, message)
+            case effects.CreateSparePods(node_ranks):
+                log.warning("%s: spare pods for node ranks %s are not made by this version", self._title, node_ranks)
+        self._journal = dataclasses.replace(self._journal, wanted=wanted)
+
+    def _follow_incident(self, event: events.Event) -> None:
+        incident = self.state.incident
+        if incident is None:
+            return
+        if self._record is None or self._record.incident.number != incident.number:
+            noticed = event.fact.time_ms if isinstance(event, events.FactSeen) else incident.opened_ms
+            self._record = Record(incident, {**self._early, Moment.NOTICED: noticed})
+            cause = incident.cause
+            what = f"{incident.action}: {cause.code}"
+            where = f" on {cause.node_name}" if cause.node_name else ""
+            self._announce(
+                "Recovering", f"{what}{where}, {cause.num_ranks} ranks from rank {cause.first_rank}", warning=True
+            )
+        self._record = dataclasses.replace(self._record, incident=incident)
+
+    def _mark(self, moment: Moment, time_ms: int) -> None:
+        """Write a moment into the open incident; before one is open, keep it for the incident of the same report."""
+        if self._record is not None and self._record.outcome is Outcome.OPEN and self.state.incident is not None:
+            self._record = self._record.at(moment, time_ms)
+        else:
+            self._early[moment] = time_ms
+
+    def _close_incident(self, closed: effects.CloseIncident) -> None:
+        if self._record is None or self._record.incident.number != closed.number:
+            return
+        self._record = dataclasses.replace(self._record, outcome=closed.outcome)
+        action = self._record.incident.action.value
+        metrics.INCIDENTS.labels(action, closed.outcome.value).inc()
+        outage = outage_milliseconds(self._record.moments)
+        if outage is not None:
+            metrics.OUTAGE.labels(action).observe(outage / 1000)
+        if closed.outcome is Outcome.RECOVERED:
+            self._announce("Recovered", f"{action}: training again after {recovered_in(self._record.moments)}")
+        elif closed.message:
+            self._announce("NotRecovered", closed.message, warning=True)
+
+    def _arm(self) -> None:
+        """One timer for the earliest deadline of the state; a new operator arms it again from the journal."""
+        if self._deadline is not None:
+            self._deadline.cancel()
+            self._deadline = None
+        if not self.state.deadlines or self.state.phase in ENDED:
+            return
+        name, at_ms = min(self.state.deadlines.items(), key=lambda item: item[1])
+        delay = max(0.0, (at_ms - self._world.clock.now_milliseconds()) / 1000)
+        reach: Callable[[], None] = lambda: self._advance(events.DeadlineReached(name=name))  # noqa: E731
+        self._deadline = asyncio.get_running_loop().call_later(delay, reach)
+
+    # ---------------------------------------------------------------------------------------------- outputs
+
+    def _send_order(self) -> None:
+        if self._journal.order is not None:
+            self._coordinator.order(orders.order(self._journal.order))
+
+    def _assign(self) -> None:
+        pods = [pod for pod in self._pods.values() if pod.role == names.ROLE_RANK and not pod.ended]
+        self._coordinator.assign(
+            lambda revision: orders.assignment(
+                revision=revision,
+                world_size=self._layout.world_size,
+                ranks_per_node=self._layout.chips_per_node,
+                attempt=self._journal.wanted.attempt,
+                environment=rank_environment(self.job, self._world.pod_settings),
+                pods=pods,
+                standing=orders.standing_orders(self._policy),
+            )
+        )
+
+    def _publish(self, *, lazy: bool = False) -> None:
+        """Hand the status to its writer; what nobody waits for may wait a little for company."""
+        if self._released:
+            return
+        loop = asyncio.get_running_loop()
+        if self._timer is not None:
+            if lazy or self._timer_is_urgent:
+                return
+            self._timer.cancel()
+        # Never in this call: an order that was just given must leave first.
+        self._timer_is_urgent = not lazy
+        self._timer = loop.call_later(LAZY_SECONDS, self._put) if lazy else loop.call_later(0.001, self._put)
+
+    def _put(self) -> int:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        status = build_status(self._snapshot())
+        self.job = self.job.model_copy(update={"status": status})
+        return self._writer.write(status)
+
+    def _snapshot(self) -> Snapshot:
+        return Snapshot(
+            job=self.job,
+            state=self.state,
+            wanted=self._journal.wanted,
+            fence=self._world.fence(),
+            now_ms=self._world.clock.now_milliseconds(),
+            pods=list(self._pods.values()),
+            coordinator=CoordinatorView(
+                connected=self._coordinator.connected,
+                serving=self._coordinator.serving,
+                problem=self._coordinator.problem,
+                shares_node=self._coordinator_shares_node(),
+            ),
+            accepted=self._accepted,
+            accepted_message=self._accepted_message,
+            failed_reason=self._journal.failed_reason,
+            failed_message=self._journal.failed_message,
+            record=self._record,
+            journal=dataclasses.replace(self._journal, open_record=self._record).dump(),
+            recoverability=recoverability(self.state, self._view(), self._policy),
+        )
+
+    def _announce(self, reason: str, message: str, *, warning: bool = False) -> None:
+        self._world.announcer.announce(self.job, reason, message, warning=warning)
+
+    # --------------------------------------------------------------------------------------------- settling
+
+    async def _keep(self) -> None:
+        """Admit the job, then keep its pods what they should be, for as long as the desk is open."""
+        while True:
+            await self._wake.wait()
+            self._wake.clear()
+            try:
+                await self._settle()
+            except (ApiError, StatusRefusedError) as error:
+                log.warning("%s: %s; trying again in %s s", self._title, error, RETRY_SECONDS)
+                await self._world.clock.sleep(RETRY_SECONDS)
+                self._wake.set()
+
+    async def _settle(self) -> None:
+        if not self._synced or self._released:
+            return
+        if self._accepted is not Reason.VALID and not await self._admit():
+            return
+        if self.state.phase is Phase.NEW:
+            self._advance(events.SuspendRequested() if self.job.spec.suspend else events.Accepted())
+        todo = difference(self.job, self._journal.wanted, self._pods, self._gone)
+        if self.state.phase in ENDED:
+            todo = dataclasses.replace(todo, surplus=tuple(pod for pod in todo.surplus if not pod.ended))
+        if todo.empty:
+            return
+        wanted = self._journal.wanted
+        await self._writer.acknowledged(self._put())
+        if wanted == self._journal.wanted and not self._released:
+            await self._keeper.carry_out(self.job, wanted, todo)
+
+    async def _admit(self) -> bool:
+        refusal = await admission.refusal(self._world.kube, self.job, self._world.pod_settings)
+        if refusal:
+            self._accepted, self._accepted_message = Reason.POD_REFUSED, refusal
+            self._announce("PodRefused", refusal, warning=True)
+            self._publish()
+            return False
+        self._credentials = await admission.credentials(self._world.kube, self.job)
+        self._accepted, self._accepted_message = Reason.VALID, ""
+        for pod in list(self._pods.values()):
+            if pod.role == names.ROLE_COORDINATOR:
+                self._coordinator_pod_seen(pod, deleted=False)
+        self._arm()
+        return True
+
+    # ---------------------------------------------------------------------------------------------- looking
+
+    def _is_wanted(self, pod: PodView) -> bool:
+        return pod.role == names.ROLE_RANK and pod.incarnation == self._journal.wanted.incarnation_of(pod.node_rank)
+
+    def _is_silent(self, pod: PodView) -> bool:
+        """Whether nobody on the pod's node could end it: the node is not ready, or its agent does not answer."""
+        node = self._world.nodes().get(pod.node_name)
+        return node is None or not node.ready or self._coordinator.is_silent(pod.node_rank, pod.uid)
+
+    def _coordinator_shares_node(self) -> bool:
+        homes = {pod.node_name for pod in self._pods.values() if pod.role == names.ROLE_RANK and pod.node_name}
+        return any(pod.node_name in homes for pod in self._pods.values() if pod.role == names.ROLE_COORDINATOR)
+
+    def _free_nodes(self) -> int:
+        taken = {pod.node_name for pod in self._world.all_pods().values() if pod.role == names.ROLE_RANK}
+        resource, need = self.job.spec.accelerator.resource_name, self._layout.chips_per_node
+        return sum(
+            1
+            for node in self._world.nodes().values()
+            if node.usable and node.name not in taken and (node.chips or {}).get(resource, 0) >= need
+        )

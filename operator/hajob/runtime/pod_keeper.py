@@ -1,0 +1,115 @@
+"""Makes the pods of one job what they should be: creates the missing, deletes the surplus.
+
+A level, not a list of commands: it compares the wanted pods with the cached ones, whoever changed either. The desk
+calls it only after the status that holds the wanted pods has been acknowledged, and a pod's name carries its
+incarnation, so doing it twice, or again after a crash, comes to the same.
+
+Deletes carry the UID that was seen, so that a pod which was made meanwhile under the same name is never hit. A pod on
+a node that is silent is deleted without grace: nobody is there who could end it in time, and its gate is shut by then
+(docs/decisions/0005-a-gate-in-every-rank-pod.md).
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+
+from hajob.api import constants as names
+from hajob.api.base import Json
+from hajob.api.job import HATrainingJob
+from hajob.objects.coordinator_pod import coordinator_pod
+from hajob.objects.naming import coordinator_pod_name, is_same_pod, rank_pod_name
+from hajob.objects.rank_pod import rank_pod
+from hajob.objects.settings import PodSettings
+from hajob.objects.wanted_pods import WantedPods
+from hajob.runtime.kube import ApiError, Kube
+from hajob.sources.pod import PodView
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """What would make the pods agree with the wish."""
+
+    missing: tuple[tuple[str, int, int], ...]  # role, node rank (-1: coordinator), incarnation
+    surplus: tuple[PodView, ...]
+
+    @property
+    def empty(self) -> bool:
+        """Whether nothing is to be done."""
+        return not self.missing and not self.surplus
+
+
+def difference(job: HATrainingJob, wanted: WantedPods, pods: Mapping[str, PodView], gone: Iterable[str]) -> Difference:
+    """Compare wish and cache.
+
+    Args:
+        job: the job.
+        wanted: the pods that should exist.
+        pods: cached pods of the job by name.
+        gone: names of pods that existed and vanished; they are not made again under that name, their loss is a fact.
+    """
+    names_wanted: dict[str, tuple[str, int, int]] = {}
+    for node_rank in range(job.spec.num_nodes):
+        incarnation = wanted.incarnation_of(node_rank)
+        if incarnation:
+            names_wanted[rank_pod_name(job, node_rank, incarnation)] = (names.ROLE_RANK, node_rank, incarnation)
+    if wanted.coordinator:
+        name = coordinator_pod_name(job, wanted.coordinator)
+        names_wanted[name] = (names.ROLE_COORDINATOR, -1, wanted.coordinator)
+    known = {*pods, *gone}
+    return Difference(
+        missing=tuple(what for name, what in names_wanted.items() if name not in known),
+        surplus=tuple(pod for name, pod in pods.items() if name not in names_wanted and not pod.deleting),
+    )
+
+
+class PodKeeper:
+    """Carries differences out, for one job."""
+
+    def __init__(self, kube: Kube, settings: PodSettings, silent: Callable[[PodView], bool]) -> None:
+        self._kube = kube
+        self._settings = settings
+        self._silent = silent
+
+    def manifest(self, job: HATrainingJob, wanted: WantedPods, what: tuple[str, int, int]) -> Json:
+        """The pod that is missing."""
+        role, node_rank, incarnation = what
+        if role == names.ROLE_COORDINATOR:
+            return coordinator_pod(job, incarnation, self._settings, apart=wanted.apart)
+        return rank_pod(job, node_rank, incarnation, self._settings, wanted.avoided_by(node_rank))
+
+    async def carry_out(self, job: HATrainingJob, wanted: WantedPods, todo: Difference) -> None:
+        """Create first: a replacement's start-up is what everybody waits for.
+
+        Raises:
+            ApiError: the server refuses a pod, or cannot be reached; the caller tries again.
+        """
+        for what in todo.missing:
+            await self._create(job, self.manifest(job, wanted, what))
+        for pod in todo.surplus:
+            await self.delete(pod)
+
+    async def _create(self, job: HATrainingJob, manifest: Json) -> None:
+        name = manifest["metadata"]["name"]
+        try:
+            await self._kube.create("pods", job.metadata.namespace, manifest)
+        except ApiError as error:
+            if error.status != 409 or error.reason != "AlreadyExists":
+                raise
+            existing = await self._kube.get("pods", job.metadata.namespace, name)
+            if not is_same_pod(existing, manifest):
+                raise
+        log.info("%s/%s: pod %s is made", job.metadata.namespace, job.metadata.name, name)
+
+    async def delete(self, pod: PodView) -> None:
+        """Delete one pod; that it is gone already is as good."""
+        grace = 0 if self._silent(pod) else None
+        try:
+            await self._kube.delete("pods", pod.namespace, pod.name, uid=pod.uid, grace_seconds=grace)
+        except ApiError as error:
+            if error.status not in {404, 409}:  # 409: another pod has this name now
+                raise
+        log.info("%s: pod %s is deleted%s", pod.namespace, pod.name, "" if grace is None else " without grace")

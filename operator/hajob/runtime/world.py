@@ -1,0 +1,67 @@
+"""What a desk needs of the world, behind ports: the Kubernetes API, the coordinators, the clock.
+
+Tests put a simulated world behind the same ports. A desk holds no other way out (docs/decisions/0003 and 0004).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol
+
+from hajob.api.job import HATrainingJob
+from hajob.objects.settings import PodSettings
+from hajob.runtime.channel import Credentials, Listener
+from hajob.runtime.clock import Clock
+from hajob.runtime.kube import Kube
+from hajob.runtime.status_writer import StatusWriter
+from hajob.sources.node import NodeView
+from hajob.sources.pod import PodView
+from trainer_sidecar.protocol import sidecar_pb2 as wire
+
+
+class Link(Protocol):
+    """A conversation with one coordinator (hajob.runtime.channel.Channel)."""
+
+    address: str
+
+    def start(self) -> None:
+        """Begin dialling."""
+
+    async def close(self) -> None:
+        """Hang up for good."""
+
+    def assign(self, assignment: wire.Assignment) -> None:
+        """Say what the job is and where its pods are."""
+
+    def order(self, order: wire.Order) -> None:
+        """Say which step is wanted now."""
+
+
+class Dial(Protocol):
+    """Makes a link to a coordinator."""
+
+    def __call__(self, address: str, job_uid: str, credentials: Credentials, listener: Listener) -> Link:
+        """Not started yet."""
+
+
+class Announcer(Protocol):
+    """Posts Kubernetes Events for people."""
+
+    def announce(self, job: HATrainingJob, reason: str, message: str, *, warning: bool = False) -> None:
+        """Post one, some time soon; failing is logged and no more."""
+
+
+@dataclass(frozen=True, slots=True)
+class World:
+    """The ports, and what all desks share."""
+
+    kube: Kube
+    clock: Clock
+    dial: Dial
+    status_writer: Callable[[HATrainingJob], StatusWriter]
+    announcer: Announcer
+    pod_settings: PodSettings
+    fence: Callable[[], int]
+    nodes: Callable[[], dict[str, NodeView]]
+    all_pods: Callable[[], dict[str, PodView]]
