@@ -1,0 +1,65 @@
+"""The names of what Hajob can do to a training, in the order of what they cost.
+
+One enumeration for the whole project, because the same word stands in the spec, in the status, in events, in
+metrics and in the terminal. MindIO's own names for strategies stay in the coordinator; `MINDIO_STRATEGY` is the
+only bridge between the two vocabularies (docs/protocols/mindio.md).
+"""
+
+from enum import StrEnum
+from typing import Final
+
+
+class Action(StrEnum):
+    """One step of recovery, smallest first; `EXPAND` and `MIGRATE` are planned, never an answer to a fault."""
+
+    RETRY = "Retry"
+    IN_PLACE = "InPlace"
+    REPLACE = "Replace"
+    SHRINK = "Shrink"
+    CHECKPOINT = "Checkpoint"
+    RESTART = "Restart"
+    EXPAND = "Expand"
+    MIGRATE = "Migrate"
+
+
+LADDER: Final = (
+    Action.RETRY,
+    Action.IN_PLACE,
+    Action.REPLACE,
+    Action.SHRINK,
+    Action.CHECKPOINT,
+    Action.RESTART,
+)
+"""The answers to a fault, smallest first."""
+
+RUNG: Final = {action: place for place, action in enumerate(LADDER)}
+"""Place of an action on the ladder, 0 is the smallest."""
+
+
+class Command(StrEnum):
+    """What a coordinator can be told to do; the names of `Action` in trainer_sidecar/protocol/sidecar.proto."""
+
+    START = "Start"
+    RETRY = "Retry"
+    IN_PLACE = "InPlace"
+    REPLACE = "Replace"
+    SHRINK = "Shrink"
+    EXPAND = "Expand"
+    CHECKPOINT = "Checkpoint"
+    STOP = "Stop"
+    PAUSE = "Pause"
+    CONTINUE = "Continue"
+    MIGRATE = "Migrate"
+
+
+MINDIO_STRATEGY: Final = {
+    Action.RETRY: "retry",
+    Action.IN_PLACE: "recover",
+    Action.REPLACE: "recover",
+    Action.SHRINK: "downgrade",
+    Action.EXPAND: "upgrade",
+    Action.CHECKPOINT: "dump",
+    Action.RESTART: "exit",
+    Action.MIGRATE: "migration",
+}
+"""The strategy MindIO must have offered before the action can be carried out."""

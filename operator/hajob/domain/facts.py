@@ -1,0 +1,158 @@
+"""One normal form for everything that is ever observed about a job.
+
+Every source (agents, coordinator, pods, nodes, chips, MindIO) speaks its own language; what leaves `hajob.sources`
+and the coordinator's reports is a `Fact`. The planner sees nothing else, so that a fault fed by a taint, by a
+condition or by an agent gives the same incident.
+"""
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final
+
+from hajob.domain.actions import Action
+
+
+class FactKind(StrEnum):
+    """What was observed. The first ones have the names of `FactKind` in sidecar.proto."""
+
+    PROCESS_EXITED = "ProcessExited"
+    AGENT_SILENT = "AgentSilent"
+    MEMORY_FAULT = "MemoryFault"
+    COMMUNICATION_FAULT = "CommunicationFault"
+    PROCESS_FAULT = "ProcessFault"
+    HANG = "Hang"
+    LOG_RULE = "LogRule"
+    HEARTBEAT_SILENT = "HeartbeatSilent"
+    SCRIPT_ENDED = "ScriptEnded"
+    CONTROLLER_LOST = "ControllerLost"
+    PORT_TAKEN = "PortTaken"
+    DATA_CORRUPTED = "DataCorrupted"
+    POD_LOST = "PodLost"
+    POD_FAILED = "PodFailed"
+    POD_UNSTARTABLE = "PodUnstartable"
+    NODE_NOT_READY = "NodeNotReady"
+    NODE_DELETED = "NodeDeleted"
+    CHIP_FAULT = "ChipFault"
+    CHIP_ERROR = "ChipError"
+    SUB_HEALTH = "SubHealth"
+    CORDONED = "Cordoned"
+
+
+class Source(StrEnum):
+    """Who observed it."""
+
+    AGENT = "Agent"
+    COORDINATOR = "Coordinator"
+    MINDIO = "MindIO"
+    POD = "Pod"
+    NODE = "Node"
+    DEVICE = "Device"
+    SWITCH = "Switch"
+    PUBLIC = "Public"
+    OPERATOR = "Operator"
+
+
+class Origin(StrEnum):
+    """Whose budget a fault spends: the machine's or the program's."""
+
+    INFRASTRUCTURE = "Infrastructure"
+    PROGRAM = "Program"
+
+
+FIRST_ACTION: Final = {
+    FactKind.PROCESS_EXITED: Action.IN_PLACE,
+    FactKind.AGENT_SILENT: Action.REPLACE,
+    FactKind.MEMORY_FAULT: Action.RETRY,
+    FactKind.COMMUNICATION_FAULT: Action.RETRY,
+    FactKind.PROCESS_FAULT: Action.IN_PLACE,
+    FactKind.HANG: Action.IN_PLACE,
+    FactKind.LOG_RULE: Action.RESTART,
+    FactKind.HEARTBEAT_SILENT: Action.IN_PLACE,
+    FactKind.SCRIPT_ENDED: Action.REPLACE,
+    FactKind.PORT_TAKEN: Action.REPLACE,
+    FactKind.DATA_CORRUPTED: Action.RETRY,
+    FactKind.POD_LOST: Action.REPLACE,
+    FactKind.POD_FAILED: Action.REPLACE,
+    FactKind.NODE_NOT_READY: Action.REPLACE,
+    FactKind.NODE_DELETED: Action.REPLACE,
+    FactKind.CHIP_FAULT: Action.REPLACE,
+    FactKind.CHIP_ERROR: Action.IN_PLACE,
+    FactKind.SUB_HEALTH: Action.REPLACE,
+    FactKind.CORDONED: Action.REPLACE,
+}
+"""The smallest action that can cure a fact of this kind, before anything else is looked at (docs/state-machine.md)."""
+
+TAKES_THE_NODE: Final = frozenset(kind for kind, action in FIRST_ACTION.items() if action is Action.REPLACE)
+"""Kinds after which every rank of the node is lost."""
+
+INFORMATION: Final = frozenset({FactKind.POD_UNSTARTABLE, FactKind.CONTROLLER_LOST})
+"""Kinds that lose no rank: a note for the reader, or the coordinator's own affair."""
+
+_FORCED_EXIT: Final = 2  # MindIO's own exit code for every process it ends
+_PROGRAM_SIGNALS: Final = frozenset({4, 6, 8, 11})  # ILL, ABRT, FPE, SEGV: the program did it to itself
+_SHELL_SIGNAL_BASE: Final = 128  # a shell reports "ended by signal n" as 128 + n
+
+
+@dataclass(frozen=True, slots=True)
+class Fact:
+    """One observation, in job terms.
+
+    Attributes:
+        id: the same observation has the same id, from every stream and after every reconnect.
+        kind: what was observed.
+        source: who observed it.
+        node_rank: the node rank it concerns, None where it concerns none.
+        ranks: the ranks it concerns; empty with a node rank means every rank of that node.
+        incarnation: of the process or pod that was observed, not of the observer; -1 when unknown.
+        code: a short code of the source's own (MindIO's error code, a rule's name).
+        message: a sentence, or the last lines of output.
+        step: last finished step of the rank, None when unknown.
+        time_ms: when it happened, in milliseconds of the operator's clock.
+        node_name: the Kubernetes node, where known.
+        exit_code: of a process; negative: minus the signal.
+    """
+
+    id: str
+    kind: FactKind
+    source: Source = Source.AGENT
+    node_rank: int | None = None
+    ranks: tuple[int, ...] = ()
+    incarnation: int = -1
+    code: str = ""
+    message: str = ""
+    step: int | None = None
+    time_ms: int = 0
+    node_name: str = ""
+    exit_code: int | None = None
+
+    @property
+    def origin(self) -> Origin:
+        """Whose fault it is, as far as the observation tells."""
+        if self.kind in {FactKind.LOG_RULE, FactKind.SCRIPT_ENDED}:
+            return Origin.PROGRAM
+        if self.exit_code is None or self.kind not in {FactKind.PROCESS_EXITED, FactKind.POD_FAILED}:
+            return Origin.INFRASTRUCTURE
+        return origin_of_exit(self.exit_code)
+
+    @property
+    def first_action(self) -> Action:
+        """The smallest action that can cure it.
+
+        A memory fault is repeated only when the rank itself has reported it: otherwise its process still believes
+        its memory, and only a new process can be repaired (docs/protocols/mindio.md, "Retry").
+        """
+        if self.kind is FactKind.MEMORY_FAULT and self.source is not Source.MINDIO:
+            return Action.IN_PLACE
+        return FIRST_ACTION[self.kind]
+
+
+def origin_of_exit(exit_code: int) -> Origin:
+    """Tell a program that failed from a process that was ended.
+
+    A positive code is the program's, except the one MindIO forces and those of a shell for a signal; a signal is
+    the machine's, except those a program raises against itself. Exit 0 in the middle of a training is the program's.
+    """
+    signal = -exit_code if exit_code < 0 else exit_code - _SHELL_SIGNAL_BASE
+    if signal > 0:
+        return Origin.PROGRAM if signal in _PROGRAM_SIGNALS else Origin.INFRASTRUCTURE
+    return Origin.INFRASTRUCTURE if exit_code == _FORCED_EXIT else Origin.PROGRAM

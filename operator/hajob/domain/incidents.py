@@ -1,0 +1,126 @@
+"""An incident: one outage, from the first fact to the end of the first step after it.
+
+It is the journal of a recovery: whatever is decided, ordered or reached is in it, so that an operator that is killed
+anywhere goes on from here. It is written into the status and must stay small: ranks and nodes that were lost, never
+the world.
+"""
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from hajob.domain.actions import Action
+from hajob.domain.facts import Fact, FactKind, Origin, Source
+
+
+class Outcome(StrEnum):
+    """How an incident stands."""
+
+    OPEN = "Open"
+    RECOVERED = "Recovered"
+    FAILED = "Failed"
+
+
+class RestoredFrom(StrEnum):
+    """Where the state of the restarted ranks came from."""
+
+    LIVE_RANK = "LiveRank"
+    OPTIMIZER_COPY = "OptimizerCopy"
+    SAVED_CHECKPOINT = "SavedCheckpoint"
+    PERIODIC_CHECKPOINT = "PeriodicCheckpoint"
+    NOWHERE = "Nowhere"
+
+
+class Purpose(StrEnum):
+    """Why the training is being disturbed; everything but `FAULT` is planned and spends no fault budget."""
+
+    FAULT = "Fault"
+    COORDINATOR = "CoordinatorLost"
+    REQUEST = "RestartRequested"
+    SUSPEND = "SuspendRequested"
+    EXPAND = "Expand"
+    MIGRATE = "Migrate"
+
+
+@dataclass(frozen=True, slots=True)
+class Cause:
+    """What a reader wants to know first: the fact that opened the incident, in short."""
+
+    kind: FactKind | None = None
+    source: Source = Source.OPERATOR
+    code: str = ""
+    node_name: str = ""
+    first_rank: int = -1
+    num_ranks: int = 0
+    message: str = ""
+    time_ms: int = 0
+    step: int = -1
+
+    @classmethod
+    def of(cls, fact: Fact, ranks: tuple[int, ...], step: int, message_limit: int = 1024) -> "Cause":
+        """Shorten a fact; the message keeps its end, where programs say what went wrong."""
+        return cls(
+            kind=fact.kind,
+            source=fact.source,
+            code=fact.code or fact.kind.value,
+            node_name=fact.node_name,
+            first_rank=ranks[0] if ranks else -1,
+            num_ranks=len(ranks),
+            message=fact.message[-message_limit:],
+            time_ms=fact.time_ms,
+            step=step,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Milestone:
+    """A point in time of an incident; names are those of sidecar.proto plus the planner's own."""
+
+    name: str
+    time_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class Incident:
+    """One outage and how far its recovery has come.
+
+    Attributes:
+        number: its incarnation when it was opened; no two incidents share one.
+        incarnation: of the newest pods and processes made in it; rises above `number` only when something that was
+            made in this incident has to be made again.
+        revision: of the newest order; rises when the incident is widened or escalates.
+        purpose: a fault, or what was planned.
+        origin: whose budget it spends; the machine's as soon as one of its facts is the machine's.
+        action: what is being done now.
+        escalated_from: actions that were given up, in order.
+        lost_ranks: every rank MindIO has to be told of, ascending.
+        restart_ranks: of these, processes to be started again in their own pods.
+        replaced_nodes: node ranks whose pods come anew.
+        fact_ids: facts that are already in it, newest last, bounded.
+        stopped: MindIO has locked the training.
+        ready: every replacement stands at its gate.
+        named: MindIO has been told the ranks; from here on nothing can be added.
+        corrupted: somebody reported corrupted data; nothing is saved any more.
+        unconfirmed: it began before MindIO had confirmed the recovery before it.
+        restored_from: where the restarted ranks' state comes from.
+    """
+
+    number: int
+    incarnation: int
+    revision: int
+    purpose: Purpose
+    origin: Origin
+    action: Action
+    cause: Cause
+    opened_ms: int
+    escalated_from: tuple[Action, ...] = ()
+    lost_ranks: tuple[int, ...] = ()
+    restart_ranks: tuple[int, ...] = ()
+    replaced_nodes: tuple[int, ...] = ()
+    fact_ids: tuple[str, ...] = ()
+    stopped: bool = False
+    ready: bool = False
+    named: bool = False
+    corrupted: bool = False
+    unconfirmed: bool = False
+    restored_from: RestoredFrom | None = None
+    milestones: tuple[Milestone, ...] = ()

@@ -1,0 +1,234 @@
+"""Where every rank stands: arithmetic only, no tables.
+
+A job of 100,000 ranks is described by eight numbers; every question is answered by a few divisions, so that nothing
+grows with the size of the world. Groups are `range` objects or short generators for the same reason. The orders and
+the placement of copies are those of the training frameworks and must be computed identically (docs/layout.md).
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import NamedTuple
+
+from hajob.domain.errors import LayoutError, RankError
+
+
+class RankOrder(StrEnum):
+    """Which coordinate moves fastest after tensor (and context)."""
+
+    TENSOR_DATA_PIPELINE = "TensorDataPipeline"
+    TENSOR_PIPELINE_DATA = "TensorPipelineData"
+
+
+class Sharding(StrEnum):
+    """How the optimizer's state is spread."""
+
+    DISTRIBUTED = "Distributed"
+    NONE = "None"
+
+
+class CopyKind(StrEnum):
+    """The two kinds of parameters that keep copies of their own."""
+
+    DENSE = "Dense"
+    EXPERT = "Expert"
+
+
+class Coordinates(NamedTuple):
+    """Position of one rank in every dimension."""
+
+    tensor: int
+    context: int
+    data: int
+    pipeline: int
+
+
+class CopyRow(NamedTuple):
+    """One line of the report group list: the ranks that hold the same shard."""
+
+    kind: CopyKind
+    holders: Sequence[int]
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """Sizes of one job. `world_size` and `data` are derived and checked.
+
+    Raises:
+        LayoutError: a size is not positive, or the sizes do not divide.
+    """
+
+    num_nodes: int
+    chips_per_node: int
+    tensor: int = 1
+    pipeline: int = 1
+    context: int = 1
+    expert: int = 1
+    rank_order: RankOrder = RankOrder.TENSOR_DATA_PIPELINE
+    sharding: Sharding = Sharding.DISTRIBUTED
+    copies: int = 2
+    world_size: int = 0
+    data: int = 0
+
+    def __post_init__(self) -> None:
+        """Derive world and data-parallel size, refusing sizes that do not divide."""
+        for name in ("num_nodes", "chips_per_node", "tensor", "pipeline", "context", "expert", "copies"):
+            if getattr(self, name) < 1:
+                raise LayoutError(f"{name} is {getattr(self, name)}; it must be at least 1")
+        world = self.num_nodes * self.chips_per_node
+        data, rest = divmod(world, self.tensor * self.pipeline * self.context)
+        if rest or not data:
+            raise LayoutError(
+                f"{world} ranks ({self.num_nodes} nodes x {self.chips_per_node} chips) are not a multiple of "
+                f"tensor {self.tensor} x pipeline {self.pipeline} x context {self.context}"
+            )
+        if (data * self.context) % self.expert:
+            raise LayoutError(f"expert {self.expert} does not divide data {data} x context {self.context}")
+        object.__setattr__(self, "world_size", world)
+        object.__setattr__(self, "data", data)
+
+    # ------------------------------------------------------------------ ranks and pods
+
+    def check_rank(self, rank: int) -> int:
+        """Return the rank, or raise `RankError` when it is outside the world."""
+        if not 0 <= rank < self.world_size:
+            raise RankError(f"rank {rank} is outside the world of {self.world_size} ranks (0 to {self.world_size - 1})")
+        return rank
+
+    def check_node(self, node_rank: int) -> int:
+        """Return the node rank, or raise `RankError` when the job has no such node."""
+        if not 0 <= node_rank < self.num_nodes:
+            raise RankError(f"node rank {node_rank} is outside the job of {self.num_nodes} nodes")
+        return node_rank
+
+    def node_of(self, rank: int) -> int:
+        """Node rank of the pod that runs the rank."""
+        return self.check_rank(rank) // self.chips_per_node
+
+    def ranks_of(self, node_rank: int) -> range:
+        """The ranks of one pod."""
+        first = self.check_node(node_rank) * self.chips_per_node
+        return range(first, first + self.chips_per_node)
+
+    def nodes_of(self, ranks: Iterable[int]) -> tuple[int, ...]:
+        """Node ranks of the pods that run these ranks, ascending."""
+        return tuple(sorted({self.node_of(rank) for rank in ranks}))
+
+    # ------------------------------------------------------------------ coordinates
+
+    def coordinates(self, rank: int) -> Coordinates:
+        """Coordinates of a rank; the inverse of `rank_at`."""
+        rest, tensor = divmod(self.check_rank(rank), self.tensor)
+        rest, context = divmod(rest, self.context)
+        if self.rank_order is RankOrder.TENSOR_DATA_PIPELINE:
+            pipeline, data = divmod(rest, self.data)
+        else:
+            data, pipeline = divmod(rest, self.pipeline)
+        return Coordinates(tensor, context, data, pipeline)
+
+    def rank_at(self, at: Coordinates) -> int:
+        """Rank at these coordinates."""
+        if self.rank_order is RankOrder.TENSOR_DATA_PIPELINE:
+            outer = at.data + self.data * at.pipeline
+        else:
+            outer = at.pipeline + self.pipeline * at.data
+        return at.tensor + self.tensor * (at.context + self.context * outer)
+
+    def data_rank(self, rank: int) -> int:
+        """Data-parallel rank that this rank belongs to."""
+        outer = self.check_rank(rank) // (self.tensor * self.context)
+        if self.rank_order is RankOrder.TENSOR_DATA_PIPELINE:
+            return outer % self.data
+        return outer // self.pipeline
+
+    def ranks_of_data(self, data_rank: int) -> Iterator[int]:
+        """Every rank of one data-parallel rank, ascending."""
+        width = self.tensor * self.context
+        if self.rank_order is RankOrder.TENSOR_DATA_PIPELINE:
+            stride, first, blocks = width * self.data, width * data_rank, self.pipeline
+        else:
+            stride, first, blocks = width, width * self.pipeline * data_rank, self.pipeline
+        for block in range(blocks):
+            start = first + stride * block
+            yield from range(start, start + width)
+
+    # ------------------------------------------------------------------ copies
+
+    @property
+    def dense_group_size(self) -> int:
+        """Ranks that share the dense optimizer: data x context."""
+        return self.data * self.context
+
+    @property
+    def expert_group_size(self) -> int:
+        """Ranks that share the experts' optimizer: data x context / expert."""
+        return self.dense_group_size // self.expert
+
+    @property
+    def copy_kinds(self) -> tuple[CopyKind, ...]:
+        """The kinds of parameters of this job; experts only with expert parallelism."""
+        return (CopyKind.DENSE, CopyKind.EXPERT) if self.expert > 1 else (CopyKind.DENSE,)
+
+    def group_size(self, kind: CopyKind) -> int:
+        """Size of a copy group of this kind."""
+        return self.dense_group_size if kind is CopyKind.DENSE else self.expert_group_size
+
+    def effective_copies(self, kind: CopyKind) -> int:
+        """How often each shard exists; without sharding every rank of the group holds everything."""
+        return self.group_size(kind) if self.sharding is Sharding.NONE else min(self.copies, self.group_size(kind))
+
+    def position(self, rank: int, kind: CopyKind = CopyKind.DENSE) -> tuple[int, int]:
+        """Key of the rank's copy group and its position in it (groups are sorted by rank)."""
+        at = self.coordinates(rank)
+        dense = at.context + self.context * at.data
+        key = at.tensor + self.tensor * at.pipeline
+        if kind is CopyKind.DENSE:
+            return key, dense
+        position, expert = divmod(dense, self.expert)
+        return key * self.expert + expert, position
+
+    def group(self, key: int, kind: CopyKind = CopyKind.DENSE) -> Sequence[int]:
+        """A copy group by its key, sorted; a `range` wherever the ranks are evenly spaced."""
+        if kind is CopyKind.EXPERT:
+            key, expert = divmod(key, self.expert)
+            return self.group(key)[expert :: self.expert]
+        pipeline, tensor = divmod(key, self.tensor)
+        size, width = self.dense_group_size, self.tensor
+        if self.rank_order is RankOrder.TENSOR_DATA_PIPELINE:
+            first = tensor + width * size * pipeline
+            return range(first, first + width * size, width)
+        if self.context == 1:
+            stride = width * self.pipeline
+            first = tensor + width * pipeline
+            return range(first, first + stride * size, stride)
+        places = ((context, data) for data in range(self.data) for context in range(self.context))
+        return tuple(self.rank_at(Coordinates(tensor, context, data, pipeline)) for context, data in places)
+
+    def group_of(self, rank: int, kind: CopyKind = CopyKind.DENSE) -> Sequence[int]:
+        """The copy group of a rank, sorted."""
+        return self.group(self.position(rank, kind)[0], kind)
+
+    def copy_offset(self, kind: CopyKind = CopyKind.DENSE) -> int:
+        """Distance in a group between two holders of the same shard."""
+        return self.group_size(kind) // self.effective_copies(kind)
+
+    def holders(self, rank: int, kind: CopyKind = CopyKind.DENSE) -> tuple[int, ...]:
+        """Every rank that holds the same shard, the rank itself first, then in the order MindIO asks them."""
+        key, place = self.position(rank, kind)
+        size, offset = self.group_size(kind), self.copy_offset(kind)
+        group = self.group(key, kind)
+        return tuple(group[(place + offset * turn) % size] for turn in range(self.effective_copies(kind)))
+
+    def partner(self, rank: int, kind: CopyKind = CopyKind.DENSE) -> int | None:
+        """The first other holder of the rank's shard, None when there is only one copy."""
+        holders = self.holders(rank, kind)
+        return holders[1] if len(holders) > 1 else None
+
+    def report_group_list(self) -> Iterator[CopyRow]:
+        """Who holds whose copy, one row for each shard: the list MindIO prints as "report group list"."""
+        for kind in self.copy_kinds:
+            size, offset, copies = self.group_size(kind), self.copy_offset(kind), self.effective_copies(kind)
+            for key in range(self.world_size // size):
+                group = self.group(key, kind)
+                for place in range(offset):
+                    yield CopyRow(kind, group[place : place + offset * copies : offset])

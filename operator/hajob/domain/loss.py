@@ -1,0 +1,175 @@
+"""What a loss takes along: from lost ranks to pods, data-parallel ranks and back, until nothing changes.
+
+MindIO drops whole data-parallel ranks and computes them once; pods are ended whole. Where a pod also hosts a healthy
+data-parallel rank the two disagree and the training would hang, so the closure is computed here to a fixed point and
+MindIO's single pass is kept beside it (docs/layout.md, "What a loss takes along"). Every function costs what the
+fault costs, never what the world costs.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from hajob.domain.incidents import RestoredFrom
+from hajob.domain.layout import CopyKind, Layout
+
+
+@dataclass(frozen=True, slots=True)
+class Isolation:
+    """What a shrink would take.
+
+    Attributes:
+        dropped: data-parallel ranks that leave, ascending.
+        ranks: the ranks of them (isolated ranks), ascending.
+        nodes: node ranks of the pods that leave, ascending.
+        mindio_ranks: what MindIO would drop by itself, told of every rank of the lost pods (one pass).
+    """
+
+    dropped: tuple[int, ...]
+    ranks: tuple[int, ...]
+    nodes: tuple[int, ...]
+    mindio_ranks: tuple[int, ...]
+
+    @property
+    def agrees(self) -> bool:
+        """Whether MindIO would drop exactly these ranks."""
+        return self.ranks == self.mindio_ranks
+
+    @property
+    def holds_rank_zero(self) -> bool:
+        """Whether rank 0 would leave, which MindIO refuses."""
+        return bool(self.ranks) and self.ranks[0] == 0
+
+
+def isolate(layout: Layout, lost: Iterable[int]) -> Isolation:
+    """Compute what a shrink after this loss would take along.
+
+    Raises:
+        RankError: a lost rank is outside the world.
+    """
+    nodes = set(layout.nodes_of(lost))
+    if not nodes:
+        return Isolation((), (), (), ())
+    first_pass: tuple[int, ...] | None = None
+    seen: set[int] = set()
+    dropped: set[int] = set()
+    ranks: set[int] = set()
+    while nodes - seen:
+        fresh = [rank for node in nodes - seen for rank in layout.ranks_of(node)]
+        seen |= nodes
+        _drop(layout, fresh, dropped, ranks)
+        if first_pass is None:
+            first_pass = tuple(sorted(ranks))
+        nodes = {rank // layout.chips_per_node for rank in ranks}
+    return Isolation(tuple(sorted(dropped)), tuple(sorted(ranks)), tuple(sorted(nodes)), first_pass or ())
+
+
+def _drop(layout: Layout, lost: Sequence[int], dropped: set[int], ranks: set[int]) -> None:
+    """Add the data-parallel ranks hit by `lost` and their ranks; experts' groups hit others at equal positions."""
+    for data_rank in {layout.data_rank(rank) for rank in lost} - dropped:
+        dropped.add(data_rank)
+        ranks.update(layout.ranks_of_data(data_rank))
+    if layout.expert == 1:
+        return
+    for place in {layout.position(rank, CopyKind.EXPERT)[1] for rank in lost}:
+        for first in range(place * layout.expert, (place + 1) * layout.expert):
+            data_rank = first // layout.context
+            dropped.add(data_rank)
+            ranks.update(layout.ranks_of_data(data_rank))
+
+
+def shards_without_copy(layout: Layout, lost: Iterable[int]) -> tuple[tuple[CopyKind, tuple[int, ...]], ...]:
+    """Shards of which every holder is lost, with those holders; empty means that a complete copy survives."""
+    lost_set = lost if isinstance(lost, set | frozenset) else set(lost)
+    gone: dict[tuple[CopyKind, tuple[int, ...]], None] = {}
+    for kind in layout.copy_kinds:
+        for rank in lost_set:
+            holders = layout.holders(rank, kind)
+            if all(holder in lost_set for holder in holders):
+                gone[kind, tuple(sorted(holders))] = None
+    return tuple(gone)
+
+
+def copy_survives(layout: Layout, lost: Iterable[int]) -> bool:
+    """Whether the surviving ranks together hold every shard."""
+    lost_set = lost if isinstance(lost, set | frozenset) else set(lost)
+    for kind in layout.copy_kinds:
+        copies = layout.effective_copies(kind)
+        if copies == 1 and lost_set:
+            return False
+        if len(lost_set) < copies:
+            continue
+        for rank in lost_set:
+            if all(holder in lost_set for holder in layout.holders(rank, kind)):
+                return False
+    return True
+
+
+@dataclass(frozen=True, slots=True)
+class Repair:
+    """One shard of one lost rank: who gives it."""
+
+    rank: int
+    kind: CopyKind
+    restored_from: RestoredFrom
+    giver: int | None
+
+
+def repairs(layout: Layout, lost: Iterable[int], *, checkpoint: bool = True) -> tuple[Repair, ...]:
+    """Which rank repairs which, for every lost rank and kind of shard.
+
+    As soon as one shard has no live holder MindIO repairs *every* rank from the periodic checkpoint, so that all
+    have the same step; then every origin is the checkpoint, or nowhere when there is none.
+    """
+    lost_set = frozenset(lost)
+    complete = copy_survives(layout, lost_set)
+    plan: list[Repair] = []
+    for rank in sorted(lost_set):
+        for kind in layout.copy_kinds:
+            giver = next((holder for holder in layout.holders(rank, kind) if holder not in lost_set), None)
+            if complete and giver is not None:
+                plan.append(Repair(rank, kind, RestoredFrom.OPTIMIZER_COPY, giver))
+            else:
+                plan.append(
+                    Repair(rank, kind, RestoredFrom.PERIODIC_CHECKPOINT if checkpoint else RestoredFrom.NOWHERE, None)
+                )
+    return tuple(plan)
+
+
+@dataclass(frozen=True, slots=True)
+class Tolerance:
+    """What the layout promises for the loss of any single node, told before any fault.
+
+    Attributes:
+        aligned: every pod is a block of consecutive data-parallel ranks of one stage.
+        keeps_copy: no pod holds both holders of a shard.
+        lost_per_node: data-parallel ranks that one lost node takes along.
+        nodes_per_loss: pods that leave with it.
+        shrinkable_nodes: how many of the nodes can be lost to a shrink (the others take rank 0 along).
+    """
+
+    aligned: bool
+    keeps_copy: bool
+    lost_per_node: int
+    nodes_per_loss: int
+    shrinkable_nodes: int
+
+
+def tolerance(layout: Layout) -> Tolerance:
+    """Judge the layout by one node at a time; costs one closure for each kind of node, not for each node."""
+    chips, tensor = layout.chips_per_node, layout.tensor * layout.context
+    block = tensor * layout.data
+    aligned = (chips % tensor == 0 or tensor % chips == 0) and block % chips == 0
+    sample = isolate(layout, [layout.world_size - 1])
+    zero = isolate(layout, [0])
+    return Tolerance(
+        aligned=aligned,
+        keeps_copy=all(copy_survives(layout, layout.ranks_of(node)) for node in _kinds_of_node(layout, aligned)),
+        lost_per_node=len(sample.dropped),
+        nodes_per_loss=len(sample.nodes),
+        shrinkable_nodes=layout.num_nodes - len(zero.nodes) if aligned else 0,
+    )
+
+
+def _kinds_of_node(layout: Layout, aligned: bool) -> range:
+    """Enough node ranks to see every way a pod can lie across groups; aligned pods all lie alike."""
+    return range(1 if aligned else layout.num_nodes)

@@ -1,0 +1,272 @@
+"""The ladder: which action, and why not a smaller one.
+
+Pure arithmetic over a loss. Every rung is judged in the same order (needed at all, allowed, offered, possible,
+within budget, getting anywhere) and says in words why it was taken or refused; the first that is taken ends the
+search. The identifiers of refusals are those of docs/preconditions.md.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+from hajob.domain.actions import LADDER, MINDIO_STRATEGY, RUNG, Action
+from hajob.domain.layout import Layout
+from hajob.domain.loss import Isolation, copy_survives, isolate
+from hajob.plan.policy import NO_PROGRESS_LIMIT, PROGRAM_WINDOW_SECONDS, Policy, Refusal
+from hajob.plan.state import PROGRAM_BUDGET, JobState
+from hajob.plan.view import View
+
+
+@dataclass(frozen=True, slots=True)
+class Occasion:
+    """Which rungs MindIO and the state of the recovery leave, and the sentence for the others."""
+
+    name: str
+    rungs: tuple[Action, ...]
+    why: str
+
+
+FAULT: Final = Occasion("Fault", LADDER, "")
+LATE: Final = Occasion(
+    "Late",
+    (Action.SHRINK, Action.CHECKPOINT, Action.RESTART),
+    "its time is up; a waiting recovery can only become a shrink, a checkpoint or a restart",
+)
+UNREPAIRABLE: Final = Occasion(
+    "Unrepairable",
+    (Action.IN_PLACE, Action.REPLACE, Action.CHECKPOINT, Action.RESTART),
+    "MindIO could not clean the memory (405); it goes on with new processes only",
+)
+DUMP_OR_EXIT: Final = Occasion(
+    "DumpOrExit",
+    (Action.CHECKPOINT, Action.RESTART),
+    "after the naming, while shrunk and after a failed recovery (406) MindIO leaves only dump or exit",
+)
+EXIT_ONLY: Final = Occasion("ExitOnly", (Action.RESTART,), "MindIO leaves only exit (499, or its controller is gone)")
+UNTRAINED: Final = Occasion(
+    "Untrained", (Action.RESTART,), "before every rank is registered and the first step has ended MindIO has no state"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Loss:
+    """What is to be cured.
+
+    Attributes:
+        ranks: every lost rank.
+        nodes: node ranks whose pods are lost or useless.
+        floor: the smallest action that can cure it.
+        program_failure: a fresh failure of the program, which has a budget of its own.
+        rank: the rank that the no-progress rule watches, -1 for none.
+        step: the step it happened at.
+        corrupted: data are corrupted, nothing may be saved.
+        counted: spends budgets; False for what was planned and for a loss that merely joins.
+        continues: the action that is being done and would only be widened: neither its budget nor its progress
+            is asked again.
+    """
+
+    ranks: tuple[int, ...]
+    nodes: tuple[int, ...] = ()
+    floor: Action = Action.RETRY
+    program_failure: bool = False
+    rank: int = -1
+    step: int = -1
+    corrupted: bool = False
+    counted: bool = True
+    continues: Action | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """One rung considered: taken, or refused with the preconditions that are not met."""
+
+    action: Action
+    taken: bool
+    refusals: tuple[Refusal, ...] = ()
+
+    @property
+    def message(self) -> str:
+        """The reason, in words."""
+        if self.taken:
+            return "taken: the smallest action that works"
+        return "; ".join(refusal.message for refusal in self.refusals)
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """The outcome of the ladder; `action` is None when nothing is left."""
+
+    action: Action | None
+    considered: tuple[Verdict, ...]
+
+
+@dataclass(slots=True)
+class Judge:
+    """Judges the rungs for one loss; intermediate results are computed at most once and only when asked for."""
+
+    loss: Loss
+    occasion: Occasion
+    state: JobState
+    view: View
+    policy: Policy
+    now_ms: int
+    _copy: bool | None = None
+    _isolation: Isolation | None = None
+
+    @property
+    def layout(self) -> Layout:
+        """Sizes of the job."""
+        return self.view.layout
+
+    @property
+    def copy(self) -> bool:
+        """Whether a complete copy survives the loss."""
+        if self._copy is None:
+            self._copy = copy_survives(self.layout, self.loss.ranks)
+        return self._copy
+
+    @property
+    def isolation(self) -> Isolation:
+        """What a shrink would take."""
+        if self._isolation is None:
+            self._isolation = isolate(self.layout, self.loss.ranks)
+        return self._isolation
+
+    def choose(self) -> Choice:
+        """Walk up the ladder to the first rung that works."""
+        considered: list[Verdict] = []
+        for action in LADDER:
+            refusals = self.refusals(action)
+            considered.append(Verdict(action, taken=not refusals, refusals=refusals))
+            if not refusals:
+                return Choice(action, tuple(considered))
+        return Choice(None, tuple(considered))
+
+    def refusals(self, action: Action) -> tuple[Refusal, ...]:
+        """Everything that speaks against an action; empty when it works."""
+        below = self._below(action)
+        if below:
+            return below
+        found = [*self.policy.refusals.get(action, ()), *_CHECKS[action](self)]
+        return tuple(found or self._budget(action))
+
+    def _below(self, action: Action) -> tuple[Refusal, ...]:
+        """Whether the rung is too low, not left by MindIO, or not allowed by the spec."""
+        if action not in self.occasion.rungs:
+            return (Refusal("StillPossible", self.occasion.why),)
+        if RUNG[action] < RUNG[self.loss.floor]:
+            return (_too_small(action, self.loss),)
+        if action not in self.policy.allowed():
+            return (Refusal("ActionAllowed", f"spec does not allow {action}"),)
+        return ()
+
+    def _budget(self, action: Action) -> list[Refusal]:
+        if not self.loss.counted or action is self.loss.continues:
+            return []
+        rung, found = self.policy.rungs[action], []
+        used = spent(self.state, action.value, rung.window_seconds, self.now_ms)
+        if used >= rung.max_count:
+            message = f"{used} of {rung.max_count} uses in {rung.window_seconds} s are spent"
+            found.append(Refusal("BudgetLeft", message))
+        if self.loss.program_failure:
+            failures = spent(self.state, PROGRAM_BUDGET, PROGRAM_WINDOW_SECONDS, self.now_ms)
+            if failures >= self.policy.max_program_failures:
+                message = (
+                    f"the program failed {failures + 1} times in a day, {self.policy.max_program_failures} are allowed"
+                )
+                found.append(Refusal("ProgramBudgetLeft", message))
+        count = stalled(self.state, action, self.loss.rank, self.loss.step)
+        if count >= NO_PROGRESS_LIMIT:
+            message = f"rank {self.loss.rank} stood at step {self.loss.step} {count} times before, no progress"
+            found.append(Refusal("Progress", message))
+        return found
+
+
+def spent(state: JobState, budget: str, window_seconds: int, now_ms: int) -> int:
+    """How often a budget was used within its window."""
+    since = now_ms - 1000 * window_seconds
+    return sum(1 for spend in state.spent if spend.budget == budget and spend.time_ms > since)
+
+
+def stalled(state: JobState, action: Action, rank: int, step: int) -> int:
+    """How often the action was taken because of this rank at this step."""
+    for stall in reversed(state.stalls):
+        if stall.action is action and stall.rank == rank:
+            return stall.count if stall.step == step else 0
+    return 0
+
+
+def _too_small(action: Action, loss: Loss) -> Refusal:
+    """Why an action below the floor cannot cure the loss."""
+    first = loss.ranks[0] if loss.ranks else loss.rank
+    if loss.nodes and RUNG[action] < RUNG[Action.REPLACE]:
+        return Refusal("PodAlive", f"the pod of node rank {loss.nodes[0]} is lost, {action} needs it")
+    if action is Action.RETRY:
+        return Refusal("ProcessAlive", f"rank {first} needs a new process, a repeated step does not bring one")
+    return Refusal("Sufficient", f"{loss.floor} is the smallest action asked for")
+
+
+def _mindio(judge: Judge, action: Action) -> list[Refusal]:
+    """What every action through MindIO needs."""
+    found = []
+    if judge.view.step < 1:
+        found.append(Refusal("FirstStepFinished", f"step {judge.view.step} is finished, MindIO needs step 1"))
+    if not judge.view.coordinator_ready:
+        found.append(Refusal("CoordinatorReady", "the MindIO controller does not serve"))
+    offered = judge.view.capabilities
+    if offered is not None and MINDIO_STRATEGY[action] not in offered:
+        found.append(Refusal("StrategyOffered", f"MindIO does not offer {MINDIO_STRATEGY[action]}"))
+    return found
+
+
+def _process(judge: Judge, action: Action) -> list[Refusal]:
+    """Retry, InPlace, Replace: a copy, or the periodic checkpoint where the framework can use it."""
+    found = _mindio(judge, action)
+    if judge.loss.corrupted or not judge.copy:
+        if not judge.policy.no_copy_repair:
+            found.append(Refusal("CompleteCopy", "no complete optimizer copy is left and MindSpore needs one"))
+        elif judge.view.checkpoint_step == -1:
+            found.append(Refusal("CheckpointPresent", "no complete copy is left and there is no periodic checkpoint"))
+    return found
+
+
+def _shrink(judge: Judge) -> list[Refusal]:
+    """Shrink: MindIO's drop rule, rank 0, one shrink only, a complete copy among those who stay."""
+    found = _mindio(judge, Action.SHRINK)
+    isolation, layout = judge.isolation, judge.layout
+    if judge.state.shrunk is not None:
+        found.append(Refusal("NotShrunk", "the job is shrunk already, MindIO shrinks once"))
+    if isolation.holds_rank_zero:
+        found.append(Refusal("RankZeroInSet", f"data-parallel rank 0 is among the dropped {list(isolation.dropped)}"))
+    if not isolation.agrees:
+        message = (
+            f"MindIO would drop {len(isolation.mindio_ranks)} ranks, the pods that leave hold {len(isolation.ranks)}"
+        )
+        found.append(Refusal("DropSetClosed", message))
+    if judge.loss.corrupted or not copy_survives(layout, isolation.ranks):
+        found.append(Refusal("CompleteCopy", "the ranks that would stay do not hold a complete optimizer copy"))
+    left = layout.data - len(isolation.dropped)
+    if left < judge.policy.min_data_parallel:
+        message = f"{left} data-parallel ranks would be left, at least {judge.policy.min_data_parallel} are wanted"
+        found.append(Refusal("MinDataParallel", message))
+    return found
+
+
+def _checkpoint(judge: Judge) -> list[Refusal]:
+    """Checkpoint: a complete copy of sound data."""
+    found = _mindio(judge, Action.CHECKPOINT)
+    if judge.loss.corrupted:
+        found.append(Refusal("DataSound", "data were reported corrupted, nothing is saved"))
+    elif not judge.copy:
+        found.append(Refusal("CompleteCopy", "the survivors do not hold a complete optimizer copy"))
+    return found
+
+
+_CHECKS: Final[dict[Action, Callable[[Judge], list[Refusal]]]] = {
+    Action.RETRY: lambda judge: _process(judge, Action.RETRY),
+    Action.IN_PLACE: lambda judge: _process(judge, Action.IN_PLACE),
+    Action.REPLACE: lambda judge: _process(judge, Action.REPLACE),
+    Action.SHRINK: _shrink,
+    Action.CHECKPOINT: _checkpoint,
+    Action.RESTART: lambda _judge: [],
+}

@@ -1,0 +1,222 @@
+"""Everything that can happen to a job, as the planner sees it.
+
+Facts and milestones of a coordinator, what the shell found in Kubernetes, deadlines that ran out, and what people
+ask for. Events of a coordinator carry the incarnation they belong to (0: not said); one of another incarnation
+changes nothing and is counted.
+"""
+
+from dataclasses import dataclass
+
+from hajob.domain.facts import Fact
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """Base of all events.
+
+    Attributes:
+        incarnation: of the incident it belongs to, 0 where it belongs to none or the sender did not say.
+    """
+
+    incarnation: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Accepted(Event):
+    """The job is new and its spec has been accepted: make its pods."""
+
+
+@dataclass(frozen=True, slots=True)
+class PodsReady(Event):
+    """Every rank pod of the attempt runs, its agent is connected and its start script has asked for its ranks."""
+
+
+@dataclass(frozen=True, slots=True)
+class AllRanksStarted(Event):
+    """Every rank of the attempt is linked to MindIO (milestone STARTED).
+
+    Attributes:
+        attempt: of the coordinator's state; another attempt's is refused, 0 is not checked.
+    """
+
+    attempt: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class FactSeen(Event):
+    """Something was observed.
+
+    `incarnation` is the highest number the coordinator knows, which may have minted one for its reflex.
+    """
+
+    fact: Fact = None  # type: ignore[assignment]  # required; dataclass order of the base forces a default
+
+
+@dataclass(frozen=True, slots=True)
+class Stopped(Event):
+    """MindIO has locked the training (milestone STOPPED); `ranks` is its own list of lost ranks."""
+
+    ranks: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class ReplacementsReady(Event):
+    """Every replacement stands at its gate (milestone REPLACEMENTS_READY).
+
+    Attributes:
+        revision: of the order it answers (CoordinatorState.order_revision); 0 is not checked.
+    """
+
+    revision: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Named(Event):
+    """MindIO has been told every lost rank (milestone NAMED).
+
+    Attributes:
+        revision: of the order whose ranks were named; 0 is not checked.
+    """
+
+    revision: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class StrategiesOffered(Event):
+    """What MindIO is ready to do (milestone STRATEGIES)."""
+
+    names: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Resumed(Event):
+    """The first step of an attempt, or the first step after an outage, has ended (milestone RESUMED)."""
+
+    step: int = -1
+
+
+@dataclass(frozen=True, slots=True)
+class ResultReported(Event):
+    """MindIO's result (milestone RESULT); codes in docs/protocols/mindio.md."""
+
+    code: int = 0
+    text: str = ""
+    strategy: str = ""
+    ranks: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class AllFinished(Event):
+    """Every rank ended with 0 (milestone FINISHED_ALL)."""
+
+
+@dataclass(frozen=True, slots=True)
+class DeadlineReached(Event):
+    """A deadline of the state has passed; one that is not set or not yet due changes nothing."""
+
+    name: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class CapacityAvailable(Event):
+    """So many nodes could take a rank pod of this job now."""
+
+    nodes: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class CapacityLost(Event):
+    """The capacity announced before is gone again."""
+
+
+@dataclass(frozen=True, slots=True)
+class ExpandDue(Event):
+    """Grow back now, without waiting for the delay (asked for by a person)."""
+
+
+@dataclass(frozen=True, slots=True)
+class MigrateRequested(Event):
+    """Move these node ranks' pods to other nodes without losing a step.
+
+    Attributes:
+        nodes: node ranks to be moved.
+        avoid: names of nodes not to be placed on.
+        reason: for people.
+    """
+
+    nodes: tuple[int, ...] = ()
+    avoid: tuple[str, ...] = ()
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class CoordinatorLost(Event):
+    """The MindIO controller is gone; the training goes on unprotected."""
+
+    message: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class CoordinatorReady(Event):
+    """A coordinator serves; after a loss its controller is blind until the next restart."""
+
+
+@dataclass(frozen=True, slots=True)
+class CheckpointVerified(Event):
+    """A complete periodic checkpoint of this step exists."""
+
+    step: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class SuspendRequested(Event):
+    """spec.suspend became true."""
+
+
+@dataclass(frozen=True, slots=True)
+class ResumeRequested(Event):
+    """spec.suspend became false."""
+
+
+@dataclass(frozen=True, slots=True)
+class RestartRequested(Event):
+    """spec.restartRequestTime is newer than the last start."""
+
+
+@dataclass(frozen=True, slots=True)
+class PolicyChanged(Event):
+    """The recovery policy was edited; what was held may go on."""
+
+
+@dataclass(frozen=True, slots=True)
+class Deleted(Event):
+    """The CR is being deleted."""
+
+
+EVENTS: tuple[type[Event], ...] = (
+    Accepted,
+    PodsReady,
+    AllRanksStarted,
+    FactSeen,
+    Stopped,
+    ReplacementsReady,
+    Named,
+    StrategiesOffered,
+    Resumed,
+    ResultReported,
+    AllFinished,
+    DeadlineReached,
+    CapacityAvailable,
+    CapacityLost,
+    ExpandDue,
+    MigrateRequested,
+    CoordinatorLost,
+    CoordinatorReady,
+    CheckpointVerified,
+    SuspendRequested,
+    ResumeRequested,
+    RestartRequested,
+    PolicyChanged,
+    Deleted,
+)
+"""Every kind of event; the exhaustive walk of the table goes over these."""

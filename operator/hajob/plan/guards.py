@@ -1,0 +1,178 @@
+"""The conditions of the table's rows, each with the sentence that stands in docs/state-machine.md."""
+
+from typing import Final
+
+from hajob.domain.actions import MINDIO_STRATEGY, Action
+from hajob.domain.facts import FactKind
+from hajob.domain.incidents import Purpose
+from hajob.plan import events
+from hajob.plan.choice import Occasion, spent
+from hajob.plan.moment import Guard, Moment
+from hajob.plan.policy import CoordinatorLossPolicy, Mode
+from hajob.plan.state import Deadline
+
+
+def chooses(occasion: Occasion, action: Action) -> Guard:
+    """The ladder, on this occasion, takes this action."""
+    return Guard(
+        f"{occasion.name}: {action}",
+        f"on the occasion {occasion.name} the ladder takes {action}",
+        lambda moment: moment.decide(occasion).action is action,
+    )
+
+
+def result(*codes: int, strategy: str = "") -> Guard:
+    """MindIO's result has one of these codes (and is about this strategy, when it names one)."""
+    words = " or ".join(map(str, codes))
+
+    def test(moment: Moment) -> bool:
+        event = moment.event
+        assert isinstance(event, events.ResultReported)
+        return event.code in codes and (not strategy or event.strategy in {"", strategy})
+
+    return Guard(f"result {words}{' of ' + strategy if strategy else ''}", f"MindIO's code is {words}", test)
+
+
+def both(first: Guard, second: Guard) -> Guard:
+    """Both conditions."""
+    return Guard(
+        f"{first.name}, {second.name}",
+        f"{first.sentence}, and {second.sentence}",
+        lambda moment: first.test(moment) and second.test(moment),
+    )
+
+
+def due(moment: Moment, name: Deadline) -> bool:
+    """Whether the event is the named deadline, set and passed."""
+    event = moment.event
+    assert isinstance(event, events.DeadlineReached)
+    at = moment.state.deadlines.get(event.name)
+    return event.name == name and at is not None and moment.now_ms >= at
+
+
+def unknown_ranks(moment: Moment) -> tuple[int, ...]:
+    """Ranks that MindIO calls lost and the incident does not."""
+    event, incident = moment.event, moment.incident
+    if not isinstance(event, events.Stopped) or incident is None:
+        return ()
+    known = set(incident.lost_ranks)
+    return tuple(sorted(rank for rank in set(event.ranks) - known if 0 <= rank < moment.view.layout.world_size))
+
+
+def _purpose(moment: Moment) -> Purpose | None:
+    return moment.incident.purpose if moment.incident else None
+
+
+def _old_revision(moment: Moment) -> bool:
+    event, incident = moment.event, moment.incident
+    assert isinstance(event, events.Named | events.ReplacementsReady)
+    return incident is not None and 0 < event.revision < incident.revision
+
+
+def _other_attempt(moment: Moment) -> bool:
+    event = moment.event
+    assert isinstance(event, events.AllRanksStarted)
+    return event.attempt not in {0, moment.state.attempt}
+
+
+def _offered(moment: Moment) -> bool:
+    event, incident = moment.event, moment.incident
+    assert isinstance(event, events.StrategiesOffered)
+    return incident is None or MINDIO_STRATEGY[incident.action] in event.names
+
+
+def _nodes_wanted(moment: Moment) -> int:
+    shrunk = moment.state.shrunk
+    if shrunk is None:
+        return 0
+    return len(shrunk.nodes if moment.policy.release_shrunk_pods else shrunk.lost_nodes)
+
+
+def _enough(moment: Moment) -> bool:
+    event = moment.event
+    free = event.nodes if isinstance(event, events.CapacityAvailable) else moment.view.free_nodes
+    return free is None or free >= _nodes_wanted(moment)
+
+
+def _may_expand(moment: Moment) -> bool:
+    return _enough(moment) and not _spent_out(moment, Action.EXPAND)
+
+
+def _may_migrate(moment: Moment) -> bool:
+    ready = moment.view.step >= 1 and moment.view.coordinator_ready
+    return ready and not _spent_out(moment, Action.MIGRATE) and not moment.policy.refusals.get(Action.MIGRATE)
+
+
+def _spent_out(moment: Moment, action: Action) -> bool:
+    rung = moment.policy.rungs[action]
+    return spent(moment.state, action.value, rung.window_seconds, moment.now_ms) >= rung.max_count
+
+
+def _returning(moment: Moment) -> bool:
+    incident = moment.incident
+    return incident is not None and set(moment.fact_ranks()) <= set(incident.lost_ranks)
+
+
+ALWAYS: Final = Guard("always", "in every other case", lambda _moment: True)
+
+UNCONCERNED: Final = Guard(
+    "unconcerned",
+    "the fact is stale, a duplicate, of another job, nonsense, or tolerated by policy",
+    lambda moment: not moment.concerns(),
+)
+FOREIGN: Final = Guard("foreign", "the event belongs to another incarnation", lambda moment: moment.foreign)
+NOTE: Final = Guard(
+    "note", "the fact loses nothing, it explains", lambda moment: moment.fact.kind is FactKind.POD_UNSTARTABLE
+)
+CONTROLLER_FACT: Final = Guard(
+    "controller lost",
+    "the fact says the controller is gone",
+    lambda moment: moment.fact.kind is FactKind.CONTROLLER_LOST,
+)
+OBSERVING: Final = Guard("observe", "mode is Observe", lambda moment: moment.policy.mode is Mode.OBSERVE)
+HOLDING: Final = Guard("hold", "mode is Hold", lambda moment: moment.policy.mode is Mode.HOLD)
+MOVE: Final = Guard(
+    "move asked", "the node still works and the policy wants to move off it", lambda moment: moment.asks_for_a_move
+)
+RESTART_NOW: Final = Guard(
+    "immediately",
+    "coordinatorLossPolicy is Immediately",
+    lambda moment: moment.policy.coordinator_loss is CoordinatorLossPolicy.IMMEDIATELY,
+)
+RESTART_AT_CHECKPOINT: Final = Guard(
+    "at next checkpoint",
+    "coordinatorLossPolicy is not Never",
+    lambda moment: moment.policy.coordinator_loss is not CoordinatorLossPolicy.NEVER,
+)
+SUSPENDING: Final = Guard("suspending", "suspend was asked for", lambda moment: _purpose(moment) is Purpose.SUSPEND)
+FIRST_START: Final = Guard(
+    "first start", "the job has never trained", lambda moment: moment.state.attempt <= 1 and moment.incident is None
+)
+CONFIRMED: Final = Guard(
+    "confirmed",
+    "MindIO has already said that it succeeded",
+    lambda moment: any(mark.name == "Result" for mark in moment.incident.milestones) if moment.incident else False,
+)
+NAMED_TOO_FEW: Final = Guard("named too few", "ranks were named before the newest loss had joined", _old_revision)
+OLD_REVISION: Final = Guard("older order", "the answer to an older order", _old_revision)
+OTHER_ATTEMPT: Final = Guard("other attempt", "of another attempt", _other_attempt)
+NOT_OFFERED: Final = Guard("not offered", "MindIO does not offer what is wanted", lambda moment: not _offered(moment))
+MORE_RANKS: Final = Guard(
+    "more ranks", "MindIO names ranks that were not known to be lost", lambda moment: bool(unknown_ranks(moment))
+)
+DUE_STARTUP: Final = Guard(
+    "startup due", "startupDeadlineSeconds are over", lambda moment: due(moment, Deadline.STARTUP)
+)
+DUE_RECOVERY: Final = Guard(
+    "recovery due", "the deadline of the running step is over", lambda moment: due(moment, Deadline.RECOVERY)
+)
+DUE_EXPAND: Final = Guard("expand due", "expandDelaySeconds are over", lambda moment: due(moment, Deadline.EXPAND))
+DUE_ACTIVE: Final = Guard("active due", "activeDeadlineSeconds are over", lambda moment: due(moment, Deadline.ACTIVE))
+ENOUGH_NODES: Final = Guard("enough nodes", "there are nodes for every pod that left", _enough)
+MAY_EXPAND: Final = Guard("may expand", "there are nodes, and the budget of Expand is not spent", _may_expand)
+MAY_MIGRATE: Final = Guard(
+    "may migrate",
+    "the first step has ended and the budget of Migrate is not spent",
+    lambda moment: _may_migrate(moment),
+)
+RETURNING: Final = Guard("of a returning rank", "the fact concerns only ranks that are not training yet", _returning)

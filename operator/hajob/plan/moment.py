@@ -1,0 +1,239 @@
+"""One look at one job at one time, and the shape of a row of the table.
+
+A `Moment` holds what a guard or a step may look at and computes the costly parts once: whether the event concerns
+the job, what is lost, what the ladder says. Guards ask it, steps use its answers, so that the decision a guard saw
+is the decision the step carries out.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from hajob.domain.actions import RUNG, Action
+from hajob.domain.errors import RankError
+from hajob.domain.facts import INFORMATION, TAKES_THE_NODE, Fact, FactKind, Origin
+from hajob.domain.incidents import Incident, Purpose
+from hajob.plan.choice import Choice, Judge, Loss, Occasion
+from hajob.plan.effects import Effect
+from hajob.plan.events import Event, FactSeen
+from hajob.plan.policy import NodePolicy, Policy
+from hajob.plan.state import ENDED, JobState, Phase
+from hajob.plan.view import View
+
+
+@dataclass(slots=True)
+class Moment:
+    """State, event, view, policy and time, and what follows from them.
+
+    Attributes:
+        ignored: why the event changes nothing; empty while it does.
+        choice: the ladder's answer, once a guard has asked for it.
+    """
+
+    state: JobState
+    event: Event
+    view: View
+    policy: Policy
+    now_ms: int
+    ignored: str = ""
+    choice: Choice | None = None
+    loss: Loss | None = None
+    judge: Judge | None = None
+    _looked: bool = False
+    _ranks: tuple[int, ...] = ()
+
+    @property
+    def incident(self) -> Incident | None:
+        """The open incident."""
+        return self.state.incident
+
+    @property
+    def fact(self) -> Fact:
+        """The fact of a `FactSeen`."""
+        assert isinstance(self.event, FactSeen)
+        return self.event.fact
+
+    def fact_ranks(self) -> tuple[int, ...]:
+        """Every rank the fact loses: its own, or all of its node's; `concerns` must have been asked before."""
+        return self._ranks
+
+    def _named_ranks(self) -> tuple[int, ...]:
+        fact, layout = self.fact, self.view.layout
+        for rank in fact.ranks:
+            layout.check_rank(rank)
+        if fact.node_rank is not None and (fact.kind in TAKES_THE_NODE or not fact.ranks):
+            return tuple(layout.ranks_of(fact.node_rank))
+        if fact.kind in TAKES_THE_NODE:
+            return tuple(rank for node in layout.nodes_of(fact.ranks) for rank in layout.ranks_of(node))
+        return tuple(sorted(set(fact.ranks)))
+
+    def concerns(self) -> bool:
+        """Whether the fact is new, of this job and of a process that still exists; `ignored` says why not."""
+        if not self._looked:
+            self._looked = True
+            self.ignored = self._why_ignored()
+        return not self.ignored
+
+    def _why_ignored(self) -> str:
+        fact, state = self.fact, self.state
+        if state.phase in ENDED or state.phase in {Phase.NEW, Phase.SUSPENDED}:
+            return f"Ended: fact {fact.id} of a job that is {state.phase}"
+        try:
+            ranks = self._named_ranks()
+        except RankError as error:
+            return f"Invalid: fact {fact.id}: {error}"
+        if not ranks and fact.kind not in INFORMATION:
+            return f"Invalid: fact {fact.id} of kind {fact.kind} names neither a rank nor a node rank"
+        if fact.id in state.fact_ids or (state.incident is not None and fact.id in state.incident.fact_ids):
+            return f"Duplicate: fact {fact.id}"
+        self._ranks = self._current(ranks)
+        if ranks and not self._ranks:
+            return f"Stale: fact {fact.id} is of incarnation {fact.incarnation}, rank {ranks[0]} has a newer one"
+        return self._why_stale(fact)
+
+    def _current(self, ranks: tuple[int, ...]) -> tuple[int, ...]:
+        """Those of the ranks whose process, or pod, is still the one that was observed."""
+        fact, state, chips = self.fact, self.state, self.view.layout.chips_per_node
+        seen = fact.incarnation
+        if seen < 0 or seen >= max(state.incarnation, self.event.incarnation):
+            return ranks
+        if fact.kind in TAKES_THE_NODE:
+            return tuple(rank for rank in ranks if seen >= state.pod_incarnation(rank // chips))
+        return tuple(rank for rank in ranks if seen >= state.incarnation_of(rank, rank // chips))
+
+    def _why_stale(self, fact: Fact) -> str:
+        state, ranks = self.state, self._ranks
+        newest = max(state.incarnation, self.event.incarnation)
+        if fact.incarnation > newest:
+            return f"Invalid: fact {fact.id} is of incarnation {fact.incarnation}, the newest is {newest}"
+        alive = fact.kind in {FactKind.MEMORY_FAULT, FactKind.COMMUNICATION_FAULT, FactKind.DATA_CORRUPTED}
+        if fact.time_ms < (state.resumed_ms if alive else state.forgotten_ms):
+            return f"Stale: fact {fact.id} is older than the recovery it would disturb"
+        if state.shrunk is not None and ranks and set(ranks) <= set(state.shrunk.ranks) and state.phase is Phase.SHRUNK:
+            return f"Dropped: fact {fact.id} concerns ranks that left with the shrink"
+        return self._why_tolerated(fact)
+
+    def _why_tolerated(self, fact: Fact) -> str:
+        """Facts about nodes that still work are the policy's to ignore."""
+        if fact.kind is FactKind.SUB_HEALTH and self.policy.sub_health is NodePolicy.IGNORE:
+            return f"Tolerated: fact {fact.id}, subHealthPolicy is Ignore"
+        if fact.kind is FactKind.CORDONED and self.policy.cordon is NodePolicy.IGNORE:
+            return f"Tolerated: fact {fact.id}, cordonPolicy is Ignore"
+        return ""
+
+    def first_action(self) -> Action:
+        """The smallest action that can cure the fact, by kind, log rule or node policy."""
+        fact = self.fact
+        if fact.kind is FactKind.LOG_RULE:
+            return self.policy.log_rules.get(fact.code, Action.RESTART)
+        if fact.kind is FactKind.SUB_HEALTH and self.policy.sub_health is NodePolicy.CHECKPOINT:
+            return Action.CHECKPOINT
+        return fact.first_action
+
+    def decide(self, occasion: Occasion) -> Choice:
+        """What the ladder says on this occasion; computed once."""
+        if self.choice is None or self.judge is None or self.judge.occasion is not occasion:
+            self.loss = self._loss_of_fact() if isinstance(self.event, FactSeen) else self._loss_of_incident()
+            self.judge = Judge(self.loss, occasion, self.state, self.view, self.policy, self.now_ms)
+            self.choice = self.judge.choose()
+        return self.choice
+
+    def _loss_of_fact(self) -> Loss:
+        """The fact alone, or united with the open incident."""
+        fact, incident, ranks = self.fact, self.incident, self.fact_ranks()
+        floor = self.first_action()
+        nodes: tuple[int, ...] = ()
+        if fact.kind in TAKES_THE_NODE or floor is Action.REPLACE:
+            nodes = self.view.layout.nodes_of(ranks)
+        program = fact.origin is Origin.PROGRAM
+        continues: Action | None = None
+        corrupted = fact.kind is FactKind.DATA_CORRUPTED
+        if incident is not None and incident.purpose is Purpose.FAULT:
+            again = any(rank in incident.lost_ranks for rank in ranks)
+            ranks = tuple(sorted({*incident.lost_ranks, *ranks}))
+            nodes = tuple(sorted({*incident.replaced_nodes, *nodes}))
+            floor = max(floor, incident.action, key=RUNG.__getitem__) if incident.action in RUNG else floor
+            program = program and (again or incident.origin is Origin.PROGRAM)
+            continues = None if again else incident.action
+            corrupted = corrupted or incident.corrupted
+        return Loss(
+            ranks=ranks,
+            nodes=nodes,
+            floor=floor,
+            program_failure=program,
+            rank=self.fact_ranks()[0] if ranks else -1,
+            step=self.view.step if fact.step is None else fact.step,
+            corrupted=corrupted,
+            continues=continues,
+        )
+
+    def _loss_of_incident(self) -> Loss:
+        """The open incident as it stands, after something has failed; or nothing lost, for what is asked for."""
+        incident = self.incident
+        if incident is None:
+            return Loss(ranks=(), step=self.view.step, counted=False)
+        return Loss(
+            ranks=incident.lost_ranks if incident.purpose is Purpose.FAULT else (),
+            nodes=incident.replaced_nodes,
+            floor=Action.RETRY,
+            rank=incident.cause.first_rank,
+            step=incident.cause.step,
+            corrupted=incident.corrupted,
+            counted=incident.purpose in {Purpose.FAULT, Purpose.COORDINATOR},
+        )
+
+    @property
+    def asks_for_a_move(self) -> bool:
+        """A fact about a node that still works, where the policy wants to move off it."""
+        kind = self.fact.kind
+        return (kind is FactKind.SUB_HEALTH and self.policy.sub_health is NodePolicy.MIGRATE) or (
+            kind is FactKind.CORDONED and self.policy.cordon is NodePolicy.MIGRATE
+        )
+
+    @property
+    def foreign(self) -> bool:
+        """Whether the event belongs to another incarnation than the open incident or the running attempt."""
+        number = self.event.incarnation
+        if not number:
+            return False
+        low = self.incident.number if self.incident else self.state.base
+        return not low <= number <= self.state.incarnation
+
+
+@dataclass(frozen=True, slots=True)
+class Guard:
+    """A condition of a row: a short name for the diagram, a sentence, a test."""
+
+    name: str
+    sentence: str
+    test: Callable[[Moment], bool]
+
+
+StepResult = tuple[JobState, tuple[Effect, ...]]
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """What a row does: a short name for the diagram, a sentence, a function."""
+
+    name: str
+    sentence: str
+    run: Callable[[Moment], StepResult]
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One line of the table.
+
+    Attributes:
+        states: where it applies.
+        event: on which event.
+        guard: under which condition; rows of one cell are asked in the order of the table.
+        step: what is done.
+        target: the next state, None stays.
+    """
+
+    states: tuple[Phase, ...]
+    event: type[Event]
+    guard: Guard
+    step: Step
+    target: Phase | None = None

@@ -1,0 +1,170 @@
+"""The state of one job: everything the planner remembers, small enough to be written into the status.
+
+Frozen values only, so that a transition is a function and a test can keep every state it has seen. Mappings are
+never changed in place. `hajob.plan.journal` turns it into plain JSON types and back.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Final
+
+from hajob.domain.actions import Action
+from hajob.domain.incidents import Incident
+
+
+class Phase(StrEnum):
+    """The states of the table; docs/state-machine.md has a sentence for each."""
+
+    NEW = "New"
+    PENDING = "Pending"
+    STARTING = "Starting"
+    WARMING = "Warming"
+    RUNNING = "Running"
+    UNPROTECTED = "Unprotected"
+    HELD = "Held"
+    GATHERING = "Gathering"
+    RESUMING = "Resuming"
+    CONFIRMING = "Confirming"
+    SHRINKING = "Shrinking"
+    SHRUNK = "Shrunk"
+    EXPANDING = "Expanding"
+    MIGRATING = "Migrating"
+    SAVING = "Saving"
+    RESTARTING = "Restarting"
+    SUSPENDED = "Suspended"
+    COMPLETE = "Complete"
+    FAILED = "Failed"
+    DELETED = "Deleted"
+
+
+PHASE_SENTENCE: Final = {
+    Phase.NEW: "nothing has been made yet",
+    Phase.PENDING: "pods and coordinator are being made, scheduled and started",
+    Phase.STARTING: "the pods run; the ranks are being started and linked",
+    Phase.WARMING: "every rank is linked; the first step has not ended, so MindIO can recover nothing",
+    Phase.RUNNING: "training at full size, protected",
+    Phase.UNPROTECTED: "training goes on, but the MindIO controller is gone",
+    Phase.HELD: "an incident is open and the policy says that nothing new is started",
+    Phase.GATHERING: "the training is locked; replacements are being made, every further loss joins",
+    Phase.RESUMING: "MindIO has been told the lost ranks and repairs; nothing can join any more",
+    Phase.CONFIRMING: "training again; MindIO's late result is awaited",
+    Phase.SHRINKING: "MindIO drops data-parallel ranks",
+    Phase.SHRUNK: "training with fewer data-parallel ranks",
+    Phase.EXPANDING: "dropped ranks are coming back; the others train on until all are there",
+    Phase.MIGRATING: "second pods are being made for pods that shall move",
+    Phase.SAVING: "MindIO saves a checkpoint of the step where the training stands",
+    Phase.RESTARTING: "every process ends and the job starts anew from a checkpoint",
+    Phase.SUSPENDED: "no pods, by request",
+    Phase.COMPLETE: "every rank has ended with 0",
+    Phase.FAILED: "given up, with a reason",
+    Phase.DELETED: "the job is being deleted",
+}
+
+ENDED: Final = frozenset({Phase.COMPLETE, Phase.FAILED, Phase.DELETED})
+LIVE: Final = tuple(phase for phase in Phase if phase not in ENDED)
+STEADY: Final = frozenset({Phase.RUNNING, Phase.SHRUNK, Phase.UNPROTECTED, Phase.HELD, Phase.SUSPENDED, Phase.NEW})
+"""Phases that may last without a deadline: the training goes on, or a person is awaited."""
+
+
+class Deadline(StrEnum):
+    """Names of deadlines; one of each at most."""
+
+    STARTUP = "Startup"
+    RECOVERY = "Recovery"
+    EXPAND = "Expand"
+    ACTIVE = "Active"
+
+
+PROGRAM_BUDGET: Final = "Program"
+"""Name of the budget of faults that the program caused itself."""
+
+
+@dataclass(frozen=True, slots=True)
+class Spend:
+    """One use of a budget (an action's name or `PROGRAM_BUDGET`) at a time."""
+
+    budget: str
+    time_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class Stall:
+    """How often an action was taken because of the same rank at the same step."""
+
+    action: Action
+    rank: int
+    step: int
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
+class Shrunk:
+    """What a shrink took.
+
+    Attributes:
+        dropped: data-parallel ranks that left.
+        ranks: isolated ranks.
+        nodes: pods that left.
+        lost_nodes: of these, pods that are gone or useless; the others may be kept for the way back.
+        since_ms: when.
+    """
+
+    dropped: tuple[int, ...] = ()
+    ranks: tuple[int, ...] = ()
+    nodes: tuple[int, ...] = ()
+    lost_nodes: tuple[int, ...] = ()
+    since_ms: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class JobState:
+    """All that is remembered about one job.
+
+    Attributes:
+        phase: state of the table.
+        incarnation: highest number ever used; every new pod, process and order carries one.
+        attempt: rises with every start of the whole job; the first is 1.
+        base: incarnation of the attempt's start, of every pod and process not named below.
+        renewed: rank to the incarnation of its process, where it was started anew; bounded, oldest forgotten.
+        pods: node rank to the incarnation of its pod, where it came anew; bounded, oldest forgotten.
+        forgotten_ms: what is older than this may concern something forgotten, and is stale.
+        resumed_ms: end of the last outage; an older observation of a living process is stale.
+        step: newest finished step that an event has told.
+        incident: the open one.
+        shrunk: what is missing, None at full size.
+        spent: uses of budgets, oldest first, pruned to the longest window.
+        stalls: for the no-progress rule, newest last, bounded.
+        fact_ids: newest facts of closed incidents, bounded.
+        deadlines: name to time in milliseconds.
+        problem: the newest note that explains why a start takes long.
+        restarts_infrastructure: restarts of the whole job that the machine caused.
+        restarts_program: restarts of the whole job that the program caused.
+    """
+
+    phase: Phase = Phase.NEW
+    incarnation: int = 0
+    attempt: int = 0
+    base: int = 0
+    renewed: Mapping[int, int] = field(default_factory=dict)
+    pods: Mapping[int, int] = field(default_factory=dict)
+    forgotten_ms: int = 0
+    resumed_ms: int = 0
+    step: int = -1
+    incident: Incident | None = None
+    shrunk: Shrunk | None = None
+    spent: tuple[Spend, ...] = ()
+    stalls: tuple[Stall, ...] = ()
+    fact_ids: tuple[str, ...] = ()
+    deadlines: Mapping[str, int] = field(default_factory=dict)
+    problem: str = ""
+    restarts_infrastructure: int = 0
+    restarts_program: int = 0
+
+    def pod_incarnation(self, node_rank: int) -> int:
+        """Incarnation of the pod that is the node rank now."""
+        return self.pods.get(node_rank, self.base)
+
+    def incarnation_of(self, rank: int, node_rank: int) -> int:
+        """Incarnation of the process that is the rank now; a process is never older than its pod."""
+        return max(self.renewed.get(rank, self.base), self.pod_incarnation(node_rank))

@@ -1,0 +1,381 @@
+"""The one table: (state, event, guard, effect, next).
+
+Code, diagram (docs/state-machine.md) and the exhaustive test all come from these rows. Within a cell the rows are
+asked from top to bottom and the first whose guard holds is taken; the last row of every cell has the guard `always`,
+so that no event is without an answer. Rows that do nothing say why; they are counted by the shell.
+"""
+
+from typing import Final
+
+from hajob.domain.actions import Action
+from hajob.domain.incidents import Purpose
+from hajob.plan import guards as g
+from hajob.plan import lifecycle as life
+from hajob.plan import steps as s
+from hajob.plan.choice import DUMP_OR_EXIT, EXIT_ONLY, FAULT, LATE, UNREPAIRABLE, UNTRAINED, Occasion
+from hajob.plan.events import (
+    EVENTS,
+    Accepted,
+    AllFinished,
+    AllRanksStarted,
+    CapacityAvailable,
+    CapacityLost,
+    CheckpointVerified,
+    CoordinatorLost,
+    CoordinatorReady,
+    DeadlineReached,
+    Deleted,
+    Event,
+    ExpandDue,
+    FactSeen,
+    MigrateRequested,
+    Named,
+    PodsReady,
+    PolicyChanged,
+    ReplacementsReady,
+    RestartRequested,
+    ResultReported,
+    Resumed,
+    ResumeRequested,
+    Stopped,
+    StrategiesOffered,
+    SuspendRequested,
+)
+from hajob.plan.moment import Guard, Row, Step
+from hajob.plan.state import LIVE, Phase
+
+P = Phase
+
+_BEGIN: Final = {
+    Action.RETRY: (Step("retry", "hold the training, repeat the step", s.begin_process(Action.RETRY)), P.GATHERING),
+    Action.IN_PLACE: (
+        Step("restart processes", "hold the training, start the lost processes anew", s.begin_process(Action.IN_PLACE)),
+        P.GATHERING,
+    ),
+    Action.REPLACE: (
+        Step("replace pods", "hold the training, make the lost pods anew", s.begin_process(Action.REPLACE)),
+        P.GATHERING,
+    ),
+    Action.SHRINK: (Step("shrink", "drop the lost data-parallel ranks", s.begin_shrink), P.SHRINKING),
+    Action.CHECKPOINT: (Step("save", "save the step where the training stands", s.begin_checkpoint), P.SAVING),
+    Action.RESTART: (Step("restart", "end every process and start anew", s.begin_restart), P.RESTARTING),
+}
+_SAVED: Final = Step("restart from saved", "start anew from the checkpoint just saved", s.restart_from_saved)
+_FAIL: Final = Step("fail", "give up; the last rung says why", life.fail("NothingLeft"))
+_COMPLETE: Final = Step("complete", "the job is complete", life.complete)
+_SUSPEND: Final = Step("delete all", "delete every pod", life.suspend)
+_DELETE: Final = Step("delete", "delete every pod and close what is open", life.delete)
+_UNPROTECTED: Final = Step("new coordinator", "go on unprotected with a new coordinator", life.lose_coordinator)
+_RESTART_ALONE: Final = Step("restart for controller", "restart with a new controller", life.restart_unprotected)
+_SHRUNK: Final = Step("shrunk", "go on with what is left", life.shrunk)
+_EXPANDED: Final = Step("grown", "back at full size", life.expanded)
+_RECOVERED: Final = Step("close", "close the incident", s.recovered)
+_MAY_SAVE: Final = Guard("may save", "MindIO could save now", life.may_save)
+
+
+def _row(
+    states: tuple[Phase, ...] | Phase, event: type[Event], guard: Guard, step: Step, target: Phase | None = None
+) -> Row:
+    return Row(states if isinstance(states, tuple) else (states,), event, guard, step, target)
+
+
+def _ladder(
+    states: tuple[Phase, ...] | Phase, event: type[Event], occasion: Occasion, when: Guard | None = None
+) -> tuple[Row, ...]:
+    """One row for each rung the occasion leaves, and one for giving up."""
+    rows = []
+    for action in occasion.rungs:
+        chosen = g.chooses(occasion, action)
+        step, target = _BEGIN[action]
+        rows.append(_row(states, event, g.both(when, chosen) if when else chosen, step, target))
+    rows.append(_row(states, event, when or g.ALWAYS, _FAIL, P.FAILED))
+    return tuple(rows)
+
+
+def _ignore(states: tuple[Phase, ...] | Phase, event: type[Event], reason: str, guard: Guard = g.ALWAYS) -> Row:
+    return _row(states, event, guard, Step("ignore", f"nothing: {reason}", life.ignore(reason)))
+
+
+def _mark(name: str, **changes: bool) -> Step:
+    return Step(f"note {name}", f"note the time of {name}", s.milestone(name, **changes))
+
+
+_STARTING = (P.PENDING, P.STARTING, P.WARMING, P.RESTARTING)
+_TRAINING = (P.RUNNING, P.CONFIRMING, P.SHRUNK, P.EXPANDING, P.MIGRATING)
+_HELD_UP = (P.GATHERING, P.RESUMING, P.SHRINKING)
+_WITH_PODS = (*_STARTING, *_TRAINING, *_HELD_UP, P.SAVING, P.UNPROTECTED, P.HELD)
+_ACTIVE = (*_HELD_UP, P.CONFIRMING, P.SAVING, P.EXPANDING, P.MIGRATING)
+
+_LIFE = (
+    _row(P.NEW, Accepted, g.ALWAYS, Step("create", "make pods and coordinator", life.accept), P.PENDING),
+    _row((P.PENDING, P.RESTARTING), PodsReady, g.ALWAYS, Step("none", "nothing", s.nothing), P.STARTING),
+    _ignore(_STARTING, AllRanksStarted, "another attempt", g.OTHER_ATTEMPT),
+    _row((P.PENDING, P.RESTARTING, P.STARTING), AllRanksStarted, g.ALWAYS, _mark("Started"), P.WARMING),
+    _ignore(_STARTING, Resumed, "another incarnation", g.FOREIGN),
+    _row((P.STARTING, P.WARMING), Resumed, g.ALWAYS, Step("trained", "close what is open", s.recovered), P.RUNNING),
+    *(_row(phase, AllFinished, g.ALWAYS, _COMPLETE, P.COMPLETE) for phase in _WITH_PODS),
+    _row(LIVE, Deleted, g.ALWAYS, _DELETE, P.DELETED),
+    _row((P.COMPLETE, P.FAILED), Deleted, g.ALWAYS, _DELETE, P.DELETED),
+)
+
+_FACTS = (
+    _ignore(tuple(P), FactSeen, "unconcerned", g.UNCONCERNED),
+    _row(_WITH_PODS, FactSeen, g.NOTE, Step("note", "remember what explains a slow start", life.note)),
+    # the first step has not ended, or there is no controller: only a restart is left
+    _row(P.UNPROTECTED, FactSeen, g.both(g.CONTROLLER_FACT, g.ALWAYS), Step("none", "nothing", s.nothing)),
+    *_ladder(_STARTING, FactSeen, UNTRAINED),
+    # a move off a node that still works
+    _row(P.RUNNING, FactSeen, g.both(g.MOVE, g.OBSERVING), Step("say", "say what would be done", life.observed)),
+    _row(
+        P.RUNNING,
+        FactSeen,
+        g.both(g.MOVE, g.MAY_MIGRATE),
+        Step("second pods", "make second pods elsewhere", life.migrate),
+        P.MIGRATING,
+    ),
+    _row(
+        (P.RUNNING, P.CONFIRMING, P.SHRUNK, P.EXPANDING, P.MIGRATING, P.UNPROTECTED, *_HELD_UP, P.SAVING, P.HELD),
+        FactSeen,
+        g.MOVE,
+        Step("say why not", "say that no move is made now", life.refuse_migrate),
+    ),
+    # a lost controller costs nothing as long as the training goes on
+    *(
+        row
+        for phase in (P.RUNNING, P.SHRUNK, P.CONFIRMING, P.EXPANDING, P.MIGRATING)
+        for row in (
+            _row(phase, FactSeen, g.both(g.CONTROLLER_FACT, g.RESTART_NOW), _RESTART_ALONE, P.RESTARTING),
+            _row(phase, FactSeen, g.CONTROLLER_FACT, _UNPROTECTED, P.UNPROTECTED),
+        )
+    ),
+    *_ladder((*_HELD_UP, P.SAVING), FactSeen, EXIT_ONLY, g.CONTROLLER_FACT),
+    _row(
+        P.RUNNING, FactSeen, g.both(g.OBSERVING, g.chooses(FAULT, Action.RETRY)), Step("say", "say it", life.observed)
+    ),
+    _row(P.RUNNING, FactSeen, g.OBSERVING, Step("say", "say what would be done", life.observed)),
+    _row(P.RUNNING, FactSeen, g.HOLDING, Step("hold", "open an incident, start nothing", life.hold), P.HELD),
+    *_ladder(P.RUNNING, FactSeen, FAULT),
+    *_ladder(P.UNPROTECTED, FactSeen, EXIT_ONLY),
+    _row(P.HELD, FactSeen, g.ALWAYS, Step("hold", "the fact joins what is held", life.hold_more)),
+    *_ladder(P.GATHERING, FactSeen, FAULT),
+    *_ladder((P.RESUMING, P.SHRINKING, P.CONFIRMING, P.SHRUNK), FactSeen, DUMP_OR_EXIT),
+    _row(
+        P.EXPANDING,
+        FactSeen,
+        g.RETURNING,
+        Step("give up growing", "train on shrunk", life.give_up_expand),
+        P.SHRUNK,
+    ),
+    *_ladder(P.EXPANDING, FactSeen, DUMP_OR_EXIT),
+    *_ladder(P.MIGRATING, FactSeen, FAULT),
+    _ignore(P.SAVING, FactSeen, "a checkpoint is being saved; its result or its deadline decides"),
+)
+
+_RECOVERY = (
+    *(
+        _ignore(_ACTIVE, event, "another incarnation", g.FOREIGN)
+        for event in (Stopped, ReplacementsReady, Named, StrategiesOffered, Resumed, ResultReported)
+    ),
+    _row(
+        P.GATHERING,
+        Stopped,
+        g.MORE_RANKS,
+        Step("widen", "restart these as well", s.widen_by_mindio),
+    ),
+    _row((*_HELD_UP, P.SAVING), Stopped, g.ALWAYS, _mark("Stopped", stopped=True)),
+    _ignore(P.GATHERING, ReplacementsReady, "older order", g.OLD_REVISION),
+    _row(P.GATHERING, ReplacementsReady, g.ALWAYS, Step("all there", "the action's own deadline counts", s.gathered)),
+    _row(P.EXPANDING, ReplacementsReady, g.ALWAYS, Step("all there", "its own deadline counts", s.gathered)),
+    _row(P.MIGRATING, ReplacementsReady, g.ALWAYS, Step("all there", "its own deadline counts", s.gathered)),
+    *_ladder(P.GATHERING, Named, DUMP_OR_EXIT, g.NAMED_TOO_FEW),
+    _row(P.GATHERING, Named, g.ALWAYS, _mark("Named", named=True), P.RESUMING),
+    _row((P.SHRINKING, P.SAVING), Named, g.ALWAYS, _mark("Named", named=True)),
+    *_ladder((P.GATHERING, P.RESUMING, P.SHRINKING), StrategiesOffered, DUMP_OR_EXIT, g.NOT_OFFERED),
+    *_ladder(P.SAVING, StrategiesOffered, EXIT_ONLY, g.NOT_OFFERED),
+    _row((*_HELD_UP, P.SAVING, P.MIGRATING, P.EXPANDING), StrategiesOffered, g.ALWAYS, _mark("Strategies")),
+    _row(P.RESUMING, Resumed, g.CONFIRMED, _RECOVERED, P.RUNNING),
+    _row(
+        (P.GATHERING, P.RESUMING),
+        Resumed,
+        g.ALWAYS,
+        Step("first step", "note the end of the outage", s.resumed),
+        P.CONFIRMING,
+    ),
+    _row(P.SHRINKING, Resumed, g.ALWAYS, _SHRUNK, P.SHRUNK),
+    _row(P.EXPANDING, Resumed, g.ALWAYS, _EXPANDED, P.RUNNING),
+    _row(P.MIGRATING, Resumed, g.ALWAYS, Step("moved", "the old pods go", life.migrated), P.RUNNING),
+)
+
+_RESULTS = (
+    _row(P.RESUMING, ResultReported, g.result(0), _mark("Result")),
+    _row(P.CONFIRMING, ResultReported, g.result(0), _RECOVERED, P.RUNNING),
+    _row(P.SHRINKING, ResultReported, g.result(201), Step("isolate", "take over MindIO's set", life.isolated)),
+    _row(P.SHRINKING, ResultReported, g.result(0), _SHRUNK, P.SHRUNK),
+    _row(P.EXPANDING, ResultReported, g.result(0), _EXPANDED, P.RUNNING),
+    _row(P.MIGRATING, ResultReported, g.result(0), Step("moved", "the old pods go", life.migrated), P.RUNNING),
+    *_ladder((P.GATHERING, P.RESUMING), ResultReported, UNREPAIRABLE, g.result(405)),
+    *_ladder(
+        (*_HELD_UP, P.CONFIRMING, P.EXPANDING, P.MIGRATING, P.SHRUNK), ResultReported, DUMP_OR_EXIT, g.result(406)
+    ),
+    *_ladder(
+        (*_HELD_UP, P.CONFIRMING, P.EXPANDING, P.MIGRATING, P.SHRUNK), ResultReported, EXIT_ONLY, g.result(404, 499)
+    ),
+    _row(P.SAVING, ResultReported, g.both(g.result(0, strategy="dump"), g.SUSPENDING), _SUSPEND, P.SUSPENDED),
+    *(
+        _row(P.SAVING, ResultReported, g.both(g.result(0, strategy="dump"), guard), step, target)
+        for guard, step, target in (
+            (g.chooses(EXIT_ONLY, Action.RESTART), _SAVED, P.RESTARTING),
+            (g.ALWAYS, _FAIL, P.FAILED),
+        )
+    ),
+    _row(P.SAVING, ResultReported, g.both(g.result(404, 499), g.SUSPENDING), _SUSPEND, P.SUSPENDED),
+    *_ladder(P.SAVING, ResultReported, EXIT_ONLY, g.result(404, 499)),
+    _ignore((*_HELD_UP, *_TRAINING, P.SAVING), ResultReported, "a result that ends nothing"),
+)
+
+_DEADLINES = (
+    _row(
+        LIVE,
+        DeadlineReached,
+        g.DUE_ACTIVE,
+        Step("fail", "give up", life.fail("ActiveDeadlineExceeded", "activeDeadlineSeconds are over")),
+        P.FAILED,
+    ),
+    _row(
+        _STARTING,
+        DeadlineReached,
+        g.both(g.DUE_STARTUP, g.FIRST_START),
+        Step("fail", "give up", life.fail("StartupDeadlineExceeded")),
+        P.FAILED,
+    ),
+    *_ladder(_STARTING, DeadlineReached, UNTRAINED, g.DUE_STARTUP),
+    *_ladder((P.GATHERING, P.RESUMING), DeadlineReached, LATE, g.DUE_RECOVERY),
+    *_ladder(P.SHRINKING, DeadlineReached, DUMP_OR_EXIT, g.DUE_RECOVERY),
+    _row(P.CONFIRMING, DeadlineReached, g.DUE_RECOVERY, _RECOVERED, P.RUNNING),
+    _row(P.SAVING, DeadlineReached, g.both(g.DUE_RECOVERY, g.SUSPENDING), _SUSPEND, P.SUSPENDED),
+    *_ladder(P.SAVING, DeadlineReached, EXIT_ONLY, g.DUE_RECOVERY),
+    _row(
+        P.EXPANDING, DeadlineReached, g.DUE_RECOVERY, Step("give up growing", "train on", life.give_up_expand), P.SHRUNK
+    ),
+    _row(
+        P.MIGRATING,
+        DeadlineReached,
+        g.DUE_RECOVERY,
+        Step("give up moving", "train on", life.give_up_migrate),
+        P.RUNNING,
+    ),
+    _row(
+        P.SHRUNK,
+        DeadlineReached,
+        g.both(g.DUE_EXPAND, g.MAY_EXPAND),
+        Step("grow", "make the dropped pods anew", life.expand),
+        P.EXPANDING,
+    ),
+    _row(P.SHRUNK, DeadlineReached, g.DUE_EXPAND, Step("wait", "wait for capacity again", life.forget_expand)),
+    _ignore(tuple(P), DeadlineReached, "not set, or not yet due"),
+)
+
+_CAPACITY = (
+    _row(P.SHRUNK, CapacityAvailable, g.ENOUGH_NODES, Step("delay", "grow after the delay", life.await_expand)),
+    _row(P.SHRUNK, CapacityLost, g.ALWAYS, Step("wait", "wait for capacity again", life.forget_expand)),
+    _row(P.SHRUNK, ExpandDue, g.MAY_EXPAND, Step("grow", "make the dropped pods anew", life.expand), P.EXPANDING),
+)
+
+_REQUESTS = (
+    _row(
+        P.RUNNING,
+        MigrateRequested,
+        g.MAY_MIGRATE,
+        Step("second pods", "make second pods elsewhere", life.migrate),
+        P.MIGRATING,
+    ),
+    _row(_WITH_PODS, MigrateRequested, g.ALWAYS, Step("say why not", "say that no move is made", life.refuse_migrate)),
+    _row(P.NEW, SuspendRequested, g.ALWAYS, Step("none", "nothing has been made yet", s.nothing), P.SUSPENDED),
+    _row((*_STARTING, P.UNPROTECTED, P.HELD), SuspendRequested, g.ALWAYS, _SUSPEND, P.SUSPENDED),
+    _row(
+        (*_TRAINING, P.GATHERING, P.RESUMING, P.SHRINKING),
+        SuspendRequested,
+        _MAY_SAVE,
+        Step("save for suspend", "save, then delete", life.save_for(Purpose.SUSPEND)),
+        P.SAVING,
+    ),
+    _row((*_TRAINING, *_HELD_UP), SuspendRequested, g.ALWAYS, _SUSPEND, P.SUSPENDED),
+    _row(
+        P.SAVING,
+        SuspendRequested,
+        g.ALWAYS,
+        Step("suspend after", "delete afterwards", life.repurpose(Purpose.SUSPEND)),
+    ),
+    _row(P.SUSPENDED, ResumeRequested, g.ALWAYS, Step("create", "make everything anew", life.unsuspend), P.PENDING),
+    _row(
+        P.SAVING,
+        ResumeRequested,
+        g.SUSPENDING,
+        Step("restart after", "start anew afterwards", life.repurpose(Purpose.REQUEST)),
+    ),
+    _row(
+        (*_STARTING, P.UNPROTECTED, P.HELD),
+        RestartRequested,
+        g.ALWAYS,
+        Step("restart asked", "start anew, no budget is spent", life.relaunch),
+        P.RESTARTING,
+    ),
+    _row(
+        (*_TRAINING, *_HELD_UP),
+        RestartRequested,
+        _MAY_SAVE,
+        Step("save for restart", "save, then start anew", life.save_for(Purpose.REQUEST)),
+        P.SAVING,
+    ),
+    _row(
+        (*_TRAINING, *_HELD_UP),
+        RestartRequested,
+        g.ALWAYS,
+        Step("restart asked", "start anew, no budget is spent", life.relaunch),
+        P.RESTARTING,
+    ),
+    *_ladder(P.HELD, PolicyChanged, FAULT, Guard("released", "mode is Enforce", lambda m: not g.HOLDING.test(m))),
+)
+
+_COORDINATOR = (
+    *_ladder((*_STARTING, *_HELD_UP, P.SAVING, P.HELD), CoordinatorLost, EXIT_ONLY),
+    _row(_TRAINING, CoordinatorLost, g.RESTART_NOW, _RESTART_ALONE, P.RESTARTING),
+    _row(_TRAINING, CoordinatorLost, g.ALWAYS, _UNPROTECTED, P.UNPROTECTED),
+    _row(P.UNPROTECTED, CheckpointVerified, g.RESTART_AT_CHECKPOINT, _RESTART_ALONE, P.RESTARTING),
+    _row(P.UNPROTECTED, PolicyChanged, g.RESTART_NOW, _RESTART_ALONE, P.RESTARTING),
+    _row(LIVE, CheckpointVerified, g.ALWAYS, Step("note checkpoint", "remember its step", life.checkpoint_seen)),
+)
+
+_REST = tuple(_ignore(tuple(P), event, "nothing to do here") for event in EVENTS)
+"""The answer to everything else: a counted no-op."""
+
+TABLE: Final[tuple[Row, ...]] = (
+    *_LIFE,
+    *_FACTS,
+    *_RECOVERY,
+    *_RESULTS,
+    *_DEADLINES,
+    *_CAPACITY,
+    *_REQUESTS,
+    *_COORDINATOR,
+    *_REST,
+)
+
+
+def _index() -> dict[tuple[Phase, type[Event]], tuple[Row, ...]]:
+    """Rows of every cell, in order, up to and with the first that always applies."""
+    cells: dict[tuple[Phase, type[Event]], tuple[Row, ...]] = {}
+    for phase in Phase:
+        for event in EVENTS:
+            rows = []
+            for row in TABLE:
+                if row.event is event and phase in row.states:
+                    rows.append(row)
+                    if row.guard is g.ALWAYS:
+                        break
+            cells[phase, event] = tuple(rows)
+    return cells
+
+
+CELLS: Final = _index()
+_UNUSED: Final = (CoordinatorReady,)

@@ -1,0 +1,35 @@
+"""What the planner may look at besides the job's own state: plain values, gathered by the shell just before.
+
+Nothing here is remembered; two looks a second apart may differ. Values that the shell does not know are None, and
+what is unknown neither refuses nor promises anything.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from hajob.domain.layout import Layout
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """The cluster and the training as they are now.
+
+    Attributes:
+        layout: sizes of the job.
+        step: newest finished step of this attempt, -1 before the first.
+        coordinator_ready: the MindIO controller serves.
+        coordinator_apart: the coordinator shares no node with a rank of its job.
+        free_nodes: nodes that could take a rank pod of this job now.
+        checkpoint_step: step of the newest complete periodic checkpoint, None when unknown, -1 when there is none.
+        capabilities: strategies that MindIO was started with (retry, recover, downgrade, dump).
+        node_names: node rank to the name of the node its pod runs on.
+    """
+
+    layout: Layout
+    step: int = -1
+    coordinator_ready: bool = True
+    coordinator_apart: bool | None = None
+    free_nodes: int | None = None
+    checkpoint_step: int | None = None
+    capabilities: frozenset[str] | None = None
+    node_names: Mapping[int, str] = field(default_factory=dict)
