@@ -13,7 +13,6 @@ import ssl
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 from kubernetes.aio.client import Configuration
 from kubernetes.aio.config.config_exception import ConfigException
@@ -31,14 +30,30 @@ class Credentials:
 
     Attributes:
         server: its URL.
-        certificates: TLS context with its CA and, where there is one, the client certificate.
+        ca_file: CA of the server; empty: the machine's own CAs.
+        certificate_file: client certificate; empty: none.
+        key_file: its key.
+        verify: False accepts every server, as a kubeconfig can ask for.
     """
 
     server: str
-    certificates: ssl.SSLContext
+    ca_file: str = ""
+    certificate_file: str = ""
+    key_file: str = ""
+    verify: bool = True
     _token: str = ""
     _token_file: Path | None = None
     _token_stamp: tuple[int, int] = field(default=(0, 0))
+
+    def tls(self) -> ssl.SSLContext:
+        """A TLS context for connections to the server."""
+        context = ssl.create_default_context(cafile=self.ca_file or None)
+        if self.certificate_file:
+            context.load_cert_chain(self.certificate_file, self.key_file)
+        if not self.verify:
+            context.check_hostname = False
+            context.verify_mode = ssl.CERT_NONE
+        return context
 
     def authorization(self) -> Mapping[str, str]:
         """The header of a request; empty with a client certificate."""
@@ -67,16 +82,6 @@ class Credentials:
             return
 
 
-def _context(configuration: Any) -> ssl.SSLContext:  # noqa: ANN401 - the package is not typed
-    context = ssl.create_default_context(cafile=configuration.ssl_ca_cert, cadata=configuration.ca_cert_data)
-    if configuration.cert_file:
-        context.load_cert_chain(configuration.cert_file, configuration.key_file)
-    if not configuration.verify_ssl:
-        context.check_hostname = False
-        context.verify_mode = ssl.CERT_NONE
-    return context
-
-
 async def from_kubeconfig(path: str) -> Credentials:
     """Credentials of the current context of a kubeconfig.
 
@@ -88,8 +93,14 @@ async def from_kubeconfig(path: str) -> Credentials:
         await load_kube_config(config_file=path, client_configuration=configuration, persist_config=False)
     except (ConfigException, OSError, ValueError) as error:
         raise CredentialsError(f"kubeconfig {path} cannot be used: {error}; check HAJOB_KUBECONFIG") from error
-    token = str(configuration.api_key.get("BearerToken", "")).partition(" ")[2]
-    return Credentials(str(configuration.host).rstrip("/"), _context(configuration), token)
+    return Credentials(
+        str(configuration.host).rstrip("/"),
+        configuration.ssl_ca_cert or "",
+        configuration.cert_file or "",
+        configuration.key_file or "",
+        bool(configuration.verify_ssl),
+        str(configuration.api_key.get("BearerToken", "")).partition(" ")[2],
+    )
 
 
 def from_service_account(directory: str, environment: Mapping[str, str] | None = None) -> Credentials:
@@ -112,7 +123,7 @@ def from_service_account(directory: str, environment: Mapping[str, str] | None =
             f"service account in {directory} cannot be used: {error} Check HAJOB_SERVICE_ACCOUNT_DIR, "
             "KUBERNETES_SERVICE_HOST and KUBERNETES_SERVICE_PORT, or set HAJOB_KUBECONFIG."
         ) from error
-    return Credentials(str(configuration.host), _context(configuration), _token_file=token_file)
+    return Credentials(str(configuration.host), str(configuration.ssl_ca_cert), _token_file=token_file)
 
 
 async def load(kubeconfig: str, service_account_dir: str) -> Credentials:

@@ -175,7 +175,7 @@ class HttpKube:
         self._session: aiohttp.ClientSession | None = None
 
     async def __aenter__(self) -> Self:
-        connector = aiohttp.TCPConnector(ssl=self._credentials.certificates, limit=CONNECTIONS)
+        connector = aiohttp.TCPConnector(ssl=self._credentials.tls(), limit=CONNECTIONS)
         headers = {"User-Agent": self._agent, "Accept": "application/json"}
         # Proxies of the environment are not for the cluster's own API server: trust_env stays off.
         self._session = aiohttp.ClientSession(connector=connector, headers=headers, read_bufsize=2**20)

@@ -18,15 +18,12 @@ import asyncio
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Final
 
 from hajob.api.base import Json
 from hajob.runtime.clock import Clock, timestamp
 from hajob.runtime.kube import ApiError, Kube
 
 log = logging.getLogger(__name__)
-
-_FIRST_FENCE: Final = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +47,8 @@ class LeaseKeeper:
         identity: of this process; another process must have another one, even in the same pod.
         on_gained: called with the fence when this process becomes the leader.
         on_lost: called with a reason when it no longer is.
+        floor: the highest fence that is known from statuses; a new leadership gets a larger one, even where the Lease
+            was deleted meanwhile and counts from the beginning.
     """
 
     def __init__(
@@ -61,6 +60,7 @@ class LeaseKeeper:
         *,
         on_gained: Callable[[int], None] = lambda _: None,
         on_lost: Callable[[str], None] = lambda _: None,
+        floor: Callable[[], int] = lambda: 0,
     ) -> None:
         self._kube = kube
         self._clock = clock
@@ -68,6 +68,7 @@ class LeaseKeeper:
         self._identity = identity
         self._on_gained = on_gained
         self._on_lost = on_lost
+        self._floor = floor
         self._fence = 0
         self._renewed = 0.0
         self._seen: tuple[object, ...] = ()
@@ -135,9 +136,8 @@ class LeaseKeeper:
     async def _look(self, asked: float) -> None:
         lease = await self._read()
         if lease is None:
-            # A leader whose Lease was deleted takes a number above its own, so that the fence still only grows.
             body: Json = {"metadata": {"name": self._settings.name}, "spec": {}}
-            self._hold(body, max(self._fence + 1, _FIRST_FENCE))
+            self._hold(body, self._next_fence(self._fence))
             await self._kube.create("leases", self._settings.namespace, body)
             self._gain(body, asked)
             return
@@ -147,11 +147,14 @@ class LeaseKeeper:
         if self.is_leader:
             self._hold(lease, self._fence)
         elif self._is_free(spec, asked):
-            self._hold(lease, int(spec.get("leaseTransitions") or 0) + 1)
+            self._hold(lease, self._next_fence(int(spec.get("leaseTransitions") or 0)))
         else:
             return
         await self._kube.replace("leases", self._settings.namespace, lease)
         self._gain(lease, asked)
+
+    def _next_fence(self, last: int) -> int:
+        return max(last, self._floor()) + 1
 
     def _is_ours(self, spec: Json, fence: int) -> bool:
         return spec.get("holderIdentity") == self._identity and spec.get("leaseTransitions") == fence

@@ -1,0 +1,110 @@
+"""Kubernetes Events: what `kubectl describe` shows to people.
+
+They are a courtesy. Posting never delays a decision, never fails one, and what cannot be posted after a few tries is
+dropped with a log line; the account that counts is the status.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import logging
+from enum import StrEnum
+from typing import Final
+
+from hajob.api import constants as names
+from hajob.api.base import Json
+from hajob.api.job import HATrainingJob
+from hajob.runtime.backoff import Backoff
+from hajob.runtime.clock import Clock, timestamp
+from hajob.runtime.kube import ApiError, Kube
+
+log = logging.getLogger(__name__)
+
+_QUEUE_LENGTH: Final = 1000
+_TRIES: Final = 4
+_NOTE_LENGTH: Final = 1024  # the API's own limit
+
+
+class EventType(StrEnum):
+    """The two types that Kubernetes knows."""
+
+    NORMAL = "Normal"
+    WARNING = "Warning"
+
+
+def event(
+    job: HATrainingJob, now_milliseconds: int, *, type_: EventType, reason: str, action: str, note: str, instance: str
+) -> Json:
+    """An Event about a job; the same words in the same millisecond make the same name."""
+    key = f"{job.metadata.uid}/{now_milliseconds}/{reason}/{note}"
+    digest = hashlib.sha256(key.encode()).hexdigest()[:16]
+    return {
+        "apiVersion": "events.k8s.io/v1",
+        "kind": "Event",
+        "metadata": {"name": f"{job.metadata.name}.{digest}", "namespace": job.metadata.namespace},
+        "eventTime": timestamp(now_milliseconds),
+        "type": str(type_),
+        "reason": reason,
+        "action": action,
+        "note": note if len(note) <= _NOTE_LENGTH else note[: _NOTE_LENGTH - 1] + "…",
+        "reportingController": names.MANAGED_BY,
+        "reportingInstance": instance,
+        "regarding": {
+            "apiVersion": names.API_VERSION,
+            "kind": names.KIND,
+            "name": job.metadata.name,
+            "namespace": job.metadata.namespace,
+            "uid": job.metadata.uid,
+        },
+    }
+
+
+class Announcer:
+    """Posts Events one after the other, in the background."""
+
+    def __init__(self, kube: Kube, clock: Clock, instance: str) -> None:
+        self._kube = kube
+        self._clock = clock
+        self._instance = instance[:128]
+        self._queue: asyncio.Queue[Json] = asyncio.Queue(_QUEUE_LENGTH)
+
+    def announce(
+        self, job: HATrainingJob, reason: str, note: str, *, action: str, type_: EventType = EventType.NORMAL
+    ) -> None:
+        """Queue an Event; never waits, never fails.
+
+        Args:
+            job: what it is about.
+            reason: one CamelCase word.
+            note: the sentence.
+            action: what Hajob did or does, one CamelCase word.
+            type_: a Warning is for what somebody may have to look at.
+        """
+        now = self._clock.now_milliseconds()
+        made = event(job, now, type_=type_, reason=reason, action=action, note=note, instance=self._instance)
+        try:
+            self._queue.put_nowait(made)
+        except asyncio.QueueFull:
+            log.warning("%s: Event %s is dropped, too many wait", job.metadata.name, reason)
+
+    async def run(self) -> None:
+        """Post until cancelled."""
+        while True:
+            await self._post(await self._queue.get())
+
+    async def _post(self, made: Json) -> None:
+        backoff = Backoff(first=0.5)
+        for _ in range(_TRIES):
+            try:
+                await self._kube.create("events", made["metadata"]["namespace"], made)
+            except ApiError as error:
+                if error.status == 409:
+                    return
+                problem: ApiError = error
+                if not error.passes:
+                    break
+                await self._clock.sleep(backoff.delay())
+            else:
+                return
+        log.warning("Event %s about %s is not posted: %s", made["reason"], made["regarding"]["name"], problem)

@@ -1,0 +1,233 @@
+"""The front desk: kopf, in a thread and loop of its own, for everything about the HATrainingJob itself.
+
+kopf sees to finalizer, start and end of a job; it decides nothing. It runs apart because it ends the process's loop
+on many errors (401, HTTP 410, 55 s of 5xx) and cancels every task that was made after it; here it is started again
+half a second later, and the core goes on with the jobs it knows.
+
+Only kopf's stateless side is used: `on.event` hands every object over as it is, and one daemon per job is the reason
+for the finalizer. There are no change handlers, so no annotations and no diffs. A deleted job is held in `on.event`
+until the core has let go of it: kopf removes the finalizer in the same pass, with no polling, and it works for a job
+that was deleted while no operator was there, for which kopf starts no daemon.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import threading
+from collections.abc import Awaitable, Callable, Iterator
+from datetime import UTC, datetime, timedelta
+from typing import Any, Final, Protocol, TypeVar
+
+import kopf
+
+from hajob.api import constants as names
+from hajob.api.base import Json
+from hajob.runtime.backoff import Backoff
+from hajob.runtime.credentials import Credentials
+from hajob.runtime.kube import ApiError, Kube
+from hajob.runtime.metrics import FRONT_DESK_RESTARTS
+
+log = logging.getLogger(__name__)
+
+R = TypeVar("R")
+
+_LOGIN_LIFETIME: Final = timedelta(minutes=10)
+_STOP_SECONDS: Final = 15.0
+
+
+class JobIntake(Protocol):
+    """The core, as the front desk sees it; every method is called in the core's loop."""
+
+    def job_seen(self, raw: Json) -> None:
+        """A job, as it is now; for a new one, every change, and again after each start of kopf."""
+
+    def job_gone(self, uid: str) -> None:
+        """A job is no longer there."""
+
+    async def release(self, uid: str) -> None:
+        """A job is being deleted: return when nothing of it is left that would outlive it. Must not raise."""
+
+
+class _Forever:
+    """Endless delays that can be iterated again and again, as kopf needs them."""
+
+    def __iter__(self) -> Iterator[float]:
+        yield from (0.2, 0.5, 1.0, 2.0)
+        while True:
+            yield 5.0
+
+
+def kopf_settings() -> kopf.OperatorSettings:
+    """Settings under which kopf keeps no state, asks for nothing it does not need, and survives an outage."""
+    settings = kopf.OperatorSettings()
+    settings.peering.standalone = True
+    settings.scanning.disabled = True
+    settings.posting.enabled = False
+    settings.networking.request_timeout = 10
+    settings.networking.connect_timeout = 3
+    settings.networking.error_backoffs = _Forever()
+    settings.watching.connect_timeout = 3
+    settings.watching.chunk_size = 500
+    settings.watching.inactivity_timeout = 70
+    settings.queueing.worker_limit = None
+    settings.execution.default_backoff = 1
+    settings.background.cancellation_polling = 1
+    settings.persistence.finalizer = names.FINALIZER
+    settings.persistence.progress_storage = kopf.AnnotationsProgressStorage(prefix=names.GROUP)
+    settings.persistence.diffbase_storage = kopf.AnnotationsDiffBaseStorage(prefix=names.GROUP)
+    return settings
+
+
+class FrontDesk:
+    """kopf under a supervisor. Make, start and stop it in the core's loop, while leading.
+
+    Args:
+        kube: the API, asked whether the CRD is there before kopf is started.
+        credentials: handed to kopf, anew at every start and every ten minutes.
+        intake: the core.
+        namespace: the one to serve; empty for all.
+    """
+
+    def __init__(self, kube: Kube, credentials: Credentials, intake: JobIntake, namespace: str = "") -> None:
+        self._kube = kube
+        self._credentials = credentials
+        self._intake = intake
+        self._namespace = namespace
+        self._core: asyncio.AbstractEventLoop | None = None
+        self._supervisor: asyncio.Task[None] | None = None
+        self._backoff = Backoff(first=0.5, longest=10.0)
+        self._stop: Callable[[], None] = lambda: None
+
+    def start(self) -> None:
+        """Start serving; returns at once."""
+        self._core = asyncio.get_running_loop()
+        self._supervisor = asyncio.create_task(self._supervise(), name="front desk")
+
+    async def stop(self) -> None:
+        """Stop serving; the jobs stay as they are."""
+        if self._supervisor is not None:
+            self._supervisor.cancel()
+            await asyncio.gather(self._supervisor, return_exceptions=True)
+            self._supervisor = None
+
+    async def _supervise(self) -> None:
+        """Run kopf again and again."""
+        while True:
+            await self._crd_installed()
+            started = asyncio.get_running_loop().time()
+            problem = await self._run_thread()
+            if asyncio.get_running_loop().time() - started > 60:
+                self._backoff.reset()
+            FRONT_DESK_RESTARTS.inc()
+            log.warning("the front desk ended (%s) and is started again", problem or "without a reason")
+            await asyncio.sleep(self._backoff.delay())
+
+    async def _crd_installed(self) -> None:
+        """Wait for the CRD: kopf looks for it only once."""
+        said = ""
+        waits = Backoff(first=0.5, longest=5.0)
+        while True:
+            try:
+                async for _ in self._kube.pages(names.PLURAL, self._namespace):
+                    return
+            except ApiError as error:
+                hint = " The CRD is missing: kubectl apply -f crds/." if error.status == 404 else ""
+                if str(error) != said:
+                    log.warning("HATrainingJobs cannot be listed: %s.%s", error, hint)
+                    said = str(error)
+            await asyncio.sleep(waits.delay())
+
+    async def _run_thread(self) -> str:
+        """One life of kopf; returns why it ended. Cancelling ends it in an orderly way."""
+        ended: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+
+        def tell(problem: str) -> None:
+            if not ended.done():
+                ended.set_result(problem)
+
+        def body() -> None:
+            try:
+                asyncio.run(self._serve())
+                problem = ""
+            except BaseException as error:  # kopf may end with anything, and the thread with it
+                problem = f"{type(error).__name__}: {error}"
+            self._in_core(tell, problem)
+
+        thread = threading.Thread(target=body, name="front desk", daemon=True)
+        thread.start()
+        try:
+            return await asyncio.shield(ended)
+        finally:
+            self._stop()
+            if not ended.done():
+                await asyncio.wait([ended], timeout=_STOP_SECONDS)
+
+    async def _serve(self) -> None:
+        """Run kopf in this thread's loop until it ends."""
+        loop, stop = asyncio.get_running_loop(), asyncio.Event()
+
+        def end() -> None:
+            if not loop.is_closed():
+                loop.call_soon_threadsafe(stop.set)
+
+        self._stop = end
+        scope: dict[str, Any] = {"namespaces": [self._namespace]} if self._namespace else {"clusterwide": True}
+        await kopf.operator(registry=self._registry(), settings=kopf_settings(), stop_flag=stop, **scope)
+
+    def _registry(self) -> kopf.OperatorRegistry:
+        registry = kopf.OperatorRegistry()
+        where = {"group": names.GROUP, "version": names.VERSION, "plural": names.PLURAL, "registry": registry}
+
+        async def login(**_: object) -> kopf.ConnectionInfo:
+            return connection(self._credentials)
+
+        async def seen(event: dict[str, Any], **_: object) -> None:
+            await self._hand_over(event)
+
+        async def life(stopped: kopf.DaemonStopped, **_: object) -> None:
+            await stopped.wait()
+
+        kopf.on.login(registry=registry)(login)
+        kopf.on.event(**where)(seen)
+        kopf.daemon(**where)(life)
+        return registry
+
+    async def _hand_over(self, event: dict[str, Any]) -> None:
+        """Hand an object to the core; a deleted one stays here until the core has let go of it."""
+        raw = event["object"]
+        metadata = raw["metadata"]
+        if event["type"] == "DELETED":
+            self._in_core(self._intake.job_gone, metadata["uid"])
+            return
+        self._in_core(self._intake.job_seen, raw)
+        if metadata.get("deletionTimestamp") and names.FINALIZER in (metadata.get("finalizers") or []):
+            await self._from_core(lambda: self._intake.release(metadata["uid"]))
+
+    def _in_core(self, function: Callable[..., None], *arguments: object) -> None:
+        """Call something in the core's loop, in order, without waiting."""
+        if self._core is not None and not self._core.is_closed():
+            self._core.call_soon_threadsafe(function, *arguments)
+
+    async def _from_core(self, call: Callable[[], Awaitable[R]]) -> R:
+        """Wait for something that runs in the core's loop."""
+
+        async def there() -> R:
+            return await call()
+
+        if self._core is None:
+            raise RuntimeError("the front desk was not started")
+        return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(there(), self._core))
+
+
+def connection(credentials: Credentials) -> kopf.ConnectionInfo:
+    """The operator's credentials as kopf wants them; proxies of the environment are not used."""
+    return kopf.ConnectionInfo(
+        server=credentials.server,
+        ca_path=credentials.ca_file or None,
+        certificate_path=credentials.certificate_file or None,
+        private_key_path=credentials.key_file or None,
+        insecure=not credentials.verify,
+        token=credentials.token or None,
+        expiration=datetime.now(UTC) + _LOGIN_LIFETIME,
+    )
