@@ -34,7 +34,7 @@ class EventType(StrEnum):
 
 
 def event(
-    job: HATrainingJob, now_milliseconds: int, *, type_: EventType, reason: str, action: str, note: str, instance: str
+    job: HATrainingJob, now_milliseconds: int, reason: str, note: str, *, type_: EventType, instance: str
 ) -> Json:
     """An Event about a job; the same words in the same millisecond make the same name."""
     key = f"{job.metadata.uid}/{now_milliseconds}/{reason}/{note}"
@@ -46,7 +46,7 @@ def event(
         "eventTime": timestamp(now_milliseconds),
         "type": str(type_),
         "reason": reason,
-        "action": action,
+        "action": reason,
         "note": note if len(note) <= _NOTE_LENGTH else note[: _NOTE_LENGTH - 1] + "…",
         "reportingController": names.MANAGED_BY,
         "reportingInstance": instance,
@@ -69,22 +69,19 @@ class Announcer:
         self._instance = instance[:128]
         self._queue: asyncio.Queue[Json] = asyncio.Queue(_QUEUE_LENGTH)
 
-    def announce(
-        self, job: HATrainingJob, reason: str, note: str, *, action: str, type_: EventType = EventType.NORMAL
-    ) -> None:
+    def announce(self, job: HATrainingJob, reason: str, message: str, *, warning: bool = False) -> None:
         """Queue an Event; never waits, never fails.
 
         Args:
             job: what it is about.
             reason: one CamelCase word.
-            note: the sentence.
-            action: what Hajob did or does, one CamelCase word.
-            type_: a Warning is for what somebody may have to look at.
+            message: the sentence.
+            warning: somebody may have to look at it.
         """
+        type_ = EventType.WARNING if warning else EventType.NORMAL
         now = self._clock.now_milliseconds()
-        made = event(job, now, type_=type_, reason=reason, action=action, note=note, instance=self._instance)
         try:
-            self._queue.put_nowait(made)
+            self._queue.put_nowait(event(job, now, reason, message, type_=type_, instance=self._instance))
         except asyncio.QueueFull:
             log.warning("%s: Event %s is dropped, too many wait", job.metadata.name, reason)
 

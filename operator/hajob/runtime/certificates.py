@@ -23,7 +23,7 @@ LIFETIME: Final = timedelta(days=3650)
 _BACKDATED: Final = timedelta(days=1)
 
 
-def job_certificates(job_uid: str, now: datetime | None = None) -> dict[str, bytes]:
+def issue(job_uid: str, now: datetime | None = None) -> dict[str, bytes]:
     """PEM files by the names in `hajob.objects.tls_secret.KEYS`, freshly made.
 
     Args:

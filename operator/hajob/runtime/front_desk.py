@@ -15,9 +15,9 @@ from __future__ import annotations
 import asyncio
 import logging
 import threading
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
-from typing import Any, Final, Protocol, TypeVar
+from typing import Any, Final, Protocol
 
 import kopf
 
@@ -29,8 +29,6 @@ from hajob.runtime.kube import ApiError, Kube
 from hajob.runtime.metrics import FRONT_DESK_RESTARTS
 
 log = logging.getLogger(__name__)
-
-R = TypeVar("R")
 
 _LOGIN_LIFETIME: Final = timedelta(minutes=10)
 _STOP_SECONDS: Final = 15.0
@@ -45,8 +43,12 @@ class JobIntake(Protocol):
     def job_gone(self, uid: str) -> None:
         """A job is no longer there."""
 
-    async def release(self, uid: str) -> None:
-        """A job is being deleted: return when nothing of it is left that would outlive it. Must not raise."""
+    async def job_released(self, uid: str) -> None:
+        """A job is being deleted: return when nothing of it is left that would outlive it.
+
+        Raises:
+            ApiError: not yet; it is asked again.
+        """
 
 
 class _Forever:
@@ -85,22 +87,22 @@ class FrontDesk:
     Args:
         kube: the API, asked whether the CRD is there before kopf is started.
         credentials: handed to kopf, anew at every start and every ten minutes.
-        intake: the core.
         namespace: the one to serve; empty for all.
     """
 
-    def __init__(self, kube: Kube, credentials: Credentials, intake: JobIntake, namespace: str = "") -> None:
+    def __init__(self, kube: Kube, credentials: Credentials, namespace: str = "") -> None:
         self._kube = kube
         self._credentials = credentials
-        self._intake = intake
         self._namespace = namespace
+        self._intake: JobIntake | None = None
         self._core: asyncio.AbstractEventLoop | None = None
         self._supervisor: asyncio.Task[None] | None = None
         self._backoff = Backoff(first=0.5, longest=10.0)
         self._stop: Callable[[], None] = lambda: None
 
-    def start(self) -> None:
-        """Start serving; returns at once."""
+    def start(self, intake: JobIntake) -> None:
+        """Start serving a core; returns at once."""
+        self._intake = intake
         self._core = asyncio.get_running_loop()
         self._supervisor = asyncio.create_task(self._supervise(), name="front desk")
 
@@ -140,7 +142,8 @@ class FrontDesk:
 
     async def _run_thread(self) -> str:
         """One life of kopf; returns why it ended. Cancelling ends it in an orderly way."""
-        ended: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+        core = asyncio.get_running_loop()
+        ended: asyncio.Future[str] = core.create_future()
 
         def tell(problem: str) -> None:
             if not ended.done():
@@ -152,7 +155,7 @@ class FrontDesk:
                 problem = ""
             except BaseException as error:  # kopf may end with anything, and the thread with it
                 problem = f"{type(error).__name__}: {error}"
-            self._in_core(tell, problem)
+            core.call_soon_threadsafe(tell, problem)
 
         thread = threading.Thread(target=body, name="front desk", daemon=True)
         thread.start()
@@ -195,29 +198,30 @@ class FrontDesk:
 
     async def _hand_over(self, event: dict[str, Any]) -> None:
         """Hand an object to the core; a deleted one stays here until the core has let go of it."""
-        raw = event["object"]
+        raw, core, intake = event["object"], self._core, self._intake
+        if core is None or intake is None:
+            raise RuntimeError("the front desk was not started")
         metadata = raw["metadata"]
         if event["type"] == "DELETED":
-            self._in_core(self._intake.job_gone, metadata["uid"])
+            core.call_soon_threadsafe(intake.job_gone, metadata["uid"])
             return
-        self._in_core(self._intake.job_seen, raw)
+        core.call_soon_threadsafe(intake.job_seen, raw)
         if metadata.get("deletionTimestamp") and names.FINALIZER in (metadata.get("finalizers") or []):
-            await self._from_core(lambda: self._intake.release(metadata["uid"]))
+            released = asyncio.run_coroutine_threadsafe(_release(intake, metadata["uid"]), core)
+            await asyncio.wrap_future(released)
 
-    def _in_core(self, function: Callable[..., None], *arguments: object) -> None:
-        """Call something in the core's loop, in order, without waiting."""
-        if self._core is not None and not self._core.is_closed():
-            self._core.call_soon_threadsafe(function, *arguments)
 
-    async def _from_core(self, call: Callable[[], Awaitable[R]]) -> R:
-        """Wait for something that runs in the core's loop."""
-
-        async def there() -> R:
-            return await call()
-
-        if self._core is None:
-            raise RuntimeError("the front desk was not started")
-        return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(there(), self._core))
+async def _release(intake: JobIntake, uid: str) -> None:
+    """Have a job released, in the core's loop, however often it takes."""
+    backoff = Backoff()
+    while True:
+        try:
+            await intake.job_released(uid)
+        except ApiError as error:
+            log.warning("job %s cannot be released yet: %s", uid, error)
+            await asyncio.sleep(backoff.delay())
+        else:
+            return
 
 
 def connection(credentials: Credentials) -> kopf.ConnectionInfo:
