@@ -1,0 +1,371 @@
+# ruff: noqa: ANN401 - values of strangers pass through here
+"""The verbs of a vector's steps: what is done, and what must follow.
+
+A step is a mapping with one verb; beside it may stand `within: [low, high]` seconds since the last deed (or since the
+step labelled by `since`), `mark: label` to give a step a label, and what the verb itself knows. Text that begins with
+"$" is a variable: its first use binds it, later uses must be equal. `ARGS` stands for the laboratory's arguments.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import time
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from e2e.mindio.conformance.world import World
+
+PATIENCE = 20.0
+ARGUMENTS = ["model", 7]
+Step = dict[str, Any]
+
+
+class UnmetError(AssertionError):
+    """Something that must follow did not."""
+
+
+class Run:
+    """One vector being run."""
+
+    def __init__(self, world: World) -> None:
+        self.world = world
+        self.variables: dict[str, Any] = {"ARGS": ARGUMENTS}
+        self.marks: dict[str, float] = {}
+        self.deed = time.monotonic()
+        self.seen_callbacks = 0
+        self.seen_handlers: dict[str, int] = {}
+
+    # ---- matching
+
+    def equal(self, wanted: Any, got: Any) -> bool:
+        """Whether `got` is what is wanted; binds variables."""
+        if isinstance(wanted, str) and wanted.startswith("$"):
+            return bool(self.variables.setdefault(wanted, got) == got)
+        if wanted == "ARGS":
+            return bool(got == ARGUMENTS)
+        if wanted == "ANY":
+            return True
+        if isinstance(wanted, list):
+            same = isinstance(got, list) and len(wanted) == len(got)
+            return same and all(self.equal(w, g) for w, g in zip(wanted, got, strict=True))
+        if isinstance(wanted, dict):
+            same = isinstance(got, dict) and set(wanted) == set(got)
+            return same and all(self.equal(w, got[k]) for k, w in wanted.items())
+        return type(wanted) is type(got) and bool(wanted == got)
+
+    async def until(self, condition: Callable[[], bool], end: float, what: str) -> None:
+        """Wait for a condition on what the processes have told."""
+        while not condition():
+            self.world.changed.clear()
+            left = end - time.monotonic()
+            if left <= 0:
+                raise UnmetError(f"did not happen in time: {what}")
+            try:
+                await asyncio.wait_for(self.world.changed.wait(), min(left, 0.5))
+            except TimeoutError:
+                continue
+
+    def window(self, step: Step) -> tuple[float, float]:
+        """The interval of a step as points of the monotonic clock."""
+        base = self.marks[step["since"]] if "since" in step else self.deed
+        low, high = step.get("within", [0.0, PATIENCE])
+        return base + low, base + high
+
+    def check_time(self, step: Step, when: float, what: str) -> None:
+        """`UnmetError` when something happened too early or too late."""
+        low, high = self.window(step)
+        if not low - 0.05 <= when <= high:
+            base = self.marks[step["since"]] if "since" in step else self.deed
+            raise UnmetError(f"{what} came after {when - base:.2f} s, wanted within {step.get('within')}")
+        if "mark" in step:
+            self.marks[step["mark"]] = when
+
+    # ---- deeds
+
+    def did(self, step: Step) -> None:
+        """Something was done just now."""
+        self.deed = time.monotonic()
+        if "mark" in step:
+            self.marks[step["mark"]] = self.deed
+
+    def signal(self, ranks: list[Any], number: int) -> None:
+        """Send a signal to ranks (or process keys)."""
+        for rank in ranks:
+            self.world.signal(self.world.newest(rank), number)
+
+    async def kill(self, step: Step) -> None:
+        """SIGKILL."""
+        self.signal(step["kill"], signal.SIGKILL)
+        self.did(step)
+
+    async def freeze(self, step: Step) -> None:
+        """SIGSTOP: the process is silent, its link stays open."""
+        self.signal(step["freeze"], signal.SIGSTOP)
+        self.did(step)
+
+    async def thaw(self, step: Step) -> None:
+        """SIGCONT."""
+        self.signal(step["thaw"], signal.SIGCONT)
+        self.did(step)
+
+    async def terminate(self, step: Step) -> None:
+        """SIGTERM and SIGINT."""
+        self.signal(step["terminate"], signal.SIGTERM)
+        self.signal(step["terminate"], signal.SIGINT)
+        self.did(step)
+
+    async def start(self, step: Step) -> None:
+        """Start a new process for ranks; `settings` change what it is told."""
+        for rank in step["start"]:
+            await self.world.start_rank(rank, step.get("settings"))
+        self.did(step)
+
+    async def controller(self, step: Step) -> None:
+        """Kill or start the controller's process."""
+        if step["controller"] == "kill":
+            self.world.signal("controller", signal.SIGKILL)
+            member = self.world.members["controller"]
+            await self.until(lambda: member.code is not None, time.monotonic() + PATIENCE, "death of the controller")
+        else:
+            await self.world.start_controller()
+            self.seen_callbacks = len(self.callbacks())
+        self.did(step)
+
+    async def fail(self, step: Step) -> None:
+        """Make ranks raise a text at their next step (`place: update` inside the optimizer update)."""
+        for rank, text in step["fail"].items():
+            self.world.send(self.world.newest(rank), {"raise": text, "place": step.get("place", "step")})
+        self.did(step)
+
+    async def change(self, step: Step) -> None:
+        """Change settings of running ranks."""
+        for rank, settings in step["change"].items():
+            self.world.send(self.world.newest(rank), {"change": settings})
+        self.did(step)
+
+    async def gate(self, step: Step) -> None:
+        """Set the gates of ranks: open, hold, deaf, close."""
+        for rank in step.get("ranks", list(self.world.gates)):
+            await self.world.gates[rank].set(step["gate"])
+        self.did(step)
+
+    async def prepare(self, step: Step) -> None:
+        """Tell the controller's process beforehand how its callbacks behave."""
+        self.world.send("controller", step["prepare"])
+        self.did(step)
+
+    async def wait(self, step: Step) -> None:
+        """Let time pass."""
+        await asyncio.sleep(step["wait"])
+        if not step.get("keep"):
+            self.did(step)
+
+    async def notify(self, step: Step) -> None:
+        """Call a function of the controller's side; `returns` (0) or `raises` must come back."""
+        name, *args = step["notify"]
+        member = self.world.members["controller"]
+        before = len([e for e in member.events if e["event"] == "return" and e["call"] == name])
+        if not step.get("keep"):
+            self.did(step)
+        self.world.send("controller", {"call": name, "args": args, "kwargs": step.get("kwargs", {})})
+
+        def back() -> list[dict[str, Any]]:
+            return [e for e in member.events if e["event"] == "return" and e["call"] == name][before:]
+
+        await self.until(lambda: bool(back()), time.monotonic() + PATIENCE, f"return of {name}")
+        self.check_return(step, back()[0], name)
+
+    def check_return(self, step: Step, event: dict[str, Any], name: str) -> None:
+        """Compare what came back from a call."""
+        if "raises" in step:
+            if event.get("raised") != step["raises"] or step.get("text", "") not in event.get("text", ""):
+                raise UnmetError(f"{name} should raise {step['raises']}, got {event}")
+            return
+        if "value" not in event or not self.equal(step.get("returns", 0), event["value"]):
+            raise UnmetError(f"{name} should return {step.get('returns', 0)!r}, got {event}")
+        if "takes" in step and event["took"] > step["takes"]:
+            raise UnmetError(f"{name} took {event['took']:.3f} s")
+
+    async def ask(self, step: Step) -> None:
+        """Call a function on ranks; `returns` or `raises` must come back."""
+        for rank, (name, *args) in step["ask"].items():
+            member = self.world.members[self.world.newest(rank)]
+            before = len([e for e in member.events if e["event"] == "answer"])
+            self.world.send(member.key, {"call": name, "args": args})
+            end = time.monotonic() + PATIENCE
+            have = lambda m=member, b=before: [e for e in m.events if e["event"] == "answer"][b:]  # noqa: E731
+            await self.until(lambda h=have: bool(h()), end, f"answer of {name}")  # type: ignore[misc]
+            self.check_return(step if "raises" in step else {"returns": None} | step, have()[0], name)
+
+    # ---- what must follow
+
+    def callbacks(self) -> list[dict[str, Any]]:
+        """Every callback so far."""
+        return [e for e in self.world.events if e["event"] == "callback"]
+
+    async def callback(self, step: Step) -> None:
+        """The next callback must be this one, with exactly these arguments."""
+        name, *args = step["callback"]
+        wanted = self.seen_callbacks
+        _, high = self.window(step)
+        await self.until(lambda: len(self.callbacks()) > wanted, high + 0.3, f"callback {name} {args}")
+        got = self.callbacks()[wanted]
+        self.seen_callbacks += 1
+        if got["name"] != name or not self.equal(args, got["args"]):
+            raise UnmetError(f"wanted callback {name}{args}, got {got['name']}{got['args']}")
+        self.check_time(step, got["time"], f"callback {name}")
+
+    async def silence(self, step: Step) -> None:
+        """No callback for so many seconds."""
+        await asyncio.sleep(step["silence"])
+        extra = self.callbacks()[self.seen_callbacks :]
+        if extra:
+            raise UnmetError(f"unexpected callback {extra[0]['name']}{extra[0]['args']}")
+
+    async def event(self, step: Step) -> None:
+        """A process tells something: rank, and any content of the event; only news since the last deed counts."""
+        wanted = dict(step["event"])
+        rank = wanted.pop("of", None)
+        since = self.deed if step.get("new", True) else 0.0
+        _, high = self.window(step)
+
+        def found() -> list[dict[str, Any]]:
+            events = self.world.events if rank is None else self.world.members[self.world.newest(rank)].events
+            return [
+                e
+                for e in events
+                if e["time"] >= since and all(k in e and self.equal(v, e[k]) for k, v in wanted.items())
+            ]
+
+        await self.until(lambda: bool(found()), high + 0.3, f"event {step['event']}")
+        self.check_time(step, found()[0]["time"], f"event {step['event']}")
+
+    async def never(self, step: Step) -> None:
+        """No such event so far, of any process (or `of` a rank)."""
+        wanted = dict(step["never"])
+        rank = wanted.pop("of", None)
+        events = self.world.events if rank is None else self.world.members[self.world.newest(rank)].events
+        found = [e for e in events if all(k in e and self.equal(v, e[k]) for k, v in wanted.items())]
+        if found:
+            raise UnmetError(f"should never happen: {found[0]}")
+
+    async def trains(self, step: Step) -> None:
+        """These ranks finish steps now; `beyond` a step, or two more than they had."""
+        keys = [self.world.newest(r) for r in step["trains"]]
+        floor = self.variables.get(step.get("beyond", ""), step.get("beyond"))
+        began = {k: len(self.steps(k)) for k in keys}
+
+        def beyond(key: str) -> bool:
+            steps = self.steps(key)
+            return len(steps) >= began[key] + 2 and (floor is None or steps[-1]["step"] > floor)
+
+        _, high = self.window(step)
+        high = max(high, time.monotonic() + 5.0) if "within" not in step else high
+        await self.until(lambda: all(beyond(k) for k in keys), high, f"training of {step['trains']}")
+
+    def steps(self, key: str) -> list[dict[str, Any]]:
+        """The finished steps of one process."""
+        return [e for e in self.world.members[key].events if e["event"] == "step"]
+
+    async def stands(self, step: Step) -> None:
+        """These ranks finish no step for `for` seconds."""
+        keys = [self.world.newest(r) for r in step["stands"]]
+        await asyncio.sleep(0.2)
+        before = {k: len(self.steps(k)) for k in keys}
+        await asyncio.sleep(step.get("for", 1.0))
+        moving = [k for k in keys if len(self.steps(k)) != before[k]]
+        if moving:
+            raise UnmetError(f"{moving} went on")
+
+    async def exits(self, step: Step) -> None:
+        """These ranks end with `code` (2)."""
+        _, high = self.window(step)
+        for rank in step["exits"]:
+            member = self.world.members[self.world.newest(rank)]
+            await self.until(lambda m=member: m.ended is not None, high + 0.3, f"exit of {member.key}")  # type: ignore[misc]
+            if member.code != step.get("code", 2):
+                raise UnmetError(f"{member.key} ended with {member.code}")
+            self.check_time(step, member.ended or 0.0, f"exit of {member.key}")
+
+    async def alive(self, step: Step) -> None:
+        """These processes still run."""
+        dead = [r for r in step["alive"] if self.world.members[self.world.newest(r)].code is not None]
+        if dead:
+            raise UnmetError(f"{dead} have ended")
+
+    async def handlers(self, step: Step) -> None:
+        """Exactly these handler calls of each rank since the last such step, in this order."""
+        for rank, wanted in step["handlers"].items():
+            key = self.world.newest(rank)
+            seen = self.seen_handlers.get(key, 0)
+            end = time.monotonic() + 3.0
+            calls = lambda k=key, s=seen: self.handler_calls(k)[s:]  # noqa: E731
+            try:
+                await self.until(lambda c=calls, w=wanted: len(c()) >= len(w), end, "handlers")  # type: ignore[misc]
+            except UnmetError:
+                raise UnmetError(f"rank {key}: wanted handlers {wanted}, got {calls()}") from None
+            self.seen_handlers[key] = seen + len(calls())
+            if not self.equal(wanted, self.handler_calls(key)[seen:]):
+                raise UnmetError(f"rank {key}: wanted handlers {wanted}, got {self.handler_calls(key)[seen:]}")
+
+    def handler_calls(self, key: str) -> list[list[Any]]:
+        """Name and arguments of each handler call of one process."""
+        return [[e["name"], *e["args"]] for e in self.world.members[key].events if e["event"] == "handler"]
+
+    async def forget_handlers(self, step: Step) -> None:
+        """Pass over the handler calls so far."""
+        for key in self.world.members:
+            self.seen_handlers[key] = len(self.handler_calls(key))
+        del step
+
+    async def reach(self, step: Step) -> None:
+        """Every rank that was started has finished this step."""
+        keys = [self.world.newest(r) for r in sorted({k.split(".")[0] for k in self.world.members} - {"controller"})]
+
+        def all_there() -> bool:
+            return all(self.steps(k) and self.steps(k)[-1]["step"] >= step["reach"] for k in keys)
+
+        await self.until(all_there, time.monotonic() + 40.0, f"step {step['reach']}")
+        self.did(step)
+
+    async def front(self, step: Step) -> None:
+        """stop_train, stop complete, on_global_rank, second report, strategies: the usual front of a fault."""
+        front = step["front"]
+        faults, widened = front["faults"], front.get("named", front["faults"])
+        codes = front.get("codes", {})
+        if front.get("found"):
+            await self.callback(
+                {"callback": ["report_fault_ranks", faults, codes]} | {k: v for k, v in step.items() if k != "front"}
+            )
+        await self.notify({"notify": ["stop_train", faults], "keep": True})
+        sent = time.monotonic()
+        if not front.get("found"):
+            await self.callback({"callback": ["report_fault_ranks", faults, codes]})
+        await self.callback({"callback": ["report_stop_complete", 0, "stop ok", faults]})
+        if time.monotonic() - sent > 2.0:
+            raise UnmetError(f"stop complete came {time.monotonic() - sent:.2f} s after stop_train")
+        for rank in front.get("start", []):
+            await self.world.start_rank(rank)
+        await self.notify({"notify": ["on_global_rank", widened], "keep": True})
+        await self.callback({"callback": ["report_fault_ranks", widened, codes]})
+        await self.callback({"callback": ["report_strategies", widened, front["offer"]]})
+        if "choose" in front:
+            self.did(step)
+            await self.notify({"notify": ["change_strategy", front["choose"], front.get("params", "")], "keep": True})
+
+    # ---- all of it
+
+    async def perform(self) -> None:
+        """Every step in order; `UnmetError` names the step that failed."""
+        for number, step in enumerate(self.world.vector.do):
+            verb = next(iter(step))
+            method: Callable[[Step], Awaitable[None]] | None = getattr(self, verb, None)
+            if method is None:
+                raise UnmetError(f"step {number}: no verb {verb!r}")
+            try:
+                await method(step)
+            except UnmetError as error:
+                raise UnmetError(f"step {number} ({verb}): {error}") from error
+        if not self.world.vector.more_callbacks:
+            await self.silence({"silence": 0.1})

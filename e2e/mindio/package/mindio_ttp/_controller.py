@@ -1,0 +1,310 @@
+"""The controller: what it knows, what the network tells it, and how it gives orders.
+
+One lock guards everything; its condition wakes the state machine, which runs on a thread of its own and is the only
+one that gives orders or calls back. Reading from links happens on the server's thread.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+from . import _machine as machine
+from . import _settings as settings
+from . import _wire as wire
+from ._machine import State
+from ._mindx import MindX
+from ._names import FAULT_OF_STATE, ReportState, Status
+from ._ranks import Rank
+from ._replicas import Replicas, make_group
+from ._server import Link, Server
+from ._wire import Message
+
+REFUSED = 1
+NO_LINK = 99
+Reply = tuple[int, dict[str, Any]]
+
+
+@dataclass
+class Pending:
+    """A repair that has not been reported as a success yet."""
+
+    strategy: str
+    step: int
+    at_once: bool = False
+
+
+@dataclass
+class Flags:
+    """What the controller was started with."""
+
+    rank: int
+    world_size: int
+    local_copy: bool
+    arf: bool
+    zit: bool
+
+
+@dataclass
+class Incident:
+    """Everything that belongs to the fault in hand."""
+
+    strategy: str = ""
+    step: int = 0
+    locked: bool = True
+    stopped: bool = False
+    params: str = ""
+    clean_results: dict[int, int] = field(default_factory=dict)
+
+
+class Controller:
+    """One controller of one job; `start` may be called once."""
+
+    def __init__(self, flags: Flags) -> None:
+        self.flags = flags
+        self.lock = threading.RLock()
+        self.changed = threading.Condition(self.lock)
+        self.mindx = MindX(self.changed)
+        self.ranks: dict[int, Rank] = {}
+        self.replicas = Replicas(flags.world_size)
+        self.rank_flags: dict[int, dict[str, bool]] = {}
+        self.retry_enabled = False
+        self.errors: dict[int, int] = {}
+        self.codes: dict[int, str] = {}
+        self.named: set[int] = set()
+        self.counter = 0
+        self.state = State.INIT
+        self.incident = Incident()
+        self.pending: Pending | None = None
+        self.scaled_in: set[int] = set()
+        self.upgrade_params: str | None = None
+        self.hot_ranks: set[int] = set()
+        self.incoming: dict[int, Rank] = {}
+        self.hot_offered = self.pause_failed = False
+        self.alarm = self.orderly_end = self.closing = False
+        self.server: Server | None = None
+        self._serial = settings.first_serial()
+        self._answers: dict[int, dict[int, Reply]] = {}
+        self._thread: threading.Thread | None = None
+
+    # ---- life
+
+    def start(self, address: str, port: int, work: dict[State, machine.Work]) -> None:
+        """Listen and begin; `OSError` when the address cannot be had."""
+        self.server = Server(self, address, port)
+        self.mindx.look()
+        self.server.start()
+        self._thread = threading.Thread(target=machine.run, args=(self, work), name="mindio-machine", daemon=True)
+        self._thread.start()
+
+    @property
+    def started(self) -> bool:
+        """Whether `start` has succeeded."""
+        return self._thread is not None
+
+    def destroy(self) -> None:
+        """Tell every linked rank, stop serving, end the state machine."""
+        with self.lock:
+            self.closing = True
+            links = [r.link for r in self.ranks.values() if r.link is not None]
+            self.changed.notify_all()
+        for link in links:
+            link.send(wire.action(Message.DESTROY, 0, {}))
+        if self.server is not None:
+            self.server.stop()
+        if self._thread is not None and self._thread is not threading.current_thread():
+            self._thread.join(5.0)
+
+    def enter(self, state: State) -> None:
+        """The state machine is in `state` now; how a registration is taken depends on it."""
+        with self.lock:
+            self.state = state
+
+    def is_closing(self) -> bool:
+        """Whether the controller is being destroyed."""
+        return self.closing
+
+    # ---- what the network tells (server's thread)
+
+    def admit(self, rank: int) -> bool:
+        """Whether a rank of that number may connect."""
+        with self.lock:
+            if rank in self.hot_ranks and rank not in self.incoming and self.server is not None:
+                self.server.keep_beside(rank)
+            return 0 <= rank < self.flags.world_size
+
+    def opened(self, link: Link) -> None:
+        """A link is open; it belongs to the process that registered, or to one that will."""
+        with self.lock:
+            entry = self.ranks.setdefault(link.rank, Rank(link.rank))
+            if link.rank in self.hot_ranks and link.rank not in self.incoming and entry.link is not None:
+                self.incoming[link.rank] = Rank(link.rank, link=link)
+            elif link.rank in self.incoming:
+                self.incoming[link.rank].link = link
+            else:
+                entry.link = link
+            self.changed.notify_all()
+
+    def closed(self, link: Link) -> None:
+        """A link is gone."""
+        with self.lock:
+            for entry in (self.ranks.get(link.rank), self.incoming.get(link.rank)):
+                if entry is not None and entry.link is link:
+                    entry.link = None
+            self.changed.notify_all()
+
+    def received(self, link: Link, kind: int, body: bytes) -> None:
+        """One message of a rank."""
+        with self.lock:
+            if kind == Message.HEARTBEAT:
+                self._heartbeat(link, wire.Heartbeat.unpack(body))
+            elif kind == Message.ANSWER:
+                serial, result, content = wire.parse_answer(body)
+                if serial in self._answers:
+                    self._answers[serial][link.rank] = result, content
+                    self.changed.notify_all()
+            elif kind == Message.REGISTER:
+                self._register(link)
+            elif kind == Message.REPLICAS:
+                self._replicas(link, json.loads(body))
+            elif kind == Message.GOODBYE:
+                self._goodbye(link.rank)
+
+    def entry_of(self, link: Link) -> Rank:
+        """The record that a link speaks for."""
+        coming = self.incoming.get(link.rank)
+        return coming if coming is not None and coming.link is link else self.ranks[link.rank]
+
+    def _heartbeat(self, link: Link, beat: wire.Heartbeat) -> None:
+        entry = self.entry_of(link)
+        if not entry.registered and settings.on("restarted_blind"):
+            return
+        entry.registered = True
+        before = entry.status, entry.state
+        entry.take(beat)
+        if (entry.status, entry.state) != before or self.pending is not None:
+            fault = entry.state in FAULT_OF_STATE
+            self.alarm = self.alarm or fault or bool(self.incoming)
+            self.changed.notify_all()
+
+    def _register(self, link: Link) -> None:
+        entry = self.entry_of(link)
+        hot = entry is not self.ranks[link.rank]
+        quiet = self.state in {State.INIT, State.NORMAL, State.DOWNGRADE}
+        lost = link.rank in self.errors or entry.fault(time.monotonic()) is not None
+        if not settings.on("early_restart_invisible") and entry.registered and quiet and not hot and not lost:
+            entry.state, lost, self.alarm = ReportState.RS_UNKNOWN, True, True
+        allowed = quiet or hot or lost or entry.status is Status.ISOLATED
+        allowed = allowed or not settings.on("early_register_refused")
+        if allowed:
+            entry.renew(isolated=hot or (lost and not (quiet and link.rank not in self.errors)))
+        result = 0 if allowed else REFUSED
+        link.send(wire.frame(Message.REGISTER, wire.REPLY.pack(result, self.shown_counter(), int(hot))))
+        self.changed.notify_all()
+
+    def shown_counter(self) -> int:
+        """The repair counter as ranks are told."""
+        if settings.on("counter_never_reset") or self.state is not State.NORMAL:
+            return self.counter
+        return 0
+
+    def _replicas(self, link: Link, report: dict[str, Any]) -> None:
+        groups = [make_group(g["rank_list"], g["replica_cnt"], g["replica_shift"]) for g in report["groups"]]
+        if groups:
+            self.replicas.by_rank[link.rank] = groups
+        if report.get("dp") and groups and all(len(g.ranks) > len(report["dp"]) for g in groups):
+            self.replicas.data_parallel[link.rank] = tuple(sorted(report["dp"]))
+        self.rank_flags[link.rank] = report["flags"]
+        self.retry_enabled = report["flags"]["uce"]
+        link.send(wire.frame(Message.REPLICAS, wire.REPLY.pack(0, self.counter, 0)))
+
+    def _goodbye(self, rank: int) -> None:
+        self.ranks[rank].status = Status.GONE
+        self.orderly_end = True
+
+    # ---- orders (state machine's thread)
+
+    def linked(self, *, but: Iterable[int] = ()) -> list[int]:
+        """Every registered rank with an open link, sorted."""
+        skip = set(but)
+        with self.lock:
+            ranks = sorted(self.ranks.values(), key=lambda r: r.number)
+            return [
+                r.number
+                for r in ranks
+                if r.registered and r.link is not None and r.status is not Status.GONE and r.number not in skip
+            ]
+
+    def next_serial(self) -> int:
+        """The serial of the next action; 0 when there is none left."""
+        with self.lock:
+            if self._serial > settings.LAST_SERIAL and settings.on("serials_end"):
+                return 0
+            self._serial += 1
+            return (self._serial - 1) % 65536
+
+    def order(
+        self, kind: Message, arguments: dict[int, dict[str, Any]], seconds: float | None = None
+    ) -> dict[int, Reply]:
+        """Give one action to some ranks and collect their answers.
+
+        A rank without a link answers `NO_LINK` at once, one that loses it does when it is lost, one that is too late
+        answers `TIMEOUT` after `seconds` (the action limit unless given).
+        """
+        serial = self.next_serial()
+        if serial == 0:
+            return dict.fromkeys(arguments, (wire.ERROR, {}))
+        with self.lock:
+            links = {number: self.ranks[number].link for number in arguments}
+            self._answers[serial] = {}
+        for number, link in links.items():
+            if link is not None:
+                link.send(wire.action(kind, serial, arguments[number]))
+        return self.gather(serial, links, settings.action_seconds() if seconds is None else seconds)
+
+    def gather(self, serial: int, links: dict[int, Link | None], seconds: float) -> dict[int, Reply]:
+        """Wait for the answers to `serial`."""
+        end = time.monotonic() + seconds
+        with self.lock:
+            answers = self._answers[serial]
+            while not self.closing:
+                open_ones = [n for n, link in links.items() if n not in answers and link and link.open]
+                left = end - time.monotonic()
+                if not open_ones or left <= 0:
+                    break
+                self.changed.wait(left)
+            del self._answers[serial]
+        missing = {n: (NO_LINK if link is None or not link.open else wire.TIMEOUT) for n, link in links.items()}
+        return {n: answers.get(n, (missing[n], {})) for n in links}
+
+    def expect(self) -> int:
+        """Reserve a serial under which ranks answer later; used with `gather`."""
+        serial = self.next_serial()
+        with self.lock:
+            self._answers[serial] = {}
+        return serial
+
+    # ---- faults
+
+    def mark(self, rank: int, fault: int) -> None:
+        """Put a rank into the error dict; a process fault is never lowered."""
+        if self.errors.get(rank) != 1 or not settings.on("never_lowered"):
+            self.errors[rank] = fault
+
+    def usable(self, rank: int) -> bool:
+        """Whether a rank's data can be used at the locked step."""
+        entry = self.ranks.get(rank)
+        if entry is None or not entry.registered or rank in self.errors or not entry.available:
+            return False
+        if self.flags.local_copy and entry.updating and not entry.copying:
+            return entry.backup_step == self.incident.step
+        return entry.step == self.incident.step and not entry.updating
+
+    def enabled(self, what: str) -> bool:
+        """Whether arf or zit was enabled by the controller and by every rank that reported."""
+        mine = self.flags.arf if what == "arf" else self.flags.zit
+        return mine and all(flags[what] for flags in self.rank_flags.values())

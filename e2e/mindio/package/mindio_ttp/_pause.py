@@ -1,0 +1,133 @@
+"""Pause and continue, hot switch and migration (docs/protocols/mindio.md §7.7)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from . import _collect as collect
+from . import _fault as fault
+from . import _settings as settings
+from . import _wire as wire
+from ._names import ReportState, Status
+from ._repair import broken, finish, rebuild_on, repair_orders, roll_back
+from ._wire import Message
+
+if TYPE_CHECKING:
+    from ._controller import Controller
+
+BROKEN = "Controller do pause wait failed."
+
+
+def stop_at_next_step(controller: Controller, ranks: list[int], *, by_exception: bool) -> bool:
+    """Stop `ranks` at the step after the highest one."""
+    replies = collect.ask(controller, ranks, pause=True)
+    accounts = [content for result, content in replies.values() if result == wire.OK]
+    if len(accounts) < len(ranks):
+        return False
+    step = 1 + max((max(a["passed"], a["beat"]["step"]) for a in accounts), default=0)
+    orders = {r: {"step": step, "raise": by_exception} for r in ranks}
+    done = controller.order(Message.PAUSE, orders)
+    return all(result == wire.OK for result, _ in done.values())
+
+
+def pause(controller: Controller) -> str:
+    """Hold every rank, report, wait for "continue"."""
+    mindx = controller.mindx
+    mindx.drop()
+    ranks = controller.linked()
+    held = stop_at_next_step(controller, ranks, by_exception=False)
+    if not mindx.present:
+        return resume(controller, ranks)
+    code, text = (0, "Controller pause train success!") if held else (499, "Controller pause train failed!")
+    mindx.drop()
+    if not mindx.call("report_stop_complete", code, text, dict(controller.errors)) or not held:
+        return "exit"
+    answer = mindx.wait(mindx.pause_seconds, lambda: controller.closing or controller.alarm, take=False)
+    if answer == "continue":
+        mindx.drop()
+        outcome = resume(controller, ranks)
+        fault.result(controller, 0, "Controller continue training success.", {}, "continue")
+        return outcome
+    if answer == "stop":
+        return "broken"
+    mindx.drop()
+    faults = {r.number: 1 for r in controller.ranks.values() if r.status is Status.FAULTY}
+    fault.result(controller, 406, BROKEN, faults, "")
+    controller.pause_failed = True
+    return "broken"
+
+
+def resume(controller: Controller, ranks: list[int]) -> str:
+    """Let the held ranks go on."""
+    controller.order(Message.CONTINUE, {r: {} for r in ranks})
+    return "continued"
+
+
+# ---- hot switch
+
+
+def prepare(controller: Controller, action: str, faults: dict[int, int]) -> bool:
+    """Begin or abandon a hot switch; False when a rank in it is unknown."""
+    with controller.lock:
+        if action == "stop switch":
+            if controller.hot_offered:
+                controller.mindx.put("stop switch")
+            abandon(controller)
+            return True
+        known = [controller.ranks.get(r) for r in faults]
+        if not faults or any(entry is None or not entry.registered for entry in known):
+            return False
+        controller.hot_ranks = set(faults)
+        controller.incoming = {}
+        controller.counter += 1
+        return True
+
+
+def abandon(controller: Controller) -> None:
+    """Forget the hot switch."""
+    controller.hot_ranks, controller.incoming = set(), {}
+
+
+def step_finish(controller: Controller) -> str:
+    """Every rank raises "STEP FINISH" at the next step; ask MindX."""
+    mindx = controller.mindx
+    controller.incident.strategy = ""
+    controller.hot_offered = True
+    held = stop_at_next_step(controller, controller.linked(), by_exception=True)
+    offered = ["migration"] if held else ["exit"]
+    controller.incident.step = max((r.step for r in controller.ranks.values()), default=0)
+    mindx.drop()
+    mindx.offered = offered
+    if not mindx.call("report_strategies", dict(controller.errors), list(offered)):
+        return "exit"
+    answer = mindx.wait(settings.mindx_wait_seconds(), controller.is_closing)
+    controller.hot_offered = False
+    return "migrate" if answer == "migration" else "exit"
+
+
+def migrate(controller: Controller) -> str:
+    """The new processes take their ranks over, get their data, and everybody goes on."""
+    strategy = controller.incident.strategy = "migration"
+    with controller.lock:
+        swapped = sorted(controller.incoming)
+        for rank, entry in controller.incoming.items():
+            controller.ranks[rank] = entry
+        abandon(controller)
+        for entry in controller.ranks.values():
+            if entry.status is Status.STEP_FINISH:
+                entry.status, entry.state = Status.NORMAL, ReportState.RS_NORMAL
+    if broken(rebuild_on(controller, swapped, strategy)):
+        return fault.failed(controller, f"controller:{controller.flags.rank} rebuild failed", strategy)
+    transfers = controller.replicas.transfers(swapped, lambda r: r not in swapped and controller.usable(r))
+    if transfers is None:
+        return fault.failed(controller, "do repair failed, ret: 1", strategy)
+    extra = {"type": strategy}
+    orders = {r: o | extra for r, o in repair_orders(controller, transfers, 3).items()}
+    replies = controller.order(Message.REPAIR, orders)
+    if any(result != wire.OK for result, _ in replies.values()):
+        return fault.failed(controller, "do repair failed, ret: 1", strategy)
+    if not roll_back(controller, extra):
+        text = f"controller:{controller.flags.rank} notify processor rollback failed"
+        return fault.failed(controller, text, strategy)
+    finish(controller, strategy, 0)
+    return "repaired"

@@ -1,0 +1,345 @@
+"""ENV_CLEAR, REPAIR and DUMP: handlers on the ranks, in their order (docs/protocols/mindio.md §7)."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Any
+
+from . import _collect as collect
+from . import _fault as fault
+from . import _settings as settings
+from . import _wire as wire
+from ._names import FAULT_OF_STATE, RepairType, ReportState, Status
+from ._wire import Message
+
+if TYPE_CHECKING:
+    from ._controller import Controller, Reply
+
+SAVE_SECONDS = 1800.0
+FAILED = "do repair failed, ret: 1"
+
+
+def broken(replies: dict[int, Reply]) -> list[int]:
+    """Ranks whose handler failed or was too slow; one without a link is passed over."""
+    from ._controller import NO_LINK
+
+    return sorted(n for n, (result, _) in replies.items() if result not in {wire.OK, wire.NO_REBUILD, NO_LINK})
+
+
+# ---- ENV_CLEAR
+
+
+def clear(controller: Controller) -> str:
+    """Stop handlers, then clean handlers."""
+    incident = controller.incident
+    retry = incident.strategy == "retry"
+    ranks = controller.linked(but=() if retry else controller.errors)
+    outcome = stop_and_clean(controller, ranks)
+    if outcome is not None:
+        return outcome
+    incident.stopped = True
+    return "downgrade" if incident.strategy == "downgrade" else "repair"
+
+
+def stop_and_clean(controller: Controller, ranks: list[int]) -> str | None:
+    """Run both handlers on `ranks`; the outcome when that fails, None when it went well."""
+    incident = controller.incident
+    if broken(controller.order(Message.STOP, {r: {"type": incident.strategy} for r in ranks})):
+        return refused(controller, "controller:-1 notify device stop failed")
+    orders = {r: {"uce": controller.errors.get(r) == 0} for r in ranks}
+    replies = controller.order(Message.CLEAN, orders)
+    bad = broken(replies)
+    incident.clean_results = {n: result for n, (result, _) in replies.items()}
+    if not bad:
+        return None
+    text = f"controller:{controller.flags.rank} notify device clean failed"
+    plain = all(replies[n][0] == wire.ERROR for n in bad)
+    if incident.strategy == "retry" and controller.enabled("arf") and plain and settings.on("retry_falls_to_recover"):
+        return fall_to_recover(controller, bad, text)
+    return refused(controller, text)
+
+
+def fall_to_recover(controller: Controller, bad: list[int], text: str) -> str:
+    """405: the ranks that failed are process faults now; ask again."""
+    for rank in bad:
+        controller.mark(rank, 1)
+        controller.ranks[rank].status = Status.FAULTY
+    fault.result(controller, 405, text, controller.errors, "retry")
+    mindx = controller.mindx
+    if mindx.wait(settings.mindx_wait_seconds(), controller.is_closing) != "global":
+        return "exit"
+    outcome = fault.ask_strategy(controller)
+    if outcome == "repair":
+        controller.incident.stopped = True
+        return "downgrade" if controller.incident.strategy == "downgrade" else "repair"
+    return outcome
+
+
+def refused(controller: Controller, text: str) -> str:
+    """499 after a failed stop or clean: one more answer is heard, and a dump refused."""
+    if not controller.mindx.present:
+        return "exit"
+    fault.result(controller, 499, text, controller.errors, controller.incident.strategy)
+    if not settings.on("refused_after_failed_stop"):
+        return "exit"
+    answer = controller.mindx.wait(settings.mindx_wait_seconds(), controller.is_closing)
+    if answer == "dump":
+        fault.result(controller, 499, "do not support dump!", controller.errors, "dump")
+    return "exit"
+
+
+# ---- REPAIR
+
+
+def repair(controller: Controller) -> str:
+    """Recover, retry or upgrade, whichever was chosen."""
+    strategy = controller.incident.strategy
+    if strategy == "upgrade":
+        from ._elastic import upgrade_repair
+
+        return upgrade_repair(controller)
+    if strategy == "recover":
+        outcome = wait_for_lost(controller)
+        if outcome is not None:
+            return outcome
+        if not rebuild(controller):
+            return fault.failed(controller, FAILED, strategy)
+    lost = sorted(controller.errors)
+    if strategy == "retry":
+        lost = [r for r in lost if needs_data(controller, r)]
+    return restore(controller, lost, strategy)
+
+
+def needs_data(controller: Controller, rank: int) -> bool:
+    """Whether a retry has to send data to this rank: a memory fault whose clean asked for a rebuild."""
+    if controller.errors[rank] != 0:
+        return False
+    return controller.incident.clean_results.get(rank) != wire.NO_REBUILD
+
+
+def wait_for_lost(controller: Controller) -> str | None:
+    """Wait until every rank in the dict is back and ready and all others are well; MindX may change its mind."""
+    end = time.monotonic() + settings.recover_wait_seconds()
+    mindx = controller.mindx
+    with controller.lock:
+        while not controller.closing:
+            answer = mindx.token
+            if answer is not None and settings.on("answers_while_waiting"):
+                return changed_mind(controller, answer)
+            now = time.monotonic()
+            if bad_survivor(controller, now):
+                break
+            if all_back(controller):
+                return None
+            if now >= end:
+                break
+            controller.changed.wait(min(settings.TICK_SECONDS, end - now))
+        if controller.closing:
+            return "exit"
+    return fault.failed(controller, FAILED, controller.incident.strategy)
+
+
+def changed_mind(controller: Controller, answer: str) -> str:
+    """An answer while a recover waits; "exit" leaves its word for EXIT to find."""
+    mindx = controller.mindx
+    if answer == "exit":
+        return "exit"
+    mindx.drop()
+    if answer == "invalid":
+        fault.result(controller, 499, "invalid strategy", controller.errors, controller.incident.strategy)
+        return "exit"
+    if answer in {"dump", "downgrade"}:
+        controller.incident.strategy, controller.incident.params = answer, mindx.params
+        return answer
+    return "exit"
+
+
+def bad_survivor(controller: Controller, now: float) -> bool:
+    """Whether a rank outside the dict has become bad."""
+    return any(r.fault(now) is not None for r in controller.ranks.values() if r.number not in controller.errors)
+
+
+def all_back(controller: Controller) -> bool:
+    """Whether the lost are ready (or initialised) and the others stand still and well."""
+    if not settings.on("recover_waits"):
+        return any(controller.ranks[r].status is Status.READY for r in controller.errors)
+    for rank in controller.errors:
+        entry = controller.ranks[rank]
+        if entry.link is None or entry.status not in {Status.READY, Status.INITIALISED}:
+            return False
+    others = [r for r in controller.ranks.values() if r.number not in controller.errors and r.registered]
+    return all(r.status is Status.NORMAL and r.state is ReportState.RS_NORMAL for r in others)
+
+
+def rebuild(controller: Controller) -> bool:
+    """Rebuild groups on every linked rank; those that only initialised go on and report ready later."""
+    lost = sorted(controller.errors)
+    if broken(rebuild_on(controller, lost, "recover")):
+        return False
+    end = time.monotonic() + settings.action_seconds()
+    with controller.lock:
+        while any(controller.ranks[r].status is Status.INITIALISED for r in lost):
+            left = end - time.monotonic()
+            if left <= 0 or controller.closing:
+                return False
+            controller.changed.wait(left)
+    return True
+
+
+def rebuild_on(controller: Controller, lost: list[int], strategy: str) -> dict[int, Reply]:
+    """Call the rebuild handler on every linked rank."""
+    return controller.order(Message.REBUILD, {r: {"ranks": lost, "type": strategy} for r in controller.linked()})
+
+
+def corrupted(controller: Controller) -> bool:
+    """Whether a rank has reported that its data cannot be trusted."""
+    return any(controller.ranks[r].state is ReportState.RS_UCE_CORRUPTED for r in controller.errors)
+
+
+def repair_orders(
+    controller: Controller, transfers: list[tuple[int, int, int]], fresh: int
+) -> dict[int, dict[str, Any]]:
+    """What each rank that sends or receives is told; `fresh` is the repair type of a receiver."""
+    everyone = sorted({rank for _, source, to in transfers for rank in (source, to)})
+    orders: dict[int, dict[str, Any]] = {}
+    for rank in everyone:
+        mine = [t for t in transfers if rank in t[1:]]
+        receives = any(to == rank for _, _, to in mine)
+        kind = fresh if receives else RepairType.RT_SEND.value
+        info = {
+            "type": [t[0] for t in mine],
+            "repair_type": kind,
+            "src": [t[1] for t in mine],
+            "dst": [t[2] for t in mine],
+            "rank_list": everyone,
+        }
+        orders[rank] = {"step": controller.incident.step, "info": info}
+    return orders
+
+
+def checkpoint_orders(controller: Controller, retry: bool) -> dict[int, dict[str, Any]]:
+    """Every rank loads the periodic checkpoint; a memory fault's own rank rebuilds, too."""
+    ranks = controller.linked()
+    orders = {}
+    for rank in ranks:
+        own = retry and controller.errors.get(rank) == 0
+        kind = RepairType.RT_LOAD_REBUILD if own else RepairType.RT_LOAD_CKPT
+        kinds = list(range(max(1, controller.replicas.kinds)))
+        same = [rank] * len(kinds)
+        info = {"type": kinds, "repair_type": kind.value, "src": same, "dst": same, "rank_list": ranks}
+        orders[rank] = {"step": controller.incident.step, "info": info}
+    return orders
+
+
+def restore(controller: Controller, lost: list[int], strategy: str, *, params: str | None = None) -> str:
+    """Repair, roll back, resume."""
+    upgrade = params is not None
+    transfers = [] if not lost else controller.replicas.transfers(lost, controller.usable)
+    from_checkpoint = lost and (transfers is None or corrupted(controller))
+    if from_checkpoint:
+        if settings.mindspore() or upgrade:
+            return fault.failed(controller, FAILED, strategy)
+        orders = checkpoint_orders(controller, strategy == "retry")
+    else:
+        receives = RepairType.RT_UCE_HIGHLEVEL if strategy == "retry" else RepairType.RT_RECV_REPAIR
+        orders = repair_orders(controller, transfers or [], receives.value)
+    extra = {"type": strategy} | ({"params": params} if upgrade else {})
+    kind = Message.UPGRADE_REPAIR if upgrade else Message.REPAIR
+    replies = controller.order(kind, {r: o | extra for r, o in orders.items()})
+    if any(result != wire.OK for result, _ in replies.values()):
+        return fault.failed(controller, FAILED, strategy)
+    loaded = min((c["loaded"] for _, c in replies.values() if c.get("loaded")), default=0)
+    if not roll_back(controller, extra):
+        text = f"controller:{controller.flags.rank} notify processor rollback failed"
+        return fault.failed(controller, text, strategy)
+    finish(controller, strategy, loaded)
+    return "repaired"
+
+
+def roll_back(controller: Controller, extra: dict[str, Any]) -> bool:
+    """Roll back every rank; one that cannot be reached makes it fail."""
+    with controller.lock:
+        ranks = [r.number for r in controller.ranks.values() if r.registered and r.status is not Status.GONE]
+    kind = Message.UPGRADE_ROLLBACK if "params" in extra else Message.ROLLBACK
+    if not settings.on("death_after_naming"):
+        ranks = controller.linked()
+    replies = controller.order(kind, {r: {"step": controller.incident.step} | extra for r in sorted(ranks)})
+    return all(result == wire.OK for result, _ in replies.values())
+
+
+def finish(controller: Controller, strategy: str, loaded: int) -> None:
+    """The repair is done: everybody is normal again and goes on; success is told later."""
+    from ._controller import Pending
+
+    with controller.lock:
+        for entry in controller.ranks.values():
+            if entry.registered and entry.status is not Status.GONE:
+                entry.status, entry.state, entry.last_beat = Status.NORMAL, ReportState.RS_NORMAL, time.monotonic()
+        controller.errors.clear()
+        controller.codes.clear()
+        controller.named.clear()
+        controller.scaled_in.clear()
+        at_once = bool(loaded) and loaded < controller.incident.step and settings.on("checkpoint_success_at_once")
+        step = controller.incident.step if not at_once else loaded
+        controller.pending = Pending(strategy, step, at_once)
+    resume(controller, controller.linked())
+
+
+def resume(controller: Controller, ranks: list[int]) -> None:
+    """Call the training function again on `ranks`."""
+    controller.order(Message.RESUME, {r: {} for r in ranks})
+
+
+# ---- DUMP
+
+
+def dump(controller: Controller) -> str:
+    """Save a last checkpoint from one complete copy and rename it."""
+    from ._store import probe_store
+
+    problem = save(controller) if probe_store(controller) else "DumpCallback: save ckpt failed, ret: 1"
+    if problem is None:
+        controller.mindx.offered = None
+        fault.result(controller, 0, "do dump success", controller.errors, "dump")
+    else:
+        fault.result(controller, 499, problem, controller.errors, "dump")
+    return "exit"
+
+
+def save(controller: Controller) -> str | None:
+    """The save itself; the text of what went wrong, or None."""
+    none = "DumpCallback: save ckpt failed, ret: 1"
+    if corrupted(controller):
+        return "do not support dump!"
+    chosen = controller.replicas.saving_ranks(controller.usable)
+    if not chosen or not controller.incident.step:
+        return none
+    ranks = sorted({r for kind in chosen for group in kind for r in group})
+    if settings.stop_clean_before_dump() and not controller.incident.stopped:
+        controller.incident.strategy = "dump"
+        for kind in (Message.STOP, Message.CLEAN):
+            if broken(controller.order(kind, {r: {"type": "dump", "uce": False} for r in ranks})):
+                return none
+    if not settings.on("selection"):
+        ranks = controller.linked()
+    done = controller.expect()
+    started = controller.order(Message.SAVE, {r: save_order(controller, chosen, r, done) for r in ranks})
+    if any(result != wire.OK for result, _ in started.values()):
+        return none
+    saved = controller.gather(done, {r: controller.ranks[r].link for r in ranks}, SAVE_SECONDS)
+    if any(result != wire.OK for result, _ in saved.values()):
+        return none
+    first = next((r for kind in chosen for group in kind for r in group if r != 0), ranks[0])
+    renamed = controller.order(Message.RENAME, {first: {"step": controller.incident.step}})
+    return None if renamed[first][0] == wire.OK else none
+
+
+def save_order(controller: Controller, chosen: list[list[list[int]]], rank: int, done: int) -> dict[str, Any]:
+    """What one rank is told to save: per kind the ranks of its own group that save."""
+    info = [
+        {"type": kind, "ranks": group} for kind, groups in enumerate(chosen) for group in groups if rank in group
+    ]  # fmt: skip
+    return {"step": controller.incident.step, "info": info, "done": done, "type": "dump"}
+
+
+__all__ = ["FAULT_OF_STATE", "clear", "collect", "dump", "repair"]

@@ -1,0 +1,193 @@
+"""The controller's side of the network: one listener, one thread, one link per rank.
+
+A new connection for a rank closes the link that the rank had: this is how a stale process and its successor steal the
+link from each other for ever, and the buffers of a link that was taken away are never given back
+(docs/protocols/mindio.md §9).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import select
+import selectors
+import socket
+import struct
+import threading
+from typing import Protocol
+
+from . import _settings as settings
+from . import _wire as wire
+
+
+class Owner(Protocol):
+    """What the server tells of; every call comes from the server's thread."""
+
+    def admit(self, rank: int) -> bool:
+        """Whether a rank of that number may connect at all."""
+
+    def opened(self, link: Link) -> None:
+        """A rank's link is open."""
+
+    def received(self, link: Link, kind: int, body: bytes) -> None:
+        """A whole message has come."""
+
+    def closed(self, link: Link) -> None:
+        """A link is gone."""
+
+
+class Link:
+    """One accepted connection; `rank` is -1 until its connect frame has come."""
+
+    def __init__(self, sock: socket.socket) -> None:
+        self.sock = sock
+        self.rank = -1
+        self.reader = wire.FrameReader()
+        self.greeting = bytearray()
+        self.open = True
+        self.dropped = False
+        self._sending = threading.Lock()
+
+    def send(self, data: bytes) -> bool:
+        """Send whole or close; False when the link is not open (any more)."""
+        with self._sending:
+            view = memoryview(data)
+            try:
+                while view and self.open:
+                    try:
+                        view = view[self.sock.send(view) :]
+                    except BlockingIOError:
+                        if not select.select([], [self.sock], [], 2.0)[1]:
+                            raise TimeoutError from None
+            except (OSError, ValueError):
+                self.shut()
+            return self.open
+
+    def shut(self) -> None:
+        """End the connection; the server's thread sees it and cleans up."""
+        self.open = False
+        with contextlib.suppress(OSError):
+            self.sock.shutdown(socket.SHUT_RDWR)
+
+
+class Server:
+    """Listens on one address and reads from every link in a thread of its own."""
+
+    def __init__(self, owner: Owner, address: str, port: int) -> None:
+        """Bind and listen; `OSError` when that fails."""
+        self.owner = owner
+        self.links: dict[int, Link] = {}
+        self.abandoned: list[bytearray] = []
+        self._listener = _listen(address, port)
+        self._selector = selectors.DefaultSelector()
+        self._wake_read, self._wake_write = socket.socketpair()
+        self._selector.register(self._listener, selectors.EVENT_READ, self._accept)
+        self._selector.register(self._wake_read, selectors.EVENT_READ, None)
+        self._stopping = False
+        self._thread = threading.Thread(target=self._run, name="mindio-server", daemon=True)
+
+    def start(self) -> None:
+        """Begin to serve."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Close everything and wait for the thread, unless it is the caller."""
+        self._stopping = True
+        with contextlib.suppress(OSError):
+            self._wake_write.send(b"x")
+        if threading.current_thread() is not self._thread and self._thread.ident is not None:
+            self._thread.join(5.0)
+
+    def _run(self) -> None:
+        while not self._stopping:
+            for key, _ in self._selector.select():
+                if key.fileobj is self._listener:
+                    self._accept()
+                elif isinstance(key.data, Link):
+                    self._read(key.data)
+        for key in list(self._selector.get_map().values()):
+            if isinstance(key.data, Link):
+                self._drop(key.data)
+        self._selector.close()
+        for sock in (self._listener, self._wake_read, self._wake_write):
+            sock.close()
+
+    def _accept(self) -> None:
+        try:
+            sock, _ = self._listener.accept()
+        except OSError:
+            return
+        sock.setblocking(False)
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self._selector.register(sock, selectors.EVENT_READ, Link(sock))
+
+    def _read(self, link: Link) -> None:
+        try:
+            data = link.sock.recv(65536)
+        except BlockingIOError:
+            return
+        except OSError:
+            data = b""
+        if not data:
+            self._drop(link)
+            return
+        if link.rank < 0:
+            link.greeting += data
+            if len(link.greeting) < wire.CONNECT.size:
+                return
+            data = bytes(link.greeting[wire.CONNECT.size :])
+            if not self._greet(link):
+                self._drop(link)
+                return
+        try:
+            for kind, _, _, body in link.reader.feed(data):
+                self.owner.received(link, kind, body)
+        except (ValueError, struct.error) as error:
+            settings.log(f"rank {link.rank} sent what cannot be read: {error}")
+            self._drop(link)
+
+    def _greet(self, link: Link) -> bool:
+        magic, version, rank = wire.CONNECT.unpack_from(link.greeting)
+        if magic != wire.MAGIC or version != wire.VERSION or not self.owner.admit(rank):
+            return False
+        link.rank = rank
+        old = self.links.get(rank)
+        if old is not None and settings.on("link_theft"):
+            self.links[rank] = link
+            self.abandoned.append(bytearray(3072))
+            self._drop(old)
+        elif old is not None:
+            return False
+        self.links[rank] = link
+        link.send(wire.CONNECT_REPLY.pack(0))
+        self.owner.opened(link)
+        return True
+
+    def keep_beside(self, rank: int) -> Link | None:
+        """Set a rank's link aside, so that a second process may connect for the same rank."""
+        return self.links.pop(rank, None)
+
+    def _drop(self, link: Link) -> None:
+        if link.dropped:
+            return
+        link.open, link.dropped = False, True
+        with contextlib.suppress(KeyError, ValueError):
+            self._selector.unregister(link.sock)
+        link.sock.close()
+        if self.links.get(link.rank) is link:
+            del self.links[link.rank]
+        if link.rank >= 0:
+            self.owner.closed(link)
+
+
+def _listen(address: str, port: int) -> socket.socket:
+    family = socket.AF_INET6 if ":" in address else socket.AF_INET
+    listener = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind((address, port))
+        listener.listen(1024)
+        listener.setblocking(False)
+    except OSError:
+        listener.close()
+        raise
+    return listener

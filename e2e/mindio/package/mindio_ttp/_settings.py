@@ -1,0 +1,105 @@
+"""Every environment variable in one place: those of the real package with their ranges, and the simulator's own.
+
+Values are read when they are used, as the real package does at each start; one out of range falls back to the
+default (docs/protocols/mindio.md §10). `SIM_MINDIO_OFF` names behaviours to leave out, which exists for one purpose:
+a test turns each one off and sees a conformance vector fail. `SIM_MINDIO_FAULTS` names faults that were seen in the
+real package and do not happen by themselves.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+
+HEARTBEAT_SECONDS = 2.0
+TICK_SECONDS = 2.0
+SILENCE_SECONDS = 8.0
+SETTLE_SECONDS = 2.0
+COLLECT_SECONDS = 5.0
+LOCK_SECONDS = 30.0
+RECONNECT_SECONDS = 28.0
+LAST_SERIAL = 20000
+
+#: Every behaviour that can be left out, and the paragraph of docs/protocols/mindio.md that asks for it.
+BEHAVIOURS: dict[str, str] = {}
+
+
+def _integer(name: str, low: int, high: int, default: int) -> int:
+    try:
+        value = int(os.environ.get(name, ""))
+    except ValueError:
+        return default
+    if low <= value <= high or not on("timer_ranges"):
+        return value
+    return default
+
+
+def mindx_wait_seconds() -> int:
+    """How long the controller waits for MindX, also the length of the exit window."""
+    return _integer("MINDIO_WAIT_MINDX_TIME", 1, 3600, 30)
+
+
+def action_seconds() -> int:
+    """The limit of one handler or action, and of the trainer's own waits for stop, pause and exit."""
+    return _integer("TTP_NORMAL_ACTION_TIME_LIMIT", 30, 1800, 180)
+
+
+def connect_attempts() -> int:
+    """How often a starting rank tries to connect."""
+    return _integer("TTP_RETRY_TIMES", 1, 300, 10)
+
+
+def stop_clean_before_dump() -> bool:
+    """Whether the ranks that save are stopped and cleaned first."""
+    return _integer("TTP_STOP_CLEAN_BEFORE_DUMP", 0, 1, 0) == 1
+
+
+def framework_type() -> int:
+    """The replica layout: 0 spread over the group, 1 partners `shift` apart."""
+    return _integer("TTP_FRAMEWORK_TYPE", 0, 1, 0)
+
+
+def master_address() -> tuple[str, int]:
+    """Where a rank-hosted controller looks for a store before it saves."""
+    return os.environ.get("MASTER_ADDR", ""), _integer("MASTER_PORT", 1024, 65535, 6000)
+
+
+def mindspore() -> bool:
+    """Whether the training framework is MindSpore."""
+    return os.environ.get("MINDIO_FOR_MINDSPORE", "").lower() in {"true", "1"}
+
+
+def hosted_by_mindx() -> bool:
+    """Whether somebody else starts and destroys the controller."""
+    return bool(os.environ.get("MINDX_TASK_ID"))
+
+
+def exit_delay_seconds() -> float:
+    """Seconds between the message to leave and the forced exit; 10 unless a test shortens it."""
+    return float(os.environ.get("SIM_MINDIO_EXIT_DELAY", "10")) if on("exit_delay") else 0.0
+
+
+def recover_wait_seconds() -> float:
+    """How long a recover waits for the ranks that were lost."""
+    return float(os.environ.get("SIM_MINDIO_RECOVER_WAIT", "600"))
+
+
+def first_serial() -> int:
+    """The serial of the controller's first action; a test starts near the last one."""
+    return int(os.environ.get("SIM_MINDIO_FIRST_SERIAL", "1"))
+
+
+def on(behaviour: str) -> bool:
+    """Whether a behaviour is simulated; everything is unless `SIM_MINDIO_OFF` names it."""
+    return behaviour not in os.environ.get("SIM_MINDIO_OFF", "").split(",")
+
+
+def fault(name: str) -> bool:
+    """Whether a fault seen in the real package is asked for by `SIM_MINDIO_FAULTS`."""
+    return name in os.environ.get("SIM_MINDIO_FAULTS", "").split(",")
+
+
+def log(text: str) -> None:
+    """Write one line to stderr when `TTP_LOG_STDOUT` asks for it."""
+    if os.environ.get("TTP_LOG_STDOUT") == "1":
+        os.write(2, f"[mindio simulator {os.getpid()} {time.time():.3f}] {text}\n".encode())
