@@ -24,10 +24,12 @@ class Corpus:
         self._stream = np.array(stream[:length], dtype=np.int64)
         self._context = context
 
-    def micro_batch(self, step: int, index: int, size: int, micro_batches: int) -> tuple[Tokens, Tokens]:
-        """Inputs of shape (size, context) and targets of shape (size,) of micro batch `index` of step `step`."""
-        first = (step * micro_batches + index) * size
-        starts = (np.arange(first, first + size) * 7919) % (len(self._stream) - self._context - 1)
-        windows = starts[:, None] + np.arange(self._context + 1)
-        tokens = self._stream[windows]
-        return tokens[:, :-1], tokens[:, -1]
+    def micro_batches(self, step: int, stack: range, size: int, in_step: int) -> tuple[Tokens, Tokens]:
+        """Inputs (micro batches, size, context) and targets (micro batches, size) of a range of micro batches.
+
+        `in_step` is the number of micro batches in the global batch.
+        """
+        samples = (step * in_step + np.arange(stack.start, stack.stop))[:, None] * size + np.arange(size)
+        starts = samples * 7919 % (len(self._stream) - self._context - 1)
+        tokens = self._stream[starts[..., None] + np.arange(self._context + 1)]
+        return tokens[..., :-1], tokens[..., -1]

@@ -79,6 +79,11 @@ class Layout:
         tensor, data, pipeline = self.coordinate(rank)
         return self.rank(tensor, data, pipeline + stages)
 
+    def partner(self, rank: int) -> int:
+        """Rank that holds the next copy of the same optimizer shard."""
+        tensor, data, pipeline = self.coordinate(rank)
+        return self.rank(tensor, (data + self.shards) % self.data, pipeline)
+
     def shard_of(self, data: int) -> int:
         """Optimizer shard held at a data index: positions i, i + shards, i + 2·shards, … hold the same one."""
         return data % self.shards

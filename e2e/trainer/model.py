@@ -4,6 +4,9 @@ Each layer is y = x + relu(x·A + a)·B + b. A is cut by columns and B by rows, 
 tensor group forward and one backward. Embedding, output matrix and b are held by every tensor rank, which compute the
 same gradient for them. All parameters of a stage lie in one flat vector, which is what the optimizer cuts into shards.
 
+Passes work on a stack of micro batches, arrays of shape (micro batches, samples, …). NumPy multiplies each matrix of a
+stack by itself, so a micro batch's gradient does not depend on which others were in the stack.
+
 Sums are made in an order that depends on shapes only, never on timing: bitwise equal runs rest on it.
 """
 
@@ -40,7 +43,7 @@ class Slot:
 
 @dataclass
 class Trace:
-    """What the forward pass of one micro batch leaves for the backward pass."""
+    """What the forward pass of a stack of micro batches leaves for the backward pass."""
 
     inputs: list[Array]
     activations: list[Array]
@@ -98,16 +101,15 @@ class Stage:
         return whole
 
     def view(self, vector: Array, name: str) -> Array:
-        """The parameter `name` inside a flat vector; writing to it writes to the vector."""
+        """The parameter `name` inside a flat vector or a stack of such; writing to it writes to the vector."""
         slot = self.slots[name]
-        return vector[slot.start : slot.end].reshape(slot.shape)
+        return vector[..., slot.start : slot.end].reshape(*vector.shape[:-1], *slot.shape)
 
     def embed(self, parameters: Array, tokens: NDArray[np.int64]) -> tuple[Array, Array]:
-        """Hidden values (samples, hidden) and one-hot inputs of the first stage."""
-        samples, context = tokens.shape
-        one_hot = np.zeros((samples, context * self._model.vocabulary), dtype=np.float32)
-        places = tokens + np.arange(context) * self._model.vocabulary
-        one_hot[np.arange(samples)[:, None], places] = 1.0
+        """Hidden values and one-hot inputs of the first stage for tokens of shape (micro batches, samples, context)."""
+        *stack, context = tokens.shape
+        one_hot = np.zeros((*stack, context * self._model.vocabulary), dtype=np.float32)
+        np.put_along_axis(one_hot, tokens + np.arange(context) * self._model.vocabulary, 1.0, axis=-1)
         return one_hot @ self.view(parameters, "embedding"), one_hot
 
     def forward(self, parameters: Array, hidden: Array, reduce: Callable[[Array], Array]) -> tuple[Array, Trace]:
@@ -124,32 +126,32 @@ class Stage:
         trace.inputs.append(hidden)
         return hidden, trace
 
-    def loss(self, parameters: Array, trace: Trace, targets: NDArray[np.int64]) -> float:
-        """Mean cross entropy of a micro batch in the last stage; keeps what the backward pass needs."""
+    def losses(self, parameters: Array, trace: Trace, targets: NDArray[np.int64]) -> list[float]:
+        """Mean cross entropy of each micro batch in the last stage; keeps what the backward pass needs."""
+        samples = np.float32(targets.shape[-1])
         logits = trace.inputs[-1] @ self.view(parameters, "output")
-        shifted = np.exp(logits - logits.max(axis=1, keepdims=True))
-        probabilities = shifted / shifted.sum(axis=1, keepdims=True)
-        rows = np.arange(len(targets))
-        chosen = probabilities[rows, targets]
-        probabilities[rows, targets] -= 1
-        trace.probabilities = probabilities / np.float32(len(targets))
-        return float(-np.log(chosen.astype(np.float64)).sum() / len(targets))
+        shifted = np.exp(logits - logits.max(axis=-1, keepdims=True))
+        probabilities: Array = np.divide(shifted, shifted.sum(axis=-1, keepdims=True))
+        chosen = np.take_along_axis(probabilities, targets[..., None], axis=-1)
+        np.put_along_axis(probabilities, targets[..., None], chosen - np.float32(1), axis=-1)
+        trace.probabilities = np.divide(probabilities, samples)
+        return [float(-one.sum() / samples) for one in np.log(chosen.astype(np.float64))]
 
     def backward(
         self, parameters: Array, trace: Trace, above: Array | None, reduce: Callable[[Array], Array]
     ) -> tuple[Array, Array]:
-        """Flat gradient of one micro batch and the gradient for the stage below; `above` comes from the stage above."""
-        gradient = np.zeros(self.size, dtype=np.float32)
+        """Flat gradient of each micro batch and the gradient for the stage below; `above` comes from the stage above."""
+        gradient = np.zeros((len(trace.inputs[-1]), self.size), dtype=np.float32)
         if self.last:
             assert trace.probabilities is not None, "loss() runs before backward() in the last stage"
-            self.view(gradient, "output")[...] = trace.inputs[-1].T @ trace.probabilities
+            self.view(gradient, "output")[...] = _turned(trace.inputs[-1]) @ trace.probabilities
             above = trace.probabilities @ self.view(parameters, "output").T
         assert above is not None, "only the last stage has no gradient from above"
         for place in reversed(range(len(self.layers))):
             above = self._layer_backward(parameters, gradient, trace, place, above, reduce)
         if self.first:
             assert trace.one_hot is not None, "the first stage keeps its inputs"
-            self.view(gradient, "embedding")[...] = trace.one_hot.T @ above
+            self.view(gradient, "embedding")[...] = _turned(trace.one_hot) @ above
         return gradient, above
 
     def _layer_backward(
@@ -163,13 +165,18 @@ class Stage:
     ) -> Array:
         name = f"layers.{self.layers[place]}."
         hidden, activation = trace.inputs[place], trace.activations[place]
-        self.view(gradient, name + "down.bias")[...] = above.sum(axis=0)
-        self.view(gradient, name + "down.weight")[...] = activation.T @ above
+        self.view(gradient, name + "down.bias")[...] = above.sum(axis=-2)
+        self.view(gradient, name + "down.weight")[...] = _turned(activation) @ above
         inner: Array = above @ self.view(parameters, name + "down.weight").T
         inner[activation <= 0] = 0
-        self.view(gradient, name + "up.weight")[...] = hidden.T @ inner
-        self.view(gradient, name + "up.bias")[...] = inner.sum(axis=0)
+        self.view(gradient, name + "up.weight")[...] = _turned(hidden) @ inner
+        self.view(gradient, name + "up.bias")[...] = inner.sum(axis=-2)
         return above + reduce(inner @ self.view(parameters, name + "up.weight").T)
+
+
+def _turned(stack: Array) -> Array:
+    """Each matrix of a stack transposed."""
+    return stack.swapaxes(-1, -2)
 
 
 def _lay_out(shapes: Iterator[tuple[str, tuple[int, ...]]]) -> Iterator[Slot]:

@@ -149,7 +149,6 @@ class Handlers:
         training = self._training
         kind = int(info["repair_type"])
         training.faults.at("repair")
-        details = {"type": kind, "name": _KINDS.get(kind, "?"), "src": info["src"], "dst": info["dst"]}
         if kind in LOADS:
             self._repair_from_checkpoint()
             source = "checkpoint"
@@ -157,7 +156,15 @@ class Handlers:
             self._exchange_copies(list(zip(info["src"], info["dst"], strict=True)))
             source = "optimizer copy"
         training.events.add(
-            "repair", step=training.shard.step, asked=step, source=source, need_rebuild=need_rebuild, **details
+            "repair",
+            step=training.shard.step,
+            asked=step,
+            source=source,
+            type=kind,
+            name=_KINDS.get(kind, "unknown"),
+            src=info["src"],
+            dst=info["dst"],
+            need_rebuild=need_rebuild,
         )
 
     def _exchange_copies(self, transfers: list[tuple[int, int]]) -> None:

@@ -195,42 +195,47 @@ class Training:
 
     def _compute(self, step: int) -> tuple[dict[int, Array], dict[str, float]]:
         """Gradient of each micro batch of the own share, and losses by micro batch on the ranks that report them."""
-        share = self.collectives.share()
-        traces = {index: self._forward(step, index) for index in share}
-        losses = {}
+        traces = {stack: self._forward(step, stack) for stack in self._stacks()}
+        losses: dict[str, float] = {}
         if self.stage.last:
-            for index in share:
-                _, targets = self._micro_batch(step, index)
-                loss = self.stage.loss(self.parameters, traces[index], targets)
-                if self.place.tensor == 0:
-                    losses[str(index)] = loss
-        return {index: self._backward(index, traces[index]) for index in share}, losses
+            for stack, trace in traces.items():
+                found = self.stage.losses(self.parameters, trace, self._samples(step, stack)[1])
+                losses.update(zip(map(str, stack), found, strict=True))
+        gradients: dict[int, Array] = {}
+        for stack, trace in traces.items():
+            gradients.update(zip(stack, self._backward(stack, trace), strict=True))
+        return gradients, losses if self.place.tensor == 0 else {}
 
-    def _micro_batch(self, step: int, index: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        return self._corpus.micro_batch(step, index, self.settings.micro_batch_size, self.settings.micro_batches)
+    def _stacks(self) -> list[range]:
+        """Own micro batches in the stacks they are computed in: one by one through a pipeline, else all at once."""
+        share = self.collectives.share()
+        return [share] if self.layout.pipeline == 1 else [range(index, index + 1) for index in share]
 
-    def _shape(self) -> tuple[int, int]:
-        return (self.settings.micro_batch_size, self.settings.model.hidden)
+    def _samples(self, step: int, stack: range) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        return self._corpus.micro_batches(step, stack, self.settings.micro_batch_size, self.settings.micro_batches)
 
-    def _forward(self, step: int, index: int) -> Trace:
+    def _shape(self, stack: range) -> tuple[int, int, int]:
+        return (len(stack), self.settings.micro_batch_size, self.settings.model.hidden)
+
+    def _forward(self, step: int, stack: range) -> Trace:
         one_hot = None
         if self.stage.first:
-            hidden, one_hot = self.stage.embed(self.parameters, self._micro_batch(step, index)[0])
+            hidden, one_hot = self.stage.embed(self.parameters, self._samples(step, stack)[0])
         else:
-            hidden = self.collectives.receive_stage(b"activation", index, self._shape())
+            hidden = self.collectives.receive_stage(b"activation", stack.start, self._shape(stack))
         hidden, trace = self.stage.forward(self.parameters, hidden, self.collectives.sum_over_tensor)
         trace.one_hot = one_hot
         if not self.stage.last:
-            self.collectives.send_stage(1, b"activation", index, hidden)
+            self.collectives.send_stage(1, b"activation", stack.start, hidden)
         return trace
 
-    def _backward(self, index: int, trace: Trace) -> Array:
+    def _backward(self, stack: range, trace: Trace) -> Array:
         above = None
         if not self.stage.last:
-            above = self.collectives.receive_stage(b"error", index, self._shape())
+            above = self.collectives.receive_stage(b"error", stack.start, self._shape(stack))
         gradient, below = self.stage.backward(self.parameters, trace, above, self.collectives.sum_over_tensor)
         if not self.stage.first:
-            self.collectives.send_stage(-1, b"error", index, below)
+            self.collectives.send_stage(-1, b"error", stack.start, below)
         return gradient
 
     def _print(self, step: int, losses: dict[str, float], seconds: float) -> None:
