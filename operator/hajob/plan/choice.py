@@ -209,8 +209,9 @@ def _too_small(action: Action, loss: Loss) -> Refusal:
 def _mindio(judge: Judge, action: Action) -> list[Refusal]:
     """What every action through MindIO needs."""
     found = []
-    if judge.view.step < 1:
-        found.append(Refusal("FirstStepFinished", f"step {judge.view.step} is finished, MindIO needs step 1"))
+    step = max(judge.view.step, judge.state.step)
+    if step < 1:
+        found.append(Refusal("FirstStepFinished", f"step {step} is finished, MindIO needs step 1"))
     if not judge.view.coordinator_ready:
         found.append(Refusal("CoordinatorReady", "the MindIO controller does not serve"))
     offered = judge.view.capabilities

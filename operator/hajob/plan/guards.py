@@ -173,6 +173,6 @@ MAY_EXPAND: Final = Guard("may expand", "there are nodes, and the budget of Expa
 MAY_MIGRATE: Final = Guard(
     "may migrate",
     "the first step has ended and the budget of Migrate is not spent",
-    lambda moment: _may_migrate(moment),
+    _may_migrate,
 )
 RETURNING: Final = Guard("of a returning rank", "the fact concerns only ranks that are not training yet", _returning)

@@ -8,25 +8,21 @@ refused by name.
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Final
+from typing import Any, Final
 
+from pydantic import ValidationError
+
+from hajob.api.derived import DEFAULT_LIMITS, action_limits
+from hajob.api.derived import layout as layout_from
+from hajob.api.enums import CoordinatorLossPolicy, ElasticPolicy, Framework, ShrunkPodPolicy
+from hajob.api.enums import RecoveryMode as Mode
+from hajob.api.spec import HATrainingJobSpec
 from hajob.domain.actions import LADDER, Action
+from hajob.domain.errors import HajobInputError
+from hajob.domain.layout import Layout
+from hajob.plan.preconditions import PRECONDITIONS, Setting
 
-
-class Mode(StrEnum):
-    """How far Hajob may go."""
-
-    ENFORCE = "Enforce"
-    OBSERVE = "Observe"
-    HOLD = "Hold"
-
-
-class CoordinatorLossPolicy(StrEnum):
-    """When a job whose MindIO controller is gone is restarted."""
-
-    IMMEDIATELY = "Immediately"
-    AT_NEXT_CHECKPOINT = "AtNextCheckpoint"
-    NEVER = "Never"
+__all__ = ["CoordinatorLossPolicy", "Mode", "NodePolicy", "Policy", "Refusal", "Rung", "from_spec", "layout_of"]
 
 
 class NodePolicy(StrEnum):
@@ -48,15 +44,11 @@ class Rung:
 
 
 DEFAULT_RUNGS: Final[Mapping[Action, Rung]] = {
-    Action.RETRY: Rung(3, 600, 60),
-    Action.IN_PLACE: Rung(20, 3600, 600),
-    Action.REPLACE: Rung(20, 3600, 900),
-    Action.SHRINK: Rung(10, 86_400, 600),
-    Action.CHECKPOINT: Rung(20, 86_400, 900),
-    Action.RESTART: Rung(10, 86_400, 1800),
+    **{a: Rung(one.max_count, one.window_seconds, one.deadline_seconds) for a, one in DEFAULT_LIMITS.items()},
     Action.EXPAND: Rung(10, 3600, 900),
     Action.MIGRATE: Rung(10, 3600, 900),
 }
+"""Budgets where the spec says nothing; the planned actions have no place in the spec."""
 
 PROGRAM_WINDOW_SECONDS: Final = 86_400
 """Failures of the program are counted over a day: what happens once a week is not a broken program."""
@@ -82,6 +74,7 @@ class Policy:
 
     Attributes:
         refusals: per action, the unmet preconditions that follow from the spec alone; such an action is never tried.
+        unknowns: per action, what cannot be known from the spec; it hinders nothing and promises nothing.
         no_copy_repair: the framework repairs from the periodic checkpoint when no copy is left (PyTorch only).
         log_rules: rule name to the smallest action it asks for.
     """
@@ -101,6 +94,7 @@ class Policy:
     release_shrunk_pods: bool = False
     expand_delay_seconds: int = 120
     refusals: Mapping[Action, tuple[Refusal, ...]] = field(default_factory=dict)
+    unknowns: Mapping[Action, tuple[Refusal, ...]] = field(default_factory=dict)
     no_copy_repair: bool = True
 
     @property
@@ -120,3 +114,73 @@ class Policy:
             for action in LADDER
             if self.rungs[action].max_count > 0 and (action is not Action.SHRINK or self.elastic)
         )
+
+
+def from_spec(spec: Mapping[str, Any] | HATrainingJobSpec) -> Policy:
+    """The policy of a job.
+
+    Args:
+        spec: spec of a HATrainingJob, as the API model or as the plain mapping of a manifest.
+
+    Raises:
+        HajobInputError: the mapping is no valid spec, or its sizes do not divide; the message names the field.
+    """
+    model = read_spec(spec)
+    refusals, unknowns = judge_spec(model)
+    recovery, elastic = model.recovery, model.elastic
+    rungs = dict(DEFAULT_RUNGS)
+    for action in LADDER:
+        limits = action_limits(model, action)
+        rungs[action] = Rung(limits.max_count, limits.window_seconds, limits.deadline_seconds)
+    return Policy(
+        mode=recovery.mode,
+        rungs=rungs,
+        max_program_failures=recovery.max_program_failures,
+        replacement_timeout_seconds=recovery.replacement_timeout_seconds,
+        startup_deadline_seconds=model.startup_deadline_seconds,
+        active_deadline_seconds=model.active_deadline_seconds,
+        coordinator_loss=recovery.coordinator_loss_policy,
+        sub_health=NodePolicy(recovery.sub_health_policy.value),
+        cordon=NodePolicy(recovery.cordon_policy.value),
+        log_rules={rule.name: rule.action for rule in recovery.log_rules},
+        elastic=elastic.policy is ElasticPolicy.ENABLED,
+        min_data_parallel=elastic.min_data_parallel,
+        release_shrunk_pods=elastic.shrunk_pod_policy is ShrunkPodPolicy.RELEASE,
+        expand_delay_seconds=elastic.expand_delay_seconds,
+        refusals=refusals,
+        unknowns=unknowns,
+        no_copy_repair=model.framework is Framework.PYTORCH,
+    )
+
+
+def layout_of(spec: Mapping[str, Any] | HATrainingJobSpec) -> Layout:
+    """The layout of a job; raises like `from_spec`."""
+    return layout_from(read_spec(spec))
+
+
+def read_spec(spec: Mapping[str, Any] | HATrainingJobSpec) -> HATrainingJobSpec:
+    """The spec as its model; raises `HajobInputError` with every wrong field."""
+    if isinstance(spec, HATrainingJobSpec):
+        return spec
+    try:
+        return HATrainingJobSpec.model_validate(spec)
+    except ValidationError as error:
+        wrong = [f"spec.{'.'.join(map(str, one['loc']))}: {one['msg']}" for one in error.errors()]
+        raise HajobInputError("; ".join(wrong)) from None
+
+
+Judgement = tuple[dict[Action, tuple[Refusal, ...]], dict[Action, tuple[Refusal, ...]]]
+
+
+def judge_spec(spec: HATrainingJobSpec) -> Judgement:
+    """Unmet and unknowable preconditions of every action, from the spec alone."""
+    setting = Setting.of(spec)
+    unmet: dict[Action, list[Refusal]] = {action: [] for action in LADDER}
+    unknown: dict[Action, list[Refusal]] = {action: [] for action in LADDER}
+    for one in PRECONDITIONS:
+        met = one.met(setting)
+        if met is True:
+            continue
+        for action in one.actions:
+            (unknown if met is None else unmet)[action].append(Refusal(one.name, one.message(setting)))
+    return ({a: tuple(found) for a, found in unmet.items()}, {a: tuple(found) for a, found in unknown.items()})

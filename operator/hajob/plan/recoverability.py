@@ -1,0 +1,68 @@
+"""Which actions would work now, before any fault: `status.recoverability`.
+
+The same judgement as at the moment of a fault, with an empty loss: what the spec makes impossible, what the cluster
+lacks at the moment, what cannot be known. So the list never promises what the ladder would refuse.
+"""
+
+from typing import Final
+
+from hajob.api.enums import ConditionStatus
+from hajob.api.status import ActionRecoverability, UnmetPrecondition
+from hajob.domain.actions import Action
+from hajob.plan.choice import FAULT, Judge, Loss, spent
+from hajob.plan.policy import Policy, Refusal
+from hajob.plan.state import JobState
+from hajob.plan.view import View
+
+_SENTENCE_LIMIT: Final = 1024
+
+
+def recoverability(
+    state: JobState, view: View, policy: Policy, now_ms: int | None = None
+) -> list[ActionRecoverability]:
+    """Judge every action that the spec allows; an action that it forbids is not listed.
+
+    Args:
+        state: of the job.
+        view: the cluster and the training now.
+        policy: of the job.
+        now_ms: to judge budgets by; None leaves budgets out.
+    """
+    return [_judge(action, state, view, policy, now_ms) for action in policy.allowed()]
+
+
+def recoverable(judged: list[ActionRecoverability]) -> ConditionStatus:
+    """Condition `Recoverable`: False before Unknown before True."""
+    statuses = {one.status for one in judged}
+    for status in (ConditionStatus.FALSE, ConditionStatus.UNKNOWN):
+        if status in statuses:
+            return status
+    return ConditionStatus.TRUE
+
+
+def _judge(action: Action, state: JobState, view: View, policy: Policy, now_ms: int | None) -> ActionRecoverability:
+    judge = Judge(Loss(ranks=(), counted=False), FAULT, state, view, policy, now_ms or 0)
+    found = list(judge.refusals(action)) + _standing(action, view)
+    rung = policy.rungs[action]
+    if now_ms is not None and spent(state, action.value, rung.window_seconds, now_ms) >= rung.max_count:
+        found.append(Refusal("BudgetLeft", f"{rung.max_count} uses in {rung.window_seconds} s are spent"))
+    status = ConditionStatus.FALSE if found else ConditionStatus.TRUE
+    if not found and (unknown := policy.unknowns.get(action, ())):
+        found, status = list(unknown), ConditionStatus.UNKNOWN
+    unmet = tuple(UnmetPrecondition(name=one.name, message=one.message[:_SENTENCE_LIMIT]) for one in _unique(found))
+    return ActionRecoverability(action=action, status=status, unmet=unmet[:32])
+
+
+def _unique(found: list[Refusal]) -> list[Refusal]:
+    return list({one.name: one for one in reversed(found)}.values())[::-1]
+
+
+def _standing(action: Action, view: View) -> list[Refusal]:
+    """What is needed beyond what a decision at fault time asks: a place to go, a coordinator that survives."""
+    found = []
+    if action is Action.REPLACE and view.free_nodes == 0:
+        found.append(Refusal("FreeNode", "no free node could take a pod of this job; a lost node has to be waited for"))
+    if action in {Action.REPLACE, Action.SHRINK} and view.coordinator_apart is False:
+        message = "the coordinator shares a node with ranks of its job; losing that node restarts the job"
+        found.append(Refusal("CoordinatorApart", message))
+    return found
