@@ -7,7 +7,7 @@ formats are in docs/protocols/mindcluster.md.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from e2e.nodes.config import JsonObject
@@ -29,11 +29,12 @@ def chips_asked(container: JsonObject, resource: str) -> int:
 
 @dataclass
 class ChipAllocator:
-    """Gives chips 0 … ``count - 1`` to pods, lowest number first."""
+    """Gives chips 0 … ``count - 1`` to pods, lowest number first; ``changed`` hears of each change."""
 
     count: int
     resource: str
     broken: set[int] = field(default_factory=set)
+    changed: Callable[[], None] = field(default=lambda: None)
     _owners: dict[int, str] = field(default_factory=dict)
 
     @property
@@ -69,11 +70,16 @@ class ChipAllocator:
         for name, number in asked.items():
             given[name], free = free[:number], free[number:]
         self._owners.update({chip: pod_uid for chips in given.values() for chip in chips})
+        if wanted:
+            self.changed()
         return given
 
     def release(self, pod_uid: str) -> None:
         """Take back what the pod had; nothing happens when it had nothing."""
-        self._owners = {chip: owner for chip, owner in self._owners.items() if owner != pod_uid}
+        kept = {chip: owner for chip, owner in self._owners.items() if owner != pod_uid}
+        if len(kept) != len(self._owners):
+            self._owners = kept
+            self.changed()
 
 
 def chip_name(chip: int, resource: str) -> str:

@@ -22,13 +22,14 @@ from e2e.nodes.environment import PodFacts, ReferenceMissingError, References, o
 from e2e.nodes.grace import GracePeriod
 from e2e.nodes.images import Image, ImageMissingError, read_image
 from e2e.nodes.logs import last_lines
-from e2e.nodes.plan import ContainerPlan, Surroundings, inside, plan_container
+from e2e.nodes.plan import ContainerPlan, Surroundings, inside, make_sub_paths, plan_container
 from e2e.nodes.probes import ProbeCounter, ask
 from e2e.nodes.processes import Process, StartError, send_signal
 from e2e.nodes.restarts import Backoff, policy_of, restarts
 from e2e.nodes.states import ContainerRecord, Kind, Running, Terminated, Waiting
 
 CANNOT_RUN = 128
+MESSAGE_FILE_BYTES = 4096
 _ERROR_SHOWN_SECONDS = 0.5
 RETRY_SECONDS = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0)
 
@@ -83,6 +84,10 @@ class LiveContainer:
         """The output of the current start."""
         return self._scope.logs / self.record.name / f"{self.record.restart_count}.log"
 
+    @property
+    def _termination_log(self) -> Path:
+        return self._scope.directory / ".messages" / self.record.name
+
     async def supervise(self) -> None:
         """Run the container until it is not to be started again."""
         policy = policy_of(self._scope.pod["spec"], self.spec)
@@ -124,6 +129,7 @@ class LiveContainer:
     def forget(self) -> None:
         """The machine it ran on was switched off: its end is unknown."""
         self._stop_probes()
+        self.started.clear()
         if isinstance(self.record.state, Running):
             self._record_end(255, "Unknown", self.record.state)
 
@@ -132,6 +138,9 @@ class LiveContainer:
         plan = self._plan_now = await self._plan(image)
         await self._scope.node.power.passed()
         self.log.parent.mkdir(parents=True, exist_ok=True)
+        make_sub_paths(self.spec, self._scope.volumes, plan.environment)
+        self._termination_log.parent.mkdir(parents=True, exist_ok=True)
+        self._termination_log.write_bytes(b"")
         if isinstance(self.record.state, Terminated):
             self.record.last = self.record.state
         began = time.time()
@@ -170,8 +179,8 @@ class LiveContainer:
             self._record_end(code, "Completed" if code == 0 else "Error", running)
 
     def _record_end(self, code: int, reason: str, running: Running) -> None:
-        message = ""
-        if code != 0 and self.spec.get("terminationMessagePolicy") == "FallbackToLogsOnError":
+        message = last_lines(self._termination_log, limit=MESSAGE_FILE_BYTES)
+        if not message and code != 0 and self.spec.get("terminationMessagePolicy") == "FallbackToLogsOnError":
             message = last_lines(self.log)
         self.record.ready = self.record.started = False
         self.record.state = Terminated(code, reason, running.started_at, time.time(), running.container_id, message)
@@ -232,6 +241,7 @@ class LiveContainer:
             found=found,
             volumes=self._scope.volumes,
             home=home,
+            termination_log=self._termination_log,
             services=self._scope.node.services,
             devices=self._scope.devices.get(self.record.name, {}),
             markers=self._scope.node.markers(self.marker),
@@ -290,7 +300,7 @@ class LiveContainer:
         """Run a command in the container, as an exec probe does."""
         if self._plan_now is None:
             return False
-        plan = inside(self._plan_now, self.spec, self._scope.volumes, command)
+        plan = inside(self._plan_now, self.spec, self._surroundings(References()), command)
         try:
             process = self._scope.node.processes.start(plan, Path(os.devnull), self.marker, first=False)
         except StartError:

@@ -48,6 +48,10 @@ class DeviceReports:
 
     def _update(self) -> None:
         self.context.chips.broken = {fault.chip for fault in self.chip_faults if fault.separates}
+        self.changed()
+
+    def changed(self) -> None:
+        """Something that is published has changed, for example which chips are free."""
         self._changed.set()
 
     async def publish(self) -> None:

@@ -13,7 +13,6 @@ import logging
 import signal
 import time
 import uuid
-from collections.abc import Iterable
 
 from e2e.nodes import machine
 from e2e.nodes.api import STRATEGIC, ApiError, Gate, follow
@@ -22,7 +21,7 @@ from e2e.nodes.context import NodeContext
 from e2e.nodes.device_reports import DeviceReports
 from e2e.nodes.kubelet_server import KubeletServer
 from e2e.nodes.pod import PodWorker
-from e2e.nodes.processes import send_signal
+from e2e.nodes.processes import STOPPED, send_signal
 
 log = logging.getLogger(__name__)
 
@@ -40,8 +39,9 @@ class Node:
         self.wire = wire
         self.reports = DeviceReports(context)
         self._server = server
+        context.chips.changed = self.reports.changed
         self.pods: dict[str, PodWorker] = {}
-        self._leaving: set[asyncio.Task[None]] = set()
+        self._leaving: dict[asyncio.Task[None], PodWorker] = {}
         self._numbers = itertools.count(1)
         self._tasks: list[asyncio.Task[None]] = []
         self._boot_id = str(uuid.uuid4())
@@ -62,52 +62,54 @@ class Node:
 
     async def close(self) -> None:
         """End the node's own work and kill what runs on it. Objects stay as they are: the cluster ends, too."""
+        markers = self.markers()
         await self._halt()
-        self.resume_processes()
-        await asyncio.gather(*(worker.close() for worker in self.pods.values()))
-        for task in self._leaving:
-            task.cancel()
+        await asyncio.gather(*(worker.close() for worker in self._workers()))
+        self.context.processes.signal(markers, signal.SIGKILL)
         await self._server.close()
         await self.context.client.close()
         await self.context.device_client.close()
 
-    def markers(self, workers: Iterable[PodWorker] | None = None) -> list[str]:
-        """The process markers of all containers of these pods (of all pods when not given)."""
-        everybody = self.pods.values() if workers is None else workers
-        return [container.marker for worker in everybody for container in worker.containers]
+    def _workers(self) -> list[PodWorker]:
+        """All pods, those included whose object is gone while something of them still runs."""
+        return [*self.pods.values(), *self._leaving.values()]
+
+    def markers(self) -> list[str]:
+        """The process markers of all containers of the node."""
+        return [container.marker for worker in self._workers() for container in worker.containers]
 
     def power_off(self) -> int:
         """Stop the machine dead; returns the number of processes that were stopped."""
         self.context.power.close()
-        stopped = self.context.processes.signal(self.markers(), signal.SIGSTOP)
-        self._frozen_by_power = stopped
+        processes, markers = self.context.processes, self.markers()
+        frozen = {e.pid for entries in processes.members(markers).values() for e in entries if e.state == STOPPED}
+        stopped = processes.signal(markers, signal.SIGSTOP)
+        self._frozen_by_power = [pid for pid in stopped if pid not in frozen]
         return len(stopped)
 
     def thaw(self) -> int:
-        """The machine goes on exactly where it stopped, as after a long freeze."""
-        count = self.resume_processes()
-        self.context.power.open()
-        return count
+        """The machine goes on exactly where it stopped, as after a long freeze.
 
-    def resume_processes(self) -> int:
-        """SIGCONT to what :meth:`power_off` stopped."""
+        What was frozen one by one before it was switched off stays frozen.
+        """
         count = sum(send_signal(pid, signal.SIGCONT) for pid in self._frozen_by_power)
         self._frozen_by_power = []
+        self.context.power.open()
         return count
 
     async def power_on(self) -> None:
         """The machine boots: what ran is dead, the node registers anew, its pods are found as after a reboot."""
         await self._halt()
         self._frozen_by_power = []
-        dead = [container for worker in self.pods.values() for container in worker.containers]
-        for container in dead:
-            container.kill()
+        self.context.processes.signal(self.markers(), signal.SIGKILL)
+        dead = [container for worker in self._workers() for container in worker.containers]
         await asyncio.gather(*(container.process.exited for container in dead if container.process))
         await self.context.client.close()
         await self.context.device_client.close()
         self.context.power.open()
         self._boot_id, self._up_since = str(uuid.uuid4()), time.time()
         await asyncio.gather(*(worker.reboot() for worker in self.pods.values()))
+        await asyncio.gather(*(worker.close() for worker in self._leaving.values()))
         await self._register()
         self._begin()
 
@@ -220,8 +222,8 @@ class Node:
         worker = self.pods.pop(uid, None)
         if worker:
             task = worker.gone()
-            self._leaving.add(task)
-            task.add_done_callback(self._leaving.discard)
+            self._leaving[task] = worker
+            task.add_done_callback(lambda ended: self._leaving.pop(ended, None))
 
     def find_pod(self, namespace: str, name: str) -> PodWorker | None:
         """The newest pod of that name on this node."""

@@ -24,13 +24,15 @@ class Surroundings:
 
     ``volumes`` maps volume names to real places, ``services`` are variables every container of the cluster gets,
     ``devices`` those the device plugin adds, ``home`` is a directory of the pod's own for HOME, TMPDIR and as working
-    directory, ``markers`` are the node's own, by which it finds its processes again.
+    directory, ``termination_log`` the file the container may leave its last words in, ``markers`` are the node's own,
+    by which it finds its processes again.
     """
 
     facts: PodFacts
     found: References
     volumes: Mapping[str, Path]
     home: Path
+    termination_log: Path
     services: Mapping[str, str] = field(default_factory=dict)
     devices: Mapping[str, str] = field(default_factory=dict)
     markers: Mapping[str, str] = field(default_factory=dict)
@@ -52,7 +54,7 @@ def plan_container(container: JsonObject, image: Image, around: Surroundings) ->
         ReferenceMissingError: a ConfigMap or Secret of its environment is not there.
     """
     variables = container_variables(container, around.facts, around.found, {**around.services, **around.devices})
-    replace = mount_replacer(mounts(container, around.volumes, variables))
+    replace = mount_replacer(mounts(container, around, variables))
     environment = {**_defaults(around), **image.env, **variables}
     arguments = [replace(word) for word in command_line(container, image, variables)]
     working = container.get("workingDir") or image.working_directory or str(around.home)
@@ -63,11 +65,9 @@ def plan_container(container: JsonObject, image: Image, around: Surroundings) ->
     )
 
 
-def inside(
-    plan: ContainerPlan, container: JsonObject, volumes: Mapping[str, Path], command: Sequence[str]
-) -> ContainerPlan:
+def inside(plan: ContainerPlan, container: JsonObject, around: Surroundings, command: Sequence[str]) -> ContainerPlan:
     """Plan a further process of a running container (a probe, a hook): no expansion, but the same mounts."""
-    replace = mount_replacer(mounts(container, volumes, plan.environment))
+    replace = mount_replacer(mounts(container, around, plan.environment))
     return ContainerPlan(tuple(replace(word) for word in command), plan.environment, plan.working_directory)
 
 
@@ -81,14 +81,29 @@ def command_line(container: JsonObject, image: Image, variables: Mapping[str, st
     return first if command else [*first, *image.cmd]
 
 
-def mounts(container: JsonObject, volumes: Mapping[str, Path], variables: Mapping[str, str]) -> dict[str, str]:
-    """Mount path → real place, sub-paths included."""
-    places: dict[str, str] = {}
+def mounts(container: JsonObject, around: Surroundings, variables: Mapping[str, str]) -> dict[str, str]:
+    """Mount path → real place, sub-paths and the file for the termination message included."""
+    message = container.get("terminationMessagePath") or "/dev/termination-log"
+    places = {message: str(around.termination_log)}
     for mount in container.get("volumeMounts") or []:
-        below = mount.get("subPath") or expand(mount.get("subPathExpr") or "", variables)
-        place = volumes[mount["name"]]
+        below = _sub_path(mount, variables)
+        place = around.volumes[mount["name"]]
         places[mount["mountPath"]] = str(place / below if below else place)
     return places
+
+
+def _sub_path(mount: JsonObject, variables: Mapping[str, str]) -> str:
+    return mount.get("subPath") or expand(mount.get("subPathExpr") or "", variables)
+
+
+def make_sub_paths(container: JsonObject, volumes: Mapping[str, Path], variables: Mapping[str, str]) -> None:
+    """Make the directories of sub-paths that are not there yet, as a kubelet does."""
+    for mount in container.get("volumeMounts") or []:
+        below = _sub_path(mount, variables)
+        if below:
+            place = volumes[mount["name"]] / below
+            if not place.exists():
+                place.mkdir(parents=True)
 
 
 def _defaults(around: Surroundings) -> dict[str, str]:

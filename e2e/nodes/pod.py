@@ -66,7 +66,7 @@ class PodWorker:
         """Admit the pod and begin to run it."""
         self._writer.start()
         if self._admit():
-            self._work = asyncio.create_task(self._run())
+            self._work = _task(self._run())
 
     def start_after_reboot(self) -> None:
         """Take over a pod that ran here before the node was switched off: see :meth:`reboot`."""
@@ -90,7 +90,7 @@ class PodWorker:
         """Stop the pod within ``seconds`` and remove its object; a later call can only shorten the time."""
         if self._grace is None:
             self._grace = GracePeriod(seconds)
-            self._ending = asyncio.create_task(self._end(self._grace))
+            self._ending = _task(self._end(self._grace))
         else:
             self._grace.shorten(seconds)
 
@@ -108,6 +108,7 @@ class PodWorker:
             container.forget()
         self.record.sandbox_ready = False
         self._work = self._ending = self._grace = None
+        self._sidecars.clear()
         self._writer.restart()
         if self.pod["spec"].get("restartPolicy") == "Never" or self.record.finished:
             self._fail_after_reboot()
@@ -117,14 +118,14 @@ class PodWorker:
             if isinstance(container.record.state, Terminated):
                 container.record.last = container.record.state
             container.record.state = _initial(self.pod)
-        self._work = asyncio.create_task(self._run())
+        self._work = _task(self._run())
 
     async def close(self) -> None:
-        """Give up the pod's tasks and kill its processes; the object stays."""
+        """Give up all work on the pod; its processes and its object are left as they are."""
         await _cancel(self._work, self._ending, *self._sidecars, *self._side_tasks)
         self._writer.stop()
         for container in self.containers:
-            container.kill()
+            container.forget()
 
     def _fail_after_reboot(self) -> None:
         for record in self.record.containers:
@@ -134,12 +135,6 @@ class PodWorker:
         self._finish()
 
     def _admit(self) -> bool:
-        address = self._node.address if self.pod["spec"].get("hostNetwork") else self._node.addresses.take()
-        if address is None:
-            self._reject("OutOfpods", "Node didn't have enough resource: pods")
-            return False
-        self.record.pod_address = address
-        self._scope.facts = replace(self._scope.facts, pod_address=address)
         resource = self._node.settings.chip_resource
         specs = [*(self.pod["spec"].get("initContainers") or []), *self.pod["spec"]["containers"]]
         asked = {spec["name"]: count for spec in specs if (count := chips_asked(spec, resource))}
@@ -148,6 +143,12 @@ class PodWorker:
         except ChipsUnavailableError as error:
             self._reject("UnexpectedAdmissionError", f"Pod was rejected: {error}")
             return False
+        address = self._node.address if self.pod["spec"].get("hostNetwork") else self._node.addresses.take()
+        if address is None:
+            self._reject("OutOfpods", "Pod was rejected: Node didn't have enough resource: pods")
+            return False
+        self.record.pod_address = address
+        self._scope.facts = replace(self._scope.facts, pod_address=address)
         self._scope.devices = {
             name: {"ASCEND_VISIBLE_DEVICES": ",".join(str(chip) for chip in chips)} for name, chips in given.items()
         }
@@ -196,7 +197,7 @@ class PodWorker:
         self._writer.changed()
         for container in self.containers:
             if container.record.kind is Kind.SIDECAR:
-                self._sidecars.append(asyncio.create_task(container.supervise()))
+                self._sidecars.append(_task(container.supervise()))
                 await container.started.wait()
             elif container.record.kind is Kind.INIT:
                 await container.supervise()
@@ -274,7 +275,7 @@ class PodWorker:
         self._writer.changed()
 
     def _aside(self, work: Coroutine[Any, Any, None]) -> None:
-        task = asyncio.create_task(work)
+        task = _task(work)
         self._side_tasks.add(task)
         task.add_done_callback(self._side_tasks.discard)
 
@@ -295,11 +296,21 @@ def _live(scope: PodScope, records: list[ContainerRecord]) -> list[LiveContainer
     return [LiveContainer(scope, one, record) for one, record in zip(specs, records, strict=True)]
 
 
+def _task(work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+    """A task whose failure is told at once: nobody may wait for it."""
+    task = asyncio.create_task(work)
+    task.add_done_callback(_tell_failure)
+    return task
+
+
+def _tell_failure(task: asyncio.Task[None]) -> None:
+    if not task.cancelled() and task.exception():
+        log.error("a pod's task failed", exc_info=task.exception())
+
+
 async def _cancel(*tasks: asyncio.Task[None] | None) -> None:
     """Cancel tasks and wait until they have ended; the current one is left alone."""
     mine = [task for task in tasks if task is not None and task is not asyncio.current_task()]
     for task in mine:
         task.cancel()
-    for failure in await asyncio.gather(*mine, return_exceptions=True):
-        if isinstance(failure, Exception):
-            log.error("a pod's task failed", exc_info=failure)
+    await asyncio.gather(*mine, return_exceptions=True)

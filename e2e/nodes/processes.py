@@ -24,6 +24,7 @@ from e2e.nodes.plan import ContainerPlan
 
 CONTAINER_MARKER = "PROCESS_NODE_CONTAINER"
 _PR_SET_CHILD_SUBREAPER = 36
+STOPPED = "T"
 _GONE = {"Z", "X"}
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from fractions import Fraction
 
 _FACTORS = {
@@ -23,6 +24,7 @@ _FACTORS = {
     "Pi": Fraction(2**50),
     "Ei": Fraction(2**60),
 }
+_QUANTITY = re.compile(r"(?P<number>[+-]?\d+(\.\d+)?([eE][+-]?\d+)?)(?P<suffix>[numkMGTPE]|[KMGTPE]i|)")
 
 
 def parse_quantity(text: str | int) -> Fraction:
@@ -32,14 +34,12 @@ def parse_quantity(text: str | int) -> Fraction:
         ValueError: the text is no quantity.
     """
     written = str(text).strip()
-    number = written.rstrip("numkMGTPEi") if "e" not in written else written
-    suffix = written[len(number) :]
-    if suffix not in _FACTORS:
-        msg = f"{written!r} is no quantity: unknown suffix {suffix!r}"
-        raise ValueError(msg)
-    return Fraction(number) * _FACTORS[suffix]
+    parts = _QUANTITY.fullmatch(written)
+    if parts is None:
+        raise ValueError(f"{written!r} is no quantity")
+    return Fraction(parts["number"]) * _FACTORS[parts["suffix"]]
 
 
 def whole(text: str | int, divisor: str | int = 1) -> int:
-    """The quantity in units of ``divisor``, rounded up, as ``resourceFieldRef`` gives it."""
-    return math.ceil(parse_quantity(text) / parse_quantity(divisor or 1))
+    """The quantity in units of ``divisor``, rounded up, as ``resourceFieldRef`` gives it; a divisor of 0 is 1."""
+    return math.ceil(parse_quantity(text) / (parse_quantity(divisor) or 1))

@@ -167,7 +167,7 @@ class VolumeMaker:
         wanted: str = source["path"].rstrip("/") or "/"
         kind: str = source.get("type") or ""
         place = translate_host_path(wanted, self._host_paths)
-        if kind == "DirectoryOrCreate" or (not kind and str(place) != wanted):
+        if kind == "DirectoryOrCreate" or (not kind and not place.exists()):
             place.mkdir(parents=True, exist_ok=True)
         elif kind == "FileOrCreate":
             place.touch()
