@@ -8,6 +8,7 @@ accepts a connection and closes it, and a heart that could not send three times 
 from __future__ import annotations
 
 import contextlib
+import os
 import socket
 import threading
 import time
@@ -110,7 +111,7 @@ class Client:
                     self._stopped = settings.on("unprotected_without_controller")
                 self._condition.notify_all()
         if sock is None and not settings.on("unprotected_without_controller"):
-            raise SystemExit(2)
+            os._exit(2)
 
     def _read_link(self, sock: socket.socket) -> None:
         reader = wire.FrameReader()

@@ -40,12 +40,16 @@ def take_stock(controller: Controller) -> None:
     skip = {Status.ISOLATED, Status.INITIALISED, Status.READY, Status.GONE}
     with controller.lock:
         named = controller.named if settings.on("named_not_asked") else set()
+        now = time.monotonic()
         suspects = [
             r.number
             for r in controller.ranks.values()
             if r.registered and r.status not in skip and r.number not in named
         ]
-    replies = ask(controller, suspects)
+    asked = suspects
+    if not settings.on("frozen_costs"):
+        asked = [n for n in suspects if not controller.ranks[n].silent(now)]
+    replies: dict[int, Reply] = {n: (wire.ERROR, {}) for n in suspects} | ask(controller, asked)
     now = time.monotonic()
     with controller.lock:
         for number in sorted(suspects):

@@ -1,7 +1,7 @@
 # ruff: noqa: ANN401 - values of strangers pass through here
 """The exception decorator: from the text of an exception to a state, a wait, and another call of the function.
 
-The order of the table matters: the first pattern that occurs in the text wins (docs/protocols/mindio.md §7.3).
+The order of the table matters: the first pattern that occurs in the text wins (docs/protocols/mindio.md §8.2).
 """
 
 from __future__ import annotations

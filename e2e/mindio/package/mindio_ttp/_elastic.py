@@ -73,15 +73,21 @@ def downgrade(controller: Controller) -> str:
         if outcome in {"fault", "stop", "save"}:
             return outcome
         with controller.lock:
-            if controller.upgrade_params is not None and (
-                everybody(controller) or not settings.on("upgrade_needs_all")
-            ):
+            if may_upgrade(controller):
                 return "upgrade"
             end = time.monotonic() + settings.TICK_SECONDS
             while not controller.closing and not fault.woken(controller) and (left := end - time.monotonic()) > 0:
                 controller.changed.wait(left)
             controller.alarm = False
     return "closed"
+
+
+def may_upgrade(controller: Controller) -> bool:
+    """Whether an upgrade was asked for and everybody is there."""
+    asked = controller.upgrade_params is not None or not settings.on("upgrade_needs_asking")
+    if not settings.on("upgrade_needs_all"):
+        return asked and any(controller.ranks[r].status is Status.READY for r in controller.scaled_in)
+    return asked and everybody(controller)
 
 
 def everybody(controller: Controller) -> bool:

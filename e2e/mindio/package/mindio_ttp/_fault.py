@@ -53,6 +53,8 @@ def check(controller: Controller) -> str | None:
         faulty = [r.number for r in controller.ranks.values() if r.fault(now) is not None]
         faulty = [n for n in faulty if n not in controller.scaled_in]
     if faulty:
+        if not settings.on("sticky_wakeups") and controller.mindx.token not in CALLS:
+            controller.mindx.drop()
         if settings.on("exception_delay"):
             _sleep(controller, settings.SETTLE_SECONDS)
         return "fault"
@@ -106,12 +108,14 @@ def abnormal(controller: Controller) -> str:
         controller.counter += 1
         controller.incident = Incident()
     ended = controller.orderly_end and settings.on("orderly_end_exits")
+    if save and not settings.on("save_and_exit"):
+        return "exit"
     if ended and not save:
         return "exit"
     collect.take_stock(controller)
     new_faults = set(controller.errors) - controller.scaled_in
     told, controller.pause_failed = controller.pause_failed, False
-    if not (stop or save or new_faults or told):
+    if not (stop or save or new_faults or told) and settings.on("silent_heart_loops"):
         collect.unlock(controller)
         return "nothing wrong, scaled in" if controller.scaled_in else "nothing wrong"
     collect.lock_step(controller)
@@ -120,10 +124,11 @@ def abnormal(controller: Controller) -> str:
         return "dump"
     if not controller.mindx.present:
         return alone(controller)
-    if controller.pending is not None:
+    if controller.pending is not None and settings.on("last_repair_failed"):
         strategy = controller.pending.strategy
         controller.pending = None
         return failed(controller, "do last repair failed!", strategy)
+    controller.pending = None
     return converse(controller)
 
 
@@ -155,11 +160,19 @@ def converse(controller: Controller) -> str:
         return "exit"
     if not mindx.call("report_stop_complete", 0, "stop ok", dict(controller.errors)):
         return "exit"
-    if mindx.wait(wait, controller.is_closing) != "global":
+    if heard(controller, wait, "stop" if not settings.on("second_stop_fatal") else "") != "global":
         return "exit"
     if settings.on("second_fault_report"):
         mindx.call("report_fault_ranks", dict(controller.errors), fault_codes(controller))
     return ask_strategy(controller)
+
+
+def heard(controller: Controller, seconds: float, passed_over: str) -> str | None:
+    """The next word; one that is passed over is waited for again."""
+    word = controller.mindx.wait(seconds, controller.is_closing)
+    while word is not None and word == passed_over:
+        word = controller.mindx.wait(seconds, controller.is_closing)
+    return word
 
 
 def fault_codes(controller: Controller) -> dict[int, str]:
@@ -179,7 +192,7 @@ def ask_strategy(controller: Controller) -> str:
         return "exit"
     longer = mindx.strategy_seconds if settings.on("global_time_lengthens") else 0
     seconds = max(longer, settings.mindx_wait_seconds())
-    answer = mindx.wait(seconds, controller.is_closing)
+    answer = heard(controller, seconds, "global" if not settings.on("second_naming_fatal") else "")
     if answer == "invalid":
         result(controller, 499, "invalid strategy", controller.errors, controller.incident.strategy)
         return "exit"

@@ -55,7 +55,7 @@ class MindX:
 
     def wait(self, seconds: float, closing: Callable[[], bool], *, take: bool = True) -> str | None:
         """The next word, or None after `seconds` or when the controller is being destroyed."""
-        end = time.monotonic() + seconds
+        end = time.monotonic() + (seconds if settings.on("timers_expire") else 3600.0)
         with self.condition:
             while self.token is None and not closing():
                 left = end - time.monotonic()

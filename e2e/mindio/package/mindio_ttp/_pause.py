@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import TYPE_CHECKING
 
 from . import _collect as collect
@@ -27,6 +28,9 @@ def stop_at_next_step(controller: Controller, ranks: list[int], *, by_exception:
     step = 1 + max((max(a["passed"], a["beat"]["step"]) for a in accounts), default=0)
     orders = {r: {"step": step, "raise": by_exception} for r in ranks}
     done = controller.order(Message.PAUSE, orders)
+    for result, content in done.values():
+        if result == wire.OK:
+            collect.note(controller, content)
     return all(result == wire.OK for result, _ in done.values())
 
 
@@ -35,14 +39,14 @@ def pause(controller: Controller) -> str:
     mindx = controller.mindx
     mindx.drop()
     ranks = controller.linked()
-    held = stop_at_next_step(controller, ranks, by_exception=False)
+    held = stop_at_next_step(controller, ranks, by_exception=not settings.on("pause_orders"))
     if not mindx.present:
         return resume(controller, ranks)
     code, text = (0, "Controller pause train success!") if held else (499, "Controller pause train failed!")
     mindx.drop()
     if not mindx.call("report_stop_complete", code, text, dict(controller.errors)) or not held:
         return "exit"
-    answer = mindx.wait(mindx.pause_seconds, lambda: controller.closing or controller.alarm, take=False)
+    answer = wait_paused(controller)
     if answer == "continue":
         mindx.drop()
         outcome = resume(controller, ranks)
@@ -51,10 +55,21 @@ def pause(controller: Controller) -> str:
     if answer == "stop":
         return "broken"
     mindx.drop()
-    faults = {r.number: 1 for r in controller.ranks.values() if r.status is Status.FAULTY}
-    fault.result(controller, 406, BROKEN, faults, "")
+    fault.result(controller, 406, BROKEN, controller.errors, "")
     controller.pause_failed = True
     return "broken"
+
+
+def wait_paused(controller: Controller) -> str | None:
+    """The answer to a pause, left where it is; None when time is up or a rank has become bad."""
+    end = time.monotonic() + controller.mindx.pause_seconds
+    with controller.lock:
+        while controller.mindx.token is None and not controller.closing:
+            now = time.monotonic()
+            if now >= end or any(r.fault(now) is not None for r in controller.ranks.values()):
+                return None
+            controller.changed.wait(min(settings.TICK_SECONDS, end - now))
+        return controller.mindx.token
 
 
 def resume(controller: Controller, ranks: list[int]) -> str:
@@ -90,11 +105,13 @@ def abandon(controller: Controller) -> None:
 
 def step_finish(controller: Controller) -> str:
     """Every rank raises "STEP FINISH" at the next step; ask MindX."""
+    from ._controller import Incident
+
     mindx = controller.mindx
-    controller.incident.strategy = ""
+    controller.incident = Incident()
     controller.hot_offered = True
     held = stop_at_next_step(controller, controller.linked(), by_exception=True)
-    offered = ["migration"] if held else ["exit"]
+    offered = ["migration"] if held and settings.on("hot_switch_orders") else ["exit"]
     controller.incident.step = max((r.step for r in controller.ranks.values()), default=0)
     mindx.drop()
     mindx.offered = offered

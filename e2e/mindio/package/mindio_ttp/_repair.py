@@ -245,6 +245,8 @@ def restore(controller: Controller, lost: list[int], strategy: str, *, params: s
         orders = repair_orders(controller, transfers or [], receives.value)
     extra = {"type": strategy} | ({"params": params} if upgrade else {})
     kind = Message.UPGRADE_REPAIR if upgrade else Message.REPAIR
+    if not settings.on("handler_order"):
+        roll_back(controller, extra)
     replies = controller.order(kind, {r: o | extra for r, o in orders.items()})
     if any(result != wire.OK for result, _ in replies.values()):
         return fault.failed(controller, FAILED, strategy)
@@ -329,7 +331,8 @@ def save(controller: Controller) -> str | None:
     saved = controller.gather(done, {r: controller.ranks[r].link for r in ranks}, SAVE_SECONDS)
     if any(result != wire.OK for result, _ in saved.values()):
         return none
-    first = next((r for kind in chosen for group in kind for r in group if r != 0), ranks[0])
+    order = [r for kind in chosen for group in kind for r in group]
+    first = next((r for r in order if r != 0), ranks[0]) if settings.on("rename_rule") else order[0]
     renamed = controller.order(Message.RENAME, {first: {"step": controller.incident.step}})
     return None if renamed[first][0] == wire.OK else none
 

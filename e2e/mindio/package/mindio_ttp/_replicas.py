@@ -116,7 +116,8 @@ class Replicas:
         for kind in range(self.kinds):
             groups = self.groups(kind)
             sizes = {len(g.ranks) for g in groups}
-            if len(sizes) != 1 or sum(len(g.ranks) for g in groups) != self.world_size:
+            uneven = any(len(g.ranks) % g.copies for g in groups) and not settings.on("no_divisibility_check")
+            if uneven or len(sizes) != 1 or sum(len(g.ranks) for g in groups) != self.world_size:
                 return False
         return True
 

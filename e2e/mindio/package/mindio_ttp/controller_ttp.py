@@ -120,7 +120,10 @@ def _name_ranks(controller: Controller, faults: dict[int, int]) -> bool:
     for rank, fault in faults.items():
         entry = controller.ranks.get(rank)
         known = entry is not None and entry.registered
+        known = known or not settings.on("unknown_rank_refuses")
         if not 0 <= rank < controller.flags.world_size or fault not in {0, 1, 2} or not known:
+            return False
+        if not settings.on("wider_dict") and controller.errors and rank not in controller.errors:
             return False
         controller.mark(rank, fault)
         controller.named.add(rank)

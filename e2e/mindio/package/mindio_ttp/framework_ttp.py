@@ -1,5 +1,5 @@
 # ruff: noqa: ANN401 - values of strangers pass through here
-"""The trainer's side of the package: everything a training script calls (docs/protocols/mindio.md §7, §8).
+"""The trainer's side of the package: everything a training script calls (docs/protocols/mindio.md §8).
 
 One processor per process. A failure to initialise or to start ends the process with code 2 instead of raising.
 """

@@ -1,4 +1,4 @@
-"""Marks of the optimizer update; can a memory error be repaired (docs/protocols/mindio.md §7.3)."""
+"""Marks of the optimizer update; can a memory error be repaired (docs/protocols/mindio.md §8.2)."""
 
 from __future__ import annotations
 
