@@ -25,6 +25,7 @@ from e2e.trainer.layout import Layout
 
 ROOT = Path(__file__).resolve().parents[2]
 _GATHER_SECONDS = 0.02  # further deaths in this time are named together with the first
+_LOOK_SECONDS = 0.05
 _PARAMS = {
     "downgrade": json.dumps({"scale-in-strategy": "DP"}),
     "upgrade": json.dumps({"scale-out-strategy": "DP"}),
@@ -129,6 +130,19 @@ class Driver:
         def later() -> None:
             if not self._finished.wait(seconds):
                 action()
+
+        threading.Thread(target=later, daemon=True).start()
+
+    def at_step(self, step: int, action: Callable[[], object]) -> None:
+        """Do something once rank 0 has printed that it finished `step`."""
+
+        def later() -> None:
+            path = self.job.log_dir / "output-rank0.log"
+            line = f" iteration {step:8d}/"
+            while not self._finished.wait(_LOOK_SECONDS):
+                if path.exists() and line in path.read_text():
+                    action()
+                    return
 
         threading.Thread(target=later, daemon=True).start()
 

@@ -28,9 +28,9 @@ def parser() -> argparse.ArgumentParser:
     result.add_argument("--kill", action="append", default=[], metavar="RANK@STEP", help="kill a rank at a step")
     result.add_argument("--at", default="forward", help="moment of the step for --kill")
     result.add_argument("--strategy", default="recover", help="strategies in order of preference, with commas")
-    result.add_argument("--pause-after", type=float, metavar="SECONDS", help="pause and go on")
-    result.add_argument("--dump-after", type=float, metavar="SECONDS", help="save and exit")
-    result.add_argument("--migrate", metavar="RANK@SECONDS", help="hot switch of a rank")
+    result.add_argument("--pause-at", type=int, metavar="STEP", help="pause and go on")
+    result.add_argument("--dump-at", type=int, metavar="STEP", help="save and exit")
+    result.add_argument("--migrate", metavar="RANK@STEP", help="hot switch of a rank")
     result.add_argument("--log-dir", type=Path, required=True)
     result.add_argument("--compare", type=Path, help="log directory of an undisturbed run")
     result.add_argument("--timeout", type=float, default=120.0)
@@ -55,13 +55,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _order(driver: Driver, options: argparse.Namespace) -> None:
-    if options.pause_after is not None:
-        driver.after(options.pause_after, driver.pause)
-    if options.dump_after is not None:
-        driver.after(options.dump_after, driver.dump)
+    if options.pause_at is not None:
+        driver.at_step(options.pause_at, driver.pause)
+    if options.dump_at is not None:
+        driver.at_step(options.dump_at, driver.dump)
     if options.migrate:
-        rank, seconds = options.migrate.split("@")
-        driver.after(float(seconds), lambda: driver.migrate(int(rank)))
+        rank, step = options.migrate.split("@")
+        driver.at_step(int(step), lambda: driver.migrate(int(rank)))
 
 
 def _report(layout: Layout, log_dir: Path, killed: list[int]) -> list[str]:
