@@ -135,17 +135,21 @@ class ControlPlane:
     def wait(
         self, what: str, condition: Callable[[], T | None], seconds: float = 60.0, poll: float = POLL_SECONDS
     ) -> T:
-        """Wait until `condition` returns something true, and return that.
+        """Wait until `condition` returns something true, and return that; requests that fail count as "not yet".
 
         Raises:
             ControlPlaneError: It did not in `seconds`; `what` names it.
         """
         deadline = time.monotonic() + seconds
-        while not (found := condition()):
-            if time.monotonic() > deadline:
-                raise ControlPlaneError(f"waited {seconds:.0f} s in vain for: {what}")
+        problem = ""
+        while time.monotonic() < deadline:
+            try:
+                if found := condition():
+                    return found
+            except (ApiError, OSError) as error:
+                problem = f" (last: {error})"
             time.sleep(poll)
-        return found
+        raise ControlPlaneError(f"waited {seconds:.0f} s in vain for: {what}{problem}")
 
     def stop(self, seconds: float = 10.0) -> None:
         """End its processes, the clients before the servers; the run's end does the same without asking."""

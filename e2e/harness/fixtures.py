@@ -8,12 +8,15 @@ from __future__ import annotations
 
 import re
 import secrets
-from collections.abc import Iterator
+from collections.abc import Callable, Generator, Iterator
 
 import pytest
 
 from e2e.cluster.control_plane import ControlPlane
 from e2e.cluster.shared import end_shared_control_plane, session_owner, shared_control_plane
+from e2e.harness.rig import Layout, Rig
+
+RIGS = pytest.StashKey[list[Rig]]()
 
 
 @pytest.fixture(scope="session")
@@ -32,6 +35,38 @@ def namespace(control_plane: ControlPlane, request: pytest.FixtureRequest) -> It
     control_plane.wait(f"service account of namespace {name}", lambda: control_plane.api.find(account))
     yield name
     control_plane.api.delete(f"/api/v1/namespaces/{name}")
+
+
+@pytest.fixture
+def start_rig(
+    control_plane: ControlPlane, namespace: str, request: pytest.FixtureRequest
+) -> Iterator[Callable[[Layout], Rig]]:
+    """Starts the rig of a test with the layout it wants; says where the logs are when the test fails."""
+    started: list[Rig] = []
+    request.node.stash[RIGS] = started
+
+    def start(layout: Layout) -> Rig:
+        started.append(Rig.start(control_plane, namespace, layout))
+        return started[-1]
+
+    yield start
+    for rig in started:
+        rig.stop()
+
+
+@pytest.fixture
+def rig(start_rig: Callable[[Layout], Rig]) -> Rig:
+    """The usual rig: five nodes with two chips each, one without, one operator."""
+    return start_rig(Layout())
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """When a test has failed, write down what its rigs look like while they still stand, and say where."""
+    report = yield
+    if report.failed and report.when in {"setup", "call"}:
+        report.sections += [("rig", f"logs are kept in {rig.explain()}") for rig in item.stash.get(RIGS, [])]
+    return report
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:

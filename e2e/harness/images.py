@@ -1,0 +1,57 @@
+"""The images of a run: directories that stand for what an image registry would hold.
+
+All of them use the interpreter and the packages that run this, so that what is tested is what is checked out.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import sys
+from pathlib import Path
+
+from e2e.bootstrap.paths import CHECKOUT
+
+OPERATOR_IMAGE = "hajob/operator:dev"
+SIDECAR_IMAGE = "hajob/sidecar:dev"
+TRAINER_IMAGE = "example/toy-trainer:1"
+SIMULATOR = CHECKOUT / "e2e/mindio/package"
+
+
+def mindio_directory() -> Path:
+    """Where `mindio_ttp` comes from: HAJOB_MINDIO (the real package, say), else the simulator."""
+    return Path(os.environ.get("HAJOB_MINDIO") or SIMULATOR).absolute()
+
+
+def write_images(directory: Path) -> dict[str, Path]:
+    """Write the images below `directory`; returns image name → directory for the process nodes."""
+    base = {
+        "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.defpath}",
+        "LANG": "C.UTF-8",
+        "OPENBLAS_NUM_THREADS": "1",
+        "OMP_NUM_THREADS": "1",
+        "MALLOC_ARENA_MAX": "2",
+        "PYTHONNOUSERSITE": "1",
+        "PYTHONUNBUFFERED": "1",
+    }
+    paths = os.pathsep.join([str(CHECKOUT), str(CHECKOUT / "operator")])
+    trainer = directory / "toy-trainer"
+    shutil.copytree(CHECKOUT / "e2e/trainer/image", trainer, dirs_exist_ok=True)
+    own = json.loads((trainer / "image.json").read_text())
+    trainer_paths = os.pathsep.join([str(mindio_directory()), str(CHECKOUT)])
+    own["env"] = base | own.get("env", {}) | {"PYTHONPATH": trainer_paths}
+    return {
+        OPERATOR_IMAGE: _write(
+            directory / "operator",
+            {"env": base | {"PYTHONPATH": paths}, "entrypoint": ["python3", "-m", "hajob.runtime.app"]},
+        ),
+        SIDECAR_IMAGE: _write(directory / "sidecar", {"env": base | {"PYTHONPATH": paths}}),
+        TRAINER_IMAGE: _write(trainer, own),
+    }
+
+
+def _write(directory: Path, image: dict[str, object]) -> Path:
+    directory.mkdir(parents=True, exist_ok=True)
+    (directory / "image.json").write_text(json.dumps(image, indent=1))
+    return directory

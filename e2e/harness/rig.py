@@ -1,0 +1,170 @@
+"""A rig: process nodes, an operator and a namespace on a control plane, for one scenario, the demo or a benchmark.
+
+Several rigs share a control plane without meeting: each has node names, a label on its nodes, a namespace and an
+operator of its own. The demo's rig is the plain one: an operator in hajob-system that serves all namespaces.
+"""
+
+from __future__ import annotations
+
+import fcntl
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from e2e.cluster.control_plane import ControlPlane
+from e2e.harness import diagnostics, operator
+from e2e.harness.images import write_images
+from e2e.harness.job import Job, manifest
+from e2e.nodes.config import NodeSettings
+from e2e.nodes.launch import RunningNodes, start_nodes
+
+RIG_LABEL = "hajob.io/rig"
+HOST_PATH = "/var/lib/hajob-demo"
+
+
+@dataclass(frozen=True)
+class Layout:
+    """What a rig consists of.
+
+    Attributes:
+        chip_nodes: Nodes with chips.
+        chips: Chips of each of them.
+        plain_nodes: Nodes without chips, where operator and coordinators go.
+        operators: Replicas of the operator; 0: none is installed.
+        operator_environment: More settings of the operator.
+        node_settings: More fields of the node set's settings.
+    """
+
+    chip_nodes: int = 5
+    chips: int = 2
+    plain_nodes: int = 1
+    operators: int = 1
+    operator_environment: Mapping[str, str] = field(default_factory=dict)
+    node_settings: Mapping[str, Any] = field(default_factory=dict)
+
+
+class Rig:
+    """A rig that runs.
+
+    Attributes:
+        plane: The control plane.
+        name: Names its nodes and its directory.
+        namespace: Where its jobs, and in a test its operator, live.
+        nodes: Its process nodes; `nodes.control` makes faults.
+        directory: Everything it writes.
+    """
+
+    def __init__(self, plane: ControlPlane, name: str, namespace: str, nodes: RunningNodes, directory: Path) -> None:
+        self.plane = plane
+        self.name = name
+        self.namespace = namespace
+        self.nodes = nodes
+        self.directory = directory
+        self.jobs: list[Job] = []
+
+    @classmethod
+    def start(cls, plane: ControlPlane, namespace: str, layout: Layout | None = None) -> Rig:
+        """A rig for one test in a namespace that exists; its nodes and operator serve nobody else."""
+        layout = layout or Layout()
+        name = namespace[-30:].strip("-")
+        rig = cls(plane, name, namespace, *_start_nodes(plane, name, layout))
+        if layout.operators:
+            operator.install_crd(plane)
+            rig.install_operator(layout.operators, layout.operator_environment)
+        return rig
+
+    @classmethod
+    def start_demo(cls, plane: ControlPlane, layout: Layout) -> Rig:
+        """The only rig of a control plane: nodes with plain names, the operator as an admin installs it."""
+        rig = cls(plane, "node", "default", *_start_nodes(plane, "node", layout))
+        operator.install_crd(plane)
+        objects = operator.manifests(replicas=layout.operators, environment=layout.operator_environment)
+        operator.install(plane, objects)
+        return rig
+
+    def install_operator(self, replicas: int = 1, environment: Mapping[str, str] | None = None) -> None:
+        """Install an operator into the rig's namespace that serves this namespace only."""
+        objects = operator.manifests(
+            self.namespace,
+            watch_namespace=self.namespace,
+            replicas=replicas,
+            environment=environment,
+            node_selector={RIG_LABEL: self.name},
+        )
+        operator.install(self.plane, objects)
+
+    def submit(self, name: str = "job", **fields: Any) -> Job:  # noqa: ANN401 - the arguments of `manifest`
+        """Apply a job made from `manifest`'s arguments, on this rig's nodes."""
+        volume = self.directory / "volumes" / name
+        selector = {RIG_LABEL: self.name}
+        return self.apply(manifest(name, self.namespace, volume, node_selector=selector, **fields), volume)
+
+    def apply(self, content: Mapping[str, Any], volume: Path) -> Job:
+        """`kubectl apply` a job whose checkpoint volume is the directory `volume` of this machine."""
+        self.plane.apply(content)
+        metadata = content["metadata"]
+        job = Job(self.plane, metadata["name"], metadata.get("namespace", self.namespace), volume)
+        self.jobs.append(job)
+        return job
+
+    def host_path(self, path: str) -> Path:
+        """The directory of this machine that stands for a host path below /var/lib/hajob-demo."""
+        return self.directory / "host" / Path(path).relative_to(HOST_PATH)
+
+    def explain(self) -> Path:
+        """Something failed: write down what the cluster looks like, keep the logs; returns where they will be."""
+        return diagnostics.collect(self.plane, self.namespace, self.directory, self.name)
+
+    def stop(self) -> None:
+        """Delete its jobs, end its nodes with all their containers, and remove its objects."""
+        for job in self.jobs:
+            self.plane.api.delete(job.path)
+        self.nodes.stop()
+        for node in self.nodes.settings.nodes:
+            self.plane.api.delete(f"/api/v1/nodes/{node.name}")
+        for kind in ("clusterroles", "clusterrolebindings"):
+            path = f"/apis/rbac.authorization.k8s.io/v1/{kind}/{operator.NAME}-{self.namespace}"
+            self.plane.api.delete(path)
+
+
+def node_names(name: str, layout: Layout) -> list[str]:
+    """Names of the nodes with chips, then of those without."""
+    return [f"{name}-{number}" for number in range(layout.chip_nodes)] + _plain_names(name, layout.plain_nodes)
+
+
+def _plain_names(name: str, count: int) -> list[str]:
+    return [f"{name}-cpu"] if count == 1 else [f"{name}-cpu-{number}" for number in range(count)]
+
+
+def _start_nodes(plane: ControlPlane, name: str, layout: Layout) -> tuple[RunningNodes, Path]:
+    directory = plane.run.directory / f"rig-{name}"
+    directory.mkdir()
+    labels = {RIG_LABEL: name}
+    chips = [layout.chips] * layout.chip_nodes + [0] * layout.plain_nodes
+    names: Sequence[str] = node_names(name, layout)
+    nodes = [NodeSettings(name=each, chips=count, labels=labels) for each, count in zip(names, chips, strict=True)]
+    running = start_nodes(
+        plane.run,
+        plane,
+        nodes,
+        write_images(directory / "images"),
+        name=f"nodes-{name}",
+        first_block=_claim_blocks(plane.run.directory, len(nodes)),
+        host_paths={HOST_PATH: directory / "host"},
+        **layout.node_settings,
+    )
+    return running, directory
+
+
+def _claim_blocks(directory: Path, count: int) -> int:
+    """Take `count` blocks 127.R.N.0/24 of the run for good; N starts at 1, and after 254 from the start again."""
+    with (directory / "blocks").open("a+") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        file.seek(0)
+        first = int(file.read() or 1)
+        if first + count > 255:
+            first = 1
+        file.truncate(0)
+        file.write(str(first + count))
+    return first
