@@ -25,7 +25,7 @@ from hajob.api.enums import (
     ShrunkPodPolicy,
     SubHealthPolicy,
 )
-from hajob.api.template import PodTemplate
+from hajob.api.template import TEMPLATE_UNCHANGED, PodTemplate
 from hajob.domain.actions import LADDER, Action
 from hajob.domain.layout import RankOrder, Sharding
 
@@ -307,12 +307,7 @@ SPEC_RULES: Final = rules(
     unchanged("launcher", _IDENTITY),
     unchanged("managedBy", _IDENTITY),
     unchanged("checkpoint", _IDENTITY),
-    rule(
-        "self.template == oldSelf.template || (self.suspend && oldSelf.suspend)",
-        "spec.template cannot be changed while the job runs: set spec.suspend to true first; then image, labels, "
-        "annotations, nodeSelector and tolerations may be changed",
-        field=".template",
-    ),
+    TEMPLATE_UNCHANGED,
 )
 
 

@@ -16,6 +16,11 @@ from hajob.api.constants import TRAINER_CONTAINER
 
 _KEEP: Final[Json] = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
 _WORDS: Final[Json] = {"type": "array", "maxItems": 512, "items": {"type": "string", "maxLength": 65536}}
+_ITEMS: Final[Json] = {"type": "array", "maxItems": 512, "items": _KEEP}
+
+# What stays as it is even while a job is suspended, so that a suspended job comes back as the same training.
+_KEPT_IN_CONTAINER: Final = ("command", "args", "env", "envFrom", "volumeMounts", "resources", "workingDir")
+_KEPT_IN_SPEC: Final = ("volumes", "initContainers", "serviceAccountName", "affinity", "hostNetwork")
 
 _CONTAINER: Final[Json] = {
     **_KEEP,
@@ -30,6 +35,11 @@ _CONTAINER: Final[Json] = {
         "image": {"type": "string", "maxLength": 1024, "description": "The image."},
         "command": {**_WORDS, "description": "The start command; the trainer needs one."},
         "args": {**_WORDS, "description": "Arguments of the start command."},
+        "env": {**_ITEMS, "description": "Environment; what Hajob sets itself cannot be overridden."},
+        "envFrom": {**_ITEMS, "description": "Environment from ConfigMaps and Secrets."},
+        "volumeMounts": {**_ITEMS, "description": "Mounts, among them that of checkpoint.path."},
+        "resources": {**_KEEP, "description": "CPU and memory; the chips are added."},
+        "workingDir": {"type": "string", "maxLength": 4096, "description": "Where the command starts."},
     },
 }
 
@@ -59,7 +69,12 @@ TEMPLATE_SCHEMA: Final[Json] = {
                     "maxItems": 16,
                     "items": _CONTAINER,
                     "description": "Containers of a rank pod; exactly one is named trainer.",
-                }
+                },
+                "volumes": {**_ITEMS, "description": "Volumes, among them that of checkpoint.path."},
+                "initContainers": {**_ITEMS, "description": "Containers that run before; Hajob's own come first."},
+                "serviceAccountName": {"type": "string", "maxLength": 253, "description": "Service account."},
+                "affinity": {**_KEEP, "description": "Placement, which Hajob adds to."},
+                "hostNetwork": {"type": "boolean", "description": "Whether the pods use the node's network."},
             },
             "x-kubernetes-validations": [
                 rule("has(self.containers)", _MISSING_CONTAINERS),
@@ -72,5 +87,32 @@ TEMPLATE_SCHEMA: Final[Json] = {
         },
     },
 }
+
+
+def _same(field: str, new: str, old: str) -> str:
+    return f"has({new}.{field}) == has({old}.{field}) && (!has({new}.{field}) || {new}.{field} == {old}.{field})"
+
+
+def _same_containers(new: str, old: str) -> str:
+    parts = " && ".join(f"({_same(field, 'c', 'o')})" for field in _KEPT_IN_CONTAINER)
+    return (
+        f"has({new}.containers) && has({old}.containers) && size({new}.containers) == size({old}.containers) && "
+        f"{new}.containers.all(c, {old}.containers.exists(o, o.name == c.name && {parts}))"
+    )
+
+
+def _unchanged_but_for_placement() -> str:
+    new, old = "self.template.spec", "oldSelf.template.spec"
+    fields = " && ".join(f"({_same(field, new, old)})" for field in _KEPT_IN_SPEC)
+    return f"{fields} && {_same_containers(new, old)}"
+
+
+TEMPLATE_UNCHANGED: Final = rule(
+    f"self.template == oldSelf.template || (self.suspend && oldSelf.suspend && {_unchanged_but_for_placement()})",
+    "spec.template is fixed: only image, labels, annotations, nodeSelector and tolerations can be changed, and only "
+    "while the job is suspended (set spec.suspend to true first); for anything else delete the job and apply it again",
+    field=".template",
+)
+"""Rule for the spec, which sees both the template and `suspend`."""
 
 PodTemplate = Annotated[Json, WithJsonSchema(TEMPLATE_SCHEMA)]
