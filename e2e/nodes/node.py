@@ -15,7 +15,7 @@ import time
 import uuid
 
 from e2e.nodes import machine
-from e2e.nodes.api import STRATEGIC, ApiError, Gate, follow
+from e2e.nodes.api import MERGE, STRATEGIC, ApiError, Gate, follow
 from e2e.nodes.config import JsonObject, NodeSettings
 from e2e.nodes.context import NodeContext
 from e2e.nodes.device_reports import DeviceReports
@@ -170,16 +170,20 @@ class Node:
     async def _renew_lease(self) -> None:
         settings = self.context.settings
         path = f"/apis/coordination.k8s.io/v1/namespaces/{machine.LEASE_NAMESPACE}/leases"
-        method, target = "PUT", f"{path}/{self.name}"
         while True:
             body = machine.lease(self.name, self._uid, settings.lease_duration_seconds)
+            client = self.context.client
             try:
-                await self.context.client.request(method, target, body)
+                try:
+                    await client.request("PATCH", f"{path}/{self.name}", body, content_type=MERGE)
+                except ApiError as error:
+                    if error.status != 404:
+                        raise
+                    await client.request("POST", path, body)
             except ApiError as error:
-                method, target = ("POST", path) if error.status == 404 else ("PUT", f"{path}/{self.name}")
-                await asyncio.sleep(_RETRY_SECONDS if error.status != 404 else 0)
+                log.warning("node %s: its lease was not renewed: %s", self.name, error)
+                await asyncio.sleep(_RETRY_SECONDS)
                 continue
-            method, target = "PUT", f"{path}/{self.name}"
             await asyncio.sleep(settings.lease_renew_seconds)
 
     async def _renew_status(self) -> None:
