@@ -35,7 +35,7 @@ class Journal:
 
     def dump(self) -> str:
         """Compact JSON."""
-        text: dict[str, Any] = {"plan": plan_journal.dump(self.state), "pods": self.wanted.to_journal()}
+        text: dict[str, Any] = {"plan": plan_journal.to_dict(self.state), "pods": self.wanted.to_journal()}
         if self.order is not None:
             text["order"] = asdict(self.order)
         if self.failed_reason:
@@ -56,7 +56,7 @@ class Journal:
         raw = json.loads(text)
         failed = raw.get("failed", ["", ""])
         return cls(
-            state=plan_journal.load(raw["plan"]),
+            state=plan_journal.from_dict(raw["plan"]),
             wanted=WantedPods.from_journal(raw["pods"]),
             order=_order(raw["order"]) if "order" in raw else None,
             failed_reason=failed[0],

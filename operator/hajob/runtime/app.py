@@ -23,9 +23,11 @@ from hajob.api import constants as names
 from hajob.api.job import HATrainingJob
 from hajob.objects.settings import PodSettings
 from hajob.runtime import metrics
+from hajob.runtime.announcements import Announcer
 from hajob.runtime.channel import Channel, Credentials, Listener
 from hajob.runtime.clock import Clock, SystemClock
 from hajob.runtime.core import Caches, Core
+from hajob.runtime.credentials import Credentials as ApiCredentials
 from hajob.runtime.credentials import load
 from hajob.runtime.front_desk import FrontDesk
 from hajob.runtime.informer import Change, ChangeType, Informer
@@ -48,7 +50,7 @@ STALE_SECONDS = 120.0
 class Operator:
     """One operator process."""
 
-    def __init__(self, settings: Settings, kube: Kube, clock: Clock) -> None:
+    def __init__(self, settings: Settings, kube: Kube, credentials: ApiCredentials, clock: Clock) -> None:
         self._settings = settings
         self._kube = kube
         self._clock = clock
@@ -68,8 +70,9 @@ class Operator:
             on_gained=self._gained,
             on_lost=self._lost,
         )
-        self._front_desk = FrontDesk(settings, asyncio.get_running_loop())
+        self._announcer = Announcer(kube, clock, settings.identity)
         self._core = Core(self._world(), self._caches)
+        self._front_desk = FrontDesk(kube, credentials, settings.watch_namespace)
         self._pods = Informer(
             kube, clock, "pods", pod_source.view, self._pod_changed, label_selector=names.LABEL_JOB_UID
         )
@@ -81,7 +84,7 @@ class Operator:
             clock=self._clock,
             dial=self._dial,
             status_writer=self._status_writer,
-            announcer=self._front_desk,
+            announcer=self._announcer,
             pod_settings=PodSettings(sidecar_image=self._settings.sidecar_image),
             fence=lambda: self._lease.fence,
             nodes=lambda: self._caches.nodes,
@@ -131,9 +134,9 @@ class Operator:
         await asyncio.gather(self._pods.synced.wait(), self._nodes.synced.wait())
         self._core.pods_complete()
         gc.freeze()  # the filled caches need not be walked by every collection
-        election = asyncio.create_task(self._lease.run())
+        tasks = [*watches, *(asyncio.create_task(work) for work in (self._announcer.run(), self._lease.run()))]
         await self._stop.wait()
-        await self._shut_down([*watches, election], runner)
+        await self._shut_down(tasks, runner)
 
     async def _shut_down(self, tasks: list[asyncio.Task[None]], runner: web.AppRunner) -> None:
         """Stop writing, then give the Lease back: the next leader finds nobody at work."""
@@ -167,7 +170,7 @@ async def serve(settings: Settings, wrap: Callable[[Kube], Kube] = lambda kube: 
     """
     credentials = await load(settings.kubeconfig, settings.service_account_dir)
     async with HttpKube(credentials) as kube:
-        await Operator(settings, wrap(kube), SystemClock()).run()
+        await Operator(settings, wrap(kube), credentials, SystemClock()).run()
 
 
 def main() -> int:

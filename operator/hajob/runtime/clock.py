@@ -42,6 +42,6 @@ class SystemClock:
 
 
 def timestamp(milliseconds: int) -> str:
-    """RFC 3339 with milliseconds, as `metav1.MicroTime` reads it: 2026-11-21T09:00:00.123Z."""
+    """RFC 3339 with six places, the only form that `metav1.MicroTime` reads: 2026-11-21T09:00:00.123000Z."""
     moment = datetime.fromtimestamp(milliseconds / 1000, UTC)
-    return f"{moment:%Y-%m-%dT%H:%M:%S}.{moment.microsecond // 1000:03d}Z"
+    return f"{moment:%Y-%m-%dT%H:%M:%S.%f}Z"

@@ -130,6 +130,9 @@ class CoordinatorDesk:
             nodes = report.state.nodes
             if launchers_ready(nodes, self._job.spec.num_nodes):
                 yield events.PodsReady()
+        trained = state.phase in {Phase.STARTING, Phase.WARMING} and report.state.attempt == state.attempt
+        if trained and report.state.step > max(state.step, 0):
+            yield events.Resumed(step=report.state.step)
 
     # ------------------------------------------------------------------------------------------- Listener
 

@@ -70,20 +70,15 @@ class Core:
     async def job_released(self, uid: str) -> None:
         """The CR is being deleted: end what belongs to it. Returns when the finalizer may go.
 
-        Raises:
-            ApiError: not yet; the caller tries again.
+        A job that no desk knows has nothing but its pods, and their owner reference sees to those.
         """
-        desk = self._desks.get(uid)
+        desk = self._desks.pop(uid, None)
+        metrics.JOBS.set(len(self._desks))
         if desk is not None:
             await desk.release()
-            self._forget(uid)
 
     def job_gone(self, uid: str) -> None:
         """The CR is gone, with or without a release."""
-        if uid in self._desks:
-            self._forget(uid)
-
-    def _forget(self, uid: str) -> None:
         self._desks.pop(uid, None)
         metrics.JOBS.set(len(self._desks))
 

@@ -26,8 +26,8 @@ from hajob.objects.incident_entry import Record
 from hajob.objects.journal import Journal
 from hajob.objects.status import CoordinatorView, Snapshot, build_status, recovered_in
 from hajob.plan import effects, events, machine
-from hajob.plan.policy import Policy, from_spec, layout_of
-from hajob.plan.recoverability import recoverability
+from hajob.objects.planning import from_spec, layout_of
+from hajob.plan.policy import Policy
 from hajob.plan.state import ENDED, JobState, Phase
 from hajob.plan.view import View
 from hajob.runtime import admission, metrics
@@ -59,10 +59,11 @@ class Desk:
         self.job = job
         self._world = world
         self._journal = Journal.load(job.status.journal)
-        self._policy: Policy = from_spec(job.spec.to_json())
-        self._layout = layout_of(job.spec.to_json())
+        self._policy: Policy = from_spec(job.spec)
+        self._layout = layout_of(job.spec)
         self._pods: dict[str, PodView] = {}
         self._gone: set[str] = set()
+        self._made: set[str] = set()
         self._coordinator = CoordinatorDesk(job, world, self)
         self._keeper = PodKeeper(world.kube, world.pod_settings, self._is_silent)
         self._writer = world.status_writer(job)
@@ -86,6 +87,13 @@ class Desk:
             asyncio.create_task(self._keep(), name=f"desk {self._title}"),
             asyncio.create_task(self._writer.run(), name=f"status of {self._title}"),
         ]
+        for task in self._tasks:
+            task.add_done_callback(self._task_ended)
+
+    def _task_ended(self, task: asyncio.Task[None]) -> None:
+        """A desk without its tasks looks after nothing: say so, the process must not look healthy."""
+        if not task.cancelled() and (error := task.exception()) is not None:
+            log.error("%s: %s has ended", self._title, task.get_name(), exc_info=error)
 
     async def close(self) -> None:
         """Stop looking after the job, and leave it as it is."""
@@ -100,15 +108,18 @@ class Desk:
         await self._coordinator.close()
 
     async def release(self) -> None:
-        """The CR is being deleted: end its ranks and delete its pods, then let go.
+        """The CR is being deleted: delete its pods, then let go. Never raises.
 
-        Raises:
-            ApiError: the server could not be reached; the caller tries again.
+        The owner references would delete the pods as well; here it is done at once, and without grace where a node is
+        silent, so that the job can be applied again.
         """
         self._released = True
         self._advance(events.Deleted())
         for pod in list(self._pods.values()):
-            await self._keeper.delete(pod)
+            try:
+                await self._keeper.delete(pod)
+            except ApiError as error:
+                log.warning("%s: pod %s is left to its owner reference: %s", self._title, pod.name, error)
         await self.close()
 
     @property
@@ -127,7 +138,7 @@ class Desk:
         before, self.job = self.job, job.model_copy(update={"status": self.job.status})
         if job.metadata.generation == before.metadata.generation:
             return
-        self._policy = from_spec(job.spec.to_json())
+        self._policy = from_spec(job.spec)
         if self._accepted is Reason.POD_REFUSED:
             self._accepted = Reason.NOT_CHECKED
         if job.spec.suspend != before.spec.suspend:
@@ -150,6 +161,7 @@ class Desk:
             self._gone.add(pod.name)
         else:
             self._pods[pod.name] = pod
+            self._made.discard(pod.name)
         if known == pod and not deleted:
             return
         if pod.role == names.ROLE_COORDINATOR:
@@ -383,7 +395,6 @@ class Desk:
             failed_message=self._journal.failed_message,
             record=self._record,
             journal=dataclasses.replace(self._journal, open_record=self._record).dump(),
-            recoverability=recoverability(self.state, self._view(), self._policy),
         )
 
     def _announce(self, reason: str, message: str, *, warning: bool = False) -> None:
@@ -400,8 +411,12 @@ class Desk:
                 await self._settle()
             except (ApiError, StatusRefusedError) as error:
                 log.warning("%s: %s; trying again in %s s", self._title, error, RETRY_SECONDS)
-                await self._world.clock.sleep(RETRY_SECONDS)
-                self._wake.set()
+            except Exception:
+                log.exception("%s: an error of this program; trying again in %s s", self._title, RETRY_SECONDS)
+            else:
+                continue
+            await self._world.clock.sleep(RETRY_SECONDS)
+            self._wake.set()
 
     async def _settle(self) -> None:
         if not self._synced or self._released:
@@ -410,7 +425,7 @@ class Desk:
             return
         if self.state.phase is Phase.NEW:
             self._advance(events.SuspendRequested() if self.job.spec.suspend else events.Accepted())
-        todo = difference(self.job, self._journal.wanted, self._pods, self._gone)
+        todo = difference(self.job, self._journal.wanted, self._pods, self._gone | self._made)
         if self.state.phase in ENDED:
             todo = dataclasses.replace(todo, surplus=tuple(pod for pod in todo.surplus if not pod.ended))
         if todo.empty:
@@ -418,7 +433,7 @@ class Desk:
         wanted = self._journal.wanted
         await self._writer.acknowledged(self._put())
         if wanted == self._journal.wanted and not self._released:
-            await self._keeper.carry_out(self.job, wanted, todo)
+            await self._keeper.carry_out(self.job, wanted, todo, self._made)
 
     async def _admit(self) -> bool:
         refusal = await admission.refusal(self._world.kube, self.job, self._world.pod_settings)

@@ -81,14 +81,22 @@ class PodKeeper:
             return coordinator_pod(job, incarnation, self._settings, apart=wanted.apart)
         return rank_pod(job, node_rank, incarnation, self._settings, wanted.avoided_by(node_rank))
 
-    async def carry_out(self, job: HATrainingJob, wanted: WantedPods, todo: Difference) -> None:
+    async def carry_out(self, job: HATrainingJob, wanted: WantedPods, todo: Difference, made: set[str]) -> None:
         """Create first: a replacement's start-up is what everybody waits for.
+
+        Args:
+            job: the job.
+            wanted: the pods that should exist.
+            todo: what is to be done.
+            made: takes the names of pods that were made and are not in the cache yet.
 
         Raises:
             ApiError: the server refuses a pod, or cannot be reached; the caller tries again.
         """
         for what in todo.missing:
-            await self._create(job, self.manifest(job, wanted, what))
+            manifest = self.manifest(job, wanted, what)
+            await self._create(job, manifest)
+            made.add(manifest["metadata"]["name"])
         for pod in todo.surplus:
             await self.delete(pod)
 

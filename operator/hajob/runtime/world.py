@@ -11,6 +11,7 @@ from typing import Protocol
 
 from hajob.api.job import HATrainingJob
 from hajob.objects.settings import PodSettings
+from hajob.runtime.announcements import Announcer
 from hajob.runtime.channel import Credentials, Listener
 from hajob.runtime.clock import Clock
 from hajob.runtime.kube import Kube
@@ -43,13 +44,6 @@ class Dial(Protocol):
 
     def __call__(self, address: str, job_uid: str, credentials: Credentials, listener: Listener) -> Link:
         """Not started yet."""
-
-
-class Announcer(Protocol):
-    """Posts Kubernetes Events for people."""
-
-    def announce(self, job: HATrainingJob, reason: str, message: str, *, warning: bool = False) -> None:
-        """Post one, some time soon; failing is logged and no more."""
 
 
 @dataclass(frozen=True, slots=True)
