@@ -1,0 +1,50 @@
+"""Jobs of real processes for the tests of this directory; each leaves nothing behind."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+
+import pytest
+
+from tests.integration.sidecar.rig import Job
+
+STEPS = 260
+ARGUMENTS = ["--tensor-model-parallel-size", "1", "--train-iters", str(STEPS), "--step-time-ms", "25"]
+
+
+@pytest.fixture
+async def new_job(tmp_path: Path) -> AsyncIterator[Callable[..., Job]]:
+    """Makes jobs of four ranks, on two nodes unless told otherwise."""
+    jobs: list[Job] = []
+
+    def make(nodes: int = 2) -> Job:
+        directory = tmp_path / f"job-{len(jobs)}"
+        directory.mkdir()
+        jobs.append(Job(directory, nodes, 4 // nodes, ARGUMENTS))
+        return jobs[-1]
+
+    yield make
+    for job in jobs:
+        await job.stop()
+
+
+@pytest.fixture(scope="session")
+def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Events and weights of the same training without any fault."""
+    import asyncio
+
+    from trainer_sidecar.protocol import sidecar_pb2 as pb
+
+    directory = tmp_path_factory.mktemp("undisturbed")
+
+    async def train() -> Path:
+        job = Job(directory, 2, 2, [*ARGUMENTS[:-1], "1"])
+        try:
+            await job.start()
+            await job.operator.milestone(pb.FINISHED_ALL)
+        finally:
+            await job.stop()
+        return job.log_directory
+
+    return asyncio.run(train())

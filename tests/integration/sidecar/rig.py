@@ -1,0 +1,389 @@
+"""A whole training job as real processes, without Kubernetes: rank pods, a coordinator pod, the test as the operator.
+
+Every pod has a loopback address of its own and the ports Hajob uses everywhere. MindIO and the trainer are what
+`HAJOB_MINDIO` and `e2e/trainer` offer; nothing here knows whether that is the simulator.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import grpc
+import grpc.aio
+
+from tests.unit.agent.certificates import Authority
+from trainer_sidecar.install import install
+from trainer_sidecar.protocol import sidecar_pb2 as pb
+from trainer_sidecar.protocol import sidecar_pb2_grpc as rpc
+
+ROOT = Path(__file__).resolve().parents[3]
+JOB = "3f1d2c3e-job"
+PATIENCE = 60.0
+
+
+def mindio_package() -> Path:
+    """Directory of the MindIO package in use."""
+    return Path(os.environ.get("HAJOB_MINDIO") or ROOT / "e2e" / "mindio" / "package")
+
+
+def own_addresses() -> Iterator[str]:
+    """Loopback addresses that no other test uses."""
+    network = random.SystemRandom()
+    second, third = network.randrange(16, 250), network.randrange(1, 250)
+    for last in range(1, 250):
+        yield f"127.{second}.{third}.{last}"
+
+
+@dataclass
+class Container:
+    """One process and everything below it, in a session of its own."""
+
+    name: str
+    command: list[str]
+    environment: dict[str, str]
+    log: Path
+    process: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> None:
+        """Start it; its output is kept."""
+        with self.log.open("ab") as log:
+            self.process = subprocess.Popen(
+                self.command,
+                env=self.environment,
+                stdout=log,
+                stderr=log,
+                stdin=subprocess.DEVNULL,
+                start_new_session=True,
+            )
+
+    def processes(self) -> list[int]:
+        """The container's processes, by their session."""
+        assert self.process is not None
+        found = []
+        for entry in Path("/proc").iterdir():
+            if entry.name.isdecimal() and _session(entry) == self.process.pid:
+                found.append(int(entry.name))
+        return found
+
+    def send(self, number: int) -> None:
+        """A signal to every process of the container."""
+        for pid in self.processes():
+            try:
+                os.kill(pid, number)
+            except ProcessLookupError:
+                continue
+
+    def stop(self) -> None:
+        """End whatever is left."""
+        if self.process is None:
+            return
+        self.send(signal.SIGKILL)
+        self.process.wait()
+
+
+def is_alive(pid: int) -> bool:
+    """Whether a process exists and has not ended."""
+    try:
+        return (Path("/proc") / str(pid) / "stat").read_text().rsplit(")", 1)[1].split()[0] not in "ZX"
+    except OSError:
+        return False
+
+
+def _session(entry: Path) -> int:
+    try:
+        return int((entry / "stat").read_text().rsplit(")", 1)[1].split()[3])
+    except (OSError, IndexError, ValueError):
+        return -1
+
+
+@dataclass
+class Pod:
+    """A rank pod: two containers that share a directory."""
+
+    node_rank: int
+    address: str
+    incarnation: int
+    directory: Path
+    containers: dict[str, Container] = field(default_factory=dict)
+
+    @property
+    def uid(self) -> str:
+        return f"uid-{self.node_rank}-{self.incarnation}"
+
+    def entry(self) -> pb.RankPod:
+        """As it stands in the assignment."""
+        return pb.RankPod(
+            node_rank=self.node_rank,
+            pod_name=f"job-{self.node_rank}-{self.incarnation}",
+            pod_uid=self.uid,
+            address=self.address,
+            incarnation=self.incarnation,
+            node_name=f"node-{self.address}",
+        )
+
+    def send(self, number: int) -> None:
+        """A signal to every process of the pod: SIGSTOP is a frozen node, SIGKILL a node without power."""
+        for container in self.containers.values():
+            container.send(number)
+
+
+class Operator:
+    """The operator's end: says assignment and order, keeps what is reported, acknowledges."""
+
+    def __init__(self, address: str, authority: Authority, fence: int = 1) -> None:
+        certificate, key = authority.issue(f"operator.{JOB}")
+        self._secret = grpc.ssl_channel_credentials(authority.pem, key, certificate)
+        self._address = address
+        self._fence = fence
+        self._outgoing: asyncio.Queue[pb.OperatorMessage] = asyncio.Queue()
+        self.hello: pb.Hello | None = None
+        self.state = pb.CoordinatorState()
+        self.facts: list[pb.Fact] = []
+        self.milestones: list[tuple[pb.Milestone, float]] = []
+        self.arrivals: list[tuple[pb.Fact, float]] = []
+        self.assignment: pb.Assignment | None = None
+        self.current: pb.Order | None = None
+        self.on_fact: Callable[[pb.Fact], None] = lambda _: None
+        self._task: asyncio.Task[None] | None = None
+
+    def dial(self) -> None:
+        """Connect, and again whenever the stream ends."""
+        self._task = asyncio.create_task(self._run())
+
+    async def hang_up(self) -> None:
+        """As if the operator had been killed."""
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+
+    async def _run(self) -> None:
+        options = (
+            ("grpc.ssl_target_name_override", f"coordinator.{JOB}"),
+            ("grpc.enable_http_proxy", 0),
+            ("grpc.use_local_subchannel_pool", 1),
+        )
+        while True:
+            try:
+                async with grpc.aio.secure_channel(f"{self._address}:7070", self._secret, options) as channel:
+                    await self._converse(channel)
+            except grpc.aio.AioRpcError:
+                pass
+            await asyncio.sleep(0.1)
+
+    async def _converse(self, channel: grpc.aio.Channel) -> None:
+        call: Any = rpc.CoordinatorStub(channel).Converse(self._messages())
+        async for message in call:
+            if message.WhichOneof("body") == "hello":
+                self.hello = message.hello
+            else:
+                self._take(message.report)
+
+    def _take(self, report: pb.Report) -> None:
+        now = time.clock_gettime(time.CLOCK_BOOTTIME)
+        self.state = report.state
+        for milestone in report.milestones:
+            self.milestones.append((milestone, now - milestone.age_nanoseconds / 1e9))
+        for fact in report.facts:
+            self.facts.append(fact)
+            self.arrivals.append((fact, now))
+            self.on_fact(fact)
+        acknowledge = pb.Acknowledge(sequence=report.sequence)
+        self._outgoing.put_nowait(pb.OperatorMessage(acknowledge=acknowledge))
+
+    async def _messages(self) -> Any:
+        self._outgoing = asyncio.Queue()
+        hello = pb.Hello(version=1, job_uid=JOB, fence=self._fence)
+        yield pb.OperatorMessage(hello=hello)
+        if self.current is not None:
+            yield pb.OperatorMessage(order=self.current)
+        if self.assignment is not None:
+            yield pb.OperatorMessage(assignment=self.assignment)
+        while True:
+            yield await self._outgoing.get()
+
+    def assign(self, assignment: pb.Assignment) -> None:
+        """Say which pods there are."""
+        self.assignment = assignment
+        self._outgoing.put_nowait(pb.OperatorMessage(assignment=assignment))
+
+    def order(self, order: pb.Order) -> None:
+        """Say which step is wanted."""
+        self.current = order
+        self._outgoing.put_nowait(pb.OperatorMessage(order=order))
+
+    def marks(self, kind: pb.MilestoneKind) -> list[tuple[pb.Milestone, float]]:
+        """Milestones of one kind, with their times on this machine's clock."""
+        return [mark for mark in self.milestones if mark[0].kind == kind]
+
+    async def until(self, condition: Callable[[], bool], what: str, patience: float = PATIENCE) -> None:
+        """Wait for something the reports will show; fails naming `what` and the last state."""
+        deadline = time.monotonic() + patience
+        while not condition():
+            if time.monotonic() > deadline:
+                kinds = [pb.MilestoneKind.Name(mark.kind) for mark, _ in self.milestones]
+                raise AssertionError(f"never came: {what}; milestones {kinds}; facts {self.facts}; state {self.state}")
+            await asyncio.sleep(0.005)
+
+    async def milestone(self, kind: pb.MilestoneKind, number: int = 1, patience: float = PATIENCE) -> pb.Milestone:
+        """Wait for the n-th milestone of a kind."""
+        name = pb.MilestoneKind.Name(kind)
+        await self.until(lambda: len(self.marks(kind)) >= number, f"milestone {name} {number}", patience)
+        return self.marks(kind)[number - 1][0]
+
+
+class Job:
+    """Everything of one job below one directory."""
+
+    def __init__(self, directory: Path, nodes: int, ranks_per_node: int, arguments: list[str]) -> None:
+        self.directory = directory
+        self.nodes, self.ranks_per_node, self.arguments = nodes, ranks_per_node, arguments
+        self.authority = Authority()
+        self._addresses = own_addresses()
+        self.coordinator_address = next(self._addresses)
+        self.pods: list[Pod] = []
+        self.containers: list[Container] = []
+        self.revision = 0
+        self.attempt = 1
+        self.environment = {"HIGH_AVAILABILITY": "dump,retry,recover", "MINDX_TASK_ID": JOB}
+        self.wait_mindx = 120
+        self.standing = pb.StandingOrders()
+        self.operator = Operator(self.coordinator_address, self.authority)
+        self.log_directory = directory / "events"
+
+    @property
+    def world_size(self) -> int:
+        return self.nodes * self.ranks_per_node
+
+    def container(self, name: str, directory: Path, command: list[str], environment: dict[str, str]) -> Container:
+        """A container with the environment an image gives."""
+        python_path = f"{ROOT}{os.pathsep}{mindio_package()}"
+        full = {
+            "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
+            "HOME": os.environ.get("HOME", "/"),
+            "PYTHONPATH": python_path,
+            "PYTHONUNBUFFERED": "1",
+            "OPENBLAS_NUM_THREADS": "1",
+            "OMP_NUM_THREADS": "1",
+            "HAJOB_STORE": "e2e.trainer.store:serve",
+            "HAJOB_DIR": str(directory / "hajob"),
+            "HAJOB_TLS_DIR": str(directory / "tls"),
+            "HAJOB_JOB_UID": JOB,
+            "HAJOB_RANKS_PER_NODE": str(self.ranks_per_node),
+            "HAJOB_WORLD_SIZE": str(self.world_size),
+            "MINDIO_WAIT_MINDX_TIME": str(self.wait_mindx),
+            "TTP_NORMAL_ACTION_TIME_LIMIT": "30",
+            "MINDX_TASK_ID": JOB,
+            **environment,
+        }
+        container = Container(name, command, full, directory / f"{name}.log")
+        self.containers.append(container)
+        return container
+
+    def _directory(self, name: str, role: str) -> Path:
+        directory = self.directory / name
+        (directory / "hajob").mkdir(parents=True)
+        install(directory / "hajob")
+        self.authority.write(directory / "tls", f"{role}.{JOB}")
+        return directory
+
+    def start_coordinator(self) -> None:
+        """Both containers of the coordinator pod."""
+        directory = self._directory("coordinator", "coordinator")
+        token = directory / "token"
+        token.write_text("a token\n")
+        environment = {
+            "POD_IP": self.coordinator_address,
+            "POD_NAME": "job-coordinator",
+            "POD_UID": "uid-coordinator",
+            "HAJOB_TOKEN_FILE": str(token),
+        }
+        host = [sys.executable, str(directory / "hajob" / "controller_host.pyz")]
+        self.controller = self.container("controller", directory, host, environment)
+        self.controller.start()
+        command = [sys.executable, "-m", "trainer_sidecar.coordinator"]
+        self.coordinator = self.container("coordinator", directory, command, environment)
+        self.coordinator.start()
+
+    def start_pod(self, node_rank: int, incarnation: int) -> Pod:
+        """A rank pod, not yet in any assignment."""
+        directory = self._directory(f"pod-{node_rank}-{incarnation}", "agent")
+        pod = Pod(node_rank, next(self._addresses), incarnation, directory)
+        environment = {
+            "POD_IP": pod.address,
+            "POD_NAME": pod.entry().pod_name,
+            "POD_UID": pod.uid,
+            "HAJOB_NODE_RANK": str(node_rank),
+            "HAJOB_INCARNATION": str(incarnation),
+        }
+        agent = [sys.executable, "-m", "trainer_sidecar.agent"]
+        script = [str(ROOT / "e2e" / "trainer" / "image" / "train.sh"), *self.arguments]
+        script += ["--log-dir", str(self.log_directory), "--save", str(self.directory / "ckpt")]
+        trainer = [sys.executable, str(directory / "hajob" / "launcher.pyz"), "--", "bash", *script]
+        pod.containers = {
+            "agent": self.container("agent", directory, agent, environment),
+            "trainer": self.container("trainer", directory, trainer, environment),
+        }
+        for container in pod.containers.values():
+            container.start()
+        self.pods.append(pod)
+        return pod
+
+    def assign(self) -> None:
+        """Say what there is now."""
+        self.revision += 1
+        self.operator.assign(
+            pb.Assignment(
+                revision=self.revision,
+                world_size=self.world_size,
+                ranks_per_node=self.ranks_per_node,
+                attempt=self.attempt,
+                environment=self.environment,
+                pods=[pod.entry() for pod in self.pods],
+                standing_orders=self.standing,
+            )
+        )
+
+    async def start(self) -> None:
+        """From nothing to every rank linked."""
+        self.start_coordinator()
+        for node_rank in range(self.nodes):
+            self.start_pod(node_rank, 1)
+        self.operator.dial()
+        self.assign()
+        self.operator.order(pb.Order(incarnation=1, action=pb.START))
+        await self.operator.milestone(pb.STARTED)
+
+    async def until_step(self, step: int) -> None:
+        """Wait until a step has been finished."""
+        await self.operator.until(lambda: self.operator.state.step >= step, f"step {step}")
+
+    def pid(self, rank: int) -> int:
+        """Of the rank's newest process, by its own events."""
+        return int(self.events(rank)[-1]["pid"])
+
+    def events(self, rank: int) -> list[dict[str, Any]]:
+        """What the rank wrote of itself."""
+        path = self.log_directory / f"events-rank{rank}.jsonl"
+        return [json.loads(line) for line in path.read_text().splitlines()]
+
+    def kill(self, rank: int) -> float:
+        """End the rank's process as a crash would; when, by the boot-time clock."""
+        os.kill(self.pid(rank), signal.SIGKILL)
+        return time.clock_gettime(time.CLOCK_BOOTTIME)
+
+    async def stop(self) -> None:
+        """Leave nothing behind."""
+        await self.operator.hang_up()
+        for container in self.containers:
+            container.stop()
