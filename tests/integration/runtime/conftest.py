@@ -1,0 +1,22 @@
+"""The operator's own client on the real control plane."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+import pytest
+from hajob.runtime.credentials import Credentials, from_kubeconfig
+from hajob.runtime.kube import HttpKube
+
+from e2e.cluster.control_plane import ControlPlane
+
+
+@pytest.fixture
+async def credentials(control_plane: ControlPlane) -> Credentials:
+    return await from_kubeconfig(str(control_plane.kubeconfig))
+
+
+@pytest.fixture
+async def kube(credentials: Credentials) -> AsyncIterator[HttpKube]:
+    async with HttpKube(credentials) as made:
+        yield made

@@ -1,0 +1,125 @@
+"""kopf in its own thread, against a real server: objects handed over, finalizer, release, and starting again."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+from hajob.api import constants as names
+from hajob.runtime.credentials import Credentials
+from hajob.runtime.front_desk import FrontDesk
+from hajob.runtime.kube import ApiError, HttpKube
+
+Job = dict[str, Any]
+
+
+class Intake:
+    """A core that remembers what it was told and releases when it is allowed to."""
+
+    def __init__(self) -> None:
+        self.seen: list[Job] = []
+        self.gone: list[str] = []
+        self.asked = asyncio.Event()
+        self.may_release = asyncio.Event()
+        self.refusals = 1
+        self.thread = threading.current_thread()
+        self._news = asyncio.Event()
+
+    def job_seen(self, raw: Job) -> None:
+        assert threading.current_thread() is self.thread
+        self.seen.append(raw)
+        self._news.set()
+
+    def job_gone(self, uid: str) -> None:
+        self.gone.append(uid)
+        self._news.set()
+
+    async def job_released(self, uid: str) -> None:
+        self.asked.set()
+        await self.may_release.wait()
+        if self.refusals:
+            self.refusals -= 1
+            raise ApiError(500, "InternalError", "once more")
+
+    async def until(self, condition: Any) -> None:
+        async with asyncio.timeout(30):
+            while not condition():
+                self._news.clear()
+                await self._news.wait()
+
+
+@pytest.fixture
+async def intake() -> Intake:
+    return Intake()
+
+
+@pytest.fixture
+async def desk(kube: HttpKube, credentials: Credentials, intake: Intake, crd: Job) -> AsyncIterator[FrontDesk]:
+    made = FrontDesk(kube, credentials)
+    made.start(intake)
+    yield made
+    await made.stop()
+
+
+def _finalizers(raw: Job) -> list[str]:
+    return list(raw["metadata"].get("finalizers") or [])
+
+
+async def test_a_job_is_handed_over_protected_held_and_let_go(
+    kube: HttpKube, desk: FrontDesk, intake: Intake, job: Job
+) -> None:
+    made = await kube.create(names.PLURAL, "default", job)
+    name, uid = made["metadata"]["name"], made["metadata"]["uid"]
+
+    def mine(raw: Job) -> bool:
+        return bool(raw["metadata"]["uid"] == uid)
+
+    await intake.until(lambda: any(_finalizers(raw) == [names.FINALIZER] for raw in intake.seen if mine(raw)))
+    await kube.patch(names.PLURAL, "default", name, {"spec": {"suspend": True}})
+    await intake.until(lambda: any(raw["spec"]["suspend"] for raw in intake.seen if mine(raw)))
+    await kube.delete(names.PLURAL, "default", name)
+    async with asyncio.timeout(30):
+        await intake.asked.wait()
+    held = await kube.get(names.PLURAL, "default", name)
+    assert _finalizers(held) == [names.FINALIZER]
+    assert "annotations" not in held["metadata"]
+    intake.may_release.set()
+    await intake.until(lambda: uid in intake.gone)
+    with pytest.raises(ApiError) as gone:
+        await kube.get(names.PLURAL, "default", name)
+    assert gone.value.status == 404
+
+
+async def test_a_job_deleted_while_nobody_was_there_is_held_too(
+    kube: HttpKube, credentials: Credentials, intake: Intake, crd: Job, job: Job
+) -> None:
+    job["metadata"]["finalizers"] = [names.FINALIZER]
+    made = await kube.create(names.PLURAL, "default", job)
+    await kube.delete(names.PLURAL, "default", made["metadata"]["name"])
+    desk = FrontDesk(kube, credentials)
+    desk.start(intake)
+    async with asyncio.timeout(30):
+        await intake.asked.wait()
+    assert _finalizers(await kube.get(names.PLURAL, "default", made["metadata"]["name"])) == [names.FINALIZER]
+    intake.may_release.set()
+    await intake.until(lambda: made["metadata"]["uid"] in intake.gone)
+    await desk.stop()
+
+
+async def test_after_a_stop_another_one_hands_everything_over_again(
+    kube: HttpKube, credentials: Credentials, intake: Intake, crd: Job, job: Job
+) -> None:
+    made = await kube.create(names.PLURAL, "default", job)
+    uid = made["metadata"]["uid"]
+    for _ in range(2):
+        intake.seen.clear()
+        desk = FrontDesk(kube, credentials)
+        desk.start(intake)
+        await intake.until(lambda: any(raw["metadata"]["uid"] == uid for raw in intake.seen))
+        await desk.stop()
+        assert not [thread for thread in threading.enumerate() if thread.name == "front desk"]
+    assert intake.gone == []
+    await kube.patch(names.PLURAL, "default", made["metadata"]["name"], {"metadata": {"finalizers": None}})

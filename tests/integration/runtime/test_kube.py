@@ -1,0 +1,123 @@
+"""The API port against a real server: what it sends is understood, what it is told is told on."""
+
+from __future__ import annotations
+
+import base64
+from typing import Any
+
+import pytest
+from hajob.api import constants as names
+from hajob.api.job import HATrainingJob
+from hajob.objects.tls_secret import read_tls_secret, tls_secret
+from hajob.runtime.certificates import issue
+from hajob.runtime.credentials import Credentials, CredentialsError, from_kubeconfig, from_service_account, load
+from hajob.runtime.kube import ApiError, HttpKube, PatchKind
+
+from e2e.cluster.control_plane import ControlPlane
+
+POD = {
+    "apiVersion": "v1",
+    "kind": "Pod",
+    "metadata": {"name": "a", "labels": {"app": "x"}},
+    "spec": {"containers": [{"name": "c", "image": "i"}], "nodeName": "nowhere"},
+}
+
+
+async def test_create_get_patch_and_delete_with_the_right_uid_only(kube: HttpKube, namespace: str) -> None:
+    made = await kube.create("pods", namespace, POD)
+    with pytest.raises(ApiError) as again:
+        await kube.create("pods", namespace, POD)
+    assert (again.value.status, again.value.reason, again.value.passes) == (409, "AlreadyExists", False)
+    patched = await kube.patch("pods", namespace, "a", {"metadata": {"labels": {"app": "y"}}})
+    assert patched["metadata"]["labels"] == {"app": "y"}
+    with pytest.raises(ApiError) as other:
+        await kube.delete("pods", namespace, "a", uid="00000000-0000-0000-0000-000000000000")
+    assert other.value.status == 409
+    await kube.delete("pods", namespace, "a", uid=made["metadata"]["uid"], grace_seconds=0)
+    with pytest.raises(ApiError) as gone:
+        await kube.get("pods", namespace, "a")
+    assert gone.value.status == 404
+
+
+async def test_a_dry_run_leaves_nothing_and_tells_why(kube: HttpKube, namespace: str) -> None:
+    await kube.create("pods", namespace, POD, dry_run=True)
+    assert [page.items async for page in kube.pages("pods", namespace)] == [[]]
+    with pytest.raises(ApiError, match="Required value") as refused:
+        await kube.create("pods", namespace, {**POD, "spec": {"containers": []}}, dry_run=True)
+    assert refused.value.details["causes"][0]["field"] == "spec.containers"
+
+
+async def test_apply_takes_a_field_over(kube: HttpKube, namespace: str) -> None:
+    await kube.create("pods", namespace, POD)
+    body = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "a", "labels": {"app": "z"}}}
+    applied = await kube.patch("pods", namespace, "a", body, kind=PatchKind.APPLY)
+    assert applied["metadata"]["labels"]["app"] == "z"
+
+
+async def test_a_coordinators_token_tells_which_pod_it_is(
+    kube: HttpKube, control_plane: ControlPlane, namespace: str
+) -> None:
+    pod = await kube.create("pods", namespace, POD)
+    bound = {"kind": "Pod", "apiVersion": "v1", "name": "a", "uid": pod["metadata"]["uid"]}
+    request = {"spec": {"audiences": [names.COORDINATOR_TOKEN_AUDIENCE], "boundObjectRef": bound}}
+    answer = control_plane.api.create(f"/api/v1/namespaces/{namespace}/serviceaccounts/default/token", request)
+    token = answer["status"]["token"]
+    identity = await kube.token_review(token, names.COORDINATOR_TOKEN_AUDIENCE)
+    assert identity is not None
+    assert (identity.pod_name, identity.pod_uid) == ("a", pod["metadata"]["uid"])
+    assert identity.user == f"system:serviceaccount:{namespace}:default"
+    assert await kube.token_review(token, "somebody.example") is None
+    assert await kube.token_review("nonsense", names.COORDINATOR_TOKEN_AUDIENCE) is None
+
+
+async def test_the_certificates_of_a_job_survive_the_server(
+    kube: HttpKube, crd: dict[str, Any], job: dict[str, Any]
+) -> None:
+    stored = HATrainingJob.from_object(await kube.create(names.PLURAL, "default", job))
+    material = issue(stored.metadata.uid)
+    secret = await kube.create("secrets", "default", tls_secret(stored, material))
+    assert read_tls_secret(secret) == material
+
+
+async def test_a_service_account_is_enough_and_a_bad_one_is_named(
+    control_plane: ControlPlane, namespace: str, tmp_path: Any
+) -> None:
+    token = control_plane.api.create(f"/api/v1/namespaces/{namespace}/serviceaccounts/default/token", {"spec": {}})
+    (tmp_path / "token").write_text(token["status"]["token"])
+    (tmp_path / "ca.crt").write_bytes(control_plane.ca_file.read_bytes())
+    host, _, port = control_plane.server.removeprefix("https://").rpartition(":")
+    environment = {"KUBERNETES_SERVICE_HOST": host, "KUBERNETES_SERVICE_PORT": port}
+    credentials = from_service_account(str(tmp_path), environment)
+    async with HttpKube(credentials) as kube:
+        with pytest.raises(ApiError) as forbidden:
+            await kube.get("pods", namespace, "a")
+        assert (forbidden.value.status, forbidden.value.reason) == (403, "Forbidden")
+        (tmp_path / "token").write_text("nonsense")
+        with pytest.raises(ApiError) as unknown:
+            await kube.get("pods", namespace, "a")
+        assert unknown.value.status == 401
+        (tmp_path / "token").write_text(token["status"]["token"])
+        with pytest.raises(ApiError) as again:
+            await kube.get("pods", namespace, "a")
+        assert again.value.status == 403
+    with pytest.raises(CredentialsError, match="HAJOB_SERVICE_ACCOUNT_DIR"):
+        await load("", str(tmp_path / "missing"))
+    with pytest.raises(CredentialsError, match="HAJOB_KUBECONFIG"):
+        await from_kubeconfig(str(tmp_path / "missing"))
+
+
+async def test_no_server_is_one_more_answer(tmp_path: Any) -> None:
+    async with HttpKube(Credentials("https://127.0.0.1:9")) as kube:
+        with pytest.raises(ApiError) as error:
+            await kube.get("pods", "a", "b")
+    assert (error.value.status, error.value.reason, error.value.passes) == (0, "Unreachable", True)
+
+
+async def test_the_operator_says_who_it_is(kube: HttpKube, control_plane: ControlPlane, namespace: str) -> None:
+    await kube.create("secrets", namespace, {"metadata": {"name": "s"}, "data": {"k": base64.b64encode(b"v").decode()}})
+
+    def seen() -> bool:
+        log = control_plane.layout.audit_log.read_text(encoding="utf-8")
+        return any("hajob-operator/" in line and namespace in line for line in log.splitlines())
+
+    assert control_plane.wait("the write in the audit log", seen)
