@@ -142,6 +142,7 @@ class Host:
         elif call == "end":
             self._done = bool(message.get("host", False))
             self._end_child()
+            self._tell_state()
         elif self._child is None:
             self._send({"answer": message.get("id"), "code": -1, "exception": "no controller was started"})
         else:

@@ -69,6 +69,11 @@ def can_name(memory: Memory, event: Event) -> bool:
     return wish.ready and memory.lost.keys() <= wish.names.keys()
 
 
+def can_name_again(memory: Memory, event: Event) -> bool:
+    """After 405 the retry is no longer offered: only another decision may be named."""
+    return can_name(memory, event) and memory.wish is not None and memory.wish.strategy != "retry"
+
+
 def wants(*strategies: str) -> Guard:
     def guard(memory: Memory, event: Event) -> bool:
         wish = memory.wish
@@ -288,10 +293,10 @@ def _closing(state: State) -> Iterable[Row]:
     )
 
 
-def _gathering(state: State) -> Iterable[Row]:
+def _gathering(state: State, may_name: Guard) -> Iterable[Row]:
     return (
         Row(state, K.LOOK, overdue, close_overdue, S.CLOSED),
-        Row(state, K.LOOK, can_name, name, S.NAMING),
+        Row(state, K.LOOK, may_name, name, S.NAMING),
         *_closing(state),
     )
 
@@ -310,8 +315,8 @@ def _front() -> Iterable[Row]:
     yield Row(S.STOPPING, K.REFUSED, always, try_again, None)
     yield from _closing(S.STOPPING)
 
-    yield from _gathering(S.STOPPED)
-    yield from _gathering(S.RETRY_REFUSED)
+    yield from _gathering(S.STOPPED, can_name)
+    yield from _gathering(S.RETRY_REFUSED, can_name_again)
 
     yield Row(S.NAMING, K.FAULT, always, admit, S.NAMING)
     yield Row(S.NAMING, K.OFFER, always, offered, S.CHOOSING)

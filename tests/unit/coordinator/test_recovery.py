@@ -1,0 +1,261 @@
+"""Recoveries in virtual time: what MindIO is told, when, and what the operator hears."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.unit.coordinator.world import World
+from trainer_sidecar.protocol import sidecar_pb2 as pb
+
+
+@pytest.fixture
+def world() -> World:
+    world = World()
+    world.start()
+    for step in range(1, 4):
+        world.step(step)
+    return world
+
+
+def finish_recovery(world: World, step: int) -> None:
+    world.advance(0.1)
+    world.step(step)
+    world.advance(2.0)
+    world.mindio.result()
+    world.pump()
+
+
+def test_every_rank_is_started_once_the_controller_serves(world: World) -> None:
+    assert world.state.controller_ready
+    assert all(p.phase == pb.LINKED for agent in world.agents.values() for p in agent.processes.values())
+
+
+def test_an_exit_stops_the_training_before_anybody_is_asked(world: World) -> None:
+    world.die(3)
+    assert world.called("stop_train") == [{"ranks": [[3, 1]]}]
+    assert [fact.kind for fact in world.facts] == [pb.PROCESS_EXITED]
+    assert world.state.incarnation == 2
+    assert world.state.conversation == "Stopped"
+    assert not world.called("on_global_rank")
+
+
+def test_in_place_names_the_rank_when_its_successor_stands_at_the_gate(world: World) -> None:
+    world.die(3)
+    world.agent(1).start_delay = 1.0
+    world.order(pb.IN_PLACE, revision=1, lost_ranks=[3], restart_ranks=[3])
+    world.advance(0.9)
+    assert not world.called("on_global_rank")
+    world.advance(0.3)
+    assert world.called("on_global_rank") == [{"ranks": [[3, 1]], "time": 1}]
+    assert world.called("change_strategy") == [{"strategy": "recover", "parameters": ""}]
+    finish_recovery(world, 4)
+    assert world.state.conversation == "Serving"
+    kinds = [pb.MilestoneKind.Name(mark.kind) for mark in world.milestones]
+    assert kinds == [
+        "STARTED",
+        "STOP_ACCEPTED",
+        "STOPPED",
+        "REPLACEMENTS_STARTED",
+        "REPLACEMENTS_READY",
+        "NAMED",
+        "STRATEGIES",
+        "STEP_BEFORE",
+        "STRATEGY_SENT",
+        "RESUMED",
+        "RESULT",
+    ]
+    assert world.marks(pb.STEP_BEFORE)[0].step == 3
+    assert {mark.incarnation for mark in world.milestones[1:]} == {2}
+
+
+def test_a_successor_may_not_pass_before_mindio_has_named_it(world: World) -> None:
+    world.die(3)
+    world.mindio.silent = True
+    world.order(pb.IN_PLACE, revision=1, lost_ranks=[3], restart_ranks=[3])
+    world.advance(1.0)
+    assert len(world.called("on_global_rank")) == 1
+    assert world.agent(1).processes[3].phase == pb.AT_GATE
+    world.callback("report_fault_ranks", [[[3, 1]], []])
+    world.pump()
+    assert world.agent(1).processes[3].phase == pb.LINKED
+
+
+def test_everything_that_dies_before_the_naming_is_named_once(world: World) -> None:
+    world.agent(0).start_delay = world.agent(1).start_delay = 5.0
+    world.die(3)
+    world.order(pb.IN_PLACE, revision=1, lost_ranks=[3], restart_ranks=[3])
+    world.advance(3.0)
+    world.die(0)
+    world.advance(3.0)
+    assert not world.called("on_global_rank"), "rank 0 is dead and not in the order yet"
+    world.order(pb.IN_PLACE, revision=2, lost_ranks=[0, 3], restart_ranks=[0, 3])
+    world.advance(6.0)
+    assert world.called("on_global_rank") == [{"ranks": [[0, 1], [3, 1]], "time": 1}]
+    assert len(world.called("stop_train")) == 1
+    finish_recovery(world, 4)
+    assert world.state.conversation == "Serving"
+
+
+def test_a_successor_that_dies_before_the_naming_is_started_again(world: World) -> None:
+    world.agent(0).start_delay = 5.0
+    world.die(3)
+    world.die(0)
+    world.order(pb.IN_PLACE, revision=1, lost_ranks=[0, 3], restart_ranks=[0, 3])
+    world.advance(1.0)
+    world.die(3)
+    world.order(pb.IN_PLACE, revision=2, lost_ranks=[0, 3], restart_ranks=[0, 3])
+    world.advance(6.0)
+    assert (world.agent(1).processes[3].incarnation, world.agent(1).processes[3].start) == (2, 1)
+    assert len(world.called("on_global_rank")) == 1
+    finish_recovery(world, 4)
+    assert world.state.conversation == "Serving"
+
+
+def test_a_death_after_the_naming_is_a_fact_and_is_saved_after_406(world: World) -> None:
+    world.die(3)
+    world.order(pb.IN_PLACE, revision=1, lost_ranks=[3], restart_ranks=[3])
+    world.advance(0.1)
+    world.die(1)
+    world.order(pb.CHECKPOINT, revision=2, lost_ranks=[1, 3])
+    assert len(world.called("stop_train")) == len(world.called("on_global_rank")) == 1
+    world.mindio.result(406, "rollback failed", {3: 1})
+    world.pump()
+    assert world.called("change_strategy")[-1]["strategy"] == "dump"
+    world.mindio.result(0, "do dump success")
+    world.pump()
+    assert world.state.conversation == "Closed"
+    assert all(p.phase == pb.DEAD for agent in world.agents.values() for p in agent.processes.values())
+    assert len([fact for fact in world.facts if fact.kind == pb.PROCESS_EXITED]) == 2, "ended ranks are no faults"
+
+
+def test_a_death_between_the_first_step_and_the_result_becomes_the_next_incident(world: World) -> None:
+    """MindIO would answer it with 406; two seconds later it is recovered like any other."""
+    world.die(3)
+    world.order(pb.IN_PLACE, revision=1, lost_ranks=[3], restart_ranks=[3])
+    world.advance(0.1)
+    world.step(4)
+    world.die(1)
+    assert len(world.called("stop_train")) == 1
+    world.mindio.result()
+    world.pump()
+    assert world.called("stop_train")[1:] == [{"ranks": [[1, 1]]}]
+    assert world.state.incarnation == 3
+    world.order(pb.IN_PLACE, revision=1, lost_ranks=[1], restart_ranks=[1])
+    finish_recovery(world, 5)
+    assert world.state.conversation == "Serving"
+
+
+def test_an_order_that_comes_twice_or_too_late_changes_nothing(world: World) -> None:
+    world.die(3)
+    world.order(pb.IN_PLACE, revision=1, lost_ranks=[3], restart_ranks=[3])
+    world.order(pb.IN_PLACE, revision=1, lost_ranks=[3], restart_ranks=[3], incarnation=2)
+    finish_recovery(world, 4)
+    calls = len(world.mindio.calls)
+    world.order(pb.IN_PLACE, revision=1, lost_ranks=[3], restart_ranks=[3], incarnation=2)
+    world.order(pb.IN_PLACE, revision=2, lost_ranks=[1], restart_ranks=[1], incarnation=2)
+    world.advance(1.0)
+    assert len(world.mindio.calls) == calls
+
+
+def test_a_memory_fault_is_answered_at_once_and_retried(world: World) -> None:
+    world.mindio.strategies = ["exit", "dump", "retry", "recover"]
+    world.mindio.ask = "stop"
+    world.callback("report_fault_ranks", [[[1, 0]], [[1, "1234abcd"]]])
+    world.pump()
+    assert world.called("stop_train") == [{"ranks": [[1, 0]]}]
+    fact = world.facts[0]
+    assert (fact.kind, list(fact.ranks), fact.code) == (pb.MEMORY_FAULT, [1], "1234abcd")
+    world.order(pb.RETRY, revision=1, lost_ranks=[1])
+    assert world.called("on_global_rank") == [{"ranks": [[1, 0]], "time": 1}]
+    assert world.called("change_strategy")[0]["strategy"] == "retry"
+    finish_recovery(world, 4)
+    assert world.state.conversation == "Serving"
+
+
+def test_a_retry_that_is_refused_becomes_a_recovery_without_a_second_fault_report(world: World) -> None:
+    world.mindio.strategies = ["exit", "dump", "retry"]
+    world.mindio.ask = "stop"
+    world.callback("report_fault_ranks", [[[1, 0]], [[1, ""]]])
+    world.pump()
+    world.order(pb.RETRY, revision=1, lost_ranks=[1])
+    world.mindio.strategies = ["exit", "dump", "recover"]
+    world.mindio.result(405, "notify device clean failed", {1: 1})
+    world.pump()
+    assert world.state.conversation == "RetryRefused"
+    world.order(pb.IN_PLACE, revision=2, lost_ranks=[1], restart_ranks=[1])
+    world.advance(0.2)
+    assert world.called("on_global_rank")[1] == {"ranks": [[1, 1]], "time": 1}
+    assert world.called("change_strategy")[1]["strategy"] == "recover"
+    finish_recovery(world, 4)
+    assert world.state.conversation == "Serving"
+
+
+def test_a_memory_fault_recovered_in_place_restarts_the_running_process(world: World) -> None:
+    world.mindio.ask = "stop"
+    world.callback("report_fault_ranks", [[[1, 0]], [[1, ""]]])
+    world.pump()
+    world.order(pb.IN_PLACE, revision=1, lost_ranks=[1], restart_ranks=[1])
+    world.advance(0.2)
+    assert world.agent(0).processes[1].incarnation == 2
+    assert world.called("on_global_rank") == [{"ranks": [[1, 1]], "time": 1}]
+    assert [fact.kind for fact in world.facts] == [pb.MEMORY_FAULT]
+
+
+def test_save_and_exit_without_a_fault(world: World) -> None:
+    world.order(pb.CHECKPOINT, incarnation=2, revision=1)
+    assert [call for call, _ in world.mindio.calls] == ["dump"]
+    world.mindio.result(0, "do dump success")
+    world.pump()
+    assert world.state.conversation == "Closed"
+    assert sorted(world.agent(0).ended + world.agent(1).ended) == [0, 1, 2, 3]
+
+
+def test_a_rank_that_never_registered_is_not_named(world: World) -> None:
+    """One stranger in the dictionary refuses the whole call."""
+    world.core.job.roster.registered.discard(3)
+    world.die(3)
+    assert not world.called("stop_train")
+    assert [fact.kind for fact in world.facts] == [pb.PROCESS_EXITED]
+
+
+def test_a_refused_stop_is_tried_again(world: World) -> None:
+    world.mindio.registered.discard(3)
+    world.die(3)
+    assert len(world.called("stop_train")) == 1
+    world.mindio.registered.add(3)
+    world.advance(0.3)
+    assert len(world.called("stop_train")) == 2
+    assert world.state.conversation == "Stopped"
+
+
+def test_after_the_first_rank_has_left_nothing_is_said_to_mindio(world: World) -> None:
+    world.finish(0)
+    world.die(3, code=1)
+    assert not world.mindio.calls
+    assert world.state.conversation == "Finishing"
+
+
+def test_ranks_that_hang_after_the_others_left_are_ended(world: World) -> None:
+    for rank in (0, 1, 2):
+        world.finish(rank)
+    world.advance(119)
+    assert not world.marks(pb.FINISHED_ALL)
+    world.advance(3)
+    assert world.marks(pb.FINISHED_ALL)
+    assert world.agent(1).ended == [3]
+
+
+def test_a_new_attempt_gets_a_new_controller_and_new_processes(world: World) -> None:
+    world.order(pb.STOP, incarnation=2, revision=1)
+    world.advance(0.2)
+    assert all(p.phase == pb.DEAD for agent in world.agents.values() for p in agent.processes.values())
+    world.attempt = 2
+    world.order(pb.START, incarnation=3)
+    assert not any(p.phase == pb.LINKED for agent in world.agents.values() for p in agent.processes.values())
+    world.assign()
+    world.advance(0.6)
+    assert {p.incarnation for agent in world.agents.values() for p in agent.processes.values()} == {3}
+    assert len(world.marks(pb.STARTED)) == 2
+    world.die(2)
+    assert world.state.incarnation == 4
+    assert world.state.conversation == "Stopped"

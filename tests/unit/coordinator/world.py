@@ -1,0 +1,348 @@
+"""A job around the coordinator's core in virtual time: agents and MindIO as plain objects, no process, no socket.
+
+MindIO here follows the same order of calls and callbacks as the real one and fails the test when it is told something
+its phase does not ask for: that is what ends the real one silently.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from trainer_sidecar.coordinator.core import Core
+from trainer_sidecar.coordinator.job import Endpoint, Limits
+from trainer_sidecar.protocol import sidecar_pb2 as pb
+
+ENDPOINT = Endpoint("10.0.0.9", 8000, 29500)
+
+
+@dataclass
+class Process:
+    """One process of a rank."""
+
+    incarnation: int
+    start: int
+    phase: pb.RankPhase = pb.AT_GATE
+    pid: int = 1
+
+
+@dataclass
+class Agent:
+    """One rank pod: starts what it is ordered at once, links what is admitted while its lease holds."""
+
+    world: World
+    node_rank: int
+    incarnation: int
+    powered: bool = True
+    frozen: bool = False
+    start_delay: float = 0.0
+    lease_until: float = 0.0
+    processes: dict[int, Process] = field(default_factory=dict)
+    due: dict[int, tuple[float, Process]] = field(default_factory=dict)
+    order: pb.NodeOrder | None = None
+    ended: list[int] = field(default_factory=list)
+    told: pb.AgentReport | None = None
+
+    @property
+    def uid(self) -> str:
+        return f"pod-{self.node_rank}-{self.incarnation}"
+
+    @property
+    def answers(self) -> bool:
+        return self.powered and not self.frozen
+
+    def take(self, order: pb.NodeOrder) -> None:
+        """Carry out an order as the real agent does, by (incarnation, start)."""
+        self.order = order
+        for entry in order.ranks:
+            name = (entry.incarnation, entry.start)
+            process = self.processes.get(entry.rank)
+            have = (process.incarnation, process.start) if process is not None else (-1, -1)
+            alive = process is not None and process.phase not in (pb.DEAD, pb.FINISHED)
+            if process is not None and alive and (have < name or (have == name and not entry.run)):
+                process.phase = pb.DEAD
+                self.ended.append(entry.rank)
+            if entry.run and have < name and entry.rank not in self.due:
+                self.due[entry.rank] = (self.world.now + self.start_delay, Process(*name))
+        if order.over:
+            for process in self.processes.values():
+                process.phase = pb.DEAD if process.phase != pb.FINISHED else pb.FINISHED
+
+    def live(self) -> None:
+        """What happens by itself: starts that are due, links that are admitted."""
+        for rank, (at, process) in list(self.due.items()):
+            if self.world.now >= at:
+                self.processes[rank] = process
+                del self.due[rank]
+        if self.order is None or not self.order.controller_address or self.world.now > self.lease_until:
+            return
+        for entry in self.order.ranks:
+            process = self.processes.get(entry.rank)
+            same = process is not None and (process.incarnation, process.start) == (entry.incarnation, entry.start)
+            if process is not None and same and entry.admitted and process.phase == pb.AT_GATE:
+                process.phase = pb.LINKED
+                self.world.mindio.register(entry.rank)
+
+    def report(self, facts: list[pb.Fact] | None = None, steps: list[pb.StepFinished] | None = None) -> pb.AgentReport:
+        """The state as it is."""
+        states = [
+            pb.RankState(rank=r, incarnation=p.incarnation, start=p.start, pid=p.pid, phase=p.phase)
+            for r, p in sorted(self.processes.items())
+        ]
+        return pb.AgentReport(launcher_ready=True, ranks=states, facts=facts or [], steps=steps or [])
+
+
+class Mindio:
+    """The controller's side; `ask` is what it waits for now."""
+
+    def __init__(self, world: World) -> None:
+        self.world = world
+        self.registered: set[int] = set()
+        self.calls: list[tuple[str, dict[str, object]]] = []
+        self.ask = "nothing"
+        self.lost: dict[int, int] = {}
+        self.strategies = ["exit", "dump", "recover"]
+        self.strategy = ""
+        self.silent = False  # takes calls, calls back only when the test says so
+
+    def register(self, rank: int) -> None:
+        """A rank's link has come up."""
+        self.registered.add(rank)
+
+    def call(self, name: str, arguments: dict[str, object]) -> None:
+        """A call of the coordinator, answered and followed as MindIO would."""
+        if name in ("start", "end"):
+            self._process(name)
+            return
+        self.calls.append((name, arguments))
+        ranks = dict(arguments.get("ranks", []))  # type: ignore[call-overload]
+        if name == "stop_train" and not set(ranks) <= self.registered:
+            self.world.answered(name, 1)
+            return
+        allowed = {
+            "stop_train": ("nothing", "stop"),
+            "on_global_rank": ("naming",),
+            "change_strategy": ("strategy",),
+            "dump": ("nothing",),
+        }
+        assert self.ask in allowed[name], f"{name} while MindIO asks for {self.ask}: it would never speak again"
+        self.world.answered(name, 0)
+        if not self.silent:
+            getattr(self, f"_{name}")(ranks, arguments)
+
+    def _process(self, name: str) -> None:
+        self.ask, self.lost = "nothing", {}
+        self.registered.clear()
+        if name == "start":
+            self.world.controller = {"attempt": self.world.attempt, "controller": "serving", "store": "listening"}
+            self.world.core.controller_state(self.world.controller, self.world.now)
+
+    def _stop_train(self, ranks: dict[int, int], _: object) -> None:
+        if self.ask == "nothing":
+            self.world.callback("report_fault_ranks", [list(ranks.items()), []])
+        self.lost = ranks
+        self.ask = "naming"
+        self.world.callback("report_stop_complete", [0, "stop ok", list(ranks.items())])
+
+    def _on_global_rank(self, ranks: dict[int, int], _: object) -> None:
+        self.lost = {**self.lost, **ranks}
+        self.world.callback("report_fault_ranks", [list(self.lost.items()), []])
+        self.ask = "strategy"
+        self.world.callback("report_strategies", [list(self.lost.items()), self.strategies])
+
+    def _change_strategy(self, _: object, arguments: dict[str, object]) -> None:
+        self.strategy = str(arguments["strategy"])
+        assert self.strategy in self.strategies
+        self.ask = "result"
+
+    def _dump(self, _: object, __: object) -> None:
+        self.strategy, self.ask = "dump", "result"
+
+    def result(self, code: int = 0, text: str = "ok", ranks: dict[int, int] | None = None) -> None:
+        """Report the result of the strategy."""
+        self.ask = "nothing" if code == 0 else "strategy" if code == 406 else "naming" if code == 405 else "none"
+        self.world.callback("report_result", [code, text, list((ranks or {}).items()), self.strategy])
+
+
+class World:
+    """One job: `nodes` pods of `per_node` ranks."""
+
+    def __init__(self, nodes: int = 2, per_node: int = 2, limits: Limits | None = None) -> None:
+        self.now = 1000.0
+        self.nodes, self.per_node = nodes, per_node
+        self.attempt = 1
+        self.revision = 0
+        self.core = Core("job", ENDPOINT, limits or Limits(), self.now)
+        self.mindio = Mindio(self)
+        self.controller: dict[str, object] = {"attempt": 0, "controller": "none", "store": "none"}
+        self.agents = {agent.uid: agent for agent in (Agent(self, node, 1) for node in range(nodes))}
+        self.listed = list(self.agents)
+        self.facts: list[pb.Fact] = []
+        self.milestones: list[pb.Milestone] = []
+        self.state = pb.CoordinatorState()
+        self.standing = pb.StandingOrders()
+        self.pending: list[tuple[str, list[object]]] = []
+        self.heartbeat = 0
+
+    def agent(self, node_rank: int) -> Agent:
+        """The newest pod of a node rank."""
+        return max((a for a in self.agents.values() if a.node_rank == node_rank), key=lambda a: a.incarnation)
+
+    def callback(self, name: str, arguments: list[object]) -> None:
+        """Queue a callback: it comes on another thread, after the call has been answered."""
+        self.pending.append((name, arguments))
+
+    def answered(self, name: str, code: int) -> None:
+        """The controller host's answer to a call."""
+        self.core.answered(name, code, "", self.now, self.now)
+
+    def pump(self) -> None:
+        """Until nobody has anything to say."""
+        for _ in range(200):
+            busy = False
+            for uid, order in self.core.take_orders().items():
+                if self.agents[uid].answers:
+                    self.agents[uid].take(order)
+                busy = True
+            for request in self.core.take_requests():
+                self.mindio.call(request.call, request.arguments)
+                busy = True
+            while self.pending:
+                name, arguments = self.pending.pop(0)
+                self.core.callback(name, arguments, self.now, self.now)
+                busy = True
+            busy = self._agents_report() or busy
+            if not busy:
+                self._collect()
+                return
+        raise AssertionError("the coordinator never comes to rest")
+
+    def _agents_report(self) -> bool:
+        busy = False
+        for agent in list(self.agents.values()):
+            if not agent.answers or not self._connected(agent):
+                continue
+            agent.live()
+            report = agent.report()
+            if report != agent.told:
+                agent.told = report
+                self.core.agent_report(agent.uid, report, self.now)
+                busy = True
+        return busy
+
+    def _connected(self, agent: Agent) -> bool:
+        pod = self.core.job.roster.pods.get(agent.uid)
+        if pod is None:
+            return False
+        if not pod.connected:
+            self.core.connected(agent.uid, self.now)
+            self.core.agent_report(agent.uid, agent.report(), self.now)
+        return True
+
+    def _collect(self) -> None:
+        report = self.core.report(self.now)
+        self.state = report.state
+        self.facts.extend(report.facts)
+        self.milestones.extend(report.milestones)
+        self.core.acknowledge(report.sequence)
+
+    def advance(self, seconds: float) -> None:
+        """Let time pass in ticks of a tenth of a second."""
+        for _ in range(round(seconds * 10)):
+            self.now += 0.1
+            self.heartbeat += 1
+            for agent in self.agents.values():
+                if agent.answers and self.heartbeat % 5 == 0 and self._connected(agent):
+                    sent = self.now
+                    if self.core.heartbeat(agent.uid, self.heartbeat, self.now) is not None:
+                        agent.lease_until = sent + 3.0
+            self.core.tick(self.now, 0.0)
+            self.pump()
+
+    def assign(self) -> None:
+        """Say which pods there are."""
+        self.revision += 1
+        assignment = pb.Assignment(
+            revision=self.revision,
+            world_size=self.nodes * self.per_node,
+            ranks_per_node=self.per_node,
+            attempt=self.attempt,
+            standing_orders=self.standing,
+        )
+        for uid in self.listed:
+            agent = self.agents[uid]
+            assignment.pods.add(
+                node_rank=agent.node_rank,
+                pod_name=uid,
+                pod_uid=uid,
+                address=f"10.0.1.{agent.node_rank}",
+                incarnation=agent.incarnation,
+            )
+        self.core.assign(assignment, self.now)
+        for uid in self.listed:
+            self.core.job.silence.watch(uid, self.now)
+        self.pump()
+
+    def order(self, action: pb.Action, **fields: object) -> None:
+        """An order of the operator; its incarnation is the one reported, unless given."""
+        incarnation = fields.pop("incarnation", self.state.incarnation)
+        order = pb.Order(action=action, incarnation=incarnation, **fields)  # type: ignore[arg-type]
+        self.core.order(order, self.now)
+        self.pump()
+
+    def start(self) -> None:
+        """From nothing to every rank linked and training."""
+        self.core.controller_hello(self.controller, [], self.now)
+        self.assign()
+        self.order(pb.START, incarnation=1)
+        self.advance(0.6)
+        assert self.marks(pb.STARTED), self.state
+
+    def step(self, step: int, ranks: list[int] | None = None) -> None:
+        """Ranks finish a step now."""
+        for agent in self.agents.values():
+            if not agent.answers:
+                continue
+            live = [r for r, p in agent.processes.items() if p.phase == pb.LINKED and (ranks is None or r in ranks)]
+            steps = [pb.StepFinished(rank=rank, step=step) for rank in live]
+            if steps:
+                self.core.agent_report(agent.uid, agent.report(steps=steps), self.now)
+        self.pump()
+
+    def die(self, rank: int, code: int = -9) -> None:
+        """The rank's process ends, its agent lives."""
+        agent = self.agent(rank // self.per_node)
+        process = agent.processes[rank]
+        process.phase = pb.DEAD
+        fact = pb.Fact(
+            id=f"{agent.uid}/exit/{rank}/{process.incarnation}/{process.start}",
+            kind=pb.PROCESS_EXITED,
+            ranks=[rank],
+            incarnation=process.incarnation,
+            start=process.start,
+            exit_code=code,
+        )
+        self.core.agent_report(agent.uid, agent.report([fact]), self.now)
+        self.pump()
+
+    def finish(self, rank: int) -> None:
+        """The rank's process ends with 0."""
+        agent = self.agent(rank // self.per_node)
+        agent.processes[rank].phase = pb.FINISHED
+        self.core.agent_report(agent.uid, agent.report(), self.now)
+        self.pump()
+
+    def new_pod(self, node_rank: int, incarnation: int, **fields: object) -> Agent:
+        """The operator has made a pod."""
+        agent = Agent(self, node_rank, incarnation, **fields)  # type: ignore[arg-type]
+        self.agents[agent.uid] = agent
+        self.listed.append(agent.uid)
+        self.assign()
+        return agent
+
+    def marks(self, kind: pb.MilestoneKind) -> list[pb.Milestone]:
+        """Milestones of one kind."""
+        return [mark for mark in self.milestones if mark.kind == kind]
+
+    def called(self, name: str) -> list[dict[str, object]]:
+        """Arguments of every call of one name."""
+        return [arguments for call, arguments in self.mindio.calls if call == name]
