@@ -5,10 +5,9 @@ from __future__ import annotations
 from hajob.api.derived import action_limits, chips_per_node
 from hajob.api.enums import ElasticPolicy
 from hajob.api.spec import HATrainingJobSpec
-from hajob.domain.actions import Action
-from hajob.domain.layout import Layout, RankOrder, Sharding
-from hajob.plan.policy import CoordinatorLossPolicy, Mode, Policy, Rung, DEFAULT_RUNGS
 from hajob.domain.actions import LADDER
+from hajob.domain.layout import Layout, RankOrder, Sharding
+from hajob.plan.policy import DEFAULT_RUNGS, CoordinatorLossPolicy, Mode, Policy, Rung
 
 
 def layout_of(spec: HATrainingJobSpec) -> Layout:

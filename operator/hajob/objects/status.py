@@ -7,7 +7,7 @@ the operator (journal) leave in one write and can never contradict each other.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Final
@@ -18,7 +18,6 @@ from hajob.api.conditions import ConditionType, Reason, condition, with_conditio
 from hajob.api.derived import data_parallel_size, effective
 from hajob.api.enums import RecoveryMode
 from hajob.api.job import HATrainingJob
-from hajob.domain.timeline import Moment, outage_milliseconds
 from hajob.objects.incident_entry import Record, entry
 from hajob.objects.wanted_pods import WantedPods
 from hajob.plan.state import JobState, Phase
@@ -64,7 +63,26 @@ STATE_WORD: Final = {
 }
 """Word of the State column where it is not the phase itself."""
 
-FAILED_REASON: Final = {reason.word: reason for reason in Reason if reason.type is ConditionType.FAILED}
+FAILED_REASON: Final = {
+    **{reason.word: reason for reason in Reason if reason.type is ConditionType.FAILED},
+    "ProgramFailures": Reason.PROGRAM_FAILED,
+    "NoProgress": Reason.PROGRAM_FAILED,
+    "RestartBudgetSpent": Reason.RESTARTS_EXHAUSTED,
+}
+"""The planner's reasons for giving up, and the words of the condition itself; anything else is NotRecovered."""
+
+START_PROBLEMS: Final = {
+    "ErrImagePull": Reason.IMAGE_UNAVAILABLE,
+    "ImagePullBackOff": Reason.IMAGE_UNAVAILABLE,
+    "InvalidImageName": Reason.IMAGE_UNAVAILABLE,
+    "ErrImageNeverPull": Reason.IMAGE_UNAVAILABLE,
+    "CreateContainerConfigError": Reason.CONTAINER_NOT_STARTED,
+    "CreateContainerError": Reason.CONTAINER_NOT_STARTED,
+    "RunContainerError": Reason.CONTAINER_NOT_STARTED,
+    "ContainerCannotRun": Reason.CONTAINER_NOT_STARTED,
+    "StartError": Reason.CONTAINER_NOT_STARTED,
+}
+"""What a container in trouble says, as the reason for which a start was given up."""
 ENDED: Final = frozenset({Phase.COMPLETE, Phase.FAILED})
 
 
@@ -215,7 +233,8 @@ def _suspended(snapshot: Snapshot) -> tuple[Reason, str]:
 def _failed(snapshot: Snapshot) -> tuple[Reason, str]:
     if snapshot.state.phase is not Phase.FAILED:
         return Reason.NOT_FAILED, ""
-    reason = FAILED_REASON.get(snapshot.failed_reason, Reason.NOT_RECOVERED)
+    trouble = next((pod.trouble_code for pod in snapshot.pods if pod.trouble_code in START_PROBLEMS), "")
+    reason = START_PROBLEMS.get(trouble) or FAILED_REASON.get(snapshot.failed_reason, Reason.NOT_RECOVERED)
     return reason, snapshot.failed_message
 
 
@@ -238,9 +257,3 @@ def _summary(snapshot: Snapshot, incidents: Sequence[api.Incident]) -> api.Summa
         goodput=f"{snapshot.goodput.percent}%" if snapshot.goodput else "",
         restarts=str(state.restarts_infrastructure + state.restarts_program),
     )
-
-
-def recovered_in(moments: Mapping[Moment, int]) -> str:
-    """The outage for a sentence: `1.8 s`."""
-    outage = outage_milliseconds(moments)
-    return "?" if outage is None else f"{outage / 1000:.1f} s"

@@ -11,6 +11,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from hajob.plan import effects
+
 _EVERY = -1
 
 
@@ -118,3 +120,32 @@ class WantedPods:
             released=frozenset(int(rank) for rank in journal.get("released", [])),
             avoided={int(row[0]): tuple(str(name) for name in row[1:]) for row in journal.get("avoided", [])},
         )
+
+
+def apply(wanted: WantedPods, effect: effects.Effect, homes: Mapping[int, str]) -> WantedPods:
+    """What an effect of the planner changes about the pods that should exist.
+
+    Args:
+        wanted: before it.
+        effect: any effect; most change nothing here.
+        homes: node rank -> name of the node where its pod is now.
+    """
+    match effect:
+        case effects.ReplacePods(node_ranks, incarnation, avoid):
+            shunned = {rank: homes[rank] for rank in node_ranks if homes.get(rank) in avoid}
+            return wanted.with_replaced(node_ranks, incarnation, shunned)
+        case effects.ReleasePods(node_ranks):
+            return wanted.with_released(node_ranks)
+        case effects.DeleteAllPods(below):
+            return wanted.without_rank_pods(below)
+        case effects.CreateAllPods(attempt, incarnation, avoid):
+            return wanted.with_rank_pods(attempt, incarnation, avoid)
+        case effects.DeleteCoordinator(below):
+            return wanted.without_coordinator(below)
+        case effects.CreateCoordinator(incarnation):
+            return wanted.with_coordinator(incarnation)
+        case effects.CompleteJob():
+            return replace(wanted, coordinator=0)
+        case effects.FailJob():
+            return wanted.stopped()
+    return wanted

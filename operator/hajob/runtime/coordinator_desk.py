@@ -114,12 +114,6 @@ class CoordinatorDesk:
         if self._link is not None:
             self._link.assign(self._assignment)
 
-    def is_silent(self, node_rank: int, pod_uid: str) -> bool:
-        """Whether the coordinator has lost the agent of this pod."""
-        return any(
-            node.node_rank == node_rank and node.pod_uid == pod_uid and not node.connected for node in self.state.nodes
-        )
-
     def events_of(self, report: wire.Report, state: JobState) -> Iterator[events.Event]:
         """What the coordinator's state says to the plan, beside its facts and milestones."""
         before, self.state = self.state, report.state

@@ -18,21 +18,22 @@ from typing import Final
 from hajob.api import constants as names
 from hajob.api.conditions import Reason
 from hajob.api.job import HATrainingJob
-from hajob.domain.incidents import Outcome
-from hajob.domain.timeline import Moment, outage_milliseconds
+from hajob.domain.facts import FactKind
+from hajob.domain.timeline import Moment
 from hajob.objects import orders
 from hajob.objects.environment import rank_environment
-from hajob.objects.incident_entry import Record
 from hajob.objects.journal import Journal
-from hajob.objects.status import CoordinatorView, Snapshot, build_status, recovered_in
-from hajob.plan import effects, events, machine
 from hajob.objects.planning import from_spec, layout_of
+from hajob.objects.status import CoordinatorView, Snapshot, build_status
+from hajob.objects.wanted_pods import apply
+from hajob.plan import effects, events, machine
 from hajob.plan.policy import Policy
 from hajob.plan.state import ENDED, JobState, Phase
 from hajob.plan.view import View
 from hajob.runtime import admission, metrics
 from hajob.runtime.channel import Credentials
 from hajob.runtime.coordinator_desk import CoordinatorDesk
+from hajob.runtime.incident_book import IncidentBook
 from hajob.runtime.kube import ApiError
 from hajob.runtime.pod_keeper import PodKeeper, difference
 from hajob.runtime.status_writer import StatusRefusedError
@@ -64,13 +65,13 @@ class Desk:
         self._pods: dict[str, PodView] = {}
         self._gone: set[str] = set()
         self._made: set[str] = set()
+        self._silent: set[str] = set()
         self._coordinator = CoordinatorDesk(job, world, self)
         self._keeper = PodKeeper(world.kube, world.pod_settings, self._is_silent)
         self._writer = world.status_writer(job)
         self._credentials: Credentials | None = None
         self._accepted, self._accepted_message = Reason.NOT_CHECKED, ""
-        self._record: Record | None = self._journal.record()
-        self._early: dict[Moment, int] = {}
+        self._book = IncidentBook(self._journal.record(), self._announce)
         self._wake = asyncio.Event()
         self._tasks: list[asyncio.Task[None]] = []
         self._timer: asyncio.TimerHandle | None = None
@@ -194,19 +195,32 @@ class Desk:
         for what in reading.refused:
             metrics.REFUSED.labels(what).inc()
             log.warning("%s: the coordinator reports something this operator does not know: %s", self._title, what)
-        self._early = {}
+        self._book.new_report()
         for observed in reading.observed:
             if observed.moment is not None:
-                self._mark(observed.moment, observed.time_ms)
+                self._book.mark(observed.moment, observed.time_ms)
             if isinstance(observed.event, events.FactSeen):
-                metrics.FACTS.labels(observed.event.fact.kind.value).inc()
-            if type(observed.event) is not events.Event:
+                self._fact_seen(observed.event)
+            elif type(observed.event) is not events.Event:
                 self._advance(observed.event)
         for event in self._coordinator.events_of(report, self.state):
             self._advance(event)
         if reading.observed:
             metrics.DECISION.observe(self._world.clock.monotonic() - begin)
         self._publish(lazy=True)
+
+    def _fact_seen(self, event: events.FactSeen) -> None:
+        """A fact from inside the job: it knows node ranks, the cluster knows which node that is."""
+        fact = event.fact
+        metrics.FACTS.labels(fact.kind.value).inc()
+        pod = next(
+            (pod for pod in self._pods.values() if pod.node_rank == fact.node_rank and self._is_wanted(pod)), None
+        )
+        if pod is not None:
+            fact = dataclasses.replace(fact, node_name=fact.node_name or pod.node_name)
+            if fact.kind is FactKind.AGENT_SILENT:
+                self._silent.add(pod.uid)
+        self._advance(dataclasses.replace(event, fact=fact))
 
     def coordinator_changed(self) -> None:
         """The channel came up, or went away."""
@@ -242,7 +256,7 @@ class Desk:
             return
         log.info("%s: %s: %s -> %s", self._title, type(event).__name__, before.phase, outcome.state.phase)
         self._journal = dataclasses.replace(self._journal, state=outcome.state)
-        self._follow_incident(event)
+        self._book.follow(outcome.state.incident, event)
         for effect in outcome.effects:
             self._take(effect)
         self._arm()
@@ -251,76 +265,24 @@ class Desk:
         self._wake.set()
 
     def _take(self, effect: effects.Effect) -> None:
-        wanted = self._journal.wanted
         match effect:
             case effects.SendOrder():
                 self._journal = dataclasses.replace(self._journal, order=effect)
-                self._mark(Moment.DECIDED, self._world.clock.now_milliseconds())
+                self._book.mark(Moment.DECIDED, self._world.clock.now_milliseconds())
                 self._send_order()
-            case effects.ReplacePods(node_ranks, incarnation, avoid):
-                homes = {pod.node_rank: pod.node_name for pod in self._pods.values() if self._is_wanted(pod)}
-                shunned = {rank: homes[rank] for rank in node_ranks if homes.get(rank) in avoid}
-                wanted = wanted.with_replaced(node_ranks, incarnation, shunned)
-            case effects.ReleasePods(node_ranks):
-                wanted = wanted.with_released(node_ranks)
-            case effects.DeleteAllPods(below):
-                wanted = wanted.without_rank_pods(below)
-            case effects.CreateAllPods(attempt, incarnation, avoid):
-                wanted = wanted.with_rank_pods(attempt, incarnation, avoid)
-            case effects.DeleteCoordinator(below):
-                wanted = wanted.without_coordinator(below)
-            case effects.CreateCoordinator(incarnation):
-                wanted = wanted.with_coordinator(incarnation)
             case effects.FailJob(reason, message):
-                wanted = wanted.stopped()
                 self._journal = dataclasses.replace(self._journal, failed_reason=reason, failed_message=message)
-                self._announce("Failed", message, warning=True)
+                self._announce("Failed", message, True)
             case effects.CompleteJob():
-                wanted = wanted.without_coordinator(self.state.incarnation + 1)
-                self._announce("Complete", "every rank ended with exit code 0")
+                self._announce("Complete", "every rank ended with exit code 0", False)
             case effects.CloseIncident():
-                self._close_incident(effect)
+                self._book.close(effect)
             case effects.Announce(reason, message):
-                self._announce(reason, message)
+                self._announce(reason, message, False)
             case effects.CreateSparePods(node_ranks):
                 log.warning("%s: spare pods for node ranks %s are not made by this version", self._title, node_ranks)
-        self._journal = dataclasses.replace(self._journal, wanted=wanted)
-
-    def _follow_incident(self, event: events.Event) -> None:
-        incident = self.state.incident
-        if incident is None:
-            return
-        if self._record is None or self._record.incident.number != incident.number:
-            noticed = event.fact.time_ms if isinstance(event, events.FactSeen) else incident.opened_ms
-            self._record = Record(incident, {**self._early, Moment.NOTICED: noticed})
-            cause = incident.cause
-            what = f"{incident.action}: {cause.code}"
-            where = f" on {cause.node_name}" if cause.node_name else ""
-            self._announce(
-                "Recovering", f"{what}{where}, {cause.num_ranks} ranks from rank {cause.first_rank}", warning=True
-            )
-        self._record = dataclasses.replace(self._record, incident=incident)
-
-    def _mark(self, moment: Moment, time_ms: int) -> None:
-        """Write a moment into the open incident; before one is open, keep it for the incident of the same report."""
-        if self._record is not None and self._record.outcome is Outcome.OPEN and self.state.incident is not None:
-            self._record = self._record.at(moment, time_ms)
-        else:
-            self._early[moment] = time_ms
-
-    def _close_incident(self, closed: effects.CloseIncident) -> None:
-        if self._record is None or self._record.incident.number != closed.number:
-            return
-        self._record = dataclasses.replace(self._record, outcome=closed.outcome)
-        action = self._record.incident.action.value
-        metrics.INCIDENTS.labels(action, closed.outcome.value).inc()
-        outage = outage_milliseconds(self._record.moments)
-        if outage is not None:
-            metrics.OUTAGE.labels(action).observe(outage / 1000)
-        if closed.outcome is Outcome.RECOVERED:
-            self._announce("Recovered", f"{action}: training again after {recovered_in(self._record.moments)}")
-        elif closed.message:
-            self._announce("NotRecovered", closed.message, warning=True)
+        homes = {pod.node_rank: pod.node_name for pod in self._pods.values() if self._is_wanted(pod)}
+        self._journal = dataclasses.replace(self._journal, wanted=apply(self._journal.wanted, effect, homes))
 
     def _arm(self) -> None:
         """One timer for the earliest deadline of the state; a new operator arms it again from the journal."""
@@ -393,11 +355,11 @@ class Desk:
             accepted_message=self._accepted_message,
             failed_reason=self._journal.failed_reason,
             failed_message=self._journal.failed_message,
-            record=self._record,
-            journal=dataclasses.replace(self._journal, open_record=self._record).dump(),
+            record=self._book.record,
+            journal=dataclasses.replace(self._journal, open_record=self._book.record).dump(),
         )
 
-    def _announce(self, reason: str, message: str, *, warning: bool = False) -> None:
+    def _announce(self, reason: str, message: str, warning: bool) -> None:
         self._world.announcer.announce(self.job, reason, message, warning=warning)
 
     # --------------------------------------------------------------------------------------------- settling
@@ -439,7 +401,7 @@ class Desk:
         refusal = await admission.refusal(self._world.kube, self.job, self._world.pod_settings)
         if refusal:
             self._accepted, self._accepted_message = Reason.POD_REFUSED, refusal
-            self._announce("PodRefused", refusal, warning=True)
+            self._announce("PodRefused", refusal, True)
             self._publish()
             return False
         self._credentials = await admission.credentials(self._world.kube, self.job)
@@ -458,7 +420,7 @@ class Desk:
     def _is_silent(self, pod: PodView) -> bool:
         """Whether nobody on the pod's node could end it: the node is not ready, or its agent does not answer."""
         node = self._world.nodes().get(pod.node_name)
-        return node is None or not node.ready or self._coordinator.is_silent(pod.node_rank, pod.uid)
+        return node is None or not node.ready or pod.uid in self._silent
 
     def _coordinator_shares_node(self) -> bool:
         homes = {pod.node_name for pod in self._pods.values() if pod.role == names.ROLE_RANK and pod.node_name}

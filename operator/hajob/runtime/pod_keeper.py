@@ -73,6 +73,7 @@ class PodKeeper:
         self._kube = kube
         self._settings = settings
         self._silent = silent
+        self._deleted: set[str] = set()
 
     def manifest(self, job: HATrainingJob, wanted: WantedPods, what: tuple[str, int, int]) -> Json:
         """The pod that is missing."""
@@ -113,11 +114,14 @@ class PodKeeper:
         log.info("%s/%s: pod %s is made", job.metadata.namespace, job.metadata.name, name)
 
     async def delete(self, pod: PodView) -> None:
-        """Delete one pod; that it is gone already is as good."""
+        """Delete one pod, once; that it is gone already is as good."""
+        if pod.uid in self._deleted:
+            return
         grace = 0 if self._silent(pod) else None
         try:
             await self._kube.delete("pods", pod.namespace, pod.name, uid=pod.uid, grace_seconds=grace)
         except ApiError as error:
             if error.status not in {404, 409}:  # 409: another pod has this name now
                 raise
+        self._deleted.add(pod.uid)
         log.info("%s: pod %s is deleted%s", pod.namespace, pod.name, "" if grace is None else " without grace")

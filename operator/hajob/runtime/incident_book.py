@@ -1,0 +1,70 @@
+"""Writes the account of a job's incidents down while they happen: moments, the newest state, how each was closed.
+
+It decides nothing. The planner opens and closes incidents; this remembers when things happened, so that the status can
+show phases that add up, and tells people in Events and metrics.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+
+from hajob.domain.incidents import Incident, Outcome
+from hajob.domain.timeline import Moment, outage_milliseconds
+from hajob.objects.incident_entry import Record
+from hajob.plan import effects, events
+from hajob.runtime import metrics
+
+Announce = Callable[[str, str, bool], None]
+"""Reason, message, whether it is a warning."""
+
+
+class IncidentBook:
+    """The record of the newest incident of one job."""
+
+    def __init__(self, record: Record | None, announce: Announce) -> None:
+        self.record = record
+        self._announce = announce
+        self._early: dict[Moment, int] = {}
+
+    @property
+    def _open(self) -> bool:
+        return self.record is not None and self.record.outcome is Outcome.OPEN
+
+    def new_report(self) -> None:
+        """Moments that were waiting for an incident belong to the report before and to none."""
+        self._early = {}
+
+    def mark(self, moment: Moment, time_ms: int) -> None:
+        """Write a moment into the open incident; before one is open, keep it for the incident of the same report."""
+        if self._open and self.record is not None:
+            self.record = self.record.at(moment, time_ms)
+        else:
+            self._early[moment] = time_ms
+
+    def follow(self, incident: Incident | None, event: events.Event) -> None:
+        """Take over what the planner says about the open incident."""
+        if incident is None:
+            return
+        if self.record is None or self.record.incident.number != incident.number:
+            noticed = event.fact.time_ms if isinstance(event, events.FactSeen) else incident.opened_ms
+            self.record = Record(incident, {**self._early, Moment.NOTICED: noticed})
+            cause = incident.cause
+            where = f" on {cause.node_name}" if cause.node_name else ""
+            ranks = f", {cause.num_ranks} ranks from rank {cause.first_rank}" if cause.num_ranks else ""
+            self._announce("Recovering", f"{incident.action}: {cause.code or cause.message}{where}{ranks}", True)
+        self.record = dataclasses.replace(self.record, incident=incident)
+
+    def close(self, closed: effects.CloseIncident) -> None:
+        """The planner has closed an incident."""
+        if self.record is None or self.record.incident.number != closed.number:
+            return
+        self.record = dataclasses.replace(self.record, outcome=closed.outcome)
+        action = self.record.incident.action.value
+        metrics.INCIDENTS.labels(action, closed.outcome.value).inc()
+        outage = outage_milliseconds(self.record.moments)
+        if closed.outcome is Outcome.RECOVERED and outage is not None:
+            metrics.OUTAGE.labels(action).observe(outage / 1000)
+            self._announce("Recovered", f"{action}: training again after {outage / 1000:.1f} s", False)
+        elif closed.outcome is Outcome.FAILED and closed.message:
+            self._announce("NotRecovered", closed.message, True)
