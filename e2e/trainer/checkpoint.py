@@ -1,9 +1,10 @@
 """Checkpoints in the directories Megatron uses.
 
-`<save>/iter_0000005/mp_rank_00[_000]/` holds `model_optim_rng.pt` and `distrib_optim.pt`; the content is NumPy's archive
-format, which like torch's own is a zip file. Everything is written into `iter_0000005_tmp` first; the commit renames it
-and then writes `latest_checkpointed_iteration.txt`, so a directory without `_tmp` is complete. A process whose successor
-has taken over must not commit: it asks the store, which refuses old incarnations, right before the rename.
+`<save>/iter_0000005/mp_rank_00[_000]/` holds `model_optim_rng.pt` and `distrib_optim.pt`; the content is NumPy's
+archive format, which like torch's own is a zip file. Everything is written into `iter_0000005_tmp` first; the commit
+renames it and then writes `latest_checkpointed_iteration.txt`, so a directory without `_tmp` is complete. A process
+whose successor has taken over must not commit: it asks the store, which refuses old incarnations, right before the
+rename.
 """
 
 from __future__ import annotations
@@ -60,6 +61,7 @@ def write(
     place: Coordinate,
     layout: Layout,
     shards: Sequence[Shard],
+    *,
     seed: int,
     first_byte: Callable[[], None] = lambda: None,
 ) -> None:

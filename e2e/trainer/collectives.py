@@ -29,10 +29,11 @@ class Collectives:
 
     def __init__(self, transport: Transport, layout: Layout, micro_batches: int) -> None:
         self.active: tuple[int, ...] = tuple(range(layout.data))
+        self.rank = transport.rank
         self._transport = transport
         self._layout = layout
         self._micro_batches = micro_batches
-        self._place = layout.coordinate(transport.rank)
+        self._place = layout.coordinate(self.rank)
         self._decided: dict[bytes, bytes] = {}
         self._sums = 0
         transport.query = self._answer
@@ -54,25 +55,25 @@ class Collectives:
 
     def sum_over_tensor(self, part: Array) -> Array:
         """Sum of an array over the tensor group, added up from tensor index 0 upwards."""
-        group = self._layout.tensor_group(self._transport.rank)
+        group = self._layout.tensor_group(self.rank)
         if len(group) == 1:
             return part
         self._sums += 1
         name = b"tensor.%d.%d." % (self._step, self._sums)
         data = part.tobytes()
         for peer in group:
-            if peer != self._transport.rank:
-                self._transport.send(peer, name + b"%d" % self._transport.rank, data)
+            if peer != self.rank:
+                self._transport.send(peer, name + b"%d" % self.rank, data)
         total: Array | None = None
         for peer in group:
-            one = part if peer == self._transport.rank else self._array(name + b"%d" % peer, part.shape)
+            one = part if peer == self.rank else self._array(name + b"%d" % peer, part.shape)
             total = one if total is None else total + one
         assert total is not None, "a group has members"
         return total
 
     def send_stage(self, stages: int, kind: bytes, micro_batch: int, values: Array) -> None:
         """Send values to the rank `stages` pipeline stages further on."""
-        peer = self._layout.neighbour(self._transport.rank, stages)
+        peer = self._layout.neighbour(self.rank, stages)
         self._transport.send(peer, b"%b.%d.%d" % (kind, self._step, micro_batch), values.tobytes())
 
     def receive_stage(self, kind: bytes, micro_batch: int, shape: tuple[int, ...]) -> Array:
@@ -89,7 +90,7 @@ class Collectives:
         parts = shares(leaves, self.active)
         known = {(index, 1): vector for index, vector in gradients.items()}
         sums = [add_up(node, known, leaves) for node in subtrees(parts[mine], leaves)]
-        group = layout.data_group(self._transport.rank)
+        group = layout.data_group(self.rank)
         length = len(next(iter(gradients.values()))) // layout.shards
         name = b"gradient.%d.%%d" % self._step
         for data in self.active:
@@ -111,7 +112,7 @@ class Collectives:
         """Flat parameters of this stage from the shards of the own half (or of whoever still has a shard)."""
         layout = self._layout
         mine = self._place.data
-        group = layout.data_group(self._transport.rank)
+        group = layout.data_group(self.rank)
         name = b"parameters.%d.%%d" % step
         data = master.tobytes()
         for peer in self.active:
@@ -134,15 +135,15 @@ class Collectives:
         members = self.members()
         hub = members[0]
         answer_tag = b"agreed." + name
-        if transport.rank != hub:
-            arrival = b"arrived." + name + b".%d" % transport.rank
+        if self.rank != hub:
+            arrival = b"arrived." + name + b".%d" % self.rank
             transport.send(hub, arrival, json.dumps(contribution).encode())
             answer = self._await_answer(answer_tag, hub, members)
         else:
             answer = self._collect(name, members, contribution)
         self._decided = dict(list(self._decided.items())[-3:])
         self._decided[answer_tag] = answer
-        if transport.rank == hub:
+        if self.rank == hub:
             for member in members[1:]:
                 transport.send(member, answer_tag, answer)
         result: dict[str, float] = json.loads(answer)
@@ -151,8 +152,8 @@ class Collectives:
     def meet(self, name: bytes, ranks: list[int], *, from_handler: bool = False) -> None:
         """Wait until all of `ranks` are here; the first of them counts."""
         transport = self._transport
-        if transport.rank != ranks[0]:
-            transport.send(ranks[0], b"here." + name + b".%d" % transport.rank, b"")
+        if self.rank != ranks[0]:
+            transport.send(ranks[0], b"here." + name + b".%d" % self.rank, b"")
             transport.receive(b"all here." + name, from_handler=from_handler)
             return
         for rank in ranks[1:]:
@@ -175,7 +176,7 @@ class Collectives:
         patience = _PATIENCE_SECONDS
         while (answer := self._transport.receive(tag, 0.0 if self._transport.is_lost(hub) else patience)) is None:
             for rank in members:
-                if rank not in {hub, self._transport.rank}:
+                if rank not in {hub, self.rank}:
                     self._transport.send(rank, b"?" + tag, b"")
             if (answer := self._transport.receive(tag, patience)) is not None:
                 return answer

@@ -24,7 +24,7 @@ class NotComparable(ValueError):  # noqa: N818 - reads as what it says
 def digests(directory: Path) -> Digests:
     """Digest of the parameters for every coordinate of a run.
 
-    Raises NotComparable when there are none, when a run ended at different steps, or when ranks of one coordinate disagree.
+    Raises NotComparable when there are none, or when ranks disagree about the last step or a coordinate's weights.
     """
     found: dict[tuple[int, int], dict[str, list[int]]] = {}
     steps = set()
@@ -42,7 +42,7 @@ def digests(directory: Path) -> Digests:
         if len(by_digest) > 1:
             groups = " and ".join(str(group) for group in by_digest.values())
             raise NotComparable(
-                f"{directory}: tensor {place[0]}, pipeline {place[1]}: data-parallel ranks {groups} ended with different weights"
+                f"{directory}: tensor {place[0]}, pipeline {place[1]}: weights of data-parallel ranks {groups} differ"
             )
     return {place: next(iter(by_digest)) for place, by_digest in found.items()}
 

@@ -12,15 +12,15 @@ Tokens = NDArray[np.int64]
 
 
 class Corpus:
-    """Character stream of a fixed random automaton: the next token depends on the last two, with some noise."""
+    """Character stream of a fixed random automaton: mostly the next token follows from the last one."""
 
     def __init__(self, seed: int, vocabulary: int, context: int, length: int = 1 << 14) -> None:
         random = np.random.Generator(np.random.Philox(seed))
-        follower = random.integers(0, vocabulary, size=(vocabulary, vocabulary)).tolist()
+        follower = random.permutation(vocabulary).tolist()
         noise = random.integers(0, vocabulary * 4, size=length).tolist()
-        stream = [0, 1]
+        stream = [0]
         for value in noise:
-            stream.append(value if value < vocabulary else follower[stream[-2]][stream[-1]])
+            stream.append(value if value < vocabulary else follower[stream[-1]])
         self._stream = np.array(stream[:length], dtype=np.int64)
         self._context = context
 

@@ -101,6 +101,7 @@ class Driver:
         self._controller_port, self._store_port = free_port(), free_port()
         self._lock = threading.Lock()
         self._processes: dict[int, subprocess.Popen[bytes]] = {}
+        self._started: list[subprocess.Popen[bytes]] = []
         self._dead: Ranks = {}
         self._dropped: Ranks = {}
         self._stopping = False
@@ -119,7 +120,7 @@ class Driver:
         for rank in range(self.job.layout.world):
             self._start(rank)
         in_time = self._finished.wait(self.job.timeout)
-        for process in list(self._processes.values()):
+        for process in self._started:
             process.kill()
         dumped = (0, "dump") in self.results
         return in_time and (dumped or all(code == 0 for code in self._exits.values()))
@@ -198,6 +199,7 @@ class Driver:
             )
         with self._lock:
             self._processes[rank] = process
+            self._started.append(process)
         threading.Thread(target=self._watch, args=(rank, process), daemon=True).start()
 
     def _watch(self, rank: int, process: subprocess.Popen[bytes]) -> None:

@@ -4,9 +4,10 @@ A fault is a line of `name=value` words, given with `--fault` or written into `<
 step): `rank=2 step=5 at=update do=kill`. Without `rank` every rank is meant, without `step` the next chance is taken.
 
 - `at`: startup, ready, forward, update, updated, save, stop, clean, rebuild, repair, rollback, dump (default: forward)
-- `do`: kill (SIGKILL), exit (code 1), raise (RuntimeError with `text`, underscores for spaces), hang (stands still until
-  stopped), stuck (stands still for `seconds` without being stoppable, 600 by default), freeze (SIGSTOP), nan (prints a
-  line with `loss: nan`), fail (handlers: an exception), slow (waits `seconds`)
+- `do`: kill (SIGKILL), exit (code 1), raise (RuntimeError with `text`, underscores for spaces, NOW for the time in
+  microseconds), hang (stands still until stopped), stuck (stands still for `seconds`, 600 by default, and cannot be
+  stopped), freeze (SIGSTOP), nan (prints a line with `loss: nan`), fail (the clean handler returns 1), slow (waits
+  `seconds`)
 - `always=1`: again in every process and at every chance; otherwise once per run, marked by a file in the log directory
 """
 

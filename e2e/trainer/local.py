@@ -1,8 +1,8 @@
 """A training on this machine without Kubernetes, with faults, and the proof that it was recovered as promised.
 
-`python3 -m e2e.trainer.local --tensor 2 --data 4 --kill 3@10 --log-dir /tmp/run -- --train-iters 40` runs eight ranks as
-plain processes, kills rank 3 at step 10 and brings it back. With `--compare DIR` the final weights must equal those of
-the run that left its logs there.
+`python3 -m e2e.trainer.local --tensor 2 --data 4 --kill 3@10 --log-dir /tmp/run -- --train-iters 40` runs eight ranks
+as plain processes, kills rank 3 at step 10 and brings it back. With `--compare DIR` the final weights must equal those
+of the run that left its logs there.
 """
 
 from __future__ import annotations

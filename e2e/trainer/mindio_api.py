@@ -32,7 +32,7 @@ class SaveGroup(TypedDict):
 class Processor(Protocol):
     """Functions of the module `mindio_ttp.framework_ttp`."""
 
-    def tft_init_processor(
+    def tft_init_processor(  # noqa: PLR0917 - the signature is MindIO's
         self,
         rank: int,
         world_size: int,

@@ -140,7 +140,7 @@ class Stage:
     def backward(
         self, parameters: Array, trace: Trace, above: Array | None, reduce: Callable[[Array], Array]
     ) -> tuple[Array, Array]:
-        """Flat gradient of each micro batch and the gradient for the stage below; `above` comes from the stage above."""
+        """Flat gradient of each micro batch, and the gradient for the stage below; `above` is the one from above."""
         gradient = np.zeros((len(trace.inputs[-1]), self.size), dtype=np.float32)
         if self.last:
             assert trace.probabilities is not None, "loss() runs before backward() in the last stage"
@@ -148,7 +148,7 @@ class Stage:
             above = trace.probabilities @ self.view(parameters, "output").T
         assert above is not None, "only the last stage has no gradient from above"
         for place in reversed(range(len(self.layers))):
-            above = self._layer_backward(parameters, gradient, trace, place, above, reduce)
+            above = self._layer_backward(parameters, gradient, trace, above, place=place, reduce=reduce)
         if self.first:
             assert trace.one_hot is not None, "the first stage keeps its inputs"
             self.view(gradient, "embedding")[...] = _turned(trace.one_hot) @ above
@@ -159,8 +159,9 @@ class Stage:
         parameters: Array,
         gradient: Array,
         trace: Trace,
-        place: int,
         above: Array,
+        *,
+        place: int,
         reduce: Callable[[Array], Array],
     ) -> Array:
         name = f"layers.{self.layers[place]}."

@@ -1,7 +1,7 @@
 """Adam in float32 over one shard of a stage's parameters (ZeRO-1).
 
-A shard is complete at a step or it is not used: `update` replaces the three arrays together at its end, so a stop in the
-middle of a step never leaves a half-updated shard behind.
+A shard is complete at a step or it is not used: `update` replaces the three arrays together at its end, so a stop in
+the middle of a step never leaves a half-updated shard behind.
 """
 
 from __future__ import annotations

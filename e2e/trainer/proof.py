@@ -6,6 +6,7 @@ had in common to the end of the first step all of them finished after it (docs/t
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -131,7 +132,7 @@ def outages(events: Sequence[Event], world: int) -> list[Outage]:
     steps = common_steps(events, world)
     marks = of(events, "stop", "repair", "rollback", "rebuild")
     found = []
-    for (last, begin), (after, end) in zip(steps, steps[1:], strict=False):
+    for (last, begin), (after, end) in itertools.pairwise(steps):
         inside = [event for event in marks if begin <= int(event["t"]) <= end]
         if inside:
             found.append(_outage(events, inside, last=last, after=after, begin=begin, end=end))

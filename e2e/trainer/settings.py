@@ -83,7 +83,7 @@ def parser() -> argparse.ArgumentParser:
     number("--train-iters", type=int, default=100)
     number("--micro-batch-size", type=int, default=4)
     number("--global-batch-size", type=int, default=0, help="samples per step; 0: two micro batches per rank")
-    number("--lr", type=float, default=1e-3)
+    number("--lr", type=float, default=1e-2)
     number("--seed", type=int, default=1234)
     number("--save", type=Path)
     number("--load", type=Path)

@@ -16,13 +16,33 @@ import json
 import socket
 import threading
 import time
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final, TypedDict
 
 if TYPE_CHECKING:
     import asyncio
 
+Value = str | int | list[str | int] | None
 Fence = tuple[int, int]  # attempt, incarnation
 NOBODY: Final = -1  # rank of a client that is not a training process; it is never fenced
+
+
+class Request(TypedDict):
+    """What a client sends: an operation on a key, who asks, and how long a wait may last."""
+
+    op: str
+    key: str
+    value: Value
+    attempt: int
+    incarnation: int
+    rank: int
+    timeout: float
+
+
+class Answer(TypedDict, total=False):
+    """What comes back: the value, or the reason for a refusal."""
+
+    value: Value
+    error: str
 
 
 class StoreError(RuntimeError):
@@ -33,10 +53,10 @@ class Entries:
     """Keys, values and the highest (attempt, incarnation) that wrote for each rank. Pure; no I/O."""
 
     def __init__(self) -> None:
-        self._values: dict[tuple[int, str], Any] = {}
+        self._values: dict[tuple[int, str], Value] = {}
         self._highest: dict[int, Fence] = {}
 
-    def write(self, key: str, value: Any, rank: int, fence: Fence, *, keep_larger: bool = False) -> Any:
+    def write(self, key: str, value: Value, rank: int, fence: Fence, *, keep_larger: bool = False) -> Value:
         """Store a value and return what is stored now; `keep_larger` keeps the larger of two numbers.
 
         Raises StoreError when `rank` has written with a higher attempt or incarnation before.
@@ -49,12 +69,13 @@ class Entries:
             )
         self._highest[rank] = fence
         place = (fence[0], key)
-        if keep_larger and place in self._values:
-            value = max(value, self._values[place])
+        stored = self._values.get(place)
+        if keep_larger and isinstance(stored, int) and isinstance(value, int):
+            value = max(value, stored)
         self._values[place] = value
         return value
 
-    def read(self, key: str, attempt: int) -> Any:
+    def read(self, key: str, attempt: int) -> Value:
         """Value of a key, None when there is none."""
         return self._values.get((attempt, key))
 
@@ -77,6 +98,7 @@ class _Server:
     async def _client(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         with contextlib.suppress(ConnectionError):
             while line := await reader.readline():
+                answer: Answer
                 try:
                     answer = {"value": await self._answer(json.loads(line))}
                 except (StoreError, ValueError, KeyError, TypeError) as error:
@@ -85,7 +107,7 @@ class _Server:
                 await writer.drain()
         writer.close()
 
-    async def _answer(self, request: dict[str, Any]) -> Any:
+    async def _answer(self, request: Request) -> Value:
         operation, key, attempt = request["op"], str(request["key"]), int(request["attempt"])
         if operation in {"set", "maximum"}:
             fence = (attempt, int(request["incarnation"]))
@@ -128,19 +150,22 @@ class Client:
         self._connection: socket.socket | None = None
         self._rest = b""
 
-    def set(self, key: str, value: Any) -> None:
+    def set(self, key: str, value: Value) -> None:
         """Store a JSON value; raises StoreError when this rank's incarnation is over."""
         self._request("set", key, value=value)
 
     def maximum(self, key: str, value: int) -> int:
         """Store the larger of `value` and what is there; returns it."""
-        return int(self._request("maximum", key, value=value))
+        stored = self._request("maximum", key, value=value)
+        if not isinstance(stored, int):
+            raise StoreError(f"{key!r} holds {stored!r}, which is not a number")
+        return stored
 
-    def get(self, key: str) -> Any:
+    def get(self, key: str) -> Value:
         """Value of a key, None when there is none."""
         return self._request("get", key)
 
-    def wait(self, key: str, timeout: float) -> Any:
+    def wait(self, key: str, timeout: float) -> Value:
         """Value of a key as soon as it is there, None after `timeout` seconds without."""
         return self._request("wait", key, timeout=timeout)
 
@@ -150,8 +175,8 @@ class Client:
             self._connection.close()
         self._connection, self._rest = None, b""
 
-    def _request(self, operation: str, key: str, value: Any = None, timeout: float = 0.0) -> Any:
-        request = {
+    def _request(self, operation: str, key: str, value: Value = None, timeout: float = 0.0) -> Value:
+        request: Request = {
             "op": operation,
             "key": key,
             "value": value,
@@ -170,7 +195,7 @@ class Client:
             raise StoreError(answer["error"])
         return answer["value"]
 
-    def _exchange(self, line: bytes, extra: float) -> dict[str, Any]:
+    def _exchange(self, line: bytes, extra: float) -> Answer:
         if self._connection is None:
             self._connection = self._connect()
         connection = self._connection
@@ -182,7 +207,7 @@ class Client:
                 raise ConnectionResetError("closed the connection")
             self._rest += chunk
         answer, _, self._rest = self._rest.partition(b"\n")
-        result: dict[str, Any] = json.loads(answer)
+        result: Answer = json.loads(answer)
         return result
 
     def _connect(self) -> socket.socket:

@@ -7,16 +7,12 @@ whole subtrees inside its share and sends these; whoever completes the tree gets
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
 
-if TYPE_CHECKING:
-    from collections.abc import Mapping
+import numpy as np
+from numpy.typing import NDArray
 
-    import numpy as np
-    from numpy.typing import NDArray
-
-    Vector = NDArray[np.float32]
-
+Vector = NDArray[np.float32]
 Node = tuple[int, int]  # first leaf, number of leaves (a power of two; leaves past the end count as absent)
 
 

@@ -1,8 +1,8 @@
 """One rank of the toy training: `python3 -m e2e.trainer.train --tensor-model-parallel-size 2 …`.
 
 It is what MindSpeed-LLM's pretraining is to MindIO, and nothing else: it imports `mindio_ttp.framework_ttp` (whichever
-package is on the path) and never torch, Kubernetes or anything of Hajob. All that takes long at the start is done before
-the first call into MindIO, because from then on others may be waiting for this rank.
+package is on the path) and never torch, Kubernetes or anything of Hajob. All that takes long at the start is done
+before the first call into MindIO, because from then on others may be waiting for this rank.
 """
 
 from __future__ import annotations

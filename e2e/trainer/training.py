@@ -2,9 +2,9 @@
 
 The order inside a step is what makes every fault recoverable. All communication a step's update needs lies before the
 update; then all ranks agree to go on; then each updates its own shard between `tft_start_updating_os` and
-`tft_end_updating_os` without talking to anybody. So at any moment the shards of those who live stand at the same step or
-will without help from the dead, which is what MindIO's lock waits for. Parameters are gathered after the update and can
-always be gathered again from the shards.
+`tft_end_updating_os` without talking to anybody. So at any moment the shards of those who live stand at the same step,
+or will without help from the dead, which is what MindIO's lock waits for. Parameters are gathered after the update and
+can always be gathered again from the shards.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ Array = NDArray[np.float32]
 
 
 class Training:
-    """One rank's part of the training; `mindio` is the module `mindio_ttp.framework_ttp`, `marks` `mindio_ttp.utils`."""
+    """One rank's part; `mindio` is the module `mindio_ttp.framework_ttp`, `marks` is `mindio_ttp.utils`."""
 
     def __init__(self, settings: Settings, events: EventLog, faults: Faults, mindio: Processor, marks: Marks) -> None:
         place = settings.place
@@ -75,8 +75,8 @@ class Training:
 
     def regroup(self, lost: list[int]) -> None:
         """Take on the generation all who left the training have proposed; `lost` ranks have new addresses."""
-        generation = int(self.store.get("generation") or 0)
-        self.transport.regroup(generation, lost)
+        generation = self.store.get("generation")
+        self.transport.regroup(generation if isinstance(generation, int) else 0, lost)
         self.collectives.forget()
         self._parameters_are_stale = True
 
@@ -130,7 +130,7 @@ class Training:
             self.events.add("save", phase="first_byte", kind=kind, step=step)
 
         root, seed = self.settings.save, self.settings.seed
-        checkpoint.write(root, step, self.place, self.layout, shards, seed, first_byte)
+        checkpoint.write(root, step, self.place, self.layout, shards, seed=seed, first_byte=first_byte)
 
     def _own_part(self, vector: Array) -> Array:
         length = len(vector) // self.layout.shards
@@ -139,7 +139,7 @@ class Training:
 
     def _find(self, rank: int) -> Address | None:
         found = self.store.wait(f"address/{rank}", timeout=0.5)
-        return (str(found[0]), int(found[1])) if found else None
+        return (str(found[0]), int(found[1])) if isinstance(found, list) else None
 
     def _announce(self) -> None:
         if self.is_new_process:
@@ -243,9 +243,10 @@ class Training:
         loss = sum(losses[key] for key in sorted(losses, key=int)) / len(losses)
         batch = self.settings.micro_batches * self.settings.micro_batch_size
         sys.stdout.write(
-            f" iteration {step:8d}/{self.settings.train_iters:8d} | consumed samples: {step * batch:12d} | "
-            f"elapsed time per iteration (ms): {seconds * 1000:.1f} | learning rate: {self.settings.learning_rate:.6E} | "
-            f"global batch size: {batch:5d} | lm loss: {loss:.6E} |\n"
+            f" iteration {step:8d}/{self.settings.train_iters:8d} | consumed samples: {step * batch:12d} |"
+            f" elapsed time per iteration (ms): {seconds * 1000:.1f} |"
+            f" learning rate: {self.settings.learning_rate:.6E} | global batch size: {batch:5d} |"
+            f" lm loss: {loss:.6E} |\n"
         )
         sys.stdout.flush()
         self.events.flush()
