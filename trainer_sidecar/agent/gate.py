@@ -71,10 +71,12 @@ class Link:
         self._reader = reader
         self._writer = writer
         self._upstream: asyncio.StreamWriter | None = None
+        self._connecting: asyncio.Future[asyncio.StreamReader] | None = None
         self._heartbeats = frames.HeartbeatReader()
         self.rank: int | None = None
         self.address = ""
         self.phase = LinkPhase.NONE
+        self.taken = False
         self.heartbeats = 0
         self.spoke = 0  # when it last said something, or could not
         self.reported_silent = False
@@ -124,7 +126,7 @@ class Link:
         try:
             both: set[asyncio.Future[Any]] = {attempt, early}
             await asyncio.wait(both, return_when=asyncio.FIRST_COMPLETED)
-            if early.done() and not early.cancelled() and not early.exception() and not early.result():
+            if early.done() and (early.exception() is not None or not early.result()):
                 return None
             return await attempt
         finally:
@@ -135,15 +137,27 @@ class Link:
         delay = FIRST_RETRY_SECONDS
         while True:
             await self._gate.until_open(self)
+            self._connecting = asyncio.ensure_future(self._connect(frame))
             try:
-                return await self._connect(frame)
+                await asyncio.wait({self._connecting})
+                if not self._connecting.cancelled():
+                    return self._connecting.result()
             except (OSError, TimeoutError, asyncio.IncompleteReadError, ValueError) as problem:
                 log.info("rank %s waits at the gate: controller %s: %r", self.rank, self.address, problem)
-                if self._upstream is not None:
-                    self._upstream.close()
-                    self._upstream = None
+            finally:
+                self._connecting.cancel()
+            if self._upstream is not None:
+                self._upstream.close()
+                self._upstream = None
             await asyncio.sleep(delay)
             delay = min(2 * delay, LAST_RETRY_SECONDS)
+
+    def redirect(self, address: str) -> None:
+        """The controller is elsewhere now: a link that waits tries there, one that is open ends."""
+        if self.phase is LinkPhase.AT_GATE and self._connecting is not None and self.address != address:
+            self._connecting.cancel()
+        elif self.phase is LinkPhase.LINKED and self.address != address:
+            self._gate.end(self)
 
     async def _connect(self, frame: bytes) -> asyncio.StreamReader:
         self.address = self._gate.rules.controller_address()
@@ -156,13 +170,15 @@ class Link:
             reply = await reader.readexactly(frames.REPLY.size)
         await self._gate.until_open(self)
         self._writer.write(reply)
+        self.taken = frames.REPLY.unpack(reply)[0] == 0
         return reader
 
     async def _forward(self, upstream: asyncio.StreamReader, early: asyncio.Future[bytes]) -> None:
         """Both directions until one of them ends."""
         assert self._upstream is not None
         self.spoke = self._gate.clock.now()
-        self._set_phase(LinkPhase.LINKED)
+        if self.taken:
+            self._set_phase(LinkPhase.LINKED)
         nothing: asyncio.Future[bytes] = asyncio.ensure_future(upstream.read(CHUNK))
         pumps = [
             asyncio.ensure_future(self._pump(self._reader, self._upstream, early, outward=True)),
@@ -269,15 +285,20 @@ class Gate:
         self._change.set()
         self._change = asyncio.Event()
         address = self.rules.controller_address()
-        for link, task in list(self._links.items()):
-            if link.phase is LinkPhase.LINKED and address and link.address != address:
-                task.cancel()
+        for link in list(self._links):
+            if address:
+                link.redirect(address)
+
+    def end(self, link: Link) -> None:
+        """End one link."""
+        if link in self._links:
+            self._links[link].cancel()
 
     def end_links(self, rank: int) -> None:
         """The rank's process has ended: its links must not be taken for its successor's."""
-        for link, task in list(self._links.items()):
+        for link in list(self._links):
             if link.rank == rank:
-                task.cancel()
+                self.end(link)
 
     def phase(self, rank: int) -> LinkPhase:
         """The furthest phase of the rank's links."""

@@ -37,6 +37,7 @@ class Script:
     exit_code: int = 0
     last_lines: tuple[str, ...] = ()
     tool: str = ""
+    stopped: bool = False  # the launcher was told to end, with its pod
 
 
 class Node:
@@ -189,6 +190,7 @@ class Node:
                 exit_code=int(message["exit_code"]),
                 last_lines=tuple(str(line) for line in message["last_lines"]),
                 tool=str(message["tool"]),
+                stopped=bool(message["stopped"]),
             )
         )
         self._carry_out()
@@ -198,7 +200,7 @@ class Node:
         if script.ended and not before.ended:
             log.info("the start script ended: %s", facts.exit_name(script.exit_code))
             self.send_launcher({"kind": "seen_end"})
-            if not self._all_finished():
+            if not self._all_finished() and not script.stopped:
                 fact = facts.script_ended(self._settings, script.exit_code, script.last_lines, asked=bool(script.tool))
                 self.outbox.add_fact(fact, self._clock.now(), self._clock.now())
         self._report_soon()

@@ -72,6 +72,7 @@ def listen(directory: str, name: str = SOCKET_NAME) -> socket.socket:
         server.bind(path)
         os.chmod(path, 0o666)
     server.listen(16)
+    server.setblocking(False)
     return server
 
 

@@ -37,7 +37,8 @@ class Rank:
         self.running = True
         self.exit_code = 0
         self.changed = boottime_nanoseconds()
-        self.ordered = False  # its end was asked for
+        self.ordered = False  # the agent asked for its end
+        self.asked = False  # SIGTERM was sent
         self.step = -1
         self.step_time = 0
         self.total = -1
@@ -135,9 +136,7 @@ class Ranks:
         file = "rank-{}.{}{}.log".format(rank, name.incarnation, ".{}".format(name.start) if name.start else "")
         directory, limit = self._settings.output_directory, self._settings.attempt_limit
         if attempt.isdigit():
-            self._files.call(
-                lambda: output.remove_old_attempts(directory, rank, int(attempt), limit)
-            )
+            self._files.call(lambda: output.remove_old_attempts(directory, rank, int(attempt), limit))
         path = os.path.join(directory, attempt, file)
         return output.LogFile(path, self._settings.file_bytes, self.say)
 
@@ -201,22 +200,26 @@ class Ranks:
         return True
 
     def end(self, rank: int, up_to: Name, gently: bool) -> None:
-        """End a rank's process if it is not newer than `up_to`; gently: SIGTERM first, SIGKILL 5 s later."""
+        """End a rank's process as the agent ordered, if it is not newer than `up_to`."""
         found = self._newest.get(rank)
-        if found is None or not found.running or found.name > up_to:
-            return
-        if not gently:
+        if found is not None and found.running and found.name <= up_to:
             found.ordered = True
-            process.signal_group(found.pid, signal.SIGKILL)
-        elif not found.ordered:
-            found.ordered = True
-            process.signal_group(found.pid, signal.SIGTERM)
-            self._loop.later(GENTLE_SECONDS, lambda: self._kill_if_running(found))
+            self._end(found, gently)
 
-    def end_all(self, gently: bool) -> None:
-        """End every process."""
+    def end_all(self, gently: bool, ordered: bool) -> None:
+        """End every process; `ordered` by the agent, else it will be told of each as of any other exit."""
         for rank in self.running():
-            self.end(rank.rank, rank.name, gently)
+            rank.ordered = rank.ordered or ordered
+            self._end(rank, gently)
+
+    def _end(self, rank: Rank, gently: bool) -> None:
+        """SIGKILL; gently: SIGTERM first, SIGKILL 5 s later."""
+        if not gently:
+            process.signal_group(rank.pid, signal.SIGKILL)
+        elif not rank.asked:
+            rank.asked = True
+            process.signal_group(rank.pid, signal.SIGTERM)
+            self._loop.later(GENTLE_SECONDS, lambda: self._kill_if_running(rank))
 
     def _kill_if_running(self, rank: Rank) -> None:
         if rank.running:

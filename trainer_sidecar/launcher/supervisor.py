@@ -58,7 +58,8 @@ class Supervisor:
         self._passed: List[output.Descriptor] = []
         self._over = False
         self._concluded = False
-        self._finish_deadline_set = False
+        self._late: List[ranks.Rank] = []  # had not ended when the first rank had finished
+        self._end_seen = False
         self._stop_signal = 0
 
     # ---- life
@@ -117,13 +118,18 @@ class Supervisor:
                 self._script_ended(code)
             elif self._ranks.ended(pid, code):
                 self._look_for_the_end()
+                self._stop_when_all_is_told()
+
+    def _stop_when_all_is_told(self) -> None:
+        if self._end_seen and self._script_exit is not None and not self._ranks.running():
+            self._loop.stop()
 
     def _script_ended(self, code: int) -> None:
         for drain in list(self._script_pipes.values()):
             drain()
         self._script_exit = code
         self._tell(self._script_record(), False)
-        self._ranks.end_all(gently=False)
+        self._ranks.end_all(gently=False, ordered=False)
         self._loop.later(AGENT_WAIT_SECONDS, self._loop.stop)
 
     def _stop(self, number: int) -> None:
@@ -132,12 +138,12 @@ class Supervisor:
             return
         self._stop_signal = number
         self._over = True
-        self._ranks.end_all(gently=True)
+        self._ranks.end_all(gently=True, ordered=False)
         process.signal_group(self._script_pid, signal.SIGTERM)
         self._loop.later(self._settings.grace_seconds, self._insist)
 
     def _insist(self) -> None:
-        self._ranks.end_all(gently=False)
+        self._ranks.end_all(gently=False, ordered=False)
         if self._script_exit is None:
             process.signal_group(self._script_pid, signal.SIGKILL)
             self._loop.later(AGENT_WAIT_SECONDS, self._loop.stop)
@@ -235,6 +241,7 @@ class Supervisor:
             "exit_code": self._script_exit or 0,
             "last_lines": [] if self._script_exit is None else self._script_lines.text(),
             "tool": self._call_tool,
+            "stopped": bool(self._stop_signal),
         }
 
     def _order(self, message: Dict[str, Any]) -> None:
@@ -246,10 +253,10 @@ class Supervisor:
             self._ranks.end(int(message["rank"]), name, bool(message["gently"]))
         elif kind == "over":
             self._over = True
-            self._ranks.end_all(gently=False)
+            self._ranks.end_all(gently=False, ordered=True)
         elif kind == "seen_end":
-            if self._script_exit is not None:
-                self._loop.stop()
+            self._end_seen = True
+            self._stop_when_all_is_told()
         else:
             self._ranks.say("the agent ordered {!r}, which this launcher does not know".format(kind))
 
@@ -319,7 +326,7 @@ class Supervisor:
         if not self._concluded and self._script_exit is None:
             self._ranks.say("{} was ended by the script; its ranks are ended, too".format(self._call_tool))
             self._concluded = True
-            self._ranks.end_all(gently=False)
+            self._ranks.end_all(gently=False, ordered=False)
             self._tell(self._script_record(), False)
 
     def _look_for_the_end(self) -> None:
@@ -330,8 +337,8 @@ class Supervisor:
             self._concluded = True
             self._tell(self._script_record(), False)
             self._let_script_go_on(OUTPUT_WAITS)
-        elif finished and not self._finish_deadline_set:
-            self._finish_deadline_set = True
+        elif finished and not self._late:
+            self._late = self._ranks.running()
             self._loop.later(self._settings.finish_seconds, self._end_late_ranks)
 
     def _let_script_go_on(self, waits: int) -> None:
@@ -342,10 +349,10 @@ class Supervisor:
             self._send(self._shim, {"kind": "outcome", "exit_code": 0})
 
     def _end_late_ranks(self) -> None:
-        self._finish_deadline_set = False
-        if not any(rank.finished for rank in self._ranks.newest()):
-            return
-        for rank in self._ranks.running():
+        late, self._late = self._late, []
+        for rank in late:
+            if not rank.running:
+                continue
             self._ranks.say(
                 "rank {} has not ended {:.0f} s after another rank had finished; it is ended and counted as "
                 "finished".format(rank.rank, self._settings.finish_seconds)

@@ -7,7 +7,6 @@ controller behind the gate is a scripted socket of the test.
 from __future__ import annotations
 
 import asyncio
-import json
 import os
 import signal
 import socket
@@ -36,15 +35,29 @@ import os, signal, socket, struct, sys, time
 signal.signal(signal.SIGTERM, signal.SIG_IGN)
 rank = int(os.environ["RANK"])
 print("rank up", rank, os.environ["HAJOB_INCARNATION"], os.environ["HAJOB_EXEC_TIME"], flush=True)
-link = socket.create_connection((os.environ["TTP_ADDR"], int(os.environ["TTP_PORT"])))
-link.sendall(struct.pack("<hh4xQ", 0, 1, rank))
-reply = link.recv(2)
-print("linked", reply, flush=True)
+
+def connect():
+    # as MindIO does: again and again for a while, but a first connect that is closed is the end
+    for _ in range(100):
+        try:
+            link = socket.create_connection((os.environ["TTP_ADDR"], int(os.environ["TTP_PORT"])))
+            break
+        except OSError:
+            time.sleep(0.2)
+    link.sendall(struct.pack("<hh4xQ", 0, 1, rank))
+    if len(link.recv(2)) != 2:
+        sys.exit("accepted and closed")
+    return link
+
+link = connect()
 beat = struct.pack("<iiq4xiqq16s", rank, 0, 7, 0, 0, 0, b"")
 step = 0
 while True:
     step += 1
-    link.sendall(struct.pack("<hhIII", 3, 0, 56, step, 0) + beat)
+    try:
+        link.sendall(struct.pack("<hhIII", 3, 0, 56, step, 0) + beat)
+    except OSError:
+        link = connect()
     print(" iteration %8d/%8d | lm loss: 1.0E+00 |" % (step, 1000000), flush=True)
     time.sleep(0.05)
 """
@@ -159,6 +172,7 @@ class Coordinator:
         self._call: Any = None
         self._reader: asyncio.Task[None] | None = None
         self._revision = 0
+        self._writing = asyncio.Lock()
         self.granting = True
         self.acknowledging = True
         self.lease_milliseconds = 3000
@@ -176,7 +190,7 @@ class Coordinator:
 
     async def open(self, fence: int = 1, incarnation: int = 1) -> None:
         """Say Hello on a new stream."""
-        self._call = rpc.AgentStub(self._channel).Converse()
+        self._call = rpc.AgentStub(self._channel).Converse()  # type: ignore[no-untyped-call]
         hello = pb.Hello(version=1, job_uid=JOB, fence=fence, incarnation=incarnation)
         self._reader = asyncio.ensure_future(self._read())
         await self.send(pb.CoordinatorToAgent(hello=hello))
@@ -184,7 +198,8 @@ class Coordinator:
     async def send(self, message: pb.CoordinatorToAgent) -> None:
         """Write a message; a refused stream is seen in `error`."""
         try:
-            await self._call.write(message)
+            async with self._writing:  # gRPC refuses a second write beside the first
+                await self._call.write(message)
         except (asyncio.InvalidStateError, grpc.aio.AioRpcError):
             await until(lambda: self.error is not None, "the error of a refused stream")
 
@@ -196,7 +211,8 @@ class Coordinator:
                     status = await self._call.code()
                     details = await self._call.details()
                     if status is not grpc.StatusCode.OK:
-                        raise grpc.aio.AioRpcError(status, grpc.aio.Metadata(), grpc.aio.Metadata(), details=details)
+                        nothing = grpc.aio.Metadata()
+                        self.error = grpc.aio.AioRpcError(status, nothing, nothing, details=details)
                     return
                 await self._take(message)
         except grpc.aio.AioRpcError as error:
@@ -270,6 +286,7 @@ class Controller:
         self.links: list[int] = []
         self.heard: dict[int, int] = {}
         self.answering = True
+        self.refused = 0
         self._server: asyncio.Server | None = None
         self._writers: list[asyncio.StreamWriter] = []
 
@@ -291,11 +308,17 @@ class Controller:
             writer.transport.abort()
         self._writers.clear()
 
+    def send(self, data: bytes) -> None:
+        """Say something on every link."""
+        for writer in self._writers:
+            writer.write(data)
+
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._writers.append(writer)
         try:
             rank = struct.unpack("<hh4xQ", await reader.readexactly(16))[2]
             if not self.answering:
+                self.refused += 1
                 writer.close()
                 return
             self.links.append(rank)
@@ -318,7 +341,7 @@ async def running_pod(directory: Path, authority: Authority, script: str, **sett
         await pod.start_launcher(script)
         yield pod
     except BaseException:
-        print(json.dumps({name: pod.log(name) for name in ("agent.log", "trainer.log")}, indent=1).replace("\\n", "\n"))
+        print(*(pod.log(name)[-3000:] for name in ("agent.log", "trainer.log")), sep="\n---\n")
         raise
     finally:
         await pod.stop()

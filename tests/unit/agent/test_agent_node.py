@@ -1,0 +1,259 @@
+"""The rules of one node with a fake clock: what is ordered, ended, reported and fenced."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tests.unit.agent.fakes import FakeClock, pod_settings
+from trainer_sidecar.agent.node import Node
+from trainer_sidecar.protocol import sidecar_pb2 as pb
+
+
+class Rig:
+    """A node with a launcher that only notes what it was told."""
+
+    def __init__(self, fence_after: int = 60) -> None:
+        self.clock = FakeClock()
+        self.node = Node(pod_settings(fence_after=fence_after), self.clock)
+        self.commands: list[dict[str, Any]] = []
+        self.node.send_launcher = self.commands.append
+        self.node.begin_conversation(higher_fence=True)
+        self.revision = 0
+
+    def script(self, **changes: Any) -> None:
+        script = {
+            "kind": "script", "ready": True, "finished": False, "ended": False, "exit_code": 0, "last_lines": [],
+            "tool": "torchrun", "stopped": False,
+        }  # fmt: skip
+        self.node.take_launcher({**script, **changes})
+
+    def process(self, rank: int, incarnation: int = 1, **changes: Any) -> None:
+        record = {
+            "kind": "rank", "rank": rank, "incarnation": incarnation, "start": 0, "pid": 100 + rank, "running": True,
+            "exit_code": 0, "ordered": False, "changed": self.clock.now(), "step": -1, "step_time": 0, "last_lines": [],
+        }  # fmt: skip
+        self.node.take_launcher({**record, **changes})
+
+    def order(self, *ranks: pb.RankOrder, **fields: Any) -> None:
+        self.revision += 1
+        order = pb.NodeOrder(revision=self.revision, controller_address="10.0.0.1:8000", ranks=ranks)
+        for name, value in fields.items():
+            setattr(order, name, value)
+        self.node.take(pb.CoordinatorToAgent(node_order=order))
+
+    def report(self) -> pb.AgentReport:
+        report = self.node.next_report()
+        assert report is not None
+        return report
+
+    def grant(self) -> None:
+        number = self.node.lease.heartbeat(self.clock.now())
+        self.node.take(pb.CoordinatorToAgent(lease_grant=pb.LeaseGrant(heartbeat=number, lease_milliseconds=3000)))
+
+    def kinds(self) -> list[str]:
+        return [command["kind"] for command in self.commands]
+
+
+def order(rank: int, incarnation: int = 1, *, admitted: bool = True) -> pb.RankOrder:
+    environment = {"WORLD_SIZE": "4", "HAJOB_ATTEMPT": "3", "RANK": "99"}
+    return pb.RankOrder(rank=rank, incarnation=incarnation, run=True, admitted=admitted, environment=environment)
+
+
+def test_ranks_start_when_both_the_order_and_the_script_are_there() -> None:
+    rig = Rig()
+    rig.order(order(2), order(3))
+    assert rig.kinds() == []
+    rig.script()
+    assert [(command["kind"], command["rank"]) for command in rig.commands] == [("start", 2), ("start", 3)]
+
+
+def test_the_environment_names_the_gate_and_the_place_in_the_pod() -> None:
+    rig = Rig()
+    rig.script()
+    rig.order(order(3, 7))
+    environment = rig.commands[-1]["environment"]
+    expected = {
+        "RANK": "3", "LOCAL_RANK": "1", "LOCAL_WORLD_SIZE": "2", "WORLD_SIZE": "4", "GROUP_RANK": "1",
+        "TTP_ADDR": "127.0.0.1", "CONTROLLER_ADDR": "127.0.0.1", "PROCESSOR_ADDR": "127.0.0.1", "TTP_PORT": "8000",
+        "TORCHELASTIC_USE_AGENT_STORE": "True", "TORCHELASTIC_RESTART_COUNT": "3", "HAJOB_INCARNATION": "7",
+    }  # fmt: skip
+    assert expected.items() <= environment.items()
+
+
+def test_an_older_order_and_a_rank_of_another_pod_change_nothing() -> None:
+    rig = Rig()
+    rig.script()
+    rig.order(order(2, 2))
+    rig.commands.clear()
+    rig.node.take(pb.CoordinatorToAgent(node_order=pb.NodeOrder(revision=0, ranks=[order(3, 9)])))
+    rig.order(order(0))
+    assert rig.commands == []
+
+
+def test_an_exit_is_due_at_once_and_says_what_it_was() -> None:
+    rig = Rig()
+    rig.process(2)
+    rig.node.take_launcher({"kind": "step", "rank": 2, "step": 41, "time": rig.clock.now()})
+    rig.report()
+    rig.process(2, running=False, exit_code=-9, last_lines=["one", "two"])
+    (fact,) = rig.report().facts
+    assert (fact.kind, fact.exit_code, fact.step, fact.message) == (pb.PROCESS_EXITED, -9, 41, "one\ntwo")
+    assert fact.code == "SIGKILL"
+
+
+def test_an_ordered_end_is_a_state_but_no_fact() -> None:
+    rig = Rig()
+    rig.process(2)
+    rig.process(2, running=False, exit_code=-9, ordered=True)
+    report = rig.report()
+    assert list(report.facts) == []
+    assert report.ranks[0].phase == pb.DEAD
+
+
+def test_exit_code_zero_is_finished() -> None:
+    rig = Rig()
+    rig.process(2)
+    rig.process(2, running=False)
+    report = rig.report()
+    assert list(report.facts) == []
+    assert [state.phase for state in report.ranks] == [pb.FINISHED, pb.ABSENT]
+
+
+def test_the_same_exit_heard_from_a_launcher_again_is_one_fact() -> None:
+    rig = Rig()
+    rig.process(2, running=False, exit_code=1)
+    rig.process(2, running=False, exit_code=1)
+    report = rig.report()
+    assert [fact.id for fact in report.facts] == ["uid-1/exit/2/1/0"]
+
+
+def test_a_launcher_that_goes_away_takes_its_ranks_along() -> None:
+    rig = Rig()
+    rig.script()
+    rig.process(2)
+    rig.process(3)
+    rig.node.launcher_lost()
+    report = rig.report()
+    assert [fact.kind for fact in report.facts] == [pb.PROCESS_EXITED, pb.PROCESS_EXITED, pb.SCRIPT_ENDED]
+    assert {state.phase for state in report.ranks} == {pb.DEAD}
+    assert report.script_ended
+    assert not report.launcher_ready
+
+
+def test_a_script_that_ends_without_its_ranks_is_a_fact_but_not_after_them_or_with_its_pod() -> None:
+    rig = Rig()
+    rig.script(ended=True, exit_code=2, tool="", last_lines=["no such file"])
+    (fact,) = rig.report().facts
+    assert fact.kind == pb.SCRIPT_ENDED
+    assert "without calling torchrun or msrun" in fact.message
+    assert "no such file" in fact.message
+
+    finished = Rig()
+    for rank in (2, 3):
+        finished.process(rank, running=False)
+    finished.script(ended=True)
+    assert list(finished.report().facts) == []
+
+    deleted = Rig()
+    deleted.script(ended=True, exit_code=-15, stopped=True)
+    assert list(deleted.report().facts) == []
+
+
+def test_over_ends_everything_and_nothing_ever_starts_again() -> None:
+    rig = Rig()
+    rig.script()
+    rig.process(2)
+    rig.order(order(2), over=True)
+    rig.order(order(2, 5))
+    rig.script()
+    assert set(rig.kinds()) == {"over"}
+    rig.grant()
+    assert not rig.node.may_pass(2)
+
+
+def test_a_link_passes_only_with_order_process_and_lease() -> None:
+    rig = Rig()
+    rig.process(2)
+    rig.order(order(2))
+    assert not rig.node.may_pass(2), "no lease"
+    rig.grant()
+    assert rig.node.may_pass(2)
+    assert not rig.node.may_pass(3), "not ordered"
+    rig.clock.pass_seconds(3)
+    assert not rig.node.may_pass(2), "the lease ran out"
+    rig.grant()
+    rig.order(order(2), controller_address="")
+    assert not rig.node.may_pass(2), "there is no controller"
+    rig.order(order(2, admitted=False))
+    assert not rig.node.may_pass(2), "not admitted"
+
+
+def test_silence_of_coordinator_and_steps_ends_the_ranks_and_tells_why() -> None:
+    rig = Rig(fence_after=60)
+    rig.process(2)
+    rig.clock.pass_seconds(50)
+    rig.node.take_launcher({"kind": "step", "rank": 2, "step": 1, "time": rig.clock.now()})
+    rig.clock.pass_seconds(60)
+    rig.node.tick()
+    assert rig.kinds() == [], "a job whose steps go on is left alone"
+    rig.clock.pass_seconds(1)
+    rig.node.tick()
+    rig.node.tick()
+    assert rig.kinds() == ["end"]
+    rig.process(2, running=False, exit_code=-9, ordered=True)
+    (fact,) = rig.report().facts
+    assert "no coordinator for 60 s" in fact.message
+
+
+def test_a_word_of_a_coordinator_keeps_the_ranks() -> None:
+    rig = Rig(fence_after=60)
+    rig.process(2)
+    for _ in range(10):
+        rig.clock.pass_seconds(30)
+        rig.grant()
+        rig.node.tick()
+    assert rig.kinds() == []
+
+
+def test_what_nobody_acknowledged_is_said_again() -> None:
+    rig = Rig()
+    rig.process(2, running=False, exit_code=1)
+    first = rig.report()
+    assert rig.node.next_report() is None
+    rig.clock.pass_seconds(2)
+    again = rig.report()
+    assert [fact.id for fact in again.facts] == [fact.id for fact in first.facts]
+    assert again.facts[0].age_nanoseconds >= 2_000_000_000
+    rig.node.take(pb.CoordinatorToAgent(acknowledge=pb.Acknowledge(sequence=again.sequence)))
+    rig.clock.pass_seconds(60)
+    assert rig.node.next_report() is None
+
+
+def test_a_new_stream_hears_the_state_and_everything_unacknowledged() -> None:
+    rig = Rig()
+    rig.process(2, running=False, exit_code=1)
+    rig.report()
+    rig.node.begin_conversation(higher_fence=False)
+    report = rig.report()
+    assert len(report.facts) == 1
+    assert len(report.ranks) == 2
+
+
+def test_steps_wait_a_little_for_each_other() -> None:
+    rig = Rig()
+    rig.report()
+    for step in (1, 2):
+        rig.node.take_launcher({"kind": "step", "rank": 2, "step": step, "time": rig.clock.now()})
+    assert rig.node.next_report() is None
+    rig.clock.pass_seconds(0.05)
+    assert [(step.rank, step.step) for step in rig.report().steps] == [(2, 1), (2, 2)]
+
+
+def test_a_taken_port_is_named_once() -> None:
+    rig = Rig()
+    for _ in range(3):
+        rig.node.port_taken(OSError(98, "Address already in use"))
+    (fact,) = rig.report().facts
+    assert fact.kind == pb.PORT_TAKEN
+    assert "127.0.0.1:8000" in fact.message
+    assert "spec.network.mindIOPort" in fact.message

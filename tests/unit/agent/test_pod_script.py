@@ -1,0 +1,134 @@
+"""What a start script sees of Hajob: exit codes, what comes after torchrun, its mistakes named."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from pathlib import Path
+
+import pytest
+
+from tests.unit.agent.certificates import Authority
+from tests.unit.agent.rig import Coordinator, Pod, is_alive, rank_order, running_pod, until
+from trainer_sidecar.protocol import sidecar_pb2 as pb
+
+FINISHING = 'import os; print("rank", os.environ["RANK"], "of", os.environ["WORLD_SIZE"])'
+
+
+async def ended(pod: Pod) -> int:
+    assert pod.launcher is not None
+    return await asyncio.wait_for(pod.launcher.wait(), 30)
+
+
+async def ordered(pod: Pod, authority: Authority) -> Coordinator:
+    coordinator = Coordinator(pod, authority)
+    await coordinator.connect()
+    await coordinator.order(rank_order(0), rank_order(1))
+    return coordinator
+
+
+async def test_the_script_goes_on_after_its_ranks(tmp_path: Path, authority: Authority) -> None:
+    (tmp_path / "job.py").write_text(FINISHING)
+    script = (
+        'cd "$HAJOB_DIR"; torchrun --nproc_per_node 8 job.py --a b | tee log.txt; echo "tail ${PIPESTATUS[0]}"; exit 7'
+    )
+    async with running_pod(tmp_path, authority, script) as pod:
+        coordinator = await ordered(pod, authority)
+        assert await ended(pod) == 7
+        assert "tail 0" in pod.log()
+        assert sorted((tmp_path / "log.txt").read_text().splitlines()) == [
+            "[rank 0] rank 0 of 2",
+            "[rank 1] rank 1 of 2",
+        ]
+        assert "--nproc-per-node 8 is overridden by the job: 2" in pod.log()
+        await until(lambda: coordinator.reports[-1].script_ended, "the end of the script")
+        assert coordinator.reports[-1].script_exit_code == 7
+        assert {state.phase for state in coordinator.reports[-1].ranks} == {pb.FINISHED}
+        assert coordinator.facts == {}
+        await coordinator.close()
+
+
+async def test_a_script_that_never_calls_torchrun_is_named(tmp_path: Path, authority: Authority) -> None:
+    async with running_pod(tmp_path, authority, "echo no training here; exit 3") as pod:
+        coordinator = await ordered(pod, authority)
+        await until(lambda: bool(coordinator.facts), "the fact")
+        (fact,) = coordinator.facts.values()
+        assert (fact.kind, fact.exit_code) == (pb.SCRIPT_ENDED, 3)
+        assert "without calling torchrun or msrun" in fact.message
+        assert "no training here" in fact.message
+        assert await ended(pod) == 3
+        await coordinator.close()
+
+
+@pytest.mark.parametrize(
+    ("call", "complaint"),
+    [
+        ("torchrun --no-such-option x.py", "torchrun: "),
+        ("torchrun", "torchrun: "),
+        ("msrun --worker_num", "msrun: "),
+    ],
+)
+async def test_a_wrong_call_fails_in_the_script(
+    tmp_path: Path, authority: Authority, call: str, complaint: str
+) -> None:
+    async with running_pod(tmp_path, authority, f'{call}; echo "saw $?"') as pod:
+        assert await ended(pod) == 0
+        assert complaint in pod.log()
+        assert "saw 64" in pod.log()
+
+
+async def test_a_program_that_does_not_exist_travels_with_its_reason(tmp_path: Path, authority: Authority) -> None:
+    async with running_pod(tmp_path, authority, "torchrun --no-python /no/such/program") as pod:
+        coordinator = await ordered(pod, authority)
+        await until(lambda: len(coordinator.facts) == 2, "two facts")
+        for fact in coordinator.facts.values():
+            assert (fact.kind, fact.exit_code) == (pb.PROCESS_EXITED, 127)
+            assert "/no/such/program" in fact.message
+        await coordinator.close()
+
+
+async def test_a_second_call_is_refused(tmp_path: Path, authority: Authority) -> None:
+    (tmp_path / "job.py").write_text(FINISHING)
+    script = 'cd "$HAJOB_DIR"; torchrun job.py; torchrun job.py; echo "saw $?"'
+    async with running_pod(tmp_path, authority, script) as pod:
+        coordinator = await ordered(pod, authority)
+        assert await ended(pod) == 0
+        assert "one call of torchrun or msrun per job" in pod.log()
+        assert "saw 64" in pod.log()
+        await coordinator.close()
+
+
+async def test_a_torchrun_that_the_script_kills_takes_its_ranks_along(tmp_path: Path, authority: Authority) -> None:
+    script = 'torchrun "$HAJOB_DIR/rank.py" & echo $! > "$HAJOB_DIR/torchrun.pid"; wait; echo "saw $?"'
+    async with running_pod(tmp_path, authority, script) as pod:
+        coordinator = await ordered(pod, authority)
+        pids = [(await coordinator.phase(rank, pb.AT_GATE)).pid for rank in (0, 1)]
+        os.kill(int((tmp_path / "torchrun.pid").read_text()), signal.SIGTERM)
+        await until(lambda: not any(is_alive(pid) for pid in pids), "the end of the ranks")
+        await until(lambda: len(coordinator.facts) >= 2, "the facts")
+        await coordinator.close()
+
+
+async def test_msrun_sets_what_a_worker_needs(tmp_path: Path, authority: Authority) -> None:
+    (tmp_path / "job.py").write_text('import os; print({k: v for k, v in os.environ.items() if k.startswith("MS_")})')
+    script = 'cd "$HAJOB_DIR"; msrun --worker_num=2 --local_worker_num=2 job.py'
+    async with running_pod(tmp_path, authority, script) as pod:
+        coordinator = await ordered(pod, authority)
+        assert await ended(pod) == 0
+        assert "'MS_ROLE': 'MS_WORKER'" in pod.log()
+        assert "'MS_SCHED_PORT': '29500'" in pod.log()
+        assert "'MS_NODE_ID': '1'" in pod.log()
+        await coordinator.close()
+
+
+async def test_the_last_output_of_a_dying_rank_arrives_whole(tmp_path: Path, authority: Authority) -> None:
+    (tmp_path / "job.py").write_text("import sys\nfor i in range(2000): print('line', i)\nsys.exit('the reason')")
+    async with running_pod(tmp_path, authority, 'cd "$HAJOB_DIR"; torchrun job.py') as pod:
+        coordinator = await ordered(pod, authority)
+        await until(lambda: len(coordinator.facts) == 2, "two facts")
+        for fact in coordinator.facts.values():
+            assert fact.exit_code == 1
+            assert "line 1999" in fact.message
+            assert "the reason" in fact.message
+        await coordinator.close()
