@@ -1,0 +1,87 @@
+"""What the init container leaves in the shared directory, and that old Pythons can run it."""
+
+from __future__ import annotations
+
+import ast
+import shutil
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from trainer_sidecar import install
+
+LAUNCHER = Path(install.__file__).parent / "launcher"
+OLDEST = (3, 7)
+
+
+def test_everything_is_there_whole_and_executable(tmp_path: Path) -> None:
+    written = install.install(tmp_path)
+    names = {path.relative_to(tmp_path).as_posix() for path in written}
+    assert names == {"launcher.pyz", "controller_host.pyz", "bin/torchrun", "bin/msrun"}
+    assert all(path.stat().st_mode & 0o777 == 0o755 for path in written)
+    assert {path.name for path in tmp_path.iterdir()} == {"launcher.pyz", "controller_host.pyz", "bin"}
+
+
+def test_installing_again_gives_the_same_bytes(tmp_path: Path) -> None:
+    before = {path: path.read_bytes() for path in install.install(tmp_path)}
+    assert {path: path.read_bytes() for path in install.install(tmp_path)} == before
+
+
+def test_a_directory_that_cannot_be_filled_is_named(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    command = [sys.executable, "-m", "trainer_sidecar.install", str(tmp_path / "file")]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert f"{tmp_path / 'file'} cannot be filled" in done.stderr
+
+
+@pytest.mark.parametrize("name", ["launcher.pyz", "controller_host.pyz"])
+def test_archives_are_standard_library_only(tmp_path: Path, name: str) -> None:
+    install.install(tmp_path)
+    allowed = set(sys.stdlib_module_names) | {"trainer_sidecar"}
+    optional = {"mindio_ttp", "torch", "mindspore"}  # of the training image, looked for by the controller host
+    with zipfile.ZipFile(tmp_path / name) as archive:
+        for entry in archive.namelist():
+            for module in imported(archive.read(entry).decode()):
+                assert module in allowed | optional, f"{entry} imports {module}"
+
+
+def imported(source: str) -> set[str]:
+    modules = set()
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Import):
+            modules |= {alias.name.split(".")[0] for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.level == 0 and node.module:
+            modules.add(node.module.split(".")[0])
+    return modules
+
+
+@pytest.mark.parametrize("source", sorted(LAUNCHER.glob("*.py")), ids=lambda path: path.name)
+def test_the_launcher_is_written_in_the_oldest_python(source: Path) -> None:
+    ast.parse(source.read_text(), feature_version=OLDEST)
+
+
+def test_a_wrong_call_says_how(tmp_path: Path) -> None:
+    install.install(tmp_path)
+    done = subprocess.run(
+        [sys.executable, str(tmp_path / "launcher.pyz"), "bash"], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 64
+    assert "launcher.pyz -- COMMAND" in done.stderr
+
+
+def test_missing_settings_are_named(tmp_path: Path) -> None:
+    install.install(tmp_path)
+    python = shutil.which("python3") or sys.executable
+    done = subprocess.run(
+        [python, str(tmp_path / "launcher.pyz"), "--", "true"],
+        capture_output=True,
+        text=True,
+        check=False,
+        env={"HAJOB_DIR": str(tmp_path), "HAJOB_NODE_RANK": "0"},
+    )
+    assert done.returncode == 64
+    assert "HAJOB_RANKS_PER_NODE must be a number" in done.stderr

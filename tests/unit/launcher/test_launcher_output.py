@@ -1,0 +1,115 @@
+"""Output is cut into lines, kept in bounded files, never waited for."""
+
+from __future__ import annotations
+
+import os
+import threading
+from pathlib import Path
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from trainer_sidecar.launcher import output, progress
+
+
+@given(st.lists(st.binary(max_size=20), max_size=20))
+def test_lines_are_the_same_however_the_bytes_arrive(pieces: list[bytes]) -> None:
+    cutter = output.Lines()
+    lines = [line for piece in pieces for line in cutter.feed(piece)] + cutter.end()
+    assert lines == [*b"".join(pieces).split(b"\n")][: len(lines)]
+    assert b"\n".join(lines).rstrip(b"\n") == b"".join(pieces).rstrip(b"\n")
+
+
+def test_a_line_without_end_is_cut() -> None:
+    cutter = output.Lines()
+    (line,) = cutter.feed(b"x" * (output.MAXIMUM_LINE_BYTES + 10))
+    assert len(line) == output.MAXIMUM_LINE_BYTES
+    assert cutter.end() == [b"x" * 10]
+
+
+def test_only_the_last_lines_are_kept() -> None:
+    kept = output.LastLines()
+    for number in range(100):
+        kept.add(b"line %d" % number)
+    kept.add(b"   ")
+    assert len(kept.text()) == output.KEPT_LINES
+    assert kept.text()[-1] == "line 99"
+
+
+def test_a_file_is_bounded_and_nothing_is_overwritten(tmp_path: Path) -> None:
+    complaints: list[str] = []
+    path = tmp_path / "3" / "rank-0.1.log"
+    for _ in range(2):  # two launchers, one after the other
+        log = output.LogFile(str(path), 100, complaints.append)
+        log.write(b"a" * 40 + b"\n")
+        log.close()
+    assert path.stat().st_size == 82
+    log = output.LogFile(str(path), 100, complaints.append)
+    log.write(b"b" * 60 + b"\n")
+    log.close()
+    assert path.read_bytes() == b"b" * 60 + b"\n"
+    assert path.with_name("rank-0.1.log.1").stat().st_size == 82
+    assert complaints == []
+
+
+def test_a_directory_that_cannot_be_written_is_named_once(tmp_path: Path) -> None:
+    (tmp_path / "3").write_text("a file where the directory should be")
+    complaints: list[str] = []
+    log = output.LogFile(str(tmp_path / "3" / "rank-0.1.log"), 100, complaints.append)
+    log.write(b"x")
+    log.write(b"y")
+    assert len(complaints) == 1
+    assert "rank-0.1.log" in complaints[0]
+
+
+def test_a_slow_reader_costs_output_never_time() -> None:
+    gate = threading.Event()
+    written: list[bytes] = []
+
+    def slow(data: bytes) -> None:
+        gate.wait()
+        written.append(data)
+
+    writer = output.Writer("test", maximum_bytes=100)
+    for _ in range(50):
+        writer.put(slow, b"0123456789")
+    assert not writer.flush(0.01)
+    gate.set()
+    assert writer.flush(10)
+    writer.put(slow, b"end")
+    assert writer.flush(10)
+    assert len(written) < 15
+    assert b"bytes of output dropped" in written[-2]
+    assert written[-1] == b"end"
+
+
+def test_when_the_reader_is_gone_output_goes_to_the_container() -> None:
+    read, write = os.pipe()
+    container_read, container_write = os.pipe()
+    os.close(read)
+    target = output.Descriptor(write, output.Descriptor(container_write))
+    target.write(b"hello")
+    assert os.read(container_read, 100) == b"hello"
+    target.close()
+    target.write(b"again")
+    assert os.read(container_read, 100) == b"again"
+    os.close(container_read)
+    os.close(container_write)
+
+
+def test_old_attempts_of_a_rank_go_others_stay(tmp_path: Path) -> None:
+    for attempt in range(1, 8):
+        directory = tmp_path / str(attempt)
+        directory.mkdir()
+        (directory / "rank-1.1.log").touch()
+        if attempt == 1:
+            (directory / "rank-10.1.log").touch()
+    output.remove_old_attempts(str(tmp_path), rank=1, attempt=7, limit=5)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["1", "3", "4", "5", "6", "7"]
+    assert [path.name for path in (tmp_path / "1").iterdir()] == ["rank-10.1.log"]
+
+
+def test_the_line_of_a_step() -> None:
+    line = b" iteration        5/     100 | consumed samples: 80 | lm loss: 1.234E+00 |"
+    assert progress.parse(line) == progress.Step(5, 100)
+    assert progress.parse(b"saving checkpoint at iteration 5") is None

@@ -1,0 +1,104 @@
+"""Command lines of torchrun and msrun, read as the tools read them."""
+
+from __future__ import annotations
+
+import pytest
+
+from trainer_sidecar.launcher.program import (
+    Call,
+    ProgramError,
+    Size,
+    mindspore_environment,
+    parse,
+    script_environment,
+)
+
+SIZE = Size(node_rank=1, ranks_per_node=8, world_size=32)
+
+
+def call(tool: str, *arguments: str, **environment: str) -> Call:
+    return Call(tool, list(arguments), "/work", environment, "/usr/bin/python3")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "argv"),
+    [
+        (["train.py"], ["/usr/bin/python3", "-u", "train.py"]),
+        (["--nproc_per_node", "8", "train.py", "--lr", "1"], ["/usr/bin/python3", "-u", "train.py", "--lr", "1"]),
+        (
+            ["--nproc-per-node=8", "-m", "pkg.train", "-m", "x"],
+            ["/usr/bin/python3", "-u", "-m", "pkg.train", "-m", "x"],
+        ),
+        (["--no-python", "./train.sh", "a"], ["./train.sh", "a"]),
+        (["--nnodes", "4", "--node_rank", "1", "--rdzv_backend=c10d", "t.py"], ["/usr/bin/python3", "-u", "t.py"]),
+        (["--master_addr", "node-0", "--master-port", "6000", "t.py"], ["/usr/bin/python3", "-u", "t.py"]),
+    ],
+)
+def test_torchrun(arguments: list[str], argv: list[str]) -> None:
+    program = parse(call("torchrun", *arguments), SIZE)
+    assert program.argv == argv
+    assert program.notes == []
+    assert program.cwd == "/work"
+
+
+def test_options_of_the_script_are_the_scripts() -> None:
+    program = parse(call("torchrun", "train.py", "--nproc-per-node", "3", "--", "-m"), SIZE)
+    assert program.argv[2:] == ["train.py", "--nproc-per-node", "3", "--", "-m"]
+    assert program.notes == []
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["--nproc-per-node", "4"], "--nproc-per-node 4 is overridden by the job: 8"),
+        (["--nnodes", "2"], "--nnodes 2 is overridden by the job: 4"),
+        (["--nnodes", "1:3"], "--nnodes 1:3 is overridden by the job: 4"),
+        (["--node-rank", "0"], "--node-rank 0 is overridden by the job: 1"),
+        (["--standalone"], "--standalone is overridden by the job: 4 nodes"),
+    ],
+)
+def test_what_contradicts_the_job_is_said(arguments: list[str], words: str) -> None:
+    (note,) = parse(call("torchrun", *arguments, "train.py"), SIZE).notes
+    assert words in note
+    assert "node 1 of 4" in note
+
+
+@pytest.mark.parametrize("size", ["8", "auto", "gpu"])
+def test_what_agrees_is_not(size: str) -> None:
+    assert parse(call("torchrun", "--nproc-per-node", size, "--nnodes", "1:4", "train.py"), SIZE).notes == []
+
+
+def test_threads_are_limited_as_torchrun_does_unless_the_user_says_otherwise() -> None:
+    assert parse(call("torchrun", "t.py"), SIZE).environment["OMP_NUM_THREADS"] == "1"
+    assert parse(call("torchrun", "t.py", OMP_NUM_THREADS="4"), SIZE).environment["OMP_NUM_THREADS"] == "4"
+
+
+def test_msrun() -> None:
+    program = parse(call("msrun", "--worker_num=16", "--local_worker_num", "8", "--join=True", "t.py", "-c", "x"), SIZE)
+    assert program.argv == ["/usr/bin/python3", "-u", "t.py", "-c", "x"]
+    assert len(program.notes) == 1
+    assert parse(call("msrun", "./run", "a"), SIZE).argv == ["./run", "a"]
+
+
+@pytest.mark.parametrize("arguments", [["--no-such", "t.py"], [], ["--nnodes"]])
+def test_what_the_tool_would_refuse_is_refused(arguments: list[str]) -> None:
+    with pytest.raises(ProgramError, match="torchrun: "):
+        parse(call("torchrun", *arguments), SIZE)
+
+
+def test_an_unknown_tool_is_named() -> None:
+    with pytest.raises(ProgramError, match="mpirun"):
+        parse(call("mpirun", "x"), SIZE)
+
+
+def test_mindspore_variables_follow_the_rank_and_never_override() -> None:
+    rank = {"RANK": "9", "LOCAL_RANK": "1", "WORLD_SIZE": "32", "MASTER_ADDR": "10.0.0.1", "MASTER_PORT": "29500"}
+    added = mindspore_environment({**rank, "DEVICE_ID": "5"})
+    assert added["MS_NODE_ID"] == "9"
+    assert added["MS_SCHED_HOST"] == "10.0.0.1"
+    assert "DEVICE_ID" not in added
+
+
+def test_the_shims_come_first_on_the_path() -> None:
+    assert script_environment({"PATH": "/usr/bin"}, "/hajob")["PATH"] == "/hajob/bin:/usr/bin"
+    assert script_environment({}, "/hajob")["PATH"].startswith("/hajob/bin:")
