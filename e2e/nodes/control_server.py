@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 import signal
 import time
 from collections.abc import Awaitable, Callable, Iterator
@@ -22,6 +23,8 @@ from e2e.nodes.node_set import NodeSet
 from e2e.nodes.pod import PodWorker
 from e2e.nodes.processes import ProcessEntry, read_command, read_environment, send_signal
 from e2e.nodes.states import Running, Waiting
+
+log = logging.getLogger(__name__)
 
 HAJOB_SIDECARS = frozenset({"agent", "coordinator"})
 _SELECTORS = ("node", "namespace", "pod", "container", "rank", "pid")
@@ -84,6 +87,9 @@ class ControlServer:
         except (RefusedError, KeyError, TypeError, ValueError) as error:
             reason = f"argument {error} is missing" if isinstance(error, KeyError) else str(error)
             return {"ok": False, "error": reason}
+        except Exception as error:
+            log.exception("a command failed: %s", line)
+            return {"ok": False, "error": f"the node set failed: {error!r}, see its log"}
 
     async def _state(self, _: JsonObject) -> JsonObject:
         everything = list(self._find({}))
@@ -148,7 +154,7 @@ class ControlServer:
 
     def _signal_sidecars(self, request: JsonObject, number: int) -> JsonObject:
         node, now = self._node(request), time.time_ns()
-        markers = [c.marker for w in node.pods.values() for c in w.containers if c.record.name in HAJOB_SIDECARS]
+        markers = [c.marker for w in node.workers() for c in w.containers if c.record.name in HAJOB_SIDECARS]
         return {"pids": node.context.processes.signal(markers, number), "time": now}
 
     async def _break_chip(self, request: JsonObject) -> JsonObject:
@@ -210,7 +216,7 @@ class ControlServer:
         nodes = [self._node(request)] if "node" in request else list(self._set.nodes.values())
         for node in nodes:
             trees = node.context.processes.members(node.markers())
-            for worker in node.pods.values():
+            for worker in node.workers():
                 if not _selects(request, worker.pod):
                     continue
                 for container in worker.containers:
@@ -280,7 +286,7 @@ def _process(found: Found) -> JsonObject:
 def _describe(node: Node, everything: list[Found]) -> JsonObject:
     chips = node.context.chips
     pods = []
-    for worker in node.pods.values():
+    for worker in node.workers():
         containers = [
             {
                 "name": container.record.name,

@@ -64,19 +64,19 @@ class Node:
         """End the node's own work and kill what runs on it. Objects stay as they are: the cluster ends, too."""
         markers = self.markers()
         await self._halt()
-        await asyncio.gather(*(worker.close() for worker in self._workers()))
+        await asyncio.gather(*(worker.close() for worker in self.workers()))
         self.context.processes.signal(markers, signal.SIGKILL)
         await self._server.close()
         await self.context.client.close()
         await self.context.device_client.close()
 
-    def _workers(self) -> list[PodWorker]:
+    def workers(self) -> list[PodWorker]:
         """All pods, those included whose object is gone while something of them still runs."""
         return [*self.pods.values(), *self._leaving.values()]
 
     def markers(self) -> list[str]:
         """The process markers of all containers of the node."""
-        return [container.marker for worker in self._workers() for container in worker.containers]
+        return [container.marker for worker in self.workers() for container in worker.containers]
 
     def power_off(self) -> int:
         """Stop the machine dead; returns the number of processes that were stopped."""
@@ -101,15 +101,18 @@ class Node:
         """The machine boots: what ran is dead, the node registers anew, its pods are found as after a reboot."""
         await self._halt()
         self._frozen_by_power = []
-        self.context.processes.signal(self.markers(), signal.SIGKILL)
-        dead = [container for worker in self._workers() for container in worker.containers]
+        leaving = list(self._leaving.values())
+        dead = [container for worker in self.workers() for container in worker.containers]
+        await asyncio.gather(*(worker.lose() for worker in self.workers()))
+        self.context.processes.signal([container.marker for container in dead], signal.SIGKILL)
         await asyncio.gather(*(container.process.exited for container in dead if container.process))
         await self.context.client.close()
         await self.context.device_client.close()
         self.context.power.open()
         self._boot_id, self._up_since = str(uuid.uuid4()), time.time()
-        await asyncio.gather(*(worker.reboot() for worker in self.pods.values()))
-        await asyncio.gather(*(worker.close() for worker in self._leaving.values()))
+        await asyncio.gather(*(worker.close() for worker in leaving))
+        for worker in self.pods.values():
+            worker.boot()
         await self._register()
         self._begin()
 

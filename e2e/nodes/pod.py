@@ -69,7 +69,7 @@ class PodWorker:
             self._work = _task(self._run())
 
     def start_after_reboot(self) -> None:
-        """Take over a pod that ran here before the node was switched off: see :meth:`reboot`."""
+        """Take over a pod that ran here before the node was switched off: see :meth:`boot`."""
         if self.pod["spec"].get("restartPolicy") == "Never":
             self._writer.start()
             self._fail_after_reboot()
@@ -101,11 +101,14 @@ class PodWorker:
         assert self._ending is not None
         return self._ending
 
-    async def reboot(self) -> None:
-        """The node was switched off and on: everything of the pod is dead, without having said a word."""
+    async def lose(self) -> None:
+        """The machine it runs on is about to lose everything: no more work on it, its containers' ends are unknown."""
         await _cancel(self._work, self._ending, *self._sidecars, *self._side_tasks)
         for container in self.containers:
             container.forget()
+
+    def boot(self) -> None:
+        """The node is on again after :meth:`lose`: start the pod anew where its restart policy says so."""
         self.record.sandbox_ready = False
         self._work = self._ending = self._grace = None
         self._sidecars.clear()
@@ -121,11 +124,10 @@ class PodWorker:
         self._work = _task(self._run())
 
     async def close(self) -> None:
-        """Give up all work on the pod; its processes and its object are left as they are."""
-        await _cancel(self._work, self._ending, *self._sidecars, *self._side_tasks)
+        """Give up all work on the pod; its processes and its object are left as they are, its chips are free."""
         self._writer.stop()
-        for container in self.containers:
-            container.forget()
+        await self.lose()
+        self._finish()
 
     def _fail_after_reboot(self) -> None:
         for record in self.record.containers:
