@@ -10,11 +10,12 @@ from __future__ import annotations
 
 from trainer_sidecar.coordinator.conversation import Event, Kind, State
 from trainer_sidecar.coordinator.driver import feed, lose
-from trainer_sidecar.coordinator.job import Attempt, Job, Phase, Request
-from trainer_sidecar.coordinator.resume import resume
+from trainer_sidecar.coordinator.job import Attempt, Incident, Job, Phase, Request
+from trainer_sidecar.coordinator.resume import CHOSEN, Resumed, resume
 from trainer_sidecar.coordinator.roster import Pod, Target
 from trainer_sidecar.protocol import sidecar_pb2 as pb
 
+AT_REST = frozenset({State.SERVING, State.SHRUNK, State.FINISHING, State.CLOSED})
 PAST_NAMING = frozenset(State) - {State.STOPPING, State.STOPPED, State.NAMING, State.RETRY_REFUSED}
 
 
@@ -35,9 +36,9 @@ def begin(job: Job, number: int, incarnation: int) -> None:
     job.incident = None
     job.dropped = set()
     job.roster.registered.clear()
+    job.steps.begin_again()
     if had_run:
         end_ranks(job)
-        job.steps.begin_again()
         job.requests.append(Request("end", {}))
         job.controller.requested = -1
 
@@ -174,22 +175,55 @@ def _adopt(job: Job, number: int, incarnation: int) -> None:
 
 def _take_over(job: Job, pods: list[Pod]) -> None:
     attempt, roster = job.attempt, job.roster
-    alive_pods = sorted(roster.pods.values(), key=lambda pod: pod.incarnation)
-    controller_lives = job.controller.serves(attempt.number)
-    if controller_lives:
-        job.conversation.state = resume(job.conversation, job.controller_log, job.now)
+    resumed = None
+    if job.controller.serves(attempt.number):
+        resumed = resume(job.conversation, job.controller_log, job.now)
     else:
         _controller_was_lost(job)
     roster.registered = set(range(roster.world_size))
-    for pod in [*(pod for pod in alive_pods if pod not in pods), *pods]:
+    newest_last = sorted(roster.pods.values(), key=lambda pod: pod.incarnation)
+    for pod in [*(pod for pod in newest_last if pod not in pods), *pods]:
         for rank, view in pod.views.items():
             admitted = view.phase == pb.LINKED or (view.alive and job.conversation.state in PAST_NAMING)
             roster.targets[rank] = Target(view.incarnation, view.start, pod.uid, True, admitted)
+        job.silence.watch(pod.uid, job.now)
     attempt.phase, attempt.since, attempt.linked = Phase.RUNNING, job.now, True
     job.touch_all()
-    if job.conversation.state is not State.SERVING and controller_lives:
-        job.reopen_incident()
+    if resumed is not None:
+        _take_up_incident(job, resumed)
     lose(job, [rank for rank in roster.targets if roster.phase(rank) == pb.DEAD])
+
+
+def _take_up_incident(job: Job, resumed: Resumed) -> None:
+    """An incident in the middle goes on under its number; an order that was carried out is not carried out again."""
+    order = job.order
+    if resumed.state not in AT_REST:
+        incarnation = resumed.incarnation or job.incarnation + 1
+        job.incarnation = max(job.incarnation, incarnation)
+        job.incident = Incident(incarnation, job.now, stopped=job.now, strategy_sent=None)
+        if resumed.state in CHOSEN.values():
+            job.incident.strategy_sent = job.now
+    elif order is not None and _carried_out(job, order):
+        job.concluded = max(job.concluded, order.incarnation)
+        if resumed.result is not None:
+            milestone = pb.Milestone(kind=pb.RESULT, incarnation=order.incarnation, **resumed.result)
+            job.outbox.add_milestone(milestone, job.now)
+
+
+def _carried_out(job: Job, order: pb.Order) -> bool:
+    """Whether MindIO, at rest, has this order behind it: its successors are linked."""
+    if order.action == pb.SHRINK:
+        return job.conversation.state is State.SHRUNK
+    if order.action not in (pb.IN_PLACE, pb.REPLACE, pb.EXPAND):
+        return order.action in (pb.RETRY, pb.CONTINUE, pb.START)
+    ranks = set(order.restart_ranks)
+    for node_rank in order.replaced_nodes:
+        ranks.update(job.roster.ranks_of(node_rank))
+    return all(
+        job.roster.targets[rank].incarnation >= order.incarnation and job.roster.phase(rank) != pb.AT_GATE
+        for rank in ranks
+        if rank in job.roster.targets
+    )
 
 
 def _controller_was_lost(job: Job) -> None:

@@ -215,6 +215,12 @@ def result(_memory: Memory, event: Event) -> list[Command]:
     return [Mark(pb.RESULT, event)]
 
 
+def pause_failed(memory: Memory, event: Event) -> list[Command]:
+    """The training goes on; asking again is a new decision. A fault that broke the pause is reported next."""
+    memory.wish = None
+    return result(memory, event)
+
+
 def success(memory: Memory, event: Event) -> list[Command]:
     """At rest again. What died after the naming is the beginning of the next incident."""
     memory.lost = dict(memory.late)
@@ -362,6 +368,7 @@ def _repairs() -> Iterable[Row]:
 def _sizes() -> Iterable[Row]:
     """Fewer data-parallel ranks, and all of them again."""
     yield Row(S.SHRINKING, K.ISOLATED, always, isolated, S.SHRINKING)
+    yield Row(S.SHRINKING, K.FAULT, always, found_and_stop, S.STOPPING)
     yield Row(S.SHRINKING, K.SUCCESS, always, success, S.SHRUNK)
     yield Row(S.SHRINKING, K.REFUSED, always, try_again, None)
     yield from _closing(S.SHRINKING)
@@ -380,18 +387,18 @@ def _sizes() -> Iterable[Row]:
 def _planned() -> Iterable[Row]:
     """Pause, continue, hot switch."""
     yield Row(S.PAUSING, K.STOP_OK, always, paused, S.PAUSED)
-    yield Row(S.PAUSING, K.STOP_FAILED, always, close_stop_failed, S.SERVING)
-    yield Row(S.PAUSING, K.OPEN_FAILURE, always, result, S.SERVING)
+    yield Row(S.PAUSING, K.STOP_FAILED, always, pause_failed, S.SERVING)
+    yield Row(S.PAUSING, K.OPEN_FAILURE, always, pause_failed, S.SERVING)
     yield Row(S.PAUSING, K.REFUSED, always, try_again, None)
 
     yield Row(S.PAUSED, K.LOOK, has_lost, stop, S.STOPPING)
     yield Row(S.PAUSED, K.LOOK, wants("continue"), choose, S.CONTINUING)
-    yield Row(S.PAUSED, K.OPEN_FAILURE, always, result, S.SERVING)
+    yield Row(S.PAUSED, K.OPEN_FAILURE, always, pause_failed, S.SERVING)
     yield Row(S.PAUSED, K.FAULT, always, found_and_stop, S.STOPPING)
     yield Row(S.PAUSED, K.REFUSED, always, try_again, S.PAUSED)
 
     yield Row(S.CONTINUING, K.SUCCESS, always, success, S.SERVING)
-    yield Row(S.CONTINUING, K.OPEN_FAILURE, always, result, S.SERVING)
+    yield Row(S.CONTINUING, K.OPEN_FAILURE, always, pause_failed, S.SERVING)
     yield Row(S.CONTINUING, K.REFUSED, always, try_again, None)
 
     yield from _calm(S.SWITCHING)

@@ -62,9 +62,10 @@ def _do(command: object, _job: Job, _at: float) -> None:
 
 @_do.register
 def _call(command: Call, job: Job, _at: float) -> None:
+    arguments = dict(command.arguments)
     if command.name in OPENING_CALLS:
-        open_incident(job)
-    job.requests.append(Request(command.name, dict(command.arguments)))
+        arguments["incarnation"] = open_incident(job).incarnation  # for the host's log only
+    job.requests.append(Request(command.name, arguments))
 
 
 @_do.register
@@ -136,6 +137,8 @@ def _result(job: Job, event: Event) -> None:
     elif event.kind is Kind.SUCCESS:
         if event.strategy == "upgrade":
             job.dropped = set()
+        conclude(job)
+    elif job.conversation.state is State.SERVING:  # a pause that failed
         conclude(job)
 
 

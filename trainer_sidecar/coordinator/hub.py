@@ -186,7 +186,6 @@ class Hub:
         for pod in pods.values():
             if pod.uid in self._agents or not pod.address:
                 continue
-            self._core.job.silence.watch(pod.uid, now())
             host = f"[{pod.address}]" if ":" in pod.address else pod.address
             address = f"{host}:{self._settings.agent_port}"
             settings = self._settings

@@ -141,10 +141,6 @@ class Job:
     changed: bool = False
     refused_input: int = 0
 
-    def reopen_incident(self) -> None:
-        """After a takeover in the middle of one; its earlier milestones are with the operator already."""
-        self.incident = Incident(self.incarnation, self.now, stopped=self.now)
-
     def touch(self, rank: int) -> None:
         """The pod of this rank has to be told something new."""
         target = self.roster.targets.get(rank)

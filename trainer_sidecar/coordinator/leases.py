@@ -55,13 +55,13 @@ class Leases:
 
 
 class Silence:
-    """When each agent was heard last."""
+    """When each agent was heard last. One that has never spoken is starting, not silent."""
 
     def __init__(self) -> None:
         self._contacts: dict[str, _Contact] = {}
 
     def watch(self, uid: str, now: float) -> None:
-        """Count from now, unless the pod is watched already."""
+        """Count from now, although nothing was heard yet; unless the pod is watched already."""
         self._contacts.setdefault(uid, _Contact(now))
 
     def forget(self, uid: str) -> None:

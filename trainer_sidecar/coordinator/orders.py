@@ -21,7 +21,6 @@ STRATEGIES = {
     pb.CHECKPOINT: "dump",
     pb.PAUSE: "pause",
     pb.CONTINUE: "continue",
-    pb.MIGRATE: "migration",
 }
 PARAMETERS = {pb.SHRINK: '{"scale-in-strategy":"DP"}', pb.EXPAND: '{"scale-out-strategy":"DP"}'}
 WITHOUT_WAITING = frozenset({pb.RETRY, pb.CHECKPOINT, pb.PAUSE, pb.CONTINUE, pb.SHRINK})
@@ -58,7 +57,7 @@ def apply(job: Job) -> None:
         _replace(job, node_rank, order.incarnation)
     known = job.conversation.memory.lost.keys() | job.conversation.memory.late.keys()
     given_up = set(order.lost_ranks) - known
-    if given_up and order.action not in (pb.EXPAND, pb.PAUSE, pb.CONTINUE, pb.MIGRATE):
+    if given_up and order.action not in (pb.EXPAND, pb.PAUSE, pb.CONTINUE):
         lose(job, given_up)
 
 

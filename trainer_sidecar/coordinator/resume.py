@@ -7,6 +7,7 @@ living controller, goes on from there; what it would be wrong about, it would an
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from trainer_sidecar.coordinator.conversation import Conversation, Memory, State
@@ -33,19 +34,34 @@ CALLED = {
 RESULTS = {201: State.SHRINKING, 405: State.RETRY_REFUSED, 406: State.FAILED_OPEN}
 
 
-def resume(conversation: Conversation, log: Sequence[Entry], now: float) -> State:
-    """The state after `log`; fills the conversation's memory on the way."""
+@dataclass(frozen=True)
+class Resumed:
+    """What the log tells: the state, the number of the incident it is in, the last result as a milestone's fields."""
+
+    state: State
+    incarnation: int
+    result: dict[str, Any] | None
+
+
+def resume(conversation: Conversation, log: Sequence[Entry], now: float) -> Resumed:
+    """Bring the conversation where `log` ends; fills its memory on the way."""
     memory = conversation.memory
     refused = {entry["answer"] for entry in log if "answer" in entry and entry.get("code", 0) != 0}
-    state = State.SERVING
+    state, incarnation, result = State.SERVING, 0, None
     for entry in log:
         if "called" in entry and entry.get("id") not in refused:
-            state = _after_call(entry["called"], entry.get("arguments", {}), memory, state)
+            arguments = entry.get("arguments", {})
+            incarnation = arguments.get("incarnation", incarnation)
+            state = _after_call(entry["called"], arguments, memory, state)
         elif "event" in entry:
             state = _after_event(entry["event"], entry["arguments"], memory, state)
+            if entry["event"] == "report_result":
+                code, text, _, strategy = entry["arguments"]
+                result = {"result_code": code, "text": text, "strategy": strategy}
     if state in (State.STOPPED, State.CHOOSING, State.RETRY_REFUSED, State.FAILED_OPEN):
         memory.due = now + memory.answer_seconds / 2  # how long the controller has waited already is not known
-    return state
+    conversation.state = state
+    return Resumed(state, incarnation, result)
 
 
 def _after_call(name: str, arguments: Mapping[str, Any], memory: Memory, state: State) -> State:

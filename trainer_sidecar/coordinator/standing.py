@@ -16,21 +16,26 @@ SAVE_BEFORE_SECONDS = 30.0
 
 
 def order(job: Job) -> pb.Order | None:
-    """The order the coordinator gives itself now; None while the operator has time, or has spoken."""
+    """The order the coordinator gives itself now; None while the operator has time, or what it wants can still come."""
     incident, assignment = job.incident, job.assignment
     if incident is None or assignment is None or job.conversation.state is not State.STOPPED:
         return None
-    decided = job.order is not None and job.order.incarnation >= incident.incarnation
-    patience = assignment.standing_orders.decision_timeout_milliseconds / 1000
-    if decided or not patience or incident.stopped is None or job.now - incident.stopped < patience:
+    current, allowed = job.order, assignment.standing_orders
+    patience = allowed.decision_timeout_milliseconds / 1000
+    if current is not None and current.incarnation >= incident.incarnation:
+        action = pb.CHECKPOINT if _must_save(job, allowed) else pb.ACTION_UNSPECIFIED
+    elif not patience or incident.stopped is None or job.now - incident.stopped < patience:
         return None
-    action = _action(job, assignment.standing_orders)
-    if action == pb.ACTION_UNSPECIFIED:
+    else:
+        action = _action(job, allowed)
+    if action == pb.ACTION_UNSPECIFIED or (current is not None and incident.standing == action):
         return None
     incident.standing = action
     lost = sorted(job.conversation.memory.lost)
     restart = lost if action == pb.IN_PLACE else []
-    return pb.Order(incarnation=incident.incarnation, action=action, lost_ranks=lost, restart_ranks=restart)
+    revision = current.revision if current is not None and current.incarnation == incident.incarnation else 0
+    number = max(incident.incarnation, current.incarnation if current is not None else 0)
+    return pb.Order(incarnation=number, revision=revision, action=action, lost_ranks=lost, restart_ranks=restart)
 
 
 def _action(job: Job, allowed: pb.StandingOrders) -> pb.Action:
@@ -39,10 +44,14 @@ def _action(job: Job, allowed: pb.StandingOrders) -> pb.Action:
         return pb.RETRY
     if allowed.allow_in_place and all(_pod_lives(job, rank) for rank in lost):
         return pb.IN_PLACE
-    due = job.conversation.memory.due
-    if allowed.allow_checkpoint and due is not None and job.now >= due - SAVE_BEFORE_SECONDS:
-        return pb.CHECKPOINT
-    return pb.ACTION_UNSPECIFIED
+    return pb.CHECKPOINT if _must_save(job, allowed) else pb.ACTION_UNSPECIFIED
+
+
+def _must_save(job: Job, allowed: pb.StandingOrders) -> bool:
+    """MindIO's patience is nearly over: what is not here now will not be there in time."""
+    memory = job.conversation.memory
+    margin = min(SAVE_BEFORE_SECONDS, memory.answer_seconds / 4)
+    return allowed.allow_checkpoint and memory.due is not None and job.now >= memory.due - margin
 
 
 def _pod_lives(job: Job, rank: int) -> bool:

@@ -32,7 +32,7 @@ def test_every_rank_is_started_once_the_controller_serves(world: World) -> None:
 
 def test_an_exit_stops_the_training_before_anybody_is_asked(world: World) -> None:
     world.die(3)
-    assert world.called("stop_train") == [{"ranks": [[3, 1]]}]
+    assert world.called("stop_train") == [{"ranks": [[3, 1]], "incarnation": 2}]
     assert [fact.kind for fact in world.facts] == [pb.PROCESS_EXITED]
     assert world.state.incarnation == 2
     assert world.state.conversation == "Stopped"
@@ -138,7 +138,7 @@ def test_a_death_between_the_first_step_and_the_result_becomes_the_next_incident
     assert len(world.called("stop_train")) == 1
     world.mindio.result()
     world.pump()
-    assert world.called("stop_train")[1:] == [{"ranks": [[1, 1]]}]
+    assert world.called("stop_train")[1:] == [{"ranks": [[1, 1]], "incarnation": 3}]
     assert world.state.incarnation == 3
     world.order(pb.IN_PLACE, revision=1, lost_ranks=[1], restart_ranks=[1])
     finish_recovery(world, 5)
@@ -162,7 +162,7 @@ def test_a_memory_fault_is_answered_at_once_and_retried(world: World) -> None:
     world.mindio.ask = "stop"
     world.callback("report_fault_ranks", [[[1, 0]], [[1, "1234abcd"]]])
     world.pump()
-    assert world.called("stop_train") == [{"ranks": [[1, 0]]}]
+    assert world.called("stop_train") == [{"ranks": [[1, 0]], "incarnation": 2}]
     fact = world.facts[0]
     assert (fact.kind, list(fact.ranks), fact.code) == (pb.MEMORY_FAULT, [1], "1234abcd")
     world.order(pb.RETRY, revision=1, lost_ranks=[1])

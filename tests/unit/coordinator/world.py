@@ -278,8 +278,6 @@ class World:
                 incarnation=agent.incarnation,
             )
         self.core.assign(assignment, self.now)
-        for uid in self.listed:
-            self.core.job.silence.watch(uid, self.now)
         self.pump()
 
     def order(self, action: pb.Action, **fields: object) -> None:

@@ -1,0 +1,229 @@
+"""The table of the conversation, walked whole: every state, every event, every call."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from trainer_sidecar.coordinator.conversation import Call, Command, Event, Kind, Mark, State, Wish
+from trainer_sidecar.coordinator.conversation_table import TABLE, new_conversation
+from trainer_sidecar.protocol import sidecar_pb2 as pb
+
+MAY_BE_CALLED_IN = {
+    "stop_train": {
+        State.SERVING,
+        State.SHRUNK,
+        State.PAUSED,
+        State.SWITCHING,
+        State.CONFIRMING,
+        State.SHRINKING,
+        State.EXPANDING,
+    },
+    "on_global_rank": {State.STOPPED, State.RETRY_REFUSED},
+    "change_strategy": {State.CHOOSING, State.RECOVERING, State.FAILED_OPEN, State.SHRUNK, State.PAUSED},
+    "dump": {State.SERVING, State.SHRUNK},
+    "pause": {State.SERVING},
+    "prepare_action": {State.SERVING},
+}
+"""What each phase of MindIO waits for. Anything else would stay behind as a wake-up and end it at the next fault."""
+
+TOLD_NOTHING = {State.OFFLINE, State.FINISHING, State.CLOSED, State.LOST}
+WISHES = [
+    Wish(strategy, {1: 1}, ready, "{}", 10)
+    for strategy in ("recover", "retry", "dump", "exit", "downgrade", "upgrade", "pause", "continue", "migration")
+    for ready in (True, False)
+]
+LIST = ("exit", "dump", "retry", "recover", "downgrade", "upgrade", "migration")
+EVENTS = [
+    Event(kind, ranks={1: 1}, codes={1: ""}, strategies=LIST, strategy="recover", call="stop_train")
+    for kind in Kind
+    if kind not in (Kind.SERVES, Kind.GONE)
+]
+
+
+def drive(state: State, event: Event, wish: Wish | None, *, lost: bool) -> tuple[list[Command], State]:
+    conversation = new_conversation(100.0)
+    conversation.state = state
+    memory = conversation.memory
+    memory.wish, memory.offered = wish, LIST
+    memory.came_from = State.SERVING
+    memory.named = {1: 1}
+    if lost:
+        memory.lost = {1: 1}
+    return conversation.feed(event, 5.0), conversation.state
+
+
+@pytest.mark.parametrize("state", list(State))
+def test_no_event_makes_a_state_say_what_its_phase_does_not_ask_for(state: State) -> None:
+    """One call at most for each state passed through, and only the ones that state may make."""
+    for event in EVENTS:
+        for wish in [None, *WISHES]:
+            for lost in (True, False):
+                commands, end = drive(state, event, wish, lost=lost)
+                calls = [command.name for command in commands if isinstance(command, Call)]
+                passed = {state, end} | {row.following for row in TABLE.get((state, event.kind), [])}
+                for call in calls:
+                    assert passed & MAY_BE_CALLED_IN[call], (state, event.kind, call)
+                assert len(calls) <= 1, (state, event.kind, wish, calls)
+
+
+@pytest.mark.parametrize("state", sorted(TOLD_NOTHING))
+def test_a_controller_that_has_left_is_told_nothing(state: State) -> None:
+    for event in EVENTS:
+        for wish in WISHES:
+            commands, end = drive(state, event, wish, lost=True)
+            assert not [command for command in commands if isinstance(command, Call)]
+            assert end is state
+
+
+def test_every_state_can_be_reached_and_left() -> None:
+    following: dict[State, set[State]] = defaultdict(set)
+    for rows in TABLE.values():
+        for row in rows:
+            if row.following is not None and row.following is not row.state:
+                following[row.state].add(row.following)
+    reached, edge = {State.OFFLINE}, [State.OFFLINE]
+    while edge:
+        for state in following[edge.pop()] - reached:
+            reached.add(state)
+            edge.append(state)
+    assert reached == set(State)
+    assert all(following[state] for state in State)
+
+
+@pytest.mark.parametrize("state", list(State))
+def test_a_new_controller_is_served_from_every_state_with_nothing_remembered(state: State) -> None:
+    conversation = new_conversation(100.0)
+    conversation.state = state
+    conversation.memory.lost = {1: 1}
+    conversation.memory.late = {2: 1}
+    conversation.memory.wish = Wish("recover", {1: 1})
+    assert not [c for c in conversation.feed(Event(Kind.SERVES), 1.0) if isinstance(c, Call)]
+    assert conversation.state is State.SERVING
+    assert not conversation.memory.lost
+
+
+@pytest.mark.parametrize("state", list(State))
+def test_a_controller_that_goes_is_lost_unless_it_had_left(state: State) -> None:
+    conversation = new_conversation(100.0)
+    conversation.state = state
+    conversation.feed(Event(Kind.GONE), 1.0)
+    stays = state in (State.CLOSED, State.FINISHING, State.OFFLINE)
+    assert conversation.state is (state if stays else State.LOST)
+
+
+def test_what_no_row_expects_is_counted_and_changes_nothing() -> None:
+    conversation = new_conversation(100.0)
+    conversation.feed(Event(Kind.SERVES), 0.0)
+    assert conversation.feed(Event(Kind.OFFER, strategies=LIST), 1.0) == []
+    assert conversation.state is State.SERVING
+    assert conversation.memory.unexpected == 1
+
+
+def test_a_type_1_fault_is_never_lowered() -> None:
+    conversation = new_conversation(100.0)
+    conversation.feed(Event(Kind.SERVES), 0.0)
+    conversation.lose({1: 1}, 0.0)
+    conversation.lose({1: 0}, 0.0)
+    assert conversation.memory.lost == {1: 1}
+
+
+def test_stop_failed_means_that_the_controller_leaves() -> None:
+    conversation = new_conversation(100.0)
+    conversation.feed(Event(Kind.SERVES), 0.0)
+    conversation.lose({1: 1}, 0.0)
+    commands = conversation.feed(Event(Kind.STOP_FAILED, code=404, text="no replica info"), 1.0)
+    assert conversation.state is State.CLOSED
+    assert [c.kind for c in commands if isinstance(c, Mark)] == [pb.STOPPED]
+    assert "404" in conversation.memory.problem
+
+
+def test_isolated_ranks_that_nobody_named_are_ended() -> None:
+    conversation = new_conversation(100.0)
+    conversation.state = State.SHRINKING
+    conversation.memory.named = {2: 1}
+    commands = conversation.feed(Event(Kind.ISOLATED, {2: 1, 3: 1}, code=201), 1.0)
+    assert any(getattr(command, "ranks", None) == frozenset({3}) for command in commands)
+
+
+def test_shrink_then_expand() -> None:
+    conversation = new_conversation(100.0)
+    conversation.feed(Event(Kind.SERVES), 0.0)
+    conversation.lose({3: 1}, 0.0)
+    conversation.feed(Event(Kind.STOP_OK, {3: 1}), 0.1)
+    conversation.want(Wish("downgrade", {3: 1}, True, "{}"), 0.2)
+    (call,) = [c for c in conversation.feed(Event(Kind.OFFER, strategies=LIST), 0.3) if isinstance(c, Call)]
+    assert call.arguments == {"strategy": "downgrade", "parameters": "{}"}
+    conversation.feed(Event(Kind.ISOLATED, {2: 1, 3: 1}, code=201), 0.4)
+    conversation.feed(Event(Kind.SUCCESS, {2: 1, 3: 1}, strategy="downgrade"), 2.4)
+    assert conversation.state is State.SHRUNK
+    assert not [c for c in conversation.want(Wish("upgrade", {2: 1, 3: 1}, False, "{}"), 3.0) if isinstance(c, Call)]
+    commands = conversation.want(Wish("upgrade", {2: 1, 3: 1}, True, "{}"), 4.0)
+    assert [c.name for c in commands if isinstance(c, Call)] == ["change_strategy"]
+    conversation.feed(Event(Kind.SUCCESS, strategy="upgrade"), 6.0)
+    assert conversation.state is State.SERVING
+
+
+def test_pause_and_continue_and_a_death_in_between() -> None:
+    conversation = new_conversation(100.0)
+    conversation.feed(Event(Kind.SERVES), 0.0)
+    assert conversation.want(Wish("pause", seconds=60), 1.0) == [Call("pause", {"timeout": 60})]
+    conversation.feed(Event(Kind.STOP_OK), 1.1)
+    assert conversation.state is State.PAUSED
+    commands = conversation.lose({1: 1}, 2.0)
+    assert commands == [Call("stop_train", {"ranks": [[1, 1]]})]
+
+
+def test_a_pause_that_fails_is_not_asked_for_again() -> None:
+    conversation = new_conversation(100.0)
+    conversation.feed(Event(Kind.SERVES), 0.0)
+    conversation.want(Wish("pause", seconds=60), 1.0)
+    commands = conversation.feed(Event(Kind.OPEN_FAILURE, code=406), 60.0)
+    assert not [command for command in commands if isinstance(command, Call)]
+    assert conversation.state is State.SERVING
+
+
+STEPS = st.lists(
+    st.one_of(
+        st.sampled_from([("event", event) for event in EVENTS]),
+        st.sampled_from([("want", wish) for wish in [None, *WISHES]]),
+        st.sampled_from([("lose", rank) for rank in range(4)]),
+        st.sampled_from([("wait", seconds) for seconds in (0.05, 3.0, 90.0)]),
+    ),
+    max_size=30,
+)
+
+
+@settings(max_examples=400, deadline=None)
+@given(STEPS)
+def test_whatever_happens_stop_train_and_naming_alternate(steps: list[tuple[str, object]]) -> None:
+    """No second stop_train before a naming or a refusal or a success, and no second naming before 405 or a success."""
+    conversation = new_conversation(100.0)
+    commands = conversation.feed(Event(Kind.SERVES), 0.0)
+    now, stopped, named = 0.0, False, False
+    for kind, value in steps:
+        if kind == "event":
+            assert isinstance(value, Event)
+            fresh = value.kind in (Kind.SUCCESS, Kind.REFUSED, Kind.RETRY_REFUSED, Kind.FAULT, Kind.OPEN_FAILURE)
+            stopped, named = stopped and not fresh, named and not fresh
+            commands = conversation.feed(value, now)
+        elif kind == "want":
+            assert value is None or isinstance(value, Wish)
+            commands = conversation.want(value, now)
+        elif kind == "lose":
+            assert isinstance(value, int)
+            commands = conversation.lose({value: 1}, now)
+        else:
+            assert isinstance(value, float)
+            now += value
+            commands = conversation.feed(Event(Kind.LOOK), now)
+        for call in (command for command in commands if isinstance(command, Call)):
+            if call.name == "stop_train":
+                assert not stopped
+                stopped, named = True, False
+            elif call.name == "on_global_rank":
+                assert not named
+                named = True

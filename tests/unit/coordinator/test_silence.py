@@ -1,0 +1,181 @@
+"""Silence, leases and replacements in virtual time."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.unit.coordinator.world import World
+from trainer_sidecar.coordinator.leases import Leases, Silence
+from trainer_sidecar.protocol import sidecar_pb2 as pb
+
+
+@pytest.fixture
+def world() -> World:
+    world = World(nodes=4, per_node=2)
+    world.start()
+    for step in range(1, 4):
+        world.step(step)
+    return world
+
+
+def test_a_silent_agent_is_named_after_three_seconds_with_all_its_ranks(world: World) -> None:
+    world.agent(2).powered = False
+    world.advance(2.4)
+    assert not world.facts
+    world.advance(0.8)
+    (fact,) = world.facts
+    assert (fact.kind, fact.node_rank, list(fact.ranks)) == (pb.AGENT_SILENT, 2, [4, 5])
+    assert not world.called("stop_train"), "silence waits for the operator's decision"
+
+
+def test_a_node_frozen_for_two_seconds_is_not_taken_for_dead(world: World) -> None:
+    for _ in range(5):
+        world.agent(2).frozen = True
+        world.advance(2.0)
+        world.agent(2).frozen = False
+        world.advance(1.0)
+    assert not world.facts
+
+
+def test_nodes_that_go_silent_together_are_named_together(world: World) -> None:
+    world.agent(1).powered = False
+    world.advance(0.4)
+    world.agent(2).powered = False
+    world.advance(3.2)
+    assert [fact.node_rank for fact in world.facts] == [1, 2]
+
+
+def test_the_coordinators_own_standstill_is_nobodys_silence(world: World) -> None:
+    world.now += 10.0
+    world.core.tick(world.now, 9.9)
+    world.pump()
+    assert not world.facts
+
+
+def test_an_agent_that_has_never_spoken_is_starting_not_silent() -> None:
+    world = World()
+    world.agent(1).powered = False
+    world.core.controller_hello(world.controller, [], world.now)
+    world.assign()
+    world.order(pb.START, incarnation=1)
+    world.advance(20)
+    assert not world.facts
+
+
+def test_refused_connections_count_as_silence_sooner_but_not_at_once() -> None:
+    silence = Silence()
+    silence.heard("a", 10.0)
+    silence.refused("a", 10.2)
+    silence.refused("a", 10.6)
+    assert not silence.newly_silent(11.6)
+    assert set(silence.newly_silent(11.8)) == {"a"}
+    assert not silence.newly_silent(12.0), "told once"
+    assert silence.heard("a", 13.0), "it had been given up"
+    assert not silence.newly_silent(15.9)
+
+
+def test_an_agent_that_is_started_again_in_time_is_no_fault() -> None:
+    silence = Silence()
+    silence.heard("a", 10.0)
+    silence.refused("a", 10.2)
+    silence.heard("a", 11.3)
+    assert not silence.newly_silent(12.5)
+
+
+def test_a_lease_that_a_former_coordinator_granted_is_waited_for() -> None:
+    leases = Leases(100.0)
+    assert not leases.expired("a", 102.9)
+    assert leases.expired("a", 103.0)
+    leases.grant("a", 104.0)
+    assert not leases.expired("a", 106.9)
+
+
+def test_replace_stops_names_and_recovers_when_the_new_pod_stands_ready(world: World) -> None:
+    world.agent(2).powered = False
+    world.advance(3.6)
+    world.order(pb.REPLACE, incarnation=2, revision=1, lost_ranks=[4, 5], replaced_nodes=[2])
+    assert world.called("stop_train") == [{"ranks": [[4, 1], [5, 1]], "incarnation": 2}]
+    world.advance(20)
+    assert not world.called("on_global_rank")
+    world.new_pod(2, 2, start_delay=3.0)
+    world.advance(2.5)
+    assert not world.called("on_global_rank")
+    world.advance(1.0)
+    assert world.called("on_global_rank") == [{"ranks": [[4, 1], [5, 1]], "time": 1}]
+    world.advance(0.2)
+    assert all(process.phase == pb.LINKED for process in world.agent(2).processes.values())
+
+
+def test_a_successor_waits_until_its_predecessors_lease_is_over(world: World) -> None:
+    """The decision may come before the lease has run out, when something else knew of the dead node."""
+    old = world.agent(2)
+    world.advance(0.5)
+    old.frozen = True
+    world.order(pb.REPLACE, incarnation=2, revision=1, lost_ranks=[4, 5], replaced_nodes=[2])
+    world.new_pod(2, 2)
+    world.advance(1.0)
+    assert world.agent(2).processes[4].phase == pb.AT_GATE
+    assert not world.called("on_global_rank")
+    world.advance(2.2)
+    assert len(world.called("on_global_rank")) == 1
+    assert world.now > old.lease_until
+
+
+def test_a_predecessor_that_confirms_its_end_is_not_waited_for(world: World) -> None:
+    old = world.agent(2)
+    world.order(pb.REPLACE, incarnation=2, revision=1, lost_ranks=[4, 5], replaced_nodes=[2])
+    world.new_pod(2, 2)
+    world.advance(0.2)
+    assert all(process.phase == pb.DEAD for process in old.processes.values())
+    assert len(world.called("on_global_rank")) == 1
+    assert not world.facts, "ranks ended by order are no fault"
+
+
+def test_a_pod_that_is_over_gets_no_lease_and_ends_its_ranks_when_it_returns(world: World) -> None:
+    old = world.agent(2)
+    old.frozen = True
+    world.advance(3.6)
+    world.order(pb.REPLACE, incarnation=2, revision=1, lost_ranks=[4, 5], replaced_nodes=[2])
+    world.new_pod(2, 2)
+    world.advance(1.0)
+    world.step(4)
+    world.mindio.result()
+    lease = old.lease_until
+    old.frozen = False
+    world.core.connected(old.uid, world.now)
+    world.core.agent_report(old.uid, old.report(), world.now)
+    world.advance(2.0)
+    assert old.lease_until == lease
+    assert all(process.phase == pb.DEAD for process in old.processes.values())
+    assert world.state.conversation == "Serving"
+    assert len(world.called("stop_train")) == 1
+
+
+def test_node_and_process_lost_together_need_one_naming(world: World) -> None:
+    world.agent(2).powered = False
+    world.advance(3.6)
+    world.order(pb.REPLACE, incarnation=2, revision=1, lost_ranks=[4, 5], replaced_nodes=[2])
+    world.advance(3.0)
+    world.die(0)
+    order = {"lost_ranks": [0, 4, 5], "replaced_nodes": [2], "restart_ranks": [0]}
+    world.order(pb.REPLACE, incarnation=2, revision=2, **order)
+    world.new_pod(2, 2)
+    world.advance(0.5)
+    assert world.called("on_global_rank") == [{"ranks": [[0, 1], [4, 1], [5, 1]], "time": 1}]
+    assert len(world.called("stop_train")) == 1
+
+
+def test_a_replacement_that_dies_too_is_replaced_under_a_higher_incarnation(world: World) -> None:
+    world.agent(2).powered = False
+    world.advance(3.6)
+    world.order(pb.REPLACE, incarnation=2, revision=1, lost_ranks=[4, 5], replaced_nodes=[2])
+    world.new_pod(2, 2, start_delay=30.0)
+    world.advance(1.0)
+    world.agent(2).powered = False
+    world.advance(3.6)
+    assert [fact.incarnation for fact in world.facts] == [1, 2]
+    world.order(pb.REPLACE, incarnation=3, revision=1, lost_ranks=[4, 5], replaced_nodes=[2])
+    world.new_pod(2, 3)
+    world.advance(3.5)
+    assert len(world.called("on_global_rank")) == len(world.called("stop_train")) == 1
+    assert all(process.phase == pb.LINKED for process in world.agent(2).processes.values())

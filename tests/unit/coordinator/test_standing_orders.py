@@ -1,0 +1,83 @@
+"""What the coordinator does when the operator stays away, and when MindIO's patience ends."""
+
+from __future__ import annotations
+
+from tests.unit.coordinator.world import World
+from trainer_sidecar.coordinator.job import Limits
+from trainer_sidecar.protocol import sidecar_pb2 as pb
+
+
+def started(**allowed: object) -> World:
+    world = World(limits=Limits(answer_seconds=118.0))
+    world.standing = pb.StandingOrders(decision_timeout_milliseconds=5000, **allowed)  # type: ignore[arg-type]
+    world.start()
+    world.step(1)
+    return world
+
+
+def test_a_dead_process_is_started_again_in_place() -> None:
+    world = started(allow_in_place=True, allow_checkpoint=True)
+    world.die(3)
+    world.advance(4.9)
+    assert not world.called("on_global_rank")
+    world.advance(0.5)
+    assert world.state.standing_action == pb.IN_PLACE
+    assert world.called("on_global_rank") == [{"ranks": [[3, 1]], "time": 1}]
+    assert world.called("change_strategy") == [{"strategy": "recover", "parameters": ""}]
+
+
+def test_the_operator_may_say_the_same_afterwards() -> None:
+    world = started(allow_in_place=True)
+    world.die(3)
+    world.advance(5.5)
+    calls = len(world.mindio.calls)
+    world.order(pb.IN_PLACE, revision=1, lost_ranks=[3], restart_ranks=[3])
+    world.advance(1.0)
+    assert len(world.mindio.calls) == calls
+    assert world.agent(1).processes[3].incarnation == 2
+    assert world.agent(1).processes[3].start == 0
+
+
+def test_a_memory_fault_is_retried() -> None:
+    world = started(allow_retry=True, allow_in_place=True)
+    world.mindio.strategies = ["exit", "dump", "retry"]
+    world.mindio.ask = "stop"
+    world.callback("report_fault_ranks", [[[1, 0]], [[1, ""]]])
+    world.advance(5.5)
+    assert world.state.standing_action == pb.RETRY
+    assert world.called("change_strategy")[0]["strategy"] == "retry"
+
+
+def test_a_lost_pod_is_waited_for_and_saved_before_mindio_leaves() -> None:
+    world = started(allow_in_place=True, allow_checkpoint=True)
+    world.die(3)
+    world.agent(1).powered = False
+    world.core.disconnected(world.agent(1).uid, world.now, refused=False)
+    world.advance(80)
+    assert not world.called("on_global_rank")
+    world.advance(15)
+    assert world.state.standing_action == pb.CHECKPOINT
+    assert world.called("change_strategy") == [{"strategy": "dump", "parameters": ""}]
+
+
+def test_a_replacement_that_never_comes_is_given_up_for_a_checkpoint() -> None:
+    world = started(allow_checkpoint=True)
+    world.die(3)
+    world.agent(1).powered = False
+    order = {"lost_ranks": [2, 3], "replaced_nodes": [1]}
+    world.order(pb.REPLACE, incarnation=2, revision=1, **order)
+    world.advance(95)
+    assert world.called("change_strategy") == [{"strategy": "dump", "parameters": ""}]
+
+
+def test_without_leave_to_save_the_controller_is_known_to_have_left() -> None:
+    world = started()
+    world.die(3)
+    world.advance(117)
+    assert world.state.conversation == "Stopped"
+    world.advance(2)
+    assert world.state.conversation == "Closed"
+    assert "nobody decided" in world.state.controller_problem
+    world.order(pb.IN_PLACE, revision=1, lost_ranks=[3], restart_ranks=[3])
+    world.advance(1)
+    assert not world.called("on_global_rank"), "a controller that has left is told nothing"
