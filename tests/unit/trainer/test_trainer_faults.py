@@ -1,0 +1,53 @@
+from pathlib import Path
+
+import pytest
+
+from e2e.trainer.faults import Fault, Faults
+
+
+def faults(directory: Path, *lines: str, rank: int = 2) -> Faults:
+    return Faults(rank, directory, lines)
+
+
+def test_fault_meets_its_rank_moment_and_step_once(tmp_path: Path) -> None:
+    one = faults(tmp_path, "rank=2 step=5 at=update do=raise text=UCE_ERROR")
+    for moment, step in (("update", 4), ("forward", 5)):
+        one.at(moment, step)
+    with pytest.raises(RuntimeError, match="UCE ERROR"):
+        one.at("update", 5)
+    one.at("update", 5)
+    faults(tmp_path, "rank=2 step=5 at=update do=raise text=UCE_ERROR").at("update", 6)
+
+
+def test_fault_of_every_process_and_time(tmp_path: Path) -> None:
+    one = faults(tmp_path, "step=5 do=raise always=1")
+    for _ in range(2):
+        with pytest.raises(RuntimeError):
+            one.at("forward", 5)
+
+
+def test_fault_without_a_rank_meets_every_rank_once(tmp_path: Path) -> None:
+    for rank in (0, 1):
+        with pytest.raises(RuntimeError):
+            faults(tmp_path, "step=5 do=raise", rank=rank).at("forward", 5)
+        faults(tmp_path, "step=5 do=raise", rank=rank).at("forward", 5)
+
+
+def test_file_is_read_while_the_training_runs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    one = faults(tmp_path)
+    one.look()
+    (tmp_path / "faults").write_text("rank=2 do=nan\nrank=two\n")
+    one.look()
+    one.at("forward", 7)
+    assert "loss: nan" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("line", ["do=dance", "at=dawn do=kill", "colour=red"])
+def test_line_that_is_not_understood_is_named(line: str) -> None:
+    with pytest.raises(ValueError, match="fault"):
+        Fault.parse(line)
+
+
+def test_time_in_a_text_is_now(tmp_path: Path) -> None:
+    with pytest.raises(RuntimeError, match=r"time us=\d{16}"):
+        faults(tmp_path, "do=raise text=HBM_MULTI_BIT_ECC_time_us=NOW").at("forward", 1)
