@@ -1,0 +1,54 @@
+"""Events are a courtesy: posted in the background, shortened, dropped when nothing helps."""
+
+from __future__ import annotations
+
+import asyncio
+
+from hajob.api.job import HATrainingJob
+from hajob.runtime.announcements import Announcer
+from hajob.runtime.kube import ApiError
+
+from tests.unit.runtime.runtime_fakes import FakeClock, FakeKube, unreachable
+
+JOB = HATrainingJob.from_object(
+    {
+        "metadata": {"name": "job", "namespace": "ns", "uid": "u"},
+        "spec": {
+            "accelerator": {"product": "A2"},
+            "numNodes": 1,
+            "parallelism": {"tensor": 8},
+            "checkpoint": {"path": "/ckpt"},
+            "template": {"spec": {"containers": [{"name": "trainer"}]}},
+        },
+    }
+)
+
+
+async def test_an_event_is_posted_once_the_server_is_back() -> None:
+    kube, clock = FakeKube(), FakeClock()
+    announcer = Announcer(kube, clock, "operator-1")
+    task = asyncio.create_task(announcer.run())
+    kube.fail(unreachable(), unreachable())
+    announcer.announce(JOB, "Replaced", "x" * 3000, warning=True)
+    await clock.advance(10)
+    (posted,) = [body for verb, resource, body in kube.writes if resource == "events"]
+    assert (posted["type"], posted["reason"], posted["regarding"]["uid"]) == ("Warning", "Replaced", "u")
+    assert len(posted["note"]) == 1024
+    task.cancel()
+
+
+async def test_a_refused_event_is_dropped_and_the_next_one_comes_through() -> None:
+    kube, clock = FakeKube(), FakeClock()
+    announcer = Announcer(kube, clock, "operator-1")
+    task = asyncio.create_task(announcer.run())
+    kube.fail(ApiError(403, "Forbidden", "no"))
+    announcer.announce(JOB, "One", "refused")
+    announcer.announce(JOB, "Two", "accepted")
+    for _ in range(2000):
+        announcer.announce(JOB, "Many", "too many")
+    await clock.advance(10)
+    reasons = [body["reason"] for _, _, body in kube.writes]
+    assert "One" not in reasons
+    assert "Two" in reasons
+    assert len(reasons) <= 1000
+    task.cancel()

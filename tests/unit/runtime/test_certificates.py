@@ -1,0 +1,64 @@
+"""The certificates of a job let its own parts speak to each other, and nobody else's."""
+
+from __future__ import annotations
+
+import ssl
+from pathlib import Path
+
+import pytest
+from cryptography import x509
+from hajob.objects.tls_secret import KEYS
+from hajob.runtime.certificates import issue
+
+UID = "7f9e7fc7-74d5-4678-88e6-1dfe8cb6055f"
+
+
+def _context(purpose: ssl.Purpose, directory: Path, material: dict[str, bytes], identity: str) -> ssl.SSLContext:
+    for name, content in material.items():
+        (directory / name).write_bytes(content)
+    context = ssl.create_default_context(purpose, cafile=str(directory / "ca.crt"))
+    context.load_cert_chain(directory / f"{identity}.crt", directory / f"{identity}.key")
+    context.verify_mode = ssl.CERT_REQUIRED
+    return context
+
+
+def _handshake(client: ssl.SSLContext, server: ssl.SSLContext, server_name: str) -> None:
+    """A TLS handshake in memory; raises what either side would."""
+    to_server, to_client = ssl.MemoryBIO(), ssl.MemoryBIO()
+    dialling = client.wrap_bio(to_client, to_server, server_hostname=server_name)
+    serving = server.wrap_bio(to_server, to_client, server_side=True)
+    done = set()
+    for _ in range(10):
+        for side in (dialling, serving):
+            try:
+                side.do_handshake()
+            except ssl.SSLWantReadError:
+                continue
+            done.add(side)
+    assert len(done) == 2
+
+
+def test_every_part_gets_its_file_and_its_name() -> None:
+    material = issue(UID)
+    assert set(material) == set(KEYS)
+    for identity in ("agent", "coordinator", "operator"):
+        certificate = x509.load_pem_x509_certificate(material[f"{identity}.crt"])
+        names = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+        assert names.get_values_for_type(x509.DNSName) == [f"{identity}.{UID}"]
+
+
+def test_coordinator_and_agent_of_one_job_accept_each_other(tmp_path: Path) -> None:
+    material = issue(UID)
+    client = _context(ssl.Purpose.SERVER_AUTH, tmp_path, material, "coordinator")
+    server = _context(ssl.Purpose.CLIENT_AUTH, tmp_path, material, "agent")
+    _handshake(client, server, f"agent.{UID}")
+    with pytest.raises(ssl.SSLCertVerificationError, match="Hostname mismatch"):
+        _handshake(client, server, f"operator.{UID}")
+
+
+def test_another_job_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "other").mkdir()
+    client = _context(ssl.Purpose.SERVER_AUTH, tmp_path / "other", issue(UID), "coordinator")
+    server = _context(ssl.Purpose.CLIENT_AUTH, tmp_path, issue(UID), "agent")
+    with pytest.raises(ssl.SSLError):
+        _handshake(client, server, f"agent.{UID}")

@@ -1,0 +1,125 @@
+"""Exactly one leads, the fence only grows, and an outage of the API drops nobody."""
+
+from __future__ import annotations
+
+import asyncio
+
+from hajob.runtime.lease import LeaseKeeper, LeaseSettings
+
+from tests.unit.runtime.runtime_fakes import FakeClock, FakeKube, unreachable
+
+SETTINGS = LeaseSettings("hajob-system")
+
+
+class Process:
+    """An operator's lease keeper and what it was told."""
+
+    def __init__(self, kube: FakeKube, clock: FakeClock, identity: str, floor: int = 0) -> None:
+        self.gained: list[int] = []
+        self.lost: list[str] = []
+        self.keeper = LeaseKeeper(
+            kube,
+            clock,
+            SETTINGS,
+            identity,
+            on_gained=self.gained.append,
+            on_lost=self.lost.append,
+            floor=lambda: floor,
+        )
+        self.task = asyncio.create_task(self.keeper.run())
+
+
+async def test_the_first_one_leads_at_once_and_renews() -> None:
+    kube, clock = FakeKube(), FakeClock()
+    one = Process(kube, clock, "one")
+    await clock.advance(0)
+    assert (one.gained, one.keeper.fence, one.keeper.may_write) == ([1], 1, True)
+    await clock.advance(20)
+    assert (one.gained, one.lost, one.keeper.may_write) == ([1], [], True)
+    spec = kube.objects["leases", "hajob-system", "hajob-operator"]["spec"]
+    assert (spec["holderIdentity"], spec["leaseTransitions"], spec["leaseDurationSeconds"]) == ("one", 1, 4)
+
+
+async def test_a_standby_takes_over_once_the_lease_has_stood_still() -> None:
+    kube, clock = FakeKube(), FakeClock()
+    one = Process(kube, clock, "one")
+    await clock.advance(0)
+    two = Process(kube, clock, "two")
+    await clock.advance(10)
+    assert two.gained == []
+    one.task.cancel()
+    await clock.advance(3)
+    assert two.gained == []
+    await clock.advance(3)
+    assert two.gained == [2]
+
+
+async def test_a_lease_that_was_given_back_is_taken_at_the_next_look() -> None:
+    kube, clock = FakeKube(), FakeClock()
+    one = Process(kube, clock, "one")
+    await clock.advance(0)
+    two = Process(kube, clock, "two")
+    await clock.advance(2)
+    one.task.cancel()
+    await one.keeper.release()
+    assert not one.keeper.is_leader
+    await clock.advance(1.5)
+    assert two.gained == [2]
+
+
+async def test_an_outage_stops_writing_but_not_leading() -> None:
+    kube, clock = FakeKube(), FakeClock()
+    one = Process(kube, clock, "one")
+    await clock.advance(0)
+    kube.fail(*[unreachable() for _ in range(10)])
+    await clock.advance(4)
+    assert (one.keeper.is_leader, one.keeper.may_write, one.lost) == (True, False, [])
+    waiting = asyncio.create_task(one.keeper.writable())
+    await clock.advance(3)
+    assert not waiting.done()
+    await clock.advance(10)
+    assert waiting.done()
+    assert (one.gained, one.keeper.fence, one.keeper.may_write) == ([1], 1, True)
+
+
+async def test_a_leader_that_slept_sees_the_other_and_stops() -> None:
+    kube, clock = FakeKube(), FakeClock()
+    one = Process(kube, clock, "one")
+    await clock.advance(0)
+    lease = kube.objects["leases", "hajob-system", "hajob-operator"]
+    lease["spec"] |= {"holderIdentity": "two", "leaseTransitions": 2}
+    kube.put("leases", "hajob-system", lease)
+    await clock.advance(1)
+    assert one.lost == ["two holds the Lease"]
+    assert not one.keeper.is_leader
+    assert one.keeper.fence == 0
+
+
+async def test_two_takers_cannot_both_succeed() -> None:
+    kube, clock = FakeKube(), FakeClock()
+    processes = [Process(kube, clock, str(number)) for number in range(5)]
+    await clock.advance(30)
+    assert sum(process.keeper.is_leader for process in processes) == 1
+    assert [process.gained for process in processes if process.gained] == [[1]]
+
+
+async def test_a_restarted_process_waits_like_everybody_and_gets_a_new_fence() -> None:
+    kube, clock = FakeKube(), FakeClock()
+    one = Process(kube, clock, "pod_1111")
+    await clock.advance(0)
+    one.task.cancel()
+    again = Process(kube, clock, "pod_2222")
+    await clock.advance(3)
+    assert again.gained == []
+    await clock.advance(3)
+    assert again.gained == [2]
+
+
+async def test_a_deleted_lease_does_not_count_from_the_beginning() -> None:
+    kube, clock = FakeKube(), FakeClock()
+    one = Process(kube, clock, "one", floor=7)
+    await clock.advance(0)
+    assert one.gained == [8]
+    kube.objects.clear()
+    await clock.advance(1)
+    assert one.gained == [8, 9]
