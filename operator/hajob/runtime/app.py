@@ -74,7 +74,13 @@ class Operator:
         self._core = Core(self._world(), self._caches)
         self._front_desk = FrontDesk(kube, credentials, settings.watch_namespace)
         self._pods = Informer(
-            kube, clock, "pods", pod_source.view, self._pod_changed, label_selector=names.LABEL_JOB_UID
+            kube,
+            clock,
+            "pods",
+            pod_source.view,
+            self._pod_changed,
+            namespace=settings.watch_namespace,
+            label_selector=names.LABEL_JOB_UID,
         )
         self._nodes = Informer(kube, clock, "nodes", node_source.view, self._node_changed)
 
