@@ -19,6 +19,7 @@ DROPPABLE_ABOVE_BYTES = 1024 * 1024
 AGENT_WAIT_SECONDS = 3.0
 OUTPUT_WAIT_SECONDS = 0.005
 OUTPUT_WAITS = 400
+ORDERED_END_SECONDS = 30.0
 NO_CALL_NOTE_SECONDS = 60.0
 NO_CALL_NOTE = (
     "the command has run for {:.0f} s and called neither torchrun nor msrun from PATH; Hajob starts ranks only through "
@@ -333,13 +334,25 @@ class Supervisor:
         """All ranks of this pod finished: the script goes on. Some: the others get a deadline."""
         newest = self._ranks.newest()
         finished = [rank for rank in newest if rank.finished]
-        if len(finished) == self._settings.size.ranks_per_node and not self._concluded:
-            self._concluded = True
-            self._tell(self._script_record(), False)
-            self._let_script_go_on(OUTPUT_WAITS)
+        if len(finished) == self._settings.size.ranks_per_node:
+            self._conclude()
+        elif finished and not self._ranks.running():
+            if all(rank.finished or rank.ordered for rank in newest):
+                self._loop.later(ORDERED_END_SECONDS, lambda: self._conclude_unless_started(newest))
         elif finished and not self._late:
             self._late = self._ranks.running()
             self._loop.later(self._settings.finish_seconds, self._end_late_ranks)
+
+    def _conclude_unless_started(self, newest: List[ranks.Rank]) -> None:
+        """The last ranks were ended by order after others had finished, and no new start has come since."""
+        if self._ranks.newest() == newest:
+            self._conclude()
+
+    def _conclude(self) -> None:
+        if not self._concluded:
+            self._concluded = True
+            self._tell(self._script_record(), False)
+            self._let_script_go_on(OUTPUT_WAITS)
 
     def _let_script_go_on(self, waits: int) -> None:
         """Tell the shim, after what the ranks printed has been written: a script may read it next."""
