@@ -289,7 +289,7 @@ SPEC_RULES: Final = rules(
     ),
     rule(
         f"!has(self.accelerator.superPodChips) || self.accelerator.superPodChips % {_CHIPS} == 0",
-        "accelerator.superPodChips must be a multiple of the chips of a node (accelerator.chipsPerNode)",
+        "a super pod consists of whole nodes: make accelerator.superPodChips a multiple of accelerator.chipsPerNode",
         field=".accelerator",
     ),
     rule(

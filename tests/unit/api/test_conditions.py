@@ -1,0 +1,53 @@
+"""Conditions and reasons: all there from the first visit, each with its sentence, times that mean something."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+from hajob.api.conditions import (
+    INITIAL_REASONS,
+    ConditionType,
+    Reason,
+    condition,
+    find_condition,
+    initial_conditions,
+    is_true,
+    with_condition,
+)
+
+NOW = datetime(2026, 11, 21, 9, 0, 0, 123456, tzinfo=UTC)
+LATER = NOW + timedelta(minutes=5)
+
+
+def test_every_condition_is_there_from_the_first_visit() -> None:
+    assert [entry.type for entry in initial_conditions(NOW)] == [str(type_) for type_ in ConditionType]
+    assert [reason.type for reason in INITIAL_REASONS] == list(ConditionType)
+
+
+def test_reasons_are_words_with_sentences_and_unique_within_a_condition() -> None:
+    for reason in Reason:
+        assert reason.word.isalnum(), reason
+        assert reason.word[0].isupper(), reason
+        assert reason.sentence.endswith("."), reason
+    assert len({(reason.type, reason.word) for reason in Reason}) == len(Reason)
+
+
+def test_the_time_changes_only_with_the_status() -> None:
+    conditions = initial_conditions(NOW)
+    conditions = with_condition(conditions, condition(Reason.STARTING, LATER))
+    running = find_condition(conditions, ConditionType.RUNNING)
+    assert running is not None
+    assert (running.reason, running.last_transition_time) == ("Starting", NOW.replace(microsecond=0))
+    conditions = with_condition(conditions, condition(Reason.TRAINING, LATER, message="step 7", generation=2))
+    assert is_true(conditions, ConditionType.RUNNING)
+    training = find_condition(conditions, ConditionType.RUNNING)
+    assert training is not None
+    assert training.to_json() == {
+        "type": "Running",
+        "status": "True",
+        "reason": "Training",
+        "message": "step 7",
+        "lastTransitionTime": "2026-11-21T09:05:00Z",
+        "observedGeneration": 2,
+    }
+    assert [entry.type for entry in conditions] == [str(type_) for type_ in ConditionType]

@@ -1,0 +1,105 @@
+"""The generated CRD is what Kubernetes can take, and the file in the repository is current."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from hajob.api import constants as names
+from hajob.api import crd
+from hajob.api.conditions import ConditionType
+from hajob.api.job import HATrainingJob
+from hajob.api.spec import HATrainingJobSpec
+from hajob.api.status import HATrainingJobStatus
+
+ROOT = Path(__file__).resolve().parents[3]
+FORBIDDEN = {"$ref", "$defs", "anyOf", "oneOf", "allOf", "const", "title", "exclusiveMinimum", "exclusiveMaximum"}
+
+
+def _nodes(schema: dict[str, Any], path: str = "") -> Iterator[tuple[str, dict[str, Any]]]:
+    yield path, schema
+    for name, child in schema.get("properties", {}).items():
+        yield from _nodes(child, f"{path}.{name}")
+    for key in ("items", "additionalProperties"):
+        if isinstance(schema.get(key), dict):
+            yield from _nodes(schema[key], f"{path}.{key}")
+
+
+def test_every_node_is_structural_and_described() -> None:
+    for path, node in _nodes(crd.open_api_schema()):
+        assert "type" in node or node.get("x-kubernetes-int-or-string"), path
+        assert not FORBIDDEN & node.keys(), path
+        if node.get("type") == "array":
+            assert "maxItems" in node, path
+        if path and not path.endswith((".items", ".additionalProperties", ".apiVersion", ".kind", ".metadata")):
+            assert node.get("description"), f"{path} has no description"
+
+
+def test_every_rule_tells_the_fix_in_a_sentence() -> None:
+    rules = [rule for _, node in _nodes(crd.open_api_schema()) for rule in node.get("x-kubernetes-validations", [])]
+    assert len(rules) > 15
+    for rule in rules:
+        assert ":" in rule["message"] or ";" in rule["message"], rule["message"]
+        assert len(rule["message"]) < 400
+
+
+def test_no_number_may_be_negative_but_where_minus_one_means_none() -> None:
+    for path, node in _nodes(crd.open_api_schema()["properties"]["spec"]):
+        if node.get("type") == "integer" and not path.endswith("tolerationSeconds"):
+            assert node["minimum"] >= 0, path
+
+
+def test_no_floats_no_free_maps_and_few_booleans() -> None:
+    booleans = []
+    for path, node in _nodes(crd.open_api_schema()):
+        assert node.get("type") != "number", path
+        if "additionalProperties" in node:
+            assert path.rsplit(".", 1)[-1] in {"requests", "limits", "nodeSelector"}, path
+        if node.get("type") == "boolean":
+            booleans.append(path)
+    assert booleans == [".spec.template.spec.hostNetwork", ".spec.suspend"]
+
+
+def test_required_is_only_what_cannot_be_derived() -> None:
+    spec = crd.open_api_schema()["properties"]["spec"]
+    assert sorted(spec["required"]) == ["accelerator", "checkpoint", "numNodes", "parallelism", "template"]
+    assert spec["properties"]["accelerator"]["required"] == ["product"]
+
+
+def test_the_file_is_current(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    assert crd.main(["--check"]) == 0
+    assert crd.main(["--check", "--directory", str(tmp_path)]) == 1
+    assert "python -m hajob.api.crd" in capsys.readouterr().err
+    assert crd.main(["--directory", str(tmp_path)]) == 0
+    written = yaml.safe_load((tmp_path / crd.CRD_FILE).read_text(encoding="utf-8"))
+    assert written["metadata"]["name"] == "hatrainingjobs.training.hajob.io"
+    assert written["spec"]["names"]["shortNames"] == list(names.SHORT_NAMES)
+
+
+def test_the_columns_and_the_conditions_are_those_of_the_api() -> None:
+    assert [column["name"] for column in crd.COLUMNS] == [
+        *("State", "Size", "Recovery", "Last-Outage", "Goodput", "Restarts", "Age")
+    ]
+    assert [str(type_) for type_ in ConditionType] == [
+        *("Accepted", "Scheduled", "Running", "Recoverable", "CoordinatorReady", "Shrunk", "Degraded", "Held"),
+        *("Suspended", "Complete", "Failed"),
+    ]
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "examples").glob("*.yaml")), ids=lambda path: str(path.name))
+def test_the_examples_are_jobs_and_short(path: Path) -> None:
+    text = path.read_text(encoding="utf-8")
+    job = HATrainingJob.from_object(yaml.safe_load(text))
+    assert HATrainingJobSpec.model_validate(job.spec.to_json()) == job.spec
+    if path.name == "quickstart.yaml":
+        assert len(text.splitlines()) <= 30
+
+
+def test_a_status_survives_the_server() -> None:
+    status = HATrainingJobStatus(fence=3, incarnation=17)
+    assert HATrainingJobStatus.model_validate(status.to_json()) == status
+    newer = {**status.to_json(), "somethingNew": {"of": "a later version"}}
+    assert HATrainingJobStatus.model_validate(newer) == status

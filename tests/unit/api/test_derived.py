@@ -1,0 +1,73 @@
+"""What follows from a spec."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hajob.api.derived import (
+    action_limits,
+    allowed_actions,
+    data_parallel_size,
+    effective,
+    layout_can_shrink,
+    world_size,
+)
+from hajob.api.spec import HATrainingJobSpec
+from hajob.domain.actions import LADDER, Action
+from hajob.domain.errors import LayoutError
+
+
+def spec(**fields: Any) -> HATrainingJobSpec:
+    smallest = {
+        "accelerator": {"product": "A2"},
+        "numNodes": 4,
+        "parallelism": {"tensor": 8},
+        "checkpoint": {"path": "/ckpt"},
+        "template": {"spec": {"containers": [{"name": "trainer"}]}},
+    }
+    return HATrainingJobSpec.model_validate({**smallest, **fields})
+
+
+def test_the_product_gives_the_chips() -> None:
+    assert world_size(spec()) == 32
+    assert world_size(spec(accelerator={"product": "A3"})) == 64
+    assert world_size(spec(accelerator={"product": "A3", "chipsPerNode": 2}, parallelism={"tensor": 2})) == 8
+
+
+def test_data_parallel_is_what_is_left() -> None:
+    assert data_parallel_size(spec()) == 4
+    assert data_parallel_size(spec(parallelism={"tensor": 4, "pipeline": 2, "context": 2})) == 2
+    with pytest.raises(LayoutError, match="not a multiple"):
+        data_parallel_size(spec(parallelism={"tensor": 3}))
+
+
+def test_the_second_copy_costs_memory_that_is_told_beforehand() -> None:
+    assert effective(spec()).extra_bytes_per_chip == 0
+    model = {"parameters": 8_000_000_000}
+    assert effective(spec(model=model)).extra_bytes_per_chip == 16 * 1_000_000_000 // 4
+    assert effective(spec(model=model, optimizer={"copies": 1})).extra_bytes_per_chip == 0
+
+
+def test_limits_are_the_written_ones_else_those_of_the_action() -> None:
+    assert allowed_actions(spec()) == LADDER
+    written = spec(recovery={"actions": [{"name": "Replace", "maxCount": 0}, {"name": "Retry", "windowSeconds": 5}]})
+    assert Action.REPLACE not in allowed_actions(written)
+    assert action_limits(written, Action.RETRY).window_seconds == 5
+    assert action_limits(written, Action.RETRY).max_count == action_limits(spec(), Action.RETRY).max_count
+
+
+@pytest.mark.parametrize(
+    ("fields", "can"),
+    [
+        ({}, True),
+        ({"framework": "MindSpore"}, False),
+        ({"optimizer": {"copies": 1}}, False),
+        ({"optimizer": {"sharding": "None"}}, False),
+        ({"parallelism": {"tensor": 8, "rankOrder": "TensorPipelineData"}}, False),
+        ({"parallelism": {"tensor": 8, "expert": 2}}, False),
+        ({"numNodes": 3}, False),
+    ],
+)
+def test_which_layouts_can_shrink(fields: dict[str, Any], can: bool) -> None:
+    assert layout_can_shrink(spec(**fields)) is can

@@ -1,0 +1,181 @@
+"""The objects that Hajob builds, compared whole with files beside, and what must hold for every one of them.
+
+After a change that is meant: `HAJOB_UPDATE_GOLDEN=1 pytest tests/unit/objects/test_built_pods.py`, then read the
+difference.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from copy import deepcopy
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from hajob.api import constants as names
+from hajob.api.job import HATrainingJob
+from hajob.objects.coordinator_pod import coordinator_pod
+from hajob.objects.environment import rank_environment
+from hajob.objects.naming import coordinator_pod_name, is_same_pod, rank_pod_name
+from hajob.objects.rank_pod import mount_for, output_directory, rank_pod
+from hajob.objects.settings import PodSettings
+from hajob.objects.tls_secret import KEYS, read_tls_secret, tls_secret
+
+ROOT = Path(__file__).resolve().parents[3]
+GOLDEN = Path(__file__).parent / "golden"
+SETTINGS = PodSettings("hajob/sidecar:dev")
+UID = "7f9e7fc7-74d5-4678-88e6-1dfe8cb6055f"
+Object = dict[str, Any]
+
+
+def example(name: str, **spec: Any) -> HATrainingJob:
+    raw = yaml.safe_load((ROOT / "examples" / f"{name}.yaml").read_text(encoding="utf-8"))
+    raw["metadata"] |= {"uid": UID, "namespace": "team-a"}
+    raw["spec"] |= spec
+    return HATrainingJob.from_object(raw)
+
+
+BUILT: dict[str, Callable[[], Object]] = {
+    "quickstart-rank-pod": lambda: rank_pod(example("quickstart"), 3, 17, SETTINGS, ["node-b", "node-a"]),
+    "quickstart-coordinator-pod": lambda: coordinator_pod(example("quickstart"), 17, SETTINGS),
+    "quickstart-rank-environment": lambda: rank_environment(example("quickstart"), SETTINGS),
+    "full-rank-pod": lambda: rank_pod(example("full"), 0, 1, SETTINGS),
+    "full-coordinator-pod": lambda: coordinator_pod(example("full"), 1, SETTINGS, ["node-9"], apart=False),
+    "full-rank-environment": lambda: rank_environment(example("full"), SETTINGS),
+    "mindspore-rank-environment": lambda: rank_environment(example("full", framework="MindSpore"), SETTINGS),
+    "tls-secret": lambda: tls_secret(example("quickstart"), {name: name.encode() for name in KEYS}),
+}
+
+
+@pytest.mark.parametrize("name", BUILT)
+def test_it_is_what_the_file_says(name: str) -> None:
+    path = GOLDEN / f"{name}.yaml"
+    built = BUILT[name]()
+    if os.environ.get("HAJOB_UPDATE_GOLDEN"):
+        path.write_text(yaml.safe_dump(built, sort_keys=False, width=110), encoding="utf-8")
+    assert built == yaml.safe_load(path.read_text(encoding="utf-8"))
+
+
+def _container(pod: Object, name: str) -> Object:
+    containers = [*pod["spec"].get("initContainers", []), *pod["spec"]["containers"]]
+    found: Object = next(container for container in containers if container["name"] == name)
+    return found
+
+
+def test_the_users_template_is_not_changed() -> None:
+    job = example("full")
+    before = deepcopy(job.spec.template)
+    rank_pod(job, 0, 1, SETTINGS, ["x"])
+    coordinator_pod(job, 1, SETTINGS)
+    assert job.spec.template == before
+
+
+def test_names_fit_a_label_for_the_longest_job_and_differ_with_job_and_incarnation() -> None:
+    job = example("quickstart")
+    longest = job.model_copy(update={"metadata": job.metadata.model_copy(update={"name": "n" * 40})})
+    assert len(rank_pod_name(longest, 16383, 10**9)) <= 63
+    assert len(coordinator_pod_name(longest, 10**9)) <= 63
+    again = job.model_copy(update={"metadata": job.metadata.model_copy(update={"uid": "another"})})
+    assert len({rank_pod_name(job, 0, 1), rank_pod_name(job, 0, 2), rank_pod_name(again, 0, 1)}) == 3
+
+
+def test_already_exists_is_a_success_only_for_the_same_owner_and_incarnation() -> None:
+    job = example("quickstart")
+    pod = rank_pod(job, 0, 1, SETTINGS)
+    assert is_same_pod(deepcopy(pod), pod)
+    assert not is_same_pod(rank_pod(job, 0, 2, SETTINGS), pod)
+    foreign = deepcopy(pod)
+    foreign["metadata"]["ownerReferences"] = []
+    assert not is_same_pod(foreign, pod)
+
+
+def test_chips_are_what_the_spec_says_whatever_the_template_says() -> None:
+    job = example("quickstart")
+    trainer = job.spec.template["spec"]["containers"][0]
+    trainer["resources"] = {"limits": {"huawei.com/Ascend910": "1", "cpu": "4"}}
+    resources = _container(rank_pod(job, 0, 1, SETTINGS), "trainer")["resources"]
+    assert resources["limits"] == {"huawei.com/Ascend910": "2", "cpu": "4"}
+    assert resources["requests"] == {"huawei.com/Ascend910": "2"}
+    for container in ("agent", "install"):
+        assert names.DEFAULT_RESOURCE_NAME not in str(_container(rank_pod(job, 0, 1, SETTINGS), container)["resources"])
+    assert names.DEFAULT_RESOURCE_NAME not in str(coordinator_pod(job, 1, SETTINGS))
+
+
+def test_hajobs_variables_come_first_and_count() -> None:
+    job = example("quickstart")
+    trainer = job.spec.template["spec"]["containers"][0]
+    trainer["env"] = [{"name": "HAJOB_DIR", "value": "/mine"}, {"name": "URL", "value": "tcp://$(POD_IP)"}]
+    env = _container(rank_pod(job, 0, 1, SETTINGS), "trainer")["env"]
+    assert [entry["value"] for entry in env if entry["name"] == "HAJOB_DIR"] == ["/hajob"]
+    assert env[-1] == {"name": "URL", "value": "tcp://$(POD_IP)"}
+    assert "PATH" not in {entry["name"] for entry in env}
+
+
+def test_command_and_arguments_follow_the_launcher_and_taskd_is_left_alone() -> None:
+    full = _container(rank_pod(example("full"), 0, 1, SETTINGS), "trainer")
+    assert full["command"][:4] == ["python3", "$(HAJOB_DIR)/launcher.pyz", "--", "bash"]
+    assert full["command"][4] == "pretrain_qwen3_8b.sh"
+    assert "args" not in full
+    taskd = _container(rank_pod(example("full", launcher="TaskD"), 0, 1, SETTINGS), "trainer")
+    assert (taskd["command"], taskd["args"][0]) == (["bash"], "pretrain_qwen3_8b.sh")
+
+
+def test_excluded_nodes_are_out_in_every_alternative() -> None:
+    job = example("quickstart", scheduling={"excludedNodeNames": ["node-x"]})
+    terms = [{"matchExpressions": [{"key": "zone", "operator": "In", "values": [zone]}]} for zone in ("a", "b")]
+    job.spec.template["spec"]["affinity"] = {
+        "nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}
+    }
+    affinity = rank_pod(job, 0, 1, SETTINGS, ["node-y"])["spec"]["affinity"]
+    required = affinity["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]["nodeSelectorTerms"]
+    assert len(required) == 2
+    for term in required:
+        assert [field["values"] for field in term["matchFields"]] == [["node-x"], ["node-y"]]
+        assert term["matchExpressions"]
+
+
+def test_a_coordinator_that_may_go_anywhere_is_not_kept_off_by_the_ranks() -> None:
+    job = example("quickstart")
+    ranks = rank_pod(job, 0, 1, SETTINGS)["spec"]["affinity"]["podAntiAffinity"]
+    shunned = ranks["requiredDuringSchedulingIgnoredDuringExecution"][1]["labelSelector"]["matchLabels"]
+    apart, anywhere = (
+        coordinator_pod(job, 1, SETTINGS, apart=choice)["metadata"]["labels"] for choice in (True, False)
+    )
+    assert shunned.items() <= apart.items()
+    assert not shunned.items() <= anywhere.items()
+
+
+def test_the_output_lies_on_the_innermost_volume_or_nowhere() -> None:
+    mounts = [
+        {"name": "a", "mountPath": "/ckpt"},
+        {"name": "b", "mountPath": "/ckpt/out/"},
+        {"name": "c", "mountPath": "/c"},
+    ]
+    assert (mount_for({"volumeMounts": mounts}, "/ckpt/out/x") or {})["name"] == "b"
+    assert (mount_for({"volumeMounts": mounts}, "/ckpt/other") or {})["name"] == "a"
+    assert mount_for({"volumeMounts": mounts}, "/ckpts") is None
+    assert mount_for({}, "/ckpt") is None
+    job = example("quickstart", output={"path": "/nowhere"})
+    assert output_directory(job) == "/nowhere"
+    env = _container(rank_pod(job, 0, 1, SETTINGS), "agent")["env"]
+    assert next(entry for entry in env if entry["name"] == "HAJOB_OUTPUT_DIR")["value"] == ""
+
+
+def test_silent_nodes_are_tolerated_without_a_limit() -> None:
+    job = example("quickstart")
+    job.spec.template["spec"]["tolerations"] = [
+        {"key": "node.kubernetes.io/unreachable", "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 5}
+    ]
+    for pod in (rank_pod(job, 0, 1, SETTINGS), coordinator_pod(job, 1, SETTINGS)):
+        tolerations = {entry["key"]: entry for entry in pod["spec"]["tolerations"]}
+        for taint in ("not-ready", "unreachable"):
+            assert "tolerationSeconds" not in tolerations[f"node.kubernetes.io/{taint}"]
+
+
+def test_a_broken_secret_is_named() -> None:
+    with pytest.raises(ValueError, match="need"):
+        tls_secret(example("quickstart"), {"ca.crt": b""})
+    with pytest.raises(ValueError, match=r"agent\.crt"):
+        read_tls_secret({"metadata": {"name": "s"}, "data": {"ca.crt": ""}})
