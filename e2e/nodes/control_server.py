@@ -184,9 +184,11 @@ class ControlServer:
         return {}
 
     async def _report(self, node: Node) -> None:
-        """A node that is off or cut off keeps it to itself; the caller is not made to wait for it."""
+        """The caller is told when it is known, unless the node is off or cut off and keeps it to itself for now."""
         if node.context.power.is_open and node.wire.is_open:
             await node.write_status()
+        else:
+            node.write_status_later()
 
     def _chip(self, request: JsonObject) -> tuple[Node, int]:
         node, chip = self._node(request), int(request["chip"])

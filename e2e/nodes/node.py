@@ -117,9 +117,11 @@ class Node:
         self._begin()
 
     async def write_status(self) -> None:
-        """Write the node's status, until it is written."""
-        body = {"status": self._status()}
+        """Write the node's status as it is when the server can be reached, until it is written."""
         while True:
+            await self.context.power.passed()
+            await self.wire.passed()
+            body = {"status": self._status()}
             try:
                 path = f"/api/v1/nodes/{self.name}/status"
                 await self.context.client.request("PATCH", path, body, content_type=STRATEGIC)
@@ -128,6 +130,11 @@ class Node:
                 await asyncio.sleep(_RETRY_SECONDS)
             else:
                 return
+
+    def write_status_later(self) -> None:
+        """Write the status in the background: a node that is off or cut off does it when it is back."""
+        task = asyncio.create_task(self.write_status())
+        self._tasks.append(task)
 
     def _begin(self) -> None:
         work = [self._renew_lease(), self._renew_status(), self._follow_pods(), self.reports.publish()]

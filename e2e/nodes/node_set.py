@@ -29,6 +29,7 @@ class NodeSet:
         self.nodes: dict[str, Node] = {}
         self._authority = Authority.load(settings.authority)
         self._authority_file = settings.authority / "ca.crt"
+        self._plain_context = ssl.create_default_context(cafile=str(self._authority_file))
         self._processes = ProcessHost(adopt=True)
         self._provisioner: asyncio.Task[None] | None = None
         self._provisioner_client: ApiClient | None = None
@@ -82,8 +83,9 @@ class NodeSet:
         return Node(mine, context, wire, server)
 
     def _client(self, gates: tuple[Gate, ...], credential: Credential | None = None, token: str = "") -> ApiClient:
-        context = ssl.create_default_context(cafile=str(self._authority_file))
+        context = self._plain_context
         if credential:
+            context = ssl.create_default_context(cafile=str(self._authority_file))
             _load(context, credential)
         return ApiClient(self.settings.server, context, gates, token)
 
