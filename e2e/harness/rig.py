@@ -53,6 +53,7 @@ class Rig:
         namespace: Where its jobs, and in a test its operator, live.
         nodes: Its process nodes; `nodes.control` makes faults.
         directory: Everything it writes.
+        operator_namespace: Where its operator runs.
     """
 
     def __init__(self, plane: ControlPlane, name: str, namespace: str, nodes: RunningNodes, directory: Path) -> None:
@@ -61,13 +62,14 @@ class Rig:
         self.namespace = namespace
         self.nodes = nodes
         self.directory = directory
+        self.operator_namespace = namespace
         self.jobs: list[Job] = []
 
     @classmethod
     def start(cls, plane: ControlPlane, namespace: str, layout: Layout | None = None) -> Rig:
-        """A rig for one test in a namespace that exists; its nodes and operator serve nobody else."""
+        """A rig for one test in a namespace that exists (its name ends with six characters of its own)."""
         layout = layout or Layout()
-        name = namespace[-30:].strip("-")
+        name = f"rig-{namespace[-6:]}"
         rig = cls(plane, name, namespace, *_start_nodes(plane, name, layout))
         if layout.operators:
             operator.install_crd(plane)
@@ -78,6 +80,7 @@ class Rig:
     def start_demo(cls, plane: ControlPlane, layout: Layout) -> Rig:
         """The only rig of a control plane: nodes with plain names, the operator as an admin installs it."""
         rig = cls(plane, "node", "default", *_start_nodes(plane, "node", layout))
+        rig.operator_namespace = operator.NAMESPACE
         operator.install_crd(plane)
         objects = operator.manifests(replicas=layout.operators, environment=layout.operator_environment)
         operator.install(plane, objects)

@@ -30,7 +30,7 @@ def test_a_killed_process_is_restarted_in_place(rig: Rig, pipeline: int, data: i
     fault = rig.nodes.control.kill(namespace=rig.namespace, rank=rank)
     job.wait_incident(2)
 
-    found = recovery(rig, job, f"rank {rank} killed", fault["time"], 2, [rank])
+    found = recovery(rig, job, f"rank {rank} killed", fault["time"], incarnation=2, lost_ranks=[rank])
 
     check(rig, job, found, "InPlace", pipeline=pipeline, data=data)
 
@@ -42,7 +42,7 @@ def test_the_node_of_rank_zero_is_replaced(rig: Rig) -> None:
     fault = rig.nodes.control.power_off(node)
     job.wait_incident(2)
 
-    found = recovery(rig, job, f"{node} powered off", fault["time"], 2, [0, 1])
+    found = recovery(rig, job, f"{node} powered off", fault["time"], incarnation=2, lost_ranks=[0, 1])
 
     assert job.node_of(0) != node
     check(rig, job, found, "Replace")

@@ -1,0 +1,41 @@
+"""The training that nothing happened to, to compare with: run once per shape, without Kubernetes and without Hajob."""
+
+from __future__ import annotations
+
+import fcntl
+import sys
+from pathlib import Path
+
+from e2e.bootstrap.paths import CHECKOUT
+from e2e.cluster.run import Run
+from e2e.harness.images import mindio_directory
+
+
+def undisturbed(run: Run, *, tensor: int, pipeline: int, data: int, iterations: int) -> Path:
+    """Log directory of an undisturbed run with these sizes; the second to ask gets the first one's.
+
+    Raises:
+        RuntimeError: The training did not end well; the message ends with its last words.
+    """
+    name = f"undisturbed-{tensor}-{pipeline}-{data}-{iterations}"
+    directory = run.directory / name
+    with (run.directory / f"{name}.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not (directory / "done").exists():
+            _train(run, name, directory, tensor=tensor, pipeline=pipeline, data=data, iterations=iterations)
+            (directory / "done").touch()
+    return directory
+
+
+def _train(run: Run, name: str, directory: Path, **sizes: int) -> None:
+    iterations = sizes.pop("iterations")
+    flags = [word for key, value in sizes.items() for word in (f"--{key}", str(value))]
+    command = [sys.executable, "-m", "e2e.trainer.local", *flags, "--log-dir", str(directory)]
+    process = run.spawn(
+        name,
+        [*command, "--", "--train-iters", str(iterations)],
+        {"HAJOB_MINDIO": str(mindio_directory()), "PYTHONPATH": str(CHECKOUT)},
+    )
+    if process.wait() != 0:
+        words = (run.logs / f"{name}.log").read_text(errors="replace")[-2000:]
+        raise RuntimeError(f"the undisturbed training failed: {words}")
