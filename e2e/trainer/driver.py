@@ -147,6 +147,10 @@ class Driver:
 
         threading.Thread(target=later, daemon=True).start()
 
+    def kill(self, rank: int) -> None:
+        """End a rank's process as a crash would."""
+        self._processes[rank].kill()
+
     def pause(self) -> None:
         """Pause the training; it goes on as soon as the pause is reported."""
         self._controller.tft_notify_controller_stop_train({}, "pause", 20)
