@@ -176,7 +176,8 @@ def _adopt(job: Job, number: int, incarnation: int) -> None:
 def _take_over(job: Job, pods: list[Pod]) -> None:
     attempt, roster = job.attempt, job.roster
     resumed = None
-    if job.controller.serves(attempt.number):
+    is_blind = job.controller.requested == attempt.number  # this coordinator's own, the ranks never saw it
+    if job.controller.serves(attempt.number) and not is_blind:
         resumed = resume(job.conversation, job.controller_log, job.now)
     else:
         _controller_was_lost(job)
@@ -187,7 +188,8 @@ def _take_over(job: Job, pods: list[Pod]) -> None:
             admitted = view.phase == pb.LINKED or (view.alive and job.conversation.state in PAST_NAMING)
             roster.targets[rank] = Target(view.incarnation, view.start, pod.uid, True, admitted)
         job.silence.watch(pod.uid, job.now)
-    attempt.phase, attempt.since, attempt.linked = Phase.RUNNING, job.now, True
+    attempt.phase, attempt.since = Phase.RUNNING, job.now
+    attempt.linked = attempt.stepped = True
     job.touch_all()
     if resumed is not None:
         _take_up_incident(job, resumed)
@@ -197,6 +199,7 @@ def _take_over(job: Job, pods: list[Pod]) -> None:
 def _take_up_incident(job: Job, resumed: Resumed) -> None:
     """An incident in the middle goes on under its number; an order that was carried out is not carried out again."""
     order = job.order
+    job.dropped = set(resumed.dropped)
     if resumed.state not in AT_REST:
         incarnation = resumed.incarnation or job.incarnation + 1
         job.incarnation = max(job.incarnation, incarnation)
@@ -230,6 +233,7 @@ def _controller_was_lost(job: Job) -> None:
     job.requests.append(Request("end", {}))
     job.conversation.state = State.LOST
     text = "ranks run, but the MindIO controller they registered with is gone; the next fault cannot be recovered"
+    job.conversation.memory.problem = text
     job.tell(job.new_fact(pb.CONTROLLER_LOST, f"attempt-{job.attempt.number}", text), job.now)
 
 

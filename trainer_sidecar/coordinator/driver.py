@@ -154,6 +154,9 @@ def step_finished(job: Job, rank: int, step: int, at: float) -> None:
     """Count a finished step; the first one after the strategy ends the outage."""
     job.steps.finished(rank, step, at, max(job.roster.world_size - len(job.dropped), 1))
     incident = job.incident
+    if incident is None and job.attempt.linked and not job.attempt.stepped:
+        job.mark(pb.RESUMED, at, pb.Milestone(step=step))
+    job.attempt.stepped = True
     if incident is None or incident.resumed or incident.strategy_sent is None or at <= incident.strategy_sent:
         return
     conversation = job.conversation

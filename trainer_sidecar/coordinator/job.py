@@ -98,6 +98,7 @@ class Attempt:
     phase: Phase = Phase.IDLE
     since: float = 0.0
     linked: bool = False  # every rank has been linked once
+    stepped: bool = False  # the first step after the start has ended
     done: bool = False
     finished: set[int] = field(default_factory=set)
     first_finish: float | None = None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from trainer_sidecar.coordinator.conversation import State
 from trainer_sidecar.coordinator.job import Job, Phase
 from trainer_sidecar.coordinator.roster import Pod
 from trainer_sidecar.protocol import sidecar_pb2 as pb
@@ -50,13 +51,13 @@ def node_order(job: Job, pod: Pod) -> pb.NodeOrder | None:
 
 def coordinator_state(job: Job) -> pb.CoordinatorState:
     """The state that goes with every report."""
-    controller, attempt = job.controller, job.attempt
+    attempt = job.attempt
     revision = job.order.revision if job.order is not None else 0
     state = pb.CoordinatorState(
         incarnation=job.incarnation,
         order_revision=revision,
         conversation=str(job.conversation.state),
-        controller_ready=attempt.phase is Phase.RUNNING and controller.serves(attempt.number),
+        controller_ready=controller_protects(job),
         controller_problem=controller_problem(job),
         step=job.steps.newest,
         attempt=max(attempt.number, 0),
@@ -67,6 +68,16 @@ def coordinator_state(job: Job) -> pb.CoordinatorState:
         if pod.listed and not pod.over:
             _add_node(job, state, pod)
     return state
+
+
+def controller_protects(job: Job) -> bool:
+    """Whether the controller serves this attempt, and its ranks are or will be registered with it and no other."""
+    attempt = job.attempt
+    if attempt.phase is Phase.OPENING:
+        blind = any(view.alive for pod in job.roster.pods.values() for view in pod.views.values())
+        return job.controller.ready(attempt.number) and not blind
+    known = job.conversation.state not in (State.LOST, State.OFFLINE)
+    return attempt.phase is Phase.RUNNING and known and job.controller.serves(attempt.number)
 
 
 def controller_problem(job: Job) -> str:

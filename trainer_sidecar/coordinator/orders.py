@@ -47,7 +47,7 @@ def is_open(job: Job) -> bool:
 def apply(job: Job) -> None:
     """Bring targets in line with a recovery order, and tell MindIO of every rank it gives up."""
     order = job.order
-    if order is None or not is_open(job):
+    if order is None or not is_open(job) or _give_up_growing(job, order):
         return
     incident = open_incident(job, order.incarnation)
     job.incarnation = max(job.incarnation, order.incarnation)
@@ -56,9 +56,23 @@ def apply(job: Job) -> None:
     for node_rank in order.replaced_nodes:
         _replace(job, node_rank, order.incarnation)
     known = job.conversation.memory.lost.keys() | job.conversation.memory.late.keys()
-    given_up = set(order.lost_ranks) - known
+    given_up = set(order.lost_ranks) - known - job.dropped
     if given_up and order.action not in (pb.EXPAND, pb.PAUSE, pb.CONTINUE):
         lose(job, given_up)
+
+
+def _give_up_growing(job: Job, order: pb.Order) -> bool:
+    """A SHRINK order of a job that is shrunk already: the ranks that were to come back are ended again."""
+    shrunk = job.conversation.state is State.SHRUNK and set(order.lost_ranks) <= job.dropped
+    if order.action != pb.SHRINK or not shrunk:
+        return False
+    for rank in order.lost_ranks:
+        target = job.roster.targets.get(rank)
+        if target is not None:
+            target.run = target.admitted = False
+            job.touch(rank)
+    conclude(job)
+    return True
 
 
 def _restart(job: Job, rank: int, incarnation: int, first_incarnation: int) -> None:

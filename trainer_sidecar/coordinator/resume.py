@@ -41,6 +41,7 @@ class Resumed:
     state: State
     incarnation: int
     result: dict[str, Any] | None
+    dropped: frozenset[int] = frozenset()
 
 
 def resume(conversation: Conversation, log: Sequence[Entry], now: float) -> Resumed:
@@ -48,6 +49,7 @@ def resume(conversation: Conversation, log: Sequence[Entry], now: float) -> Resu
     memory = conversation.memory
     refused = {entry["answer"] for entry in log if "answer" in entry and entry.get("code", 0) != 0}
     state, incarnation, result = State.SERVING, 0, None
+    dropped: frozenset[int] = frozenset()
     for entry in log:
         if "called" in entry and entry.get("id") not in refused:
             arguments = entry.get("arguments", {})
@@ -58,10 +60,12 @@ def resume(conversation: Conversation, log: Sequence[Entry], now: float) -> Resu
             if entry["event"] == "report_result":
                 code, text, _, strategy = entry["arguments"]
                 result = {"result_code": code, "text": text, "strategy": strategy}
+                if strategy == "downgrade":
+                    dropped = frozenset(rank for rank, _ in entry["arguments"][2])
     if state in (State.STOPPED, State.CHOOSING, State.RETRY_REFUSED, State.FAILED_OPEN):
         memory.due = now + memory.answer_seconds / 2  # how long the controller has waited already is not known
     conversation.state = state
-    return Resumed(state, incarnation, result)
+    return Resumed(state, incarnation, result, dropped)
 
 
 def _after_call(name: str, arguments: Mapping[str, Any], memory: Memory, state: State) -> State:

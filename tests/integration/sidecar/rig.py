@@ -182,7 +182,7 @@ class Operator:
             await asyncio.sleep(0.1)
 
     async def _converse(self, channel: grpc.aio.Channel) -> None:
-        call: Any = rpc.CoordinatorStub(channel).Converse(self._messages())
+        call: Any = rpc.CoordinatorStub(channel).Converse(self._messages())  # type: ignore[no-untyped-call]
         async for message in call:
             if message.WhichOneof("body") == "hello":
                 self.hello = message.hello

@@ -53,6 +53,7 @@ def test_in_place_names_the_rank_when_its_successor_stands_at_the_gate(world: Wo
     kinds = [pb.MilestoneKind.Name(mark.kind) for mark in world.milestones]
     assert kinds == [
         "STARTED",
+        "RESUMED",
         "STOP_ACCEPTED",
         "STOPPED",
         "REPLACEMENTS_STARTED",
@@ -65,7 +66,7 @@ def test_in_place_names_the_rank_when_its_successor_stands_at_the_gate(world: Wo
         "RESULT",
     ]
     assert world.marks(pb.STEP_BEFORE)[0].step == 3
-    assert {mark.incarnation for mark in world.milestones[1:]} == {2}
+    assert {mark.incarnation for mark in world.milestones[2:]} == {2}
 
 
 def test_a_successor_may_not_pass_before_mindio_has_named_it(world: World) -> None:

@@ -55,7 +55,7 @@ class Agent:
         self.order = order
         for entry in order.ranks:
             name = (entry.incarnation, entry.start)
-            process = self.processes.get(entry.rank)
+            process: Process | None = self.processes.get(entry.rank)
             have = (process.incarnation, process.start) if process is not None else (-1, -1)
             alive = process is not None and process.phase not in (pb.DEAD, pb.FINISHED)
             if process is not None and alive and (have < name or (have == name and not entry.run)):
@@ -64,14 +64,14 @@ class Agent:
             if entry.run and have < name and entry.rank not in self.due:
                 self.due[entry.rank] = (self.world.now + self.start_delay, Process(*name))
         if order.over:
-            for process in self.processes.values():
-                process.phase = pb.DEAD if process.phase != pb.FINISHED else pb.FINISHED
+            for running in self.processes.values():
+                running.phase = pb.DEAD if running.phase != pb.FINISHED else pb.FINISHED
 
     def live(self) -> None:
         """What happens by itself: starts that are due, links that are admitted."""
-        for rank, (at, process) in list(self.due.items()):
+        for rank, (at, started) in list(self.due.items()):
             if self.world.now >= at:
-                self.processes[rank] = process
+                self.processes[rank] = started
                 del self.due[rank]
         if self.order is None or not self.order.controller_address or self.world.now > self.lease_until:
             return
@@ -132,9 +132,10 @@ class Mindio:
     def _process(self, name: str) -> None:
         self.ask, self.lost = "nothing", {}
         self.registered.clear()
+        self.world.controller = {"attempt": 0, "controller": "none", "store": "none"}
         if name == "start":
             self.world.controller = {"attempt": self.world.attempt, "controller": "serving", "store": "listening"}
-            self.world.core.controller_state(self.world.controller, self.world.now)
+        self.world.core.controller_state(self.world.controller, self.world.now)
 
     def _stop_train(self, ranks: dict[int, int], _: object) -> None:
         if self.ask == "nothing":

@@ -1,0 +1,174 @@
+"""A coordinator that was restarted: beside a living controller it goes on where its predecessor stood."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.unit.coordinator.world import ENDPOINT, World
+from trainer_sidecar.coordinator.conversation import State
+from trainer_sidecar.coordinator.conversation_table import new_conversation
+from trainer_sidecar.coordinator.core import Core
+from trainer_sidecar.coordinator.job import Limits
+from trainer_sidecar.coordinator.resume import resume
+from trainer_sidecar.protocol import sidecar_pb2 as pb
+
+STOP = {"called": "stop_train", "id": 2, "arguments": {"ranks": [[3, 1]], "incarnation": 2}}
+STOP_TAKEN = {"answer": 2, "call": "stop_train", "code": 0}
+STOPPED = {"event": "report_stop_complete", "arguments": [0, "stop ok", [[3, 1]]]}
+NAMING = {"called": "on_global_rank", "id": 3, "arguments": {"ranks": [[3, 1]], "time": 1}}
+OFFER = {"event": "report_strategies", "arguments": [[[3, 1]], ["exit", "dump", "recover"]]}
+CHOSEN = {"called": "change_strategy", "id": 4, "arguments": {"strategy": "recover"}}
+SUCCESS = {"event": "report_result", "arguments": [0, "ok", [], "recover"]}
+
+
+@pytest.mark.parametrize(
+    ("log", "state"),
+    [
+        ([], State.SERVING),
+        ([STOP], State.STOPPING),
+        ([{"called": "stop_train", "id": 2, "arguments": {}}, {"answer": 2, "code": 1}], State.SERVING),
+        ([STOP, STOPPED, STOP_TAKEN], State.STOPPED),  # the callback may come before the answer
+        ([STOP, STOP_TAKEN, STOPPED, NAMING], State.NAMING),
+        ([STOP, STOPPED, NAMING, OFFER], State.CHOOSING),
+        ([STOP, STOPPED, NAMING, OFFER, CHOSEN], State.RECOVERING),
+        ([SUCCESS], State.SERVING),
+        ([{"event": "report_result", "arguments": [0, "ok", [[3, 1]], "downgrade"]}], State.SHRUNK),
+        ([{"event": "report_result", "arguments": [0, "ok", [], "dump"]}], State.CLOSED),
+        ([STOP, {"event": "report_result", "arguments": [406, "no", [], "recover"]}], State.FAILED_OPEN),
+        ([STOP, {"event": "report_result", "arguments": [499, "no", [], "recover"]}], State.CLOSED),
+        ([{"called": "pause", "id": 9}, STOPPED], State.PAUSED),
+    ],
+)
+def test_the_log_tells_where_the_conversation_stands(log: list[dict[str, Any]], state: State) -> None:
+    conversation = new_conversation(100.0)
+    assert resume(conversation, log, 0.0).state is state
+    assert conversation.state is state
+
+
+def restart_coordinator(world: World, log: list[dict[str, Any]], *, controller: bool = True) -> None:
+    """Another process takes the place of the coordinator; agents and controller know nothing of it."""
+    order, world.core = world.core.job.order, Core("job", ENDPOINT, Limits(), world.now)
+    world.facts, world.milestones = [], []
+    for agent in world.agents.values():
+        agent.told = None
+    state = world.controller if controller else {"attempt": 0, "controller": "none", "store": "none"}
+    world.core.controller_hello(state, list(log), world.now)
+    assert order is not None
+    world.core.order(order, world.now)
+    world.assign()
+    world.advance(0.3)
+
+
+@pytest.fixture
+def world() -> World:
+    world = World()
+    world.start()
+    world.step(1)
+    return world
+
+
+def pids(world: World) -> list[tuple[int, int]]:
+    return [(p.incarnation, p.start) for agent in world.agents.values() for p in agent.processes.values()]
+
+
+def test_a_running_job_is_taken_over_and_stays_recoverable(world: World) -> None:
+    restart_coordinator(world, [])
+    assert world.state.conversation == "Serving"
+    assert world.state.controller_ready
+    assert pids(world) == [(1, 0)] * 4
+    assert not [agent.ended for agent in world.agents.values() if agent.ended]
+    world.die(3)
+    assert world.called("stop_train") == [{"ranks": [[3, 1]], "incarnation": 2}]
+
+
+def test_an_incident_in_the_middle_goes_on_under_its_number(world: World) -> None:
+    world.die(3)
+    assert world.state.incarnation == 2
+    restart_coordinator(world, [STOP, STOP_TAKEN, STOPPED])
+    assert (world.state.conversation, world.state.incarnation) == ("Stopped", 2)
+    world.order(pb.IN_PLACE, revision=1, lost_ranks=[3], restart_ranks=[3])
+    world.advance(0.2)
+    assert len(world.called("stop_train")) == 1
+    assert world.called("on_global_rank") == [{"ranks": [[3, 1]], "time": 1}]
+    world.step(2)
+    world.mindio.result()
+    world.pump()
+    assert world.state.conversation == "Serving"
+
+
+def test_an_order_that_was_carried_out_is_not_carried_out_again(world: World) -> None:
+    world.die(3)
+    world.order(pb.IN_PLACE, revision=1, lost_ranks=[3], restart_ranks=[3])
+    world.advance(0.2)
+    world.step(2)
+    world.mindio.result()
+    world.pump()
+    calls, before = len(world.mindio.calls), pids(world)
+    restart_coordinator(world, [SUCCESS])
+    world.advance(1.0)
+    assert len(world.mindio.calls) == calls
+    assert pids(world) == before
+    assert [mark.result_code for mark in world.marks(pb.RESULT)] == [0], "the operator may have missed it"
+
+
+def test_a_recovery_whose_successor_stands_at_the_gate_goes_on(world: World) -> None:
+    world.die(3)
+    world.mindio.silent = True
+    world.order(pb.IN_PLACE, revision=1, lost_ranks=[3], restart_ranks=[3])
+    world.advance(0.2)
+    assert world.agent(1).processes[3].phase == pb.AT_GATE
+    restart_coordinator(world, [STOP, STOP_TAKEN, STOPPED, NAMING])
+    assert world.state.conversation == "Naming"
+    world.mindio.silent = False
+    world.mindio.ask = "strategy"
+    world.callback("report_fault_ranks", [[[3, 1]], []])
+    world.callback("report_strategies", [[[3, 1]], ["exit", "dump", "recover"]])
+    world.advance(0.3)
+    assert world.agent(1).processes[3].phase == pb.LINKED
+    assert world.called("change_strategy") == [{"strategy": "recover", "parameters": ""}]
+
+
+@pytest.mark.parametrize("recovered_before", [False, True])
+def test_without_the_old_controller_the_loss_is_said_and_no_blind_one_is_started(
+    world: World, recovered_before: bool
+) -> None:
+    if recovered_before:
+        world.die(3)
+        world.order(pb.IN_PLACE, revision=1, lost_ranks=[3], restart_ranks=[3])
+        world.advance(0.2)
+        world.step(2)
+        world.mindio.result()
+        world.pump()
+    restart_coordinator(world, [], controller=False)
+    world.advance(1.0)
+    assert world.state.conversation == "Lost"
+    assert not world.state.controller_ready
+    assert [fact.kind for fact in world.facts] == [pb.CONTROLLER_LOST]
+    assert all(p.phase == pb.LINKED for agent in world.agents.values() for p in agent.processes.values())
+    calls = len(world.mindio.calls)
+    world.die(1)
+    assert len(world.mindio.calls) == calls
+    assert world.facts[-1].kind == pb.PROCESS_EXITED
+
+
+def test_a_controller_that_dies_is_told_at_once(world: World) -> None:
+    world.core.controller_state({**world.controller, "controller": "lost", "problem": "signal 9"}, world.now)
+    world.pump()
+    assert world.state.conversation == "Lost"
+    assert [(fact.kind, fact.message) for fact in world.facts] == [(pb.CONTROLLER_LOST, "signal 9")]
+
+
+def test_a_coordinator_alone_does_not_end_what_it_does_not_know(world: World) -> None:
+    """Before the operator has spoken, agents get leases but no orders."""
+    assignment = world.core.job.assignment
+    world.core = Core("job", ENDPOINT, Limits(), world.now)
+    world.core.controller_hello(world.controller, [], world.now)
+    assert assignment is not None
+    world.core.assign(assignment, world.now)
+    for agent in world.agents.values():
+        agent.told, agent.order = None, None
+    world.advance(2.0)
+    assert all(agent.order is None for agent in world.agents.values())
+    assert all(agent.lease_until > world.now for agent in world.agents.values())
