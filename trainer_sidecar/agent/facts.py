@@ -9,6 +9,7 @@ from __future__ import annotations
 import signal
 from collections.abc import Iterable
 
+from trainer_sidecar.agent.log_rules import Match
 from trainer_sidecar.agent.ranks import Name, Process
 from trainer_sidecar.agent.settings import Settings
 from trainer_sidecar.protocol import sidecar_pb2 as pb
@@ -62,6 +63,35 @@ def heartbeat_silent(settings: Settings, rank: int, name: Name, heartbeats: int,
             f"rank {rank} is linked to the MindIO controller, but no heartbeat has passed for {seconds:.0f} s; MindIO "
             "never reports such a rank, and its next fault would not be noticed"
         ),
+    )
+
+
+def log_rule(settings: Settings, match: Match, step: int) -> pb.Fact:
+    """A rank has printed what a rule of the job looks for, often enough."""
+    name = match.name
+    return pb.Fact(
+        id=f"{settings.pod_uid}/log/{match.rule}/{match.rank}/{name.incarnation}/{name.start}/{match.count}",
+        kind=pb.LOG_RULE,
+        node_rank=settings.node_rank,
+        ranks=[match.rank],
+        incarnation=name.incarnation,
+        start=name.start,
+        step=step,
+        code=match.rule,
+        message=match.line,
+    )
+
+
+def log_rule_off(settings: Settings, rule: str, reason: str) -> pb.Fact:
+    """A rule of the job is not applied on this node."""
+    return pb.Fact(
+        id=f"{settings.pod_uid}/log/{rule}/off",
+        kind=pb.LOG_RULE,
+        node_rank=settings.node_rank,
+        incarnation=settings.incarnation,
+        step=-1,
+        code=rule,
+        message=f"the log rule {rule} is off: {reason}",
     )
 
 

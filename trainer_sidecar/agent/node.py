@@ -16,6 +16,7 @@ from trainer_sidecar.agent.clock import SECOND, Clock
 from trainer_sidecar.agent.environment import rank_environment
 from trainer_sidecar.agent.gate import LinkPhase
 from trainer_sidecar.agent.lease import Lease
+from trainer_sidecar.agent.log_rules import LogRules, Rule
 from trainer_sidecar.agent.outbox import Outbox
 from trainer_sidecar.agent.ranks import Command, Name, Process, Wanted, is_admitted, reconcile
 from trainer_sidecar.agent.settings import Settings
@@ -48,6 +49,7 @@ class Node:
         self._clock = clock
         self.lease = Lease()
         self.outbox = Outbox()
+        self._log_rules = LogRules()
         self.send_launcher: Callable[[dict[str, Any]], None] = lambda _: None
         self.changed: Callable[[], None] = lambda: None
         self.end_links: Callable[[int], None] = lambda _: None
@@ -58,6 +60,7 @@ class Node:
         self._fenced: set[tuple[int, Name]] = set()
         self._script = Script()
         self._controller_address = ""
+        self._following = False  # what the launcher was told about lines
         self._revision = 0
         self._over = False
         self._last_word = clock.now()
@@ -103,6 +106,11 @@ class Node:
                 continue
             name = Name(entry.incarnation, entry.start)
             self._wanted[entry.rank] = Wanted(entry.rank, name, entry.run, entry.admitted, dict(entry.environment))
+        self._log_rules.set_rules(
+            Rule(rule.name, rule.pattern, rule.threshold, rule.start_delay_seconds, rule.window_seconds)
+            for rule in order.log_rules
+        )
+        self._follow_lines()
         if order.over and not self._over:
             log.warning("the incarnation of this pod is over, its ranks are ended")
             self._over = True
@@ -118,9 +126,13 @@ class Node:
             self._take_process(message)
         elif kind == "step":
             self._take_step(int(message["rank"]), int(message["step"]), int(message["time"]))
+        elif kind == "line":
+            self._take_line(int(message["rank"]), str(message["text"]), int(message["time"]))
         elif kind == "script":
             self._take_script(message)
         elif kind == "complete":
+            self._following = False  # a launcher that is connected anew
+            self._follow_lines()
             self._carry_out()
         elif kind == "refused":
             log.error("the launcher refuses to start rank %s: %s", message["rank"], message["reason"])
@@ -160,6 +172,7 @@ class Node:
         if before is not None and process.name < before.name:
             return
         self._processes[process.rank] = process
+        self._log_rules.process_started(process.rank, process.name, process.changed)
         was_running = before is None or before.running or before.name != process.name
         if not process.running and was_running:
             self._process_ended(process)
@@ -180,6 +193,30 @@ class Node:
         self._last_step = max(self._last_step, time)
         self.outbox.add_step(rank, step, time, self._clock.now())
         self.changed()
+
+    def _take_line(self, rank: int, text: str, time: int) -> None:
+        process = self._processes.get(rank)
+        if process is None:
+            return
+        for match in self._log_rules.line(rank, process.name, text, time):
+            log.warning("rank %d meets the log rule %s: %s", rank, match.rule, match.line)
+            fact = facts.log_rule(self._settings, match, self._steps.get(rank, -1))
+            self.outbox.add_fact(fact, time, self._clock.now())
+            self.changed()
+        if self._log_rules.switched_off:
+            self._follow_lines()
+
+    def _follow_lines(self) -> None:
+        """Ask for the ranks' lines only where a rule needs them, and say which rules are off."""
+        wanted = not self._log_rules.is_empty
+        if wanted != self._following:
+            self._following = wanted
+            self.send_launcher({"kind": "follow", "lines": wanted})
+        for rule, reason in self._log_rules.switched_off.items():
+            now = self._clock.now()
+            if self.outbox.add_fact(facts.log_rule_off(self._settings, rule, reason), now, now):
+                log.error("the log rule %s is off: %s", rule, reason)
+                self.changed()
 
     def _take_script(self, message: Mapping[str, Any]) -> None:
         self._set_script(

@@ -225,7 +225,7 @@ class Supervisor:
         if former is not None and former is not connection:
             self._send(former, {"kind": "replaced"})
             self._drop(former)
-        self._ranks.follow_lines = bool(message.get("follow_lines"))
+        self._ranks.follow_lines = False
         self._ranks.keep_output(str(message.get("output_directory", "")), int(message.get("attempt_limit", 0)))
         self._tell({"kind": "launcher", "version": protocol.VERSION, "pid": os.getpid()}, False)
         self._tell(self._script_record(), False)
@@ -255,6 +255,8 @@ class Supervisor:
         elif kind == "over":
             self._over = True
             self._ranks.end_all(gently=False, ordered=True)
+        elif kind == "follow":
+            self._ranks.follow_lines = bool(message["lines"])
         elif kind == "seen_end":
             self._end_seen = True
             self._stop_when_all_is_told()

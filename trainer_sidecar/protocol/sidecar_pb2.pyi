@@ -144,7 +144,7 @@ class Acknowledge(_message.Message):
     def __init__(self, sequence: _Optional[int] = ...) -> None: ...
 
 class Assignment(_message.Message):
-    __slots__ = ("revision", "world_size", "ranks_per_node", "attempt", "environment", "pods", "standing_orders")
+    __slots__ = ("revision", "world_size", "ranks_per_node", "attempt", "environment", "pods", "standing_orders", "log_rules")
     class EnvironmentEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -159,6 +159,7 @@ class Assignment(_message.Message):
     ENVIRONMENT_FIELD_NUMBER: _ClassVar[int]
     PODS_FIELD_NUMBER: _ClassVar[int]
     STANDING_ORDERS_FIELD_NUMBER: _ClassVar[int]
+    LOG_RULES_FIELD_NUMBER: _ClassVar[int]
     revision: int
     world_size: int
     ranks_per_node: int
@@ -166,7 +167,22 @@ class Assignment(_message.Message):
     environment: _containers.ScalarMap[str, str]
     pods: _containers.RepeatedCompositeFieldContainer[RankPod]
     standing_orders: StandingOrders
-    def __init__(self, revision: _Optional[int] = ..., world_size: _Optional[int] = ..., ranks_per_node: _Optional[int] = ..., attempt: _Optional[int] = ..., environment: _Optional[_Mapping[str, str]] = ..., pods: _Optional[_Iterable[_Union[RankPod, _Mapping]]] = ..., standing_orders: _Optional[_Union[StandingOrders, _Mapping]] = ...) -> None: ...
+    log_rules: _containers.RepeatedCompositeFieldContainer[LogRule]
+    def __init__(self, revision: _Optional[int] = ..., world_size: _Optional[int] = ..., ranks_per_node: _Optional[int] = ..., attempt: _Optional[int] = ..., environment: _Optional[_Mapping[str, str]] = ..., pods: _Optional[_Iterable[_Union[RankPod, _Mapping]]] = ..., standing_orders: _Optional[_Union[StandingOrders, _Mapping]] = ..., log_rules: _Optional[_Iterable[_Union[LogRule, _Mapping]]] = ...) -> None: ...
+
+class LogRule(_message.Message):
+    __slots__ = ("name", "pattern", "threshold", "start_delay_seconds", "window_seconds")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    PATTERN_FIELD_NUMBER: _ClassVar[int]
+    THRESHOLD_FIELD_NUMBER: _ClassVar[int]
+    START_DELAY_SECONDS_FIELD_NUMBER: _ClassVar[int]
+    WINDOW_SECONDS_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    pattern: str
+    threshold: int
+    start_delay_seconds: int
+    window_seconds: int
+    def __init__(self, name: _Optional[str] = ..., pattern: _Optional[str] = ..., threshold: _Optional[int] = ..., start_delay_seconds: _Optional[int] = ..., window_seconds: _Optional[int] = ...) -> None: ...
 
 class RankPod(_message.Message):
     __slots__ = ("node_rank", "pod_name", "pod_uid", "address", "incarnation", "node_name")
@@ -357,16 +373,18 @@ class LeaseGrant(_message.Message):
     def __init__(self, heartbeat: _Optional[int] = ..., lease_milliseconds: _Optional[int] = ...) -> None: ...
 
 class NodeOrder(_message.Message):
-    __slots__ = ("revision", "controller_address", "ranks", "over")
+    __slots__ = ("revision", "controller_address", "ranks", "over", "log_rules")
     REVISION_FIELD_NUMBER: _ClassVar[int]
     CONTROLLER_ADDRESS_FIELD_NUMBER: _ClassVar[int]
     RANKS_FIELD_NUMBER: _ClassVar[int]
     OVER_FIELD_NUMBER: _ClassVar[int]
+    LOG_RULES_FIELD_NUMBER: _ClassVar[int]
     revision: int
     controller_address: str
     ranks: _containers.RepeatedCompositeFieldContainer[RankOrder]
     over: bool
-    def __init__(self, revision: _Optional[int] = ..., controller_address: _Optional[str] = ..., ranks: _Optional[_Iterable[_Union[RankOrder, _Mapping]]] = ..., over: _Optional[bool] = ...) -> None: ...
+    log_rules: _containers.RepeatedCompositeFieldContainer[LogRule]
+    def __init__(self, revision: _Optional[int] = ..., controller_address: _Optional[str] = ..., ranks: _Optional[_Iterable[_Union[RankOrder, _Mapping]]] = ..., over: _Optional[bool] = ..., log_rules: _Optional[_Iterable[_Union[LogRule, _Mapping]]] = ...) -> None: ...
 
 class RankOrder(_message.Message):
     __slots__ = ("rank", "incarnation", "run", "admitted", "environment", "start")

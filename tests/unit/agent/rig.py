@@ -97,6 +97,7 @@ class Pod:
     gate_port: int = field(default_factory=free_port)
     ranks_per_node: int = 2
     fence_after: int = 60
+    finish_after: int = 300
     agent: asyncio.subprocess.Process | None = None
     launcher: asyncio.subprocess.Process | None = None
 
@@ -124,6 +125,7 @@ class Pod:
             "HAJOB_INCARNATION": "1",
             "HAJOB_AGENT_PORT": str(self.agent_port),
             "HAJOB_MINDIO_PORT": str(self.gate_port),
+            "HAJOB_FINISH_SECONDS": str(self.finish_after),
             "HAJOB_FENCE_AFTER_SECONDS": str(self.fence_after),
         }
 

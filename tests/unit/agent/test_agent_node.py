@@ -249,6 +249,26 @@ def test_steps_wait_a_little_for_each_other() -> None:
     assert [(step.rank, step.step) for step in rig.report().steps] == [(2, 1), (2, 2)]
 
 
+def test_log_rules_ask_for_lines_and_become_facts() -> None:
+    rig = Rig()
+    rig.process(2)
+    rules = [
+        pb.LogRule(name="nan", pattern="loss: nan", threshold=2, window_seconds=60),
+        pb.LogRule(name="bad", pattern="("),
+    ]
+    revised = pb.NodeOrder(revision=1, ranks=[order(2)], log_rules=rules)
+    rig.node.take(pb.CoordinatorToAgent(node_order=revised))
+    assert {"kind": "follow", "lines": True} in rig.commands
+    for _ in range(2):
+        rig.node.take_launcher({"kind": "line", "rank": 2, "text": "lm loss: nan", "time": rig.clock.now()})
+    off, met = rig.report().facts
+    assert (off.code, list(off.ranks)) == ("bad", [])
+    assert "the log rule bad is off" in off.message
+    assert (met.kind, met.code, list(met.ranks), met.message) == (pb.LOG_RULE, "nan", [2], "lm loss: nan")
+    rig.order(order(2))
+    assert rig.commands[-1] == {"kind": "follow", "lines": False}
+
+
 def test_a_taken_port_is_named_once() -> None:
     rig = Rig()
     for _ in range(3):

@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+import socket
 from pathlib import Path
 
 import pytest
 
 from tests.unit.agent.certificates import Authority
-from tests.unit.agent.rig import Coordinator, Pod, is_alive, rank_order, running_pod, until
+from tests.unit.agent.rig import ADDRESS, Controller, Coordinator, Pod, is_alive, rank_order, running_pod, until
 from trainer_sidecar.protocol import sidecar_pb2 as pb
 
 FINISHING = 'import os; print("rank", os.environ["RANK"], "of", os.environ["WORLD_SIZE"])'
@@ -132,3 +133,55 @@ async def test_the_last_output_of_a_dying_rank_arrives_whole(tmp_path: Path, aut
             assert "line 1999" in fact.message
             assert "the reason" in fact.message
         await coordinator.close()
+
+
+async def test_a_log_rule_sees_what_the_ranks_print(tmp_path: Path, authority: Authority) -> None:
+    program = "import time\nfor i in range(3): print('lm loss: nan')\ntime.sleep(600)"
+    (tmp_path / "job.py").write_text(program)
+    async with running_pod(tmp_path, authority, 'cd "$HAJOB_DIR"; torchrun job.py') as pod:
+        coordinator = Coordinator(pod, authority)
+        await coordinator.connect()
+        rules = [pb.LogRule(name="nan", pattern="loss: nan$", threshold=3, window_seconds=60)]
+        order = pb.NodeOrder(revision=1, ranks=[rank_order(0), rank_order(1)], log_rules=rules)
+        await coordinator.send(pb.CoordinatorToAgent(node_order=order))
+        await until(lambda: len(coordinator.facts) == 2, "a fact of each rank")
+        facts = sorted(coordinator.facts.values(), key=lambda fact: fact.ranks[0])
+        assert [(fact.kind, fact.code, list(fact.ranks)) for fact in facts] == [
+            (pb.LOG_RULE, "nan", [0]),
+            (pb.LOG_RULE, "nan", [1]),
+        ]
+        await coordinator.close()
+
+
+async def test_a_rank_that_hangs_after_the_others_finished_holds_nobody(tmp_path: Path, authority: Authority) -> None:
+    (tmp_path / "job.py").write_text("import os, time\nif os.environ['RANK'] == '1': time.sleep(600)")
+    script = 'cd "$HAJOB_DIR"; torchrun job.py; echo "saw $?"'
+    async with running_pod(tmp_path, authority, script, finish_after=1) as pod:
+        coordinator = await ordered(pod, authority)
+        assert await ended(pod) == 0
+        assert "saw 0" in pod.log()
+        assert "rank 1 has not ended 1 s after another rank had finished" in pod.log()
+        await until(lambda: coordinator.state(1).phase == pb.FINISHED, "rank 1 counted as finished")
+        assert coordinator.facts == {}
+        await coordinator.close()
+
+
+async def test_a_taken_port_is_named_and_the_agent_stays(tmp_path: Path, authority: Authority) -> None:
+    stranger = socket.socket()
+    stranger.bind((ADDRESS, 0))
+    stranger.listen()
+    port = stranger.getsockname()[1]
+    async with running_pod(tmp_path, authority, 'torchrun "$HAJOB_DIR/rank.py"', gate_port=port) as pod:
+        coordinator = Coordinator(pod, authority)
+        await coordinator.connect()
+        await until(lambda: bool(coordinator.facts), "the fact")
+        (fact,) = coordinator.facts.values()
+        assert fact.kind == pb.PORT_TAKEN
+        assert f"{ADDRESS}:{port}" in fact.message
+        stranger.close()
+        controller = Controller()
+        await controller.start()
+        await coordinator.order(rank_order(0), rank_order(1), controller=controller.address)
+        await coordinator.phase(0, pb.LINKED)
+        await coordinator.close()
+        await controller.stop()
