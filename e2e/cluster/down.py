@@ -14,7 +14,7 @@ import time
 from collections.abc import Mapping
 from pathlib import Path
 
-from e2e.bootstrap.paths import CHECKOUT, logs_directory
+from e2e.bootstrap.paths import CHECKOUT, logs_directory, runs_directory
 from e2e.cluster.processes import Process
 from e2e.cluster.reaper import finish
 from e2e.cluster.run import described_runs
@@ -52,6 +52,10 @@ def main() -> int:
             print(f"run {description['run']} ({description['purpose']}): {'ended' if done else 'NOT ended'}")
         elif not _process(description["owner"]).alive() and not _process(description["reaper"]).alive():
             finish(str(description["run"]), directory, logs_directory())
+    for lock in runs_directory().glob("session-*.lock"):
+        _, pid, start = lock.stem.split("-")
+        if not Process(int(pid), int(start)).alive():
+            lock.unlink(missing_ok=True)
     if not ended and not left:
         print("nothing runs")
     if left:

@@ -21,6 +21,7 @@ from e2e.nodes.launch import RunningNodes, start_nodes
 
 RIG_LABEL = "hajob.io/rig"
 HOST_PATH = "/var/lib/hajob-demo"
+LAST_BLOCK = 99  # tests that start nodes without a rig use those above
 
 
 @dataclass(frozen=True)
@@ -161,12 +162,12 @@ def _start_nodes(plane: ControlPlane, name: str, layout: Layout) -> tuple[Runnin
 
 
 def _claim_blocks(directory: Path, count: int) -> int:
-    """Take `count` blocks 127.R.N.0/24 of the run for good; N starts at 1, and after 254 from the start again."""
+    """Take `count` blocks 127.R.N.0/24 of the run, N from 1 to LAST_BLOCK and then from the start again."""
     with (directory / "blocks").open("a+") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         file.seek(0)
         first = int(file.read() or 1)
-        if first + count > 255:
+        if first + count > LAST_BLOCK + 1:
             first = 1
         file.truncate(0)
         file.write(str(first + count))
