@@ -69,10 +69,12 @@ FIRST_ACTION: Final = {
     FactKind.LOG_RULE: Action.RESTART,
     FactKind.HEARTBEAT_SILENT: Action.IN_PLACE,
     FactKind.SCRIPT_ENDED: Action.REPLACE,
+    FactKind.CONTROLLER_LOST: Action.RESTART,
     FactKind.PORT_TAKEN: Action.REPLACE,
     FactKind.DATA_CORRUPTED: Action.RETRY,
     FactKind.POD_LOST: Action.REPLACE,
     FactKind.POD_FAILED: Action.REPLACE,
+    FactKind.POD_UNSTARTABLE: Action.RESTART,
     FactKind.NODE_NOT_READY: Action.REPLACE,
     FactKind.NODE_DELETED: Action.REPLACE,
     FactKind.CHIP_FAULT: Action.REPLACE,
@@ -87,6 +89,12 @@ TAKES_THE_NODE: Final = frozenset(kind for kind, action in FIRST_ACTION.items() 
 
 INFORMATION: Final = frozenset({FactKind.POD_UNSTARTABLE, FactKind.CONTROLLER_LOST})
 """Kinds that lose no rank: a note for the reader, or the coordinator's own affair."""
+
+SICK_NODE: Final = frozenset({FactKind.SUB_HEALTH, FactKind.CORDONED})
+"""Kinds about nodes that still work; the policy says what they lead to."""
+
+PROCESS_LIVES: Final = frozenset({FactKind.MEMORY_FAULT, FactKind.COMMUNICATION_FAULT, FactKind.DATA_CORRUPTED})
+"""Kinds that leave the process alive, so that no incarnation tells an old observation from a new one."""
 
 _FORCED_EXIT: Final = 2  # MindIO's own exit code for every process it ends
 _PROGRAM_SIGNALS: Final = frozenset({4, 6, 8, 11})  # ILL, ABRT, FPE, SEGV: the program did it to itself

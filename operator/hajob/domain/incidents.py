@@ -100,7 +100,6 @@ class Incident:
         ready: every replacement stands at its gate.
         named: MindIO has been told the ranks; from here on nothing can be added.
         corrupted: somebody reported corrupted data; nothing is saved any more.
-        unconfirmed: it began before MindIO had confirmed the recovery before it.
         restored_from: where the restarted ranks' state comes from.
     """
 
@@ -121,6 +120,5 @@ class Incident:
     ready: bool = False
     named: bool = False
     corrupted: bool = False
-    unconfirmed: bool = False
     restored_from: RestoredFrom | None = None
     milestones: tuple[Milestone, ...] = ()

@@ -57,7 +57,7 @@ class Loss:
         nodes: node ranks whose pods are lost or useless.
         floor: the smallest action that can cure it.
         program_failure: a fresh failure of the program, which has a budget of its own.
-        rank: the rank that the no-progress rule watches, -1 for none.
+        rank: the rank that the no-progress rule watches, -1 for the job as a whole.
         step: the step it happened at.
         corrupted: data are corrupted, nothing may be saved.
         counted: spends budgets; False for what was planned and for a loss that merely joins.
@@ -122,7 +122,9 @@ class Judge:
     def copy(self) -> bool:
         """Whether a complete copy survives the loss."""
         if self._copy is None:
-            self._copy = copy_survives(self.layout, self.loss.ranks)
+            shrunk = self.state.shrunk
+            lost = {*self.loss.ranks, *shrunk.ranks} if shrunk else self.loss.ranks
+            self._copy = copy_survives(self.layout, lost)
         return self._copy
 
     @property
@@ -177,7 +179,8 @@ class Judge:
                 found.append(Refusal("ProgramBudgetLeft", message))
         count = stalled(self.state, action, self.loss.rank, self.loss.step)
         if count >= NO_PROGRESS_LIMIT:
-            message = f"rank {self.loss.rank} stood at step {self.loss.step} {count} times before, no progress"
+            who = f"rank {self.loss.rank}" if self.loss.rank >= 0 else "the job"
+            message = f"{who} stood at step {self.loss.step} {count} times before, no progress"
             found.append(Refusal("Progress", message))
         return found
 

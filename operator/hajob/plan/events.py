@@ -151,9 +151,16 @@ class MigrateRequested(Event):
 
 @dataclass(frozen=True, slots=True)
 class CoordinatorLost(Event):
-    """The MindIO controller is gone; the training goes on unprotected."""
+    """The MindIO controller is gone; the training goes on unprotected.
+
+    Attributes:
+        message: for people.
+        ended: its pod has ended or is gone. Merely not reachable (False) is no reason to begin a start anew: then
+            the start-up deadline decides.
+    """
 
     message: str = ""
+    ended: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,10 +3,11 @@
 from typing import Final
 
 from hajob.domain.actions import MINDIO_STRATEGY, Action
+from hajob.domain.facts import SICK_NODE as SICK_NODES
 from hajob.domain.facts import FactKind
 from hajob.domain.incidents import Purpose
 from hajob.plan import events
-from hajob.plan.choice import Occasion, spent
+from hajob.plan.choice import FAULT, Occasion, spent
 from hajob.plan.moment import Guard, Moment
 from hajob.plan.policy import CoordinatorLossPolicy, Mode
 from hajob.plan.state import Deadline
@@ -59,6 +60,16 @@ def unknown_ranks(moment: Moment) -> tuple[int, ...]:
     return tuple(sorted(rank for rank in set(event.ranks) - known if 0 <= rank < moment.view.layout.world_size))
 
 
+def _observing(moment: Moment) -> bool:
+    """Observe mode; the decision is made all the same, so that it can be said."""
+    return moment.policy.mode is Mode.OBSERVE and moment.decide(FAULT) is not None
+
+
+def _unreachable(moment: Moment) -> bool:
+    assert isinstance(moment.event, events.CoordinatorLost)
+    return not moment.event.ended
+
+
 def _purpose(moment: Moment) -> Purpose | None:
     return moment.incident.purpose if moment.incident else None
 
@@ -99,8 +110,15 @@ def _may_expand(moment: Moment) -> bool:
 
 
 def _may_migrate(moment: Moment) -> bool:
+    event, layout = moment.event, moment.view.layout
+    if isinstance(event, events.MigrateRequested) and not _all_exist(event.nodes, layout.num_nodes):
+        return False
     ready = moment.view.step >= 1 and moment.view.coordinator_ready
     return ready and not _spent_out(moment, Action.MIGRATE) and not moment.policy.refusals.get(Action.MIGRATE)
+
+
+def _all_exist(nodes: tuple[int, ...], count: int) -> bool:
+    return bool(nodes) and all(0 <= node < count for node in nodes)
 
 
 def _spent_out(moment: Moment, action: Action) -> bool:
@@ -129,8 +147,13 @@ CONTROLLER_FACT: Final = Guard(
     "the fact says the controller is gone",
     lambda moment: moment.fact.kind is FactKind.CONTROLLER_LOST,
 )
-OBSERVING: Final = Guard("observe", "mode is Observe", lambda moment: moment.policy.mode is Mode.OBSERVE)
+OBSERVING: Final = Guard("observe", "mode is Observe", _observing)
 HOLDING: Final = Guard("hold", "mode is Hold", lambda moment: moment.policy.mode is Mode.HOLD)
+SICK_NODE: Final = Guard(
+    "sick node", "the fact is about a node that still works", lambda moment: moment.fact.kind in SICK_NODES
+)
+UNREACHABLE: Final = Guard("unreachable", "the coordinator's pod has not ended", _unreachable)
+RELEASED: Final = Guard("released", "mode is no longer Hold", lambda moment: moment.policy.mode is not Mode.HOLD)
 MOVE: Final = Guard(
     "move asked", "the node still works and the policy wants to move off it", lambda moment: moment.asks_for_a_move
 )
@@ -146,7 +169,7 @@ RESTART_AT_CHECKPOINT: Final = Guard(
 )
 SUSPENDING: Final = Guard("suspending", "suspend was asked for", lambda moment: _purpose(moment) is Purpose.SUSPEND)
 FIRST_START: Final = Guard(
-    "first start", "the job has never trained", lambda moment: moment.state.attempt <= 1 and moment.incident is None
+    "first start", "no incident is open: a person waits for this start", lambda moment: moment.incident is None
 )
 CONFIRMED: Final = Guard(
     "confirmed",
@@ -172,7 +195,7 @@ ENOUGH_NODES: Final = Guard("enough nodes", "there are nodes for every pod that 
 MAY_EXPAND: Final = Guard("may expand", "there are nodes, and the budget of Expand is not spent", _may_expand)
 MAY_MIGRATE: Final = Guard(
     "may migrate",
-    "the first step has ended and the budget of Migrate is not spent",
+    "the nodes exist, the first step has ended and the budget of Migrate is not spent",
     _may_migrate,
 )
 RETURNING: Final = Guard("of a returning rank", "the fact concerns only ranks that are not training yet", _returning)

@@ -11,7 +11,7 @@ from hajob.plan.choice import Judge, Loss, Occasion, Verdict
 from hajob.plan.effects import Effect
 from hajob.plan.guards import due
 from hajob.plan.moment import Moment, StepResult
-from hajob.plan.state import Deadline, JobState, Spend
+from hajob.plan.state import Deadline, JobState, Phase, Spend
 from hajob.plan.steps import (
     EXPAND_PARAMETERS,
     FACT_LIMIT,
@@ -19,6 +19,7 @@ from hajob.plan.steps import (
     _names,
     _open,
     _save,
+    abandon,
     clear_deadlines,
     close,
     launch,
@@ -56,10 +57,20 @@ def restart_unprotected(moment: Moment) -> StepResult:
 
 def _planned(moment: Moment, purpose: Purpose, action: Action) -> tuple[JobState, Incident, list[Effect]]:
     """Close what is open and open an incident of this purpose."""
-    state, closing = close(moment.state, Outcome.FAILED, f"{purpose} took over")
+    state, closing = settle(moment, f"{purpose} took over")
     incident = replace(_open(moment, state, action, purpose), revision=1)
     state = replace(state, incarnation=incident.number)
     return state, incident, [*closing, effects.OpenIncident(incident.number)]
+
+
+def settle(moment: Moment, why: str) -> tuple[JobState, tuple[Effect, ...]]:
+    """Close whatever is open because something else begins."""
+    state, incident = moment.state, moment.incident
+    if incident is None or state.phase is Phase.CONFIRMING:
+        return close(state, Outcome.RECOVERED, why)
+    if incident.purpose in {Purpose.EXPAND, Purpose.MIGRATE}:
+        return abandon(state, incident, why)
+    return close(state, Outcome.FAILED, why)
 
 
 def save_for(purpose: Purpose) -> Callable[[Moment], StepResult]:
@@ -67,7 +78,7 @@ def save_for(purpose: Purpose) -> Callable[[Moment], StepResult]:
 
     def run(moment: Moment) -> StepResult:
         incident = moment.incident
-        if incident is not None and incident.purpose is Purpose.FAULT:
+        if incident is not None and moment.joins is not None:
             gone = (*incident.escalated_from, incident.action)
             incident = replace(
                 incident,
@@ -96,7 +107,7 @@ def repurpose(purpose: Purpose) -> Callable[[Moment], StepResult]:
 
 def suspend(moment: Moment) -> StepResult:
     """Delete every pod and keep what is needed to go on later."""
-    state, closing = close(moment.state, Outcome.RECOVERED, "suspended")
+    state, closing = settle(moment, "suspended")
     number = state.incarnation + 1
     stop = effects.SendOrder(Command.STOP, state.incarnation, 1 + (moment.incident.revision if moment.incident else 0))
     state = replace(state, incarnation=number, shrunk=None, renewed={}, pods={}, base=number)
@@ -214,7 +225,7 @@ def hold_more(moment: Moment) -> StepResult:
 
 def lose_coordinator(moment: Moment) -> StepResult:
     """Go on unprotected, with a new coordinator that takes over the agents."""
-    state, closing = close(moment.state, Outcome.RECOVERED, "the coordinator was lost afterwards")
+    state, closing = settle(moment, "the coordinator was lost")
     number = state.incarnation + 1
     state, cleared = clear_deadlines(replace(state, incarnation=number), Deadline.RECOVERY, Deadline.EXPAND)
     announce = effects.Announce("CoordinatorLost", getattr(moment.event, "message", "") or "the controller is gone")
@@ -255,7 +266,11 @@ def shrunk(moment: Moment) -> StepResult:
     nodes = gone.nodes if moment.policy.release_shrunk_pods else gone.lost_nodes
     state, cleared = clear_deadlines(state, Deadline.RECOVERY)
     state, closing = close(state, Outcome.RECOVERED, "shrunk")
-    return state, (*cleared, *closing, effects.ReleasePods(nodes, below=state.incarnation + 1))
+    release = effects.ReleasePods(nodes, below=state.incarnation + 1)
+    if (moment.view.free_nodes or 0) < len(nodes):
+        return state, (*cleared, *closing, release)
+    state, delay = await_expand(replace(moment, state=state))
+    return state, (*cleared, *closing, *delay, release)
 
 
 def await_expand(moment: Moment) -> StepResult:
@@ -322,7 +337,7 @@ def migrate(moment: Moment) -> StepResult:
     """Make second pods beside the ones that shall go."""
     event, state, layout = moment.event, moment.state, moment.view.layout
     if isinstance(event, events.MigrateRequested):
-        nodes = tuple(sorted({layout.check_node(node) for node in event.nodes}))
+        nodes = tuple(sorted(set(event.nodes)))
         avoid = event.avoid
     else:
         nodes, avoid = layout.nodes_of(moment.fact_ranks()), ()
@@ -342,7 +357,8 @@ def refuse_migrate(moment: Moment) -> StepResult:
     ids = moment.state.fact_ids
     if isinstance(moment.event, events.FactSeen):
         ids = (*ids, moment.fact.id)[-FACT_LIMIT:]
-    text = "a move was asked for and cannot be made now: its budget is spent, or no step has ended yet"
+    what = moment.event.nodes if isinstance(moment.event, events.MigrateRequested) else moment.fact.id
+    text = f"the move {what} cannot be made now: another action runs, no step has ended, or the budget is spent"
     return replace(moment.state, fact_ids=ids), (effects.Announce("Degraded", text),)
 
 
@@ -362,12 +378,9 @@ def give_up_migrate(moment: Moment) -> StepResult:
     state, incident = moment.state, moment.incident
     assert incident is not None
     state, cleared = clear_deadlines(state, Deadline.RECOVERY)
-    state, closing = close(state, Outcome.FAILED, "no second pod in time")
+    state, closing = abandon(state, incident, "no second pod stood ready in time")
     on = effects.SendOrder(Command.CONTINUE, incident.incarnation, incident.revision + 1)
-    announce = effects.Announce("Degraded", f"node ranks {list(incident.replaced_nodes)} stay where they are")
-    low, high = incident.incarnation, incident.incarnation + 1
-    release = effects.ReleasePods(incident.replaced_nodes, below=high, not_below=low)
-    return state, (on, *cleared, *closing, announce, release)
+    return state, (on, *cleared, *closing)
 
 
 def may_save(moment: Moment) -> bool:

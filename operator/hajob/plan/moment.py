@@ -10,13 +10,13 @@ from dataclasses import dataclass
 
 from hajob.domain.actions import RUNG, Action
 from hajob.domain.errors import RankError
-from hajob.domain.facts import INFORMATION, TAKES_THE_NODE, Fact, FactKind, Origin
+from hajob.domain.facts import INFORMATION, PROCESS_LIVES, TAKES_THE_NODE, Fact, FactKind, Origin
 from hajob.domain.incidents import Incident, Purpose
 from hajob.plan.choice import Choice, Judge, Loss, Occasion
 from hajob.plan.effects import Effect
-from hajob.plan.events import Event, FactSeen
+from hajob.plan.events import DeadlineReached, Event, FactSeen
 from hajob.plan.policy import NodePolicy, Policy
-from hajob.plan.state import ENDED, JobState, Phase
+from hajob.plan.state import JobState, Phase
 from hajob.plan.view import View
 
 
@@ -47,6 +47,13 @@ class Moment:
         return self.state.incident
 
     @property
+    def joins(self) -> Incident | None:
+        """The open incident that a fault joins; one that only awaits MindIO's word is over."""
+        if self.incident is None or self.incident.purpose is not Purpose.FAULT or self.state.phase is Phase.CONFIRMING:
+            return None
+        return self.incident
+
+    @property
     def fact(self) -> Fact:
         """The fact of a `FactSeen`."""
         assert isinstance(self.event, FactSeen)
@@ -75,8 +82,6 @@ class Moment:
 
     def _why_ignored(self) -> str:
         fact, state = self.fact, self.state
-        if state.phase in ENDED or state.phase in {Phase.NEW, Phase.SUSPENDED}:
-            return f"Ended: fact {fact.id} of a job that is {state.phase}"
         try:
             ranks = self._named_ranks()
         except RankError as error:
@@ -105,7 +110,9 @@ class Moment:
         newest = max(state.incarnation, self.event.incarnation)
         if fact.incarnation > newest:
             return f"Invalid: fact {fact.id} is of incarnation {fact.incarnation}, the newest is {newest}"
-        alive = fact.kind in {FactKind.MEMORY_FAULT, FactKind.COMMUNICATION_FAULT, FactKind.DATA_CORRUPTED}
+        alive = fact.kind in PROCESS_LIVES
+        if alive and self.joins and set(ranks) <= set(self.joins.lost_ranks) and not self._worse():
+            return f"Known: fact {fact.id} concerns ranks that are being cured"
         if fact.time_ms < (state.resumed_ms if alive else state.forgotten_ms):
             return f"Stale: fact {fact.id} is older than the recovery it would disturb"
         if state.shrunk is not None and ranks and set(ranks) <= set(state.shrunk.ranks) and state.phase is Phase.SHRUNK:
@@ -119,6 +126,10 @@ class Moment:
         if fact.kind is FactKind.CORDONED and self.policy.cordon is NodePolicy.IGNORE:
             return f"Tolerated: fact {fact.id}, cordonPolicy is Ignore"
         return ""
+
+    def _worse(self) -> bool:
+        """The first word of corrupted data makes a known loss worse."""
+        return self.fact.kind is FactKind.DATA_CORRUPTED and self.joins is not None and not self.joins.corrupted
 
     def first_action(self) -> Action:
         """The smallest action that can cure the fact, by kind, log rule or node policy."""
@@ -139,7 +150,8 @@ class Moment:
 
     def _loss_of_fact(self) -> Loss:
         """The fact alone, or united with the open incident."""
-        fact, incident, ranks = self.fact, self.incident, self.fact_ranks()
+        fact, incident, own = self.fact, self.joins, self.fact_ranks()
+        ranks = own
         floor = self.first_action()
         nodes: tuple[int, ...] = ()
         if fact.kind in TAKES_THE_NODE or floor is Action.REPLACE:
@@ -147,12 +159,12 @@ class Moment:
         program = fact.origin is Origin.PROGRAM
         continues: Action | None = None
         corrupted = fact.kind is FactKind.DATA_CORRUPTED
-        if incident is not None and incident.purpose is Purpose.FAULT:
-            again = any(rank in incident.lost_ranks for rank in ranks)
+        if incident is not None:
+            again = incident.action is Action.RESTART or any(rank in incident.lost_ranks for rank in ranks)
             ranks = tuple(sorted({*incident.lost_ranks, *ranks}))
             nodes = tuple(sorted({*incident.replaced_nodes, *nodes}))
             floor = max(floor, incident.action, key=RUNG.__getitem__) if incident.action in RUNG else floor
-            program = program and (again or incident.origin is Origin.PROGRAM)
+            program = program and again
             continues = None if again else incident.action
             corrupted = corrupted or incident.corrupted
         return Loss(
@@ -160,7 +172,7 @@ class Moment:
             nodes=nodes,
             floor=floor,
             program_failure=program,
-            rank=self.fact_ranks()[0] if ranks else -1,
+            rank=own[0] if own else -1,
             step=self.view.step if fact.step is None else fact.step,
             corrupted=corrupted,
             continues=continues,
@@ -171,14 +183,17 @@ class Moment:
         incident = self.incident
         if incident is None:
             return Loss(ranks=(), step=self.view.step, counted=False)
+        floor = Action.REPLACE if incident.replaced_nodes else Action.RETRY
+        if self.state.phase is Phase.HELD and incident.action in RUNG:
+            floor = incident.action
         return Loss(
             ranks=incident.lost_ranks if incident.purpose is Purpose.FAULT else (),
             nodes=incident.replaced_nodes,
-            floor=Action.RETRY,
+            floor=floor,
             rank=incident.cause.first_rank,
             step=incident.cause.step,
             corrupted=incident.corrupted,
-            counted=incident.purpose in {Purpose.FAULT, Purpose.COORDINATOR},
+            counted=incident.purpose in {Purpose.FAULT, Purpose.COORDINATOR} or isinstance(self.event, DeadlineReached),
         )
 
     @property

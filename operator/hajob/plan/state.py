@@ -90,7 +90,7 @@ class Spend:
 
 @dataclass(frozen=True, slots=True)
 class Stall:
-    """How often an action was taken because of the same rank at the same step."""
+    """How often an action was taken because of the same rank (-1: the whole job) at the same step."""
 
     action: Action
     rank: int

@@ -16,7 +16,7 @@ from hajob.plan.effects import Effect
 from hajob.plan.guards import unknown_ranks
 from hajob.plan.moment import Moment, Step, StepResult
 from hajob.plan.policy import CONFIRM_SECONDS
-from hajob.plan.state import PROGRAM_BUDGET, Deadline, JobState, Shrunk, Spend, Stall
+from hajob.plan.state import PROGRAM_BUDGET, Deadline, JobState, Phase, Shrunk, Spend, Stall
 
 FACT_LIMIT: Final = 128
 STALL_LIMIT: Final = 64
@@ -67,8 +67,6 @@ def _recent(state: JobState, since: int) -> tuple[Spend, ...]:
 
 
 def _stalls(state: JobState, action: Action, rank: int, step: int) -> tuple[Stall, ...]:
-    if rank < 0:
-        return state.stalls
     count, kept = 1, []
     for stall in state.stalls:
         if stall.action is action and stall.rank == rank:
@@ -137,6 +135,16 @@ def close(state: JobState, outcome: Outcome, message: str = "") -> tuple[JobStat
     return state, (effects.CloseIncident(incident.number, outcome, message),)
 
 
+def abandon(state: JobState, incident: Incident, why: str) -> tuple[JobState, tuple[Effect, ...]]:
+    """Close a planned action that was disturbed, say so, and take back the second pods of a move."""
+    state, closing = close(state, Outcome.FAILED, why)
+    said = effects.Announce("Degraded", f"{incident.action} of node ranks {list(incident.replaced_nodes)}: {why}")
+    if incident.purpose is not Purpose.MIGRATE:
+        return state, (*closing, said)
+    low = incident.incarnation
+    return state, (*closing, said, effects.ReleasePods(incident.replaced_nodes, below=low + 1, not_below=low))
+
+
 def _joined(moment: Moment, incident: Incident) -> Incident:
     """The incident with the event's fact in it."""
     fact, loss = _fact(moment), moment.loss
@@ -153,9 +161,13 @@ def enter(moment: Moment, action: Action) -> tuple[JobState, Incident, list[Effe
     """Open an incident for the action, or let the open one go over to it; budgets are spent here."""
     state, out = moment.state, list[Effect]()
     incident = state.incident
-    if incident is not None and incident.purpose in {Purpose.EXPAND, Purpose.MIGRATE}:
-        state, closing = close(state, Outcome.FAILED, f"disturbed, {action} follows")
-        out += [*closing, effects.Announce("Degraded", f"{incident.action} was given up because of a fault")]
+    if incident is not None and state.phase is Phase.CONFIRMING and _fact(moment) is not None:
+        state, closing = close(state, Outcome.RECOVERED, "the next fault came before MindIO's result")
+        out += closing
+        incident = None
+    elif incident is not None and incident.purpose in {Purpose.EXPAND, Purpose.MIGRATE}:
+        state, closing = abandon(state, incident, f"disturbed, {action} follows")
+        out += closing
         incident = None
     if incident is None:
         incident = _open(moment, state, action, Purpose.FAULT)
@@ -319,6 +331,7 @@ def launch(moment: Moment, state: JobState, incident: Incident | None, out: list
             restored = RestoredFrom.PERIODIC_CHECKPOINT
         revision = incident.revision
         incident = replace(incident, incarnation=number, restored_from=restored, ready=False, named=False)
+        incident = replace(incident, lost_ranks=(), restart_ranks=(), replaced_nodes=())
     attempt = state.attempt + 1
     state = replace(
         state,

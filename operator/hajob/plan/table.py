@@ -22,7 +22,6 @@ from hajob.plan.events import (
     CapacityLost,
     CheckpointVerified,
     CoordinatorLost,
-    CoordinatorReady,
     DeadlineReached,
     Deleted,
     Event,
@@ -70,6 +69,7 @@ _RESTART_ALONE: Final = Step("restart for controller", "restart with a new contr
 _SHRUNK: Final = Step("shrunk", "go on with what is left", life.shrunk)
 _EXPANDED: Final = Step("grown", "back at full size", life.expanded)
 _RECOVERED: Final = Step("close", "close the incident", s.recovered)
+_NO_MOVE: Final = Step("say why not", "say that no move is made now", life.refuse_migrate)
 _MAY_SAVE: Final = Guard("may save", "MindIO could save now", life.may_save)
 
 
@@ -119,13 +119,14 @@ _LIFE = (
 )
 
 _FACTS = (
-    _ignore(tuple(P), FactSeen, "unconcerned", g.UNCONCERNED),
+    _ignore(_WITH_PODS, FactSeen, "unconcerned", g.UNCONCERNED),
     _row(_WITH_PODS, FactSeen, g.NOTE, Step("note", "remember what explains a slow start", life.note)),
     # the first step has not ended, or there is no controller: only a restart is left
-    _row(P.UNPROTECTED, FactSeen, g.both(g.CONTROLLER_FACT, g.ALWAYS), Step("none", "nothing", s.nothing)),
+    _row(P.UNPROTECTED, FactSeen, g.CONTROLLER_FACT, Step("none", "nothing", s.nothing)),
+    _row((*_STARTING, P.HELD, P.UNPROTECTED), FactSeen, g.SICK_NODE, _NO_MOVE),
     *_ladder(_STARTING, FactSeen, UNTRAINED),
     # a move off a node that still works
-    _row(P.RUNNING, FactSeen, g.both(g.MOVE, g.OBSERVING), Step("say", "say what would be done", life.observed)),
+    _row(P.RUNNING, FactSeen, g.OBSERVING, Step("say", "say what would be done", life.observed)),
     _row(
         P.RUNNING,
         FactSeen,
@@ -133,12 +134,8 @@ _FACTS = (
         Step("second pods", "make second pods elsewhere", life.migrate),
         P.MIGRATING,
     ),
-    _row(
-        (P.RUNNING, P.CONFIRMING, P.SHRUNK, P.EXPANDING, P.MIGRATING, P.UNPROTECTED, *_HELD_UP, P.SAVING, P.HELD),
-        FactSeen,
-        g.MOVE,
-        Step("say why not", "say that no move is made now", life.refuse_migrate),
-    ),
+    _row(P.RUNNING, FactSeen, g.MOVE, _NO_MOVE),
+    _row((P.CONFIRMING, P.SHRUNK, P.EXPANDING, P.MIGRATING, *_HELD_UP, P.SAVING), FactSeen, g.SICK_NODE, _NO_MOVE),
     # a lost controller costs nothing as long as the training goes on
     *(
         row
@@ -148,11 +145,8 @@ _FACTS = (
             _row(phase, FactSeen, g.CONTROLLER_FACT, _UNPROTECTED, P.UNPROTECTED),
         )
     ),
+    _row(P.SAVING, FactSeen, g.both(g.CONTROLLER_FACT, g.SUSPENDING), _SUSPEND, P.SUSPENDED),
     *_ladder((*_HELD_UP, P.SAVING), FactSeen, EXIT_ONLY, g.CONTROLLER_FACT),
-    _row(
-        P.RUNNING, FactSeen, g.both(g.OBSERVING, g.chooses(FAULT, Action.RETRY)), Step("say", "say it", life.observed)
-    ),
-    _row(P.RUNNING, FactSeen, g.OBSERVING, Step("say", "say what would be done", life.observed)),
     _row(P.RUNNING, FactSeen, g.HOLDING, Step("hold", "open an incident, start nothing", life.hold), P.HELD),
     *_ladder(P.RUNNING, FactSeen, FAULT),
     *_ladder(P.UNPROTECTED, FactSeen, EXIT_ONLY),
@@ -191,6 +185,7 @@ _RECOVERY = (
     _row(P.GATHERING, Named, g.ALWAYS, _mark("Named", named=True), P.RESUMING),
     _row((P.SHRINKING, P.SAVING), Named, g.ALWAYS, _mark("Named", named=True)),
     *_ladder((P.GATHERING, P.RESUMING, P.SHRINKING), StrategiesOffered, DUMP_OR_EXIT, g.NOT_OFFERED),
+    _row(P.SAVING, StrategiesOffered, g.both(g.NOT_OFFERED, g.SUSPENDING), _SUSPEND, P.SUSPENDED),
     *_ladder(P.SAVING, StrategiesOffered, EXIT_ONLY, g.NOT_OFFERED),
     _row((*_HELD_UP, P.SAVING, P.MIGRATING, P.EXPANDING), StrategiesOffered, g.ALWAYS, _mark("Strategies")),
     _row(P.RESUMING, Resumed, g.CONFIRMED, _RECOVERED, P.RUNNING),
@@ -289,7 +284,7 @@ _REQUESTS = (
         Step("second pods", "make second pods elsewhere", life.migrate),
         P.MIGRATING,
     ),
-    _row(_WITH_PODS, MigrateRequested, g.ALWAYS, Step("say why not", "say that no move is made", life.refuse_migrate)),
+    _row(_WITH_PODS, MigrateRequested, g.ALWAYS, _NO_MOVE),
     _row(P.NEW, SuspendRequested, g.ALWAYS, Step("none", "nothing has been made yet", s.nothing), P.SUSPENDED),
     _row((*_STARTING, P.UNPROTECTED, P.HELD), SuspendRequested, g.ALWAYS, _SUSPEND, P.SUSPENDED),
     _row(
@@ -334,11 +329,14 @@ _REQUESTS = (
         Step("restart asked", "start anew, no budget is spent", life.relaunch),
         P.RESTARTING,
     ),
-    *_ladder(P.HELD, PolicyChanged, FAULT, Guard("released", "mode is Enforce", lambda m: not g.HOLDING.test(m))),
+    *_ladder(P.HELD, PolicyChanged, FAULT, g.RELEASED),
 )
 
 _COORDINATOR = (
-    *_ladder((*_STARTING, *_HELD_UP, P.SAVING, P.HELD), CoordinatorLost, EXIT_ONLY),
+    _ignore((P.PENDING, P.RESTARTING), CoordinatorLost, "it may still be starting", g.UNREACHABLE),
+    *_ladder((*_STARTING, *_HELD_UP, P.HELD), CoordinatorLost, EXIT_ONLY),
+    _row(P.SAVING, CoordinatorLost, g.SUSPENDING, _SUSPEND, P.SUSPENDED),
+    *_ladder(P.SAVING, CoordinatorLost, EXIT_ONLY),
     _row(_TRAINING, CoordinatorLost, g.RESTART_NOW, _RESTART_ALONE, P.RESTARTING),
     _row(_TRAINING, CoordinatorLost, g.ALWAYS, _UNPROTECTED, P.UNPROTECTED),
     _row(P.UNPROTECTED, CheckpointVerified, g.RESTART_AT_CHECKPOINT, _RESTART_ALONE, P.RESTARTING),
@@ -346,20 +344,21 @@ _COORDINATOR = (
     _row(LIVE, CheckpointVerified, g.ALWAYS, Step("note checkpoint", "remember its step", life.checkpoint_seen)),
 )
 
-_REST = tuple(_ignore(tuple(P), event, "nothing to do here") for event in EVENTS)
-"""The answer to everything else: a counted no-op."""
+_WRITTEN = (*_LIFE, *_FACTS, *_RECOVERY, *_RESULTS, *_DEADLINES, *_CAPACITY, *_REQUESTS, *_COORDINATOR)
 
-TABLE: Final[tuple[Row, ...]] = (
-    *_LIFE,
-    *_FACTS,
-    *_RECOVERY,
-    *_RESULTS,
-    *_DEADLINES,
-    *_CAPACITY,
-    *_REQUESTS,
-    *_COORDINATOR,
-    *_REST,
-)
+
+def _rest() -> tuple[Row, ...]:
+    """The answer to everything else: a counted no-op, one row for each kind of event."""
+    rows = []
+    for event in EVENTS:
+        answered = {state for row in _WRITTEN if row.event is event and row.guard is g.ALWAYS for state in row.states}
+        states = tuple(phase for phase in Phase if phase not in answered)
+        if states:
+            rows.append(_ignore(states, event, "nothing to do here"))
+    return tuple(rows)
+
+
+TABLE: Final[tuple[Row, ...]] = (*_WRITTEN, *_rest())
 
 
 def _index() -> dict[tuple[Phase, type[Event]], tuple[Row, ...]]:
@@ -378,4 +377,3 @@ def _index() -> dict[tuple[Phase, type[Event]], tuple[Row, ...]]:
 
 
 CELLS: Final = _index()
-_UNUSED: Final = (CoordinatorReady,)

@@ -1,0 +1,164 @@
+"""Small worlds for the planner's tests: a job of 4 nodes, every kind of event, a walk over everything reachable."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+
+from hajob.domain.actions import LADDER, Action
+from hajob.domain.facts import Fact, FactKind, Source
+from hajob.domain.layout import Layout
+from hajob.plan import events as e
+from hajob.plan.machine import advance
+from hajob.plan.moment import Row
+from hajob.plan.policy import DEFAULT_RUNGS, CoordinatorLossPolicy, Mode, NodePolicy, Policy, Rung
+from hajob.plan.state import JobState, Phase
+from hajob.plan.view import View
+
+LAYOUT = Layout(num_nodes=4, chips_per_node=2, tensor=2)
+VIEW = View(
+    LAYOUT,
+    step=5,
+    coordinator_ready=True,
+    coordinator_apart=True,
+    free_nodes=1,
+    checkpoint_step=3,
+    node_names={rank: f"node-{rank}" for rank in range(4)},
+)
+
+
+def small_policy(**changes: object) -> Policy:
+    """Budgets of two each, so that a walk meets their end soon."""
+    rungs = {action: Rung(2, 3600, 60) for action in DEFAULT_RUNGS}
+    policy = Policy(rungs=rungs, active_deadline_seconds=100_000, log_rules={"nan": Action.RESTART})
+    return replace(policy, **changes)  # type: ignore[arg-type]
+
+
+def without(*actions: Action) -> Policy:
+    """A policy that forbids some actions."""
+    rungs = {action: Rung(0 if action in actions else 2, 3600, 60) for action in DEFAULT_RUNGS}
+    return small_policy(rungs=rungs)
+
+
+POLICIES = (
+    small_policy(),
+    small_policy(mode=Mode.OBSERVE),
+    small_policy(mode=Mode.HOLD),
+    small_policy(coordinator_loss=CoordinatorLossPolicy.IMMEDIATELY, sub_health=NodePolicy.EVICT),
+    small_policy(coordinator_loss=CoordinatorLossPolicy.NEVER, sub_health=NodePolicy.CHECKPOINT),
+    without(Action.IN_PLACE, Action.REPLACE),
+    without(Action.IN_PLACE, Action.REPLACE, Action.SHRINK),
+    without(Action.CHECKPOINT, Action.RESTART),
+    without(*LADDER),
+)
+
+
+def fact(kind: FactKind, state: JobState, *, rank: int = 5, node: int | None = None, **more: object) -> e.FactSeen:
+    """A fresh fact about the process or pod that exists now."""
+    ranks = () if node is not None else (rank,)
+    number = state.incarnation
+    name = f"{kind}-{rank}-{node}-{number}-{len(state.fact_ids)}-{state.incident.revision if state.incident else 0}"
+    made = Fact(name, kind, node_rank=node, ranks=ranks, incarnation=number, time_ms=10**12, **more)  # type: ignore[arg-type]
+    return e.FactSeen(fact=made)
+
+
+def every_event(state: JobState) -> Iterator[e.Event]:
+    """At least one event of every kind, and one for every guard."""
+    number = state.incident.incarnation if state.incident else 0
+    revision = state.incident.revision if state.incident else 0
+    for kind in FactKind:
+        yield fact(kind, state)
+    yield fact(FactKind.PROCESS_EXITED, state, rank=7, exit_code=1)
+    yield fact(FactKind.MEMORY_FAULT, state, rank=3, source=Source.MINDIO)
+    yield fact(FactKind.DATA_CORRUPTED, state, rank=3, source=Source.MINDIO)
+    yield fact(FactKind.LOG_RULE, state, code="nan")
+    yield fact(FactKind.PROCESS_EXITED, state, rank=2)
+    yield e.FactSeen(fact=Fact(f"gone {state.incarnation}", FactKind.CONTROLLER_LOST))
+    yield from (fact(FactKind.AGENT_SILENT, state, node=node) for node in range(4))
+    yield fact(FactKind.PROCESS_EXITED, state, rank=99)
+    yield e.FactSeen(fact=Fact("nameless", FactKind.PROCESS_EXITED))
+    yield from (e.Accepted(), e.PodsReady(), e.AllRanksStarted(attempt=state.attempt), e.AllRanksStarted(attempt=77))
+    yield from (e.Stopped(number), e.Stopped(number, (5, 7)), e.Stopped(10**6), e.ReplacementsReady(number, revision))
+    yield from (
+        e.ReplacementsReady(number, 1),
+        e.ReplacementsReady(10**6),
+        e.Named(number, revision),
+        e.Named(number, 1),
+    )
+    yield from (e.Named(10**6), e.Resumed(number, 6), e.Resumed(10**6, 6))
+    offered = ("exit", "dump", "retry", "recover", "downgrade", "upgrade", "migration")
+    yield from (
+        e.StrategiesOffered(number, offered),
+        e.StrategiesOffered(number, ("exit",)),
+        e.StrategiesOffered(10**6),
+    )
+    for code in (0, 201, 404, 405, 406, 499, 77):
+        yield e.ResultReported(number, code, "words", "", (6, 7))
+    yield from (e.ResultReported(number, 0, "", "dump"), e.ResultReported(number, 0, "", "recover"))
+    yield e.ResultReported(10**6, 0)
+    yield e.AllFinished()
+    yield from (e.DeadlineReached(name=name) for name in ("Startup", "Recovery", "Expand", "Active", "Nonsense"))
+    yield from (e.CapacityAvailable(nodes=0), e.CapacityAvailable(nodes=4), e.CapacityLost(), e.ExpandDue())
+    yield from (
+        e.MigrateRequested(nodes=(1,)),
+        e.MigrateRequested(nodes=(99,)),
+        e.CoordinatorLost(),
+        e.CoordinatorReady(),
+    )
+    yield from (e.CoordinatorLost(ended=True), e.CheckpointVerified(step=9), e.SuspendRequested(), e.ResumeRequested())
+    yield from (e.RestartRequested(), e.PolicyChanged(), e.Deleted())
+
+
+def due_time(state: JobState, event: e.Event, now_ms: int) -> int:
+    """A deadline's event comes when it is due."""
+    if isinstance(event, e.DeadlineReached):
+        return max(now_ms, state.deadlines.get(event.name, now_ms))
+    return now_ms + 10
+
+
+def shape(state: JobState) -> tuple[object, ...]:
+    """What tells two states apart: without times, names, counts and budgets."""
+    incident = state.incident
+    inner: tuple[object, ...] = ()
+    if incident is not None:
+        confirmed = any(mark.name == "Result" for mark in incident.milestones)
+        inner = (incident.purpose, incident.action, bool(incident.replaced_nodes), incident.corrupted, confirmed)
+        inner += (incident.revision > 1,)
+    return (state.phase, inner, state.shrunk is not None, "Expand" in state.deadlines)
+
+
+WORLDS: tuple[tuple[Policy, View], ...] = (
+    (POLICIES[0], VIEW),
+    (POLICIES[0], replace(VIEW, free_nodes=0)),
+    (POLICIES[0], replace(VIEW, step=-1, coordinator_ready=False, free_nodes=None)),
+    *((policy, VIEW) for policy in POLICIES[1:]),
+)
+
+
+@dataclass
+class Walk:
+    """Everything reachable from a new job under any policy and view: states by shape, rows that answered."""
+
+    states: dict[tuple[object, ...], tuple[JobState, int]] = field(default_factory=dict)
+    rows: dict[int, Row] = field(default_factory=dict)
+    cells: set[tuple[Phase, type[e.Event]]] = field(default_factory=set)
+
+    def run(self) -> Walk:
+        """Breadth first, one state for each shape, under every world at each step."""
+        first = JobState()
+        queue = deque([(first, 0)])
+        self.states[shape(first)] = (first, 0)
+        while queue:
+            state, now = queue.popleft()
+            for event in every_event(state):
+                at = due_time(state, event, now)
+                for policy, view in WORLDS:
+                    outcome = advance(state, event, view, policy, at)
+                    self.rows[id(outcome.row)] = outcome.row
+                    self.cells.add((state.phase, type(event)))
+                    key = shape(outcome.state)
+                    if key not in self.states:
+                        self.states[key] = (outcome.state, at)
+                        queue.append((outcome.state, at))
+        return self

@@ -1,0 +1,163 @@
+"""The table as a whole: total, reachable, bounded."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from plan_worlds import LAYOUT, VIEW, WORLDS, Walk, due_time, every_event, fact, small_policy
+
+from hajob.domain.facts import FactKind
+from hajob.plan import events as e
+from hajob.plan.effects import SendOrder, SetDeadline
+from hajob.plan.guards import ALWAYS
+from hajob.plan.journal import from_dict, to_dict
+from hajob.plan.machine import CELLS, TABLE, advance
+from hajob.plan.policy import Policy
+from hajob.plan.state import ENDED, STEADY, JobState, Phase
+
+SETTLED = STEADY | ENDED
+
+
+@pytest.fixture(scope="module")
+def walk() -> Walk:
+    return Walk().run()
+
+
+def test_every_cell_has_an_answer_and_only_its_last_row_always_holds() -> None:
+    for cell, rows in CELLS.items():
+        assert rows, cell
+        assert [row.guard is ALWAYS for row in rows].index(True) == len(rows) - 1, cell
+
+
+def test_every_cell_was_walked(walk: Walk) -> None:
+    assert walk.cells == set(CELLS)
+
+
+def test_every_row_is_reached(walk: Walk) -> None:
+    missed = [(row.states, row.event.__name__, row.guard.name) for row in TABLE if id(row) not in walk.rows]
+    assert missed == []
+
+
+def test_every_state_is_reached(walk: Walk) -> None:
+    assert {state.phase for state, _ in walk.states.values()} == set(Phase)
+
+
+def test_every_reached_state_survives_the_journal(walk: Walk) -> None:
+    for state, _ in walk.states.values():
+        assert from_dict(to_dict(state)) == state
+
+
+def test_silence_ends_within_twelve_deadlines(walk: Walk) -> None:
+    """Whatever has happened, when nothing but time passes the job trains, waits for a person, or has ended."""
+    for policy in {id(policy): policy for policy, _ in WORLDS}.values():
+        for state, now in walk.states.values():
+            end = rest(state, now, policy)
+            assert end.phase in SETTLED, (state, end)
+
+
+def rest(state: JobState, now_ms: int, policy: Policy) -> JobState:
+    """Let only deadlines pass; the deadline of the whole job is left out, it would end everything."""
+    for _ in range(12):
+        waiting = {name: at for name, at in state.deadlines.items() if name != "Active"}
+        if state.phase in SETTLED or not waiting:
+            return state
+        name = min(waiting, key=lambda key: waiting[key])
+        now_ms = max(now_ms, waiting[name])
+        state = advance(state, e.DeadlineReached(name=name), replace(VIEW, free_nodes=0), policy, now_ms).state
+    return state
+
+
+def test_no_event_is_an_exception_and_no_op_says_why(walk: Walk) -> None:
+    for state, now in walk.states.values():
+        for event in every_event(state):
+            outcome = advance(state, event, VIEW, small_policy(), due_time(state, event, now))
+            if outcome.row.step.name == "ignore":
+                assert outcome.state is state
+                assert outcome.effects == ()
+                assert outcome.ignored, (state.phase, event)
+
+
+def test_deadlines_in_the_state_are_those_that_were_ordered(walk: Walk) -> None:
+    for state, now in walk.states.values():
+        for event in every_event(state):
+            outcome = advance(state, event, VIEW, small_policy(), due_time(state, event, now))
+            for effect in outcome.effects:
+                if isinstance(effect, SetDeadline) and effect.name in outcome.state.deadlines:
+                    assert outcome.state.deadlines[effect.name] == effect.at_ms
+
+
+def test_orders_only_ever_rise(walk: Walk) -> None:
+    """A coordinator takes the highest (incarnation, revision); a new order must never be below the one before."""
+    for state, now in walk.states.values():
+        incident = state.incident
+        before = (incident.incarnation, incident.revision) if incident else (state.base, 0)
+        for event in every_event(state):
+            orders = [
+                (effect.incarnation, effect.revision)
+                for effect in advance(state, event, VIEW, small_policy(), due_time(state, event, now)).effects
+                if isinstance(effect, SendOrder)
+            ]
+            assert all(order > before for order in orders), (state.phase, type(event).__name__, before, orders)
+            assert orders == sorted(set(orders))
+
+
+@pytest.mark.parametrize("kind", [FactKind.PROCESS_EXITED, FactKind.AGENT_SILENT, FactKind.MEMORY_FAULT])
+def test_the_same_fault_for_ever_spends_budget_and_ends(kind: FactKind) -> None:
+    """However willing MindIO is, a fault that comes back after each recovery climbs the ladder and fails the job."""
+    state, now = JobState(), 0
+    phases: list[Phase] = []
+    for _ in range(400):
+        state, now = settle(state, now)
+        phases.append(state.phase)
+        if state.phase in ENDED:
+            break
+        spent = len(state.spent)
+        now += 1000
+        rank = 2 if state.shrunk else 5
+        state = advance(state, fact(kind, state, rank=rank), VIEW, small_policy(), now).state
+        assert len(state.spent) > spent or state.phase is Phase.FAILED
+    assert state.phase is Phase.FAILED
+
+
+def settle(state: JobState, now: int) -> tuple[JobState, int]:
+    """A coordinator to which everything succeeds."""
+    for _ in range(30):
+        if state.phase in {Phase.RUNNING, Phase.SHRUNK, *ENDED}:
+            return state, now
+        number = state.incident.incarnation if state.incident else 0
+        answer: dict[Phase, e.Event] = {
+            Phase.NEW: e.Accepted(),
+            Phase.PENDING: e.PodsReady(),
+            Phase.RESTARTING: e.PodsReady(),
+            Phase.STARTING: e.AllRanksStarted(attempt=state.attempt),
+            Phase.WARMING: e.Resumed(number, 5),
+            Phase.GATHERING: e.Named(number),
+            Phase.RESUMING: e.Resumed(number, 5),
+            Phase.CONFIRMING: e.ResultReported(number, 0),
+            Phase.SHRINKING: e.Resumed(number, 5),
+            Phase.SAVING: e.ResultReported(number, 0, "", "dump"),
+        }
+        now += 10
+        state = advance(state, answer[state.phase], VIEW, small_policy(), now).state
+    raise AssertionError(f"did not settle: {state}")
+
+
+def test_a_job_that_dies_before_its_first_step_fails_with_the_programs_words() -> None:
+    state, now = JobState(), 0
+    outcome = advance(state, e.Accepted(), VIEW, small_policy(), now)
+    for _ in range(20):
+        state, now = outcome.state, now + 1000
+        if state.phase is Phase.FAILED:
+            break
+        dead = fact(FactKind.PROCESS_EXITED, state, rank=0, exit_code=1, message="ModuleNotFoundError: no torch")
+        outcome = advance(state, dead, replace(VIEW, step=-1), Policy(), now)
+    assert state.phase is Phase.FAILED
+    reasons = [effect for effect in outcome.effects if type(effect).__name__ == "FailJob"]
+    assert "ProgramFailures" in str(reasons)
+    assert "ModuleNotFoundError" in str(reasons)
+    assert state.restarts_program == 3
+
+
+def test_layout_of_the_worlds_is_the_one_of_the_readme() -> None:
+    assert (LAYOUT.world_size, LAYOUT.data) == (8, 4)
