@@ -63,7 +63,7 @@ conformance: ## the MindIO simulator, or the package in HAJOB_MINDIO, against re
 
 .PHONY: bench
 bench: ## repeat both recoveries 20 times, times and writes as a table and as JSON
-	@$(RUN) bench
+	@$(RUN) e2e.bench
 
 .PHONY: down
 down: ## end all runs of this checkout, remove what dead ones left
