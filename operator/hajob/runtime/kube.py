@@ -126,15 +126,12 @@ class Kube(Protocol):
         resource: str,
         namespace: str,
         name: str,
-        body: Json,
+        body: Json | Sequence[Json],
         *,
         kind: PatchKind = PatchKind.MERGE,
         subresource: str = "",
     ) -> Json:
-        """Change an object; `APPLY` takes over fields of other managers."""
-
-    async def patch_status(self, resource: str, namespace: str, name: str, status: Json, *, uid: str = "") -> Json:
-        """Merge into the status; 409 where the object of that name has another UID."""
+        """Change an object; `APPLY` takes over fields of other managers, `JSON` is a list of operations."""
 
     async def delete(
         self, resource: str, namespace: str, name: str, *, uid: str = "", grace_seconds: int | None = None
@@ -234,7 +231,7 @@ class HttpKube:
         resource: str,
         namespace: str,
         name: str,
-        body: Json,
+        body: Json | Sequence[Json],
         *,
         kind: PatchKind = PatchKind.MERGE,
         subresource: str = "",
@@ -244,13 +241,6 @@ class HttpKube:
         query = {"fieldManager": names.OPERATOR_NAME, **({"force": "true"} if applied else {})}
         path = object_path(resource, namespace, name, subresource)
         return await self._request("PATCH", path, body, query=query, resource=resource, content_type=kind)
-
-    async def patch_status(self, resource: str, namespace: str, name: str, status: Json, *, uid: str = "") -> Json:
-        """Merge into the status."""
-        body: Json = {"status": status}
-        if uid:
-            body["metadata"] = {"uid": uid}
-        return await self.patch(resource, namespace, name, body, subresource="status")
 
     async def delete(
         self, resource: str, namespace: str, name: str, *, uid: str = "", grace_seconds: int | None = None
@@ -285,7 +275,7 @@ class HttpKube:
         self,
         method: str,
         path: str,
-        body: Json | None = None,
+        body: Json | Sequence[Json] | None = None,
         *,
         query: Mapping[str, str] | None = None,
         resource: str = "",
@@ -308,7 +298,7 @@ class HttpKube:
         method: str,
         path: str,
         query: Mapping[str, str],
-        body: Json | None = None,
+        body: Json | Sequence[Json] | None = None,
         content_type: str = "application/json",
         *,
         timeout: aiohttp.ClientTimeout,

@@ -4,6 +4,9 @@ The desk hands over whole statuses, as often as it likes. The writer sends the d
 nothing when there is none, and tries for ever. So an outage of the API costs no memory and loses nothing that still
 matters. `fence` is in every patch, because the server refuses a smaller one (422): that is how an operator that was
 asleep learns that another one has taken over.
+
+It is a JSON patch whose first operation tests the UID: a UID in the metadata of a merge patch is ignored for the
+status of a custom resource, and a job that was deleted and applied again must not get its predecessor's status.
 """
 
 from __future__ import annotations
@@ -18,10 +21,11 @@ from hajob.api.base import Json
 from hajob.api.status import HATrainingJobStatus
 from hajob.runtime.backoff import Backoff
 from hajob.runtime.clock import Clock
-from hajob.runtime.kube import ApiError, Kube
+from hajob.runtime.kube import ApiError, Kube, PatchKind
 
 log = logging.getLogger(__name__)
 
+_FENCE: Final = "fence"
 _FENCE_FIELD: Final = "status.fence"
 
 
@@ -37,17 +41,18 @@ class StatusRefusedError(Exception):
     """The server refuses this status for a reason that a repetition does not change."""
 
 
-def difference(known: Json, wanted: Json) -> Json:
-    """The merge patch that turns one object into the other; empty when they are equal."""
-    patch: Json = {}
-    for name in known.keys() | wanted.keys():
-        old, new = known.get(name), wanted.get(name)
-        if old == new:
-            continue
-        if isinstance(old, dict) and isinstance(new, dict):
-            patch[name] = difference(old, new)
-        else:
-            patch[name] = new
+def operations(known: Json, wanted: Json, uid: str) -> list[Json]:
+    """The JSON patch that turns one status into the other, if the job has this UID; empty when they are equal."""
+    if known == wanted:
+        return []
+    patch: list[Json] = [{"op": "test", "path": "/metadata/uid", "value": uid}]
+    if not known:
+        return [*patch, {"op": "add", "path": "/status", "value": wanted}]
+    for name in sorted(known.keys() | wanted.keys()):
+        if name not in wanted:
+            patch.append({"op": "remove", "path": f"/status/{name}"})
+        elif known.get(name) != wanted[name] or name == _FENCE:
+            patch.append({"op": "add", "path": f"/status/{name}", "value": wanted[name]})
     return patch
 
 
@@ -152,14 +157,15 @@ class StatusWriter:
     async def _send(self) -> None:
         """Send the newest status once; on failure it is due again."""
         revision, wanted = self._revision, self._wanted or {}
-        patch = difference(self._known, wanted)
+        namespace, name, uid = self._job
+        patch = operations(self._known, wanted, uid)
         if not patch:
             self._acknowledge(revision)
             return
-        patch["fence"] = wanted.get("fence", 0)
-        namespace, name, uid = self._job
         try:
-            answer = await self._kube.patch_status(names.PLURAL, namespace, name, patch, uid=uid)
+            answer = await self._kube.patch(
+                names.PLURAL, namespace, name, patch, kind=PatchKind.JSON, subresource="status"
+            )
         except ApiError as error:
             await self._failed(revision, error)
             return
@@ -169,19 +175,40 @@ class StatusWriter:
 
     async def _failed(self, revision: int, error: ApiError) -> None:
         namespace, name, _ = self._job
-        if error.status == 404 or (error.status == 409 and "UID" in error.message):
+        if error.status == 404:
             self._end(JobGoneError(f"{namespace}/{name} is gone"))
         elif error.status == 422 and _is_about_fence(error):
             self._end(LeadershipLostError(f"{namespace}/{name}: {error.message}"))
             self._on_leadership_lost()
         elif error.status in {400, 413, 422}:
+            await self._refused(revision, error)
+        else:
+            await self._again(error)
+
+    async def _refused(self, revision: int, error: ApiError) -> None:
+        """The patch does not fit: another job has the name, the status is not what we thought, or it is not valid."""
+        namespace, name, uid = self._job
+        try:
+            current = await self._kube.get(names.PLURAL, namespace, name)
+        except ApiError as unknown:
+            await self._again(unknown)
+            return
+        status = current.get("status") or {}
+        if current["metadata"]["uid"] != uid:
+            self._end(JobGoneError(f"{namespace}/{name} is another job now"))
+        elif status != self._known:
+            self._known = status
+            await self._again(error)
+        else:
             log.error("%s/%s: the server refuses the status: %s", namespace, name, error)
             self._refuse(revision, StatusRefusedError(error.message))
-        else:
-            log.warning("%s/%s: status not written: %s; trying again", namespace, name, error)
-            await self._clock.sleep(self._backoff.delay())
-            self._due = self._clock.monotonic()
-            self._changed.set()
+
+    async def _again(self, error: ApiError) -> None:
+        """Make the newest status due once more, a little later."""
+        log.warning("%s/%s: status not written: %s; trying again", *self._job[:2], error)
+        await self._clock.sleep(self._backoff.delay())
+        self._due = self._clock.monotonic()
+        self._changed.set()
 
     def _acknowledge(self, revision: int) -> None:
         self._acknowledged = max(self._acknowledged, revision)

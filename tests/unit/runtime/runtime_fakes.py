@@ -10,7 +10,7 @@ import asyncio
 import copy
 import heapq
 import itertools
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 
 from hajob.api.base import Json
 from hajob.runtime.kube import ApiError, Page, PatchKind, TokenIdentity, WatchEvent
@@ -67,6 +67,25 @@ def merged(target: Json, patch: Json) -> Json:
             result[name] = merged(old if isinstance(old, dict) else {}, value)
         else:
             result[name] = value
+    return result
+
+
+def operated(target: Json, patch: Sequence[Json]) -> Json:
+    """A JSON patch as RFC 6902 says, as far as `test`, `add` and `remove` of members go."""
+    result = copy.deepcopy(target)
+    for operation in patch:
+        *parents, last = operation["path"].strip("/").split("/")
+        node = result
+        for parent in parents:
+            if parent not in node:
+                raise ApiError(422, "Invalid", f"{operation['path']}: missing path")
+            node = node[parent]
+        if operation["op"] == "add":
+            node[last] = copy.deepcopy(operation["value"])
+        elif last not in node or (operation["op"] == "test" and node[last] != operation["value"]):
+            raise ApiError(422, "Invalid", f"{operation['op']} {operation['path']} failed")
+        elif operation["op"] == "remove":
+            del node[last]
     return result
 
 
@@ -155,24 +174,17 @@ class FakeKube:
         resource: str,
         namespace: str,
         name: str,
-        body: Json,
+        body: Json | Sequence[Json],
         *,
         kind: PatchKind = PatchKind.MERGE,
         subresource: str = "",
     ) -> Json:
         self._check()
         old = self._find(resource, namespace, name)
-        wanted_uid = (body.get("metadata") or {}).get("uid")
-        if wanted_uid and wanted_uid != old["metadata"]["uid"]:
-            raise ApiError(409, "Conflict", "Precondition failed: UID in precondition differs")
-        new = merged(old, body)
+        new = merged(old, body) if isinstance(body, dict) else operated(old, body)
         self.on_status(old, new)
-        self.writes.append(("patch", resource, body))
+        self.writes.append(("patch", resource, {"body": body}))
         return self.put(resource, namespace, new)
-
-    async def patch_status(self, resource: str, namespace: str, name: str, status: Json, *, uid: str = "") -> Json:
-        body = {"metadata": {"uid": uid}, "status": status}
-        return await self.patch(resource, namespace, name, body, subresource="status")
 
     async def delete(
         self, resource: str, namespace: str, name: str, *, uid: str = "", grace_seconds: int | None = None

@@ -14,7 +14,7 @@ from hajob.runtime.status_writer import (
     LeadershipLostError,
     StatusRefusedError,
     StatusWriter,
-    difference,
+    operations,
 )
 
 from tests.unit.runtime.runtime_fakes import FakeClock, FakeKube, settle, unreachable
@@ -56,7 +56,16 @@ class World:
 
     @property
     def patches(self) -> list[Json]:
-        return [body["status"] for _, _, body in self.kube.writes]
+        """What was written into the status, by field."""
+        found = []
+        for _, _, write in self.kube.writes:
+            fields: Json = {}
+            for operation in write["body"]:
+                name = operation["path"].removeprefix("/status").strip("/")
+                if operation["op"] != "test":
+                    fields |= {name: operation.get("value")} if name else operation["value"]
+            found.append(fields)
+        return found
 
 
 def status(incarnation: int, fence: int = 1) -> HATrainingJobStatus:
@@ -154,9 +163,25 @@ async def test_a_refused_status_is_told_and_the_next_one_is_tried() -> None:
     assert [patch["incarnation"] for patch in world.patches] == [2]
 
 
-def test_the_difference_removes_what_is_no_longer_there() -> None:
+async def test_a_status_that_is_not_what_was_thought_is_read_again() -> None:
+    world = World()
+    stored = world.kube.objects[names.PLURAL, "ns", "job"]
+    await world.writer.acknowledged(world.writer.write(status(1)))
+    stored = world.kube.objects[names.PLURAL, "ns", "job"]
+    del stored["status"]
+    world.writer.write(status(2))
+    await world.clock.advance(5)
+    assert world.kube.objects[names.PLURAL, "ns", "job"]["status"]["incarnation"] == 2
+
+
+def test_the_operations_remove_what_is_no_longer_there() -> None:
+    test = {"op": "test", "path": "/metadata/uid", "value": "u"}
+    fence = {"op": "add", "path": "/status/fence", "value": 1}
     known = HATrainingJobStatus(fence=1, restarts=Restarts(program=1)).to_json()
     wanted = HATrainingJobStatus(fence=1, restarts=Restarts(program=2)).to_json()
-    assert difference(known, wanted) == {"restarts": {"program": 2}}
-    assert difference({"progress": {"step": 1}, "fence": 1}, {"fence": 1}) == {"progress": None}
-    assert difference(known, known) == {}
+    changed = {"op": "add", "path": "/status/restarts", "value": {"infrastructure": 0, "program": 2}}
+    assert operations(known, wanted, "u") == [test, fence, changed]
+    removed = {"op": "remove", "path": "/status/progress"}
+    assert operations({"progress": {"step": 1}, "fence": 1}, {"fence": 1}, "u") == [test, fence, removed]
+    assert operations({}, wanted, "u") == [test, {"op": "add", "path": "/status", "value": wanted}]
+    assert operations(known, known, "u") == []

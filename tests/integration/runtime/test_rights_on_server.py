@@ -1,0 +1,109 @@
+"""The rights in deploy/hajob.yaml are enough for all that the operator asks, and not for more."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+from hajob.api import constants as names
+from hajob.api.job import HATrainingJob
+from hajob.api.status import HATrainingJobStatus
+from hajob.objects.rank_pod import rank_pod
+from hajob.objects.settings import PodSettings
+from hajob.objects.tls_secret import tls_secret
+from hajob.runtime.announcements import EventType, event
+from hajob.runtime.certificates import issue
+from hajob.runtime.credentials import Credentials, from_service_account
+from hajob.runtime.front_desk import FrontDesk
+from hajob.runtime.kube import ApiError, HttpKube, PatchKind
+from hajob.runtime.status_writer import operations
+
+from e2e.cluster.control_plane import ControlPlane
+from e2e.harness.operator import NAME, manifests
+
+Job = dict[str, Any]
+
+
+@pytest.fixture
+def operator(control_plane: ControlPlane, namespace: str, tmp_path: Any) -> Credentials:
+    """The operator's service account as installed, without its Deployment."""
+    control_plane.apply(*(each for each in manifests(namespace) if each["kind"] != "Deployment"))
+    path = f"/api/v1/namespaces/{namespace}/serviceaccounts/{NAME}/token"
+    token = control_plane.api.create(path, {"spec": {}})["status"]["token"]
+    (tmp_path / "token").write_text(token)
+    (tmp_path / "ca.crt").write_bytes(control_plane.ca_file.read_bytes())
+    host, _, port = control_plane.server.removeprefix("https://").rpartition(":")
+    return from_service_account(str(tmp_path), {"KUBERNETES_SERVICE_HOST": host, "KUBERNETES_SERVICE_PORT": port})
+
+
+@pytest.fixture
+async def limited(operator: Credentials) -> AsyncIterator[HttpKube]:
+    async with HttpKube(operator) as made:
+        yield made
+
+
+async def test_the_rights_are_enough(limited: HttpKube, crd: Job, job: Job, namespace: str, kube: HttpKube) -> None:
+    made = HATrainingJob.from_object(await kube.create(names.PLURAL, "default", job))
+    for resource in ("pods", "nodes", names.PLURAL):
+        assert [page async for page in limited.pages(resource)]
+    name, uid = made.metadata.name, made.metadata.uid
+    patch = operations({}, HATrainingJobStatus(fence=1).to_json(), uid)
+    await limited.patch(names.PLURAL, "default", name, patch, kind=PatchKind.JSON, subresource="status")
+    pod = rank_pod(made, 0, 1, PodSettings("hajob/sidecar:dev"))
+    await limited.create("pods", "default", pod, dry_run=True)
+    stored = await limited.create("pods", "default", pod)
+    await limited.get("pods", "default", stored["metadata"]["name"])
+    await limited.delete("pods", "default", stored["metadata"]["name"], uid=stored["metadata"]["uid"], grace_seconds=0)
+    await limited.create("secrets", "default", tls_secret(made, issue(uid)))
+    await limited.get("secrets", "default", f"{name}-hajob-tls")
+    told = event(made, 1_795_255_200_000, "Test", "a note", type_=EventType.NORMAL, instance="test")
+    await limited.create("events", "default", told)
+    assert await limited.token_review("nonsense", names.COORDINATOR_TOKEN_AUDIENCE) is None
+    lease = await limited.create("leases", namespace, {"metadata": {"name": "hajob-operator"}, "spec": {}})
+    await limited.replace("leases", namespace, lease)
+
+
+@pytest.mark.parametrize("watched", ["", "default"])
+async def test_the_front_desk_needs_no_more(
+    limited: HttpKube, operator: Credentials, crd: Job, job: Job, kube: HttpKube, watched: str
+) -> None:
+    seen, gone = asyncio.Event(), asyncio.Event()
+
+    class Intake:
+        def job_seen(self, raw: Job) -> None:
+            if raw["metadata"]["name"] == job["metadata"]["name"] and raw["metadata"].get("finalizers"):
+                seen.set()
+
+        def job_gone(self, _: str) -> None:
+            gone.set()
+
+        async def job_released(self, _: str) -> None:
+            return None
+
+    await kube.create(names.PLURAL, "default", job)
+    desk = FrontDesk(limited, operator, watched)
+    desk.start(Intake())
+    async with asyncio.timeout(60):
+        await seen.wait()
+        await kube.delete(names.PLURAL, "default", job["metadata"]["name"])
+        await gone.wait()
+    await desk.stop()
+
+
+@pytest.mark.parametrize("resource", ["secrets", "configmaps", "namespaces"])
+async def test_nothing_else_can_be_listed(limited: HttpKube, resource: str) -> None:
+    async def read() -> None:
+        async for _ in limited.pages(resource):
+            pass
+
+    with pytest.raises(ApiError) as refused:
+        await read()
+    assert refused.value.status == 403
+
+
+async def test_leases_only_where_the_operator_runs(limited: HttpKube) -> None:
+    with pytest.raises(ApiError) as refused:
+        await limited.get("leases", "default", "any")
+    assert refused.value.status == 403
