@@ -16,6 +16,7 @@ from e2e.cluster.control_plane import ControlPlane
 from e2e.harness import diagnostics, operator
 from e2e.harness.images import write_images
 from e2e.harness.job import Job, manifest
+from e2e.harness.preflight import require_free_ports
 from e2e.nodes.config import NodeSettings
 from e2e.nodes.launch import RunningNodes, start_nodes
 
@@ -142,6 +143,7 @@ def _plain_names(name: str, count: int) -> list[str]:
 
 
 def _start_nodes(plane: ControlPlane, name: str, layout: Layout) -> tuple[RunningNodes, Path]:
+    require_free_ports(plane.run)
     directory = plane.run.directory / f"rig-{name}"
     directory.mkdir()
     labels = {RIG_LABEL: name}
