@@ -1,0 +1,1 @@
+"""kubectl-hajob: what people type."""

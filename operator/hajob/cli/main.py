@@ -1,0 +1,33 @@
+"""The console script `kubectl-hajob`, which kubectl runs as `kubectl hajob`.
+
+Each command is a module of its own with `add_parser`; here they are only put together. A command returns the exit
+code: 0 done, 1 not done, 2 the input makes no sense.
+"""
+
+import argparse
+import sys
+from collections.abc import Callable, Sequence
+from typing import Final, cast
+
+from hajob.cli import simulate
+
+COMMANDS: Final = (simulate,)
+
+
+def parser() -> argparse.ArgumentParser:
+    """The whole command line."""
+    top = argparse.ArgumentParser(prog="kubectl hajob", description="Look at, try out and steer HATrainingJobs.")
+    commands = top.add_subparsers(title="commands", metavar="COMMAND", required=True)
+    for command in COMMANDS:
+        command.add_parser(commands)
+    return top
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one command; returns its exit code."""
+    chosen = parser().parse_args(arguments)
+    return cast("Callable[[argparse.Namespace], int]", chosen.run)(chosen)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

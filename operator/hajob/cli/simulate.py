@@ -1,0 +1,207 @@
+"""`kubectl hajob simulate`: what a loss would lead to, without any cluster.
+
+Reads a manifest, asks the planner, prints. Everything that is wrong with the input is said in one line on standard
+error, with exit code 2; the answer is always exit code 0, also when it is Restart.
+"""
+
+import argparse
+import json
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final
+
+import yaml
+from pydantic import BaseModel
+
+from hajob.api.spec import HATrainingJobSpec
+from hajob.domain.actions import Action
+from hajob.domain.errors import HajobInputError
+from hajob.plan.policy import read_spec
+from hajob.plan.simulate import Answer, Question, Write, simulate
+
+_BAD_INPUT: Final = 2
+_SHOWN: Final = 16
+"""Longer lists are shortened for people; the JSON is whole."""
+
+
+def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    """Add the command to the command line."""
+    parser = commands.add_parser("simulate", help="what a loss would lead to, without any cluster")
+    parser.add_argument(
+        "-f", "--filename", required=True, metavar="FILE", help="manifest of a HATrainingJob; - reads it"
+    )
+    parser.add_argument(
+        "--lose", action="append", required=True, metavar="rank=N|node=N", help="what is lost; may be given again"
+    )
+    parser.add_argument(
+        "--free-nodes",
+        type=int,
+        default=0,
+        metavar="N",
+        help="nodes that come in time for replacements (0: the answer is what happens after the wait)",
+    )
+    parser.add_argument(
+        "--during",
+        type=Action,
+        choices=list(Action),
+        metavar="ACTION",
+        help="an action that runs already, and has not told MindIO its ranks yet: " + ", ".join(Action),
+    )
+    parser.add_argument("-o", "--output", choices=["text", "json"], default="text", help="text (default) or json")
+    parser.set_defaults(run=run)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Answer, or say what is wrong with the input."""
+    try:
+        answer = simulate(read_manifest(arguments.filename), question(arguments))
+    except HajobInputError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return _BAD_INPUT
+    print(json.dumps(as_json(answer), indent=2) if arguments.output == "json" else as_text(answer))
+    return 0
+
+
+def question(arguments: argparse.Namespace) -> Question:
+    """The question in the arguments; raises `HajobInputError` for a loss that is none."""
+    lost: dict[str, list[int]] = {"rank": [], "node": []}
+    for loss in arguments.lose:
+        kind, _, number = loss.partition("=")
+        if kind not in lost or not number.isdecimal():
+            raise HajobInputError(f"--lose {loss}: write rank=N or node=N with the number of a rank or node rank")
+        lost[kind].append(int(number))
+    return Question(tuple(lost["rank"]), tuple(lost["node"]), arguments.free_nodes, arguments.during)
+
+
+def read_manifest(filename: str) -> HATrainingJobSpec:
+    """The spec of the one HATrainingJob in a manifest; raises `HajobInputError`."""
+    try:
+        text = sys.stdin.read() if filename == "-" else Path(filename).read_text(encoding="utf-8")
+        documents = [one for one in yaml.safe_load_all(text) if isinstance(one, Mapping)]
+    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+        raise HajobInputError(f"{filename} cannot be read: {error}") from None
+    jobs = [one for one in documents if one.get("kind") == "HATrainingJob"]
+    if len(jobs) != 1:
+        raise HajobInputError(f"{filename} holds {len(jobs)} objects of kind HATrainingJob; it must be one")
+    spec = jobs[0].get("spec")
+    if not isinstance(spec, Mapping):
+        raise HajobInputError(f"{filename}: spec is missing")
+    return _read(spec)
+
+
+def _read(spec: Mapping[str, Any]) -> HATrainingJobSpec:
+    unknown = list(_unknown(HATrainingJobSpec, spec, "spec"))
+    if unknown:
+        raise HajobInputError(f"unknown fields: {', '.join(unknown)}; look for a misspelling")
+    model = read_spec(spec)
+    containers = (model.template.get("spec") or {}).get("containers") or []
+    trainers = [one for one in containers if isinstance(one, Mapping) and one.get("name") == "trainer"]
+    if len(trainers) != 1:
+        raise HajobInputError(
+            f"spec.template.spec.containers holds {len(trainers)} containers named trainer; it must be one"
+        )
+    return model
+
+
+def _unknown(model: type[BaseModel], data: Mapping[str, Any], where: str) -> list[str]:
+    """Fields that the API does not have, as the server would refuse them."""
+    known = {field.alias or name: field.annotation for name, field in model.model_fields.items()}
+    found = [f"{where}.{key}" for key in data if key not in known]
+    for key, kind in known.items():
+        value = data.get(key)
+        if isinstance(kind, type) and issubclass(kind, BaseModel) and isinstance(value, Mapping):
+            found += _unknown(kind, value, f"{where}.{key}")
+    return found
+
+
+def as_json(answer: Answer) -> dict[str, Any]:
+    """The answer in JSON types."""
+    return {
+        "action": answer.action,
+        "faultRanks": list(answer.fault_ranks),
+        "isolatedRanks": list(answer.isolation.ranks),
+        "leavingNodes": list(answer.isolation.nodes),
+        "dataParallel": {
+            "desired": answer.layout.data,
+            "current": answer.current,
+            "dropped": list(answer.isolation.dropped),
+        },
+        "microBatches": list(answer.micro_batches),
+        "refused": {action.value: list(names) for action, names in answer.refused.items()},
+        "writes": [_write(write) for write in answer.writes],
+    }
+
+
+def _write(write: Write) -> dict[str, Any]:
+    """One write; what does not apply is left out."""
+    found: dict[str, Any] = {"verb": write.verb, "resource": write.resource}
+    if write.role:
+        found["role"] = write.role
+    if write.node_rank is not None:
+        found["nodeRank"] = write.node_rank
+    return found
+
+
+def as_text(answer: Answer) -> str:
+    """The answer for people."""
+    isolation, layout = answer.isolation, answer.layout
+    lines = [
+        f"action                    {answer.action or 'none, the job fails: ' + answer.failure}",
+        f"fault ranks               {_list(answer.fault_ranks)}",
+        f"data-parallel ranks       {answer.current} of {layout.data} train on",
+        "",
+        "a shrink would take",
+        f"  data-parallel ranks     {_list(isolation.dropped)}",
+        f"  isolated ranks          {_list(isolation.ranks)}",
+        f"  pods that leave         {_list(isolation.nodes)}",
+    ]
+    if not isolation.agrees:
+        lines.append(f"  MindIO alone would drop {_list(isolation.mindio_ranks)}")
+    lines += [
+        "",
+        f"pods kept                 {_list(answer.kept_nodes)}",
+        f"micro batches             {_list(answer.micro_batches) if answer.micro_batches else 'not visible'}",
+        "",
+        "ladder",
+        *(f"  {one.action:<12}{'taken  ' if one.taken else 'refused'}  {one.message}" for one in answer.considered),
+        "",
+        "where the lost state comes from",
+        *_repairs(answer),
+        "",
+        "writes to the Kubernetes API",
+        *(f"  {_write_text(write)}" for write in answer.writes[:_SHOWN]),
+    ]
+    if len(answer.writes) > _SHOWN:
+        lines.append(f"  … {len(answer.writes) - _SHOWN} more")
+    return "\n".join(lines)
+
+
+def _repairs(answer: Answer) -> list[str]:
+    lines = [
+        f"  rank {one.rank} ({one.kind.lower()}): "
+        + (f"rank {one.giver}" if one.giver is not None else "the checkpoint")
+        for one in answer.repairs
+    ]
+    return lines if len(lines) <= _SHOWN else [*lines[:_SHOWN], f"  … {len(lines) - _SHOWN} more"]
+
+
+def _write_text(write: Write) -> str:
+    what = f"{write.verb} {write.resource}"
+    if write.node_rank is not None:
+        return f"{what} (node rank {write.node_rank})"
+    return f"{what} ({write.role})" if write.role else what
+
+
+def _list(numbers: tuple[int, ...]) -> str:
+    """Numbers for people, runs shortened: 0-7, 16-23."""
+    if not numbers:
+        return "none"
+    runs: list[list[int]] = []
+    for number in numbers:
+        if runs and number == runs[-1][1] + 1:
+            runs[-1][1] = number
+        else:
+            runs.append([number, number])
+    shown = ", ".join(f"{low}" if low == high else f"{low}-{high}" for low, high in runs[:_SHOWN])
+    return shown if len(runs) <= _SHOWN else f"{shown}, …"

@@ -1,0 +1,91 @@
+"""Where a job's time went: a pure account that always adds up to wall time.
+
+Time flows into exactly one bucket at a time. What is known only afterwards (how long a fault went unnoticed, which
+steps have to be done again) is moved from one bucket to another, never made; so the sum is the wall time by
+construction. Integer milliseconds, no clock.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+
+from hajob.domain.errors import HajobInputError
+
+
+class Bucket(StrEnum):
+    """What time can go into."""
+
+    SCHEDULING = "Scheduling"
+    START_UP = "StartUp"
+    TRAINING = "Training"
+    LOST_STEPS = "LostSteps"
+    DETECTION = "Detection"
+    DECISION = "Decision"
+    RECOVERY = "Recovery"
+    CHECKPOINTING = "Checkpointing"
+    SHRUNK = "DegradedByShrink"
+    WAITING = "WaitingForCapacity"
+    SUSPENDED = "Suspended"
+
+
+@dataclass(frozen=True, slots=True)
+class Account:
+    """Milliseconds per bucket.
+
+    Attributes:
+        since_ms: up to when time has been booked.
+        bucket: what time goes into now, None once the job has ended.
+        missing: of `TRAINING`, the part (missing of desired data-parallel ranks) that goes to `SHRUNK` instead.
+        desired: data-parallel ranks at full size.
+        booked: milliseconds so far.
+    """
+
+    since_ms: int
+    bucket: Bucket | None = Bucket.SCHEDULING
+    missing: int = 0
+    desired: int = 1
+    booked: Mapping[Bucket, int] = field(default_factory=dict)
+
+    def until(self, now_ms: int) -> "Account":
+        """Book the time up to now; a clock that went back books nothing."""
+        elapsed = now_ms - self.since_ms
+        if self.bucket is None or elapsed <= 0:
+            return self
+        booked = dict(self.booked)
+        lost = elapsed * self.missing // self.desired if self.bucket is Bucket.TRAINING else 0
+        for bucket, amount in ((self.bucket, elapsed - lost), (Bucket.SHRUNK, lost)):
+            if amount:
+                booked[bucket] = booked.get(bucket, 0) + amount
+        return replace(self, since_ms=now_ms, booked=booked)
+
+    def switch(self, bucket: Bucket | None, now_ms: int) -> "Account":
+        """From now on time goes into another bucket; None ends the account."""
+        return replace(self.until(now_ms), bucket=bucket)
+
+    def shrink(self, missing: int, desired: int, now_ms: int) -> "Account":
+        """From now on so many of the data-parallel ranks are missing; 0 is full size."""
+        if desired < 1 or not 0 <= missing < desired:
+            raise HajobInputError(
+                f"{missing} of {desired} data-parallel ranks missing: not between 0 and {desired - 1}"
+            )
+        return replace(self.until(now_ms), missing=missing, desired=desired)
+
+    def move(self, source: Bucket, target: Bucket, milliseconds: int) -> "Account":
+        """Move booked time to where it belongs as is known now; never more than is there."""
+        amount = max(0, min(milliseconds, self.booked.get(source, 0)))
+        if not amount or source is target:
+            return self
+        booked = {**self.booked, source: self.booked[source] - amount}
+        booked[target] = booked.get(target, 0) + amount
+        return replace(self, booked=booked)
+
+    @property
+    def total_ms(self) -> int:
+        """All booked time."""
+        return sum(self.booked.values())
+
+    @property
+    def percent(self) -> int:
+        """Share of training, rounded down; 0 before anything is booked."""
+        total = self.total_ms
+        return 100 * self.booked.get(Bucket.TRAINING, 0) // total if total else 0

@@ -1,0 +1,309 @@
+"""What would happen: the machine itself, fed with a loss and a world in which everything asked for succeeds.
+
+No second planner: the facts, the table, the ladder and the effects are those of the live operator, so that the
+answer of `kubectl hajob simulate` is the decision that would be made. Only the world is imagined: MindIO answers at
+once, and replacements come exactly when there are free nodes for them.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, Final
+
+from hajob.api.spec import HATrainingJobSpec
+from hajob.domain.actions import LADDER, RUNG, Action
+from hajob.domain.batch import Batch
+from hajob.domain.errors import HajobInputError
+from hajob.domain.facts import Fact, FactKind, Origin, Source
+from hajob.domain.incidents import Cause, Incident, Purpose
+from hajob.domain.layout import Layout
+from hajob.domain.loss import Isolation, Repair, isolate, repairs
+from hajob.plan import effects, events
+from hajob.plan.choice import FAULT, Judge, Loss, Verdict
+from hajob.plan.flags import read_flags
+from hajob.plan.machine import Outcome, advance
+from hajob.plan.policy import Mode, Policy, Refusal, from_spec, layout_of, read_spec
+from hajob.plan.state import Deadline, JobState, Phase, Shrunk
+from hajob.plan.view import View
+
+_STEP: Final = 10
+_SETTLED: Final = frozenset({Phase.RUNNING, Phase.SHRUNK, Phase.FAILED, Phase.SUSPENDED, Phase.COMPLETE})
+_MOST_STEPS: Final = 32
+
+_DURING: Final = {
+    Action.RETRY: Phase.GATHERING,
+    Action.IN_PLACE: Phase.GATHERING,
+    Action.REPLACE: Phase.GATHERING,
+    Action.SHRINK: Phase.SHRINKING,
+    Action.CHECKPOINT: Phase.SAVING,
+    Action.RESTART: Phase.RESTARTING,
+    Action.EXPAND: Phase.EXPANDING,
+    Action.MIGRATE: Phase.MIGRATING,
+}
+"""Where a job stands while an action runs; a running recovery is met before MindIO has been told the ranks."""
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """What is asked: which ranks and nodes are lost, how many nodes are free, what runs already."""
+
+    ranks: tuple[int, ...] = ()
+    nodes: tuple[int, ...] = ()
+    free_nodes: int = 0
+    during: Action | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Write:
+    """One write to the Kubernetes API."""
+
+    verb: str
+    resource: str
+    node_rank: int | None = None
+    role: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What the operator would do, and what follows from it.
+
+    Attributes:
+        action: None when nothing is left and the job fails.
+        fault_ranks: ranks lost themselves, all of a lost node's.
+        isolation: what a shrink would take, whatever action is chosen.
+        current: data-parallel ranks that train afterwards.
+        micro_batches: share of each of these; empty when the trainer's batch sizes are not visible.
+        kept_nodes: node ranks whose pods stay as they are.
+        considered: the ladder of the decision.
+        repairs: where each lost shard comes from.
+        failure: why the job fails, when it does.
+    """
+
+    layout: Layout
+    action: Action | None
+    fault_ranks: tuple[int, ...]
+    isolation: Isolation
+    current: int
+    micro_batches: tuple[int, ...]
+    kept_nodes: tuple[int, ...]
+    considered: tuple[Verdict, ...]
+    repairs: tuple[Repair, ...]
+    writes: tuple[Write, ...]
+    failure: str = ""
+
+    @property
+    def refused(self) -> dict[Action, tuple[str, ...]]:
+        """Identifiers of the unmet preconditions of every refused action."""
+        return {
+            verdict.action: tuple(dict.fromkeys(refusal.name for refusal in verdict.refusals))
+            for verdict in self.considered
+            if not verdict.taken
+        }
+
+
+@dataclass(slots=True)
+class _Run:
+    """One simulated job; time only moves from deadline to deadline."""
+
+    policy: Policy
+    view: View
+    state: JobState
+    now_ms: int = 0
+    verdicts: dict[Action, Verdict] = field(default_factory=dict)
+    writes: list[Write] = field(default_factory=list)
+    failure: str = ""
+
+    def tell(self, event: events.Event) -> Outcome:
+        """One event; its verdicts and writes are noted."""
+        self.now_ms += 1
+        outcome = advance(self.state, event, self.view, self.policy, self.now_ms)
+        for verdict in outcome.considered:
+            late = any(refusal.name == "StillPossible" for refusal in verdict.refusals)
+            if not (late and verdict.action in self.verdicts):
+                self.verdicts[verdict.action] = verdict
+        self.writes += writes_of(outcome.effects, self.view.layout)
+        for effect in outcome.effects:
+            if isinstance(effect, effects.FailJob):
+                self.failure = f"{effect.reason}: {effect.message}"
+        self.state = outcome.state
+        return outcome
+
+
+def simulate(spec: Mapping[str, Any] | HATrainingJobSpec, question: Question) -> Answer:
+    """Answer a question about a job.
+
+    Raises:
+        HajobInputError: the spec is none, or a rank or node rank is outside the job.
+    """
+    model = read_spec(spec)
+    layout, policy = layout_of(model), replace(from_spec(model), mode=Mode.ENFORCE)
+    lost = _lost(layout, question)
+    view = View(layout, step=_STEP, coordinator_apart=True, free_nodes=question.free_nodes, checkpoint_step=_STEP)
+    run = _Run(policy, view, _begin(question.during))
+    for fact in _facts(question, layout):
+        run.tell(events.FactSeen(fact=replace(fact, incarnation=run.state.incarnation)))
+    _wait(run, question.free_nodes)
+    action = _action(run)
+    _judge_larger(run, action, lost, _begin(question.during))
+    _cooperate(run)
+    return _answer(model, run, action, lost)
+
+
+def _answer(model: HATrainingJobSpec, run: _Run, action: Action | None, lost: tuple[int, ...]) -> Answer:
+    layout = run.view.layout
+    isolation = isolate(layout, lost)
+    current = layout.data - len(isolation.dropped) if action is Action.SHRINK else layout.data
+    touched = {write.node_rank for write in run.writes if write.node_rank is not None}
+    gone = set(isolation.nodes) if action is Action.SHRINK else set()
+    ladder = [run.verdicts[step] for step in LADDER if step in run.verdicts and not _later(run.verdicts[step], action)]
+    return Answer(
+        layout=layout,
+        action=action,
+        fault_ranks=lost,
+        isolation=isolation,
+        current=current,
+        micro_batches=_shares(model, layout.data, current),
+        kept_nodes=tuple(node for node in range(layout.num_nodes) if node not in touched | gone),
+        considered=tuple(ladder),
+        repairs=repairs(layout, lost),
+        writes=_status_writes(run),
+        failure=run.failure,
+    )
+
+
+def _later(verdict: Verdict, action: Action | None) -> bool:
+    """The restart that follows a checkpoint is not part of the decision."""
+    return verdict.taken and verdict.action is not action
+
+
+def _lost(layout: Layout, question: Question) -> tuple[int, ...]:
+    """The ranks lost themselves, checked."""
+    if not question.ranks and not question.nodes:
+        raise HajobInputError("nothing is lost: name at least one rank or node")
+    if question.free_nodes < 0:
+        raise HajobInputError(f"{question.free_nodes} free nodes; it must be 0 or more")
+    ranks = {layout.check_rank(rank) for rank in question.ranks}
+    for node in question.nodes:
+        ranks.update(layout.ranks_of(node))
+    return tuple(sorted(ranks))
+
+
+def _begin(during: Action | None) -> JobState:
+    """A job that trains, or one in which an action runs that has lost nothing yet."""
+    state = JobState(phase=Phase.RUNNING, incarnation=1, attempt=1, base=1, step=_STEP)
+    if during is None:
+        return state
+    purpose = {Action.EXPAND: Purpose.EXPAND, Action.MIGRATE: Purpose.MIGRATE}.get(during, Purpose.FAULT)
+    incident = Incident(2, 2, 1, purpose, Origin.INFRASTRUCTURE, during, Cause(step=_STEP), 0)
+    shrunk = Shrunk() if during in {Action.SHRINK, Action.EXPAND} else None
+    base = 2 if during is Action.RESTART else 1
+    phase = _DURING[during]
+    return replace(state, phase=phase, incarnation=2, base=base, incident=incident, shrunk=shrunk)
+
+
+def _facts(question: Question, layout: Layout) -> list[Fact]:
+    """Whole nodes first: a rank of a lost node is lost with it."""
+    nodes = sorted(set(question.nodes))
+    facts = [
+        Fact(f"node {node}", FactKind.AGENT_SILENT, Source.COORDINATOR, node_rank=node, step=_STEP) for node in nodes
+    ]
+    ranks = [rank for rank in sorted(set(question.ranks)) if layout.node_of(rank) not in nodes]
+    for rank in ranks:
+        facts.append(Fact(f"rank {rank}", FactKind.PROCESS_EXITED, ranks=(rank,), step=_STEP, exit_code=-9))
+    return facts
+
+
+def _wait(run: _Run, free_nodes: int) -> None:
+    """Where more pods are made anew than nodes are free, the answer is what happens after the wait."""
+    incident = run.state.incident
+    if run.state.phase is not Phase.GATHERING or incident is None or len(incident.replaced_nodes) <= free_nodes:
+        return
+    missing = len(incident.replaced_nodes) - free_nodes
+    run.now_ms = max(run.now_ms, run.state.deadlines.get(Deadline.RECOVERY.value, run.now_ms))
+    run.tell(events.DeadlineReached(name=Deadline.RECOVERY.value))
+    run.verdicts[Action.REPLACE] = no_node(missing, run.policy.replacement_timeout_seconds)
+
+
+def no_node(missing: int, seconds: int) -> Verdict:
+    """Why a replacement was given up after the wait."""
+    text = f"{missing} more nodes would be needed, none came within {seconds} s"
+    return Verdict(Action.REPLACE, taken=False, refusals=(Refusal("FreeNode", text),))
+
+
+def _judge_larger(run: _Run, action: Action | None, lost: tuple[int, ...], state: JobState) -> None:
+    """Say of the larger actions, too, which of them would not have worked."""
+    if action is None:
+        return
+    judge = Judge(Loss(lost, counted=False), FAULT, state, run.view, run.policy, run.now_ms)
+    for larger in LADDER[RUNG[action] + 1 :]:
+        refusals = judge.refusals(larger)
+        if larger is Action.REPLACE and not run.view.free_nodes and not refusals:
+            refusals = no_node(1, run.policy.replacement_timeout_seconds).refusals
+        if refusals:
+            run.verdicts[larger] = Verdict(larger, taken=False, refusals=refusals)
+
+
+def _action(run: _Run) -> Action | None:
+    if run.state.phase is Phase.FAILED:
+        return None
+    return run.state.incident.action if run.state.incident else None
+
+
+def _cooperate(run: _Run) -> None:
+    """Let everything succeed until the job trains again, so that every write is seen."""
+    for _ in range(_MOST_STEPS):
+        event = _next_event(run.state)
+        if run.state.phase in _SETTLED or event is None:
+            return
+        run.tell(event)
+
+
+def _next_event(state: JobState) -> events.Event | None:
+    number = state.incident.incarnation if state.incident else 0
+    answers: dict[Phase, events.Event] = {
+        Phase.RESTARTING: events.PodsReady(),
+        Phase.STARTING: events.AllRanksStarted(attempt=state.attempt),
+        Phase.WARMING: events.Resumed(number, _STEP),
+        Phase.GATHERING: events.Named(number),
+        Phase.RESUMING: events.Resumed(number, _STEP + 1),
+        Phase.CONFIRMING: events.ResultReported(number, 0),
+        Phase.SHRINKING: events.Resumed(number, _STEP + 1),
+        Phase.EXPANDING: events.Resumed(number, _STEP + 1),
+        Phase.MIGRATING: events.Resumed(number, _STEP + 1),
+        Phase.SAVING: events.ResultReported(number, 0, "", "dump"),
+    }
+    return answers.get(state.phase)
+
+
+def _shares(spec: HATrainingJobSpec, desired: int, current: int) -> tuple[int, ...]:
+    """Micro batches of each data-parallel rank, where the batch sizes are visible."""
+    flags = read_flags(spec.template)
+    whole, micro = flags.number("global-batch-size"), flags.number("micro-batch-size")
+    return Batch.of(whole, micro, desired).shares(current) if whole and micro else ()
+
+
+def writes_of(done: tuple[effects.Effect, ...], layout: Layout) -> list[Write]:
+    """The writes of pods that effects lead to; the live operator does exactly these."""
+    found: list[Write] = []
+    for effect in done:
+        match effect:
+            case effects.ReplacePods(nodes):
+                found += [Write(verb, "pods", node, "rank") for node in nodes for verb in ("delete", "create")]
+            case effects.ReleasePods(nodes):
+                found += [Write("delete", "pods", node, "rank") for node in nodes]
+            case effects.CreateSparePods(nodes):
+                found += [Write("create", "pods", node, "rank") for node in nodes]
+            case effects.DeleteAllPods() | effects.FailJob():
+                found += [Write("delete", "pods", node, "rank") for node in range(layout.num_nodes)]
+            case effects.CreateAllPods():
+                found += [Write("create", "pods", node, "rank") for node in range(layout.num_nodes)]
+            case effects.DeleteCoordinator():
+                found.append(Write("delete", "pods", role="coordinator"))
+            case effects.CreateCoordinator():
+                found.append(Write("create", "pods", role="coordinator"))
+    return found
+
+
+def _status_writes(run: _Run) -> tuple[Write, ...]:
+    """The pods' writes between the two of the status: the decision before them, the end after them."""
+    status = Write("patch", "hatrainingjobs/status")
+    return (status, *run.writes, status)
