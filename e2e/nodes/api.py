@@ -23,6 +23,8 @@ STRATEGIC = "application/strategic-merge-patch+json"
 _REQUEST_TIMEOUT = aiohttp.ClientTimeout(total=30)
 _WATCH_TIMEOUT = aiohttp.ClientTimeout(total=None, sock_connect=10)
 _WATCH_SECONDS = 3000
+CONNECTIONS = 5
+"""Of a node, its watch included: a further one costs both sides a handshake just when a pod is to start."""
 
 
 class ApiError(Exception):
@@ -143,7 +145,7 @@ class ApiClient:
 
     def _connected(self) -> aiohttp.ClientSession:
         if self._session is None:
-            connector = aiohttp.TCPConnector(ssl=self._context, keepalive_timeout=300, limit=16)
+            connector = aiohttp.TCPConnector(ssl=self._context, keepalive_timeout=300, limit=CONNECTIONS)
             self._session = aiohttp.ClientSession(connector=connector, trust_env=False)
         return self._session
 

@@ -22,7 +22,7 @@ from e2e.nodes.container import RETRY_SECONDS, LiveContainer, PodScope
 from e2e.nodes.context import NodeContext
 from e2e.nodes.environment import PodFacts
 from e2e.nodes.grace import GracePeriod
-from e2e.nodes.pod_writer import PodWriter, pod_path
+from e2e.nodes.pod_writer import PodWriter, is_gone, pod_path
 from e2e.nodes.states import ContainerRecord, Failure, Kind, PodRecord, Terminated, Waiting, kind_of, succeeded
 from e2e.nodes.volumes import VolumeMaker, VolumeNotReadyError
 
@@ -64,9 +64,9 @@ class PodWorker:
 
     def start(self) -> None:
         """Admit the pod and begin to run it."""
-        self._writer.start()
         if self._admit():
             self._work = _task(self._run())
+        self._writer.start()
 
     def start_after_reboot(self) -> None:
         """Take over a pod that ran here before the node was switched off: see :meth:`boot`."""
@@ -156,8 +156,6 @@ class PodWorker:
         }
         self._chips = [chip for chips in given.values() for chip in chips]
         self.containers = _live(self._scope, self.record.containers)
-        if self._chips:
-            self._aside(self._show_chips())
         return True
 
     def _reject(self, reason: str, message: str) -> None:
@@ -174,7 +172,7 @@ class PodWorker:
             try:
                 await self._node.device_client.request("PATCH", pod_path(self.pod), body, content_type=MERGE)
             except ApiError as error:
-                if error.status in {404, 409} or pause is None:
+                if is_gone(error) or pause is None:
                     log.warning("%s: annotations of pod %s: %s", self._node.name, self.pod["metadata"]["name"], error)
                     return
                 await asyncio.sleep(pause)
@@ -197,6 +195,8 @@ class PodWorker:
         self._scope.volumes = await self._make_volumes()
         self.record.sandbox_ready = True
         self._writer.changed()
+        if self._chips:
+            self._aside(self._show_chips())
         for container in self.containers:
             if container.record.kind is Kind.SIDECAR:
                 self._sidecars.append(_task(container.supervise()))

@@ -13,13 +13,20 @@ from e2e.nodes.states import PodRecord, conditions_by_type, status
 log = logging.getLogger(__name__)
 
 _RETRY_SECONDS = 0.2
-_GONE = {404, 409}
 
 
 def pod_path(pod: JsonObject) -> str:
     """The path of a pod object."""
     metadata = pod["metadata"]
     return f"/api/v1/namespaces/{metadata['namespace']}/pods/{metadata['name']}"
+
+
+def is_gone(error: ApiError) -> bool:
+    """Whether a request with the pod's UID failed because that pod is gone; another conflict is worth a retry.
+
+    A deletion with another UID is a 409, a patch of an object with another UID a 422.
+    """
+    return error.status == 404 or (error.status in {409, 422} and "uid" in str(error).lower())
 
 
 class PodWriter:
@@ -74,7 +81,7 @@ class PodWriter:
                 await self._client.request("DELETE", pod_path(self._record.pod), body)
                 self._gone = True
             except ApiError as error:
-                if error.status in _GONE:
+                if is_gone(error):
                     self._gone = True
                 else:
                     log.warning("%s", error)
@@ -99,7 +106,7 @@ class PodWriter:
         try:
             await self._client.request("PATCH", path, body, content_type=STRATEGIC)
         except ApiError as error:
-            if error.status in _GONE:
+            if is_gone(error):
                 self._gone = True
                 return True
             log.warning("%s", error)

@@ -151,6 +151,14 @@ class ProcessHost:
                 reached.add(pid)
                 send_signal(pid, number)
 
+    def _has_orphans(self) -> bool:
+        """Whether this process has children it did not start: cheap to ask, where all of /proc is not."""
+        try:
+            lists = [(task / "children").read_text() for task in Path("/proc/self/task").iterdir()]
+        except OSError:
+            return True
+        return not self._adopt or any(int(pid) not in self._children for text in lists for pid in text.split())
+
     def _reap(self) -> None:
         if not self._adopt:
             for pid in list(self._children):
@@ -170,7 +178,7 @@ class ProcessHost:
         if process:
             code = os.waitstatus_to_exitcode(status)
             process.popen.returncode = code
-            if process.first:
+            if process.first and self._has_orphans():
                 self.signal([process.marker], signal.SIGKILL)
             process.exited.set_result(code if code >= 0 else 128 - code)
         return True

@@ -288,6 +288,15 @@ def test_a_second_deletion_shortens_the_grace_period(rig: Rig) -> None:
     rig.wait_gone("p")
 
 
+def test_a_pod_that_is_deleted_and_made_again_at_once_is_another_pod(rig: Rig) -> None:
+    rig.run("p", "trap '' TERM; echo up; while :; do sleep 0.05; done", terminationGracePeriodSeconds=600)
+    rig.wait_log("p", "up")
+    rig.delete("p", gracePeriodSeconds=0)
+    rig.run("p", "echo again; exec sleep 600")
+    rig.wait_log("p", "again")
+    assert rig.wait_phase("p", "Running")["status"]["containerStatuses"][0]["restartCount"] == 0
+
+
 def test_the_active_deadline_fails_the_pod(rig: Rig) -> None:
     rig.run("p", "exec sleep 600", activeDeadlineSeconds=1)
     assert rig.wait_phase("p", "Failed")["status"]["reason"] == "DeadlineExceeded"
