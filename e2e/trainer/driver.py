@@ -102,6 +102,7 @@ class Driver:
         self._lock = threading.Lock()
         self._processes: dict[int, subprocess.Popen[bytes]] = {}
         self._started: list[subprocess.Popen[bytes]] = []
+        self._given_up: set[int] = set()
         self._dead: Ranks = {}
         self._dropped: Ranks = {}
         self._stopping = False
@@ -209,7 +210,8 @@ class Driver:
     def _watch(self, rank: int, process: subprocess.Popen[bytes]) -> None:
         code = process.wait()
         with self._lock:
-            if self._finished.is_set() or self._processes[rank] is not process or rank in self._dropped:
+            is_known = process.pid in self._given_up or rank in self._dropped
+            if self._finished.is_set() or self._processes[rank] is not process or is_known:
                 return
             if code >= 0:
                 self._exits[rank] = code
@@ -249,9 +251,13 @@ class Driver:
             self._start_again([rank for rank, kind in ranks.items() if kind == 1])
 
     def _start_again(self, ranks: list[int]) -> None:
+        """Start ranks again; one that still lives, but was given up by MindIO, is ended first."""
         for rank in ranks:
-            if self._processes[rank].poll() is not None:
-                self._start(rank)
+            process = self._processes[rank]
+            self._given_up.add(process.pid)
+            process.kill()
+            process.wait()
+            self._start(rank)
 
     def _report_strategies(self, ranks: Ranks, strategies: list[str]) -> None:
         self._note("report_strategies", ranks, strategies)

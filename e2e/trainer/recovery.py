@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from e2e.trainer.training import Training
 
 LOADS: Final = frozenset({5, 6})  # repair types that read the periodic checkpoint
+_LOOK_SECONDS: Final = 0.2  # how often a handler that waits for another rank looks whether it is still there
 _KINDS: Final = {0: "send", 1: "uce high level", 2: "uce low level", 3: "receive", 5: "load", 6: "load and rebuild"}
 
 
@@ -95,8 +96,9 @@ class Handlers:
             return
         shards = []
         for one in mine:
-            data = None if one == rank else training.transport.receive(b"dump.%d.%d" % (step, one), from_handler=True)
-            shards.append(training.shard_from(data) if data else training.shard)
+            shards.append(
+                training.shard if one == rank else training.shard_from(self._take(one, b"dump.%d.%d" % (step, one)))
+            )
         training.write_checkpoint(step, shards, "dump")
 
     def rename(self, step: int, _arguments: object) -> None:
@@ -176,8 +178,16 @@ class Handlers:
                 training.transport.send(target, tag % (source, target), training.snapshot(with_parameters=True))
         for source, target in transfers:
             if target == training.rank != source:
-                data = training.transport.receive(tag % (source, target), from_handler=True)
-                training.restore(data or b"")
+                training.restore(self._take(source, tag % (source, target)))
+
+    def _take(self, source: int, tag: bytes) -> bytes:
+        """Wait for a message another rank's handler sends; raises RuntimeError when that rank is found to be gone."""
+        transport = self._training.transport
+        while (data := transport.receive(tag, _LOOK_SECONDS, from_handler=True)) is None:
+            transport.send(source, b"?are you there", b"")
+            if transport.is_lost(source):
+                raise RuntimeError(f"rank {source} is gone: nothing came from it")
+        return data
 
     def _repair_from_checkpoint(self) -> None:
         training = self._training
