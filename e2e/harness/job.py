@@ -101,7 +101,7 @@ class Job:
         self.name = name
         self.namespace = namespace
         self.volume = volume
-        self._plane = plane
+        self.plane = plane
 
     @property
     def path(self) -> str:
@@ -115,7 +115,7 @@ class Job:
 
     def get(self) -> Object:
         """The object as it is now."""
-        return self._plane.api.get(self.path)
+        return self.plane.api.get(self.path)
 
     def status(self) -> Object:
         """Its status, empty before the first one."""
@@ -139,7 +139,7 @@ class Job:
                 raise AssertionError(f"{self.name} failed: {failed['reason']}: {failed['message']}")
             return None
 
-        return self._plane.wait(f"condition {kind}={value} of {self.name}", reached, seconds)
+        return self.plane.wait(f"condition {kind}={value} of {self.name}", reached, seconds)
 
     def wait_step(self, step: int, seconds: float = 60.0) -> int:
         """Wait until all ranks have finished `step`; returns the newest step that they have in common."""
@@ -148,7 +148,7 @@ class Job:
             newest = self.common_step()
             return newest if newest >= step else None
 
-        return self._plane.wait(f"step {step} of {self.name}", reached, seconds)
+        return self.plane.wait(f"step {step} of {self.name}", reached, seconds)
 
     def wait_incident(self, incarnation: int, outcome: str = "Recovered", seconds: float = 60.0) -> Object:
         """Wait until the incident of an incarnation has an outcome; returns its entry in the status."""
@@ -157,7 +157,7 @@ class Job:
             found = (each for each in self.incidents() if each["incarnation"] == incarnation)
             return next((each for each in found if each["outcome"] == outcome), None)
 
-        return self._plane.wait(f"incident {incarnation} of {self.name} to be {outcome}", reached, seconds)
+        return self.plane.wait(f"incident {incarnation} of {self.name} to be {outcome}", reached, seconds)
 
     def incidents(self) -> list[Object]:
         """Its incidents, newest first."""
@@ -167,7 +167,7 @@ class Job:
     def pods(self, role: str = "") -> list[Object]:
         """Its pods, of one role (rank or coordinator) or all."""
         selector = f"training.hajob.io/job-name={self.name}" + (f",training.hajob.io/role={role}" if role else "")
-        return self._plane.api.items(f"/api/v1/namespaces/{self.namespace}/pods", labelSelector=selector)
+        return self.plane.api.items(f"/api/v1/namespaces/{self.namespace}/pods", labelSelector=selector)
 
     def node_of(self, node_rank: int) -> str:
         """The node where the newest pod of a node rank runs."""
@@ -196,10 +196,10 @@ class Job:
 
     def patch(self, change: Mapping[str, object]) -> Object:
         """Merge a change into the object, as a user would."""
-        return self._plane.api.merge(self.path, change)
+        return self.plane.api.merge(self.path, change)
 
     def delete(self, seconds: float = 60.0) -> None:
         """Delete it and wait until nothing of it is left."""
-        self._plane.api.delete(self.path)
-        self._plane.wait(f"{self.name} to be gone", lambda: self._plane.api.find(self.path) is None, seconds)
-        self._plane.wait(f"the pods of {self.name} to be gone", lambda: not self.pods(), seconds)
+        self.plane.api.delete(self.path)
+        self.plane.wait(f"{self.name} to be gone", lambda: self.plane.api.find(self.path) is None, seconds)
+        self.plane.wait(f"the pods of {self.name} to be gone", lambda: not self.pods(), seconds)

@@ -7,7 +7,7 @@ made and deleted until they agree with it. So a decision is never a queued comma
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -39,14 +39,18 @@ class WantedPods:
     avoided: Mapping[int, tuple[str, ...]] = field(default_factory=dict)
 
     def with_rank_pods(self, attempt: int, incarnation: int, avoided: Iterable[str] = ()) -> WantedPods:
-        """Every rank pod anew, for a start of the whole job; none of them on a node of `avoided`."""
-        shunned = {_EVERY: tuple(sorted({*self.avoided.get(_EVERY, ()), *avoided}))} if avoided else {}
+        """Every rank pod anew, for a start of the whole job; none of them on a node of `avoided`.
+
+        What single pods were driven off before is forgotten: by now those nodes may be well again, and the ones that
+        are not are in `avoided`.
+        """
+        names = tuple(sorted(set(avoided)))
         return WantedPods(
             attempt=attempt,
             coordinator=self.coordinator,
             apart=self.apart,
             base=incarnation,
-            avoided={**self.avoided, **shunned},
+            avoided={_EVERY: names} if names else {},
         )
 
     def without_rank_pods(self, below: int) -> WantedPods:
@@ -122,13 +126,16 @@ class WantedPods:
         )
 
 
-def apply(wanted: WantedPods, effect: effects.Effect, homes: Mapping[int, str]) -> WantedPods:
+def apply(
+    wanted: WantedPods, effect: effects.Effect, homes: Mapping[int, str], lost: Collection[str] = ()
+) -> WantedPods:
     """What an effect of the planner changes about the pods that should exist.
 
     Args:
         wanted: before it.
         effect: any effect; most change nothing here.
         homes: node rank -> name of the node where its pod is now.
+        lost: names of nodes that are silent or not ready now.
     """
     match effect:
         case effects.ReplacePods(node_ranks, incarnation, avoid):
@@ -138,8 +145,8 @@ def apply(wanted: WantedPods, effect: effects.Effect, homes: Mapping[int, str]) 
             return wanted.with_released(node_ranks)
         case effects.DeleteAllPods(below):
             return wanted.without_rank_pods(below)
-        case effects.CreateAllPods(attempt, incarnation, avoid):
-            return wanted.with_rank_pods(attempt, incarnation, avoid)
+        case effects.CreateAllPods(attempt, incarnation):
+            return wanted.with_rank_pods(attempt, incarnation, lost)
         case effects.DeleteCoordinator(below):
             return wanted.without_coordinator(below)
         case effects.CreateCoordinator(incarnation):

@@ -282,7 +282,9 @@ class Desk:
             case effects.CreateSparePods(node_ranks):
                 log.warning("%s: spare pods for node ranks %s are not made by this version", self._title, node_ranks)
         homes = {pod.node_rank: pod.node_name for pod in self._pods.values() if self._is_wanted(pod)}
-        self._journal = dataclasses.replace(self._journal, wanted=apply(self._journal.wanted, effect, homes))
+        self._journal = dataclasses.replace(
+            self._journal, wanted=apply(self._journal.wanted, effect, homes, self._lost_nodes())
+        )
 
     def _arm(self) -> None:
         """One timer for the earliest deadline of the state; a new operator arms it again from the journal."""
@@ -421,6 +423,10 @@ class Desk:
         """Whether nobody on the pod's node could end it: the node is not ready, or its agent does not answer."""
         node = self._world.nodes().get(pod.node_name)
         return node is None or not node.ready or pod.uid in self._silent
+
+    def _lost_nodes(self) -> set[str]:
+        silent = {pod.node_name for pod in self._pods.values() if pod.uid in self._silent}
+        return silent | {node.name for node in self._world.nodes().values() if not node.ready}
 
     def _coordinator_shares_node(self) -> bool:
         homes = {pod.node_name for pod in self._pods.values() if pod.role == names.ROLE_RANK and pod.node_name}

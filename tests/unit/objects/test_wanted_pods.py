@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from hajob.objects.wanted_pods import WantedPods
+from hajob.objects.wanted_pods import WantedPods, apply
+from hajob.plan import effects
 
 
 def test_a_start_asks_for_every_pod_and_a_coordinator() -> None:
@@ -31,7 +32,7 @@ def test_a_released_node_rank_has_no_pod_until_it_is_replaced() -> None:
 def test_a_new_start_forgets_rewanteds_but_not_bad_nodes() -> None:
     wanted = WantedPods().with_rank_pods(1, 1).with_replaced([1], 2, {1: "bad"}).with_rank_pods(2, 3)
     assert wanted.incarnation_of(1) == 3
-    assert wanted.avoided == {1: ("bad",)}
+    assert wanted.avoided == {}
 
 
 def test_what_is_older_goes_and_what_is_newer_stays() -> None:
@@ -52,3 +53,14 @@ def test_the_journal_keeps_everything() -> None:
     wanted = WantedPods().with_rank_pods(2, 4).with_replaced([0, 3], 6, {0: "a", 3: ""}).with_released([1])
     assert WantedPods.from_journal(wanted.to_journal()) == wanted
     assert WantedPods.from_journal({}) == WantedPods()
+
+
+def test_effects_change_the_wish() -> None:
+    wanted = apply(WantedPods(), effects.CreateAllPods(attempt=1, incarnation=1), {}, {"dead"})
+    assert (wanted.base, wanted.avoided_by(0)) == (1, ("dead",))
+    wanted = apply(wanted, effects.CreateCoordinator(1), {})
+    wanted = apply(wanted, effects.ReplacePods((2,), 2, ("node-c",)), {2: "node-c"})
+    assert (wanted.coordinator, wanted.incarnation_of(2), wanted.avoided_by(2)) == (1, 2, ("dead", "node-c"))
+    assert apply(wanted, effects.CompleteJob(), {}).coordinator == 0
+    assert apply(wanted, effects.FailJob("Reason", "why"), {}).base == 0
+    assert apply(wanted, effects.ClearDeadline("Startup"), {}) == wanted

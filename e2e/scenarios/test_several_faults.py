@@ -1,0 +1,68 @@
+"""Faults that come together, one after the other, or back to life: one incident each, weights equal."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from e2e.harness.rig import Layout, Rig
+from e2e.scenarios.proofs import COMPLETE_SECONDS, assert_recovered, assert_weights_equal
+
+STEPS = 100
+
+
+def test_a_second_process_dies_while_a_node_is_replaced(rig: Rig) -> None:
+    job = rig.submit(iterations=STEPS)
+    job.wait_step(5)
+    rig.nodes.control.power_off(job.node_of(3))
+    rig.plane.wait("an incident", job.incidents)
+    rig.nodes.control.kill(namespace=rig.namespace, rank=0)
+    assert job.wait_incident(2)["action"] == "Replace"
+    assert len(job.incidents()) == 1
+    assert_recovered(job, [0, 6, 7], STEPS)
+
+
+def test_both_copies_lost_before_any_checkpoint_start_the_job_anew(rig: Rig) -> None:
+    job = rig.submit(iterations=STEPS)
+    job.wait_step(5)
+    rig.nodes.control.power_off(job.node_of(3))
+    rig.plane.wait("an incident", job.incidents)
+    rig.nodes.control.kill(namespace=rig.namespace, rank=2)  # holds the copy of rank 6
+    job.wait_condition("Complete", seconds=COMPLETE_SECONDS)
+    incident = job.incidents()[0]
+    assert (incident["action"], incident["outcome"]) == ("Restart", "Recovered")
+    assert job.status()["restarts"] == {"infrastructure": 1, "program": 0}
+    assert_weights_equal(job, STEPS)
+
+
+def test_two_nodes_at_once(start_rig: Callable[[Layout], Rig]) -> None:
+    rig = start_rig(Layout(chip_nodes=6))
+    job = rig.submit(iterations=STEPS)
+    job.wait_step(5)
+    for node_rank in (0, 1):
+        rig.nodes.control.power_off(job.node_of(node_rank))
+    assert job.wait_incident(2)["action"] == "Replace"
+    assert_recovered(job, [0, 1, 2, 3], STEPS)
+
+
+def test_a_node_that_comes_back_to_life_disturbs_nothing(rig: Rig) -> None:
+    job = rig.submit(iterations=STEPS)
+    job.wait_step(5)
+    lost = job.node_of(0)
+    rig.nodes.control.power_off(lost)
+    job.wait_incident(2)
+    rig.nodes.control.thaw_node(lost)
+    rig.nodes.control.kill(namespace=rig.namespace, rank=4)
+    assert job.wait_incident(3)["action"] == "InPlace"
+    assert_recovered(job, [0, 1, 4], STEPS)
+
+
+def test_gates_without_a_lease_hold_and_nothing_is_lost(rig: Rig) -> None:
+    """The coordinator says nothing for 50 steps and more: every gate loses its lease and gets it back."""
+    job = rig.submit(iterations=200)
+    job.wait_step(5)
+    which = {"namespace": rig.namespace, "pod": job.pods("coordinator")[0]["metadata"]["name"]}
+    rig.nodes.control.freeze(container="coordinator", **which)
+    job.wait_step(job.common_step() + 120)  # 6 s at 50 ms a step
+    rig.nodes.control.thaw(container="coordinator", **which)
+    assert_recovered(job, [], 200)
+    assert job.incidents() == []
