@@ -382,6 +382,25 @@ class Job:
         os.kill(self.pid(rank), signal.SIGKILL)
         return time.clock_gettime(time.CLOCK_BOOTTIME)
 
+    def fault(self, line: str) -> None:
+        """Order a fault of the trainer (e2e/trainer/faults.py); it is looked for once per step."""
+        with (self.log_directory / "faults").open("a") as faults:
+            faults.write(line + "\n")
+
+    def restart_coordinator(self) -> None:
+        """The coordinator's container crashes, and is started again; the rest of its pod lives."""
+        self.coordinator.stop()
+        self.coordinator.start()
+
+    async def fact(self, kind: pb.FactKind) -> pb.Fact:
+        """Wait for a fact of one kind."""
+
+        def found() -> list[pb.Fact]:
+            return [fact for fact in self.operator.facts if fact.kind == kind]
+
+        await self.operator.until(lambda: bool(found()), f"a fact {pb.FactKind.Name(kind)}")
+        return found()[0]
+
     async def stop(self) -> None:
         """Leave nothing behind."""
         await self.operator.hang_up()

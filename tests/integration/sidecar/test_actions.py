@@ -1,0 +1,84 @@
+"""Actions other than starting ranks again: retry, saving, and the falls from one to the next."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+from tests.integration.sidecar.policy import InPlacePolicy
+from tests.integration.sidecar.rig import Job, is_alive
+from tests.integration.sidecar.test_recoveries import finish
+from trainer_sidecar.protocol import sidecar_pb2 as pb
+
+NewJob = Callable[..., Job]
+
+
+async def test_a_memory_fault_is_retried_in_the_same_process(new_job: NewJob, undisturbed: Path) -> None:
+    job = new_job()
+    await job.start()
+    await job.until_step(10)
+    job.fault("rank=1 do=raise text=UCE_ERROR")
+    fact = await job.fact(pb.MEMORY_FAULT)
+    assert list(fact.ranks) == [1]
+    job.operator.order(pb.Order(incarnation=2, revision=1, action=pb.RETRY, lost_ranks=[1]))
+    result = await job.operator.milestone(pb.RESULT)
+    assert (result.result_code, result.strategy) == (0, "retry")
+    await finish(job, undisturbed, set())
+
+
+async def test_a_memory_fault_can_be_recovered_with_a_new_process(new_job: NewJob, undisturbed: Path) -> None:
+    job = new_job()
+    await job.start()
+    await job.until_step(10)
+    job.fault("rank=1 do=raise text=UCE_ERROR")
+    await job.fact(pb.MEMORY_FAULT)
+    order = pb.Order(incarnation=2, revision=1, action=pb.IN_PLACE, lost_ranks=[1], restart_ranks=[1])
+    job.operator.order(order)
+    result = await job.operator.milestone(pb.RESULT)
+    assert (result.result_code, result.strategy) == (0, "recover")
+    await finish(job, undisturbed, {1})
+
+
+async def test_a_checkpoint_on_request_is_saved_and_every_rank_ended(new_job: NewJob) -> None:
+    job = new_job()
+    await job.start()
+    await job.until_step(10)
+    pids = [job.pid(rank) for rank in range(4)]
+    job.operator.order(pb.Order(incarnation=2, revision=1, action=pb.CHECKPOINT))
+    result = await job.operator.milestone(pb.RESULT)
+    assert (result.result_code, result.strategy) == (0, "dump")
+    await job.operator.until(lambda: not any(map(is_alive, pids)), "the end of all ranks")
+    assert job.operator.facts == []
+    assert list((job.directory / "ckpt").rglob("latest_checkpointed_iteration.txt"))
+
+
+async def test_a_death_after_the_naming_is_saved_instead(new_job: NewJob) -> None:
+    """Rank 2 dies while it rebuilds: MindIO answers 406, and the step is saved by those that are left."""
+    job = new_job()
+    job.arguments = [*job.arguments, "--fault", "rank=2 at=rebuild do=kill"]
+    await job.start()
+    policy = InPlacePolicy(job)
+    await job.until_step(10)
+    job.kill(3)
+    await job.operator.until(lambda: len(job.operator.facts) >= 2, "the second death")
+    job.operator.on_fact = lambda _: None
+    assert policy is not None
+    order = pb.Order(incarnation=2, revision=9, action=pb.CHECKPOINT, lost_ranks=[2, 3])
+    job.operator.order(order)
+    await job.operator.until(lambda: job.operator.state.conversation == "Closed", "the end of the conversation")
+    results = [(mark.result_code, mark.strategy) for mark, _ in job.operator.marks(pb.RESULT)]
+    assert results == [(406, "recover"), (0, "dump")]
+
+
+async def test_the_operator_stays_away(new_job: NewJob, undisturbed: Path) -> None:
+    job = new_job()
+    job.standing = pb.StandingOrders(decision_timeout_milliseconds=1500, allow_in_place=True)
+    await job.start()
+    await job.until_step(10)
+    await job.operator.hang_up()
+    job.kill(2)
+    await job.operator.until(lambda: "recover" in job.coordinator.log.read_text(), "the standing order")
+    job.operator.dial()
+    result = await job.operator.milestone(pb.RESULT)
+    assert result.result_code == 0
+    await finish(job, undisturbed, {2})

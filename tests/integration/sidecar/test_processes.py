@@ -1,0 +1,132 @@
+"""Crashes of Hajob's own processes, and callers that must not be heard."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import socket
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import grpc
+import grpc.aio
+import pytest
+
+from tests.integration.sidecar.policy import InPlacePolicy
+from tests.integration.sidecar.rig import JOB, Job
+from tests.integration.sidecar.test_recoveries import finish
+from trainer_sidecar.protocol import sidecar_pb2 as pb
+from trainer_sidecar.protocol import sidecar_pb2_grpc as rpc
+
+NewJob = Callable[..., Job]
+
+
+async def test_a_coordinator_that_crashes_in_the_middle_of_an_incident_goes_on(
+    new_job: NewJob, undisturbed: Path
+) -> None:
+    job = new_job()
+    await job.start()
+    await job.until_step(10)
+    job.kill(3)
+    await job.operator.milestone(pb.STOPPED)
+    job.restart_coordinator()
+    await job.operator.until(lambda: job.operator.state.step == -1, "the new coordinator")
+    await job.operator.until(lambda: job.operator.state.conversation == "Stopped", "its takeover")
+    assert job.operator.state.incarnation == 2
+    order = pb.Order(incarnation=2, revision=1, action=pb.IN_PLACE, lost_ranks=[3], restart_ranks=[3])
+    job.operator.order(order)
+    result = await job.operator.milestone(pb.RESULT)
+    assert result.result_code == 0
+    await finish(job, undisturbed, {3})
+
+
+async def test_a_coordinator_that_crashes_in_peace_keeps_the_job_recoverable(
+    new_job: NewJob, undisturbed: Path
+) -> None:
+    job = new_job()
+    await job.start()
+    await job.until_step(5)
+    job.restart_coordinator()
+    await job.operator.until(lambda: job.operator.state.step == -1, "the new coordinator")
+    await job.operator.until(lambda: job.operator.state.controller_ready, "its takeover")
+    InPlacePolicy(job)
+    job.kill(2)
+    result = await job.operator.milestone(pb.RESULT)
+    assert result.result_code == 0
+    await finish(job, undisturbed, {2})
+
+
+@pytest.mark.parametrize("whole_container", [False, True])
+async def test_a_lost_controller_is_said_and_the_training_goes_on(
+    new_job: NewJob, undisturbed: Path, whole_container: bool
+) -> None:
+    job = new_job()
+    await job.start()
+    await job.until_step(5)
+    children = [
+        pid for pid in job.controller.processes() if job.controller.process and pid != job.controller.process.pid
+    ]
+    killed = time.monotonic()
+    if whole_container:
+        job.controller.send(signal.SIGKILL)
+    else:
+        for pid in children:
+            os.kill(pid, signal.SIGKILL)
+    await job.fact(pb.CONTROLLER_LOST)
+    assert time.monotonic() - killed < 3.0, "the specification's bound for CoordinatorReady"
+    assert not job.operator.state.controller_ready
+    assert job.operator.state.conversation == "Lost"
+    await finish(job, undisturbed, set())
+
+
+async def _refusal(job: Job, name: str, hello: pb.Hello) -> grpc.aio.AioRpcError:
+    certificate, key = job.authority.issue(name)
+    secret = grpc.ssl_channel_credentials(job.authority.pem, key, certificate)
+    options = (("grpc.ssl_target_name_override", f"coordinator.{JOB}"), ("grpc.enable_http_proxy", 0))
+    async with grpc.aio.secure_channel(f"{job.coordinator_address}:7070", secret, options) as channel:
+        call: Any = rpc.CoordinatorStub(channel).Converse()  # type: ignore[no-untyped-call]
+        await call.write(pb.OperatorMessage(hello=hello))
+        return await _status(call)
+
+
+async def _status(call: Any) -> grpc.aio.AioRpcError:
+    """How the server ended a stream."""
+    with contextlib.suppress(grpc.aio.AioRpcError):
+        while await call.read() is not grpc.aio.EOF:
+            pass
+    details = await call.details()
+    return grpc.aio.AioRpcError(await call.code(), grpc.aio.Metadata(), grpc.aio.Metadata(), details=details)
+
+
+async def test_only_the_operator_of_this_job_with_the_highest_fence_is_heard(new_job: NewJob) -> None:
+    job = new_job()
+    job.operator._fence = 7
+    job.start_coordinator()
+    job.operator.dial()
+    await job.operator.until(lambda: job.operator.hello is not None, "the coordinator's hello")
+    assert job.operator.hello is not None
+    assert (job.operator.hello.token, job.operator.hello.pod_uid) == ("a token", "uid-coordinator")
+    hello = pb.Hello(version=1, job_uid=JOB, fence=9)
+    stranger = await _refusal(job, f"agent.{JOB}", hello)
+    assert stranger.code() is grpc.StatusCode.PERMISSION_DENIED
+    late = await _refusal(job, f"operator.{JOB}", pb.Hello(version=1, job_uid=JOB, fence=6))
+    assert late.code() is grpc.StatusCode.ABORTED
+    foreign = await _refusal(job, f"operator.{JOB}", pb.Hello(version=1, job_uid="another", fence=9))
+    assert foreign.code() is grpc.StatusCode.FAILED_PRECONDITION
+    other = await _refusal(job, f"operator.{JOB}", pb.Hello(version=99, job_uid=JOB, fence=9))
+    assert other.code() is grpc.StatusCode.FAILED_PRECONDITION
+
+
+async def test_a_taken_port_is_named(new_job: NewJob) -> None:
+    job = new_job()
+    with socket.create_server((job.coordinator_address, 8000)):
+        job.start_coordinator()
+        job.operator.dial()
+        job.assign()
+        job.operator.order(pb.Order(incarnation=1, action=pb.START))
+        fact = await job.fact(pb.PORT_TAKEN)
+    assert f"port 8000 at {job.coordinator_address}" in fact.message
+    await job.operator.until(lambda: job.operator.state.controller_problem == "", "the port, free again")
