@@ -1,7 +1,7 @@
 """Every condition and reason of a HATrainingJob, declared once, each with the sentence that explains it.
 
 A reason belongs to one condition and one status, so that a caller names the reason and cannot get the rest wrong.
-`docs/conditions.md` is the same table for readers.
+`docs/reference.md` is the same table for readers.
 """
 
 from collections.abc import Sequence
@@ -62,6 +62,13 @@ class Reason(Enum):
         _FALSE,
         "PreconditionsUnmet",
         "Some actions would not work now; see status.recoverability.",
+    )
+
+    NOT_ALL_KNOWN = (
+        _T.RECOVERABLE,
+        _UNKNOWN,
+        "PreconditionsUnknown",
+        "Nothing known speaks against an action, but not everything is known; see status.recoverability.",
     )
 
     COORDINATOR_ABSENT = (_T.COORDINATOR_READY, _UNKNOWN, "NoPod", "There is no coordinator pod yet.")

@@ -31,7 +31,7 @@ ROLE_COORDINATOR: Final = "coordinator"
 PLACEMENT_APART: Final = "apart"
 PLACEMENT_ANYWHERE: Final = "anywhere"
 
-# Read by Volcano's Ascend plugin, by Kubeflow's tools and by dashboards made for them (docs/protocols/ascend.md).
+# Read by Volcano's Ascend plugin, by Kubeflow's tools and by dashboards made for them (docs/pods.md).
 LABEL_KUBEFLOW_JOB_NAME: Final = "training.kubeflow.org/job-name"
 LABEL_KUBEFLOW_OPERATOR_NAME: Final = "training.kubeflow.org/operator-name"
 LABEL_PLAIN_JOB_NAME: Final = "job-name"

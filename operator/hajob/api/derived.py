@@ -1,6 +1,6 @@
 """What follows from a spec, in one place.
 
-Product defaults: an A2 node has 8 chips and an A3 node 16 (docs/protocols/ascend.md). The limits of the actions
+Product defaults: an A2 node has 8 chips and an A3 node 16 (docs/pods.md). The limits of the actions
 are chosen so that a fault of the infrastructure never uses up a job's life within a working day, and a loop of
 failing recoveries ends within minutes.
 """

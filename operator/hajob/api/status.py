@@ -189,7 +189,7 @@ class HATrainingJobStatus(ApiModel):
     observed_generation: Number | None = None
     """The generation of the spec that this status speaks of."""
     conditions: Annotated[tuple[Condition, ...], Field(max_length=32, json_schema_extra=keyed_list("type"))] = ()
-    """How the job stands, one entry for each of its eleven conditions (docs/conditions.md)."""
+    """How the job stands, one entry for each of its eleven conditions (docs/reference.md)."""
     summary: Summary | None = None
     """Short texts for the columns of kubectl; no promise."""
     effective: Effective | None = None

@@ -1,6 +1,6 @@
 """The environment that a training process needs, derived from the job.
 
-Users of the stack write these by hand today, in every job and on every rank (docs/protocols/ascend.md). What is the
+Users of the stack write these by hand today, in every job and on every rank (docs/pods.md). What is the
 same for all ranks goes to the coordinator as `Assignment.environment`; addresses are filled in by coordinator and
 agent, because pod environment cannot change while a pod lives.
 """

@@ -17,7 +17,11 @@ _HASH_LENGTH: Final = 8
 
 def pod_hash(job_uid: str, incarnation: int) -> str:
     """Eight characters that differ between jobs and incarnations."""
-    return hashlib.sha256(f"{job_uid}/{incarnation}".encode()).hexdigest()[:_HASH_LENGTH]
+    return _short_hash(f"{job_uid}/{incarnation}")
+
+
+def _short_hash(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()[:_HASH_LENGTH]
 
 
 def rank_pod_name(job: HATrainingJob, node_rank: int, incarnation: int) -> str:
@@ -31,8 +35,12 @@ def coordinator_pod_name(job: HATrainingJob, incarnation: int) -> str:
 
 
 def tls_secret_name(job: HATrainingJob) -> str:
-    """The Secret with the certificates of the job; its pods mount it by this name."""
-    return f"{job.metadata.name}-hajob-tls"
+    """The Secret with the certificates of the job; its pods mount it by this name.
+
+    It carries the UID's hash like the pods: after a job was deleted and applied again, its predecessor's Secret is still
+    there until the garbage collector comes, and is taken away by it.
+    """
+    return f"{job.metadata.name}-hajob-tls-{_short_hash(job.metadata.uid)}"
 
 
 def job_labels(job: HATrainingJob, role: str, incarnation: int) -> dict[str, str]:

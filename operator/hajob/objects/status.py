@@ -16,10 +16,11 @@ from hajob.api import constants as names
 from hajob.api import status as api
 from hajob.api.conditions import ConditionType, Reason, condition, with_condition
 from hajob.api.derived import data_parallel_size, effective
-from hajob.api.enums import RecoveryMode
+from hajob.api.enums import ConditionStatus, RecoveryMode
 from hajob.api.job import HATrainingJob
 from hajob.objects.incident_entry import Record, entry
 from hajob.objects.wanted_pods import WantedPods
+from hajob.plan.recoverability import recoverable as recoverable_status
 from hajob.plan.state import JobState, Phase
 from hajob.sources.pod import PodView
 
@@ -83,6 +84,12 @@ START_PROBLEMS: Final = {
     "StartError": Reason.CONTAINER_NOT_STARTED,
 }
 """What a container in trouble says, as the reason for which a start was given up."""
+RECOVERABLE_REASON: Final = {
+    ConditionStatus.TRUE: Reason.RECOVERABLE,
+    ConditionStatus.FALSE: Reason.UNRECOVERABLE,
+    ConditionStatus.UNKNOWN: Reason.NOT_ALL_KNOWN,
+}
+
 ENDED: Final = frozenset({Phase.COMPLETE, Phase.FAILED})
 
 
@@ -178,9 +185,9 @@ def _reasons(snapshot: Snapshot) -> list[tuple[Reason, str]]:
     state, mode = snapshot.state, snapshot.job.spec.recovery.mode
     held = {RecoveryMode.HOLD: Reason.MODE_HOLD, RecoveryMode.OBSERVE: Reason.MODE_OBSERVE}
     refused = [one for one in snapshot.recoverability if one.status != "True"]
-    recoverable = Reason.NOT_JUDGED
-    if snapshot.recoverability:
-        recoverable = Reason.UNRECOVERABLE if refused else Reason.RECOVERABLE
+    recoverable = RECOVERABLE_REASON[recoverable_status(list(snapshot.recoverability))]
+    if not snapshot.recoverability:
+        recoverable = Reason.NOT_JUDGED
     return [
         (snapshot.accepted, snapshot.accepted_message),
         _scheduled(snapshot.pods),

@@ -23,11 +23,11 @@ from hajob.domain.timeline import Moment
 from hajob.objects import orders
 from hajob.objects.environment import rank_environment
 from hajob.objects.journal import Journal
-from hajob.objects.planning import from_spec, layout_of
-from hajob.objects.status import CoordinatorView, Snapshot, build_status
+from hajob.objects.status import RUNNING_REASON, CoordinatorView, Snapshot, build_status
 from hajob.objects.wanted_pods import apply
 from hajob.plan import effects, events, machine
-from hajob.plan.policy import Policy
+from hajob.plan.policy import Policy, from_spec, layout_of
+from hajob.plan.recoverability import recoverability
 from hajob.plan.state import ENDED, JobState, Phase
 from hajob.plan.view import View
 from hajob.runtime import admission, metrics
@@ -359,7 +359,12 @@ class Desk:
             failed_message=self._journal.failed_message,
             record=self._book.record,
             journal=dataclasses.replace(self._journal, open_record=self._book.record).dump(),
+            recoverability=recoverability(self.state, self._view(), self._policy) if self._trains else (),
         )
+
+    @property
+    def _trains(self) -> bool:
+        return RUNNING_REASON[self.state.phase] is Reason.TRAINING
 
     def _announce(self, reason: str, message: str, warning: bool) -> None:
         self._world.announcer.announce(self.job, reason, message, warning=warning)
