@@ -37,8 +37,8 @@ def coordinator_pod_name(job: HATrainingJob, incarnation: int) -> str:
 def tls_secret_name(job: HATrainingJob) -> str:
     """The Secret with the certificates of the job; its pods mount it by this name.
 
-    It carries the UID's hash like the pods: after a job was deleted and applied again, its predecessor's Secret is still
-    there until the garbage collector comes, and is taken away by it.
+    It carries the UID's hash like the pods: after a job was deleted and applied again, its predecessor's Secret stays
+    until the garbage collector takes it away.
     """
     return f"{job.metadata.name}-hajob-tls-{_short_hash(job.metadata.uid)}"
 

@@ -10,6 +10,7 @@ import pytest
 from hajob.api import constants as names
 from hajob.api.job import HATrainingJob
 from hajob.api.status import HATrainingJobStatus
+from hajob.objects.naming import tls_secret_name
 from hajob.objects.rank_pod import rank_pod
 from hajob.objects.settings import PodSettings
 from hajob.objects.tls_secret import tls_secret
@@ -57,7 +58,7 @@ async def test_the_rights_are_enough(limited: HttpKube, crd: Job, job: Job, name
     await limited.get("pods", "default", stored["metadata"]["name"])
     await limited.delete("pods", "default", stored["metadata"]["name"], uid=stored["metadata"]["uid"], grace_seconds=0)
     await limited.create("secrets", "default", tls_secret(made, issue(uid)))
-    await limited.get("secrets", "default", f"{name}-hajob-tls")
+    await limited.get("secrets", "default", tls_secret_name(made))
     told = event(made, 1_795_255_200_000, "Test", "a note", type_=EventType.NORMAL, instance="test")
     await limited.create("events", "default", told)
     assert await limited.token_review("nonsense", names.COORDINATOR_TOKEN_AUDIENCE) is None

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import yaml
 from hajob.api import constants as names
-from hajob.api import crd
+from hajob.api import crd, reference
 from hajob.api.conditions import ConditionType
 from hajob.api.job import HATrainingJob
 from hajob.api.spec import HATrainingJobSpec
@@ -77,6 +77,10 @@ def test_the_file_is_current(capsys: pytest.CaptureFixture[str], tmp_path: Path)
     written = yaml.safe_load((tmp_path / crd.CRD_FILE).read_text(encoding="utf-8"))
     assert written["metadata"]["name"] == "hatrainingjobs.training.hajob.io"
     assert written["spec"]["names"]["shortNames"] == list(names.SHORT_NAMES)
+
+
+def test_the_reference_page_is_current() -> None:
+    assert reference.main(["--check"]) == 0
 
 
 def test_the_columns_and_the_conditions_are_those_of_the_api() -> None:
