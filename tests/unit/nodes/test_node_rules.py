@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import grpc.aio
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -15,7 +16,7 @@ from e2e.nodes.chips import ChipAllocator, ChipsUnavailableError, chips_asked, p
 from e2e.nodes.config import NodeSetSettings, read_settings
 from e2e.nodes.environment import ReferenceMissingError
 from e2e.nodes.logs import last_lines, tail_offset
-from e2e.nodes.probes import ProbeCounter, port_number
+from e2e.nodes.probes import ProbeCounter, ask, port_number
 from e2e.nodes.provisioner import volume_for
 from e2e.nodes.quantity import parse_quantity, whole
 from e2e.nodes.restarts import Backoff, policy_of, restarts
@@ -123,6 +124,30 @@ def test_a_probe_needs_its_results_in_a_row() -> None:
     assert counter.verdict is True
     assert [counter.count(good=g) for g in (True, False, True, False, False)] == [False, False, False, False, True]
     assert counter.verdict is False
+
+
+@pytest.mark.parametrize(("answer", "good"), [(b"\x08\x01", True), (b"\x08\x02", False)])
+async def test_a_grpc_probe_asks_the_health_service(answer: bytes, good: bool) -> None:
+    asked: list[bytes] = []
+
+    async def check(request: bytes, _: object) -> bytes:
+        asked.append(request)
+        return answer
+
+    server = grpc.aio.server(options=[("grpc.so_reuseport", 0)])
+    method: grpc.RpcMethodHandler[bytes, bytes] = grpc.unary_unary_rpc_method_handler(check)
+    server.add_generic_rpc_handlers([grpc.method_handlers_generic_handler("grpc.health.v1.Health", {"Check": method})])
+    port = server.add_insecure_port("127.0.0.1:0")
+    await server.start()
+
+    async def execute(_command: list[str], _timeout: float) -> bool:
+        raise AssertionError
+
+    probe = {"grpc": {"port": port, "service": "x"}}
+    assert await ask(probe, {"name": "c"}, "127.0.0.1", 20.0, execute) is good
+    assert asked == [b"\x0a\x01x"]
+    await server.stop(None)
+    assert await ask(probe, {"name": "c"}, "127.0.0.1", 20.0, execute) is False
 
 
 def test_probe_ports() -> None:

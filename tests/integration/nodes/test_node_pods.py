@@ -247,6 +247,52 @@ def test_a_claim_is_bound_and_shared_by_pods_of_all_nodes(rig: Rig) -> None:
     rig.wait_log("reader", "weights")
 
 
+def test_a_host_path_is_what_the_node_set_has_for_it(rig: Rig) -> None:
+    volume = {"name": "v", "hostPath": {"path": f"/var/lib/shared/{rig.namespace}"}}
+    mounts = {"volumeMounts": [{"name": "v", "mountPath": "/data"}]}
+    rig.run("writer", "echo here > /data/f", volumes=[volume], container=mounts)
+    rig.wait_phase("writer", "Succeeded")
+    (real,) = rig.nodes.settings.host_paths.values()
+    assert (real / rig.namespace / "f").read_text() == "here\n"
+    rig.run("reader", "cat /data/f", node=rig.small, volumes=[volume], container=mounts)
+    rig.wait_log("reader", "here")
+
+
+def test_a_host_path_that_must_be_there_is_waited_for(rig: Rig) -> None:
+    volume = {"name": "v", "hostPath": {"path": f"/var/lib/shared/late-{rig.namespace}", "type": "Directory"}}
+    rig.run("p", "exit 0", volumes=[volume])
+    rig.wait("the failed mount to be told", lambda: "FailedMount" in reasons(rig))
+    (real,) = rig.nodes.settings.host_paths.values()
+    (real / f"late-{rig.namespace}").mkdir(parents=True)
+    rig.wait_phase("p", "Succeeded")
+
+
+def test_a_claim_that_nobody_binds_is_a_directory_of_the_node_set(rig: Rig) -> None:
+    spec = {"accessModes": ["ReadWriteOnce"], "storageClassName": "", "resources": {"requests": {"storage": "1Gi"}}}
+    rig.create("persistentvolumeclaims", {"metadata": {"name": "unbound"}, "spec": spec})
+    volume = {"name": "v", "persistentVolumeClaim": {"claimName": "unbound"}}
+    mounts = {"volumeMounts": [{"name": "v", "mountPath": "/data"}]}
+    rig.run("p", "echo here > /data/f", volumes=[volume], container=mounts)
+    rig.wait_phase("p", "Succeeded")
+    assert (rig.nodes.settings.directory / f"claims/{rig.namespace}_unbound/f").exists()
+
+
+def test_hooks_and_signals_of_termination(rig: Rig) -> None:
+    claim(rig, "d")
+    lifecycle = {"preStop": {"exec": {"command": ["sh", "-c", "echo hook >> /d/order"]}}}
+    rig.run(
+        "p",
+        "trap 'echo term >> /d/order; exit 0' TERM; echo up; while :; do sleep 0.02; done",
+        terminationGracePeriodSeconds=20,
+        volumes=[{"name": "d", "persistentVolumeClaim": {"claimName": "d"}}],
+        container={"volumeMounts": [{"name": "d", "mountPath": "/d"}], "lifecycle": lifecycle},
+    )
+    rig.wait_log("p", "up")
+    rig.delete("p")
+    rig.wait_gone("p")
+    assert (rig.nodes.settings.directory / f"claims/{rig.namespace}_d/order").read_text() == "hook\nterm\n"
+
+
 def test_what_does_not_go_is_killed_with_its_children(rig: Rig) -> None:
     rig.run("p", "trap '' TERM; sleep 600 & setsid sleep 601 & echo up; while :; do wait; done")
     rig.wait_log("p", "up")
