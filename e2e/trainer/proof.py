@@ -120,10 +120,23 @@ def restored_elsewhere(events: Iterable[Event], partners: dict[int, int]) -> lis
 
 
 def common_steps(events: Iterable[Event], world: int) -> list[tuple[int, int]]:
-    """Steps that all ranks finished, with the time the last of them did, in order."""
+    """Steps that all ranks finished, with the time the last of them did, in order.
+
+    A process that was taken for dead and comes to life again may still finish the step it stood in. That counts only
+    until its successor has finished one.
+    """
     ends: dict[int, dict[int, int]] = {}
+    replaced: dict[int, set[int]] = {}
+    working: dict[int, int] = {}
     for event in of(events, "step_end"):
-        ends.setdefault(int(event["step"]), {}).setdefault(int(event["rank"]), int(event["t"]))
+        rank, pid = int(event["rank"]), int(event["pid"])
+        former = replaced.setdefault(rank, set())
+        if pid in former:
+            continue
+        if working.setdefault(rank, pid) != pid:
+            former.add(working[rank])
+            working[rank] = pid
+        ends.setdefault(int(event["step"]), {}).setdefault(rank, int(event["t"]))
     return [(step, max(by_rank.values())) for step, by_rank in sorted(ends.items()) if len(by_rank) == world]
 
 

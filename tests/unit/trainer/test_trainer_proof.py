@@ -41,6 +41,12 @@ def test_outage_runs_from_the_last_common_step_to_the_next() -> None:
     assert outage.restored == {1: "optimizer copy of rank 0"}
 
 
+def test_process_that_comes_back_to_life_does_not_move_the_end_of_a_step() -> None:
+    late = [*RECOVERED, step(3.7, 0, 4), step(3.8, 1, 4, 201), step(9, 1, 2)]
+    assert proof.common_steps(late, 2)[-1] == (4, int(3.8 * SECOND))
+    assert 2 not in dict(proof.common_steps(late, 2))
+
+
 def test_recovery_that_kept_its_promise_has_no_failures() -> None:
     assert proof.failures(RECOVERED, {1: 0}) == []
 
