@@ -33,6 +33,9 @@ log = logging.getLogger(__name__)
 _LOGIN_LIFETIME: Final = timedelta(minutes=10)
 _STOP_SECONDS: Final = 15.0
 
+# kopf tells of every call of a handler, that is of every event.
+logging.getLogger("kopf").setLevel(logging.WARNING)
+
 
 class JobIntake(Protocol):
     """The core, as the front desk sees it; every method is called in the core's loop."""

@@ -184,4 +184,5 @@ def test_the_operations_remove_what_is_no_longer_there() -> None:
     removed = {"op": "remove", "path": "/status/progress"}
     assert operations({"progress": {"step": 1}, "fence": 1}, {"fence": 1}, "u") == [test, fence, removed]
     assert operations({}, wanted, "u") == [test, {"op": "add", "path": "/status", "value": wanted}]
+    assert operations(HATrainingJobStatus().to_json(), wanted, "u") == operations({}, wanted, "u")
     assert operations(known, known, "u") == []
