@@ -49,8 +49,10 @@ class Account:
     def until(self, now_ms: int) -> "Account":
         """Book the time up to now; a clock that went back books nothing."""
         elapsed = now_ms - self.since_ms
-        if self.bucket is None or elapsed <= 0:
+        if elapsed <= 0:
             return self
+        if self.bucket is None:
+            return replace(self, since_ms=now_ms)
         booked = dict(self.booked)
         lost = elapsed * self.missing // self.desired if self.bucket is Bucket.TRAINING else 0
         for bucket, amount in ((self.bucket, elapsed - lost), (Bucket.SHRUNK, lost)):

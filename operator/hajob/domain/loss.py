@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from hajob.domain.incidents import RestoredFrom
-from hajob.domain.layout import CopyKind, Layout
+from hajob.domain.layout import CopyKind, Layout, RankOrder
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,9 +156,7 @@ class Tolerance:
 
 def tolerance(layout: Layout) -> Tolerance:
     """Judge the layout by one node at a time; costs one closure for each kind of node, not for each node."""
-    chips, tensor = layout.chips_per_node, layout.tensor * layout.context
-    block = tensor * layout.data
-    aligned = (chips % tensor == 0 or tensor % chips == 0) and block % chips == 0
+    aligned = _aligned(layout)
     sample = isolate(layout, [layout.world_size - 1])
     zero = isolate(layout, [0])
     return Tolerance(
@@ -168,6 +166,15 @@ def tolerance(layout: Layout) -> Tolerance:
         nodes_per_loss=len(sample.nodes),
         shrinkable_nodes=layout.num_nodes - len(zero.nodes) if aligned else 0,
     )
+
+
+def _aligned(layout: Layout) -> bool:
+    """Whether pods and data-parallel ranks are cut at the same places, in either rank order."""
+    chips, width = layout.chips_per_node, layout.tensor * layout.context
+    if layout.rank_order is RankOrder.TENSOR_PIPELINE_DATA:
+        width *= layout.pipeline
+        return chips % width == 0 or width % chips == 0
+    return (chips % width == 0 or width % chips == 0) and (width * layout.data) % chips == 0
 
 
 def _kinds_of_node(layout: Layout, aligned: bool) -> range:

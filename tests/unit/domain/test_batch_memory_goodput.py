@@ -1,0 +1,129 @@
+"""Shares of the batch, device memory, and the account of time."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hajob.domain.batch import Batch
+from hajob.domain.errors import HajobInputError
+from hajob.domain.goodput import Account, Bucket
+from hajob.domain.layout import Layout, Sharding
+from hajob.domain.memory import DEFAULT_BUFFER_BYTES, GradientType, memory
+
+
+def test_published_shares() -> None:
+    # global batch 64, micro batch 1, data 4: 16 each; 3 left: 22, 21, 21; 2 left: 32 each
+    batch = Batch.of(64, 1, 4)
+    assert batch.shares(4) == (16,) * 4
+    assert batch.shares(3) == (22, 21, 21)
+    assert batch.shares(2) == (32, 32)
+    assert batch.step_time(4) == 1
+    assert batch.step_time(3) == Fraction(22, 16)
+
+
+@given(st.integers(1, 64), st.integers(1, 4), st.integers(1, 16), st.data())
+def test_the_global_batch_is_kept(per_rank: int, micro: int, data: int, more: st.DataObject) -> None:
+    batch = Batch.of(per_rank * micro * data, micro, data)
+    current = more.draw(st.integers(1, data))
+    shares = batch.shares(current)
+    assert sum(shares) * micro == per_rank * micro * data
+    assert len(shares) == current
+    assert max(shares) - min(shares) <= 1
+    assert list(shares) == sorted(shares, reverse=True)
+    assert batch.step_time(current) >= 1
+
+
+@pytest.mark.parametrize("sizes", [(10, 1, 4), (0, 1, 1), (4, 0, 1), (4, 1, 0), (4, 3, 1)])
+def test_batches_that_make_no_sense_are_refused(sizes: tuple[int, int, int]) -> None:
+    with pytest.raises(HajobInputError):
+        Batch.of(*sizes)
+
+
+@pytest.mark.parametrize("current", [0, 5, -1])
+def test_shares_of_more_ranks_than_there_are(current: int) -> None:
+    with pytest.raises(HajobInputError, match=f"{current} data-parallel ranks of 4"):
+        Batch.of(64, 1, 4).shares(current)
+
+
+def test_published_memory() -> None:
+    # 4 + 16/d against 4 + 32/d bytes per parameter, 6 + 12/d against 6 + 24/d with fp32 gradients
+    layout = Layout(4, 8, tensor=8)
+    parameters = 8_000_000
+    found = memory(layout, parameters)
+    assert (found.plain, found.copied) == (1_000_000 * (4 + 4), 1_000_000 * (4 + 8))
+    assert found.extra == 4_000_000
+    assert found.extra_total == 32 * 4_000_000
+    single = memory(layout, parameters, GradientType.FP32)
+    assert (single.plain, single.copied) == (1_000_000 * (6 + 3), 1_000_000 * (6 + 6))
+    assert found.elastic == DEFAULT_BUFFER_BYTES * 18 == 3_600_000_000
+
+
+def test_memory_without_sharding_and_without_copies() -> None:
+    plain = Layout(4, 8, tensor=8, sharding=Sharding.NONE)
+    assert memory(plain, 8_000_000).plain == memory(plain, 8_000_000).copied == 20_000_000
+    assert memory(plain, 8_000_000, GradientType.FP32).plain == 18_000_000
+    assert memory(Layout(4, 8, tensor=8, copies=1), 8_000_000).extra == 0
+    assert memory(Layout(1, 3), 1).plain == 10  # 4 + 16/3, rounded up
+
+
+@pytest.mark.parametrize("parameters", [0, -1])
+def test_a_model_without_parameters_is_refused(parameters: int) -> None:
+    with pytest.raises(HajobInputError, match=f"{parameters} parameters"):
+        memory(Layout(1, 8), parameters)
+
+
+OPERATIONS = st.one_of(
+    st.tuples(st.just("until"), st.integers(-5, 1000)),
+    st.tuples(st.just("switch"), st.sampled_from([*Bucket, None]), st.integers(0, 1000)),
+    st.tuples(st.just("shrink"), st.integers(0, 3), st.integers(0, 1000)),
+    st.tuples(st.just("move"), st.sampled_from(list(Bucket)), st.sampled_from(list(Bucket)), st.integers(-5, 2000)),
+)
+
+
+@given(st.lists(OPERATIONS, max_size=40))
+def test_the_account_adds_up_to_wall_time(operations: list[tuple[object, ...]]) -> None:
+    account, now, open_ms = Account(since_ms=0), 0, 0
+    for operation in operations:
+        match operation:
+            case ("until", int(step)):
+                open_ms += max(step, 0) if account.bucket else 0
+                now += max(step, 0)
+                account = account.until(now if step >= 0 else now + step)
+            case ("switch", bucket, int(step)):
+                open_ms += step if account.bucket else 0
+                now += step
+                account = account.switch(bucket, now)  # type: ignore[arg-type]
+            case ("shrink", int(missing), int(step)):
+                open_ms += step if account.bucket else 0
+                now += step
+                account = account.shrink(missing, 4, now)
+            case ("move", source, target, int(amount)):
+                account = account.move(source, target, amount)  # type: ignore[arg-type]
+        assert all(amount >= 0 for amount in account.booked.values())
+        assert account.total_ms == open_ms - (now - account.since_ms if account.bucket else 0)
+        assert 0 <= account.percent <= 100
+
+
+def test_shrunk_time_is_split_by_what_is_missing() -> None:
+    account = Account(0, Bucket.TRAINING).shrink(1, 4, 1000).until(2000)
+    assert account.booked == {Bucket.TRAINING: 1750, Bucket.SHRUNK: 250}
+    assert account.percent == 87
+    assert account.shrink(0, 4, 2000).until(3000).booked[Bucket.TRAINING] == 2750
+
+
+def test_time_is_moved_never_made() -> None:
+    account = Account(0, Bucket.TRAINING).until(1000).move(Bucket.TRAINING, Bucket.LOST_STEPS, 300)
+    assert account.booked == {Bucket.TRAINING: 700, Bucket.LOST_STEPS: 300}
+    assert account.move(Bucket.TRAINING, Bucket.DETECTION, 10_000).booked[Bucket.DETECTION] == 700
+    assert account.move(Bucket.TRAINING, Bucket.TRAINING, 5) is account
+    assert Account(0).percent == 0
+
+
+@pytest.mark.parametrize(("missing", "desired"), [(4, 4), (-1, 4), (0, 0)])
+def test_an_impossible_shrink_is_refused(missing: int, desired: int) -> None:
+    with pytest.raises(HajobInputError):
+        Account(0).shrink(missing, desired, 1)

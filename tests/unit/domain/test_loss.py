@@ -1,0 +1,191 @@
+"""What a loss takes along: the published layout classes, and properties against the slow second implementation."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from hajob.domain.errors import RankError
+from hajob.domain.incidents import RestoredFrom
+from hajob.domain.layout import CopyKind, Layout
+from hajob.domain.loss import copy_survives, isolate, repairs, shards_without_copy, tolerance
+from tests.unit.domain.slow_layout import Slow
+from tests.unit.domain.test_layout import layouts
+
+# (tensor, data, pipeline, chips per node), lost pod, dropped data-parallel ranks, pods that leave
+CLASSES = [
+    pytest.param((8, 4, 1, 8), 3, (3,), (3,), id="tp = c, pp 1: one pod is one data-parallel rank"),
+    pytest.param((8, 4, 2, 8), 5, (1,), (1, 5), id="tp = c, pp 2: the peer of the other stage stops, too"),
+    pytest.param((4, 4, 2, 8), 1, (2, 3), (1, 3), id="tp < c: half of the data-parallel ranks are lost"),
+    pytest.param((8, 8, 1, 16), 1, (2, 3), (1,), id="tp < c, 16 chips"),
+    pytest.param((16, 4, 1, 16), 2, (2,), (2,), id="tp = c, 16 chips"),
+    pytest.param((8, 4, 2, 16), 1, (2, 3), (1, 3), id="16 chips, pp 2"),
+    pytest.param((16, 4, 2, 8), 3, (1,), (2, 3, 10, 11), id="tp > c"),
+    pytest.param((8, 2, 2, 16), 0, (0, 1), (0, 1), id="a pod spans both halves"),
+    pytest.param((8, 6, 2, 16), 1, (2, 3), (1, 4), id="16 chips, data 6"),
+    pytest.param((8, 4, 2, 8), 4, (0,), (0, 4), id="fault on data-parallel rank 0 of the other stage"),
+]
+
+
+def layout_of(sizes: tuple[int, int, int, int]) -> Layout:
+    tensor, data, pipeline, chips = sizes
+    return Layout(tensor * data * pipeline // chips, chips, tensor, pipeline)
+
+
+@pytest.mark.parametrize(("sizes", "pod", "dropped", "nodes"), CLASSES)
+def test_layout_classes(
+    sizes: tuple[int, int, int, int], pod: int, dropped: tuple[int, ...], nodes: tuple[int, ...]
+) -> None:
+    layout = layout_of(sizes)
+    found = isolate(layout, layout.ranks_of(pod))
+    assert (found.dropped, found.nodes) == (dropped, nodes)
+    assert len(found.ranks) == len(dropped) * layout.tensor * layout.pipeline
+    assert found.agrees
+    assert found.holds_rank_zero == (0 in dropped)
+
+
+def test_isolated_ranks_of_half_a_world() -> None:
+    # layout class: tp < c, 4 x 4 x 2 on 8 chips, pod 1 lost -> ranks 8-15 and 24-31
+    found = isolate(Layout(4, 8, 4, 2), [9])
+    assert found.ranks == (*range(8, 16), *range(24, 32))
+
+
+def test_misaligned_layout_takes_everything_and_disagrees() -> None:
+    # layout class: misaligned, tensor 2, data 6, pipeline 4 on 8 chips: any loss takes every pod
+    layout = Layout(6, 8, 2, 4)
+    for pod in range(6):
+        found = isolate(layout, layout.ranks_of(pod))
+        assert found.nodes == tuple(range(6))
+        assert not found.agrees
+    assert not tolerance(layout).aligned
+
+
+def test_context_parallel_ranks_go_together() -> None:
+    # observed: 8 ranks as one data x context group, pure data-parallel groups of 4: rank 7 lost -> 6 and 7 dropped
+    assert isolate(Layout(8, 1, context=2), [7]).ranks == (6, 7)
+
+
+def test_a_loss_of_nothing_takes_nothing() -> None:
+    found = isolate(Layout(4, 2, tensor=2), [])
+    assert (found.dropped, found.ranks, found.nodes, found.agrees, found.holds_rank_zero) == ((), (), (), True, False)
+
+
+@st.composite
+def losses(draw: st.DrawFn) -> tuple[Layout, Slow, set[int]]:
+    fast, slow = draw(layouts())
+    lost = draw(st.sets(st.integers(0, fast.world_size - 1), max_size=6))
+    return fast, slow, lost
+
+
+@given(losses())
+@settings(max_examples=250, deadline=None)
+def test_isolation_agrees(case: tuple[Layout, Slow, set[int]]) -> None:
+    fast, slow, lost = case
+    found = isolate(fast, lost)
+    dropped, ranks, nodes, first = slow.isolate(lost)
+    assert (set(found.dropped), set(found.ranks), set(found.nodes)) == (dropped, ranks, nodes)
+    assert set(found.mindio_ranks) == first
+    assert list(found.ranks) == sorted(found.ranks)
+    assert list(found.dropped) == sorted(found.dropped)
+
+
+@given(losses())
+@settings(max_examples=250, deadline=None)
+def test_isolation_is_whole_and_closed(case: tuple[Layout, Slow, set[int]]) -> None:
+    """Whole data-parallel ranks, whole pods, every lost rank among them, and nothing more when asked again."""
+    fast, slow, lost = case
+    found = isolate(fast, lost)
+    assert lost <= set(found.ranks)
+    assert {rank for d in found.dropped for rank in fast.ranks_of_data(d)} == set(found.ranks)
+    assert {rank for node in found.nodes for rank in fast.ranks_of(node)} >= set(found.ranks)
+    assert isolate(fast, found.ranks).ranks == found.ranks
+    assert slow.dp - len(found.dropped) >= 0
+
+
+@given(losses())
+@settings(max_examples=250, deadline=None)
+def test_copies_agree(case: tuple[Layout, Slow, set[int]]) -> None:
+    fast, slow, lost = case
+    assert copy_survives(fast, lost) == slow.copy_survives(lost)
+    assert (shards_without_copy(fast, lost) == ()) == slow.copy_survives(lost)
+    for _kind, holders in shards_without_copy(fast, lost):
+        assert set(holders) <= lost
+
+
+@given(losses())
+@settings(max_examples=150, deadline=None)
+def test_every_repair_has_a_living_giver_or_the_checkpoint(case: tuple[Layout, Slow, set[int]]) -> None:
+    fast, slow, lost = case
+    plan = repairs(fast, lost)
+    assert {(one.rank, one.kind) for one in plan} == {(rank, kind) for rank in lost for kind in fast.copy_kinds}
+    for one in plan:
+        if slow.copy_survives(lost):
+            assert one.giver is not None
+            assert one.giver not in lost
+            assert one.giver in fast.holders(one.rank, one.kind)
+            assert one.restored_from is RestoredFrom.OPTIMIZER_COPY
+        else:
+            assert one.giver is None
+            assert one.restored_from is RestoredFrom.PERIODIC_CHECKPOINT
+
+
+def test_which_ranks_save_after_a_loss() -> None:
+    # observed: world 4, count 2: rank 2 dead -> 0 and 1 hold a copy; 1 dead -> 0 and 3; 0 dead -> 2 and 1
+    layout = Layout(4, 1)
+    for lost, givers in ((2, 0), (1, 3), (0, 2)):
+        assert repairs(layout, [lost])[0].giver == givers
+        assert copy_survives(layout, [lost])
+
+
+def test_both_holders_lost_leaves_the_checkpoint_or_nothing() -> None:
+    layout = Layout(4, 1)
+    assert not copy_survives(layout, [1, 3])
+    assert shards_without_copy(layout, [3, 1]) == ((CopyKind.DENSE, (1, 3)),)
+    assert [one.restored_from for one in repairs(layout, [1, 3])] == [RestoredFrom.PERIODIC_CHECKPOINT] * 2
+    assert [one.restored_from for one in repairs(layout, [1, 3], checkpoint=False)] == [RestoredFrom.NOWHERE] * 2
+
+
+def test_one_copy_by_choice_survives_no_loss() -> None:
+    layout = Layout(4, 2, tensor=2, copies=1)
+    assert not copy_survives(layout, [0])
+    assert copy_survives(layout, [])
+
+
+@pytest.mark.parametrize(
+    ("sizes", "aligned", "keeps", "lost", "nodes", "shrinkable"),
+    [
+        # fraction of nodes that can be shrunk: 3 of 4 at 8-4-1-8, half at 4-4-2-8
+        ((8, 4, 1, 8), True, True, 1, 1, 3),
+        ((8, 4, 2, 8), True, True, 1, 2, 6),
+        ((4, 4, 2, 8), True, True, 2, 2, 2),
+        ((8, 2, 2, 16), True, False, 2, 2, 0),
+        ((8, 6, 2, 16), True, True, 2, 2, 4),
+        ((2, 6, 4, 8), False, False, 6, 6, 0),
+        ((16, 4, 2, 8), True, True, 1, 4, 12),
+    ],
+)
+def test_tolerance_of_layout_classes(
+    sizes: tuple[int, int, int, int], aligned: bool, keeps: bool, lost: int, nodes: int, shrinkable: int
+) -> None:
+    found = tolerance(layout_of(sizes))
+    assert (found.aligned, found.keeps_copy) == (aligned, keeps)
+    assert (found.lost_per_node, found.nodes_per_loss, found.shrinkable_nodes) == (lost, nodes, shrinkable)
+
+
+@given(layouts())
+@settings(max_examples=150, deadline=None)
+def test_tolerance_is_what_every_single_node_says(pair: tuple[Layout, Slow]) -> None:
+    fast, slow = pair
+    found = tolerance(fast)
+    pods = [slow.whole_pods({node * fast.chips_per_node}) for node in range(fast.num_nodes)]
+    if fast.expert == 1 and fast.context == 1:
+        assert found.keeps_copy == all(slow.copy_survives(pod) for pod in pods)
+    if found.aligned and fast.expert == 1:
+        assert all(isolate(fast, pod).agrees for pod in pods)
+        assert found.shrinkable_nodes == sum(1 for pod in pods if 0 not in isolate(fast, pod).ranks)
+
+
+def test_a_rank_outside_the_world_is_named() -> None:
+    with pytest.raises(RankError, match="rank 99"):
+        isolate(Layout(4, 2, tensor=2), [99])
