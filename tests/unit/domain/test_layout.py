@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
+from hajob.domain.errors import LayoutError, RankError
+from hajob.domain.layout import Coordinates, CopyKind, Layout, RankOrder, Sharding
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hajob.domain.errors import LayoutError, RankError
-from hajob.domain.layout import Coordinates, CopyKind, Layout, RankOrder, Sharding
 from tests.unit.domain.slow_layout import Slow
 
 # Eight ranks, optimizer shards over half of the data-parallel group: the list the library prints as report group list.
@@ -135,7 +137,7 @@ def test_a_hundred_thousand_ranks_are_eight_numbers() -> None:
         ({"num_nodes": 1, "chips_per_node": -8}, "chips_per_node is -8; it must be at least 1"),
     ],
 )
-def test_sizes_that_make_no_layout_are_named(sizes: dict[str, int], words: str) -> None:
+def test_sizes_that_make_no_layout_are_named(sizes: dict[str, Any], words: str) -> None:
     with pytest.raises(LayoutError) as error:
         Layout(**sizes)
     assert words in str(error.value)
