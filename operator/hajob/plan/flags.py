@@ -7,7 +7,7 @@ Where the container's command or arguments carry Megatron's or MindSpeed's flags
 
 import shlex
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 TRAINER: Final = "trainer"
@@ -24,21 +24,34 @@ _TELLING: Final = frozenset(
 )
 """A command line with none of these does not show the trainer's arguments."""
 
+_PROGRAMS: Final = ("torchrun", "msrun", "python", "accelerate", "deepspeed")
+"""A command that names one of these shows all of the trainer's arguments; a script may add others to what is seen."""
+
 
 @dataclass(frozen=True, slots=True)
 class Flags:
-    """The visible arguments; `visible` is False when the trainer's flags are hidden in a script."""
+    """The arguments that can be seen.
+
+    Attributes:
+        values: option to its value, empty for a switch.
+        visible: some of them are the trainer's.
+        complete: the trainer is started right there, so what is absent is not given; a start script may add more.
+    """
 
     values: Mapping[str, str] = field(default_factory=dict)
     visible: bool = False
+    complete: bool = True
 
     def has(self, name: str) -> bool | None:
-        """Whether a switch is given; None when nothing is visible."""
-        return name in self.values if self.visible else None
+        """Whether a switch is given; None when that cannot be seen."""
+        if name in self.values:
+            return True
+        return False if self.visible and self.complete else None
 
     def lacks(self, name: str) -> bool | None:
-        """Whether a switch is absent; None when nothing is visible."""
-        return name not in self.values if self.visible else None
+        """Whether a switch is absent; None when that cannot be seen."""
+        given = self.has(name)
+        return None if given is None else not given
 
     def text(self, name: str) -> str | None:
         """Value of an option, None when it is absent or nothing is visible."""
@@ -55,8 +68,13 @@ def read_flags(template: Mapping[str, Any]) -> Flags:
     containers = (template.get("spec") or {}).get("containers") or []
     for container in containers:
         if isinstance(container, Mapping) and container.get("name") == TRAINER:
-            return parse(_words([*(container.get("command") or []), *(container.get("args") or [])]))
+            words = _words([*(container.get("command") or []), *(container.get("args") or [])])
+            return replace(parse(words), complete=any(_is_program(word) for word in words))
     return Flags()
+
+
+def _is_program(word: str) -> bool:
+    return word.rsplit("/", 1)[-1].startswith(_PROGRAMS)
 
 
 def _words(parts: Iterable[object]) -> list[str]:
