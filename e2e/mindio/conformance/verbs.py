@@ -9,12 +9,14 @@ step labelled by `since`), `mark: label` to give a step a label, and what the ve
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import signal
 import time
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import Any
 
-from e2e.mindio.conformance.world import World
+from e2e.mindio.conformance.world import Member, World
 
 PATIENCE = 20.0
 ARGUMENTS = ["model", 7]
@@ -23,6 +25,11 @@ Step = dict[str, Any]
 
 class UnmetError(AssertionError):
     """Something that must follow did not."""
+
+
+def has_ended(member: Member) -> bool:
+    """Whether a process has ended."""
+    return member.ended is not None
 
 
 class Run:
@@ -68,8 +75,10 @@ class Run:
 
     def window(self, step: Step) -> tuple[float, float]:
         """The interval of a step as points of the monotonic clock."""
+        if "within" not in step:
+            return 0.0, time.monotonic() + PATIENCE
         base = self.marks[step["since"]] if "since" in step else self.deed
-        low, high = step.get("within", [0.0, PATIENCE])
+        low, high = step["within"]
         return base + low, base + high
 
     def check_time(self, step: Step, when: float, what: str) -> None:
@@ -96,30 +105,36 @@ class Run:
 
     async def kill(self, step: Step) -> None:
         """SIGKILL."""
-        self.signal(step["kill"], signal.SIGKILL)
         self.did(step)
+        self.signal(step["kill"], signal.SIGKILL)
 
     async def freeze(self, step: Step) -> None:
         """SIGSTOP: the process is silent, its link stays open."""
-        self.signal(step["freeze"], signal.SIGSTOP)
         self.did(step)
+        self.signal(step["freeze"], signal.SIGSTOP)
 
     async def thaw(self, step: Step) -> None:
         """SIGCONT."""
-        self.signal(step["thaw"], signal.SIGCONT)
         self.did(step)
+        self.signal(step["thaw"], signal.SIGCONT)
 
     async def terminate(self, step: Step) -> None:
         """SIGTERM and SIGINT."""
+        self.did(step)
         self.signal(step["terminate"], signal.SIGTERM)
         self.signal(step["terminate"], signal.SIGINT)
-        self.did(step)
 
     async def start(self, step: Step) -> None:
         """Start a new process for ranks; `settings` change what it is told."""
+        self.did(step)
         for rank in step["start"]:
             await self.world.start_rank(rank, step.get("settings"))
+
+    async def start_direct(self, step: Step) -> None:
+        """Start a new process for ranks that goes past their gates."""
         self.did(step)
+        for rank in step["start_direct"]:
+            await self.world.start_rank(rank, {"port": self.world.port})
 
     async def controller(self, step: Step) -> None:
         """Kill or start the controller's process."""
@@ -128,32 +143,33 @@ class Run:
             member = self.world.members["controller"]
             await self.until(lambda: member.code is not None, time.monotonic() + PATIENCE, "death of the controller")
         else:
+            self.world.vector.controller = True
             await self.world.start_controller()
             self.seen_callbacks = len(self.callbacks())
         self.did(step)
 
     async def fail(self, step: Step) -> None:
         """Make ranks raise a text at their next step (`place: update` inside the optimizer update)."""
+        self.did(step)
         for rank, text in step["fail"].items():
             self.world.send(self.world.newest(rank), {"raise": text, "place": step.get("place", "step")})
-        self.did(step)
 
     async def change(self, step: Step) -> None:
         """Change settings of running ranks."""
+        self.did(step)
         for rank, settings in step["change"].items():
             self.world.send(self.world.newest(rank), {"change": settings})
-        self.did(step)
 
     async def gate(self, step: Step) -> None:
         """Set the gates of ranks: open, hold, deaf, close."""
+        self.did(step)
         for rank in step.get("ranks", list(self.world.gates)):
             await self.world.gates[rank].set(step["gate"])
-        self.did(step)
 
     async def prepare(self, step: Step) -> None:
         """Tell the controller's process beforehand how its callbacks behave."""
-        self.world.send("controller", step["prepare"])
         self.did(step)
+        self.world.send("controller", step["prepare"])
 
     async def wait(self, step: Step) -> None:
         """Let time pass."""
@@ -163,7 +179,8 @@ class Run:
 
     async def notify(self, step: Step) -> None:
         """Call a function of the controller's side; `returns` (0) or `raises` must come back."""
-        name, *args = step["notify"]
+        name = str(step["notify"][0])
+        args = [self.world.port if a == "PORT" else a for a in step["notify"][1:]]
         member = self.world.members["controller"]
         before = len([e for e in member.events if e["event"] == "return" and e["call"] == name])
         if not step.get("keep"):
@@ -190,13 +207,20 @@ class Run:
     async def ask(self, step: Step) -> None:
         """Call a function on ranks; `returns` or `raises` must come back."""
         for rank, (name, *args) in step["ask"].items():
-            member = self.world.members[self.world.newest(rank)]
-            before = len([e for e in member.events if e["event"] == "answer"])
-            self.world.send(member.key, {"call": name, "args": args})
-            end = time.monotonic() + PATIENCE
-            have = lambda m=member, b=before: [e for e in m.events if e["event"] == "answer"][b:]  # noqa: E731
-            await self.until(lambda h=have: bool(h()), end, f"answer of {name}")  # type: ignore[misc]
-            self.check_return(step if "raises" in step else {"returns": None} | step, have()[0], name)
+            answer = await self.ask_one(self.world.newest(rank), name, args)
+            self.check_return(step if "raises" in step else {"returns": None} | step, answer, name)
+
+    async def ask_one(self, key: str, name: str, args: list[Any]) -> dict[str, Any]:
+        """Call a function on one process; its answer."""
+        member = self.world.members[key]
+        before = len([e for e in member.events if e["event"] == "answer"])
+
+        def answers() -> list[dict[str, Any]]:
+            return [e for e in member.events if e["event"] == "answer"][before:]
+
+        self.world.send(key, {"call": name, "args": args})
+        await self.until(lambda: bool(answers()), time.monotonic() + PATIENCE, f"answer of {name}")
+        return answers()[0]
 
     # ---- what must follow
 
@@ -283,7 +307,7 @@ class Run:
         _, high = self.window(step)
         for rank in step["exits"]:
             member = self.world.members[self.world.newest(rank)]
-            await self.until(lambda m=member: m.ended is not None, high + 0.3, f"exit of {member.key}")  # type: ignore[misc]
+            await self.until(partial(has_ended, member), high + 0.3, f"exit of {member.key}")
             if member.code != step.get("code", 2):
                 raise UnmetError(f"{member.key} ended with {member.code}")
             self.check_time(step, member.ended or 0.0, f"exit of {member.key}")
@@ -297,17 +321,18 @@ class Run:
     async def handlers(self, step: Step) -> None:
         """Exactly these handler calls of each rank since the last such step, in this order."""
         for rank, wanted in step["handlers"].items():
-            key = self.world.newest(rank)
-            seen = self.seen_handlers.get(key, 0)
-            end = time.monotonic() + 3.0
-            calls = lambda k=key, s=seen: self.handler_calls(k)[s:]  # noqa: E731
-            try:
-                await self.until(lambda c=calls, w=wanted: len(c()) >= len(w), end, "handlers")  # type: ignore[misc]
-            except UnmetError:
-                raise UnmetError(f"rank {key}: wanted handlers {wanted}, got {calls()}") from None
-            self.seen_handlers[key] = seen + len(calls())
-            if not self.equal(wanted, self.handler_calls(key)[seen:]):
-                raise UnmetError(f"rank {key}: wanted handlers {wanted}, got {self.handler_calls(key)[seen:]}")
+            await self.handlers_of(self.world.newest(rank), wanted)
+
+    async def handlers_of(self, key: str, wanted: list[Any]) -> None:
+        """Compare the handler calls of one process, waiting a little for late ones."""
+        seen = self.seen_handlers.get(key, 0)
+        end = time.monotonic() + 3.0
+        with contextlib.suppress(UnmetError):
+            await self.until(lambda: len(self.handler_calls(key)) - seen >= len(wanted), end, "handlers")
+        calls = self.handler_calls(key)
+        self.seen_handlers[key] = len(calls)
+        if not self.equal(wanted, calls[seen:]):
+            raise UnmetError(f"rank {key}: wanted handlers {wanted}, got {calls[seen:]}")
 
     def handler_calls(self, key: str) -> list[list[Any]]:
         """Name and arguments of each handler call of one process."""

@@ -139,6 +139,15 @@ class World:
         self.send("controller", {"call": "init_controller", "args": [v.host, v.ranks, v.copy, v.arf, v.zit]})
         start = {"call": "start_controller", "args": [ADDRESS, self.port], "kwargs": {"enable_tls": False}}
         self.send("controller", start)
+        await self._returned("start_controller")
+
+    async def _returned(self, call: str) -> None:
+        end = time.monotonic() + 30.0
+        events = self.members["controller"].events
+        while not any(e.get("call") == call for e in events) and time.monotonic() < end:
+            self.changed.clear()
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self.changed.wait(), 0.5)
 
     async def start_rank(self, rank: int, changes: dict[str, Any] | None = None) -> str:
         """Start a process for a rank."""

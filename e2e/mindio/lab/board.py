@@ -9,7 +9,7 @@ import time
 from pathlib import Path
 
 CELL = struct.Struct("<q")
-PAUSE_SECONDS = 0.004
+PAUSE_SECONDS = 0.005
 
 
 class Board:

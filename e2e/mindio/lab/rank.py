@@ -34,7 +34,7 @@ class Settings:
     port: int
     board: str
     last_step: int = 100000
-    step_seconds: float = 0.02
+    step_seconds: float = 0.04
     groups: list[dict[str, Any]] | None = None
     dp_group: list[int] | None = None
     local_copy: bool = False
