@@ -1,0 +1,162 @@
+"""The operator's process on a real API server that has no nodes: everything that happens before the first step.
+
+Each test has an operator of its own that serves only the test's namespace.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from copy import deepcopy
+from typing import Any
+
+import pytest
+from hajob.api import constants as names
+
+from e2e.cluster.control_plane import ControlPlane
+from tests.integration.conftest import QUICKSTART, collection
+
+Object = dict[str, Any]
+
+
+class Served:
+    """A namespace with one job at most, and the operators that serve it."""
+
+    def __init__(self, plane: ControlPlane, namespace: str) -> None:
+        self.plane = plane
+        self.namespace = namespace
+        self.job = deepcopy(QUICKSTART)
+        self.job["metadata"]["namespace"] = namespace
+        self.operators: list[subprocess.Popen[bytes]] = []
+
+    def start_operator(self) -> None:
+        environment = {
+            "HAJOB_KUBECONFIG": str(self.plane.kubeconfig),
+            "HAJOB_NAMESPACE": self.namespace,
+            "HAJOB_WATCH_NAMESPACE": self.namespace,
+            "HAJOB_METRICS_PORT": "0",
+        }
+        name = f"operator-{self.namespace}-{len(self.operators)}"
+        command = [sys.executable, "-m", "hajob.runtime.app"]
+        self.operators.append(self.plane.run.spawn(name, command, environment))
+
+    def kill_operators(self) -> None:
+        for process in self.operators:
+            process.kill()
+            process.wait()
+
+    def apply(self) -> None:
+        self.plane.kubectl("apply", "-f", "-", stdin=json.dumps(self.job))
+
+    def edit(self, **spec: object) -> None:
+        self.plane.api.merge(f"{collection(self.namespace)}/quickstart", {"spec": spec})
+
+    def pods(self) -> dict[str, str]:
+        """Names and UIDs of the pods that are not being deleted."""
+        items = self.plane.api.items(f"/api/v1/namespaces/{self.namespace}/pods")
+        return {
+            pod["metadata"]["name"]: pod["metadata"]["uid"]
+            for pod in items
+            if "deletionTimestamp" not in pod["metadata"]
+        }
+
+    def status(self) -> Object:
+        found = self.plane.api.find(f"{collection(self.namespace)}/quickstart")
+        return (found or {}).get("status") or {}
+
+    def condition(self, type_: str) -> Object:
+        conditions: list[Object] = self.status().get("conditions") or []
+        return next((each for each in conditions if each["type"] == type_), {})
+
+    def until(self, what: str, condition: Callable[[], object]) -> None:
+        self.plane.wait(what, lambda: bool(condition()) or None)
+
+
+@pytest.fixture
+def served(control_plane: ControlPlane, crd: Object, namespace: str) -> Iterator[Served]:
+    made = Served(control_plane, namespace)
+    made.start_operator()
+    yield made
+    made.kill_operators()
+    path = f"{collection(namespace)}/quickstart"
+    if control_plane.api.find(path):
+        control_plane.api.merge(path, {"metadata": {"finalizers": None}})
+
+
+def test_a_job_gets_its_pods_and_tells_what_it_waits_for(served: Served) -> None:
+    served.apply()
+    served.until("four rank pods and a coordinator", lambda: len(served.pods()) == 5)
+    served.until("the scheduler's words", lambda: served.condition("Scheduled").get("reason") == "Unschedulable")
+    assert served.condition("Accepted")["status"] == "True"
+    assert "no nodes available" in served.condition("Scheduled")["message"]
+    assert [each["type"] for each in served.status()["conditions"]] == [
+        *("Accepted", "Scheduled", "Running", "Recoverable", "CoordinatorReady", "Shrunk", "Degraded", "Held"),
+        *("Suspended", "Complete", "Failed"),
+    ]
+    assert served.status()["effective"] == {"chipsPerNode": 2, "worldSize": 8, "extraBytesPerChip": 0}
+    printed = served.plane.kubectl("get", "hajobs", "-n", served.namespace).stdout.splitlines()[1].split()
+    assert printed[:3] == ["quickstart", "Pending", "4/4"]
+
+
+def test_an_impossible_job_is_accepted_false_with_the_servers_words(served: Served) -> None:
+    served.job["spec"]["template"]["spec"]["containers"][0]["volumeMounts"][0]["name"] = "missing"
+    served.apply()
+    served.until("a verdict", lambda: served.condition("Accepted").get("status") == "False")
+    assert served.condition("Accepted")["reason"] == "PodRefused"
+    assert 'volumeMounts[0].name: Not found: "missing"' in served.condition("Accepted")["message"]
+    assert served.pods() == {}
+    served.until(
+        "an Event for people",
+        lambda: "PodRefused" in served.plane.kubectl("describe", "hajob", "-n", served.namespace).stdout,
+    )
+
+
+def test_deleting_and_applying_at_once_gives_a_new_job_and_leaves_nothing_of_the_old(served: Served) -> None:
+    served.apply()
+    served.until("the first job's pods", lambda: len(served.pods()) == 5)
+    first = served.pods()
+    served.plane.kubectl("delete", "hajob", "quickstart", "-n", served.namespace)
+    served.apply()
+    served.until("the second job's pods", lambda: len(served.pods()) == 5 and not first.keys() & served.pods().keys())
+    served.plane.kubectl("delete", "hajob", "quickstart", "-n", served.namespace)
+    assert served.pods() == {}
+    secrets = f"/api/v1/namespaces/{served.namespace}/secrets"
+    served.until("the Secrets to be collected", lambda: not served.plane.api.items(secrets))
+
+
+def test_suspending_takes_the_pods_and_resuming_makes_new_ones(served: Served) -> None:
+    served.apply()
+    served.until("pods", lambda: len(served.pods()) == 5)
+    before = served.pods()
+    served.edit(suspend=True)
+    served.until("the job to be suspended", lambda: served.condition("Suspended").get("status") == "True")
+    served.until("no pods", lambda: not served.pods())
+    served.edit(suspend=False)
+    served.until("pods again", lambda: len(served.pods()) == 5)
+    assert not before.keys() & served.pods().keys()
+    served.until("the job not to be suspended", lambda: served.condition("Suspended").get("status") == "False")
+
+
+def test_the_next_leader_goes_on_with_the_same_pods(served: Served) -> None:
+    served.apply()
+    served.until("pods", lambda: len(served.pods()) == 5)
+    before, fence = served.pods(), served.status()["fence"]
+    served.kill_operators()
+    served.start_operator()
+    served.edit(recovery={"mode": "Hold"})
+    served.until("the next leader's word", lambda: served.condition("Held").get("status") == "True")
+    assert served.status()["fence"] > fence
+    assert served.pods() == before
+
+
+def test_somebody_elses_job_is_left_alone(served: Served) -> None:
+    served.job["spec"]["managedBy"] = "somebody.example/else"
+    served.apply()
+    served.job["metadata"]["name"] = "ours"
+    served.job["spec"]["managedBy"] = names.MANAGED_BY
+    served.apply()
+    served.until("our job's pods", lambda: len(served.pods()) == 5)
+    assert all(name.startswith("ours-") for name in served.pods())
+    assert served.status() == {}
