@@ -8,7 +8,7 @@ failing recoveries ends within minutes.
 from dataclasses import dataclass
 from typing import Final
 
-from hajob.api.enums import Framework, Product
+from hajob.api.enums import Framework, GangPolicy, Launcher, MindIOTLSPolicy, Product
 from hajob.api.spec import ActionPolicy, HATrainingJobSpec
 from hajob.api.status import Effective
 from hajob.domain.actions import LADDER, Action
@@ -127,3 +127,18 @@ def effective(spec: HATrainingJobSpec) -> Effective:
         world_size=world_size(spec),
         extra_bytes_per_chip=extra_bytes_per_chip(spec),
     )
+
+
+def not_served(spec: HATrainingJobSpec) -> str:
+    """What the spec asks for and this version cannot do, in a sentence; empty when there is nothing.
+
+    Such a job is not started: a wish that is silently ignored shows only when it is needed.
+    """
+    wishes = {
+        "launcher: TaskD": spec.launcher is Launcher.TASKD,
+        f"scheduling.gangPolicy: {spec.scheduling.gang_policy}": spec.scheduling.gang_policy is not GangPolicy.NONE,
+        "scheduling.numSpareNodes": spec.scheduling.num_spare_nodes > 0,
+        "network.mindIOTLSPolicy: Enabled": spec.network.mindio_tls_policy is MindIOTLSPolicy.ENABLED,
+    }
+    found = [wish for wish, there in wishes.items() if there]
+    return f"this version of Hajob does not do {', '.join(found)} yet: leave it out" if found else ""

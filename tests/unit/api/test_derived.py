@@ -11,6 +11,7 @@ from hajob.api.derived import (
     data_parallel_size,
     effective,
     layout_can_shrink,
+    not_served,
     world_size,
 )
 from hajob.api.spec import HATrainingJobSpec
@@ -71,3 +72,9 @@ def test_limits_are_the_written_ones_else_those_of_the_action() -> None:
 )
 def test_which_layouts_can_shrink(fields: dict[str, Any], can: bool) -> None:
     assert layout_can_shrink(spec(**fields)) is can
+
+
+def test_a_wish_that_cannot_be_met_is_named() -> None:
+    assert not_served(spec()) == ""
+    sentence = not_served(spec(launcher="TaskD", scheduling={"gangPolicy": "Volcano", "numSpareNodes": 1}))
+    assert "launcher: TaskD, scheduling.gangPolicy: Volcano, scheduling.numSpareNodes" in sentence
