@@ -36,13 +36,10 @@ class Agent:
         hello = {"output_directory": settings.output_directory, "attempt_limit": settings.output_attempt_limit}
         self.launcher = LauncherClient(settings.directory, hello, self.node.take_launcher, self.node.launcher_lost)
         self.node.send_launcher = self.launcher.send
-        self.node.changed = self._changed
+        self.node.wake_report = self.service.wake
+        self.node.wake_gate = self.gate.changed
         self.node.end_links = self.gate.end_links
         self.node.link_phase = self.gate.phase
-
-    def _changed(self) -> None:
-        self.service.wake()
-        self.gate.changed()
 
     async def run(self, stop: asyncio.Event) -> None:
         """Serve until `stop`, then give the last reports a moment to be acknowledged."""

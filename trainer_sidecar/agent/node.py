@@ -1,7 +1,7 @@
 """What this agent knows, and every rule that connects orders, processes, links and reports.
 
 No input or output happens here: messages of the launcher and the coordinator come in, commands go out through ports,
-and a fake clock can stand behind all of it. Whatever changes ends in `_changed`, which wakes the report and the gate.
+and a fake clock can stand behind all of it. Whatever changes wakes the report, and the gate where it may open it.
 """
 
 from __future__ import annotations
@@ -51,7 +51,8 @@ class Node:
         self.outbox = Outbox()
         self._log_rules = LogRules()
         self.send_launcher: Callable[[dict[str, Any]], None] = lambda _: None
-        self.changed: Callable[[], None] = lambda: None
+        self.wake_report: Callable[[], None] = lambda: None
+        self.wake_gate: Callable[[], None] = lambda: None
         self.end_links: Callable[[int], None] = lambda _: None
         self.link_phase: Callable[[int], LinkPhase] = lambda _: LinkPhase.NONE
         self._processes: dict[int, Process] = {}
@@ -83,7 +84,7 @@ class Node:
         body = message.WhichOneof("body")
         if body == "lease_grant":
             if self.lease.grant(message.lease_grant.heartbeat, message.lease_grant.lease_milliseconds):
-                self.changed()
+                self.wake_gate()
         elif body == "node_order":
             self._take_order(message.node_order)
         elif body == "acknowledge":
@@ -116,6 +117,7 @@ class Node:
             self._over = True
         self._carry_out()
         self._report_soon()
+        self.wake_gate()
 
     # ---- from the launcher
 
@@ -124,8 +126,10 @@ class Node:
         kind = message["kind"]
         if kind == "rank":
             self._take_process(message)
-        elif kind == "step":
-            self._take_step(int(message["rank"]), int(message["step"]), int(message["time"]))
+        elif kind == "steps":
+            for rank, step, time in message["steps"]:
+                self._take_step(int(rank), int(step), int(time))
+            self.wake_report()
         elif kind == "line":
             self._take_line(int(message["rank"]), str(message["text"]), int(message["time"]))
         elif kind == "script":
@@ -177,6 +181,7 @@ class Node:
         if not process.running and was_running:
             self._process_ended(process)
         self._report_soon()
+        self.wake_gate()
 
     def _process_ended(self, process: Process) -> None:
         self.end_links(process.rank)
@@ -192,7 +197,6 @@ class Node:
         self._steps[rank] = step
         self._last_step = max(self._last_step, time)
         self.outbox.add_step(rank, step, time, self._clock.now())
-        self.changed()
 
     def _take_line(self, rank: int, text: str, time: int) -> None:
         process = self._processes.get(rank)
@@ -202,7 +206,7 @@ class Node:
             log.warning("rank %d meets the log rule %s: %s", rank, match.rule, match.line)
             fact = facts.log_rule(self._settings, match, self._steps.get(rank, -1))
             self.outbox.add_fact(fact, time, self._clock.now())
-            self.changed()
+            self.wake_report()
         if self._log_rules.switched_off:
             self._follow_lines()
 
@@ -216,7 +220,7 @@ class Node:
             now = self._clock.now()
             if self.outbox.add_fact(facts.log_rule_off(self._settings, rule, reason), now, now):
                 log.error("the log rule %s is off: %s", rule, reason)
-                self.changed()
+                self.wake_report()
 
     def _take_script(self, message: Mapping[str, Any]) -> None:
         self._set_script(
@@ -309,20 +313,20 @@ class Node:
             now = self._clock.now()
             if self.outbox.add_fact(fact, now - int(seconds * SECOND), now):
                 log.warning("%s", fact.message)
-            self.changed()
+            self.wake_report()
 
     def port_taken(self, problem: OSError) -> None:
         """The gate can't listen on its port."""
         fact = facts.port_taken(self._settings, self._settings.mindio_port, problem)
         if self.outbox.add_fact(fact, self._clock.now(), self._clock.now()):
             log.error("%s", fact.message)
-        self.changed()
+        self.wake_report()
 
     # ---- reports
 
     def _report_soon(self) -> None:
         self.outbox.touch(self._clock.now())
-        self.changed()
+        self.wake_report()
 
     def next_report(self) -> pb.AgentReport | None:
         """The report that is due now, None: nothing to say yet."""

@@ -1,20 +1,19 @@
 """What the coordinator still has to hear: numbered, repeated until acknowledged.
 
 Facts and steps are kept until a report that carried them is acknowledged, and all of them go out again on a new
-stream. The same observation has the same id, so hearing it twice does no harm. An urgent thing (an exit, a link) is
-due at once; steps may wait a little for each other, since each carries its age.
+stream. The same observation has the same id, so hearing it twice does no harm. Everything is due at once: what may wait
+for company, steps, the launcher has gathered already.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
+from collections import deque
 from dataclasses import dataclass
 
-from trainer_sidecar.agent.clock import MILLISECOND, SECOND
+from trainer_sidecar.agent.clock import SECOND
 from trainer_sidecar.protocol import sidecar_pb2 as pb
 
-STEP_DELAY = 50 * MILLISECOND
 REPEAT_AFTER = 2 * SECOND
 KEPT_STEPS = 512
 
@@ -33,7 +32,8 @@ class Outbox:
     """Collects what happened and says when the next report is due. Times are nanoseconds of the agent's clock."""
 
     def __init__(self) -> None:
-        self._kept: list[_Kept] = []
+        self._facts: list[_Kept] = []
+        self._steps: deque[_Kept] = deque(maxlen=KEPT_STEPS)
         self._known_ids: set[str] = set()
         self._sequence = 0
         self._due: int | None = None
@@ -44,17 +44,14 @@ class Outbox:
         if fact.id in self._known_ids:
             return False
         self._known_ids.add(fact.id)
-        self._kept.append(_Kept(fact, time))
+        self._facts.append(_Kept(fact, time))
         self.touch(now)
         return True
 
     def add_step(self, rank: int, step: int, time: int, now: int) -> None:
-        """Report a finished step soon; of those nobody acknowledges the newest are kept."""
-        self._kept.append(_Kept(pb.StepFinished(rank=rank, step=step), time))
-        steps = [kept for kept in self._kept if isinstance(kept.message, pb.StepFinished)]
-        if len(steps) > KEPT_STEPS:
-            self._kept.remove(steps[0])
-        self._due = min(self._due or now + STEP_DELAY, now + STEP_DELAY)
+        """Report a finished step; of those nobody acknowledges the newest are kept."""
+        self._steps.append(_Kept(pb.StepFinished(rank=rank, step=step), time))
+        self.touch(now)
 
     def touch(self, now: int) -> None:
         """The state has changed: report it at once."""
@@ -62,19 +59,22 @@ class Outbox:
 
     def begin_stream(self, now: int) -> None:
         """A new stream hears everything that nobody has acknowledged."""
-        for kept in self._kept:
+        for kept in (*self._facts, *self._steps):
             kept.sequence = kept.sent = 0
         self.touch(now)
 
     def due(self) -> int | None:
         """When the next report should go out, None: nothing to say."""
-        repeat = [kept.sent + REPEAT_AFTER for kept in self._kept if kept.sequence]
-        times = [*([] if self._due is None else [self._due]), *repeat[:1]]
-        return min(times, default=None)
+        if self._due is not None:
+            return self._due
+        sent = [kept.sent for kept in self._facts if kept.sequence]
+        if self._steps:  # the oldest went out first
+            sent.append(self._steps[0].sent)
+        return min(sent) + REPEAT_AFTER if sent else None
 
     async def until_empty(self) -> None:
         """Wait until every fact and step was acknowledged and the newest state has gone out."""
-        while self._kept or self._due is not None:
+        while self._facts or self._steps or self._due is not None:
             await self._acknowledged.wait()
             self._acknowledged.clear()
 
@@ -83,7 +83,7 @@ class Outbox:
         self._sequence += 1
         self._due = None
         state.sequence = self._sequence
-        for kept in self._kept:
+        for kept in (*self._facts, *self._steps):
             if kept.sequence and now - kept.sent < REPEAT_AFTER:
                 continue
             kept.sequence, kept.sent = self._sequence, now
@@ -96,9 +96,7 @@ class Outbox:
 
     def acknowledge(self, sequence: int) -> None:
         """Every report up to and with this one has been taken in."""
-        self._kept = [kept for kept in self._kept if not 0 < kept.sequence <= sequence]
+        self._facts = [kept for kept in self._facts if not 0 < kept.sequence <= sequence]
+        left = (kept for kept in self._steps if not 0 < kept.sequence <= sequence)
+        self._steps = deque(left, maxlen=KEPT_STEPS)
         self._acknowledged.set()
-
-    def pending_ids(self) -> Iterable[str]:
-        """The ids of facts that nobody has acknowledged."""
-        return [kept.message.id for kept in self._kept if isinstance(kept.message, pb.Fact)]

@@ -15,7 +15,8 @@ from . import output, process, program, progress
 from .loop import Loop
 from .protocol import boottime_nanoseconds
 
-GENTLE_SECONDS = 5.0
+GENTLE_SECONDS = 5.0  # less than what a pod is given, and MindIO's ranks ignore SIGTERM anyway
+STEP_SECONDS = 0.05
 
 
 class Name(NamedTuple):
@@ -93,6 +94,7 @@ class Ranks:
         self._files = output.Writer("hajob-files")
         self._newest: Dict[int, Rank] = {}
         self._by_pid: Dict[int, Rank] = {}
+        self._steps: List[List[int]] = []  # rank, step, time: not told yet
         self.follow_lines = False
 
     def keep_output(self, directory: str, attempt_limit: int) -> None:
@@ -179,13 +181,21 @@ class Ranks:
         step = progress.parse(line)
         if step is not None and step.number != rank.step:
             rank.step, rank.total, rank.step_time = step.number, step.total, now
-            self._tell({"kind": "step", "rank": rank.rank, "step": step.number, "time": now}, True)
+            if not self._steps:
+                self._loop.later(STEP_SECONDS, self._tell_steps)
+            self._steps.append([rank.rank, step.number, now])
         if self.follow_lines:
             text = line.decode("utf-8", "replace")
             self._tell({"kind": "line", "rank": rank.rank, "text": text, "time": now}, True)
         rank.last_lines.add(line)
         self._files.put(log.write, line + b"\n")
         self._terminal.put(write, b"[rank %d] %s\n" % (rank.rank, line))
+
+    def _tell_steps(self) -> None:
+        """Each step carries its time, so they may wait for each other; an exit is told after them."""
+        if self._steps:
+            self._tell({"kind": "steps", "steps": self._steps}, True)
+            self._steps = []
 
     def ended(self, pid: int, code: int) -> bool:
         """Take in that a process was reaped; False: it is none of the ranks."""
@@ -196,6 +206,7 @@ class Ranks:
         rank.exit_code = 0 if rank.counts_as_finished else code
         for drain in list(rank.streams.values()):
             drain()
+        self._tell_steps()
         self._tell(rank.record(), False)
         return True
 

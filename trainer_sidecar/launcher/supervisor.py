@@ -19,7 +19,6 @@ DROPPABLE_ABOVE_BYTES = 1024 * 1024
 AGENT_WAIT_SECONDS = 3.0
 OUTPUT_WAIT_SECONDS = 0.005
 OUTPUT_WAITS = 400
-ORDERED_END_SECONDS = 30.0
 NO_CALL_NOTE_SECONDS = 60.0
 NO_CALL_NOTE = (
     "the command has run for {:.0f} s and called neither torchrun nor msrun from PATH; Hajob starts ranks only through "
@@ -34,6 +33,7 @@ class Settings(NamedTuple):
     size: program.Size
     ranks: ranks.Settings
     finish_seconds: float
+    ordered_end_seconds: float
     grace_seconds: float
 
 
@@ -119,6 +119,8 @@ class Supervisor:
                 self._script_ended(code)
             elif self._ranks.ended(pid, code):
                 self._look_for_the_end()
+                if self._stop_signal and not self._ranks.running():
+                    self._stop_script()
                 self._stop_when_all_is_told()
 
     def _stop_when_all_is_told(self) -> None:
@@ -140,11 +142,15 @@ class Supervisor:
         self._stop_signal = number
         self._over = True
         self._ranks.end_all(gently=True, ordered=False)
+        if not self._ranks.running():
+            self._stop_script()
+
+    def _stop_script(self) -> None:
+        """After its ranks: a torchrun that was ended first would take them along at once."""
         process.signal_group(self._script_pid, signal.SIGTERM)
         self._loop.later(self._settings.grace_seconds, self._insist)
 
     def _insist(self) -> None:
-        self._ranks.end_all(gently=False, ordered=False)
         if self._script_exit is None:
             process.signal_group(self._script_pid, signal.SIGKILL)
             self._loop.later(AGENT_WAIT_SECONDS, self._loop.stop)
@@ -326,7 +332,7 @@ class Supervisor:
         return ranks.Target(targets[0].write, targets[1].write)
 
     def _shim_gone(self) -> None:
-        if not self._concluded and self._script_exit is None:
+        if not self._concluded and self._script_exit is None and not self._stop_signal:
             self._ranks.say("{} was ended by the script; its ranks are ended, too".format(self._call_tool))
             self._concluded = True
             self._ranks.end_all(gently=False, ordered=False)
@@ -340,7 +346,7 @@ class Supervisor:
             self._conclude()
         elif finished and not self._ranks.running():
             if all(rank.finished or rank.ordered for rank in newest):
-                self._loop.later(ORDERED_END_SECONDS, lambda: self._conclude_unless_started(newest))
+                self._loop.later(self._settings.ordered_end_seconds, lambda: self._conclude_unless_started(newest))
         elif finished and not self._late:
             self._late = self._ranks.running()
             self._loop.later(self._settings.finish_seconds, self._end_late_ranks)

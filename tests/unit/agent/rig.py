@@ -126,6 +126,7 @@ class Pod:
             "HAJOB_AGENT_PORT": str(self.agent_port),
             "HAJOB_MINDIO_PORT": str(self.gate_port),
             "HAJOB_FINISH_SECONDS": str(self.finish_after),
+            "HAJOB_ORDERED_END_SECONDS": "1",
             "HAJOB_FENCE_AFTER_SECONDS": str(self.fence_after),
         }
 
@@ -174,7 +175,7 @@ class Coordinator:
         self._call: Any = None
         self._reader: asyncio.Task[None] | None = None
         self._revision = 0
-        self._writing = asyncio.Lock()
+        self._outgoing: asyncio.Queue[pb.CoordinatorToAgent] = asyncio.Queue()
         self.granting = True
         self.acknowledging = True
         self.lease_milliseconds = 3000
@@ -192,18 +193,21 @@ class Coordinator:
 
     async def open(self, fence: int = 1, incarnation: int = 1) -> None:
         """Say Hello on a new stream."""
-        self._call = rpc.AgentStub(self._channel).Converse()  # type: ignore[no-untyped-call]
+        self._outgoing = asyncio.Queue()
+        self._call = rpc.AgentStub(self._channel).Converse(  # type: ignore[no-untyped-call]
+            self._messages(self._outgoing)
+        )
         hello = pb.Hello(version=1, job_uid=JOB, fence=fence, incarnation=incarnation)
         self._reader = asyncio.ensure_future(self._read())
         await self.send(pb.CoordinatorToAgent(hello=hello))
 
+    async def _messages(self, outgoing: asyncio.Queue[pb.CoordinatorToAgent]) -> AsyncIterator[pb.CoordinatorToAgent]:
+        while True:
+            yield await outgoing.get()
+
     async def send(self, message: pb.CoordinatorToAgent) -> None:
         """Write a message; a refused stream is seen in `error`."""
-        try:
-            async with self._writing:  # gRPC refuses a second write beside the first
-                await self._call.write(message)
-        except (asyncio.InvalidStateError, grpc.aio.AioRpcError):
-            await until(lambda: self.error is not None, "the error of a refused stream")
+        self._outgoing.put_nowait(message)
 
     async def _read(self) -> None:
         try:

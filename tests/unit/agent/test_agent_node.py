@@ -93,7 +93,7 @@ def test_an_older_order_and_a_rank_of_another_pod_change_nothing() -> None:
 def test_an_exit_is_due_at_once_and_says_what_it_was() -> None:
     rig = Rig()
     rig.process(2)
-    rig.node.take_launcher({"kind": "step", "rank": 2, "step": 41, "time": rig.clock.now()})
+    rig.node.take_launcher({"kind": "steps", "steps": [[2, 41, rig.clock.now()]]})
     rig.report()
     rig.process(2, running=False, exit_code=-9, last_lines=["one", "two"])
     (fact,) = rig.report().facts
@@ -192,7 +192,7 @@ def test_silence_of_coordinator_and_steps_ends_the_ranks_and_tells_why() -> None
     rig = Rig(fence_after=60)
     rig.process(2)
     rig.clock.pass_seconds(50)
-    rig.node.take_launcher({"kind": "step", "rank": 2, "step": 1, "time": rig.clock.now()})
+    rig.node.take_launcher({"kind": "steps", "steps": [[2, 1, rig.clock.now()]]})
     rig.clock.pass_seconds(60)
     rig.node.tick()
     assert rig.kinds() == [], "a job whose steps go on is left alone"
@@ -239,14 +239,23 @@ def test_a_new_stream_hears_the_state_and_everything_unacknowledged() -> None:
     assert len(report.ranks) == 2
 
 
-def test_steps_wait_a_little_for_each_other() -> None:
+def test_every_step_is_told_with_its_age() -> None:
     rig = Rig()
     rig.report()
-    for step in (1, 2):
-        rig.node.take_launcher({"kind": "step", "rank": 2, "step": step, "time": rig.clock.now()})
-    assert rig.node.next_report() is None
+    before = rig.clock.now()
     rig.clock.pass_seconds(0.05)
-    assert [(step.rank, step.step) for step in rig.report().steps] == [(2, 1), (2, 2)]
+    rig.node.take_launcher({"kind": "steps", "steps": [[2, 1, before], [2, 2, rig.clock.now()]]})
+    steps = rig.report().steps
+    assert [(step.rank, step.step, step.age_nanoseconds) for step in steps] == [(2, 1, 50_000_000), (2, 2, 0)]
+
+
+def test_of_unacknowledged_steps_the_newest_are_kept() -> None:
+    rig = Rig()
+    for step in range(1000):
+        rig.node.take_launcher({"kind": "steps", "steps": [[2, step, rig.clock.now()]]})
+    steps = rig.report().steps
+    assert len(steps) == 512
+    assert steps[-1].step == 999
 
 
 def test_log_rules_ask_for_lines_and_become_facts() -> None:

@@ -185,3 +185,14 @@ async def test_a_taken_port_is_named_and_the_agent_stays(tmp_path: Path, authori
         await coordinator.phase(0, pb.LINKED)
         await coordinator.close()
         await controller.stop()
+
+
+async def test_a_script_goes_on_when_its_last_rank_was_ended_by_order(tmp_path: Path, authority: Authority) -> None:
+    (tmp_path / "job.py").write_text("import os, time\nif os.environ['RANK'] == '1': time.sleep(600)")
+    async with running_pod(tmp_path, authority, 'cd "$HAJOB_DIR"; torchrun job.py; echo "saw $?"') as pod:
+        coordinator = await ordered(pod, authority)
+        await coordinator.phase(0, pb.FINISHED)
+        await coordinator.order(rank_order(0), rank_order(1, run=False))
+        assert await ended(pod) == 0
+        assert "saw 0" in pod.log()
+        await coordinator.close()
