@@ -8,18 +8,19 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from e2e.trainer.noise import below
+
 Tokens = NDArray[np.int64]
 
 
 class Corpus:
     """Character stream of a fixed random automaton: mostly the next token follows from the last one."""
 
-    def __init__(self, seed: int, vocabulary: int, context: int, length: int = 1 << 14) -> None:
-        random = np.random.Generator(np.random.Philox(seed))
-        follower = random.permutation(vocabulary).tolist()
-        noise = random.integers(0, vocabulary * 4, size=length).tolist()
+    def __init__(self, seed: int, vocabulary: int, context: int, length: int = 1 << 12) -> None:
+        stride = 2 * below(seed, vocabulary, 1)[0] + 1
+        follower = [(token * stride + 1) % vocabulary for token in range(vocabulary)]
         stream = [0]
-        for value in noise:
+        for value in below(seed + 1, vocabulary * 4, length):
             stream.append(value if value < vocabulary else follower[stream[-1]])
         self._stream = np.array(stream[:length], dtype=np.int64)
         self._context = context

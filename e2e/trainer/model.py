@@ -18,6 +18,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from e2e.trainer.noise import bells
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
@@ -91,9 +93,8 @@ class Stage:
         columns, rows = slot.name.endswith("up.weight"), slot.name.endswith("down.weight")
         height = slot.shape[0] * (self._layout.tensor if rows else 1)
         width = slot.shape[1] * (self._layout.tensor if columns else 1)
-        key = [seed, sum(ord(letter) << (8 * (place % 6)) for place, letter in enumerate(slot.name))]
-        random = np.random.Generator(np.random.Philox(key=np.array(key, dtype=np.uint64)))
-        whole: Array = (random.standard_normal((height, width)) / np.sqrt(height)).astype(np.float32)
+        key = seed + sum(ord(letter) << (7 * (place % 8)) for place, letter in enumerate(slot.name))
+        whole: Array = (bells(key, height * width).reshape(height, width) / np.sqrt(height)).astype(np.float32)
         if columns:
             return whole[:, self._tensor * slot.shape[1] : (self._tensor + 1) * slot.shape[1]]
         if rows:
