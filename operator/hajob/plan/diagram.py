@@ -1,0 +1,185 @@
+"""docs/state-machine.md and docs/preconditions.md, written from the tables that the code runs.
+
+`python -m hajob.plan.diagram` writes them, `--check` fails when they are stale. Nothing in them is written by hand,
+so that what people read is what the operator does.
+"""
+
+import argparse
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Final
+
+from hajob.domain.actions import LADDER
+from hajob.plan.choice import DUMP_OR_EXIT, EXIT_ONLY, FAULT, LATE, UNREPAIRABLE, UNTRAINED
+from hajob.plan.events import EVENTS
+from hajob.plan.moment import Row
+from hajob.plan.policy import DEFAULT_RUNGS, NO_PROGRESS_LIMIT, PROGRAM_WINDOW_SECONDS
+from hajob.plan.preconditions import PRECONDITIONS
+from hajob.plan.state import PHASE_SENTENCE, Phase
+from hajob.plan.table import TABLE
+
+_MADE: Final = "<!-- made by `python -m hajob.plan.diagram`; do not edit -->"
+_DOCS: Final = Path("docs")
+_OCCASIONS: Final = (FAULT, LATE, UNREPAIRABLE, DUMP_OR_EXIT, EXIT_ONLY, UNTRAINED)
+
+
+def state_machine() -> str:
+    """The whole page about the state machine."""
+    return "\n".join((*_head(), *_states(), *_picture(), *_ladder(), *_rows(), *_events())) + "\n"
+
+
+def _head() -> Iterator[str]:
+    yield "# The state machine of a job"
+    yield ""
+    yield _MADE
+    yield ""
+    yield (
+        "One event at a time is answered by one row of one table: in this state, on this event, under this condition, "
+        "do this and go there. The rows of a cell are asked from top to bottom. An event that no row wants is a no-op "
+        "that is counted. Deadlines are events like all others."
+    )
+
+
+def _states() -> Iterator[str]:
+    yield from ("", "## States", "", "| state | means |", "| --- | --- |")
+    yield from (f"| {phase} | {PHASE_SENTENCE[phase]} |" for phase in Phase)
+
+
+def _picture() -> Iterator[str]:
+    """A Mermaid diagram; edges out of many states at once (deletion, end, failure) are left to the table."""
+    edges: dict[tuple[str, str], list[str]] = {}
+    for row in TABLE:
+        if row.target is None or row.target in {Phase.DELETED, Phase.FAILED, Phase.COMPLETE}:
+            continue
+        for state in row.states:
+            label = row.event.__name__
+            known = edges.setdefault((state.value, row.target.value), [])
+            if label not in known:
+                known.append(label)
+    yield from ("", "## Picture", "")
+    yield "Edges to `Complete`, `Failed` and `Deleted` are left out; they stand in the table."
+    yield from ("", "```mermaid", "stateDiagram-v2", "    [*] --> New")
+    for (source, target), labels in edges.items():
+        yield f"    {source} --> {target}: {', '.join(labels)}"
+    yield "```"
+
+
+def _ladder() -> Iterator[str]:
+    yield from ("", "## The ladder", "")
+    yield (
+        "Every rung is judged, smallest first; the first that works is taken. Each has a budget (uses in a window) "
+        f"and a deadline; the same rank at the same step {NO_PROGRESS_LIMIT} times is not tried once more at the same rung. "
+        f"Failures of the program have a budget of their own, counted over {PROGRAM_WINDOW_SECONDS // 3600} hours."
+    )
+    yield from ("", "| action | uses | window s | deadline s |", "| --- | --- | --- | --- |")
+    for action in LADDER:
+        rung = DEFAULT_RUNGS[action]
+        yield f"| {action} | {rung.max_count} | {rung.window_seconds} | {rung.deadline_seconds} |"
+    yield from ("", "What MindIO and the state of a recovery leave of it:", "")
+    yield from ("| occasion | rungs left | why |", "| --- | --- | --- |")
+    for occasion in _OCCASIONS:
+        yield f"| {occasion.name} | {', '.join(occasion.rungs)} | {occasion.why or 'nothing has been tried yet'} |"
+
+
+def _rows() -> Iterator[str]:
+    yield from ("", "## The table", "", "| # | states | event | condition | effect | next |")
+    yield "| --- | --- | --- | --- | --- | --- |"
+    for number, row in enumerate(TABLE, 1):
+        target = row.target.value if row.target else "same"
+        cells = (str(number), _state_names(row), row.event.__name__, row.guard.sentence, row.step.sentence, target)
+        yield f"| {' | '.join(cells)} |"
+
+
+def _state_names(row: Row) -> str:
+    if len(row.states) == len(Phase):
+        return "every state"
+    left = [phase for phase in Phase if phase not in row.states]
+    if len(left) <= 3:
+        return "all but " + ", ".join(left)
+    return ", ".join(row.states)
+
+
+def _events() -> Iterator[str]:
+    yield from ("", "## Events", "", "| event | means |", "| --- | --- |")
+    for event in EVENTS:
+        sentence = (event.__doc__ or "").strip().splitlines()[0]
+        yield f"| {event.__name__} | {sentence} |"
+
+
+_BEFORE: Final = (
+    "Judged before any fault from the spec and, where the template shows them, the trainer's arguments; "
+    "`status.recoverability` lists what is not met, or cannot be known, by these names."
+)
+
+
+def preconditions() -> str:
+    """The whole page about preconditions."""
+    lines = [
+        "# What every action needs",
+        "",
+        _MADE,
+        "",
+        _BEFORE,
+        "",
+        "| name | actions | what is needed | should be |",
+        "| --- | --- | --- | --- |",
+        *(f"| {one.name} | {', '.join(one.actions)} | {one.sentence} | {one.wanted} |" for one in PRECONDITIONS),
+        "",
+        "Judged at the moment of a decision, by the same ladder:",
+        "",
+        "| name | what is needed |",
+        "| --- | --- |",
+        *(f"| {name} | {sentence} |" for name, sentence in LIVE_PRECONDITIONS.items()),
+    ]
+    return "\n".join(lines) + "\n"
+
+
+LIVE_PRECONDITIONS: Final = {
+    "ActionAllowed": "the spec allows the action (maxCount above 0, elastic.policy Enabled for Shrink)",
+    "StillPossible": "the state of the running recovery and MindIO still leave the action",
+    "ProcessAlive": "Retry repeats a step of a living process",
+    "PodAlive": "Retry and InPlace need the pod",
+    "Sufficient": "nothing smaller than what a rule or a policy asked for",
+    "FirstStepFinished": "MindIO has state from step 1 on",
+    "CoordinatorReady": "the MindIO controller serves",
+    "CoordinatorApart": "the coordinator shares no node with a rank of its job",
+    "StrategyOffered": "MindIO offers the strategy",
+    "FreeNode": "a node is free for a pod that is made anew",
+    "CompleteCopy": "the ranks that stay hold every optimizer shard",
+    "CheckpointPresent": "without a complete copy there is a periodic checkpoint",
+    "DataSound": "nobody reported corrupted data",
+    "NotShrunk": "MindIO shrinks once",
+    "RankZeroInSet": "MindIO cannot drop rank 0",
+    "DropSetClosed": "MindIO drops exactly the ranks of the pods that leave",
+    "MinDataParallel": "enough data-parallel ranks stay (elastic.minDataParallel)",
+    "BudgetLeft": "the action's uses in its window are not spent",
+    "ProgramBudgetLeft": "recovery.maxProgramFailures is not spent",
+    "Progress": "the same rank did not stand at the same step too often",
+}
+"""Preconditions of a decision, by name; the code that judges them is hajob.plan.choice."""
+
+PAGES: Final = {"state-machine.md": state_machine, "preconditions.md": preconditions}
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Write the pages, or with --check say which are stale."""
+    parser = argparse.ArgumentParser(description="docs/state-machine.md and docs/preconditions.md")
+    parser.add_argument("--check", action="store_true", help="write nothing, fail when a page is stale")
+    parser.add_argument("--directory", type=Path, default=_DOCS)
+    chosen = parser.parse_args(arguments)
+    stale = []
+    for name, make in PAGES.items():
+        path, text = chosen.directory / name, make()
+        if chosen.check:
+            stale += [] if path.exists() and path.read_text(encoding="utf-8") == text else [str(path)]
+        else:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text, encoding="utf-8")
+    if stale:
+        print(f"stale: {', '.join(stale)}; run `python -m hajob.plan.diagram`", file=sys.stderr)
+    return 1 if stale else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
