@@ -22,7 +22,8 @@ class Outage:
     """One interruption of the training, as the ranks themselves saw it.
 
     `begin_ns` and `end_ns` bound the outage; `startup_seconds` is the longest time of a new process from exec to its
-    first call of the processor (0 without one); `restored` says which rank got its shard from where.
+    first call of the processor (0 without one); `restored` says which rank got its shard from where. `first_ns` and
+    `last_ns` give the first and the last time of each kind of event in between, over all ranks.
     """
 
     last_step: int
@@ -31,8 +32,9 @@ class Outage:
     end_ns: int
     new_ranks: tuple[int, ...]
     startup_seconds: float
-    stop_ns: int | None
     restored: dict[int, str]
+    first_ns: dict[str, int]
+    last_ns: dict[str, int]
 
     @property
     def seconds(self) -> float:
@@ -153,6 +155,7 @@ def outages(events: Sequence[Event], world: int) -> list[Outage]:
 
 
 def _outage(events: Sequence[Event], inside: list[Event], *, last: int, after: int, begin: int, end: int) -> Outage:
+    during = [event for event in events if begin < int(event["t"]) <= end]
     starts = {event["pid"]: int(event["t"]) for event in of(events, "exec")}
     calls = [
         event for event in of(events, "first_call") if begin <= int(event["t"]) <= end and starts.get(event["pid"])
@@ -162,7 +165,6 @@ def _outage(events: Sequence[Event], inside: list[Event], *, last: int, after: i
         for event in of(inside, "repair")
         if event["rank"] in event["dst"]
     }
-    stops = [int(event["t"]) for event in of(inside, "stop")]
     return Outage(
         last_step=last,
         next_step=after,
@@ -170,8 +172,9 @@ def _outage(events: Sequence[Event], inside: list[Event], *, last: int, after: i
         end_ns=end,
         new_ranks=tuple(sorted({int(event["rank"]) for event in calls})),
         startup_seconds=max((int(event["t"]) - starts[event["pid"]] for event in calls), default=0) / 1e9,
-        stop_ns=min(stops, default=None),
         restored=restored,
+        first_ns={str(event["event"]): int(event["t"]) for event in reversed(during)},
+        last_ns={str(event["event"]): int(event["t"]) for event in during},
     )
 
 

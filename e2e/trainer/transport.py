@@ -293,9 +293,11 @@ class Transport:
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         connection.setblocking(False)
         with self._changed:
-            outbound = self._out.setdefault(to, Outbound(connection))
-            if outbound.connection is connection:
-                self._poll.register(connection, select.EPOLLRDHUP)
+            if other := self._out.get(to):  # a handler's thread was faster
+                connection.close()
+                return other
+            outbound = self._out[to] = Outbound(connection)
+            self._poll.register(connection, select.EPOLLRDHUP)
             return outbound
 
     def _lose(self, rank: int) -> None:

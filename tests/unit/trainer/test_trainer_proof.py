@@ -38,6 +38,7 @@ def test_outage_runs_from_the_last_common_step_to_the_next() -> None:
     assert outage.seconds == pytest.approx(2.6)
     assert outage.startup_seconds == pytest.approx(0.4)
     assert outage.control_seconds == pytest.approx(2.2)
+    assert outage.first_ns["step_end"] < outage.first_ns["stop"] < outage.last_ns["step_end"]
     assert outage.restored == {1: "optimizer copy of rank 0"}
 
 
