@@ -51,10 +51,10 @@ def apply(job: Job) -> None:
         return
     incident = open_incident(job, order.incarnation)
     job.incarnation = max(job.incarnation, order.incarnation)
+    for node_rank in order.replaced_nodes:
+        _replace(job, node_rank, incident.incarnation)
     for rank in order.restart_ranks:
         _restart(job, rank, order.incarnation, incident.incarnation)
-    for node_rank in order.replaced_nodes:
-        _replace(job, node_rank, order.incarnation)
     known = job.conversation.memory.lost.keys() | job.conversation.memory.late.keys()
     given_up = set(order.lost_ranks) - known - job.dropped
     if given_up and order.action not in (pb.EXPAND, pb.PAUSE, pb.CONTINUE):
@@ -78,7 +78,7 @@ def _give_up_growing(job: Job, order: pb.Order) -> bool:
 def _restart(job: Job, rank: int, incarnation: int, first_incarnation: int) -> None:
     """A new process in the same pod, unless one of this incident lives already."""
     target = job.roster.targets.get(rank)
-    if target is None or job.roster.node_of(rank) in _replaced(job):
+    if target is None or not target.pod_uid:
         return
     if target.incarnation < first_incarnation or not target.run:
         renewed = Target(max(incarnation, target.incarnation + 1), 0, target.pod_uid)
@@ -96,25 +96,25 @@ def _again(job: Job, rank: int) -> bool:
     return rank not in job.conversation.memory.named
 
 
-def _replaced(job: Job) -> set[int]:
-    return set(job.order.replaced_nodes) if job.order is not None else set()
+def _replace(job: Job, node_rank: int, first: int) -> None:
+    """The node rank's ranks belong into the newest pod made for this incident, whose first number is `first`.
 
-
-def _replace(job: Job, node_rank: int, incarnation: int) -> None:
-    """Older pods of the node rank are over; its ranks wait for a pod made for this incident."""
+    An order may come under a higher number because one replacement has died as well. So a replacement is known by being
+    of this incident, not by the order's number, and gives way to a newer one only when that is there.
+    """
     roster = job.roster
+    successor = roster.newest(node_rank, first)
+    newest = successor.incarnation if successor is not None else first
     for pod in roster.pods_of(node_rank):
-        if pod.incarnation < incarnation and not pod.over:
+        if pod.incarnation < newest and not pod.over:
             pod.over = True
             job.dirty.add(pod.uid)
-    successor = roster.newest(node_rank, incarnation)
-    uid = successor.uid if successor is not None else ""
     for rank in roster.ranks_of(node_rank):
         target = roster.targets.get(rank)
-        if target is None or target.incarnation < incarnation:
-            roster.targets[rank] = Target(incarnation, 0, uid)
-        elif not target.pod_uid and uid:
-            target.pod_uid = uid
+        if successor is not None and (target is None or target.pod_uid != successor.uid):
+            roster.targets[rank] = Target(successor.incarnation, 0, successor.uid)
+        elif target is None or target.incarnation < first:
+            roster.targets[rank] = Target(first)
         else:
             continue
         job.touch(rank)
@@ -143,7 +143,10 @@ def awaited(job: Job) -> set[int]:
 
 
 def stands(job: Job, rank: int) -> bool:
-    """The successor waits at its gate, and its predecessor is out of reach."""
+    """The successor waits at its gate, as far as is known now, and its predecessor is out of reach."""
+    pod = job.roster.pod_of(rank)
+    if pod is None or not pod.connected or job.silence.is_silent(pod.uid):
+        return False
     return job.roster.phase(rank) in (pb.AT_GATE, pb.LINKED) and fenced(job, rank)
 
 

@@ -121,13 +121,18 @@ class Mindio:
         allowed = {
             "stop_train": ("nothing", "stop"),
             "on_global_rank": ("naming",),
-            "change_strategy": ("strategy",),
+            "change_strategy": ("strategy", "result" if self._waits_for_a_successor() else "strategy"),
             "dump": ("nothing",),
         }
         assert self.ask in allowed[name], f"{name} while MindIO asks for {self.ask}: it would never speak again"
         self.world.answered(name, 0)
         if not self.silent:
             getattr(self, f"_{name}")(ranks, arguments)
+
+    def _waits_for_a_successor(self) -> bool:
+        """A waiting recover may be turned into something else."""
+        phases = [self.world.phase(rank) for rank in self.lost]
+        return self.strategy == "recover" and any(phase != pb.LINKED for phase in phases)
 
     def _process(self, name: str) -> None:
         self.ask, self.lost = "nothing", {}
@@ -187,6 +192,11 @@ class World:
     def agent(self, node_rank: int) -> Agent:
         """The newest pod of a node rank."""
         return max((a for a in self.agents.values() if a.node_rank == node_rank), key=lambda a: a.incarnation)
+
+    def phase(self, rank: int) -> pb.RankPhase:
+        """Of the rank's process in its newest pod."""
+        process = self.agent(rank // self.per_node).processes.get(rank)
+        return process.phase if process is not None else pb.ABSENT
 
     def callback(self, name: str, arguments: list[object]) -> None:
         """Queue a callback: it comes on another thread, after the call has been answered."""
