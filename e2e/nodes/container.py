@@ -24,9 +24,10 @@ from e2e.nodes.images import Image, ImageMissingError, read_image
 from e2e.nodes.logs import last_lines
 from e2e.nodes.plan import ContainerPlan, Surroundings, inside, make_sub_paths, plan_container
 from e2e.nodes.probes import ProbeCounter, ask
-from e2e.nodes.processes import Process, StartError, send_signal
+from e2e.nodes.processes import Process, StartError, catches, send_signal
 from e2e.nodes.restarts import Backoff, policy_of, restarts
 from e2e.nodes.states import ContainerRecord, Kind, Running, Terminated, Waiting
+from e2e.nodes.tasks import start_task
 
 CANNOT_RUN = 128
 MESSAGE_FILE_BYTES = 4096
@@ -115,12 +116,16 @@ class LiveContainer:
             await ask(hook, self.spec, self._scope.facts.pod_address, grace.remaining, self._execute)
         await self._scope.node.power.passed()
         if grace.remaining > 0:
-            name = (self.spec.get("lifecycle") or {}).get("stopSignal") or "SIGTERM"
-            send_signal(process.pid, signal.Signals[name])
+            self._ask_to_end(process)
         while not await grace.wait_for(process.exited):
             await self._scope.node.power.passed()
             self.kill()
             await asyncio.shield(process.exited)
+
+    def _ask_to_end(self, process: Process) -> None:
+        number = signal.Signals[(self.spec.get("lifecycle") or {}).get("stopSignal") or "SIGTERM"]
+        if not self._scope.node.settings.first_process_is_init or catches(process.pid, number):
+            send_signal(process.pid, number)
 
     def kill(self) -> None:
         """SIGKILL to every process of the container."""
@@ -137,16 +142,13 @@ class LiveContainer:
         image = await self._image()
         plan = self._plan_now = await self._plan(image)
         await self._scope.node.power.passed()
-        self.log.parent.mkdir(parents=True, exist_ok=True)
-        make_sub_paths(self.spec, self._scope.volumes, plan.environment)
-        self._termination_log.parent.mkdir(parents=True, exist_ok=True)
-        self._termination_log.write_bytes(b"")
         if isinstance(self.record.state, Terminated):
             self.record.last = self.record.state
         began = time.time()
         try:
+            self._make_places(plan)
             process = self._scope.node.processes.start(plan, self.log, self.marker)
-        except StartError as error:
+        except (StartError, OSError) as error:
             self.record.state = Terminated(CANNOT_RUN, "ContainerCannotRun", began, began, "", str(error))
             self._tell("Failed", f"Error: {error}", warning=True)
             self._scope.changed()
@@ -154,6 +156,12 @@ class LiveContainer:
         self.process = process
         self._begun(process, began)
         return await asyncio.shield(process.exited)
+
+    def _make_places(self, plan: ContainerPlan) -> None:
+        self.log.parent.mkdir(parents=True, exist_ok=True)
+        make_sub_paths(self.spec, self._scope.volumes, plan.environment)
+        self._termination_log.parent.mkdir(parents=True, exist_ok=True)
+        self._termination_log.write_bytes(b"")
 
     def _begun(self, process: Process, began: float) -> None:
         identity = f"process://{process.pid}-{int(began * 1000)}"
@@ -164,7 +172,7 @@ class LiveContainer:
         if not startup:
             self._mark_started()
         probes = [self._probe_all()] if any(self.spec.get(f"{kind}Probe") for kind in _VERDICTS) else []
-        self._probes = [asyncio.create_task(probe) for probe in probes]
+        self._probes = [start_task(probe) for probe in probes]
         self._tell("Started", f"Started container {self.record.name}")
         self._scope.changed()
 
@@ -287,7 +295,7 @@ class LiveContainer:
         self._tell("Unhealthy", f"Container {self.record.name} failed its probe, will be restarted", warning=True)
         seconds = (self.spec.get("livenessProbe") or {}).get("terminationGracePeriodSeconds")
         grace = GracePeriod(self._scope.grace_seconds if seconds is None else seconds)
-        self._stopping = asyncio.create_task(self.stop(grace))
+        self._stopping = start_task(self.stop(grace))
 
     def _stop_probes(self) -> None:
         current = asyncio.current_task()

@@ -21,7 +21,7 @@ from e2e.nodes.faults import ChipFault, HardwareFault
 from e2e.nodes.node import Node
 from e2e.nodes.node_set import NodeSet
 from e2e.nodes.pod import PodWorker
-from e2e.nodes.processes import ProcessEntry, read_command, read_environment, send_signal
+from e2e.nodes.processes import ProcessEntry, read_command, read_environment, send_signal, until_stopped
 from e2e.nodes.states import Running, Waiting
 
 log = logging.getLogger(__name__)
@@ -107,7 +107,7 @@ class ControlServer:
         return {"pid": found.entry.pid, "node": found.node.name, "pod": metadata["name"], "time": now}
 
     async def _freeze(self, request: JsonObject) -> JsonObject:
-        return self._signal_all(request, signal.SIGSTOP)
+        return await _settled(self._signal_all(request, signal.SIGSTOP))
 
     async def _thaw(self, request: JsonObject) -> JsonObject:
         return self._signal_all(request, signal.SIGCONT)
@@ -128,7 +128,7 @@ class ControlServer:
         if not node.context.power.is_open:
             raise RefusedError(f"node {node.name} is off already")
         now = time.time_ns()
-        return {"stopped": node.power_off(), "time": now}
+        return {"stopped": await node.power_off(), "time": now}
 
     async def _power_on(self, request: JsonObject) -> JsonObject:
         node = self._off(request)
@@ -147,7 +147,7 @@ class ControlServer:
         return {}
 
     async def _cut_hajob(self, request: JsonObject) -> JsonObject:
-        return self._signal_sidecars(request, signal.SIGSTOP)
+        return await _settled(self._signal_sidecars(request, signal.SIGSTOP))
 
     async def _restore_hajob(self, request: JsonObject) -> JsonObject:
         return self._signal_sidecars(request, signal.SIGCONT)
@@ -216,8 +216,8 @@ class ControlServer:
                 f"unknown arguments {', '.join(unknown)}; processes are selected by {', '.join(_SELECTORS)}"
             )
         nodes = [self._node(request)] if "node" in request else list(self._set.nodes.values())
+        trees = self._set.members(nodes)
         for node in nodes:
-            trees = node.context.processes.members(node.markers())
             for worker in node.workers():
                 if not _selects(request, worker.pod):
                     continue
@@ -250,6 +250,12 @@ class ControlServer:
             listed = ", ".join(f"{f.entry.pid} ({f.worker.pod['metadata']['name']}/{f.container})" for f in meant)
             raise RefusedError(f"{request} means {len(meant)} processes, not one: {listed or 'none'}")
         return meant[0]
+
+
+async def _settled(answer: JsonObject) -> JsonObject:
+    """An answer about stopped processes, given when they have stopped."""
+    await until_stopped(answer["pids"])
+    return answer
 
 
 def _command(name: str) -> _Handler:

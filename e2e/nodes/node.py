@@ -21,7 +21,8 @@ from e2e.nodes.context import NodeContext
 from e2e.nodes.device_reports import DeviceReports
 from e2e.nodes.kubelet_server import KubeletServer
 from e2e.nodes.pod import PodWorker
-from e2e.nodes.processes import STOPPED, send_signal
+from e2e.nodes.processes import STOPPED, send_signal, until_stopped
+from e2e.nodes.tasks import end_tasks, start_task
 
 log = logging.getLogger(__name__)
 
@@ -47,6 +48,7 @@ class Node:
         self._boot_id = str(uuid.uuid4())
         self._up_since = time.time()
         self._uid = ""
+        self._registered = asyncio.Event()
         self._frozen_by_power: list[int] = []
 
     @property
@@ -57,8 +59,8 @@ class Node:
     async def start(self) -> None:
         """Register and begin to run pods; returns when the node is registered."""
         await self._server.start(self)
-        await self._register()
         self._begin()
+        await self._registered.wait()
 
     async def close(self) -> None:
         """End the node's own work and kill what runs on it. Objects stay as they are: the cluster ends, too."""
@@ -78,13 +80,14 @@ class Node:
         """The process markers of all containers of the node."""
         return [container.marker for worker in self.workers() for container in worker.containers]
 
-    def power_off(self) -> int:
+    async def power_off(self) -> int:
         """Stop the machine dead; returns the number of processes that were stopped."""
         self.context.power.close()
         processes, markers = self.context.processes, self.markers()
         frozen = {e.pid for entries in processes.members(markers).values() for e in entries if e.state == STOPPED}
         stopped = processes.signal(markers, signal.SIGSTOP)
         self._frozen_by_power = [pid for pid in stopped if pid not in frozen]
+        await until_stopped(stopped)
         return len(stopped)
 
     def thaw(self) -> int:
@@ -113,14 +116,14 @@ class Node:
         await asyncio.gather(*(worker.close() for worker in leaving))
         for worker in self.pods.values():
             worker.boot()
-        await self._register()
         self._begin()
+        if self.wire.is_open:
+            await self._registered.wait()
 
     async def write_status(self) -> None:
         """Write the node's status as it is when the server can be reached, until it is written."""
         while True:
-            await self.context.power.passed()
-            await self.wire.passed()
+            await self._reachable()
             body = {"status": self._status()}
             try:
                 path = f"/api/v1/nodes/{self.name}/status"
@@ -131,38 +134,54 @@ class Node:
             else:
                 return
 
+    async def _reachable(self) -> None:
+        """Wait until the node is on and not cut off, so that what is written next is as fresh as it says."""
+        await self.context.power.passed()
+        await self.wire.passed()
+
     def write_status_later(self) -> None:
         """Write the status in the background: a node that is off or cut off does it when it is back."""
-        task = asyncio.create_task(self.write_status())
+        task = start_task(self.write_status())
         self._tasks.append(task)
 
     def _begin(self) -> None:
-        work = [self._renew_lease(), self._renew_status(), self._follow_pods(), self.reports.publish()]
-        self._tasks = [asyncio.create_task(one) for one in work]
+        self._registered.clear()
+        self._tasks = [start_task(self._live())]
+
+    async def _live(self) -> None:
+        await self._register()
+        self._registered.set()
+        async with asyncio.TaskGroup() as group:
+            for work in (self._renew_lease(), self._renew_status(), self._follow_pods(), self.reports.publish()):
+                group.create_task(work)
 
     async def _halt(self) -> None:
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await end_tasks(*self._tasks)
         self._tasks = []
 
     async def _register(self) -> None:
-        status = self._status()
-        body = machine.node_object(self.settings, status)
+        """Create the node's object or take over the one that is there, until that has worked."""
         while True:
             try:
-                created = await self.context.client.request("POST", "/api/v1/nodes", body)
-                break
+                self._uid = await self._create_or_take_over()
             except ApiError as error:
-                if error.status == 409:
-                    metadata = {"metadata": {"labels": machine.labels(self.settings)}}
-                    path = f"/api/v1/nodes/{self.name}"
-                    created = await self.context.client.request("PATCH", path, metadata, content_type=STRATEGIC)
-                    await self.write_status()
-                    break
                 log.warning("%s: cannot register: %s", self.name, error)
                 await asyncio.sleep(_RETRY_SECONDS)
-        self._uid = created["metadata"]["uid"]
+            else:
+                return
+
+    async def _create_or_take_over(self) -> str:
+        client = self.context.client
+        try:
+            body = machine.node_object(self.settings, self._status())
+            node = await client.request("POST", "/api/v1/nodes", body)
+        except ApiError as error:
+            if error.status != 409:
+                raise
+            metadata = {"metadata": {"labels": machine.labels(self.settings)}}
+            node = await client.request("PATCH", f"/api/v1/nodes/{self.name}", metadata, content_type=STRATEGIC)
+            await self.write_status()
+        return str(node["metadata"]["uid"])
 
     def _status(self) -> JsonObject:
         context = self.context
@@ -181,6 +200,7 @@ class Node:
         settings = self.context.settings
         path = f"/apis/coordination.k8s.io/v1/namespaces/{machine.LEASE_NAMESPACE}/leases"
         while True:
+            await self._reachable()
             body = machine.lease(self.name, self._uid, settings.lease_duration_seconds)
             client = self.context.client
             try:
@@ -204,16 +224,23 @@ class Node:
     async def _follow_pods(self) -> None:
         params = {"fieldSelector": f"spec.nodeName={self.name}"}
         async for event in follow(self.context.client, "/api/v1/pods", params):
-            if event["type"] == "SYNC":
-                there = {pod["metadata"]["uid"] for pod in event["items"]}
-                for uid in self.pods.keys() - there:
-                    self._remove(uid)
-                for pod in event["items"]:
-                    self._apply(pod)
-            elif event["type"] == "DELETED":
-                self._remove(event["object"]["metadata"]["uid"])
-            else:
-                self._apply(event["object"])
+            try:
+                self._take(event)
+            except Exception:
+                log.exception("%s: an event of a pod could not be taken: %.300s", self.name, event)
+
+    def _take(self, event: JsonObject) -> None:
+        """React to one event of :func:`e2e.nodes.api.follow`."""
+        if event["type"] == "SYNC":
+            there = {pod["metadata"]["uid"] for pod in event["items"]}
+            for uid in self.pods.keys() - there:
+                self._remove(uid)
+            for pod in event["items"]:
+                self._apply(pod)
+        elif event["type"] == "DELETED":
+            self._remove(event["object"]["metadata"]["uid"])
+        else:
+            self._apply(event["object"])
 
     def _apply(self, pod: JsonObject) -> None:
         uid = pod["metadata"]["uid"]
@@ -226,7 +253,7 @@ class Node:
             return
         worker = self.pods[uid] = PodWorker(self.context, pod, next(self._numbers))
         if pod["metadata"].get("deletionTimestamp"):
-            worker.update(pod)
+            worker.discard()
         elif _ran_before(status):
             worker.start_after_reboot()
         else:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import ssl
 import tempfile
+from collections.abc import Iterable
 from pathlib import Path
 
 from e2e.cluster.pki import Authority, Credential
@@ -16,7 +17,7 @@ from e2e.nodes.events import EventPoster
 from e2e.nodes.install import Tokens, install
 from e2e.nodes.kubelet_server import KubeletServer
 from e2e.nodes.node import Node
-from e2e.nodes.processes import ProcessHost
+from e2e.nodes.processes import ProcessEntry, ProcessHost
 from e2e.nodes.provisioner import provision
 
 
@@ -45,6 +46,10 @@ class NodeSet:
         await asyncio.gather(*(node.start() for node in self.nodes.values()))
         client = self._provisioner_client = self._client((), token=tokens.provisioner)
         self._provisioner = asyncio.create_task(provision(client, self.settings.directory / "claims"))
+
+    def members(self, nodes: Iterable[Node]) -> dict[str, list[ProcessEntry]]:
+        """The live processes of each container of these nodes, by the container's marker."""
+        return self._processes.members(marker for node in nodes for marker in node.markers())
 
     async def close(self) -> None:
         """End everything, the processes of all containers included."""

@@ -23,13 +23,15 @@ from e2e.nodes.context import NodeContext
 from e2e.nodes.environment import PodFacts
 from e2e.nodes.grace import GracePeriod
 from e2e.nodes.pod_writer import PodWriter, is_gone, pod_path
-from e2e.nodes.states import ContainerRecord, Failure, Kind, PodRecord, Terminated, Waiting, kind_of, succeeded
+from e2e.nodes.states import ContainerRecord, Failure, Kind, PodRecord, Terminated, Waiting, has_run, kind_of, succeeded
+from e2e.nodes.tasks import end_tasks, start_task
 from e2e.nodes.volumes import VolumeMaker, VolumeNotReadyError
 
 log = logging.getLogger(__name__)
 
 FORCED_GRACE_SECONDS = 1.0
-SIDECAR_GRACE_SECONDS = 2.0
+LEAST_GRACE_SECONDS = 2.0
+"""What a kubelet gives each container at least: sidecars may have to wait until the grace period is used up."""
 
 
 class PodWorker:
@@ -49,7 +51,6 @@ class PodWorker:
             changed=self._writer.changed,
         )
         self.containers: list[LiveContainer] = []
-        self._maker: VolumeMaker | None = None
         self._chips: list[int] = []
         self._work: asyncio.Task[None] | None = None
         self._ending: asyncio.Task[None] | None = None
@@ -65,16 +66,16 @@ class PodWorker:
     def start(self) -> None:
         """Admit the pod and begin to run it."""
         if self._admit():
-            self._work = _task(self._run())
+            self._work = start_task(self._run())
         self._writer.start()
 
     def start_after_reboot(self) -> None:
         """Take over a pod that ran here before the node was switched off: see :meth:`boot`."""
-        if self.pod["spec"].get("restartPolicy") == "Never":
+        if self._restarts():
+            self.start()
+        else:
             self._writer.start()
             self._fail_after_reboot()
-        else:
-            self.start()
 
     def update(self, pod: JsonObject) -> None:
         """The object has changed: labels and annotations are taken over, a deletion is begun."""
@@ -90,9 +91,15 @@ class PodWorker:
         """Stop the pod within ``seconds`` and remove its object; a later call can only shorten the time."""
         if self._grace is None:
             self._grace = GracePeriod(seconds)
-            self._ending = _task(self._end(self._grace))
+            self._ending = start_task(self._end(self._grace))
         else:
             self._grace.shorten(seconds)
+
+    def discard(self) -> None:
+        """The pod was to be removed before this node knew it: nothing of it runs, so only its object is removed."""
+        self._grace = GracePeriod(0)
+        self.record.finished = True
+        self._ending = start_task(self._writer.remove())
 
     def gone(self) -> asyncio.Task[None]:
         """The object was removed by somebody else: stop what runs; the returned task ends when nothing is left."""
@@ -103,7 +110,7 @@ class PodWorker:
 
     async def lose(self) -> None:
         """The machine it runs on is about to lose everything: no more work on it, its containers' ends are unknown."""
-        await _cancel(self._work, self._ending, *self._sidecars, *self._side_tasks)
+        await end_tasks(self._work, self._ending, *self._sidecars, *self._side_tasks)
         for container in self.containers:
             container.forget()
 
@@ -113,21 +120,26 @@ class PodWorker:
         self._work = self._ending = self._grace = None
         self._sidecars.clear()
         self._writer.restart()
-        if self.pod["spec"].get("restartPolicy") == "Never" or self.record.finished:
+        if self.record.finished:
+            return
+        if any(has_run(record) for record in self.record.containers) and not self._restarts():
             self._fail_after_reboot()
             return
         for container in self.containers:
-            container.record.restart_count += 1
+            container.record.restart_count += has_run(container.record)
             if isinstance(container.record.state, Terminated):
                 container.record.last = container.record.state
             container.record.state = _initial(self.pod)
-        self._work = _task(self._run())
+        self._work = start_task(self._run())
 
     async def close(self) -> None:
         """Give up all work on the pod; its processes and its object are left as they are, its chips are free."""
         self._writer.stop()
         await self.lose()
         self._finish()
+
+    def _restarts(self) -> bool:
+        return bool(self.pod["spec"].get("restartPolicy") != "Never")
 
     def _fail_after_reboot(self) -> None:
         for record in self.record.containers:
@@ -182,9 +194,11 @@ class PodWorker:
     async def _run(self) -> None:
         deadline = self.pod["spec"].get("activeDeadlineSeconds")
         try:
-            async with asyncio.timeout(deadline):
+            async with asyncio.timeout(deadline) as limit:
                 await self._run_containers()
         except TimeoutError:
+            if not limit.expired():
+                raise
             self.record.failure = Failure(
                 "DeadlineExceeded", "Pod was active on the node longer than the specified deadline"
             )
@@ -199,7 +213,7 @@ class PodWorker:
             self._aside(self._show_chips())
         for container in self.containers:
             if container.record.kind is Kind.SIDECAR:
-                self._sidecars.append(_task(container.supervise()))
+                self._sidecars.append(start_task(container.supervise()))
                 await container.started.wait()
             elif container.record.kind is Kind.INIT:
                 await container.supervise()
@@ -211,22 +225,20 @@ class PodWorker:
     async def _make_volumes(self) -> dict[str, Any]:
         node = self._node
         claims = node.settings.directory / "claims"
-        self._maker = VolumeMaker(
-            node.client, self._scope.facts, self._scope.directory, claims, node.settings.host_paths
-        )
+        maker = VolumeMaker(node.client, self._scope.facts, self._scope.directory, claims, node.settings.host_paths)
         self._scope.directory.mkdir(parents=True, exist_ok=True)
         attempt = 0
         while True:
             try:
-                places = await self._maker.make_all()
+                places = await maker.make_all()
             except VolumeNotReadyError as error:
                 if attempt >= len(RETRY_SECONDS) - 1:
                     node.events.post(self.pod, "FailedMount", str(error), warning=True)
                 await asyncio.sleep(RETRY_SECONDS[min(attempt, len(RETRY_SECONDS) - 1)])
                 attempt += 1
             else:
-                if self._maker.tokens:
-                    self._aside(self._renew_tokens(self._maker))
+                if maker.tokens:
+                    self._aside(self._renew_tokens(maker))
                 return dict(places)
 
     async def _renew_tokens(self, maker: VolumeMaker) -> None:
@@ -241,7 +253,7 @@ class PodWorker:
                         token.renew_at = time.time() + 10
 
     async def _end(self, grace: GracePeriod) -> None:
-        await _cancel(self._work)
+        await end_tasks(self._work)
         await self._stop_containers(grace)
         if not self.record.finished:
             self._locate()
@@ -252,12 +264,12 @@ class PodWorker:
 
     async def _stop_containers(self, grace: GracePeriod) -> None:
         """Main and init containers together, then sidecars in reverse, all within ``grace``."""
-        await _cancel(*self._sidecars)
+        await end_tasks(*self._sidecars)
         sidecars = [container for container in self.containers if container.record.kind is Kind.SIDECAR]
         others = [container for container in self.containers if container.record.kind is not Kind.SIDECAR]
         await asyncio.gather(*(container.stop(grace) for container in others))
         for container in reversed(sidecars):
-            await container.stop(grace)
+            await container.stop(grace if grace.remaining > LEAST_GRACE_SECONDS else GracePeriod(LEAST_GRACE_SECONDS))
 
     def _locate(self) -> None:
         """A pod that is removed leaves no container waiting."""
@@ -277,7 +289,7 @@ class PodWorker:
         self._writer.changed()
 
     def _aside(self, work: Coroutine[Any, Any, None]) -> None:
-        task = _task(work)
+        task = start_task(work)
         self._side_tasks.add(task)
         task.add_done_callback(self._side_tasks.discard)
 
@@ -296,23 +308,3 @@ def _live(scope: PodScope, records: list[ContainerRecord]) -> list[LiveContainer
     spec = scope.pod["spec"]
     specs = [*(spec.get("initContainers") or []), *spec["containers"]]
     return [LiveContainer(scope, one, record) for one, record in zip(specs, records, strict=True)]
-
-
-def _task(work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
-    """A task whose failure is told at once: nobody may wait for it."""
-    task = asyncio.create_task(work)
-    task.add_done_callback(_tell_failure)
-    return task
-
-
-def _tell_failure(task: asyncio.Task[None]) -> None:
-    if not task.cancelled() and task.exception():
-        log.error("a pod's task failed", exc_info=task.exception())
-
-
-async def _cancel(*tasks: asyncio.Task[None] | None) -> None:
-    """Cancel tasks and wait until they have ended; the current one is left alone."""
-    mine = [task for task in tasks if task is not None and task is not asyncio.current_task()]
-    for task in mine:
-        task.cancel()
-    await asyncio.gather(*mine, return_exceptions=True)

@@ -236,6 +236,33 @@ def read_command(pid: int) -> list[str]:
     return [word.decode(errors="replace") for word in raw.split(b"\0")[:-1]]
 
 
+async def until_stopped(pids: Iterable[int], seconds: float = 2.0) -> None:
+    """Wait until SIGSTOP has reached these processes; a process that sleeps in the kernel may take its time."""
+    waiting = set(pids)
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(seconds):
+            while waiting := {pid for pid in waiting if read_state(pid) not in {STOPPED, *_GONE, ""}}:  # noqa: ASYNC110
+                await asyncio.sleep(0.002)
+
+
+def read_state(pid: int) -> str:
+    """The letter of /proc for a process; empty when it has gone."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()[0]
+    except OSError:
+        return ""
+
+
+def catches(pid: int, number: int) -> bool:
+    """Whether a process has a handler for a signal; the first one of a PID namespace gets no other."""
+    try:
+        lines = Path(f"/proc/{pid}/status").read_text(encoding="utf-8").splitlines()
+    except OSError:
+        return False
+    caught = next(line for line in lines if line.startswith("SigCgt:"))
+    return bool(int(caught.split()[1], 16) >> (number - 1) & 1)
+
+
 def send_signal(pid: int, number: int) -> bool:
     """Send a signal; False when the process has gone."""
     try:

@@ -108,7 +108,7 @@ def succeeded(record: ContainerRecord) -> bool:
 def initialized(record: PodRecord) -> bool:
     """Whether every init container has ended well and every sidecar has started."""
     inits = all(succeeded(container) for container in record.of(Kind.INIT))
-    return inits and all(sidecar.started or _has_run(sidecar) for sidecar in record.of(Kind.SIDECAR))
+    return inits and all(sidecar.started or has_run(sidecar) for sidecar in record.of(Kind.SIDECAR))
 
 
 def phase(record: PodRecord) -> str:
@@ -118,11 +118,12 @@ def phase(record: PodRecord) -> str:
     if record.finished:
         good = all(succeeded(container) for container in record.of(Kind.INIT, Kind.MAIN))
         return "Succeeded" if good else "Failed"
-    never = any(not _has_run(container) for container in record.of(Kind.MAIN))
+    never = any(not has_run(container) for container in record.of(Kind.MAIN))
     return "Pending" if never or not initialized(record) else "Running"
 
 
-def _has_run(record: ContainerRecord) -> bool:
+def has_run(record: ContainerRecord) -> bool:
+    """Whether the container was started at least once."""
     return not isinstance(record.state, Waiting) or record.last is not None
 
 
@@ -187,7 +188,7 @@ def _initialized_condition(record: PodRecord, current: str) -> JsonObject:
     if current == "Succeeded":
         return _condition("Initialized", holds=True) | {"reason": "PodCompleted"}
     missing = [c.name for c in record.of(Kind.INIT) if not succeeded(c)]
-    missing += [c.name for c in record.of(Kind.SIDECAR) if not c.started and not _has_run(c)]
+    missing += [c.name for c in record.of(Kind.SIDECAR) if not c.started and not has_run(c)]
     condition = _condition("Initialized", not missing, "ContainersNotInitialized")
     if missing:
         condition["message"] = f"containers with incomplete status: [{' '.join(missing)}]"

@@ -18,6 +18,7 @@ from e2e.nodes.processes import (
     ProcessEntry,
     ProcessHost,
     StartError,
+    catches,
     process_table,
     process_trees,
     read_command,
@@ -84,6 +85,18 @@ async def test_a_container_leads_a_session_and_is_found_with_its_children(host: 
         host.signal(["u/c"], signal.SIGKILL)
     async with asyncio.timeout(20):
         assert await process.exited == 137
+
+
+async def test_a_handler_for_a_signal_is_seen(host: ProcessHost, tmp_path: Path) -> None:
+    script = "import signal; signal.signal(signal.SIGTERM, lambda *_: None); print('up', flush=True); signal.pause()"
+    process = host.start(plan(script, tmp_path), tmp_path / "log", "u/c")
+    await until_written(tmp_path / "log", b"up")
+    assert catches(process.pid, signal.SIGTERM)
+    assert not catches(process.pid, signal.SIGUSR1)
+    host.signal(["u/c"], signal.SIGKILL)
+    async with asyncio.timeout(20):
+        await process.exited
+    assert not catches(process.pid, signal.SIGTERM)
 
 
 @pytest.mark.parametrize(
