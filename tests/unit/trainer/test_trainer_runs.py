@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from e2e.trainer import proof
 from e2e.trainer.compare import differences
 
 ITERATIONS = ["--", "--train-iters", "30"]
@@ -54,3 +55,20 @@ def test_two_ranks_killed_in_a_pipeline_with_the_other_rank_order(tmp_path: Path
     run(tmp_path / "calm", *layout, *ITERATIONS)
     kills = ["--kill", "0@12", "--kill", "3@12"]
     run(tmp_path / "hit", *layout, *kills, "--compare", str(tmp_path / "calm"), *ITERATIONS)
+
+
+def test_memory_fault_is_repaired_in_place(calm: Path, tmp_path: Path) -> None:
+    fault = ["--fault", "rank=3 step=12 do=raise text=UCE_ERROR"]
+    run(tmp_path, *SMALL, "--strategy", "retry", "--compare", str(calm), *ITERATIONS, *fault)
+    events = proof.load(tmp_path)
+    assert proof.survivors_kept(events, []) == []
+    assert proof.restored_elsewhere(events, {3: 1}) == []
+
+
+def test_training_with_fewer_ranks_ends_with_the_same_weights(tmp_path: Path) -> None:
+    four = ["--data", "4"]
+    run(tmp_path / "calm", *four, *ITERATIONS)
+    hit = [*four, "--kill", "3@12", "--strategy", "downgrade", "--compare", str(tmp_path / "calm")]
+    run(tmp_path / "hit", *hit, *ITERATIONS, "--enable-elastic-training")
+    shrunk = proof.of(proof.load(tmp_path / "hit"), "downgrade")
+    assert [event["active"] for event in shrunk] == [[0, 1, 2]] * 3
