@@ -53,6 +53,7 @@ def _trainer(job: HATrainingJob, settings: PodSettings, node_rank: int, trainer:
             }
         ),
         *parts.pod_fields(),
+        {"name": "HCCL_IF_IP", "value": "$(POD_IP)"},
     ]
     result["env"] = parts.with_user_variables(ours, result.get("env") or [])
     if job.spec.launcher is Launcher.HAJOB:

@@ -16,7 +16,6 @@ import asyncio
 import logging
 import threading
 from collections.abc import Callable, Iterator
-from datetime import UTC, datetime, timedelta
 from typing import Any, Final, Protocol
 
 import kopf
@@ -30,7 +29,6 @@ from hajob.runtime.metrics import FRONT_DESK_RESTARTS
 
 log = logging.getLogger(__name__)
 
-_LOGIN_LIFETIME: Final = timedelta(minutes=10)
 _STOP_SECONDS: Final = 15.0
 
 # kopf tells of every call of a handler, that is of every event.
@@ -89,7 +87,7 @@ class FrontDesk:
 
     Args:
         kube: the API, asked whether the CRD is there before kopf is started.
-        credentials: handed to kopf, anew at every start and every ten minutes.
+        credentials: handed to kopf at every start, and again when the server refuses them.
         namespace: the one to serve; empty for all.
     """
 
@@ -101,6 +99,7 @@ class FrontDesk:
         self._core: asyncio.AbstractEventLoop | None = None
         self._supervisor: asyncio.Task[None] | None = None
         self._backoff = Backoff(first=0.5, longest=10.0)
+        self._stopping = threading.Event()
         self._stop: Callable[[], None] = lambda: None
 
     def start(self, intake: JobIntake) -> None:
@@ -160,14 +159,15 @@ class FrontDesk:
                 problem = f"{type(error).__name__}: {error}"
             core.call_soon_threadsafe(tell, problem)
 
+        self._stopping.clear()
         thread = threading.Thread(target=body, name="front desk", daemon=True)
         thread.start()
         try:
             return await asyncio.shield(ended)
         finally:
+            self._stopping.set()  # for a loop that is not there yet
             self._stop()
-            if not ended.done():
-                await asyncio.wait([ended], timeout=_STOP_SECONDS)
+            await asyncio.to_thread(thread.join, _STOP_SECONDS)
 
     async def _serve(self) -> None:
         """Run kopf in this thread's loop until it ends."""
@@ -178,6 +178,8 @@ class FrontDesk:
                 loop.call_soon_threadsafe(stop.set)
 
         self._stop = end
+        if self._stopping.is_set():
+            return
         scope: dict[str, Any] = {"namespaces": [self._namespace]} if self._namespace else {"clusterwide": True}
         await kopf.operator(registry=self._registry(), settings=kopf_settings(), stop_flag=stop, **scope)
 
@@ -228,7 +230,11 @@ async def _release(intake: JobIntake, uid: str) -> None:
 
 
 def connection(credentials: Credentials) -> kopf.ConnectionInfo:
-    """The operator's credentials as kopf wants them; proxies of the environment are not used."""
+    """The operator's credentials as kopf wants them; proxies of the environment are not used.
+
+    The same credentials make equal values: kopf then ends when they are refused twice. With anything in them that
+    changes, such as a time of expiry, it would offer them again and again without a pause.
+    """
     return kopf.ConnectionInfo(
         server=credentials.server,
         ca_path=credentials.ca_file or None,
@@ -236,5 +242,4 @@ def connection(credentials: Credentials) -> kopf.ConnectionInfo:
         private_key_path=credentials.key_file or None,
         insecure=not credentials.verify,
         token=credentials.token or None,
-        expiration=datetime.now(UTC) + _LOGIN_LIFETIME,
     )

@@ -5,13 +5,18 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import AsyncIterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 from hajob.api import constants as names
-from hajob.runtime.credentials import Credentials
+from hajob.runtime.credentials import Credentials, from_service_account
 from hajob.runtime.front_desk import FrontDesk
 from hajob.runtime.kube import ApiError, HttpKube
+from hajob.runtime.metrics import FRONT_DESK_RESTARTS
+
+from e2e.cluster.control_plane import ControlPlane
+from e2e.harness.operator import NAME, manifests
 
 Job = dict[str, Any]
 
@@ -107,6 +112,28 @@ async def test_a_job_deleted_while_nobody_was_there_is_held_too(
     intake.may_release.set()
     await intake.until(lambda: made["metadata"]["uid"] in intake.gone)
     await desk.stop()
+
+
+async def test_kopf_is_started_again_after_credentials_that_were_refused(
+    kube: HttpKube, control_plane: ControlPlane, namespace: str, intake: Intake, crd: Job, job: Job, tmp_path: Path
+) -> None:
+    control_plane.apply(*(each for each in manifests(namespace) if each["kind"] != "Deployment"))
+    token = control_plane.api.create(f"/api/v1/namespaces/{namespace}/serviceaccounts/{NAME}/token", {"spec": {}})
+    (tmp_path / "ca.crt").write_bytes(control_plane.ca_file.read_bytes())
+    (tmp_path / "token").write_text("nonsense")
+    host, _, port = control_plane.server.removeprefix("https://").rpartition(":")
+    environment = {"KUBERNETES_SERVICE_HOST": host, "KUBERNETES_SERVICE_PORT": port}
+    before = FRONT_DESK_RESTARTS._value.get()
+    desk = FrontDesk(kube, from_service_account(str(tmp_path), environment))
+    desk.start(intake)
+    async with asyncio.timeout(30):
+        while FRONT_DESK_RESTARTS._value.get() == before:  # noqa: ASYNC110 - a counter has no event
+            await asyncio.sleep(0.05)
+    made = await kube.create(names.PLURAL, "default", job)
+    (tmp_path / "token").write_text(token["status"]["token"])
+    await intake.until(lambda: any(raw["metadata"]["uid"] == made["metadata"]["uid"] for raw in intake.seen))
+    await desk.stop()
+    await kube.patch(names.PLURAL, "default", made["metadata"]["name"], {"metadata": {"finalizers": None}})
 
 
 async def test_after_a_stop_another_one_hands_everything_over_again(

@@ -1,0 +1,45 @@
+"""The front desk waits for the CRD, survives every end of kopf, and tells the core nothing it did not see."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from typing import cast
+
+from hajob.runtime.credentials import Credentials
+from hajob.runtime.front_desk import FrontDesk, JobIntake, kopf_settings
+from hajob.runtime.kube import ApiError
+
+from tests.unit.runtime.runtime_fakes import FakeKube
+
+
+class Ending(FrontDesk):
+    """A front desk whose kopf ends at once."""
+
+    def __init__(self, kube: FakeKube) -> None:
+        super().__init__(kube, Credentials("https://nowhere"))
+        self.lives: asyncio.Queue[int] = asyncio.Queue()
+
+    async def _run_thread(self) -> str:
+        self.lives.put_nowait(1)
+        return "it ends at once"
+
+
+async def test_it_waits_for_the_crd_and_starts_kopf_again_and_again() -> None:
+    kube = FakeKube()
+    kube.fail(ApiError(404, "NotFound", "the server could not find the requested resource"))
+    desk = Ending(kube)
+    desk.start(cast("JobIntake", None))
+    async with asyncio.timeout(30):
+        await desk.lives.get()
+        assert kube.lists == 2
+        await desk.lives.get()
+    await desk.stop()
+
+
+def test_delays_are_endless_and_can_be_read_again() -> None:
+    delays = kopf_settings().networking.error_backoffs
+    assert not isinstance(delays, float)
+    first, second = (list(itertools.islice(delays, 100)) for _ in range(2))
+    assert first == second
+    assert max(first) == 5.0
