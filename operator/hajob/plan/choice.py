@@ -55,6 +55,7 @@ class Loss:
     Attributes:
         ranks: every lost rank.
         nodes: node ranks whose pods are lost or useless.
+        newly: of these, the ones that the event itself takes, also when they were being replaced already.
         floor: the smallest action that can cure it.
         program_failure: a fresh failure of the program, which has a budget of its own.
         rank: the rank that the no-progress rule watches, -1 for the job as a whole.
@@ -67,6 +68,7 @@ class Loss:
 
     ranks: tuple[int, ...]
     nodes: tuple[int, ...] = ()
+    newly: tuple[int, ...] = ()
     floor: Action = Action.RETRY
     program_failure: bool = False
     rank: int = -1

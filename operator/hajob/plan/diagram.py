@@ -69,7 +69,8 @@ def _ladder() -> Iterator[str]:
     yield from ("", "## The ladder", "")
     yield (
         "Every rung is judged, smallest first; the first that works is taken. Each has a budget (uses in a window) "
-        f"and a deadline; the same rank at the same step {NO_PROGRESS_LIMIT} times is not tried once more at the same rung. "
+        f"and a deadline; the same rank at the same step {NO_PROGRESS_LIMIT} times is not tried once more at the same "
+        "rung. "
         f"Failures of the program have a budget of their own, counted over {PROGRAM_WINDOW_SECONDS // 3600} hours."
     )
     yield from ("", "| action | uses | window s | deadline s |", "| --- | --- | --- | --- |")

@@ -153,9 +153,10 @@ class Moment:
         fact, incident, own = self.fact, self.joins, self.fact_ranks()
         ranks = own
         floor = self.first_action()
-        nodes: tuple[int, ...] = ()
+        newly: tuple[int, ...] = ()
         if fact.kind in TAKES_THE_NODE or floor is Action.REPLACE:
-            nodes = self.view.layout.nodes_of(ranks)
+            newly = self.view.layout.nodes_of(ranks)
+        nodes = newly
         program = fact.origin is Origin.PROGRAM
         continues: Action | None = None
         corrupted = fact.kind is FactKind.DATA_CORRUPTED
@@ -170,6 +171,7 @@ class Moment:
         return Loss(
             ranks=ranks,
             nodes=nodes,
+            newly=newly,
             floor=floor,
             program_failure=program,
             rank=own[0] if own else -1,

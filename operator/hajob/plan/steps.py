@@ -218,24 +218,14 @@ def _extent(moment: Moment, incident: Incident, action: Action) -> tuple[tuple[i
     nodes = loss.nodes
     if action is Action.REPLACE and not nodes:
         nodes = layout.nodes_of(loss.ranks)
-    hit = _fresh_nodes(moment)
-    fresh = tuple(node for node in nodes if node in hit or node not in incident.replaced_nodes)
+    fresh = tuple(node for node in nodes if node in loss.newly or node not in incident.replaced_nodes)
     if action is Action.RETRY:
         return loss.ranks, (), (), ()
     in_fresh_pods = {rank for node in fresh for rank in layout.ranks_of(node)}
     in_new_pods = {rank for node in nodes for rank in layout.ranks_of(node)}
-    died = set() if hit or not isinstance(moment.event, events.FactSeen) else set(moment.fact_ranks())
+    died = set() if loss.newly or not isinstance(moment.event, events.FactSeen) else set(moment.fact_ranks())
     restart = ({*loss.ranks} - in_new_pods) | ({*incident.restart_ranks, *died} - in_fresh_pods)
     return tuple(sorted({*loss.ranks, *in_new_pods})), tuple(sorted(restart)), nodes, fresh
-
-
-def _fresh_nodes(moment: Moment) -> tuple[int, ...]:
-    """Nodes of the event's own fact when it takes whole pods."""
-    fact, loss = _fact(moment), moment.loss
-    if fact is None or loss is None or not moment.fact_ranks():
-        return ()
-    hit = moment.view.layout.nodes_of(moment.fact_ranks())
-    return tuple(node for node in hit if node in loss.nodes)
 
 
 def _names(moment: Moment, nodes: tuple[int, ...]) -> tuple[str, ...]:

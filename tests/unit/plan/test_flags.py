@@ -18,7 +18,11 @@ def test_a_script_may_add_flags_that_nobody_sees() -> None:
 
 
 def test_a_trainer_that_is_started_right_there_shows_everything() -> None:
-    for command in (("torchrun", "pretrain.py"), ("/usr/bin/python3", "-m", "x"), ("bash", "-c", "torchrun pretrain.py")):
+    for command in (
+        ("torchrun", "pretrain.py"),
+        ("/usr/bin/python3", "-m", "x"),
+        ("bash", "-c", "torchrun pretrain.py"),
+    ):
         flags = read_flags(template(*command, "--train-iters", "5"))
         assert (flags.has("bf16"), flags.lacks("bf16")) == (False, True)
 

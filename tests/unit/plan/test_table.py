@@ -5,8 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from plan_worlds import LAYOUT, VIEW, WORLDS, Walk, due_time, every_event, fact, small_policy
-
 from hajob.domain.facts import FactKind
 from hajob.plan import events as e
 from hajob.plan.effects import SendOrder, SetDeadline
@@ -15,6 +13,8 @@ from hajob.plan.journal import from_dict, to_dict
 from hajob.plan.machine import CELLS, TABLE, advance
 from hajob.plan.policy import Policy
 from hajob.plan.state import ENDED, STEADY, JobState, Phase
+
+from tests.unit.plan.plan_worlds import LAYOUT, VIEW, WORLDS, Walk, due_time, every_event, fact, small_policy
 
 SETTLED = STEADY | ENDED
 

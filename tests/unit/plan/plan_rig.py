@@ -1,0 +1,139 @@
+"""A job in the hands of a test: tell it events, look at what it wants."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+
+from hajob.domain.actions import Action
+from hajob.domain.facts import Fact, FactKind, Source
+from hajob.domain.incidents import Incident
+from hajob.plan import events as e
+from hajob.plan.effects import Effect, SendOrder
+from hajob.plan.machine import Outcome, advance
+from hajob.plan.policy import Policy
+from hajob.plan.state import JobState, Phase
+from hajob.plan.view import View
+
+from tests.unit.plan.plan_worlds import VIEW
+
+
+@dataclass
+class Rig:
+    """One job, its world, and the last outcome."""
+
+    state: JobState
+    view: View = VIEW
+    policy: Policy = field(default_factory=Policy)
+    now: int = 1_000_000
+    outcome: Outcome | None = None
+    last_fact: Fact = field(default_factory=lambda: Fact("none", FactKind.PROCESS_EXITED))
+    last_incident: Incident = None  # type: ignore[assignment]
+    facts: int = 0
+
+    @classmethod
+    def running(cls, view: View = VIEW, policy: Policy | None = None, step: int = 5) -> Rig:
+        """A job that trains."""
+        state = JobState(phase=Phase.RUNNING, incarnation=1, attempt=1, base=1, step=step)
+        return cls(state, view, policy or Policy())
+
+    @classmethod
+    def naming(cls) -> Rig:
+        """Rank 5 was restarted; MindIO has just been told."""
+        rig = cls.running()
+        rig.exits(5)
+        rig.tell(e.Named(2, 1))
+        return rig
+
+    @classmethod
+    def shrunk(cls) -> Rig:
+        """Node rank 2 was lost and dropped."""
+        rig = cls.running(view=replace(VIEW, free_nodes=0))
+        rig.silent(2)
+        rig.deadline("Recovery")
+        rig.tell(e.Resumed(2, 11))
+        return rig
+
+    def tell(self, event: e.Event, now: int | None = None) -> tuple[Effect, ...]:
+        """One event."""
+        self.now = now if now is not None else self.now + 10
+        if self.state.incident is not None:
+            self.last_incident = self.state.incident
+        self.outcome = advance(self.state, event, self.view, self.policy, self.now)
+        self.state = self.outcome.state
+        return self.outcome.effects
+
+    def see(
+        self, kind: FactKind, *, node: int | None = None, ranks: tuple[int, ...] = (), **more: object
+    ) -> tuple[Effect, ...]:
+        """A fresh fact about the processes and pods that exist now."""
+        self.facts += 1
+        made = Fact(f"fact-{self.facts}-{self.now}", kind, node_rank=node, ranks=ranks, time_ms=self.now + 5)
+        given = {"incarnation": self.state.incarnation, "source": Source.AGENT, **more}
+        self.last_fact = replace(made, **given)  # type: ignore[arg-type]
+        return self.tell(e.FactSeen(fact=self.last_fact))
+
+    def exits(self, rank: int, exit_code: int = -9, **more: object) -> tuple[Effect, ...]:
+        """A process exits."""
+        return self.see(FactKind.PROCESS_EXITED, ranks=(rank,), exit_code=exit_code, **more)  # type: ignore[arg-type]
+
+    def silent(self, node: int) -> tuple[Effect, ...]:
+        """A node falls silent."""
+        return self.see(FactKind.AGENT_SILENT, node=node, source=Source.COORDINATOR, node_name=f"node-{node}")
+
+    def memory(self, rank: int, source: Source) -> Rig:
+        """A memory fault."""
+        self.see(FactKind.MEMORY_FAULT, ranks=(rank,), source=source)
+        return self
+
+    def deadline(self, name: str) -> tuple[Effect, ...]:
+        """Let a deadline pass."""
+        return self.tell(e.DeadlineReached(name=name), max(self.now, self.state.deadlines[name]))
+
+    def recover(self) -> None:
+        """MindIO succeeds."""
+        number = self.incident.incarnation
+        for event in (e.Named(number), e.Resumed(number, self.state.step + 1), e.ResultReported(number, 0)):
+            self.tell(event)
+
+    def at(self, phase: Phase) -> bool:
+        """Whether the job is in this state."""
+        return self.state.phase is phase
+
+    @property
+    def incident(self) -> Incident:
+        """The open incident."""
+        assert self.state.incident is not None
+        return self.state.incident
+
+    @property
+    def action(self) -> Action:
+        """What is being done."""
+        return self.incident.action
+
+    @property
+    def ignored(self) -> str:
+        """Why the last event changed nothing."""
+        assert self.outcome is not None
+        return self.outcome.ignored
+
+    @property
+    def refused(self) -> dict[Action, tuple[str, ...]]:
+        """Refusals of the last decision, by name."""
+        assert self.outcome is not None
+        considered = self.outcome.considered
+        return {one.action: tuple(r.name for r in one.refusals) for one in considered if not one.taken}
+
+    def order(self, done: tuple[Effect, ...] | None = None) -> SendOrder:
+        """The one order among the effects."""
+        (found,) = self.orders(done)
+        return found
+
+    def orders(self, done: tuple[Effect, ...] | None = None) -> list[SendOrder]:
+        """The orders among the effects of the last event."""
+        assert self.outcome is not None
+        return [effect for effect in (self.outcome.effects if done is None else done) if isinstance(effect, SendOrder)]
+
+    @staticmethod
+    def kinds(done: tuple[Effect, ...]) -> list[str]:
+        """Names of the effects."""
+        return [type(effect).__name__ for effect in done]

@@ -1,0 +1,692 @@
+"""Which action, and why not a smaller one: facts, occasions, preconditions, budgets, progress."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from hajob.domain.actions import Action, Command
+from hajob.domain.facts import Fact, FactKind, Origin, Source, origin_of_exit
+from hajob.domain.incidents import Outcome, Purpose, RestoredFrom
+from hajob.domain.layout import Layout
+from hajob.plan import effects as do
+from hajob.plan import events as e
+from hajob.plan.policy import CoordinatorLossPolicy, Mode, NodePolicy, Policy, Rung
+from hajob.plan.state import JobState, Phase
+from hajob.plan.view import View
+
+from tests.unit.plan.plan_rig import Rig
+from tests.unit.plan.plan_worlds import VIEW, without
+
+
+def test_a_dead_process_is_restarted_in_its_pod() -> None:
+    rig = Rig.running()
+    done = rig.exits(5)
+    assert rig.at(Phase.GATHERING)
+    order = rig.order(done)
+    assert order == do.SendOrder(Command.IN_PLACE, 2, 1, (5,), (5,), timeout_seconds=120)
+    assert rig.kinds(done) == ["OpenIncident", "SendOrder", "SetDeadline"]
+    assert rig.refused == {Action.RETRY: ("ProcessAlive",)}
+    assert rig.incident.restored_from is RestoredFrom.OPTIMIZER_COPY
+    assert not any(effect.irreversible for effect in done)
+
+
+def test_a_silent_node_is_replaced_and_avoided() -> None:
+    rig = Rig.running()
+    done = rig.silent(0)
+    assert rig.order(done) == do.SendOrder(Command.REPLACE, 2, 1, (0, 1), (), (0,), timeout_seconds=270)
+    assert do.ReplacePods((0,), 2, ("node-0",)) in done
+    assert rig.kinds(done)[-1] == "ReplacePods"
+    assert rig.refused == {Action.RETRY: ("PodAlive",), Action.IN_PLACE: ("PodAlive",)}
+    assert rig.state.deadlines == {"Recovery": rig.now + 270_000}
+
+
+def test_a_memory_fault_is_repeated_only_when_the_rank_itself_said_so() -> None:
+    assert Rig.running().memory(3, Source.MINDIO).action is Action.RETRY
+    rig = Rig.running().memory(3, Source.DEVICE)
+    assert rig.action is Action.IN_PLACE
+    assert rig.refused == {Action.RETRY: ("ProcessAlive",)}
+
+
+def test_the_order_of_a_retry_restarts_nobody() -> None:
+    rig = Rig.running().memory(3, Source.MINDIO)
+    assert rig.order() == do.SendOrder(Command.RETRY, 2, 1, (3,), timeout_seconds=60)
+
+
+@pytest.mark.parametrize(
+    ("kind", "action"),
+    [
+        (FactKind.COMMUNICATION_FAULT, Action.RETRY),
+        (FactKind.PROCESS_FAULT, Action.IN_PLACE),
+        (FactKind.HANG, Action.IN_PLACE),
+        (FactKind.HEARTBEAT_SILENT, Action.IN_PLACE),
+        (FactKind.CHIP_ERROR, Action.IN_PLACE),
+        (FactKind.CHIP_FAULT, Action.REPLACE),
+        (FactKind.POD_FAILED, Action.REPLACE),
+        (FactKind.POD_LOST, Action.REPLACE),
+        (FactKind.NODE_NOT_READY, Action.REPLACE),
+        (FactKind.NODE_DELETED, Action.REPLACE),
+        (FactKind.SCRIPT_ENDED, Action.REPLACE),
+        (FactKind.PORT_TAKEN, Action.REPLACE),
+        (FactKind.DATA_CORRUPTED, Action.RETRY),
+    ],
+)
+def test_smallest_action_by_kind(kind: FactKind, action: Action) -> None:
+    rig = Rig.running()
+    rig.see(kind, ranks=(4,))
+    assert rig.action is action
+
+
+def test_a_log_rule_asks_for_its_own_action() -> None:
+    rig = Rig.running(policy=Policy(log_rules={"oom": Action.IN_PLACE}))
+    rig.see(FactKind.LOG_RULE, ranks=(4,), code="oom")
+    assert rig.action is Action.IN_PLACE
+    rig = Rig.running(policy=Policy())
+    rig.see(FactKind.LOG_RULE, ranks=(4,), code="unknown")
+    assert rig.action is Action.RESTART
+    assert rig.refused[Action.CHECKPOINT] == ("Sufficient",)
+
+
+@pytest.mark.parametrize(
+    ("policy", "phase"),
+    [
+        (NodePolicy.IGNORE, Phase.RUNNING),
+        (NodePolicy.MIGRATE, Phase.MIGRATING),
+        (NodePolicy.EVICT, Phase.GATHERING),
+        (NodePolicy.CHECKPOINT, Phase.SAVING),
+    ],
+)
+def test_sub_health_goes_by_policy(policy: NodePolicy, phase: Phase) -> None:
+    rig = Rig.running(policy=Policy(sub_health=policy))
+    rig.see(FactKind.SUB_HEALTH, node=1)
+    assert rig.at(phase)
+
+
+# ------------------------------------------------------------------------------------------------ one incident
+
+
+def test_later_losses_join_until_all_are_there() -> None:
+    """Three processes and two nodes lost one after another: one incident, one naming."""
+    rig = Rig.running()
+    rig.exits(2)
+    rig.exits(6)
+    rig.silent(0)
+    done = rig.silent(2)
+    assert rig.incident.number == 2
+    assert rig.order(done).lost_ranks == (0, 1, 2, 4, 5, 6)
+    assert rig.order(done).restart_ranks == (2, 6)
+    assert rig.order(done).replaced_nodes == (0, 2)
+    assert rig.order(done).revision == 4
+    assert [effect for effect in done if isinstance(effect, do.ReplacePods)] == [do.ReplacePods((2,), 2, ("node-2",))]
+    assert rig.incident.escalated_from == (Action.IN_PLACE,)
+
+
+def test_a_node_swallows_a_process_that_was_being_restarted() -> None:
+    rig = Rig.running()
+    rig.exits(4)
+    done = rig.silent(2)
+    assert rig.order(done).restart_ranks == ()
+    assert rig.order(done).lost_ranks == (4, 5)
+
+
+def test_a_replacement_that_dies_at_the_gate_is_started_again() -> None:
+    rig = Rig.running()
+    rig.exits(5)
+    done = rig.exits(5)
+    assert rig.order(done) == do.SendOrder(Command.IN_PLACE, 2, 2, (5,), (5,), timeout_seconds=120)
+    assert [spend.budget for spend in rig.state.spent] == ["InPlace", "InPlace"]
+
+
+def test_a_process_that_dies_in_a_new_pod_is_restarted_there() -> None:
+    rig = Rig.running()
+    rig.silent(2)
+    done = rig.exits(5)
+    assert rig.order(done).restart_ranks == (5,)
+    assert rig.order(done).replaced_nodes == (2,)
+    assert not [effect for effect in done if isinstance(effect, do.ReplacePods)]
+
+
+def test_a_pod_lost_twice_comes_under_a_new_number() -> None:
+    rig = Rig.running()
+    rig.silent(2)
+    done = rig.silent(2)
+    assert do.ReplacePods((2,), 3, ("node-2",)) in done
+    assert (rig.incident.number, rig.incident.incarnation, rig.state.incarnation) == (2, 3, 3)
+    assert rig.order(done).incarnation == 3
+
+
+def test_mindio_may_name_more_ranks() -> None:
+    rig = Rig.running()
+    rig.exits(5)
+    done = rig.tell(e.Stopped(2, (5, 7)))
+    assert rig.order(done) == do.SendOrder(Command.IN_PLACE, 2, 2, (5, 7), (5, 7), timeout_seconds=120)
+    rig = Rig.running().memory(3, Source.MINDIO)
+    done = rig.tell(e.Stopped(2, (3, 7)))
+    assert rig.order(done).restart_ranks == (3, 7)
+    assert rig.action is Action.IN_PLACE
+    assert rig.tell(e.Stopped(2, (3, 7, 99))) == ()
+
+
+def test_a_retry_that_meets_a_dead_process_restarts_both() -> None:
+    rig = Rig.running().memory(3, Source.MINDIO)
+    done = rig.exits(5)
+    assert rig.order(done) == do.SendOrder(Command.IN_PLACE, 2, 2, (3, 5), (3, 5), timeout_seconds=120)
+
+
+def test_a_second_word_about_the_same_memory_changes_nothing() -> None:
+    rig = Rig.running().memory(3, Source.MINDIO)
+    assert rig.see(FactKind.MEMORY_FAULT, ranks=(3,), source=Source.DEVICE) == ()
+    assert rig.ignored.startswith("Known")
+    rig.see(FactKind.DATA_CORRUPTED, ranks=(3,), source=Source.MINDIO)
+    assert rig.incident.corrupted
+
+
+def test_the_coordinators_number_is_taken_over() -> None:
+    rig = Rig.running()
+    rig.tell(e.FactSeen(9, Fact("a", FactKind.PROCESS_EXITED, ranks=(5,), incarnation=1)))
+    assert (rig.incident.number, rig.state.incarnation) == (9, 9)
+
+
+def test_a_recovery_to_its_end() -> None:
+    rig = Rig.running()
+    rig.exits(5)
+    rig.tell(e.Stopped(2, (5,)))
+    done = rig.tell(e.ReplacementsReady(2, 1))
+    assert rig.kinds(done) == ["SetDeadline"]
+    rig.tell(e.Named(2, 1))
+    assert rig.at(Phase.RESUMING)
+    rig.tell(e.StrategiesOffered(2, ("exit", "dump", "recover")))
+    rig.tell(e.Resumed(2, 11))
+    assert rig.at(Phase.CONFIRMING)
+    done = rig.tell(e.ResultReported(2, 0, "", "recover"))
+    assert do.CloseIncident(2, Outcome.RECOVERED) in done
+    assert rig.state == replace(
+        Rig.running().state,
+        incarnation=2,
+        renewed={5: 2},
+        step=11,
+        resumed_ms=rig.state.resumed_ms,
+        spent=rig.state.spent,
+        stalls=rig.state.stalls,
+        fact_ids=rig.state.fact_ids,
+    )
+    names = ["Stopped", "ReplacementsReady", "Named", "Strategies", "Resumed"]
+    assert [mark.name for mark in rig.last_incident.milestones] == names
+
+
+def test_mindio_may_report_success_before_the_first_step() -> None:
+    # observed: after a repair from the checkpoint the result comes before any retrained step
+    rig = Rig.naming()
+    rig.tell(e.ResultReported(2, 0, "", "recover"))
+    assert rig.at(Phase.RESUMING)
+    rig.tell(e.Resumed(2, 6))
+    assert rig.at(Phase.RUNNING)
+
+
+# ------------------------------------------------------------------------------------------------ MindIO's falls
+
+
+def test_a_death_after_the_naming_costs_a_checkpoint_and_a_restart() -> None:
+    rig = Rig.naming()
+    done = rig.exits(3)
+    assert rig.at(Phase.SAVING)
+    assert rig.order(done).command is Command.CHECKPOINT
+    assert rig.order(done).lost_ranks == (3, 5)
+    done = rig.tell(e.ResultReported(2, 0, "do dump success", "dump"))
+    assert rig.at(Phase.RESTARTING)
+    assert rig.incident.restored_from is RestoredFrom.SAVED_CHECKPOINT
+    assert rig.incident.escalated_from == (Action.IN_PLACE, Action.CHECKPOINT)
+    assert do.DeleteAllPods(below=3) in done
+    assert do.CreateAllPods(2, 3) in done
+    assert do.DeleteCoordinator(below=3) in done
+    assert do.CreateCoordinator(3) in done
+    assert [order.command for order in rig.orders(done)] == [Command.STOP, Command.START]
+
+
+def test_a_naming_that_crossed_a_widening_counts_as_after_the_naming() -> None:
+    rig = Rig.running()
+    rig.exits(5)
+    rig.exits(3)
+    rig.tell(e.Named(2, 1))
+    assert rig.at(Phase.SAVING)
+
+
+@pytest.mark.parametrize(
+    ("code", "phase"), [(405, Phase.GATHERING), (406, Phase.SAVING), (499, Phase.RESTARTING), (404, Phase.RESTARTING)]
+)
+def test_results_of_a_recovery(code: int, phase: Phase) -> None:
+    rig = Rig.naming()
+    rig.tell(e.ResultReported(2, code, "words", "recover"))
+    assert rig.at(phase)
+
+
+def test_405_goes_on_with_new_processes() -> None:
+    rig = Rig.running().memory(3, Source.MINDIO)
+    rig.tell(e.Named(2, 1))
+    done = rig.tell(e.ResultReported(2, 405, "notify device clean failed", "retry"))
+    assert rig.order(done) == do.SendOrder(Command.IN_PLACE, 2, 2, (3,), (3,), timeout_seconds=120)
+    assert rig.refused[Action.RETRY] == ("StillPossible",)
+    assert rig.incident.escalated_from == (Action.RETRY,)
+
+
+def test_no_node_in_time_becomes_a_shrink_and_back() -> None:
+    rig = Rig.running(view=replace(VIEW, free_nodes=0))
+    rig.silent(2)
+    done = rig.deadline("Recovery")
+    assert rig.at(Phase.SHRINKING)
+    assert rig.order(done) == do.SendOrder(
+        Command.SHRINK, 2, 2, (4, 5), parameters='{"scale-in-strategy":"DP"}', timeout_seconds=300
+    )
+    rig.tell(e.ResultReported(2, 201, "controller notify isolate ranks.", "downgrade", (4, 5)))
+    done = rig.tell(e.Resumed(2, 11))
+    assert rig.at(Phase.SHRUNK)
+    assert do.ReleasePods((2,), below=3) in done
+    assert do.CloseIncident(2, Outcome.RECOVERED, "shrunk") in done
+    assert rig.tell(e.DeadlineReached(name="Expand")) == ()
+    done = rig.tell(e.CapacityAvailable(nodes=1))
+    assert rig.kinds(done) == ["SetDeadline"]
+    rig.view = replace(rig.view, free_nodes=1)
+    done = rig.deadline("Expand")
+    assert rig.at(Phase.EXPANDING)
+    assert do.ReplacePods((2,), 3) in done
+    assert rig.order(done).parameters == '{"scale-out-strategy":"DP"}'
+    rig.tell(e.ReplacementsReady(3, 1))
+    rig.tell(e.Resumed(3, 20))
+    assert rig.at(Phase.RUNNING)
+    assert rig.state.shrunk is None
+    assert rig.state.pods == {2: 3}
+
+
+def test_capacity_that_flaps_starts_the_delay_again() -> None:
+    rig = Rig.shrunk()
+    rig.tell(e.CapacityAvailable(nodes=1))
+    rig.tell(e.CapacityLost())
+    assert "Expand" not in rig.state.deadlines
+    assert rig.tell(e.CapacityAvailable(nodes=0)) == ()
+
+
+def test_growing_that_fails_goes_on_shrunk() -> None:
+    rig = Rig.shrunk()
+    rig.tell(e.CapacityAvailable(nodes=1))
+    rig.view = replace(rig.view, free_nodes=1)
+    rig.deadline("Expand")
+    done = rig.deadline("Recovery")
+    assert rig.at(Phase.SHRUNK)
+    assert rig.order(done).command is Command.SHRINK
+    assert rig.state.shrunk is not None
+
+
+def test_a_fault_while_shrunk_leaves_dump_or_exit() -> None:
+    rig = Rig.shrunk()
+    rig.exits(2)
+    assert rig.at(Phase.SAVING)
+    rig = Rig.shrunk()
+    rig.exits(0)  # its partner left with the shrink: no complete copy
+    assert rig.at(Phase.RESTARTING)
+    assert rig.refused[Action.CHECKPOINT] == ("CompleteCopy",)
+
+
+def test_a_fault_of_a_rank_that_left_is_no_news() -> None:
+    rig = Rig.shrunk()
+    rig.exits(4)
+    assert rig.ignored.startswith("Dropped")
+
+
+def test_a_fault_before_mindios_word_opens_the_next_incident() -> None:
+    rig = Rig.naming()
+    rig.tell(e.Resumed(2, 11))
+    done = rig.exits(3)
+    assert rig.at(Phase.SAVING)
+    assert do.CloseIncident(2, Outcome.RECOVERED, "the next fault came before MindIO's result") in done
+    assert rig.incident.number == 3
+    assert rig.order(done).lost_ranks == (3,)
+
+
+def test_what_is_not_offered_is_not_waited_for() -> None:
+    rig = Rig.naming()
+    rig.tell(e.StrategiesOffered(2, ("exit", "dump")))
+    assert rig.at(Phase.SAVING)
+    rig.tell(e.StrategiesOffered(2, ("exit",)))
+    assert rig.at(Phase.RESTARTING)
+
+
+def test_a_checkpoint_that_fails_restarts_from_the_periodic_one() -> None:
+    rig = Rig.naming()
+    rig.exits(3)
+    rig.tell(e.ResultReported(2, 406, "do last repair failed!", ""))
+    assert rig.at(Phase.SAVING)
+    rig.tell(e.ResultReported(2, 499, "DumpCallback: save ckpt failed, ret: 1", "dump"))
+    assert rig.at(Phase.RESTARTING)
+    assert rig.incident.restored_from is RestoredFrom.PERIODIC_CHECKPOINT
+
+
+def test_nothing_is_saved_after_corruption() -> None:
+    rig = Rig.running()
+    rig.see(FactKind.DATA_CORRUPTED, ranks=(3,), source=Source.MINDIO)
+    assert rig.action is Action.RETRY
+    assert rig.incident.restored_from is RestoredFrom.PERIODIC_CHECKPOINT
+    rig.tell(e.Named(2, 1))
+    rig.tell(e.ResultReported(2, 406))
+    assert rig.at(Phase.RESTARTING)
+    assert rig.refused[Action.CHECKPOINT] == ("DataSound",)
+
+
+# ------------------------------------------------------------------------------------------------ preconditions
+
+
+@pytest.mark.parametrize(
+    ("view", "name"),
+    [
+        (replace(VIEW, step=0), "FirstStepFinished"),
+        (replace(VIEW, coordinator_ready=False), "CoordinatorReady"),
+        (replace(VIEW, capabilities=frozenset({"dump"})), "StrategyOffered"),
+    ],
+)
+def test_what_mindio_needs(view: View, name: str) -> None:
+    rig = Rig.running(view=view, step=0)
+    rig.exits(5)
+    assert name in rig.refused[Action.IN_PLACE]
+    assert rig.action in {Action.RESTART, Action.CHECKPOINT}
+
+
+def test_the_first_step_is_enough() -> None:
+    rig = Rig.running(view=replace(VIEW, step=-1), step=1)
+    rig.exits(5)
+    assert rig.action is Action.IN_PLACE
+
+
+def test_without_a_copy_the_periodic_checkpoint_repairs() -> None:
+    one = Layout(num_nodes=4, chips_per_node=2, tensor=2, copies=1)
+    rig = Rig.running(view=replace(VIEW, layout=one))
+    rig.exits(5)
+    assert (rig.action, rig.incident.restored_from) == (Action.IN_PLACE, RestoredFrom.PERIODIC_CHECKPOINT)
+    rig = Rig.running(view=replace(VIEW, layout=one, checkpoint_step=-1))
+    rig.exits(5)
+    assert rig.refused[Action.IN_PLACE] == ("CheckpointPresent",)
+    assert rig.action is Action.RESTART
+    rig = Rig.running(view=replace(VIEW, layout=one), policy=Policy(no_copy_repair=False))
+    rig.exits(5)
+    assert rig.refused[Action.IN_PLACE] == ("CompleteCopy",)
+
+
+def test_both_holders_lost_are_still_replaced() -> None:
+    rig = Rig.running()
+    rig.silent(1)
+    rig.silent(3)
+    assert (rig.action, rig.incident.restored_from) == (Action.REPLACE, RestoredFrom.PERIODIC_CHECKPOINT)
+
+
+@pytest.mark.parametrize(
+    ("nodes", "policy", "names"),
+    [
+        ((0,), Policy(), ("RankZeroInSet",)),
+        ((2, 0), Policy(), ("RankZeroInSet", "CompleteCopy")),
+        ((2,), Policy(min_data_parallel=4), ("MinDataParallel",)),
+        ((2,), Policy(elastic=False), ("ActionAllowed",)),
+        ((2,), without(Action.SHRINK), ("ActionAllowed",)),
+    ],
+)
+def test_why_no_shrink(nodes: tuple[int, ...], policy: Policy, names: tuple[str, ...]) -> None:
+    rig = Rig.running(policy=policy)
+    for node in nodes:
+        rig.silent(node)
+    rig.deadline("Recovery")
+    assert rig.refused[Action.SHRINK] == names
+    assert rig.state.phase in {Phase.SAVING, Phase.RESTARTING}
+
+
+def test_exactly_the_wanted_data_parallel_ranks_may_be_left() -> None:
+    rig = Rig.running(policy=Policy(min_data_parallel=3))
+    rig.silent(2)
+    rig.deadline("Recovery")
+    assert rig.at(Phase.SHRINKING)
+
+
+def test_a_set_that_mindio_would_not_drop_is_refused_by_name() -> None:
+    misaligned = Layout(num_nodes=6, chips_per_node=8, tensor=2, pipeline=4)
+    rig = Rig.running(view=replace(VIEW, layout=misaligned), policy=without(Action.IN_PLACE, Action.REPLACE))
+    rig.exits(40)
+    assert "DropSetClosed" in rig.refused[Action.SHRINK]
+
+
+def test_a_smaller_rung_that_is_forbidden_leads_to_the_next() -> None:
+    rig = Rig.running(policy=without(Action.IN_PLACE))
+    done = rig.exits(5)
+    assert rig.action is Action.REPLACE
+    assert rig.order(done).lost_ranks == (4, 5)
+    assert rig.order(done).replaced_nodes == (2,)
+
+
+# ------------------------------------------------------------------------------------------------ budgets
+
+
+def test_the_same_rank_at_the_same_step_climbs_after_three() -> None:
+    policy = Policy(rungs={action: Rung(100, 3600, 60) for action in Action})
+    actions = []
+    state = Rig.running(policy=policy).state
+    for _ in range(7):
+        rig = Rig(replace(state, phase=Phase.RUNNING, incident=None), policy=policy)
+        rig.exits(5, step=5)
+        actions.append(rig.action)
+        state = replace(rig.state, renewed={}, pods={}, shrunk=None)
+    assert actions == [Action.IN_PLACE] * 3 + [Action.REPLACE] * 3 + [Action.SHRINK]
+
+
+def test_progress_forgets() -> None:
+    policy = Policy(rungs={action: Rung(100, 3600, 60) for action in Action})
+    state = Rig.running(policy=policy).state
+    for step in (5, 5, 5, 6, 6, 6, 7):
+        rig = Rig(replace(state, phase=Phase.RUNNING, incident=None), policy=policy)
+        rig.exits(5, step=step)
+        assert rig.action is Action.IN_PLACE
+        state = replace(rig.state, renewed={})
+
+
+def test_a_budget_is_spent_and_comes_back_with_its_window() -> None:
+    policy = Policy(rungs={**Policy().rungs, Action.IN_PLACE: Rung(2, 100, 60)})
+    rig = Rig.running(policy=policy)
+    for rank, action in ((5, Action.IN_PLACE), (5, Action.IN_PLACE), (5, Action.REPLACE)):
+        rig.exits(rank, step=rig.now)
+        assert rig.action is action
+    assert rig.refused[Action.IN_PLACE] == ("BudgetLeft",)
+    rig = Rig(replace(rig.state, phase=Phase.RUNNING, incident=None), policy=policy, now=rig.now + 100_000)
+    rig.exits(6)
+    assert rig.action is Action.IN_PLACE
+
+
+def test_failures_of_the_program_have_a_budget_of_their_own() -> None:
+    rig = Rig.running(policy=Policy(max_program_failures=1))
+    rig.exits(5, exit_code=1, step=1)
+    assert [spend.budget for spend in rig.state.spent] == ["InPlace", "Program"]
+    rig.recover()
+    done = rig.exits(5, exit_code=1, step=2, message="Traceback: boom")
+    assert rig.at(Phase.FAILED)
+    reasons = [effect for effect in done if isinstance(effect, do.FailJob)]
+    assert reasons[0].reason == "ProgramFailures"
+    assert "2 times" in reasons[0].message
+    assert "boom" in reasons[0].message
+    rig = Rig.running(policy=Policy(max_program_failures=1))
+    for step in range(3):
+        rig.exits(5, exit_code=-9, step=step)
+        assert rig.action is Action.IN_PLACE
+        rig.recover()
+
+
+def test_one_bug_in_eight_processes_is_one_failure() -> None:
+    rig = Rig.running()
+    for rank in range(8):
+        rig.exits(rank, exit_code=1)
+    assert [spend.budget for spend in rig.state.spent] == ["InPlace", "Program"]
+    assert rig.at(Phase.GATHERING)
+
+
+def test_a_fault_of_the_machine_makes_the_incident_the_machines() -> None:
+    rig = Rig.running()
+    rig.exits(5, exit_code=1)
+    assert rig.incident.origin.value == Origin.PROGRAM.value
+    rig.silent(0)
+    assert rig.incident.origin.value == Origin.INFRASTRUCTURE.value
+
+
+@pytest.mark.parametrize(
+    ("exit_code", "origin"),
+    [
+        (0, Origin.PROGRAM),
+        (1, Origin.PROGRAM),
+        (2, Origin.INFRASTRUCTURE),
+        (3, Origin.PROGRAM),
+        (127, Origin.PROGRAM),
+        (128, Origin.PROGRAM),
+        (137, Origin.INFRASTRUCTURE),
+        (139, Origin.PROGRAM),
+        (143, Origin.INFRASTRUCTURE),
+        (-9, Origin.INFRASTRUCTURE),
+        (-15, Origin.INFRASTRUCTURE),
+        (-11, Origin.PROGRAM),
+        (-6, Origin.PROGRAM),
+        (-8, Origin.PROGRAM),
+        (-4, Origin.PROGRAM),
+        (-7, Origin.INFRASTRUCTURE),
+    ],
+)
+def test_whose_fault_an_exit_is(exit_code: int, origin: Origin) -> None:
+    assert origin_of_exit(exit_code) is origin
+    assert Fact("a", FactKind.PROCESS_EXITED, exit_code=exit_code).origin is origin
+    assert Fact("a", FactKind.AGENT_SILENT, exit_code=exit_code).origin is Origin.INFRASTRUCTURE
+
+
+# ------------------------------------------------------------------------------------------------ modes, requests
+
+
+def test_observe_says_and_does_nothing() -> None:
+    rig = Rig.running(policy=Policy(mode=Mode.OBSERVE))
+    done = rig.exits(5)
+    assert rig.at(Phase.RUNNING)
+    assert rig.kinds(done) == ["Announce"]
+    assert "InPlace would follow" in str(done)
+    assert rig.tell(e.FactSeen(fact=rig.last_fact)) == ()
+
+
+def test_hold_waits_for_a_person() -> None:
+    rig = Rig.running(policy=Policy(mode=Mode.HOLD))
+    rig.exits(5)
+    assert rig.at(Phase.HELD)
+    rig.silent(1)
+    assert rig.tell(e.PolicyChanged()) == ()
+    rig.policy = Policy()
+    done = rig.tell(e.PolicyChanged())
+    assert rig.order(done).replaced_nodes == (1, 2)
+    assert rig.order(done).lost_ranks == (2, 3, 4, 5)
+
+
+def test_suspend_saves_first_and_resume_starts_anew() -> None:
+    rig = Rig.running()
+    done = rig.tell(e.SuspendRequested())
+    assert rig.order(done).command is Command.CHECKPOINT
+    done = rig.tell(e.ResultReported(2, 0, "", "dump"))
+    assert rig.at(Phase.SUSPENDED)
+    assert do.DeleteAllPods(below=3) in done
+    assert rig.state.incident is None
+    done = rig.tell(e.ResumeRequested())
+    assert rig.at(Phase.PENDING)
+    assert do.CreateAllPods(2, 4) in done
+    assert rig.state.spent == ()
+
+
+def test_suspend_that_is_taken_back_while_saving_restarts() -> None:
+    rig = Rig.running()
+    rig.tell(e.SuspendRequested())
+    rig.tell(e.ResumeRequested())
+    rig.tell(e.ResultReported(2, 0, "", "dump"))
+    assert rig.at(Phase.RESTARTING)
+    assert rig.state.spent == ()
+
+
+def test_suspend_before_the_first_step_saves_nothing() -> None:
+    rig = Rig(JobState())
+    rig.tell(e.Accepted())
+    done = rig.tell(e.SuspendRequested())
+    assert rig.at(Phase.SUSPENDED)
+    assert do.DeleteAllPods(below=2) in done
+
+
+def test_a_restart_by_request_spends_nothing() -> None:
+    rig = Rig.running()
+    rig.tell(e.RestartRequested())
+    assert rig.incident.purpose is Purpose.REQUEST
+    rig.tell(e.ResultReported(2, 0, "", "dump"))
+    assert rig.at(Phase.RESTARTING)
+    assert rig.state.spent == ()
+
+
+@pytest.mark.parametrize(
+    ("policy", "now", "later"),
+    [
+        (CoordinatorLossPolicy.IMMEDIATELY, Phase.RESTARTING, Phase.RESTARTING),
+        (CoordinatorLossPolicy.AT_NEXT_CHECKPOINT, Phase.UNPROTECTED, Phase.RESTARTING),
+        (CoordinatorLossPolicy.NEVER, Phase.UNPROTECTED, Phase.UNPROTECTED),
+    ],
+)
+def test_a_lost_coordinator_goes_by_policy(policy: CoordinatorLossPolicy, now: Phase, later: Phase) -> None:
+    rig = Rig.running(policy=Policy(coordinator_loss=policy))
+    done = rig.tell(e.CoordinatorLost())
+    assert rig.at(now)
+    assert do.CreateCoordinator(2) in done or now is Phase.RESTARTING
+    rig.tell(e.CheckpointVerified(step=9))
+    assert rig.at(later)
+
+
+def test_an_unreachable_coordinator_is_no_reason_to_begin_a_start_anew() -> None:
+    rig = Rig(JobState())
+    rig.tell(e.Accepted())
+    assert rig.tell(e.CoordinatorLost()) == ()
+    rig.tell(e.CoordinatorLost(ended=True))
+    assert rig.at(Phase.RESTARTING)
+
+
+def test_a_fault_without_controller_restarts() -> None:
+    rig = Rig.running()
+    rig.tell(e.CoordinatorLost())
+    rig.exits(5)
+    assert rig.at(Phase.RESTARTING)
+
+
+def test_a_move_and_its_two_ends() -> None:
+    rig = Rig.running()
+    done = rig.tell(e.MigrateRequested(nodes=(1,), avoid=("sick",)))
+    assert do.CreateSparePods((1,), 2, ("node-1", "sick")) in done
+    done = rig.tell(e.Resumed(2, 7))
+    assert do.ReleasePods((1,), below=2) in done
+    assert rig.state.pods == {1: 2}
+    rig = Rig.running()
+    rig.tell(e.MigrateRequested(nodes=(1,)))
+    done = rig.deadline("Recovery")
+    assert rig.at(Phase.RUNNING)
+    assert do.ReleasePods((1,), below=3, not_below=2) in done
+    assert "Degraded" in str(done)
+
+
+@pytest.mark.parametrize("nodes", [(9,), (-1,), ()])
+def test_a_move_of_nodes_that_do_not_exist_is_said(nodes: tuple[int, ...]) -> None:
+    rig = Rig.running()
+    done = rig.tell(e.MigrateRequested(nodes=nodes))
+    assert rig.at(Phase.RUNNING)
+    assert "Degraded" in str(done)
+
+
+def test_a_start_that_takes_too_long_fails_with_what_is_known() -> None:
+    rig = Rig(JobState(), policy=Policy(startup_deadline_seconds=30))
+    rig.tell(e.Accepted())
+    rig.see(FactKind.POD_UNSTARTABLE, node=1, code="ImagePullBackOff", message="no such image")
+    done = rig.deadline("Startup")
+    assert rig.at(Phase.FAILED)
+    assert do.FailJob("StartupDeadlineExceeded", "ImagePullBackOff: no such image") in done
+
+
+def test_the_whole_jobs_deadline() -> None:
+    rig = Rig(JobState(), policy=Policy(active_deadline_seconds=50))
+    rig.tell(e.Accepted())
+    assert rig.state.deadlines["Active"] == rig.now + 50_000
+    assert rig.tell(e.DeadlineReached(name="Active")) == ()
+    rig.deadline("Active")
+    assert rig.at(Phase.FAILED)
