@@ -71,7 +71,8 @@ class SimpleOperator:
                 order.replaced_nodes.append(node)
         in_new = {rank for node in order.replaced_nodes for rank in range(node * 2, node * 2 + 2)}
         lost = sorted({*order.lost_ranks, *fact.ranks, *in_new})
-        keep = sorted(({*order.restart_ranks, *restart}) - in_new)
+        in_fresh = {rank for node in nodes for rank in range(node * 2, node * 2 + 2)}
+        keep = sorted({*order.restart_ranks, *restart} - in_fresh)
         del order.lost_ranks[:], order.restart_ranks[:]
         order.lost_ranks.extend(lost)
         order.restart_ranks.extend(keep)
