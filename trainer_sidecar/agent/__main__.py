@@ -10,6 +10,8 @@ import signal
 import sys
 from typing import Any
 
+import grpc
+
 from trainer_sidecar.agent.clock import BootClock, Clock
 from trainer_sidecar.agent.gate import Gate
 from trainer_sidecar.agent.launcher_client import LauncherClient
@@ -62,19 +64,24 @@ class Agent:
             await self.gate.close()
 
     async def _serve(self) -> None:
-        while True:
-            try:
-                server = make_server(self.service, self._settings)
-                break
-            except OSError as problem:
-                log.warning("the coordinator cannot reach this agent: %s; tried again every second", problem)
-                await asyncio.sleep(BIND_RETRY_SECONDS)
+        server = await self._bound_server()
         await server.start()
         log.info("serving at %s:%d", self._settings.pod_address, self._settings.agent_port)
         try:
             await server.wait_for_termination()
         finally:
             await server.stop(grace=0)
+
+    async def _bound_server(self) -> grpc.aio.Server:
+        said = ""
+        while True:
+            try:
+                return make_server(self.service, self._settings)
+            except OSError as problem:
+                if str(problem) != said:
+                    said = str(problem)
+                    log.warning("the coordinator cannot reach this agent: %s; tried again every second", said)
+                await asyncio.sleep(BIND_RETRY_SECONDS)
 
     async def _tick(self) -> None:
         while True:

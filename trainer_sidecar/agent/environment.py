@@ -18,6 +18,7 @@ def rank_environment(wanted: Wanted, settings: Settings) -> dict[str, str]:
     defaults = {
         "WORLD_SIZE": str(settings.world_size),
         "ROLE_WORLD_SIZE": wanted.environment.get("WORLD_SIZE", str(settings.world_size)),
+        "ROLE_NAME": "default",
         "GROUP_WORLD_SIZE": str(settings.world_size // settings.ranks_per_node),
         "HAJOB_ATTEMPT": attempt,
         "TORCHELASTIC_USE_AGENT_STORE": "True",

@@ -57,6 +57,7 @@ class Node:
         self.link_phase: Callable[[int], LinkPhase] = lambda _: LinkPhase.NONE
         self._processes: dict[int, Process] = {}
         self._steps: dict[int, int] = {}
+        self._beaten: dict[int, int] = {}  # the newest step in a rank's heartbeats
         self._wanted: dict[int, Wanted] = {}
         self._fenced: set[tuple[int, Name]] = set()
         self._script = Script()
@@ -302,7 +303,8 @@ class Node:
 
     def heartbeat(self, rank: int, step: int) -> None:
         """A heartbeat has passed; its step counts where the output tells none."""
-        if rank not in self._steps and step > 0:
+        if rank not in self._steps and step > self._beaten.get(rank, 0):
+            self._beaten[rank] = step
             self._last_step = self._clock.now()
 
     def silent(self, rank: int, heartbeats: int, seconds: float) -> None:

@@ -186,20 +186,18 @@ class Coordinator:
         self.hello: pb.Hello | None = None
         self.error: grpc.aio.AioRpcError | None = None
 
-    async def connect(self, fence: int = 1, incarnation: int = 1) -> None:
-        """Open the stream; waits until the agent serves."""
+    async def connect(
+        self, fence: int = 1, incarnation: int = 1, *, first: pb.CoordinatorToAgent | None = None
+    ) -> None:
+        """Wait until the agent serves and open the stream, with a Hello or with something else."""
         await asyncio.wait_for(self._channel.channel_ready(), PATIENCE)
-        await self.open(fence, incarnation)
-
-    async def open(self, fence: int = 1, incarnation: int = 1) -> None:
-        """Say Hello on a new stream."""
+        hello = pb.Hello(version=1, job_uid=JOB, fence=fence, incarnation=incarnation)
         self._outgoing = asyncio.Queue()
         self._call = rpc.AgentStub(self._channel).Converse(  # type: ignore[no-untyped-call]
             self._messages(self._outgoing)
         )
-        hello = pb.Hello(version=1, job_uid=JOB, fence=fence, incarnation=incarnation)
         self._reader = asyncio.ensure_future(self._read())
-        await self.send(pb.CoordinatorToAgent(hello=hello))
+        await self.send(first or pb.CoordinatorToAgent(hello=hello))
 
     async def _messages(self, outgoing: asyncio.Queue[pb.CoordinatorToAgent]) -> AsyncIterator[pb.CoordinatorToAgent]:
         while True:

@@ -205,6 +205,16 @@ def test_silence_of_coordinator_and_steps_ends_the_ranks_and_tells_why() -> None
     assert "no coordinator for 60 s" in fact.message
 
 
+def test_heartbeats_count_as_progress_only_while_their_step_rises() -> None:
+    rig = Rig(fence_after=60)
+    rig.process(2)
+    for step in (5, 6, 6, 6):
+        rig.clock.pass_seconds(40)
+        rig.node.heartbeat(2, step)
+        rig.node.tick()
+    assert rig.kinds() == ["end"]
+
+
 def test_a_word_of_a_coordinator_keeps_the_ranks() -> None:
     rig = Rig(fence_after=60)
     rig.process(2)

@@ -193,3 +193,28 @@ async def test_a_rank_killed_again_before_it_was_named_is_started_again(tmp_path
         assert starts == [(1, 0), (2, 0), (2, 1)]
         output = {path.name for path in (tmp_path / "output" / "1").iterdir()}
         assert {"rank-1.1.log", "rank-1.2.log", "rank-1.2.1.log"} <= output
+
+
+async def test_a_stream_that_does_not_begin_as_it_should_is_turned_away(tmp_path: Path, authority: Authority) -> None:
+    wrong = [
+        pb.CoordinatorToAgent(hello=pb.Hello(version=2, job_uid=JOB)),
+        pb.CoordinatorToAgent(hello=pb.Hello(version=1, job_uid="another")),
+        pb.CoordinatorToAgent(node_order=pb.NodeOrder(over=True)),
+    ]
+    async with training(tmp_path, authority) as (pod, coordinator, _):
+        for first in wrong:
+            stranger = Coordinator(pod, authority)
+            await stranger.connect(first=first)
+            await until(lambda stranger=stranger: stranger.error is not None, "the refusal")  # type: ignore[misc]
+            assert stranger.error is not None
+            assert stranger.error.code() is grpc.StatusCode.FAILED_PRECONDITION
+            await stranger.close()
+        assert coordinator.error is None
+        assert coordinator.facts == {}
+
+
+async def test_a_long_path_is_no_obstacle(tmp_path: Path, authority: Authority) -> None:
+    deep = tmp_path / ("d" * 100) / ("e" * 100)
+    deep.mkdir(parents=True)
+    async with training(deep, authority) as (_, coordinator, _):
+        assert coordinator.state(0).phase == pb.LINKED

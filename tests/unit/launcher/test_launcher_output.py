@@ -62,6 +62,17 @@ def test_a_directory_that_cannot_be_written_is_named_once(tmp_path: Path) -> Non
     assert "rank-0.1.log" in complaints[0]
 
 
+def test_a_full_disk_is_named_once(tmp_path: Path) -> None:
+    path = tmp_path / "rank-0.1.log"
+    path.symlink_to("/dev/full")
+    complaints: list[str] = []
+    log = output.LogFile(str(path), 100, complaints.append)
+    for _ in range(3):
+        log.write(b"x")
+    assert len(complaints) == 1
+    assert "No space left" in complaints[0]
+
+
 def test_a_slow_reader_costs_output_never_time() -> None:
     gate = threading.Event()
     written: list[bytes] = []
