@@ -36,7 +36,7 @@ def node_order(job: Job, pod: Pod) -> pb.NodeOrder | None:
     mine = [(rank, target) for rank, target in sorted(job.roster.targets.items()) if target.pod_uid == pod.uid]
     if not mine and not pod.over:
         return None
-    order = pb.NodeOrder(over=pod.over)
+    order = pb.NodeOrder(over=pod.over, log_rules=job.assignment.log_rules)
     if job.attempt.phase is Phase.RUNNING and job.controller.serves(job.attempt.number):
         order.controller_address = job.endpoint.controller
     environment = rank_environment(job)
