@@ -114,7 +114,15 @@ def _same_directory(setting: Setting) -> bool | None:
     save, load = flags.text("save"), flags.text("load")
     if any("$" in (value or "") for value in (save, load)):
         return None
-    return save == load == setting.spec.checkpoint.path
+    path = setting.spec.checkpoint.path
+    if any(value not in {None, path} for value in (save, load)):
+        return False
+    return _as_far_as_seen(flags, fits=save == load == path)
+
+
+def _as_far_as_seen(flags: Flags, *, fits: bool) -> bool | None:
+    """A verdict on what is absent counts only where nothing can be hidden in a script."""
+    return fits if fits or flags.complete else None
 
 
 def _agrees(setting: Setting) -> bool | None:
@@ -130,16 +138,20 @@ def _agrees(setting: Setting) -> bool | None:
     }
     if any("$" in (setting.flags.text(flag) or "") for flag in wanted):
         return None
-    mapped = sizes.rank_order is RankOrder.TENSOR_PIPELINE_DATA
-    same_order = setting.flags.has("use-tp-pp-dp-mapping") == mapped
-    return same_order and all((setting.flags.number(flag) or 1) == size for flag, size in wanted.items())
+    flags, mapped = setting.flags, sizes.rank_order is RankOrder.TENSOR_PIPELINE_DATA
+    order = flags.has("use-tp-pp-dp-mapping")
+    if order not in {mapped, None} or any(flags.number(flag) not in {size, None} for flag, size in wanted.items()):
+        return False
+    return _as_far_as_seen(flags, fits=all((flags.number(flag) or 1) == size for flag, size in wanted.items()))
 
 
 def _format(setting: Setting) -> bool | None:
     if not setting.flags.visible or not _pytorch(setting):
         return None
     chosen = setting.flags.text("ckpt-format") or setting.flags.text("dist-ckpt-format")
-    return chosen == "torch" and setting.flags.lacks("use-dist-ckpt") is True
+    if chosen not in {"torch", None} or setting.flags.has("use-dist-ckpt"):
+        return False
+    return _as_far_as_seen(setting.flags, fits=chosen == "torch")
 
 
 def _distributed(setting: Setting) -> bool | None:
@@ -153,7 +165,9 @@ def _zero_one(setting: Setting) -> bool | None:
     if not flags.visible:
         return None
     sharded = flags.text("data-parallel-sharding-strategy") in {None, "", "no_shard", "optim"}
-    return sharded and "use-torch-fsdp2" not in flags.values
+    if not sharded or "use-torch-fsdp2" in flags.values:
+        return False
+    return True if flags.complete else None
 
 
 def _replicas_flag(setting: Setting) -> bool | None:
