@@ -34,10 +34,11 @@ class Recovery:
         noticed: When the fault was known.
         stopped: When the training stood still.
         decided: When the action was decided.
+        restored: When the last new process had its shard.
         outage: From the last common step to the first one after it.
         startup: Of the new processes, from exec to the first call of MindIO.
         writes: What Hajob's clients wrote, by verb and resource.
-        broken_promises: Sentences; empty when the recovery was the promised one.
+        promises: Each promise in words, with sentences about what contradicts it; kept where there is none.
     """
 
     fault: str
@@ -45,10 +46,16 @@ class Recovery:
     noticed: float
     stopped: float
     decided: float
+    restored: float
     outage: float
     startup: float
     writes: Mapping[str, int]
-    broken_promises: list[str] = field(default_factory=list)
+    promises: Mapping[str, list[str]] = field(default_factory=dict)
+
+    @property
+    def broken_promises(self) -> list[str]:
+        """Sentences about promises that were not kept; empty when the recovery was the promised one."""
+        return [sentence for sentences in self.promises.values() for sentence in sentences]
 
     @property
     def control(self) -> float:
@@ -82,10 +89,11 @@ def recovery(rig: Rig, job: Job, fault: str, began_ns: int, *, incarnation: int,
         noticed=_until(incident, NOTICED),
         stopped=_until(incident, STOPPED),
         decided=_until(incident, DECIDED),
+        restored=max(0, outage.last_ns.get("repair", outage.begin_ns) - outage.begin_ns) / 1e9,
         outage=outage.seconds,
         startup=outage.startup_seconds,
         writes=Counter(f"{each.verb} {each.resource}" for each in hajob_writes(rig, since)),
-        broken_promises=broken_promises(job, events, outage, lost_ranks),
+        promises=promises(job, events, outage, lost_ranks),
     )
 
 
@@ -95,18 +103,18 @@ def hajob_writes(rig: Rig, since: datetime.datetime) -> list[Request]:
     return rig.plane.audit.writes(since, user=user)
 
 
-def broken_promises(job: Job, events: list[proof.Event], outage: proof.Outage, lost: list[int]) -> list[str]:
-    """What contradicts the promise of a recovery from optimizer copies, within this outage or up to it."""
+def promises(job: Job, events: list[proof.Event], outage: proof.Outage, lost: list[int]) -> dict[str, list[str]]:
+    """What is promised of a recovery from optimizer copies, each with what contradicts it up to the outage's end."""
     until = [event for event in events if int(event["t"]) <= outage.end_ns]
     inside = [event for event in until if int(event["t"]) >= outage.begin_ns]
     layout = layout_of(job)
     partners = {rank: layout.partner(rank) for rank in lost}
-    return [
-        *proof.survivors_kept(inside, lost),
-        *proof.steps_went_back(until),
-        *proof.checkpoints_opened(inside),
-        *proof.restored_elsewhere(inside, partners),
-    ]
+    return {
+        "survivors' PIDs unchanged": proof.survivors_kept(inside, lost),
+        "steps never went back": proof.steps_went_back(until),
+        "no checkpoint opened": proof.checkpoints_opened(inside),
+        "shard came from the partner": proof.restored_elsewhere(inside, partners),
+    }
 
 
 def layout_of(job: Job) -> Layout:
