@@ -19,6 +19,7 @@ class Gate:
         self._open.set()
         self._closing = False
         self._tasks: set[asyncio.Task[None]] = set()
+        self.sent = bytearray()
 
     async def listen(self) -> None:
         """Take connections (again, on the same port)."""
@@ -71,7 +72,7 @@ class Gate:
         for stream in (writer, up_writer):
             stream.get_extra_info("socket").setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         ways = {
-            asyncio.ensure_future(self._pump(reader, up_writer)),
+            asyncio.ensure_future(self._pump(reader, up_writer, self.sent)),
             asyncio.ensure_future(self._pump(up_reader, writer)),
         }
         try:
@@ -81,9 +82,13 @@ class Gate:
                 way.cancel()
             up_writer.close()
 
-    async def _pump(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def _pump(
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, copy: bytearray | None = None
+    ) -> None:
         with contextlib.suppress(OSError):
             while data := await reader.read(65536):
+                if copy is not None:
+                    copy += data
                 await self._open.wait()
                 writer.write(data)
                 await writer.drain()

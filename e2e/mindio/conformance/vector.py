@@ -45,6 +45,16 @@ class Vector:
     controller: bool = True
     seconds: float = 150.0
 
+    @property
+    def least_seconds(self) -> float:
+        """How long it takes at least: the waits that it names."""
+        seconds = 0.0
+        for step in self.do:
+            verb, value = next(iter(step.items()))
+            seconds += value if verb in {"wait", "silence"} else step.get("for", 0.0)
+            seconds += max(0.0, step.get("within", [0.0])[0])
+        return seconds
+
     def groups_of(self, rank: int) -> list[dict[str, Any]] | None:
         """What this rank reports as its replica groups."""
         if not self.replicas:

@@ -16,6 +16,7 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Any
 
+from e2e.mindio.conformance.wire_verbs import CONNECT, greet, wrong_with
 from e2e.mindio.conformance.world import Member, World
 
 PATIENCE = 20.0
@@ -145,7 +146,7 @@ class Run:
         else:
             self.world.vector.controller = True
             await self.world.start_controller()
-            self.seen_callbacks = len(self.callbacks())
+            self.seen_callbacks = len(self.world.callbacks)
         self.did(step)
 
     async def fail(self, step: Step) -> None:
@@ -224,17 +225,13 @@ class Run:
 
     # ---- what must follow
 
-    def callbacks(self) -> list[dict[str, Any]]:
-        """Every callback so far."""
-        return [e for e in self.world.events if e["event"] == "callback"]
-
     async def callback(self, step: Step) -> None:
         """The next callback must be this one, with exactly these arguments."""
         name, *args = step["callback"]
         wanted = self.seen_callbacks
         _, high = self.window(step)
-        await self.until(lambda: len(self.callbacks()) > wanted, high + 0.3, f"callback {name} {args}")
-        got = self.callbacks()[wanted]
+        await self.until(lambda: len(self.world.callbacks) > wanted, high + 0.3, f"callback {name} {args}")
+        got = self.world.callbacks[wanted]
         self.seen_callbacks += 1
         if got["name"] != name or not self.equal(args, got["args"]):
             raise UnmetError(f"wanted callback {name}{args}, got {got['name']}{got['args']}")
@@ -243,7 +240,7 @@ class Run:
     async def silence(self, step: Step) -> None:
         """No callback for so many seconds."""
         await asyncio.sleep(step["silence"])
-        extra = self.callbacks()[self.seen_callbacks :]
+        extra = self.world.callbacks[self.seen_callbacks :]
         if extra:
             raise UnmetError(f"unexpected callback {extra[0]['name']}{extra[0]['args']}")
 
@@ -290,7 +287,7 @@ class Run:
 
     def steps(self, key: str) -> list[dict[str, Any]]:
         """The finished steps of one process."""
-        return [e for e in self.world.members[key].events if e["event"] == "step"]
+        return self.world.members[key].steps
 
     async def stands(self, step: Step) -> None:
         """These ranks finish no step for `for` seconds."""
@@ -337,6 +334,20 @@ class Run:
     def handler_calls(self, key: str) -> list[list[Any]]:
         """Name and arguments of each handler call of one process."""
         return [[e["name"], *e["args"]] for e in self.world.members[key].events if e["event"] == "handler"]
+
+    async def sends(self, step: Step) -> None:
+        """What these ranks send through their gates has the layout that a gate relies on."""
+        for rank in step["sends"]:
+            problem = wrong_with(bytes(self.world.gates[rank].sent), rank)
+            if problem is not None:
+                raise UnmetError(f"rank {rank}: {problem}")
+
+    async def greets(self, step: Step) -> None:
+        """The controller answers a connect frame (magic, version, rank) with these bytes, or closes (none)."""
+        for magic, version, rank in step["greets"]:
+            got = list(await greet(self.world, CONNECT.pack(magic, version, rank)))
+            if got != step["answer"]:
+                raise UnmetError(f"connect frame {magic}, {version}, {rank} was answered by {got}")
 
     async def forget_handlers(self, step: Step) -> None:
         """Pass over the handler calls so far."""

@@ -40,6 +40,7 @@ class Member:
     key: str
     process: asyncio.subprocess.Process
     events: list[Event] = field(default_factory=list)
+    steps: list[Event] = field(default_factory=list)
     output: list[str] = field(default_factory=list)
     ended: float | None = None
 
@@ -52,11 +53,13 @@ class Member:
 class World:
     """Starts, commands and ends the processes of a run."""
 
-    def __init__(self, vector: Vector, package: Path) -> None:
+    def __init__(self, vector: Vector, package: Path, extra: dict[str, str] | None = None) -> None:
         self.vector = vector
+        self.extra = extra or {}
         self.package = package
         self.members: dict[str, Member] = {}
         self.events: list[Event] = []
+        self.callbacks: list[Event] = []
         self.changed = asyncio.Event()
         self.gates: dict[int, Gate] = {}
         self.port = free_port()
@@ -69,7 +72,7 @@ class World:
         """The environment of a process; what the vector says comes last."""
         path = os.pathsep.join([str(self.package), str(REPOSITORY)])
         directory = self._directory.name
-        env = os.environ | DEFAULTS | {"PYTHONPATH": path, "TTP_LOG_PATH": directory}
+        env = os.environ | DEFAULTS | {"PYTHONPATH": path, "TTP_LOG_PATH": directory} | self.extra
         if self.vector.real_exit_delay:
             env.pop("SIM_MINDIO_EXIT_DELAY")
         return env | {k: str(v) for k, v in self.vector.env.items()} | {k: str(v) for k, v in extra.items()}
@@ -96,13 +99,21 @@ class World:
             text = line.decode(errors="replace").rstrip("\n")
             if text.startswith("{'event'"):
                 event = ast.literal_eval(text) | {"key": member.key}
-                member.events.append(event)
-                self.events.append(event)
-                self.changed.set()
+                self._take(member, event)
             else:
                 member.output.append(text)
         await member.process.wait()
         member.ended = time.monotonic()
+        self.changed.set()
+
+    def _take(self, member: Member, event: Event) -> None:
+        if event["event"] == "step":
+            member.steps.append(event)
+        else:
+            member.events.append(event)
+            self.events.append(event)
+        if event["event"] == "callback":
+            self.callbacks.append(event)
         self.changed.set()
 
     def send(self, key: str, command: dict[str, Any]) -> None:
