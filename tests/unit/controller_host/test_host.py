@@ -1,0 +1,293 @@
+"""The controller host as a process, with packages named mindio_ttp that behave and misbehave."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from trainer_sidecar.controller_host.lines import LineBuffer, connect, encode
+from trainer_sidecar.install import install
+
+ROOT = Path(__file__).resolve().parents[3]
+PATIENCE = 20.0
+
+PACKAGE = """
+import os, threading
+calls = {}
+def tft_register_mindx_callback(name, function):
+    calls[name] = function
+    return 0
+def tft_init_controller(rank, world, copy, enable_arf=False, enable_zit=False):
+    assert (rank, world, copy, enable_arf, enable_zit) == (-1, 4, False, True, False)
+def tft_start_controller(address, port, enable_tls=True, tls_info=""):
+    assert set(calls) == {"report_fault_ranks", "report_stop_complete", "report_strategies", "report_result"}
+    assert enable_tls is False
+    %(start)s
+def tft_notify_controller_stop_train(ranks, kind="stop", timeout=None):
+    assert all(type(rank) is int for rank in ranks)
+    def report():
+        calls["report_fault_ranks"](ranks, {})
+        calls["report_stop_complete"](0, "stop ok", ranks)
+    threading.Thread(target=report).start()
+    return 0
+def tft_notify_controller_on_global_rank(ranks, time=1):
+    return 1
+def tft_notify_controller_change_strategy(strategy, params=""):
+    threading.Thread(target=calls["report_result"], args=(0, "ok", {}, strategy)).start()
+    return 0
+def tft_notify_controller_prepare_action(action, fault_ranks=None):
+    raise TypeError("no")
+def tft_notify_controller_dump():
+    os._exit(3)
+def tft_query_high_availability_switch():
+    return True
+"""
+STORE = """
+import socket
+def serve(host, port):
+    listener = socket.create_server((host, port))
+    while True:
+        listener.accept()[0].close()
+def broken(host, port):
+    raise OSError("no room")
+"""
+
+
+class Client:
+    """The coordinator's end."""
+
+    def __init__(self, directory: Path, process: subprocess.Popen[bytes]) -> None:
+        self.directory, self.process = directory, process
+        self.number = 0
+        self.messages: list[dict[str, Any]] = []
+        self.connect()
+
+    def connect(self) -> None:
+        """Dial until the host listens."""
+        deadline = time.monotonic() + PATIENCE
+        while True:
+            try:
+                self.socket = connect(str(self.directory), "controller.sock")
+                break
+            except OSError:
+                assert time.monotonic() < deadline
+                time.sleep(0.01)
+        self.socket.settimeout(PATIENCE)
+        self.buffer = LineBuffer()
+
+    def until(self, wanted: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:
+        """Read until a message is the wanted one; what was read before stays in `messages`."""
+        while True:
+            for index, message in enumerate(self.messages):
+                if wanted(message):
+                    del self.messages[: index + 1]
+                    return message
+            data = self.socket.recv(65536)
+            assert data, "the host hung up"
+            self.messages += self.buffer.feed(data)
+
+    def state(self, **wanted: str) -> dict[str, Any]:
+        """Wait for a state."""
+        message = self.until(
+            lambda m: m.get("event") == "state" and all(m["state"].get(k) == v for k, v in wanted.items())
+        )
+        return dict(message["state"])
+
+    def event(self, name: str) -> dict[str, Any]:
+        """Wait for an event."""
+        return self.until(lambda m: m.get("event") == name)
+
+    def call(self, name: str, **arguments: Any) -> dict[str, Any]:
+        """Ask for a call and wait for its answer; events before it are kept."""
+        self.number += 1
+        number = self.number
+        self.socket.sendall(encode({"id": number, "call": name, "arguments": arguments}))
+        kept: list[dict[str, Any]] = []
+        answer = None
+        while answer is None:
+            for message in self.messages:
+                if message.get("answer") == number:
+                    answer = message
+                else:
+                    kept.append(message)
+            self.messages = []
+            if answer is None:
+                self.messages = self.buffer.feed(self.socket.recv(65536))
+        self.messages = kept
+        return answer
+
+    def start(self, port: int, store_port: int, **environment: str) -> None:
+        """Ask for a controller."""
+        request = {"id": 0, "call": "start", "attempt": 1, "world_size": 4, "arf": True, "zit": False}
+        place = {"address": "127.0.0.1", "port": port, "store_port": store_port, "environment": environment}
+        self.socket.sendall(encode({**request, **place}))
+
+
+def free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        return int(server.getsockname()[1])
+
+
+@pytest.fixture
+def host(tmp_path: Path) -> Iterator[Callable[..., Client]]:
+    """Starts `controller_host.pyz` as an image with the given package would."""
+    processes: list[subprocess.Popen[bytes]] = []
+
+    def start(package: str = PACKAGE % {"start": "pass"}, *, store: str = "store:serve") -> Client:
+        deep = tmp_path / ("a directory whose name is far too long for a socket " * 3)
+        image = tmp_path / "image"
+        (image / "mindio_ttp").mkdir(parents=True)
+        (image / "mindio_ttp" / "__init__.py").touch()
+        if package:
+            (image / "mindio_ttp" / "controller_ttp.py").write_text(package)
+        (image / "store.py").write_text(STORE)
+        install(deep)
+        environment = {**os.environ, "HAJOB_DIR": str(deep), "PYTHONPATH": str(image), "HAJOB_STORE": store}
+        processes.append(subprocess.Popen([sys.executable, str(deep / "controller_host.pyz")], env=environment))
+        return Client(deep, processes[-1])
+
+    yield start
+    for process in processes:
+        process.kill()
+        process.wait()
+
+
+def serving(client: Client) -> tuple[int, int]:
+    port, store_port = free_port(), free_port()
+    assert client.event("hello")["state"]["controller"] == "none"
+    client.start(port, store_port)
+    client.state(controller="serving", store="listening")
+    return port, store_port
+
+
+def test_calls_and_callbacks_pass_with_their_times(host: Callable[..., Client]) -> None:
+    client = host()
+    _, store_port = serving(client)
+    socket.create_connection(("127.0.0.1", store_port)).close()
+    before = time.clock_gettime_ns(time.CLOCK_BOOTTIME)
+    answer = client.call("stop_train", ranks=[[2, 1]])
+    assert (answer["code"], answer["call"]) == (0, "stop_train")
+    assert client.event("report_fault_ranks")["arguments"] == [[[2, 1]], []]
+    stopped = client.event("report_stop_complete")
+    assert stopped["arguments"] == [0, "stop ok", [[2, 1]]]
+    assert before <= stopped["t"] <= time.clock_gettime_ns(time.CLOCK_BOOTTIME)
+    assert client.call("query")["code"] == 1
+
+
+def test_refusals_and_exceptions_are_answers(host: Callable[..., Client]) -> None:
+    client = host()
+    serving(client)
+    assert client.call("on_global_rank", ranks=[[2, 1]], time=1)["code"] == 1
+    assert "TypeError: no" in client.call("prepare_action", action="hot switch", ranks=[])["exception"]
+    assert "unknown call" in client.call("nonsense")["exception"]
+    assert "KeyError" in client.call("stop_train")["exception"]
+
+
+def test_the_log_since_mindio_was_at_rest_is_told_to_the_next_coordinator(host: Callable[..., Client]) -> None:
+    client = host()
+    serving(client)
+    client.call("stop_train", ranks=[[2, 1]])
+    client.event("report_stop_complete")
+    client.connect()
+    hello = client.event("hello")
+    assert hello["state"]["controller"] == "serving"
+    names = [entry.get("called") or entry.get("event") or entry.get("call") for entry in hello["log"]]
+    assert sorted(names) == ["report_fault_ranks", "report_stop_complete", "stop_train", "stop_train"]
+    client.call("change_strategy", strategy="recover")
+    client.event("report_result")
+    client.connect()
+    log = client.event("hello")["log"]
+    assert [entry["event"] for entry in log if "event" in entry] == ["report_result"]
+
+
+def test_a_controller_that_dies_is_lost_and_the_host_lives(host: Callable[..., Client]) -> None:
+    client = host()
+    serving(client)
+    client.socket.sendall(encode({"id": 1, "call": "dump"}))
+    state = client.state(controller="lost")
+    assert "ended with code 3" in state["problem"]
+    client.start(free_port(), free_port())
+    client.state(controller="serving", store="listening")
+    assert client.process.poll() is None
+
+
+def test_a_new_start_is_a_new_process_and_end_ends_it(host: Callable[..., Client]) -> None:
+    client = host()
+    serving(client)
+    children = Path(f"/proc/{client.process.pid}/task/{client.process.pid}/children")
+    first = children.read_text().split()
+    client.start(free_port(), free_port())
+    client.state(controller="serving", store="listening")
+    assert len(first) == 1
+    assert children.read_text().split() != first
+    client.socket.sendall(encode({"id": 1, "call": "end", "host": True}))
+    assert client.process.wait(PATIENCE) == 0
+
+
+def test_sigterm_ends_the_host_and_its_controller(host: Callable[..., Client]) -> None:
+    client = host()
+    serving(client)
+    client.process.send_signal(signal.SIGTERM)
+    assert client.process.wait(PATIENCE) == 0
+
+
+@pytest.mark.parametrize(
+    ("package", "sentence"),
+    [
+        ("", "no usable package mindio_ttp"),
+        ("raise RuntimeError('libttp.so is missing')", "libttp.so is missing"),
+        ("def tft_init_controller(): pass", "lacks tft_register_mindx_callback"),
+        (PACKAGE % {"start": "raise SystemExit(2)"}, "refused to start its controller"),
+        (PACKAGE % {"start": "raise Exception('init failed')"}, "init failed"),
+    ],
+)
+def test_what_is_wrong_with_the_package_is_said(host: Callable[..., Client], package: str, sentence: str) -> None:
+    client = host(package)
+    client.start(free_port(), free_port())
+    assert sentence in client.state(controller="failed")["problem"]
+    assert client.process.poll() is None
+
+
+def test_a_taken_port_and_a_foreign_address_are_said(host: Callable[..., Client]) -> None:
+    client = host()
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = int(taken.getsockname()[1])
+        client.start(port, free_port())
+        state = client.state(controller="failed")
+    assert state["kind"] == "port"
+    assert f"port {port} at 127.0.0.1" in state["problem"]
+    request = {"id": 0, "call": "start", "attempt": 2, "world_size": 4, "arf": True, "zit": False}
+    place = {"address": "192.0.2.1", "port": port, "store_port": free_port(), "environment": {}}
+    client.socket.sendall(encode({**request, **place}))
+    state = client.state(controller="failed", kind="address")
+    assert "192.0.2.1" in state["problem"]
+
+
+@pytest.mark.parametrize(
+    ("store", "sentence"),
+    [
+        ("store:broken", "no room"),
+        ("store:nothing", "does not name a function"),
+        ("", "HAJOB_STORE names no store"),
+    ],
+)
+def test_a_store_that_does_not_serve_is_said(host: Callable[..., Client], store: str, sentence: str) -> None:
+    client = host(store=store)
+    client.start(free_port(), free_port())
+    assert sentence in client.state(store="failed")["problem"]
+
+
+def test_garbage_is_counted_and_the_rest_is_read() -> None:
+    buffer = LineBuffer()
+    assert buffer.feed(b'{"a":1}\nnonsense\n[1]\n{"b"') == [{"a": 1}]
+    assert buffer.feed(b":2}\n") == [{"b": 2}]
+    assert buffer.malformed == 2
