@@ -9,6 +9,7 @@ import json
 import os
 import shutil
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 
 from e2e.bootstrap.paths import CHECKOUT
@@ -24,8 +25,13 @@ def mindio_directory() -> Path:
     return Path(os.environ.get("HAJOB_MINDIO") or SIMULATOR).absolute()
 
 
-def write_images(directory: Path) -> dict[str, Path]:
-    """Write the images below `directory`; returns image name → directory for the process nodes."""
+def write_images(directory: Path, trainer_environment: Mapping[str, str] | None = None) -> dict[str, Path]:
+    """Write the images below `directory`; returns image name → directory for the process nodes.
+
+    Args:
+        directory: Where.
+        trainer_environment: More variables of the trainer's image.
+    """
     base = {
         "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.defpath}",
         "LANG": "C.UTF-8",
@@ -40,7 +46,7 @@ def write_images(directory: Path) -> dict[str, Path]:
     shutil.copytree(CHECKOUT / "e2e/trainer/image", trainer, dirs_exist_ok=True)
     own = json.loads((trainer / "image.json").read_text())
     trainer_paths = os.pathsep.join([str(mindio_directory()), str(CHECKOUT)])
-    own["env"] = base | own.get("env", {}) | {"PYTHONPATH": trainer_paths}
+    own["env"] = base | own.get("env", {}) | {"PYTHONPATH": trainer_paths} | dict(trainer_environment or {})
     return {
         OPERATOR_IMAGE: _write(
             directory / "operator",

@@ -35,6 +35,7 @@ class Layout:
         plain_nodes: Nodes without chips, where operator and coordinators go.
         operators: Replicas of the operator; 0: none is installed.
         operator_environment: More settings of the operator.
+        trainer_environment: More variables of the trainer's image.
         node_settings: More fields of the node set's settings.
     """
 
@@ -43,6 +44,7 @@ class Layout:
     plain_nodes: int = 1
     operators: int = 1
     operator_environment: Mapping[str, str] = field(default_factory=dict)
+    trainer_environment: Mapping[str, str] = field(default_factory=dict)
     node_settings: Mapping[str, Any] = field(default_factory=dict)
 
 
@@ -154,7 +156,7 @@ def _start_nodes(plane: ControlPlane, name: str, layout: Layout) -> tuple[Runnin
         plane.run,
         plane,
         nodes,
-        write_images(directory / "images"),
+        write_images(directory / "images", layout.trainer_environment),
         name=f"nodes-{name}",
         first_block=_claim_blocks(plane.run.directory, len(nodes)),
         host_paths={HOST_PATH: directory / "host"},
