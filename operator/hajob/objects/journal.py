@@ -10,15 +10,19 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
-from typing import Any
+from typing import Any, Final
 
 from hajob.domain.actions import Command
+from hajob.domain.goodput import Account, Bucket
 from hajob.domain.timeline import Moment
 from hajob.objects.incident_entry import Record, read_moments
 from hajob.objects.wanted_pods import WantedPods
 from hajob.plan import journal as plan_journal
 from hajob.plan.effects import SendOrder
 from hajob.plan.state import JobState
+
+ACCOUNT_MARK: Final = ',"account":'
+"""Begins the last part of a journal: it moves with the clock, and alone it is not worth a write."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +36,7 @@ class Journal:
     failed_message: str = ""
     open_record: Record | None = None
     moments: Mapping[Moment, int] = field(default_factory=dict)
+    account: Account | None = None
 
     def dump(self) -> str:
         """Compact JSON."""
@@ -42,6 +47,8 @@ class Journal:
             text["failed"] = [self.failed_reason, self.failed_message]
         if self.open_record is not None and self.state.incident is not None:
             text["moments"] = self.open_record.moments_journal()["moments"]
+        if self.account is not None:
+            text["account"] = _account_to_journal(self.account)
         return json.dumps(text, separators=(",", ":"))
 
     @classmethod
@@ -62,6 +69,7 @@ class Journal:
             failed_reason=failed[0],
             failed_message=failed[1],
             moments=read_moments(raw),
+            account=_account(raw["account"]) if "account" in raw else None,
         )
 
     def record(self) -> Record | None:
@@ -72,3 +80,19 @@ class Journal:
 def _order(raw: Mapping[str, Any]) -> SendOrder:
     lists = {key: tuple(raw[key]) for key in ("lost_ranks", "restart_ranks", "replaced_nodes")}
     return SendOrder(**{**raw, **lists, "command": Command(raw["command"])})
+
+
+def _account_to_journal(account: Account) -> dict[str, Any]:
+    return {
+        "since": account.since_ms,
+        "bucket": account.bucket.value if account.bucket else "",
+        "size": [account.missing, account.desired],
+        "booked": {bucket.value: amount for bucket, amount in account.booked.items()},
+    }
+
+
+def _account(raw: Mapping[str, Any]) -> Account:
+    missing, desired = raw["size"]
+    bucket = Bucket(raw["bucket"]) if raw["bucket"] else None
+    booked = {Bucket(name): int(amount) for name, amount in raw["booked"].items()}
+    return Account(int(raw["since"]), bucket, int(missing), int(desired), booked)

@@ -18,7 +18,9 @@ from hajob.api.conditions import ConditionType, Reason, condition, with_conditio
 from hajob.api.derived import data_parallel_size, effective
 from hajob.api.enums import ConditionStatus, RecoveryMode
 from hajob.api.job import HATrainingJob
+from hajob.domain.goodput import Account
 from hajob.objects.incident_entry import Record, entry
+from hajob.objects.journal import ACCOUNT_MARK
 from hajob.objects.wanted_pods import WantedPods
 from hajob.plan.recoverability import recoverable as recoverable_status
 from hajob.plan.state import JobState, Phase
@@ -121,6 +123,7 @@ class Snapshot:
     wanted: WantedPods
     fence: int
     now_ms: int
+    step: int = -1
     pods: Sequence[PodView] = ()
     coordinator: CoordinatorView = field(default_factory=CoordinatorView)
     accepted: Reason = Reason.NOT_CHECKED
@@ -157,11 +160,16 @@ def build_status(snapshot: Snapshot) -> api.HATrainingJobStatus:
         start_time=previous.start_time or (now.replace(microsecond=0) if state.attempt else None),
         completion_time=(previous.completion_time or now.replace(microsecond=0)) if ended else None,
         restarts=api.Restarts(infrastructure=state.restarts_infrastructure, program=state.restarts_program),
-        progress=api.Progress(step=state.step, observed_time=now.replace(microsecond=0)) if state.step >= 0 else None,
+        progress=_progress(snapshot, now),
         goodput=snapshot.goodput,
         recoverability=tuple(snapshot.recoverability),
         incidents=incidents,
     )
+
+
+def _progress(snapshot: Snapshot, now: datetime) -> api.Progress | None:
+    step = snapshot.step if snapshot.step >= 0 else snapshot.state.step
+    return api.Progress(step=step, observed_time=now.replace(microsecond=0)) if step >= 0 else None
 
 
 def _incidents(snapshot: Snapshot) -> tuple[api.Incident, ...]:
@@ -264,3 +272,36 @@ def _summary(snapshot: Snapshot, incidents: Sequence[api.Incident]) -> api.Summa
         goodput=f"{snapshot.goodput.percent}%" if snapshot.goodput else "",
         restarts=str(state.restarts_infrastructure + state.restarts_program),
     )
+
+
+PROGRESS_SECONDS: Final = 600
+"""Progress alone is news so often; otherwise it rides on other writes."""
+
+
+def is_news(old: api.HATrainingJobStatus, new: api.HATrainingJobStatus) -> bool:
+    """Whether a status is worth a write: whether more has changed than what moves by itself."""
+    moving = {"progress": new.progress, "goodput": new.goodput}
+    if old.progress is not None and new.progress is not None:
+        age = new.progress.observed_time - old.progress.observed_time
+        if age.total_seconds() >= PROGRESS_SECONDS:
+            return True
+    same_journal = _without_account(old.journal) == _without_account(new.journal)
+    still = old.model_copy(update={**moving, "summary": None, "journal": ""})
+    return not same_journal or still != new.model_copy(update={"summary": None, "journal": ""})
+
+
+def _without_account(journal: str) -> str:
+    return journal.partition(ACCOUNT_MARK)[0]
+
+
+def goodput(account: Account | None, now_ms: int) -> api.Goodput | None:
+    """Where the job's time went, in whole seconds; None before there is an account."""
+    if account is None:
+        return None
+    until = account.until(now_ms)
+    buckets = tuple(
+        api.GoodputBucket(name=bucket.value, seconds=milliseconds // 1000)
+        for bucket, milliseconds in until.booked.items()
+        if milliseconds >= 1000
+    )
+    return api.Goodput(percent=until.percent, buckets=buckets)

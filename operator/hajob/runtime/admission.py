@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import base64
 
+from hajob.api.conditions import Reason
+from hajob.api.derived import not_served
 from hajob.api.job import HATrainingJob
 from hajob.objects.coordinator_pod import coordinator_pod
 from hajob.objects.naming import tls_secret_name
@@ -22,24 +24,28 @@ REFUSALS = frozenset({400, 403, 422})
 """Answers that will not change by asking again."""
 
 
-async def refusal(kube: Kube, job: HATrainingJob, settings: PodSettings) -> str:
-    """Why the server would refuse the job's pods, in its own words; empty when it would not.
+async def judge(kube: Kube, job: HATrainingJob, settings: PodSettings) -> tuple[Reason, str]:
+    """Whether the job can be served: VALID, or why not, in words for the person who wrote it.
 
     Raises:
         ApiError: the server could not be asked.
     """
+    if wish := not_served(job.spec):
+        return Reason.INVALID, wish
     try:
         pods = (rank_pod(job, 0, 1, settings), coordinator_pod(job, 1, settings))
     except (ValueError, KeyError, TypeError) as error:
-        return f"spec.template: {error}"
+        return Reason.INVALID, f"spec.template: {error}"
     for pod in pods:
         try:
             await kube.create("pods", job.metadata.namespace, pod, dry_run=True)
         except ApiError as error:
+            if error.reason == "AlreadyExists":  # it was accepted once, in an earlier life of the operator
+                continue
             if error.status not in REFUSALS:
                 raise
-            return error.message
-    return ""
+            return Reason.POD_REFUSED, error.message
+    return Reason.VALID, ""
 
 
 async def credentials(kube: Kube, job: HATrainingJob) -> Credentials:

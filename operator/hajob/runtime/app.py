@@ -31,7 +31,7 @@ from hajob.runtime.credentials import Credentials as ApiCredentials
 from hajob.runtime.credentials import load
 from hajob.runtime.front_desk import FrontDesk
 from hajob.runtime.informer import Change, ChangeType, Informer
-from hajob.runtime.kube import HttpKube, Kube
+from hajob.runtime.kube import ApiError, HttpKube, Kube
 from hajob.runtime.lease import LeaseKeeper, LeaseSettings
 from hajob.runtime.settings import Settings
 from hajob.runtime.status_writer import StatusWriter
@@ -55,6 +55,7 @@ class Operator:
         self._kube = kube
         self._clock = clock
         self._stop = asyncio.Event()
+        self._fence_floor = 0
         self._caches = Caches()
         self._lease = LeaseKeeper(
             kube,
@@ -69,6 +70,7 @@ class Operator:
             settings.identity,
             on_gained=self._gained,
             on_lost=self._lost,
+            floor=lambda: self._fence_floor,
         )
         self._announcer = Announcer(kube, clock, settings.identity)
         self._core = Core(self._world(), self._caches)
@@ -139,10 +141,21 @@ class Operator:
         watches = [asyncio.create_task(informer.run()) for informer in (self._pods, self._nodes)]
         await asyncio.gather(self._pods.synced.wait(), self._nodes.synced.wait())
         self._core.pods_complete()
+        self._fence_floor = await self._highest_fence()
         gc.freeze()  # the filled caches need not be walked by every collection
         tasks = [*watches, *(asyncio.create_task(work) for work in (self._announcer.run(), self._lease.run()))]
         await self._stop.wait()
         await self._shut_down(tasks, runner)
+
+    async def _highest_fence(self) -> int:
+        """The highest fence in any job's status: a Lease that was deleted must not make this leader a late one."""
+        highest = 0
+        try:
+            async for page in self._kube.pages(names.PLURAL, self._settings.watch_namespace):
+                highest = max([highest, *(int((raw.get("status") or {}).get("fence", 0)) for raw in page.items)])
+        except ApiError as error:
+            log.warning("HATrainingJobs cannot be listed yet: %s", error)
+        return highest
 
     async def _shut_down(self, tasks: list[asyncio.Task[None]], runner: web.AppRunner) -> None:
         """Stop writing, then give the Lease back: the next leader finds nobody at work."""

@@ -19,13 +19,15 @@ from hajob.api import constants as names
 from hajob.api.conditions import Reason
 from hajob.api.job import HATrainingJob
 from hajob.domain.facts import FactKind
+from hajob.domain.goodput import Account
 from hajob.domain.timeline import Moment
 from hajob.objects import orders
 from hajob.objects.environment import rank_environment
 from hajob.objects.journal import Journal
-from hajob.objects.status import RUNNING_REASON, CoordinatorView, Snapshot, build_status
+from hajob.objects.status import RUNNING_REASON, CoordinatorView, Snapshot, build_status, goodput, is_news
 from hajob.objects.wanted_pods import apply
 from hajob.plan import effects, events, machine
+from hajob.plan.account import follow
 from hajob.plan.policy import Policy, from_spec, layout_of
 from hajob.plan.recoverability import recoverability
 from hajob.plan.state import ENDED, JobState, Phase
@@ -47,7 +49,7 @@ log = logging.getLogger(__name__)
 
 RETRY_SECONDS: Final = 1.0
 """Between two tries when the API server refuses or cannot be reached."""
-LAZY_SECONDS: Final = 1.5
+LAZY_SECONDS: Final = 3.0
 """A change that nobody waits for is written at the latest after so long, together with what comes meanwhile."""
 UNREACHABLE_SECONDS: Final = 5.0
 """A coordinator that cannot be reached for so long is taken for lost."""
@@ -72,6 +74,7 @@ class Desk:
         self._credentials: Credentials | None = None
         self._accepted, self._accepted_message = Reason.NOT_CHECKED, ""
         self._book = IncidentBook(self._journal.record(), self._announce)
+        self._version = 0
         self._wake = asyncio.Event()
         self._tasks: list[asyncio.Task[None]] = []
         self._timer: asyncio.TimerHandle | None = None
@@ -140,7 +143,7 @@ class Desk:
         if job.metadata.generation == before.metadata.generation:
             return
         self._policy = from_spec(job.spec)
-        if self._accepted is Reason.POD_REFUSED:
+        if self._accepted in {Reason.POD_REFUSED, Reason.INVALID}:
             self._accepted = Reason.NOT_CHECKED
         if job.spec.suspend != before.spec.suspend:
             self._advance(events.SuspendRequested() if job.spec.suspend else events.ResumeRequested())
@@ -255,12 +258,14 @@ class Desk:
         if outcome.state is before and not outcome.effects:
             return
         log.info("%s: %s: %s -> %s", self._title, type(event).__name__, before.phase, outcome.state.phase)
-        self._journal = dataclasses.replace(self._journal, state=outcome.state)
+        account = follow(self._journal.account or Account(now), outcome.state, self._layout.data, now)
+        self._journal = dataclasses.replace(self._journal, state=outcome.state, account=account)
         self._book.follow(outcome.state.incident, event)
         for effect in outcome.effects:
             self._take(effect)
         self._arm()
-        urgent = before.phase != outcome.state.phase or any(effect.irreversible for effect in outcome.effects)
+        turned = RUNNING_REASON[before.phase] is not RUNNING_REASON[outcome.state.phase]
+        urgent = turned or any(effect.irreversible for effect in outcome.effects)
         self._publish(lazy=not urgent)
         self._wake.set()
 
@@ -336,16 +341,20 @@ class Desk:
             self._timer.cancel()
             self._timer = None
         status = build_status(self._snapshot())
-        self.job = self.job.model_copy(update={"status": status})
-        return self._writer.write(status)
+        if is_news(self.job.status, status):
+            self.job = self.job.model_copy(update={"status": status})
+            self._version = self._writer.write(status)
+        return self._version
 
     def _snapshot(self) -> Snapshot:
+        now = self._world.clock.now_milliseconds()
         return Snapshot(
             job=self.job,
             state=self.state,
             wanted=self._journal.wanted,
             fence=self._world.fence(),
-            now_ms=self._world.clock.now_milliseconds(),
+            now_ms=now,
+            step=self._coordinator.step,
             pods=list(self._pods.values()),
             coordinator=CoordinatorView(
                 connected=self._coordinator.connected,
@@ -359,6 +368,7 @@ class Desk:
             failed_message=self._journal.failed_message,
             record=self._book.record,
             journal=dataclasses.replace(self._journal, open_record=self._book.record).dump(),
+            goodput=goodput(self._journal.account, now),
             recoverability=recoverability(self.state, self._view(), self._policy) if self._trains else (),
         )
 
@@ -405,10 +415,10 @@ class Desk:
             await self._keeper.carry_out(self.job, wanted, todo, self._made)
 
     async def _admit(self) -> bool:
-        refusal = await admission.refusal(self._world.kube, self.job, self._world.pod_settings)
-        if refusal:
-            self._accepted, self._accepted_message = Reason.POD_REFUSED, refusal
-            self._announce("PodRefused", refusal, True)
+        reason, refusal = await admission.judge(self._world.kube, self.job, self._world.pod_settings)
+        if reason is not Reason.VALID:
+            self._accepted, self._accepted_message = reason, refusal
+            self._announce(reason.word, refusal, True)
             self._publish()
             return False
         self._credentials = await admission.credentials(self._world.kube, self.job)
