@@ -8,10 +8,10 @@ so that an end is recorded also while nobody waits for it). Whoever reads the re
 from __future__ import annotations
 
 import asyncio
-import os
 import signal
+import subprocess
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -24,7 +24,7 @@ from e2e.nodes.images import Image, ImageMissingError, read_image
 from e2e.nodes.logs import last_lines
 from e2e.nodes.plan import ContainerPlan, Surroundings, inside, make_sub_paths, plan_container
 from e2e.nodes.probes import ProbeCounter, ask
-from e2e.nodes.processes import Process, StartError, catches, send_signal
+from e2e.nodes.processes import Process, StartError, Streams, catches, send_signal
 from e2e.nodes.restarts import Backoff, policy_of, restarts
 from e2e.nodes.states import ContainerRecord, Kind, Running, Terminated, Waiting
 from e2e.nodes.tasks import start_task
@@ -304,13 +304,22 @@ class LiveContainer:
                 task.cancel()
         self._probes = []
 
+    def execute(self, command: Sequence[str], streams: Streams) -> Process:
+        """Start a further process in the running container.
+
+        Raises:
+            StartError: the container does not run, or the command cannot be started.
+        """
+        if self._plan_now is None or not self.alive:
+            raise StartError(f"container {self.record.name} is not running")
+        plan = inside(self._plan_now, self.spec, self._surroundings(References()), command)
+        return self._scope.node.processes.launch(plan, streams, self.marker, first=False)
+
     async def _execute(self, command: list[str], timeout: float) -> bool:
         """Run a command in the container, as an exec probe does."""
-        if self._plan_now is None:
-            return False
-        plan = inside(self._plan_now, self.spec, self._surroundings(References()), command)
+        devnull = Streams(subprocess.DEVNULL, subprocess.DEVNULL, subprocess.DEVNULL)
         try:
-            process = self._scope.node.processes.start(plan, Path(os.devnull), self.marker, first=False)
+            process = self.execute(command, devnull)
         except StartError:
             return False
         try:

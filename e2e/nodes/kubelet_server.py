@@ -1,7 +1,7 @@
-"""The HTTPS endpoint the API server asks for the logs of a node's containers.
+"""The HTTPS endpoint of a node, which the API server asks for logs and hands ``kubectl exec`` through to.
 
 It lets in who shows a certificate of the cluster's authority, as a kubelet set up with the API server's client
-certificate does. ``kubectl exec``, ``attach`` and ``port-forward`` are not served.
+certificate does. ``kubectl attach`` and ``port-forward`` are not served.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from aiohttp import web
 
 from e2e.nodes.api import Gate
+from e2e.nodes.exec_server import serve_exec
 from e2e.nodes.logs import read_log
 
 if TYPE_CHECKING:
@@ -41,6 +42,7 @@ class KubeletServer:
         app.router.add_get("/healthz", _healthz)
         app.router.add_get("/pods", self._pods)
         app.router.add_get("/containerLogs/{namespace}/{pod}/{container}", self._logs)
+        app.router.add_get("/exec/{namespace}/{pod}/{container}", self._exec)
         self._runner = web.AppRunner(app, access_log=None)
         await self._runner.setup()
         try:
@@ -72,6 +74,12 @@ class KubeletServer:
         assert self._node is not None
         pods = [worker.pod for worker in self._node.pods.values()]
         return web.json_response({"apiVersion": "v1", "kind": "PodList", "metadata": {}, "items": pods})
+
+    async def _exec(self, request: web.Request) -> web.StreamResponse:
+        container = self._find(request)
+        if container is None:
+            return web.Response(status=404, text="no such container on this node\n")
+        return await serve_exec(request, container)
 
     async def _logs(self, request: web.Request) -> web.StreamResponse:
         container = self._find(request)

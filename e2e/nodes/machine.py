@@ -64,6 +64,7 @@ def node_status(
             {"type": "InternalIP", "address": address},
             {"type": "Hostname", "address": settings.name},
         ],
+        "declaredFeatures": ["ExtendWebSocketsToKubelet"],
         "daemonEndpoints": {"kubeletEndpoint": {"Port": port}},
         "nodeInfo": {
             "machineID": settings.name,

@@ -57,6 +57,15 @@ class Process:
         return not self.exited.done()
 
 
+@dataclass(frozen=True)
+class Streams:
+    """Standard input, output and error of a process, as ``subprocess`` takes them (file descriptors)."""
+
+    stdin: int
+    stdout: int
+    stderr: int
+
+
 class StartError(Exception):
     """The process could not be started; the message is for the container's status."""
 
@@ -97,20 +106,28 @@ class ProcessHost:
         Raises:
             StartError: the program or the working directory is not there, or may not be executed.
         """
+        try:
+            with output.open("ab") as log:
+                streams = Streams(subprocess.DEVNULL, log.fileno(), subprocess.STDOUT)
+                return self.launch(plan, streams, marker, first=first)
+        except OSError as error:
+            raise StartError(_why(plan, error)) from error
+
+    def launch(self, plan: ContainerPlan, streams: Streams, marker: str, *, first: bool) -> Process:
+        """Start a process with its standard streams given; else like :meth:`start`."""
         if not plan.arguments:
             raise StartError("no command specified")
         try:
             Path(plan.working_directory).mkdir(parents=True, exist_ok=True)
-            with output.open("ab") as log:
-                popen = subprocess.Popen(
-                    plan.arguments,
-                    env=dict(plan.environment),
-                    cwd=plan.working_directory,
-                    stdin=subprocess.DEVNULL,
-                    stdout=log,
-                    stderr=subprocess.STDOUT,
-                    start_new_session=True,
-                )
+            popen = subprocess.Popen(
+                plan.arguments,
+                env=dict(plan.environment),
+                cwd=plan.working_directory,
+                stdin=streams.stdin,
+                stdout=streams.stdout,
+                stderr=streams.stderr,
+                start_new_session=True,
+            )
         except (OSError, ValueError) as error:
             raise StartError(_why(plan, error)) from error
         process = Process(popen.pid, marker, first, asyncio.get_running_loop().create_future(), popen)

@@ -365,6 +365,26 @@ def test_kubectl_logs(rig: Rig) -> None:
     assert rig.plane.kubectl("logs", "-n", rig.namespace, "p", "--limit-bytes=4").stdout == "line"
 
 
+def test_kubectl_exec(rig: Rig) -> None:
+    env = [{"name": "X", "value": "42"}]
+    rig.run("p", "exec sleep 600", container={"env": env})
+    rig.wait_phase("p", "Running")
+
+    def execute(*command: str, stdin: str | None = None) -> tuple[int, str, str]:
+        flags = ["-i"] if stdin is not None else []
+        done = rig.plane.kubectl("exec", "-n", rig.namespace, *flags, "p", "--", *command, check=False, stdin=stdin)
+        return done.returncode, done.stdout, done.stderr
+
+    code, output, errors = execute("sh", "-c", "echo out $X; echo err >&2; exit 7")
+    assert (code, output) == (7, "out 42\n")
+    assert errors.startswith("err\n")
+    assert execute("cat", stdin="what goes in") == (0, "what goes in", "")
+    code, _, errors = execute("no-such-program")
+    assert code == 1
+    assert 'exec: "no-such-program": executable file not found in $PATH' in errors
+    assert rig.container("p")["restartCount"] == 0
+
+
 def test_a_service_account_token_works_against_the_server_of_the_environment(rig: Rig) -> None:
     script = (
         "import os, ssl, urllib.request as u\n"
