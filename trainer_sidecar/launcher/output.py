@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import collections
 import contextlib
+import itertools
 import os
 import threading
 import time
@@ -18,6 +19,7 @@ MAXIMUM_LINE_BYTES = 8192
 KEPT_LINES = 40
 KEPT_LINE_CHARACTERS = 500
 QUEUE_BYTES = 16 * 1024 * 1024
+GATHER_SECONDS = 0.05  # waking the thread for each line costs more than the line
 
 
 class Lines:
@@ -155,6 +157,8 @@ class Writer:
             if self._bytes + len(data) > self._maximum_bytes:
                 self._dropped += len(data)
                 return
+            if not self._queue:
+                self._changed.notify_all()
             if self._dropped:
                 note = "hajob: {} bytes of output dropped, the reader is too slow\n".format(self._dropped)
                 self._queue.append((write, note.encode()))
@@ -162,7 +166,6 @@ class Writer:
                 self._dropped = 0
             self._queue.append((write, data))
             self._bytes += len(data)
-            self._changed.notify_all()
 
     def call(self, function: Callable[[], None]) -> None:
         """Run `function` after all that was put before it."""
@@ -186,11 +189,18 @@ class Writer:
                 self._changed.notify_all()
                 while not self._queue:
                     self._changed.wait()
-                write, data = self._queue.popleft()
-                self._bytes -= len(data)
                 self._busy = True
-            with contextlib.suppress(Exception):  # one bad target must not stop the others' output
-                write(data)
+            time.sleep(GATHER_SECONDS)
+            with self._changed:
+                batch, self._queue = self._queue, collections.deque()
+            for write, entries in itertools.groupby(batch, key=lambda entry: entry[0]):
+                self._write(write, b"".join(data for _, data in entries))
+
+    def _write(self, write: Callable[[bytes], None], data: bytes) -> None:
+        with contextlib.suppress(Exception):  # one bad target must not stop the others' output
+            write(data)
+        with self._changed:
+            self._bytes -= len(data)
 
 
 def remove_old_attempts(directory: str, rank: int, attempt: int, limit: int) -> None:

@@ -16,7 +16,7 @@ from .loop import Loop
 from .protocol import boottime_nanoseconds
 
 GENTLE_SECONDS = 5.0  # less than what a pod is given, and MindIO's ranks ignore SIGTERM anyway
-STEP_SECONDS = 0.05
+STEP_SECONDS = 0.2
 
 
 class Name(NamedTuple):
