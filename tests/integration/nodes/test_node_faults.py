@@ -131,6 +131,7 @@ def test_what_was_frozen_before_stays_frozen_when_a_node_thaws(rig: Rig) -> None
 def test_a_node_without_its_api_runs_on_and_tells_later(rig: Rig) -> None:
     rig.run("p", "trap 'exit 5' USR1; echo up; while :; do sleep 0.02; done", node=rig.small)
     rig.wait_log("p", "up")
+    rig.wait_phase("p", "Running")
     (first, *_) = rig.pids("p")
     rig.control.cut_api(rig.small)
     before = renewed(rig, rig.small)
