@@ -1,0 +1,87 @@
+"""`make demo`: plays the demo, leaves a table, says in its last line and its exit code how it went.
+
+Whatever ends it, nothing stays behind: the run's reaper sees to that (docs/local-cluster.md). The last line is printed
+when everything is gone, so that it is the last one.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import signal
+import sys
+from types import FrameType
+
+from e2e.bootstrap.problems import SetupError
+from e2e.cluster.control_plane import ControlPlaneError
+from e2e.cluster.rest import ApiError
+from e2e.cluster.run import Run, RunError
+from e2e.demo.acts import STEPS, Demo, Outcome, Switches
+from e2e.demo.screen import Screen
+from e2e.demo.table import last_line, report
+from e2e.demo.witness import DemoError
+from e2e.nodes.control import ControlError
+
+PROBLEMS = (DemoError, RunError, SetupError, ControlPlaneError, ControlError, ApiError, OSError, RuntimeError)
+
+
+def main() -> int:
+    """Play it; 0 only if two faults were recovered as promised and the weights are equal."""
+    switches = _switches()
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, _end)
+    screen = Screen()
+    try:
+        outcome = _play(screen, switches)
+    except KeyboardInterrupt:
+        sys.stderr.write("\nInterrupted; everything that ran has been ended.\n")
+        return 130
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # nobody listens any more
+        return 1
+    if outcome is None:
+        return 1
+    screen.text(last_line(2, outcome.recovered, outcome.weights_equal))
+    return 0 if outcome.is_success else 1
+
+
+def _switches() -> Switches:
+    parser = argparse.ArgumentParser(prog="e2e.demo", description="A training survives two faults, before your eyes.")
+    parser.add_argument("--steps", type=int, default=STEPS, help=f"length of the training (default: {STEPS})")
+    options = parser.parse_args()
+    return Switches(options.steps, flip_restored_byte=os.environ.get("TOY_FLIP_RESTORED_BYTE") == "1")
+
+
+def _play(screen: Screen, switches: Switches) -> Outcome | None:
+    """Play the demo and show its table; None when it could not even begin."""
+    try:
+        run = Run.start("demo")
+    except RunError as error:
+        sys.stderr.write(f"{error}\n")
+        return None
+    with run:
+        demo = Demo(run, screen, switches)
+        try:
+            with screen.open():
+                demo.play()
+        except BrokenPipeError:
+            raise
+        except PROBLEMS as error:
+            screen.text(f"\nIt went wrong: {error}")
+            screen.text(f"logs: {demo.rig.explain() if demo.rig else run.keep_logs()}")
+        else:
+            if not demo.outcome.is_success:
+                screen.text(f"logs: {demo.rig.explain() if demo.rig else run.keep_logs()}")
+        if demo.outcome.recoveries:
+            screen.text(f"\n{report(demo.outcome.recoveries)}\n")
+    screen.text(f"It took {screen.elapsed:.0f} s; nothing of it is left running.")
+    return demo.outcome
+
+
+def _end(number: int, _frame: FrameType | None) -> None:
+    """A closed terminal or a SIGTERM ends the demo as Ctrl-C does."""
+    raise SystemExit(128 + number)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,188 @@
+"""What the demo does, in order: a cluster, an operator, a training, two faults, and the proof.
+
+It does nothing that a user could not do: the job is applied with kubectl from the very file that the README shows, and
+faults are done to processes and machines, not to Hajob. Steps and not seconds say when a fault is due, so that a slow
+machine sees the same demo.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+from e2e.bootstrap.paths import CHECKOUT
+from e2e.cluster.control_plane import ControlPlane
+from e2e.cluster.run import Run
+from e2e.demo.board import Board, Incident
+from e2e.demo.screen import Screen
+from e2e.demo.witness import DemoError, Witness
+from e2e.harness.account import Recovery, layout_of, recovery
+from e2e.harness.job import Job
+from e2e.harness.rig import HOST_PATH, Layout, Rig
+from e2e.harness.undisturbed import undisturbed
+
+EXAMPLE = CHECKOUT / "examples/quickstart.yaml"
+JOB_NAME = "quickstart"
+VOLUME = f"{HOST_PATH}/checkpoints"
+STEPS = 400  # what the example's start script trains
+FIRST_FAULT_STEP = 30
+STEPS_BETWEEN = 40
+KILLED_RANK = 3
+START_SECONDS = 120.0
+RECOVERY_SECONDS = 120.0
+END_SECONDS = 240.0
+
+
+@dataclass
+class Outcome:
+    """What became of the demo.
+
+    Attributes:
+        faults: How many were made.
+        recoveries: The account of each one that was recovered, in any way.
+        weights_differ: Sentences; None as long as nothing was compared.
+    """
+
+    faults: int = 0
+    recoveries: list[Recovery] = field(default_factory=list)
+    weights_differ: list[str] | None = None
+
+    @property
+    def recovered(self) -> int:
+        """Faults that were recovered as promised."""
+        wanted = zip(self.recoveries, ("InPlace", "Replace"), strict=False)
+        return sum(each.action == action and not each.broken_promises for each, action in wanted)
+
+    @property
+    def weights_equal(self) -> bool | None:
+        """Whether the weights are bitwise those of an undisturbed run; None: not compared."""
+        return None if self.weights_differ is None else not self.weights_differ
+
+    @property
+    def is_success(self) -> bool:
+        """Two faults, both recovered as promised, and the right weights."""
+        return (self.faults, self.recovered, self.weights_equal) == (2, 2, True)
+
+
+@dataclass(frozen=True)
+class Switches:
+    """What can be chosen: the number of steps, and a byte that is flipped in each shard that a rank gets back."""
+
+    steps: int = STEPS
+    flip_restored_byte: bool = False
+
+    def environment(self) -> Mapping[str, str]:
+        """Variables of the trainer's image."""
+        found = {} if self.steps == STEPS else {"TRAIN_ITERS": str(self.steps)}
+        return found | ({"TOY_FLIP_RESTORED_BYTE": "1"} if self.flip_restored_byte else {})
+
+
+@dataclass(frozen=True)
+class Scene:
+    """The cluster, the job on it, and who watches it."""
+
+    rig: Rig
+    job: Job
+    witness: Witness
+
+
+class Demo:
+    """One demo in a run that has begun; `outcome` tells how far it came, also after an exception."""
+
+    def __init__(self, run: Run, screen: Screen, switches: Switches) -> None:
+        self.run = run
+        self.screen = screen
+        self.switches = switches
+        self.outcome = Outcome()
+        self.rig: Rig | None = None
+
+    def play(self) -> None:
+        """Play it to the end.
+
+        Raises:
+            DemoError: Something that must come did not come.
+            ControlPlaneError: So did something of the cluster.
+        """
+        rig = self._build()
+        job = self._submit(rig)
+        witness = Witness(job, self.screen, self.switches.steps)
+        scene = Scene(rig, job, witness)
+        self.screen.begin("waiting for 8 ranks to train")
+        witness.wait("the training", lambda board: board.step >= FIRST_FAULT_STEP, START_SECONDS)
+        self._kill(scene)
+        self._power_off(scene)
+        self.screen.begin("letting the training end")
+        witness.wait("the end of the training", lambda board: board.state == "Complete", END_SECONDS)
+        self._compare(job)
+        self.screen.say("$ kubectl get hajobs")
+        self.screen.text(rig.plane.kubectl("get", "hajobs").stdout.rstrip())
+
+    def _build(self) -> Rig:
+        self.screen.begin("starting etcd, kube-apiserver, kube-controller-manager, kube-scheduler")
+        plane = ControlPlane.start(self.run)
+        self.screen.say(f"  kubectl --kubeconfig={plane.kubeconfig} shows it while it lasts")
+        self.screen.begin("starting six process nodes; installing CRD and operator")
+        self.rig = Rig.start_demo(plane, Layout(trainer_environment=self.switches.environment()))
+        return self.rig
+
+    def _submit(self, rig: Rig) -> Job:
+        self.screen.begin(f"kubectl apply -f {EXAMPLE.relative_to(CHECKOUT)}")
+        rig.plane.kubectl("apply", "-f", str(EXAMPLE))
+        return Job(rig.plane, JOB_NAME, rig.namespace, rig.host_path(VOLUME))
+
+    def _kill(self, scene: Scene) -> None:
+        self.screen.begin(f"fault 1: SIGKILL to rank {KILLED_RANK}")
+
+        def fault() -> int:
+            answer = scene.rig.nodes.control.kill(namespace=scene.rig.namespace, rank=KILLED_RANK)
+            scene.witness.lost[answer["pid"]] = "killed"
+            return int(answer["time"])
+
+        self._recover(scene, f"rank {KILLED_RANK} killed", [KILLED_RANK], fault)
+
+    def _power_off(self, scene: Scene) -> None:
+        node, witness = scene.job.node_of(0), scene.witness
+        self.screen.begin(f"fault 2: power off {node}, the node of rank 0")
+        ranks = [0, 1]
+
+        def fault() -> int:
+            answer = scene.rig.nodes.control.power_off(node)
+            witness.off.add(node)
+            witness.lost |= {witness.board.ranks[rank].pid: "off" for rank in ranks}
+            return int(answer["time"])
+
+        self._recover(scene, f"{node} powered off", ranks, fault)
+
+    def _recover(self, scene: Scene, words: str, lost: list[int], fault: Callable[[], int]) -> None:
+        """Do a fault, wait until the training has gone on for a while, and take the account."""
+        witness = scene.witness
+        before = max((each.number for each in witness.look().incidents), default=0)
+        began = fault()
+        self.outcome.faults += 1
+        witness.wait(f"a recovery: {words}", lambda board: bool(_recovered(board, before)), RECOVERY_SECONDS)
+        incident = _recovered(witness.board, before)
+        assert incident is not None, "it was waited for"
+        step = witness.board.step + STEPS_BETWEEN
+        witness.wait(f"step {step}", lambda board: board.step >= min(step, board.goal), RECOVERY_SECONDS)
+        try:
+            account = recovery(scene.rig, scene.job, words, began, incarnation=incident.number, lost_ranks=lost)
+        except StopIteration as error:
+            raise DemoError(f"{words}: the ranks' logs show no outage after it") from error
+        self.outcome.recoveries.append(account)
+        for sentence in account.broken_promises:
+            self.screen.say(f"  not as promised: {sentence}")
+
+    def _compare(self, job: Job) -> None:
+        self.screen.begin("running the same training undisturbed, to compare the weights")
+        layout = layout_of(job)
+        sizes = {"tensor": layout.tensor, "pipeline": layout.pipeline, "data": layout.data}
+        reference = undisturbed(self.run, iterations=self.switches.steps, **sizes)
+        self.outcome.weights_differ = job.weights_differ(reference)
+        for sentence in self.outcome.weights_differ:
+            self.screen.say(f"  weights differ: {sentence}")
+
+
+def _recovered(board: Board, before: int) -> Incident | None:
+    """The newest incident after number `before`, once it is recovered."""
+    newest = board.incidents[-1] if board.incidents else None
+    return newest if newest and newest.number > before and newest.outcome == "Recovered" else None

@@ -1,0 +1,187 @@
+"""The picture of a moment: what nodes, ranks, job and incidents look like. Pure, made from raw objects and log lines.
+
+Two sources that know nothing of each other: the API server says where pods are and what Hajob thinks, the ranks' own
+event logs say what each process does. The third is the demo itself, which knows what it has just killed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+Object = Mapping[str, Any]
+
+LABEL = "training.hajob.io"
+CHIPS = "huawei.com/Ascend910"
+# What a rank does after it has written an event; events that say nothing about that are not listed.
+DOES_AFTER = {
+    "exec": "starting",
+    "first_call": "starting",
+    "registered": "ready",
+    "step_end": "training",
+    "left": "stopped",
+    "stop": "stopped",
+    "clean": "stopped",
+    "rebuild": "rejoining",
+    "repair": "restoring",
+    "rollback": "restoring",
+    "resume": "resuming",
+    "finish": "finished",
+}
+STARTING = frozenset({"exec", "first_call", "registered"})
+
+
+@dataclass(frozen=True)
+class Rank:
+    """One rank: its newest process, the newest step it has finished (0: none yet), and what it does."""
+
+    number: int
+    pid: int
+    step: int = 0
+    does: str = "starting"
+
+
+@dataclass(frozen=True)
+class Node:
+    """One node: chips it has, what is placed there in words, node rank of a rank pod (-1: none)."""
+
+    name: str
+    chips: int
+    guests: tuple[str, ...] = ()
+    node_rank: int = -1
+    is_off: bool = False
+
+
+@dataclass(frozen=True)
+class Incident:
+    """One incident as the status tells it; `phases` are names and milliseconds."""
+
+    number: int
+    cause: str
+    action: str
+    outcome: str
+    phases: tuple[tuple[str, int], ...] = ()
+
+    @property
+    def milliseconds(self) -> int:
+        """All phases together."""
+        return sum(length for _, length in self.phases)
+
+
+@dataclass(frozen=True)
+class Board:
+    """Everything there is to see at a moment.
+
+    Attributes:
+        state: The job's state in one word, as `kubectl get hajobs` shows it.
+        problem: Why the job has failed; empty as long as it has not.
+        nodes: By name.
+        ranks: By number.
+        incidents: Oldest first.
+        ranks_per_node: To find the ranks of a node rank.
+        goal: The last step of the training.
+    """
+
+    state: str = ""
+    problem: str = ""
+    nodes: tuple[Node, ...] = ()
+    ranks: Mapping[int, Rank] = field(default_factory=dict)
+    incidents: tuple[Incident, ...] = ()
+    ranks_per_node: int = 2
+    goal: int = 0
+
+    @property
+    def step(self) -> int:
+        """The newest step that every rank has finished."""
+        return min((rank.step for rank in self.ranks.values()), default=0)
+
+    def ranks_of(self, node: Node) -> list[Rank]:
+        """Ranks that are placed on a node, as far as they have shown up."""
+        if node.node_rank < 0:
+            return []
+        first = node.node_rank * self.ranks_per_node
+        return [self.ranks[number] for number in range(first, first + self.ranks_per_node) if number in self.ranks]
+
+    def incident(self, number: int) -> Incident | None:
+        """The incident with this number."""
+        return next((each for each in self.incidents if each.number == number), None)
+
+
+def rank_after(rank: Rank | None, event: Object) -> Rank:
+    """A rank after one more line of its event log; a line of a new process starts it anew, with the steps kept."""
+    number, pid, name = int(event["rank"]), int(event["pid"]), str(event["event"])
+    if rank is None:
+        rank = Rank(number, pid)
+    elif rank.pid != pid and name in STARTING:
+        rank = replace(rank, pid=pid)
+    if rank.pid != pid:
+        return rank  # a process that has a successor
+    step = int(event["step"]) if name == "step_end" else rank.step
+    return replace(rank, step=max(rank.step, step), does=DOES_AFTER.get(name, rank.does))
+
+
+def nodes_of(nodes: Iterable[Object], pods: Iterable[Object], off: Iterable[str] = ()) -> tuple[Node, ...]:
+    """Nodes with their guests, from the objects of nodes and of all pods; `off` are known to be powered off."""
+    guests: dict[str, list[Object]] = {}
+    for pod in sorted(pods, key=_incarnation):
+        guests.setdefault(pod["spec"].get("nodeName", ""), []).append(pod)
+    silent = set(off)
+    return tuple(
+        _node(each, guests.get(each["metadata"]["name"], []), silent)
+        for each in sorted(nodes, key=lambda each: _place(each["metadata"]["name"]))
+    )
+
+
+def incidents_of(status: Object) -> tuple[Incident, ...]:
+    """The incidents of a job's status, oldest first."""
+    return tuple(_incident(each) for each in reversed(status.get("incidents", [])))
+
+
+def problem_of(status: Object) -> str:
+    """Reason and message of a failed job."""
+    failed = next((each for each in status.get("conditions", []) if each["type"] == "Failed"), None)
+    return f"{failed['reason']}: {failed['message']}" if failed and failed["status"] == "True" else ""
+
+
+def _node(node: Object, pods: list[Object], off: set[str]) -> Node:
+    name = node["metadata"]["name"]
+    labels = [pod["metadata"].get("labels", {}) for pod in pods]
+    of_ranks = [each for each in labels if each.get(f"{LABEL}/role") == "rank"]
+    words = [_guest(each) for each in labels]
+    return Node(
+        name=name,
+        chips=int(node.get("status", {}).get("capacity", {}).get(CHIPS, 0)),
+        guests=tuple(word for word in words if word),
+        node_rank=int(of_ranks[-1][f"{LABEL}/node-rank"]) if of_ranks else -1,
+        is_off=name in off,
+    )
+
+
+def _guest(labels: Object) -> str:
+    role = labels.get(f"{LABEL}/role", "")
+    if role == "rank":
+        return ""  # its ranks are shown instead
+    return str(role or labels.get("app.kubernetes.io/component") or labels.get("app.kubernetes.io/name", ""))
+
+
+def _incarnation(pod: Object) -> int:
+    return int(pod["metadata"].get("labels", {}).get(f"{LABEL}/incarnation", 0))
+
+
+def _place(name: str) -> tuple[bool, str]:
+    """Nodes with a number come first."""
+    return (not name.rpartition("-")[2].isdigit(), name)
+
+
+def _incident(incident: Object) -> Incident:
+    cause = incident["cause"]
+    first, number = int(cause["firstRank"]), int(cause["numRanks"])
+    ranks = f"rank {first}" if number == 1 else f"ranks {first} to {first + number - 1}"
+    return Incident(
+        number=int(incident["incarnation"]),
+        cause=f"{cause['code']}, {ranks}",
+        action=incident["action"],
+        outcome=incident["outcome"],
+        phases=tuple((each["name"], int(each["milliseconds"])) for each in incident.get("phases", [])),
+    )

@@ -1,0 +1,107 @@
+"""Takes the pictures: reads the API server and the ranks' logs a few times per second, and waits for what must come.
+
+It only reads. Logs are read on from where the last look ended, because a machine with two cores has better things to do
+than to parse them from the start ten times per second.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+
+from e2e.cluster.rest import ApiError
+from e2e.demo.board import Board, Object, Rank, incidents_of, nodes_of, problem_of, rank_after
+from e2e.demo.screen import Screen
+from e2e.harness.job import Job
+
+LOOK_SECONDS = 0.2
+
+
+class DemoError(RuntimeError):
+    """What must come did not come; the message says what."""
+
+
+class RankLogs:
+    """The event logs of a directory, read on and on."""
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+        self._offsets: dict[Path, int] = {}
+        self.ranks: dict[int, Rank] = {}
+
+    def read(self) -> dict[int, Rank]:
+        """The ranks as their newest lines tell."""
+        for event in self._new():
+            number = int(event["rank"])
+            self.ranks[number] = rank_after(self.ranks.get(number), event)
+        return dict(self.ranks)
+
+    def _new(self) -> Iterator[Object]:
+        for path in sorted(self._directory.glob("events-rank*.jsonl")):
+            with path.open("rb") as file:
+                file.seek(self._offsets.get(path, 0))
+                for line in file:
+                    if not line.endswith(b"\n"):
+                        break  # being written
+                    self._offsets[path] = self._offsets.get(path, 0) + len(line)
+                    yield json.loads(line)
+
+
+class Witness:
+    """Watches one job and shows what it sees.
+
+    Attributes:
+        lost: What the demo has done to processes: pid → word. They cannot say it themselves.
+        off: Nodes it has powered off.
+    """
+
+    def __init__(self, job: Job, screen: Screen, goal: int) -> None:
+        self._job, self._screen = job, screen
+        self._logs = RankLogs(job.logs)
+        self.lost: dict[int, str] = {}
+        self.off: set[str] = set()
+        self.board = Board(goal=goal)
+
+    def look(self) -> Board:
+        """Take a picture and show it; a request that fails leaves that part as it was."""
+        ranks = {number: self._seen(rank) for number, rank in self._logs.read().items()}
+        board = replace(self.board, ranks=ranks)
+        with contextlib.suppress(ApiError, OSError):
+            board = self._ask(board)
+        self.board = board
+        self._screen.show(board)
+        return board
+
+    def wait(self, what: str, ready: Callable[[Board], bool], seconds: float) -> Board:
+        """Look until a picture is `ready`.
+
+        Raises:
+            DemoError: The job failed, or it took longer than `seconds`.
+        """
+        deadline = time.monotonic() + seconds
+        while time.monotonic() < deadline:
+            board = self.look()
+            if ready(board):
+                return board
+            if board.problem:
+                raise DemoError(f"the job failed while waiting for {what}: {board.problem}")
+            time.sleep(LOOK_SECONDS)
+        raise DemoError(f"waited {seconds:.0f} s in vain for {what}")
+
+    def _seen(self, rank: Rank) -> Rank:
+        return replace(rank, does=self.lost[rank.pid]) if rank.pid in self.lost else rank
+
+    def _ask(self, board: Board) -> Board:
+        api = self._job.plane.api
+        status = self._job.status()
+        return replace(
+            board,
+            state=status.get("summary", {}).get("state", ""),
+            problem=problem_of(status),
+            incidents=incidents_of(status),
+            nodes=nodes_of(api.items("/api/v1/nodes"), api.items("/api/v1/pods"), self.off),
+        )
