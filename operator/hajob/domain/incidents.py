@@ -79,9 +79,9 @@ class Milestone:
     time_ms: int
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Incident:
-    """One outage and how far its recovery has come.
+    """One outage and how far its recovery has come. Changed by `hajob.domain.records.changed`, hence without slots.
 
     Attributes:
         number: its incarnation when it was opened; no two incidents share one.

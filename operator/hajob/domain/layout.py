@@ -6,7 +6,7 @@ the placement of copies are those of the training frameworks and must be compute
 """
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import NamedTuple
 
@@ -67,8 +67,9 @@ class Layout:
     rank_order: RankOrder = RankOrder.TENSOR_DATA_PIPELINE
     sharding: Sharding = Sharding.DISTRIBUTED
     copies: int = 2
-    world_size: int = 0
-    data: int = 0
+    world_size: int = field(init=False, default=0)
+    data: int = field(init=False, default=0)
+    _copies_of: tuple[int, int] = field(init=False, default=(1, 1), repr=False)
 
     def __post_init__(self) -> None:
         """Derive world and data-parallel size, refusing sizes that do not divide."""
@@ -86,6 +87,9 @@ class Layout:
             raise LayoutError(f"expert {self.expert} does not divide data {data} x context {self.context}")
         object.__setattr__(self, "world_size", world)
         object.__setattr__(self, "data", data)
+        sizes = (data * self.context, data * self.context // self.expert)
+        copies = sizes if self.sharding is Sharding.NONE else tuple(min(self.copies, size) for size in sizes)
+        object.__setattr__(self, "_copies_of", copies)
 
     # ------------------------------------------------------------------ ranks and pods
 
@@ -175,13 +179,17 @@ class Layout:
 
     def effective_copies(self, kind: CopyKind) -> int:
         """How often each shard exists; without sharding every rank of the group holds everything."""
-        return self.group_size(kind) if self.sharding is Sharding.NONE else min(self.copies, self.group_size(kind))
+        return self._copies_of[0] if kind is CopyKind.DENSE else self._copies_of[1]
 
     def position(self, rank: int, kind: CopyKind = CopyKind.DENSE) -> tuple[int, int]:
         """Key of the rank's copy group and its position in it (groups are sorted by rank)."""
-        at = self.coordinates(rank)
-        dense = at.context + self.context * at.data
-        key = at.tensor + self.tensor * at.pipeline
+        if self.rank_order is RankOrder.TENSOR_DATA_PIPELINE:
+            outer, tensor = divmod(self.check_rank(rank), self.tensor)
+            pipeline, dense = divmod(outer, self.context * self.data)
+        else:
+            tensor, context, data, pipeline = self.coordinates(rank)
+            dense = context + self.context * data
+        key = tensor + self.tensor * pipeline
         if kind is CopyKind.DENSE:
             return key, dense
         position, expert = divmod(dense, self.expert)

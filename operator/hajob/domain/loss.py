@@ -7,6 +7,7 @@ fault costs, never what the world costs.
 """
 
 from collections.abc import Iterable, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 
 from hajob.domain.incidents import RestoredFrom
@@ -96,12 +97,24 @@ def copy_survives(layout: Layout, lost: Iterable[int]) -> bool:
         copies = layout.effective_copies(kind)
         if copies == 1 and lost_set:
             return False
-        if len(lost_set) < copies:
-            continue
-        for rank in lost_set:
-            if all(holder in lost_set for holder in layout.holders(rank, kind)):
-                return False
+        if len(lost_set) >= copies and _takes_a_shard(layout, lost_set, kind, copies):
+            return False
     return True
+
+
+def _takes_a_shard(layout: Layout, lost: AbstractSet[int], kind: CopyKind, copies: int) -> bool:
+    """Whether some shard of this kind has lost every holder."""
+    if layout.group_size(kind) % copies:
+        return any(all(holder in lost for holder in layout.holders(rank, kind)) for rank in lost)
+    offset = layout.copy_offset(kind)
+    counts: dict[tuple[int, int], int] = {}
+    for rank in lost:
+        key, place = layout.position(rank, kind)
+        shard = (key, place % offset)
+        counts[shard] = count = counts.get(shard, 0) + 1
+        if count == copies:
+            return True
+    return False
 
 
 @dataclass(frozen=True, slots=True)

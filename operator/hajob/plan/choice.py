@@ -160,7 +160,7 @@ class Judge:
             return (Refusal("StillPossible", self.occasion.why),)
         if RUNG[action] < RUNG[self.loss.floor]:
             return (_too_small(action, self.loss),)
-        if action not in self.policy.allowed():
+        if action not in self.policy.ladder:
             return (Refusal("ActionAllowed", f"spec does not allow {action}"),)
         return ()
 
@@ -168,7 +168,7 @@ class Judge:
         if not self.loss.counted or action is self.loss.continues:
             return []
         rung, found = self.policy.rungs[action], []
-        used = spent(self.state, action.value, rung.window_seconds, self.now_ms)
+        used = spent(self.state, action, rung.window_seconds, self.now_ms)
         if used >= rung.max_count:
             message = f"{used} of {rung.max_count} uses in {rung.window_seconds} s are spent"
             found.append(Refusal("BudgetLeft", message))

@@ -1,11 +1,12 @@
 """Steps that are not the recovery of a fault: start and end of a job, shrunk life, planned moves, what people ask."""
 
+import dataclasses
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Final
 
 from hajob.domain.actions import Action, Command
 from hajob.domain.incidents import Incident, Outcome, Purpose
+from hajob.domain.records import changed
 from hajob.plan import effects, events
 from hajob.plan.choice import Judge, Loss, Occasion, Verdict
 from hajob.plan.effects import Effect
@@ -52,14 +53,14 @@ def restart_unprotected(moment: Moment) -> StepResult:
     state, incident, out = _planned(moment, Purpose.COORDINATOR, Action.RESTART)
     spends = (*state.spent, Spend(Action.RESTART.value, moment.now_ms))
     restarts = state.restarts_infrastructure + 1
-    return launch(moment, replace(state, spent=spends, restarts_infrastructure=restarts), incident, out)
+    return launch(moment, changed(state, spent=spends, restarts_infrastructure=restarts), incident, out)
 
 
 def _planned(moment: Moment, purpose: Purpose, action: Action) -> tuple[JobState, Incident, list[Effect]]:
     """Close what is open and open an incident of this purpose."""
     state, closing = settle(moment, f"{purpose} took over")
-    incident = replace(_open(moment, state, action, purpose), revision=1)
-    state = replace(state, incarnation=incident.number)
+    incident = changed(_open(moment, state, action, purpose), revision=1)
+    state = changed(state, incarnation=incident.number)
     return state, incident, [*closing, effects.OpenIncident(incident.number)]
 
 
@@ -80,7 +81,7 @@ def save_for(purpose: Purpose) -> Callable[[Moment], StepResult]:
         incident = moment.incident
         if incident is not None and moment.joins is not None:
             gone = (*incident.escalated_from, incident.action)
-            incident = replace(
+            incident = changed(
                 incident,
                 purpose=purpose,
                 action=Action.CHECKPOINT,
@@ -99,8 +100,8 @@ def repurpose(purpose: Purpose) -> Callable[[Moment], StepResult]:
 
     def run(moment: Moment) -> StepResult:
         assert moment.incident is not None
-        incident = replace(moment.incident, purpose=purpose)
-        return replace(moment.state, incident=incident), (effects.WidenIncident(incident.number, f"{purpose}"),)
+        incident = changed(moment.incident, purpose=purpose)
+        return changed(moment.state, incident=incident), (effects.WidenIncident(incident.number, f"{purpose}"),)
 
     return run
 
@@ -110,7 +111,7 @@ def suspend(moment: Moment) -> StepResult:
     state, closing = settle(moment, "suspended")
     number = state.incarnation + 1
     stop = effects.SendOrder(Command.STOP, state.incarnation, 1 + (moment.incident.revision if moment.incident else 0))
-    state = replace(state, incarnation=number, shrunk=None, renewed={}, pods={}, base=number)
+    state = changed(state, incarnation=number, shrunk=None, renewed={}, pods={}, base=number)
     state, cleared = clear_deadlines(state, Deadline.RECOVERY, Deadline.STARTUP, Deadline.EXPAND)
     deletes = (effects.DeleteAllPods(below=number), effects.DeleteCoordinator(below=number))
     return state, (stop, *closing, *cleared, *deletes)
@@ -125,7 +126,7 @@ def complete(moment: Moment) -> StepResult:
     """Every rank ended with 0."""
     state, cleared = clear_deadlines(moment.state, *Deadline)
     state, closing = close(state, Outcome.RECOVERED, "the training ended")
-    return replace(state, shrunk=None), (*cleared, *closing, effects.CompleteJob())
+    return changed(state, shrunk=None), (*cleared, *closing, effects.CompleteJob())
 
 
 def delete(moment: Moment) -> StepResult:
@@ -190,24 +191,24 @@ def note(moment: Moment) -> StepResult:
     fact = moment.fact
     ids = (*moment.state.fact_ids, fact.id)[-FACT_LIMIT:]
     text = f"{fact.code or fact.kind}: {fact.message}"[-1024:]
-    return replace(moment.state, problem=text, fact_ids=ids), (effects.Announce(fact.kind.value, text),)
+    return changed(moment.state, problem=text, fact_ids=ids), (effects.Announce(fact.kind.value, text),)
 
 
 def observed(moment: Moment) -> StepResult:
     """Say what would be done, and do nothing."""
     fact = moment.fact
     action = moment.choice.action if moment.choice else None
-    state = replace(moment.state, fact_ids=(*moment.state.fact_ids, fact.id)[-FACT_LIMIT:])
+    state = changed(moment.state, fact_ids=(*moment.state.fact_ids, fact.id)[-FACT_LIMIT:])
     return state, (effects.Announce("Observed", f"fact {fact.id} ({fact.kind}): {action or 'nothing'} would follow"),)
 
 
 def hold(moment: Moment) -> StepResult:
     """Open an incident and start nothing."""
     moment.loss = Loss(ranks=moment.fact_ranks(), step=moment.view.step)
-    incident = replace(
+    incident = changed(
         _open(moment, moment.state, moment.first_action(), Purpose.FAULT), lost_ranks=moment.fact_ranks()
     )
-    state = replace(moment.state, incident=incident, incarnation=incident.number)
+    state = changed(moment.state, incident=incident, incarnation=incident.number)
     held = effects.Announce("Held", f"fact {moment.fact.id} waits, mode is Hold")
     return state, (effects.OpenIncident(incident.number), held)
 
@@ -219,15 +220,15 @@ def hold_more(moment: Moment) -> StepResult:
     ids = (*incident.fact_ids, moment.fact.id)[-FACT_LIMIT:]
     lost = tuple(sorted({*incident.lost_ranks, *moment.fact_ranks()}))
     action = max(incident.action, moment.first_action(), key=lambda item: list(Action).index(item))
-    incident = replace(incident, fact_ids=ids, lost_ranks=lost, action=action)
-    return replace(moment.state, incident=incident), (effects.WidenIncident(incident.number, "held"),)
+    incident = changed(incident, fact_ids=ids, lost_ranks=lost, action=action)
+    return changed(moment.state, incident=incident), (effects.WidenIncident(incident.number, "held"),)
 
 
 def lose_coordinator(moment: Moment) -> StepResult:
     """Go on unprotected, with a new coordinator that takes over the agents."""
     state, closing = settle(moment, "the coordinator was lost")
     number = state.incarnation + 1
-    state, cleared = clear_deadlines(replace(state, incarnation=number), Deadline.RECOVERY, Deadline.EXPAND)
+    state, cleared = clear_deadlines(changed(state, incarnation=number), Deadline.RECOVERY, Deadline.EXPAND)
     announce = effects.Announce("CoordinatorLost", getattr(moment.event, "message", "") or "the controller is gone")
     anew = (effects.DeleteCoordinator(below=number), effects.CreateCoordinator(number))
     return state, (announce, *closing, *cleared, *anew)
@@ -237,7 +238,7 @@ def checkpoint_seen(moment: Moment) -> StepResult:
     """A periodic checkpoint is complete."""
     event = moment.event
     assert isinstance(event, events.CheckpointVerified)
-    return replace(moment.state, step=max(moment.state.step, event.step)), ()
+    return changed(moment.state, step=max(moment.state.step, event.step)), ()
 
 
 # ---------------------------------------------------------------------- shrunk life
@@ -251,9 +252,9 @@ def isolated(moment: Moment) -> StepResult:
     if state.shrunk is None or not ranks or ranks == state.shrunk.ranks:
         return state, ()
     dropped = tuple(sorted({layout.data_rank(rank) for rank in ranks}))
-    shrunk = replace(state.shrunk, dropped=dropped, ranks=ranks, nodes=layout.nodes_of(ranks))
+    shrunk = changed(state.shrunk, dropped=dropped, ranks=ranks, nodes=layout.nodes_of(ranks))
     text = f"MindIO drops {len(ranks)} ranks where {len(state.shrunk.ranks)} were expected"
-    return replace(state, shrunk=shrunk), (effects.Announce("DropSetDiffers", text),)
+    return changed(state, shrunk=shrunk), (effects.Announce("DropSetDiffers", text),)
 
 
 def shrunk(moment: Moment) -> StepResult:
@@ -261,15 +262,15 @@ def shrunk(moment: Moment) -> StepResult:
     event, state, gone = moment.event, moment.state, moment.state.shrunk
     assert gone is not None
     if isinstance(event, events.Resumed):
-        state = replace(state, step=event.step)
-    state = replace(state, resumed_ms=moment.now_ms)
+        state = changed(state, step=event.step)
+    state = changed(state, resumed_ms=moment.now_ms)
     nodes = gone.nodes if moment.policy.release_shrunk_pods else gone.lost_nodes
     state, cleared = clear_deadlines(state, Deadline.RECOVERY)
     state, closing = close(state, Outcome.RECOVERED, "shrunk")
     release = effects.ReleasePods(nodes, below=state.incarnation + 1)
     if (moment.view.free_nodes or 0) < len(nodes):
         return state, (*cleared, *closing, release)
-    state, delay = await_expand(replace(moment, state=state))
+    state, delay = await_expand(dataclasses.replace(moment, state=state))
     return state, (*cleared, *closing, *delay, release)
 
 
@@ -292,14 +293,14 @@ def expand(moment: Moment) -> StepResult:
     state = moment.state
     gone = state.shrunk
     assert gone is not None
-    incident = replace(_open(moment, state, Action.EXPAND, Purpose.EXPAND), revision=1)
+    incident = changed(_open(moment, state, Action.EXPAND, Purpose.EXPAND), revision=1)
     nodes = gone.nodes if moment.policy.release_shrunk_pods else gone.lost_nodes
     in_new_pods = {rank for node in nodes for rank in moment.view.layout.ranks_of(node)}
     restart = tuple(rank for rank in gone.ranks if rank not in in_new_pods)
-    incident = replace(incident, lost_ranks=gone.ranks, restart_ranks=restart, replaced_nodes=nodes)
+    incident = changed(incident, lost_ranks=gone.ranks, restart_ranks=restart, replaced_nodes=nodes)
     spends = (*state.spent, Spend(Action.EXPAND.value, moment.now_ms))
-    state = renew(moment, replace(state, spent=spends), restart, nodes, incident.number)
-    state = replace(state, incident=incident, incarnation=incident.number)
+    state = renew(moment, changed(state, spent=spends), restart, nodes, incident.number)
+    state = changed(state, incident=incident, incarnation=incident.number)
     state, cleared = clear_deadlines(state, Deadline.EXPAND)
     wait = moment.policy.replacement_timeout_seconds
     state, deadline = set_deadline(state, Deadline.RECOVERY, moment.now_ms + 1000 * wait)
@@ -313,7 +314,7 @@ def give_up_expand(moment: Moment) -> StepResult:
     state, incident = moment.state, moment.incident
     assert incident is not None
     assert state.shrunk is not None
-    back = replace(incident, lost_ranks=state.shrunk.ranks, restart_ranks=(), replaced_nodes=(), revision=2)
+    back = changed(incident, lost_ranks=state.shrunk.ranks, restart_ranks=(), replaced_nodes=(), revision=2)
     state, cleared = clear_deadlines(state, Deadline.RECOVERY)
     state, closing = close(state, Outcome.FAILED, "the dropped ranks did not come back in time")
     release = effects.ReleasePods(incident.replaced_nodes, below=incident.incarnation + 1)
@@ -322,9 +323,9 @@ def give_up_expand(moment: Moment) -> StepResult:
 
 def expanded(moment: Moment) -> StepResult:
     """Back at full size."""
-    state = replace(moment.state, shrunk=None, resumed_ms=moment.now_ms)
+    state = changed(moment.state, shrunk=None, resumed_ms=moment.now_ms)
     if isinstance(moment.event, events.Resumed):
-        state = replace(state, step=moment.event.step)
+        state = changed(state, step=moment.event.step)
     state, cleared = clear_deadlines(state, Deadline.RECOVERY)
     state, closing = close(state, Outcome.RECOVERED)
     return state, (*cleared, *closing)
@@ -341,10 +342,10 @@ def migrate(moment: Moment) -> StepResult:
         avoid = event.avoid
     else:
         nodes, avoid = layout.nodes_of(moment.fact_ranks()), ()
-    incident = replace(_open(moment, state, Action.MIGRATE, Purpose.MIGRATE), revision=1, replaced_nodes=nodes)
-    incident = replace(incident, lost_ranks=tuple(rank for node in nodes for rank in layout.ranks_of(node)))
+    incident = changed(_open(moment, state, Action.MIGRATE, Purpose.MIGRATE), revision=1, replaced_nodes=nodes)
+    incident = changed(incident, lost_ranks=tuple(rank for node in nodes for rank in layout.ranks_of(node)))
     spends = (*state.spent, Spend(Action.MIGRATE.value, moment.now_ms))
-    state = replace(state, incident=incident, incarnation=incident.number, spent=spends)
+    state = changed(state, incident=incident, incarnation=incident.number, spent=spends)
     wait = moment.policy.replacement_timeout_seconds
     state, deadline = set_deadline(state, Deadline.RECOVERY, moment.now_ms + 1000 * wait)
     away = tuple(sorted({*avoid, *_names(moment, nodes)}))
@@ -359,7 +360,7 @@ def refuse_migrate(moment: Moment) -> StepResult:
         ids = (*ids, moment.fact.id)[-FACT_LIMIT:]
     what = moment.event.nodes if isinstance(moment.event, events.MigrateRequested) else moment.fact.id
     text = f"the move {what} cannot be made now: another action runs, no step has ended, or the budget is spent"
-    return replace(moment.state, fact_ids=ids), (effects.Announce("Degraded", text),)
+    return changed(moment.state, fact_ids=ids), (effects.Announce("Degraded", text),)
 
 
 def migrated(moment: Moment) -> StepResult:
@@ -367,7 +368,7 @@ def migrated(moment: Moment) -> StepResult:
     state, incident = moment.state, moment.incident
     assert incident is not None
     state = renew(moment, state, (), incident.replaced_nodes, incident.incarnation)
-    state = replace(state, resumed_ms=moment.now_ms)
+    state = changed(state, resumed_ms=moment.now_ms)
     state, cleared = clear_deadlines(state, Deadline.RECOVERY)
     state, closing = close(state, Outcome.RECOVERED)
     return state, (*cleared, *closing, effects.ReleasePods(incident.replaced_nodes, below=incident.incarnation))

@@ -4,8 +4,9 @@
 a no-op that says why. It never raises for what the outside world may send.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
+from hajob.domain.records import changed
 from hajob.plan.choice import Verdict
 from hajob.plan.effects import Effect
 from hajob.plan.events import Event
@@ -57,7 +58,7 @@ def advance(state: JobState, event: Event, view: View, policy: Policy, now_ms: i
         if row.guard.test(moment):
             new, effects = row.step.run(moment)
             if row.target is not None and row.target is not new.phase:
-                new = replace(new, phase=row.target)
+                new = changed(new, phase=row.target)
             considered = moment.choice.considered if moment.choice else ()
             return Outcome(new, effects, considered, row, moment.ignored)
     raise AssertionError(f"no row for {type(event).__name__} in {state.phase}")  # the last row of a cell is `always`

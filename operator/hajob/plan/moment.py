@@ -7,6 +7,7 @@ is the decision the step carries out.
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import cast
 
 from hajob.domain.actions import RUNG, Action
 from hajob.domain.errors import RankError
@@ -56,8 +57,7 @@ class Moment:
     @property
     def fact(self) -> Fact:
         """The fact of a `FactSeen`."""
-        assert isinstance(self.event, FactSeen)
-        return self.event.fact
+        return cast("FactSeen", self.event).fact
 
     def fact_ranks(self) -> tuple[int, ...]:
         """Every rank the fact loses: its own, or all of its node's; `concerns` must have been asked before."""

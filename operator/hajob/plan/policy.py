@@ -77,6 +77,8 @@ class Policy:
         unknowns: per action, what cannot be known from the spec; it hinders nothing and promises nothing.
         no_copy_repair: the framework repairs from the periodic checkpoint when no copy is left (PyTorch only).
         log_rules: rule name to the smallest action it asks for.
+        longest_window_ms: uses of budgets older than this are forgotten.
+        ladder: actions of the ladder that the spec allows at all.
     """
 
     mode: Mode = Mode.ENFORCE
@@ -96,24 +98,26 @@ class Policy:
     refusals: Mapping[Action, tuple[Refusal, ...]] = field(default_factory=dict)
     unknowns: Mapping[Action, tuple[Refusal, ...]] = field(default_factory=dict)
     no_copy_repair: bool = True
+    longest_window_ms: int = field(init=False, default=0)
+    ladder: tuple[Action, ...] = field(init=False, default=())
 
     @property
     def mindio_wait_seconds(self) -> int:
         """What `MINDIO_WAIT_MINDX_TIME` must be: MindIO has to outwait the replacement of a node."""
         return min(3600, max(120, self.replacement_timeout_seconds + 30))
 
-    @property
-    def longest_window_ms(self) -> int:
-        """Uses of budgets older than this are forgotten."""
-        return 1000 * max(PROGRAM_WINDOW_SECONDS, *(rung.window_seconds for rung in self.rungs.values()))
-
     def allowed(self) -> tuple[Action, ...]:
         """Actions of the ladder that the spec allows at all."""
-        return tuple(
-            action
-            for action in LADDER
-            if self.rungs[action].max_count > 0 and (action is not Action.SHRINK or self.elastic)
-        )
+        return self.ladder
+
+    def __post_init__(self) -> None:
+        """Derive what every decision asks for."""
+        longest = max(PROGRAM_WINDOW_SECONDS, *(rung.window_seconds for rung in self.rungs.values()))
+        object.__setattr__(self, "longest_window_ms", 1000 * longest)
+        allowed = [action for action in LADDER if self.rungs[action].max_count > 0]
+        if not self.elastic and Action.SHRINK in allowed:
+            allowed.remove(Action.SHRINK)
+        object.__setattr__(self, "ladder", tuple(allowed))
 
 
 def from_spec(spec: Mapping[str, Any] | HATrainingJobSpec) -> Policy:

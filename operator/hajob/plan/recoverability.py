@@ -28,7 +28,7 @@ def recoverability(
         policy: of the job.
         now_ms: to judge budgets by; None leaves budgets out.
     """
-    return [_judge(action, state, view, policy, now_ms) for action in policy.allowed()]
+    return [_judge(action, state, view, policy, now_ms) for action in policy.ladder]
 
 
 def recoverable(judged: list[ActionRecoverability]) -> ConditionStatus:
@@ -44,7 +44,7 @@ def _judge(action: Action, state: JobState, view: View, policy: Policy, now_ms: 
     judge = Judge(Loss(ranks=(), counted=False), FAULT, state, view, policy, now_ms or 0)
     found = list(judge.refusals(action)) + _standing(action, view)
     rung = policy.rungs[action]
-    if now_ms is not None and spent(state, action.value, rung.window_seconds, now_ms) >= rung.max_count:
+    if now_ms is not None and spent(state, action, rung.window_seconds, now_ms) >= rung.max_count:
         found.append(Refusal("BudgetLeft", f"{rung.max_count} uses in {rung.window_seconds} s are spent"))
     status = ConditionStatus.FALSE if found else ConditionStatus.TRUE
     if not found and (unknown := policy.unknowns.get(action, ())):

@@ -98,7 +98,7 @@ class Stall:
     count: int
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Shrunk:
     """What a shrink took.
 
@@ -117,9 +117,9 @@ class Shrunk:
     since_ms: int = 0
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class JobState:
-    """All that is remembered about one job.
+    """All that is remembered about one job. Changed by `hajob.domain.records.changed`, hence without slots.
 
     Attributes:
         phase: state of the table.

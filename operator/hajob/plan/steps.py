@@ -5,12 +5,12 @@ shell writes the status in between.
 """
 
 from collections.abc import Callable
-from dataclasses import replace
-from typing import Final
+from typing import Any, Final
 
 from hajob.domain.actions import Action, Command
 from hajob.domain.facts import Fact, Origin
 from hajob.domain.incidents import Cause, Incident, Milestone, Outcome, Purpose, RestoredFrom
+from hajob.domain.records import changed
 from hajob.plan import effects, events
 from hajob.plan.effects import Effect
 from hajob.plan.guards import unknown_ranks
@@ -18,6 +18,8 @@ from hajob.plan.moment import Moment, Step, StepResult
 from hajob.plan.policy import CONFIRM_SECONDS
 from hajob.plan.state import PROGRAM_BUDGET, Deadline, JobState, Phase, Shrunk, Spend, Stall
 
+COMMAND: Final[dict[Action, Command]] = {action: Command(action) for action in Action if action is not Action.RESTART}
+"""What the coordinator is told for an action; a restart is carried out by stopping and starting."""
 FACT_LIMIT: Final = 128
 STALL_LIMIT: Final = 64
 RENEWED_LIMIT: Final = 512
@@ -31,7 +33,7 @@ EXPAND_PARAMETERS: Final = '{"scale-out-strategy":"DP"}'
 
 def set_deadline(state: JobState, name: Deadline, at_ms: int) -> tuple[JobState, Effect]:
     """Remember a deadline, and have it watched."""
-    return replace(state, deadlines={**state.deadlines, name.value: at_ms}), effects.SetDeadline(name.value, at_ms)
+    return changed(state, deadlines={**state.deadlines, name: at_ms}), effects.SetDeadline(name, at_ms)
 
 
 def clear_deadlines(state: JobState, *names: Deadline) -> tuple[JobState, tuple[Effect, ...]]:
@@ -40,26 +42,26 @@ def clear_deadlines(state: JobState, *names: Deadline) -> tuple[JobState, tuple[
     if not gone:
         return state, ()
     left = {name: at for name, at in state.deadlines.items() if name not in gone}
-    return replace(state, deadlines=left), tuple(effects.ClearDeadline(name) for name in gone)
+    return changed(state, deadlines=left), tuple(effects.ClearDeadline(name) for name in gone)
 
 
 def _mark(incident: Incident, name: str, now_ms: int, **changes: object) -> Incident:
     marks = (*incident.milestones, Milestone(name, now_ms))[-MILESTONE_LIMIT:]
-    return replace(incident, milestones=marks, **changes)  # type: ignore[arg-type]
+    return changed(incident, milestones=marks, **changes)
 
 
-def _spend(moment: Moment, state: JobState, action: Action) -> JobState:
-    """Book one use of the action's budget, and of the program's for a fresh failure of the program."""
+def _spend(moment: Moment, state: JobState, action: Action) -> dict[str, Any]:
+    """Book one use of the action's budget, and of the program's for a fresh failure of the program: what changes."""
     loss = moment.loss
     assert loss is not None
     if not loss.counted or action is loss.continues:
-        return state
+        return {}
     since = moment.now_ms - moment.policy.longest_window_ms
     kept = state.spent if not state.spent or state.spent[0].time_ms > since else _recent(state, since)
-    booked = (*kept, Spend(action.value, moment.now_ms))
+    booked = (*kept, Spend(action, moment.now_ms))
     if loss.program_failure:
         booked = (*booked, Spend(PROGRAM_BUDGET, moment.now_ms))
-    return replace(state, spent=booked, stalls=_stalls(state, action, loss.rank, loss.step))
+    return {"spent": booked, "stalls": _stalls(state, action, loss.rank, loss.step)}
 
 
 def _recent(state: JobState, since: int) -> tuple[Spend, ...]:
@@ -94,7 +96,7 @@ def renew(moment: Moment, state: JobState, ranks: tuple[int, ...], nodes: tuple[
     renewed, forgot_rank = _remember(dict(state.renewed), ranks, number)
     pods, forgot_pod = _remember(dict(state.pods), nodes, number)
     forgotten = moment.now_ms if forgot_rank or forgot_pod else state.forgotten_ms
-    return replace(state, renewed=renewed, pods=pods, forgotten_ms=forgotten)
+    return changed(state, renewed=renewed, pods=pods, forgotten_ms=forgotten)
 
 
 # ---------------------------------------------------------------------- opening, widening, closing
@@ -104,7 +106,7 @@ def _fact(moment: Moment) -> Fact | None:
     return moment.event.fact if isinstance(moment.event, events.FactSeen) else None
 
 
-def _open(moment: Moment, state: JobState, action: Action, purpose: Purpose) -> Incident:
+def _open(moment: Moment, state: JobState, action: Action, purpose: Purpose, revision: int = 0) -> Incident:
     """A new incident; its number is above every one ever used, and is the coordinator's where it minted one."""
     number = max(state.incarnation + 1, moment.event.incarnation)
     fact, loss = _fact(moment), moment.loss
@@ -114,7 +116,7 @@ def _open(moment: Moment, state: JobState, action: Action, purpose: Purpose) -> 
     return Incident(
         number=number,
         incarnation=number,
-        revision=0,
+        revision=revision,
         purpose=purpose,
         origin=fact.origin if fact else Origin.INFRASTRUCTURE,
         action=action,
@@ -131,7 +133,7 @@ def close(state: JobState, outcome: Outcome, message: str = "") -> tuple[JobStat
     if incident is None:
         return state, ()
     known = (*state.fact_ids, *incident.fact_ids)[-FACT_LIMIT:]
-    state = replace(state, incident=None, fact_ids=known)
+    state = changed(state, incident=None, fact_ids=known)
     return state, (effects.CloseIncident(incident.number, outcome, message),)
 
 
@@ -154,7 +156,7 @@ def _joined(moment: Moment, incident: Incident) -> Incident:
     ids = (*incident.fact_ids, fact.id)[-FACT_LIMIT:]
     lost = tuple(sorted({*incident.lost_ranks, *moment.fact_ranks()}))
     corrupted = incident.corrupted or (loss is not None and loss.corrupted)
-    return replace(incident, origin=origin, fact_ids=ids, lost_ranks=lost, corrupted=corrupted)
+    return changed(incident, origin=origin, fact_ids=ids, lost_ranks=lost, corrupted=corrupted)
 
 
 def enter(moment: Moment, action: Action) -> tuple[JobState, Incident, list[Effect]]:
@@ -170,14 +172,19 @@ def enter(moment: Moment, action: Action) -> tuple[JobState, Incident, list[Effe
         out += closing
         incident = None
     if incident is None:
-        incident = _open(moment, state, action, Purpose.FAULT)
+        incident = _open(moment, state, action, Purpose.FAULT, revision=1)
         out.append(effects.OpenIncident(incident.number))
     else:
         gone = (incident.action,) if incident.action is not action else ()
-        incident = replace(_joined(moment, incident), action=action, escalated_from=(*incident.escalated_from, *gone))
+        incident = changed(
+            _joined(moment, incident),
+            action=action,
+            escalated_from=(*incident.escalated_from, *gone),
+            revision=incident.revision + 1,
+        )
         out.append(effects.WidenIncident(incident.number, f"{action}"))
-    state = replace(_spend(moment, state, action), incarnation=max(state.incarnation, incident.incarnation))
-    return state, replace(incident, revision=incident.revision + 1), out
+    number = max(state.incarnation, incident.incarnation)
+    return changed(state, incarnation=number, **_spend(moment, state, action)), incident, out
 
 
 # ---------------------------------------------------------------------- the actions
@@ -190,9 +197,10 @@ def begin_process(action: Action) -> Callable[[Moment], StepResult]:
         state, incident, out = enter(moment, action)
         lost, restart, nodes, fresh = _extent(moment, incident, action)
         if set(fresh) & set(incident.replaced_nodes):
-            incident = replace(incident, incarnation=state.incarnation + 1)
-        state = renew(moment, state, restart, fresh, incident.incarnation)
-        incident = replace(
+            incident = changed(incident, incarnation=state.incarnation + 1)
+        if restart or fresh:
+            state = renew(moment, state, restart, fresh, incident.incarnation)
+        incident = changed(
             incident,
             lost_ranks=lost,
             restart_ranks=restart,
@@ -200,10 +208,15 @@ def begin_process(action: Action) -> Callable[[Moment], StepResult]:
             ready=False,
             restored_from=_source(moment),
         )
-        state = replace(state, incident=incident, incarnation=max(state.incarnation, incident.incarnation))
         wait = moment.policy.replacement_timeout_seconds if nodes else moment.policy.rungs[action].deadline_seconds
-        state, deadline = set_deadline(state, Deadline.RECOVERY, moment.now_ms + 1000 * wait)
-        out += [order(incident, Command(action.value), wait), deadline]
+        at_ms = moment.now_ms + 1000 * wait
+        state = changed(
+            state,
+            incident=incident,
+            incarnation=max(state.incarnation, incident.incarnation),
+            deadlines={**state.deadlines, Deadline.RECOVERY: at_ms},
+        )
+        out += [order(incident, COMMAND[action], wait), effects.SetDeadline(Deadline.RECOVERY, at_ms)]
         if fresh:
             out.append(effects.ReplacePods(fresh, incident.incarnation, _names(moment, fresh)))
         return state, tuple(out)
@@ -216,7 +229,7 @@ def _extent(moment: Moment, incident: Incident, action: Action) -> tuple[tuple[i
     loss, layout = moment.loss, moment.view.layout
     assert loss is not None
     nodes = loss.nodes
-    if action is Action.REPLACE and not nodes:
+    if action is Action.REPLACE and not nodes and loss.continues is not Action.REPLACE:
         nodes = layout.nodes_of(loss.ranks)
     fresh = tuple(node for node in nodes if node in loss.newly or node not in incident.replaced_nodes)
     if action is Action.RETRY:
@@ -265,12 +278,12 @@ def begin_shrink(moment: Moment) -> StepResult:
     nodes = layout.nodes_of(judge.loss.ranks)
     lost = tuple(rank for node in nodes for rank in layout.ranks_of(node))
     restored = RestoredFrom.OPTIMIZER_COPY
-    incident = replace(
+    incident = changed(
         incident, lost_ranks=lost, restart_ranks=(), replaced_nodes=(), ready=False, restored_from=restored
     )
     shrunk = Shrunk(isolation.dropped, isolation.ranks, isolation.nodes, nodes, moment.now_ms)
     wait = moment.policy.rungs[Action.SHRINK].deadline_seconds
-    state = replace(state, incident=incident, shrunk=shrunk)
+    state = changed(state, incident=incident, shrunk=shrunk)
     state, deadline = set_deadline(state, Deadline.RECOVERY, moment.now_ms + 1000 * wait)
     return state, (*out, order(incident, Command.SHRINK, wait, SHRINK_PARAMETERS), deadline)
 
@@ -279,13 +292,13 @@ def begin_checkpoint(moment: Moment) -> StepResult:
     """Have MindIO save the step where the training stands."""
     state, incident, out = enter(moment, Action.CHECKPOINT)
     if moment.loss is not None:
-        incident = replace(incident, lost_ranks=moment.loss.ranks, restart_ranks=(), replaced_nodes=())
+        incident = changed(incident, lost_ranks=moment.loss.ranks, restart_ranks=(), replaced_nodes=())
     return _save(moment, state, incident, out)
 
 
 def _save(moment: Moment, state: JobState, incident: Incident, out: list[Effect]) -> StepResult:
     wait = moment.policy.rungs[Action.CHECKPOINT].deadline_seconds
-    state = replace(state, incident=incident)
+    state = changed(state, incident=incident)
     state, cleared = clear_deadlines(state, Deadline.EXPAND)
     state, deadline = set_deadline(state, Deadline.RECOVERY, moment.now_ms + 1000 * wait)
     return state, (*out, order(incident, Command.CHECKPOINT, wait), *cleared, deadline)
@@ -295,17 +308,17 @@ def begin_restart(moment: Moment) -> StepResult:
     """End every process and start the job anew."""
     state, incident, out = enter(moment, Action.RESTART)
     if incident.origin is Origin.PROGRAM:
-        state = replace(state, restarts_program=state.restarts_program + 1)
+        state = changed(state, restarts_program=state.restarts_program + 1)
     else:
-        state = replace(state, restarts_infrastructure=state.restarts_infrastructure + 1)
+        state = changed(state, restarts_infrastructure=state.restarts_infrastructure + 1)
     return launch(moment, state, incident, out)
 
 
 def restart_from_saved(moment: Moment) -> StepResult:
     """The checkpoint is complete: start anew from it."""
     assert moment.state.incident is not None
-    saved = replace(moment.state.incident, restored_from=RestoredFrom.SAVED_CHECKPOINT)
-    moment.state = replace(moment.state, incident=saved)
+    saved = changed(moment.state.incident, restored_from=RestoredFrom.SAVED_CHECKPOINT)
+    moment.state = changed(moment.state, incident=saved)
     return begin_restart(moment)
 
 
@@ -320,10 +333,10 @@ def launch(moment: Moment, state: JobState, incident: Incident | None, out: list
         if restored is not RestoredFrom.SAVED_CHECKPOINT:
             restored = RestoredFrom.PERIODIC_CHECKPOINT
         revision = incident.revision
-        incident = replace(incident, incarnation=number, restored_from=restored, ready=False, named=False)
-        incident = replace(incident, lost_ranks=(), restart_ranks=(), replaced_nodes=())
+        incident = changed(incident, incarnation=number, restored_from=restored, ready=False, named=False)
+        incident = changed(incident, lost_ranks=(), restart_ranks=(), replaced_nodes=())
     attempt = state.attempt + 1
-    state = replace(
+    state = changed(
         state,
         incident=incident,
         incarnation=number,
@@ -357,7 +370,7 @@ def milestone(name: str, **changes: object) -> Callable[[Moment], StepResult]:
         incident = moment.incident
         if incident is None:
             return moment.state, ()
-        return replace(moment.state, incident=_mark(incident, name, moment.now_ms, **changes)), ()
+        return changed(moment.state, incident=_mark(incident, name, moment.now_ms, **changes)), ()
 
     return run
 
@@ -383,7 +396,7 @@ def widen_by_mindio(moment: Moment) -> StepResult:
     )
     state = renew(moment, moment.state, restart, (), incident.incarnation)
     gone = (incident.action,) if action is not incident.action else ()
-    incident = replace(
+    incident = changed(
         _mark(incident, "Stopped", moment.now_ms, stopped=True, ready=False),
         action=action,
         escalated_from=(*incident.escalated_from, *gone),
@@ -394,7 +407,7 @@ def widen_by_mindio(moment: Moment) -> StepResult:
     reason = f"MindIO names ranks {list(more)} as well"
     wait = moment.policy.rungs[action].deadline_seconds
     widen = effects.WidenIncident(incident.number, reason)
-    return replace(state, incident=incident), (order(incident, Command(action.value), wait), widen)
+    return changed(state, incident=incident), (order(incident, COMMAND[action], wait), widen)
 
 
 def resumed(moment: Moment) -> StepResult:
@@ -402,7 +415,7 @@ def resumed(moment: Moment) -> StepResult:
     event = moment.event
     assert isinstance(event, events.Resumed)
     state, _ = milestone("Resumed")(moment)
-    state = replace(state, step=event.step, resumed_ms=moment.now_ms)
+    state = changed(state, step=event.step, resumed_ms=moment.now_ms)
     state, deadline = set_deadline(state, Deadline.RECOVERY, moment.now_ms + 1000 * CONFIRM_SECONDS)
     return state, (deadline,)
 
@@ -412,7 +425,7 @@ def recovered(moment: Moment) -> StepResult:
     event = moment.event
     state = moment.state
     if isinstance(event, events.Resumed):
-        state = replace(state, step=event.step, resumed_ms=moment.now_ms)
+        state = changed(state, step=event.step, resumed_ms=moment.now_ms)
     state, cleared = clear_deadlines(state, Deadline.RECOVERY, Deadline.STARTUP)
     state, closing = close(state, Outcome.RECOVERED)
     return state, (*cleared, *closing)

@@ -1,0 +1,277 @@
+"""kubectl hajob simulate: the JSON, the text, bad input, and that the live machine decides the same."""
+
+from __future__ import annotations
+
+import copy
+import io
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from hajob.cli.main import main
+from hajob.domain.facts import FactKind
+from hajob.plan import events as e
+from hajob.plan.policy import from_spec, layout_of
+from hajob.plan.simulate import Question, simulate, writes_of
+from hajob.plan.view import View
+
+from tests.unit.plan.plan_rig import Rig
+
+ARGUMENTS = ["--global-batch-size", "64", "--micro-batch-size", "1", "--tensor-model-parallel-size", "2"]
+JOB: dict[str, Any] = {
+    "apiVersion": "training.hajob.io/v1alpha1",
+    "kind": "HATrainingJob",
+    "metadata": {"name": "example"},
+    "spec": {
+        "accelerator": {"product": "A2", "chipsPerNode": 2},
+        "numNodes": 4,
+        "parallelism": {"tensor": 2},
+        "checkpoint": {"path": "/ckpt"},
+        "template": {
+            "spec": {
+                "containers": [
+                    {
+                        "name": "trainer",
+                        "image": "example/trainer:1",
+                        "command": ["torchrun", "train.py"],
+                        "args": [
+                            *ARGUMENTS,
+                            *("--save", "/ckpt", "--load", "/ckpt", "--bf16", "--ckpt-format", "torch"),
+                            "--use-distributed-optimizer",
+                        ],
+                    }
+                ]
+            }
+        },
+    },
+}
+
+
+@pytest.fixture
+def manifest(tmp_path: Path) -> Path:
+    path = tmp_path / "job.yaml"
+    path.write_text(yaml.safe_dump(JOB), encoding="utf-8")
+    return path
+
+
+def ask(capsys: pytest.CaptureFixture[str], manifest: Path, *arguments: str) -> dict[str, Any]:
+    assert main(["simulate", "-f", str(manifest), *arguments, "-o", "json"]) == 0
+    answer: dict[str, Any] = json.loads(capsys.readouterr().out)
+    return answer
+
+
+def test_exactly_the_promised_keys(capsys: pytest.CaptureFixture[str], manifest: Path) -> None:
+    answer = ask(capsys, manifest, "--lose", "rank=5")
+    keys = "action faultRanks isolatedRanks leavingNodes dataParallel microBatches refused writes"
+    assert list(answer) == keys.split()
+    assert list(answer["dataParallel"]) == ["desired", "current", "dropped"]
+
+
+def test_a_process(capsys: pytest.CaptureFixture[str], manifest: Path) -> None:
+    answer = ask(capsys, manifest, "--lose", "rank=5")
+    assert answer["action"] == "InPlace"
+    assert answer["faultRanks"] == [5]
+    assert (answer["isolatedRanks"], answer["leavingNodes"]) == ([4, 5], [2])
+    assert answer["dataParallel"] == {"desired": 4, "current": 4, "dropped": [2]}
+    assert answer["microBatches"] == [16, 16, 16, 16]
+    assert answer["refused"] == {"Retry": ["ProcessAlive"], "Replace": ["FreeNode"]}
+    assert answer["writes"] == [{"verb": "patch", "resource": "hatrainingjobs/status"}] * 2
+
+
+def test_a_node_without_and_with_a_free_one(capsys: pytest.CaptureFixture[str], manifest: Path) -> None:
+    answer = ask(capsys, manifest, "--lose", "node=2")
+    assert answer["action"] == "Shrink"
+    assert answer["faultRanks"] == [4, 5]
+    assert answer["dataParallel"] == {"desired": 4, "current": 3, "dropped": [2]}
+    assert answer["microBatches"] == [22, 21, 21]
+    assert answer["refused"] == {"Retry": ["PodAlive"], "InPlace": ["PodAlive"], "Replace": ["FreeNode"]}
+    answer = ask(capsys, manifest, "--lose", "node=2", "--free-nodes", "1")
+    assert answer["action"] == "Replace"
+    assert answer["dataParallel"]["current"] == 4
+    pods = [(write["verb"], write["nodeRank"]) for write in answer["writes"] if write["resource"] == "pods"]
+    assert pods == [("delete", 2), ("create", 2)]
+
+
+def test_the_node_of_rank_0(capsys: pytest.CaptureFixture[str], manifest: Path) -> None:
+    assert ask(capsys, manifest, "--lose", "node=0", "--free-nodes", "1")["action"] == "Replace"
+    answer = ask(capsys, manifest, "--lose", "node=0")
+    assert answer["action"] == "Checkpoint"
+    assert answer["refused"]["Shrink"] == ["RankZeroInSet"]
+    assert {"verb": "create", "resource": "pods", "role": "coordinator"} in answer["writes"]
+
+
+def test_both_holders_of_a_shard(capsys: pytest.CaptureFixture[str], manifest: Path) -> None:
+    answer = ask(capsys, manifest, "--lose", "node=1", "--lose", "node=3")
+    assert answer["action"] == "Restart"
+    assert answer["refused"]["Checkpoint"] == ["CompleteCopy"]
+    assert ask(capsys, manifest, "--lose", "node=1", "--lose", "node=3", "--free-nodes", "2")["action"] == "Replace"
+    assert ask(capsys, manifest, "--lose", "node=1", "--lose", "node=3", "--free-nodes", "1")["action"] == "Restart"
+
+
+def test_a_rank_and_its_node_are_one_loss(capsys: pytest.CaptureFixture[str], manifest: Path) -> None:
+    answer = ask(capsys, manifest, "--lose", "rank=5", "--lose", "node=2", "--free-nodes", "1")
+    assert (answer["action"], answer["faultRanks"]) == ("Replace", [4, 5])
+    answer = ask(capsys, manifest, "--lose", "rank=1", "--lose", "rank=6")
+    assert (answer["action"], answer["faultRanks"]) == ("InPlace", [1, 6])
+
+
+@pytest.mark.parametrize(
+    ("during", "action"),
+    [
+        ("Retry", "InPlace"),
+        ("InPlace", "InPlace"),
+        ("Replace", "Replace"),
+        ("Shrink", "Checkpoint"),
+        ("Checkpoint", "Checkpoint"),
+        ("Restart", "Restart"),
+        ("Expand", "Checkpoint"),
+        ("Migrate", "InPlace"),
+    ],
+)
+def test_during(capsys: pytest.CaptureFixture[str], manifest: Path, during: str, action: str) -> None:
+    assert ask(capsys, manifest, "--lose", "rank=5", "--during", during)["action"] == action
+
+
+def test_the_text_says_it_in_words(capsys: pytest.CaptureFixture[str], manifest: Path) -> None:
+    assert main(["simulate", "-f", str(manifest), "--lose", "node=2"]) == 0
+    text = capsys.readouterr().out
+    for words in (
+        "action                    Shrink",
+        "fault ranks               4-5",
+        "data-parallel ranks       3 of 4 train on",
+        "  pods that leave         2",
+        "pods kept                 0-1, 3",
+        "micro batches             22, 21, 21",
+        "  Replace     refused  1 more nodes would be needed, none came within 270 s",
+        "  Shrink      taken    taken: the smallest action that works",
+        "  rank 4 (dense): rank 0",
+        "  delete pods (node rank 2)",
+        "  patch hatrainingjobs/status",
+    ):
+        assert words in text, words
+
+
+def test_the_job_fails_when_nothing_is_left(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    job = copy.deepcopy(JOB)
+    names = ("Retry", "InPlace", "Replace", "Shrink", "Checkpoint", "Restart")
+    job["spec"]["recovery"] = {"actions": [{"name": name, "maxCount": 0} for name in names]}
+    path = tmp_path / "job.yaml"
+    path.write_text(yaml.safe_dump(job), encoding="utf-8")
+    answer = ask(capsys, path, "--lose", "rank=5")
+    assert answer["action"] is None
+    assert answer["refused"]["Restart"] == ["ActionAllowed"]
+    assert main(["simulate", "-f", str(path), "--lose", "rank=5"]) == 0
+    assert "none, the job fails: RestartNotAllowed" in capsys.readouterr().out
+
+
+def test_a_manifest_on_standard_input(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.stdin", io.StringIO("kind: Namespace\n---\n" + yaml.safe_dump(JOB)))
+    assert main(["simulate", "-f", "-", "--lose", "rank=0", "-o", "json"]) == 0
+    assert json.loads(capsys.readouterr().out)["action"] == "InPlace"
+
+
+def test_a_script_hides_the_batch(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    job = copy.deepcopy(JOB)
+    job["spec"]["template"]["spec"]["containers"][0] = {"name": "trainer", "command": ["bash", "train.sh"]}
+    path = tmp_path / "job.yaml"
+    path.write_text(yaml.safe_dump(job), encoding="utf-8")
+    assert ask(capsys, path, "--lose", "rank=5")["microBatches"] == []
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["--lose", "rank=8"], "rank 8 is outside the world of 8 ranks (0 to 7)"),
+        (["--lose", "node=4"], "node rank 4 is outside the job of 4 nodes"),
+        (["--lose", "rank=-1"], "--lose rank=-1: write rank=N or node=N"),
+        (["--lose", "pod=1"], "--lose pod=1: write rank=N or node=N"),
+        (["--lose", "5"], "--lose 5: write rank=N or node=N"),
+        (["--lose", "rank=5", "--free-nodes", "-1"], "-1 free nodes; it must be 0 or more"),
+    ],
+)
+def test_questions_that_make_no_sense(
+    capsys: pytest.CaptureFixture[str], manifest: Path, arguments: list[str], words: str
+) -> None:
+    assert main(["simulate", "-f", str(manifest), *arguments]) == 2
+    captured = capsys.readouterr()
+    assert words in captured.err
+    assert captured.out == ""
+
+
+@pytest.mark.parametrize(
+    "arguments", [[], ["--lose", "rank=5", "--during", "Sleep"], ["--lose", "rank=1", "--free-nodes", "x"]]
+)
+def test_command_lines_that_make_no_sense(manifest: Path, arguments: list[str]) -> None:
+    with pytest.raises(SystemExit) as error:
+        main(["simulate", "-f", str(manifest), *arguments])
+    assert error.value.code == 2
+
+
+def edited(**changes: Any) -> dict[str, Any]:
+    job = copy.deepcopy(JOB)
+    for key, value in changes.items():
+        job["spec"][key] = value
+    return job
+
+
+@pytest.mark.parametrize(
+    ("job", "words"),
+    [
+        (edited(numNodes=3, parallelism={"tensor": 4}), "6 ranks (3 nodes x 2 chips) are not a multiple of tensor 4"),
+        (edited(numNodes=0), "spec.numNodes"),
+        (edited(numNodes="many"), "spec.numNodes"),
+        (edited(parallelism={}), "spec.parallelism.tensor"),
+        (edited(numNodez=4), "unknown fields: spec.numNodez"),
+        (edited(parallelism={"tensor": 2, "tensr": 2}), "unknown fields: spec.parallelism.tensr"),
+        (edited(template={"spec": {"contaners": []}}), "holds 0 containers named trainer"),
+        (edited(template={"spec": {"containers": [{"name": "trainer"}, {"name": "trainer"}]}}), "holds 2 containers"),
+        ({"kind": "HATrainingJob"}, "spec is missing"),
+        ({"kind": "Deployment"}, "holds 0 objects of kind HATrainingJob; it must be one"),
+    ],
+)
+def test_manifests_that_make_no_sense(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, job: dict[str, Any], words: str
+) -> None:
+    path = tmp_path / "job.yaml"
+    path.write_text(yaml.safe_dump(job), encoding="utf-8")
+    assert main(["simulate", "-f", str(path), "--lose", "rank=0"]) == 2
+    assert words in capsys.readouterr().err
+
+
+def test_files_that_cannot_be_read(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    broken = tmp_path / "broken.yaml"
+    broken.write_text("a: [", encoding="utf-8")
+    for path in (tmp_path / "missing.yaml", broken, tmp_path):
+        assert main(["simulate", "-f", str(path), "--lose", "rank=0"]) == 2
+        assert "cannot be read" in capsys.readouterr().err
+
+
+def test_a_batch_that_does_not_divide_is_named(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    job = copy.deepcopy(JOB)
+    job["spec"]["template"]["spec"]["containers"][0]["args"] = ["--global-batch-size=63", "--micro-batch-size=1"]
+    path = tmp_path / "job.yaml"
+    path.write_text(yaml.safe_dump(job), encoding="utf-8")
+    assert main(["simulate", "-f", str(path), "--lose", "rank=0"]) == 2
+    assert "global batch 63 is not a multiple" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("free", [0, 1, 2])
+@pytest.mark.parametrize(
+    ("ranks", "nodes"), [((5,), ()), ((), (2,)), ((), (0,)), ((1,), (3,)), ((), (1, 3)), ((3, 4), ())]
+)
+def test_the_live_machine_decides_the_same(ranks: tuple[int, ...], nodes: tuple[int, ...], free: int) -> None:
+    """Fed like the operator, fact by fact, the machine comes to the same action and the same writes of pods."""
+    spec = JOB["spec"]
+    answer = simulate(spec, Question(ranks, nodes, free))
+    rig = Rig.running(view=View(layout_of(spec), step=10, free_nodes=free, checkpoint_step=10), policy=from_spec(spec))
+    done = [effect for node in nodes for effect in rig.see(FactKind.NODE_NOT_READY, node=node)]
+    done += [effect for rank in ranks if rank // 2 not in nodes for effect in rig.exits(rank)]
+    if rig.incident.replaced_nodes and len(rig.incident.replaced_nodes) > free:
+        done += rig.deadline("Recovery")
+    assert rig.action is answer.action
+    if answer.action in {"InPlace", "Replace"}:
+        done += rig.tell(e.Named(rig.incident.incarnation))
+        pods = [write for write in answer.writes if write.resource == "pods"]
+        assert writes_of(tuple(done), rig.view.layout) == pods
