@@ -1,0 +1,1 @@
+"""Benchmarks; what they promise stands in the tables they print."""
