@@ -197,6 +197,16 @@ def prepare_switch(memory: Memory, _event: Event) -> list[Command]:
     return [Call("prepare_action", {"action": "hot switch", "ranks": [[r, 0] for r in sorted(memory.wish.names)]})]
 
 
+def cancel_switch(_memory: Memory, _event: Event) -> list[Command]:
+    return [Call("prepare_action", {"action": "stop switch", "ranks": []})]
+
+
+def admit_second(memory: Memory, event: Event) -> list[Command]:
+    """MindIO knows now that second processes come."""
+    memory.named = dict(memory.wish.names) if memory.wish is not None else {}
+    return [Admit(frozenset(memory.named)), *mark_accepted(memory, event)]
+
+
 def mark_accepted(_memory: Memory, event: Event) -> list[Command]:
     kind = MARKED_CALLS.get(event.call)
     return [] if kind is None else [Mark(kind, event)]
@@ -402,6 +412,8 @@ def _planned() -> Iterable[Row]:
     yield Row(S.CONTINUING, K.REFUSED, always, try_again, None)
 
     yield from _calm(S.SWITCHING)
+    yield Row(S.SWITCHING, K.LOOK, wants("continue"), cancel_switch, S.SERVING)
+    yield Row(S.SWITCHING, K.ACCEPTED, always, admit_second, S.SWITCHING)
     yield Row(S.SWITCHING, K.OFFER, always, offered, S.CHOOSING)
 
 

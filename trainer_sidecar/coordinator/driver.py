@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from functools import singledispatch
 
+from trainer_sidecar.coordinator import migration
 from trainer_sidecar.coordinator.conversation import (
     Admit,
     Call,
@@ -24,16 +25,34 @@ from trainer_sidecar.coordinator.job import Incident, Job, Request
 from trainer_sidecar.protocol import sidecar_pb2 as pb
 
 FOUND_KINDS = {0: pb.MEMORY_FAULT, 1: pb.PROCESS_FAULT, 2: pb.COMMUNICATION_FAULT}
+FAULT_ACTIONS = frozenset({pb.RETRY, pb.IN_PLACE, pb.REPLACE, pb.SHRINK, pb.CHECKPOINT})
+PLANNED_CALLS = frozenset({"dump", "pause", "prepare_action"})
 OPENING_CALLS = frozenset({"stop_train", "dump", "pause", "prepare_action"})
 
 
-def open_incident(job: Job, incarnation: int = 0) -> Incident:
-    """The open incident, or a new one under the operator's number or the next one."""
-    if job.incident is None:
-        job.incarnation = max(job.incarnation + (0 if incarnation else 1), incarnation)
-        job.incident = Incident(job.incarnation, job.now)
+def open_incident(job: Job, incarnation: int = 0, *, planned: bool = False) -> Incident:
+    """The open incident, or a new one: under the order's number, or the next one when there is no order for it yet.
+
+    A planned action that is disturbed by a fault is over; the fault is another incident.
+    """
+    incident = job.incident
+    if incident is not None and incident.planned and not planned:
+        conclude(job)
+        incident = None
+    if incident is None:
+        number = incarnation or _ordered_number(job) or job.incarnation + 1
+        job.incarnation = max(job.incarnation, number)
+        incident = job.incident = Incident(number, job.now, planned)
         job.changed = True
-    return job.incident
+    incident.joined = max(incident.joined, incarnation)
+    return incident
+
+
+def _ordered_number(job: Job) -> int:
+    """The operator may have decided about a fault before MindIO could be told of it."""
+    order = job.order
+    waits = order is not None and order.incarnation > job.concluded and order.action in FAULT_ACTIONS
+    return order.incarnation if waits and order is not None else 0
 
 
 def lose(job: Job, ranks: Iterable[int], kinds: Mapping[int, int] | None = None) -> None:
@@ -63,18 +82,19 @@ def _do(command: object, _job: Job, _at: float) -> None:
 @_do.register
 def _call(command: Call, job: Job, _at: float) -> None:
     arguments = dict(command.arguments)
-    if command.name in OPENING_CALLS:
-        arguments["incarnation"] = open_incident(job).incarnation  # for the host's log only
+    if command.name in OPENING_CALLS:  # the number is for the host's log only
+        arguments["incarnation"] = open_incident(job, planned=command.name in PLANNED_CALLS).incarnation
     job.requests.append(Request(command.name, arguments))
 
 
 @_do.register
 def _admit(command: Admit, job: Job, _at: float) -> None:
+    roster = job.roster
     for rank in command.ranks:
-        target = job.roster.targets.get(rank)
-        if target is not None and target.run and not target.admitted:
-            target.admitted = True
-            job.touch(rank)
+        for target in (roster.targets.get(rank), roster.spares.get(rank)):
+            if target is not None and target.run and not target.admitted:
+                target.admitted = True
+                job.dirty.add(target.pod_uid)
 
 
 @_do.register
@@ -137,6 +157,7 @@ def _result(job: Job, event: Event) -> None:
     elif event.kind is Kind.SUCCESS:
         if event.strategy == "upgrade":
             job.dropped = set()
+        migration.take_over(job)
         conclude(job)
     elif job.conversation.state is State.SERVING:  # a pause that failed
         conclude(job)
@@ -145,7 +166,7 @@ def _result(job: Job, event: Event) -> None:
 def conclude(job: Job) -> None:
     """The incident is over; orders that belong to it are carried out."""
     if job.incident is not None:
-        job.concluded = max(job.concluded, job.incident.incarnation, job.order.incarnation if job.order else 0)
+        job.concluded = max(job.concluded, job.incident.incarnation, job.incident.joined)
     job.incident = None
     job.changed = True
 
@@ -162,8 +183,10 @@ def step_finished(job: Job, rank: int, step: int, at: float) -> None:
     conversation = job.conversation
     if conversation.state is State.SAVING:
         return
-    if conversation.state is State.EXPANDING and rank not in conversation.memory.named:
+    if conversation.state in (State.EXPANDING, State.MIGRATING) and rank not in conversation.memory.named:
         return
     incident.resumed = True
+    if conversation.state is State.MIGRATING:
+        migration.take_over(job)
     job.mark(pb.RESUMED, at, pb.Milestone(step=step))
     feed(job, Event(Kind.STEP), at)

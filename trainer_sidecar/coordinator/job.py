@@ -81,6 +81,8 @@ class Incident:
 
     incarnation: int
     opened: float
+    planned: bool = False  # nothing was lost: a move, a pause, growing
+    joined: int = 0  # the highest number of an order that is part of it
     stopped: float | None = None
     strategy_sent: float | None = None
     resumed: bool = False

@@ -33,7 +33,8 @@ def node_order(job: Job, pod: Pod) -> pb.NodeOrder | None:
     """
     if job.assignment is None or not pod.reported:
         return None
-    mine = [(rank, target) for rank, target in sorted(job.roster.targets.items()) if target.pod_uid == pod.uid]
+    everything = [*job.roster.targets.items(), *job.roster.spares.items()]
+    mine = sorted(((rank, target) for rank, target in everything if target.pod_uid == pod.uid), key=lambda one: one[0])
     if not mine and not pod.over:
         return None
     order = pb.NodeOrder(over=pod.over, log_rules=job.assignment.log_rules)

@@ -6,8 +6,9 @@ not matter whether a coordinator hears it once, twice or after a restart.
 
 from __future__ import annotations
 
+from trainer_sidecar.coordinator import migration
 from trainer_sidecar.coordinator.conversation import State, Wish
-from trainer_sidecar.coordinator.driver import conclude, lose, open_incident
+from trainer_sidecar.coordinator.driver import FAULT_ACTIONS, conclude, lose, open_incident
 from trainer_sidecar.coordinator.job import Job
 from trainer_sidecar.coordinator.roster import Target
 from trainer_sidecar.protocol import sidecar_pb2 as pb
@@ -21,6 +22,7 @@ STRATEGIES = {
     pb.CHECKPOINT: "dump",
     pb.PAUSE: "pause",
     pb.CONTINUE: "continue",
+    pb.MIGRATE: "migration",
 }
 PARAMETERS = {pb.SHRINK: '{"scale-in-strategy":"DP"}', pb.EXPAND: '{"scale-out-strategy":"DP"}'}
 WITHOUT_WAITING = frozenset({pb.RETRY, pb.CHECKPOINT, pb.PAUSE, pb.CONTINUE, pb.SHRINK})
@@ -49,8 +51,18 @@ def apply(job: Job) -> None:
     order = job.order
     if order is None or not is_open(job) or _give_up_growing(job, order):
         return
-    incident = open_incident(job, order.incarnation)
+    if order.action == pb.MIGRATE:
+        open_incident(job, order.incarnation, planned=True)
+        migration.prepare(job, order)
+        return
+    if job.roster.spares:
+        migration.give_up(job)
     job.incarnation = max(job.incarnation, order.incarnation)
+    if _is_for_the_next(job, order):
+        for rank in order.restart_ranks:
+            _restart(job, rank, order.incarnation, order.incarnation)
+        return
+    incident = open_incident(job, order.incarnation, planned=order.action not in FAULT_ACTIONS)
     for node_rank in order.replaced_nodes:
         _replace(job, node_rank, incident.incarnation)
     for rank in order.restart_ranks:
@@ -59,6 +71,13 @@ def apply(job: Job) -> None:
     given_up = set(order.lost_ranks) - known - job.dropped
     if given_up and order.action not in (pb.EXPAND, pb.PAUSE, pb.CONTINUE):
         lose(job, given_up)
+
+
+def _is_for_the_next(job: Job, order: pb.Order) -> bool:
+    """A decision about a death that MindIO is told of only after it has reported the success before."""
+    incident = job.incident
+    confirming = job.conversation.state is State.CONFIRMING
+    return confirming and incident is not None and order.incarnation > max(incident.incarnation, incident.joined)
 
 
 def _give_up_growing(job: Job, order: pb.Order) -> bool:
@@ -93,7 +112,8 @@ def _restart(job: Job, rank: int, incarnation: int, first_incarnation: int) -> N
 
 def _again(job: Job, rank: int) -> bool:
     """A successor that died may be started again only while MindIO has not been told to let it in."""
-    return rank not in job.conversation.memory.named
+    named = job.conversation.memory.named
+    return rank not in named or job.conversation.state is State.CONFIRMING
 
 
 def _replace(job: Job, node_rank: int, first: int) -> None:
@@ -144,6 +164,8 @@ def awaited(job: Job) -> set[int]:
 
 def stands(job: Job, rank: int) -> bool:
     """The successor waits at its gate, as far as is known now, and its predecessor is out of reach."""
+    if job.order is not None and job.order.action == pb.MIGRATE:
+        return migration.stands(job, rank)
     pod = job.roster.pod_of(rank)
     if pod is None or not pod.connected or job.silence.is_silent(pod.uid):
         return False
@@ -156,6 +178,9 @@ def wish(job: Job) -> Wish | None:
     if order is None or not is_open(job):
         return None
     memory = job.conversation.memory
+    if order.action == pb.MIGRATE:
+        moved = migration.moved_ranks(job, order)
+        return Wish("migration", dict.fromkeys(moved, 0), all(migration.stands(job, rank) for rank in moved))
     waiting = awaited(job) & job.roster.registered
     names = {rank: memory.lost.get(rank, 1) for rank in set(order.lost_ranks) & job.roster.registered}
     names.update(dict.fromkeys(waiting, 1))
@@ -174,12 +199,17 @@ def track(job: Job) -> None:
         return
     ranks = frozenset(awaited(job))
     started = (pb.STARTING, pb.AT_GATE, pb.LINKED)
-    if ranks and ranks != incident.started and all(job.roster.phase(rank) in started for rank in ranks):
+    moving = job.order is not None and job.order.action == pb.MIGRATE
+    phase = job.roster.spare_phase if moving else job.roster.phase
+    if ranks and ranks != incident.started and all(phase(rank) in started for rank in ranks):
         incident.started = ranks
         job.mark(pb.REPLACEMENTS_STARTED, job.now, pb.Milestone(ranks=sorted(ranks)))
     if ranks and ranks != incident.ready and all(stands(job, rank) for rank in ranks):
         incident.ready = ranks
         job.mark(pb.REPLACEMENTS_READY, job.now, pb.Milestone(ranks=sorted(ranks)))
+    if job.order is not None and job.order.action == pb.CONTINUE and job.conversation.state is State.SERVING:
+        conclude(job)  # nothing is held any more
+        return
     unknown = ranks and not (ranks & job.roster.registered)
     if unknown and job.conversation.state is State.SERVING and job.roster.linked(ranks):
         conclude(job)

@@ -81,6 +81,7 @@ class Roster:
         self.ranks_per_node = 1
         self.pods: dict[str, Pod] = {}
         self.targets: dict[int, Target] = {}
+        self.spares: dict[int, Target] = {}  # second processes that are to take over from running ones
         self.registered: set[int] = set()
 
     @property
@@ -135,6 +136,15 @@ class Roster:
         target, pod = self.targets.get(rank), self.pod_of(rank)
         view = pod.views.get(rank) if pod is not None else None
         return view if view is not None and target is not None and view.process == target.process else None
+
+    def spare_phase(self, rank: int) -> pb.RankPhase:
+        """Of the process that is to take the rank over."""
+        spare = self.spares.get(rank)
+        pod = self.pods.get(spare.pod_uid) if spare is not None else None
+        view = pod.views.get(rank) if pod is not None else None
+        if pod is None or not pod.connected or view is None or spare is None or view.process != spare.process:
+            return pb.ABSENT
+        return view.phase
 
     def phase(self, rank: int) -> pb.RankPhase:
         """Of exactly the wanted process."""

@@ -25,7 +25,7 @@ log = logging.getLogger(__name__)
 
 COALESCE_SECONDS = 0.05
 REST_SECONDS = 0.5
-CAPABILITIES = ("in-place", "replace", "retry", "checkpoint", "shrink", "expand", "pause", "standing-orders")
+CAPABILITIES = ("in-place", "replace", "retry", "checkpoint", "shrink", "expand", "pause", "migrate", "standing-orders")
 Context = grpc.aio.ServicerContext[pb.OperatorMessage, pb.CoordinatorMessage]
 
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Callable
 from pathlib import Path
 
+from e2e.trainer.compare import digests
 from tests.integration.sidecar.policy import InPlacePolicy
 from tests.integration.sidecar.rig import Job, is_alive
 from tests.integration.sidecar.test_recoveries import finish
@@ -82,3 +84,46 @@ async def test_the_operator_stays_away(new_job: NewJob, undisturbed: Path) -> No
     result = await job.operator.milestone(pb.RESULT)
     assert result.result_code == 0
     await finish(job, undisturbed, {2})
+
+
+async def test_ranks_are_moved_off_a_node_without_a_fault(new_job: NewJob, undisturbed: Path) -> None:
+    """A hot switch: the second pod's processes take over from running ones."""
+    job = new_job()
+    await job.start()
+    await job.until_step(10)
+    old = [job.pid(2), job.pid(3)]
+    order = pb.Order(incarnation=2, revision=1, action=pb.MIGRATE, lost_ranks=[2, 3], replaced_nodes=[1])
+    job.operator.order(order)
+    job.start_pod(1, 2)
+    job.assign()
+    result = await job.operator.milestone(pb.RESULT)
+    assert (result.result_code, result.strategy) == (0, "migration")
+    await job.operator.until(lambda: not any(map(is_alive, old)), "the end of the replaced processes")
+    await finish(job, undisturbed, {2, 3})
+
+
+async def test_shrink_and_grow_again(new_job: NewJob) -> None:
+    job = new_job()
+    job.environment["HIGH_AVAILABILITY"] = "dump,retry,recover,elastic-training"
+    job.arguments = [*job.arguments, "--enable-elastic-training"]
+    operator = job.operator
+    await job.start()
+    await job.until_step(10)
+    job.pods[1].send(signal.SIGKILL)
+    await job.fact(pb.AGENT_SILENT)
+    operator.order(pb.Order(incarnation=2, revision=1, action=pb.SHRINK, lost_ranks=[2, 3]))
+    await operator.milestone(pb.RESULT, number=2)
+    assert [mark.result_code for mark, _ in operator.marks(pb.RESULT)] == [201, 0]
+    await operator.until(lambda: operator.state.conversation == "Shrunk", "training without the lost ranks")
+    step = operator.state.step
+    await job.until_step(step + 10)
+    del job.pods[1]
+    order = pb.Order(incarnation=3, revision=1, action=pb.EXPAND, lost_ranks=[2, 3], replaced_nodes=[1])
+    operator.order(order)
+    job.start_pod(1, 3)
+    job.assign()
+    result = await operator.milestone(pb.RESULT, number=3)
+    assert (result.result_code, result.strategy) == (0, "upgrade")
+    assert operator.state.conversation == "Serving"
+    await operator.milestone(pb.FINISHED_ALL)
+    assert digests(job.log_directory)

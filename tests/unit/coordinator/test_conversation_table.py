@@ -26,7 +26,7 @@ MAY_BE_CALLED_IN = {
     "change_strategy": {State.CHOOSING, State.RECOVERING, State.FAILED_OPEN, State.SHRUNK, State.PAUSED},
     "dump": {State.SERVING, State.SHRUNK},
     "pause": {State.SERVING},
-    "prepare_action": {State.SERVING},
+    "prepare_action": {State.SERVING, State.SWITCHING},
 }
 """What each phase of MindIO waits for. Anything else would stay behind as a wake-up and end it at the next fault."""
 

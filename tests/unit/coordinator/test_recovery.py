@@ -146,6 +146,28 @@ def test_a_death_between_the_first_step_and_the_result_becomes_the_next_incident
     assert world.state.conversation == "Serving"
 
 
+def test_a_decision_about_it_may_come_before_mindio_has_confirmed(world: World) -> None:
+    """Its successor starts at once, under the order's number; MindIO hears of it after its own report."""
+    world.die(3)
+    world.order(pb.IN_PLACE, revision=1, lost_ranks=[3], restart_ranks=[3])
+    world.advance(0.1)
+    world.step(4)
+    world.die(3)
+    world.order(pb.IN_PLACE, incarnation=3, revision=1, lost_ranks=[3], restart_ranks=[3])
+    world.advance(0.5)
+    assert world.agent(1).processes[3].incarnation == 3
+    assert world.agent(1).processes[3].phase == pb.AT_GATE
+    assert len(world.called("stop_train")) == 1
+    world.mindio.result()
+    world.pump()
+    world.advance(0.2)
+    assert world.called("stop_train")[1:] == [{"ranks": [[3, 1]], "incarnation": 3}]
+    finish_recovery(world, 5)
+    assert world.state.conversation == "Serving"
+    assert world.state.incarnation == 3
+    assert world.agent(1).processes[3].start == 0
+
+
 def test_an_order_that_comes_twice_or_too_late_changes_nothing(world: World) -> None:
     world.die(3)
     world.order(pb.IN_PLACE, revision=1, lost_ranks=[3], restart_ranks=[3])

@@ -64,6 +64,7 @@ class Agent:
             if entry.run and have < name and entry.rank not in self.due:
                 self.due[entry.rank] = (self.world.now + self.start_delay, Process(*name))
         if order.over:
+            self.due.clear()
             for running in self.processes.values():
                 running.phase = pb.DEAD if running.phase != pb.FINISHED else pb.FINISHED
 
@@ -102,11 +103,17 @@ class Mindio:
         self.lost: dict[int, int] = {}
         self.strategies = ["exit", "dump", "recover"]
         self.strategy = ""
+        self.switching: set[int] = set()
         self.silent = False  # takes calls, calls back only when the test says so
 
     def register(self, rank: int) -> None:
         """A rank's link has come up."""
         self.registered.add(rank)
+        if rank in self.switching:
+            self.switching.discard(rank)
+            if not self.switching:
+                self.ask, self.strategies = "strategy", ["migration"]
+                self.world.callback("report_strategies", [[], ["migration"]])
 
     def call(self, name: str, arguments: dict[str, object]) -> None:
         """A call of the coordinator, answered and followed as MindIO would."""
@@ -123,6 +130,7 @@ class Mindio:
             "on_global_rank": ("naming",),
             "change_strategy": ("strategy", "result" if self._waits_for_a_successor() else "strategy"),
             "dump": ("nothing",),
+            "prepare_action": ("nothing",),
         }
         assert self.ask in allowed[name], f"{name} while MindIO asks for {self.ask}: it would never speak again"
         self.world.answered(name, 0)
@@ -159,6 +167,9 @@ class Mindio:
         self.strategy = str(arguments["strategy"])
         assert self.strategy in self.strategies
         self.ask = "result"
+
+    def _prepare_action(self, ranks: dict[int, int], arguments: dict[str, object]) -> None:
+        self.switching = set(ranks) if arguments["action"] == "hot switch" else set()
 
     def _dump(self, _: object, __: object) -> None:
         self.strategy, self.ask = "dump", "result"

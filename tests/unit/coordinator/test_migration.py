@@ -1,0 +1,77 @@
+"""Ranks are moved off a node that still works."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.unit.coordinator.world import World
+from trainer_sidecar.protocol import sidecar_pb2 as pb
+
+
+@pytest.fixture
+def world() -> World:
+    world = World()
+    world.start()
+    world.step(1)
+    world.order(pb.MIGRATE, incarnation=2, revision=1, lost_ranks=[2, 3], replaced_nodes=[1])
+    return world
+
+
+def test_second_processes_take_over_with_their_first_step(world: World) -> None:
+    old = world.agent(1)
+    world.advance(1.0)
+    assert not world.mindio.calls
+    new = world.new_pod(1, 2, start_delay=1.0)
+    world.advance(0.5)
+    assert not world.mindio.calls, "nothing is said before all of them stand at their gates"
+    world.advance(1.0)
+    arguments = {"action": "hot switch", "ranks": [[2, 0], [3, 0]], "incarnation": 2}
+    assert world.called("prepare_action") == [arguments]
+    assert world.called("change_strategy") == [{"strategy": "migration", "parameters": ""}]
+    assert old.processes[2].phase == new.processes[2].phase == pb.LINKED
+    world.advance(0.2)
+    world.step(2)
+    world.advance(0.2)
+    assert old.processes[2].phase == pb.DEAD
+    world.mindio.result()
+    world.pump()
+    assert world.state.conversation == "Serving"
+    assert not world.facts
+    kinds = [pb.MilestoneKind.Name(mark.kind) for mark in world.milestones if mark.incarnation == 2]
+    assert kinds == [
+        "REPLACEMENTS_STARTED",
+        "REPLACEMENTS_READY",
+        "STRATEGIES",
+        "STEP_BEFORE",
+        "STRATEGY_SENT",
+        "RESUMED",
+        "RESULT",
+    ]
+    world.die(2)
+    assert world.called("stop_train") == [{"ranks": [[2, 1]], "incarnation": 3}]
+
+
+def test_a_move_that_is_given_up_leaves_the_training_alone(world: World) -> None:
+    new = world.new_pod(1, 2, start_delay=1.0)
+    world.advance(0.5)
+    world.order(pb.CONTINUE, incarnation=2, revision=2)
+    world.advance(2.0)
+    assert not world.mindio.calls
+    assert all(process.phase == pb.DEAD for process in new.processes.values())
+    world.step(2)
+    world.die(1)
+    assert world.called("stop_train") == [{"ranks": [[1, 1]], "incarnation": 3}]
+
+
+def test_a_fault_during_a_move_is_recovered_without_the_second_processes(world: World) -> None:
+    world.new_pod(1, 2, start_delay=9.0)
+    world.advance(0.5)
+    world.die(0)
+    assert world.state.conversation == "Stopped"
+    world.order(pb.IN_PLACE, incarnation=3, revision=1, lost_ranks=[0], restart_ranks=[0])
+    world.advance(0.5)
+    assert world.called("on_global_rank") == [{"ranks": [[0, 1]], "time": 1}]
+    world.step(2)
+    world.mindio.result()
+    world.pump()
+    assert world.state.conversation == "Serving"
