@@ -1,0 +1,1 @@
+"""Everything that stands in for a real cluster, MindIO and training: for tests, demo and benchmarks only."""

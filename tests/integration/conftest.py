@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 import yaml
-from hajob.api import constants as names
 
 from e2e.cluster.control_plane import ControlPlane
 from e2e.cluster.rest import ApiError
+from hajob.api import constants as names
 
 ROOT = Path(__file__).resolve().parents[2]
 QUICKSTART: dict[str, Any] = yaml.safe_load((ROOT / "examples" / "quickstart.yaml").read_text(encoding="utf-8"))

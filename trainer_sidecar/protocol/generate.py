@@ -1,6 +1,6 @@
 """Generate the Python side of `sidecar.proto`, or say that the checked-in files are out of date.
 
-    python -m trainer_sidecar.protocol.generate [--check]
+python -m trainer_sidecar.protocol.generate [--check]
 """
 
 from __future__ import annotations

@@ -5,14 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+
+from e2e.cluster.control_plane import ControlPlane
+from e2e.cluster.rest import MERGE_PATCH, ApiError
 from hajob.api.job import HATrainingJob
 from hajob.api.status import HATrainingJobStatus
 from hajob.objects.coordinator_pod import coordinator_pod
 from hajob.objects.rank_pod import rank_pod
 from hajob.objects.settings import PodSettings
-
-from e2e.cluster.control_plane import ControlPlane
-from e2e.cluster.rest import MERGE_PATCH, ApiError
 from tests.integration.conftest import collection
 
 Job = dict[str, Any]

@@ -13,9 +13,9 @@ from copy import deepcopy
 from typing import Any
 
 import pytest
-from hajob.api import constants as names
 
 from e2e.cluster.control_plane import ControlPlane
+from hajob.api import constants as names
 from tests.integration.conftest import QUICKSTART, collection
 
 Object = dict[str, Any]

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 
 import pytest
-from hajob.runtime.credentials import Credentials, from_kubeconfig
-from hajob.runtime.kube import HttpKube
 
 from e2e.cluster.control_plane import ControlPlane
+from hajob.runtime.credentials import Credentials, from_kubeconfig
+from hajob.runtime.kube import HttpKube
 
 
 @pytest.fixture

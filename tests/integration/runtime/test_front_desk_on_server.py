@@ -9,14 +9,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
+from e2e.cluster.control_plane import ControlPlane
+from e2e.harness.operator import NAME, manifests
 from hajob.api import constants as names
 from hajob.runtime.credentials import Credentials, from_service_account
 from hajob.runtime.front_desk import FrontDesk
 from hajob.runtime.kube import ApiError, HttpKube
 from hajob.runtime.metrics import FRONT_DESK_RESTARTS
-
-from e2e.cluster.control_plane import ControlPlane
-from e2e.harness.operator import NAME, manifests
 
 Job = dict[str, Any]
 

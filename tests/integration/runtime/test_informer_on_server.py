@@ -6,6 +6,7 @@ import asyncio
 from typing import Any
 
 import pytest
+
 from hajob.runtime.clock import SystemClock
 from hajob.runtime.informer import Change, ChangeType, Informer
 from hajob.runtime.kube import HttpKube

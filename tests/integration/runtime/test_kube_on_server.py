@@ -6,14 +6,14 @@ import base64
 from typing import Any
 
 import pytest
+
+from e2e.cluster.control_plane import ControlPlane
 from hajob.api import constants as names
 from hajob.api.job import HATrainingJob
 from hajob.objects.tls_secret import read_tls_secret, tls_secret
 from hajob.runtime.certificates import issue
 from hajob.runtime.credentials import Credentials, CredentialsError, from_kubeconfig, from_service_account, load
 from hajob.runtime.kube import ApiError, HttpKube, PatchKind
-
-from e2e.cluster.control_plane import ControlPlane
 
 POD = {
     "apiVersion": "v1",

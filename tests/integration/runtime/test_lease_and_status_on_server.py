@@ -7,6 +7,7 @@ from functools import partial
 from typing import Any
 
 import pytest
+
 from hajob.api import constants as names
 from hajob.api.status import HATrainingJobStatus
 from hajob.runtime.clock import SystemClock

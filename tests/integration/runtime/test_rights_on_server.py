@@ -7,6 +7,9 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
+
+from e2e.cluster.control_plane import ControlPlane
+from e2e.harness.operator import NAME, manifests
 from hajob.api import constants as names
 from hajob.api.job import HATrainingJob
 from hajob.api.status import HATrainingJobStatus
@@ -20,9 +23,6 @@ from hajob.runtime.credentials import Credentials, from_service_account
 from hajob.runtime.front_desk import FrontDesk
 from hajob.runtime.kube import ApiError, HttpKube, PatchKind
 from hajob.runtime.status_writer import operations
-
-from e2e.cluster.control_plane import ControlPlane
-from e2e.harness.operator import NAME, manifests
 
 Job = dict[str, Any]
 

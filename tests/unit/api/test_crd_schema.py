@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 import yaml
+
 from hajob.api import constants as names
 from hajob.api import crd, reference
 from hajob.api.conditions import ConditionType

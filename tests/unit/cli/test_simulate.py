@@ -10,13 +10,13 @@ from typing import Any
 
 import pytest
 import yaml
+
 from hajob.cli.main import main
 from hajob.domain.facts import FactKind
 from hajob.plan import events as e
 from hajob.plan.policy import from_spec, layout_of
 from hajob.plan.simulate import Question, simulate, writes_of
 from hajob.plan.view import View
-
 from tests.unit.plan.plan_rig import Rig
 
 ARGUMENTS = ["--global-batch-size", "64", "--micro-batch-size", "1", "--tensor-model-parallel-size", "2"]

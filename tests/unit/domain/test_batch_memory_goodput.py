@@ -5,13 +5,14 @@ from __future__ import annotations
 from fractions import Fraction
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
 from hajob.domain.batch import Batch
 from hajob.domain.errors import HajobInputError
 from hajob.domain.goodput import Account, Bucket
 from hajob.domain.layout import Layout, Sharding
 from hajob.domain.memory import DEFAULT_BUFFER_BYTES, GradientType, memory
-from hypothesis import given
-from hypothesis import strategies as st
 
 
 def test_published_shares() -> None:

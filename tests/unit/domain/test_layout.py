@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from hajob.domain.errors import LayoutError, RankError
-from hajob.domain.layout import Coordinates, CopyKind, Layout, RankOrder, Sharding
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from hajob.domain.errors import LayoutError, RankError
+from hajob.domain.layout import Coordinates, CopyKind, Layout, RankOrder, Sharding
 from tests.unit.domain.slow_layout import Slow
 
 # Eight ranks, optimizer shards over half of the data-parallel group: the list the library prints as report group list.

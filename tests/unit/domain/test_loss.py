@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
 from hajob.domain.errors import RankError
 from hajob.domain.incidents import RestoredFrom
 from hajob.domain.layout import CopyKind, Layout
 from hajob.domain.loss import copy_survives, isolate, repairs, shards_without_copy, tolerance
-from hypothesis import given, settings
-from hypothesis import strategies as st
-
 from tests.unit.domain.slow_layout import Slow
 from tests.unit.domain.test_layout import layouts
 

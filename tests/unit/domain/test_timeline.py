@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from hajob.domain.timeline import Moment, Phase, outage_milliseconds, phases
 from hypothesis import given
 from hypothesis import strategies as st
+
+from hajob.domain.timeline import Moment, Phase, outage_milliseconds, phases
 
 
 def test_the_usual_order() -> None:

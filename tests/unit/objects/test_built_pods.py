@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 import yaml
+
 from hajob.api import constants as names
 from hajob.api.job import HATrainingJob
 from hajob.objects.coordinator_pod import coordinator_pod

@@ -13,7 +13,6 @@ from hajob.plan.machine import Outcome, advance
 from hajob.plan.policy import Policy
 from hajob.plan.state import JobState, Phase
 from hajob.plan.view import View
-
 from tests.unit.plan.plan_worlds import VIEW
 
 

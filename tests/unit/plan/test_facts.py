@@ -6,6 +6,9 @@ import random
 from dataclasses import replace
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
 from hajob.domain.errors import JournalError
 from hajob.domain.facts import Fact, FactKind, Source
 from hajob.plan import events as e
@@ -14,9 +17,6 @@ from hajob.plan.machine import advance
 from hajob.plan.policy import Policy
 from hajob.plan.state import JobState, Phase, Stall
 from hajob.plan.steps import FACT_LIMIT, RENEWED_LIMIT
-from hypothesis import given, settings
-from hypothesis import strategies as st
-
 from tests.unit.plan.plan_rig import Rig
 from tests.unit.plan.plan_worlds import VIEW
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+
 from hajob.domain.actions import Action, Command
 from hajob.domain.facts import Fact, FactKind, Origin, Source, origin_of_exit
 from hajob.domain.incidents import Outcome, Purpose, RestoredFrom
@@ -14,7 +15,6 @@ from hajob.plan import events as e
 from hajob.plan.policy import CoordinatorLossPolicy, Mode, NodePolicy, Policy, Rung
 from hajob.plan.state import JobState, Phase
 from hajob.plan.view import View
-
 from tests.unit.plan.plan_rig import Rig
 from tests.unit.plan.plan_worlds import VIEW, without
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+
 from hajob.domain.facts import FactKind
 from hajob.plan import events as e
 from hajob.plan.effects import SendOrder, SetDeadline
@@ -13,7 +14,6 @@ from hajob.plan.journal import from_dict, to_dict
 from hajob.plan.machine import CELLS, TABLE, advance
 from hajob.plan.policy import Policy
 from hajob.plan.state import ENDED, STEADY, JobState, Phase
-
 from tests.unit.plan.plan_worlds import LAYOUT, VIEW, WORLDS, Walk, due_time, every_event, fact, small_policy
 
 SETTLED = STEADY | ENDED

@@ -7,7 +7,6 @@ import asyncio
 from hajob.api.job import HATrainingJob
 from hajob.runtime.announcements import Announcer
 from hajob.runtime.kube import ApiError
-
 from tests.unit.runtime.runtime_fakes import FakeClock, FakeKube, unreachable
 
 JOB = HATrainingJob.from_object(

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from cryptography import x509
+
 from hajob.objects.tls_secret import KEYS
 from hajob.runtime.certificates import issue
 

@@ -9,7 +9,6 @@ from typing import cast
 from hajob.runtime.credentials import Credentials
 from hajob.runtime.front_desk import FrontDesk, JobIntake, kopf_settings
 from hajob.runtime.kube import ApiError
-
 from tests.unit.runtime.runtime_fakes import FakeKube
 
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 
 import pytest
+
 from hajob.api.base import Json
 from hajob.runtime.backoff import Backoff
 from hajob.runtime.informer import Change, ChangeType, Informer
 from hajob.runtime.kube import ApiError
-
 from tests.unit.runtime.runtime_fakes import FakeClock, FakeKube, settle, unreachable
 
 ADDED, MODIFIED, DELETED = ChangeType

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 
 from hajob.runtime.lease import LeaseKeeper, LeaseSettings
-
 from tests.unit.runtime.runtime_fakes import FakeClock, FakeKube, unreachable
 
 SETTINGS = LeaseSettings("hajob-system")

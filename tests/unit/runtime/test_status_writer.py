@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 
 import pytest
+
 from hajob.api import constants as names
 from hajob.api.base import Json
 from hajob.api.status import HATrainingJobStatus, Restarts
@@ -16,7 +17,6 @@ from hajob.runtime.status_writer import (
     StatusWriter,
     operations,
 )
-
 from tests.unit.runtime.runtime_fakes import FakeClock, FakeKube, settle, unreachable
 
 
