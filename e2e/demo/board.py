@@ -122,14 +122,28 @@ def rank_after(rank: Rank | None, event: Object) -> Rank:
 
 
 def nodes_of(nodes: Iterable[Object], pods: Iterable[Object], off: Iterable[str] = ()) -> tuple[Node, ...]:
-    """Nodes with their guests, from the objects of nodes and of all pods; `off` are known to be powered off."""
-    guests: dict[str, list[Object]] = {}
+    """Nodes with their guests, from the objects of nodes and of all pods; `off` are known to be powered off.
+
+    A node rank is where its newest pod is, however long the former one stays on a dead node.
+    """
+    guests: dict[str, list[str]] = {}
+    homes: dict[int, str] = {}
     for pod in sorted(pods, key=_incarnation):
-        guests.setdefault(pod["spec"].get("nodeName", ""), []).append(pod)
-    silent = set(off)
+        name, labels = pod["spec"].get("nodeName", ""), pod["metadata"].get("labels", {})
+        if name and labels.get(f"{LABEL}/role") == "rank":
+            homes[int(labels[f"{LABEL}/node-rank"])] = name
+        elif name:
+            guests.setdefault(name, []).append(_guest(labels))
+    node_ranks = {name: node_rank for node_rank, name in homes.items()}
     return tuple(
-        _node(each, guests.get(each["metadata"]["name"], []), silent)
-        for each in sorted(nodes, key=lambda each: _place(each["metadata"]["name"]))
+        Node(
+            name=name,
+            chips=int(capacity.get(CHIPS, 0)),
+            guests=tuple(guests.get(name, [])),
+            node_rank=node_ranks.get(name, -1),
+            is_off=name in set(off),
+        )
+        for name, capacity in sorted(map(_capacity, nodes), key=lambda found: _place(found[0]))
     )
 
 
@@ -144,34 +158,22 @@ def problem_of(status: Object) -> str:
     return f"{failed['reason']}: {failed['message']}" if failed and failed["status"] == "True" else ""
 
 
-def _node(node: Object, pods: list[Object], off: set[str]) -> Node:
-    name = node["metadata"]["name"]
-    labels = [pod["metadata"].get("labels", {}) for pod in pods]
-    of_ranks = [each for each in labels if each.get(f"{LABEL}/role") == "rank"]
-    words = [_guest(each) for each in labels]
-    return Node(
-        name=name,
-        chips=int(node.get("status", {}).get("capacity", {}).get(CHIPS, 0)),
-        guests=tuple(word for word in words if word),
-        node_rank=int(of_ranks[-1][f"{LABEL}/node-rank"]) if of_ranks else -1,
-        is_off=name in off,
-    )
+def _capacity(node: Object) -> tuple[str, Object]:
+    return node["metadata"]["name"], node.get("status", {}).get("capacity", {})
 
 
 def _guest(labels: Object) -> str:
-    role = labels.get(f"{LABEL}/role", "")
-    if role == "rank":
-        return ""  # its ranks are shown instead
-    return str(role or labels.get("app.kubernetes.io/component") or labels.get("app.kubernetes.io/name", ""))
+    return str(labels.get(f"{LABEL}/role") or labels.get("app.kubernetes.io/name", "pod")).removeprefix("hajob-")
 
 
 def _incarnation(pod: Object) -> int:
     return int(pod["metadata"].get("labels", {}).get(f"{LABEL}/incarnation", 0))
 
 
-def _place(name: str) -> tuple[bool, str]:
-    """Nodes with a number come first."""
-    return (not name.rpartition("-")[2].isdigit(), name)
+def _place(name: str) -> tuple[int, int, str]:
+    """Nodes with a number come first, in order of it."""
+    number = name.rpartition("-")[2]
+    return (0, int(number), name) if number.isdigit() else (1, 0, name)
 
 
 def _incident(incident: Object) -> Incident:

@@ -40,7 +40,7 @@ def picture(board: Board, doing: str) -> RenderableType:
 
 def nodes(board: Board) -> Table:
     """A column per node."""
-    table = Table(padding=(0, 1, 0, 0), expand=False)
+    table = Table(padding=(0, 1, 0, 0))
     for node in board.nodes:
         table.add_column(Text(node.name, style="bold red" if node.is_off else "bold"), min_width=11, no_wrap=True)
     columns = [_cells(board, node) for node in board.nodes]

@@ -24,7 +24,7 @@ class Screen:
     """Says lines and shows pictures; use it within `open`."""
 
     def __init__(self, console: Console | None = None) -> None:
-        self.console = console or Console(highlight=False, soft_wrap=True)
+        self.console = console or Console(highlight=False)
         self._began = time.monotonic()
         self._board = Board()
         self._doing = ""
@@ -51,7 +51,7 @@ class Screen:
 
     def text(self, text: str) -> None:
         """Lines as they are."""
-        self.console.print(text, markup=False)
+        self.console.print(text, markup=False, soft_wrap=True)
         if not self.console.is_terminal:
             self.console.file.flush()
 

@@ -1,0 +1,135 @@
+"""Lines, grid and table from fixed pictures and accounts."""
+
+from __future__ import annotations
+
+import io
+from dataclasses import replace
+
+import pytest
+from rich.console import Console, RenderableType
+
+from e2e.demo.acts import Outcome, Switches
+from e2e.demo.board import Board, Incident, Node, Rank
+from e2e.demo.grid import picture
+from e2e.demo.lines import changes
+from e2e.demo.table import last_line, report
+from e2e.harness.account import Recovery
+
+INCIDENT = Incident(2, "SIGKILL, rank 3", "InPlace", "Open", (("Detection", 53), ("Stop", 18)))
+BOARD = Board(
+    state="Running",
+    nodes=(
+        Node("node-0", 2, (), 0),
+        Node("node-1", 2, (), 1),
+        Node("node-2", 2),
+        Node("node-cpu", 0, ("operator", "coordinator")),
+    ),
+    ranks={number: Rank(number, 100 + number, 57, "training") for number in range(4)},
+    goal=400,
+)
+PROMISES: dict[str, list[str]] = {"steps never went back": [], "no checkpoint opened": []}
+RECOVERY = Recovery(
+    fault="rank 3 killed",
+    action="InPlace",
+    noticed=0.053,
+    stopped=0.071,
+    decided=0.072,
+    restored=0.4,
+    outage=0.5761,
+    startup=0.35,
+    writes={"patch hatrainingjobs/status": 4, "create events": 1},
+    promises=PROMISES,
+)
+
+
+def drawn(what: RenderableType, width: int = 80) -> list[str]:
+    output = io.StringIO()
+    Console(file=output, width=width, color_system=None).print(what)
+    return [line.rstrip() for line in output.getvalue().splitlines()]
+
+
+def test_the_first_picture_says_where_the_ranks_are() -> None:
+    assert changes(Board(), BOARD) == [
+        "node-0 gets ranks 0 to 1",
+        "node-1 gets ranks 2 to 3",
+        "the job is Running",
+        "step 57 of 400",
+    ]
+
+
+def test_the_same_picture_says_nothing() -> None:
+    assert changes(BOARD, BOARD) == []
+
+
+def test_steps_are_told_now_and_then_and_at_the_end() -> None:
+    def at(step: int) -> Board:
+        return replace(BOARD, ranks={0: Rank(0, 1, step)})
+
+    assert changes(at(51), at(99)) == []
+    assert changes(at(99), at(151)) == ["step 151 of 400"]
+    assert changes(at(390), at(400)) == ["step 400 of 400"]
+
+
+def test_an_incident_is_told_when_it_opens_and_when_it_ends() -> None:
+    during = replace(BOARD, incidents=(INCIDENT,))
+    after = replace(BOARD, incidents=(replace(INCIDENT, outcome="Recovered"),))
+    assert changes(BOARD, during) == ["incident 2 (SIGKILL, rank 3): InPlace, Open"]
+    assert changes(during, after) == [
+        "incident 2 (SIGKILL, rank 3): InPlace, Recovered; Detection 53 + Stop 18 = 71 ms"
+    ]
+
+
+def test_a_failed_job_says_why_in_its_line() -> None:
+    failed = replace(BOARD, state="Failed", problem="ImageMissing: no such image")
+    assert changes(BOARD, failed) == ["the job is Failed: ImageMissing: no such image"]
+
+
+def test_the_grid_shows_nodes_ranks_step_and_incident() -> None:
+    ranks = dict(BOARD.ranks) | {3: Rank(3, 103, 57, "killed")}
+    text = "\n".join(drawn(picture(replace(BOARD, ranks=ranks, incidents=(INCIDENT,)), "fault 1")))
+    words = ("node-0", "0: 57", "3: killed", "spare", "coordinator", "57/400", "Running", "Detection 53", "fault 1")
+    for word in words:
+        assert word in text
+
+
+def test_six_nodes_fit_on_eighty_characters() -> None:
+    nodes = tuple(Node(f"node-{number}", 2, (), number) for number in range(5))
+    ranks = {number: Rank(number, number, 57, "resuming") for number in range(10)}
+    board = replace(BOARD, nodes=(*nodes, Node("node-cpu", 0, ("operator", "coordinator"))), ranks=ranks)
+    lines = drawn(picture(board, ""))
+    assert max(len(line) for line in lines) <= 80
+    assert any("9: resuming" in line for line in lines)
+
+
+def test_the_table_has_a_column_per_fault() -> None:
+    other = replace(RECOVERY, fault="node-0 powered off", action="Replace", outage=4.0, startup=0.6)
+    lines = report([RECOVERY, other]).splitlines()
+    assert [line.strip("|").split("|") for line in lines if "control share" in line] == [
+        [" control share               ", "       0.226 s ", "            3.400 s "]
+    ]
+    assert [line.count("yes") for line in lines if "checkpoint" in line] == [2]
+
+
+def test_a_broken_promise_is_in_the_table() -> None:
+    broken = replace(RECOVERY, promises=PROMISES | {"no checkpoint opened": ["rank 3 opened /ckpt/iter_5"]})
+    assert [line.split("|")[2].strip() for line in report([broken]).splitlines() if "checkpoint" in line] == ["no"]
+    assert Outcome(2, [broken]).recovered == 0
+
+
+@pytest.mark.parametrize(("equal", "word"), [(True, "yes"), (False, "no"), (None, "not compared")])
+def test_the_last_line(equal: bool | None, word: str) -> None:
+    assert last_line(2, 2, equal) == f"demo: 2 faults, 2 recovered, weights equal: {word}"
+
+
+def test_success_is_two_promised_recoveries_and_equal_weights() -> None:
+    both = [RECOVERY, replace(RECOVERY, action="Replace")]
+    assert Outcome(2, both, []).is_success
+    assert not Outcome(2, both, ["rank 0: differs"]).is_success
+    assert not Outcome(2, both, None).is_success
+    assert not Outcome(2, [RECOVERY, RECOVERY], []).is_success  # the second one was to be a replacement
+    assert not Outcome(2, both[:1], []).is_success
+
+
+def test_nothing_is_switched_unless_it_is_asked_for() -> None:
+    assert Switches().environment() == {}
+    assert Switches(80, flip_restored_byte=True).environment() == {"TRAIN_ITERS": "80", "TOY_FLIP_RESTORED_BYTE": "1"}
