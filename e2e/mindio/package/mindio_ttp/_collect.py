@@ -44,7 +44,7 @@ def take_stock(controller: Controller) -> None:
         suspects = [
             r.number
             for r in controller.ranks.values()
-            if r.registered and r.status not in skip and r.number not in named
+            if (r.registered or not settings.on("missing_invisible")) and r.status not in skip and r.number not in named
         ]
     asked = suspects
     if not settings.on("frozen_costs"):

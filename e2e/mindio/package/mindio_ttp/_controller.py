@@ -18,7 +18,7 @@ from . import _settings as settings
 from . import _wire as wire
 from ._machine import State
 from ._mindx import MindX
-from ._names import FAULT_OF_STATE, ReportState, Status
+from ._names import FAULT_OF_STATE, Status
 from ._ranks import Rank
 from ._replicas import Replicas, make_group
 from ._server import Link, Server
@@ -196,15 +196,20 @@ class Controller:
         hot = entry is not self.ranks[link.rank]
         quiet = self.state in {State.INIT, State.NORMAL, State.DOWNGRADE}
         lost = link.rank in self.errors or entry.fault(time.monotonic()) is not None
-        if not settings.on("early_restart_invisible") and entry.registered and quiet and not hot and not lost:
-            entry.state, lost, self.alarm = ReportState.RS_UNKNOWN, True, True
+        early = entry.registered and quiet and not hot and not lost
         allowed = quiet or hot or lost or entry.status is Status.ISOLATED
         allowed = allowed or not settings.on("early_register_refused")
+        allowed = allowed and not (early and not settings.on("early_restart_invisible"))
         if allowed:
             entry.renew(isolated=hot or (lost and not (quiet and link.rank not in self.errors)))
         result = 0 if allowed else REFUSED
         link.send(wire.frame(Message.REGISTER, wire.REPLY.pack(result, self.shown_counter(), int(hot))))
         self.changed.notify_all()
+
+    def imagine_everybody(self) -> None:
+        """Make a record for every rank of the world, registered or not."""
+        for number in range(self.flags.world_size):
+            self.ranks.setdefault(number, Rank(number))
 
     def shown_counter(self) -> int:
         """The repair counter as ranks are told."""
@@ -294,6 +299,11 @@ class Controller:
         """Put a rank into the error dict; a process fault is never lowered."""
         if self.errors.get(rank) != 1 or not settings.on("never_lowered"):
             self.errors[rank] = fault
+
+    def faults(self) -> dict[int, int]:
+        """The error dict as callbacks get it, sorted by rank."""
+        with self.lock:
+            return dict(sorted(self.errors.items()))
 
     def usable(self, rank: int) -> bool:
         """Whether a rank's data can be used at the locked step."""

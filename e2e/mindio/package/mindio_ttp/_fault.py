@@ -50,6 +50,8 @@ def check(controller: Controller) -> str | None:
         return word
     now = time.monotonic()
     with controller.lock:
+        if not settings.on("missing_invisible"):
+            controller.imagine_everybody()
         faulty = [r.number for r in controller.ranks.values() if r.fault(now) is not None]
         faulty = [n for n in faulty if n not in controller.scaled_in]
     if faulty:
@@ -77,7 +79,7 @@ def report_success(controller: Controller) -> None:
         return
     controller.pending = None
     controller.mindx.offered = None
-    shown = dict(controller.errors) if settings.on("success_dicts") else dict.fromkeys(controller.ranks, 1)
+    shown = controller.faults() if settings.on("success_dicts") else dict.fromkeys(controller.ranks, 1)
     result(controller, 0, "Mindio do repair operation ok", shown, pending.strategy)
 
 
@@ -85,7 +87,7 @@ def result(controller: Controller, code: int, text: str, faults: dict[int, int],
     """Report a result, having dropped any word that nobody took; an exception there is only logged."""
     controller.mindx.drop()
     if controller.mindx.present:
-        controller.mindx.call("report_result", code, text, dict(faults), strategy)
+        controller.mindx.call("report_result", code, text, dict(sorted(faults.items())), strategy)
 
 
 def _sleep(controller: Controller, seconds: float) -> None:
@@ -149,21 +151,21 @@ def converse(controller: Controller) -> str:
     """The two fault reports, the stop and the strategy."""
     mindx = controller.mindx
     wait = settings.mindx_wait_seconds()
-    if not mindx.call("report_fault_ranks", dict(controller.errors), fault_codes(controller)):
+    if not mindx.call("report_fault_ranks", controller.faults(), fault_codes(controller)):
         return "exit"
     longer = mindx.pause_seconds if settings.on("pause_lengthens_waits") else 0
     if mindx.wait(max(wait, longer), controller.is_closing) != "stop":
         return "exit"
     mindx.drop()
     if not controller.replicas.by_rank:
-        mindx.call("report_stop_complete", 404, "no replica info", dict(controller.errors))
+        mindx.call("report_stop_complete", 404, "no replica info", controller.faults())
         return "exit"
-    if not mindx.call("report_stop_complete", 0, "stop ok", dict(controller.errors)):
+    if not mindx.call("report_stop_complete", 0, "stop ok", controller.faults()):
         return "exit"
     if heard(controller, wait, "stop" if not settings.on("second_stop_fatal") else "") != "global":
         return "exit"
     if settings.on("second_fault_report"):
-        mindx.call("report_fault_ranks", dict(controller.errors), fault_codes(controller))
+        mindx.call("report_fault_ranks", controller.faults(), fault_codes(controller))
     return ask_strategy(controller)
 
 
@@ -178,7 +180,7 @@ def heard(controller: Controller, seconds: float, passed_over: str) -> str | Non
 def fault_codes(controller: Controller) -> dict[int, str]:
     """The code of every rank that the controller itself found faulty."""
     if settings.on("partial_codes"):
-        return dict(controller.codes)
+        return dict(sorted(controller.codes.items()))
     return {rank: controller.codes.get(rank, "") for rank in controller.errors}
 
 
@@ -188,7 +190,7 @@ def ask_strategy(controller: Controller) -> str:
     offered = collect.offer(controller)
     mindx.drop()
     mindx.offered = offered
-    if not mindx.call("report_strategies", dict(controller.errors), list(offered)):
+    if not mindx.call("report_strategies", controller.faults(), list(offered)):
         return "exit"
     longer = mindx.strategy_seconds if settings.on("global_time_lengthens") else 0
     seconds = max(longer, settings.mindx_wait_seconds())

@@ -44,7 +44,7 @@ def pause(controller: Controller) -> str:
         return resume(controller, ranks)
     code, text = (0, "Controller pause train success!") if held else (499, "Controller pause train failed!")
     mindx.drop()
-    if not mindx.call("report_stop_complete", code, text, dict(controller.errors)) or not held:
+    if not mindx.call("report_stop_complete", code, text, controller.faults()) or not held:
         return "exit"
     answer = wait_paused(controller)
     if answer == "continue":
@@ -115,7 +115,7 @@ def step_finish(controller: Controller) -> str:
     controller.incident.step = max((r.step for r in controller.ranks.values()), default=0)
     mindx.drop()
     mindx.offered = offered
-    if not mindx.call("report_strategies", dict(controller.errors), list(offered)):
+    if not mindx.call("report_strategies", controller.faults(), list(offered)):
         return "exit"
     answer = mindx.wait(settings.mindx_wait_seconds(), controller.is_closing)
     controller.hot_offered = False
