@@ -10,7 +10,7 @@ import logging
 from collections.abc import Mapping
 from typing import Any
 
-from trainer_sidecar.coordinator import attempt, node_orders, orders, standing
+from trainer_sidecar.coordinator import attempt, hang, node_orders, orders, standing
 from trainer_sidecar.coordinator.conversation import Event, Kind, State
 from trainer_sidecar.coordinator.conversation_table import new_conversation
 from trainer_sidecar.coordinator.driver import carry_out, feed, lose, step_finished
@@ -240,6 +240,9 @@ class Core:
         for uid, seconds in job.silence.newly_silent(now).items():
             self._silent(uid, seconds)
         self._forget_pods()
+        hanging = hang.fact(job)
+        if hanging is not None:
+            job.tell(hanging, now)
         order = standing.order(job)
         if order is not None:
             self._carry_out(order, now)

@@ -138,6 +138,7 @@ class Job:
     concluded: int = 0  # orders up to this incarnation have been carried out
     dropped: set[int] = field(default_factory=set)  # ranks left out since a shrink
     fact_number: int = 0
+    hang_told: float | None = None  # the end of the step after which a standstill has been told
     requests: list[Request] = field(default_factory=list)
     dirty: set[str] = field(default_factory=set)
     urgent: bool = False

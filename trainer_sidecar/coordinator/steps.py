@@ -6,9 +6,13 @@ ranks or a thousand.
 
 from __future__ import annotations
 
+import statistics
+from collections import deque
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 KEPT_STEPS = 64
+KEPT_TIMES = 101
 
 
 @dataclass
@@ -23,18 +27,23 @@ class Steps:
     def __init__(self) -> None:
         self._open: dict[int, _Finish] = {}
         self._common: tuple[int, float] | None = None
+        self._times: deque[float] = deque(maxlen=KEPT_TIMES)
+        self._last: dict[int, int] = {}
         self.newest = -1
         self.latest: float | None = None
 
     def finished(self, rank: int, step: int, at: float, num_ranks: int) -> None:
         """`rank` finished `step` at `at`; `num_ranks` take part."""
         self.newest = max(self.newest, step)
+        self._last[rank] = step
         self.latest = at if self.latest is None else max(self.latest, at)
         finish = self._open.setdefault(step, _Finish(set(), at))
         finish.ranks.add(rank)
         finish.latest = max(finish.latest, at)
         if len(finish.ranks) >= num_ranks:
             del self._open[step]
+            if self._common is not None and step == self._common[0] + 1:
+                self._times.append(finish.latest - self._common[1])
             if self._common is None or step > self._common[0]:
                 self._common = (step, finish.latest)
         elif len(self._open) > KEPT_STEPS:
@@ -45,6 +54,17 @@ class Steps:
         """The last step that every rank finished, and when the last one did."""
         return self._common
 
+    @property
+    def median_seconds(self) -> float | None:
+        """Of the last hundred steps; None before the second one."""
+        return statistics.median(self._times) if self._times else None
+
+    def behind(self, ranks: Iterable[int]) -> set[int]:
+        """Those of `ranks` that have not finished the newest step that one of them has."""
+        steps = {rank: self._last.get(rank, -1) for rank in ranks}
+        newest = max(steps.values(), default=-1)
+        return {rank for rank, step in steps.items() if step < newest}
+
     def roll_back(self) -> None:
         """Steps will be repeated: what only some had finished does not count."""
         self._open.clear()
@@ -54,4 +74,6 @@ class Steps:
     def begin_again(self) -> None:
         """A new attempt may go on from an older checkpoint."""
         self._open.clear()
+        self._times.clear()
+        self._last.clear()
         self._common, self.newest, self.latest = None, -1, None

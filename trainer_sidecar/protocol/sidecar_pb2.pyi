@@ -144,7 +144,7 @@ class Acknowledge(_message.Message):
     def __init__(self, sequence: _Optional[int] = ...) -> None: ...
 
 class Assignment(_message.Message):
-    __slots__ = ("revision", "world_size", "ranks_per_node", "attempt", "environment", "pods", "standing_orders", "log_rules")
+    __slots__ = ("revision", "world_size", "ranks_per_node", "attempt", "environment", "pods", "standing_orders", "log_rules", "hang_rule")
     class EnvironmentEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -160,6 +160,7 @@ class Assignment(_message.Message):
     PODS_FIELD_NUMBER: _ClassVar[int]
     STANDING_ORDERS_FIELD_NUMBER: _ClassVar[int]
     LOG_RULES_FIELD_NUMBER: _ClassVar[int]
+    HANG_RULE_FIELD_NUMBER: _ClassVar[int]
     revision: int
     world_size: int
     ranks_per_node: int
@@ -168,7 +169,16 @@ class Assignment(_message.Message):
     pods: _containers.RepeatedCompositeFieldContainer[RankPod]
     standing_orders: StandingOrders
     log_rules: _containers.RepeatedCompositeFieldContainer[LogRule]
-    def __init__(self, revision: _Optional[int] = ..., world_size: _Optional[int] = ..., ranks_per_node: _Optional[int] = ..., attempt: _Optional[int] = ..., environment: _Optional[_Mapping[str, str]] = ..., pods: _Optional[_Iterable[_Union[RankPod, _Mapping]]] = ..., standing_orders: _Optional[_Union[StandingOrders, _Mapping]] = ..., log_rules: _Optional[_Iterable[_Union[LogRule, _Mapping]]] = ...) -> None: ...
+    hang_rule: HangRule
+    def __init__(self, revision: _Optional[int] = ..., world_size: _Optional[int] = ..., ranks_per_node: _Optional[int] = ..., attempt: _Optional[int] = ..., environment: _Optional[_Mapping[str, str]] = ..., pods: _Optional[_Iterable[_Union[RankPod, _Mapping]]] = ..., standing_orders: _Optional[_Union[StandingOrders, _Mapping]] = ..., log_rules: _Optional[_Iterable[_Union[LogRule, _Mapping]]] = ..., hang_rule: _Optional[_Union[HangRule, _Mapping]] = ...) -> None: ...
+
+class HangRule(_message.Message):
+    __slots__ = ("step_time_multiple", "minimum_seconds")
+    STEP_TIME_MULTIPLE_FIELD_NUMBER: _ClassVar[int]
+    MINIMUM_SECONDS_FIELD_NUMBER: _ClassVar[int]
+    step_time_multiple: int
+    minimum_seconds: int
+    def __init__(self, step_time_multiple: _Optional[int] = ..., minimum_seconds: _Optional[int] = ...) -> None: ...
 
 class LogRule(_message.Message):
     __slots__ = ("name", "pattern", "threshold", "start_delay_seconds", "window_seconds")

@@ -197,6 +197,7 @@ class World:
         self.milestones: list[pb.Milestone] = []
         self.state = pb.CoordinatorState()
         self.standing = pb.StandingOrders()
+        self.hang_rule = pb.HangRule()
         self.pending: list[tuple[str, list[object]]] = []
         self.heartbeat = 0
 
@@ -289,6 +290,7 @@ class World:
             ranks_per_node=self.per_node,
             attempt=self.attempt,
             standing_orders=self.standing,
+            hang_rule=self.hang_rule,
         )
         for uid in self.listed:
             agent = self.agents[uid]
