@@ -1,0 +1,98 @@
+"""Mutation testing of the decision core: change the code a little, and see whether a test notices.
+
+mutmut wants sources below `src` and a directory of its own, so both are made in a scratch directory; nothing in the
+checkout is touched. The walk over the whole table is left out, because it alone takes half a minute for each mutant.
+Run as `python -m e2e.bench.mutants [MODULE ...]`; survivors are judged in docs/mutants.md.
+"""
+
+import argparse
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+ROOT: Final = Path(__file__).resolve().parents[2]
+MODULES: Final = ("domain", "plan")
+TESTS: Final = ("domain", "plan", "cli")
+LEFT_OUT: Final = ("plan/diagram.py", "plan/table.py", "plan/preconditions.py")
+"""Tables and the page made from them: no function of theirs decides anything."""
+EXAMPLES: Final = 40
+"""Random examples of each property; enough for a mutant, and a quarter of the time."""
+_CONFIG: Final = """
+[tool.mutmut]
+source_paths = ["src/hajob"]
+only_mutate = {only}
+do_not_mutate = {left_out}
+pytest_add_cli_args = ["-p", "no:cacheprovider", "-q"]
+pytest_add_cli_args_test_selection = ["tests/unit"]
+also_copy = ["tests"]
+[tool.pytest.ini_options]
+addopts = "--import-mode=prepend --ignore=tests/unit/plan/test_table.py"
+asyncio_mode = "auto"
+"""
+
+
+def prepare(scratch: Path, modules: Sequence[str]) -> None:
+    """Lay out what mutmut expects."""
+    shutil.copytree(
+        ROOT / "operator" / "hajob", scratch / "src" / "hajob", ignore=shutil.ignore_patterns("__pycache__")
+    )
+    for concept in TESTS:
+        source, target = ROOT / "tests" / "unit" / concept, scratch / "tests" / "unit" / concept
+        shutil.copytree(source, target, ignore=shutil.ignore_patterns("__pycache__"))
+        for path in target.glob("test_*.py"):
+            text = path.read_text(encoding="utf-8")
+            path.write_text(re.sub(r"max_examples=\d+", f"max_examples={EXAMPLES}", text), encoding="utf-8")
+    only = [f"src/hajob/{module}{'' if module.endswith('.py') else '/*'}" for module in modules]
+    left_out = [f"src/hajob/{module}" for module in LEFT_OUT]
+    text = _CONFIG.format(only=only, left_out=left_out)
+    (scratch / "pyproject.toml").write_text(text, encoding="utf-8")
+
+
+def mutmut(scratch: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """Run mutmut in the scratch directory."""
+    command = [sys.executable, "-m", "mutmut", *arguments]
+    return subprocess.run(command, cwd=scratch, text=True, check=False, stdout=subprocess.PIPE)
+
+
+def report(scratch: Path) -> int:
+    """Print how many were killed, and every survivor with its change."""
+    listing = mutmut(scratch, "results", "--all", "True").stdout
+    results = re.findall(r"^\s*(\S+__mutmut_\d+): (.+)$", listing, re.MULTILINE)
+    counts = Counter(state for _, state in results)
+    for name, state in results:
+        if state == "survived":
+            shown = mutmut(scratch, "show", name).stdout.splitlines()
+            change = [line for line in shown if re.match(r"[-+](?![-+])", line)]
+            print(name, *change, sep="\n    ")
+    decided = counts["killed"] + counts["timeout"] + counts["survived"]
+    killed = counts["killed"] + counts["timeout"]
+    print(dict(counts))
+    print(f"killed {killed} of {decided}: {100 * killed / max(1, decided):.1f} %")
+    return 0 if decided and killed >= 0.9 * decided else 1
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Mutate, test, report; exit code 1 below 90 %."""
+    parser = argparse.ArgumentParser(description="mutation testing of hajob.domain and hajob.plan")
+    parser.add_argument(
+        "modules", nargs="*", default=MODULES, help="domain plan, or single files such as plan/choice.py"
+    )
+    parser.add_argument("--children", type=int, default=2, help="processes (2)")
+    parser.add_argument("--directory", type=Path, help="work there and keep it; by default a temporary directory")
+    chosen = parser.parse_args(arguments)
+    with tempfile.TemporaryDirectory(prefix="hajob-mutants-") as temporary:
+        scratch = chosen.directory or Path(temporary)
+        scratch.mkdir(parents=True, exist_ok=True)
+        prepare(scratch, chosen.modules)
+        mutmut(scratch, "run", "--max-children", str(chosen.children))
+        return report(scratch)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
