@@ -11,13 +11,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.parse import urlsplit
 
+from e2e.cluster.processes import MARKER
 from e2e.nodes.api import ApiClient, Gate
 from e2e.nodes.chips import ChipAllocator
 from e2e.nodes.config import NodeSetSettings
 from e2e.nodes.events import EventPoster
 from e2e.nodes.processes import CONTAINER_MARKER, ProcessHost
-
-RUN_MARKER = "HAJOB_RUN"
 
 
 @dataclass
@@ -68,8 +67,8 @@ class NodeContext:
 
     def markers(self, container: str) -> dict[str, str]:
         """What every process of a container carries: whose it is, and the run it belongs to."""
-        run = os.environ.get(RUN_MARKER)
-        return {CONTAINER_MARKER: container} | ({RUN_MARKER: run} if run else {})
+        run = os.environ.get(MARKER)
+        return {CONTAINER_MARKER: container} | ({MARKER: run} if run else {})
 
     @property
     def services(self) -> dict[str, str]:
