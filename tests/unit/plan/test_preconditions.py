@@ -1,0 +1,339 @@
+"""Preconditions by name, the trainer's flags, recoverability, the pages made from the tables."""
+
+from __future__ import annotations
+
+import copy
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hajob.api.enums import ConditionStatus
+from hajob.domain.actions import LADDER, Action
+from hajob.domain.errors import HajobInputError, LayoutError
+from hajob.plan import diagram
+from hajob.plan.choice import Judge
+from hajob.plan.flags import Flags, parse, read_flags
+from hajob.plan.policy import Mode, NodePolicy, Policy, Rung, from_spec, judge_spec, layout_of, read_spec
+from hajob.plan.preconditions import PRECONDITIONS
+from hajob.plan.recoverability import recoverability, recoverable
+from hajob.plan.state import JobState, Phase, Spend
+from hajob.plan.view import View
+
+GOOD = (
+    "--tensor-model-parallel-size 2 --micro-batch-size 1 --global-batch-size 64 --save /ckpt --load /ckpt --bf16 "
+    "--use-distributed-optimizer --ckpt-format torch --enable-high-availability"
+)
+
+
+def spec(arguments: str | None = GOOD, **changes: Any) -> dict[str, Any]:
+    trainer: dict[str, Any] = {
+        "name": "trainer",
+        "command": ["torchrun", "train.py"],
+        "args": (arguments or "").split(),
+    }
+    if arguments is None:
+        trainer = {"name": "trainer", "command": ["bash", "train.sh"]}
+    made: dict[str, Any] = {
+        "accelerator": {"product": "A2", "chipsPerNode": 2},
+        "numNodes": 4,
+        "parallelism": {"tensor": 2},
+        "checkpoint": {"path": "/ckpt"},
+        "template": {"spec": {"containers": [{"name": "helper"}, trainer]}},
+    }
+    for key, value in changes.items():
+        made[key] = value
+    return made
+
+
+def unmet(made: dict[str, Any]) -> dict[Action, set[str]]:
+    refusals, _ = judge_spec(read_spec(made))
+    return {action: {one.name for one in found} for action, found in refusals.items() if found}
+
+
+def unknown(made: dict[str, Any]) -> set[str]:
+    _, unknowns = judge_spec(read_spec(made))
+    return {one.name for found in unknowns.values() for one in found}
+
+
+MINDIO = {Action.RETRY, Action.IN_PLACE, Action.REPLACE, Action.SHRINK, Action.CHECKPOINT}
+
+
+def test_a_good_job_lacks_nothing() -> None:
+    assert unmet(spec()) == {}
+    assert unknown(spec()) == set()
+
+
+@pytest.mark.parametrize(
+    ("made", "name", "actions"),
+    [
+        # data x context must be even and above 1, divisible by the copies
+        (spec(parallelism={"tensor": 8}), "DataParallelAboveOne", MINDIO),
+        (spec(numNodes=3), "DataParallelEven", MINDIO),
+        (spec(numNodes=3), "CopiesDivideDataParallel", MINDIO),
+        # with experts dense and sparse both
+        (spec(parallelism={"tensor": 2, "expert": 4}), "ExpertDataParallelAboveOne", MINDIO),
+        (spec(numNodes=6, parallelism={"tensor": 2, "expert": 2}), "CopiesDivideExpertDataParallel", MINDIO),
+        (spec(optimizer={"copies": 1}), "OptimizerCopies", {Action.SHRINK, Action.CHECKPOINT}),
+        (spec(GOOD + " --distributed-optimizer-no-replica"), "ReplicaFlagAgrees", MINDIO),
+        (spec(optimizer={"copies": 1}), "ReplicaFlagAgrees", MINDIO),
+        # layout class: a pod spans both halves
+        (
+            spec(accelerator={"product": "A3"}, numNodes=2, parallelism={"tensor": 8, "pipeline": 2}),
+            "CopySurvivesNodeLoss",
+            {Action.SHRINK},
+        ),
+        # layout class: misaligned
+        (
+            spec(accelerator={"product": "A2"}, numNodes=6, parallelism={"tensor": 2, "pipeline": 4}),
+            "PodsAligned",
+            {Action.SHRINK},
+        ),
+        (spec(elastic={"minDataParallel": 4}), "MinDataParallel", {Action.SHRINK}),
+        (spec(framework="MindSpore"), "FrameworkPyTorch", {Action.SHRINK}),
+        (spec(numNodes=8, parallelism={"tensor": 2, "expert": 2}), "NoExpertParallel", {Action.SHRINK}),
+        (spec(numNodes=8, parallelism={"tensor": 2, "context": 2}), "NoContextParallel", {Action.SHRINK}),
+        (spec(parallelism={"tensor": 2, "rankOrder": "TensorPipelineData"}), "DefaultRankOrder", {Action.SHRINK}),
+        (spec(optimizer={"sharding": "None"}), "DistributedOptimizer", {Action.SHRINK}),
+        (spec(GOOD.replace("--use-distributed-optimizer", "")), "DistributedOptimizer", {Action.SHRINK}),
+        (spec(GOOD + " --use-torch-fsdp2"), "ZeroOne", MINDIO),
+        (spec(GOOD + " --data-parallel-sharding-strategy optim_grads"), "ZeroOne", MINDIO),
+        (spec(GOOD + " --use-custom-fsdp"), "NoCustomFsdp", {Action.SHRINK}),
+        (spec(GOOD + " --reuse-fp32-param"), "NoReuseFp32Param", {Action.SHRINK}),
+        (spec(GOOD + " --use_dist_ckpt"), "NoDistributedCheckpoint", MINDIO),
+        (spec(GOOD + " --swap-attention"), "NoSwapAttention", MINDIO),
+        (spec(GOOD + " --swap-optimizer"), "NoSwapOptimizer", MINDIO),
+        (spec(GOOD + " --disable-gloo-group"), "GlooGroups", MINDIO),
+        (spec(GOOD + " --lora-target-modules q k"), "NoLora", MINDIO),
+        (spec(GOOD.replace("size 2", "size 4")), "LayoutAgrees", {*MINDIO, Action.RESTART}),
+        (spec(GOOD + " --use-tp-pp-dp-mapping"), "LayoutAgrees", {*MINDIO, Action.RESTART}),
+        (spec(GOOD + " --pipeline-model-parallel-size 2"), "LayoutAgrees", {*MINDIO, Action.RESTART}),
+        (spec(GOOD.replace("--bf16", "")), "Bf16", MINDIO),
+        (spec(GOOD.replace("--load /ckpt", "--load /old")), "SaveAndLoadSame", {Action.CHECKPOINT, Action.RESTART}),
+        (spec(GOOD.replace("/ckpt", "/else")), "SaveAndLoadSame", {Action.CHECKPOINT, Action.RESTART}),
+        (spec(GOOD.replace("--save /ckpt", "")), "SaveAndLoadSame", {Action.CHECKPOINT, Action.RESTART}),
+        (spec(GOOD.replace("torch ", "torch_dist ")), "CheckpointFormatTorch", {Action.CHECKPOINT}),
+        (spec(GOOD + " --no-load-optim"), "OptimizerLoaded", {Action.CHECKPOINT, Action.RESTART}),
+        (spec(GOOD + " --no-load-rng"), "RandomStateLoaded", {Action.CHECKPOINT, Action.RESTART}),
+        (spec(accelerator={"product": "A2"}, numNodes=1), "TwoNodes", {Action.REPLACE, Action.SHRINK}),
+        (spec(None, framework="MindSpore", optimizer={"copies": 1}), "MindSporeOptimizerCopies", MINDIO),
+    ],
+)
+def test_each_precondition_by_name(made: dict[str, Any], name: str, actions: set[Action]) -> None:
+    found = unmet(made)
+    assert {action for action, names in found.items() if name in names} == actions
+    line = next(one for one in PRECONDITIONS if one.name == name)
+    assert set(line.actions) == actions
+    policy = from_spec(made)
+    message = next(one.message for one in policy.refusals[line.actions[0]] if one.name == name)
+    assert line.sentence in message
+    assert message.endswith(f"it should be {line.wanted}")
+
+
+def test_every_precondition_but_the_unknowable_has_a_case() -> None:
+    cases = test_each_precondition_by_name.pytestmark[0].args[1]
+    named = {case[1] for case in cases}
+    assert {one.name for one in PRECONDITIONS} - named == {"MindSporeGraphMode", "MindSporeSinkSizeOne"}
+
+
+def test_what_a_script_hides_is_unknown_not_true() -> None:
+    hidden = unknown(spec(None))
+    assert {"LayoutAgrees", "SaveAndLoadSame", "ZeroOne", "Bf16", "NoCustomFsdp", "NoLora"} <= hidden
+    assert unmet(spec(None)) == {}
+    policy = from_spec(spec(None))
+    judged = recoverability(TRAINING, view(), policy)
+    assert {one.status for one in judged} == {ConditionStatus.UNKNOWN}
+    assert recoverable(judged) is ConditionStatus.UNKNOWN
+
+
+def test_shell_variables_are_unknown() -> None:
+    hidden = unknown(spec(GOOD.replace("/ckpt", "$CKPT").replace("size 2", "size $TP")))
+    assert hidden == {"LayoutAgrees", "SaveAndLoadSame"}
+
+
+def test_mindspore_modes_are_unknown() -> None:
+    assert {"MindSporeGraphMode", "MindSporeSinkSizeOne", "MindSporeOptimizerCopies"} <= unknown(
+        spec(None, framework="MindSpore")
+    )
+
+
+# ------------------------------------------------------------------------------------------------ flags
+
+
+def test_flags_are_read_as_a_shell_would() -> None:
+    words = {
+        "command": ["bash", "-c", "cd /x && torchrun train.py --train-iters 10 --save='/a b' --bf16"],
+        "name": "trainer",
+    }
+    flags = read_flags({"spec": {"containers": [words]}})
+    assert flags.visible
+    assert flags.text("save") == "/a b"
+    assert flags.number("train-iters") == 10
+    assert flags.has("bf16") is True
+    assert flags.lacks("bf16") is False
+    assert flags.has("fp16") is False
+    assert flags.text("load") is None
+
+
+def test_flags_of_odd_texts() -> None:
+    assert parse(["--train_iters=5", "--save"]).values == {"train-iters": "5", "save": ""}
+    assert parse(["--micro-batch-size", "${MBS}"]).number("micro-batch-size") is None
+    assert not parse(["--verbose", "--save", "/x"]).visible
+    assert Flags().has("bf16") is None
+    assert Flags().lacks("bf16") is None
+    broken = {"name": "trainer", "command": ["bash", "-c", "it's --train-iters 5"]}
+    assert read_flags({"spec": {"containers": [broken]}}).number("train-iters") == 5
+    empty: dict[str, Any] = {}
+    for template in (
+        empty,
+        {"spec": {}},
+        {"spec": {"containers": [{"name": "other", "args": ["--train-iters", "5"]}]}},
+    ):
+        assert read_flags(template) == Flags()
+
+
+# ------------------------------------------------------------------------------------------------ policy
+
+
+def test_the_policy_of_a_spec() -> None:
+    made = spec(
+        recovery={
+            "mode": "Hold",
+            "actions": [{"name": "InPlace", "maxCount": 7, "windowSeconds": 8, "deadlineSeconds": 9}],
+            "maxProgramFailures": 5,
+            "replacementTimeoutSeconds": 77,
+            "subHealthPolicy": "Evict",
+            "cordonPolicy": "Ignore",
+            "coordinatorLossPolicy": "Never",
+            "logRules": [{"name": "nan", "pattern": "loss: nan", "action": "InPlace"}],
+        },
+        elastic={"policy": "Disabled", "minDataParallel": 2, "shrunkPodPolicy": "Release", "expandDelaySeconds": 5},
+        startupDeadlineSeconds=11,
+        activeDeadlineSeconds=12,
+    )
+    policy = from_spec(made)
+    assert policy.mode is Mode.HOLD
+    assert policy.rungs[Action.IN_PLACE] == Rung(7, 8, 9)
+    assert policy.rungs[Action.RETRY] == Rung(3, 600, 60)
+    assert (policy.max_program_failures, policy.replacement_timeout_seconds) == (5, 77)
+    assert (policy.sub_health, policy.cordon, policy.coordinator_loss) == (NodePolicy.EVICT, NodePolicy.IGNORE, "Never")
+    assert policy.log_rules == {"nan": Action.IN_PLACE}
+    assert (policy.elastic, policy.min_data_parallel, policy.release_shrunk_pods) == (False, 2, True)
+    assert (policy.expand_delay_seconds, policy.startup_deadline_seconds, policy.active_deadline_seconds) == (5, 11, 12)
+    assert policy.allowed() == tuple(action for action in LADDER if action is not Action.SHRINK)
+    assert policy.no_copy_repair
+    assert not from_spec(spec(framework="MindSpore")).no_copy_repair
+    assert from_spec(read_spec(made)) == policy
+
+
+def test_an_action_with_no_uses_is_not_allowed() -> None:
+    policy = from_spec(spec(recovery={"actions": [{"name": "Replace", "maxCount": 0}]}))
+    assert Action.REPLACE not in policy.allowed()
+    assert Action.SHRINK in policy.allowed()
+
+
+@pytest.mark.parametrize(("timeout", "wait"), [(10, 120), (90, 120), (91, 121), (270, 300), (100_000, 3600)])
+def test_mindio_outwaits_a_replacement(timeout: int, wait: int) -> None:
+    assert Policy(replacement_timeout_seconds=timeout).mindio_wait_seconds == wait
+
+
+def test_a_spec_that_is_none_is_named() -> None:
+    with pytest.raises(HajobInputError, match=r"spec.numNodes: .*spec.parallelism") as error:
+        from_spec({**spec(), "numNodes": "x", "parallelism": None})
+    assert "spec.parallelism" in str(error.value)
+    with pytest.raises(LayoutError, match="not a multiple"):
+        layout_of(spec(parallelism={"tensor": 3}))
+
+
+# ------------------------------------------------------------------------------------------------ recoverability
+
+TRAINING = JobState(phase=Phase.RUNNING, incarnation=1, attempt=1, base=1, step=5)
+
+
+def view(**changes: Any) -> View:
+    made: dict[str, Any] = {"step": 5, "free_nodes": 1, "coordinator_apart": True, **changes}
+    return View(layout_of(spec()), **made)
+
+
+def test_everything_would_work() -> None:
+    judged = recoverability(TRAINING, view(), from_spec(spec()), now_ms=1)
+    assert [one.action for one in judged] == list(LADDER)
+    assert all(one.status is ConditionStatus.TRUE and not one.unmet for one in judged)
+    assert recoverable(judged) is ConditionStatus.TRUE
+
+
+@pytest.mark.parametrize(
+    ("state", "seen", "missing"),
+    [
+        (JobState(phase=Phase.STARTING), view(step=-1), {key: {"FirstStepFinished"} for key in MINDIO}),
+        (TRAINING, view(coordinator_ready=False), {key: {"CoordinatorReady"} for key in MINDIO}),
+        (TRAINING, view(free_nodes=0), {Action.REPLACE: {"FreeNode"}}),
+        (
+            TRAINING,
+            view(coordinator_apart=False),
+            {Action.REPLACE: {"CoordinatorApart"}, Action.SHRINK: {"CoordinatorApart"}},
+        ),
+        (TRAINING, view(free_nodes=None, coordinator_apart=None), {}),
+    ],
+)
+def test_what_is_missing_now(state: JobState, seen: View, missing: dict[Action, set[str]]) -> None:
+    judged = recoverability(state, seen, from_spec(spec()))
+    assert {one.action: {two.name for two in one.unmet} for one in judged if one.unmet} == missing
+    assert recoverable(judged) is (ConditionStatus.FALSE if missing else ConditionStatus.TRUE)
+
+
+def test_a_spent_budget_is_told() -> None:
+    policy = from_spec(spec())
+    state = JobState(phase=Phase.RUNNING, step=5, spent=(Spend("Retry", 10),) * 3)
+    judged = recoverability(state, view(), policy, now_ms=20)
+    assert [two.name for two in judged[0].unmet] == ["BudgetLeft"]
+    assert recoverability(state, view(), policy, now_ms=700_000)[0].status is ConditionStatus.TRUE
+    assert recoverability(state, view(), policy)[0].status is ConditionStatus.TRUE
+
+
+def test_the_list_never_promises_what_the_ladder_refuses() -> None:
+    """Every refusal of the ladder without a loss is in the list, under the same name."""
+    from hajob.plan.choice import FAULT, Loss
+
+    for made in (spec(), spec(numNodes=3), spec(parallelism={"tensor": 8}), spec(optimizer={"copies": 1})):
+        policy, layout = from_spec(made), layout_of(made)
+        seen = View(layout, step=5, free_nodes=1, coordinator_apart=True)
+        for one in recoverability(TRAINING, seen, policy):
+            refusals = Judge(Loss((), counted=False), FAULT, TRAINING, seen, policy, 0).refusals(one.action)
+            assert {refusal.name for refusal in refusals} <= {two.name for two in one.unmet}
+
+
+def test_a_name_stands_once() -> None:
+    made = copy.deepcopy(spec(elastic={"minDataParallel": 4}, numNodes=3, parallelism={"tensor": 2}))
+    judged = recoverability(TRAINING, View(layout_of(made), step=5), from_spec(made))
+    for one in judged:
+        names = [two.name for two in one.unmet]
+        assert len(names) == len(set(names))
+
+
+# ------------------------------------------------------------------------------------------------ pages
+
+
+def test_the_pages_are_current() -> None:
+    directory = Path(__file__).parents[3] / "docs"
+    for name, make in diagram.PAGES.items():
+        assert (directory / name).read_text(encoding="utf-8") == make(), f"run python -m hajob.plan.diagram for {name}"
+
+
+def test_the_check_fails_when_a_page_is_stale(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert diagram.main(["--directory", str(tmp_path), "--check"]) == 1
+    assert diagram.main(["--directory", str(tmp_path)]) == 0
+    assert diagram.main(["--directory", str(tmp_path), "--check"]) == 0
+    page = tmp_path / "state-machine.md"
+    page.write_text(page.read_text(encoding="utf-8") + "x", encoding="utf-8")
+    assert diagram.main(["--directory", str(tmp_path), "--check"]) == 1
+    assert "state-machine.md" in capsys.readouterr().err
+
+
+def test_every_refusal_has_its_line() -> None:
+    text = diagram.preconditions()
+    source = Path(diagram.__file__).parent
+    for module in ("choice.py", "recoverability.py", "simulate.py"):
+        for line in (source / module).read_text(encoding="utf-8").split("Refusal(")[1:]:
+            name = line.strip().split('"')[1] if line.strip().startswith('"') else ""
+            assert not name or f"| {name} |" in text, name
