@@ -183,12 +183,9 @@ def test_flags_of_odd_texts() -> None:
     assert Flags().lacks("bf16") is None
     broken = {"name": "trainer", "command": ["bash", "-c", "it's --train-iters 5"]}
     assert read_flags({"spec": {"containers": [broken]}}).number("train-iters") == 5
-    empty: dict[str, Any] = {}
-    for template in (
-        empty,
-        {"spec": {}},
-        {"spec": {"containers": [{"name": "other", "args": ["--train-iters", "5"]}]}},
-    ):
+    other = {"name": "other", "args": ["--train-iters", "5"]}
+    templates: list[dict[str, Any]] = [{}, {"spec": {}}, {"spec": {"containers": [other]}}]
+    for template in templates:
         assert read_flags(template) == Flags()
 
 
