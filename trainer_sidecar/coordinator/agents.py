@@ -35,8 +35,8 @@ class AgentListener(Protocol):
     def greeting(self) -> pb.Hello:
         """The coordinator's first message, as it is now."""
 
-    def agent_connected(self, uid: str, hello: pb.Hello) -> None:
-        """The agent has answered with its hello."""
+    def agent_connected(self, uid: str) -> None:
+        """The agent of this pod has answered."""
 
     def agent_said(self, uid: str, message: pb.AgentToCoordinator) -> None:
         """A message of the agent."""
@@ -99,7 +99,10 @@ class AgentLink:
                     "agent %s speaks version %s of job %s", self.address, first.hello.version, first.hello.job_uid
                 )
                 return False
-            self._listener.agent_connected(self.uid, first.hello)
+            if first.hello.pod_uid != self.uid:  # the address has changed hands
+                log.error("agent %s is of pod %s, not of %s", self.address, first.hello.pod_uid, self.uid)
+                return False
+            self._listener.agent_connected(self.uid)
             await self._listen(stream)
             return True
 

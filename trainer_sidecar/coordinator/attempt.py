@@ -50,7 +50,7 @@ def end(job: Job, order: pb.Order) -> None:
     job.incident = None
     job.attempt.phase = Phase.IDLE
     end_ranks(job)
-    feed(job, Event(Kind.GONE), job.now)
+    job.conversation.state = State.CLOSED
     job.requests.append(Request("end", {}))
     job.controller.requested = -1
 

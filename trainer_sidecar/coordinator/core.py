@@ -43,7 +43,9 @@ class Core:
     def assign(self, assignment: pb.Assignment, now: float) -> None:
         """A new list of pods; an older revision is refused."""
         job = self.job
-        if job.assignment is not None and assignment.revision < job.assignment.revision:
+        problem = assignment_problem(assignment, job.assignment)
+        if problem:
+            log.error("assignment %d is refused: %s", assignment.revision, problem)
             job.refused_input += 1
             return
         job.assignment = assignment
@@ -253,6 +255,8 @@ class Core:
         pod = job.roster.pods.get(uid)
         if pod is None or not pod.listed or pod.over or job.attempt.done:
             return
+        if job.attempt.finished.issuperset(job.roster.ranks_of(pod.node_rank)):
+            return  # its ranks have left in order, and the pod with them
         fact = job.new_fact(pb.AGENT_SILENT, uid, f"nothing heard from the agent of {pod.name} for {seconds:.1f} s")
         fact.node_rank = pod.node_rank
         fact.ranks.extend(job.roster.ranks_of(pod.node_rank))
@@ -300,6 +304,17 @@ class Core:
         """The next report to the operator."""
         self.job.urgent = self.job.changed = False
         return self.job.outbox.report(node_orders.coordinator_state(self.job), now)
+
+
+def assignment_problem(assignment: pb.Assignment, before: pb.Assignment | None) -> str:
+    """Why an assignment cannot be followed; empty when it can."""
+    if before is not None and assignment.revision < before.revision:
+        return f"revision {before.revision} was here already"
+    if not assignment.world_size or not assignment.ranks_per_node:
+        return "it has no ranks"
+    nodes = -(-assignment.world_size // assignment.ranks_per_node)
+    beyond = [pod.pod_name for pod in assignment.pods if pod.node_rank >= nodes or not pod.pod_uid]
+    return f"pods {beyond} have no UID or a node rank beyond {nodes - 1}" if beyond else ""
 
 
 def parse_callback(name: str, arguments: list[Any]) -> Event | None:

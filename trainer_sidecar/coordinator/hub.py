@@ -100,11 +100,8 @@ class Hub:
             pod_uid=self._settings.pod_uid,
         )
 
-    def agent_connected(self, uid: str, hello: pb.Hello) -> None:
-        """An address may have changed hands: what answers must be the pod that was meant."""
-        if hello.pod_uid and hello.pod_uid != uid:
-            log.warning("at the address of pod %s pod %s answers", uid, hello.pod_uid)
-            return
+    def agent_connected(self, uid: str) -> None:
+        """An agent is there."""
         self._core.connected(uid, now())
         self._flush()
 
@@ -145,6 +142,7 @@ class Hub:
 
     def controller_answered(self, call: str, code: int, exception: str, at: float) -> None:
         """A call was taken or refused."""
+        log.info("MindIO took %s: %s", call, exception or code)
         self._core.answered(call, code, exception, at, now())
         self._flush()
 

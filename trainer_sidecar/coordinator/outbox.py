@@ -6,12 +6,16 @@ machines. The same observation is taken in once, by its id.
 
 from __future__ import annotations
 
+import logging
 from collections import OrderedDict
 from dataclasses import dataclass
 
 from trainer_sidecar.protocol import sidecar_pb2 as pb
 
+log = logging.getLogger(__name__)
+
 REMEMBERED_IDS = 4096
+KEPT_ITEMS = 8192
 NANOSECONDS = 1_000_000_000
 
 
@@ -37,12 +41,17 @@ class Outbox:
         self._seen[fact.id] = None
         if len(self._seen) > REMEMBERED_IDS:
             self._seen.popitem(last=False)
-        self._items.append(_Item(fact, at))
+        self._append(_Item(fact, at))
         return True
 
     def add_milestone(self, milestone: pb.Milestone, at: float) -> None:
         """Queue a milestone that was reached at `at`."""
-        self._items.append(_Item(milestone, at))
+        self._append(_Item(milestone, at))
+
+    def _append(self, item: _Item) -> None:
+        self._items.append(item)
+        if len(self._items) > KEPT_ITEMS:
+            log.error("no operator has taken in anything for %d items; dropped: %s", KEPT_ITEMS, self._items.pop(0))
 
     def rewind(self) -> None:
         """A new stream: everything unacknowledged goes out again."""

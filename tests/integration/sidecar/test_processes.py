@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import os
 import signal
@@ -16,7 +17,7 @@ import grpc.aio
 import pytest
 
 from tests.integration.sidecar.policy import InPlacePolicy
-from tests.integration.sidecar.rig import JOB, Job
+from tests.integration.sidecar.rig import JOB, Job, Operator
 from tests.integration.sidecar.test_recoveries import finish
 from trainer_sidecar.protocol import sidecar_pb2 as pb
 from trainer_sidecar.protocol import sidecar_pb2_grpc as rpc
@@ -130,3 +131,59 @@ async def test_a_taken_port_is_named(new_job: NewJob) -> None:
         fact = await job.fact(pb.PORT_TAKEN)
     assert f"port 8000 at {job.coordinator_address}" in fact.message
     await job.operator.until(lambda: job.operator.state.controller_problem == "", "the port, free again")
+
+
+async def test_gates_that_lose_their_lease_for_six_seconds_cost_nothing(new_job: NewJob, undisturbed: Path) -> None:
+    """The coordinator stands still: no grants, the gates hold, nobody is taken for dead afterwards."""
+    job = new_job()
+    await job.start()
+    await job.until_step(5)
+    job.coordinator.send(signal.SIGSTOP)
+    await asyncio.sleep(6.0)  # the time itself is what is tested
+    job.coordinator.send(signal.SIGCONT)
+    step = job.operator.state.step
+    await job.until_step(step + 1)
+    assert job.operator.facts == []
+    InPlacePolicy(job)
+    job.kill(1)
+    result = await job.operator.milestone(pb.RESULT)
+    assert result.result_code == 0
+    await finish(job, undisturbed, {1})
+
+
+async def test_a_new_leader_in_the_middle_of_an_incident_hears_what_the_old_one_had_not_taken_in(
+    new_job: NewJob, undisturbed: Path
+) -> None:
+    job = new_job()
+    await job.start()
+    await job.until_step(5)
+    await job.operator.hang_up()
+    job.kill(3)
+    leader = Operator(job.coordinator_address, job.authority, fence=2)
+    leader.assignment, leader.current = job.operator.assignment, job.operator.current
+    job.operator = leader
+    leader.dial()
+    fact = await job.fact(pb.PROCESS_EXITED)
+    assert list(fact.ranks) == [3]
+    await leader.milestone(pb.STOPPED)
+    order = pb.Order(incarnation=leader.state.incarnation, revision=1, action=pb.IN_PLACE)
+    order.lost_ranks.append(3)
+    order.restart_ranks.append(3)
+    leader.order(order)
+    result = await leader.milestone(pb.RESULT)
+    assert result.result_code == 0
+    await finish(job, undisturbed, {3})
+
+
+async def test_pause_and_continue(new_job: NewJob, undisturbed: Path) -> None:
+    job = new_job()
+    operator = job.operator
+    await job.start()
+    await job.until_step(5)
+    operator.order(pb.Order(incarnation=2, revision=1, action=pb.PAUSE, timeout_seconds=60))
+    await operator.until(lambda: operator.state.conversation == "Paused", "the pause")
+    step = operator.state.step
+    operator.order(pb.Order(incarnation=2, revision=2, action=pb.CONTINUE))
+    await operator.until(lambda: operator.state.conversation == "Serving", "the end of the pause")
+    await job.until_step(step + 5)
+    await finish(job, undisturbed, set())

@@ -179,3 +179,11 @@ def test_a_replacement_that_dies_too_is_replaced_under_a_higher_incarnation(worl
     world.advance(3.5)
     assert len(world.called("on_global_rank")) == len(world.called("stop_train")) == 1
     assert all(process.phase == pb.LINKED for process in world.agent(2).processes.values())
+
+
+def test_a_pod_whose_ranks_have_finished_may_go(world: World) -> None:
+    world.finish(4)
+    world.finish(5)
+    world.agent(2).powered = False
+    world.advance(10)
+    assert not world.facts
