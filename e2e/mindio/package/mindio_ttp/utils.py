@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import time as clock
+
 _marks: dict[str, int | None] = {"start": None, "end": None}
 
 
+def _now() -> int:
+    return clock.time_ns() // 1000
+
+
 def tft_set_update_start_time(time: int | None = None) -> None:
-    """Remember when the last optimizer update began, in microseconds."""
-    _marks["start"] = time
+    """Remember when the last optimizer update began, in microseconds; now, unless it is said."""
+    _marks["start"] = _now() if time is None else time
 
 
 def tft_set_update_end_time(time: int | None = None) -> None:
-    """Remember when the last optimizer update ended, in microseconds."""
-    _marks["end"] = time
+    """Remember when the last optimizer update ended, in microseconds; now, unless it is said."""
+    _marks["end"] = _now() if time is None else time
 
 
 def tft_can_do_uce_repair(hbm_error_time: int, start_time: int | None = None, end_time: int | None = None) -> bool:
