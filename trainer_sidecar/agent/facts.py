@@ -129,5 +129,9 @@ def exit_name(code: int) -> str:
 
 
 def newest_text(lines: Iterable[str]) -> str:
-    """The end of some lines, as much as travels with a fact."""
-    return "\n".join(lines)[-MESSAGE_CHARACTERS:]
+    """The last of some lines, whole ones, as many as travel with a fact; of a single longer line its end."""
+    text = "\n".join(lines)
+    if len(text) <= MESSAGE_CHARACTERS:
+        return text
+    end = text[-MESSAGE_CHARACTERS - 1 :]
+    return end.partition("\n")[2] or end[1:]
