@@ -51,7 +51,7 @@ class IncidentBook:
             self.record = Record(incident, {**self._early, Moment.NOTICED: noticed})
             cause = incident.cause
             where = f" on {cause.node_name}" if cause.node_name else ""
-            ranks = f", {cause.num_ranks} ranks from rank {cause.first_rank}" if cause.num_ranks else ""
+            ranks = _ranks_in_words(cause.first_rank, cause.num_ranks)
             self._announce("Recovering", f"{incident.action}: {cause.code or cause.message}{where}{ranks}", True)
         self.record = dataclasses.replace(self.record, incident=incident)
 
@@ -68,3 +68,10 @@ class IncidentBook:
             self._announce("Recovered", f"{action}: training again after {outage / 1000:.1f} s", False)
         elif closed.outcome is Outcome.FAILED and closed.message:
             self._announce("NotRecovered", closed.message, True)
+
+
+def _ranks_in_words(first: int, number: int) -> str:
+    """`, rank 3` or `, ranks 0 to 7`; nothing for a cause that hit no rank."""
+    if number < 1:
+        return ""
+    return f", rank {first}" if number == 1 else f", ranks {first} to {first + number - 1}"
