@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import os
+import select
 import signal
+import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -13,7 +15,7 @@ from typing import Any
 import grpc
 
 from tests.unit.agent.certificates import Authority
-from tests.unit.agent.rig import JOB, Controller, Coordinator, Pod, is_alive, rank_order, running_pod, until
+from tests.unit.agent.rig import ADDRESS, JOB, Controller, Coordinator, Pod, is_alive, rank_order, running_pod, until
 from trainer_sidecar.protocol import sidecar_pb2 as pb
 
 SCRIPT = 'torchrun "$HAJOB_DIR/rank.py"; echo "script saw $?"'
@@ -54,7 +56,9 @@ async def test_a_lost_lease_holds_and_a_new_one_lets_go_on(tmp_path: Path, autho
         coordinator.granting = False
         heard = await stalled(controller)
         coordinator.granting = True
-        await until(lambda: all(controller.heard[rank] > heard[rank] for rank in (0, 1)), "bytes after the hold")
+        await until(
+            lambda: all(controller.heard.get(rank, 0) > heard.get(rank, 0) for rank in (0, 1)), "bytes after the hold"
+        )
         assert sorted(controller.links) == [0, 1], "no rank had to connect again"
         assert coordinator.facts == {}
 
@@ -91,8 +95,8 @@ async def test_the_higher_fence_takes_over_and_the_lower_is_refused(tmp_path: Pa
         assert late.error is not None
         assert "fence 1 is lower than 2" in (late.error.details() or "")
         await late.close()
-        heard = dict(controller.heard)
-        await until(lambda: controller.heard[0] > heard[0], "traffic under the second lease")
+        heard = controller.heard.get(0, 0)
+        await until(lambda: controller.heard.get(0, 0) > heard, "traffic under the second lease")
         await second.close()
 
 
@@ -106,6 +110,27 @@ async def test_a_stranger_with_a_good_certificate_is_turned_away(tmp_path: Path,
             assert stranger.error.code() is grpc.StatusCode.PERMISSION_DENIED
             assert stranger.hello is None
             await stranger.close()
+
+
+async def test_a_killed_agent_never_accepts_and_closes(tmp_path: Path, authority: Authority) -> None:
+    async with training(tmp_path, authority) as (pod, _, _):
+        links = [socket.create_connection((ADDRESS, pod.gate_port)) for _ in range(8)]
+        assert pod.agent is not None
+
+        def connect_when_a_link_breaks() -> OSError | None:
+            select.select(links, [], [])
+            try:
+                socket.create_connection((ADDRESS, pod.gate_port)).close()
+            except OSError as problem:
+                return problem
+            return None
+
+        broken = asyncio.get_running_loop().run_in_executor(None, connect_when_a_link_breaks)
+        await asyncio.sleep(0.2)  # the agent takes the links
+        pod.agent.kill()
+        assert isinstance(await broken, ConnectionRefusedError)
+        for link in links:
+            link.close()
 
 
 async def test_an_agent_that_comes_back_finds_everything_again(tmp_path: Path, authority: Authority) -> None:
@@ -191,8 +216,8 @@ async def test_a_rank_killed_again_before_it_was_named_is_started_again(tmp_path
             await coordinator.phase(1, pb.DEAD, incarnation=2)
         starts = sorted((fact.incarnation, fact.start) for fact in coordinator.facts.values())
         assert starts == [(1, 0), (2, 0), (2, 1)]
-        output = {path.name for path in (tmp_path / "output" / "1").iterdir()}
-        assert {"rank-1.1.log", "rank-1.2.log", "rank-1.2.1.log"} <= output
+        kept = [tmp_path / "output" / "1" / name for name in ("rank-1.1.log", "rank-1.2.log", "rank-1.2.1.log")]
+        await until(lambda: all(path.exists() for path in kept), "a file of each process")
 
 
 async def test_a_stream_that_does_not_begin_as_it_should_is_turned_away(tmp_path: Path, authority: Authority) -> None:
