@@ -63,3 +63,6 @@ MINDIO_STRATEGY: Final = {
     Action.MIGRATE: "migration",
 }
 """The strategy MindIO must have offered before the action can be carried out."""
+
+STRATEGIES: Final = frozenset({*MINDIO_STRATEGY.values(), "continue"})
+"""Every strategy that MindIO has a name for."""

@@ -10,6 +10,7 @@ from enum import StrEnum
 
 from hajob.domain.actions import Action
 from hajob.domain.facts import Fact, FactKind, Origin, Source
+from hajob.domain.text import last_lines
 
 
 class Outcome(StrEnum):
@@ -65,7 +66,7 @@ class Cause:
             node_name=fact.node_name,
             first_rank=ranks[0] if ranks else -1,
             num_ranks=len(ranks),
-            message=fact.message[-message_limit:],
+            message=last_lines(fact.message, message_limit),
             time_ms=fact.time_ms,
             step=step,
         )

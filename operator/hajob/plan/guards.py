@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from hajob.domain.actions import MINDIO_STRATEGY, Action
+from hajob.domain.actions import MINDIO_STRATEGY, STRATEGIES, Action
 from hajob.domain.facts import SICK_NODE as SICK_NODES
 from hajob.domain.facts import FactKind
 from hajob.domain.incidents import Purpose
@@ -68,6 +68,19 @@ def _observing(moment: Moment) -> bool:
 def _unreachable(moment: Moment) -> bool:
     assert isinstance(moment.event, events.CoordinatorLost)
     return not moment.event.ended
+
+
+def _strange(moment: Moment) -> bool:
+    """A strategy that MindIO does not have; `ignored` names it."""
+    event = moment.event
+    if isinstance(event, events.StrategiesOffered):
+        strange = event.names if not STRATEGIES & set(event.names) else ()
+    else:
+        assert isinstance(event, events.ResultReported)
+        strange = (event.strategy,) if event.strategy and event.strategy not in STRATEGIES else ()
+    if strange:
+        moment.ignored = f"unknown strategy: {', '.join(strange)}"
+    return bool(strange)
 
 
 def _purpose(moment: Moment) -> Purpose | None:
@@ -138,6 +151,7 @@ UNCONCERNED: Final = Guard(
     "the fact is stale, a duplicate, of another job, nonsense, or tolerated by policy",
     lambda moment: not moment.concerns(),
 )
+STRANGE: Final = Guard("unknown strategy", "a strategy that MindIO does not have", _strange)
 FOREIGN: Final = Guard("foreign", "the event belongs to another incarnation", lambda moment: moment.foreign)
 NOTE: Final = Guard(
     "note", "the fact loses nothing, it explains", lambda moment: moment.fact.kind is FactKind.POD_UNSTARTABLE

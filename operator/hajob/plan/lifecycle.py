@@ -23,12 +23,14 @@ from hajob.plan.steps import (
     abandon,
     clear_deadlines,
     close,
+    finished,
     launch,
     order,
     renew,
     set_deadline,
 )
 
+_EVENT_LIMIT: Final = 240
 SAVE_FIRST: Final = Occasion("Asked", (Action.CHECKPOINT,), "only a checkpoint was asked for")
 
 
@@ -180,7 +182,7 @@ def ignore(reason: str) -> Callable[[Moment], StepResult]:
     """Change nothing, and say why so that it can be counted."""
 
     def run(moment: Moment) -> StepResult:
-        moment.ignored = moment.ignored or f"{reason}: {type(moment.event).__name__} in {moment.state.phase}"
+        moment.ignored = moment.ignored or f"{reason}: in {moment.state.phase}, {str(moment.event)[:_EVENT_LIMIT]}"
         return moment.state, ()
 
     return run
@@ -262,7 +264,7 @@ def shrunk(moment: Moment) -> StepResult:
     event, state, gone = moment.event, moment.state, moment.state.shrunk
     assert gone is not None
     if isinstance(event, events.Resumed):
-        state = changed(state, step=event.step)
+        state = changed(state, step=finished(moment))
     state = changed(state, resumed_ms=moment.now_ms)
     nodes = gone.nodes if moment.policy.release_shrunk_pods else gone.lost_nodes
     state, cleared = clear_deadlines(state, Deadline.RECOVERY)
@@ -325,7 +327,7 @@ def expanded(moment: Moment) -> StepResult:
     """Back at full size."""
     state = changed(moment.state, shrunk=None, resumed_ms=moment.now_ms)
     if isinstance(moment.event, events.Resumed):
-        state = changed(state, step=moment.event.step)
+        state = changed(state, step=finished(moment))
     state, cleared = clear_deadlines(state, Deadline.RECOVERY)
     state, closing = close(state, Outcome.RECOVERED)
     return state, (*cleared, *closing)

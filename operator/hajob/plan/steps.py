@@ -410,22 +410,25 @@ def widen_by_mindio(moment: Moment) -> StepResult:
     return changed(state, incident=incident), (order(incident, COMMAND[action], wait), widen)
 
 
+def finished(moment: Moment) -> int:
+    """The step that ended the outage; one that is not known leaves what was known."""
+    told = moment.event.step if isinstance(moment.event, events.Resumed) else -1
+    return told if told >= 0 else moment.state.step
+
+
 def resumed(moment: Moment) -> StepResult:
     """The first step after the outage has ended; MindIO's result is still to come."""
-    event = moment.event
-    assert isinstance(event, events.Resumed)
     state, _ = milestone("Resumed")(moment)
-    state = changed(state, step=event.step, resumed_ms=moment.now_ms)
+    state = changed(state, step=finished(moment), resumed_ms=moment.now_ms)
     state, deadline = set_deadline(state, Deadline.RECOVERY, moment.now_ms + 1000 * CONFIRM_SECONDS)
     return state, (deadline,)
 
 
 def recovered(moment: Moment) -> StepResult:
     """The incident is over."""
-    event = moment.event
     state = moment.state
-    if isinstance(event, events.Resumed):
-        state = changed(state, step=event.step, resumed_ms=moment.now_ms)
+    if isinstance(moment.event, events.Resumed):
+        state = changed(state, step=finished(moment), resumed_ms=moment.now_ms)
     state, cleared = clear_deadlines(state, Deadline.RECOVERY, Deadline.STARTUP)
     state, closing = close(state, Outcome.RECOVERED)
     return state, (*cleared, *closing)

@@ -170,6 +170,10 @@ _RECOVERY = (
         _ignore(_ACTIVE, event, "another incarnation", g.FOREIGN)
         for event in (Stopped, ReplacementsReady, Named, StrategiesOffered, Resumed, ResultReported)
     ),
+    *(
+        _ignore((*_ACTIVE, P.SHRUNK), event, "unknown strategy", g.STRANGE)
+        for event in (StrategiesOffered, ResultReported)
+    ),
     _row(
         P.GATHERING,
         Stopped,

@@ -96,7 +96,11 @@ def every_event(state: JobState) -> Iterator[e.Event]:
     for code in (0, 201, 404, 405, 406, 499, 77):
         yield e.ResultReported(number, code, "words", "", (6, 7))
     yield from (e.ResultReported(number, 0, "", "dump"), e.ResultReported(number, 0, "", "recover"))
-    yield e.ResultReported(10**6, 0)
+    yield from (
+        e.ResultReported(10**6, 0),
+        e.ResultReported(number, 0, "", "fly"),
+        e.StrategiesOffered(number, ("fly",)),
+    )
     yield e.AllFinished()
     yield from (e.DeadlineReached(name=name) for name in ("Startup", "Recovery", "Expand", "Active", "Nonsense"))
     yield from (e.CapacityAvailable(nodes=0), e.CapacityAvailable(nodes=4), e.CapacityLost(), e.ExpandDue())

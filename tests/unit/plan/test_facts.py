@@ -143,7 +143,7 @@ def test_nonsense_is_named_and_changes_nothing(event: e.FactSeen, words: str) ->
 def test_a_fault_of_a_job_that_does_not_train(phase: Phase) -> None:
     rig = Rig(JobState(phase=phase, incarnation=1, base=1))
     assert rig.tell(fact()) == ()
-    assert rig.ignored == f"nothing to do here: FactSeen in {phase}"
+    assert rig.ignored.startswith(f"nothing to do here: in {phase}, FactSeen(")
 
 
 def test_an_unknown_incarnation_is_taken_as_now() -> None:
@@ -208,6 +208,30 @@ def test_events_of_another_incarnation_are_counted_no_ops(event: e.Event) -> Non
     assert rig.tell(event) == ()
     assert rig.state is before
     assert rig.ignored.startswith("another incarnation")
+
+
+def test_an_unknown_strategy_is_named() -> None:
+    rig = Rig.naming()
+    for event in (e.StrategiesOffered(2, ("fly", "dance")), e.ResultReported(2, 499, "", "fly")):
+        before = rig.state
+        assert rig.tell(event) == ()
+        assert rig.state is before
+        assert rig.ignored.startswith("unknown strategy: fly")
+    rig.tell(e.StrategiesOffered(2, ("fly", "recover")))
+    assert rig.at(Phase.RESUMING)
+
+
+def test_a_no_op_names_what_it_refused() -> None:
+    rig = Rig.naming()
+    for event, words in ((e.Named(99), "incarnation=99"), (e.DeadlineReached(name="Tea"), "name='Tea'")):
+        assert rig.tell(event) == ()
+        assert words in rig.ignored
+
+
+def test_a_step_that_is_not_known_leaves_what_was_known() -> None:
+    rig = Rig.naming()
+    rig.tell(e.Resumed(2, -1))
+    assert (rig.state.phase, rig.state.step) == (Phase.CONFIRMING, 5)
 
 
 def test_an_unknown_result_ends_nothing() -> None:
