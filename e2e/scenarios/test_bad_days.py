@@ -1,0 +1,211 @@
+"""Jobs that cannot work, and days on which something is in the way: a clear word, an end, and nothing left behind.
+
+What the API server refuses by itself is in tests/integration/api, a first build without network or disk in
+tests/integration/bootstrap, a full disk while training in tests/unit/launcher.
+"""
+
+from __future__ import annotations
+
+import datetime
+import json
+import socket
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+
+from e2e.harness.job import Job, manifest
+from e2e.harness.rig import RIG_LABEL, Layout, Rig
+from e2e.scenarios.proofs import assert_recovered, assert_weights_equal
+
+STEPS = 60
+SMALL: Mapping[str, Any] = {"tensor": 1, "nodes": 2, "chips": 1, "iterations": STEPS}
+FAILED_SECONDS = 120.0
+MINDIO_PORT = 8000
+LAST_POD = 40
+"""Pods of a node get addresses from 2 on; nobody makes so many in a test."""
+
+
+@dataclass(frozen=True)
+class BadJob:
+    """A job that the server accepts and that cannot work.
+
+    Attributes:
+        reason: Of the condition Failed in the end.
+        words: What its message must contain.
+        container: Fields of the trainer's container.
+        arguments: Of the trainer.
+        spec: Fields of the spec.
+        most_starts: So often the job is started at most.
+    """
+
+    reason: str
+    words: str
+    container: Mapping[str, Any] = field(default_factory=dict)
+    arguments: Sequence[str] = ()
+    spec: Mapping[str, Any] = field(default_factory=dict)
+    most_starts: int = 2
+
+
+TWICE = {"recovery": {"maxProgramFailures": 1}}
+BAD_JOBS = {
+    "image-missing": BadJob(
+        "ImageUnavailable", "no/such:1", {"image": "no/such:1"}, spec={"startupDeadlineSeconds": 15}, most_starts=1
+    ),
+    "entry-point-wrong": BadJob("ProgramFailed", "no-such-program", {"command": ["no-such-program"]}, spec=TWICE),
+    "script-missing": BadJob(
+        "ProgramFailed", "no-such.sh: No such file", {"command": ["bash", "no-such.sh"]}, spec=TWICE
+    ),
+    "script-exits-1": BadJob(
+        "ProgramFailed", "what a pity", {"command": ["bash", "-c", "echo what a pity; exit 1"]}, spec=TWICE
+    ),
+    "rank-exits-1-at-once": BadJob(
+        "ProgramFailed",
+        "rank 1: ends with code 1, as ordered",
+        arguments=["--fault", "rank=1 at=startup do=exit always=1"],
+        spec=TWICE,
+    ),
+    "rank-exits-1-at-a-step": BadJob(
+        "ProgramFailed",
+        "rank 1: ends with code 1, as ordered",
+        arguments=["--fault", "rank=1 step=8 do=exit always=1", "--step-time-ms", "300"],
+        spec={"recovery": {"maxProgramFailures": 2}},
+        most_starts=3,
+    ),
+}
+
+
+@pytest.fixture
+def small_rig(start_rig: Callable[[Layout], Rig]) -> Rig:
+    """Room for all bad jobs at once, two nodes with a chip for each."""
+    return start_rig(Layout(chip_nodes=len(BAD_JOBS), chips=2))
+
+
+def submit(rig: Rig, name: str, bad: BadJob) -> Job:
+    """Apply a bad job."""
+    volume = rig.directory / "volumes" / name
+    selector = {RIG_LABEL: rig.name}
+    fields = dict(SMALL) | {"arguments": bad.arguments, "spec": bad.spec, "node_selector": selector}
+    content = manifest(name, rig.namespace, volume, **fields)
+    content["spec"]["template"]["spec"]["containers"][0].update(bad.container)
+    return rig.apply(content, volume)
+
+
+def pod_names_ever(rig: Rig, job: Job) -> set[str]:
+    """Every pod of node rank 0 that was made for the job, as the audit log has it."""
+    writes = rig.plane.audit.writes(namespace=rig.namespace)
+    return {
+        each.name
+        for each in writes
+        if (each.verb, each.resource) == ("create", "pods") and each.name.startswith(f"{job.name}-0-")
+    }
+
+
+def test_jobs_that_cannot_work_fail_with_a_reason_and_the_last_words(small_rig: Rig) -> None:
+    jobs = {name: submit(small_rig, name, bad) for name, bad in BAD_JOBS.items()}
+    failed = {name: job.wait_condition("Failed", seconds=FAILED_SECONDS) for name, job in jobs.items()}
+    assert {name: failed[name]["reason"] for name in jobs} == {name: bad.reason for name, bad in BAD_JOBS.items()}
+    for name, bad in BAD_JOBS.items():
+        assert bad.words in failed[name]["message"], name
+        restarts = jobs[name].status()["restarts"]
+        assert restarts["infrastructure"] + restarts["program"] < bad.most_starts, (name, restarts)
+        assert len(pod_names_ever(small_rig, jobs[name])) <= bad.most_starts, name
+
+
+def test_a_pod_that_the_server_refuses_makes_the_job_impossible(rig: Rig) -> None:
+    bad = BadJob("", "", {"volumeMounts": [{"name": "no-such-volume", "mountPath": "/ckpt"}]})
+    job = submit(rig, "impossible", bad)
+    accepted = job.wait_condition("Accepted", "False")
+    assert accepted["reason"] == "PodRefused"
+    assert 'volumeMounts[0].name: Not found: "no-such-volume"' in accepted["message"]
+    assert job.pods() == []
+
+
+@pytest.fixture
+def occupied() -> Iterator[Callable[[Sequence[str], int], None]]:
+    """Listens at addresses until the test is over."""
+    with ExitStack() as listening:
+
+        def occupy(addresses: Sequence[str], port: int) -> None:
+            for address in addresses:
+                listening.enter_context(socket.create_server((address, port)))
+
+        yield occupy
+
+
+def test_a_taken_port_is_named_and_the_node_avoided(
+    start_rig: Callable[[Layout], Rig], occupied: Callable[[Sequence[str], int], None]
+) -> None:
+    rig = start_rig(Layout(chip_nodes=3))
+    taken = rig.nodes.settings.first_block  # of the first node
+    occupied([rig.plane.run.address(taken, pod) for pod in range(2, LAST_POD)], MINDIO_PORT)
+    first = rig.nodes.settings.nodes[0].name
+    for other in rig.nodes.settings.nodes[2:3]:  # so that the first node has to be tried
+        rig.plane.kubectl("cordon", other.name)
+    job = rig.submit(iterations=STEPS, nodes=2, tensor=1)
+    rig.plane.wait("an incident", job.incidents)
+    cause = job.incidents()[0]["cause"]
+    assert str(MINDIO_PORT) in cause["message"]
+    assert cause["nodeName"] == first
+    for other in rig.nodes.settings.nodes[2:3]:
+        rig.plane.kubectl("uncordon", other.name)
+    assert_weights_equal(job, STEPS)
+    assert first not in {job.node_of(0), job.node_of(1)}
+
+
+def test_deleted_and_applied_again_at_once_with_a_dead_node(rig: Rig) -> None:
+    job = rig.submit(iterations=STEPS)
+    job.wait_step(5)
+    rig.nodes.control.power_off(job.node_of(0))
+    rig.plane.kubectl("--namespace", job.namespace, "delete", "hatrainingjob", job.name, "--timeout=30s")
+    for log in job.logs.iterdir():
+        log.unlink()
+    again = rig.submit(iterations=STEPS)
+    assert_recovered(again, [], STEPS)
+
+
+def test_a_deleted_job_leaves_nothing(rig: Rig) -> None:
+    job = rig.submit(iterations=1000)
+    job.wait_step(5)
+    uid = job.get()["metadata"]["uid"]
+    job.delete()
+    kinds = rig.plane.kubectl("api-resources", "--namespaced", "--verbs=list", "--output=name").stdout.split()
+    kinds = [kind for kind in kinds if not kind.startswith("events")]
+
+    def left() -> list[str]:
+        listed = rig.plane.kubectl("--namespace", job.namespace, "get", ",".join(kinds), "--output=json", check=False)
+        return [
+            f"{each['kind']} {each['metadata']['name']}"
+            for each in json.loads(listed.stdout)["items"]
+            if any(owner["uid"] == uid for owner in each["metadata"].get("ownerReferences", []))
+        ]
+
+    rig.plane.wait("nothing to be left of the job", lambda: not left())
+    pods = [process for process in rig.nodes.control.processes() if process.pod.startswith(f"{job.name}-")]
+    assert pods == []
+
+
+def test_suspended_and_resumed(rig: Rig) -> None:
+    job = rig.submit(iterations=STEPS)
+    job.wait_step(5)
+    job.patch({"spec": {"suspend": True}})
+    job.wait_condition("Suspended")
+    assert job.pods() == []
+    job.patch({"spec": {"suspend": False}})
+    job.wait_condition("Suspended", "False")
+    assert_weights_equal(job, STEPS)
+
+
+def test_without_its_coordinator_the_job_says_so_and_trains_on(rig: Rig) -> None:
+    job = rig.submit(iterations=200)
+    job.wait_step(5)
+    job.wait_condition("CoordinatorReady")
+    pod = job.pods("coordinator")[0]["metadata"]["name"]
+    rig.nodes.control.kill(namespace=rig.namespace, pod=pod, container="controller")
+    killed = datetime.datetime.now(datetime.UTC)
+    told = job.wait_condition("CoordinatorReady", "False")
+    since = datetime.datetime.fromisoformat(told["lastTransitionTime"]) - killed
+    assert since.total_seconds() <= 3
+    assert_recovered(job, [], 200)
