@@ -52,6 +52,7 @@ class CoordinatorDesk:
         self.connected = False
         self.problem = ""
         self.state = wire.CoordinatorState(step=-1)
+        self._before = self.state
 
     @property
     def serving(self) -> bool:
@@ -116,9 +117,7 @@ class CoordinatorDesk:
 
     def events_of(self, report: wire.Report, state: JobState) -> Iterator[events.Event]:
         """What the coordinator's state says to the plan, beside its facts and milestones."""
-        before, self.state = self.state, report.state
-        self.problem = report.state.controller_problem
-        if report.state.controller_ready and not before.controller_ready:
+        if report.state.controller_ready and not self._before.controller_ready:
             yield events.CoordinatorReady()
         if state.phase is Phase.PENDING and report.state.controller_ready and report.state.attempt == state.attempt:
             nodes = report.state.nodes
@@ -146,7 +145,9 @@ class CoordinatorDesk:
         return False
 
     def reported(self, report: wire.Report) -> None:
-        """A report has come."""
+        """A report has come. Its state is taken over first: a fact in the first report is judged by it, too."""
+        self._before, self.state = self.state, report.state
+        self.problem = report.state.controller_problem
         self._owner.reported(report)
 
     def connected_changed(self, up: bool, reason: str) -> None:
