@@ -9,6 +9,7 @@ from __future__ import annotations
 import signal
 from collections.abc import Iterable
 
+from hajob.domain.text import last_lines
 from trainer_sidecar.agent.log_rules import Match
 from trainer_sidecar.agent.ranks import Name, Process
 from trainer_sidecar.agent.settings import Settings
@@ -129,9 +130,5 @@ def exit_name(code: int) -> str:
 
 
 def newest_text(lines: Iterable[str]) -> str:
-    """The last of some lines, whole ones, as many as travel with a fact; of a single longer line its end."""
-    text = "\n".join(lines)
-    if len(text) <= MESSAGE_CHARACTERS:
-        return text
-    end = text[-MESSAGE_CHARACTERS - 1 :]
-    return end.partition("\n")[2] or end[1:]
+    """The last of some lines, as many as travel with a fact."""
+    return last_lines("\n".join(lines), MESSAGE_CHARACTERS)
