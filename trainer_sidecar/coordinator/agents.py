@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Protocol
 
@@ -68,17 +67,20 @@ class AgentLink:
             await self._task
 
     async def _run(self) -> None:
-        failures = 0
+        failures, said = 0, ""
         while True:
-            refused = False
+            reason, refused = "it hung up", False
             try:
                 if await self._converse():
-                    failures = 0
+                    failures, said = 0, ""
             except grpc.aio.AioRpcError as error:
                 refused = "refused" in (error.details() or "")
-                log.info("agent %s: %s %s", self.address, error.code().name, error.details())
-            except (TimeoutError, OSError) as error:
-                log.info("agent %s: %s", self.address, error or "no word in time")
+                reason = f"{error.code().name}: {error.details()}"
+            except (TimeoutError, OSError, asyncio.InvalidStateError) as error:
+                reason = str(error) or "no word in time"
+            if reason != said:
+                said = reason
+                log.info("agent %s: %s", self.address, reason)
             self._listener.agent_disconnected(self.uid, refused=refused)
             await asyncio.sleep(BACKOFF_SECONDS[min(failures, len(BACKOFF_SECONDS) - 1)])
             failures += 1
@@ -90,31 +92,49 @@ class AgentLink:
         async with grpc.aio.secure_channel(self.address, credentials, options=options) as channel:
             self._outgoing = asyncio.Queue()
             stub = sidecar_pb2_grpc.AgentStub(channel)  # type: ignore[no-untyped-call]
-            stream: Stream = stub.Converse(self._messages(self._listener.greeting()))
+            stream: Stream = stub.Converse()
+            await asyncio.wait_for(stream.write(pb.CoordinatorToAgent(hello=self._listener.greeting())), HELLO_SECONDS)
             first = await asyncio.wait_for(stream.read(), HELLO_SECONDS)
-            if not isinstance(first, pb.AgentToCoordinator) or first.WhichOneof("body") != "hello":
+            if not isinstance(first, pb.AgentToCoordinator):
+                raise await _status(stream)
+            if not self._is_wanted(first):
                 return False
-            if first.hello.version != VERSION or first.hello.job_uid != self._job_uid:
-                log.error(
-                    "agent %s speaks version %s of job %s", self.address, first.hello.version, first.hello.job_uid
-                )
-                return False
-            if first.hello.pod_uid != self.uid:  # the address has changed hands
-                log.error("agent %s is of pod %s, not of %s", self.address, first.hello.pod_uid, self.uid)
-                return False
-            self._listener.agent_connected(self.uid)
-            await self._listen(stream)
+            writer = asyncio.create_task(self._write(stream))
+            try:
+                self._listener.agent_connected(self.uid)
+                await self._listen(stream)
+            finally:
+                writer.cancel()
+                await asyncio.gather(writer, return_exceptions=True)
             return True
+
+    def _is_wanted(self, first: pb.AgentToCoordinator) -> bool:
+        """Whether the right pod of the right job answers: an address may have changed hands."""
+        hello = first.hello
+        if hello.version != VERSION or hello.job_uid != self._job_uid:
+            log.error("agent %s speaks version %s of job %s", self.address, hello.version, hello.job_uid)
+            return False
+        if hello.pod_uid != self.uid:
+            log.error("agent %s is of pod %s, not of %s", self.address, hello.pod_uid, self.uid)
+            return False
+        return True
 
     async def _listen(self, stream: Stream) -> None:
         while True:
             message = await asyncio.wait_for(stream.read(), SILENT_SECONDS + 0.5)
             if not isinstance(message, pb.AgentToCoordinator):
-                return
+                raise await _status(stream)
             self._listener.agent_said(self.uid, message)
 
-    async def _messages(self, hello: pb.Hello) -> AsyncIterator[pb.CoordinatorToAgent]:
-        outgoing = self._outgoing
-        yield pb.CoordinatorToAgent(hello=hello)
+    async def _write(self, stream: Stream) -> None:
         while True:
-            yield await outgoing.get()
+            await stream.write(await self._outgoing.get())
+
+
+async def _status(stream: Stream) -> Exception:
+    """How a stream has ended."""
+    code = await stream.code()
+    if code is grpc.StatusCode.OK:
+        return ConnectionResetError("it hung up")
+    details = await stream.details()
+    return grpc.aio.AioRpcError(code, grpc.aio.Metadata(), grpc.aio.Metadata(), details=details)
