@@ -15,7 +15,7 @@ from . import output, process, program, progress
 from .loop import Loop
 from .protocol import boottime_nanoseconds
 
-GENTLE_SECONDS = 5.0  # less than what a pod is given, and MindIO's ranks ignore SIGTERM anyway
+GENTLE_SECONDS = 2.0  # short: MindIO makes ranks ignore SIGTERM, and a restart of the job waits for it
 STEP_SECONDS = 0.2
 
 
@@ -224,7 +224,7 @@ class Ranks:
             self._end(rank, gently)
 
     def _end(self, rank: Rank, gently: bool) -> None:
-        """SIGKILL; gently: SIGTERM first, SIGKILL 5 s later."""
+        """SIGKILL; gently: SIGTERM first, SIGKILL 2 s later."""
         if not gently:
             process.signal_group(rank.pid, signal.SIGKILL)
         elif not rank.asked:
