@@ -155,12 +155,12 @@ class CoordinatorLost(Event):
 
     Attributes:
         message: for people.
-        ended: its pod has ended or is gone. Merely not reachable (False) is no reason to begin a start anew: then
-            the start-up deadline decides.
+        ended: its pod has ended or is gone. One that merely cannot be reached (False) may come back: a running
+            training waits for it, a start or a recovery leaves it to its own deadline.
     """
 
     message: str = ""
-    ended: bool = False
+    ended: bool = True
 
 
 @dataclass(frozen=True, slots=True)

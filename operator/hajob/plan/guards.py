@@ -51,6 +51,12 @@ def due(moment: Moment, name: Deadline) -> bool:
     return event.name == name and at is not None and moment.now_ms >= at
 
 
+def _passed(moment: Moment) -> bool:
+    event = moment.event
+    assert isinstance(event, events.DeadlineReached)
+    return moment.now_ms >= moment.state.deadlines.get(event.name, moment.now_ms + 1)
+
+
 def unknown_ranks(moment: Moment) -> tuple[int, ...]:
     """Ranks that MindIO calls lost and the incident does not."""
     event, incident = moment.event, moment.incident
@@ -166,6 +172,7 @@ HOLDING: Final = Guard("hold", "mode is Hold", lambda moment: moment.policy.mode
 SICK_NODE: Final = Guard(
     "sick node", "the fact is about a node that still works", lambda moment: moment.fact.kind in SICK_NODES
 )
+SERVING: Final = Guard("serves again", "the controller serves", lambda moment: moment.view.coordinator_ready)
 UNREACHABLE: Final = Guard("unreachable", "the coordinator's pod has not ended", _unreachable)
 RELEASED: Final = Guard("released", "mode is no longer Hold", lambda moment: moment.policy.mode is not Mode.HOLD)
 MOVE: Final = Guard(
@@ -205,6 +212,12 @@ DUE_RECOVERY: Final = Guard(
 )
 DUE_EXPAND: Final = Guard("expand due", "expandDelaySeconds are over", lambda moment: due(moment, Deadline.EXPAND))
 DUE_ACTIVE: Final = Guard("active due", "activeDeadlineSeconds are over", lambda moment: due(moment, Deadline.ACTIVE))
+DUE_COORDINATOR: Final = Guard(
+    "coordinator due",
+    "the coordinator could not be reached for too long",
+    lambda moment: due(moment, Deadline.COORDINATOR),
+)
+PASSED: Final = Guard("passed", "it is set, it has passed, and nothing waits for it any more", _passed)
 ENOUGH_NODES: Final = Guard("enough nodes", "there are nodes for every pod that left", _enough)
 MAY_EXPAND: Final = Guard("may expand", "there are nodes, and the budget of Expand is not spent", _may_expand)
 MAY_MIGRATE: Final = Guard(

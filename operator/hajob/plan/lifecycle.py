@@ -12,6 +12,7 @@ from hajob.plan.choice import Judge, Loss, Occasion, Verdict
 from hajob.plan.effects import Effect
 from hajob.plan.guards import due
 from hajob.plan.moment import Moment, StepResult
+from hajob.plan.policy import COORDINATOR_SECONDS
 from hajob.plan.state import Deadline, JobState, Phase, Spend
 from hajob.plan.steps import (
     EXPAND_PARAMETERS,
@@ -114,7 +115,8 @@ def suspend(moment: Moment) -> StepResult:
     number = state.incarnation + 1
     stop = effects.SendOrder(Command.STOP, state.incarnation, 1 + (moment.incident.revision if moment.incident else 0))
     state = changed(state, incarnation=number, shrunk=None, renewed={}, pods={}, base=number)
-    state, cleared = clear_deadlines(state, Deadline.RECOVERY, Deadline.STARTUP, Deadline.EXPAND)
+    stale = (Deadline.RECOVERY, Deadline.STARTUP, Deadline.EXPAND, Deadline.COORDINATOR)
+    state, cleared = clear_deadlines(state, *stale)
     deletes = (effects.DeleteAllPods(below=number), effects.DeleteCoordinator(below=number))
     return state, (stop, *closing, *cleared, *deletes)
 
@@ -230,10 +232,31 @@ def lose_coordinator(moment: Moment) -> StepResult:
     """Go on unprotected, with a new coordinator that takes over the agents."""
     state, closing = settle(moment, "the coordinator was lost")
     number = state.incarnation + 1
-    state, cleared = clear_deadlines(changed(state, incarnation=number), Deadline.RECOVERY, Deadline.EXPAND)
+    stale = (Deadline.RECOVERY, Deadline.EXPAND, Deadline.COORDINATOR)
+    state, cleared = clear_deadlines(changed(state, incarnation=number), *stale)
     announce = effects.Announce("CoordinatorLost", getattr(moment.event, "message", "") or "the controller is gone")
     anew = (effects.DeleteCoordinator(below=number), effects.CreateCoordinator(number))
     return state, (announce, *closing, *cleared, *anew)
+
+
+def await_coordinator(moment: Moment) -> StepResult:
+    """It cannot be reached, but may come back: say so and wait."""
+    if Deadline.COORDINATOR in moment.state.deadlines:
+        return moment.state, ()
+    state, deadline = set_deadline(moment.state, Deadline.COORDINATOR, moment.now_ms + 1000 * COORDINATOR_SECONDS)
+    return state, (effects.Announce("CoordinatorUnreachable", getattr(moment.event, "message", "")), deadline)
+
+
+def coordinator_back(moment: Moment) -> StepResult:
+    """It serves: nothing was lost."""
+    return clear_deadlines(moment.state, Deadline.COORDINATOR)
+
+
+def forget_deadline(moment: Moment) -> StepResult:
+    """A deadline that nothing waits for any more."""
+    event = moment.event
+    assert isinstance(event, events.DeadlineReached)
+    return clear_deadlines(moment.state, Deadline(event.name))
 
 
 def checkpoint_seen(moment: Moment) -> StepResult:

@@ -56,6 +56,9 @@ PROGRAM_WINDOW_SECONDS: Final = 86_400
 NO_PROGRESS_LIMIT: Final = 3
 """The same rank at the same step so often is not tried once more at the same rung."""
 
+COORDINATOR_SECONDS: Final = 60
+"""How long a coordinator that cannot be reached is waited for: losing it costs a restart, waiting costs nothing yet."""
+
 CONFIRM_SECONDS: Final = 60
 """MindIO's result comes about 2 s after the first step; after this long it will not come any more."""
 

@@ -73,6 +73,7 @@ class Deadline(StrEnum):
     STARTUP = "Startup"
     RECOVERY = "Recovery"
     EXPAND = "Expand"
+    COORDINATOR = "Coordinator"
     ACTIVE = "Active"
 
 

@@ -347,7 +347,7 @@ def launch(moment: Moment, state: JobState, incident: Incident | None, out: list
         shrunk=None,
         problem="",
     )
-    state, cleared = clear_deadlines(state, Deadline.RECOVERY, Deadline.EXPAND)
+    state, cleared = clear_deadlines(state, Deadline.RECOVERY, Deadline.EXPAND, Deadline.COORDINATOR)
     at = moment.now_ms + 1000 * moment.policy.startup_deadline_seconds
     state, deadline = set_deadline(state, Deadline.STARTUP, at)
     if attempt > 1:

@@ -22,6 +22,7 @@ from hajob.plan.events import (
     CapacityLost,
     CheckpointVerified,
     CoordinatorLost,
+    CoordinatorReady,
     DeadlineReached,
     Deleted,
     Event,
@@ -66,6 +67,7 @@ _SUSPEND: Final = Step("delete all", "delete every pod", life.suspend)
 _DELETE: Final = Step("delete", "delete every pod and close what is open", life.delete)
 _UNPROTECTED: Final = Step("new coordinator", "go on unprotected with a new coordinator", life.lose_coordinator)
 _RESTART_ALONE: Final = Step("restart for controller", "restart with a new controller", life.restart_unprotected)
+_BACK: Final = Step("back", "nothing was lost", life.coordinator_back)
 _SHRUNK: Final = Step("shrunk", "go on with what is left", life.shrunk)
 _EXPANDED: Final = Step("grown", "back at full size", life.expanded)
 _RECOVERED: Final = Step("close", "close the incident", s.recovered)
@@ -271,6 +273,10 @@ _DEADLINES = (
         P.EXPANDING,
     ),
     _row(P.SHRUNK, DeadlineReached, g.DUE_EXPAND, Step("wait", "wait for capacity again", life.forget_expand)),
+    _row(_TRAINING, DeadlineReached, g.both(g.DUE_COORDINATOR, g.SERVING), _BACK),
+    _row(_TRAINING, DeadlineReached, g.both(g.DUE_COORDINATOR, g.RESTART_NOW), _RESTART_ALONE, P.RESTARTING),
+    _row(_TRAINING, DeadlineReached, g.DUE_COORDINATOR, _UNPROTECTED, P.UNPROTECTED),
+    _row(LIVE, DeadlineReached, g.PASSED, Step("forget", "forget the deadline", life.forget_deadline)),
     _ignore(tuple(P), DeadlineReached, "not set, or not yet due"),
 )
 
@@ -337,7 +343,9 @@ _REQUESTS = (
 )
 
 _COORDINATOR = (
-    _ignore((P.PENDING, P.RESTARTING), CoordinatorLost, "it may still be starting", g.UNREACHABLE),
+    _ignore((*_STARTING, *_HELD_UP, P.SAVING, P.HELD), CoordinatorLost, "it may come back", g.UNREACHABLE),
+    _row(_TRAINING, CoordinatorLost, g.UNREACHABLE, Step("wait for it", "say so and wait", life.await_coordinator)),
+    _row(_TRAINING, CoordinatorReady, g.ALWAYS, _BACK),
     *_ladder((*_STARTING, *_HELD_UP, P.HELD), CoordinatorLost, EXIT_ONLY),
     _row(P.SAVING, CoordinatorLost, g.SUSPENDING, _SUSPEND, P.SUSPENDED),
     *_ladder(P.SAVING, CoordinatorLost, EXIT_ONLY),

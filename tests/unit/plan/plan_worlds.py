@@ -102,7 +102,9 @@ def every_event(state: JobState) -> Iterator[e.Event]:
         e.StrategiesOffered(number, ("fly",)),
     )
     yield e.AllFinished()
-    yield from (e.DeadlineReached(name=name) for name in ("Startup", "Recovery", "Expand", "Active", "Nonsense"))
+    yield from (
+        e.DeadlineReached(name=name) for name in ("Startup", "Recovery", "Expand", "Coordinator", "Active", "Nonsense")
+    )
     yield from (e.CapacityAvailable(nodes=0), e.CapacityAvailable(nodes=4), e.CapacityLost(), e.ExpandDue())
     yield from (
         e.MigrateRequested(nodes=(1,)),
@@ -110,7 +112,7 @@ def every_event(state: JobState) -> Iterator[e.Event]:
         e.CoordinatorLost(),
         e.CoordinatorReady(),
     )
-    yield from (e.CoordinatorLost(ended=True), e.CheckpointVerified(step=9), e.SuspendRequested(), e.ResumeRequested())
+    yield from (e.CoordinatorLost(ended=False), e.CheckpointVerified(step=9), e.SuspendRequested(), e.ResumeRequested())
     yield from (e.RestartRequested(), e.PolicyChanged(), e.Deleted())
 
 
@@ -129,7 +131,8 @@ def shape(state: JobState) -> tuple[object, ...]:
         confirmed = any(mark.name == "Result" for mark in incident.milestones)
         inner = (incident.purpose, incident.action, bool(incident.replaced_nodes), incident.corrupted, confirmed)
         inner += (incident.revision > 1,)
-    return (state.phase, inner, state.shrunk is not None, "Expand" in state.deadlines)
+    waits = tuple(name in state.deadlines for name in ("Expand", "Coordinator"))
+    return (state.phase, inner, state.shrunk is not None, waits)
 
 
 WORLDS: tuple[tuple[Policy, View], ...] = (

@@ -639,9 +639,49 @@ def test_a_lost_coordinator_goes_by_policy(policy: CoordinatorLossPolicy, now: P
 def test_an_unreachable_coordinator_is_no_reason_to_begin_a_start_anew() -> None:
     rig = Rig(JobState())
     rig.tell(e.Accepted())
-    assert rig.tell(e.CoordinatorLost()) == ()
-    rig.tell(e.CoordinatorLost(ended=True))
+    assert rig.tell(e.CoordinatorLost(ended=False)) == ()
+    rig.tell(e.CoordinatorLost())
     assert rig.at(Phase.RESTARTING)
+
+
+@pytest.mark.parametrize(
+    ("serves", "policy", "phase"),
+    [
+        (True, CoordinatorLossPolicy.IMMEDIATELY, Phase.RUNNING),
+        (False, CoordinatorLossPolicy.NEVER, Phase.UNPROTECTED),
+        (False, CoordinatorLossPolicy.IMMEDIATELY, Phase.RESTARTING),
+    ],
+)
+def test_a_running_training_waits_for_a_coordinator_that_cannot_be_reached(
+    serves: bool, policy: CoordinatorLossPolicy, phase: Phase
+) -> None:
+    rig = Rig.running(policy=Policy(coordinator_loss=policy))
+    done = rig.tell(e.CoordinatorLost(ended=False))
+    assert rig.kinds(done) == ["Announce", "SetDeadline"]
+    assert rig.tell(e.CoordinatorLost(ended=False)) == ()
+    assert rig.state.deadlines["Coordinator"] == rig.now - 10 + 60_000
+    rig.view = replace(rig.view, coordinator_ready=serves)
+    rig.deadline("Coordinator")
+    assert rig.at(phase)
+    assert "Coordinator" not in rig.state.deadlines
+
+
+def test_a_coordinator_that_comes_back_cost_nothing() -> None:
+    rig = Rig.running()
+    before = rig.state
+    rig.tell(e.CoordinatorLost(ended=False))
+    rig.tell(e.CoordinatorReady())
+    assert rig.state == before
+
+
+def test_a_deadline_that_nothing_waits_for_is_forgotten() -> None:
+    rig = Rig.running()
+    rig.tell(e.CoordinatorLost(ended=False))
+    rig.exits(5)
+    assert set(rig.state.deadlines) == {"Coordinator", "Recovery"}
+    rig.deadline("Coordinator")
+    assert set(rig.state.deadlines) == {"Recovery"}
+    assert rig.at(Phase.GATHERING)
 
 
 def test_a_fault_without_controller_restarts() -> None:
