@@ -41,7 +41,7 @@ def main() -> int:
         return 1
     if outcome is None:
         return 1
-    screen.text(last_line(2, outcome.recovered, outcome.weights_equal))
+    screen.text(last_line(outcome.faults, outcome.recovered, outcome.weights_equal))
     return 0 if outcome.is_success else 1
 
 

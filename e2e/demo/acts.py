@@ -18,6 +18,7 @@ from e2e.demo.screen import Screen
 from e2e.demo.witness import DemoError, Witness
 from e2e.harness.account import Recovery, layout_of, recovery
 from e2e.harness.job import Job
+from e2e.harness.preflight import require_free_ports
 from e2e.harness.rig import HOST_PATH, Layout, Rig
 from e2e.harness.undisturbed import undisturbed
 
@@ -118,6 +119,7 @@ class Demo:
         self.screen.text(rig.plane.kubectl("get", "hajobs").stdout.rstrip())
 
     def _build(self) -> Rig:
+        require_free_ports(self.run)
         self.screen.begin("starting etcd, kube-apiserver, kube-controller-manager, kube-scheduler")
         plane = ControlPlane.start(self.run)
         self.screen.say(f"  kubectl --kubeconfig={plane.kubeconfig} shows it while it lasts")
