@@ -6,7 +6,7 @@ said, never an exception, and the rest of the report is used.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -71,7 +71,10 @@ class Reading:
 def read(report: wire.Report, now_ms: int) -> Reading:
     """Translate a report.
 
-    Milestones come before facts: a fact that arrives together with "resumed" belongs to the time after it.
+    Milestones come before facts: a fact that arrives together with "resumed" belongs to the time after it. The
+    exception is a stop in the report that is younger than the fact: it answers the fact. A new leader hears it so when
+    the one before it was killed right after its order; heard the other way round, the fact would open an incident that
+    is over.
     """
     observed: list[Observed] = []
     refused: list[str] = []
@@ -88,8 +91,20 @@ def read(report: wire.Report, now_ms: int) -> Reading:
             refused.append(f"fact kind {raw.kind}")
             continue
         found = _fact(raw, now_ms)
-        observed.append(Observed(events.FactSeen(report.state.incarnation, found), found.time_ms))
+        observed.insert(
+            _place(found, observed), Observed(events.FactSeen(report.state.incarnation, found), found.time_ms)
+        )
     return Reading(tuple(observed), tuple(refused))
+
+
+def _place(fact: Fact, observed: Sequence[Observed]) -> int:
+    """Where a fact belongs: before the first stop that is not older than itself, else behind everything."""
+    answers = (
+        place
+        for place, other in enumerate(observed)
+        if isinstance(other.event, events.Stopped) and other.time_ms >= fact.time_ms
+    )
+    return next(answers, len(observed))
 
 
 _SILENT: Final = frozenset({wire.STOP_ACCEPTED, wire.STRATEGY_SENT})
