@@ -1,0 +1,177 @@
+"""The operator with a bomb inside: it ends itself with SIGKILL right after the n-th thing it did for an incident.
+
+    HAJOB_CRASH_DIRECTORY=DIR python -m e2e.harness.crashing_operator
+
+Whether an operator can die anywhere is decided at the points where it has just changed something outside itself: after
+each answered write and after each command that has left for a coordinator. So exactly these are counted, and nothing
+in the operator knows of it: the API is wrapped where `serve` lets a test do that, the channel is a subclass.
+
+DIR/fuse holds the orders of a test as JSON: {"round": name, "above": incarnation, "acts": n}. Counting begins with the
+first order of a higher incarnation than `above`. What was done goes to DIR/acts as lines `round number what`; the last
+line of a round that ended with a death begins with `died`. A fuse burns once: the next operator finds DIR/burnt-ROUND
+and lives, until the test lays a new one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import os
+import signal
+import sys
+from collections.abc import AsyncIterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from hajob.api.base import Json
+from hajob.runtime import app
+from hajob.runtime.channel import Channel
+from hajob.runtime.kube import Kube, Page, PatchKind, TokenIdentity, WatchEvent
+from hajob.runtime.settings import Settings
+from trainer_sidecar.protocol import sidecar_pb2 as wire
+
+DIRECTORY = "HAJOB_CRASH_DIRECTORY"
+UNCOUNTED = frozenset({"leases"})  # a heartbeat, no act
+ACKNOWLEDGEMENT = "acknowledgement"  # comes with every report; of a row of them only the first counts
+
+
+class Fuse:
+    """Counts acts from the first order of a new incident on, and kills this process after the ordered one."""
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+        self._round = ""
+        self._count = 0
+        self._burning = False
+        self._last = ""
+
+    def ordered(self, incarnation: int) -> None:
+        """An order of this incarnation has left."""
+        fuse = self._read()
+        if fuse and incarnation > fuse["above"]:
+            self._burning = True
+        self.did(f"order of incarnation {incarnation}")
+
+    def did(self, what: str) -> None:
+        """Something outside has been changed."""
+        fuse = self._read()
+        if not fuse or not self._burning or (what == self._last == ACKNOWLEDGEMENT):
+            return
+        self._last = what
+        self._count += 1
+        burns = self._count >= fuse["acts"]
+        with (self._directory / "acts").open("a") as acts:
+            acts.write(f"{'died ' if burns else ''}{self._round} {self._count} {what}\n")
+        if burns:
+            (self._directory / f"burnt-{self._round}").touch()
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    def _read(self) -> dict[str, Any] | None:
+        try:
+            fuse: dict[str, Any] = json.loads((self._directory / "fuse").read_text())
+        except FileNotFoundError:
+            return None
+        if fuse["round"] != self._round:
+            self._round, self._count, self._burning = fuse["round"], 0, False
+        return None if (self._directory / f"burnt-{self._round}").exists() else fuse
+
+
+class CountedKube:
+    """A `Kube` whose writes are told to the fuse after they were answered."""
+
+    def __init__(self, kube: Kube, fuse: Fuse) -> None:
+        self._kube = kube
+        self._fuse = fuse
+
+    async def get(self, resource: str, namespace: str, name: str) -> Json:
+        """Not counted."""
+        return await self._kube.get(resource, namespace, name)
+
+    def pages(self, resource: str, namespace: str = "", label_selector: str = "") -> AsyncIterator[Page]:
+        """Not counted."""
+        return self._kube.pages(resource, namespace, label_selector)
+
+    def watch(
+        self, resource: str, namespace: str = "", label_selector: str = "", resource_version: str = ""
+    ) -> AsyncIterator[WatchEvent]:
+        """Not counted."""
+        return self._kube.watch(resource, namespace, label_selector, resource_version)
+
+    async def create(self, resource: str, namespace: str, body: Json, *, dry_run: bool = False) -> Json:
+        """Counted unless dry."""
+        answer = await self._kube.create(resource, namespace, body, dry_run=dry_run)
+        if not dry_run:
+            self._did("create", resource, str(answer["metadata"]["name"]))
+        return answer
+
+    async def replace(self, resource: str, namespace: str, body: Json) -> Json:
+        """Counted."""
+        answer = await self._kube.replace(resource, namespace, body)
+        self._did("replace", resource, body["metadata"]["name"])
+        return answer
+
+    async def patch(
+        self,
+        resource: str,
+        namespace: str,
+        name: str,
+        body: Json | Sequence[Json],
+        *,
+        kind: PatchKind = PatchKind.MERGE,
+        subresource: str = "",
+    ) -> Json:
+        """Counted."""
+        answer = await self._kube.patch(resource, namespace, name, body, kind=kind, subresource=subresource)
+        self._did("patch", f"{resource}/{subresource}", name)
+        return answer
+
+    async def delete(
+        self, resource: str, namespace: str, name: str, *, uid: str = "", grace_seconds: int | None = None
+    ) -> None:
+        """Counted."""
+        await self._kube.delete(resource, namespace, name, uid=uid, grace_seconds=grace_seconds)
+        self._did("delete", resource, name)
+
+    async def token_review(self, token: str, audience: str) -> TokenIdentity | None:
+        """Not counted."""
+        return await self._kube.token_review(token, audience)
+
+    def _did(self, verb: str, resource: str, name: str) -> None:
+        if resource not in UNCOUNTED:
+            self._fuse.did(f"{verb} {resource} {name}")
+
+
+def counted_channel(fuse: Fuse) -> type[Channel]:
+    """The channel to a coordinator, whose commands are told to the fuse when they have left."""
+
+    class CountedChannel(Channel):
+        async def _outgoing(self) -> AsyncIterator[wire.OperatorMessage]:
+            async for message in super()._outgoing():
+                yield message  # comes back when gRPC has taken it
+                body = message.WhichOneof("body")
+                if body == "order":
+                    fuse.ordered(message.order.incarnation)
+                elif body == "assignment":
+                    fuse.did(f"assignment {message.assignment.revision}")
+                elif body == "acknowledge":
+                    fuse.did(ACKNOWLEDGEMENT)
+
+    return CountedChannel
+
+
+def main() -> int:
+    """Entry point: like `hajob.runtime.app`."""
+    settings = Settings.from_environment()
+    logging.basicConfig(
+        level=settings.log_level, format="%(asctime)s %(levelname)s %(name)s: %(message)s", stream=sys.stderr
+    )
+    sys.setswitchinterval(0.0005)
+    fuse = Fuse(Path(os.environ[DIRECTORY]))
+    setattr(app, "Channel", counted_channel(fuse))  # noqa: B010 - the operator has no seam there, and needs none
+    asyncio.run(app.serve(settings, lambda kube: CountedKube(kube, fuse)))
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
