@@ -36,6 +36,7 @@ class Hub:
         self._agents: dict[str, AgentLink] = {}
         self._controller: ControllerLink | None = None
         self._fence = 0
+        self._dialled = 0  # version of the roster that the links were made for
         # By the wall clock, so that agents take the word of a later coordinator for the later one.
         self._revision = time.time_ns() // 1000
 
@@ -164,8 +165,10 @@ class Hub:
             order_now.CopyFrom(order)
             order_now.revision = self._revision
             self._send(uid, pb.CoordinatorToAgent(node_order=order_now))
-        self._dial()
         job = self._core.job
+        if job.roster.version != self._dialled:
+            self._dialled = job.roster.version
+            self._dial()
         if job.urgent or job.changed:
             self._server.wake(urgent=job.urgent)
 

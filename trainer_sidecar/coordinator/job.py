@@ -102,6 +102,7 @@ class Attempt:
     linked: bool = False  # every rank has been linked once
     stepped: bool = False  # the first step after the start has ended
     done: bool = False
+    incidents: int = 0  # that its controller has been through
     finished: set[int] = field(default_factory=set)
     first_finish: float | None = None
 

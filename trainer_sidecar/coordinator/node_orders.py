@@ -7,6 +7,14 @@ from trainer_sidecar.coordinator.job import Job, Phase
 from trainer_sidecar.coordinator.roster import Pod
 from trainer_sidecar.protocol import sidecar_pb2 as pb
 
+WORN_INCIDENTS = 1000
+"""MindIO numbers its actions up to 20,000 and fails all of them afterwards; an incident takes about a dozen."""
+
+WORN_TEXT = (
+    f"the MindIO controller has been through {WORN_INCIDENTS} incidents and will fail for good after about 600 more; "
+    "restart the job at a convenient time (spec.restartRequestTime)"
+)
+
 
 def rank_environment(job: Job) -> dict[str, str]:
     """Variables of every rank of this attempt; those of the pod are the agent's to add."""
@@ -86,7 +94,8 @@ def controller_problem(job: Job) -> str:
     controller = job.controller
     if not controller.connected:
         return "the controller container does not answer yet"
-    return controller.problem or job.conversation.memory.problem
+    worn = WORN_TEXT if job.attempt.incidents >= WORN_INCIDENTS else ""
+    return controller.problem or job.conversation.memory.problem or worn
 
 
 def _add_node(job: Job, state: pb.CoordinatorState, pod: Pod) -> None:

@@ -7,7 +7,7 @@ Everything an agent is told is computed from targets, so a stream may break anyw
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from trainer_sidecar.protocol import sidecar_pb2 as pb
@@ -80,6 +80,8 @@ class Roster:
         self.world_size = 0
         self.ranks_per_node = 1
         self.pods: dict[str, Pod] = {}
+        self._by_node: dict[int, list[Pod]] = {}  # newest incarnation first
+        self.version = 0  # rises when a pod comes, goes or gets an address
         self.targets: dict[int, Target] = {}
         self.spares: dict[int, Target] = {}  # second processes that are to take over from running ones
         self.registered: set[int] = set()
@@ -106,20 +108,29 @@ class Roster:
         for pod in self.pods.values():
             pod.listed = pod.uid in listed
         for entry in assignment.pods:
-            pod = self.pods.setdefault(
-                entry.pod_uid,
-                Pod(entry.node_rank, entry.pod_uid, entry.pod_name, entry.address, entry.incarnation),
-            )
-            pod.address = entry.address or pod.address
+            known = self.pods.get(entry.pod_uid)
+            if known is None:
+                known = Pod(entry.node_rank, entry.pod_uid, entry.pod_name, entry.address, entry.incarnation)
+                self._add(known)
+            known.address = entry.address or known.address
+        self.version += 1
+
+    def _add(self, pod: Pod) -> None:
+        self.pods[pod.uid] = pod
+        pods = self._by_node.setdefault(pod.node_rank, [])
+        pods.append(pod)
+        pods.sort(key=lambda one: one.incarnation, reverse=True)
 
     def forget(self, uid: str) -> None:
         """The pod can do no harm any more."""
-        self.pods.pop(uid, None)
+        pod = self.pods.pop(uid, None)
+        if pod is not None:
+            self._by_node[pod.node_rank].remove(pod)
+            self.version += 1
 
     def pods_of(self, node_rank: int) -> list[Pod]:
         """Newest incarnation first."""
-        pods = [pod for pod in self.pods.values() if pod.node_rank == node_rank]
-        return sorted(pods, key=lambda pod: pod.incarnation, reverse=True)
+        return self._by_node.get(node_rank, [])
 
     def newest(self, node_rank: int, at_least: int = 0) -> Pod | None:
         """The pod a node rank lives in now, of incarnation `at_least` or later."""
@@ -156,12 +167,10 @@ class Roster:
         target = self.targets.get(rank)
         return target is not None and target.pod_uid == pod.uid and target.process == process
 
-    def predecessors(self, rank: int) -> Iterator[Pod]:
+    def predecessors(self, rank: int) -> list[Pod]:
         """Pods in which an older process of the rank may still live."""
         target = self.targets[rank]
-        for pod in self.pods.values():
-            if pod.node_rank == self.node_of(rank) and pod.uid != target.pod_uid:
-                yield pod
+        return [pod for pod in self.pods_of(self.node_of(rank)) if pod.uid != target.pod_uid]
 
     def linked(self, ranks: Iterable[int]) -> bool:
         """Whether all of these have reached MindIO."""

@@ -137,7 +137,7 @@ def test_stop_failed_means_that_the_controller_leaves() -> None:
     conversation.lose({1: 1}, 0.0)
     commands = conversation.feed(Event(Kind.STOP_FAILED, code=404, text="no replica info"), 1.0)
     assert conversation.state is State.CLOSED
-    assert [c.kind for c in commands if isinstance(c, Mark)] == [pb.STOPPED]
+    assert [(c.kind, c.event.code) for c in commands if isinstance(c, Mark)] == [(pb.RESULT, 404)]
     assert "404" in conversation.memory.problem
 
 

@@ -78,6 +78,7 @@ def test_without_leave_to_save_the_controller_is_known_to_have_left() -> None:
     world.advance(2)
     assert world.state.conversation == "Closed"
     assert "nobody decided" in world.state.controller_problem
+    assert [mark.result_code for mark in world.marks(pb.RESULT)] == [499]
     world.order(pb.IN_PLACE, revision=1, lost_ranks=[3], restart_ranks=[3])
     world.advance(1)
     assert not world.called("on_global_rank"), "a controller that has left is told nothing"

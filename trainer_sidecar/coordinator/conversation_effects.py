@@ -1,0 +1,229 @@
+"""What the rows of the conversation with MindIO do: change what is remembered, and answer with commands."""
+
+from __future__ import annotations
+
+from trainer_sidecar.coordinator.conversation import (
+    MAX_QUICK_RETRIES,
+    PROCESS_FAULT,
+    RETRY_DELAY_SECONDS,
+    SLOW_RETRY_SECONDS,
+    Admit,
+    Call,
+    Command,
+    EndRanks,
+    Event,
+    Found,
+    Kind,
+    Mark,
+    Memory,
+)
+from trainer_sidecar.protocol import sidecar_pb2 as pb
+
+FAILED_FOR_GOOD = 499
+
+MARKED_CALLS = {
+    "stop_train": pb.STOP_ACCEPTED,
+    "pause": pb.STOP_ACCEPTED,
+    "on_global_rank": pb.NAMED,
+    "change_strategy": pb.STRATEGY_SENT,
+    "dump": pb.STRATEGY_SENT,
+}
+
+
+def nothing(_memory: Memory, _event: Event) -> list[Command]:
+    """The state changes, nothing is said."""
+    return []
+
+
+def serve(memory: Memory, _event: Event) -> list[Command]:
+    """A new controller process knows nothing of what was."""
+    memory.lost.clear()
+    memory.late.clear()
+    memory.named.clear()
+    memory.offered, memory.strategy, memory.wish = (), "", None
+    memory.due, memory.saved, memory.problem, memory.refusals, memory.hold_until = None, False, "", 0, 0.0
+    return []
+
+
+def stop(memory: Memory, _event: Event) -> list[Command]:
+    """Name every registered rank that is known dead."""
+    return [Call("stop_train", {"ranks": _pairs(memory.lost)})]
+
+
+def found(memory: Memory, event: Event) -> list[Command]:
+    """What MindIO found and nobody had said before."""
+    new = {rank: kind for rank, kind in event.ranks.items() if rank not in memory.lost}
+    memory.lost.update(new)
+    return [Found(new, event.codes)] if new else []
+
+
+def found_and_stop(memory: Memory, event: Event) -> list[Command]:
+    """MindIO asks: the answer is due at once."""
+    return [*found(memory, event), *stop(memory, event)]
+
+
+def stopped(memory: Memory, event: Event) -> list[Command]:
+    """The step is locked; an answer is expected from now on."""
+    memory.refusals = 0
+    _expect_answer(memory)
+    return [*found(memory, event), Mark(pb.STOPPED, event)]
+
+
+def paused(_memory: Memory, event: Event) -> list[Command]:
+    """Every rank waits at the end of a step."""
+    return [Mark(pb.STOPPED, event)]
+
+
+def name(memory: Memory, _event: Event) -> list[Command]:
+    """The one naming: everything that has died so far."""
+    wish = memory.wish
+    assert wish is not None
+    memory.named = {**memory.lost, **wish.names}
+    memory.due = None
+    return [Call("on_global_rank", {"ranks": _pairs(memory.named), "time": min(max(wish.seconds, 1), 3600)})]
+
+
+def admit(memory: Memory, _event: Event) -> list[Command]:
+    """The successors may pass their gates."""
+    return [Admit(frozenset(memory.named))]
+
+
+def offered(memory: Memory, event: Event) -> list[Command]:
+    """Strategies are offered; an answer is expected from now on."""
+    memory.offered = event.strategies
+    memory.refusals = 0
+    _expect_answer(memory)
+    return [*admit(memory, event), Mark(pb.STRATEGIES, event)]
+
+
+def choose(memory: Memory, _event: Event) -> list[Command]:
+    """Send the wanted strategy."""
+    wish = memory.wish
+    assert wish is not None
+    memory.strategy, memory.due = wish.strategy, None
+    return [Call("change_strategy", {"strategy": wish.strategy, "parameters": wish.parameters})]
+
+
+def expand(memory: Memory, event: Event) -> list[Command]:
+    """The dropped ranks are known to the controller already: they need no naming."""
+    assert memory.wish is not None
+    memory.named = dict(memory.wish.names)
+    memory.offered = ("upgrade",)
+    return [Admit(frozenset(memory.named)), *choose(memory, event)]
+
+
+def save_now(memory: Memory, _event: Event) -> list[Command]:
+    """Save and exit, without a fault."""
+    memory.strategy = "dump"
+    return [Call("dump", {})]
+
+
+def pause(memory: Memory, _event: Event) -> list[Command]:
+    """Hold every rank at the end of its step."""
+    assert memory.wish is not None
+    return [Call("pause", {"timeout": max(memory.wish.seconds, 1)})]
+
+
+def prepare_switch(memory: Memory, _event: Event) -> list[Command]:
+    """Announce second processes."""
+    assert memory.wish is not None
+    return [Call("prepare_action", {"action": "hot switch", "ranks": [[r, 0] for r in sorted(memory.wish.names)]})]
+
+
+def cancel_switch(_memory: Memory, _event: Event) -> list[Command]:
+    """No second process comes."""
+    return [Call("prepare_action", {"action": "stop switch", "ranks": []})]
+
+
+def admit_second(memory: Memory, event: Event) -> list[Command]:
+    """MindIO knows now that second processes come."""
+    memory.named = dict(memory.wish.names) if memory.wish is not None else {}
+    return [Admit(frozenset(memory.named)), *mark_accepted(memory, event)]
+
+
+def mark_accepted(_memory: Memory, event: Event) -> list[Command]:
+    """A call was taken."""
+    kind = MARKED_CALLS.get(event.call)
+    return [] if kind is None else [Mark(kind, event)]
+
+
+def try_again(memory: Memory, event: Event) -> list[Command]:
+    """A refused call changes nothing at the controller: a rank was not registered yet, most likely."""
+    memory.refusals += 1
+    quick = memory.refusals <= MAX_QUICK_RETRIES
+    memory.hold_until = memory.now + (RETRY_DELAY_SECONDS if quick else SLOW_RETRY_SECONDS)
+    memory.problem = f"MindIO refused {event.call}: {event.text or event.code} ({memory.refusals} times)"
+    return []
+
+
+def result(_memory: Memory, event: Event) -> list[Command]:
+    """Pass the result on."""
+    return [Mark(pb.RESULT, event)]
+
+
+def pause_failed(memory: Memory, event: Event) -> list[Command]:
+    """The training goes on; asking again is a new decision. A fault that broke the pause is reported next."""
+    memory.wish = None
+    return result(memory, event)
+
+
+def success(memory: Memory, event: Event) -> list[Command]:
+    """At rest again. What died after the naming is the beginning of the next incident."""
+    memory.lost = dict(memory.late)
+    memory.late = {}
+    memory.named, memory.offered, memory.strategy, memory.wish, memory.problem = {}, (), "", None, ""
+    memory.due, memory.refusals, memory.hold_until = None, 0, 0.0
+    return result(memory, event)
+
+
+def saved(memory: Memory, event: Event) -> list[Command]:
+    """The ranks would leave by themselves only after MindIO's long wait."""
+    memory.saved = True
+    return [Mark(pb.RESULT, event), EndRanks(None)]
+
+
+def isolated(memory: Memory, event: Event) -> list[Command]:
+    """Dropped ranks stay blocked for ever; nobody but us ends them."""
+    return [Mark(pb.RESULT, event), EndRanks(frozenset(event.ranks.keys() - memory.named.keys()))]
+
+
+def retry_refused(memory: Memory, event: Event) -> list[Command]:
+    """These ranks count as lost processes now; the decision in hand does not fit any more."""
+    memory.lost.update(dict.fromkeys(event.ranks, PROCESS_FAULT) | memory.late)
+    memory.late = {}
+    memory.wish = None
+    _expect_answer(memory)
+    return result(memory, event)
+
+
+def open_failure(memory: Memory, event: Event) -> list[Command]:
+    """A checkpoint or the end may be chosen; an answer is expected from now on."""
+    _expect_answer(memory)
+    return result(memory, event)
+
+
+def close(memory: Memory, event: Event) -> list[Command]:
+    """MindIO has left, or is left alone."""
+    memory.due = None
+    return result(memory, event) if event.kind is not Kind.LOOK else []
+
+
+def close_overdue(memory: Memory, _event: Event) -> list[Command]:
+    """MindIO leaves without a word when its wait is over, so the word is ours."""
+    memory.due = None
+    memory.problem = "nobody decided before MindIO's wait was over; its controller has left"
+    return [Mark(pb.RESULT, Event(Kind.FAILURE, code=FAILED_FOR_GOOD, text=memory.problem))]
+
+
+def close_stop_failed(memory: Memory, event: Event) -> list[Command]:
+    """MindIO could not even lock the step, and leaves."""
+    memory.problem = f"MindIO could not stop the training: {event.code} {event.text}"
+    return [Mark(pb.RESULT, event)]
+
+
+def _expect_answer(memory: Memory) -> None:
+    memory.due = memory.now + memory.answer_seconds
+
+
+def _pairs(ranks: dict[int, int]) -> list[list[int]]:
+    return [[rank, kind] for rank, kind in sorted(ranks.items())]

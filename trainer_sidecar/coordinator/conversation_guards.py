@@ -1,0 +1,79 @@
+"""Conditions of the rows of the conversation with MindIO: what is remembered, asked one question each."""
+
+from __future__ import annotations
+
+from trainer_sidecar.coordinator.conversation import (
+    Event,
+    Guard,
+    Memory,
+)
+
+
+def always(_memory: Memory, _event: Event) -> bool:
+    """In every case."""
+    return True
+
+
+def may_call(memory: Memory, _event: Event) -> bool:
+    """Not while a refused call is held back."""
+    return memory.now >= memory.hold_until
+
+
+def has_lost(memory: Memory, event: Event) -> bool:
+    """Somebody has died and MindIO does not know."""
+    return bool(memory.lost) and may_call(memory, event)
+
+
+def overdue(memory: Memory, _event: Event) -> bool:
+    """The answer MindIO waited for did not go out in time."""
+    return memory.due is not None and memory.now >= memory.due
+
+
+def can_name(memory: Memory, event: Event) -> bool:
+    """Named once, so everything that is known dead must be in; a checkpoint needs nobody back."""
+    wish = memory.wish
+    if wish is None or not wish.strategy or not may_call(memory, event):
+        return False
+    if wish.strategy in ("dump", "exit"):
+        return True
+    return wish.ready and memory.lost.keys() <= wish.names.keys()
+
+
+def can_name_again(memory: Memory, event: Event) -> bool:
+    """After 405 the retry is no longer offered: only another decision may be named."""
+    return can_name(memory, event) and memory.wish is not None and memory.wish.strategy != "retry"
+
+
+def wants(*strategies: str) -> Guard:
+    """One of these strategies is wanted, and everything it needs is there."""
+
+    def guard(memory: Memory, event: Event) -> bool:
+        wish = memory.wish
+        return wish is not None and wish.ready and wish.strategy in strategies and may_call(memory, event)
+
+    return guard
+
+
+def wants_offered(*strategies: str) -> Guard:
+    """A strategy outside the list is accepted by MindIO and then answered with 499 and the end."""
+    wanted = wants(*strategies)
+
+    def guard(memory: Memory, event: Event) -> bool:
+        return wanted(memory, event) and memory.wish is not None and memory.wish.strategy in memory.offered
+
+    return guard
+
+
+def wants_end(memory: Memory, _event: Event) -> bool:
+    """Nothing is to be saved."""
+    return memory.wish is not None and memory.wish.strategy == "exit"
+
+
+def successor_lost(*strategies: str) -> Guard:
+    """A named rank died again: MindIO waits for it for ten minutes, and may be told something else meanwhile."""
+    wanted = wants_offered(*strategies)
+
+    def guard(memory: Memory, event: Event) -> bool:
+        return wanted(memory, event) and bool(memory.late.keys() & memory.named.keys())
+
+    return guard
