@@ -1,0 +1,183 @@
+"""`make bench`: both recoveries again and again, and what must not be taken for a fault; numbers beside their limits.
+
+It always ends with 0 when it could measure: a missed limit is a result, not an error. Half the promises are about a
+machine that does nothing else, so the load before the start is written beside the numbers.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+import traceback
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from e2e.bench import plan, report
+from e2e.bench.decision import OTHER_JOBS, decisions
+from e2e.bench.false_alarms import frozen_nodes, loaded_machine
+from e2e.bench.recoveries import Round, in_place, replace
+from e2e.bench.report import Limit, Row, row
+from e2e.bootstrap.paths import CHECKOUT
+from e2e.cluster.control_plane import ControlPlane
+from e2e.cluster.run import Run
+from e2e.harness.rig import Layout, Rig
+
+RESULTS = CHECKOUT / "bench/results/recovery.json"
+SECTIONS = ("planner", "decision", "in-place", "replace", "frozen", "loaded")
+PLAN_DECISIONS = 20_000
+
+
+class Bench:
+    """One run of the benchmark; what was measured before an error is kept."""
+
+    def __init__(self, run: Run, chosen: argparse.Namespace) -> None:
+        self.run = run
+        self.chosen = chosen
+        self.rows: list[Row] = []
+        self.plan: list[Any] = []
+        self.problems: list[str] = []
+        self._began = time.monotonic()
+        self._rig: Rig | None = None
+
+    def say(self, words: str) -> None:
+        """A line of progress."""
+        print(f"{time.monotonic() - self._began:7.1f} s  {words}", file=sys.stderr, flush=True)
+
+    @property
+    def rig(self) -> Rig:
+        """The demo's cluster, started when the first section needs it."""
+        if self._rig is None:
+            self.say("starting the cluster")
+            self._rig = Rig.start_demo(ControlPlane.start(self.run), Layout())
+        return self._rig
+
+    def measure(self) -> None:
+        """All chosen sections, one after the other."""
+        sections: dict[str, Callable[[], None]] = {
+            "planner": self._planner,
+            "decision": self._decision,
+            "in-place": self._in_place,
+            "replace": self._replace,
+            "frozen": self._frozen,
+            "loaded": self._loaded,
+        }
+        for name in self.chosen.only or SECTIONS:
+            self.say(f"{name}:")
+            try:
+                sections[name]()
+            except Exception as error:  # the other sections can still be measured
+                traceback.print_exc()
+                self.problems.append(f"{name}: {error}")
+                self._explain()
+
+    def _explain(self) -> None:
+        if self._rig is not None:
+            self.say(f"logs are kept in {self._rig.explain()}")
+
+    def _planner(self) -> None:
+        self.plan = plan.figures(PLAN_DECISIONS)
+
+    def _decision(self) -> None:
+        found = [1000 * each for each in decisions(self.run, max(self.chosen.rounds, 100))]
+        self.rows.append(row(f"report -> decision, {OTHER_JOBS} other jobs", "ms", found, Limit("p50", 30)))
+
+    def _in_place(self) -> None:
+        found: list[Round] = []
+        try:
+            for each in in_place(self.rig, self.chosen.rounds, self.say):
+                found.append(each)
+        finally:
+            self.rows += in_place_rows(found)
+
+    def _replace(self) -> None:
+        found: list[Round] = []
+        try:
+            for each in replace(self.rig, self.chosen.rounds, self.say):
+                found.append(each)
+        finally:
+            self.rows += replace_rows(found)
+
+    def _frozen(self) -> None:
+        rounds = self.chosen.quiet_rounds
+        alarms = frozen_nodes(self.rig, rounds, self.say)
+        self.rows.append(row(f"node frozen for 2 s, {rounds} rounds: replacements", "", [alarms], Limit("max", 0)))
+
+    def _loaded(self) -> None:
+        rounds = self.chosen.quiet_rounds
+        alarms = loaded_machine(self.rig, rounds, self.say)
+        words = f"machine loaded 3 times its cores, {rounds} rounds: replacements"
+        self.rows.append(row(words, "", [alarms], Limit("max", 0)))
+
+
+def in_place_rows(found: Sequence[Round]) -> list[Row]:
+    """The numbers of a series of killed processes."""
+    accounts = [each.account for each in found]
+    return [
+        row("process exit -> stop_train accepted", "ms", [1000 * each.to_stop for each in found], Limit("p50", 50)),
+        row("InPlace: control share", "s", [each.control for each in accounts], Limit("p50", 0.5)),
+        row("InPlace: after the gate", "s", [each.after_gate for each in found], Limit("p50", 0.3)),
+        row("InPlace: start-up of the process", "s", [each.startup for each in accounts]),
+        row("InPlace: whole outage", "s", [each.outage for each in accounts], Limit("p50", 3)),
+        *_common_rows("InPlace", found),
+    ]
+
+
+def replace_rows(found: Sequence[Round]) -> list[Row]:
+    """The numbers of a series of powered-off nodes."""
+    accounts = [each.account for each in found]
+    return [
+        row("node powered off -> decision", "s", [each.to_decision for each in found], Limit("p95", 4)),
+        row("Replace: decision -> training again", "s", [each.from_decision for each in found], Limit("p50", 8)),
+        row("Replace: start-up of the processes", "s", [each.startup for each in accounts]),
+        row("Replace: control share", "s", [each.control for each in accounts]),
+        row("Replace: whole outage", "s", [each.outage for each in accounts]),
+        *_common_rows("Replace", found),
+    ]
+
+
+def _common_rows(action: str, found: Sequence[Round]) -> list[Row]:
+    accounts = [each.account for each in found]
+    others = [float(each.action != action) for each in accounts]
+    broken = [float(len(each.broken_promises)) for each in accounts]
+    return [
+        row(f"{action}: API writes", "", [each.write_count for each in accounts], Limit("max", 12)),
+        row(f"{action}: another action was taken", "", others, Limit("max", 0)),
+        row(f"{action}: broken promises", "", broken, Limit("max", 0)),
+    ]
+
+
+def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
+    """The command line."""
+    parser = argparse.ArgumentParser(prog="make bench", description="measures both recoveries")
+    parser.add_argument("--rounds", type=int, default=20, help="of each recovery (20)")
+    parser.add_argument("--quiet-rounds", type=int, default=200, help="of what must not be taken for a fault (200)")
+    parser.add_argument("--only", action="append", choices=SECTIONS, help="this section, may be repeated (all)")
+    parser.add_argument("--output", type=Path, default=RESULTS, help="the JSON file; the table goes beside it")
+    return parser.parse_args(arguments)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Measure, print, write; 0 unless a section could not be measured."""
+    chosen = parse(arguments)
+    about = {"machine": report.machine(), "rounds": chosen.rounds, "quietRounds": chosen.quiet_rounds}
+    with Run.start("the benchmark") as run:
+        bench = Bench(run, chosen)
+        try:
+            bench.measure()
+        except KeyboardInterrupt:
+            bench.problems.append("interrupted")
+    report.write(chosen.output, bench.rows, about | {"problems": bench.problems}, bench.plan)
+    print(report.table(bench.rows))
+    for figure in bench.plan:
+        limit = f"   {figure.limit}: {'ok' if figure.met else 'missed'}" if figure.limit else ""
+        print(f"{figure.name:<58} {figure.value:>12,.1f} {figure.unit:<4}{limit}")
+    print(f"written to {chosen.output}")
+    for problem in bench.problems:
+        print(f"not measured: {problem}", file=sys.stderr)
+    return 1 if bench.problems else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,178 @@
+"""From a coordinator's report of a fault to the decision's arrival at that coordinator, with 100 other jobs known.
+
+The coordinators here are scripted: they say what real ones say, over real TLS and gRPC, at the pace of real ones, and
+do nothing. One of them loses ranks; the others only report their state. The operator's core runs in a process of its
+own (e2e.bench.operator_core). Both times are taken here, by one clock.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import subprocess
+import sys
+import time
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import grpc
+import grpc.aio
+
+from e2e.bench.operator_core import write_certificates
+from e2e.bootstrap.paths import CHECKOUT
+from e2e.cluster.run import Run
+from hajob.objects.naming import pod_hash
+from trainer_sidecar.protocol import VERSION
+from trainer_sidecar.protocol import sidecar_pb2 as wire
+from trainer_sidecar.protocol.sidecar_pb2_grpc import CoordinatorServicer, add_CoordinatorServicer_to_server
+
+OTHER_JOBS = 100
+PORT = 7070
+REST_SECONDS = 0.5  # a real coordinator says this often at least how it is
+PATIENCE_SECONDS = 30.0
+PAUSE_SECONDS = 0.05
+FIRST_BLOCK = 200  # rigs use lower ones
+PER_BLOCK = 200
+RANKS = 32
+Requests = AsyncIterator[wire.OperatorMessage]
+Context = grpc.aio.ServicerContext[wire.OperatorMessage, wire.CoordinatorMessage]
+
+
+@dataclass
+class ScriptedCoordinator(CoordinatorServicer):
+    """One coordinator: trains as soon as it is told to start, and loses ranks when the benchmark says so."""
+
+    uid: str
+    orders: asyncio.Queue[tuple[wire.Order, float]] = field(default_factory=asyncio.Queue)
+    running: asyncio.Event = field(default_factory=asyncio.Event)
+    step: int = 0
+    sequence: int = 0
+    incarnation: int = 0
+    revision: int = 0
+    _due: asyncio.Queue[wire.Report] = field(default_factory=asyncio.Queue)
+
+    async def Converse(  # noqa: N802 - the name is the protocol's
+        self, request_iterator: Requests, context: Context
+    ) -> AsyncIterator[wire.CoordinatorMessage]:
+        """The operator's stream."""
+        del context
+        await anext(request_iterator)
+        reader = asyncio.create_task(self._read(request_iterator))
+        try:
+            pod = f"job-{self.uid}-coordinator-{pod_hash(self.uid, 1)}"
+            yield wire.CoordinatorMessage(hello=wire.Hello(version=VERSION, job_uid=self.uid, token=pod, pod_uid=pod))
+            while not reader.done():
+                yield wire.CoordinatorMessage(report=await self._next())
+        finally:
+            reader.cancel()
+
+    async def _read(self, requests: Requests) -> None:
+        async for message in requests:
+            if message.WhichOneof("body") == "order":
+                self._ordered(message.order, time.perf_counter())
+
+    def _ordered(self, order: wire.Order, at: float) -> None:
+        self.incarnation, self.revision = order.incarnation, order.revision
+        if order.action == wire.START:
+            self.step = 1
+            self.tell(wire.STARTED, wire.RESUMED)
+            self.running.set()
+        else:
+            self.orders.put_nowait((order, at))
+
+    async def _next(self) -> wire.Report:
+        with contextlib.suppress(TimeoutError):
+            return await asyncio.wait_for(self._due.get(), REST_SECONDS)
+        return self._report()
+
+    def _report(self) -> wire.Report:
+        self.sequence += 1
+        nodes = [wire.NodeState(node_rank=node, connected=True, launcher_ready=True) for node in range(RANKS // 8)]
+        state = wire.CoordinatorState(
+            incarnation=self.incarnation,
+            order_revision=self.revision,
+            conversation="Normal",
+            controller_ready=True,
+            step=self.step,
+            attempt=1,
+            nodes=nodes,
+        )
+        return wire.Report(sequence=self.sequence, state=state)
+
+    def tell(self, *milestones: wire.MilestoneKind) -> None:
+        """Report milestones."""
+        report = self._report()
+        for kind in milestones:
+            report.milestones.add(kind=kind, incarnation=self.incarnation, step=self.step)
+        self._due.put_nowait(report)
+
+    async def lose(self, rank: int) -> float:
+        """Report that a rank has exited; returns the seconds until the order about it is here."""
+        self.step += 100
+        report = self._report()
+        fact = report.facts.add(id=f"exit/{self.step}", kind=wire.PROCESS_EXITED, node_rank=rank // 8, ranks=[rank])
+        fact.incarnation, fact.exit_code, fact.step = self.incarnation, -9, self.step
+        begin = time.perf_counter()
+        self._due.put_nowait(report)
+        order, at = await asyncio.wait_for(self.orders.get(), PATIENCE_SECONDS)
+        if order.action != wire.IN_PLACE:
+            raise RuntimeError(f"the decision is {wire.Action.Name(order.action)}, not IN_PLACE")
+        self.step += 1
+        self.tell(wire.STOPPED, wire.REPLACEMENTS_READY, wire.NAMED)
+        self.tell(wire.RESUMED)
+        self.tell(wire.RESULT)
+        return at - begin
+
+
+async def _serve(directory: Path, addresses: dict[str, str]) -> tuple[list[ScriptedCoordinator], list[grpc.aio.Server]]:
+    coordinators, servers = [], []
+    for uid, address in addresses.items():
+        place = directory / uid
+        names = ("ca.crt", "coordinator.key", "coordinator.crt")
+        authority, key, certificate = ((place / name).read_bytes() for name in names)
+        tls = grpc.ssl_server_credentials([(key, certificate)], authority, require_client_auth=True)
+        server = grpc.aio.server(options=(("grpc.so_reuseport", 0),))
+        coordinator = ScriptedCoordinator(uid)
+        add_CoordinatorServicer_to_server(coordinator, server)  # type: ignore[no-untyped-call]
+        server.add_secure_port(f"{address}:{PORT}", tls)
+        await server.start()
+        coordinators.append(coordinator)
+        servers.append(server)
+    return coordinators, servers
+
+
+async def _measure(run: Run, rounds: int) -> list[float]:
+    directory = run.directory / "decision"
+    addresses = {
+        f"job-{number}": run.address(FIRST_BLOCK + number // PER_BLOCK, 2 + number % PER_BLOCK)
+        for number in range(OTHER_JOBS + 1)
+    }
+    for uid in addresses:
+        write_certificates(directory, uid)
+    coordinators, servers = await _serve(directory, addresses)
+    given = directory / "given.json"
+    given.write_text(json.dumps({"directory": str(directory), "addresses": addresses, "port": PORT}))
+    core = _start_core(run, given)
+    try:
+        await asyncio.wait_for(asyncio.gather(*(each.running.wait() for each in coordinators)), 4 * PATIENCE_SECONDS)
+        found = []
+        for number in range(rounds):
+            await asyncio.sleep(PAUSE_SECONDS)
+            found.append(await coordinators[0].lose(number % RANKS))
+        return found
+    finally:
+        core.kill()
+        await asyncio.gather(*(server.stop(None) for server in servers))
+
+
+def _start_core(run: Run, given: Path) -> subprocess.Popen[bytes]:
+    paths = f"{CHECKOUT}:{CHECKOUT / 'operator'}"
+    command = [sys.executable, "-m", "e2e.bench.operator_core", str(given)]
+    return run.spawn("operator-core", command, {"PYTHONPATH": paths})
+
+
+def decisions(run: Run, rounds: int) -> list[float]:
+    """Seconds from a coordinator's report to the decision back at the coordinator, one for each round."""
+    return asyncio.run(_measure(run, rounds))

@@ -1,0 +1,215 @@
+"""The operator's core with everything around it in memory, for measuring decisions.
+
+    python -m e2e.bench.operator_core FILE
+
+Core, desks, planner, channels and TLS are the real ones; the API server answers at once from a dictionary and turns
+every pod that is made into a running one at the address that the benchmark gives its job. So what is measured is the
+operator and not the API server, which is not on the way of a decision anyway.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import gc
+import json
+import sys
+from collections.abc import AsyncIterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from hajob.api import constants as names
+from hajob.api.base import Json
+from hajob.api.job import HATrainingJob
+from hajob.objects.settings import PodSettings
+from hajob.runtime.announcements import Announcer
+from hajob.runtime.certificates import issue
+from hajob.runtime.channel import Channel, Credentials, Listener
+from hajob.runtime.clock import SystemClock
+from hajob.runtime.core import Caches, Core
+from hajob.runtime.kube import ApiError, Page, PatchKind, TokenIdentity, WatchEvent
+from hajob.runtime.status_writer import StatusWriter
+from hajob.runtime.world import World
+from hajob.sources import pod as pod_source
+
+NODE = "node-0"
+FENCE = 1
+
+
+class MemoryApi:
+    """The part of an API server that a core needs. Secrets come from the benchmark's files, pods run at once.
+
+    Args:
+        directory: with a directory of certificates for each job UID.
+        addresses: of the coordinators, by job UID.
+    """
+
+    def __init__(self, directory: Path, addresses: dict[str, str]) -> None:
+        self._directory = directory
+        self._addresses = addresses
+        self._statuses: dict[str, Json] = {}
+        self.core: Core | None = None
+
+    async def get(self, resource: str, namespace: str, name: str) -> Json:
+        """The certificates of the job with that name; nothing else is asked for."""
+        uid = namespace  # every job has a namespace of its own, called like its UID
+        if resource != "secrets":
+            raise ApiError(404, "NotFound", f"{resource} {name}")
+        files = {file.name: base64.b64encode(file.read_bytes()).decode() for file in (self._directory / uid).iterdir()}
+        return {"data": files}
+
+    async def pages(self, resource: str, namespace: str = "", label_selector: str = "") -> AsyncIterator[Page]:
+        """Nothing is listed."""
+        del resource, namespace, label_selector
+        yield Page([], "1")
+
+    async def watch(
+        self, resource: str, namespace: str = "", label_selector: str = "", resource_version: str = ""
+    ) -> AsyncIterator[WatchEvent]:
+        """Nothing is watched."""
+        del resource, namespace, label_selector, resource_version
+        await asyncio.Event().wait()
+        yield WatchEvent("BOOKMARK", {})
+
+    async def create(self, resource: str, namespace: str, body: Json, *, dry_run: bool = False) -> Json:
+        """A pod runs at once."""
+        if resource == "pods" and not dry_run:
+            asyncio.get_running_loop().call_soon(self._run_pod, namespace, body)
+        return body
+
+    def _run_pod(self, uid: str, body: Json) -> None:
+        metadata = {**body["metadata"], "uid": body["metadata"]["name"], "namespace": uid}
+        status = {"phase": "Running", "podIP": self._addresses[uid]}
+        pod = {"metadata": metadata, "spec": {"nodeName": f"{NODE}-{uid}"}, "status": status}
+        if self.core is not None:
+            self.core.pod_changed(pod_source.view(pod), deleted=False)
+
+    async def replace(self, resource: str, namespace: str, body: Json) -> Json:
+        """Taken as it is."""
+        del resource, namespace
+        return body
+
+    async def patch(
+        self,
+        resource: str,
+        namespace: str,
+        name: str,
+        body: Json | Sequence[Json],
+        *,
+        kind: PatchKind = PatchKind.MERGE,
+        subresource: str = "",
+    ) -> Json:
+        """Operations on the status of a job."""
+        del resource, name, kind, subresource
+        whole: Json = {"status": self._statuses.setdefault(namespace, {})}
+        for operation in body:
+            if isinstance(operation, dict):
+                _operate(whole, operation)
+        self._statuses[namespace] = whole["status"]
+        return whole
+
+    async def delete(
+        self, resource: str, namespace: str, name: str, *, uid: str = "", grace_seconds: int | None = None
+    ) -> None:
+        """It is gone."""
+
+    async def token_review(self, token: str, audience: str) -> TokenIdentity | None:
+        """The scripted coordinators present the name of their pod."""
+        del audience
+        return TokenIdentity("system:serviceaccount:default:default", token, token)
+
+
+def _operate(whole: Json, operation: dict[str, Any]) -> None:
+    *parents, last = operation["path"].strip("/").split("/")
+    if operation["op"] == "test" or parents[:1] == ["metadata"]:
+        return
+    node = whole
+    for parent in parents:
+        node = node.setdefault(parent, {})
+    if operation["op"] == "remove":
+        node.pop(last, None)
+    else:
+        node[last] = operation["value"]
+
+
+def job(uid: str) -> Json:
+    """A job of one node with eight chips, which may be recovered as often as the benchmark likes."""
+    container = {"name": "trainer", "image": "example/trainer:1", "command": ["bash", "train.sh"]}
+    actions = [{"name": "InPlace", "maxCount": 100_000}]
+    return {
+        "apiVersion": names.API_VERSION,
+        "kind": names.KIND,
+        "metadata": {"name": f"job-{uid}", "namespace": uid, "uid": uid, "generation": 1},
+        "spec": {
+            "accelerator": {"product": "A2"},
+            "numNodes": 4,
+            "parallelism": {"tensor": 8},
+            "checkpoint": {"path": "/ckpt"},
+            "template": {"spec": {"containers": [container]}},
+            "recovery": {"actions": actions},
+        },
+    }
+
+
+def write_certificates(directory: Path, uid: str) -> None:
+    """The job's certificates, as operator and coordinator find them."""
+    place = directory / uid
+    place.mkdir(parents=True)
+    for name, content in issue(uid).items():
+        (place / name).write_bytes(content)
+
+
+async def serve(directory: Path, addresses: dict[str, str], port: int) -> None:
+    """Look after one job for every address, for ever."""
+    clock = SystemClock()
+    api = MemoryApi(directory, addresses)
+    caches = Caches()
+
+    async def writable() -> None:
+        return
+
+    def dial(address: str, job_uid: str, credentials: Credentials, listener: Listener) -> Channel:
+        return Channel(address, job_uid, credentials, listener, lambda: FENCE)
+
+    def status_writer(made: HATrainingJob) -> StatusWriter:
+        metadata = made.metadata
+        return StatusWriter(
+            api,
+            clock,
+            namespace=metadata.namespace,
+            name=metadata.name,
+            uid=metadata.uid,
+            known={},
+            may_write=writable,
+        )
+
+    announcer = Announcer(api, clock, "bench")
+    world = World(
+        kube=api,
+        clock=clock,
+        dial=dial,
+        status_writer=status_writer,
+        announcer=announcer,
+        pod_settings=PodSettings(sidecar_image="hajob/sidecar:dev", coordinator_port=port),
+        fence=lambda: FENCE,
+        nodes=lambda: caches.nodes,
+        all_pods=lambda: caches.pods,
+    )
+    core = api.core = Core(world, caches)
+    core.pods_complete()
+    for uid in addresses:
+        core.job_seen(job(uid))
+    gc.freeze()  # as the operator does it
+    await announcer.run()
+
+
+def main() -> int:
+    """Entry point; the argument is the benchmark's JSON file with directory, addresses and port."""
+    given = json.loads(Path(sys.argv[1]).read_text())
+    sys.setswitchinterval(0.0005)
+    asyncio.run(serve(Path(given["directory"]), given["addresses"], given["port"]))
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
