@@ -140,6 +140,7 @@ WORLDS: tuple[tuple[Policy, View], ...] = (
     (POLICIES[0], replace(VIEW, free_nodes=0)),
     (POLICIES[0], replace(VIEW, step=-1, coordinator_ready=False, free_nodes=None)),
     *((policy, VIEW) for policy in POLICIES[1:]),
+    (POLICIES[3], replace(VIEW, coordinator_ready=False)),
 )
 
 
