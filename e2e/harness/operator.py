@@ -19,7 +19,6 @@ MANIFEST = CHECKOUT / "deploy/hajob.yaml"
 CRDS = CHECKOUT / "crds"
 NAMESPACE = "hajob-system"
 NAME = "hajob-operator"
-CRD_NAME = "hatrainingjobs.training.hajob.io"
 
 Object = dict[str, Any]
 
@@ -27,7 +26,6 @@ Object = dict[str, Any]
 def install_crd(plane: ControlPlane) -> None:
     """Apply the CRD and wait until the API server serves it."""
     plane.kubectl("apply", "--server-side", "--force-conflicts", "-f", str(CRDS))
-    plane.kubectl("wait", "--for=condition=Established", f"crd/{CRD_NAME}", "--timeout=30s")
     path = "/apis/training.hajob.io/v1alpha1/hatrainingjobs"
     plane.wait("the API server to serve HATrainingJobs", lambda: plane.api.find(path))
 

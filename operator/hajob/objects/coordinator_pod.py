@@ -125,7 +125,7 @@ def coordinator_pod(
         "apiVersion": "v1",
         "kind": "Pod",
         "metadata": {
-            "name": coordinator_pod_name(job, incarnation),
+            "name": coordinator_pod_name(job, incarnation, apart=apart),
             "namespace": job.metadata.namespace,
             "labels": labels,
             "ownerReferences": owner_references(job),

@@ -37,12 +37,15 @@ class Journal:
     open_record: Record | None = None
     moments: Mapping[Moment, int] = field(default_factory=dict)
     account: Account | None = None
+    restart_seen: str = ""
 
     def dump(self) -> str:
         """Compact JSON."""
         text: dict[str, Any] = {"plan": plan_journal.to_dict(self.state), "pods": self.wanted.to_journal()}
         if self.order is not None:
             text["order"] = asdict(self.order)
+        if self.restart_seen:
+            text["restart"] = self.restart_seen
         if self.failed_reason:
             text["failed"] = [self.failed_reason, self.failed_message]
         if self.open_record is not None and self.state.incident is not None:
@@ -69,6 +72,7 @@ class Journal:
             failed_reason=failed[0],
             failed_message=failed[1],
             moments=read_moments(raw),
+            restart_seen=raw.get("restart", ""),
             account=_account(raw["account"]) if "account" in raw else None,
         )
 

@@ -29,9 +29,10 @@ def rank_pod_name(job: HATrainingJob, node_rank: int, incarnation: int) -> str:
     return f"{job.metadata.name}-{node_rank}-{pod_hash(job.metadata.uid, incarnation)}"
 
 
-def coordinator_pod_name(job: HATrainingJob, incarnation: int) -> str:
-    """`<job>-coordinator-<hash>`."""
-    return f"{job.metadata.name}-coordinator-{pod_hash(job.metadata.uid, incarnation)}"
+def coordinator_pod_name(job: HATrainingJob, incarnation: int, *, apart: bool = True) -> str:
+    """`<job>-coordinator-<hash>`; the one that may share a node with a rank has another hash."""
+    seed = job.metadata.uid if apart else f"{job.metadata.uid}/anywhere"
+    return f"{job.metadata.name}-coordinator-{pod_hash(seed, incarnation)}"
 
 
 def tls_secret_name(job: HATrainingJob) -> str:

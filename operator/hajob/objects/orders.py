@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Final
 
+from hajob.api.spec import Recovery
 from hajob.domain.actions import Action, Command
 from hajob.plan.effects import SendOrder
 from hajob.plan.policy import Mode, Policy
@@ -53,6 +54,7 @@ def assignment(
     environment: Mapping[str, str],
     pods: Iterable[PodView],
     standing: wire.StandingOrders,
+    recovery: Recovery,
 ) -> wire.Assignment:
     """What the job is and where its rank pods are, by node rank."""
     return wire.Assignment(
@@ -73,6 +75,19 @@ def assignment(
             for pod in sorted(pods, key=lambda pod: (pod.node_rank, pod.incarnation))
         ],
         standing_orders=standing,
+        log_rules=[
+            wire.LogRule(
+                name=rule.name,
+                pattern=rule.pattern,
+                threshold=rule.threshold,
+                start_delay_seconds=rule.start_delay_seconds,
+                window_seconds=rule.window_seconds,
+            )
+            for rule in recovery.log_rules
+        ],
+        hang_rule=wire.HangRule(
+            step_time_multiple=recovery.hang.step_time_multiple, minimum_seconds=recovery.hang.min_timeout_seconds
+        ),
     )
 
 

@@ -57,7 +57,12 @@ class Core:
             desk.job_seen(job)
 
     def _open(self, job: HATrainingJob) -> None:
-        desk = Desk(job, self._world)
+        try:
+            desk = Desk(job, self._world)
+        except ValueError as error:
+            metrics.REFUSED.labels("journal").inc()
+            log.warning("job %s: its journal cannot be read, it is left alone: %s", job.metadata.name, error)
+            return
         self._desks[job.metadata.uid] = desk
         metrics.JOBS.set(len(self._desks))
         for pod in self._caches.pods.values():

@@ -16,15 +16,18 @@ from collections.abc import Callable
 from typing import Final
 
 from hajob.api import constants as names
+from hajob.api.base import format_time
 from hajob.api.conditions import Reason
 from hajob.api.job import HATrainingJob
+from hajob.api.status import HATrainingJobStatus
 from hajob.domain.facts import FactKind
 from hajob.domain.goodput import Account
 from hajob.domain.timeline import Moment
 from hajob.objects import orders
 from hajob.objects.environment import rank_environment
 from hajob.objects.journal import Journal
-from hajob.objects.status import RUNNING_REASON, CoordinatorView, Snapshot, build_status, goodput, is_news
+from hajob.objects.naming import coordinator_pod_name
+from hajob.objects.status import RUNNING_REASON, CoordinatorView, Snapshot, build_status, goodput
 from hajob.objects.wanted_pods import apply
 from hajob.plan import effects, events, machine
 from hajob.plan.account import follow
@@ -38,6 +41,8 @@ from hajob.runtime.coordinator_desk import CoordinatorDesk
 from hajob.runtime.incident_book import IncidentBook
 from hajob.runtime.kube import ApiError
 from hajob.runtime.pod_keeper import PodKeeper, difference
+from hajob.runtime.pod_table import PodTable, free_nodes, is_wanted
+from hajob.runtime.status_desk import StatusDesk
 from hajob.runtime.status_writer import StatusRefusedError
 from hajob.runtime.world import World
 from hajob.sources import pod as pod_source
@@ -49,8 +54,8 @@ log = logging.getLogger(__name__)
 
 RETRY_SECONDS: Final = 1.0
 """Between two tries when the API server refuses or cannot be reached."""
-LAZY_SECONDS: Final = 3.0
-"""A change that nobody waits for is written at the latest after so long, together with what comes meanwhile."""
+APART_SECONDS: Final = 10.0
+"""A coordinator that finds no node of its own for so long may share one with a rank."""
 UNREACHABLE_SECONDS: Final = 5.0
 """A coordinator that cannot be reached for so long is taken for lost."""
 
@@ -64,21 +69,18 @@ class Desk:
         self._journal = Journal.load(job.status.journal)
         self._policy: Policy = from_spec(job.spec)
         self._layout = layout_of(job.spec)
-        self._pods: dict[str, PodView] = {}
-        self._gone: set[str] = set()
-        self._made: set[str] = set()
-        self._silent: set[str] = set()
+        self._table = PodTable()
+        self._homeless: set[str] = set()
         self._coordinator = CoordinatorDesk(job, world, self)
-        self._keeper = PodKeeper(world.kube, world.pod_settings, self._is_silent)
-        self._writer = world.status_writer(job)
+        self._keeper = PodKeeper(
+            world.kube, world.pod_settings, lambda pod: self._table.unreachable(pod, world.nodes())
+        )
+        self._status = StatusDesk(world.status_writer(job), job.status, self._build_status)
         self._credentials: Credentials | None = None
         self._accepted, self._accepted_message = Reason.NOT_CHECKED, ""
         self._book = IncidentBook(self._journal.record(), self._announce)
-        self._version = 0
         self._wake = asyncio.Event()
         self._tasks: list[asyncio.Task[None]] = []
-        self._timer: asyncio.TimerHandle | None = None
-        self._timer_is_urgent = False
         self._deadline: asyncio.TimerHandle | None = None
         self._synced = False
         self._released = False
@@ -89,7 +91,7 @@ class Desk:
         """Begin; pods that exist have been shown before."""
         self._tasks = [
             asyncio.create_task(self._keep(), name=f"desk {self._title}"),
-            asyncio.create_task(self._writer.run(), name=f"status of {self._title}"),
+            asyncio.create_task(self._status.run(), name=f"status of {self._title}"),
         ]
         for task in self._tasks:
             task.add_done_callback(self._task_ended)
@@ -102,9 +104,9 @@ class Desk:
     async def close(self) -> None:
         """Stop looking after the job, and leave it as it is."""
         self._released = True
-        for timer in (self._timer, self._deadline):
-            if timer is not None:
-                timer.cancel()
+        self._status.close()
+        if self._deadline is not None:
+            self._deadline.cancel()
         for task in self._tasks:
             task.cancel()
             with contextlib.suppress(asyncio.CancelledError):
@@ -119,7 +121,7 @@ class Desk:
         """
         self._released = True
         self._advance(events.Deleted())
-        for pod in list(self._pods.values()):
+        for pod in self._table.all():
             try:
                 await self._keeper.delete(pod)
             except ApiError as error:
@@ -139,16 +141,12 @@ class Desk:
 
     def job_seen(self, job: HATrainingJob) -> None:
         """The CR as it is now; its status is ours and not taken back from the server."""
-        before, self.job = self.job, job.model_copy(update={"status": self.job.status})
+        before, self.job = self.job, job
         if job.metadata.generation == before.metadata.generation:
             return
         self._policy = from_spec(job.spec)
         if self._accepted in {Reason.POD_REFUSED, Reason.INVALID}:
             self._accepted = Reason.NOT_CHECKED
-        if job.spec.suspend != before.spec.suspend:
-            self._advance(events.SuspendRequested() if job.spec.suspend else events.ResumeRequested())
-        if job.spec.restart_request_time != before.spec.restart_request_time:
-            self._advance(events.RestartRequested())
         self._advance(events.PolicyChanged())
         self._wake.set()
 
@@ -159,18 +157,11 @@ class Desk:
 
     def pod_seen(self, pod: PodView, *, deleted: bool = False) -> None:
         """A pod of this job as it is now, or that it is gone."""
-        known = self._pods.get(pod.name)
-        if deleted:
-            self._pods.pop(pod.name, None)
-            self._gone.add(pod.name)
-        else:
-            self._pods[pod.name] = pod
-            self._made.discard(pod.name)
-        if known == pod and not deleted:
+        if not self._table.seen(pod, deleted=deleted):
             return
         if pod.role == names.ROLE_COORDINATOR:
             self._coordinator_pod_seen(pod, deleted=deleted)
-        elif self._is_wanted(pod):
+        elif is_wanted(pod, self._journal.wanted):
             now = self._world.clock.now_milliseconds()
             for fact in [pod_source.lost(pod, now)] if deleted else pod_source.facts(pod, now):
                 self._advance(events.FactSeen(fact=fact))
@@ -180,8 +171,12 @@ class Desk:
         self._wake.set()
 
     def _coordinator_pod_seen(self, pod: PodView, *, deleted: bool) -> None:
-        if pod.incarnation != self._journal.wanted.coordinator:
+        wanted = self._journal.wanted
+        if pod.name != coordinator_pod_name(self.job, wanted.coordinator, apart=wanted.apart):
             return
+        if pod.unschedulable and wanted.apart and pod.name not in self._homeless:
+            self._homeless.add(pod.name)
+            asyncio.get_running_loop().call_later(APART_SECONDS, self._still_homeless, pod.name)
         if deleted or pod.ended:
             self._coordinator.pod_lost()
             self._advance(events.CoordinatorLost(message=pod.trouble or f"pod {pod.name} is gone"))
@@ -189,6 +184,16 @@ class Desk:
             self._coordinator.pod_is_at(pod, self._credentials)
             self._assign()
             self._send_order()
+
+    def _still_homeless(self, name: str) -> None:
+        """Where no node is free of ranks, a coordinator beside a rank is better than none."""
+        pod = self._table.pods.get(name)
+        if pod is not None and pod.unschedulable and not self._released:
+            wanted = dataclasses.replace(self._journal.wanted, apart=False)
+            self._journal = dataclasses.replace(self._journal, wanted=wanted)
+            self._announce("CoordinatorSharesNode", "no node is free of ranks; the coordinator may share one", True)
+            self._publish()
+            self._wake.set()
 
     def reported(self, report: wire.Report) -> None:
         """A coordinator's report: milestones, then facts, each advancing the plan at once."""
@@ -216,13 +221,11 @@ class Desk:
         """A fact from inside the job: it knows node ranks, the cluster knows which node that is."""
         fact = event.fact
         metrics.FACTS.labels(fact.kind.value).inc()
-        pod = next(
-            (pod for pod in self._pods.values() if pod.node_rank == fact.node_rank and self._is_wanted(pod)), None
-        )
+        pod = self._table.of_node_rank(fact.node_rank, self._journal.wanted)
         if pod is not None:
             fact = dataclasses.replace(fact, node_name=fact.node_name or pod.node_name)
             if fact.kind is FactKind.AGENT_SILENT:
-                self._silent.add(pod.uid)
+                self._table.silent.add(pod.uid)
         self._advance(dataclasses.replace(event, fact=fact))
 
     def coordinator_changed(self) -> None:
@@ -245,9 +248,14 @@ class Desk:
             layout=self._layout,
             step=self._coordinator.step,
             coordinator_ready=self._coordinator.serving,
-            coordinator_apart=not self._coordinator_shares_node(),
-            free_nodes=self._free_nodes(),
-            node_names={pod.node_rank: pod.node_name for pod in self._pods.values() if self._is_wanted(pod)},
+            coordinator_apart=not self._table.coordinator_shares_node(),
+            free_nodes=free_nodes(
+                self._world.nodes().values(),
+                self._world.all_pods().values(),
+                self.job.spec.accelerator.resource_name,
+                self._layout.chips_per_node,
+            ),
+            node_names=self._table.homes(self._journal.wanted),
         )
 
     def _advance(self, event: events.Event) -> None:
@@ -286,10 +294,8 @@ class Desk:
                 self._announce(reason, message, False)
             case effects.CreateSparePods(node_ranks):
                 log.warning("%s: spare pods for node ranks %s are not made by this version", self._title, node_ranks)
-        homes = {pod.node_rank: pod.node_name for pod in self._pods.values() if self._is_wanted(pod)}
-        self._journal = dataclasses.replace(
-            self._journal, wanted=apply(self._journal.wanted, effect, homes, self._lost_nodes())
-        )
+        homes, lost = self._table.homes(self._journal.wanted), self._table.lost_nodes(self._world.nodes())
+        self._journal = dataclasses.replace(self._journal, wanted=apply(self._journal.wanted, effect, homes, lost))
 
     def _arm(self) -> None:
         """One timer for the earliest deadline of the state; a new operator arms it again from the journal."""
@@ -310,7 +316,7 @@ class Desk:
             self._coordinator.order(orders.order(self._journal.order))
 
     def _assign(self) -> None:
-        pods = [pod for pod in self._pods.values() if pod.role == names.ROLE_RANK and not pod.ended]
+        pods = self._table.ranks()
         self._coordinator.assign(
             lambda revision: orders.assignment(
                 revision=revision,
@@ -320,47 +326,32 @@ class Desk:
                 environment=rank_environment(self.job, self._world.pod_settings),
                 pods=pods,
                 standing=orders.standing_orders(self._policy),
+                recovery=self.job.spec.recovery,
             )
         )
 
     def _publish(self, *, lazy: bool = False) -> None:
-        """Hand the status to its writer; what nobody waits for may wait a little for company."""
-        if self._released:
-            return
-        loop = asyncio.get_running_loop()
-        if self._timer is not None:
-            if lazy or self._timer_is_urgent:
-                return
-            self._timer.cancel()
-        # Never in this call: an order that was just given must leave first.
-        self._timer_is_urgent = not lazy
-        self._timer = loop.call_later(LAZY_SECONDS, self._put) if lazy else loop.call_later(0.001, self._put)
+        if not self._released:
+            self._status.publish(lazy=lazy)
 
-    def _put(self) -> int:
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
-        status = build_status(self._snapshot())
-        if is_news(self.job.status, status):
-            self.job = self.job.model_copy(update={"status": status})
-            self._version = self._writer.write(status)
-        return self._version
+    def _build_status(self, before: HATrainingJobStatus) -> HATrainingJobStatus:
+        return build_status(self._snapshot(before))
 
-    def _snapshot(self) -> Snapshot:
+    def _snapshot(self, before: HATrainingJobStatus) -> Snapshot:
         now = self._world.clock.now_milliseconds()
         return Snapshot(
-            job=self.job,
+            job=self.job.model_copy(update={"status": before}),
             state=self.state,
             wanted=self._journal.wanted,
             fence=self._world.fence(),
             now_ms=now,
             step=self._coordinator.step,
-            pods=list(self._pods.values()),
+            pods=self._table.all(),
             coordinator=CoordinatorView(
                 connected=self._coordinator.connected,
                 serving=self._coordinator.serving,
                 problem=self._coordinator.problem,
-                shares_node=self._coordinator_shares_node(),
+                shares_node=self._table.coordinator_shares_node(),
             ),
             accepted=self._accepted,
             accepted_message=self._accepted_message,
@@ -402,17 +393,31 @@ class Desk:
             return
         if self._accepted is not Reason.VALID and not await self._admit():
             return
-        if self.state.phase is Phase.NEW:
-            self._advance(events.SuspendRequested() if self.job.spec.suspend else events.Accepted())
-        todo = difference(self.job, self._journal.wanted, self._pods, self._gone | self._made)
+        self._follow_wishes()
+        todo = difference(self.job, self._journal.wanted, self._table.pods, self._table.gone | self._table.made)
         if self.state.phase in ENDED:
             todo = dataclasses.replace(todo, surplus=tuple(pod for pod in todo.surplus if not pod.ended))
         if todo.empty:
             return
         wanted = self._journal.wanted
-        await self._writer.acknowledged(self._put())
+        await self._status.acknowledged()
         if wanted == self._journal.wanted and not self._released:
-            await self._keeper.carry_out(self.job, wanted, todo, self._made)
+            await self._keeper.carry_out(self.job, wanted, todo, self._table.made)
+
+    def _follow_wishes(self) -> None:
+        """What the spec asks for now: compared with the state, so that nothing asked while nobody looked is missed."""
+        phase, spec = self.state.phase, self.job.spec
+        asked = format_time(spec.restart_request_time) if spec.restart_request_time else ""
+        if asked != self._journal.restart_seen:
+            self._journal = dataclasses.replace(self._journal, restart_seen=asked)
+            if asked and phase is not Phase.NEW:
+                self._advance(events.RestartRequested())
+        if phase is Phase.NEW:
+            self._advance(events.SuspendRequested() if spec.suspend else events.Accepted())
+        elif spec.suspend and phase not in {Phase.SUSPENDED, Phase.SAVING, *ENDED}:
+            self._advance(events.SuspendRequested())
+        elif not spec.suspend and phase is Phase.SUSPENDED:
+            self._advance(events.ResumeRequested())
 
     async def _admit(self) -> bool:
         reason, refusal = await admission.judge(self._world.kube, self.job, self._world.pod_settings)
@@ -423,35 +428,8 @@ class Desk:
             return False
         self._credentials = await admission.credentials(self._world.kube, self.job)
         self._accepted, self._accepted_message = Reason.VALID, ""
-        for pod in list(self._pods.values()):
+        for pod in self._table.all():
             if pod.role == names.ROLE_COORDINATOR:
                 self._coordinator_pod_seen(pod, deleted=False)
         self._arm()
         return True
-
-    # ---------------------------------------------------------------------------------------------- looking
-
-    def _is_wanted(self, pod: PodView) -> bool:
-        return pod.role == names.ROLE_RANK and pod.incarnation == self._journal.wanted.incarnation_of(pod.node_rank)
-
-    def _is_silent(self, pod: PodView) -> bool:
-        """Whether nobody on the pod's node could end it: the node is not ready, or its agent does not answer."""
-        node = self._world.nodes().get(pod.node_name)
-        return node is None or not node.ready or pod.uid in self._silent
-
-    def _lost_nodes(self) -> set[str]:
-        silent = {pod.node_name for pod in self._pods.values() if pod.uid in self._silent}
-        return silent | {node.name for node in self._world.nodes().values() if not node.ready}
-
-    def _coordinator_shares_node(self) -> bool:
-        homes = {pod.node_name for pod in self._pods.values() if pod.role == names.ROLE_RANK and pod.node_name}
-        return any(pod.node_name in homes for pod in self._pods.values() if pod.role == names.ROLE_COORDINATOR)
-
-    def _free_nodes(self) -> int:
-        taken = {pod.node_name for pod in self._world.all_pods().values() if pod.role == names.ROLE_RANK}
-        resource, need = self.job.spec.accelerator.resource_name, self._layout.chips_per_node
-        return sum(
-            1
-            for node in self._world.nodes().values()
-            if node.usable and node.name not in taken and (node.chips or {}).get(resource, 0) >= need
-        )

@@ -57,7 +57,7 @@ def difference(job: HATrainingJob, wanted: WantedPods, pods: Mapping[str, PodVie
         if incarnation:
             names_wanted[rank_pod_name(job, node_rank, incarnation)] = (names.ROLE_RANK, node_rank, incarnation)
     if wanted.coordinator:
-        name = coordinator_pod_name(job, wanted.coordinator)
+        name = coordinator_pod_name(job, wanted.coordinator, apart=wanted.apart)
         names_wanted[name] = (names.ROLE_COORDINATOR, -1, wanted.coordinator)
     known = {*pods, *gone}
     return Difference(

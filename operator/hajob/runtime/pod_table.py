@@ -1,0 +1,85 @@
+"""What a desk knows of its job's pods: those that exist, those that are gone, and those that nobody can reach.
+
+Only looking and remembering; what follows from it is the planner's, what is done about it the pod keeper's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from hajob.api import constants as names
+from hajob.objects.wanted_pods import WantedPods
+from hajob.sources.node import NodeView
+from hajob.sources.pod import PodView
+
+
+class PodTable:
+    """The pods of one job.
+
+    Attributes:
+        pods: those that exist, by name.
+        gone: names of those that existed and have vanished.
+        made: names of those that were created and have not been seen yet.
+        silent: UIDs of those whose agent has fallen silent.
+    """
+
+    def __init__(self) -> None:
+        self.pods: dict[str, PodView] = {}
+        self.gone: set[str] = set()
+        self.made: set[str] = set()
+        self.silent: set[str] = set()
+
+    def seen(self, pod: PodView, *, deleted: bool) -> bool:
+        """Take over a pod as it is now, or that it is gone; False where that is no news."""
+        known = self.pods.get(pod.name)
+        if deleted:
+            self.pods.pop(pod.name, None)
+            self.gone.add(pod.name)
+            return True
+        self.pods[pod.name] = pod
+        self.made.discard(pod.name)
+        return known != pod
+
+    def all(self) -> list[PodView]:
+        """Those that exist."""
+        return list(self.pods.values())
+
+    def ranks(self) -> list[PodView]:
+        """Rank pods that have not ended, of whatever incarnation."""
+        return [pod for pod in self.pods.values() if pod.role == names.ROLE_RANK and not pod.ended]
+
+    def of_node_rank(self, node_rank: int | None, wanted: WantedPods) -> PodView | None:
+        """The pod that is a node rank now."""
+        return next((pod for pod in self.pods.values() if pod.node_rank == node_rank and is_wanted(pod, wanted)), None)
+
+    def homes(self, wanted: WantedPods) -> dict[int, str]:
+        """Node rank -> name of the node where its pod is."""
+        return {pod.node_rank: pod.node_name for pod in self.pods.values() if is_wanted(pod, wanted)}
+
+    def unreachable(self, pod: PodView, nodes: Mapping[str, NodeView]) -> bool:
+        """Whether nobody on the pod's node could end it: the node is not ready, or its agent does not answer."""
+        node = nodes.get(pod.node_name)
+        return node is None or not node.ready or pod.uid in self.silent
+
+    def lost_nodes(self, nodes: Mapping[str, NodeView]) -> set[str]:
+        """Names of nodes on which nothing should be placed now."""
+        silent = {pod.node_name for pod in self.pods.values() if pod.uid in self.silent}
+        return silent | {node.name for node in nodes.values() if not node.ready}
+
+    def coordinator_shares_node(self) -> bool:
+        """Whether the coordinator runs on a node of one of its ranks."""
+        homes = {pod.node_name for pod in self.pods.values() if pod.role == names.ROLE_RANK and pod.node_name}
+        return any(pod.node_name in homes for pod in self.pods.values() if pod.role == names.ROLE_COORDINATOR)
+
+
+def is_wanted(pod: PodView, wanted: WantedPods) -> bool:
+    """Whether a pod is the one that its node rank should have."""
+    return pod.role == names.ROLE_RANK and pod.incarnation == wanted.incarnation_of(pod.node_rank)
+
+
+def free_nodes(nodes: Iterable[NodeView], all_pods: Iterable[PodView], resource: str, chips: int) -> int:
+    """How many nodes could take a rank pod: usable, with enough chips, and without a rank pod of any job of ours."""
+    taken = {pod.node_name for pod in all_pods if pod.role == names.ROLE_RANK}
+    return sum(
+        1 for node in nodes if node.usable and node.name not in taken and (node.chips or {}).get(resource, 0) >= chips
+    )

@@ -1,0 +1,79 @@
+"""When the status of a job is computed and handed to its writer.
+
+Never in the call in which something happened: an order that was just given must leave first. What somebody waits for
+is written at once after it, the rest waits a little for company; and a status that says nothing new is not written.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Final
+
+from hajob.api.status import HATrainingJobStatus
+from hajob.objects.status import is_news
+from hajob.runtime.status_writer import StatusWriter
+
+LAZY_SECONDS: Final = 3.0
+"""A change that nobody waits for is written at the latest after so long, together with what comes meanwhile."""
+SOON_SECONDS: Final = 0.001
+"""Long enough for what was just said to leave."""
+
+
+class StatusDesk:
+    """The status of one job, as it was last handed over.
+
+    Args:
+        writer: of the job.
+        known: the status that the server has.
+        build: computes the status as it is now, from the one before.
+    """
+
+    def __init__(
+        self,
+        writer: StatusWriter,
+        known: HATrainingJobStatus,
+        build: Callable[[HATrainingJobStatus], HATrainingJobStatus],
+    ) -> None:
+        self.current = known
+        self._writer = writer
+        self._build = build
+        self._version = 0
+        self._timer: asyncio.TimerHandle | None = None
+        self._urgent = False
+
+    async def run(self) -> None:
+        """Write until cancelled."""
+        await self._writer.run()
+
+    def publish(self, *, lazy: bool = False) -> None:
+        """Something has changed."""
+        if self._timer is not None:
+            if lazy or self._urgent:
+                return
+            self._timer.cancel()
+        self._urgent = not lazy
+        delay = LAZY_SECONDS if lazy else SOON_SECONDS
+        self._timer = asyncio.get_running_loop().call_later(delay, self._put)
+
+    async def acknowledged(self) -> None:
+        """Wait until the server has the status as it is now.
+
+        Raises:
+            StatusRefusedError: it does not take it.
+        """
+        await self._writer.acknowledged(self._put())
+
+    def close(self) -> None:
+        """Hand nothing over any more."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _put(self) -> int:
+        self.close()
+        status = self._build(self.current)
+        if is_news(self.current, status):
+            self.current = status
+            self._version = self._writer.write(status)
+        return self._version
