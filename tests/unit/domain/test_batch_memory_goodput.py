@@ -39,7 +39,10 @@ def test_the_global_batch_is_kept(per_rank: int, micro: int, data: int, more: st
 
 @pytest.mark.parametrize("sizes", [(10, 1, 4), (0, 1, 1), (4, 0, 1), (4, 1, 0), (4, 3, 1)])
 def test_batches_that_make_no_sense_are_refused(sizes: tuple[int, int, int]) -> None:
-    with pytest.raises(HajobInputError):
+    whole, micro, data = sizes
+    below = f"global batch {whole}, micro batch {micro} and {data} ranks: below 1"
+    multiple = f"global batch {whole} is not a multiple of micro batch {micro} x data parallel {data}"
+    with pytest.raises(HajobInputError, match=below if min(sizes) < 1 else multiple):
         Batch.of(*sizes)
 
 
@@ -66,6 +69,11 @@ def test_memory_without_sharding_and_without_copies() -> None:
     plain = Layout(4, 8, tensor=8, sharding=Sharding.NONE)
     assert memory(plain, 8_000_000).plain == memory(plain, 8_000_000).copied == 20_000_000
     assert memory(plain, 8_000_000, GradientType.FP32).plain == 18_000_000
+    assert memory(plain, 8_000_000, buffer_bytes=10).elastic == 180
+    assert (memory(plain, 8_000_000).world_size, memory(plain, 8_000_000).extra_total) == (32, 0)
+    staged = Layout(4, 8, tensor=4, pipeline=2, sharding=Sharding.NONE)
+    assert memory(staged, 8_000_000) == memory(plain, 8_000_000)
+    assert isinstance(memory(staged, 8_000_001).plain, int)
     assert memory(Layout(4, 8, tensor=8, copies=1), 8_000_000).extra == 0
     assert memory(Layout(1, 3), 1).plain == 10  # 4 + 16/3, rounded up
 
@@ -115,6 +123,24 @@ def test_shrunk_time_is_split_by_what_is_missing() -> None:
     assert account.shrink(0, 4, 2000).until(3000).booked[Bucket.TRAINING] == 2750
 
 
+def test_time_goes_into_the_bucket_that_is_open() -> None:
+    account = Account(0).switch(Bucket.START_UP, 10).switch(Bucket.TRAINING, 30).switch(None, 60).until(100)
+    assert account.booked == {Bucket.SCHEDULING: 10, Bucket.START_UP: 20, Bucket.TRAINING: 30}
+    assert account.since_ms == 100
+    assert account.switch(Bucket.SUSPENDED, 100).until(101).booked[Bucket.SUSPENDED] == 1
+    assert Account(5).until(5) == Account(5).until(4) == Account(5)
+    assert Account(5).until(6).booked == {Bucket.SCHEDULING: 1}
+
+
+def test_only_training_is_split() -> None:
+    account = Account(0, Bucket.RECOVERY, missing=1, desired=3).until(100)
+    assert account.booked == {Bucket.RECOVERY: 100}
+    assert Account(0, Bucket.TRAINING, missing=1, desired=3).until(100).booked == {
+        Bucket.TRAINING: 67,
+        Bucket.SHRUNK: 33,
+    }
+
+
 def test_time_is_moved_never_made() -> None:
     account = Account(0, Bucket.TRAINING).until(1000).move(Bucket.TRAINING, Bucket.LOST_STEPS, 300)
     assert account.booked == {Bucket.TRAINING: 700, Bucket.LOST_STEPS: 300}
@@ -125,5 +151,7 @@ def test_time_is_moved_never_made() -> None:
 
 @pytest.mark.parametrize(("missing", "desired"), [(4, 4), (-1, 4), (0, 0)])
 def test_an_impossible_shrink_is_refused(missing: int, desired: int) -> None:
-    with pytest.raises(HajobInputError):
+    words = f"{missing} of {desired} data-parallel ranks missing: not between 0 and {desired - 1}"
+    with pytest.raises(HajobInputError, match=words):
         Account(0).shrink(missing, desired, 1)
+    assert Account(0).shrink(0, 1, 1).desired == 1
