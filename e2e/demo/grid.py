@@ -67,7 +67,8 @@ def progress(board: Board) -> Table:
 def incident(each: Incident) -> Text:
     """An incident and its phases, each in its own colour."""
     recovered = each.outcome == "Recovered"
-    text = Text(f"incident {each.number} ", style="bold")
+    text = Text()
+    text.append(f"incident {each.number} ", style="bold")
     text.append(f"{each.cause}: ")
     text.append(f"{each.action}, {each.outcome} ", style="green" if recovered else "bold yellow")
     for name, length in each.phases:

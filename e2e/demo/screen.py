@@ -6,6 +6,8 @@ happens; both are rich's affair once it knows what it writes to.
 
 from __future__ import annotations
 
+import io
+import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -24,6 +26,8 @@ class Screen:
     """Says lines and shows pictures; use it within `open`."""
 
     def __init__(self, console: Console | None = None) -> None:
+        if isinstance(sys.stdout, io.TextIOWrapper):
+            sys.stdout.reconfigure(errors="replace")  # an old locale is no reason to end
         self.console = console or Console(highlight=False)
         self._began = time.monotonic()
         self._board = Board()
