@@ -26,7 +26,7 @@ from typing import Any
 
 from hajob.api.base import Json
 from hajob.runtime import app
-from hajob.runtime.channel import Channel
+from hajob.runtime.channel import Channel, Stream
 from hajob.runtime.kube import Kube, Page, PatchKind, TokenIdentity, WatchEvent
 from hajob.runtime.settings import Settings
 from trainer_sidecar.protocol import sidecar_pb2 as wire
@@ -146,16 +146,15 @@ def counted_channel(fuse: Fuse) -> type[Channel]:
     """The channel to a coordinator, whose commands are told to the fuse when they have left."""
 
     class CountedChannel(Channel):
-        async def _outgoing(self) -> AsyncIterator[wire.OperatorMessage]:
-            async for message in super()._outgoing():
-                yield message  # comes back when gRPC has taken it
-                body = message.WhichOneof("body")
-                if body == "order":
-                    fuse.ordered(message.order.incarnation)
-                elif body == "assignment":
-                    fuse.did(f"assignment {message.assignment.revision}")
-                elif body == "acknowledge":
-                    fuse.did(ACKNOWLEDGEMENT)
+        async def _say(self, stream: Stream, message: wire.OperatorMessage) -> None:
+            await super()._say(stream, message)  # comes back when gRPC has taken it
+            body = message.WhichOneof("body")
+            if body == "order":
+                fuse.ordered(message.order.incarnation)
+            elif body == "assignment":
+                fuse.did(f"assignment {message.assignment.revision}")
+            elif body == "acknowledge":
+                fuse.did(ACKNOWLEDGEMENT)
 
     return CountedChannel
 

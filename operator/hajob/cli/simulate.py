@@ -161,7 +161,8 @@ def as_text(answer: Answer) -> str:
     lines += [
         "",
         f"pods kept                 {_list(answer.kept_nodes)}",
-        f"micro batches             {_list(answer.micro_batches) if answer.micro_batches else 'not visible'}",
+        f"micro batches             {', '.join(map(str, answer.micro_batches[:_SHOWN])) or 'not visible'}",
+        *_costs(answer),
         "",
         "ladder",
         *(f"  {one.action:<12}{'taken  ' if one.taken else 'refused'}  {one.message}" for one in answer.considered),
@@ -175,6 +176,18 @@ def as_text(answer: Answer) -> str:
     if len(answer.writes) > _SHOWN:
         lines.append(f"  … {len(answer.writes) - _SHOWN} more")
     return "\n".join(lines)
+
+
+def _costs(answer: Answer) -> list[str]:
+    """Step time and memory, as far as they are known."""
+    lines = []
+    if answer.step_time is not None:
+        lines.append(f"expected step time        {float(answer.step_time):.2f} times that of the full size")
+    if answer.memory is not None:
+        each, whole = answer.memory.extra / 1e9, answer.memory.extra_total / 1e9
+        lines.append(f"memory of the copies      {each:.2f} GB on each chip, {whole:.1f} GB in all")
+        lines.append(f"memory of a shrink        up to {answer.memory.elastic / 1e9:.1f} GB more on each chip")
+    return lines
 
 
 def _repairs(answer: Answer) -> list[str]:

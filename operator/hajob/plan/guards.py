@@ -220,6 +220,16 @@ DUE_COORDINATOR: Final = Guard(
 PASSED: Final = Guard("passed", "it is set, it has passed, and nothing waits for it any more", _passed)
 ENOUGH_NODES: Final = Guard("enough nodes", "there are nodes for every pod that left", _enough)
 MAY_EXPAND: Final = Guard("may expand", "there are nodes, and the budget of Expand is not spent", _may_expand)
+STEADY_CAPACITY: Final = Guard(
+    "steady capacity",
+    "there have been nodes for the whole delay, and the budget of Expand is not spent",
+    lambda moment: bool(moment.state.shrunk and moment.state.shrunk.capacity_ms) and _may_expand(moment),
+)
+FRESH_CAPACITY: Final = Guard(
+    "fresh capacity",
+    "there are nodes now, and there were none before",
+    lambda moment: bool(moment.state.shrunk and not moment.state.shrunk.capacity_ms) and _enough(moment),
+)
 MAY_MIGRATE: Final = Guard(
     "may migrate",
     "the nodes exist, the first step has ended and the budget of Migrate is not spent",

@@ -1,6 +1,5 @@
 """Steps that are not the recovery of a fault: start and end of a job, shrunk life, planned moves, what people ask."""
 
-import dataclasses
 from collections.abc import Callable
 from typing import Final
 
@@ -293,24 +292,31 @@ def shrunk(moment: Moment) -> StepResult:
     state, cleared = clear_deadlines(state, Deadline.RECOVERY)
     state, closing = close(state, Outcome.RECOVERED, "shrunk")
     release = effects.ReleasePods(nodes, below=state.incarnation + 1)
-    if (moment.view.free_nodes or 0) < len(nodes):
-        return state, (*cleared, *closing, release)
-    state, delay = await_expand(dataclasses.replace(moment, state=state))
-    return state, (*cleared, *closing, *delay, release)
+    enough = moment.view.free_nodes is not None and moment.view.free_nodes >= len(nodes)
+    state, delay = _look_again(moment, state, moment.now_ms if enough else 0)
+    return state, (*cleared, *closing, delay, release)
+
+
+def _look_again(moment: Moment, state: JobState, capacity_ms: int) -> tuple[JobState, Effect]:
+    """Note since when there is capacity, and look again after the delay."""
+    assert state.shrunk is not None
+    state = changed(state, shrunk=changed(state.shrunk, capacity_ms=capacity_ms))
+    return set_deadline(state, Deadline.EXPAND, moment.now_ms + 1000 * moment.policy.expand_delay_seconds)
 
 
 def await_expand(moment: Moment) -> StepResult:
     """There is capacity: grow back after the delay, so that a flapping node costs nothing."""
-    if Deadline.EXPAND.value in moment.state.deadlines:
+    gone = moment.state.shrunk
+    if gone is None or gone.capacity_ms:
         return moment.state, ()
-    at = moment.now_ms + 1000 * moment.policy.expand_delay_seconds
-    state, deadline = set_deadline(moment.state, Deadline.EXPAND, at)
+    state, deadline = _look_again(moment, moment.state, moment.now_ms)
     return state, (deadline,)
 
 
-def forget_expand(moment: Moment) -> StepResult:
-    """The capacity is gone again, or growing back has failed too often for now."""
-    return clear_deadlines(moment.state, Deadline.EXPAND)
+def await_capacity(moment: Moment) -> StepResult:
+    """There is no capacity, or growing back has failed too often for now: look again after the delay."""
+    state, deadline = _look_again(moment, moment.state, 0)
+    return state, (deadline,)
 
 
 def expand(moment: Moment) -> StepResult:
@@ -343,7 +349,8 @@ def give_up_expand(moment: Moment) -> StepResult:
     state, cleared = clear_deadlines(state, Deadline.RECOVERY)
     state, closing = close(state, Outcome.FAILED, "the dropped ranks did not come back in time")
     release = effects.ReleasePods(incident.replaced_nodes, below=incident.incarnation + 1)
-    return state, (order(back, Command.SHRINK, 0, SHRINK_PARAMETERS), *cleared, *closing, release)
+    state, delay = _look_again(moment, state, 0)
+    return state, (order(back, Command.SHRINK, 0, SHRINK_PARAMETERS), *cleared, *closing, delay, release)
 
 
 def expanded(moment: Moment) -> StepResult:

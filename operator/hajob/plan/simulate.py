@@ -7,6 +7,7 @@ once, and replacements come exactly when there are free nodes for them.
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from fractions import Fraction
 from typing import Any, Final
 
 from hajob.api.spec import HATrainingJobSpec
@@ -17,6 +18,7 @@ from hajob.domain.facts import Fact, FactKind, Origin, Source
 from hajob.domain.incidents import Cause, Incident, Purpose
 from hajob.domain.layout import Layout
 from hajob.domain.loss import Isolation, Repair, isolate, repairs
+from hajob.domain.memory import Memory, memory
 from hajob.plan import effects, events
 from hajob.plan.choice import FAULT, Judge, Loss, Verdict
 from hajob.plan.flags import read_flags
@@ -72,6 +74,8 @@ class Answer:
         isolation: what a shrink would take, whatever action is chosen.
         current: data-parallel ranks that train afterwards.
         micro_batches: share of each of these; empty when the trainer's batch sizes are not visible.
+        step_time: expected step time as a multiple of the full size's, where the batch sizes are visible.
+        memory: what the copies cost on each chip, where the model's size is known.
         kept_nodes: node ranks whose pods stay as they are.
         considered: the ladder of the decision.
         repairs: where each lost shard comes from.
@@ -84,6 +88,8 @@ class Answer:
     isolation: Isolation
     current: int
     micro_batches: tuple[int, ...]
+    step_time: Fraction | None
+    memory: Memory | None
     kept_nodes: tuple[int, ...]
     considered: tuple[Verdict, ...]
     repairs: tuple[Repair, ...]
@@ -150,7 +156,7 @@ def simulate(spec: Mapping[str, Any] | HATrainingJobSpec, question: Question) ->
 
 def _answer(model: HATrainingJobSpec, run: _Run, action: Action | None, lost: tuple[int, ...]) -> Answer:
     layout = run.view.layout
-    isolation = isolate(layout, lost)
+    isolation, batch = isolate(layout, lost), _batch(model, layout.data)
     current = layout.data - len(isolation.dropped) if action is Action.SHRINK else layout.data
     touched = {write.node_rank for write in run.writes if write.node_rank is not None}
     gone = set(isolation.nodes) if action is Action.SHRINK else set()
@@ -161,7 +167,9 @@ def _answer(model: HATrainingJobSpec, run: _Run, action: Action | None, lost: tu
         fault_ranks=lost,
         isolation=isolation,
         current=current,
-        micro_batches=_shares(model, layout.data, current),
+        micro_batches=batch.shares(current) if batch else (),
+        step_time=batch.step_time(current) if batch else None,
+        memory=memory(layout, model.model.parameters) if model.model else None,
         kept_nodes=tuple(node for node in range(layout.num_nodes) if node not in touched | gone),
         considered=tuple(ladder),
         repairs=repairs(layout, lost),
@@ -274,11 +282,11 @@ def _next_event(state: JobState) -> events.Event | None:
     return answers.get(state.phase)
 
 
-def _shares(spec: HATrainingJobSpec, desired: int, current: int) -> tuple[int, ...]:
-    """Micro batches of each data-parallel rank, where the batch sizes are visible."""
+def _batch(spec: HATrainingJobSpec, desired: int) -> Batch | None:
+    """The batch, where its sizes are visible."""
     flags = read_flags(spec.template)
     whole, micro = flags.number("global-batch-size"), flags.number("micro-batch-size")
-    return Batch.of(whole, micro, desired).shares(current) if whole and micro else ()
+    return Batch.of(whole, micro, desired) if whole and micro else None
 
 
 def writes_of(done: tuple[effects.Effect, ...], layout: Layout) -> list[Write]:

@@ -109,6 +109,7 @@ class Shrunk:
         nodes: pods that left.
         lost_nodes: of these, pods that are gone or useless; the others may be kept for the way back.
         since_ms: when.
+        capacity_ms: since when there have been nodes for all of them, 0 while there are not.
     """
 
     dropped: tuple[int, ...] = ()
@@ -116,6 +117,7 @@ class Shrunk:
     nodes: tuple[int, ...] = ()
     lost_nodes: tuple[int, ...] = ()
     since_ms: int = 0
+    capacity_ms: int = 0
 
 
 @dataclass(frozen=True)

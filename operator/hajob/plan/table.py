@@ -69,6 +69,8 @@ _UNPROTECTED: Final = Step("new coordinator", "go on unprotected with a new coor
 _RESTART_ALONE: Final = Step("restart for controller", "restart with a new controller", life.restart_unprotected)
 _BACK: Final = Step("back", "nothing was lost", life.coordinator_back)
 _SHRUNK: Final = Step("shrunk", "go on with what is left", life.shrunk)
+_GROW_LATER: Final = Step("delay", "grow after the delay", life.await_expand)
+_WAIT_FOR_NODES: Final = Step("wait", "look for capacity again after the delay", life.await_capacity)
 _EXPANDED: Final = Step("grown", "back at full size", life.expanded)
 _RECOVERED: Final = Step("close", "close the incident", s.recovered)
 _NO_MOVE: Final = Step("say why not", "say that no move is made now", life.refuse_migrate)
@@ -268,11 +270,12 @@ _DEADLINES = (
     _row(
         P.SHRUNK,
         DeadlineReached,
-        g.both(g.DUE_EXPAND, g.MAY_EXPAND),
+        g.both(g.DUE_EXPAND, g.STEADY_CAPACITY),
         Step("grow", "make the dropped pods anew", life.expand),
         P.EXPANDING,
     ),
-    _row(P.SHRUNK, DeadlineReached, g.DUE_EXPAND, Step("wait", "wait for capacity again", life.forget_expand)),
+    _row(P.SHRUNK, DeadlineReached, g.both(g.DUE_EXPAND, g.FRESH_CAPACITY), _GROW_LATER),
+    _row(P.SHRUNK, DeadlineReached, g.DUE_EXPAND, _WAIT_FOR_NODES),
     _row(_TRAINING, DeadlineReached, g.both(g.DUE_COORDINATOR, g.SERVING), _BACK),
     _row(_TRAINING, DeadlineReached, g.both(g.DUE_COORDINATOR, g.RESTART_NOW), _RESTART_ALONE, P.RESTARTING),
     _row(_TRAINING, DeadlineReached, g.DUE_COORDINATOR, _UNPROTECTED, P.UNPROTECTED),
@@ -281,8 +284,8 @@ _DEADLINES = (
 )
 
 _CAPACITY = (
-    _row(P.SHRUNK, CapacityAvailable, g.ENOUGH_NODES, Step("delay", "grow after the delay", life.await_expand)),
-    _row(P.SHRUNK, CapacityLost, g.ALWAYS, Step("wait", "wait for capacity again", life.forget_expand)),
+    _row(P.SHRUNK, CapacityAvailable, g.ENOUGH_NODES, _GROW_LATER),
+    _row(P.SHRUNK, CapacityLost, g.ALWAYS, _WAIT_FOR_NODES),
     _row(P.SHRUNK, ExpandDue, g.MAY_EXPAND, Step("grow", "make the dropped pods anew", life.expand), P.EXPANDING),
 )
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -81,6 +81,7 @@ class Channel:
         self._fence = fence
         self._assignment: wire.Assignment | None = None
         self._order: wire.Order | None = None
+        self._heard = 0
         self._acknowledged = 0
         self._changed = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
@@ -110,6 +111,12 @@ class Channel:
             self._order = order
             self._changed.set()
 
+    def acknowledge(self, sequence: int) -> None:
+        """Say that what a report led to is written down: it need not be repeated to the next leader."""
+        if self._acknowledged < sequence <= self._heard:
+            self._acknowledged = sequence
+            self._changed.set()
+
     async def _run(self) -> None:
         attempt = 0
         while True:
@@ -124,12 +131,17 @@ class Channel:
 
     async def _converse(self) -> str:
         """One stream from its opening to its end; the reason why it ended, in words."""
-        self._acknowledged = 0  # another process may answer now, and count from one again
+        self._heard = self._acknowledged = 0  # another process may answer now, and count from one again
         try:
             async with self._dial() as channel:
                 stub = CoordinatorStub(channel)  # type: ignore[no-untyped-call]
-                stream: Stream = stub.Converse(self._outgoing())
-                return await self._read(stream)
+                stream: Stream = stub.Converse()
+                speaker = asyncio.create_task(self._speak(stream), name=f"to coordinator {self.address}")
+                try:
+                    return await self._read(stream)
+                finally:
+                    speaker.cancel()
+                    await asyncio.gather(speaker, return_exceptions=True)
         except grpc.aio.AioRpcError as error:
             return f"{error.code().name}: {error.details()}"
         except TimeoutError:
@@ -159,26 +171,28 @@ class Channel:
             if not isinstance(message, wire.CoordinatorMessage):
                 return "it hung up"
             if message.WhichOneof("body") == "report":
+                self._heard = message.report.sequence
                 self._listener.reported(message.report)
-                self._acknowledged = message.report.sequence
-                self._changed.set()
 
-    async def _outgoing(self) -> AsyncIterator[wire.OperatorMessage]:
+    async def _speak(self, stream: Stream) -> None:
+        """Say what is wanted, and again whenever it changes, until cancelled."""
         hello = wire.Hello(version=VERSION, capabilities=CAPABILITIES, job_uid=self._job_uid, fence=self._fence())
-        yield wire.OperatorMessage(hello=hello)
-        sent_assignment: wire.Assignment | None = None
-        sent_order: wire.Order | None = None
-        sent_acknowledged = 0
+        await self._say(stream, wire.OperatorMessage(hello=hello))
+        assignment: wire.Assignment | None = None
+        order: wire.Order | None = None
+        acknowledged = 0
         while True:
-            if self._order is not None and self._order is not sent_order:
-                sent_order = self._order
-                yield wire.OperatorMessage(order=sent_order)
-            if self._assignment is not None and self._assignment is not sent_assignment:
-                sent_assignment = self._assignment
-                yield wire.OperatorMessage(assignment=sent_assignment)
-            if self._acknowledged > sent_acknowledged:
-                sent_acknowledged = self._acknowledged
-                yield wire.OperatorMessage(acknowledge=wire.Acknowledge(sequence=sent_acknowledged))
             self._changed.clear()
-            if self._order is sent_order and self._assignment is sent_assignment:
-                await self._changed.wait()
+            if self._order is not None and self._order is not order:
+                order = self._order
+                await self._say(stream, wire.OperatorMessage(order=order))
+            if self._assignment is not None and self._assignment is not assignment:
+                assignment = self._assignment
+                await self._say(stream, wire.OperatorMessage(assignment=assignment))
+            if self._acknowledged > acknowledged:
+                acknowledged = self._acknowledged
+                await self._say(stream, wire.OperatorMessage(acknowledge=wire.Acknowledge(sequence=acknowledged)))
+            await self._changed.wait()
+
+    async def _say(self, stream: Stream, message: wire.OperatorMessage) -> None:
+        await stream.write(message)

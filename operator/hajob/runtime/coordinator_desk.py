@@ -50,6 +50,7 @@ class CoordinatorDesk:
         self._closing: set[asyncio.Task[None]] = set()
         self._revision = 0
         self.connected = False
+        self.heard = 0
         self.problem = ""
         self.state = wire.CoordinatorState(step=-1)
         self._before = self.state
@@ -104,6 +105,11 @@ class CoordinatorDesk:
         self._order = order
         if self._link is not None:
             self._link.order(order)
+
+    def acknowledge(self, sequence: int) -> None:
+        """What the reports up to this one led to is written down."""
+        if self._link is not None:
+            self._link.acknowledge(sequence)
 
     def assign(self, build: Callable[[int], wire.Assignment]) -> None:
         """The pods as they are now; `build` makes the message of a revision, sent only if it says something new."""

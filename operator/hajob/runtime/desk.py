@@ -13,6 +13,7 @@ import contextlib
 import dataclasses
 import logging
 from collections.abc import Callable
+from functools import partial
 from typing import Final
 
 from hajob.api import constants as names
@@ -75,7 +76,7 @@ class Desk:
         self._keeper = PodKeeper(
             world.kube, world.pod_settings, lambda pod: self._table.unreachable(pod, world.nodes())
         )
-        self._status = StatusDesk(world.status_writer(job), job.status, self._build_status)
+        self._status = StatusDesk(world.status_writer(job), job.status, self._build_status, self._then_acknowledge)
         self._credentials: Credentials | None = None
         self._accepted, self._accepted_message = Reason.NOT_CHECKED, ""
         self._book = IncidentBook(self._journal.record(), self._announce)
@@ -104,7 +105,7 @@ class Desk:
     async def close(self) -> None:
         """Stop looking after the job, and leave it as it is."""
         self._released = True
-        self._status.close()
+        self._status.end()
         if self._deadline is not None:
             self._deadline.cancel()
         for task in self._tasks:
@@ -333,6 +334,10 @@ class Desk:
     def _publish(self, *, lazy: bool = False) -> None:
         if not self._released:
             self._status.publish(lazy=lazy)
+
+    def _then_acknowledge(self) -> Callable[[], None]:
+        """Reports count as taken in only once what they led to is written: a leader killed before hears them again."""
+        return partial(self._coordinator.acknowledge, self._coordinator.heard)
 
     def _build_status(self, before: HATrainingJobStatus) -> HATrainingJobStatus:
         return build_status(self._snapshot(before))

@@ -7,12 +7,13 @@ is written at once after it, the rest waits a little for company; and a status t
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Callable
 from typing import Final
 
 from hajob.api.status import HATrainingJobStatus
 from hajob.objects.status import is_news
-from hajob.runtime.status_writer import StatusWriter
+from hajob.runtime.status_writer import JobGoneError, LeadershipLostError, StatusRefusedError, StatusWriter
 
 LAZY_SECONDS: Final = 3.0
 """A change that nobody waits for is written at the latest after so long, together with what comes meanwhile."""
@@ -27,6 +28,7 @@ class StatusDesk:
         writer: of the job.
         known: the status that the server has.
         build: computes the status as it is now, from the one before.
+        written: asked at every build for what to call once the server has it.
     """
 
     def __init__(
@@ -34,10 +36,13 @@ class StatusDesk:
         writer: StatusWriter,
         known: HATrainingJobStatus,
         build: Callable[[HATrainingJobStatus], HATrainingJobStatus],
+        written: Callable[[], Callable[[], None]],
     ) -> None:
         self.current = known
         self._writer = writer
         self._build = build
+        self._written = written
+        self._confirming: set[asyncio.Task[None]] = set()
         self._version = 0
         self._timer: asyncio.TimerHandle | None = None
         self._urgent = False
@@ -70,10 +75,25 @@ class StatusDesk:
             self._timer.cancel()
             self._timer = None
 
+    def end(self) -> None:
+        """Wait for nothing any more."""
+        self.close()
+        for task in self._confirming:
+            task.cancel()
+
     def _put(self) -> int:
         self.close()
         status = self._build(self.current)
         if is_news(self.current, status):
             self.current = status
             self._version = self._writer.write(status)
+        task = asyncio.get_running_loop().create_task(self._confirm(self._version, self._written()))
+        self._confirming.add(task)
+        task.add_done_callback(self._confirming.discard)
         return self._version
+
+    async def _confirm(self, version: int, then: Callable[[], None]) -> None:
+        """Once the server has this version, say so; where it never will, whoever leads next hears the reports again."""
+        with contextlib.suppress(StatusRefusedError, JobGoneError, LeadershipLostError):
+            await self._writer.acknowledged(version)
+            then()

@@ -38,6 +38,9 @@ class Link(Protocol):
     def order(self, order: wire.Order) -> None:
         """Say which step is wanted now."""
 
+    def acknowledge(self, sequence: int) -> None:
+        """Say that what a report led to is written down."""
+
 
 class Dial(Protocol):
     """Makes a link to a coordinator."""
