@@ -55,7 +55,7 @@ integration: ## tests on a real API server
 
 .PHONY: scenarios
 scenarios: ## whole trainings, faults included
-	@$(PYTEST) e2e/scenarios $(TESTS)
+	@HAJOB_EVERY_POINT=1 $(PYTEST) e2e/scenarios $(TESTS)
 
 .PHONY: conformance
 conformance: ## the MindIO simulator, or the package in HAJOB_MINDIO, against recorded behaviour

@@ -136,7 +136,7 @@ def stop_accepted(rig: Rig, job: Job, began: int) -> int:
         clock, _, words = line.partition(" ")
         if " MindIO took stop_train" not in f" {words}":
             continue
-        at = _nanoseconds(clock, began)
+        at = time_of_day(clock, began)
         if at >= began - 1_000_000:
             return at
     return 0
@@ -149,7 +149,7 @@ def _coordinator_lines(rig: Rig, job: Job) -> Iterator[str]:
         yield from path.read_text(errors="replace").splitlines()
 
 
-def _nanoseconds(clock: str, near: int) -> int:
+def time_of_day(clock: str, near: int) -> int:
     """A time of day in milliseconds, on the day of `near`."""
     day = datetime.datetime.fromtimestamp(near / 1e9).astimezone()
     try:

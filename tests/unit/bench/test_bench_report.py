@@ -1,0 +1,45 @@
+"""What the benchmark says of its numbers."""
+
+from __future__ import annotations
+
+import json
+import math
+import time
+from pathlib import Path
+
+import pytest
+
+from e2e.bench.recoveries import time_of_day
+from e2e.bench.report import Limit, quantile, row, table, write
+
+
+@pytest.mark.parametrize(("share", "expected"), [(0.5, 10), (0.95, 19), (1.0, 20), (0.0, 1)])
+def test_quantiles_are_values_that_were_measured(share: float, expected: int) -> None:
+    assert quantile(list(range(1, 21)), share) == expected
+
+
+@pytest.mark.parametrize(("limit", "verdict"), [(Limit("p50", 2), "ok"), (Limit("max", 2), "missed"), (None, "")])
+def test_each_number_stands_beside_its_limit(limit: Limit | None, verdict: str) -> None:
+    assert row("outage", "s", [1, 2, 3], limit).verdict == verdict
+
+
+def test_what_was_not_measured_is_said() -> None:
+    found = row("stop", "ms", [math.nan], Limit("p50", 50))
+    assert (found.count, found.verdict) == (0, "not measured")
+    assert "not measured" in table([found])
+
+
+def test_the_file_holds_what_the_table_shows(tmp_path: Path) -> None:
+    rows = [row("outage", "s", [1, 2, 3], Limit("p50", 3))]
+    write(tmp_path / "results" / "recovery.json", rows, {"machine": {"cores": 2}}, [])
+    content = json.loads((tmp_path / "results" / "recovery.json").read_text())
+    assert content["machine"] == {"cores": 2}
+    assert content["rows"][0]["p50"] == 2
+    assert (tmp_path / "results" / "recovery.txt").read_text() == table(rows) + "\n"
+
+
+def test_the_time_of_a_log_line_is_on_the_day_of_the_fault() -> None:
+    fault = 1_795_266_332_000_000_000
+    clock = time.strftime("%H:%M:%S", time.localtime(fault / 1e9)) + ".689"
+    assert time_of_day(clock, fault) - fault == pytest.approx(689_000_000, abs=1000)
+    assert time_of_day("nonsense", fault) == 0
