@@ -144,6 +144,7 @@ def test_the_text_says_it_in_words(capsys: pytest.CaptureFixture[str], manifest:
         "  pods that leave         2",
         "pods kept                 0-1, 3",
         "micro batches             22, 21, 21",
+        "expected step time        1.38 times that of the full size",
         "  Replace     refused  1 more nodes would be needed, none came within 270 s",
         "  Shrink      taken    taken: the smallest action that works",
         "  rank 4 (dense): rank 0",
@@ -151,6 +152,18 @@ def test_the_text_says_it_in_words(capsys: pytest.CaptureFixture[str], manifest:
         "  patch hatrainingjobs/status",
     ):
         assert words in text, words
+
+
+def test_the_memory_of_the_copies_is_told(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    job = copy.deepcopy(JOB)
+    job["spec"]["model"] = {"parameters": 2_000_000_000}
+    path = tmp_path / "job.yaml"
+    path.write_text(yaml.safe_dump(job), encoding="utf-8")
+    assert main(["simulate", "-f", str(path), "--lose", "rank=5"]) == 0
+    text = capsys.readouterr().out
+    assert "memory of the copies      4.00 GB on each chip, 32.0 GB in all" in text
+    assert "memory of a shrink        up to 3.6 GB more on each chip" in text
+    assert "expected step time        1.00 times" in text
 
 
 def test_the_job_fails_when_nothing_is_left(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:

@@ -132,7 +132,8 @@ def shape(state: JobState) -> tuple[object, ...]:
         inner = (incident.purpose, incident.action, bool(incident.replaced_nodes), incident.corrupted, confirmed)
         inner += (incident.revision > 1,)
     waits = tuple(name in state.deadlines for name in ("Expand", "Coordinator"))
-    return (state.phase, inner, state.shrunk is not None, waits)
+    gone = state.shrunk
+    return (state.phase, inner, gone is not None and 1 + bool(gone.capacity_ms), waits)
 
 
 WORLDS: tuple[tuple[Policy, View], ...] = (

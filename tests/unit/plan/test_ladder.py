@@ -283,8 +283,11 @@ def test_no_node_in_time_becomes_a_shrink_and_back() -> None:
     assert do.ReleasePods((2,), below=3) in done
     assert do.CloseIncident(2, Outcome.RECOVERED, "shrunk") in done
     assert rig.tell(e.DeadlineReached(name="Expand")) == ()
+    rig.deadline("Expand")
+    assert rig.at(Phase.SHRUNK)
     done = rig.tell(e.CapacityAvailable(nodes=1))
     assert rig.kinds(done) == ["SetDeadline"]
+    assert rig.tell(e.CapacityAvailable(nodes=1)) == ()
     rig.view = replace(rig.view, free_nodes=1)
     done = rig.deadline("Expand")
     assert rig.at(Phase.EXPANDING)
@@ -301,8 +304,23 @@ def test_capacity_that_flaps_starts_the_delay_again() -> None:
     rig = Rig.shrunk()
     rig.tell(e.CapacityAvailable(nodes=1))
     rig.tell(e.CapacityLost())
-    assert "Expand" not in rig.state.deadlines
+    assert rig.state.deadlines["Expand"] == rig.now + 120_000
     assert rig.tell(e.CapacityAvailable(nodes=0)) == ()
+    rig.view = replace(rig.view, free_nodes=1)
+    rig.deadline("Expand")  # seen for the first time: the delay begins now
+    assert rig.at(Phase.SHRUNK)
+    rig.deadline("Expand")
+    assert rig.at(Phase.EXPANDING)
+
+
+def test_capacity_that_is_there_already_only_has_to_last() -> None:
+    rig = Rig.running(view=replace(VIEW, free_nodes=0))
+    rig.silent(2)
+    rig.deadline("Recovery")
+    rig.view = replace(rig.view, free_nodes=1)
+    rig.tell(e.Resumed(2, 11))
+    rig.deadline("Expand")
+    assert rig.at(Phase.EXPANDING)
 
 
 def test_growing_that_fails_goes_on_shrunk() -> None:
