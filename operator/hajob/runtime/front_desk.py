@@ -29,6 +29,7 @@ from hajob.runtime.metrics import FRONT_DESK_RESTARTS
 
 log = logging.getLogger(__name__)
 
+_IDENTITY: Final = "hajob"  # kopf would make one from the user's name, which a container's user need not have
 _STOP_SECONDS: Final = 15.0
 
 # kopf tells of every call of a handler, that is of every event.
@@ -181,7 +182,9 @@ class FrontDesk:
         if self._stopping.is_set():
             return
         scope: dict[str, Any] = {"namespaces": [self._namespace]} if self._namespace else {"clusterwide": True}
-        await kopf.operator(registry=self._registry(), settings=kopf_settings(), stop_flag=stop, **scope)
+        await kopf.operator(
+            registry=self._registry(), settings=kopf_settings(), identity=_IDENTITY, stop_flag=stop, **scope
+        )
 
     def _registry(self) -> kopf.OperatorRegistry:
         registry = kopf.OperatorRegistry()

@@ -6,6 +6,8 @@ import asyncio
 import itertools
 from typing import cast
 
+import pytest
+
 from hajob.runtime.credentials import Credentials
 from hajob.runtime.front_desk import FrontDesk, JobIntake, kopf_settings
 from hajob.runtime.kube import ApiError
@@ -42,3 +44,15 @@ def test_delays_are_endless_and_can_be_read_again() -> None:
     first, second = (list(itertools.islice(delays, 100)) for _ in range(2))
     assert first == second
     assert max(first) == 5.0
+
+
+async def test_kopf_is_not_left_to_ask_for_the_user_s_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In a pod the user is a number; looking up its name ended kopf again and again."""
+    given: dict[str, object] = {}
+
+    async def operator(**arguments: object) -> None:
+        given.update(arguments)
+
+    monkeypatch.setattr("kopf.operator", operator)
+    await FrontDesk(FakeKube(), Credentials("https://nowhere"))._serve()
+    assert given["identity"]
