@@ -140,8 +140,8 @@ class Core:
             if fact.kind == pb.PROCESS_EXITED:
                 process = (fact.incarnation, fact.start)
                 wanted = {r for r in fact.ranks if job.roster.is_current(pod, r, process) and self._is_wanted(r)}
-                if not wanted:
-                    continue  # ended by order, or of a process that has a successor
+                if not wanted and job.roster.targets:
+                    continue  # ended by order, or of a process that has a successor; before a takeover nobody knows
                 lost |= wanted if fact.exit_code != 0 else set()
             fact.node_rank = pod.node_rank
             job.tell(fact, job.now - fact.age_nanoseconds / NANOSECONDS)

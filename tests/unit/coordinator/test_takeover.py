@@ -172,3 +172,23 @@ def test_a_coordinator_alone_does_not_end_what_it_does_not_know(world: World) ->
     world.advance(2.0)
     assert all(agent.order is None for agent in world.agents.values())
     assert all(agent.lease_until > world.now for agent in world.agents.values())
+
+
+def test_a_death_that_is_told_before_the_takeover_is_not_forgotten(world: World) -> None:
+    """Agents repeat to a new coordinator what the old one had not acknowledged, before the operator has spoken."""
+    assignment, order = world.core.job.assignment, world.core.job.order
+    assert assignment is not None
+    assert order is not None
+    world.core = Core("job", ENDPOINT, Limits(), world.now)
+    world.core.controller_hello(world.controller, [], world.now)
+    world.core.assign(assignment, world.now)
+    world.facts = []
+    for agent in world.agents.values():
+        agent.told = None
+        world.core.connected(agent.uid, world.now)
+    world.die(3)
+    assert not world.mindio.calls
+    world.core.order(order, world.now)
+    world.advance(0.3)
+    assert [fact.kind for fact in world.facts] == [pb.PROCESS_EXITED]
+    assert len(world.called("stop_train")) == 1
