@@ -18,7 +18,9 @@ class InPlacePolicy:
         """Answer an exit at once."""
         if fact.kind != pb.PROCESS_EXITED:
             return
-        incarnation = self._job.operator.state.incarnation
+        state = self._job.operator.state
+        before_the_stop = state.conversation in ("Offline", "Serving")
+        incarnation = state.incarnation + before_the_stop
         order = pb.Order(incarnation=incarnation, revision=1, action=pb.IN_PLACE)
         if self._order.incarnation == incarnation:
             order.CopyFrom(self._order)
