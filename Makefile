@@ -26,7 +26,7 @@ demo: ## a training on a local cluster survives two faults, before your eyes
 
 .PHONY: test
 test: lint ## decide whether a change is good: lint and all tests
-	@$(PYTEST) $(TESTS)
+	@$(PYTEST) -n 2 --dist worksteal $(TESTS)
 
 .PHONY: lint
 lint: ## format, lint, strict types, import contract, generated files

@@ -152,6 +152,7 @@ class CoordinatorDesk:
 
     def reported(self, report: wire.Report) -> None:
         """A report has come. Its state is taken over first: a fact in the first report is judged by it, too."""
+        self.heard = report.sequence
         self._before, self.state = self.state, report.state
         self.problem = report.state.controller_problem
         self._owner.reported(report)

@@ -158,6 +158,8 @@ class FakeKube:
         self._check()
         if (resource, namespace, body["metadata"]["name"]) in self.objects:
             raise ApiError(409, "AlreadyExists", "it is there")
+        if dry_run:
+            return copy.deepcopy(body)
         self.writes.append(("create", resource, body))
         return self.put(resource, namespace, body)
 

@@ -1,0 +1,270 @@
+"""A desk between a fake API server and a scripted coordinator: events in, levels out, nothing lost by a crash."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+import yaml
+
+from hajob.api import constants as names
+from hajob.api.job import HATrainingJob
+from hajob.objects.settings import PodSettings
+from hajob.runtime.announcements import Announcer
+from hajob.runtime.channel import Credentials, Listener
+from hajob.runtime.desk import Desk
+from hajob.runtime.status_writer import StatusWriter
+from hajob.runtime.world import World
+from hajob.sources.node import NodeView
+from hajob.sources.pod import PodView, view
+from tests.unit.runtime.runtime_fakes import FakeClock, FakeKube
+from trainer_sidecar.protocol import sidecar_pb2 as wire
+
+EXAMPLE = Path(__file__).parents[3] / "examples/quickstart.yaml"
+NAMESPACE = "default"
+
+
+class Link:
+    """A channel that writes down what it was told."""
+
+    def __init__(self, address: str) -> None:
+        self.address = address
+        self.orders: list[wire.Order] = []
+        self.assignments: list[wire.Assignment] = []
+        self.acknowledged = 0
+
+    def start(self) -> None:
+        """Nothing is dialled."""
+
+    async def close(self) -> None:
+        """Nothing is open."""
+
+    def assign(self, assignment: wire.Assignment) -> None:
+        self.assignments.append(assignment)
+
+    def order(self, order: wire.Order) -> None:
+        self.orders.append(order)
+
+    def acknowledge(self, sequence: int) -> None:
+        self.acknowledged = sequence
+
+
+class Events:
+    """An announcer that remembers the reasons."""
+
+    def __init__(self) -> None:
+        self.reasons: list[str] = []
+
+    def announce(self, _job: HATrainingJob, reason: str, _message: str, *, warning: bool = False) -> None:
+        assert warning in {True, False}
+        self.reasons.append(reason)
+
+
+class Town:
+    """The world of one desk: nodes, pods that come up when they are made, one coordinator."""
+
+    def __init__(self) -> None:
+        self.kube, self.clock, self.events = FakeKube(), FakeClock(), Events()
+        self.links: list[Link] = []
+        self.nodes = {f"node-{n}": NodeView(f"node-{n}", chips={names.DEFAULT_RESOURCE_NAME: 2}) for n in range(6)}
+        raw = yaml.safe_load(EXAMPLE.read_text())
+        raw["metadata"] |= {"namespace": NAMESPACE, "uid": "uid-1", "generation": 1}
+        self.raw = self.kube.put(names.PLURAL, NAMESPACE, raw)
+        self.sequence = 0
+        self.desk = self.open()
+
+    def open(self) -> Desk:
+        """A desk as a new operator opens it: from what the server has."""
+        stored = self.stored()
+        self.desk = Desk(HATrainingJob.from_object(stored), self._world())
+        for pod in self.pods():
+            self.desk.pod_seen(pod)
+        self.desk.pods_listed()
+        self.desk.start()
+        return self.desk
+
+    def _world(self) -> World:
+        def dial(address: str, job_uid: str, credentials: Credentials, listener: Listener) -> Link:
+            assert all((job_uid, credentials, listener))
+            self.links.append(Link(address))
+            return self.links[-1]
+
+        def writer(job: HATrainingJob) -> StatusWriter:
+            async def at_once() -> None:
+                return None
+
+            return StatusWriter(
+                self.kube,
+                self.clock,
+                namespace=NAMESPACE,
+                name=job.metadata.name,
+                uid=job.metadata.uid,
+                known=job.status.to_json(),
+                may_write=at_once,
+            )
+
+        return World(
+            kube=self.kube,
+            clock=self.clock,
+            dial=dial,
+            status_writer=writer,
+            announcer=cast("Announcer", self.events),
+            pod_settings=PodSettings(sidecar_image="hajob/sidecar:dev"),
+            fence=lambda: 1,
+            nodes=lambda: self.nodes,
+            all_pods=lambda: {pod.name: pod for pod in self.pods()},
+        )
+
+    def stored(self) -> dict[str, Any]:
+        """The job as the server has it."""
+        found: dict[str, Any] = self.kube.objects[names.PLURAL, NAMESPACE, "quickstart"]
+        return found
+
+    def status(self) -> dict[str, Any]:
+        """Its status."""
+        found: dict[str, Any] = self.stored().get("status", {})
+        return found
+
+    def pods(self) -> list[PodView]:
+        """The pods on the server."""
+        return [view(body) for (resource, _, _), body in self.kube.objects.items() if resource == "pods"]
+
+    async def run_pods(self) -> None:
+        """Every pod gets a node and an address and runs, and the desk is shown it."""
+        for number, ((resource, _, _), body) in enumerate(sorted(self.kube.objects.items())):
+            if resource == "pods" and "podIP" not in body.get("status", {}):
+                body["spec"]["nodeName"] = f"node-{number % 6}"
+                body["status"] = {"phase": "Running", "podIP": f"127.0.1.{number}"}
+                self.desk.pod_seen(view(body))
+        await settled()
+
+    async def report(self, *facts: wire.Fact, **state: Any) -> None:
+        """The coordinator reports."""
+        self.sequence += 1
+        milestones = state.pop("milestones", [])
+        attempt = self.desk.state.attempt
+        known = {"controller_ready": True, "attempt": attempt, "step": 0, **state}
+        self.desk._coordinator.connected_changed(True, "")
+        self.desk._coordinator.reported(
+            wire.Report(
+                sequence=self.sequence,
+                state=wire.CoordinatorState(**known),
+                facts=facts,
+                milestones=milestones,
+            )
+        )
+        await settled()
+
+    async def train(self) -> None:
+        """From the first visit to a training that has done five steps."""
+        await settled()
+        await self.run_pods()
+        await self.report(milestones=[wire.Milestone(kind=wire.STARTED, incarnation=1)])
+        await self.report(step=5)
+
+
+async def settled() -> None:
+    """Let everything that can happen now happen."""
+    for _ in range(40):
+        await asyncio.sleep(0.0005)
+
+
+@pytest.fixture
+async def town() -> AsyncIterator[Town]:
+    made = Town()
+    yield made
+    await made.desk.close()
+
+
+def death_of(rank: int, fact: str = "exit-1") -> wire.Fact:
+    return wire.Fact(
+        id=fact, kind=wire.PROCESS_EXITED, node_rank=rank // 2, ranks=[rank], incarnation=1, exit_code=-9, step=5
+    )
+
+
+async def test_a_new_job_gets_its_pods_and_is_started(town: Town) -> None:
+    await town.train()
+    assert sorted(pod.role for pod in town.pods()) == ["coordinator", *["rank"] * 4]
+    assert town.links[0].orders[-1].action == wire.START
+    assert [pod.node_rank for pod in town.links[0].assignments[-1].pods] == [0, 1, 2, 3]
+    assert town.status()["summary"]["state"] == "Running"
+
+
+async def test_the_order_leaves_in_the_call_in_which_the_fault_came(town: Town) -> None:
+    await town.train()
+    before = len(town.links[0].orders)
+    town.desk._coordinator.reported(
+        wire.Report(
+            sequence=9,
+            state=wire.CoordinatorState(controller_ready=True, attempt=1, step=5),
+            facts=[death_of(5)],
+        )
+    )
+    order = town.links[0].orders[before]  # nothing was awaited
+    assert (order.action, list(order.lost_ranks), list(order.restart_ranks)) == (wire.IN_PLACE, [5], [5])
+
+
+async def test_a_pod_is_replaced_only_after_the_decision_is_written(town: Town) -> None:
+    await town.train()
+    lost = next(pod for pod in town.pods() if pod.node_rank == 0)
+    await town.report(wire.Fact(id="silent", kind=wire.AGENT_SILENT, node_rank=0, ranks=[0, 1], incarnation=1), step=5)
+    made = [pod for pod in town.pods() if pod.node_rank == 0 and pod.incarnation == 2]
+    assert len(made) == 1
+    assert lost.name not in {pod.name for pod in town.pods()}
+    incident = town.status()["incidents"][0]
+    assert (incident["action"], incident["cause"]["nodeName"]) == ("Replace", lost.node_name)
+    order = town.links[0].orders[-1]
+    assert (order.action, list(order.replaced_nodes)) == (wire.REPLACE, [0])
+
+
+async def test_a_new_operator_goes_on_with_the_same_order_and_makes_nothing_twice(town: Town) -> None:
+    await town.train()
+    await town.report(wire.Fact(id="silent", kind=wire.AGENT_SILENT, node_rank=0, ranks=[0, 1], incarnation=1), step=5)
+    order, pods = town.links[-1].orders[-1], {pod.uid for pod in town.pods()}
+    await town.desk.close()
+    town.open()
+    await settled()
+    await town.run_pods()
+    assert town.links[-1].orders[-1] == order
+    assert {pod.uid for pod in town.pods()} == pods
+
+
+async def test_a_report_is_acknowledged_after_what_it_led_to_is_written(town: Town) -> None:
+    await town.train()
+    await town.report(death_of(5), step=5)
+    assert town.links[0].acknowledged == town.sequence
+    assert town.status()["incidents"][0]["action"] == "InPlace"
+
+
+async def test_a_recovery_is_told_with_phases_that_add_up(town: Town) -> None:
+    await town.train()
+    await town.report(death_of(5), step=5)
+    for kind in (wire.STOPPED, wire.REPLACEMENTS_READY, wire.NAMED, wire.RESUMED):
+        strategies = ["exit", "dump", "recover"] if kind == wire.NAMED else []
+        milestone = wire.Milestone(kind=kind, incarnation=2, step=6, strategies=strategies)
+        await town.report(milestones=[milestone], step=6, order_revision=1, incarnation=2)
+    result = wire.Milestone(kind=wire.RESULT, incarnation=2, strategy="recover")
+    await town.report(milestones=[result], step=7, incarnation=2)
+    assert town.desk.state.phase == "Running"
+    assert town.events.reasons[-2:] == ["Recovering", "Recovered"]
+
+
+async def test_a_lost_coordinator_shows_in_its_condition(town: Town) -> None:
+    await town.train()
+    town.desk._coordinator.connected_changed(False, "it hung up")
+    await settled()
+    ready = next(each for each in town.status()["conditions"] if each["type"] == "CoordinatorReady")
+    assert (ready["status"], ready["reason"]) == ("False", "Unreachable")
+
+
+async def test_suspended_while_no_operator_looked(town: Town) -> None:
+    await town.train()
+    await town.desk.close()
+    town.stored()["spec"]["suspend"] = True
+    town.stored()["metadata"]["generation"] = 2
+    town.open()
+    await settled()
+    assert town.desk.state.phase in {"Saving", "Suspended"}
