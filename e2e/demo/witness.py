@@ -90,7 +90,10 @@ class Witness:
             if board.problem:
                 raise DemoError(f"the job failed while waiting for {what}: {board.problem}")
             time.sleep(LOOK_SECONDS)
-        raise DemoError(f"waited {seconds:.0f} s in vain for {what}")
+        state = (
+            f"the job is {self.board.state}" if self.board.state else "the operator has not said a word about the job"
+        )
+        raise DemoError(f"waited {seconds:.0f} s in vain for {what}; {state}, at step {self.board.step}")
 
     def _seen(self, rank: Rank) -> Rank:
         return replace(rank, does=self.lost[rank.pid]) if rank.pid in self.lost else rank
