@@ -1,4 +1,3 @@
-# ruff: noqa: ANN401 - values of strangers pass through here
 """The verbs of a vector's steps: what is done, and what must follow.
 
 A step is a mapping with one verb; beside it may stand `within: [low, high]` seconds since the last deed (or since the
@@ -16,80 +15,12 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Any
 
+from e2e.mindio.conformance.judge import Judge, Step, UnmetError, has_ended, patience
 from e2e.mindio.conformance.wire_verbs import CONNECT, greet, wrong_with
-from e2e.mindio.conformance.world import Member, World
-
-PATIENCE = 20.0
-ARGUMENTS = ["model", 7]
-Step = dict[str, Any]
 
 
-class UnmetError(AssertionError):
-    """Something that must follow did not."""
-
-
-def has_ended(member: Member) -> bool:
-    """Whether a process has ended."""
-    return member.ended is not None
-
-
-class Run:
-    """One vector being run."""
-
-    def __init__(self, world: World) -> None:
-        self.world = world
-        self.variables: dict[str, Any] = {"ARGS": ARGUMENTS}
-        self.marks: dict[str, float] = {}
-        self.deed = time.monotonic()
-        self.seen_callbacks = 0
-        self.seen_handlers: dict[str, int] = {}
-
-    # ---- matching
-
-    def equal(self, wanted: Any, got: Any) -> bool:
-        """Whether `got` is what is wanted; binds variables."""
-        if isinstance(wanted, str) and wanted.startswith("$"):
-            return bool(self.variables.setdefault(wanted, got) == got)
-        if wanted == "ARGS":
-            return bool(got == ARGUMENTS)
-        if wanted == "ANY":
-            return True
-        if isinstance(wanted, list):
-            same = isinstance(got, list) and len(wanted) == len(got)
-            return same and all(self.equal(w, g) for w, g in zip(wanted, got, strict=True))
-        if isinstance(wanted, dict):
-            same = isinstance(got, dict) and set(wanted) == set(got)
-            return same and all(self.equal(w, got[k]) for k, w in wanted.items())
-        return type(wanted) is type(got) and bool(wanted == got)
-
-    async def until(self, condition: Callable[[], bool], end: float, what: str) -> None:
-        """Wait for a condition on what the processes have told."""
-        while not condition():
-            self.world.changed.clear()
-            left = end - time.monotonic()
-            if left <= 0:
-                raise UnmetError(f"did not happen in time: {what}")
-            try:
-                await asyncio.wait_for(self.world.changed.wait(), min(left, 0.5))
-            except TimeoutError:
-                continue
-
-    def window(self, step: Step) -> tuple[float, float]:
-        """The interval of a step as points of the monotonic clock."""
-        if "within" not in step:
-            return 0.0, time.monotonic() + PATIENCE
-        base = self.marks[step["since"]] if "since" in step else self.deed
-        low, high = step["within"]
-        return base + low, base + high
-
-    def check_time(self, step: Step, when: float, what: str) -> None:
-        """`UnmetError` when something happened too early or too late."""
-        low, high = self.window(step)
-        if not low - 0.05 <= when <= high:
-            base = self.marks[step["since"]] if "since" in step else self.deed
-            raise UnmetError(f"{what} came after {when - base:.2f} s, wanted within {step.get('within')}")
-        if "mark" in step:
-            self.marks[step["mark"]] = when
+class Run(Judge):
+    """One vector being run, verb by verb."""
 
     # ---- deeds
 
@@ -142,7 +73,7 @@ class Run:
         if step["controller"] == "kill":
             self.world.signal("controller", signal.SIGKILL)
             member = self.world.members["controller"]
-            await self.until(lambda: member.code is not None, time.monotonic() + PATIENCE, "death of the controller")
+            await self.until(lambda: member.code is not None, time.monotonic() + patience(), "death of the controller")
         else:
             self.world.vector.controller = True
             await self.world.start_controller()
@@ -191,19 +122,8 @@ class Run:
         def back() -> list[dict[str, Any]]:
             return [e for e in member.events if e["event"] == "return" and e["call"] == name][before:]
 
-        await self.until(lambda: bool(back()), time.monotonic() + PATIENCE, f"return of {name}")
+        await self.until(lambda: bool(back()), time.monotonic() + patience(), f"return of {name}")
         self.check_return(step, back()[0], name)
-
-    def check_return(self, step: Step, event: dict[str, Any], name: str) -> None:
-        """Compare what came back from a call."""
-        if "raises" in step:
-            if event.get("raised") != step["raises"] or step.get("text", "") not in event.get("text", ""):
-                raise UnmetError(f"{name} should raise {step['raises']}, got {event}")
-            return
-        if "value" not in event or not self.equal(step.get("returns", 0), event["value"]):
-            raise UnmetError(f"{name} should return {step.get('returns', 0)!r}, got {event}")
-        if "takes" in step and event["took"] > step["takes"]:
-            raise UnmetError(f"{name} took {event['took']:.3f} s")
 
     async def ask(self, step: Step) -> None:
         """Call a function on ranks; `returns` or `raises` must come back."""
@@ -220,7 +140,7 @@ class Run:
             return [e for e in member.events if e["event"] == "answer"][before:]
 
         self.world.send(key, {"call": name, "args": args})
-        await self.until(lambda: bool(answers()), time.monotonic() + PATIENCE, f"answer of {name}")
+        await self.until(lambda: bool(answers()), time.monotonic() + patience(), f"answer of {name}")
         return answers()[0]
 
     # ---- what must follow

@@ -24,7 +24,7 @@ ADDRESS = "127.0.0.1"
 Event = dict[str, Any]
 
 DEFAULTS = {
-    "MINDIO_WAIT_MINDX_TIME": "5",
+    "MINDIO_WAIT_MINDX_TIME": "10",
     "TTP_NORMAL_ACTION_TIME_LIMIT": "30",
     "MINDX_TASK_ID": "laboratory",
     "SIM_MINDIO_EXIT_DELAY": "0.5",
