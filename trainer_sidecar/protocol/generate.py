@@ -18,7 +18,7 @@ GENERATED = ("sidecar_pb2.py", "sidecar_pb2.pyi", "sidecar_pb2_grpc.py")
 
 def compile_protocol(target: Path) -> dict[str, str]:
     """Run protoc below `target`; file name -> text of each generated file."""
-    from grpc_tools import protoc  # noqa: PLC0415  a development dependency, absent from images
+    from grpc_tools import protoc  # a development dependency, absent from images
 
     well_known = str(resources.files("grpc_tools") / "_proto")
     arguments = [
