@@ -50,9 +50,17 @@ class BadJob:
 
 
 TWICE = {"recovery": {"maxProgramFailures": 1}}
+BROKEN_IMAGE = "example/without-python:1"
 BAD_JOBS = {
     "image-missing": BadJob(
         "ImageUnavailable", "no/such:1", {"image": "no/such:1"}, spec={"startupDeadlineSeconds": 15}, most_starts=1
+    ),
+    "nothing-to-run": BadJob(
+        "ContainerNotStarted",
+        "python3",
+        {"image": BROKEN_IMAGE},
+        spec={"recovery": {"maxProgramFailures": 0}},
+        most_starts=1,
     ),
     "entry-point-wrong": BadJob("ProgramFailed", "no-such-program", {"command": ["no-such-program"]}, spec=TWICE),
     "script-missing": BadJob(
@@ -80,7 +88,12 @@ BAD_JOBS = {
 @pytest.fixture
 def small_rig(start_rig: Callable[[Layout], Rig]) -> Rig:
     """Room for all bad jobs at once, two nodes with a chip for each."""
-    return start_rig(Layout(chip_nodes=len(BAD_JOBS), chips=2))
+    rig = start_rig(Layout(chip_nodes=len(BAD_JOBS), chips=2))
+    image = rig.directory / "without-python"
+    image.mkdir()
+    (image / "image.json").write_text(json.dumps({"env": {"PATH": "/nowhere"}}))
+    rig.nodes.control.set_image(BROKEN_IMAGE, image)
+    return rig
 
 
 def submit(rig: Rig, name: str, bad: BadJob) -> Job:
@@ -198,13 +211,24 @@ def test_suspended_and_resumed(rig: Rig) -> None:
     assert_weights_equal(job, STEPS)
 
 
-def test_without_its_coordinator_the_job_says_so_and_trains_on(rig: Rig) -> None:
+def kill_the_controller(rig: Rig, pod: str) -> None:
+    """MindIO's controller dies, the sidecar beside it lives."""
+    rig.nodes.control.kill(namespace=rig.namespace, pod=pod, container="controller")
+
+
+def delete_the_pod(rig: Rig, pod: str) -> None:
+    """All of it is gone at once."""
+    rig.plane.kubectl("--namespace", rig.namespace, "delete", "pod", pod, "--grace-period=0", "--force")
+
+
+@pytest.mark.parametrize("kill", [kill_the_controller, delete_the_pod])
+def test_without_its_coordinator_the_job_says_so_and_trains_on(rig: Rig, kill: Callable[[Rig, str], None]) -> None:
     job = rig.submit(iterations=200)
     job.wait_step(5)
     job.wait_condition("CoordinatorReady")
     pod = job.pods("coordinator")[0]["metadata"]["name"]
-    rig.nodes.control.kill(namespace=rig.namespace, pod=pod, container="controller")
     killed = datetime.datetime.now(datetime.UTC)
+    kill(rig, pod)
     told = job.wait_condition("CoordinatorReady", "False")
     since = datetime.datetime.fromisoformat(told["lastTransitionTime"]) - killed
     assert since.total_seconds() <= 3
