@@ -1,5 +1,6 @@
 """The conditions of the table's rows, each with the sentence that stands in docs/state-machine.md."""
 
+from functools import partial
 from typing import Final
 
 from hajob.domain.actions import MINDIO_STRATEGY, STRATEGIES, Action
@@ -15,32 +16,35 @@ from hajob.plan.state import Deadline
 
 def chooses(occasion: Occasion, action: Action) -> Guard:
     """The ladder, on this occasion, takes this action."""
-    return Guard(
-        f"{occasion.name}: {action}",
-        f"on the occasion {occasion.name} the ladder takes {action}",
-        lambda moment: moment.decide(occasion).action is action,
-    )
+    sentence = f"on the occasion {occasion.name} the ladder takes {action}"
+    return Guard(f"{occasion.name}: {action}", sentence, partial(_chooses, occasion, action))
+
+
+def _chooses(occasion: Occasion, action: Action, moment: Moment) -> bool:
+    return moment.decide(occasion).action is action
 
 
 def result(*codes: int, strategy: str = "") -> Guard:
     """MindIO's result has one of these codes (and is about this strategy, when it names one)."""
     words = " or ".join(map(str, codes))
+    about = f" of {strategy}" if strategy else ""
+    return Guard(f"result {words}{about}", f"MindIO's code is {words}{about}", partial(_has_code, codes, strategy))
 
-    def test(moment: Moment) -> bool:
-        event = moment.event
-        assert isinstance(event, events.ResultReported)
-        return event.code in codes and (not strategy or event.strategy in {"", strategy})
 
-    return Guard(f"result {words}{' of ' + strategy if strategy else ''}", f"MindIO's code is {words}", test)
+def _has_code(codes: tuple[int, ...], strategy: str, moment: Moment) -> bool:
+    event = moment.event
+    assert isinstance(event, events.ResultReported)
+    return event.code in codes and (not strategy or event.strategy in {"", strategy})
 
 
 def both(first: Guard, second: Guard) -> Guard:
     """Both conditions."""
-    return Guard(
-        f"{first.name}, {second.name}",
-        f"{first.sentence}, and {second.sentence}",
-        lambda moment: first.test(moment) and second.test(moment),
-    )
+    sentence = f"{first.sentence}, and {second.sentence}"
+    return Guard(f"{first.name}, {second.name}", sentence, partial(_both, first, second))
+
+
+def _both(first: Guard, second: Guard, moment: Moment) -> bool:
+    return first.test(moment) and second.test(moment)
 
 
 def due(moment: Moment, name: Deadline) -> bool:

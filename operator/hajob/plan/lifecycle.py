@@ -1,6 +1,7 @@
 """Steps that are not the recovery of a fault: start and end of a job, shrunk life, planned moves, what people ask."""
 
 from collections.abc import Callable
+from functools import partial
 from typing import Final
 
 from hajob.domain.actions import Action, Command
@@ -9,7 +10,6 @@ from hajob.domain.records import changed
 from hajob.plan import effects, events
 from hajob.plan.choice import Judge, Loss, Occasion, Verdict
 from hajob.plan.effects import Effect
-from hajob.plan.guards import due
 from hajob.plan.moment import Moment, StepResult
 from hajob.plan.policy import COORDINATOR_SECONDS
 from hajob.plan.state import Deadline, JobState, Phase, Spend
@@ -78,34 +78,34 @@ def settle(moment: Moment, why: str) -> tuple[JobState, tuple[Effect, ...]]:
 
 def save_for(purpose: Purpose) -> Callable[[Moment], StepResult]:
     """Save what can be saved, because somebody asked for a suspend or a restart."""
+    return partial(_save_for, purpose)
 
-    def run(moment: Moment) -> StepResult:
-        incident = moment.incident
-        if incident is not None and moment.joins is not None:
-            gone = (*incident.escalated_from, incident.action)
-            incident = changed(
-                incident,
-                purpose=purpose,
-                action=Action.CHECKPOINT,
-                escalated_from=gone,
-                revision=incident.revision + 1,
-            )
-            return _save(moment, moment.state, incident, [effects.WidenIncident(incident.number, f"{purpose}")])
-        state, incident, out = _planned(moment, purpose, Action.CHECKPOINT)
-        return _save(moment, state, incident, out)
 
-    return run
+def _save_for(purpose: Purpose, moment: Moment) -> StepResult:
+    incident = moment.incident
+    if incident is not None and moment.joins is not None:
+        gone = (*incident.escalated_from, incident.action)
+        incident = changed(
+            incident,
+            purpose=purpose,
+            action=Action.CHECKPOINT,
+            escalated_from=gone,
+            revision=incident.revision + 1,
+        )
+        return _save(moment, moment.state, incident, [effects.WidenIncident(incident.number, f"{purpose}")])
+    state, incident, out = _planned(moment, purpose, Action.CHECKPOINT)
+    return _save(moment, state, incident, out)
 
 
 def repurpose(purpose: Purpose) -> Callable[[Moment], StepResult]:
     """While a checkpoint is being saved: what follows it changes."""
+    return partial(_repurpose, purpose)
 
-    def run(moment: Moment) -> StepResult:
-        assert moment.incident is not None
-        incident = changed(moment.incident, purpose=purpose)
-        return changed(moment.state, incident=incident), (effects.WidenIncident(incident.number, f"{purpose}"),)
 
-    return run
+def _repurpose(purpose: Purpose, moment: Moment) -> StepResult:
+    assert moment.incident is not None
+    incident = changed(moment.incident, purpose=purpose)
+    return changed(moment.state, incident=incident), (effects.WidenIncident(incident.number, f"{purpose}"),)
 
 
 def suspend(moment: Moment) -> StepResult:
@@ -143,18 +143,18 @@ def delete(moment: Moment) -> StepResult:
 
 def fail(reason: str, sentence: str = "") -> Callable[[Moment], StepResult]:
     """Give up; without a sentence the last rung of the ladder says why."""
+    return partial(_fail, reason, sentence)
 
-    def run(moment: Moment) -> StepResult:
-        verdicts = moment.choice.considered if moment.choice else ()
-        why, message = _why_failed(reason, sentence or moment.state.problem, verdicts)
-        incident = moment.incident
-        cause = incident.cause.message if incident else getattr(getattr(moment.event, "fact", None), "message", "")
-        state, cleared = clear_deadlines(moment.state, *Deadline)
-        state, closing = close(state, Outcome.FAILED, message)
-        full = f"{message}: {cause}" if cause else message
-        return state, (*cleared, *closing, effects.FailJob(why, full))
 
-    return run
+def _fail(reason: str, sentence: str, moment: Moment) -> StepResult:
+    verdicts = moment.choice.considered if moment.choice else ()
+    why, message = _why_failed(reason, sentence or moment.state.problem, verdicts)
+    incident = moment.incident
+    cause = incident.cause.message if incident else getattr(getattr(moment.event, "fact", None), "message", "")
+    state, cleared = clear_deadlines(moment.state, *Deadline)
+    state, closing = close(state, Outcome.FAILED, message)
+    full = f"{message}: {cause}" if cause else message
+    return state, (*cleared, *closing, effects.FailJob(why, full))
 
 
 _FAILURES: Final = {
@@ -181,12 +181,12 @@ def _why_failed(reason: str, sentence: str, verdicts: tuple[Verdict, ...]) -> tu
 
 def ignore(reason: str) -> Callable[[Moment], StepResult]:
     """Change nothing, and say why so that it can be counted."""
+    return partial(_ignore, reason)
 
-    def run(moment: Moment) -> StepResult:
-        moment.ignored = moment.ignored or f"{reason}: in {moment.state.phase}, {str(moment.event)[:_EVENT_LIMIT]}"
-        return moment.state, ()
 
-    return run
+def _ignore(reason: str, moment: Moment) -> StepResult:
+    moment.ignored = moment.ignored or f"{reason}: in {moment.state.phase}, {str(moment.event)[:_EVENT_LIMIT]}"
+    return moment.state, ()
 
 
 def note(moment: Moment) -> StepResult:
@@ -421,8 +421,3 @@ def may_save(moment: Moment) -> bool:
     lost = moment.incident.lost_ranks if moment.incident and moment.incident.purpose is Purpose.FAULT else ()
     judge = Judge(Loss(ranks=lost, counted=False), SAVE_FIRST, moment.state, moment.view, moment.policy, moment.now_ms)
     return not judge.refusals(Action.CHECKPOINT)
-
-
-def startup_due(moment: Moment) -> bool:
-    """Whether this is the start-up deadline."""
-    return due(moment, Deadline.STARTUP)

@@ -5,6 +5,7 @@ shell writes the status in between.
 """
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any, Final
 
 from hajob.domain.actions import Action, Command
@@ -14,7 +15,7 @@ from hajob.domain.records import changed
 from hajob.plan import effects, events
 from hajob.plan.effects import Effect
 from hajob.plan.guards import unknown_ranks
-from hajob.plan.moment import Moment, Step, StepResult
+from hajob.plan.moment import Moment, StepResult
 from hajob.plan.policy import CONFIRM_SECONDS
 from hajob.plan.state import PROGRAM_BUDGET, Deadline, JobState, Phase, Shrunk, Spend, Stall
 
@@ -192,36 +193,36 @@ def enter(moment: Moment, action: Action) -> tuple[JobState, Incident, list[Effe
 
 def begin_process(action: Action) -> Callable[[Moment], StepResult]:
     """Retry, InPlace and Replace: hold the training, make what is lost anew, tell MindIO once all are there."""
+    return partial(_begin_process, action)
 
-    def run(moment: Moment) -> StepResult:
-        state, incident, out = enter(moment, action)
-        lost, restart, nodes, fresh = _extent(moment, incident, action)
-        if set(fresh) & set(incident.replaced_nodes):
-            incident = changed(incident, incarnation=state.incarnation + 1)
-        if restart or fresh:
-            state = renew(moment, state, restart, fresh, incident.incarnation)
-        incident = changed(
-            incident,
-            lost_ranks=lost,
-            restart_ranks=restart,
-            replaced_nodes=nodes,
-            ready=False,
-            restored_from=_source(moment),
-        )
-        wait = moment.policy.replacement_timeout_seconds if nodes else moment.policy.rungs[action].deadline_seconds
-        at_ms = moment.now_ms + 1000 * wait
-        state = changed(
-            state,
-            incident=incident,
-            incarnation=max(state.incarnation, incident.incarnation),
-            deadlines={**state.deadlines, Deadline.RECOVERY: at_ms},
-        )
-        out += [order(incident, COMMAND[action], wait), effects.SetDeadline(Deadline.RECOVERY, at_ms)]
-        if fresh:
-            out.append(effects.ReplacePods(fresh, incident.incarnation, _names(moment, fresh)))
-        return state, tuple(out)
 
-    return run
+def _begin_process(action: Action, moment: Moment) -> StepResult:
+    state, incident, out = enter(moment, action)
+    lost, restart, nodes, fresh = _extent(moment, incident, action)
+    if set(fresh) & set(incident.replaced_nodes):
+        incident = changed(incident, incarnation=state.incarnation + 1)
+    if restart or fresh:
+        state = renew(moment, state, restart, fresh, incident.incarnation)
+    incident = changed(
+        incident,
+        lost_ranks=lost,
+        restart_ranks=restart,
+        replaced_nodes=nodes,
+        ready=False,
+        restored_from=_source(moment),
+    )
+    wait = moment.policy.replacement_timeout_seconds if nodes else moment.policy.rungs[action].deadline_seconds
+    at_ms = moment.now_ms + 1000 * wait
+    state = changed(
+        state,
+        incident=incident,
+        incarnation=max(state.incarnation, incident.incarnation),
+        deadlines={**state.deadlines, Deadline.RECOVERY: at_ms},
+    )
+    out += [order(incident, COMMAND[action], wait), effects.SetDeadline(Deadline.RECOVERY, at_ms)]
+    if fresh:
+        out.append(effects.ReplacePods(fresh, incident.incarnation, _names(moment, fresh)))
+    return state, tuple(out)
 
 
 def _extent(moment: Moment, incident: Incident, action: Action) -> tuple[tuple[int, ...], ...]:
@@ -365,14 +366,14 @@ def launch(moment: Moment, state: JobState, incident: Incident | None, out: list
 
 def milestone(name: str, **changes: object) -> Callable[[Moment], StepResult]:
     """Note a milestone in the incident."""
+    return partial(_milestone, name, changes)
 
-    def run(moment: Moment) -> StepResult:
-        incident = moment.incident
-        if incident is None:
-            return moment.state, ()
-        return changed(moment.state, incident=_mark(incident, name, moment.now_ms, **changes)), ()
 
-    return run
+def _milestone(name: str, changes: dict[str, object], moment: Moment) -> StepResult:
+    incident = moment.incident
+    if incident is None:
+        return moment.state, ()
+    return changed(moment.state, incident=_mark(incident, name, moment.now_ms, **changes)), ()
 
 
 def gathered(moment: Moment) -> StepResult:
@@ -437,8 +438,3 @@ def recovered(moment: Moment) -> StepResult:
 def nothing(_moment: Moment) -> StepResult:
     """Change nothing."""
     return _moment.state, ()
-
-
-def step(name: str, sentence: str, run: Callable[[Moment], StepResult]) -> Step:
-    """Name a function for the table."""
-    return Step(name, sentence, run)

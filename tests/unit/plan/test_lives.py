@@ -1,0 +1,362 @@
+"""Whole lives of a job, told event by event: every effect and every change of state, word for word.
+
+The expected text stands in lives.txt and is read like a log. After a wanted change `HAJOB_UPDATE_GOLDEN=1 pytest`
+writes it anew; the difference is what has to be reviewed.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hajob.domain.facts import FactKind, Source
+from hajob.plan import events as e
+from hajob.plan.effects import Effect
+from hajob.plan.journal import to_dict
+from hajob.plan.policy import CoordinatorLossPolicy, Mode, NodePolicy, Policy
+from hajob.plan.state import JobState
+from tests.unit.plan.plan_rig import Rig
+from tests.unit.plan.plan_worlds import VIEW
+
+GOLDEN = Path(__file__).parent / "lives.txt"
+NO_NODE = replace(VIEW, free_nodes=0)
+
+
+class Teller(Rig):
+    """A rig that writes down what happens."""
+
+    lines: list[str]
+
+    def tell(self, event: e.Event, now: int | None = None) -> tuple[Effect, ...]:
+        before = to_dict(self.state)
+        done = super().tell(event, now)
+        assert self.outcome is not None
+        self.lines.append(f"{self.now} {event}"[:400])
+        if self.ignored:
+            self.lines.append(f"    ignored: {self.ignored}"[:200])
+        self.lines += [f"    {verdict.action}: {verdict.message}" for verdict in self.outcome.considered]
+        self.lines += [f"    > {effect}" for effect in done]
+        self.lines += [f"    = {line}" for line in changes(before, to_dict(self.state))]
+        return done
+
+
+def changes(before: Any, after: Any, where: str = "") -> Iterator[str]:
+    """What has changed in a journal."""
+    if isinstance(before, dict) and isinstance(after, dict):
+        for key in sorted({*before, *after}):
+            yield from changes(before.get(key), after.get(key), f"{where}.{key}" if where else key)
+    elif before != after:
+        yield f"{where}: {after}"
+
+
+def start(policy: Policy | None = None, **more: Any) -> Teller:
+    teller = Teller(Rig.running().state, policy=policy or Policy(), **more)
+    teller.lines = []
+    return teller
+
+
+def first_start() -> Teller:
+    rig = start(Policy(active_deadline_seconds=1000))
+    rig.state = JobState()
+    rig.tell(e.Accepted())
+    rig.see(FactKind.POD_UNSTARTABLE, node=1, code="ErrImagePull", message="slow registry")
+    rig.tell(e.PodsReady())
+    rig.tell(e.AllRanksStarted(1, 7))
+    rig.tell(e.AllRanksStarted(1, 1))
+    rig.tell(e.Resumed(1, 1))
+    rig.tell(e.CheckpointVerified(step=40))
+    rig.tell(e.AllFinished())
+    rig.tell(e.Deleted())
+    return rig
+
+
+def cascade() -> Teller:
+    rig = start()
+    rig.exits(5, message="Killed")
+    rig.exits(3, exit_code=1, code="E1")
+    rig.silent(0)
+    rig.tell(e.Stopped(2, (0, 1, 3, 5, 7)))
+    rig.exits(5)
+    rig.silent(0)
+    rig.tell(e.ReplacementsReady(3, 1))
+    rig.tell(e.ReplacementsReady(3, rig.incident.revision))
+    rig.tell(e.Named(3, rig.incident.revision))
+    rig.tell(e.StrategiesOffered(3, ("exit", "dump", "recover")))
+    rig.tell(e.Resumed(3, 8))
+    rig.tell(e.ResultReported(3, 0, "", "recover"))
+    return rig
+
+
+def retry_that_cannot_clean() -> Teller:
+    rig = start()
+    rig.memory(3, Source.MINDIO)
+    rig.tell(e.Stopped(2, (3, 4)))
+    rig = start()
+    rig.memory(3, Source.MINDIO)
+    rig.tell(e.Named(2, 1))
+    rig.tell(e.ResultReported(2, 405, "clean failed", "retry"))
+    rig.tell(e.Named(2, 2))
+    rig.tell(e.ResultReported(2, 0, "", "recover"))
+    rig.tell(e.Resumed(2, 6))
+    return rig
+
+
+def saved_and_restarted() -> Teller:
+    rig = start()
+    rig.silent(2)
+    rig.tell(e.Named(2, 1))
+    rig.exits(3, exit_code=1)
+    rig.tell(e.Named(2, 2))
+    rig.tell(e.StrategiesOffered(2, ("exit", "dump")))
+    rig.tell(e.ResultReported(2, 0, "", "dump"))
+    rig.tell(e.PodsReady())
+    rig.exits(0, exit_code=1, message="ImportError")
+    rig.tell(e.AllRanksStarted(attempt=3))
+    rig.tell(e.Resumed(4, 7))
+    return rig
+
+
+def no_result_at_all() -> Teller:
+    rig = start()
+    rig.exits(5)
+    rig.tell(e.Named(2, 1))
+    rig.tell(e.Resumed(2, 8))
+    rig.deadline("Recovery")
+    rig.exits(5)
+    rig.tell(e.Resumed(3, 9))
+    rig.exits(6)
+    rig.deadline("Recovery")
+    rig.deadline("Startup")
+    return rig
+
+
+def shrunk_and_grown(policy: Policy | None = None) -> Teller:
+    rig = start(policy, view=NO_NODE)
+    rig.silent(2)
+    rig.deadline("Recovery")
+    rig.tell(e.ResultReported(2, 201, "isolate", "downgrade", (4, 5, 6, 7, 99)))
+    rig.tell(e.Resumed(2, 11))
+    rig.tell(e.ResultReported(2, 0, "", "downgrade"))
+    rig.exits(4)
+    rig.deadline("Expand")
+    rig.tell(e.CapacityAvailable(nodes=2))
+    rig.tell(e.CapacityLost())
+    rig.tell(e.CapacityAvailable(nodes=2))
+    rig.view = VIEW if policy is None else replace(VIEW, free_nodes=2)
+    rig.deadline("Expand")
+    rig.tell(e.ReplacementsReady(3, 1))
+    rig.deadline("Recovery")
+    rig.tell(e.ExpandDue())
+    rig.tell(e.StrategiesOffered(4, ("upgrade",)))
+    rig.tell(e.ResultReported(4, 0, "", "upgrade"))
+    return rig
+
+
+def shrunk_released() -> Teller:
+    return shrunk_and_grown(Policy(release_shrunk_pods=True, expand_delay_seconds=7))
+
+
+def growing_disturbed() -> Teller:
+    rig = start(view=NO_NODE)
+    rig.silent(2)
+    rig.deadline("Recovery")
+    rig.view = VIEW
+    rig.tell(e.ResultReported(2, 0, "", "downgrade"))
+    rig.deadline("Expand")
+    rig.exits(4)
+    rig.tell(e.ExpandDue())
+    rig.exits(2)
+    return rig
+
+
+def shrink_refused() -> Teller:
+    rig = start(view=NO_NODE)
+    rig.silent(2)
+    rig.deadline("Recovery")
+    rig.tell(e.ResultReported(2, 499, "no complete duplication", "downgrade"))
+    return rig
+
+
+def moved() -> Teller:
+    rig = start()
+    rig.tell(e.MigrateRequested(nodes=(1, 2), avoid=("node-9",), reason="sick"))
+    rig.tell(e.ReplacementsReady(2, 1))
+    rig.tell(e.StrategiesOffered(2, ("migration",)))
+    rig.tell(e.ResultReported(2, 0, "", "migration"))
+    rig.see(FactKind.CORDONED, node=3, node_name="node-3")
+    rig.see(FactKind.SUB_HEALTH, node=0)
+    rig.deadline("Recovery")
+    rig.tell(e.MigrateRequested(nodes=(9,)))
+    rig.tell(e.MigrateRequested(nodes=(1,)))
+    rig.exits(7)
+    rig.tell(e.MigrateRequested(nodes=(1,)))
+    return rig
+
+
+def suspended() -> Teller:
+    rig = start()
+    rig.exits(5)
+    rig.tell(e.SuspendRequested())
+    rig.tell(e.ResultReported(2, 0, "", "dump"))
+    rig.tell(e.ResumeRequested())
+    rig.tell(e.SuspendRequested())
+    rig.tell(e.ResumeRequested())
+    rig.deadline("Startup")
+    return rig
+
+
+def suspended_while_planned() -> Teller:
+    rig = start()
+    rig.tell(e.MigrateRequested(nodes=(1,)))
+    rig.tell(e.SuspendRequested())
+    rig.tell(e.ResumeRequested())
+    rig.tell(e.SuspendRequested())
+    rig.deadline("Recovery")
+    rig = start(view=replace(VIEW, coordinator_ready=False))
+    rig.tell(e.SuspendRequested())
+    return rig
+
+
+def restart_asked() -> Teller:
+    rig = start()
+    rig.tell(e.RestartRequested())
+    rig.tell(e.RestartRequested())
+    rig.tell(e.ResultReported(2, 0, "", "dump"))
+    rig.tell(e.RestartRequested())
+    rig.tell(e.PodsReady())
+    rig.tell(e.AllRanksStarted(attempt=3))
+    rig.tell(e.Resumed(0, 30))
+    rig.view = replace(VIEW, coordinator_ready=False)
+    rig.tell(e.RestartRequested())
+    return rig
+
+
+def restart_asked_in_the_middle() -> Teller:
+    rig = start()
+    rig.silent(2)
+    rig.tell(e.RestartRequested())
+    rig.deadline("Recovery")
+    rig.exits(1)
+    return rig
+
+
+def coordinator_gone(policy: CoordinatorLossPolicy) -> Callable[[], Teller]:
+    def life() -> Teller:
+        rig = start(Policy(coordinator_loss=policy))
+        rig.tell(e.CoordinatorLost(message="unreachable", ended=False))
+        rig.tell(e.CoordinatorReady())
+        rig.see(FactKind.CONTROLLER_LOST, message="killed")
+        rig.tell(e.CoordinatorReady())
+        rig.see(FactKind.CONTROLLER_LOST)
+        rig.tell(e.CheckpointVerified(step=50))
+        rig.tell(e.PodsReady())
+        rig.tell(e.CoordinatorLost())
+        return rig
+
+    return life
+
+
+def coordinator_gone_while_recovering() -> Teller:
+    rig = start()
+    rig.exits(5)
+    rig.tell(e.CoordinatorLost(ended=False))
+    rig.tell(e.CoordinatorLost())
+    rig = start()
+    rig.tell(e.MigrateRequested(nodes=(1,)))
+    rig.tell(e.CoordinatorLost())
+    rig.exits(3)
+    return rig
+
+
+def coordinator_gone_for_a_minute() -> Teller:
+    rig = start(view=replace(VIEW, coordinator_ready=False))
+    rig.tell(e.CoordinatorLost(ended=False))
+    rig.deadline("Coordinator")
+    rig.tell(e.AllFinished())
+    return rig
+
+
+def held() -> Teller:
+    rig = start(Policy(mode=Mode.HOLD))
+    rig.exits(5, message="held up")
+    rig.silent(1)
+    rig.memory(2, Source.MINDIO)
+    rig.policy = Policy()
+    rig.tell(e.PolicyChanged())
+    return rig
+
+
+def observed() -> Teller:
+    rig = start(Policy(mode=Mode.OBSERVE))
+    rig.exits(5)
+    rig.see(FactKind.SUB_HEALTH, node=1)
+    return rig
+
+
+def broken_program() -> Teller:
+    rig = start(Policy(max_program_failures=2))
+    for step in range(3):
+        rig.exits(5, exit_code=1, step=step, message="ValueError: no")
+        if rig.state.incident is not None:
+            rig.recover()
+    rig.tell(e.Deleted())
+    return rig
+
+
+def nothing_left() -> Teller:
+    rig = start(replace(Policy(), rungs={a: replace(r, max_count=1) for a, r in Policy().rungs.items()}))
+    rig.exits(5)
+    for _ in range(3):
+        rig.deadline("Recovery" if "Recovery" in rig.state.deadlines else "Startup")
+    rig.deadline("Startup") if "Startup" in rig.state.deadlines else None
+    return rig
+
+
+def evicted() -> Teller:
+    rig = start(Policy(sub_health=NodePolicy.EVICT))
+    rig.see(FactKind.SUB_HEALTH, node=1, node_name="node-1")
+    rig.see(FactKind.DATA_CORRUPTED, ranks=(7,), source=Source.MINDIO)
+    rig.tell(e.AllFinished())
+    return rig
+
+
+def too_late() -> Teller:
+    rig = start(Policy(active_deadline_seconds=5))
+    rig.state = JobState()
+    rig.tell(e.Accepted())
+    rig.tell(e.DeadlineReached(name="Active"))
+    rig.deadline("Active")
+    return rig
+
+
+LIVES: dict[str, Callable[[], Teller]] = {
+    life.__name__: life
+    for life in (
+        *(first_start, cascade, retry_that_cannot_clean, saved_and_restarted, no_result_at_all, shrunk_and_grown),
+        *(shrunk_released, growing_disturbed, shrink_refused, moved, suspended, suspended_while_planned),
+        *(restart_asked, restart_asked_in_the_middle, coordinator_gone_while_recovering, coordinator_gone_for_a_minute),
+        *(held, observed, broken_program, nothing_left, evicted, too_late),
+    )
+}
+LIVES |= {f"coordinator_gone {policy}": coordinator_gone(policy) for policy in CoordinatorLossPolicy}
+
+
+def expected() -> dict[str, str]:
+    """The golden texts by name."""
+    chapters = GOLDEN.read_text(encoding="utf-8").split("## ")[1:] if GOLDEN.exists() else []
+    return dict(chapter.split("\n", 1) for chapter in chapters)
+
+
+@pytest.mark.parametrize("name", LIVES)
+def test_a_life(name: str) -> None:
+    told = "\n".join(LIVES[name]().lines) + "\n"
+    if os.environ.get("HAJOB_UPDATE_GOLDEN"):
+        chapters = {**expected(), name: told}
+        text = "".join(f"## {key}\n{chapters[key]}" for key in LIVES if key in chapters)
+        GOLDEN.write_text(text, encoding="utf-8")
+    assert told == expected()[name]
