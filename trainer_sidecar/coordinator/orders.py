@@ -31,11 +31,16 @@ PAUSE_SECONDS = 600
 
 
 def is_newer(job: Job, order: pb.Order) -> bool:
-    """Whether `order` replaces the one in hand."""
+    """Whether `order` replaces the one in hand.
+
+    Under the same number and revision another order may come too: a leader that was killed before it had recorded its
+    decision is followed by one that decides anew. Only the leader with the highest fence is heard: its word counts.
+    """
     current = job.order
     if current is None:
         return True
-    return (order.incarnation, order.revision) > (current.incarnation, current.revision)
+    mine, theirs = (current.incarnation, current.revision), (order.incarnation, order.revision)
+    return theirs > mine or (theirs == mine and order != current)
 
 
 def is_open(job: Job) -> bool:

@@ -282,3 +282,12 @@ def test_a_new_attempt_gets_a_new_controller_and_new_processes(world: World) -> 
     world.die(2)
     assert world.state.incarnation == 4
     assert world.state.conversation == "Stopped"
+
+
+def test_a_leader_that_decides_anew_under_the_same_revision_is_heard(world: World) -> None:
+    """The one before it was killed between its order and its record of it."""
+    world.agent(1).start_delay = 5.0
+    world.die(3)
+    world.order(pb.IN_PLACE, incarnation=2, revision=1, lost_ranks=[3], restart_ranks=[3])
+    world.order(pb.CHECKPOINT, incarnation=2, revision=1, lost_ranks=[3])
+    assert world.called("change_strategy") == [{"strategy": "dump", "parameters": ""}]
