@@ -7,6 +7,8 @@ Run as `python -m e2e.bench.mutants [MODULE ...]`; survivors are judged in docs/
 """
 
 import argparse
+import json
+import random
 import re
 import shutil
 import subprocess
@@ -22,6 +24,7 @@ MODULES: Final = ("domain", "plan")
 TESTS: Final = ("domain", "plan", "cli")
 LEFT_OUT: Final = ("plan/diagram.py", "plan/table.py", "plan/preconditions.py")
 """Tables and the page made from them: no function of theirs decides anything."""
+_FIRST: Final = "hajob.domain.records.x_changed__mutmut_1"
 EXAMPLES: Final = 40
 """Random examples of each property; enough for a mutant, and a quarter of the time."""
 _CONFIG: Final = """
@@ -61,17 +64,26 @@ def mutmut(scratch: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, cwd=scratch, text=True, check=False, stdout=subprocess.PIPE)
 
 
+def sample(scratch: Path, count: int, seed: int) -> list[str]:
+    """Names of `count` mutants at random; mutmut makes them all when it is asked for any."""
+    mutmut(scratch, "run", "--max-children", "1", _FIRST)
+    names: list[str] = []
+    for path in sorted((scratch / "mutants").rglob("*.meta")):
+        names += json.loads(path.read_text(encoding="utf-8"))["exit_code_by_key"]
+    return random.Random(seed).sample(names, min(count, len(names)))
+
+
 def report(scratch: Path) -> int:
     """Print how many were killed, and every survivor with its change."""
     listing = mutmut(scratch, "results", "--all", "True").stdout
     results = re.findall(r"^\s*(\S+__mutmut_\d+): (.+)$", listing, re.MULTILINE)
     counts = Counter(state for _, state in results)
     for name, state in results:
-        if state == "survived":
+        if state in {"survived", "no tests"}:
             shown = mutmut(scratch, "show", name).stdout.splitlines()
             change = [line for line in shown if re.match(r"[-+](?![-+])", line)]
             print(name, *change, sep="\n    ")
-    decided = counts["killed"] + counts["timeout"] + counts["survived"]
+    decided = counts["killed"] + counts["timeout"] + counts["survived"] + counts["no tests"]
     killed = counts["killed"] + counts["timeout"]
     print(dict(counts))
     print(f"killed {killed} of {decided}: {100 * killed / max(1, decided):.1f} %")
@@ -88,13 +100,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument(
         "--only", nargs="*", default=[], help="names of mutants, or patterns such as 'hajob.plan.steps*'"
     )
+    parser.add_argument("--sample", type=int, default=0, help="only so many, chosen at random (0: all)")
+    parser.add_argument("--seed", type=int, default=4, help="of the sample (4)")
     parser.add_argument("--directory", type=Path, help="work there and keep it; by default a temporary directory")
     chosen = parser.parse_args(arguments)
     with tempfile.TemporaryDirectory(prefix="hajob-mutants-") as temporary:
         scratch = chosen.directory or Path(temporary)
         scratch.mkdir(parents=True, exist_ok=True)
         prepare(scratch, chosen.modules)
-        done = mutmut(scratch, "run", "--max-children", str(chosen.children), *chosen.only)
+        names = chosen.only or (sample(scratch, chosen.sample, chosen.seed) if chosen.sample else [])
+        done = mutmut(scratch, "run", "--max-children", str(chosen.children), *names)
         if done.returncode:
             print(done.stdout[-4000:], file=sys.stderr)
         return report(scratch)

@@ -27,6 +27,11 @@ class Occasion:
 
 
 FAULT: Final = Occasion("Fault", LADDER, "")
+PROCESS_LATE: Final = Occasion(
+    "ProcessLate",
+    (Action.REPLACE, Action.SHRINK, Action.CHECKPOINT, Action.RESTART),
+    "its time is up; before the naming a process that does not come may still be replaced with its pod",
+)
 LATE: Final = Occasion(
     "Late",
     (Action.SHRINK, Action.CHECKPOINT, Action.RESTART),
@@ -42,7 +47,9 @@ DUMP_OR_EXIT: Final = Occasion(
     (Action.CHECKPOINT, Action.RESTART),
     "after the naming, while shrunk and after a failed recovery (406) MindIO leaves only dump or exit",
 )
-EXIT_ONLY: Final = Occasion("ExitOnly", (Action.RESTART,), "MindIO leaves only exit (499, or its controller is gone)")
+EXIT_ONLY: Final = Occasion(
+    "ExitOnly", (Action.RESTART,), "MindIO leaves only exit: after a save, after 499, or because its controller is gone"
+)
 UNTRAINED: Final = Occasion(
     "Untrained", (Action.RESTART,), "before every rank is registered and the first step has ended MindIO has no state"
 )

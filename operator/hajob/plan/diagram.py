@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Final
 
 from hajob.domain.actions import LADDER
-from hajob.plan.choice import DUMP_OR_EXIT, EXIT_ONLY, FAULT, LATE, UNREPAIRABLE, UNTRAINED
+from hajob.plan.choice import DUMP_OR_EXIT, EXIT_ONLY, FAULT, LATE, PROCESS_LATE, UNREPAIRABLE, UNTRAINED
 from hajob.plan.events import EVENTS
 from hajob.plan.moment import Row
 from hajob.plan.policy import DEFAULT_RUNGS, NO_PROGRESS_LIMIT, PROGRAM_WINDOW_SECONDS
@@ -21,7 +21,7 @@ from hajob.plan.table import TABLE
 
 _MADE: Final = "<!-- made by `python -m hajob.plan.diagram`; do not edit -->"
 _DOCS: Final = Path("docs")
-_OCCASIONS: Final = (FAULT, LATE, UNREPAIRABLE, DUMP_OR_EXIT, EXIT_ONLY, UNTRAINED)
+_OCCASIONS: Final = (FAULT, PROCESS_LATE, LATE, UNREPAIRABLE, DUMP_OR_EXIT, EXIT_ONLY, UNTRAINED)
 
 
 def state_machine() -> str:

@@ -222,6 +222,11 @@ DUE_COORDINATOR: Final = Guard(
     lambda moment: due(moment, Deadline.COORDINATOR),
 )
 PASSED: Final = Guard("passed", "it is set, it has passed, and nothing waits for it any more", _passed)
+NO_POD_AWAITED: Final = Guard(
+    "no pod awaited",
+    "only processes are being made anew",
+    lambda moment: moment.incident is not None and not moment.incident.replaced_nodes,
+)
 ENOUGH_NODES: Final = Guard("enough nodes", "there are nodes for every pod that left", _enough)
 MAY_EXPAND: Final = Guard("may expand", "there are nodes, and the budget of Expand is not spent", _may_expand)
 STEADY_CAPACITY: Final = Guard(

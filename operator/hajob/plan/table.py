@@ -12,7 +12,7 @@ from hajob.domain.incidents import Purpose
 from hajob.plan import guards as g
 from hajob.plan import lifecycle as life
 from hajob.plan import steps as s
-from hajob.plan.choice import DUMP_OR_EXIT, EXIT_ONLY, FAULT, LATE, UNREPAIRABLE, UNTRAINED, Occasion
+from hajob.plan.choice import DUMP_OR_EXIT, EXIT_ONLY, FAULT, LATE, PROCESS_LATE, UNREPAIRABLE, UNTRAINED, Occasion
 from hajob.plan.events import (
     EVENTS,
     Accepted,
@@ -252,6 +252,7 @@ _DEADLINES = (
         P.FAILED,
     ),
     *_ladder(_STARTING, DeadlineReached, UNTRAINED, g.DUE_STARTUP),
+    *_ladder(P.GATHERING, DeadlineReached, PROCESS_LATE, g.both(g.DUE_RECOVERY, g.NO_POD_AWAITED)),
     *_ladder((P.GATHERING, P.RESUMING), DeadlineReached, LATE, g.DUE_RECOVERY),
     *_ladder(P.SHRINKING, DeadlineReached, DUMP_OR_EXIT, g.DUE_RECOVERY),
     _row(P.CONFIRMING, DeadlineReached, g.DUE_RECOVERY, _RECOVERED, P.RUNNING),

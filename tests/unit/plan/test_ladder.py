@@ -300,6 +300,20 @@ def test_no_node_in_time_becomes_a_shrink_and_back() -> None:
     assert rig.state.pods == {2: 3}
 
 
+def test_a_process_that_does_not_come_is_replaced_with_its_pod() -> None:
+    rig = Rig.running()
+    rig.exits(5)
+    done = rig.deadline("Recovery")
+    assert rig.action is Action.REPLACE
+    assert rig.order(done).replaced_nodes == (2,)
+    assert rig.order(done).lost_ranks == (4, 5)
+    rig.deadline("Recovery")
+    assert rig.at(Phase.SHRINKING)
+    rig = Rig.naming()
+    rig.deadline("Recovery")
+    assert rig.at(Phase.SHRINKING)
+
+
 def test_capacity_that_flaps_starts_the_delay_again() -> None:
     rig = Rig.shrunk()
     rig.tell(e.CapacityAvailable(nodes=1))
