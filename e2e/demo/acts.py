@@ -28,6 +28,7 @@ VOLUME = f"{HOST_PATH}/checkpoints"
 STEPS = 400  # what the example's start script trains
 FIRST_FAULT_STEP = 30
 STEPS_BETWEEN = 40
+FEWEST_STEPS = 240  # it trains on while a fault is noticed and while the recovery is closed
 KILLED_RANK = 3
 START_SECONDS = 120.0
 RECOVERY_SECONDS = 120.0

@@ -37,7 +37,7 @@ class Screen:
     @contextmanager
     def open(self) -> Iterator[None]:
         """Show the picture, where there is a terminal; it is gone afterwards, the lines stay."""
-        if not self.console.is_terminal:
+        if not self.console.is_terminal or self.console.is_dumb_terminal:
             yield
             return
         with Live(console=self.console, refresh_per_second=REFRESH_PER_SECOND, transient=True) as self._live:

@@ -14,7 +14,7 @@ import pytest
 from e2e.bootstrap.paths import CHECKOUT, runs_directory
 from e2e.cluster.processes import MARKER
 
-STEPS = 160
+STEPS = 240
 SECONDS = 280.0
 
 
