@@ -26,7 +26,7 @@ from e2e.scenarios.proofs import assert_weights_equal
 STRIDE = 1 if os.environ.get("HAJOB_EVERY_POINT") else 3
 STEPS = 250
 STEP_MILLISECONDS = 150
-LAST_FAULT_STEP = 200
+LAST_FAULT_STEP = 170  # the rest must outlast a change of operator
 QUIET_STEPS = 25
 """After so many steps without a fault nothing more is done about the last one."""
 MOST_ACTS = 60
