@@ -28,6 +28,8 @@ _MINDSPORE_FEATURES: Final = {
     Action.IN_PLACE: ("ARF",),
     Action.REPLACE: ("ARF",),
 }
+_LONGEST_WAIT: Final = 3600  # seconds; MindIO takes a longer one for its default
+_WAIT_MARGIN: Final = 30
 _UNLIMITED_RESTARTS: Final = "1000000"
 
 
@@ -78,6 +80,13 @@ def _framework_environment(job: HATrainingJob) -> dict[str, str]:
     }
 
 
+def mindx_wait_seconds(spec: HATrainingJobSpec, settings: PodSettings) -> int:
+    """How long MindIO waits for an answer: it has to outwait the replacement of a node (docs/protocols/mindio.md)."""
+    return min(
+        _LONGEST_WAIT, max(settings.mindx_wait_seconds, spec.recovery.replacement_timeout_seconds + _WAIT_MARGIN)
+    )
+
+
 def rank_environment(job: HATrainingJob, settings: PodSettings) -> dict[str, str]:
     """Environment of every rank of the job, as far as it is the same for all of them (`Assignment.environment`)."""
     spec = job.spec
@@ -86,7 +95,7 @@ def rank_environment(job: HATrainingJob, settings: PodSettings) -> dict[str, str
         "LOCAL_WORLD_SIZE": str(chips_per_node(spec)),
         "TTP_PORT": str(spec.network.mindio_port),
         "MINDX_TASK_ID": job.metadata.uid,
-        "MINDIO_WAIT_MINDX_TIME": str(settings.mindx_wait_seconds),
+        "MINDIO_WAIT_MINDX_TIME": str(mindx_wait_seconds(spec, settings)),
         "HCCL_SOCKET_IFNAME": spec.network.interface,
         "GLOO_SOCKET_IFNAME": spec.network.interface,
         **recovery_environment(spec),
