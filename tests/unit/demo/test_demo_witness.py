@@ -1,17 +1,52 @@
-"""Logs are read on from where the last look ended, whatever the writer is at."""
+"""Logs are read on from where the last look ended; a wait ends when it must, and says why."""
 
 from __future__ import annotations
 
+import io
 import json
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+from rich.console import Console
 
 from e2e.bootstrap.paths import CHECKOUT
+from e2e.cluster.rest import ApiError
 from e2e.demo.acts import EXAMPLE, STEPS, VOLUME
-from e2e.demo.witness import RankLogs
+from e2e.demo.screen import Screen
+from e2e.demo.witness import DemoError, RankLogs, Witness
+from e2e.harness.job import Job
+
+RUNNING = {"summary": {"state": "Running"}}
+FAILED = {
+    "summary": {"state": "Failed"},
+    "conditions": [{"type": "Failed", "status": "True", "reason": "ImageMissing", "message": "no such image"}],
+}
 
 
 def line(step: int) -> str:
     return json.dumps({"rank": 0, "pid": 1, "event": "step_end", "step": step})
+
+
+class FakeJob:
+    """A job whose API server answers what it is told to; an error is raised."""
+
+    def __init__(self, logs: Path, answer: dict[str, Any] | ApiError) -> None:
+        self.logs = logs
+        self.answer = answer
+        self.plane = SimpleNamespace(api=SimpleNamespace(items=lambda _path: []))
+
+    def status(self) -> dict[str, Any]:
+        if isinstance(self.answer, ApiError):
+            raise self.answer
+        return self.answer
+
+
+def witness(tmp_path: Path, answer: dict[str, Any] | ApiError) -> Witness:
+    (tmp_path / "events-rank0.jsonl").write_text(line(7) + "\n")
+    screen = Screen(Console(file=io.StringIO()))
+    return Witness(cast("Job", FakeJob(tmp_path, answer)), screen, goal=9)
 
 
 def test_a_line_that_is_being_written_is_read_once_it_is_whole(tmp_path: Path) -> None:
@@ -23,6 +58,35 @@ def test_a_line_that_is_being_written_is_read_once_it_is_whole(tmp_path: Path) -
     assert logs.read()[0].step == 1
     path.write_text(whole + half + "\n")
     assert logs.read()[0].step == 2
+
+
+def test_what_was_waited_for_is_shown(tmp_path: Path) -> None:
+    board = witness(tmp_path, RUNNING).wait("step 7", lambda board: board.step == 7, 10)
+    assert board.state == "Running"
+
+
+def test_a_request_that_fails_leaves_the_rest_to_be_seen(tmp_path: Path) -> None:
+    watching = witness(tmp_path, ApiError(503, "ServiceUnavailable", "try again"))
+    assert watching.look().step == 7
+
+
+def test_a_process_that_was_killed_is_shown_so_until_it_has_a_successor(tmp_path: Path) -> None:
+    watching = witness(tmp_path, RUNNING)
+    watching.lost[1] = "killed"
+    assert watching.look().ranks[0].does == "killed"
+    successor = json.dumps({"rank": 0, "pid": 2, "event": "exec"})
+    (tmp_path / "events-rank0.jsonl").write_text(line(7) + "\n" + successor + "\n")
+    assert watching.look().ranks[0].does == "starting"
+
+
+def test_a_failed_job_ends_every_wait(tmp_path: Path) -> None:
+    with pytest.raises(DemoError, match="waiting for the end: ImageMissing: no such image"):
+        witness(tmp_path, FAILED).wait("the end", lambda _: False, 10)
+
+
+def test_a_wait_in_vain_says_how_far_the_job_came(tmp_path: Path) -> None:
+    with pytest.raises(DemoError, match="for the end; the operator has not said a word about the job, at step 0"):
+        witness(tmp_path, RUNNING).wait("the end", lambda _: True, 0)
 
 
 def test_the_demo_knows_its_example() -> None:
