@@ -195,7 +195,7 @@ class Controller:
         entry = self.entry_of(link)
         hot = entry is not self.ranks[link.rank]
         quiet = self.state in {State.INIT, State.NORMAL, State.DOWNGRADE}
-        lost = link.rank in self.errors or entry.fault(time.monotonic()) is not None
+        lost = link.rank in self.errors or entry.state in FAULT_OF_STATE  # silence is only looked at in NORMAL
         early = entry.registered and quiet and not hot and not lost
         allowed = quiet or hot or lost or entry.status is Status.ISOLATED
         allowed = allowed or not settings.on("early_register_refused")
