@@ -17,7 +17,7 @@ from e2e.harness.rig import Rig
 FROZEN_SECONDS = 2.0
 APART_SECONDS = 1.5
 LOAD_TIMES = 3
-LOADED_SECONDS = 2.0
+LOADED_SECONDS = 1.0
 ROUNDS_PER_WORD = 20
 
 
@@ -27,23 +27,30 @@ def replacements(job: Job) -> int:
 
 
 def frozen_nodes(rig: Rig, rounds: int, say: Say) -> int:
-    """Stop every process of one node after the other for two seconds; returns the false alarms."""
+    """Stop every process of a node for two seconds, two nodes at a time; returns the false alarms.
+
+    Args:
+        rig: Whose nodes.
+        rounds: How often a node is frozen; rounded up to an even number.
+        say: Takes a line of progress now and then.
+    """
     job = training(rig, "frozen")
-    for number in range(rounds):
-        node = job.node_of(number % 4)
-        rig.nodes.control.power_off(node)
-        time.sleep(FROZEN_SECONDS)
-        rig.nodes.control.thaw_node(node)
+    for number in range(0, rounds, 2):
+        nodes = [job.node_of((number + other) % 4) for other in range(2)]
+        frozen = [(node, rig.nodes.control.power_off(node)["time"] / 1e9) for node in nodes]
+        for node, since in frozen:
+            time.sleep(max(0.0, since + FROZEN_SECONDS - time.time()))
+            rig.nodes.control.thaw_node(node)
         time.sleep(APART_SECONDS)
-        if (number + 1) % ROUNDS_PER_WORD == 0:
-            say(f"{number + 1} times frozen, {replacements(job)} taken for dead")
+        if (number + 2) % ROUNDS_PER_WORD == 0:
+            say(f"{number + 2} times frozen, {replacements(job)} taken for dead")
     found = replacements(job)
     job.delete()
     return found
 
 
 def loaded_machine(rig: Rig, rounds: int, say: Say) -> int:
-    """Load the machine with three times its cores for `rounds` times two seconds; returns the false alarms."""
+    """Load the machine with three times its cores for `rounds` seconds; returns the false alarms."""
     job = training(rig, "loaded")
     with load(rig.plane.run):
         for number in range(rounds):
