@@ -55,7 +55,7 @@ class Reason(Enum):
     RUNNING_ENDED = (_T.RUNNING, _FALSE, "Ended", "The training has ended.")
     RUNNING_SUSPENDED = (_T.RUNNING, _FALSE, "Suspended", "The job is suspended.")
 
-    NOT_JUDGED = (_T.RECOVERABLE, _UNKNOWN, "NotTraining", "What could be recovered is known once the job trains.")
+    NOT_JUDGED = (_T.RECOVERABLE, _UNKNOWN, "NotTraining", "What could be recovered is known while the job trains.")
     RECOVERABLE = (_T.RECOVERABLE, _TRUE, "PreconditionsMet", "A lost process or node can be recovered.")
     UNRECOVERABLE = (
         _T.RECOVERABLE,
@@ -72,6 +72,7 @@ class Reason(Enum):
     )
 
     COORDINATOR_ABSENT = (_T.COORDINATOR_READY, _UNKNOWN, "NoPod", "There is no coordinator pod yet.")
+    COORDINATOR_NOT_NEEDED = (_T.COORDINATOR_READY, _FALSE, "NotNeeded", "A job that does not run has no coordinator.")
     COORDINATOR_PENDING = (_T.COORDINATOR_READY, _FALSE, "PodPending", "The coordinator pod waits for a node.")
     COORDINATOR_STARTING = (_T.COORDINATOR_READY, _FALSE, "Starting", "The coordinator pod is starting.")
     COORDINATOR_SERVING = (_T.COORDINATOR_READY, _TRUE, "Serving", "The coordinator and its MindIO controller serve.")

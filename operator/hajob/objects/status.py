@@ -93,6 +93,7 @@ RECOVERABLE_REASON: Final = {
 }
 
 ENDED: Final = frozenset({Phase.COMPLETE, Phase.FAILED})
+WITHOUT_COORDINATOR: Final = ENDED | {Phase.SUSPENDED}
 
 
 @dataclass(frozen=True, slots=True)
@@ -225,6 +226,8 @@ def _scheduled(pods: Sequence[PodView]) -> tuple[Reason, str]:
 
 def _coordinator(snapshot: Snapshot) -> tuple[Reason, str]:
     view = snapshot.coordinator
+    if snapshot.state.phase in WITHOUT_COORDINATOR:
+        return Reason.COORDINATOR_NOT_NEEDED, ""  # it was ended by us, so its silence is no problem
     if view.lost or snapshot.state.phase is Phase.UNPROTECTED:
         return Reason.CONTROLLER_LOST, view.problem
     if view.serving:

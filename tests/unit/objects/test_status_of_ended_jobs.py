@@ -1,0 +1,26 @@
+"""What a status says about the coordinator of a job that has none any more."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import yaml
+
+from hajob.api.job import HATrainingJob
+from hajob.objects.status import CoordinatorView, Snapshot, build_status
+from hajob.objects.wanted_pods import WantedPods
+from hajob.plan.state import JobState, Phase
+
+EXAMPLES = Path(__file__).parents[3] / "examples"
+SILENT = CoordinatorView(problem="UNAVAILABLE: Cancelling all calls")
+
+
+@pytest.mark.parametrize("phase", [Phase.COMPLETE, Phase.FAILED, Phase.SUSPENDED])
+def test_a_coordinator_that_was_ended_with_its_job_is_no_problem(phase: Phase) -> None:
+    content = yaml.safe_load((EXAMPLES / "quickstart.yaml").read_text(encoding="utf-8"))
+    job = HATrainingJob.model_validate(content)
+    status = build_status(Snapshot(job, JobState(phase=phase), WantedPods(), 1, 1_000, coordinator=SILENT))
+    ready = next(each for each in status.conditions if each.type == "CoordinatorReady")
+    assert (ready.status, ready.reason) == ("False", "NotNeeded")
+    assert "UNAVAILABLE" not in ready.message
