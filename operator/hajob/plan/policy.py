@@ -5,6 +5,7 @@ terminal and the tests; the server has validated it before, `simulate` has not, 
 refused by name.
 """
 
+import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -20,6 +21,7 @@ from hajob.api.spec import HATrainingJobSpec
 from hajob.domain.actions import LADDER, Action
 from hajob.domain.errors import HajobInputError
 from hajob.domain.layout import Layout
+from hajob.plan.flags import Flags
 from hajob.plan.preconditions import PRECONDITIONS, Setting
 
 __all__ = ["CoordinatorLossPolicy", "Mode", "NodePolicy", "Policy", "Refusal", "Rung", "from_spec", "layout_of"]
@@ -77,6 +79,8 @@ class Policy:
 
     Attributes:
         refusals: per action, the unmet preconditions that follow from the spec alone; such an action is never tried.
+        advice: per action, what the trainer's visible arguments contradict; told beforehand, but MindIO's own offer
+            decides in the end.
         unknowns: per action, what cannot be known from the spec; it hinders nothing and promises nothing.
         no_copy_repair: the framework repairs from the periodic checkpoint when no copy is left (PyTorch only).
         log_rules: rule name to the smallest action it asks for.
@@ -99,6 +103,7 @@ class Policy:
     release_shrunk_pods: bool = False
     expand_delay_seconds: int = 120
     refusals: Mapping[Action, tuple[Refusal, ...]] = field(default_factory=dict)
+    advice: Mapping[Action, tuple[Refusal, ...]] = field(default_factory=dict)
     unknowns: Mapping[Action, tuple[Refusal, ...]] = field(default_factory=dict)
     no_copy_repair: bool = True
     longest_window_ms: int = field(init=False, default=0)
@@ -133,7 +138,7 @@ def from_spec(spec: Mapping[str, Any] | HATrainingJobSpec) -> Policy:
         HajobInputError: the mapping is no valid spec, or its sizes do not divide; the message names the field.
     """
     model = read_spec(spec)
-    refusals, unknowns = judge_spec(model)
+    refusals, advice, unknowns = judge_spec(model)
     recovery, elastic = model.recovery, model.elastic
     rungs = dict(DEFAULT_RUNGS)
     for action in LADDER:
@@ -155,6 +160,7 @@ def from_spec(spec: Mapping[str, Any] | HATrainingJobSpec) -> Policy:
         release_shrunk_pods=elastic.shrunk_pod_policy is ShrunkPodPolicy.RELEASE,
         expand_delay_seconds=elastic.expand_delay_seconds,
         refusals=refusals,
+        advice=advice,
         unknowns=unknowns,
         no_copy_repair=model.framework is Framework.PYTORCH,
     )
@@ -176,18 +182,26 @@ def read_spec(spec: Mapping[str, Any] | HATrainingJobSpec) -> HATrainingJobSpec:
         raise HajobInputError("; ".join(wrong)) from None
 
 
-Judgement = tuple[dict[Action, tuple[Refusal, ...]], dict[Action, tuple[Refusal, ...]]]
+Judgement = dict[Action, tuple[Refusal, ...]]
 
 
-def judge_spec(spec: HATrainingJobSpec) -> Judgement:
-    """Unmet and unknowable preconditions of every action, from the spec alone."""
+def judge_spec(spec: HATrainingJobSpec) -> tuple[Judgement, Judgement, Judgement]:
+    """Preconditions of every action that bind, that are advice, and that cannot be known, from the spec alone.
+
+    What follows from the sizes binds. What the visible arguments say binds only where elastic training refuses it by
+    itself; everywhere else the trainer may know better, and a Restart is better than none.
+    """
     setting = Setting.of(spec)
-    unmet: dict[Action, list[Refusal]] = {action: [] for action in LADDER}
-    unknown: dict[Action, list[Refusal]] = {action: [] for action in LADDER}
+    hidden = dataclasses.replace(setting, flags=Flags())
+    found: tuple[dict[Action, list[Refusal]], ...] = tuple({action: [] for action in LADDER} for _ in range(3))
     for one in PRECONDITIONS:
         met = one.met(setting)
         if met is True:
             continue
         for action in one.actions:
-            (unknown if met is None else unmet)[action].append(Refusal(one.name, one.message(setting)))
-    return ({a: tuple(found) for a, found in unmet.items()}, {a: tuple(found) for a, found in unknown.items()})
+            refused = one.actions == (Action.SHRINK,) or one.met(hidden) is False
+            binds = refused and action is not Action.RESTART
+            kind = 2 if met is None else (0 if binds else 1)
+            found[kind][action].append(Refusal(one.name, one.message(setting)))
+    binding, advice, unknown = ({action: tuple(all_) for action, all_ in part.items()} for part in found)
+    return binding, advice, unknown

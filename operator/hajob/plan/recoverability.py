@@ -42,7 +42,7 @@ def recoverable(judged: list[ActionRecoverability]) -> ConditionStatus:
 
 def _judge(action: Action, state: JobState, view: View, policy: Policy, now_ms: int | None) -> ActionRecoverability:
     judge = Judge(Loss(ranks=(), counted=False), FAULT, state, view, policy, now_ms or 0)
-    found = list(judge.refusals(action)) + _standing(action, view)
+    found = [*judge.refusals(action), *policy.advice.get(action, ()), *_standing(action, view)]
     rung = policy.rungs[action]
     if now_ms is not None and spent(state, action, rung.window_seconds, now_ms) >= rung.max_count:
         found.append(Refusal("BudgetLeft", f"{rung.max_count} uses in {rung.window_seconds} s are spent"))

@@ -14,14 +14,15 @@ from typing import Any
 
 import pytest
 
+from hajob.domain.actions import LADDER, Action
 from hajob.domain.facts import FactKind, Source
 from hajob.plan import events as e
 from hajob.plan.effects import Effect
 from hajob.plan.journal import to_dict
-from hajob.plan.policy import CoordinatorLossPolicy, Mode, NodePolicy, Policy
+from hajob.plan.policy import CoordinatorLossPolicy, Mode, NodePolicy, Policy, Rung
 from hajob.plan.state import JobState
 from tests.unit.plan.plan_rig import Rig
-from tests.unit.plan.plan_worlds import VIEW
+from tests.unit.plan.plan_worlds import VIEW, without
 
 GOLDEN = Path(__file__).parent / "lives.txt"
 NO_NODE = replace(VIEW, free_nodes=0)
@@ -325,6 +326,75 @@ def evicted() -> Teller:
     return rig
 
 
+def bad_start() -> Teller:
+    rig = start(Policy(max_program_failures=2))
+    rig.state = JobState()
+    rig.tell(e.Accepted())
+    rig.exits(0, exit_code=1, message="ImportError")
+    rig.exits(1, exit_code=1, incarnation=1)
+    rig.exits(3, exit_code=1)
+    rig.tell(e.PodsReady())
+    rig.exits(3, exit_code=1)
+    return rig
+
+
+def deleted_in_the_middle() -> Teller:
+    rig = start()
+    rig.exits(5)
+    rig.tell(e.Deleted())
+    return rig
+
+
+def growing_by_budget() -> Teller:
+    policy = Policy(rungs={**Policy().rungs, Action.EXPAND: Rung(1, 100_000, 60)})
+    rig = start(policy, view=NO_NODE)
+    rig.silent(2)
+    rig.deadline("Recovery")
+    rig.tell(e.ResultReported(2, 201, "", "downgrade", (0, 4, 5)))
+    rig.tell(e.Resumed(2, 11))
+    rig.tell(e.ExpandDue())
+    rig.view = VIEW
+    rig.deadline("Expand")
+    rig.view = NO_NODE
+    rig.deadline("Expand")
+    rig.view = VIEW
+    rig.tell(e.ExpandDue())
+    rig.deadline("Recovery")
+    rig.tell(e.ExpandDue())
+    rig.tell(e.CapacityAvailable(nodes=4))
+    rig.deadline("Expand")
+    return rig
+
+
+def grown_by_its_first_step() -> Teller:
+    rig = start(view=NO_NODE)
+    rig.silent(2)
+    rig.deadline("Recovery")
+    rig.tell(e.Resumed(2, 11))
+    rig.view = replace(VIEW, free_nodes=None)
+    rig.tell(e.ExpandDue())
+    rig.tell(e.Resumed(3, 30))
+    return rig
+
+
+def moves_refused() -> Teller:
+    rig = start(Policy(rungs={**Policy().rungs, Action.MIGRATE: Rung(0, 100, 60)}))
+    rig.tell(e.MigrateRequested(nodes=(1,)))
+    rig.policy = Policy()
+    rig.view = replace(VIEW, coordinator_ready=False)
+    rig.tell(e.MigrateRequested(nodes=(1,)))
+    rig.view = replace(VIEW, step=0)
+    rig.tell(e.MigrateRequested(nodes=(1,)))
+    rig.see(FactKind.CORDONED, node=1)
+    return rig
+
+
+def observed_without_a_way() -> Teller:
+    rig = start(replace(without(*LADDER), mode=Mode.OBSERVE))
+    rig.exits(5)
+    return rig
+
+
 def too_late() -> Teller:
     rig = start(Policy(active_deadline_seconds=5))
     rig.state = JobState()
@@ -340,7 +410,8 @@ LIVES: dict[str, Callable[[], Teller]] = {
         *(first_start, cascade, retry_that_cannot_clean, saved_and_restarted, no_result_at_all, shrunk_and_grown),
         *(shrunk_released, growing_disturbed, shrink_refused, moved, suspended, suspended_while_planned),
         *(restart_asked, restart_asked_in_the_middle, coordinator_gone_while_recovering, coordinator_gone_for_a_minute),
-        *(held, observed, broken_program, nothing_left, evicted, too_late),
+        *(held, observed, broken_program, nothing_left, evicted, too_late, bad_start, deleted_in_the_middle),
+        *(growing_by_budget, grown_by_its_first_step, moves_refused, observed_without_a_way),
     )
 }
 LIVES |= {f"coordinator_gone {policy}": coordinator_gone(policy) for policy in CoordinatorLossPolicy}

@@ -47,12 +47,13 @@ def spec(arguments: str | None = GOOD, **changes: Any) -> dict[str, Any]:
 
 
 def unmet(made: dict[str, Any]) -> dict[Action, set[str]]:
-    refusals, _ = judge_spec(read_spec(made))
-    return {action: {one.name for one in found} for action, found in refusals.items() if found}
+    binding, advice, _ = judge_spec(read_spec(made))
+    both = {action: (*binding[action], *advice[action]) for action in binding}
+    return {action: {one.name for one in found} for action, found in both.items() if found}
 
 
 def unknown(made: dict[str, Any]) -> set[str]:
-    _, unknowns = judge_spec(read_spec(made))
+    _, _, unknowns = judge_spec(read_spec(made))
     return {one.name for found in unknowns.values() for one in found}
 
 
@@ -125,9 +126,32 @@ def test_each_precondition_by_name(made: dict[str, Any], name: str, actions: set
     line = next(one for one in PRECONDITIONS if one.name == name)
     assert set(line.actions) == actions
     policy = from_spec(made)
-    message = next(one.message for one in policy.refusals[line.actions[0]] if one.name == name)
+    told = (*policy.refusals[line.actions[0]], *policy.advice[line.actions[0]])
+    message = next(one.message for one in told if one.name == name)
     assert line.sentence in message
     assert message.endswith(f"it should be {line.wanted}")
+
+
+@pytest.mark.parametrize(
+    "made",
+    [
+        spec(GOOD.replace("--bf16", "")),
+        spec(GOOD.replace("size 2", "size 4")),
+        spec(GOOD + " --no-load-rng"),
+        spec(GOOD + " --use-custom-fsdp"),
+    ],
+)
+def test_what_only_the_arguments_say_binds_shrink_alone(made: dict[str, Any]) -> None:
+    policy = from_spec(made)
+    assert {action for action, found in policy.refusals.items() if found} <= {Action.SHRINK}
+    told = {one.action for one in recoverability(TRAINING, view(), policy) if one.unmet}
+    assert told == set(unmet(made))
+
+
+def test_sizes_bind_but_never_a_restart() -> None:
+    policy = from_spec(spec(numNodes=3))
+    assert {action for action, found in policy.refusals.items() if found} == MINDIO
+    assert not any(policy.advice.values())
 
 
 def test_every_precondition_but_the_unknowable_has_a_case() -> None:
