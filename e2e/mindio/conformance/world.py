@@ -142,7 +142,9 @@ class World:
         v = self.vector
         count = len([k for k in self.members if k.startswith("controller")])
         if count:
-            self.members[f"controller.{count - 1}"] = self.members.pop("controller")
+            old = self.members.pop("controller")
+            old.key = f"controller.{count - 1}"
+            self.members[old.key] = old
         await self.spawn("controller", "controller", v.controller_env)
         if not v.controller:
             return
