@@ -35,7 +35,7 @@ from tests.unit.plan.plan_worlds import VIEW
         (Phase.SAVING, Bucket.CHECKPOINTING),
         (Phase.RESTARTING, Bucket.SCHEDULING),
         (Phase.SUSPENDED, Bucket.SUSPENDED),
-        *((phase, None) for phase in ENDED),
+        *((phase, None) for phase in sorted(ENDED)),
     ],
 )
 def test_bucket_of_every_state(phase: Phase, bucket: Bucket | None) -> None:
