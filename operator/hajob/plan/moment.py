@@ -7,7 +7,7 @@ is the decision the step carries out.
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import cast
+from typing import Final
 
 from hajob.domain.actions import RUNG, Action
 from hajob.domain.errors import RankError
@@ -20,6 +20,8 @@ from hajob.plan.policy import NodePolicy, Policy
 from hajob.plan.state import JobState, Phase
 from hajob.plan.view import View
 
+_NO_FACT: Final = Fact("", FactKind.POD_UNSTARTABLE)
+
 
 @dataclass(slots=True)
 class Moment:
@@ -28,6 +30,7 @@ class Moment:
     Attributes:
         ignored: why the event changes nothing; empty while it does.
         choice: the ladder's answer, once a guard has asked for it.
+        fact: of a `FactSeen`; rows ask for it on no other event.
     """
 
     state: JobState
@@ -41,6 +44,12 @@ class Moment:
     judge: Judge | None = None
     _looked: bool = False
     _ranks: tuple[int, ...] = ()
+    fact: Fact = _NO_FACT
+
+    def __post_init__(self) -> None:
+        """The fact is asked for by every guard of a `FactSeen`: fetch it once."""
+        if isinstance(self.event, FactSeen):
+            self.fact = self.event.fact
 
     @property
     def incident(self) -> Incident | None:
@@ -53,11 +62,6 @@ class Moment:
         if self.incident is None or self.incident.purpose is not Purpose.FAULT or self.state.phase is Phase.CONFIRMING:
             return None
         return self.incident
-
-    @property
-    def fact(self) -> Fact:
-        """The fact of a `FactSeen`."""
-        return cast("FactSeen", self.event).fact
 
     def fact_ranks(self) -> tuple[int, ...]:
         """Every rank the fact loses: its own, or all of its node's; `concerns` must have been asked before."""
