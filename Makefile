@@ -59,7 +59,8 @@ scenarios: ## whole trainings, faults included
 
 .PHONY: conformance
 conformance: ## the MindIO simulator, or the package in HAJOB_MINDIO, against recorded behaviour
-	@$(TOOL) -m pytest tests/unit/mindio $(TESTS)
+	@$(TOOL) -m e2e.mindio.conformance
+	@test -n "$$HAJOB_MINDIO" || $(TOOL) -m e2e.mindio.conformance --off
 
 .PHONY: bench
 bench: ## repeat both recoveries 20 times, times and writes as a table and as JSON
