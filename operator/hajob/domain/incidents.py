@@ -7,9 +7,11 @@ the world.
 
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Final
 
 from hajob.domain.actions import Action
 from hajob.domain.facts import Fact, FactKind, Origin, Source
+from hajob.domain.records import changed
 from hajob.domain.text import last_lines
 
 
@@ -42,7 +44,7 @@ class Purpose(StrEnum):
     MIGRATE = "Migrate"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Cause:
     """What a reader wants to know first: the fact that opened the incident, in short."""
 
@@ -56,10 +58,11 @@ class Cause:
     time_ms: int = 0
     step: int = -1
 
-    @classmethod
-    def of(cls, fact: Fact, ranks: tuple[int, ...], step: int, message_limit: int = 1024) -> "Cause":
+    @staticmethod
+    def of(fact: Fact, ranks: tuple[int, ...], step: int, message_limit: int = 1024) -> "Cause":
         """Shorten a fact; the message keeps its end, where programs say what went wrong."""
-        return cls(
+        return changed(
+            _NO_CAUSE,
             kind=fact.kind,
             source=fact.source,
             code=fact.code or fact.kind.value,
@@ -70,6 +73,9 @@ class Cause:
             time_ms=fact.time_ms,
             step=step,
         )
+
+
+_NO_CAUSE: Final = Cause()
 
 
 @dataclass(frozen=True, slots=True)

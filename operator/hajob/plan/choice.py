@@ -55,9 +55,9 @@ UNTRAINED: Final = Occasion(
 )
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Loss:
-    """What is to be cured.
+    """What is to be cured; made for one decision and never changed (unfrozen, because that is three times cheaper).
 
     Attributes:
         ranks: every lost rank.

@@ -4,7 +4,7 @@ Order of effects matters: what is repeatable and urgent (orders) comes first, wh
 shell writes the status in between.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, Final
 
@@ -79,8 +79,10 @@ def _stalls(state: JobState, action: Action, rank: int, step: int) -> tuple[Stal
     return (*kept[-STALL_LIMIT:], Stall(action, rank, step, count))
 
 
-def _remember(old: dict[int, int], keys: tuple[int, ...], incarnation: int) -> tuple[dict[int, int], bool]:
+def _remember(old: Mapping[int, int], keys: tuple[int, ...], incarnation: int) -> tuple[Mapping[int, int], bool]:
     """Note an incarnation for each key; True when something old had to be forgotten."""
+    if not keys:
+        return old, False
     new = dict(old)
     for key in keys:
         new.pop(key, None)
@@ -94,8 +96,10 @@ def _remember(old: dict[int, int], keys: tuple[int, ...], incarnation: int) -> t
 
 def renew(moment: Moment, state: JobState, ranks: tuple[int, ...], nodes: tuple[int, ...], number: int) -> JobState:
     """Remember that these processes and pods are of a new incarnation from now on."""
-    renewed, forgot_rank = _remember(dict(state.renewed), ranks, number)
-    pods, forgot_pod = _remember(dict(state.pods), nodes, number)
+    if not ranks and not nodes:
+        return state
+    renewed, forgot_rank = _remember(state.renewed, ranks, number)
+    pods, forgot_pod = _remember(state.pods, nodes, number)
     forgotten = moment.now_ms if forgot_rank or forgot_pod else state.forgotten_ms
     return changed(state, renewed=renewed, pods=pods, forgotten_ms=forgotten)
 
@@ -107,14 +111,20 @@ def _fact(moment: Moment) -> Fact | None:
     return moment.event.fact if isinstance(moment.event, events.FactSeen) else None
 
 
+_BLANK: Final = Incident(0, 0, 0, Purpose.FAULT, Origin.INFRASTRUCTURE, Action.RETRY, Cause(), 0)
+"""Where a new incident begins; a changed copy costs a fraction of the constructor."""
+
+
 def _open(moment: Moment, state: JobState, action: Action, purpose: Purpose, revision: int = 0) -> Incident:
     """A new incident; its number is above every one ever used, and is the coordinator's where it minted one."""
     number = max(state.incarnation + 1, moment.event.incarnation)
     fact, loss = _fact(moment), moment.loss
-    cause = Cause(message=getattr(moment.event, "message", ""), time_ms=moment.now_ms, step=moment.view.step)
     if fact is not None and loss is not None:
         cause = Cause.of(fact, moment.fact_ranks(), loss.step)
-    return Incident(
+    else:
+        cause = Cause(message=getattr(moment.event, "message", ""), time_ms=moment.now_ms, step=moment.view.step)
+    return changed(
+        _BLANK,
         number=number,
         incarnation=number,
         revision=revision,
@@ -201,8 +211,7 @@ def _begin_process(action: Action, moment: Moment) -> StepResult:
     lost, restart, nodes, fresh = _extent(moment, incident, action)
     if set(fresh) & set(incident.replaced_nodes):
         incident = changed(incident, incarnation=state.incarnation + 1)
-    if restart or fresh:
-        state = renew(moment, state, restart, fresh, incident.incarnation)
+    state = renew(moment, state, restart, fresh, incident.incarnation)
     incident = changed(
         incident,
         lost_ranks=lost,
