@@ -66,6 +66,20 @@ def test_context_parallel_ranks_go_together() -> None:
     assert isolate(Layout(8, 1, context=2), [7]).ranks == (6, 7)
 
 
+def test_experts_take_equal_positions_along() -> None:
+    # positions of two expert groups over data 8: (0, 2, 4, 6) and (1, 3, 5, 7); rank 5 is third in its group, so is 4
+    assert isolate(Layout(8, 1, expert=2), [5]).ranks == (4, 5)
+    assert isolate(Layout(8, 1, expert=4), [5]).ranks == (4, 5, 6, 7)
+    assert isolate(Layout(8, 1), [5]).ranks == (5,)
+
+
+def test_experts_that_their_copies_do_not_divide() -> None:
+    # six experts' positions of 3 with 2 copies: offset 1, every position shares a shard with the next
+    layout = Layout(6, 1, expert=2)
+    assert not copy_survives(layout, [1, 3])
+    assert copy_survives(layout, [0, 1])
+
+
 def test_a_loss_of_nothing_takes_nothing() -> None:
     found = isolate(Layout(4, 2, tensor=2), [])
     assert (found.dropped, found.ranks, found.nodes, found.agrees, found.holds_rank_zero) == ((), (), (), True, False)

@@ -167,6 +167,18 @@ def test_mindio_may_name_more_ranks() -> None:
     assert rig.tell(e.Stopped(2, (3, 7, 99))) == ()
 
 
+def test_mindio_may_name_rank_0_as_well() -> None:
+    rig = Rig.running()
+    rig.exits(5)
+    assert rig.order(rig.tell(e.Stopped(2, (0, 5)))).restart_ranks == (0, 5)
+
+
+def test_a_node_without_a_name_is_not_avoided() -> None:
+    rig = Rig.running(view=replace(VIEW, node_names={2: ""}))
+    rig.silent(1)
+    assert do.ReplacePods((2,), 2) in rig.silent(2)
+
+
 def test_a_retry_that_meets_a_dead_process_restarts_both() -> None:
     rig = Rig.running().memory(3, Source.MINDIO)
     done = rig.exits(5)
@@ -623,6 +635,15 @@ def test_suspend_saves_first_and_resume_starts_anew() -> None:
     assert rig.at(Phase.PENDING)
     assert do.CreateAllPods(2, 4) in done
     assert rig.state.spent == ()
+
+
+def test_suspend_forgets_what_was_renewed() -> None:
+    rig = Rig.running()
+    rig.silent(2)
+    rig.exits(0)
+    rig.tell(e.SuspendRequested())
+    rig.tell(e.ResultReported(2, 0, "", "dump"))
+    assert (rig.state.renewed, rig.state.pods, rig.state.base) == ({}, {}, rig.state.incarnation)
 
 
 def test_suspend_that_is_taken_back_while_saving_restarts() -> None:
