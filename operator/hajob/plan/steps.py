@@ -4,198 +4,26 @@ Order of effects matters: what is repeatable and urgent (orders) comes first, wh
 shell writes the status in between.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from functools import partial
-from typing import Any, Final
+from typing import Final
 
 from hajob.domain.actions import Action, Command
-from hajob.domain.facts import Fact, Origin
-from hajob.domain.incidents import Cause, Incident, Milestone, Outcome, Purpose, RestoredFrom
+from hajob.domain.facts import Origin
+from hajob.domain.incidents import Incident, Outcome, RestoredFrom
 from hajob.domain.records import changed
 from hajob.plan import effects, events
+from hajob.plan.books import clear_deadlines, close, enter, marked, renew, set_deadline
 from hajob.plan.effects import Effect
 from hajob.plan.guards import unknown_ranks
 from hajob.plan.moment import Moment, StepResult
 from hajob.plan.policy import CONFIRM_SECONDS
-from hajob.plan.state import PROGRAM_BUDGET, Deadline, JobState, Phase, Shrunk, Spend, Stall
+from hajob.plan.state import Deadline, JobState, Shrunk
 
 COMMAND: Final[dict[Action, Command]] = {action: Command(action) for action in Action if action is not Action.RESTART}
 """What the coordinator is told for an action; a restart is carried out by stopping and starting."""
-FACT_LIMIT: Final = 128
-STALL_LIMIT: Final = 64
-RENEWED_LIMIT: Final = 512
-MILESTONE_LIMIT: Final = 32
 SHRINK_PARAMETERS: Final = '{"scale-in-strategy":"DP"}'
 EXPAND_PARAMETERS: Final = '{"scale-out-strategy":"DP"}'
-
-
-# ---------------------------------------------------------------------- deadlines, budgets, milestones
-
-
-def set_deadline(state: JobState, name: Deadline, at_ms: int) -> tuple[JobState, Effect]:
-    """Remember a deadline, and have it watched."""
-    return changed(state, deadlines={**state.deadlines, name: at_ms}), effects.SetDeadline(name, at_ms)
-
-
-def clear_deadlines(state: JobState, *names: Deadline) -> tuple[JobState, tuple[Effect, ...]]:
-    """Forget deadlines."""
-    gone = tuple(name.value for name in names if name.value in state.deadlines)
-    if not gone:
-        return state, ()
-    left = {name: at for name, at in state.deadlines.items() if name not in gone}
-    return changed(state, deadlines=left), tuple(effects.ClearDeadline(name) for name in gone)
-
-
-def _mark(incident: Incident, name: str, now_ms: int, **changes: object) -> Incident:
-    marks = (*incident.milestones, Milestone(name, now_ms))[-MILESTONE_LIMIT:]
-    return changed(incident, milestones=marks, **changes)
-
-
-def _spend(moment: Moment, state: JobState, action: Action) -> dict[str, Any]:
-    """Book one use of the action's budget, and of the program's for a fresh failure of the program: what changes."""
-    loss = moment.loss
-    assert loss is not None
-    if not loss.counted or action is loss.continues:
-        return {}
-    since = moment.now_ms - moment.policy.longest_window_ms
-    kept = state.spent if not state.spent or state.spent[0].time_ms > since else _recent(state, since)
-    booked = (*kept, Spend(action, moment.now_ms))
-    if loss.program_failure:
-        booked = (*booked, Spend(PROGRAM_BUDGET, moment.now_ms))
-    return {"spent": booked, "stalls": _stalls(state, action, loss.rank, loss.step)}
-
-
-def _recent(state: JobState, since: int) -> tuple[Spend, ...]:
-    return tuple(spend for spend in state.spent if spend.time_ms > since)
-
-
-def _stalls(state: JobState, action: Action, rank: int, step: int) -> tuple[Stall, ...]:
-    count, kept = 1, []
-    for stall in state.stalls:
-        if stall.action is action and stall.rank == rank:
-            count = stall.count + 1 if stall.step == step else 1
-        else:
-            kept.append(stall)
-    return (*kept[-STALL_LIMIT:], Stall(action, rank, step, count))
-
-
-def _remember(old: Mapping[int, int], keys: tuple[int, ...], incarnation: int) -> tuple[Mapping[int, int], bool]:
-    """Note an incarnation for each key; True when something old had to be forgotten."""
-    if not keys:
-        return old, False
-    new = dict(old)
-    for key in keys:
-        new.pop(key, None)
-        new[key] = incarnation
-    forgot = False
-    while len(new) > RENEWED_LIMIT:
-        del new[next(iter(new))]
-        forgot = True
-    return new, forgot
-
-
-def renew(moment: Moment, state: JobState, ranks: tuple[int, ...], nodes: tuple[int, ...], number: int) -> JobState:
-    """Remember that these processes and pods are of a new incarnation from now on."""
-    if not ranks and not nodes:
-        return state
-    renewed, forgot_rank = _remember(state.renewed, ranks, number)
-    pods, forgot_pod = _remember(state.pods, nodes, number)
-    forgotten = moment.now_ms if forgot_rank or forgot_pod else state.forgotten_ms
-    return changed(state, renewed=renewed, pods=pods, forgotten_ms=forgotten)
-
-
-# ---------------------------------------------------------------------- opening, widening, closing
-
-
-def _fact(moment: Moment) -> Fact | None:
-    return moment.event.fact if isinstance(moment.event, events.FactSeen) else None
-
-
-_BLANK: Final = Incident(0, 0, 0, Purpose.FAULT, Origin.INFRASTRUCTURE, Action.RETRY, Cause(), 0)
-"""Where a new incident begins; a changed copy costs a fraction of the constructor."""
-
-
-def _open(moment: Moment, state: JobState, action: Action, purpose: Purpose, revision: int = 0) -> Incident:
-    """A new incident; its number is above every one ever used, and is the coordinator's where it minted one."""
-    number = max(state.incarnation + 1, moment.event.incarnation)
-    fact, loss = _fact(moment), moment.loss
-    if fact is not None and loss is not None:
-        cause = Cause.of(fact, moment.fact_ranks(), loss.step)
-    else:
-        cause = Cause(message=getattr(moment.event, "message", ""), time_ms=moment.now_ms, step=moment.view.step)
-    return changed(
-        _BLANK,
-        number=number,
-        incarnation=number,
-        revision=revision,
-        purpose=purpose,
-        origin=fact.origin if fact else Origin.INFRASTRUCTURE,
-        action=action,
-        cause=cause,
-        opened_ms=moment.now_ms,
-        fact_ids=(fact.id,) if fact else (),
-        corrupted=loss.corrupted if loss else False,
-    )
-
-
-def close(state: JobState, outcome: Outcome, message: str = "") -> tuple[JobState, tuple[Effect, ...]]:
-    """Close the open incident, if there is one."""
-    incident = state.incident
-    if incident is None:
-        return state, ()
-    known = (*state.fact_ids, *incident.fact_ids)[-FACT_LIMIT:]
-    state = changed(state, incident=None, fact_ids=known)
-    return state, (effects.CloseIncident(incident.number, outcome, message),)
-
-
-def abandon(state: JobState, incident: Incident, why: str) -> tuple[JobState, tuple[Effect, ...]]:
-    """Close a planned action that was disturbed, say so, and take back the second pods of a move."""
-    state, closing = close(state, Outcome.FAILED, why)
-    said = effects.Announce("Degraded", f"{incident.action} of node ranks {list(incident.replaced_nodes)}: {why}")
-    if incident.purpose is not Purpose.MIGRATE:
-        return state, (*closing, said)
-    low = incident.incarnation
-    return state, (*closing, said, effects.ReleasePods(incident.replaced_nodes, below=low + 1, not_below=low))
-
-
-def _joined(moment: Moment, incident: Incident) -> Incident:
-    """The incident with the event's fact in it."""
-    fact, loss = _fact(moment), moment.loss
-    if fact is None:
-        return incident
-    origin = Origin.INFRASTRUCTURE if fact.origin is Origin.INFRASTRUCTURE else incident.origin
-    ids = (*incident.fact_ids, fact.id)[-FACT_LIMIT:]
-    lost = tuple(sorted({*incident.lost_ranks, *moment.fact_ranks()}))
-    corrupted = incident.corrupted or (loss is not None and loss.corrupted)
-    return changed(incident, origin=origin, fact_ids=ids, lost_ranks=lost, corrupted=corrupted)
-
-
-def enter(moment: Moment, action: Action) -> tuple[JobState, Incident, list[Effect]]:
-    """Open an incident for the action, or let the open one go over to it; budgets are spent here."""
-    state, out = moment.state, list[Effect]()
-    incident = state.incident
-    if incident is not None and state.phase is Phase.CONFIRMING and _fact(moment) is not None:
-        state, closing = close(state, Outcome.RECOVERED, "the next fault came before MindIO's result")
-        out += closing
-        incident = None
-    elif incident is not None and incident.purpose in {Purpose.EXPAND, Purpose.MIGRATE}:
-        state, closing = abandon(state, incident, f"disturbed, {action} follows")
-        out += closing
-        incident = None
-    if incident is None:
-        incident = _open(moment, state, action, Purpose.FAULT, revision=1)
-        out.append(effects.OpenIncident(incident.number))
-    else:
-        gone = (incident.action,) if incident.action is not action else ()
-        incident = changed(
-            _joined(moment, incident),
-            action=action,
-            escalated_from=(*incident.escalated_from, *gone),
-            revision=incident.revision + 1,
-        )
-        out.append(effects.WidenIncident(incident.number, f"{action}"))
-    number = max(state.incarnation, incident.incarnation)
-    return changed(state, incarnation=number, **_spend(moment, state, action)), incident, out
 
 
 # ---------------------------------------------------------------------- the actions
@@ -230,7 +58,7 @@ def _begin_process(action: Action, moment: Moment) -> StepResult:
     )
     out += [order(incident, COMMAND[action], wait), effects.SetDeadline(Deadline.RECOVERY, at_ms)]
     if fresh:
-        out.append(effects.ReplacePods(fresh, incident.incarnation, _names(moment, fresh)))
+        out.append(effects.ReplacePods(fresh, incident.incarnation, names_to_avoid(moment, fresh)))
     return state, tuple(out)
 
 
@@ -251,7 +79,7 @@ def _extent(moment: Moment, incident: Incident, action: Action) -> tuple[tuple[i
     return tuple(sorted({*loss.ranks, *in_new_pods})), tuple(sorted(restart)), nodes, fresh
 
 
-def _names(moment: Moment, nodes: tuple[int, ...]) -> tuple[str, ...]:
+def names_to_avoid(moment: Moment, nodes: tuple[int, ...]) -> tuple[str, ...]:
     """Names of the nodes that these pods are to keep away from."""
     names = (moment.view.node_names.get(node, "") for node in nodes)
     return tuple(sorted({name for name in names if name}))
@@ -303,10 +131,11 @@ def begin_checkpoint(moment: Moment) -> StepResult:
     state, incident, out = enter(moment, Action.CHECKPOINT)
     if moment.loss is not None:
         incident = changed(incident, lost_ranks=moment.loss.ranks, restart_ranks=(), replaced_nodes=())
-    return _save(moment, state, incident, out)
+    return save(moment, state, incident, out)
 
 
-def _save(moment: Moment, state: JobState, incident: Incident, out: list[Effect]) -> StepResult:
+def save(moment: Moment, state: JobState, incident: Incident, out: list[Effect]) -> StepResult:
+    """Order the checkpoint and watch its deadline."""
     wait = moment.policy.rungs[Action.CHECKPOINT].deadline_seconds
     state = changed(state, incident=incident)
     state, cleared = clear_deadlines(state, Deadline.EXPAND)
@@ -338,7 +167,7 @@ def launch(moment: Moment, state: JobState, incident: Incident | None, out: list
     revision = 1
     avoid: tuple[str, ...] = ()
     if incident is not None:
-        avoid = _names(moment, incident.replaced_nodes)
+        avoid = names_to_avoid(moment, incident.replaced_nodes)
         restored = incident.restored_from
         if restored is not RestoredFrom.SAVED_CHECKPOINT:
             restored = RestoredFrom.PERIODIC_CHECKPOINT
@@ -382,7 +211,7 @@ def _milestone(name: str, changes: dict[str, object], moment: Moment) -> StepRes
     incident = moment.incident
     if incident is None:
         return moment.state, ()
-    return changed(moment.state, incident=_mark(incident, name, moment.now_ms, **changes)), ()
+    return changed(moment.state, incident=marked(incident, name, moment.now_ms, **changes)), ()
 
 
 def gathered(moment: Moment) -> StepResult:
@@ -407,7 +236,7 @@ def widen_by_mindio(moment: Moment) -> StepResult:
     state = renew(moment, moment.state, restart, (), incident.incarnation)
     gone = (incident.action,) if action is not incident.action else ()
     incident = changed(
-        _mark(incident, "Stopped", moment.now_ms, stopped=True, ready=False),
+        marked(incident, "Stopped", moment.now_ms, stopped=True, ready=False),
         action=action,
         escalated_from=(*incident.escalated_from, *gone),
         lost_ranks=lost,

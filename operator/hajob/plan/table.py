@@ -9,6 +9,7 @@ from typing import Final
 
 from hajob.domain.actions import Action
 from hajob.domain.incidents import Purpose
+from hajob.plan import elastic
 from hajob.plan import guards as g
 from hajob.plan import lifecycle as life
 from hajob.plan import steps as s
@@ -68,12 +69,12 @@ _DELETE: Final = Step("delete", "delete every pod and close what is open", life.
 _UNPROTECTED: Final = Step("new coordinator", "go on unprotected with a new coordinator", life.lose_coordinator)
 _RESTART_ALONE: Final = Step("restart for controller", "restart with a new controller", life.restart_unprotected)
 _BACK: Final = Step("back", "nothing was lost", life.coordinator_back)
-_SHRUNK: Final = Step("shrunk", "go on with what is left", life.shrunk)
-_GROW_LATER: Final = Step("delay", "grow after the delay", life.await_expand)
-_WAIT_FOR_NODES: Final = Step("wait", "look for capacity again after the delay", life.await_capacity)
-_EXPANDED: Final = Step("grown", "back at full size", life.expanded)
+_SHRUNK: Final = Step("shrunk", "go on with what is left", elastic.shrunk)
+_GROW_LATER: Final = Step("delay", "grow after the delay", elastic.await_expand)
+_WAIT_FOR_NODES: Final = Step("wait", "look for capacity again after the delay", elastic.await_capacity)
+_EXPANDED: Final = Step("grown", "back at full size", elastic.expanded)
 _RECOVERED: Final = Step("close", "close the incident", s.recovered)
-_NO_MOVE: Final = Step("say why not", "say that no move is made now", life.refuse_migrate)
+_NO_MOVE: Final = Step("say why not", "say that no move is made now", elastic.refuse_migrate)
 _MAY_SAVE: Final = Guard("may save", "MindIO could save now", life.may_save)
 
 
@@ -135,7 +136,7 @@ _FACTS = (
         P.RUNNING,
         FactSeen,
         g.both(g.MOVE, g.MAY_MIGRATE),
-        Step("second pods", "make second pods elsewhere", life.migrate),
+        Step("second pods", "make second pods elsewhere", elastic.migrate),
         P.MIGRATING,
     ),
     _row(P.RUNNING, FactSeen, g.MOVE, _NO_MOVE),
@@ -161,7 +162,7 @@ _FACTS = (
         P.EXPANDING,
         FactSeen,
         g.RETURNING,
-        Step("give up growing", "train on shrunk", life.give_up_expand),
+        Step("give up growing", "train on shrunk", elastic.give_up_expand),
         P.SHRUNK,
     ),
     *_ladder(P.EXPANDING, FactSeen, DUMP_OR_EXIT),
@@ -206,16 +207,16 @@ _RECOVERY = (
     ),
     _row(P.SHRINKING, Resumed, g.ALWAYS, _SHRUNK, P.SHRUNK),
     _row(P.EXPANDING, Resumed, g.ALWAYS, _EXPANDED, P.RUNNING),
-    _row(P.MIGRATING, Resumed, g.ALWAYS, Step("moved", "the old pods go", life.migrated), P.RUNNING),
+    _row(P.MIGRATING, Resumed, g.ALWAYS, Step("moved", "the old pods go", elastic.migrated), P.RUNNING),
 )
 
 _RESULTS = (
     _row(P.RESUMING, ResultReported, g.result(0), _mark("Result")),
     _row(P.CONFIRMING, ResultReported, g.result(0), _RECOVERED, P.RUNNING),
-    _row(P.SHRINKING, ResultReported, g.result(201), Step("isolate", "take over MindIO's set", life.isolated)),
+    _row(P.SHRINKING, ResultReported, g.result(201), Step("isolate", "take over MindIO's set", elastic.isolated)),
     _row(P.SHRINKING, ResultReported, g.result(0), _SHRUNK, P.SHRUNK),
     _row(P.EXPANDING, ResultReported, g.result(0), _EXPANDED, P.RUNNING),
-    _row(P.MIGRATING, ResultReported, g.result(0), Step("moved", "the old pods go", life.migrated), P.RUNNING),
+    _row(P.MIGRATING, ResultReported, g.result(0), Step("moved", "the old pods go", elastic.migrated), P.RUNNING),
     *_ladder((P.GATHERING, P.RESUMING), ResultReported, UNREPAIRABLE, g.result(405)),
     *_ladder(
         (*_HELD_UP, P.CONFIRMING, P.EXPANDING, P.MIGRATING, P.SHRUNK), ResultReported, DUMP_OR_EXIT, g.result(406)
@@ -259,20 +260,24 @@ _DEADLINES = (
     _row(P.SAVING, DeadlineReached, g.both(g.DUE_RECOVERY, g.SUSPENDING), _SUSPEND, P.SUSPENDED),
     *_ladder(P.SAVING, DeadlineReached, EXIT_ONLY, g.DUE_RECOVERY),
     _row(
-        P.EXPANDING, DeadlineReached, g.DUE_RECOVERY, Step("give up growing", "train on", life.give_up_expand), P.SHRUNK
+        P.EXPANDING,
+        DeadlineReached,
+        g.DUE_RECOVERY,
+        Step("give up growing", "train on", elastic.give_up_expand),
+        P.SHRUNK,
     ),
     _row(
         P.MIGRATING,
         DeadlineReached,
         g.DUE_RECOVERY,
-        Step("give up moving", "train on", life.give_up_migrate),
+        Step("give up moving", "train on", elastic.give_up_migrate),
         P.RUNNING,
     ),
     _row(
         P.SHRUNK,
         DeadlineReached,
         g.both(g.DUE_EXPAND, g.STEADY_CAPACITY),
-        Step("grow", "make the dropped pods anew", life.expand),
+        Step("grow", "make the dropped pods anew", elastic.expand),
         P.EXPANDING,
     ),
     _row(P.SHRUNK, DeadlineReached, g.both(g.DUE_EXPAND, g.FRESH_CAPACITY), _GROW_LATER),
@@ -287,7 +292,7 @@ _DEADLINES = (
 _CAPACITY = (
     _row(P.SHRUNK, CapacityAvailable, g.ENOUGH_NODES, _GROW_LATER),
     _row(P.SHRUNK, CapacityLost, g.ALWAYS, _WAIT_FOR_NODES),
-    _row(P.SHRUNK, ExpandDue, g.MAY_EXPAND, Step("grow", "make the dropped pods anew", life.expand), P.EXPANDING),
+    _row(P.SHRUNK, ExpandDue, g.MAY_EXPAND, Step("grow", "make the dropped pods anew", elastic.expand), P.EXPANDING),
 )
 
 _REQUESTS = (
@@ -295,7 +300,7 @@ _REQUESTS = (
         P.RUNNING,
         MigrateRequested,
         g.MAY_MIGRATE,
-        Step("second pods", "make second pods elsewhere", life.migrate),
+        Step("second pods", "make second pods elsewhere", elastic.migrate),
         P.MIGRATING,
     ),
     _row(_WITH_PODS, MigrateRequested, g.ALWAYS, _NO_MOVE),

@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 from hajob.domain.errors import JournalError
 from hajob.domain.facts import Fact, FactKind, Source
 from hajob.plan import events as e
+from hajob.plan.books import FACT_LIMIT, RENEWED_LIMIT
 from hajob.plan.journal import from_dict, to_dict
 from hajob.plan.machine import advance
 from hajob.plan.policy import Policy
 from hajob.plan.state import JobState, Phase, Stall
-from hajob.plan.steps import FACT_LIMIT, RENEWED_LIMIT
 from tests.unit.plan.plan_rig import Rig
 from tests.unit.plan.plan_worlds import VIEW
 
