@@ -176,7 +176,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description="benchmarks of the planner")
     parser.add_argument("--count", type=int, default=20_000, help="decisions (20000)")
     parser.add_argument("--only", type=int, help="make so many decisions and print nothing (for instruction counts)")
-    parser.add_argument("--instructions", type=int, default=500, help="decisions under valgrind, 0 for none (500)")
+    parser.add_argument("--instructions", type=int, default=2000, help="decisions under valgrind, 0 for none (2000)")
     parser.add_argument("--json", type=Path, help="write the figures there, too")
     chosen = parser.parse_args(arguments)
     if chosen.only is not None:

@@ -1,4 +1,4 @@
-"""Steps that are not the recovery of a fault: start and end of a job, shrunk life, planned moves, what people ask."""
+"""Steps that are not the recovery of a fault: start and end of a job, what people ask, what is only noted."""
 
 from collections.abc import Callable
 from functools import partial
