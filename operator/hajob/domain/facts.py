@@ -96,6 +96,8 @@ SICK_NODE: Final = frozenset({FactKind.SUB_HEALTH, FactKind.CORDONED})
 PROCESS_LIVES: Final = frozenset({FactKind.MEMORY_FAULT, FactKind.COMMUNICATION_FAULT, FactKind.DATA_CORRUPTED})
 """Kinds that leave the process alive, so that no incarnation tells an old observation from a new one."""
 
+_BY_PROGRAM: Final = frozenset({FactKind.LOG_RULE, FactKind.SCRIPT_ENDED})
+_WITH_EXIT_CODE: Final = frozenset({FactKind.PROCESS_EXITED, FactKind.POD_FAILED})
 _FORCED_EXIT: Final = 2  # MindIO's own exit code for every process it ends
 _PROGRAM_SIGNALS: Final = frozenset({4, 6, 8, 11})  # ILL, ABRT, FPE, SEGV: the program did it to itself
 _SHELL_SIGNAL_BASE: Final = 128  # a shell reports "ended by signal n" as 128 + n
@@ -136,9 +138,9 @@ class Fact:
     @property
     def origin(self) -> Origin:
         """Whose fault it is, as far as the observation tells."""
-        if self.kind in {FactKind.LOG_RULE, FactKind.SCRIPT_ENDED}:
+        if self.kind in _BY_PROGRAM:
             return Origin.PROGRAM
-        if self.exit_code is None or self.kind not in {FactKind.PROCESS_EXITED, FactKind.POD_FAILED}:
+        if self.exit_code is None or self.kind not in _WITH_EXIT_CODE:
             return Origin.INFRASTRUCTURE
         return origin_of_exit(self.exit_code)
 

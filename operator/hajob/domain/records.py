@@ -17,9 +17,9 @@ def changed(record: Record, **changes: Any) -> Record:  # noqa: ANN401  # as dat
         TypeError: a field does not exist.
     """
     values = record.__dict__
-    if not changes.keys() <= values.keys():
+    merged = {**values, **changes}
+    if len(merged) != len(values):
         raise TypeError(f"{type(record).__name__} has no {sorted(changes.keys() - values.keys())}")
     copy: Record = object.__new__(type(record))
-    copy.__dict__.update(values)
-    copy.__dict__.update(changes)
+    object.__setattr__(copy, "__dict__", merged)
     return copy
