@@ -226,7 +226,7 @@ class Desk:
         if pod is not None:
             fact = dataclasses.replace(fact, node_name=fact.node_name or pod.node_name)
             if fact.kind is FactKind.AGENT_SILENT:
-                self._table.silent.add(pod.uid)
+                self._table.fell_silent(pod, self._world.clock.monotonic())
         self._advance(dataclasses.replace(event, fact=fact))
 
     def coordinator_changed(self) -> None:
@@ -295,7 +295,8 @@ class Desk:
                 self._announce(reason, message, False)
             case effects.CreateSparePods(node_ranks):
                 log.warning("%s: spare pods for node ranks %s are not made by this version", self._title, node_ranks)
-        homes, lost = self._table.homes(self._journal.wanted), self._table.lost_nodes(self._world.nodes())
+        homes = self._table.homes(self._journal.wanted)
+        lost = self._table.lost_nodes(self._world.nodes(), self._world.clock.monotonic())
         self._journal = dataclasses.replace(self._journal, wanted=apply(self._journal.wanted, effect, homes, lost))
 
     def _arm(self) -> None:

@@ -232,6 +232,21 @@ async def test_a_new_operator_goes_on_with_the_same_order_and_makes_nothing_twic
     assert {pod.uid for pod in town.pods()} == pods
 
 
+async def test_a_new_start_shuns_a_silent_node_whose_pod_is_gone_already(town: Town) -> None:
+    await town.train()
+    lost = next(pod for pod in town.pods() if pod.node_rank == 3)
+    await town.report(wire.Fact(id="silent", kind=wire.AGENT_SILENT, node_rank=3, ranks=[6, 7], incarnation=1), step=5)
+    town.desk.pod_seen(lost, deleted=True)
+    await town.report(death_of(2), step=5, incarnation=2)
+    failed = wire.Milestone(kind=wire.RESULT, incarnation=2, result_code=499, strategy="recover")
+    await town.report(milestones=[failed], step=5, incarnation=2)
+    assert town.desk.state.phase == "Restarting"
+    anew = [
+        body for (kind, _, _), body in town.kube.objects.items() if kind == "pods" and "-0-" in body["metadata"]["name"]
+    ]
+    assert any(lost.node_name in str(body["spec"]["affinity"]) for body in anew)
+
+
 async def test_a_report_is_acknowledged_after_what_it_led_to_is_written(town: Town) -> None:
     await town.train()
     await town.report(death_of(5), step=5)
