@@ -240,7 +240,7 @@ class Desk:
 
     def _still_unreachable(self) -> None:
         if not self._coordinator.connected and not self._released and self._coordinator.address:
-            self._advance(events.CoordinatorLost(message="the coordinator cannot be reached"))
+            self._advance(events.CoordinatorLost(message="the coordinator cannot be reached", ended=False))
 
     # ------------------------------------------------------------------------------------------------- plan
 
