@@ -12,7 +12,7 @@ from hajob.api.enums import ElasticPolicy, Framework
 from hajob.api.job import HATrainingJob
 from hajob.api.spec import HATrainingJobSpec
 from hajob.domain.actions import Action
-from hajob.objects.settings import PodSettings
+from hajob.plan.policy import mindio_wait_seconds
 
 # The words of HIGH_AVAILABILITY; they only switch features of the training framework on, never off.
 _HIGH_AVAILABILITY: Final = {
@@ -28,8 +28,6 @@ _MINDSPORE_FEATURES: Final = {
     Action.IN_PLACE: ("ARF",),
     Action.REPLACE: ("ARF",),
 }
-_LONGEST_WAIT: Final = 3600  # seconds; MindIO takes a longer one for its default
-_WAIT_MARGIN: Final = 30
 _UNLIMITED_RESTARTS: Final = "1000000"
 
 
@@ -80,14 +78,7 @@ def _framework_environment(job: HATrainingJob) -> dict[str, str]:
     }
 
 
-def mindx_wait_seconds(spec: HATrainingJobSpec, settings: PodSettings) -> int:
-    """How long MindIO waits for an answer: it has to outwait the replacement of a node (docs/protocols/mindio.md)."""
-    return min(
-        _LONGEST_WAIT, max(settings.mindx_wait_seconds, spec.recovery.replacement_timeout_seconds + _WAIT_MARGIN)
-    )
-
-
-def rank_environment(job: HATrainingJob, settings: PodSettings) -> dict[str, str]:
+def rank_environment(job: HATrainingJob) -> dict[str, str]:
     """Environment of every rank of the job, as far as it is the same for all of them (`Assignment.environment`)."""
     spec = job.spec
     return {
@@ -95,7 +86,7 @@ def rank_environment(job: HATrainingJob, settings: PodSettings) -> dict[str, str
         "LOCAL_WORLD_SIZE": str(chips_per_node(spec)),
         "TTP_PORT": str(spec.network.mindio_port),
         "MINDX_TASK_ID": job.metadata.uid,
-        "MINDIO_WAIT_MINDX_TIME": str(mindx_wait_seconds(spec, settings)),
+        "MINDIO_WAIT_MINDX_TIME": str(mindio_wait_seconds(spec.recovery.replacement_timeout_seconds)),
         "HCCL_SOCKET_IFNAME": spec.network.interface,
         "GLOO_SOCKET_IFNAME": spec.network.interface,
         **recovery_environment(spec),

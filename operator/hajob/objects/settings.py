@@ -17,7 +17,6 @@ class PodSettings:
     agent_port: int = 7071
     coordinator_port: int = 7070
     fence_after_seconds: int = 60
-    mindx_wait_seconds: int = 120
     shared_directory: str = "/hajob"
     tls_directory: str = "/hajob-tls"
     token_directory: str = "/hajob-token"

@@ -73,6 +73,11 @@ class Refusal:
     message: str
 
 
+def mindio_wait_seconds(replacement_timeout_seconds: int) -> int:
+    """What `MINDIO_WAIT_MINDX_TIME` must be: it outwaits the replacement of a node; MindIO takes 3600 s at most."""
+    return min(3600, max(120, replacement_timeout_seconds + 30))
+
+
 @dataclass(frozen=True, slots=True)
 class Policy:
     """The recovery policy of one job.
@@ -111,8 +116,8 @@ class Policy:
 
     @property
     def mindio_wait_seconds(self) -> int:
-        """What `MINDIO_WAIT_MINDX_TIME` must be: MindIO has to outwait the replacement of a node."""
-        return min(3600, max(120, self.replacement_timeout_seconds + 30))
+        """What `MINDIO_WAIT_MINDX_TIME` must be under this policy."""
+        return mindio_wait_seconds(self.replacement_timeout_seconds)
 
     def allowed(self) -> tuple[Action, ...]:
         """Actions of the ladder that the spec allows at all."""

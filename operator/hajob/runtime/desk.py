@@ -58,7 +58,7 @@ RETRY_SECONDS: Final = 1.0
 APART_SECONDS: Final = 10.0
 """A coordinator that finds no node of its own for so long may share one with a rank."""
 UNREACHABLE_SECONDS: Final = 5.0
-"""A coordinator that cannot be reached for so long is taken for lost."""
+"""After so long the planner hears that a coordinator cannot be reached."""
 
 
 class Desk:
@@ -98,7 +98,7 @@ class Desk:
             task.add_done_callback(self._task_ended)
 
     def _task_ended(self, task: asyncio.Task[None]) -> None:
-        """A desk without its tasks looks after nothing: say so, the process must not look healthy."""
+        """A desk without its tasks looks after nothing: say so."""
         if not task.cancelled() and (error := task.exception()) is not None:
             log.error("%s: %s has ended", self._title, task.get_name(), exc_info=error)
 
@@ -272,6 +272,7 @@ class Desk:
         self._book.follow(outcome.state.incident, event)
         for effect in outcome.effects:
             self._take(effect)
+        self._wish(outcome.effects)
         self._arm()
         turned = RUNNING_REASON[before.phase] is not RUNNING_REASON[outcome.state.phase]
         urgent = turned or any(effect.irreversible for effect in outcome.effects)
@@ -295,9 +296,17 @@ class Desk:
                 self._announce(reason, message, False)
             case effects.CreateSparePods(node_ranks):
                 log.warning("%s: spare pods for node ranks %s are not made by this version", self._title, node_ranks)
-        homes = self._table.homes(self._journal.wanted)
+
+    def _wish(self, taken: tuple[effects.Effect, ...]) -> None:
+        """What the effects of one event change about the pods that should exist; nodes are looked at once for all."""
+        if not taken:
+            return
+        wanted = self._journal.wanted
+        homes = self._table.homes(wanted)
         lost = self._table.lost_nodes(self._world.nodes(), self._world.clock.monotonic())
-        self._journal = dataclasses.replace(self._journal, wanted=apply(self._journal.wanted, effect, homes, lost))
+        for effect in taken:
+            wanted = apply(wanted, effect, homes, lost)
+        self._journal = dataclasses.replace(self._journal, wanted=wanted)
 
     def _arm(self) -> None:
         """One timer for the earliest deadline of the state; a new operator arms it again from the journal."""
@@ -325,7 +334,7 @@ class Desk:
                 world_size=self._layout.world_size,
                 ranks_per_node=self._layout.chips_per_node,
                 attempt=self._journal.wanted.attempt,
-                environment=rank_environment(self.job, self._world.pod_settings),
+                environment=rank_environment(self.job),
                 pods=pods,
                 standing=orders.standing_orders(self._policy),
                 recovery=self.job.spec.recovery,

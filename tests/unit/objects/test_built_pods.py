@@ -41,11 +41,11 @@ def example(name: str, **spec: Any) -> HATrainingJob:
 BUILT: dict[str, Callable[[], Object]] = {
     "quickstart-rank-pod": lambda: rank_pod(example("quickstart"), 3, 17, SETTINGS, ["node-b", "node-a"]),
     "quickstart-coordinator-pod": lambda: coordinator_pod(example("quickstart"), 17, SETTINGS),
-    "quickstart-rank-environment": lambda: rank_environment(example("quickstart"), SETTINGS),
+    "quickstart-rank-environment": lambda: rank_environment(example("quickstart")),
     "full-rank-pod": lambda: rank_pod(example("full"), 0, 1, SETTINGS),
     "full-coordinator-pod": lambda: coordinator_pod(example("full"), 1, SETTINGS, ["node-9"], apart=False),
-    "full-rank-environment": lambda: rank_environment(example("full"), SETTINGS),
-    "mindspore-rank-environment": lambda: rank_environment(example("full", framework="MindSpore"), SETTINGS),
+    "full-rank-environment": lambda: rank_environment(example("full")),
+    "mindspore-rank-environment": lambda: rank_environment(example("full", framework="MindSpore")),
     "tls-secret": lambda: tls_secret(example("quickstart"), {name: name.encode() for name in KEYS}),
 }
 
