@@ -8,6 +8,7 @@ step): `rank=2 step=5 at=update do=kill`. Without `rank` every rank is meant, wi
   microseconds), hang (stands still until stopped), stuck (stands still for `seconds`, 600 by default, and cannot be
   stopped), freeze (SIGSTOP), nan (prints a line with `loss: nan`), fail (the clean handler returns 1), slow (waits
   `seconds`)
+- `after=1.5`: so many seconds later than the moment
 - `always=1`: again in every process and at every chance; otherwise once per run, marked by a file in the log directory
 """
 
@@ -40,7 +41,9 @@ MOMENTS: Final = frozenset(
     }
 )
 DEEDS: Final = frozenset({"kill", "exit", "raise", "hang", "stuck", "freeze", "nan", "fail", "slow"})
-_WORDS: Final = frozenset({"rank", "step", "at", "do", "text", "seconds", "always"})
+STEP_MOMENTS: Final = frozenset({"forward", "update", "updated", "save"})
+"""Moments of a step; the others are those of a process or a recovery."""
+_WORDS: Final = frozenset({"rank", "step", "at", "do", "text", "seconds", "after", "always"})
 
 
 class OrderedError(RuntimeError):
@@ -58,6 +61,7 @@ class Fault:
     step: int | None = None
     text: str = ""
     seconds: float = 600.0
+    after: float = 0.0
     always: bool = False
 
     @classmethod
@@ -77,6 +81,7 @@ class Fault:
             step=int(words["step"]) if "step" in words else None,
             text=words.get("text", "UCE_ERROR").replace("_", " "),
             seconds=float(words.get("seconds", 600)),
+            after=float(words.get("after", 0)),
             always=words.get("always") == "1",
         )
 
@@ -85,8 +90,13 @@ class Fault:
         if self.rank not in {None, rank} or self.moment != moment:
             return False
         if self.step is None or step is None:
-            return self.step is None or moment not in {"forward", "update", "updated", "save"}
+            return self.step is None or moment not in STEP_MOMENTS
         return step == self.step if self.always else step >= self.step
+
+    def mark(self, directory: Path, rank: int) -> Path:
+        """The file that shows that `rank` has met this fault."""
+        letters = "".join(letter if letter.isalnum() else "-" for letter in self.line)
+        return directory / f"fault-{letters}-{rank if self.rank is None else 'once'}"
 
 
 @dataclass
@@ -118,6 +128,8 @@ class Faults:
 
     def at(self, moment: str, step: int | None = None) -> None:
         """Do what is ordered for this moment."""
+        if moment not in STEP_MOMENTS:
+            self.look()
         for fault in self._faults:
             if fault.fits(self.rank, moment, step) and self._first_time(fault):
                 self._do(fault)
@@ -125,15 +137,15 @@ class Faults:
     def _first_time(self, fault: Fault) -> bool:
         if fault.always:
             return True
-        mark = "".join(letter if letter.isalnum() else "-" for letter in fault.line)
-        owner = self.rank if fault.rank is None else "once"
         try:
-            (self.directory / f"fault-{mark}-{owner}").touch(exist_ok=False)
+            fault.mark(self.directory, self.rank).touch(exist_ok=False)
         except FileExistsError:
             return False
         return True
 
     def _do(self, fault: Fault) -> None:
+        if fault.after:
+            time.sleep(fault.after)
         match fault.deed:
             case "kill":
                 os.kill(os.getpid(), signal.SIGKILL)

@@ -67,6 +67,7 @@ class Settings:
     enable_arf: bool
     enable_zit: bool
     faults: tuple[str, ...]
+    digests: bool
     flip_restored_byte: bool
 
 
@@ -96,6 +97,7 @@ def parser() -> argparse.ArgumentParser:
     number("--enable-elastic-training", action="store_true")
     number("--step-time-ms", type=float, default=0.0, help="a step takes at least this long")
     number("--log-dir", type=Path, default=Path("logs"))
+    number("--log-digests", action="store_true", help="log a digest of the whole state after each step")
     number("--fault", action="append", default=[], help="a fault of the test rig, see e2e/trainer/faults.py")
     return result
 
@@ -162,6 +164,7 @@ def settings_from(arguments: Sequence[str], environment: Mapping[str, str] = os.
         enable_arf=available and (options.enable_worker_reboot or "recover" in words),
         enable_zit=available and (options.enable_elastic_training or "elastic-training" in words),
         faults=tuple(options.fault),
+        digests=options.log_digests,
         flip_restored_byte=environment.get("TOY_FLIP_RESTORED_BYTE") == "1",
     )
 

@@ -9,6 +9,7 @@ can always be gathered again from the shards.
 
 from __future__ import annotations
 
+import hashlib
 import io
 import sys
 import time
@@ -181,9 +182,18 @@ class Training:
         self._print(step, losses, time.monotonic() - started)
         self.faults.at("updated", step)
         self._gather()
+        if self.settings.digests:
+            self.events.add("state", step=step, digest=self._digest(), flush=False)
         self.mindio.tft_pause_train(step)
         if self.settings.save and self.settings.save_interval and step % self.settings.save_interval == 0:
             self._save(step)
+
+    def _digest(self) -> str:
+        """Of parameters, master weights and moments: two states are the same, bit for bit, when it is the same."""
+        found = hashlib.blake2b(self.parameters.tobytes(), digest_size=12)
+        for key in KEYS:
+            found.update(self.shard.arrays()[key].tobytes())
+        return found.hexdigest()
 
     def _update(self, step: int, gradient: Array) -> None:
         self.mindio.tft_start_updating_os()

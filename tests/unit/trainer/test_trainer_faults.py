@@ -51,3 +51,10 @@ def test_line_that_is_not_understood_is_named(line: str) -> None:
 def test_time_in_a_text_is_now(tmp_path: Path) -> None:
     with pytest.raises(RuntimeError, match=r"time us=\d{16}"):
         faults(tmp_path, "do=raise text=HBM_MULTI_BIT_ECC_time_us=NOW").at("forward", 1)
+
+
+def test_moment_of_a_process_is_met_by_a_fault_written_before_it_started(tmp_path: Path) -> None:
+    (tmp_path / "faults").write_text("rank=2 step=7 at=startup do=raise after=0.001")
+    with pytest.raises(RuntimeError):
+        faults(tmp_path).at("startup")
+    assert Fault.parse("rank=2 step=7 at=startup do=raise after=0.001").mark(tmp_path, 2).exists()
