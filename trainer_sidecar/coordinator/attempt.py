@@ -1,9 +1,9 @@
 """One start of the whole job: its controller process, its ranks, its end; and taking over a running one.
 
 A start waits for three things that come up side by side: the controller with the rendezvous store, the launcher of
-every node, the death of whatever ran before. A coordinator that finds ranks running has been restarted itself: it takes
-them over as they are, and with them the controller if that is still the same process; a new controller would be blind
-to running ranks and look healthy.
+every node, the death of whatever ran before. A coordinator that finds ranks of this attempt, running or ended, has been
+restarted itself: it takes them over as they are, and with them the controller if that is still the same process; a new
+controller would be blind to running ranks and look healthy.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from trainer_sidecar.coordinator.conversation import Event, Kind, State
 from trainer_sidecar.coordinator.driver import feed, lose
 from trainer_sidecar.coordinator.job import Attempt, Incident, Job, Phase, Request
 from trainer_sidecar.coordinator.resume import CHOSEN, Resumed, resume
-from trainer_sidecar.coordinator.roster import Pod, Target
+from trainer_sidecar.coordinator.roster import Pod, Target, View
 from trainer_sidecar.protocol import sidecar_pb2 as pb
 
 AT_REST = frozenset({State.SERVING, State.SHRUNK, State.FINISHING, State.CLOSED})
@@ -84,7 +84,8 @@ def advance(job: Job) -> None:
 def _open(job: Job) -> None:
     pods = [job.roster.newest(node_rank) for node_rank in range(job.roster.num_nodes)]
     there = [pod for pod in pods if pod is not None and pod.connected and pod.reported]
-    if len(there) == len(pods) and _runs_already(job, there):
+    waited = job.now - job.attempt.since >= job.limits.takeover_seconds
+    if (len(there) == len(pods) or waited) and _has_begun(job, there):
         _take_over(job, there)
         return
     if _stale_ranks(job):
@@ -95,9 +96,10 @@ def _open(job: Job) -> None:
         _start_ranks(job, there)
 
 
-def _runs_already(job: Job, pods: list[Pod]) -> bool:
+def _has_begun(job: Job, pods: list[Pod]) -> bool:
+    """A process of this attempt was started by somebody before us, be it that it has ended since."""
     views = [view for pod in pods for view in pod.views.values()]
-    return any(view.alive and view.incarnation >= job.attempt.incarnation for view in views)
+    return any(view.phase != pb.ABSENT and view.incarnation >= job.attempt.incarnation for view in views)
 
 
 def _stale_ranks(job: Job) -> bool:
@@ -185,15 +187,29 @@ def _take_over(job: Job, pods: list[Pod]) -> None:
     newest_last = sorted(roster.pods.values(), key=lambda pod: pod.incarnation)
     for pod in [*(pod for pod in newest_last if pod not in pods), *pods]:
         for rank, view in pod.views.items():
-            admitted = view.phase == pb.LINKED or (view.alive and job.conversation.state in PAST_NAMING)
-            roster.targets[rank] = Target(view.incarnation, view.start, pod.uid, True, admitted)
+            roster.targets[rank] = _as_it_is(job, pod, view)
         job.silence.watch(pod.uid, job.now)
     attempt.phase, attempt.since = Phase.RUNNING, job.now
     attempt.linked = attempt.stepped = True
     job.touch_all()
     if resumed is not None:
         _take_up_incident(job, resumed)
+    for rank in [rank for rank in roster.targets if roster.phase(rank) == pb.FINISHED]:
+        rank_finished(job, rank)
     lose(job, [rank for rank in roster.targets if roster.phase(rank) == pb.DEAD])
+
+
+def _as_it_is(job: Job, pod: Pod, view: View) -> Target:
+    """What was found is what is wanted."""
+    admitted = view.phase == pb.LINKED or (view.alive and job.conversation.state in PAST_NAMING)
+    return Target(view.incarnation, view.start, pod.uid, True, admitted)
+
+
+def take_late(job: Job, pod: Pod, rank: int, view: View) -> None:
+    """An agent that could not be reached when its job was taken over tells of its ranks now."""
+    if job.attempt.phase is Phase.RUNNING and rank not in job.roster.targets and view.phase != pb.ABSENT:
+        job.roster.targets[rank] = _as_it_is(job, pod, view)
+        job.touch(rank)
 
 
 def _take_up_incident(job: Job, resumed: Resumed) -> None:
@@ -230,6 +246,9 @@ def _carried_out(job: Job, order: pb.Order) -> bool:
 
 
 def _controller_was_lost(job: Job) -> None:
+    """Whatever was ordered cannot be done any more: the ranks' controller has taken it along."""
+    if job.order is not None:
+        job.concluded = max(job.concluded, job.order.incarnation)
     job.requests.append(Request("end", {}))
     job.conversation.state = State.LOST
     text = "ranks run, but the MindIO controller they registered with is gone; the next fault cannot be recovered"

@@ -31,11 +31,16 @@ RESULT_KINDS = {
 
 
 class Core:
-    """One job's coordinator without its connections."""
+    """One job's coordinator without its connections.
 
-    def __init__(self, job_uid: str, endpoint: Endpoint, limits: Limits, now: float) -> None:
+    It knows its own pod's incarnation from the beginning: agents hear the coordinator that knows the highest, so a
+    successor wins over a predecessor that still lives.
+    """
+
+    def __init__(self, job_uid: str, endpoint: Endpoint, limits: Limits, now: float, incarnation: int = 0) -> None:
         conversation = new_conversation(limits.answer_seconds)
         self.job = Job(job_uid, endpoint, limits, conversation, Leases(now), now)
+        self.job.incarnation = incarnation
         self._sent: dict[str, pb.NodeOrder] = {}
 
     # -- from the operator ----------------------------------------------------------------------------------------
@@ -159,6 +164,7 @@ class Core:
             if before is not None and (before.process, before.phase) == (view.process, view.phase):
                 continue
             job.changed = True
+            attempt.take_late(job, pod, state.rank, view)
             if not job.roster.is_current(pod, state.rank, view.process):
                 continue
             if view.phase == pb.LINKED:

@@ -31,7 +31,7 @@ class Hub:
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
-        self._core = Core(settings.job_uid, settings.endpoint, settings.limits, now())
+        self._core = Core(settings.job_uid, settings.endpoint, settings.limits, now(), settings.incarnation)
         self._server = OperatorServer(settings, self)
         self._agents: dict[str, AgentLink] = {}
         self._controller: ControllerLink | None = None

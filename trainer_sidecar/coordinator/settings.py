@@ -17,7 +17,7 @@ class SettingsError(ValueError):
 
 @dataclass(frozen=True)
 class Settings:
-    """Where things are and which ports are used."""
+    """Where things are, which ports are used, and the incarnation this pod was made for."""
 
     job_uid: str
     pod_name: str
@@ -29,6 +29,7 @@ class Settings:
     port: int
     agent_port: int
     limits: Limits = field(default_factory=Limits)
+    incarnation: int = 0
 
 
 def read_settings(environment: Mapping[str, str]) -> Settings:
@@ -54,6 +55,7 @@ def read_settings(environment: Mapping[str, str]) -> Settings:
             answer_seconds=max(wait - ANSWER_MARGIN_SECONDS, wait / 2),
             finish_seconds=float(_number(environment, "HAJOB_FINISH_DEADLINE_SECONDS", 120)),
         ),
+        incarnation=_number(environment, "HAJOB_INCARNATION", 1),
     )
 
 

@@ -111,6 +111,11 @@ class AllFinished(Event):
 
 
 @dataclass(frozen=True, slots=True)
+class PodsFinished(Event):
+    """Every rank pod that trains has ended with 0: the word of Kubernetes, where no coordinator was there to tell."""
+
+
+@dataclass(frozen=True, slots=True)
 class DeadlineReached(Event):
     """A deadline of the state has passed; one that is not set or not yet due changes nothing."""
 
@@ -212,6 +217,7 @@ EVENTS: tuple[type[Event], ...] = (
     Resumed,
     ResultReported,
     AllFinished,
+    PodsFinished,
     DeadlineReached,
     CapacityAvailable,
     CapacityLost,

@@ -12,7 +12,7 @@ from hajob.plan.books import FACT_LIMIT, abandon, clear_deadlines, close, new_in
 from hajob.plan.choice import Judge, Loss, Occasion, Verdict
 from hajob.plan.effects import Effect
 from hajob.plan.moment import Moment, StepResult
-from hajob.plan.policy import COORDINATOR_SECONDS
+from hajob.plan.policy import ANOTHER_COORDINATOR_SECONDS, COORDINATOR_SECONDS
 from hajob.plan.state import Deadline, JobState, Phase, Spend
 from hajob.plan.steps import launch, save
 
@@ -230,6 +230,18 @@ def await_coordinator(moment: Moment) -> StepResult:
         return moment.state, ()
     state, deadline = set_deadline(moment.state, Deadline.COORDINATOR, moment.now_ms + 1000 * COORDINATOR_SECONDS)
     return state, (effects.Announce("CoordinatorUnreachable", getattr(moment.event, "message", "")), deadline)
+
+
+def await_another(moment: Moment) -> StepResult:
+    """The successor of a lost coordinator has ended, too: make another one, but not in a hurry."""
+    if Deadline.COORDINATOR in moment.state.deadlines:
+        return moment.state, ()
+    at_ms = moment.now_ms + 1000 * ANOTHER_COORDINATOR_SECONDS
+    state, deadline = set_deadline(moment.state, Deadline.COORDINATOR, at_ms)
+    return state, (
+        effects.Announce("CoordinatorLost", getattr(moment.event, "message", "") or "it has ended"),
+        deadline,
+    )
 
 
 def coordinator_back(moment: Moment) -> StepResult:

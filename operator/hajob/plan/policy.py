@@ -61,6 +61,9 @@ NO_PROGRESS_LIMIT: Final = 3
 COORDINATOR_SECONDS: Final = 60
 """How long a coordinator that cannot be reached is waited for: losing it costs a restart, waiting costs nothing yet."""
 
+ANOTHER_COORDINATOR_SECONDS: Final = 10
+"""Between two coordinators of a job that trains unprotected: one that cannot live must not be made in a loop."""
+
 CONFIRM_SECONDS: Final = 60
 """MindIO's result comes about 2 s after the first step; after this long it will not come any more."""
 

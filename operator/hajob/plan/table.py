@@ -31,6 +31,7 @@ from hajob.plan.events import (
     FactSeen,
     MigrateRequested,
     Named,
+    PodsFinished,
     PodsReady,
     PolicyChanged,
     ReplacementsReady,
@@ -109,6 +110,7 @@ _STARTING = (P.PENDING, P.STARTING, P.WARMING, P.RESTARTING)
 _TRAINING = (P.RUNNING, P.CONFIRMING, P.SHRUNK, P.EXPANDING, P.MIGRATING)
 _HELD_UP = (P.GATHERING, P.RESUMING, P.SHRINKING)
 _WITH_PODS = (*_STARTING, *_TRAINING, *_HELD_UP, P.SAVING, P.UNPROTECTED, P.HELD)
+_BEYOND_START = (P.WARMING, *_TRAINING, *_HELD_UP, P.SAVING, P.UNPROTECTED, P.HELD)
 _ACTIVE = (*_HELD_UP, P.CONFIRMING, P.SAVING, P.EXPANDING, P.MIGRATING)
 
 _LIFE = (
@@ -119,6 +121,10 @@ _LIFE = (
     _ignore(_STARTING, Resumed, "another incarnation", g.FOREIGN),
     _row((P.STARTING, P.WARMING), Resumed, g.ALWAYS, Step("trained", "close what is open", s.recovered), P.RUNNING),
     *(_row(phase, AllFinished, g.ALWAYS, _COMPLETE, P.COMPLETE) for phase in _WITH_PODS),
+    _ignore(
+        (P.PENDING, P.STARTING, P.RESTARTING), PodsFinished, "a script that ends before its ranks trained is a fact"
+    ),
+    *(_row(phase, PodsFinished, g.ALWAYS, _COMPLETE, P.COMPLETE) for phase in _BEYOND_START),
     _row(LIVE, Deleted, g.ALWAYS, _DELETE, P.DELETED),
     _row((P.COMPLETE, P.FAILED), Deleted, g.ALWAYS, _DELETE, P.DELETED),
 )
@@ -284,7 +290,7 @@ _DEADLINES = (
     _row(P.SHRUNK, DeadlineReached, g.DUE_EXPAND, _WAIT_FOR_NODES),
     _row(_TRAINING, DeadlineReached, g.both(g.DUE_COORDINATOR, g.SERVING), _BACK),
     _row(_TRAINING, DeadlineReached, g.both(g.DUE_COORDINATOR, g.RESTART_NOW), _RESTART_ALONE, P.RESTARTING),
-    _row(_TRAINING, DeadlineReached, g.DUE_COORDINATOR, _UNPROTECTED, P.UNPROTECTED),
+    _row((*_TRAINING, P.UNPROTECTED), DeadlineReached, g.DUE_COORDINATOR, _UNPROTECTED, P.UNPROTECTED),
     _row(LIVE, DeadlineReached, g.PASSED, Step("forget", "forget the deadline", life.forget_deadline)),
     _ignore(tuple(P), DeadlineReached, "not set, or not yet due"),
 )
@@ -352,7 +358,9 @@ _REQUESTS = (
 )
 
 _COORDINATOR = (
-    _ignore((*_STARTING, *_HELD_UP, P.SAVING, P.HELD), CoordinatorLost, "it may come back", g.UNREACHABLE),
+    _ignore(
+        (*_STARTING, *_HELD_UP, P.SAVING, P.HELD, P.UNPROTECTED), CoordinatorLost, "it may come back", g.UNREACHABLE
+    ),
     _row(_TRAINING, CoordinatorLost, g.UNREACHABLE, Step("wait for it", "say so and wait", life.await_coordinator)),
     _row(_TRAINING, CoordinatorReady, g.ALWAYS, _BACK),
     *_ladder((*_STARTING, *_HELD_UP, P.HELD), CoordinatorLost, EXIT_ONLY),
@@ -360,6 +368,7 @@ _COORDINATOR = (
     *_ladder(P.SAVING, CoordinatorLost, EXIT_ONLY),
     _row(_TRAINING, CoordinatorLost, g.RESTART_NOW, _RESTART_ALONE, P.RESTARTING),
     _row(_TRAINING, CoordinatorLost, g.ALWAYS, _UNPROTECTED, P.UNPROTECTED),
+    _row(P.UNPROTECTED, CoordinatorLost, g.ALWAYS, Step("another", "make another one soon", life.await_another)),
     _row(P.UNPROTECTED, CheckpointVerified, g.RESTART_AT_CHECKPOINT, _RESTART_ALONE, P.RESTARTING),
     _row(P.UNPROTECTED, PolicyChanged, g.RESTART_NOW, _RESTART_ALONE, P.RESTARTING),
     _row(LIVE, CheckpointVerified, g.ALWAYS, Step("note checkpoint", "remember its step", life.checkpoint_seen)),

@@ -168,8 +168,16 @@ class Desk:
                 self._advance(events.FactSeen(fact=fact))
             if not deleted and not pod.ended:
                 self._assign()
+            self._look_for_the_end()
         self._publish(lazy=True)
         self._wake.set()
+
+    def _look_for_the_end(self) -> None:
+        """A training may end while no coordinator is there to tell; its pods say so, too."""
+        shrunk, wanted = self.state.shrunk, self._journal.wanted
+        training = set(range(self._layout.num_nodes)) - set(shrunk.nodes if shrunk else ())
+        if self.state.phase not in ENDED and self._table.all_finished(training, wanted):
+            self._advance(events.PodsFinished())
 
     def _coordinator_pod_seen(self, pod: PodView, *, deleted: bool) -> None:
         wanted = self._journal.wanted
@@ -223,6 +231,9 @@ class Desk:
         fact = event.fact
         metrics.FACTS.labels(fact.kind.value).inc()
         pod = self._table.of_node_rank(fact.node_rank, self._journal.wanted)
+        if pod is not None and pod.finished and fact.kind is FactKind.AGENT_SILENT:
+            log.info("%s: the agent of %s is silent because the pod has finished", self._title, pod.name)
+            return
         if pod is not None:
             fact = dataclasses.replace(fact, node_name=fact.node_name or pod.node_name)
             if fact.kind is FactKind.AGENT_SILENT:

@@ -62,6 +62,11 @@ class PodView:
         """Whether its main container will not run again."""
         return self.phase in {"Failed", "Succeeded"}
 
+    @property
+    def finished(self) -> bool:
+        """Whether its main container has ended with 0; its sidecars may need a moment longer."""
+        return self.phase == "Succeeded" or (self.phase == "Running" and self.exit_code == 0)
+
 
 def view(pod: Mapping[str, Any]) -> PodView:
     """The view of a raw pod of ours; missing fields read as a pod that has just been made."""

@@ -192,3 +192,51 @@ def test_a_death_that_is_told_before_the_takeover_is_not_forgotten(world: World)
     world.advance(0.3)
     assert [fact.kind for fact in world.facts] == [pb.PROCESS_EXITED]
     assert len(world.called("stop_train")) == 1
+
+
+@pytest.mark.parametrize("controller", [True, False])
+@pytest.mark.parametrize("early", [[0, 1, 2, 3], [0, 1, 2], [3]])
+def test_a_training_that_ends_while_nobody_listens_has_ended(world: World, controller: bool, early: list[int]) -> None:
+    for rank in early:
+        world.agent(rank // 2).processes[rank].phase = pb.FINISHED
+    restart_coordinator(world, [], controller=controller)
+    for rank in {0, 1, 2, 3} - set(early):
+        world.finish(rank)
+    world.advance(0.2)
+    assert len(world.marks(pb.FINISHED_ALL)) == 1
+    assert pids(world) == [(1, 0)] * 4
+    assert [fact.kind for fact in world.facts] == ([] if controller else [pb.CONTROLLER_LOST])
+
+
+def test_a_job_is_taken_over_although_one_pod_does_not_answer_and_its_ranks_count_when_it_does(world: World) -> None:
+    world.agent(1).frozen = True
+    restart_coordinator(world, [], controller=False)
+    assert world.state.conversation == "Offline"
+    world.advance(3.0)
+    assert world.state.conversation == "Lost"
+    world.agent(1).frozen = False
+    world.advance(0.5)
+    for rank in range(4):
+        world.finish(rank)
+    world.advance(0.2)
+    assert len(world.marks(pb.FINISHED_ALL)) == 1
+    assert pids(world) == [(1, 0)] * 4
+
+
+def test_a_pod_that_stays_silent_after_the_takeover_is_told(world: World) -> None:
+    world.agent(1).frozen = True
+    restart_coordinator(world, [])
+    world.advance(7.0)
+    assert [(fact.kind, list(fact.ranks)) for fact in world.facts] == [(pb.AGENT_SILENT, [2, 3])]
+
+
+def test_after_a_lost_controller_nothing_that_was_ordered_is_open(world: World) -> None:
+    world.die(3)
+    world.order(pb.IN_PLACE, revision=1, lost_ranks=[3], restart_ranks=[3])
+    world.advance(0.2)
+    restart_coordinator(world, [], controller=False)
+    world.advance(1.0)
+    assert world.core.job.incident is None
+    for rank in range(4):
+        world.finish(rank)
+    assert [mark.kind for mark in world.milestones] == [pb.FINISHED_ALL]

@@ -101,7 +101,7 @@ def every_event(state: JobState) -> Iterator[e.Event]:
         e.ResultReported(number, 0, "", "fly"),
         e.StrategiesOffered(number, ("fly",)),
     )
-    yield e.AllFinished()
+    yield from (e.AllFinished(), e.PodsFinished())
     yield from (
         e.DeadlineReached(name=name) for name in ("Startup", "Recovery", "Expand", "Coordinator", "Active", "Nonsense")
     )

@@ -783,3 +783,33 @@ def test_the_whole_jobs_deadline() -> None:
     assert rig.tell(e.DeadlineReached(name="Active")) == ()
     rig.deadline("Active")
     assert rig.at(Phase.FAILED)
+
+
+def test_the_successor_of_a_lost_coordinator_is_followed_by_another_but_not_in_a_loop() -> None:
+    rig = Rig.running(policy=Policy(coordinator_loss=CoordinatorLossPolicy.NEVER))
+    rig.tell(e.CoordinatorLost())
+    assert rig.tell(e.CoordinatorLost(ended=False)) == ()
+    rig.tell(e.CoordinatorLost(message="evicted"))
+    assert rig.tell(e.CoordinatorLost()) == ()
+    assert rig.state.deadlines["Coordinator"] == rig.now - 10 + 10_000
+    done = rig.deadline("Coordinator")
+    assert rig.at(Phase.UNPROTECTED)
+    assert do.CreateCoordinator(3) in done
+    assert rig.state.deadlines == {}
+
+
+@pytest.mark.parametrize("phase", [Phase.WARMING, Phase.RUNNING, Phase.UNPROTECTED, Phase.CONFIRMING, Phase.SHRUNK])
+def test_pods_that_have_finished_complete_a_job_that_had_trained(phase: Phase) -> None:
+    rig = Rig.running()
+    rig.state = replace(rig.state, phase=phase)
+    assert do.CompleteJob() in rig.tell(e.PodsFinished())
+    assert rig.at(Phase.COMPLETE)
+
+
+@pytest.mark.parametrize("phase", [Phase.PENDING, Phase.STARTING, Phase.RESTARTING, Phase.FAILED])
+def test_pods_that_end_before_their_ranks_have_started_complete_nothing(phase: Phase) -> None:
+    rig = Rig.running()
+    rig.state = replace(rig.state, phase=phase)
+    rig.tell(e.PodsFinished())
+    assert rig.at(phase)
+    assert rig.ignored

@@ -283,3 +283,45 @@ async def test_suspended_while_no_operator_looked(town: Town) -> None:
     town.open()
     await settled()
     assert town.desk.state.phase in {"Saving", "Suspended"}
+
+
+async def end_pods(town: Town, role: str, code: int = 0) -> None:
+    """Every pod of a role ends, and the desk is shown it."""
+    for (resource, _, _), body in sorted(town.kube.objects.items()):
+        if resource == "pods" and view(body).role == role:
+            ended = {"name": "main", "state": {"terminated": {"exitCode": code, "reason": "Completed"}}}
+            body["status"] |= {"phase": "Failed" if code else "Succeeded", "containerStatuses": [ended]}
+            town.desk.pod_seen(view(body))
+    await settled()
+
+
+async def test_a_training_that_ends_without_a_coordinator_completes_the_job(town: Town) -> None:
+    await town.train()
+    await end_pods(town, names.ROLE_COORDINATOR, 137)
+    assert town.desk.state.phase == "Unprotected"
+    await end_pods(town, names.ROLE_RANK)
+    assert town.desk.state.phase == "Complete"
+    assert town.status()["summary"]["state"] == "Complete"
+
+
+async def test_a_training_that_ended_while_no_operator_and_no_coordinator_looked_is_complete(town: Town) -> None:
+    await town.train()
+    await town.desk.close()
+    await end_pods(town, names.ROLE_COORDINATOR, 137)
+    await end_pods(town, names.ROLE_RANK)
+    town.open()
+    await settled()
+    assert town.status()["summary"]["state"] == "Complete"
+    assert town.status()["incidents"] == []
+
+
+async def test_the_silence_of_an_agent_whose_pod_has_finished_is_no_fault(town: Town) -> None:
+    await town.train()
+    first = next(body for (kind, _, _), body in sorted(town.kube.objects.items()) if kind == "pods")
+    first["status"]["containerStatuses"] = [{"name": "trainer", "state": {"terminated": {"exitCode": 0}}}]
+    pod = view(first)
+    assert pod.role == names.ROLE_RANK
+    town.desk.pod_seen(pod)
+    silent = wire.Fact(id="silent", kind=wire.AGENT_SILENT, node_rank=pod.node_rank, ranks=[0, 1], incarnation=1)
+    await town.report(silent, step=5)
+    assert town.desk.state.phase == "Running"
