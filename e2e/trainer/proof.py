@@ -81,13 +81,15 @@ def steps_went_back(events: Sequence[Event]) -> list[str]:
     """Sentences about steps that were done twice.
 
     Within a process steps only rise. A new process may repeat the step its predecessor died in, but none that a rank
-    which lives on had finished when the new process was started.
+    which lives on had finished when the new process was started. Where the events begin in the middle of a training, a
+    process whose start they do not hold was there before.
     """
     found, last = [], dict[int, int]()
+    started = {event["pid"] for event in of(events, "exec")}
     for event in of(events, "step_end"):
         pid, step = int(event["pid"]), int(event["step"])
         if pid not in last:
-            step_before = _finished_by_survivors(events, pid)
+            step_before = _finished_by_survivors(events, pid) if pid in started else None
             last[pid] = step_before if step_before is not None else 0
         if step <= last[pid]:
             found.append(f"rank {event['rank']} finished step {step} when step {last[pid]} was already done")

@@ -74,6 +74,10 @@ def test_new_process_may_not_repeat_what_survivors_had_finished() -> None:
     assert proof.steps_went_back(died_ahead) == []
 
 
+def test_events_from_the_middle_of_a_training_say_nothing_of_processes_that_were_there() -> None:
+    assert proof.steps_went_back([step(1, 0, 7), step(2, 1, 7), step(3, 0, 8), step(4, 1, 8)]) == []
+
+
 def test_opened_checkpoint_and_wrong_source_are_named() -> None:
     opened = [*RECOVERED, event(3.3, 1, "load_checkpoint", 201, path="/ckpt/iter_0000001")]
     assert proof.checkpoints_opened(opened) == ["rank 1 opened /ckpt/iter_0000001"]
