@@ -221,15 +221,21 @@ def delete_the_pod(rig: Rig, pod: str) -> None:
     rig.plane.kubectl("--namespace", rig.namespace, "delete", "pod", pod, "--grace-period=0", "--force")
 
 
-@pytest.mark.parametrize("kill", [kill_the_controller, delete_the_pod])
-def test_without_its_coordinator_the_job_says_so_and_trains_on(rig: Rig, kill: Callable[[Rig, str], None]) -> None:
-    job = rig.submit(iterations=200)
-    job.wait_step(5)
+@pytest.mark.parametrize(
+    ("kill", "step", "iterations"),
+    [(kill_the_controller, 5, 200), (delete_the_pod, STEPS - 10, STEPS)],
+    ids=["the-controller", "the-pod-right-before-the-end"],
+)
+def test_without_its_coordinator_the_job_says_so_and_trains_on(
+    rig: Rig, kill: Callable[[Rig, str], None], step: int, iterations: int
+) -> None:
+    job = rig.submit(iterations=iterations)
     job.wait_condition("CoordinatorReady")
     pod = job.pods("coordinator")[0]["metadata"]["name"]
+    job.wait_step(step)
     killed = datetime.datetime.now(datetime.UTC)
     kill(rig, pod)
     told = job.wait_condition("CoordinatorReady", "False")
     since = datetime.datetime.fromisoformat(told["lastTransitionTime"]) - killed
     assert since.total_seconds() <= 3
-    assert_recovered(job, [], 200)
+    assert_recovered(job, [], iterations)

@@ -3,7 +3,7 @@
 It lives beside the MindIO controller, not in rank 0, so that every rank is a client and rank 0 can be lost like the
 others. Two rules make recoveries safe. Entries of different attempts never meet, and a write is refused when the same
 rank has already written with a higher incarnation: a process that comes back after its successor has taken over cannot
-put its own address there again. Nobody polls: `wait` is answered when the value comes.
+put its own address there again. Nobody polls: `wait` is answered when the value comes, `gather` when all values do.
 
 Requests and answers are lines of JSON over TCP: `{"op", "key", "value", "attempt", "incarnation", "rank", "timeout"}`.
 The address is used directly; proxies in the environment play no part.
@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 Value = str | int | list[str | int] | None
 Fence = tuple[int, int]  # attempt, incarnation
 NOBODY: Final = -1  # rank of a client that is not a training process; it is never fenced
+_LOST_SECONDS: Final = 2.0
+"""So long a store that once answered is looked for; it moves with the controller, so it rarely comes back."""
 
 
 class Request(TypedDict):
@@ -47,6 +49,10 @@ class Answer(TypedDict, total=False):
 
 class StoreError(RuntimeError):
     """The store refused a request or did not answer in time."""
+
+
+class StoreLostError(StoreError):
+    """Nobody answers where the store was."""
 
 
 class Entries:
@@ -118,9 +124,21 @@ class _Server:
             return stored
         if operation == "wait":
             await self._wait(key, attempt, float(request["timeout"]))
+        elif operation == "gather":
+            return await self._gather(key, int(str(request["value"])), attempt, float(request["timeout"]))
         elif operation != "get":
-            raise StoreError(f"unknown operation {operation!r}; known are set, maximum, get, wait")
+            raise StoreError(f"unknown operation {operation!r}; known are set, maximum, get, wait, gather")
         return self._entries.read(key, attempt)
+
+    async def _gather(self, key: str, count: int, attempt: int, timeout: float) -> Value:
+        gathered: list[str | int] = []
+        for number in range(count):
+            await self._wait(f"{key}/{number}", attempt, timeout)
+            value = self._entries.read(f"{key}/{number}", attempt)
+            if not isinstance(value, list):
+                return None
+            gathered += value
+        return gathered
 
     async def _wait(self, key: str, attempt: int, timeout: float) -> None:
         import asyncio
@@ -149,6 +167,7 @@ class Client:
         self._turn = threading.Lock()
         self._connection: socket.socket | None = None
         self._rest = b""
+        self._answered = False
 
     def set(self, key: str, value: Value) -> None:
         """Store a JSON value; raises StoreError when this rank's incarnation is over."""
@@ -168,6 +187,11 @@ class Client:
     def wait(self, key: str, timeout: float) -> Value:
         """Value of a key as soon as it is there, None after `timeout` seconds without."""
         return self._request("wait", key, timeout=timeout)
+
+    def gather(self, key: str, count: int, timeout: float) -> list[str | int] | None:
+        """The lists stored as key/0 … key/(count - 1), put together; None when one is missing for `timeout` seconds."""
+        found = self._request("gather", key, value=count, timeout=timeout)
+        return found if isinstance(found, list) else None
 
     def close(self) -> None:
         """Drop the connection; the next request opens a new one."""
@@ -190,7 +214,7 @@ class Client:
                 answer = self._exchange(json.dumps(request).encode() + b"\n", timeout)
         except OSError as error:
             self.close()
-            raise StoreError(f"store at {self._address[0]}:{self._address[1]}: {error}") from error
+            raise StoreLostError(f"store at {self._address[0]}:{self._address[1]}: {error}") from error
         if "error" in answer:
             raise StoreError(answer["error"])
         return answer["value"]
@@ -208,14 +232,16 @@ class Client:
             self._rest += chunk
         answer, _, self._rest = self._rest.partition(b"\n")
         result: Answer = json.loads(answer)
+        self._answered = True
         return result
 
     def _connect(self) -> socket.socket:
         """Connect; a store that is not there yet is tried again until the time is up."""
-        deadline = time.monotonic() + self._timeout
+        patience = min(self._timeout, _LOST_SECONDS) if self._answered else self._timeout
+        deadline = time.monotonic() + patience
         while True:
             try:
-                connection = socket.create_connection(self._address, timeout=self._timeout)
+                connection = socket.create_connection(self._address, timeout=patience)
             except ConnectionRefusedError:
                 if time.monotonic() > deadline:
                     raise

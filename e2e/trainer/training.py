@@ -23,7 +23,7 @@ from e2e.trainer.collectives import Collectives
 from e2e.trainer.corpus import Corpus
 from e2e.trainer.model import Stage, Trace
 from e2e.trainer.optimizer import KEYS, Shard
-from e2e.trainer.store import Client, StoreError
+from e2e.trainer.store import Client, StoreError, StoreLostError
 from e2e.trainer.transport import Address, Transport
 
 if TYPE_CHECKING:
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from e2e.trainer.settings import Settings
 
 Array = NDArray[np.float32]
+_LOOK_SECONDS = 0.5
 
 
 class Training:
@@ -49,6 +50,7 @@ class Training:
         self.shard = Shard.fresh(self._own_part(self.parameters))
         fence = (place.attempt, place.incarnation)
         self.store = Client(place.store_host, place.store_port, place.rank, fence)
+        self._addresses: dict[int, Address] = {}
         self.transport = Transport(place.rank, place.address, self._find)
         self.collectives = Collectives(self.transport, self.layout, settings.micro_batches)
         self.is_new_process = False
@@ -78,6 +80,7 @@ class Training:
         """Take on the generation all who left the training have proposed; `lost` ranks have new addresses."""
         generation = self.store.get("generation")
         self.transport.regroup(generation if isinstance(generation, int) else 0, lost)
+        self._addresses.clear()
         self.collectives.forget()
         self._parameters_are_stale = True
 
@@ -117,9 +120,23 @@ class Training:
             return Shard.from_arrays({key: archive[key] for key in KEYS}, int(archive["state"][0]))
 
     def commit(self, step: int, kind: str) -> None:
-        """Make the step's checkpoint the newest one, unless a successor of this process has taken over."""
-        assert self.settings.save is not None, "only called where --save is given"
-        checkpoint.commit(self.settings.save, step, lambda: self.store.set(f"commit/{step}", self.rank))
+        """Make the step's checkpoint the newest one, unless a successor of this process has taken over.
+
+        With the store the controller is gone as well: no process can have a successor within this attempt. So the
+        commit is allowed then, but never back behind what a later attempt may have saved.
+        """
+        root = self.settings.save
+        assert root is not None, "only called where --save is given"
+
+        def may_commit() -> None:
+            try:
+                self.store.set(f"commit/{step}", self.rank)
+            except StoreLostError as error:
+                self.events.add("store_lost", reason=str(error))
+                if (checkpoint.newest(root) or 0) >= step:
+                    raise
+
+        checkpoint.commit(root, step, may_commit)
         self.events.add("save", phase="commit", kind=kind, step=step)
 
     def write_checkpoint(self, step: int, shards: list[Shard], kind: str) -> None:
@@ -139,8 +156,21 @@ class Training:
         return vector[start : start + length]
 
     def _find(self, rank: int) -> Address | None:
-        found = self.store.wait(f"address/{rank}", timeout=0.5)
-        return (str(found[0]), int(found[1])) if isinstance(found, list) else None
+        if rank not in self._addresses:
+            found = self.store.wait(f"address/{rank}", timeout=_LOOK_SECONDS)
+            if not isinstance(found, list):
+                return None
+            self._addresses[rank] = (str(found[0]), int(found[1]))
+        return self._addresses[rank]
+
+    def _learn_addresses(self) -> None:
+        """Of everybody, also of those this rank has nothing to say to yet: the store may be gone when it has."""
+        world = self.layout.world
+        while not self._addresses.keys() >= set(range(world)):
+            self.transport.check()
+            found = self.store.gather("address", world, _LOOK_SECONDS)
+            if found is not None:
+                self._addresses = {rank: (str(found[2 * rank]), int(found[2 * rank + 1])) for rank in range(world)}
 
     def _announce(self) -> None:
         if self.is_new_process:
@@ -158,6 +188,7 @@ class Training:
 
     def _resume(self) -> None:
         self.loaded_in_recovery = False
+        self._learn_addresses()
         if self._parameters_are_stale:
             self.events.add("resume", step=self.shard.step, generation=self.transport.generation)
             self._gather()
