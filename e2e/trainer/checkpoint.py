@@ -10,7 +10,9 @@ rename.
 from __future__ import annotations
 
 import os
+import pickle
 import shutil
+import zipfile
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -79,6 +81,8 @@ def write(
     with (target / MODEL_FILE).open("wb") as file:
         first_byte()
         np.savez(file, **header, model=whole["master"])  # type: ignore[arg-type]
+    with zipfile.ZipFile(target / MODEL_FILE, "a") as archive:  # what torch.save writes beside the tensors
+        archive.writestr("model_optim_rng/data.pkl", pickle.dumps({"iteration": step}, protocol=2))
     with (target / OPTIMIZER_FILE).open("wb") as file:
         np.savez(file, iteration=np.int64(step), **whole)  # type: ignore[arg-type]
 

@@ -1,0 +1,61 @@
+"""Why a checkpoint is not loaded: the words, declared once for agents, operator, status and docs.
+
+The judgement itself needs a directory and is the sidecar's (`trainer_sidecar.checkpoints`); what stands here travels.
+docs/checkpoints.md explains each reason.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final
+
+
+class Reason(StrEnum):
+    """Why a checkpoint is refused."""
+
+    TEMPORARY_LEFT_BEHIND = "TemporaryLeftBehind"
+    NOT_COMMITTED = "NotCommitted"
+    WRONG_TRACKER = "WrongTracker"
+    MISSING_SHARD = "MissingShard"
+    TRUNCATED_FILE = "TruncatedFile"
+    MIXED_STEPS = "MixedSteps"
+    MISSING_STRATEGY = "MissingStrategy"
+
+
+SENTENCE: Final = {
+    Reason.TEMPORARY_LEFT_BEHIND: "saving it was begun and never finished",
+    Reason.NOT_COMMITTED: "the tracker does not name it yet, so whoever saved it did not get to the end",
+    Reason.WRONG_TRACKER: "the tracker does not name a checkpoint that is there",
+    Reason.MISSING_SHARD: "a shard is not there",
+    Reason.TRUNCATED_FILE: "a file is cut off or damaged",
+    Reason.MIXED_STEPS: "its shards are of different steps",
+    Reason.MISSING_STRATEGY: "the strategy files that are needed to spread it over the ranks are not all there",
+}
+"""What each reason says to a person."""
+
+MOST_REFUSALS: Final = 8
+"""So many refusals travel; the rest is only counted."""
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """One checkpoint that is not loaded: its name below the directory, why, and what was found."""
+
+    name: str
+    reason: str
+    detail: str = ""
+
+    @property
+    def message(self) -> str:
+        """A sentence; a reason of another version stands for itself."""
+        known = SENTENCE.get(Reason(self.reason)) if self.reason in set(Reason) else self.reason
+        return f"{known}: {self.detail}" if self.detail else f"{known}"
+
+
+def in_words(refused: Sequence[Refusal], step: int) -> str:
+    """One line for a condition or an event: what is loaded, and what is not."""
+    loaded = f"resumes from step {step}" if step >= 0 else "no complete checkpoint is left, starts from step 0"
+    if not refused:
+        return loaded
+    shown = "; ".join(f"{one.name} ({one.reason}: {one.detail})" for one in refused[:MOST_REFUSALS])
+    return f"{loaded}; refused: {shown}"

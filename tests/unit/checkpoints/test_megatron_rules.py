@@ -1,0 +1,212 @@
+"""PyTorch's layout: the newest complete checkpoint, and a name for what is wrong with every newer one."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hajob.domain.checkpoints import SENTENCE, Reason, Refusal, in_words
+from hajob.domain.layout import Layout, Sharding
+from tests.unit.checkpoints.fake_directory import FakeDirectory
+from trainer_sidecar.checkpoints.megatron import MODEL_FILE, OPTIMIZER_FILE, TRACKER, judge, shard_directories
+from trainer_sidecar.checkpoints.verdict import Look
+
+LAYOUT = Layout(num_nodes=4, chips_per_node=2, tensor=2, pipeline=2)
+FILES = (MODEL_FILE, OPTIMIZER_FILE)
+
+
+def saved(*steps: int, tracker: str | None = None, layout: Layout = LAYOUT) -> FakeDirectory:
+    """Whole checkpoints of these steps; the tracker names the last of them."""
+    directory = FakeDirectory()
+    for step in steps:
+        for shard in shard_directories(layout):
+            for file in FILES:
+                directory.looks[f"iter_{step:07d}/{shard}/{file}"] = Look(step=step)
+    directory.texts[TRACKER] = str(steps[-1]) if tracker is None else tracker
+    return directory
+
+
+def reasons(directory: FakeDirectory, layout: Layout = LAYOUT) -> list[tuple[str, str]]:
+    return [(one.name, one.reason) for one in judge(directory, layout).refused]
+
+
+def test_a_whole_checkpoint_that_the_tracker_names_is_taken_and_nothing_is_done() -> None:
+    verdict = judge(saved(5, 10), LAYOUT)
+    assert (verdict.name, verdict.step, verdict.refused, verdict.tracked) == ("iter_0000010", 10, (), True)
+
+
+def test_only_what_the_answer_depends_on_is_opened() -> None:
+    directory = saved(5, 10)
+    judge(directory, LAYOUT)
+    assert {path.partition("/")[0] for path in directory.looked} == {"iter_0000010"}
+
+
+def test_nothing_saved_yet_is_no_refusal() -> None:
+    verdict = judge(FakeDirectory(), LAYOUT)
+    assert (verdict.step, verdict.refused, verdict.tracked) == (-1, (), True)
+
+
+def truncated(directory: FakeDirectory) -> None:
+    directory.looks["iter_0000010/mp_rank_01_001/distrib_optim.pt"] = Look(whole=False)
+
+
+def empty(directory: FakeDirectory) -> None:
+    directory.sizes["iter_0000010/mp_rank_01_001/distrib_optim.pt"] = 0
+
+
+def shard_lost(directory: FakeDirectory) -> None:
+    directory.drop(*(f"iter_0000010/mp_rank_01_001/{file}" for file in FILES))
+
+
+def optimizer_lost(directory: FakeDirectory) -> None:
+    directory.drop("iter_0000010/mp_rank_00_001/distrib_optim.pt")
+
+
+def optimizer_of_all_lost(directory: FakeDirectory) -> None:
+    directory.drop(*(f"iter_0000010/{shard}/{OPTIMIZER_FILE}" for shard in shard_directories(LAYOUT)))
+
+
+def mixed(directory: FakeDirectory) -> None:
+    directory.looks["iter_0000010/mp_rank_01_001/model_optim_rng.pt"] = Look(step=9)
+
+
+def of_another_step(directory: FakeDirectory) -> None:
+    for path in [path for path in directory.looks if path.startswith("iter_0000010")]:
+        directory.looks[path] = Look(step=9)
+
+
+@pytest.mark.parametrize(
+    ("damage", "reason"),
+    [
+        (truncated, Reason.TRUNCATED_FILE),
+        (empty, Reason.TRUNCATED_FILE),
+        (shard_lost, Reason.MISSING_SHARD),
+        (optimizer_lost, Reason.MISSING_SHARD),
+        (optimizer_of_all_lost, Reason.MISSING_SHARD),
+        (mixed, Reason.MIXED_STEPS),
+        (of_another_step, Reason.MIXED_STEPS),
+    ],
+)
+def test_a_damaged_newest_one_is_refused_and_the_older_one_becomes_the_tracked(damage: object, reason: Reason) -> None:
+    directory = saved(5, 10)
+    damage(directory)  # type: ignore[operator]
+    verdict = judge(directory, LAYOUT)
+    assert reasons(directory) == [("iter_0000010", reason)]
+    assert (verdict.step, verdict.writes, verdict.aside) == (5, {TRACKER: "5"}, ())
+
+
+def test_the_optimizer_is_not_asked_for_where_it_is_never_saved_or_not_sharded() -> None:
+    directory = saved(5)
+    directory.drop(*(path for path in list(directory.looks) if path.endswith(OPTIMIZER_FILE)))
+    assert judge(directory, LAYOUT).step == 5
+    whole = Layout(num_nodes=4, chips_per_node=2, tensor=2, pipeline=2, sharding=Sharding.NONE)
+    partly = saved(5)
+    partly.drop("iter_0000005/mp_rank_00_001/distrib_optim.pt")
+    assert judge(partly, whole).step == 5
+
+
+def test_what_was_never_committed_is_refused() -> None:
+    directory = saved(5, 10, tracker="5")
+    directory.looks["iter_0000020_tmp/mp_rank_00_000/model_optim_rng.pt"] = Look(step=20)
+    verdict = judge(directory, LAYOUT)
+    assert reasons(directory) == [
+        ("iter_0000020_tmp", Reason.TEMPORARY_LEFT_BEHIND),
+        ("iter_0000010", Reason.NOT_COMMITTED),
+    ]
+    assert (verdict.step, verdict.tracked) == (5, True)
+
+
+def test_a_temporary_directory_of_an_older_step_is_nobodys_concern() -> None:
+    directory = saved(5, 10)
+    directory.looks["iter_0000010_tmp/mp_rank_00_000/model_optim_rng.pt"] = Look(step=10)
+    directory.looks["iter_0000007_tmp/mp_rank_00_000/model_optim_rng.pt"] = Look(step=7)
+    assert judge(directory, LAYOUT).refused == ()
+
+
+@pytest.mark.parametrize("tracker", ["", "ten", "-5", "5.0", "٥", "9" * 400])
+def test_a_tracker_that_says_nothing_was_being_written_when_all_else_was_done(tracker: str) -> None:
+    directory = saved(5, 10, tracker=tracker)
+    verdict = judge(directory, LAYOUT)
+    assert reasons(directory) == [(TRACKER, Reason.WRONG_TRACKER)]
+    assert (verdict.step, verdict.writes) == (10, {TRACKER: "10"})
+
+
+def test_a_tracker_that_names_what_is_not_there() -> None:
+    directory = saved(5, 10, tracker="15")
+    verdict = judge(directory, LAYOUT)
+    assert reasons(directory) == [(TRACKER, Reason.WRONG_TRACKER)]
+    assert (verdict.step, verdict.writes) == (10, {TRACKER: "10"})
+    assert "step 15" in verdict.refused[0].detail
+
+
+def test_without_a_tracker_nothing_was_committed() -> None:
+    directory = saved(5)
+    del directory.texts[TRACKER]
+    verdict = judge(directory, LAYOUT)
+    assert [one.reason for one in verdict.refused] == [Reason.NOT_COMMITTED]
+    assert (verdict.step, verdict.aside) == (-1, ())
+
+
+def test_where_nothing_complete_is_left_the_tracker_goes_too() -> None:
+    directory = saved(5)
+    directory.drop("iter_0000005/mp_rank_00_001/model_optim_rng.pt")
+    verdict = judge(directory, LAYOUT)
+    assert (verdict.name, verdict.step, verdict.aside) == ("", -1, (TRACKER,))
+
+
+def test_weights_to_begin_from_and_formats_that_are_not_known_are_left_alone() -> None:
+    release = FakeDirectory(texts={TRACKER: "release\n"})
+    for shard in shard_directories(LAYOUT):
+        release.looks[f"release/{shard}/{MODEL_FILE}"] = Look()
+    assert (judge(release, LAYOUT).step, judge(release, LAYOUT).tracked) == (0, True)
+    release.drop(f"release/mp_rank_00_000/{MODEL_FILE}")
+    assert (reasons(release), judge(release, LAYOUT).aside) == ([("release", Reason.MISSING_SHARD)], ())
+    other = FakeDirectory({"iter_0000005/__0_0.distcp": Look(), "iter_0000005/metadata.json": Look()}, {TRACKER: "5"})
+    assert (judge(other, LAYOUT).step, judge(other, LAYOUT).tracked) == (5, True)
+
+
+@pytest.mark.parametrize(
+    ("sizes", "names"),
+    [
+        ({"tensor": 2}, ["mp_rank_00", "mp_rank_01"]),
+        ({"pipeline": 2}, ["mp_rank_00_000", "mp_rank_00_001"]),
+        ({"expert": 2}, ["mp_rank_00_000", "mp_rank_00_001"]),
+        ({"pipeline": 2, "expert": 2}, [f"mp_rank_00_00{p}_00{e}" for p in (0, 1) for e in (0, 1)]),
+    ],
+)
+def test_names_of_shards(sizes: dict[str, Any], names: list[str]) -> None:
+    assert list(shard_directories(Layout(num_nodes=4, chips_per_node=2, **sizes))) == names
+
+
+STEPS = st.lists(st.integers(1, 50), min_size=1, max_size=5, unique=True).map(sorted)
+
+
+@given(STEPS, st.data())
+def test_whatever_is_lost_what_is_taken_is_whole_and_everything_newer_has_a_name(
+    steps: list[int], data: st.DataObject
+) -> None:
+    directory = saved(*steps)
+    damaged = data.draw(st.sets(st.sampled_from(steps)))
+    for step in damaged:
+        path = data.draw(st.sampled_from([path for path in directory.looks if path.startswith(f"iter_{step:07d}/")]))
+        directory.looks[path] = data.draw(st.sampled_from([Look(whole=False), Look(step=step + 1)]))
+    verdict = judge(directory, LAYOUT)
+    left = [step for step in steps if step not in damaged]
+    assert verdict.step == (left[-1] if left else -1)
+    newer = [step for step in reversed(steps) if step > verdict.step]
+    assert [one.name for one in verdict.refused] == [f"iter_{step:07d}" for step in newer]
+    if verdict.writes:
+        directory.texts[TRACKER] = verdict.writes[TRACKER]
+    assert verdict.step == -1 or judge(directory, LAYOUT).tracked
+
+
+def test_every_reason_has_a_sentence_and_a_refusal_reads_like_one() -> None:
+    assert set(SENTENCE) == set(Reason)
+    refusal = Refusal("iter_0000010", Reason.TRUNCATED_FILE, "mp_rank_00/model_optim_rng.pt (17 bytes)")
+    assert refusal.message == "a file is cut off or damaged: mp_rank_00/model_optim_rng.pt (17 bytes)"
+    assert Refusal("x", "OfANewerAgent").message == "OfANewerAgent"
+    assert in_words([refusal], 5).startswith("resumes from step 5; refused: iter_0000010 (TruncatedFile: mp_rank_00")
+    assert in_words([], -1) == "no complete checkpoint is left, starts from step 0"

@@ -1,0 +1,130 @@
+"""What a checkpoint's file says of itself, without the framework that wrote it and without reading its tensors.
+
+Every format puts its lengths where they can be read first (or its index last), so a file that is cut off is seen by a
+few reads. A byte that was flipped in the middle of a tensor is not: that would take reading all of it.
+
+torch: a zip with a pickle of everything but the tensors. It is unpickled with every class replaced by an inert one, so
+that nothing in it can run. MindSpore: a protobuf message, one field per tensor, so that a
+file that ends between two of them looks whole. safetensors: a JSON header with offsets.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import pickle
+import zipfile
+from pathlib import Path
+from typing import Any, BinaryIO, Final
+
+from trainer_sidecar.checkpoints.protobuf import varint
+from trainer_sidecar.checkpoints.verdict import Look
+
+ZIP_MARK: Final = b"PK\x03\x04"
+PICKLE_MARK: Final = b"\x80"
+LONGEST_HEADER: Final = 64 << 20
+_CHECKSUM_MARK: Final = b"crc_num"
+_CHECKSUM_LENGTH: Final = 17
+_VALUE_FIELD: Final = 0x0A  # field 1, with a length: one tensor
+_HEAD: Final = 16
+_LENGTH_BYTES: Final = 8
+CUT_OFF: Final = Look(whole=False)
+
+
+def look(path: Path) -> Look:
+    """What is inside a file, by its suffix; a format that is not known says nothing. OSError as it comes."""
+    reader = {".pt": _torch, ".ckpt": _mindspore, ".safetensors": _safetensors}.get(path.suffix)
+    if reader is None:
+        return Look()
+    with path.open("rb") as file:
+        return reader(file, os.fstat(file.fileno()).st_size)
+
+
+def _torch(file: BinaryIO, _size: int) -> Look:
+    mark = file.read(len(ZIP_MARK))
+    if mark[:1] == PICKLE_MARK:
+        return Look()  # the format of long ago has no index; nothing can be told
+    if mark != ZIP_MARK:
+        return CUT_OFF
+    try:
+        with zipfile.ZipFile(file) as archive:
+            name = next((one for one in archive.namelist() if one.rpartition("/")[2] == "data.pkl"), None)
+            if name is None or archive.getinfo(name).file_size > LONGEST_HEADER:
+                return Look()
+            return Look(step=pickled_step(archive.open(name)))
+    except (zipfile.BadZipFile, EOFError):
+        return CUT_OFF
+
+
+class _Inert(dict[Any, Any]):
+    """Stands for every object in a pickle: takes everything, does nothing."""
+
+    def __init__(self, *_: object, **__: object) -> None:
+        super().__init__()
+
+    def __setstate__(self, _: object) -> None:
+        """Forget it."""
+
+    def __call__(self, *_: object, **__: object) -> _Inert:
+        return self
+
+    def append(self, _: object) -> None:
+        """Forget it."""
+
+    def extend(self, _: object) -> None:
+        """Forget it."""
+
+    def add(self, _: object) -> None:
+        """Forget it."""
+
+    __hash__ = object.__hash__  # type: ignore[assignment]
+
+
+class _InertUnpickler(pickle.Unpickler):
+    def find_class(self, _module: str, _name: str) -> type[_Inert]:
+        """No name in the pickle leads anywhere."""
+        return _Inert
+
+    def persistent_load(self, _: object) -> None:
+        """Tensors stay where they are."""
+
+
+def pickled_step(file: Any) -> int | None:  # noqa: ANN401 - what zipfile opens
+    """`iteration` of the pickled dictionary; None: there is none, or it cannot be read."""
+    try:
+        content = _InertUnpickler(file).load()
+    except Exception:  # a pickle may raise anything
+        return None
+    step = content.get("iteration") if isinstance(content, dict) else None
+    return step if isinstance(step, int) and not isinstance(step, bool) else None
+
+
+def _mindspore(file: BinaryIO, size: int) -> Look:
+    """Walk over the lengths of the tensors; the last one ends with the file, or before a checksum."""
+    at = 0
+    while at < size:
+        file.seek(at)
+        head = file.read(_HEAD)
+        if head.startswith(_CHECKSUM_MARK):
+            return Look(whole=size - at == _CHECKSUM_LENGTH)
+        if head[0] != _VALUE_FIELD:
+            return CUT_OFF
+        try:
+            length, used = varint(head, 1)
+        except ValueError:
+            return CUT_OFF
+        at += used + length
+    return Look(whole=at == size and size > 0)
+
+
+def _safetensors(file: BinaryIO, size: int) -> Look:
+    """The header says where the last tensor ends."""
+    length = int.from_bytes(file.read(_LENGTH_BYTES), "little")
+    if not 0 < length <= min(LONGEST_HEADER, size - _LENGTH_BYTES):
+        return CUT_OFF
+    try:
+        header = json.loads(file.read(length))
+        ends = [entry["data_offsets"][1] for name, entry in header.items() if name != "__metadata__"]
+    except (ValueError, KeyError, TypeError, IndexError, AttributeError):
+        return CUT_OFF
+    return Look(whole=_LENGTH_BYTES + length + max(ends, default=0) == size)

@@ -1,0 +1,241 @@
+"""MindSpore's layout: a file per rank (docs/checkpoints.md, "MindSpore").
+
+`[checkpoint/]rank_N/<prefix>-<epoch>_<step>.ckpt`, beside it `meta.json`, which names what a resumed training loads. A
+file is written under `.tmp` and renamed, which is its commit mark. MindIO's last checkpoint has one file for each
+shard, not for each rank: the others are filled from the rank that holds the same shard. Who that is says
+`group_info.pb` where the training wrote one, else the layout.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Final
+
+from hajob.domain.checkpoints import Reason, Refusal
+from hajob.domain.layout import Layout
+from trainer_sidecar.checkpoints.protobuf import fields, numbers
+from trainer_sidecar.checkpoints.verdict import Copy, Directory, Verdict, refuse, shown
+
+META_FILE: Final = "meta.json"
+GROUP_FILE: Final = "group_info.pb"
+SUFFIXES: Final = (".ckpt", ".safetensors")
+_RANK: Final = re.compile(
+    r"(?P<base>(?:checkpoint/)?)(?P<directory>(?:rank_|ckpt_dir)(?P<rank>\d{1,7}))/(?P<file>[^/]+)"
+)
+_FILE: Final = re.compile(
+    r"(?P<prefix>.+)-(?P<epoch>\d{1,12})_(?P<step>\d{1,12})(?P<suffix>\.ckpt|\.safetensors|\.tmp)"
+)
+_STRATEGY: Final = re.compile(r"strategy/(?:.*/)?(?P<file>[^/]+\.ckpt)")
+_OF_RANK: Final = re.compile(r"rank_(\d{1,7})")
+_RESTORE_LIST: Final = 2  # field of group_info.pb: the ranks that hold the same shard
+_DIMENSION: Final = 1
+
+Key = tuple[int, int]
+"""Epoch and step within it."""
+
+
+@dataclass(slots=True)
+class _Files:
+    """What there is, by checkpoint and rank."""
+
+    saved: dict[Key, dict[int, str]] = field(default_factory=dict)
+    temporary: dict[Key, set[int]] = field(default_factory=dict)
+    directories: dict[int, str] = field(default_factory=dict)
+    groups: dict[int, str] = field(default_factory=dict)  # group_info.pb by rank
+    strategies: set[int | None] = field(default_factory=set)
+
+
+@dataclass(frozen=True, slots=True)
+class _Filled:
+    """A checkpoint with what has to be copied, or why it stays incomplete."""
+
+    copies: tuple[Copy, ...] = ()
+    refusal: Refusal | None = None
+
+
+def judge(directory: Directory, layout: Layout) -> Verdict:
+    """The newest checkpoint in `directory` that is complete, or can be completed, for a job of this layout."""
+    files = _sort(directory)
+    wrong = [refuse(path, Reason.WRONG_TRACKER, what) for path, what in _wrong_trackers(directory, files)]
+    refused: list[Refusal] = [*wrong[:1]]
+    for key in sorted({*files.saved, *files.temporary}, reverse=True):
+        filled = _fill(directory, layout, files, key)
+        if filled.refusal is None:
+            writes = _trackers(directory, layout, files, key)
+            return Verdict(_name(key), step_of(key), tuple(refused), filled.copies, writes)
+        refused.append(filled.refusal)
+    return Verdict(refused=tuple(refused), aside=_everything(files, directory))
+
+
+def step_of(key: Key) -> int:
+    """Steps since the start; the names count epochs from 1, and with a sink of one step every step is an epoch."""
+    epoch, step = key
+    return max(epoch - 1, 0) + step
+
+
+def partners(layout: Layout, rank: int, told: tuple[int, ...] = ()) -> tuple[int, ...]:
+    """Other ranks whose file may stand for this rank's, in the order in which they are asked.
+
+    Args:
+        layout: of the job.
+        rank: whose file is missing.
+        told: ranks that hold the same shard, as the training itself wrote them down; empty: the layout says.
+    """
+    if rank in told:
+        return tuple(other for other in told if other != rank)
+    held = [layout.holders(rank, kind) for kind in layout.copy_kinds]
+    return tuple(other for other in held[0] if other != rank and all(other in one for one in held))
+
+
+def restore_list(content: bytes) -> tuple[int, ...]:
+    """Ranks of `group_info.pb` that hold the same shard; none when it cannot be read."""
+    try:
+        inner = [value for number, value in fields(content) if number == _RESTORE_LIST and isinstance(value, bytes)]
+        return tuple(rank for one in inner for rank in numbers(one, _DIMENSION))
+    except ValueError:
+        return ()
+
+
+def _told(directory: Directory, files: _Files, rank: int) -> tuple[int, ...]:
+    path = files.groups.get(rank)
+    return restore_list(directory.content(path) or b"") if path is not None else ()
+
+
+def _sort(directory: Directory) -> _Files:
+    files = _Files()
+    for path, size in directory.files().items():
+        if (strategy := _STRATEGY.fullmatch(path)) is not None and size:
+            of_rank = _OF_RANK.search(strategy["file"])
+            files.strategies.add(int(of_rank[1]) if of_rank else None)
+        elif (match := _RANK.fullmatch(path)) is not None:
+            rank = int(match["rank"])
+            files.directories[rank] = match["base"] + match["directory"]
+            _sort_file(files, rank, match["file"], path)
+    return files
+
+
+def _sort_file(files: _Files, rank: int, file: str, path: str) -> None:
+    if file == GROUP_FILE:
+        files.groups[rank] = path
+    name = _FILE.fullmatch(file)
+    if name is None:
+        return
+    key = (int(name["epoch"]), int(name["step"]))
+    if name["suffix"] == ".tmp":
+        files.temporary.setdefault(key, set()).add(rank)
+    else:
+        files.saved.setdefault(key, {})[rank] = path
+
+
+def _name(key: Key) -> str:
+    return f"{key[0]}_{key[1]}"
+
+
+def _fill(directory: Directory, layout: Layout, files: _Files, key: Key) -> _Filled:
+    """Which files are to be copied so that every rank has its own."""
+    there = {rank: path for rank, path in files.saved.get(key, {}).items() if rank < layout.world_size}
+    whole = {rank: path for rank, path in there.items() if directory.files()[path] and directory.look(path).whole}
+    missing = [rank for rank in range(layout.world_size) if rank not in whole]
+    copies = []
+    for rank in missing:
+        others = partners(layout, rank, _told(directory, files, rank))
+        giver = next((other for other in others if other in whole), None)
+        if giver is None:
+            return _Filled(refusal=_why_missing(files, key, rank, there))
+        copies.append(Copy(whole[giver], there.get(rank) or _path_for(files, whole[giver], giver, rank)))
+    if refusal := _without_strategy(layout, files, key, filled=bool(copies)):
+        return _Filled(refusal=refusal)
+    return _Filled(tuple(copies))
+
+
+def _why_missing(files: _Files, key: Key, rank: int, there: dict[int, str]) -> Refusal:
+    """The name of what is wrong with a shard that nobody can give."""
+    name = _name(key)
+    if rank in there:
+        return refuse(name, Reason.TRUNCATED_FILE, there[rank])
+    if rank in files.temporary.get(key, ()):
+        return refuse(name, Reason.TEMPORARY_LEFT_BEHIND, f"rank {rank}")
+    others = sorted(other for other, ranks in files.saved.items() if rank in ranks)
+    if others:
+        return refuse(name, Reason.MIXED_STEPS, f"rank {rank} has {_name(others[-1])} and not this one")
+    return refuse(name, Reason.MISSING_SHARD, f"rank {rank}, and no rank that holds the same shard")
+
+
+def _without_strategy(layout: Layout, files: _Files, key: Key, *, filled: bool) -> Refusal | None:
+    """MindIO's last checkpoint is read with the strategy files; a folder that is there must hold all of them."""
+    if None in files.strategies or (not files.strategies and not filled):
+        return None
+    missing = [f"rank {rank}" for rank in range(layout.world_size) if rank not in files.strategies]
+    return refuse(_name(key), Reason.MISSING_STRATEGY, shown(missing)) if missing else None
+
+
+def _path_for(files: _Files, path: str, giver: int, rank: int) -> str:
+    """Where a rank's file belongs, named as its partner's is."""
+    given, _, file = path.rpartition("/")
+    directory = files.directories.get(rank) or re.sub(r"\d+$", str(rank), given)
+    return f"{directory}/{_renamed(file, giver, rank)}"
+
+
+def _renamed(file: str, giver: int, rank: int) -> str:
+    return re.sub(rf"rank_{giver}(?!\d)", f"rank_{rank}", file)
+
+
+def _wrong_trackers(directory: Directory, files: _Files) -> Iterator[tuple[str, str]]:
+    """`meta.json` files that name nothing that is there."""
+    for base in files.directories.values():
+        path = f"{base}/{META_FILE}"
+        text = directory.text(path)
+        if text is None and path not in directory.files():
+            continue
+        named = _last_file(text)
+        if named is None:
+            yield path, "it cannot be read"
+        elif f"{base}/{named}" not in directory.files():
+            yield path, f"it names {named[:80]}, which is not there"
+
+
+def _last_file(text: str | None) -> str | None:
+    try:
+        meta = json.loads(text or "")
+    except ValueError:
+        return None
+    named = meta.get("last_ckpt_file") if isinstance(meta, dict) else None
+    return named if isinstance(named, str) else None
+
+
+def _trackers(directory: Directory, layout: Layout, files: _Files, key: Key) -> dict[str, str]:
+    """`meta.json` of each rank that would load something else; a training without any picks the newest files itself."""
+    if not any(f"{base}/{META_FILE}" in directory.files() for base in files.directories.values()) and not _newer(
+        files, key
+    ):
+        return {}
+    found = {}
+    giver, path = next(iter(sorted(files.saved[key].items())))
+    for rank in range(layout.world_size):
+        own = files.saved[key].get(rank) or _path_for(files, path, giver, rank)
+        base, _, file = own.rpartition("/")
+        meta = {"last_epoch": key[0], "last_step": key[1], "last_ckpt_file": file}
+        if _read_meta(directory.text(f"{base}/{META_FILE}")) != meta:
+            found[f"{base}/{META_FILE}"] = json.dumps(meta)
+    return found
+
+
+def _newer(files: _Files, key: Key) -> bool:
+    return any(other > key for other in files.saved)
+
+
+def _read_meta(text: str | None) -> object:
+    try:
+        return json.loads(text or "")
+    except ValueError:
+        return None
+
+
+def _everything(files: _Files, directory: Directory) -> tuple[str, ...]:
+    """A training that finds no `meta.json` loads the newest file of its rank: nothing may be left to find."""
+    saved: Iterable[str] = (path for ranks in files.saved.values() for path in ranks.values())
+    metas = (f"{base}/{META_FILE}" for base in files.directories.values())
+    return tuple(sorted([*saved, *(path for path in metas if path in directory.files())]))

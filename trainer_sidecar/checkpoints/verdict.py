@@ -1,0 +1,88 @@
+"""What the rules look at and what they answer; both layouts share it.
+
+The rules see a directory through `Directory` and nothing else, so that a test can put a dictionary behind it, and so
+that of a large checkpoint only those files are opened that the answer depends on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Protocol
+
+from hajob.domain.checkpoints import Reason, Refusal
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """What the inside of a file says.
+
+    Attributes:
+        whole: nothing is cut off, as far as its format tells.
+        step: the step it was saved at; None where the format does not say.
+    """
+
+    whole: bool = True
+    step: int | None = None
+
+
+class Directory(Protocol):
+    """A directory of checkpoints; paths are relative, with `/`."""
+
+    def files(self) -> Mapping[str, int]:
+        """Size in bytes of every file that belongs to a checkpoint."""
+
+    def look(self, path: str) -> Look:
+        """What is inside."""
+
+    def text(self, path: str) -> str | None:
+        """Content of a small text file; None: not there, or no text."""
+
+    def content(self, path: str) -> bytes | None:
+        """Content of a small file; None: not there."""
+
+
+@dataclass(frozen=True, slots=True)
+class Copy:
+    """A file that is to be made from another one that holds the same shard."""
+
+    source: str
+    target: str
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What is complete, what is not, and what has to be done so that only the former is loaded.
+
+    Attributes:
+        name: the newest complete checkpoint; empty: there is none.
+        step: its step; -1: there is none.
+        refused: every newer one, newest first.
+        copies: to be made first, so that it is complete.
+        writes: text by path, to be written then: trackers that do not name it.
+        aside: files to be renamed (`.refused` is added), because a training would load from them.
+        tracked: the trackers name it already, so that a training that loads now gets this one.
+    """
+
+    name: str = ""
+    step: int = -1
+    refused: tuple[Refusal, ...] = ()
+    copies: tuple[Copy, ...] = ()
+    writes: Mapping[str, str] | None = None
+    aside: tuple[str, ...] = ()
+
+    @property
+    def tracked(self) -> bool:
+        """Whether nothing has to be done."""
+        return not (self.copies or self.writes or self.aside)
+
+
+def refuse(name: str, reason: Reason, detail: str = "") -> Refusal:
+    """A refusal of these rules."""
+    return Refusal(name, reason.value, detail)
+
+
+def shown(names: list[str], most: int = 3) -> str:
+    """The first of some names, and how many more there are."""
+    more = f" and {len(names) - most} more" if len(names) > most else ""
+    return ", ".join(names[:most]) + more
