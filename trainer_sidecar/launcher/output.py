@@ -15,6 +15,8 @@ import threading
 import time
 from typing import Callable, Deque, List, Tuple
 
+from . import kept
+
 MAXIMUM_LINE_BYTES = 8192
 KEPT_LINES = 40
 KEPT_LINE_CHARACTERS = 500
@@ -128,7 +130,7 @@ class LogFile:
     def _turn_over(self) -> None:
         os.close(self._descriptor)
         self._descriptor = -1
-        os.replace(self.path, self.path + ".1")
+        os.replace(self.path, self.path + kept.TURNED_OVER)
         self._open()
 
     def close(self) -> None:
@@ -201,18 +203,3 @@ class Writer:
             write(data)
         with self._changed:
             self._bytes -= len(data)
-
-
-def remove_old_attempts(directory: str, rank: int, attempt: int, limit: int) -> None:
-    """Delete this rank's files of attempts older than the newest `limit`, and directories left empty."""
-    with contextlib.suppress(OSError):
-        for name in os.listdir(directory):
-            if name.isdigit() and int(name) <= attempt - limit:
-                _remove_files(os.path.join(directory, name), "rank-{}.".format(rank))
-
-
-def _remove_files(directory: str, prefix: str) -> None:
-    for name in os.listdir(directory):
-        if name.startswith(prefix):
-            os.unlink(os.path.join(directory, name))
-    os.rmdir(directory)

@@ -11,7 +11,7 @@ import os
 import signal
 from typing import Any, Callable, Dict, List, NamedTuple
 
-from . import output, process, program, progress
+from . import kept, output, process, program, progress
 from .loop import Loop
 from .protocol import boottime_nanoseconds
 
@@ -135,11 +135,10 @@ class Ranks:
 
     def _log_file(self, rank: int, name: Name, environment: Dict[str, str]) -> output.LogFile:
         attempt = environment.get("HAJOB_ATTEMPT", "0")
-        file = "rank-{}.{}{}.log".format(rank, name.incarnation, ".{}".format(name.start) if name.start else "")
         directory, limit = self._settings.output_directory, self._settings.attempt_limit
         if attempt.isdigit():
-            self._files.call(lambda: output.remove_old_attempts(directory, rank, int(attempt), limit))
-        path = os.path.join(directory, attempt, file)
+            self._files.call(lambda: kept.make_room(directory, rank, int(attempt), limit))
+        path = os.path.join(directory, attempt, kept.file_name(kept.Process(rank, name.incarnation, name.start)))
         return output.LogFile(path, self._settings.file_bytes, self.say)
 
     def say(self, text: str) -> None:

@@ -108,18 +108,6 @@ def test_when_the_reader_is_gone_output_goes_to_the_container() -> None:
     os.close(container_write)
 
 
-def test_old_attempts_of_a_rank_go_others_stay(tmp_path: Path) -> None:
-    for attempt in range(1, 8):
-        directory = tmp_path / str(attempt)
-        directory.mkdir()
-        (directory / "rank-1.1.log").touch()
-        if attempt == 1:
-            (directory / "rank-10.1.log").touch()
-    output.remove_old_attempts(str(tmp_path), rank=1, attempt=7, limit=5)
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["1", "3", "4", "5", "6", "7"]
-    assert [path.name for path in (tmp_path / "1").iterdir()] == ["rank-10.1.log"]
-
-
 def test_the_line_of_a_step() -> None:
     line = b" iteration        5/     100 | consumed samples: 80 | lm loss: 1.234E+00 |"
     assert progress.parse(line) == progress.Step(5, 100)

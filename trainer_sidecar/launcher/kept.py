@@ -1,0 +1,80 @@
+"""Which files hold the ranks' output: their names, and which of them have to go.
+
+The launcher writes them, `trainer_sidecar.logs` reads them in another container and maybe another pod, so what a name
+means stands here and nowhere else. A process has a name that is used once (rank, incarnation, start), and so has its
+file: nothing that was kept is ever written over. docs/protocols/launcher.md#output
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+from typing import List, NamedTuple
+
+PROCESS_LIMIT = 20
+"""Of one rank and attempt. A rank that is restarted in place for months must not fill the volume."""
+
+TURNED_OVER = ".1"
+"""Ends the name of the file with what a process printed before its file was full."""
+
+_NAME = re.compile(r"rank-(\d{1,9})\.(\d{1,18})(?:\.(\d{1,9}))?\.log")
+
+
+class Process(NamedTuple):
+    """Whose output a file holds; those of one rank are ordered by age."""
+
+    rank: int
+    incarnation: int
+    start: int
+
+
+def file_name(process: Process) -> str:
+    """`rank-R.I.log`, from the second start within an incarnation on `rank-R.I.S.log`."""
+    start = ".{}".format(process.start) if process.start else ""
+    return "rank-{}.{}{}.log".format(process.rank, process.incarnation, start)
+
+
+def parse(name: str) -> Process | None:
+    """The process whose newest output a file of this name holds, None for every other name."""
+    found = _NAME.fullmatch(name)
+    return Process(int(found.group(1)), int(found.group(2)), int(found.group(3) or 0)) if found else None
+
+
+def processes(directory: str, rank: int) -> List[Process]:
+    """The processes of a rank whose output is in an attempt's directory, oldest first. OSError: it can't be read."""
+    found = {parse(name[: -len(TURNED_OVER)] if name.endswith(TURNED_OVER) else name) for name in os.listdir(directory)}
+    return sorted(process for process in found if process is not None and process.rank == rank)
+
+
+def attempts(directory: str) -> List[int]:
+    """The attempts that have a directory, oldest first. OSError: it can't be read."""
+    return sorted(int(name) for name in os.listdir(directory) if name.isdigit())
+
+
+def make_room(directory: str, rank: int, attempt: int, attempt_limit: int) -> None:
+    """Before a process of `attempt` starts: delete what this rank has beyond the limits.
+
+    Kept are the newest `attempt_limit` attempts, this one counted, and in each 20 processes, the one that starts
+    counted. Others' files are left alone: every rank looks after its own, so nobody waits for anybody.
+    """
+    with contextlib.suppress(OSError):
+        for number in attempts(directory):
+            inside = os.path.join(directory, str(number))
+            if number <= attempt - attempt_limit:
+                _remove(inside, rank, 0)
+                with contextlib.suppress(OSError):  # another rank's files are still in it
+                    os.rmdir(inside)
+            elif number == attempt:
+                _remove(inside, rank, PROCESS_LIMIT - 1)
+
+
+def _remove(directory: str, rank: int, left: int) -> None:
+    """Delete the output of a rank's processes but for the newest `left`."""
+    with contextlib.suppress(OSError):
+        found = processes(directory, rank)
+        for process in found[: len(found) - left] if left else found:
+            path = os.path.join(directory, file_name(process))
+            for each in (path, path + TURNED_OVER):
+                with contextlib.suppress(FileNotFoundError):
+                    os.unlink(each)
