@@ -255,7 +255,7 @@ class Output(ApiModel):
     """The ranks' output."""
 
     path: Annotated[str, StringConstraints(max_length=4096)] = ""
-    """Directory on a volume; none: hajob-output below checkpoint.path."""
+    """Directory on a volume; none: hajob-output below checkpoint.path. Each job's is below it, named by its UID."""
     attempt_limit: Annotated[int, Field(ge=1, le=1000)] = 5
     """Of how many attempts the output is kept."""
 

@@ -23,10 +23,12 @@ _OUTPUT_DIRECTORY: Final = "hajob-output"
 
 
 def output_directory(job: HATrainingJob) -> str:
-    """Where the ranks' output goes: `spec.output.path`, else a directory of this job below the checkpoints."""
-    if job.spec.output.path:
-        return job.spec.output.path
-    return str(PurePosixPath(job.spec.checkpoint.path) / _OUTPUT_DIRECTORY / job.metadata.uid)
+    """Where the ranks' output goes: a directory of this job below `spec.output.path`, else below the checkpoints.
+
+    The job's UID is part of it, so that neither another job nor a later one of this name writes over what is kept.
+    """
+    base = job.spec.output.path or str(PurePosixPath(job.spec.checkpoint.path) / _OUTPUT_DIRECTORY)
+    return str(PurePosixPath(base) / job.metadata.uid)
 
 
 def mount_for(trainer: Json, path: str) -> Json | None:

@@ -159,7 +159,7 @@ def test_the_output_lies_on_the_innermost_volume_or_nowhere() -> None:
     assert mount_for({"volumeMounts": mounts}, "/ckpts") is None
     assert mount_for({}, "/ckpt") is None
     job = example("quickstart", output={"path": "/nowhere"})
-    assert output_directory(job) == "/nowhere"
+    assert output_directory(job) == f"/nowhere/{job.metadata.uid}"
     env = _container(rank_pod(job, 0, 1, SETTINGS), "agent")["env"]
     assert next(entry for entry in env if entry["name"] == "HAJOB_OUTPUT_DIR")["value"] == ""
 
