@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
+import pytest
+
+from e2e.harness.job import Job
 from e2e.harness.rig import Layout, Rig
 from e2e.scenarios.proofs import COMPLETE_SECONDS, assert_recovered, assert_weights_equal
+from hajob.cli import main as cli
 
 STEPS = 100
 
@@ -21,17 +25,30 @@ def test_a_second_process_dies_while_a_node_is_replaced(rig: Rig) -> None:
     assert_recovered(job, [0, 6, 7], STEPS)
 
 
-def test_both_copies_lost_before_any_checkpoint_start_the_job_anew(rig: Rig) -> None:
-    job = rig.submit(iterations=STEPS)
+def test_both_copies_lost_before_any_checkpoint_start_the_job_anew(rig: Rig, capfd: pytest.CaptureFixture[str]) -> None:
+    job = rig.submit(iterations=200)  # still trains when its output is read
     job.wait_step(5)
     rig.nodes.control.power_off(job.node_of(3))
     rig.plane.wait("an incident", job.incidents)
     rig.nodes.control.kill(namespace=rig.namespace, rank=2)  # holds the copy of rank 6
+    job.wait_incident(2)
+    assert_output_is_kept(job, capfd, attempts=(1, 2))
     job.wait_condition("Complete", seconds=COMPLETE_SECONDS)
     incident = job.incidents()[0]
     assert (incident["action"], incident["outcome"]) == ("Restart", "Recovered")
     assert job.status()["restarts"] == {"infrastructure": 1, "program": 0}
-    assert_weights_equal(job, STEPS)
+    assert_weights_equal(job, 200)
+
+
+def assert_output_is_kept(job: Job, capfd: pytest.CaptureFixture[str], attempts: Iterable[int]) -> None:
+    """`kubectl hajob logs` shows what a rank of a node that is gone printed in each attempt, from its first step on."""
+    for attempt in attempts:
+        capfd.readouterr()
+        words = ["logs", job.name, "--rank", "6", "--attempt", str(attempt), "--namespace", job.namespace]
+        assert cli.main([*words, "--kubeconfig", str(job.plane.kubeconfig)]) == 0
+        shown = capfd.readouterr()
+        assert f"==> rank 6, attempt {attempt}, " in shown.err
+        assert " iteration        1/     200 |" in shown.out
 
 
 def test_two_nodes_at_once(start_rig: Callable[[Layout], Rig]) -> None:

@@ -9,9 +9,9 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import Final, cast
 
-from hajob.cli import simulate
+from hajob.cli import logs, simulate
 
-COMMANDS: Final = (simulate,)
+COMMANDS: Final = (logs, simulate)
 
 
 def parser() -> argparse.ArgumentParser:

@@ -1,0 +1,193 @@
+"""What the commands ask of a cluster, with the rights of the person who types them.
+
+A port, so that tests stand a fake behind it. The implementation takes kubeconfig and streams from the `kubernetes`
+package, imported late: it takes half a second, and most commands fail or end without it. Every failure is a
+`ClusterError` with a sentence.
+"""
+
+import json
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
+from typing import Any, Final, NamedTuple, Protocol
+
+from hajob.api import constants as names
+from hajob.api.base import Json
+
+Write = Callable[[bytes], None]
+
+_REQUEST_SECONDS: Final = 30.0
+_POLL_SECONDS: Final = 1.0
+_STDOUT, _STDERR, _ERROR = 1, 2, 3
+
+
+class Container(NamedTuple):
+    """One container of a pod."""
+
+    namespace: str
+    pod: str
+    name: str
+
+
+class Streams(NamedTuple):
+    """Where a command's standard output and standard error go."""
+
+    out: Write
+    error: Write
+
+
+class ClusterError(Exception):
+    """The cluster can't be reached or refuses; the text is for the person who asked."""
+
+
+class Cluster(Protocol):
+    """A cluster as one person sees it. Every method raises `ClusterError`."""
+
+    @property
+    def namespace(self) -> str:
+        """The one that is meant where none is named."""
+
+    def job(self, namespace: str, name: str) -> Json:
+        """One HATrainingJob."""
+
+    def pods(self, namespace: str, selector: str) -> list[Json]:
+        """The pods with these labels."""
+
+    def execute(self, container: Container, command: list[str], streams: Streams, *, hold: bool) -> int:
+        """Run a command in a container and hand on what it writes; its exit code.
+
+        `hold` keeps its standard input open: a command that reads it knows by its end that nobody listens any more.
+        """
+
+    def container_log(self, container: Container) -> Iterator[bytes]:
+        """What the kubelet keeps of a container's output, line by line."""
+
+
+class KubernetesCluster:
+    """The cluster of a kubeconfig: the one given, `$KUBECONFIG` or ~/.kube/config, as kubectl takes it."""
+
+    def __init__(self, kubeconfig: str | None = None, context: str | None = None) -> None:
+        from kubernetes import client, config
+
+        self._client: Any = client
+        try:
+            api_client = config.new_client_from_config(config_file=kubeconfig, context=context)
+            contexts, active = config.list_kube_config_contexts(config_file=kubeconfig)
+        except (config.ConfigException, OSError) as problem:
+            raise ClusterError(f"no kubeconfig can be used: {problem}") from None
+        self._core: Any = client.CoreV1Api(api_client)
+        self._custom: Any = client.CustomObjectsApi(api_client)
+        chosen = next((each for each in contexts if each["name"] == context), active)
+        self._namespace: str = chosen["context"].get("namespace") or "default"
+
+    @property
+    def namespace(self) -> str:
+        """The context's."""
+        return self._namespace
+
+    def job(self, namespace: str, name: str) -> Json:
+        """One HATrainingJob."""
+        with self._told(f"HATrainingJob {name} in namespace {namespace}"):
+            found: Json = self._custom.get_namespaced_custom_object(
+                names.GROUP, names.VERSION, namespace, names.PLURAL, name, _request_timeout=_REQUEST_SECONDS
+            )
+        return found
+
+    def pods(self, namespace: str, selector: str) -> list[Json]:
+        """The pods with these labels."""
+        with self._told(f"pods in namespace {namespace}"):
+            response = self._core.list_namespaced_pod(
+                namespace, label_selector=selector, _request_timeout=_REQUEST_SECONDS, _preload_content=False
+            )
+        found: list[Json] = json.loads(response.data)["items"]
+        return found
+
+    def execute(self, container: Container, command: list[str], streams: Streams, *, hold: bool) -> int:
+        """Run a command in a container and hand on what it writes; its exit code."""
+        from kubernetes.stream import stream, ws_client
+        from websocket import WebSocketException
+
+        what = f"a command in pod {container.pod} (the right to get and create pods/exec is needed)"
+        with self._told(what):
+            # by itself the client also keeps everything that it has read, however long one follows
+            connection = stream.func(
+                partial(ws_client.websocket_call, capture_all=False),
+                None,
+                self._core.connect_get_namespaced_pod_exec,
+                container.pod,
+                container.namespace,
+                container=container.name,
+                command=command,
+                stdin=hold,
+                stdout=True,
+                stderr=True,
+                tty=False,
+                binary=True,
+                _preload_content=False,
+            )
+        try:
+            while connection.is_open():
+                connection.update(timeout=_POLL_SECONDS)
+                _hand_on(connection, streams)
+            _hand_on(connection, streams)
+            return exit_code(connection.read_channel(_ERROR), what)
+        except (OSError, WebSocketException) as problem:
+            raise ClusterError(f"{what} was cut off: {problem}") from None
+        finally:
+            connection.close()
+
+    def container_log(self, container: Container) -> Iterator[bytes]:
+        """What the kubelet keeps of a container's output, line by line."""
+        with self._told(f"the log of pod {container.pod}"):
+            response = self._core.read_namespaced_pod_log(
+                container.pod,
+                container.namespace,
+                container=container.name,
+                _request_timeout=_REQUEST_SECONDS,
+                _preload_content=False,
+            )
+        yield from response
+
+    @contextmanager
+    def _told(self, what: str) -> Iterator[None]:
+        """Turn every failure of the client into a sentence about `what`."""
+        from urllib3.exceptions import HTTPError
+
+        try:
+            yield
+        except self._client.ApiException as refusal:
+            if refusal.status == 404:
+                raise ClusterError(f"{what}: not found") from None
+            raise ClusterError(f"{what}: {_reason(refusal)}") from None
+        except (HTTPError, OSError) as problem:
+            raise ClusterError(f"{what}: the API server cannot be reached: {problem}") from None
+
+
+def _hand_on(connection: Any, streams: Streams) -> None:  # noqa: ANN401  the client has no types
+    for channel, write in ((_STDOUT, streams.out), (_STDERR, streams.error)):
+        data = connection.read_channel(channel)
+        if data:
+            write(data)
+
+
+def exit_code(status: bytes, what: str) -> int:
+    """The exit code in the last word of an exec stream; `ClusterError` where the command never ran or was cut off."""
+    try:
+        told = json.loads(status or b"null") or {}
+    except ValueError:
+        told = {}
+    if told.get("status") == "Success":
+        return 0
+    causes = (told.get("details") or {}).get("causes") or []
+    codes = [str(cause.get("message")) for cause in causes if cause.get("reason") == "ExitCode"]
+    if codes and codes[0].isdecimal():
+        return int(codes[0])
+    raise ClusterError(f"{what}: {told.get('message') or 'the connection ended before the command did'}")
+
+
+def _reason(refusal: Any) -> str:  # noqa: ANN401  the client has no types
+    """The server's own sentence, else the client's."""
+    try:
+        return str(json.loads(refusal.body)["message"])
+    except (TypeError, ValueError, KeyError):
+        return str(refusal.reason)

@@ -1,0 +1,254 @@
+"""`kubectl hajob logs`: what a rank has printed, of every attempt that is kept.
+
+Output is kept in files beside the checkpoints (docs/protocols/launcher.md#output). They are read where they are seen,
+in the agent's container, by exec: no further port, no further right than `pods/exec`. Where the files lie on a
+volume every rank pod sees those of all ranks, so a rank whose pod is gone is read in another one.
+"""
+
+import argparse
+import sys
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Final
+
+from pydantic import ValidationError
+
+from hajob.api import constants as names
+from hajob.api.base import Json
+from hajob.api.derived import chips_per_node, world_size
+from hajob.api.enums import Launcher
+from hajob.api.job import HATrainingJob
+from hajob.cli.cluster import Cluster, ClusterError, Container, KubernetesCluster, Streams
+from hajob.domain.errors import HajobInputError
+from hajob.objects.containers import trainer_of
+from hajob.objects.rank_pod import mount_for, output_directory
+
+_BAD_INPUT: Final = 2
+_NOT_DONE: Final = 1
+_READER_NOT_KEPT: Final = 3
+_ENDED_BY_PERSON: Final = 130
+_READER: Final = ("python3", "-m", "trainer_sidecar.logs")
+_AGENT: Final = "agent"
+
+
+class _NobodyError(ClusterError):
+    """No container could be asked."""
+
+
+@dataclass(frozen=True)
+class Question:
+    """What is asked for.
+
+    Attributes:
+        job: name of the job.
+        namespace: its namespace; empty: that of the kubeconfig.
+        rank: whose output.
+        attempt: of which attempt, all processes of it; None: of the newest process.
+        previous: of the process before that one.
+        tail: at most so many last lines; None: all.
+        follow: go on with what is printed from now on.
+    """
+
+    job: str
+    namespace: str
+    rank: int
+    attempt: int | None = None
+    previous: bool = False
+    tail: int | None = None
+    follow: bool = False
+
+    def reader(self) -> list[str]:
+        """The command that reads it, inside the container of an agent."""
+        words = [*_READER, f"--rank={self.rank}"]
+        if self.attempt is not None:
+            words.append(f"--attempt={self.attempt}")
+        if self.tail is not None:
+            words.append(f"--tail={self.tail}")
+        return words + ["--previous"] * self.previous + ["--follow"] * self.follow
+
+
+def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    """Add the command to the command line."""
+    parser = commands.add_parser("logs", help="what a rank has printed, of every attempt that is kept")
+    parser.add_argument("job", metavar="JOB", help="name of the HATrainingJob")
+    parser.add_argument("--rank", type=_number, required=True, metavar="R", help="whose output")
+    parser.add_argument(
+        "--attempt", type=_number, metavar="A", help="all of this start of the job (default: the newest process)"
+    )
+    parser.add_argument("-p", "--previous", action="store_true", help="of the process before that one")
+    parser.add_argument("--tail", type=_number, metavar="N", help="only the last N lines")
+    parser.add_argument("-f", "--follow", action="store_true", help="go on, through restarts of the rank, too")
+    parser.add_argument("-n", "--namespace", default="", help="of the job (default: the kubeconfig's)")
+    parser.add_argument("--kubeconfig", help="the file to use")
+    parser.add_argument("--context", help="the context of it to use")
+    parser.set_defaults(run=run)
+
+
+def _number(text: str) -> int:
+    if not text.isdecimal():
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of 0 or more")
+    return int(text)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Show it, or say why not."""
+    question = Question(
+        job=arguments.job,
+        namespace=arguments.namespace,
+        rank=arguments.rank,
+        attempt=arguments.attempt,
+        previous=arguments.previous,
+        tail=arguments.tail,
+        follow=arguments.follow,
+    )
+    try:
+        check(question)
+        return show(question, KubernetesCluster(arguments.kubeconfig, arguments.context), Streams(_stdout, _stderr))
+    except HajobInputError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return _BAD_INPUT
+    except ClusterError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return _NOT_DONE
+    except KeyboardInterrupt:
+        return _ENDED_BY_PERSON
+
+
+def _stdout(data: bytes) -> None:
+    sys.stdout.buffer.write(data)
+    sys.stdout.buffer.flush()
+
+
+def _stderr(data: bytes) -> None:
+    sys.stderr.buffer.write(data)
+    sys.stderr.buffer.flush()
+
+
+def check(question: Question) -> None:
+    """Raise `HajobInputError` for what makes no sense whatever the job is."""
+    if question.follow and (question.previous or question.attempt is not None):
+        raise HajobInputError("--follow shows the newest process; leave out --previous and --attempt")
+
+
+def show(question: Question, cluster: Cluster, streams: Streams) -> int:
+    """Print what was asked for.
+
+    Returns:
+        0, or 1 where it is not kept; the reader's sentence has been printed then.
+
+    Raises:
+        HajobInputError: the job has no such rank, or its ranks are not Hajob's to keep output of.
+        ClusterError: there is no such job, or nobody who could read the files.
+    """
+    namespace = question.namespace or cluster.namespace
+    job = _read(cluster.job(namespace, question.job), question)
+    pods = cluster.pods(namespace, f"{names.LABEL_JOB_UID}={job.metadata.uid},{names.LABEL_ROLE}={names.ROLE_RANK}")
+    node_rank = question.rank // chips_per_node(job.spec)
+    able = readers(pods, node_rank, shared=_volume(job) is not None)
+    containers = [Container(namespace, pod["metadata"]["name"], _AGENT) for pod in able]
+    try:
+        code = _ask(cluster, containers, question, streams)
+    except _NobodyError as nobody:
+        ended = _ended_pod(pods, node_rank)
+        if not ended or question.attempt is not None or question.previous:
+            raise ClusterError(f"output of rank {question.rank} cannot be read: {nobody}; {where(job)}") from None
+        streams.error(
+            f"==> pod {ended} has ended, this is what the log of its container has; {where(job)} <==\n".encode()
+        )
+        log = cluster.container_log(Container(namespace, ended, names.TRAINER_CONTAINER))
+        _from_container_log(question, log, streams)
+        return 0
+    return _NOT_DONE if code == _READER_NOT_KEPT else code
+
+
+def _ask(cluster: Cluster, containers: Iterable[Container], question: Question, streams: Streams) -> int:
+    """The reader's exit code in the first container that answers; `_NobodyError` where none does."""
+    problems: list[str] = []
+    begun = False
+
+    def out(data: bytes) -> None:
+        nonlocal begun
+        begun = True
+        streams.out(data)
+
+    for container in containers:
+        try:
+            return cluster.execute(container, question.reader(), streams._replace(out=out), hold=question.follow)
+        except ClusterError as problem:
+            if begun:  # another pod would print it all again
+                raise
+            problems.append(str(problem))
+    raise _NobodyError("; ".join(problems) or f"no pod of {question.job} runs that could")
+
+
+def _read(raw: Json, question: Question) -> HATrainingJob:
+    try:
+        job = HATrainingJob.from_object(raw)
+    except ValidationError as problem:
+        raise HajobInputError(f"{question.job} is not understood by this version of kubectl-hajob: {problem}") from None
+    if job.spec.launcher is not Launcher.HAJOB:
+        raise HajobInputError(f"{question.job} has launcher {job.spec.launcher}, which keeps its ranks' output itself")
+    ranks = world_size(job.spec)
+    if question.rank >= ranks:
+        raise HajobInputError(f"{question.job} has no rank {question.rank}: its ranks are 0 to {ranks - 1}")
+    return job
+
+
+def readers(pods: Iterable[Json], node_rank: int, *, shared: bool) -> list[Json]:
+    """The pods whose agent runs and sees the files: the newest of the node rank first, then, on a volume, others."""
+    able = [pod for pod in pods if _agent_runs(pod)]
+    own = [pod for pod in able if _label(pod, names.LABEL_NODE_RANK) == node_rank]
+    others = [pod for pod in able if pod not in own] if shared else []
+    newest_first = sorted(own, key=lambda pod: _label(pod, names.LABEL_INCARNATION), reverse=True)
+    return [*newest_first, *others[:2]]
+
+
+def _label(pod: Json, name: str) -> int:
+    return int(pod["metadata"].get("labels", {}).get(name, -1))
+
+
+def _agent_runs(pod: Json) -> bool:
+    statuses = pod.get("status", {}).get("initContainerStatuses") or []
+    running = any(each["name"] == _AGENT and "running" in (each.get("state") or {}) for each in statuses)
+    return running and "deletionTimestamp" not in pod["metadata"]
+
+
+def _ended_pod(pods: Iterable[Json], node_rank: int) -> str:
+    """The newest pod of a node rank that has ended and is still there; empty: none."""
+    found = [
+        pod
+        for pod in pods
+        if _label(pod, names.LABEL_NODE_RANK) == node_rank
+        and pod.get("status", {}).get("phase") in {"Succeeded", "Failed"}
+    ]
+    newest = max(found, key=lambda pod: _label(pod, names.LABEL_INCARNATION), default=None)
+    return str(newest["metadata"]["name"]) if newest else ""
+
+
+def _from_container_log(question: Question, log: Iterable[bytes], streams: Streams) -> None:
+    """The rank's lines in what the kubelet keeps of the container; the launcher marks each with its rank."""
+    mark = f"[rank {question.rank}] ".encode()
+    lines = [line.removeprefix(mark) for line in log if line.startswith(mark)]
+    for line in lines if question.tail is None else lines[max(0, len(lines) - question.tail) :]:
+        streams.out(line)
+
+
+def _volume(job: HATrainingJob) -> Json | None:
+    """The mount of the trainer under which output is kept; None: on no volume."""
+    return mount_for(trainer_of(job.spec.template["spec"]), output_directory(job))
+
+
+def where(job: HATrainingJob) -> str:
+    """In which directory of which volume the files lie, for a person."""
+    directory, mount = output_directory(job), _volume(job)
+    if mount is None:
+        return (
+            f"{directory} is on no volume of the container {names.TRAINER_CONTAINER}, so output was kept in the pods "
+            "only and went with them; set spec.output.path to a directory on a volume"
+        )
+    volumes = job.spec.template["spec"].get("volumes") or []
+    volume = next((each for each in volumes if each["name"] == mount["name"]), {"name": mount["name"]})
+    kind = next((key for key in volume if key != "name"), "volume")
+    source = volume.get(kind) or {}
+    name = source.get("claimName") or source.get("path") or volume["name"]
+    return f"its files are in {directory}, as the container {names.TRAINER_CONTAINER} sees it, on {kind} {name}"

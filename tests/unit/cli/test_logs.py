@@ -1,0 +1,199 @@
+"""`kubectl hajob logs`: in which container it is read, and what is said when it can't be."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from hajob.cli import cluster as clusters
+from hajob.cli import main
+from hajob.cli.cluster import ClusterError, Container, Streams
+from hajob.cli.logs import Question, check, readers, show
+from hajob.domain.errors import HajobInputError
+from tests.unit.cli.test_simulate import JOB
+
+UID = "4711"
+VOLUMES = [{"name": "data", "persistentVolumeClaim": {"claimName": "training"}}]
+
+
+def job(**spec: Any) -> dict[str, Any]:
+    """Four nodes with two chips, checkpoints at /ckpt on a claim."""
+    trainer = {"name": "trainer", "command": ["bash"], "volumeMounts": [{"name": "data", "mountPath": "/ckpt"}]}
+    template = {"spec": {"containers": [trainer], "volumes": VOLUMES}}
+    made = {
+        **JOB["spec"],
+        "accelerator": {"product": "A2", "chipsPerNode": 2},
+        "numNodes": 4,
+        "parallelism": {"tensor": 2},
+        "checkpoint": {"path": "/ckpt"},
+        "template": template,
+        **spec,
+    }
+    return {**JOB, "metadata": {"name": "job", "namespace": "team", "uid": UID}, "spec": made}
+
+
+def pod(node_rank: int, incarnation: int = 1, *, runs: bool = True, phase: str = "Running") -> dict[str, Any]:
+    state: dict[str, Any] = {"running": {}} if runs else {"terminated": {}}
+    labels = {"training.hajob.io/node-rank": str(node_rank), "training.hajob.io/incarnation": str(incarnation)}
+    return {
+        "metadata": {"name": f"job-{node_rank}-{incarnation}", "labels": labels},
+        "status": {"phase": phase, "initContainerStatuses": [{"name": "agent", "state": state}]},
+    }
+
+
+class FakeCluster:
+    """Answers by pod: bytes to print, a number to end with, or an error; a pod that is not listed prints its name."""
+
+    namespace = "team"
+
+    def __init__(self, *pods: dict[str, Any], found: dict[str, Any] | None = None) -> None:
+        self.found = found or job()
+        self.listed = list(pods)
+        self.answers: dict[str, list[bytes | int | ClusterError]] = {}
+        self.log: list[bytes] = []
+        self.commands: list[tuple[Container, list[str], bool]] = []
+
+    def job(self, namespace: str, name: str) -> dict[str, Any]:
+        assert (namespace, name) == ("team", "job")
+        return self.found
+
+    def pods(self, namespace: str, selector: str) -> list[dict[str, Any]]:
+        assert (namespace, selector) == ("team", f"training.hajob.io/job-uid={UID},training.hajob.io/role=rank")
+        return self.listed
+
+    def execute(self, container: Container, command: list[str], streams: Streams, *, hold: bool) -> int:
+        self.commands.append((container, command, hold))
+        for answer in self.answers.get(container.pod, [container.pod.encode()]):
+            if isinstance(answer, ClusterError):
+                raise answer
+            if isinstance(answer, int):
+                return answer
+            streams.out(answer)
+        return 0
+
+    def container_log(self, container: Container) -> Iterator[bytes]:
+        assert container.name == "trainer"
+        return iter(self.log)
+
+
+class Printed:
+    def __init__(self) -> None:
+        self.out, self.error = b"", b""
+        self.streams = Streams(self._out, self._error)
+
+    def _out(self, data: bytes) -> None:
+        self.out += data
+
+    def _error(self, data: bytes) -> None:
+        self.error += data
+
+
+def ask(cluster: FakeCluster, **question: Any) -> tuple[int, Printed]:
+    printed = Printed()
+    return show(Question("job", "", **{"rank": 3, **question}), cluster, printed.streams), printed
+
+
+def test_it_is_read_in_the_ranks_own_newest_pod() -> None:
+    cluster = FakeCluster(pod(0), pod(1), pod(1, 9), pod(1, 2))
+    assert ask(cluster, attempt=2, tail=5)[1].out == b"job-1-9"
+    container, command, held = cluster.commands[0]
+    assert container == Container("team", "job-1-9", "agent")
+    assert command == ["python3", "-m", "trainer_sidecar.logs", "--rank=3", "--attempt=2", "--tail=5"]
+    assert not held
+
+
+def test_who_follows_holds_the_readers_input_open() -> None:
+    cluster = FakeCluster(pod(1))
+    ask(cluster, follow=True)
+    assert cluster.commands[0][1:] == (["python3", "-m", "trainer_sidecar.logs", "--rank=3", "--follow"], True)
+
+
+def test_a_pod_that_does_not_answer_is_passed_over() -> None:
+    cluster = FakeCluster(pod(0), pod(1, 1), pod(1, 2), pod(2, runs=False))
+    cluster.answers = {"job-1-2": [ClusterError("node is gone")], "job-1-1": [ClusterError("this too")]}
+    assert ask(cluster)[1].out == b"job-0-1"
+
+
+def test_without_a_volume_only_its_own_pod_has_it() -> None:
+    assert readers([pod(0), pod(2)], 1, shared=False) == []
+    assert [each["metadata"]["name"] for each in readers([pod(0), pod(2)], 1, shared=True)] == ["job-0-1", "job-2-1"]
+
+
+def test_a_stream_that_is_cut_is_not_begun_anew_elsewhere() -> None:
+    cluster = FakeCluster(pod(0), pod(1))
+    cluster.answers = {"job-1-1": [b"some", ClusterError("cut off")]}
+    with pytest.raises(ClusterError, match="cut off"):
+        ask(cluster)
+    assert len(cluster.commands) == 1
+
+
+def test_what_the_reader_says_is_the_answer() -> None:
+    cluster = FakeCluster(pod(1))
+    cluster.answers = {"job-1-1": [3]}
+    assert ask(cluster, attempt=9)[0] == 1
+    cluster.answers = {"job-1-1": [127]}
+    assert ask(cluster)[0] == 127
+
+
+def test_after_the_job_the_containers_log_is_shown() -> None:
+    cluster = FakeCluster(pod(1, 2, runs=False, phase="Succeeded"), pod(1, 1, runs=False, phase="Failed"))
+    cluster.log = [b"begin\n", b"[rank 2] no\n", b"[rank 3] one\n", b"[rank 30] no\n", b"[rank 3] two\n"]
+    code, printed = ask(cluster)
+    assert (code, printed.out) == (0, b"one\ntwo\n")
+    assert b"pod job-1-2 has ended" in printed.error
+    assert ask(cluster, tail=1)[1].out == b"two\n"
+    with pytest.raises(ClusterError, match="/ckpt/hajob-output/4711"):
+        ask(cluster, attempt=1)
+
+
+@pytest.mark.parametrize(
+    ("spec", "text"),
+    [
+        ({}, "in /ckpt/hajob-output/4711, as the container trainer sees it, on persistentVolumeClaim training"),
+        ({"output": {"path": "/nowhere"}}, "/nowhere/4711 is on no volume"),
+    ],
+)
+def test_without_any_pod_it_says_where_the_files_are(spec: dict[str, Any], text: str) -> None:
+    with pytest.raises(ClusterError, match="no pod of job runs") as told:
+        ask(FakeCluster(found=job(**spec)))
+    assert text in str(told.value)
+
+
+def test_a_rank_the_job_does_not_have() -> None:
+    with pytest.raises(HajobInputError, match="job has no rank 8: its ranks are 0 to 7"):
+        ask(FakeCluster(), rank=8)
+
+
+def test_ranks_that_somebody_else_starts() -> None:
+    with pytest.raises(HajobInputError, match="launcher TaskD"):
+        ask(FakeCluster(found=job(launcher="TaskD")))
+
+
+def test_what_ended_cannot_be_followed() -> None:
+    with pytest.raises(HajobInputError, match="leave out --previous"):
+        check(Question("job", "", 1, previous=True, follow=True))
+
+
+@pytest.mark.parametrize(
+    ("status", "code"),
+    [
+        (b'{"status":"Success"}', 0),
+        (b'{"status":"Failure","details":{"causes":[{"reason":"ExitCode","message":"3"}]}}', 3),
+    ],
+)
+def test_the_exit_code_of_a_command(status: bytes, code: int) -> None:
+    assert clusters.exit_code(status, "it") == code
+
+
+@pytest.mark.parametrize("status", [b"", b"nonsense", b'{"status":"Failure","message":"no such container"}'])
+def test_a_command_that_did_not_end_by_itself(status: bytes) -> None:
+    with pytest.raises(ClusterError, match="it: "):
+        clusters.exit_code(status, "it")
+
+
+def test_on_the_command_line(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main.main(["logs", "job", "--rank", "1", "--kubeconfig", "/nowhere/config"]) == 1
+    assert "no kubeconfig can be used" in capsys.readouterr().err
+    assert main.main(["logs", "job", "--rank", "1", "-f", "-p"]) == 2

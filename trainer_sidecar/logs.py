@@ -1,0 +1,248 @@
+"""`python3 -m trainer_sidecar.logs --rank R`: print a rank's kept output, inside the container of an agent.
+
+`kubectl hajob logs` runs this by exec, so it needs no port and no right but the reader's own to `pods/exec`. What a
+rank printed goes to standard output as it is, everything said about it to standard error. The files may lie on a
+shared volume, so any pod of the job can tell of every rank. docs/protocols/launcher.md#output
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import os
+import select
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import BinaryIO
+
+from trainer_sidecar.launcher import kept
+
+NOT_KEPT = 3
+"""Exit code: what was asked for is not kept; standard error says what is."""
+
+_CHUNK = 64 * 1024
+_POLL_SECONDS = 0.2
+_POLLS_PER_SEARCH = 5
+"""A successor's file is looked for once a second: listing a directory of a shared volume is not free."""
+
+
+class NotKeptError(Exception):
+    """There is no such output; the text says what there is."""
+
+
+@dataclass(frozen=True, order=True)
+class Output:
+    """What is kept of one process, ordered by age."""
+
+    attempt: int
+    process: kept.Process
+    path: Path
+
+    @property
+    def files(self) -> list[Path]:
+        """Its files, oldest first."""
+        return [path for path in (Path(f"{self.path}{kept.TURNED_OVER}"), self.path) if path.exists()]
+
+    def heading(self) -> str:
+        """Which process this is, for a person."""
+        process = self.process
+        return f"==> rank {process.rank}, attempt {self.attempt}, incarnation {process.incarnation}, {self.path} <=="
+
+
+def outputs(directory: Path, rank: int) -> list[Output]:
+    """Everything kept of a rank, oldest first; empty where nothing is. OSError: the directory can't be read."""
+    found = []
+    with contextlib.suppress(FileNotFoundError):
+        for attempt in kept.attempts(str(directory)):
+            inside = directory / str(attempt)
+            with contextlib.suppress(FileNotFoundError):  # removed at this moment
+                processes = kept.processes(str(inside), rank)
+                found += [Output(attempt, process, inside / kept.file_name(process)) for process in processes]
+    return found
+
+
+def choose(found: list[Output], rank: int, attempt: int | None, *, previous: bool) -> list[Output]:
+    """The outputs to show: the newest process's, all of an attempt, or the one before. Raises `NotKeptError`."""
+    if not found:
+        raise NotKeptError(f"nothing is kept of rank {rank}: it has printed nothing yet, or its files were removed")
+    newest = found[-1].attempt if attempt is None else attempt
+    inside = [each for each in found if each.attempt == newest]
+    if not inside:
+        numbers = ", ".join(map(str, dict.fromkeys(each.attempt for each in found)))
+        raise NotKeptError(
+            f"nothing of attempt {newest} is kept of rank {rank}; kept are {numbers} (spec.output.attemptLimit says "
+            "how many)"
+        )
+    if not previous:
+        return inside if attempt is not None else inside[-1:]
+    before = found[: found.index(inside[-1])]
+    if not before:
+        raise NotKeptError(f"nothing is kept of a process of rank {rank} before this one: {inside[-1].heading()}")
+    return before[-1:]
+
+
+def parts(chosen: Sequence[Output], tail: int | None) -> list[tuple[Output, Path, int]]:
+    """The files to print and where to begin in each: at most `tail` lines in all."""
+    files = [(output, path) for output in chosen for path in output.files]
+    if tail is None:
+        return [(output, path, 0) for output, path in files]
+    result: list[tuple[Output, Path, int]] = []
+    for output, path in reversed(files):
+        offset, lines = last_lines(path, tail)
+        result.insert(0, (output, path, offset))
+        tail -= lines
+        if tail <= 0:
+            break
+    return result
+
+
+def last_lines(path: Path, lines: int) -> tuple[int, int]:
+    """Where the last `lines` lines of a file begin, and how many there are from there."""
+    with path.open("rb") as file:
+        position = end = file.seek(0, os.SEEK_END)
+        found = 0
+        while position:
+            size = min(_CHUNK, position)
+            position -= size
+            file.seek(position)
+            block = file.read(size)
+            cut = len(block)
+            while (cut := block.rfind(b"\n", 0, cut)) >= 0:
+                if position + cut == end - 1:
+                    continue  # the end of the last line begins none
+                found += 1
+                if found == lines:
+                    return position + cut + 1, lines
+    return (0, found + 1) if lines and end else (end, 0)
+
+
+class Printer:
+    """Prints outputs, a heading before each, and goes on with the newest one when it is told to."""
+
+    def __init__(self, directory: Path, rank: int, write: Callable[[bytes], None], say: Callable[[str], None]) -> None:
+        self._directory = directory
+        self._rank = rank
+        self._write = write
+        self._say = say
+        self._shown: Output | None = None
+
+    def show(self, output: Output, path: Path, offset: int) -> BinaryIO:
+        """Print a file from `offset` on; it stays open, at its end."""
+        if output != self._shown:
+            self._shown = output
+            self._say(output.heading())
+        file = path.open("rb")
+        file.seek(offset)
+        self._copy(file)
+        return file
+
+    def _copy(self, file: BinaryIO) -> bool:
+        """Print what is left of a file; False: nothing was."""
+        printed = False
+        while piece := file.read(_CHUNK):
+            self._write(piece)
+            printed = True
+        return printed
+
+    def follow(self, output: Output, file: BinaryIO, wait: Callable[[], bool]) -> None:
+        """Print what is added, by this process and by every later one of the rank, until `wait` says False."""
+        polls = 0
+        while True:
+            while self._copy(file):
+                pass
+            turned = self._turned_over(output.path, file)
+            if turned is not None:
+                file.close()
+                file = turned
+                continue
+            polls += 1
+            later = outputs(self._directory, self._rank)[-1:] if polls % _POLLS_PER_SEARCH == 0 else []
+            if later and later[0] > output:
+                self._copy(file)
+                file.close()
+                output = later[0]
+                file = self.show(output, output.path, 0)
+            elif not wait():
+                file.close()
+                return
+
+    @staticmethod
+    def _turned_over(path: Path, file: BinaryIO) -> BinaryIO | None:
+        """The file that was begun when this one was full."""
+        with contextlib.suppress(FileNotFoundError):
+            if path.stat().st_ino != os.fstat(file.fileno()).st_ino:
+                return path.open("rb")
+        return None
+
+
+def reader_waits() -> bool:
+    """Wait a moment; False when standard input has ended, that is when whoever follows has gone."""
+    ready, _, _ = select.select([sys.stdin], [], [], _POLL_SECONDS)
+    return not ready or bool(os.read(sys.stdin.fileno(), 1024))
+
+
+def run(arguments: argparse.Namespace, directory: Path, printer: Printer, wait: Callable[[], bool]) -> None:
+    """Print what was asked for. NotKeptError: it is not there; OSError: it can't be read."""
+    while True:
+        found = outputs(directory, arguments.rank)
+        if found or not arguments.follow or not wait():
+            break
+    chosen = choose(found, arguments.rank, arguments.attempt, previous=arguments.previous)
+    shown = parts(chosen, arguments.tail)
+    for number, (output, path, offset) in enumerate(shown, start=1):
+        file = printer.show(output, path, offset)
+        if arguments.follow and number == len(shown):
+            printer.follow(output, file, wait)
+        else:
+            file.close()
+
+
+def output_directory(environment: Mapping[str, str]) -> Path:
+    """Where the agent has the launcher keep output; KeyError: this is not the container of an agent."""
+    return Path(environment.get("HAJOB_OUTPUT_DIR") or Path(environment["HAJOB_DIR"]) / "output")
+
+
+def parser() -> argparse.ArgumentParser:
+    """The command line, as `kubectl hajob logs` writes it."""
+    made = argparse.ArgumentParser(prog="trainer_sidecar.logs", description="print a rank's kept output")
+    made.add_argument("--rank", type=int, required=True)
+    made.add_argument("--attempt", type=int)
+    made.add_argument("--previous", action="store_true")
+    made.add_argument("--tail", type=int)
+    made.add_argument("--follow", action="store_true")
+    return made
+
+
+def main(words: Sequence[str] | None = None) -> int:
+    """Print; 3 when it is not kept, 1 when it can't be read, each with a sentence on standard error."""
+    arguments = parser().parse_args(words)
+
+    def write(data: bytes) -> None:
+        sys.stdout.buffer.write(data)
+        sys.stdout.buffer.flush()
+
+    def say(text: str) -> None:
+        print(text, file=sys.stderr, flush=True)
+
+    try:
+        directory = output_directory(os.environ)
+        run(arguments, directory, Printer(directory, arguments.rank, write, say), reader_waits)
+    except NotKeptError as problem:
+        say(f"{problem}; the files are in {directory}")
+        return NOT_KEPT
+    except BrokenPipeError:  # whoever read this has gone; leave without a word, at interpreter's end too
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except KeyError:
+        say("HAJOB_DIR is not set: this is not the container of an agent")
+        return 1
+    except OSError as problem:
+        say(f"output cannot be read: {problem}")
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
