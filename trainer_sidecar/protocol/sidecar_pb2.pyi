@@ -144,7 +144,7 @@ class Acknowledge(_message.Message):
     def __init__(self, sequence: _Optional[int] = ...) -> None: ...
 
 class Assignment(_message.Message):
-    __slots__ = ("revision", "world_size", "ranks_per_node", "attempt", "environment", "pods", "standing_orders", "log_rules", "hang_rule")
+    __slots__ = ("revision", "world_size", "ranks_per_node", "attempt", "environment", "pods", "standing_orders", "log_rules", "hang_rule", "checkpoint_rules")
     class EnvironmentEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -161,6 +161,7 @@ class Assignment(_message.Message):
     STANDING_ORDERS_FIELD_NUMBER: _ClassVar[int]
     LOG_RULES_FIELD_NUMBER: _ClassVar[int]
     HANG_RULE_FIELD_NUMBER: _ClassVar[int]
+    CHECKPOINT_RULES_FIELD_NUMBER: _ClassVar[int]
     revision: int
     world_size: int
     ranks_per_node: int
@@ -170,7 +171,32 @@ class Assignment(_message.Message):
     standing_orders: StandingOrders
     log_rules: _containers.RepeatedCompositeFieldContainer[LogRule]
     hang_rule: HangRule
-    def __init__(self, revision: _Optional[int] = ..., world_size: _Optional[int] = ..., ranks_per_node: _Optional[int] = ..., attempt: _Optional[int] = ..., environment: _Optional[_Mapping[str, str]] = ..., pods: _Optional[_Iterable[_Union[RankPod, _Mapping]]] = ..., standing_orders: _Optional[_Union[StandingOrders, _Mapping]] = ..., log_rules: _Optional[_Iterable[_Union[LogRule, _Mapping]]] = ..., hang_rule: _Optional[_Union[HangRule, _Mapping]] = ...) -> None: ...
+    checkpoint_rules: CheckpointRules
+    def __init__(self, revision: _Optional[int] = ..., world_size: _Optional[int] = ..., ranks_per_node: _Optional[int] = ..., attempt: _Optional[int] = ..., environment: _Optional[_Mapping[str, str]] = ..., pods: _Optional[_Iterable[_Union[RankPod, _Mapping]]] = ..., standing_orders: _Optional[_Union[StandingOrders, _Mapping]] = ..., log_rules: _Optional[_Iterable[_Union[LogRule, _Mapping]]] = ..., hang_rule: _Optional[_Union[HangRule, _Mapping]] = ..., checkpoint_rules: _Optional[_Union[CheckpointRules, _Mapping]] = ...) -> None: ...
+
+class CheckpointRules(_message.Message):
+    __slots__ = ("framework", "num_nodes", "chips_per_node", "tensor", "pipeline", "context", "expert", "rank_order", "sharding", "copies")
+    FRAMEWORK_FIELD_NUMBER: _ClassVar[int]
+    NUM_NODES_FIELD_NUMBER: _ClassVar[int]
+    CHIPS_PER_NODE_FIELD_NUMBER: _ClassVar[int]
+    TENSOR_FIELD_NUMBER: _ClassVar[int]
+    PIPELINE_FIELD_NUMBER: _ClassVar[int]
+    CONTEXT_FIELD_NUMBER: _ClassVar[int]
+    EXPERT_FIELD_NUMBER: _ClassVar[int]
+    RANK_ORDER_FIELD_NUMBER: _ClassVar[int]
+    SHARDING_FIELD_NUMBER: _ClassVar[int]
+    COPIES_FIELD_NUMBER: _ClassVar[int]
+    framework: str
+    num_nodes: int
+    chips_per_node: int
+    tensor: int
+    pipeline: int
+    context: int
+    expert: int
+    rank_order: str
+    sharding: str
+    copies: int
+    def __init__(self, framework: _Optional[str] = ..., num_nodes: _Optional[int] = ..., chips_per_node: _Optional[int] = ..., tensor: _Optional[int] = ..., pipeline: _Optional[int] = ..., context: _Optional[int] = ..., expert: _Optional[int] = ..., rank_order: _Optional[str] = ..., sharding: _Optional[str] = ..., copies: _Optional[int] = ...) -> None: ...
 
 class HangRule(_message.Message):
     __slots__ = ("step_time_multiple", "minimum_seconds")
@@ -263,7 +289,7 @@ class Report(_message.Message):
     def __init__(self, sequence: _Optional[int] = ..., state: _Optional[_Union[CoordinatorState, _Mapping]] = ..., facts: _Optional[_Iterable[_Union[Fact, _Mapping]]] = ..., milestones: _Optional[_Iterable[_Union[Milestone, _Mapping]]] = ...) -> None: ...
 
 class CoordinatorState(_message.Message):
-    __slots__ = ("incarnation", "order_revision", "conversation", "controller_ready", "controller_problem", "step", "attempt", "nodes", "standing_action")
+    __slots__ = ("incarnation", "order_revision", "conversation", "controller_ready", "controller_problem", "step", "attempt", "nodes", "standing_action", "checkpoint")
     INCARNATION_FIELD_NUMBER: _ClassVar[int]
     ORDER_REVISION_FIELD_NUMBER: _ClassVar[int]
     CONVERSATION_FIELD_NUMBER: _ClassVar[int]
@@ -273,6 +299,7 @@ class CoordinatorState(_message.Message):
     ATTEMPT_FIELD_NUMBER: _ClassVar[int]
     NODES_FIELD_NUMBER: _ClassVar[int]
     STANDING_ACTION_FIELD_NUMBER: _ClassVar[int]
+    CHECKPOINT_FIELD_NUMBER: _ClassVar[int]
     incarnation: int
     order_revision: int
     conversation: str
@@ -282,7 +309,40 @@ class CoordinatorState(_message.Message):
     attempt: int
     nodes: _containers.RepeatedCompositeFieldContainer[NodeState]
     standing_action: Action
-    def __init__(self, incarnation: _Optional[int] = ..., order_revision: _Optional[int] = ..., conversation: _Optional[str] = ..., controller_ready: _Optional[bool] = ..., controller_problem: _Optional[str] = ..., step: _Optional[int] = ..., attempt: _Optional[int] = ..., nodes: _Optional[_Iterable[_Union[NodeState, _Mapping]]] = ..., standing_action: _Optional[_Union[Action, str]] = ...) -> None: ...
+    checkpoint: CheckpointState
+    def __init__(self, incarnation: _Optional[int] = ..., order_revision: _Optional[int] = ..., conversation: _Optional[str] = ..., controller_ready: _Optional[bool] = ..., controller_problem: _Optional[str] = ..., step: _Optional[int] = ..., attempt: _Optional[int] = ..., nodes: _Optional[_Iterable[_Union[NodeState, _Mapping]]] = ..., standing_action: _Optional[_Union[Action, str]] = ..., checkpoint: _Optional[_Union[CheckpointState, _Mapping]] = ...) -> None: ...
+
+class CheckpointState(_message.Message):
+    __slots__ = ("attempt", "name", "step", "tracked", "refused", "num_refused", "num_filled", "problem", "loaded_step")
+    ATTEMPT_FIELD_NUMBER: _ClassVar[int]
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    STEP_FIELD_NUMBER: _ClassVar[int]
+    TRACKED_FIELD_NUMBER: _ClassVar[int]
+    REFUSED_FIELD_NUMBER: _ClassVar[int]
+    NUM_REFUSED_FIELD_NUMBER: _ClassVar[int]
+    NUM_FILLED_FIELD_NUMBER: _ClassVar[int]
+    PROBLEM_FIELD_NUMBER: _ClassVar[int]
+    LOADED_STEP_FIELD_NUMBER: _ClassVar[int]
+    attempt: int
+    name: str
+    step: int
+    tracked: bool
+    refused: _containers.RepeatedCompositeFieldContainer[RefusedCheckpoint]
+    num_refused: int
+    num_filled: int
+    problem: str
+    loaded_step: int
+    def __init__(self, attempt: _Optional[int] = ..., name: _Optional[str] = ..., step: _Optional[int] = ..., tracked: _Optional[bool] = ..., refused: _Optional[_Iterable[_Union[RefusedCheckpoint, _Mapping]]] = ..., num_refused: _Optional[int] = ..., num_filled: _Optional[int] = ..., problem: _Optional[str] = ..., loaded_step: _Optional[int] = ...) -> None: ...
+
+class RefusedCheckpoint(_message.Message):
+    __slots__ = ("name", "reason", "detail")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    DETAIL_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    reason: str
+    detail: str
+    def __init__(self, name: _Optional[str] = ..., reason: _Optional[str] = ..., detail: _Optional[str] = ...) -> None: ...
 
 class NodeState(_message.Message):
     __slots__ = ("node_rank", "pod_uid", "connected", "launcher_ready", "ranks")
@@ -341,7 +401,7 @@ class Fact(_message.Message):
     def __init__(self, id: _Optional[str] = ..., kind: _Optional[_Union[FactKind, str]] = ..., node_rank: _Optional[int] = ..., ranks: _Optional[_Iterable[int]] = ..., incarnation: _Optional[int] = ..., exit_code: _Optional[int] = ..., step: _Optional[int] = ..., code: _Optional[str] = ..., message: _Optional[str] = ..., age_nanoseconds: _Optional[int] = ..., start: _Optional[int] = ...) -> None: ...
 
 class Milestone(_message.Message):
-    __slots__ = ("kind", "incarnation", "age_nanoseconds", "step", "strategies", "result_code", "text", "strategy", "ranks")
+    __slots__ = ("kind", "incarnation", "age_nanoseconds", "step", "strategies", "result_code", "text", "strategy", "ranks", "step_before")
     KIND_FIELD_NUMBER: _ClassVar[int]
     INCARNATION_FIELD_NUMBER: _ClassVar[int]
     AGE_NANOSECONDS_FIELD_NUMBER: _ClassVar[int]
@@ -351,6 +411,7 @@ class Milestone(_message.Message):
     TEXT_FIELD_NUMBER: _ClassVar[int]
     STRATEGY_FIELD_NUMBER: _ClassVar[int]
     RANKS_FIELD_NUMBER: _ClassVar[int]
+    STEP_BEFORE_FIELD_NUMBER: _ClassVar[int]
     kind: MilestoneKind
     incarnation: int
     age_nanoseconds: int
@@ -360,7 +421,8 @@ class Milestone(_message.Message):
     text: str
     strategy: str
     ranks: _containers.RepeatedScalarFieldContainer[int]
-    def __init__(self, kind: _Optional[_Union[MilestoneKind, str]] = ..., incarnation: _Optional[int] = ..., age_nanoseconds: _Optional[int] = ..., step: _Optional[int] = ..., strategies: _Optional[_Iterable[str]] = ..., result_code: _Optional[int] = ..., text: _Optional[str] = ..., strategy: _Optional[str] = ..., ranks: _Optional[_Iterable[int]] = ...) -> None: ...
+    step_before: int
+    def __init__(self, kind: _Optional[_Union[MilestoneKind, str]] = ..., incarnation: _Optional[int] = ..., age_nanoseconds: _Optional[int] = ..., step: _Optional[int] = ..., strategies: _Optional[_Iterable[str]] = ..., result_code: _Optional[int] = ..., text: _Optional[str] = ..., strategy: _Optional[str] = ..., ranks: _Optional[_Iterable[int]] = ..., step_before: _Optional[int] = ...) -> None: ...
 
 class CoordinatorToAgent(_message.Message):
     __slots__ = ("hello", "lease_grant", "node_order", "acknowledge")
@@ -383,18 +445,28 @@ class LeaseGrant(_message.Message):
     def __init__(self, heartbeat: _Optional[int] = ..., lease_milliseconds: _Optional[int] = ...) -> None: ...
 
 class NodeOrder(_message.Message):
-    __slots__ = ("revision", "controller_address", "ranks", "over", "log_rules")
+    __slots__ = ("revision", "controller_address", "ranks", "over", "log_rules", "checkpoint")
     REVISION_FIELD_NUMBER: _ClassVar[int]
     CONTROLLER_ADDRESS_FIELD_NUMBER: _ClassVar[int]
     RANKS_FIELD_NUMBER: _ClassVar[int]
     OVER_FIELD_NUMBER: _ClassVar[int]
     LOG_RULES_FIELD_NUMBER: _ClassVar[int]
+    CHECKPOINT_FIELD_NUMBER: _ClassVar[int]
     revision: int
     controller_address: str
     ranks: _containers.RepeatedCompositeFieldContainer[RankOrder]
     over: bool
     log_rules: _containers.RepeatedCompositeFieldContainer[LogRule]
-    def __init__(self, revision: _Optional[int] = ..., controller_address: _Optional[str] = ..., ranks: _Optional[_Iterable[_Union[RankOrder, _Mapping]]] = ..., over: _Optional[bool] = ..., log_rules: _Optional[_Iterable[_Union[LogRule, _Mapping]]] = ...) -> None: ...
+    checkpoint: CheckpointOrder
+    def __init__(self, revision: _Optional[int] = ..., controller_address: _Optional[str] = ..., ranks: _Optional[_Iterable[_Union[RankOrder, _Mapping]]] = ..., over: _Optional[bool] = ..., log_rules: _Optional[_Iterable[_Union[LogRule, _Mapping]]] = ..., checkpoint: _Optional[_Union[CheckpointOrder, _Mapping]] = ...) -> None: ...
+
+class CheckpointOrder(_message.Message):
+    __slots__ = ("rules", "prepare_attempt")
+    RULES_FIELD_NUMBER: _ClassVar[int]
+    PREPARE_ATTEMPT_FIELD_NUMBER: _ClassVar[int]
+    rules: CheckpointRules
+    prepare_attempt: int
+    def __init__(self, rules: _Optional[_Union[CheckpointRules, _Mapping]] = ..., prepare_attempt: _Optional[int] = ...) -> None: ...
 
 class RankOrder(_message.Message):
     __slots__ = ("rank", "incarnation", "run", "admitted", "environment", "start")
@@ -436,7 +508,7 @@ class Heartbeat(_message.Message):
     def __init__(self, number: _Optional[int] = ...) -> None: ...
 
 class AgentReport(_message.Message):
-    __slots__ = ("sequence", "launcher_ready", "ranks", "facts", "steps", "script_ended", "script_exit_code")
+    __slots__ = ("sequence", "launcher_ready", "ranks", "facts", "steps", "script_ended", "script_exit_code", "sees_checkpoints", "checkpoint")
     SEQUENCE_FIELD_NUMBER: _ClassVar[int]
     LAUNCHER_READY_FIELD_NUMBER: _ClassVar[int]
     RANKS_FIELD_NUMBER: _ClassVar[int]
@@ -444,6 +516,8 @@ class AgentReport(_message.Message):
     STEPS_FIELD_NUMBER: _ClassVar[int]
     SCRIPT_ENDED_FIELD_NUMBER: _ClassVar[int]
     SCRIPT_EXIT_CODE_FIELD_NUMBER: _ClassVar[int]
+    SEES_CHECKPOINTS_FIELD_NUMBER: _ClassVar[int]
+    CHECKPOINT_FIELD_NUMBER: _ClassVar[int]
     sequence: int
     launcher_ready: bool
     ranks: _containers.RepeatedCompositeFieldContainer[RankState]
@@ -451,7 +525,9 @@ class AgentReport(_message.Message):
     steps: _containers.RepeatedCompositeFieldContainer[StepFinished]
     script_ended: bool
     script_exit_code: int
-    def __init__(self, sequence: _Optional[int] = ..., launcher_ready: _Optional[bool] = ..., ranks: _Optional[_Iterable[_Union[RankState, _Mapping]]] = ..., facts: _Optional[_Iterable[_Union[Fact, _Mapping]]] = ..., steps: _Optional[_Iterable[_Union[StepFinished, _Mapping]]] = ..., script_ended: _Optional[bool] = ..., script_exit_code: _Optional[int] = ...) -> None: ...
+    sees_checkpoints: bool
+    checkpoint: CheckpointState
+    def __init__(self, sequence: _Optional[int] = ..., launcher_ready: _Optional[bool] = ..., ranks: _Optional[_Iterable[_Union[RankState, _Mapping]]] = ..., facts: _Optional[_Iterable[_Union[Fact, _Mapping]]] = ..., steps: _Optional[_Iterable[_Union[StepFinished, _Mapping]]] = ..., script_ended: _Optional[bool] = ..., script_exit_code: _Optional[int] = ..., sees_checkpoints: _Optional[bool] = ..., checkpoint: _Optional[_Union[CheckpointState, _Mapping]] = ...) -> None: ...
 
 class StepFinished(_message.Message):
     __slots__ = ("rank", "step", "age_nanoseconds")
