@@ -66,6 +66,10 @@ conformance: ## the MindIO simulator, or the package in HAJOB_MINDIO, against re
 bench: ## repeat both recoveries 20 times, times and writes as a table and as JSON
 	@$(RUN) e2e.bench
 
+.PHONY: proof
+proof: ## every recovery for every ranks at every moment, written to docs/proof.md (an hour)
+	@$(RUN) e2e.proof $(TESTS)
+
 .PHONY: mutants
 mutants: ## change the decision core a little at a time, count what its tests notice (an hour and more)
 	@$(TOOL) -m e2e.bench.mutants domain plan $(TESTS)

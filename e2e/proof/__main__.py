@@ -1,17 +1,18 @@
 """`make proof`: every cell of the matrix on whole trainings, then faults at random moments; a page and JSON of it.
 
 It takes half an hour and more, which is why it is no part of `make test`. It ends with 0 when every cell and every
-round was as promised.
+round that it played was as promised.
 """
 
 from __future__ import annotations
 
 import argparse
 import fnmatch
+import secrets
 import sys
 import time
 import traceback
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from e2e.cluster.control_plane import ControlPlane
@@ -19,6 +20,7 @@ from e2e.cluster.run import Run
 from e2e.harness.rig import Layout, Rig
 from e2e.proof import report
 from e2e.proof.cells import ACTIONS, Cell, cells
+from e2e.proof.chance import Chance, Round
 from e2e.proof.reference import reference
 from e2e.proof.stage import Setting, Stage
 from e2e.proof.trail import Reference
@@ -34,42 +36,57 @@ class Proof:
     def __init__(self, run: Run, chosen: argparse.Namespace) -> None:
         self.run, self.chosen = run, chosen
         self.results: dict[str, list[Result]] = {}
+        self.rounds: list[Round] = []
         self._began = time.monotonic()
+
+    @property
+    def is_good(self) -> bool:
+        """Whether everything that was played was as promised."""
+        cells_are_good = all(one.is_good for found in self.results.values() for one in found)
+        return cells_are_good and all(one.is_good for one in self.rounds)
 
     def say(self, words: str) -> None:
         """A line of progress."""
         print(f"{time.monotonic() - self._began:7.1f} s  {words}", flush=True)
 
-    def play(self) -> None:
-        """All chosen cells."""
-        wanted = chosen_cells(self.chosen)
-        self.say(f"{len(wanted)} cells, {self.chosen.rounds} times each; starting the cluster")
+    def play(self) -> Iterator[None]:
+        """All chosen cells and rounds; comes back after each one."""
+        self.say("starting the cluster")
         rig = Rig.start_demo(ControlPlane.start(self.run), Layout(chip_nodes=CHIP_NODES))
         self.say("undisturbed training to compare with")
         undisturbed = Reference(reference(self.run, STEPS))
         setting = Setting(self.chosen.step_milliseconds, self.chosen.defaults)
-        stage = Stage(rig, undisturbed, setting, self.say)
+        yield from self._play_cells(Stage(rig, undisturbed, setting, self.say))
+        yield from self._play_rounds(Chance(rig, undisturbed, setting, self.say))
+        if self.chosen.keep:
+            self.say(f"logs will be in {rig.explain()}")
+
+    def _play_cells(self, stage: Stage) -> Iterator[None]:
+        wanted = chosen_cells(self.chosen)
         for number, cell in enumerate(wanted, 1):
             for _ in range(self.chosen.rounds):
                 result = stage.play(cell)
                 self.results.setdefault(cell.name, []).append(result)
-                self.say(f"[{number:3d}/{len(wanted)}] {line(result)}")
+                self.say(f"[{number:3d}/{len(wanted)}] {result.line()}")
+                yield
         stage.end_training()
 
-
-def line(result: Result) -> str:
-    """A play in one line, with what was wrong below it."""
-    times = "" if result.outage is None else f"outage {result.outage:6.2f} s, control {result.control:5.2f} s  "
-    words = "ok    " if result.is_good else "FAILED"
-    first = f"{words} {result.cell:24s} {times}{result.action} ({result.seconds:.0f} s)"
-    return "\n".join([first, *(f"             {problem}" for problem in result.problems)])
+    def _play_rounds(self, chance: Chance) -> Iterator[None]:
+        wanted = self.chosen.round or range(1, self.chosen.random + 1)
+        if self.chosen.random:
+            self.say(f"faults at random moments, seed {self.chosen.seed}")
+        for number in wanted if self.chosen.random else ():
+            self.rounds.append(chance.play(self.chosen.seed, number))
+            self.say(f"[{number:3d}/{self.chosen.random}] {self.rounds[-1].line()}")
+            yield
 
 
 def chosen_cells(chosen: argparse.Namespace) -> list[Cell]:
-    """Those that the options mean."""
+    """Those that the options mean: all, or none where only rounds are asked for."""
+    if chosen.random and not chosen.only and not chosen.cells:
+        return []
     found = [cell for cell in cells() if not chosen.only or cell.action in chosen.only]
-    patterns = chosen.cells or ["*"]
-    return [cell for cell in found if any(fnmatch.fnmatch(cell.name, pattern) for pattern in patterns)]
+    return [cell for cell in found if any(fnmatch.fnmatch(cell.name, pattern) for pattern in chosen.cells or ["*"])]
 
 
 def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
@@ -79,30 +96,46 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     option("--only", action="append", choices=(*ACTIONS, "Cascade", "Exit"), help="cells of this action only")
     option("--cells", action="append", metavar="PATTERN", help="cells with such a name, for example '*/two/update'")
     option("--rounds", type=int, default=1, help="plays of each cell (1)")
+    option("--random", type=int, default=0, metavar="N", help="instead: N rounds of faults at random moments")
+    option("--seed", type=int, default=secrets.randbelow(1_000_000), help="of the rounds (drawn, and printed)")
+    option("--round", type=int, action="append", metavar="K", help="of the rounds only this one, may be repeated")
     option("--defaults", action="store_true", help="MindIO's own timers instead of their useful minimum")
     option("--step-milliseconds", type=float, default=100.0, help="of a step (100)")
-    option("--output", type=Path, default=report.RESULTS, help="the JSON file")
+    option("--keep", action="store_true", help="keep all logs, also when all is well")
+    option(
+        "--output", type=Path, default=report.RESULTS, help="the JSON file; the default one makes docs/proof.md, too"
+    )
     return parser.parse_args(arguments)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Play, print, write; 0 when everything was as promised."""
     chosen = parse(arguments)
-    problems: list[str] = []
+    problem = ""
     with Run.start("the proof") as run:
         proof = Proof(run, chosen)
         try:
-            proof.play()
+            for _ in proof.play():
+                save(proof, chosen)
         except KeyboardInterrupt:
-            problems.append("interrupted")
+            problem = "interrupted"
         except Exception as error:
             traceback.print_exc()
-            problems.append(str(error))
-    print(report.table(proof.results))
-    print(report.extra_table(proof.results))
-    for each in [*report.failures(proof.results), *problems]:
-        print(each)
-    return 1 if problems or report.failures(proof.results) else 0
+            problem = str(error)
+    ledger = report.read(chosen.output)
+    print(report.table(ledger), report.extra_table(ledger), sep="\n\n")
+    if problem:
+        print(f"not played to the end: {problem}", file=sys.stderr)
+    return 0 if proof.is_good and not problem else 1
+
+
+def save(proof: Proof, chosen: argparse.Namespace) -> None:
+    """Write down what has been played so far: a run of this length may be ended early."""
+    ledger = report.read(chosen.output)
+    report.enter(ledger, proof.results, defaults=chosen.defaults)
+    if proof.rounds:
+        report.enter_rounds(ledger, chosen.seed, proof.rounds, defaults=chosen.defaults)
+    report.write(ledger, chosen.output, report.PAGE if chosen.output == report.RESULTS else None)
 
 
 if __name__ == "__main__":

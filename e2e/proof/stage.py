@@ -9,16 +9,18 @@ are where they should be.
 from __future__ import annotations
 
 import contextlib
+import functools
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
 from e2e.cluster.control_plane import ControlPlaneError
 from e2e.harness.job import Job
 from e2e.harness.rig import Rig
-from e2e.nodes.control import ControlError, ProcessInfo
-from e2e.proof.cells import CHIPS, WORLD, Cell, Script, script
+from e2e.nodes.control import ControlError
+from e2e.proof.cells import WORLD, Cell, Script, script
+from e2e.proof.ground import Ground
 from e2e.proof.trail import Reference, Trail
 from e2e.proof.verdict import Evidence, Result, judge
 from e2e.trainer.checkpoint import TRACKER
@@ -82,7 +84,7 @@ class Stage:
         self._trail: Trail | None = None
         self._spec: dict[str, Any] = {}
         self._count = 0
-        self._off: list[str] = []
+        self._ground = Ground(rig)
 
     @property
     def job(self) -> Job:
@@ -97,14 +99,19 @@ class Stage:
         return self._trail
 
     def play(self, cell: Cell) -> Result:
-        """Play a cell, again where the fault missed its moment; what broke the play is in the result."""
+        """Play a cell; what broke the play is in the result.
+
+        It is played again where the fault missed its moment, or where nothing was wrong but the 100 ms of the phases:
+        those are about a machine that does nothing else.
+        """
         began, wanted, tries = time.monotonic(), script(cell), 0
         result = Result(cell.name)
         while tries < TRIES:
             tries += 1
             try:
                 result = self._play(cell.name, wanted)
-                break
+                if not result.is_only_late:
+                    break
             except MissedError as error:
                 result.problems = [f"not played: {error}"]
                 self.end_training()
@@ -116,7 +123,7 @@ class Stage:
             with contextlib.suppress(ControlPlaneError, OSError):
                 self._say(f"logs of {cell.name} will be in {self.rig.explain()}")
             self.end_training()
-        self.power_on()
+        self._ground.power_on()
         return result
 
     def end_training(self) -> None:
@@ -125,17 +132,6 @@ class Stage:
             with contextlib.suppress(ControlPlaneError):
                 self._job.delete()
         self._job = self._trail = None
-
-    def power_on(self) -> None:
-        """Nodes that lost their power in a cell boot again."""
-        while self._off:
-            node = self._off.pop()
-            self.rig.nodes.control.power_on(node)
-            self.rig.plane.wait(f"{node} to be ready", lambda node=node: self._is_ready(node))  # type: ignore[misc]
-
-    def _is_ready(self, node: str) -> bool:
-        conditions = self.rig.plane.api.get(f"/api/v1/nodes/{node}")["status"]["conditions"]
-        return any(each["type"] == "Ready" and each["status"] == "True" for each in conditions)
 
     def _play(self, name: str, wanted: Script) -> Result:
         self._begin_training(wanted)
@@ -155,7 +151,7 @@ class Stage:
         incidents = [each for each in self.job.incidents() if each["incarnation"] > incarnation]
         evidence = Evidence(self.trail.read(), before, incidents, checkpoint)
         result = judge(name, wanted, evidence, self.reference)
-        self.power_on()
+        self._ground.power_on()
         result.problems += self._left_over()
         return result
 
@@ -215,27 +211,12 @@ class Stage:
 
     def _do(self, wanted: Script) -> None:
         """What the node set does once every rank is where it should be."""
-        control = self.rig.nodes.control
         for number, rank in enumerate(wanted.killed):
             if wanted.one_by_one and number:
                 time.sleep(DEATHS_APART)
-            pid = self._wait(f"a process of rank {rank}", lambda rank=rank: self._process_of(rank), 5.0)  # type: ignore[misc]
-            control.kill(pid=pid)
-        if wanted.powered_off is not None:
-            node = self.job.node_of(wanted.powered_off // CHIPS)
-            control.power_off(node)
-            self._off.append(node)
-
-    def _process_of(self, rank: int) -> int | None:
-        """The topmost live process of a rank in the newest pod of its node rank."""
-        pod = newest_pod(self.job, rank // CHIPS)
-        ranks = [one for one in self._processes() if one.rank == rank and one.pod == pod and one.state != "Z"]
-        pids = {one.pid for one in ranks}
-        return next((one.pid for one in ranks if one.parent not in pids), None)
-
-    def _processes(self) -> list[ProcessInfo]:
-        found = self.rig.nodes.control.processes(container="trainer")
-        return [one for one in found if one.namespace == self.job.namespace and one.pod.startswith(f"{self.job.name}-")]
+            self._wait(f"a process of rank {rank}", functools.partial(self._ground.kill, self.job, rank), 5.0)
+        if wanted.powered_off is not None and not self._ground.power_off(self.job, wanted.powered_off):
+            raise MissedError(f"rank {wanted.powered_off} is on no node that could be switched off")
 
     def _await_recovery(self, incarnation: int) -> None:
         def closed() -> bool:
@@ -258,34 +239,9 @@ class Stage:
     def _left_over(self) -> list[str]:
         """Sentences about processes that nobody should have left; pods that leave get some time for it."""
         deadline = time.monotonic() + QUIET_SECONDS
-        while (found := list(self._surplus())) and time.monotonic() < deadline:
+        while (found := list(self._ground.surplus(self.job))) and time.monotonic() < deadline:
             time.sleep(0.2)
         return found
 
-    def _surplus(self) -> Iterator[str]:
-        live = [one for one in self._processes() if one.state != "Z"]
-        pods = {newest_pod(self.job, number) for number in range(WORLD // CHIPS)}
-        for one in live:
-            if one.pod not in pods:
-                yield f"process {one.pid} of {one.pod} was left over"
-        for rank in range(WORLD):
-            own = [one for one in live if one.rank == rank and one.pod in pods]
-            pids = {one.pid for one in own}
-            top = [one.pid for one in own if one.parent not in pids]
-            if len(top) != 1:
-                yield f"rank {rank} has processes {top}"
-
     def _wait(self, what: str, condition: Callable[[], Any], seconds: float) -> Any:  # noqa: ANN401 - what was found
         return self.rig.plane.wait(what, condition, seconds, poll=0.1)
-
-
-def newest_pod(job: Job, node_rank: int) -> str:
-    """Name of the newest pod of a node rank; empty when there is none."""
-    label = "training.hajob.io/incarnation"
-    pods = [
-        pod
-        for pod in job.pods("rank")
-        if pod["metadata"]["labels"].get("training.hajob.io/node-rank") == str(node_rank)
-    ]
-    newest = max(pods, key=lambda pod: int(pod["metadata"]["labels"][label]), default=None)
-    return str(newest["metadata"]["name"]) if newest else ""

@@ -19,6 +19,7 @@ from e2e.trainer.layout import Layout
 
 LAYOUT: Final = Layout(2, 4, 1, 2)
 PHASES_MAY_DIFFER_BY: Final = 0.1
+PHASES: Final = "phases add up to"
 
 
 @dataclass(frozen=True)
@@ -72,6 +73,18 @@ class Result:
         """Whether everything was as promised."""
         return not self.problems
 
+    @property
+    def is_only_late(self) -> bool:
+        """Whether nothing was wrong but the sum of the phases."""
+        return bool(self.problems) and all(problem.startswith(PHASES) for problem in self.problems)
+
+    def line(self) -> str:
+        """The play in one line, with what was wrong below it."""
+        times = "" if self.outage is None else f"outage {self.outage:6.2f} s, control {self.control:5.2f} s  "
+        words = "ok    " if self.is_good else "FAILED"
+        first = f"{words} {self.cell:24s} {times}{self.action} ({self.seconds:.0f} s)"
+        return "\n".join([first, *(f"             {problem}" for problem in self.problems)])
+
 
 @dataclass(frozen=True)
 class Evidence:
@@ -107,7 +120,7 @@ def judge(cell: str, wanted: Script, evidence: Evidence, reference: Reference) -
     result.outage, result.startup, result.control = gap.seconds, gap.startup, gap.seconds - gap.startup
     told = sum(result.phases.values()) / 1000
     if abs(told - gap.seconds) > PHASES_MAY_DIFFER_BY:
-        say(f"phases add up to {told:.3f} s, the outage was {gap.seconds:.3f} s: {result.phases}")
+        say(f"{PHASES} {told:.3f} s, the outage was {gap.seconds:.3f} s: {result.phases}")
     inside = [event for event in evidence.events if gap.begin_ns <= int(event["t"]) <= gap.end_ns]
     result.problems += _processes(wanted, evidence)
     result.problems += _copies(wanted, evidence, inside) if wanted.is_from_copies else []
