@@ -57,6 +57,7 @@ class Operator:
         self._stop = asyncio.Event()
         self._fence_floor = 0
         self._caches = Caches()
+        self._tasks: list[asyncio.Task[None]] = []
         self._lease = LeaseKeeper(
             kube,
             clock,
@@ -138,14 +139,21 @@ class Operator:
         runner = web.AppRunner(metrics.application(self._unhealthy, self._unready), access_log=None)
         await runner.setup()
         await web.TCPSite(runner, self._settings.pod_ip, self._settings.metrics_port).start()
-        watches = [asyncio.create_task(informer.run()) for informer in (self._pods, self._nodes)]
+        watches = [
+            asyncio.create_task(informer.run(), name=f"watch of {informer.resource}")
+            for informer in (self._pods, self._nodes)
+        ]
         await asyncio.gather(self._pods.synced.wait(), self._nodes.synced.wait())
         self._core.pods_complete()
         self._fence_floor = await self._highest_fence()
         gc.freeze()  # the filled caches need not be walked by every collection
-        tasks = [*watches, *(asyncio.create_task(work) for work in (self._announcer.run(), self._lease.run()))]
+        self._tasks = [
+            *watches,
+            asyncio.create_task(self._announcer.run(), name="announcer"),
+            asyncio.create_task(self._lease.run(), name="lease"),
+        ]
         await self._stop.wait()
-        await self._shut_down(tasks, runner)
+        await self._shut_down(self._tasks, runner)
 
     async def _highest_fence(self) -> int:
         """The highest fence in any job's status: a Lease that was deleted must not make this leader a late one."""
@@ -173,7 +181,10 @@ class Operator:
             metrics.WATCH_AGE.labels(informer.resource).set(informer.age())
             if informer.age() > STALE_SECONDS:
                 return f"the watch of {informer.resource} was last heard {informer.age():.0f} s ago"
-        return ""
+        ended = next((task for task in self._tasks if task.done()), None)
+        if ended is not None:
+            return f"the task {ended.get_name()} has ended"
+        return self._core.unhealthy()
 
     def _unready(self) -> str:
         waiting = [informer.resource for informer in (self._pods, self._nodes) if not informer.synced.is_set()]

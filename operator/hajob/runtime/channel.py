@@ -148,6 +148,9 @@ class Channel:
             return f"it said nothing for {SILENCE_SECONDS} s"
         except (OSError, ValueError) as error:
             return str(error)
+        except Exception as error:  # of the listener: nobody would dial again if it ended this task
+            log.exception("coordinator %s: what it said could not be taken in", self.address)
+            return f"an error of this program: {type(error).__name__}: {error}"
 
     def _dial(self) -> grpc.aio.Channel:
         tls = grpc.ssl_channel_credentials(

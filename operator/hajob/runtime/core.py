@@ -3,23 +3,46 @@
 It lives in the main thread's loop. The front desk (kopf, in a thread of its own) hands it the jobs; the informers
 hand it pods and nodes as plain function calls. A standby keeps the caches warm and has no desks; it becomes the leader
 by starting its front desk, which shows it every job.
+
+A desk that breaks by an error of this program is closed and opened anew from the status that the server has, as another
+leader would: one job's trouble is never another's. While that does not help the process calls itself unhealthy.
 """
 
 from __future__ import annotations
 
+import asyncio
 import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import Final
 
 import pydantic
 
+from hajob.api import constants as names
 from hajob.api.base import Json
 from hajob.api.job import HATrainingJob
 from hajob.runtime import metrics
+from hajob.runtime.backoff import Backoff
 from hajob.runtime.desk import Desk
+from hajob.runtime.kube import ApiError
 from hajob.runtime.world import World
 from hajob.sources.node import NodeView
 from hajob.sources.pod import PodView
 
 log = logging.getLogger(__name__)
+
+UNHEALTHY_SECONDS: Final = 30.0
+"""A desk that could not be opened again for so long is a reason to start the whole process anew."""
+
+
+@dataclass(slots=True)
+class Broken:
+    """A desk that failed and is not open now."""
+
+    job: HATrainingJob
+    since: float
+    problem: str
 
 
 class Caches:
@@ -38,6 +61,9 @@ class Core:
         self._world = world
         self._caches = caches
         self._desks: dict[str, Desk] = {}
+        self._broken: dict[str, Broken] = {}
+        self._waits: dict[str, Backoff] = {}
+        self._reopening: set[asyncio.Task[None]] = set()
 
     def job_seen(self, raw: Json) -> None:
         """A HATrainingJob as it is now."""
@@ -50,27 +76,71 @@ class Core:
             return
         if not job.is_ours or job.metadata.deletion_timestamp is not None:
             return
-        desk = self._desks.get(job.metadata.uid)
-        if desk is None:
+        uid = job.metadata.uid
+        desk = self._desks.get(uid)
+        if desk is not None:
+            self._guard(uid, partial(desk.job_seen, job))
+        elif uid not in self._broken:
             self._open(job)
-        else:
-            desk.job_seen(job)
 
     def _open(self, job: HATrainingJob) -> None:
+        uid = job.metadata.uid
         try:
-            desk = Desk(job, self._world)
+            desk = Desk(job, self._world, partial(self._broke, uid))
         except ValueError as error:
             metrics.REFUSED.labels("journal").inc()
             log.warning("job %s: its journal cannot be read, it is left alone: %s", job.metadata.name, error)
             return
-        self._desks[job.metadata.uid] = desk
+        self._desks[uid] = desk
         metrics.JOBS.set(len(self._desks))
-        for pod in self._caches.pods.values():
-            if pod.job_uid == job.metadata.uid:
-                desk.pod_seen(pod)
+        desk.start()
+        for pod in [pod for pod in self._caches.pods.values() if pod.job_uid == uid]:
+            self._guard(uid, partial(desk.pod_seen, pod))
         if self._caches.pods_are_complete:
             desk.pods_listed()
-        desk.start()
+
+    def _guard(self, uid: str, tell: Callable[[], None]) -> None:
+        """Tell a desk something; an error in it stays its own."""
+        try:
+            tell()
+        except Exception as error:
+            log.exception("the desk of job %s has failed", uid)
+            self._broke(uid, error)
+
+    def _broke(self, uid: str, error: BaseException) -> None:
+        """A desk that failed is of no use any more: open another one, a little later each time."""
+        desk = self._desks.pop(uid, None)
+        if desk is None:
+            return
+        metrics.DESK_RESTARTS.inc()
+        self._broken[uid] = Broken(desk.job, self._world.clock.monotonic(), f"{type(error).__name__}: {error}")
+        task = asyncio.get_running_loop().create_task(self._reopen(uid, desk))
+        self._reopening.add(task)
+        task.add_done_callback(self._reopening.discard)
+
+    async def _reopen(self, uid: str, desk: Desk) -> None:
+        await desk.close()
+        waits = self._waits.setdefault(uid, Backoff(first=0.5, longest=60.0))
+        metadata = desk.job.metadata
+        while uid in self._broken:
+            await self._world.clock.sleep(waits.delay())
+            try:
+                raw = await self._world.kube.get(names.PLURAL, metadata.namespace, metadata.name)
+                job = HATrainingJob.from_object(raw)
+            except (ApiError, pydantic.ValidationError) as error:
+                log.warning("the desk of job %s cannot be opened again yet: %s", uid, error)
+                continue
+            self._broken.pop(uid, None)
+            if job.metadata.uid == uid and job.metadata.deletion_timestamp is None:
+                self._open(job)
+
+    def unhealthy(self) -> str:
+        """Why this process should be started anew; empty when it need not."""
+        now = self._world.clock.monotonic()
+        for one in self._broken.values():
+            if now - one.since > UNHEALTHY_SECONDS:
+                return f"the desk of job {one.job.metadata.name} is broken: {one.problem}"
+        return ""
 
     async def job_released(self, uid: str) -> None:
         """The CR is being deleted: end what belongs to it. Returns when the finalizer may go.
@@ -78,13 +148,18 @@ class Core:
         A job that no desk knows has nothing but its pods, and their owner reference sees to those.
         """
         desk = self._desks.pop(uid, None)
-        metrics.JOBS.set(len(self._desks))
+        self._forget(uid)
         if desk is not None:
             await desk.release()
 
     def job_gone(self, uid: str) -> None:
         """The CR is gone, with or without a release."""
         self._desks.pop(uid, None)
+        self._forget(uid)
+
+    def _forget(self, uid: str) -> None:
+        self._broken.pop(uid, None)
+        self._waits.pop(uid, None)
         metrics.JOBS.set(len(self._desks))
 
     def pod_changed(self, pod: PodView, *, deleted: bool) -> None:
@@ -96,7 +171,7 @@ class Core:
             self._caches.pods[key] = pod
         desk = self._desks.get(pod.job_uid)
         if desk is not None:
-            desk.pod_seen(pod, deleted=deleted)
+            self._guard(pod.job_uid, partial(desk.pod_seen, pod, deleted=deleted))
 
     def pods_complete(self) -> None:
         """The informer of pods has shown all that exist."""
@@ -113,6 +188,8 @@ class Core:
 
     async def close(self) -> None:
         """Let go of every job, as it is."""
+        for task in list(self._reopening):
+            task.cancel()
         for desk in self._desks.values():
             await desk.close()
         self._desks.clear()

@@ -9,7 +9,6 @@ that holds the decision has been acknowledged (docs/decisions/0004-the-status-is
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import dataclasses
 import logging
 from collections.abc import Callable
@@ -64,9 +63,12 @@ UNREACHABLE_SECONDS: Final = 5.0
 class Desk:
     """All that happens to one job. Every method is called in the core's loop."""
 
-    def __init__(self, job: HATrainingJob, world: World) -> None:
+    def __init__(
+        self, job: HATrainingJob, world: World, broke: Callable[[BaseException], None] = lambda _: None
+    ) -> None:
         self.job = job
         self._world = world
+        self._broke = broke
         self._journal = Journal.load(job.status.journal)
         self._policy: Policy = from_spec(job.spec)
         self._layout = layout_of(job.spec)
@@ -98,9 +100,10 @@ class Desk:
             task.add_done_callback(self._task_ended)
 
     def _task_ended(self, task: asyncio.Task[None]) -> None:
-        """A desk without its tasks looks after nothing: say so."""
+        """A desk without its tasks looks after nothing: it must be opened anew."""
         if not task.cancelled() and (error := task.exception()) is not None:
             log.error("%s: %s has ended", self._title, task.get_name(), exc_info=error)
+            self._broke(error)
 
     async def close(self) -> None:
         """Stop looking after the job, and leave it as it is."""
@@ -110,8 +113,7 @@ class Desk:
             self._deadline.cancel()
         for task in self._tasks:
             task.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await task
+        await asyncio.gather(*self._tasks, return_exceptions=True)
         await self._coordinator.close()
 
     async def release(self) -> None:
@@ -328,8 +330,14 @@ class Desk:
             return
         name, at_ms = min(self.state.deadlines.items(), key=lambda item: item[1])
         delay = max(0.0, (at_ms - self._world.clock.now_milliseconds()) / 1000)
-        reach: Callable[[], None] = lambda: self._advance(events.DeadlineReached(name=name))  # noqa: E731
-        self._deadline = asyncio.get_running_loop().call_later(delay, reach)
+        self._deadline = asyncio.get_running_loop().call_later(delay, self._deadline_reached, name)
+
+    def _deadline_reached(self, name: str) -> None:
+        try:
+            self._advance(events.DeadlineReached(name=name))
+        except Exception as error:  # in a timer nobody else would hear of it
+            log.exception("%s: deadline %s", self._title, name)
+            self._broke(error)
 
     # ---------------------------------------------------------------------------------------------- outputs
 
