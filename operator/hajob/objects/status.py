@@ -243,9 +243,13 @@ def _coordinator(snapshot: Snapshot) -> tuple[Reason, str]:
 
 
 def _suspended(snapshot: Snapshot) -> tuple[Reason, str]:
-    if snapshot.state.phase is not Phase.SUSPENDED:
-        return (Reason.SUSPENDING if snapshot.job.spec.suspend else Reason.NOT_SUSPENDED), ""
-    return (Reason.SUSPENDING if snapshot.pods else Reason.SUSPENDED), ""
+    state = snapshot.state
+    if state.phase is Phase.SUSPENDED:
+        reason = Reason.SUSPENDING if snapshot.pods else Reason.SUSPENDED
+        return reason, f"{reason.sentence} {state.problem}".rstrip()
+    if not snapshot.job.spec.suspend or state.phase in ENDED:
+        return Reason.NOT_SUSPENDED, ""
+    return Reason.SUSPENDING, "The training is being saved first." if state.phase is Phase.SAVING else ""
 
 
 def _failed(snapshot: Snapshot) -> tuple[Reason, str]:

@@ -12,7 +12,7 @@ from hajob.plan.books import FACT_LIMIT, abandon, clear_deadlines, close, new_in
 from hajob.plan.choice import Judge, Loss, Occasion, Verdict
 from hajob.plan.effects import Effect
 from hajob.plan.moment import Moment, StepResult
-from hajob.plan.policy import ANOTHER_COORDINATOR_SECONDS, COORDINATOR_SECONDS
+from hajob.plan.policy import ANOTHER_COORDINATOR_SECONDS, COORDINATOR_SECONDS, Refusal
 from hajob.plan.state import Deadline, JobState, Phase, Spend
 from hajob.plan.steps import launch, save
 
@@ -96,14 +96,33 @@ def _repurpose(purpose: Purpose, moment: Moment) -> StepResult:
 
 def suspend(moment: Moment) -> StepResult:
     """Delete every pod and keep what is needed to go on later."""
+    saved = _how_saved(moment)
     state, closing = settle(moment, "suspended")
     number = state.incarnation + 1
     stop = effects.SendOrder(Command.STOP, state.incarnation, 1 + (moment.incident.revision if moment.incident else 0))
-    state = changed(state, incarnation=number, shrunk=None, renewed={}, pods={}, base=number)
+    state = changed(state, incarnation=number, shrunk=None, renewed={}, pods={}, base=number, problem=saved)
     stale = (Deadline.RECOVERY, Deadline.STARTUP, Deadline.EXPAND, Deadline.COORDINATOR)
     state, cleared = clear_deadlines(state, *stale)
     deletes = (effects.DeleteAllPods(below=number), effects.DeleteCoordinator(below=number))
-    return state, (stop, *closing, *cleared, *deletes)
+    return state, (stop, *closing, effects.Announce("Suspended", saved), *cleared, *deletes)
+
+
+def _how_saved(moment: Moment) -> str:
+    """Whether the step where the training stands was saved before it is suspended, and why not."""
+    event = moment.event
+    if moment.state.phase is not Phase.SAVING:
+        why = "; ".join(refusal.message for refusal in _refusals_to_save(moment)) or "no save was asked for"
+    elif isinstance(event, events.ResultReported):
+        if event.code == 0:
+            return "the step where the training stood is saved"
+        why = f"the save failed with code {event.code} {event.text}".rstrip()
+    elif isinstance(event, events.DeadlineReached):
+        why = "the save did not end in time"
+    elif isinstance(event, events.StrategiesOffered):
+        why = "MindIO offered no save"
+    else:
+        why = "the MindIO controller was lost while it saved"
+    return f"the step where the training stood is not saved ({why}); the newest checkpoint before it counts"
 
 
 def unsuspend(moment: Moment) -> StepResult:
@@ -265,6 +284,10 @@ def checkpoint_seen(moment: Moment) -> StepResult:
 
 def may_save(moment: Moment) -> bool:
     """Whether MindIO could save the running training now."""
+    return not _refusals_to_save(moment)
+
+
+def _refusals_to_save(moment: Moment) -> tuple[Refusal, ...]:
     lost = moment.incident.lost_ranks if moment.incident and moment.incident.purpose is Purpose.FAULT else ()
     judge = Judge(Loss(ranks=lost, counted=False), SAVE_FIRST, moment.state, moment.view, moment.policy, moment.now_ms)
-    return not judge.refusals(Action.CHECKPOINT)
+    return judge.refusals(Action.CHECKPOINT)

@@ -1,4 +1,4 @@
-"""What a status says about the coordinator of a job that has none any more."""
+"""What a status says about a job that has no coordinator any more, or soon will have none."""
 
 from __future__ import annotations
 
@@ -24,3 +24,21 @@ def test_a_coordinator_that_was_ended_with_its_job_is_no_problem(phase: Phase) -
     ready = next(each for each in status.conditions if each.type == "CoordinatorReady")
     assert (ready.status, ready.reason) == ("False", "NotNeeded")
     assert "UNAVAILABLE" not in ready.message
+
+
+def suspended(phase: Phase, problem: str = "") -> tuple[str, str, str]:
+    """The condition of a job that is to be suspended."""
+    content = yaml.safe_load((EXAMPLES / "quickstart.yaml").read_text(encoding="utf-8"))
+    content["spec"]["suspend"] = True
+    job = HATrainingJob.model_validate(content)
+    status = build_status(Snapshot(job, JobState(phase=phase, problem=problem), WantedPods(), 1, 1_000))
+    found = next(each for each in status.conditions if each.type == "Suspended")
+    return found.status, found.reason, found.message
+
+
+def test_a_suspended_job_says_how_far_it_was_saved() -> None:
+    assert suspended(Phase.SAVING) == ("False", "Suspending", "The training is being saved first.")
+    status, reason, message = suspended(Phase.SUSPENDED, "the step where the training stood is saved")
+    assert (status, reason) == ("True", "Suspended")
+    assert message.endswith("the step where the training stood is saved")
+    assert suspended(Phase.COMPLETE)[:2] == ("False", "NotSuspended")

@@ -12,7 +12,7 @@ from hajob.domain.incidents import Outcome, Purpose, RestoredFrom
 from hajob.domain.layout import Layout
 from hajob.plan import effects as do
 from hajob.plan import events as e
-from hajob.plan.policy import CoordinatorLossPolicy, Mode, NodePolicy, Policy, Rung
+from hajob.plan.policy import DEFAULT_RUNGS, CoordinatorLossPolicy, Mode, NodePolicy, Policy, Rung
 from hajob.plan.state import JobState, Phase
 from hajob.plan.view import View
 from tests.unit.plan.plan_rig import Rig
@@ -813,3 +813,42 @@ def test_pods_that_end_before_their_ranks_have_started_complete_nothing(phase: P
     rig.tell(e.PodsFinished())
     assert rig.at(phase)
     assert rig.ignored
+
+
+SUSPENDED_BY = {
+    "the step where the training stood is saved": e.ResultReported(2, 0, "", "dump"),
+    "not saved (the save failed with code 499 disk full)": e.ResultReported(2, 499, "disk full", "dump"),
+    "not saved (MindIO offered no save)": e.StrategiesOffered(2, ("exit",)),
+    "not saved (the MindIO controller was lost while it saved)": e.CoordinatorLost(),
+}
+
+
+@pytest.mark.parametrize("words", SUSPENDED_BY)
+def test_a_suspended_job_says_what_was_saved(words: str) -> None:
+    rig = Rig.running()
+    assert rig.order(rig.tell(e.SuspendRequested())).command is Command.CHECKPOINT
+    done = rig.tell(SUSPENDED_BY[words])
+    assert rig.at(Phase.SUSPENDED)
+    assert words in rig.state.problem
+    assert do.Announce("Suspended", rig.state.problem) in done
+    assert do.DeleteAllPods(below=3) in done
+    rig.tell(e.ResumeRequested())
+    assert rig.state.problem == ""
+
+
+def test_a_save_that_never_ends_does_not_keep_a_job_from_being_suspended() -> None:
+    rig = Rig.running(policy=Policy(rungs={**DEFAULT_RUNGS, Action.CHECKPOINT: Rung(5, 3600, 60)}))
+    rig.tell(e.SuspendRequested())
+    assert rig.state.deadlines["Recovery"] == rig.now + 60_000
+    rig.deadline("Recovery")
+    assert rig.at(Phase.SUSPENDED)
+    assert "the save did not end in time" in rig.state.problem
+
+
+@pytest.mark.parametrize("phase", [Phase.RUNNING, Phase.UNPROTECTED])
+def test_without_a_coordinator_nothing_is_saved_and_the_job_is_suspended_at_once(phase: Phase) -> None:
+    rig = Rig.running(view=replace(VIEW, coordinator_ready=False))
+    rig.state = replace(rig.state, phase=phase)
+    rig.tell(e.SuspendRequested())
+    assert rig.at(Phase.SUSPENDED)
+    assert "not saved (the MindIO controller does not serve)" in rig.state.problem
