@@ -289,7 +289,7 @@ class Report(_message.Message):
     def __init__(self, sequence: _Optional[int] = ..., state: _Optional[_Union[CoordinatorState, _Mapping]] = ..., facts: _Optional[_Iterable[_Union[Fact, _Mapping]]] = ..., milestones: _Optional[_Iterable[_Union[Milestone, _Mapping]]] = ...) -> None: ...
 
 class CoordinatorState(_message.Message):
-    __slots__ = ("incarnation", "order_revision", "conversation", "controller_ready", "controller_problem", "step", "attempt", "nodes", "standing_action", "checkpoint")
+    __slots__ = ("incarnation", "order_revision", "conversation", "controller_ready", "controller_problem", "step", "attempt", "nodes", "standing_action", "checkpoint", "problems")
     INCARNATION_FIELD_NUMBER: _ClassVar[int]
     ORDER_REVISION_FIELD_NUMBER: _ClassVar[int]
     CONVERSATION_FIELD_NUMBER: _ClassVar[int]
@@ -300,6 +300,7 @@ class CoordinatorState(_message.Message):
     NODES_FIELD_NUMBER: _ClassVar[int]
     STANDING_ACTION_FIELD_NUMBER: _ClassVar[int]
     CHECKPOINT_FIELD_NUMBER: _ClassVar[int]
+    PROBLEMS_FIELD_NUMBER: _ClassVar[int]
     incarnation: int
     order_revision: int
     conversation: str
@@ -310,7 +311,16 @@ class CoordinatorState(_message.Message):
     nodes: _containers.RepeatedCompositeFieldContainer[NodeState]
     standing_action: Action
     checkpoint: CheckpointState
-    def __init__(self, incarnation: _Optional[int] = ..., order_revision: _Optional[int] = ..., conversation: _Optional[str] = ..., controller_ready: _Optional[bool] = ..., controller_problem: _Optional[str] = ..., step: _Optional[int] = ..., attempt: _Optional[int] = ..., nodes: _Optional[_Iterable[_Union[NodeState, _Mapping]]] = ..., standing_action: _Optional[_Union[Action, str]] = ..., checkpoint: _Optional[_Union[CheckpointState, _Mapping]] = ...) -> None: ...
+    problems: _containers.RepeatedCompositeFieldContainer[Problem]
+    def __init__(self, incarnation: _Optional[int] = ..., order_revision: _Optional[int] = ..., conversation: _Optional[str] = ..., controller_ready: _Optional[bool] = ..., controller_problem: _Optional[str] = ..., step: _Optional[int] = ..., attempt: _Optional[int] = ..., nodes: _Optional[_Iterable[_Union[NodeState, _Mapping]]] = ..., standing_action: _Optional[_Union[Action, str]] = ..., checkpoint: _Optional[_Union[CheckpointState, _Mapping]] = ..., problems: _Optional[_Iterable[_Union[Problem, _Mapping]]] = ...) -> None: ...
+
+class Problem(_message.Message):
+    __slots__ = ("code", "message")
+    CODE_FIELD_NUMBER: _ClassVar[int]
+    MESSAGE_FIELD_NUMBER: _ClassVar[int]
+    code: str
+    message: str
+    def __init__(self, code: _Optional[str] = ..., message: _Optional[str] = ...) -> None: ...
 
 class CheckpointState(_message.Message):
     __slots__ = ("attempt", "name", "step", "tracked", "refused", "num_refused", "num_filled", "problem", "loaded_step")
@@ -508,7 +518,7 @@ class Heartbeat(_message.Message):
     def __init__(self, number: _Optional[int] = ...) -> None: ...
 
 class AgentReport(_message.Message):
-    __slots__ = ("sequence", "launcher_ready", "ranks", "facts", "steps", "script_ended", "script_exit_code", "sees_checkpoints", "checkpoint")
+    __slots__ = ("sequence", "launcher_ready", "ranks", "facts", "steps", "script_ended", "script_exit_code", "sees_checkpoints", "checkpoint", "problems")
     SEQUENCE_FIELD_NUMBER: _ClassVar[int]
     LAUNCHER_READY_FIELD_NUMBER: _ClassVar[int]
     RANKS_FIELD_NUMBER: _ClassVar[int]
@@ -518,6 +528,7 @@ class AgentReport(_message.Message):
     SCRIPT_EXIT_CODE_FIELD_NUMBER: _ClassVar[int]
     SEES_CHECKPOINTS_FIELD_NUMBER: _ClassVar[int]
     CHECKPOINT_FIELD_NUMBER: _ClassVar[int]
+    PROBLEMS_FIELD_NUMBER: _ClassVar[int]
     sequence: int
     launcher_ready: bool
     ranks: _containers.RepeatedCompositeFieldContainer[RankState]
@@ -527,7 +538,8 @@ class AgentReport(_message.Message):
     script_exit_code: int
     sees_checkpoints: bool
     checkpoint: CheckpointState
-    def __init__(self, sequence: _Optional[int] = ..., launcher_ready: _Optional[bool] = ..., ranks: _Optional[_Iterable[_Union[RankState, _Mapping]]] = ..., facts: _Optional[_Iterable[_Union[Fact, _Mapping]]] = ..., steps: _Optional[_Iterable[_Union[StepFinished, _Mapping]]] = ..., script_ended: _Optional[bool] = ..., script_exit_code: _Optional[int] = ..., sees_checkpoints: _Optional[bool] = ..., checkpoint: _Optional[_Union[CheckpointState, _Mapping]] = ...) -> None: ...
+    problems: _containers.RepeatedCompositeFieldContainer[Problem]
+    def __init__(self, sequence: _Optional[int] = ..., launcher_ready: _Optional[bool] = ..., ranks: _Optional[_Iterable[_Union[RankState, _Mapping]]] = ..., facts: _Optional[_Iterable[_Union[Fact, _Mapping]]] = ..., steps: _Optional[_Iterable[_Union[StepFinished, _Mapping]]] = ..., script_ended: _Optional[bool] = ..., script_exit_code: _Optional[int] = ..., sees_checkpoints: _Optional[bool] = ..., checkpoint: _Optional[_Union[CheckpointState, _Mapping]] = ..., problems: _Optional[_Iterable[_Union[Problem, _Mapping]]] = ...) -> None: ...
 
 class StepFinished(_message.Message):
     __slots__ = ("rank", "step", "age_nanoseconds")
