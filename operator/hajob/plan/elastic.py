@@ -33,7 +33,7 @@ def shrunk(moment: Moment) -> StepResult:
     if isinstance(event, events.Resumed):
         state = changed(state, step=finished(moment))
     state = changed(state, resumed_ms=moment.now_ms)
-    nodes = gone.nodes if moment.policy.release_shrunk_pods else gone.lost_nodes
+    nodes = gone.absent(released=moment.policy.release_shrunk_pods)
     state, cleared = clear_deadlines(state, Deadline.RECOVERY)
     state, closing = close(state, Outcome.RECOVERED, "shrunk")
     release = effects.ReleasePods(nodes, below=state.incarnation + 1)
@@ -70,7 +70,7 @@ def expand(moment: Moment) -> StepResult:
     gone = state.shrunk
     assert gone is not None
     incident = changed(new_incident(moment, state, Action.EXPAND, Purpose.EXPAND), revision=1)
-    nodes = gone.nodes if moment.policy.release_shrunk_pods else gone.lost_nodes
+    nodes = gone.absent(released=moment.policy.release_shrunk_pods)
     in_new_pods = {rank for node in nodes for rank in moment.view.layout.ranks_of(node)}
     restart = tuple(rank for rank in gone.ranks if rank not in in_new_pods)
     incident = changed(incident, lost_ranks=gone.ranks, restart_ranks=restart, replaced_nodes=nodes)

@@ -119,7 +119,7 @@ def _nodes_wanted(moment: Moment) -> int:
     shrunk = moment.state.shrunk
     if shrunk is None:
         return 0
-    return len(shrunk.nodes if moment.policy.release_shrunk_pods else shrunk.lost_nodes)
+    return len(shrunk.absent(released=moment.policy.release_shrunk_pods))
 
 
 def _enough(moment: Moment) -> bool:

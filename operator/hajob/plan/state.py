@@ -119,6 +119,10 @@ class Shrunk:
     since_ms: int = 0
     capacity_ms: int = 0
 
+    def absent(self, *, released: bool) -> tuple[int, ...]:
+        """Node ranks that need a node for the way back; `released`: the healthy pods were given up, too."""
+        return self.nodes if released else self.lost_nodes
+
 
 @dataclass(frozen=True)
 class JobState:

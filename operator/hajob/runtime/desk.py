@@ -255,7 +255,24 @@ class Desk:
         if not self._coordinator.connected and not self._released and self._coordinator.address:
             self._advance(events.CoordinatorLost(message="the coordinator cannot be reached", ended=False))
 
+    def capacity_changed(self) -> None:
+        """A node came or went, or pods of another job did: a shrunk job may grow back, or must wait again."""
+        shrunk = self.state.shrunk
+        if self.state.phase is not Phase.SHRUNK or shrunk is None:
+            return
+        free = self._free_nodes()
+        enough = free >= len(shrunk.absent(released=self._policy.release_shrunk_pods))
+        if enough and not shrunk.capacity_ms:
+            self._advance(events.CapacityAvailable(nodes=free))
+        elif not enough and shrunk.capacity_ms:
+            self._advance(events.CapacityLost())
+
     # ------------------------------------------------------------------------------------------------- plan
+
+    def _free_nodes(self) -> int:
+        accelerator = self.job.spec.accelerator
+        nodes, pods = self._world.nodes().values(), self._world.all_pods().values()
+        return free_nodes(nodes, pods, accelerator.resource_name, self._layout.chips_per_node)
 
     def _view(self) -> View:
         return View(
@@ -263,12 +280,7 @@ class Desk:
             step=self._coordinator.step,
             coordinator_ready=self._coordinator.serving,
             coordinator_apart=not self._table.coordinator_shares_node(),
-            free_nodes=free_nodes(
-                self._world.nodes().values(),
-                self._world.all_pods().values(),
-                self.job.spec.accelerator.resource_name,
-                self._layout.chips_per_node,
-            ),
+            free_nodes=self._free_nodes(),
             node_names=self._table.homes(self._journal.wanted),
         )
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
@@ -12,7 +13,9 @@ import yaml
 
 from hajob.api import constants as names
 from hajob.api.job import HATrainingJob
+from hajob.objects.journal import Journal
 from hajob.objects.settings import PodSettings
+from hajob.plan.state import Phase, Shrunk
 from hajob.runtime.announcements import Announcer
 from hajob.runtime.channel import Credentials, Listener
 from hajob.runtime.desk import Desk
@@ -325,3 +328,21 @@ async def test_the_silence_of_an_agent_whose_pod_has_finished_is_no_fault(town: 
     silent = wire.Fact(id="silent", kind=wire.AGENT_SILENT, node_rank=pod.node_rank, ranks=[0, 1], incarnation=1)
     await town.report(silent, step=5)
     assert town.desk.state.phase == "Running"
+
+
+async def test_a_shrunk_job_hears_of_nodes_that_come_and_go(town: Town) -> None:
+    await town.train()
+    await town.desk.close()
+    journal = Journal.load(town.status()["journal"])
+    gone = Shrunk(dropped=(0,), ranks=(0, 1), nodes=(0,), lost_nodes=(0,))
+    shrunk = replace(journal, state=replace(journal.state, phase=Phase.SHRUNK, shrunk=gone))
+    town.status()["journal"] = shrunk.dump()
+    desk = town.open()
+    await settled()
+    waits, spare = {}, [name for name in town.nodes if name not in {pod.node_name for pod in town.pods()}]
+    for name, nodes in (("none", {}), ("one", {spare[0]: town.nodes[spare[0]]}), ("none again", {})):
+        town.nodes = nodes
+        desk.capacity_changed()
+        assert desk.state.shrunk is not None
+        waits[name] = bool(desk.state.shrunk.capacity_ms)
+    assert waits == {"none": False, "one": True, "none again": False}
