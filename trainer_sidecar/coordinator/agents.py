@@ -93,8 +93,9 @@ class AgentLink:
             self._outgoing = asyncio.Queue()
             stub = sidecar_pb2_grpc.AgentStub(channel)  # type: ignore[no-untyped-call]
             stream: Stream = stub.Converse()
-            await asyncio.wait_for(stream.write(pb.CoordinatorToAgent(hello=self._listener.greeting())), HELLO_SECONDS)
-            first = await asyncio.wait_for(stream.read(), HELLO_SECONDS)
+            async with asyncio.timeout(HELLO_SECONDS):  # `wait_for` would lose a cancellation that meets a message
+                await stream.write(pb.CoordinatorToAgent(hello=self._listener.greeting()))
+                first = await stream.read()
             if not isinstance(first, pb.AgentToCoordinator):
                 raise await _status(stream)
             if not self._is_wanted(first):
@@ -121,7 +122,8 @@ class AgentLink:
 
     async def _listen(self, stream: Stream) -> None:
         while True:
-            message = await asyncio.wait_for(stream.read(), SILENT_SECONDS + 0.5)
+            async with asyncio.timeout(SILENT_SECONDS + 0.5):
+                message = await stream.read()
             if not isinstance(message, pb.AgentToCoordinator):
                 raise await _status(stream)
             self._listener.agent_said(self.uid, message)

@@ -136,10 +136,12 @@ class OperatorServer(sidecar_pb2_grpc.CoordinatorServicer):
     async def _report_due(self, over: asyncio.Event) -> bool:
         """Wait until a report should go out; False when this stream is over."""
         with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(self._news.wait(), REST_SECONDS)
+            async with asyncio.timeout(REST_SECONDS):
+                await self._news.wait()
         if self._news.is_set() and not self._urgent.is_set():
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._urgent.wait(), COALESCE_SECONDS)
+                async with asyncio.timeout(COALESCE_SECONDS):
+                    await self._urgent.wait()
         self._news.clear()
         self._urgent.clear()
         return not over.is_set()

@@ -162,7 +162,8 @@ class Channel:
         return grpc.aio.secure_channel(self.address, tls, options=options)
 
     async def _read(self, stream: Stream) -> str:
-        hello = await asyncio.wait_for(stream.read(), SILENCE_SECONDS)
+        async with asyncio.timeout(SILENCE_SECONDS):  # `wait_for` would lose a cancellation that meets a message
+            hello = await stream.read()
         if not isinstance(hello, wire.CoordinatorMessage):
             return "it hung up before a word"
         if not await self._listener.greeted(hello.hello):
@@ -170,7 +171,8 @@ class Channel:
         self.up = True
         self._listener.connected_changed(True, "")
         while True:
-            message = await asyncio.wait_for(stream.read(), SILENCE_SECONDS)
+            async with asyncio.timeout(SILENCE_SECONDS):
+                message = await stream.read()
             if not isinstance(message, wire.CoordinatorMessage):
                 return "it hung up"
             if message.WhichOneof("body") == "report":

@@ -1,0 +1,41 @@
+"""Hanging up must not be lost when the coordinator speaks at that very moment: a deleted job would stay for ever."""
+
+import asyncio
+
+from hajob.runtime.channel import Channel, Credentials
+from trainer_sidecar.protocol import sidecar_pb2 as wire
+
+
+class Stream:
+    def __init__(self) -> None:
+        self.next: asyncio.Future[wire.CoordinatorMessage] = asyncio.get_running_loop().create_future()
+
+    async def read(self) -> wire.CoordinatorMessage:
+        message = await self.next
+        self.next = asyncio.get_running_loop().create_future()
+        return message
+
+
+class Deaf:
+    async def greeted(self, _hello: wire.Hello) -> bool:
+        return True
+
+    def reported(self, _report: wire.Report) -> None:
+        pass
+
+    def connected_changed(self, up: bool, reason: str) -> None:
+        pass
+
+
+async def test_closing_is_not_lost_when_a_message_comes_at_the_same_moment() -> None:
+    channel, stream = Channel("127.0.0.1:1", "uid", Credentials(b"", b"", b""), Deaf(), lambda: 1), Stream()
+    reading = asyncio.create_task(channel._read(stream))  # type: ignore[arg-type]
+    await asyncio.sleep(0)
+    stream.next.set_result(wire.CoordinatorMessage(hello=wire.Hello()))
+    for _ in range(5):  # until it waits for the next message
+        await asyncio.sleep(0)
+    assert channel.up
+    stream.next.set_result(wire.CoordinatorMessage(report=wire.Report()))
+    reading.cancel()
+    await asyncio.wait({reading}, timeout=5)
+    assert reading.cancelled()
