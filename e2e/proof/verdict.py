@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from e2e.proof.cells import COPY, PERIODIC, SAVED, WORLD, Script
+from e2e.proof.cells import SAVED, WORLD, Script
 from e2e.proof.trail import Event, Reference
 from e2e.trainer import proof
 from e2e.trainer.layout import Layout
@@ -198,18 +198,20 @@ def _copies(wanted: Script, evidence: Evidence, inside: Sequence[Event]) -> list
 
 
 def _loaded(wanted: Script, evidence: Evidence, gap: Gap) -> list[str]:
-    """Every rank opened the one checkpoint it was to go on from, and went on from there."""
-    expected = gap.last_step if wanted.restored == SAVED else evidence.checkpoint
-    assert wanted.restored in {SAVED, PERIODIC}, f"{COPY} is judged elsewhere"
+    """Every rank opened the newest checkpoint and went on from there; one made for it is of the step that was locked.
+
+    That is one more than the last common one when a rank has died inside its update.
+    """
     newest = {int(event["rank"]): event for event in proof.of(evidence.events, "load_checkpoint")}
-    if wanted.restored == PERIODIC:
-        loaded = min((int(event["t"]) for event in newest.values()), default=gap.end_ns)
-        commits = [e for e in proof.of(evidence.events, "save") if e["phase"] == "commit" and int(e["t"]) <= loaded]
-        expected = max([expected, *(int(event["step"]) for event in commits)])
+    loaded = min((int(event["t"]) for event in newest.values()), default=gap.end_ns)
+    commits = [e for e in proof.of(evidence.events, "save") if e["phase"] == "commit" and int(e["t"]) <= loaded]
+    expected = max([evidence.checkpoint, *(int(event["step"]) for event in commits)])
     found = [f"rank {rank} loaded no checkpoint" for rank in range(WORLD) if rank not in newest]
     wrong = {rank: event["step"] for rank, event in newest.items() if event["step"] != expected}
     if wrong:
         found.append(f"checkpoints of steps {wrong} were loaded, step {expected} was the newest")
+    if wanted.restored == SAVED and expected < gap.last_step:
+        found.append(f"step {expected} was saved, the training stood at {gap.last_step}")
     if gap.next_step != expected + 1:
         found.append(f"it went on with step {gap.next_step} instead of {expected + 1}")
     return found
