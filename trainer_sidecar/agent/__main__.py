@@ -8,10 +8,12 @@ import logging
 import os
 import signal
 import sys
+from pathlib import Path
 from typing import Any
 
 import grpc
 
+from trainer_sidecar.agent.checkpoints import Checkpoints
 from trainer_sidecar.agent.clock import BootClock, Clock
 from trainer_sidecar.agent.gate import Gate
 from trainer_sidecar.agent.launcher_client import LauncherClient
@@ -42,12 +44,21 @@ class Agent:
         self.node.wake_gate = self.gate.changed
         self.node.end_links = self.gate.end_links
         self.node.link_phase = self.gate.phase
+        directory = Path(settings.checkpoint_directory) if settings.checkpoint_directory else None
+        self.checkpoints = Checkpoints(directory, self.node.checkpoints_seen)
+        self.node.look_at_checkpoints = self.checkpoints.order
 
     async def run(self, stop: asyncio.Event) -> None:
         """Serve until `stop`, then give the last reports a moment to be acknowledged."""
         parts: list[asyncio.Future[Any]] = [
             asyncio.ensure_future(part)
-            for part in (self.launcher.run(), self.gate.listen(), self._tick(), self._serve())
+            for part in (
+                self.launcher.run(),
+                self.gate.listen(),
+                self._tick(),
+                self._serve(),
+                self.checkpoints.run(),
+            )
         ]
         stopped = asyncio.ensure_future(stop.wait())
         try:

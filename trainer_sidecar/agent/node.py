@@ -55,6 +55,8 @@ class Node:
         self.wake_gate: Callable[[], None] = lambda: None
         self.end_links: Callable[[int], None] = lambda _: None
         self.link_phase: Callable[[int], LinkPhase] = lambda _: LinkPhase.NONE
+        self.look_at_checkpoints: Callable[[pb.CheckpointOrder | None], None] = lambda _: None
+        self._checkpoint: pb.CheckpointState | None = None
         self._processes: dict[int, Process] = {}
         self._steps: dict[int, int] = {}
         self._beaten: dict[int, int] = {}  # the newest step in a rank's heartbeats
@@ -113,6 +115,7 @@ class Node:
             for rule in order.log_rules
         )
         self._follow_lines()
+        self.look_at_checkpoints(order.checkpoint if order.HasField("checkpoint") and not order.over else None)
         if order.over and not self._over:
             log.warning("the incarnation of this pod is over, its ranks are ended")
             self._over = True
@@ -324,6 +327,11 @@ class Node:
             log.error("%s", fact.message)
         self.wake_report()
 
+    def checkpoints_seen(self, state: pb.CheckpointState) -> None:
+        """A look at the checkpoints has found something new."""
+        self._checkpoint = state
+        self._report_soon()
+
     # ---- reports
 
     def _report_soon(self) -> None:
@@ -344,6 +352,9 @@ class Node:
             ranks=[self._rank_state(rank) for rank in self._settings.local_ranks],
             script_ended=self._script.ended,
             script_exit_code=self._script.exit_code,
+            sees_checkpoints=bool(self._settings.checkpoint_directory),
+            checkpoint=self._checkpoint,
+            problems=self._problems(),
         )
 
     def _rank_state(self, rank: int) -> pb.RankState:

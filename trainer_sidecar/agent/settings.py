@@ -29,6 +29,7 @@ class Settings:
     mindio_port: int
     output_directory: str
     output_attempt_limit: int
+    checkpoint_directory: str
     fence_after_seconds: int
 
     @property
@@ -69,6 +70,7 @@ def read_settings(environment: Mapping[str, str]) -> Settings:
         agent_port=number("HAJOB_AGENT_PORT", 7071),
         mindio_port=number("HAJOB_MINDIO_PORT", 8000),
         output_directory=environment.get("HAJOB_OUTPUT_DIR", ""),
+        checkpoint_directory=environment.get("HAJOB_CHECKPOINT_DIR", ""),
         output_attempt_limit=number("HAJOB_OUTPUT_ATTEMPT_LIMIT", 5),
         fence_after_seconds=number("HAJOB_FENCE_AFTER_SECONDS", 60),
     )

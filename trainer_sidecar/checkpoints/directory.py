@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import secrets
 import shutil
 from collections.abc import Mapping
 from pathlib import Path
@@ -88,17 +89,22 @@ def carry_out(root: Path, verdict: Verdict) -> None:
     for copy in verdict.copies:
         target = root / copy.target
         target.parent.mkdir(parents=True, exist_ok=True)
-        fresh = target.with_name(target.name + TEMPORARY)
+        fresh = _fresh(target)
         shutil.copyfile(root / copy.source, fresh)
         _put(fresh, target)
     for path, text in (verdict.writes or {}).items():
         target = root / path
-        fresh = target.with_name(target.name + TEMPORARY)
+        fresh = _fresh(target)
         fresh.write_text(text)
         _put(fresh, target)
     for path in verdict.aside:
         target = root / path
         target.replace(target.with_name(target.name + REFUSED))
+
+
+def _fresh(target: Path) -> Path:
+    """A name of its own: an agent that fell silent may still be at the same work."""
+    return target.with_name(f"{target.name}{TEMPORARY}-{secrets.token_hex(4)}")
 
 
 def _put(fresh: Path, target: Path) -> None:

@@ -8,6 +8,7 @@ controller would be blind to running ranks and look healthy.
 
 from __future__ import annotations
 
+from trainer_sidecar.coordinator import checkpoints
 from trainer_sidecar.coordinator.conversation import Event, Kind, State
 from trainer_sidecar.coordinator.driver import feed, lose
 from trainer_sidecar.coordinator.job import Attempt, Incident, Job, Phase, Request
@@ -92,7 +93,7 @@ def _open(job: Job) -> None:
         return
     _ask_for_controller(job)
     ready = len(there) == len(pods) and all(pod.launcher_ready for pod in there)
-    if ready and job.controller.ready(job.attempt.number):
+    if len(there) == len(pods) and checkpoints.are_verified(job) and ready and job.controller.ready(job.attempt.number):
         _start_ranks(job, there)
 
 

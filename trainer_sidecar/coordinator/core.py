@@ -10,7 +10,7 @@ import logging
 from collections.abc import Mapping
 from typing import Any
 
-from trainer_sidecar.coordinator import attempt, hang, node_orders, orders, standing
+from trainer_sidecar.coordinator import attempt, checkpoints, hang, node_orders, orders, standing
 from trainer_sidecar.coordinator.conversation import Event, Kind, State
 from trainer_sidecar.coordinator.conversation_table import new_conversation
 from trainer_sidecar.coordinator.driver import carry_out, feed, lose, step_finished
@@ -128,6 +128,9 @@ class Core:
         if not pod.reported:
             job.dirty.add(uid)
         pod.reported, pod.launcher_ready = True, report.launcher_ready
+        job.changed = job.changed or pod.problems != list(report.problems)
+        pod.problems = list(report.problems)
+        checkpoints.take(job, pod, report)
         lost = self._take_facts(pod, report)
         lost |= self._take_views(pod, report)
         news = news or bool(lost) or job.changed
@@ -282,6 +285,7 @@ class Core:
     def _advance(self, now: float) -> None:
         job = self.job
         job.now = now
+        checkpoints.follow(job)
         attempt.advance(job)
         if job.attempt.phase is Phase.RUNNING:
             orders.apply(job)

@@ -102,6 +102,7 @@ class Attempt:
     linked: bool = False  # every rank has been linked once
     stepped: bool = False  # the first step after the start has ended
     done: bool = False
+    alone: bool = False  # no process of an older attempt is left that could write a checkpoint
     incidents: int = 0  # that its controller has been through
     finished: set[int] = field(default_factory=set)
     first_finish: float | None = None
@@ -138,6 +139,8 @@ class Job:
     incarnation: int = 0  # the highest known
     concluded: int = 0  # orders up to this incarnation have been carried out
     dropped: set[int] = field(default_factory=set)  # ranks left out since a shrink
+    checkpoint: pb.CheckpointState | None = None  # what the agent of `checkpoint_pod` has found
+    checkpoint_pod: str = ""
     fact_number: int = 0
     hang_told: float | None = None  # the end of the step after which a standstill has been told
     requests: list[Request] = field(default_factory=list)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from trainer_sidecar.coordinator import checkpoints
 from trainer_sidecar.coordinator.conversation import State
 from trainer_sidecar.coordinator.job import Job, Phase
+from trainer_sidecar.coordinator.problems import problems
 from trainer_sidecar.coordinator.roster import Pod
 from trainer_sidecar.protocol import sidecar_pb2 as pb
 
@@ -31,7 +33,7 @@ def rank_environment(job: Job) -> dict[str, str]:
         "MS_SCHED_PORT": port,
         "MS_WORKER_NUM": str(job.roster.world_size),
     }
-    return {**job.assignment.environment, **mine}
+    return {**job.assignment.environment, **mine, **checkpoints.environment(job)}
 
 
 def node_order(job: Job, pod: Pod) -> pb.NodeOrder | None:
@@ -43,9 +45,10 @@ def node_order(job: Job, pod: Pod) -> pb.NodeOrder | None:
         return None
     everything = [*job.roster.targets.items(), *job.roster.spares.items()]
     mine = sorted(((rank, target) for rank, target in everything if target.pod_uid == pod.uid), key=lambda one: one[0])
-    if not mine and not pod.over:
+    looks = checkpoints.order(job, pod)
+    if not mine and not pod.over and looks is None:
         return None
-    order = pb.NodeOrder(over=pod.over, log_rules=job.assignment.log_rules)
+    order = pb.NodeOrder(over=pod.over, log_rules=job.assignment.log_rules, checkpoint=looks)
     if job.attempt.phase is Phase.RUNNING and job.controller.serves(job.attempt.number):
         order.controller_address = job.endpoint.controller
     environment = rank_environment(job)
@@ -70,6 +73,8 @@ def coordinator_state(job: Job) -> pb.CoordinatorState:
         controller_problem=controller_problem(job),
         step=job.steps.newest,
         attempt=max(attempt.number, 0),
+        checkpoint=job.checkpoint,
+        problems=problems(job),
     )
     if job.incident is not None:
         state.standing_action = job.incident.standing
@@ -95,7 +100,7 @@ def controller_problem(job: Job) -> str:
     if not controller.connected:
         return "the controller container does not answer yet"
     worn = WORN_TEXT if job.attempt.incidents >= WORN_INCIDENTS else ""
-    return controller.problem or job.conversation.memory.problem or worn
+    return controller.problem or checkpoints.problem(job) or job.conversation.memory.problem or worn
 
 
 def _add_node(job: Job, state: pb.CoordinatorState, pod: Pod) -> None:

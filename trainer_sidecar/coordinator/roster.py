@@ -66,6 +66,8 @@ class Pod:
     connected: bool = False
     reported: bool = False
     launcher_ready: bool = False
+    problems: list[pb.Problem] = field(default_factory=list)
+    sees_checkpoints: bool = False
     views: dict[int, View] = field(default_factory=dict)
 
     def any_alive(self) -> bool:

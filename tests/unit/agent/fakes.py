@@ -40,5 +40,6 @@ def pod_settings(*, node_rank: int = 1, fence_after: int = 60) -> Settings:
         mindio_port=8000,
         output_directory="",
         output_attempt_limit=5,
+        checkpoint_directory="",
         fence_after_seconds=fence_after,
     )

@@ -41,6 +41,8 @@ class Agent:
     order: pb.NodeOrder | None = None
     ended: list[int] = field(default_factory=list)
     told: pb.AgentReport | None = None
+    sees_checkpoints: bool = False
+    checkpoint: pb.CheckpointState | None = None
 
     @property
     def uid(self) -> str:
@@ -89,7 +91,14 @@ class Agent:
             pb.RankState(rank=r, incarnation=p.incarnation, start=p.start, pid=p.pid, phase=p.phase)
             for r, p in sorted(self.processes.items())
         ]
-        return pb.AgentReport(launcher_ready=True, ranks=states, facts=facts or [], steps=steps or [])
+        return pb.AgentReport(
+            launcher_ready=True,
+            ranks=states,
+            facts=facts or [],
+            steps=steps or [],
+            sees_checkpoints=self.sees_checkpoints,
+            checkpoint=self.checkpoint,
+        )
 
 
 class Mindio:
@@ -198,6 +207,7 @@ class World:
         self.state = pb.CoordinatorState()
         self.standing = pb.StandingOrders()
         self.hang_rule = pb.HangRule()
+        self.checkpoint_rules: pb.CheckpointRules | None = None
         self.pending: list[tuple[str, list[object]]] = []
         self.heartbeat = 0
 
@@ -291,6 +301,7 @@ class World:
             attempt=self.attempt,
             standing_orders=self.standing,
             hang_rule=self.hang_rule,
+            checkpoint_rules=self.checkpoint_rules,
         )
         for uid in self.listed:
             agent = self.agents[uid]

@@ -1,0 +1,122 @@
+"""No rank is started before an agent has said what it will load, and only one agent is asked."""
+
+from __future__ import annotations
+
+from tests.unit.coordinator.world import Agent, World
+from trainer_sidecar.protocol import sidecar_pb2 as pb
+
+
+def looking_world(nodes: int = 2) -> World:
+    world = World(nodes=nodes)
+    world.checkpoint_rules = pb.CheckpointRules(framework="PyTorch", num_nodes=nodes, chips_per_node=2)
+    for agent in world.agents.values():
+        agent.sees_checkpoints = True
+    return world
+
+
+def ask_for_a_start(world: World) -> None:
+    world.core.controller_hello(world.controller, [], world.now)
+    world.assign()
+    world.order(pb.START, incarnation=1)
+    world.advance(0.6)
+
+
+def asked(agent: Agent) -> int | None:
+    """The attempt that this agent is asked to prepare; None: it is not asked to look."""
+    order = agent.order
+    return order.checkpoint.prepare_attempt if order is not None and order.HasField("checkpoint") else None
+
+
+def answer(agent: Agent, attempt: int, step: int, **more: object) -> None:
+    state = pb.CheckpointState(attempt=attempt, step=step, loaded_step=step, tracked=True)
+    agent.checkpoint = pb.CheckpointState(**more)  # type: ignore[arg-type]
+    agent.checkpoint.MergeFrom(state)
+
+
+def environments(world: World) -> list[str | None]:
+    orders = [agent.order for agent in world.agents.values() if agent.order is not None]
+    return [entry.environment.get("HAJOB_LOAD_STEP") for order in orders for entry in order.ranks]
+
+
+def test_the_ranks_wait_for_the_answer_and_learn_the_step() -> None:
+    world = looking_world()
+    ask_for_a_start(world)
+    assert [asked(world.agent(node)) for node in (0, 1)] == [1, None]
+    assert all(world.phase(rank) == pb.ABSENT for rank in range(4))
+    refused = [pb.RefusedCheckpoint(name="iter_0000010", reason="TruncatedFile")]
+    answer(world.agent(0), 1, 5, refused=refused, num_refused=1)
+    world.advance(0.6)
+    assert world.marks(pb.STARTED)
+    assert environments(world) == ["5"] * 4
+    assert asked(world.agent(0)) == 0  # looks on, and changes nothing
+    assert (world.state.checkpoint.loaded_step, world.state.checkpoint.refused[0].name) == (5, "iter_0000010")
+
+
+def test_where_there_is_none_the_ranks_learn_no_step() -> None:
+    world = looking_world()
+    ask_for_a_start(world)
+    answer(world.agent(0), 1, -1)
+    world.advance(0.6)
+    assert world.marks(pb.STARTED)
+    assert environments(world) == [None] * 4
+
+
+def test_an_answer_for_an_older_attempt_starts_nothing_and_a_problem_is_said() -> None:
+    world = looking_world()
+    world.attempt = 2
+    ask_for_a_start(world)
+    answer(world.agent(0), 1, 5, problem="the checkpoints at /ckpt cannot be verified: read-only")
+    world.advance(0.6)
+    assert not world.marks(pb.STARTED)
+    assert "read-only" in world.state.controller_problem
+    answer(world.agent(0), 2, 5)
+    world.advance(0.6)
+    assert world.marks(pb.STARTED)
+    assert world.state.controller_problem == ""
+
+
+def test_the_next_agent_is_asked_when_the_first_falls_silent() -> None:
+    world = looking_world()
+    ask_for_a_start(world)
+    world.agent(0).frozen = True
+    world.advance(4.0)
+    assert asked(world.agent(1)) == 1
+
+
+def test_nobody_who_could_look_and_rules_that_nobody_sent_stop_no_start() -> None:
+    blind, ruleless = looking_world(), looking_world()
+    for agent in blind.agents.values():
+        agent.sees_checkpoints = False
+    ruleless.checkpoint_rules = None
+    for world in (blind, ruleless):
+        ask_for_a_start(world)
+        assert world.marks(pb.STARTED)
+        assert [asked(agent) for agent in world.agents.values()] == [None, None]
+        assert not world.state.HasField("checkpoint")
+
+
+def test_nothing_is_set_right_while_an_older_process_may_still_write() -> None:
+    world = looking_world()
+    ask_for_a_start(world)
+    answer(world.agent(0), 1, 5)
+    world.advance(0.6)
+    assert world.marks(pb.STARTED)
+    world.agent(1).frozen = True  # its processes live on, nobody hears them
+    world.attempt = 2
+    world.assign()
+    world.order(pb.START, incarnation=2)
+    world.advance(1.0)
+    assert asked(world.agent(0)) in (0, None)
+
+
+def test_what_was_loaded_stays_known_when_another_agent_looks() -> None:
+    world = looking_world()
+    ask_for_a_start(world)
+    answer(world.agent(0), 1, 5, refused=[pb.RefusedCheckpoint(name="iter_0000010")], num_refused=1)
+    world.advance(0.6)
+    world.agent(0).powered = False
+    world.advance(4.0)
+    world.agent(1).checkpoint = pb.CheckpointState(step=20, loaded_step=-1, tracked=True)
+    world.advance(0.6)
+    found = world.state.checkpoint
+    assert (found.step, found.attempt, found.loaded_step, found.num_refused) == (20, 1, 5, 1)

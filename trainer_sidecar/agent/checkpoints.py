@@ -1,0 +1,144 @@
+"""Looks at the job's checkpoints when this agent is the one that is asked to (docs/checkpoints.md).
+
+A volume that all ranks share may be slow, or hang: every look runs in a thread, one at a time, and nothing else of the
+agent waits for it. What a look says is a level: the coordinator hears it as often as it asks.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Callable
+from pathlib import Path
+
+from hajob.domain.checkpoints import MOST_REFUSALS
+from hajob.domain.layout import Layout, RankOrder, Sharding
+from trainer_sidecar.checkpoints import megatron, mindspore
+from trainer_sidecar.checkpoints.directory import RealDirectory, carry_out
+from trainer_sidecar.checkpoints.verdict import Verdict
+from trainer_sidecar.protocol import sidecar_pb2 as pb
+
+LOOK_SECONDS = 2.0
+SLOW_LOOK_SECONDS = 60.0
+"""Between two looks at a directory per rank, where nothing tells that it has changed."""
+MINDSPORE = "MindSpore"
+
+log = logging.getLogger(__name__)
+
+
+class Checkpoints:
+    """The directory of checkpoints as this agent sees it.
+
+    `tell` is called with every new state. `directory` is None where no volume of this pod holds it.
+    """
+
+    def __init__(self, directory: Path | None, tell: Callable[[pb.CheckpointState], None]) -> None:
+        self._directory = directory
+        self._tell = tell
+        self._order: pb.CheckpointOrder | None = None
+        self._wake = asyncio.Event()
+        self._state = pb.CheckpointState(step=-1, loaded_step=-1)
+        self._seen: object = None
+
+    def order(self, order: pb.CheckpointOrder | None) -> None:
+        """What the coordinator asks for now; None: it asks another agent, or none."""
+        if order != self._order:
+            self._order = order
+            self._seen = None
+            self._wake.set()
+
+    async def run(self) -> None:
+        """Look as often as it is asked for, for ever."""
+        while True:
+            self._wake.clear()
+            order = self._order
+            if order is not None and self._directory is not None:
+                await self._look(self._directory, order)
+            pause = SLOW_LOOK_SECONDS if order is not None and order.rules.framework == MINDSPORE else LOOK_SECONDS
+            if self._state.problem:
+                pause = LOOK_SECONDS
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(pause if order is not None else None):
+                    await self._wake.wait()
+
+    async def _look(self, directory: Path, order: pb.CheckpointOrder) -> None:
+        prepares = order.prepare_attempt > self._state.attempt
+        try:
+            if not prepares and await asyncio.to_thread(self._is_unchanged, directory):
+                return
+            state = await asyncio.to_thread(prepare if prepares else look, directory, order, self._state)
+        except Exception as error:  # whatever is on that volume, the ranks of this pod are not to suffer
+            self._seen = None
+            state = pb.CheckpointState()
+            state.CopyFrom(self._state)
+            state.problem = f"the checkpoints at {directory} cannot be verified: {error}"
+            if state.problem != self._state.problem:
+                log.exception("%s; trying again", state.problem)
+        if state != self._state:
+            self._state = state
+            self._tell(state)
+
+    def _is_unchanged(self, directory: Path) -> bool:
+        """Nothing was saved since the last look, as far as one can see from above."""
+        seen = tuple(_changed_at(path) for path in (directory, directory / megatron.TRACKER))
+        if seen == self._seen and self._order is not None and self._order.rules.framework != MINDSPORE:
+            return True
+        self._seen = seen
+        return False
+
+
+def prepare(directory: Path, order: pb.CheckpointOrder, _before: pb.CheckpointState) -> pb.CheckpointState:
+    """Set right what the next attempt will load, before any of its ranks is there. OSError: it cannot be."""
+    verdict = judge(directory, order.rules)
+    for refusal in verdict.refused:
+        log.warning("checkpoint %s is refused: %s", refusal.name, refusal.message)
+    carry_out(directory, verdict)
+    log.info("attempt %d loads %s", order.prepare_attempt, verdict.name or "no checkpoint")
+    refused = [
+        pb.RefusedCheckpoint(name=one.name, reason=one.reason, detail=one.detail)
+        for one in verdict.refused[:MOST_REFUSALS]
+    ]
+    return pb.CheckpointState(
+        attempt=order.prepare_attempt,
+        name=verdict.name,
+        step=verdict.step,
+        tracked=True,
+        refused=refused,
+        num_refused=len(verdict.refused),
+        num_filled=len(verdict.copies),
+        loaded_step=verdict.step,
+    )
+
+
+def look(directory: Path, order: pb.CheckpointOrder, before: pb.CheckpointState) -> pb.CheckpointState:
+    """What a training that loads now would find; what the attempt was given stays as it was."""
+    verdict = judge(directory, order.rules)
+    state = pb.CheckpointState()
+    state.CopyFrom(before)
+    state.name, state.step, state.tracked, state.problem = verdict.name, verdict.step, verdict.tracked, ""
+    return state
+
+
+def judge(directory: Path, rules: pb.CheckpointRules) -> Verdict:
+    """The verdict of the layout that the job's framework has. ValueError: the sizes make no job."""
+    layout = Layout(
+        num_nodes=rules.num_nodes,
+        chips_per_node=rules.chips_per_node,
+        tensor=rules.tensor,
+        pipeline=rules.pipeline,
+        context=rules.context,
+        expert=rules.expert,
+        rank_order=RankOrder(rules.rank_order),
+        sharding=Sharding(rules.sharding),
+        copies=rules.copies,
+    )
+    rule = mindspore.judge if rules.framework == MINDSPORE else megatron.judge
+    return rule(RealDirectory(directory), layout)
+
+
+def _changed_at(path: Path) -> int:
+    try:
+        return path.stat().st_mtime_ns
+    except OSError:
+        return 0
