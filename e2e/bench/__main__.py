@@ -1,4 +1,4 @@
-"""`make bench`: both recoveries again and again, and what must not be taken for a fault; numbers beside their limits.
+"""`make bench`: recoveries again and again, what must not be taken for a fault, the cost; numbers beside their limits.
 
 It always ends with 0 when it could measure: a missed limit is a result, not an error. Half the promises are about a
 machine that does nothing else, so the load before the start is written beside the numbers.
@@ -7,16 +7,18 @@ machine that does nothing else, so the load before the start is written beside t
 from __future__ import annotations
 
 import argparse
+import statistics
 import sys
 import time
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from e2e.bench import plan, report
+from e2e.bench import many_ranks, overhead, plan, report
 from e2e.bench.decision import OTHER_JOBS, decisions
 from e2e.bench.false_alarms import frozen_nodes, loaded_machine
+from e2e.bench.faults_without_deaths import MINDIO_RETRY_SECONDS, Retried, Saved, retry, save
 from e2e.bench.recoveries import Round, in_place, replace
 from e2e.bench.report import Limit, Row, row
 from e2e.bootstrap.paths import CHECKOUT
@@ -25,7 +27,18 @@ from e2e.cluster.run import Run
 from e2e.harness.rig import Layout, Rig
 
 RESULTS = CHECKOUT / "bench/results/recovery.json"
-SECTIONS = ("planner", "decision", "in-place", "replace", "frozen", "loaded")
+SECTIONS = (
+    "planner",
+    "decision",
+    "in-place",
+    "replace",
+    "retry",
+    "save",
+    "many-ranks",
+    "overhead",
+    "frozen",
+    "loaded",
+)
 PLAN_DECISIONS = 20_000
 
 
@@ -60,6 +73,10 @@ class Bench:
             "decision": self._decision,
             "in-place": self._in_place,
             "replace": self._replace,
+            "retry": self._retry,
+            "save": self._save,
+            "many-ranks": self._many_ranks,
+            "overhead": self._overhead,
             "frozen": self._frozen,
             "loaded": self._loaded,
         }
@@ -99,6 +116,44 @@ class Bench:
         finally:
             self.rows += replace_rows(found)
 
+    def _retry(self) -> None:
+        found: list[Retried] = []
+        try:
+            for each in retry(self.rig, self.chosen.rounds, self.say):
+                found.append(each)
+        finally:
+            self.rows += retry_rows(found)
+
+    def _save(self) -> None:
+        found: list[Saved] = []
+        try:
+            for each in save(self.rig, self.chosen.rounds, self.say):
+                found.append(each)
+        finally:
+            self.rows += save_rows(found)
+
+    def _many_ranks(self) -> None:
+        found: dict[int, list[Round]] = {ranks: [] for ranks in many_ranks.SIZES}
+        rig = many_ranks.start(self.rig)
+        try:
+            for ranks, series in found.items():
+                for each in many_ranks.in_place(rig, ranks, self.chosen.rounds, self.say):
+                    series.append(each)
+        except Exception:
+            rig.explain()
+            raise
+        finally:
+            rig.stop()
+            self.rows += many_ranks_rows(found)
+
+    def _overhead(self) -> None:
+        found: list[overhead.Pair] = []
+        try:
+            for each in overhead.pairs(self.rig, self.chosen.pairs, self.say):
+                found.append(each)
+        finally:
+            self.rows += overhead_rows(found)
+
     def _frozen(self) -> None:
         rounds = self.chosen.quiet_rounds
         alarms = frozen_nodes(self.rig, rounds, self.say)
@@ -137,6 +192,53 @@ def replace_rows(found: Sequence[Round]) -> list[Row]:
     ]
 
 
+def retry_rows(found: Sequence[Retried]) -> list[Row]:
+    """The numbers of a series of memory faults."""
+    beyond = [each.outage - MINDIO_RETRY_SECONDS for each in found]
+    others = [float(each.action != "Retry") for each in found]
+    return [
+        row("Retry: whole outage", "s", [each.outage for each in found]),
+        row("Retry: outage beyond MindIO's own 2.0 s", "s", beyond, Limit("p50", 0.5)),
+        row("Retry: another action was taken", "", others, Limit("max", 0)),
+    ]
+
+
+def save_rows(found: Sequence[Saved]) -> list[Row]:
+    """The numbers of a series of checkpoints on request."""
+    return [
+        row("order to save -> first byte", "s", [each.from_order for each in found], Limit("p50", 0.3)),
+        row("spec.suspend changed -> first byte", "s", [each.from_request for each in found]),
+    ]
+
+
+def many_ranks_rows(found: Mapping[int, Sequence[Round]]) -> list[Row]:
+    """The numbers of the same fault with 8 and with 64 ranks."""
+    rows = []
+    for ranks, series in found.items():
+        accounts = [each.account for each in series]
+        rows.append(row(f"InPlace, {ranks} ranks: control share", "s", [each.control for each in accounts]))
+        rows.append(row(f"InPlace, {ranks} ranks: whole outage", "s", [each.outage for each in accounts]))
+        others = [float(each.action != "InPlace") for each in accounts]
+        rows.append(row(f"InPlace, {ranks} ranks: another action was taken", "", others, Limit("max", 0)))
+    few, many = ([each.account.control for each in found[ranks]] for ranks in sorted(found))
+    ratio = [statistics.median(many) / statistics.median(few)] if few and many else []
+    rows.append(row("InPlace: control share of 64 ranks / of 8, medians", "", ratio, Limit("max", 1.5)))
+    return rows
+
+
+def overhead_rows(found: Sequence[overhead.Pair]) -> list[Row]:
+    """The numbers of a series of trainings with Hajob and without it."""
+    differences = [each.percent for each in found]
+    ends = overhead.interval(differences) if differences else ()
+    return [
+        row("step of 50 ms with Hajob", "ms", [1000 * each.with_hajob for each in found]),
+        row("step of 50 ms without Hajob", "ms", [1000 * each.without for each in found]),
+        row("Hajob's share of a step, paired runs", "%", differences, Limit("p50", 0.5)),
+        row("its median: 95 % interval, lower end", "%", ends[:1]),
+        row("its median: 95 % interval, upper end", "%", ends[1:]),
+    ]
+
+
 def _common_rows(action: str, found: Sequence[Round]) -> list[Row]:
     accounts = [each.account for each in found]
     others = [float(each.action != action) for each in accounts]
@@ -150,9 +252,10 @@ def _common_rows(action: str, found: Sequence[Round]) -> list[Row]:
 
 def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     """The command line."""
-    parser = argparse.ArgumentParser(prog="make bench", description="measures both recoveries")
+    parser = argparse.ArgumentParser(prog="make bench", description="measures recoveries and overhead")
     parser.add_argument("--rounds", type=int, default=20, help="of each recovery (20)")
     parser.add_argument("--quiet-rounds", type=int, default=200, help="of what must not be taken for a fault (200)")
+    parser.add_argument("--pairs", type=int, default=20, help="of trainings with and without Hajob (20)")
     parser.add_argument("--only", action="append", choices=SECTIONS, help="this section, may be repeated (all)")
     parser.add_argument("--output", type=Path, default=RESULTS, help="the JSON file; the table goes beside it")
     return parser.parse_args(arguments)
@@ -161,7 +264,12 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Measure, print, write; 0 unless a section could not be measured."""
     chosen = parse(arguments)
-    about = {"machine": report.machine(), "rounds": chosen.rounds, "quietRounds": chosen.quiet_rounds}
+    about = {
+        "machine": report.machine(),
+        "rounds": chosen.rounds,
+        "quietRounds": chosen.quiet_rounds,
+        "pairs": chosen.pairs,
+    }
     with Run.start("the benchmark") as run:
         bench = Bench(run, chosen)
         try:

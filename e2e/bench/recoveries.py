@@ -24,7 +24,7 @@ STEP_MILLISECONDS = 50
 SETTLE_SECONDS = 4.0
 """After a recovery: MindIO's own result is 2 s late, a status that nobody waits for is written after 3 s."""
 RECOVERY_SECONDS = 120.0
-UNLIMITED = {"recovery": {"actions": [{"name": name, "maxCount": 100_000} for name in ("InPlace", "Replace")]}}
+UNLIMITED = {"recovery": {"actions": [{"name": name, "maxCount": 100_000} for name in ("Retry", "InPlace", "Replace")]}}
 Say = Callable[[str], None]
 
 
@@ -72,7 +72,7 @@ def in_place(rig: Rig, rounds: int, say: Say) -> Iterator[Round]:
         incarnation = int(job.status()["incarnation"]) + 1
         fault = rig.nodes.control.kill(namespace=rig.namespace, rank=rank)
         made = Fault(f"rank {rank} killed", fault["time"], incarnation, [rank])
-        yield _account(rig, job, made, say)
+        yield account(rig, job, made, say)
 
 
 def replace(rig: Rig, rounds: int, say: Say) -> Iterator[Round]:
@@ -83,7 +83,7 @@ def replace(rig: Rig, rounds: int, say: Say) -> Iterator[Round]:
         incarnation = int(job.status()["incarnation"]) + 1
         fault = rig.nodes.control.power_off(node)
         lost = [2 * node_rank, 2 * node_rank + 1]
-        yield _account(rig, job, Fault(f"{node} powered off", fault["time"], incarnation, lost), say)
+        yield account(rig, job, Fault(f"{node} powered off", fault["time"], incarnation, lost), say)
         rig.nodes.control.power_on(node)
         wait_ready(rig, node)
 
@@ -111,7 +111,8 @@ def _rounds(rig: Rig, name: str, rounds: int) -> Iterator[tuple[int, Job]]:
         job.delete()
 
 
-def _account(rig: Rig, job: Job, fault: Fault, say: Say) -> Round:
+def account(rig: Rig, job: Job, fault: Fault, say: Say) -> Round:
+    """Wait until a fault's incident is over and read what it cost."""
     incarnation, began = fault.incarnation, fault.began_ns
     job.wait_incident(incarnation, seconds=RECOVERY_SECONDS)
     time.sleep(SETTLE_SECONDS)

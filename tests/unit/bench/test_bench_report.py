@@ -9,6 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from e2e.bench.__main__ import many_ranks_rows, overhead_rows, retry_rows, save_rows
+from e2e.bench.faults_without_deaths import Retried, Saved
+from e2e.bench.overhead import Pair, interval
 from e2e.bench.recoveries import time_of_day
 from e2e.bench.report import Limit, quantile, row, table, write
 
@@ -43,3 +46,26 @@ def test_the_time_of_a_log_line_is_on_the_day_of_the_fault() -> None:
     clock = time.strftime("%H:%M:%S", time.localtime(fault / 1e9)) + ".689"
     assert time_of_day(clock, fault) - fault == pytest.approx(689_000_000, abs=1000)
     assert time_of_day("nonsense", fault) == 0
+
+
+@pytest.mark.parametrize(("count", "ends"), [(1, (0, 0)), (5, (0, 4)), (6, (0, 5)), (9, (1, 7)), (20, (5, 14))])
+def test_the_interval_of_a_median(count: int, ends: tuple[int, int]) -> None:
+    assert interval([float(number) for number in reversed(range(count))]) == ends
+
+
+def test_the_overhead_is_the_median_of_the_pairs() -> None:
+    found = [Pair(0.0502, 0.05), Pair(0.0501, 0.05), Pair(0.06, 0.05)]
+    share = next(each for each in overhead_rows(found) if "share" in each.name)
+    assert share.p50 == pytest.approx(0.4)
+    assert share.verdict == "ok"
+
+
+def test_a_retry_is_held_against_what_mindio_leaves() -> None:
+    rows = {each.name: each for each in retry_rows([Retried("Retry", 2.4), Retried("Restart", 2.7)])}
+    assert rows["Retry: outage beyond MindIO's own 2.0 s"].p50 == pytest.approx(0.4)
+    assert rows["Retry: another action was taken"].verdict == "missed"
+
+
+def test_series_without_a_value_are_not_measured() -> None:
+    rows = [*retry_rows([]), *save_rows([Saved(math.nan, math.nan)]), *many_ranks_rows({8: [], 64: []})]
+    assert {each.verdict for each in [*rows, *overhead_rows([])]} == {"not measured"}

@@ -1,0 +1,63 @@
+"""Does a recovery cost more with eight times the ranks? 8 and 64 of them, on one rig and at one step time.
+
+A control share holds the end of the step that was cut off and the first one after it. On a machine with few cores 64
+ranks cannot step as fast as 8, so both step at a pace that 64 can keep, and that pace is shown beside the result.
+"""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Iterator
+from itertools import pairwise
+
+from e2e.bench.recoveries import ITERATIONS, SETTLE_SECONDS, UNLIMITED, Fault, Round, Say, account
+from e2e.harness.job import Job
+from e2e.harness.rig import Layout, Rig
+from e2e.trainer import proof
+
+LAYOUT = Layout(chip_nodes=8, chips=8, operators=0)
+NAMESPACE = "many-ranks"
+STEP_MILLISECONDS = 400
+START_SECONDS = 600.0
+"""64 interpreters with NumPy, started side by side on two cores."""
+
+SIZES = {8: {"nodes": 4, "chips": 2, "tensor": 2}, 64: {"nodes": 8, "chips": 8, "tensor": 8}}
+"""Of a job, by its ranks; tensor parallel within a node, as trainings have it."""
+
+
+def start(beside: Rig) -> Rig:
+    """Nodes for 64 ranks beside another rig, whose operator serves them, too."""
+    beside.plane.api.create("/api/v1/namespaces", {"metadata": {"name": NAMESPACE}})
+    account = f"/api/v1/namespaces/{NAMESPACE}/serviceaccounts/default"
+    beside.plane.wait(f"service account of namespace {NAMESPACE}", lambda: beside.plane.api.find(account))
+    rig = Rig.start(beside.plane, NAMESPACE, LAYOUT)
+    rig.operator_namespace = beside.operator_namespace
+    return rig
+
+
+def in_place(rig: Rig, ranks: int, rounds: int, say: Say) -> Iterator[Round]:
+    """Kill one rank after the other of a training with so many."""
+    job = rig.submit(
+        f"ranks-{ranks}",
+        iterations=ITERATIONS,
+        step_milliseconds=STEP_MILLISECONDS,
+        spec={**UNLIMITED, "startupDeadlineSeconds": int(START_SECONDS)},
+        **SIZES[ranks],
+    )
+    job.wait_condition("Running", seconds=START_SECONDS)
+    time.sleep(SETTLE_SECONDS)
+    say(f"{ranks} ranks: a step takes {1000 * step_seconds(job):.0f} ms")
+    for number in range(rounds):
+        rank = number * (ranks // 8 + 1) % ranks  # another node and another place in it each time
+        incarnation = int(job.status()["incarnation"]) + 1
+        fault = rig.nodes.control.kill(namespace=rig.namespace, rank=rank)
+        made = Fault(f"rank {rank} of {ranks} killed", fault["time"], incarnation, [rank])
+        yield account(rig, job, made, say)
+    job.delete()
+
+
+def step_seconds(job: Job) -> float:
+    """Median time of the steps so far."""
+    ends = [at for _, at in proof.common_steps(job.events(), job.world())]
+    return statistics.median(after - before for before, after in pairwise(ends)) / 1e9
