@@ -45,6 +45,7 @@ class FactKind(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     SCRIPT_ENDED: _ClassVar[FactKind]
     CONTROLLER_LOST: _ClassVar[FactKind]
     PORT_TAKEN: _ClassVar[FactKind]
+    STACK: _ClassVar[FactKind]
 
 class MilestoneKind(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     __slots__ = ()
@@ -91,6 +92,7 @@ HEARTBEAT_SILENT: FactKind
 SCRIPT_ENDED: FactKind
 CONTROLLER_LOST: FactKind
 PORT_TAKEN: FactKind
+STACK: FactKind
 MILESTONE_UNSPECIFIED: MilestoneKind
 STARTED: MilestoneKind
 STOP_ACCEPTED: MilestoneKind
@@ -479,7 +481,7 @@ class CheckpointOrder(_message.Message):
     def __init__(self, rules: _Optional[_Union[CheckpointRules, _Mapping]] = ..., prepare_attempt: _Optional[int] = ...) -> None: ...
 
 class RankOrder(_message.Message):
-    __slots__ = ("rank", "incarnation", "run", "admitted", "environment", "start")
+    __slots__ = ("rank", "incarnation", "run", "admitted", "environment", "start", "stacks")
     class EnvironmentEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -493,13 +495,15 @@ class RankOrder(_message.Message):
     ADMITTED_FIELD_NUMBER: _ClassVar[int]
     ENVIRONMENT_FIELD_NUMBER: _ClassVar[int]
     START_FIELD_NUMBER: _ClassVar[int]
+    STACKS_FIELD_NUMBER: _ClassVar[int]
     rank: int
     incarnation: int
     run: bool
     admitted: bool
     environment: _containers.ScalarMap[str, str]
     start: int
-    def __init__(self, rank: _Optional[int] = ..., incarnation: _Optional[int] = ..., run: _Optional[bool] = ..., admitted: _Optional[bool] = ..., environment: _Optional[_Mapping[str, str]] = ..., start: _Optional[int] = ...) -> None: ...
+    stacks: int
+    def __init__(self, rank: _Optional[int] = ..., incarnation: _Optional[int] = ..., run: _Optional[bool] = ..., admitted: _Optional[bool] = ..., environment: _Optional[_Mapping[str, str]] = ..., start: _Optional[int] = ..., stacks: _Optional[int] = ...) -> None: ...
 
 class AgentToCoordinator(_message.Message):
     __slots__ = ("hello", "heartbeat", "report")
