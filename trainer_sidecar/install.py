@@ -60,6 +60,7 @@ def install(directory: Path) -> list[Path]:
     contents = {directory / file: build_archive(name) for file, name in ARCHIVES.items()}
     shim = (PACKAGE / "launcher" / "shim.py").read_bytes()
     contents.update({shims / name: shim for name in SHIMS})
+    contents[directory / "entry.py"] = (PACKAGE / "launcher" / "entry.py").read_bytes()
     for path, content in contents.items():
         write_whole(path, content)
     return list(contents)

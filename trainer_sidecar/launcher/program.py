@@ -12,6 +12,7 @@ from typing import Dict, List, NamedTuple, NoReturn, Tuple
 
 TORCHRUN = "torchrun"
 MSRUN = "msrun"
+ENTRY = "entry.py"
 
 # option names as torchrun writes them; each is also accepted with underscores
 TORCHRUN_VALUES = """
@@ -61,6 +62,7 @@ class Program(NamedTuple):
     cwd: str
     environment: Dict[str, str]
     notes: List[str]
+    is_python: bool  # argv is an interpreter, -u, and a script or -m with a module
 
 
 class _Parser(argparse.ArgumentParser):
@@ -104,7 +106,8 @@ def _torchrun(call: Call, size: Size) -> Program:
             ("--standalone", "", not options.standalone or size.nodes == 1, "{} nodes".format(size.nodes)),
         ],
     )  # fmt: skip
-    return Program([*prefix, options.script, *options.arguments], call.cwd, environment, notes)
+    argv = [*prefix, options.script, *options.arguments]
+    return Program(argv, call.cwd, environment, notes, is_python=not options.no_python)
 
 
 def _msrun(call: Call, size: Size) -> Program:
@@ -124,7 +127,8 @@ def _msrun(call: Call, size: Size) -> Program:
             ("--node_rank", options.node_rank, _fits(options.node_rank, size.node_rank), size.node_rank),
         ],
     )  # fmt: skip
-    return Program([*prefix, options.script, *options.arguments], call.cwd, dict(call.environment), notes)
+    argv = [*prefix, options.script, *options.arguments]
+    return Program(argv, call.cwd, dict(call.environment), notes, is_python=bool(prefix))
 
 
 def _add_script(parser: argparse.ArgumentParser) -> None:
@@ -156,6 +160,19 @@ def _contradictions(tool: str, size: Size, options: List[Tuple[str, str | None, 
         for name, given, fits, ours in options
         if not fits
     ]
+
+
+def armed(program: Program, directory: str) -> List[str]:
+    """The program's argv, by way of entry.py where that knows how to start it (docs/protocols/launcher.md#stacks).
+
+    Scripts without `.py` may be directories or archives, which the interpreter starts in ways of their own; with
+    HAJOB_STACKS=off nothing stands before the user's program.
+    """
+    argv = program.argv
+    known = program.is_python and (argv[2] == "-m" or argv[2].endswith(".py"))
+    if not known or program.environment.get("HAJOB_STACKS") == "off":
+        return argv
+    return [*argv[:2], os.path.join(directory, ENTRY), *argv[2:]]
 
 
 def mindspore_environment(environment: Dict[str, str]) -> Dict[str, str]:

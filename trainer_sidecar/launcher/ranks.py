@@ -11,7 +11,7 @@ import os
 import signal
 from typing import Any, Callable, Dict, List, NamedTuple
 
-from . import kept, output, process, program, progress
+from . import kept, output, process, program, progress, stacks
 from .loop import Loop
 from .protocol import boottime_nanoseconds
 
@@ -29,10 +29,11 @@ class Name(NamedTuple):
 class Rank:
     """One process of a rank: running, or ended with a code."""
 
-    def __init__(self, rank: int, name: Name, spawned: process.Spawned) -> None:
+    def __init__(self, rank: int, name: Name, spawned: process.Spawned, environment: Dict[str, str]) -> None:
         self.rank = rank
         self.name = name
         self.pid = spawned.pid
+        self.environment = environment
         self.streams: Dict[int, Callable[[], None]] = {}  # open output: descriptor -> read what is there
         self.counts_as_finished = False
         self.running = True
@@ -44,6 +45,7 @@ class Rank:
         self.step_time = 0
         self.total = -1
         self.last_lines = output.LastLines()
+        self.add_line: Callable[[bytes], None] = lambda _: None  # to its output, as if it had printed it
 
     @property
     def finished(self) -> bool:
@@ -125,9 +127,10 @@ class Ranks:
             spawned = process.spawn(what.argv, environment, what.cwd, stamp=True)
         except OSError as problem:
             return "no process could be made: {}".format(problem)
-        started = Rank(rank, name, spawned)
+        started = Rank(rank, name, spawned, environment)
         self._newest[rank] = self._by_pid[started.pid] = started
         log = self._log_file(rank, name, environment)
+        started.add_line = lambda line: self._keep(started, line, target.stderr, log)
         self._read(started, spawned.stdout, target.stdout, log)
         self._read(started, spawned.stderr, target.stderr, log)
         self._tell(started.record(), False)
@@ -187,8 +190,29 @@ class Ranks:
             text = line.decode("utf-8", "replace")
             self._tell({"kind": "line", "rank": rank.rank, "text": text, "time": now}, True)
         rank.last_lines.add(line)
+        self._keep(rank, line, write, log)
+
+    def _keep(self, rank: Rank, line: bytes, write: Callable[[bytes], None], log: output.LogFile) -> None:
         self._files.put(log.write, line + b"\n")
         self._terminal.put(write, b"[rank %d] %s\n" % (rank.rank, line))
+
+    def take_stack(self, rank: int, name: Name) -> None:
+        """Find out where a process stands; it goes to its output and to the agent. A process that is gone has none."""
+        found = self._newest.get(rank)
+        if found is not None and found.running and found.name == name:
+            stacks.Taker(
+                self._loop, found.pid, found.environment, lambda lines: self._stack_taken(found, lines)
+            ).start()
+
+    def _stack_taken(self, rank: Rank, lines: List[str]) -> None:
+        if not rank.running:  # its output is closed
+            return
+        rank.add_line("hajob: where rank {}, process {}, stands:".format(rank.rank, rank.pid).encode())
+        for line in lines:
+            rank.add_line(line.encode("utf-8", "replace"))
+        newest = [line[: output.KEPT_LINE_CHARACTERS] for line in lines[-output.KEPT_LINES :]]
+        told = {"kind": "stack", "rank": rank.rank, "incarnation": rank.name.incarnation, "start": rank.name.start}
+        self._tell(dict(told, lines=newest), False)
 
     def _tell_steps(self) -> None:
         """Each step carries its time, so they may wait for each other; an exit is told after them."""

@@ -11,7 +11,7 @@ import os
 import signal
 from typing import Any, Callable, Dict, List, NamedTuple
 
-from . import output, process, program, protocol, ranks
+from . import output, process, program, protocol, ranks, stacks
 from .loop import Loop
 
 REFUSED = 64
@@ -258,6 +258,9 @@ class Supervisor:
         elif kind == "end":
             name = ranks.Name(int(message["incarnation"]), int(message["start"]))
             self._ranks.end(int(message["rank"]), name, bool(message["gently"]))
+        elif kind == "stack":
+            name = ranks.Name(int(message["incarnation"]), int(message["start"]))
+            self._ranks.take_stack(int(message["rank"]), name)
         elif kind == "over":
             self._over = True
             self._ranks.end_all(gently=False, ordered=True)
@@ -278,7 +281,10 @@ class Supervisor:
             environment.update({str(key): str(value) for key, value in message["environment"].items()})
             if self._call_tool == program.MSRUN:
                 environment.update(program.mindspore_environment(environment))
-            reason = self._ranks.start(rank, name, self._program, environment, self._target)
+            directory = self._settings.directory
+            environment.update(stacks.variables(directory, "rank-{}.{}.{}".format(rank, *name)))
+            armed = self._program._replace(argv=program.armed(self._program, directory))
+            reason = self._ranks.start(rank, name, armed, environment, self._target)
         if reason is not None:
             refused = {"kind": "refused", "rank": rank, "incarnation": name.incarnation, "start": name.start}
             self._tell(dict(refused, reason=reason), False)

@@ -1,0 +1,183 @@
+"""Programs start by way of entry.py as they do without it, and show where they stand, however they stand there."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from trainer_sidecar.launcher import stacks
+from trainer_sidecar.launcher.loop import Loop
+from trainer_sidecar.launcher.program import Program, armed
+
+ENTRY = Path(stacks.__file__).with_name("entry.py")
+TELL = """
+import json, sys
+print(json.dumps({
+    "argv": sys.argv, "path": sys.path[0], "names": sorted(globals()), "file": __file__, "name": __name__,
+    "main": sys.modules["__main__"].__dict__ is globals(), "package": __package__, "doc": __doc__,
+}))
+"""
+
+
+def run(*words: str, cwd: Path) -> dict[str, object]:
+    done = subprocess.run([sys.executable, "-u", *words], cwd=cwd, capture_output=True, text=True, check=True)
+    found: dict[str, object] = json.loads(done.stdout)
+    return found
+
+
+def test_a_script_sees_what_it_sees_without(tmp_path: Path) -> None:
+    (tmp_path / "sub").mkdir()
+    (tmp_path / "sub" / "tell.py").write_text('"""Said."""' + TELL)
+    words = ["sub/tell.py", "-m", "x"]
+    assert run(str(ENTRY), *words, cwd=tmp_path) == run(*words, cwd=tmp_path)
+
+
+def test_a_module_sees_what_it_sees_without(tmp_path: Path) -> None:
+    (tmp_path / "pkg").mkdir()
+    (tmp_path / "pkg" / "__init__.py").touch()
+    (tmp_path / "pkg" / "tell.py").write_text(TELL)
+    words = ["-m", "pkg.tell", "-m", "x"]
+    assert run(str(ENTRY), *words, cwd=tmp_path) == run(*words, cwd=tmp_path)
+
+
+def test_processes_of_the_program_find_its_functions(tmp_path: Path) -> None:
+    (tmp_path / "spawns.py").write_text(
+        "import json, multiprocessing\n"
+        "def double(x): return 2 * x\n"
+        "if __name__ == '__main__':\n"
+        "    with multiprocessing.get_context('spawn').Pool(1) as pool:\n"
+        "        print(json.dumps({'found': pool.map(double, [1, 2])}))\n"
+    )
+    assert run(str(ENTRY), "spawns.py", cwd=tmp_path) == {"found": [2, 4]}
+
+
+@pytest.mark.parametrize(("ending", "code"), [("raise SystemExit(7)", 7), ("1 / 0", 1)])
+def test_it_ends_as_the_program_does(tmp_path: Path, ending: str, code: int) -> None:
+    (tmp_path / "ends.py").write_text(ending)
+    done = subprocess.run(
+        [sys.executable, str(ENTRY), "ends.py"], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == code
+    assert ("ZeroDivisionError" in done.stderr) == (code == 1)
+
+
+@pytest.mark.parametrize(
+    ("argv", "by_entry"),
+    [
+        (["python3", "-u", "train.py", "a"], True),
+        (["python3", "-u", "-m", "train"], True),
+        (["python3", "-u", "archive.zip"], False),
+    ],
+)
+def test_what_is_started_by_entry(argv: list[str], *, by_entry: bool) -> None:
+    program = Program(argv, "/", {}, [], is_python=True)
+    wanted = ["python3", "-u", "/hajob/entry.py", *argv[2:]] if by_entry else argv
+    assert armed(program, "/hajob") == wanted
+    assert armed(program._replace(environment={"HAJOB_STACKS": "off"}), "/hajob") == argv
+    assert armed(program._replace(is_python=False), "/hajob") == argv
+
+
+HANGS = """
+import sys, threading, time
+def wait_for_ever():
+    print("up", flush=True)
+    {stands}
+threading.Thread(target=time.sleep, args=(600,), daemon=True).start()
+wait_for_ever()
+"""
+BLOCKED_IN_C = (
+    "import ctypes; c, m = ctypes.PyDLL(None), ctypes.create_string_buffer(64); "
+    "c.pthread_mutex_lock(m) or c.pthread_mutex_lock(m)"
+)
+"""Waits for ever in a library, with the interpreter's lock in its hand."""
+
+
+@contextmanager
+def hanging(tmp_path: Path, stands: str, environment: dict[str, str], entry: tuple[str, ...]) -> Iterator[int]:
+    (tmp_path / "hangs.py").write_text(HANGS.format(stands=stands))
+    command = [sys.executable, "-u", *entry, str(tmp_path / "hangs.py")]
+    with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        process.stdout.readline()
+        try:
+            yield process.pid
+        finally:
+            process.kill()
+
+
+def take(pid: int, environment: dict[str, str]) -> str:
+    loop, found = Loop(), list[str]()
+
+    def done(lines: list[str]) -> None:
+        found.extend(lines)
+        loop.stop()
+
+    stacks.Taker(loop, pid, environment, done).start()
+    loop.run()
+    return "\n".join(found)
+
+
+@pytest.fixture
+def environment(tmp_path: Path) -> dict[str, str]:
+    return {**os.environ, "PATH": os.defpath, **stacks.variables(str(tmp_path), "rank-0.1.0")}
+
+
+@pytest.mark.parametrize("stands", ["time.sleep(600)", "threading.Event().wait()", BLOCKED_IN_C])
+def test_a_python_program_shows_where_it_stands(tmp_path: Path, environment: dict[str, str], stands: str) -> None:
+    with hanging(tmp_path, stands, environment, (str(ENTRY),)) as pid:
+        for _ in range(2):  # and again
+            text = take(pid, environment)
+            assert "main thread: python" in text
+            assert "1 more: " in text
+            assert "its Python stack, by faulthandler:" in text
+            assert text.count("in wait_for_ever") == 1
+        assert stacks.catches(pid, stacks.SIGNAL)
+
+
+def test_without_entry_nobody_is_hit_by_a_signal(tmp_path: Path, environment: dict[str, str]) -> None:
+    with hanging(tmp_path, "time.sleep(600)", environment, ()) as pid:
+        text = take(pid, environment)
+        assert "main thread: python" in text
+        assert "faulthandler" not in text
+        assert Path(f"/proc/{pid}").exists()
+
+
+def test_a_process_that_stands_still_altogether_is_told_by_the_kernel(
+    tmp_path: Path, environment: dict[str, str]
+) -> None:
+    with hanging(tmp_path, "time.sleep(600)", environment, (str(ENTRY),)) as pid:
+        os.kill(pid, signal.SIGSTOP)
+        deadline = time.monotonic() + 10
+        while "T (stopped)" not in "\n".join(stacks.kernel_lines(pid)) and time.monotonic() < deadline:
+            time.sleep(0.01)
+        text = take(pid, environment)
+        assert "main thread: python" in text
+        assert "T (stopped)" in text
+        assert "did not answer a signal" in text
+
+
+def test_py_spy_is_asked_where_the_image_has_it(tmp_path: Path, environment: dict[str, str]) -> None:
+    tool = tmp_path / "bin" / "py-spy"
+    tool.parent.mkdir()
+    tool.write_text('#!/bin/sh\necho "$@"; echo \'Thread 1 (idle): "MainThread"\'; echo "    loop (train.py:3)"; '
+                    'echo \'Thread 2 (idle): "x"\'; echo "no right" >&2\n')  # fmt: skip
+    tool.chmod(0o755)
+    text = take(os.getpid(), {"PATH": f"{tool.parent}:{os.defpath}"})
+    assert f"dump --pid {os.getpid()}" in text
+    assert "no right" in text
+    assert text.endswith("    loop (train.py:3)")
+
+
+def test_a_process_that_is_gone() -> None:
+    with subprocess.Popen(["true"]) as process:
+        process.wait()
+    assert stacks.kernel_lines(process.pid) == [f"process {process.pid} is gone"]

@@ -1,0 +1,79 @@
+"""Starts a rank's Python program as the interpreter itself would, able to show where it stands.
+
+Copied as it is to `$HAJOB_DIR/entry.py`, so it stands alone; standard library, Python >= 3.7. A rank that hangs holds
+the interpreter's lock or sits in a library, so nothing that is run *by* it could tell where; `faulthandler` can, out of
+a signal handler. It must be armed before the program begins, without a line in the user's code and without the one
+`sitecustomize` that an environment has. docs/protocols/launcher.md#stacks
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import Any, Dict, List
+
+Namespace = Dict[str, Any]
+
+
+def arm() -> None:
+    """Have every thread's stack written into HAJOB_STACK_FILE at HAJOB_STACK_SIGNAL; without both nothing is done."""
+    path, number = os.environ.get("HAJOB_STACK_FILE"), os.environ.get("HAJOB_STACK_SIGNAL", "")
+    if not path or not number.isdigit():
+        return
+    try:
+        import faulthandler
+
+        file = open(path, "ab", 0)  # noqa: SIM115  as long as the process lives
+        faulthandler.register(int(number), file=file, all_threads=True, chain=False)
+    except Exception as problem:  # a rank without stacks trains as well
+        sys.stderr.write("hajob: stacks of this rank cannot be taken: {}\n".format(problem))
+
+
+def run_module(name: str, arguments: List[str]) -> None:
+    """What `python -m NAME` does, by the function that does it there."""
+    import runpy
+
+    _look_like(os.getcwd(), ["-m", *arguments])
+    run = getattr(runpy, "_run_module_as_main")  # noqa: B009  no stub knows it; the interpreter calls it by this name
+    _forget(sys.modules["__main__"].__dict__)
+    run(name)
+
+
+def run_script(path: str, arguments: List[str]) -> None:
+    """What `python PATH` does."""
+    from importlib.machinery import SourceFileLoader
+
+    _look_like(os.path.dirname(os.path.realpath(path)), [path, *arguments])
+    file = os.path.abspath(path) if sys.version_info >= (3, 9) else path
+    with open(file, "rb") as source:
+        code = compile(source.read(), file, "exec", dont_inherit=True)
+    namespace = sys.modules["__main__"].__dict__
+    loader = SourceFileLoader("__main__", file)
+    _forget(namespace)
+    namespace.update(__file__=file, __cached__=None, __loader__=loader)
+    exec(code, namespace)
+
+
+def _look_like(directory: str, arguments: List[str]) -> None:
+    """Program and import path as they would be without this file."""
+    sys.argv[:] = arguments
+    if not getattr(sys.flags, "safe_path", False):
+        sys.path[0] = directory
+
+
+def _forget(namespace: Namespace) -> None:
+    """Make `__main__` what it is when a program begins: nothing of this file is left in it."""
+    fresh: Namespace = dict.fromkeys(("__doc__", "__package__", "__spec__", "__loader__"))
+    fresh.update(__name__="__main__", __builtins__=namespace["__builtins__"])
+    if "__annotations__" in namespace:  # until 3.13
+        fresh["__annotations__"] = {}
+    namespace.clear()
+    namespace.update(fresh)
+
+
+if __name__ == "__main__":
+    arm()
+    if sys.argv[1] == "-m":
+        run_module(sys.argv[2], sys.argv[3:])
+    else:
+        run_script(sys.argv[1], sys.argv[2:])

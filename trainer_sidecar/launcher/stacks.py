@@ -1,0 +1,177 @@
+"""Where a rank stands that takes no step: its threads as the kernel sees them, its Python stack where that can be had.
+
+Taken before a hanging rank is ended, since afterwards nobody can tell what it waited for. The kernel's word costs
+nothing and is always there; Python's comes from `faulthandler`, which `entry.py` arms, or from py-spy where the image
+has it. Nothing here waits in the launcher's loop: an exit must be seen meanwhile. docs/protocols/launcher.md#stacks
+"""
+
+from __future__ import annotations
+
+import collections
+import contextlib
+import os
+import shutil
+import signal
+from typing import Callable, Dict, List
+
+from . import process
+from .loop import Loop
+
+SIGNAL = 60
+"""A real-time signal: the C library needs 32 and 33, programs and schedulers take the ones with names."""
+
+DIRECTORY = "stacks"
+FILE_LINES = 400
+POLL_SECONDS = 0.1
+WRITTEN_SECONDS = 2.0
+PY_SPY_SECONDS = 5.0
+THREAD_KINDS = 16
+
+Done = Callable[[List[str]], None]
+
+
+def variables(directory: str, name: str) -> Dict[str, str]:
+    """What `entry.py` needs in a rank's environment; empty where no file can be made."""
+    path = os.path.join(directory, DIRECTORY)
+    try:
+        os.makedirs(path, exist_ok=True)
+    except OSError:
+        return {}
+    return {"HAJOB_STACK_FILE": os.path.join(path, name), "HAJOB_STACK_SIGNAL": str(SIGNAL)}
+
+
+class Taker:
+    """Takes one process's stack; `done` gets the lines, most telling last, within eight seconds."""
+
+    def __init__(self, loop: Loop, pid: int, environment: Dict[str, str], done: Done) -> None:
+        self._loop = loop
+        self._pid = pid
+        self._environment = environment
+        self._done = done
+        self._lines = kernel_lines(pid)
+        self._file = environment.get("HAJOB_STACK_FILE", "")
+        self._before = _size(self._file)
+        self._seen = -1
+        self._polls = int(WRITTEN_SECONDS / POLL_SECONDS)
+        self._tool = b""
+
+    def start(self) -> None:
+        """Ask by signal where the process catches it, which it does once entry.py has armed it; else py-spy."""
+        if self._file and catches(self._pid, SIGNAL):
+            with contextlib.suppress(OSError):
+                os.kill(self._pid, SIGNAL)
+            self._loop.later(POLL_SECONDS, self._look)
+        else:
+            self._ask_tool()
+
+    def _look(self) -> None:
+        """Until what was written stays the same for a moment."""
+        size = _size(self._file)
+        self._polls -= 1
+        if size > self._before and size == self._seen:
+            self._finish("by faulthandler", _read(self._file, self._before))
+        elif self._polls > 0:
+            self._seen = size
+            self._loop.later(POLL_SECONDS, self._look)
+        else:
+            self._lines.append("it did not answer a signal for {:.0f} s".format(WRITTEN_SECONDS))
+            self._ask_tool()
+
+    def _ask_tool(self) -> None:
+        tool = shutil.which("py-spy", path=self._environment.get("PATH"))
+        if tool is None:
+            self._finish("", [])
+            return
+        try:
+            spawned = process.spawn([tool, "dump", "--pid", str(self._pid)], self._environment, "/")
+        except OSError as problem:
+            self._finish("", ["py-spy could not be started: {}".format(problem)])
+            return
+        self._read_tool(spawned.stdout, last=False)
+        self._read_tool(spawned.stderr, last=True)
+        self._loop.later(PY_SPY_SECONDS, lambda: process.signal_group(spawned.pid, signal.SIGKILL))
+
+    def _read_tool(self, descriptor: int, *, last: bool) -> None:
+        """py-spy's output; the end of its errors is the end of it."""
+
+        def readable() -> None:
+            try:
+                data = os.read(descriptor, 65536)
+            except BlockingIOError:
+                return
+            self._tool += data
+            if not data:
+                self._loop.forget(descriptor)
+                os.close(descriptor)
+                if last:
+                    self._finish("by py-spy", main_thread_last(self._tool.decode("utf-8", "replace")))
+
+        self._loop.watch(descriptor, readable)
+
+    def _finish(self, how: str, lines: List[str]) -> None:
+        if how:
+            self._lines.append("its Python stack, {}:".format(how))
+        self._done(self._lines + lines)
+
+
+def main_thread_last(text: str) -> List[str]:
+    """py-spy's threads with the main one at the end, where faulthandler has it, too: last lines travel farthest."""
+    blocks: List[List[str]] = [[]]
+    for line in text.splitlines():
+        if line.startswith("Thread "):
+            blocks.append([])
+        blocks[-1].append(line)
+    blocks.sort(key=lambda block: bool(block) and "MainThread" in block[0])
+    return [line for block in blocks for line in block][-FILE_LINES:]
+
+
+def catches(pid: int, number: int) -> bool:
+    """Whether a process has a handler for a signal: it would die of it otherwise."""
+    for line in _text("/proc/{}/status".format(pid)).splitlines():
+        if line.startswith("SigCgt:"):
+            return bool(int(line.split()[1], 16) >> (number - 1) & 1)
+    return False
+
+
+def kernel_lines(pid: int) -> List[str]:
+    """A process's threads by state and place in the kernel, the main one's kernel stack where it may be read."""
+    task = "/proc/{}/task".format(pid)
+    try:
+        threads = os.listdir(task)
+    except OSError:
+        return ["process {} is gone".format(pid)]
+    kinds = collections.Counter(_thread(os.path.join(task, thread)) for thread in threads if thread != str(pid))
+    lines = ["main thread: {}".format(_thread(os.path.join(task, str(pid))))]
+    lines += ["{} more: {}".format(count, kind) for kind, count in kinds.most_common(THREAD_KINDS)]
+    kernel = _text("/proc/{}/stack".format(pid)).splitlines()  # root only
+    return lines + ["kernel stack of the main thread:"] * bool(kernel) + kernel
+
+
+def _thread(directory: str) -> str:
+    """`python3, S (sleeping), in futex_wait_queue`."""
+    state = next((line for line in _text(directory + "/status").splitlines() if line.startswith("State:")), "State: ?")
+    name, place = _text(directory + "/comm").strip(), _text(directory + "/wchan").strip("\0\n ")
+    where = ", in {}".format(place) if place not in ("", "0") else ""
+    return "{}, {}{}".format(name, state.partition(":")[2].strip(), where)
+
+
+def _text(path: str) -> str:
+    try:
+        with open(path, "rb") as file:
+            return file.read(1 << 20).decode("utf-8", "replace")
+    except OSError:
+        return ""
+
+
+def _size(path: str) -> int:
+    try:
+        return os.path.getsize(path) if path else 0
+    except OSError:
+        return 0
+
+
+def _read(path: str, offset: int) -> List[str]:
+    """What was written from `offset` on, its newest lines: faulthandler writes the main thread last."""
+    with open(path, "rb") as file:
+        file.seek(offset)
+        return file.read().decode("utf-8", "replace").splitlines()[-FILE_LINES:]
