@@ -6,8 +6,8 @@ step): `rank=2 step=5 at=update do=kill`. Without `rank` every rank is meant, wi
 - `at`: startup, ready, forward, update, updated, save, stop, clean, rebuild, repair, rollback, dump (default: forward)
 - `do`: kill (SIGKILL), exit (code 1), raise (RuntimeError with `text`, underscores for spaces, NOW for the time in
   microseconds), hang (stands still until stopped), stuck (stands still for `seconds`, 600 by default, and cannot be
-  stopped), freeze (SIGSTOP), nan (prints a line with `loss: nan`), fail (the clean handler returns 1), slow (waits
-  `seconds`)
+  stopped), freeze (SIGSTOP), nan (prints a line with `loss: nan`), fail (the clean handler returns 1), nonsense (it
+  returns 17), slow (waits `seconds`)
 - `after=1.5`: so many seconds later than the moment
 - `always=1`: again in every process and at every chance; otherwise once per run, marked by a file in the log directory
 """
@@ -40,14 +40,18 @@ MOMENTS: Final = frozenset(
         "dump",
     }
 )
-DEEDS: Final = frozenset({"kill", "exit", "raise", "hang", "stuck", "freeze", "nan", "fail", "slow"})
+DEEDS: Final = frozenset({"kill", "exit", "raise", "hang", "stuck", "freeze", "nan", "fail", "nonsense", "slow"})
 STEP_MOMENTS: Final = frozenset({"forward", "update", "updated", "save"})
 """Moments of a step; the others are those of a process or a recovery."""
 _WORDS: Final = frozenset({"rank", "step", "at", "do", "text", "seconds", "after", "always"})
 
 
 class OrderedError(RuntimeError):
-    """Raised by `do=fail`, for handlers that answer a failure with a return value."""
+    """Raised by `do=fail` and `do=nonsense`, for handlers that answer a failure with a return value: `answer`."""
+
+    def __init__(self, text: str, answer: int = 1) -> None:
+        super().__init__(text)
+        self.answer = answer
 
 
 @dataclass(frozen=True)
@@ -156,6 +160,8 @@ class Faults:
                 os._exit(1)
             case "fail":
                 raise OrderedError(fault.text)
+            case "nonsense":
+                raise OrderedError(fault.text, 17)
             case "raise":
                 raise RuntimeError(fault.text.replace("NOW", str(time.time_ns() // 1000)))
             case "hang":

@@ -56,8 +56,8 @@ class Handlers:
         training = self._training
         try:
             training.faults.at("clean")
-        except OrderedError:
-            return 1
+        except OrderedError as error:
+            return error.answer
         if is_uce:
             training.shard.lose()
             training.parameters[:] = float("nan")

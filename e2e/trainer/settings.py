@@ -69,6 +69,8 @@ class Settings:
     faults: tuple[str, ...]
     digests: bool
     flip_restored_byte: bool
+    tells_copies: bool
+    mindio_tls: str
 
 
 def parser() -> argparse.ArgumentParser:
@@ -166,6 +168,8 @@ def settings_from(arguments: Sequence[str], environment: Mapping[str, str] = os.
         faults=tuple(options.fault),
         digests=options.log_digests,
         flip_restored_byte=environment.get("TOY_FLIP_RESTORED_BYTE") == "1",
+        tells_copies=environment.get("TOY_TELL_NO_COPIES") != "1",
+        mindio_tls=environment.get("TOY_MINDIO_TLS", ""),
     )
 
 

@@ -47,8 +47,9 @@ def main(arguments: list[str]) -> int:
     faults.at("startup")
     training = Training(settings, events, faults, mindio, marks)
     events.add("first_call")
+    tls = settings.mindio_tls
     mindio.tft_init_processor(
-        place.rank, place.world, False, False, "", settings.enable_uce, settings.enable_arf, settings.enable_zit
+        place.rank, place.world, False, bool(tls), tls, settings.enable_uce, settings.enable_arf, settings.enable_zit
     )
     mindio.tft_start_processor(place.controller_host, place.controller_port)
     Handlers(training).register(mindio, elastic=settings.enable_zit)
@@ -65,7 +66,9 @@ def _begin(training: Training) -> None:
     training.is_new_process = bool(mindio.tft_is_reboot_node())
     training.events.add("registered", reboot=training.is_new_process)
     training.join()
-    mindio.tft_set_optimizer_replica(rank, [{"rank_list": group, "replica_cnt": layout.copies, "replica_shift": 0}])
+    if training.settings.tells_copies:
+        kind = {"rank_list": group, "replica_cnt": layout.copies, "replica_shift": 0}
+        mindio.tft_set_optimizer_replica(rank, [kind])
     if training.settings.enable_zit:
         mindio.tft_set_dp_group_info(rank, group)
     if not training.is_new_process:

@@ -119,6 +119,24 @@ def port_taken_text(address: str, port: int, problem: OSError) -> str:
     )
 
 
+def copies_not_registered(rank: int) -> pb.Problem:
+    """A rank trains, and MindIO could recover nothing."""
+    text = (
+        f"rank {rank} trains and has not told MindIO where the copies of its optimizer are "
+        "(tft_set_optimizer_replica): no fault can be recovered, every one costs a restart"
+    )
+    return pb.Problem(code="CopiesNotRegistered", message=text)
+
+
+def tls_mismatch(rank: int, settings: Settings) -> pb.Problem:
+    """A rank speaks TLS where nobody else does."""
+    text = (
+        f"rank {rank} opens MindIO's port {settings.mindio_port} with TLS, and Hajob's side speaks none: "
+        "switch MindIO's TLS off in the trainer (enable_tls=False of tft_init_processor)"
+    )
+    return pb.Problem(code="MindIOTLSMismatch", message=text)
+
+
 def exit_name(code: int) -> str:
     """An exit code in words: `exit 1`, `SIGKILL`."""
     if code >= 0:

@@ -13,10 +13,17 @@ CONNECT = struct.Struct("<hh4xQ")  # magic, version, rank
 CONNECT_MAGIC = 0
 REPLY = struct.Struct("<h")  # 0: taken
 HEADER = struct.Struct("<hhIII")  # type, result, length, sequence, checksum
+REGISTER = 0
+COPIES = 1
 HEARTBEAT = 3
 HEARTBEAT_START = struct.Struct("<iiq")  # rank, repair counter, step
 HEARTBEAT_BYTES = 56
 LARGEST_BODY = 256 * 1024 * 1024
+
+
+def opens_tls(frame: bytes) -> bool:
+    """Whether these are the first bytes of a TLS handshake, where a connect frame should be."""
+    return frame[:2] == b"\x16\x03"
 
 
 def connecting_rank(frame: bytes) -> int | None:
@@ -34,9 +41,16 @@ class Heartbeat:
 
 
 class HeartbeatReader:
-    """Finds the heartbeats in the bytes that flow from a rank to the controller, however they are cut."""
+    """Finds the heartbeats in the bytes that flow from a rank to the controller, however they are cut.
+
+    Attributes:
+        registered: The rank has registered on this link.
+        told_copies: The rank has said where its optimizer's copies are.
+    """
 
     def __init__(self) -> None:
+        self.registered = False
+        self.told_copies = False
         self._buffer = b""
         self._skip = 0
         self._lost = False
@@ -64,5 +78,7 @@ class HeartbeatReader:
                     return
                 rank, _, step = HEARTBEAT_START.unpack_from(self._buffer, HEADER.size)
                 yield Heartbeat(rank, step)
+            self.registered = self.registered or kind == REGISTER
+            self.told_copies = self.told_copies or kind == COPIES
             self._lost = length > LARGEST_BODY
             data, self._buffer, self._skip = self._buffer[HEADER.size :], b"", length

@@ -61,6 +61,12 @@ class Rules(Protocol):
     def heartbeat(self, rank: int, step: int) -> None:
         """A heartbeat has passed."""
 
+    def copies(self, rank: int, *, told: bool) -> None:
+        """At each heartbeat of a link on which the rank registered: whether it told MindIO of its copies."""
+
+    def tls_spoken(self) -> None:
+        """A process of this pod opened a connection with a TLS handshake."""
+
     def silent(self, rank: int, heartbeats: int, seconds: float) -> None:
         """A linked rank says nothing although it could."""
 
@@ -93,6 +99,8 @@ class Link:
             rank = frames.connecting_rank(frame)
             if rank is None or not self._gate.rules.is_local(rank):
                 log.warning("the gate holds a connection that is no rank of this pod: %s", frame.hex())
+                if frames.opens_tls(frame) and self._gate.is_own(self._writer.get_extra_info("peername")):
+                    self._gate.rules.tls_spoken()
                 await self._until_closed()
                 return
             self.rank = rank
@@ -222,6 +230,8 @@ class Link:
             self.reported_silent = False
             if self.rank is not None:
                 self._gate.rules.heartbeat(self.rank, beat.step)
+                if self._heartbeats.registered:
+                    self._gate.rules.copies(self.rank, told=self._heartbeats.told_copies)
 
     def check_silence(self, now: int, *, excused: bool) -> None:
         """Report the rank when it is linked, could speak, and has not for 8 s (30 s when it never has)."""
@@ -288,6 +298,11 @@ class Gate:
         task = asyncio.ensure_future(link.run())
         self._links[link] = task
         task.add_done_callback(lambda done: done.cancelled() or done.exception())
+
+    def is_own(self, peer: tuple[Any, ...] | None) -> bool:
+        """Whether this comes from this pod itself, and is not somebody who tries ports."""
+        host = str(peer[0]) if peer else ""
+        return host == self._address or host.startswith("127.") or host == "::1"
 
     def forget(self, link: Link) -> None:
         """A link has ended."""

@@ -60,6 +60,8 @@ class Node:
         self._processes: dict[int, Process] = {}
         self._steps: dict[int, int] = {}
         self._beaten: dict[int, int] = {}  # the newest step in a rank's heartbeats
+        self._copies: dict[int, bool] = {}  # whether a rank that registered here has told MindIO of its copies
+        self._tls_spoken = False
         self._wanted: dict[int, Wanted] = {}
         self._fenced: set[tuple[int, Name]] = set()
         self._script = Script()
@@ -189,6 +191,7 @@ class Node:
 
     def _process_ended(self, process: Process) -> None:
         self.end_links(process.rank)
+        self._copies.pop(process.rank, None)
         fenced = (process.rank, process.name) in self._fenced
         if process.exit_code != 0 and (fenced or not process.ordered):
             log.warning("rank %d (process %d) ended: %s", process.rank, process.pid, facts.exit_name(process.exit_code))
@@ -309,6 +312,25 @@ class Node:
         if rank not in self._steps and step > self._beaten.get(rank, 0):
             self._beaten[rank] = step
             self._last_step = self._clock.now()
+
+    def copies(self, rank: int, *, told: bool) -> None:
+        """Whether the rank has told MindIO of its optimizer's copies, looked at with each of its heartbeats."""
+        before = self._problems()
+        self._copies[rank] = told
+        if self._problems() != before:
+            self._report_soon()
+
+    def tls_spoken(self) -> None:
+        """A process of this pod speaks TLS at the gate."""
+        self._tls_spoken = True
+        self._report_soon()
+
+    def _problems(self) -> list[pb.Problem]:
+        steps = {rank: max(self._steps.get(rank, 0), self._beaten.get(rank, 0)) for rank in self._copies}
+        untold = [rank for rank, told in sorted(self._copies.items()) if not told and steps[rank] >= 1]
+        outside = [p.rank for p in self._processes.values() if p.running and self.link_phase(p.rank) is LinkPhase.NONE]
+        found = [facts.copies_not_registered(untold[0])] if untold else []
+        return [*found, facts.tls_mismatch(min(outside), self._settings)] if self._tls_spoken and outside else found
 
     def silent(self, rank: int, heartbeats: int, seconds: float) -> None:
         """A linked rank says nothing although it could."""

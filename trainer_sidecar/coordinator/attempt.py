@@ -127,6 +127,7 @@ def _ask_for_controller(job: Job) -> None:
     failed_lately = job.now - controller.requested_at < job.limits.controller_retry_seconds
     if controller.requested == number and failed_lately:
         return
+    controller.starts = controller.starts + 1 if controller.requested == number else 1
     controller.requested, controller.requested_at = number, job.now
     job.requests.append(Request("start", controller_arguments(job)))
 

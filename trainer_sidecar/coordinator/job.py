@@ -65,6 +65,7 @@ class ControllerView:
     kind: str = ""
     requested: int = -1  # the attempt a start was asked for
     requested_at: float = 0.0
+    starts: int = 0  # so often for this attempt
 
     def serves(self, attempt: int) -> bool:
         """Whether the controller of this attempt is up."""

@@ -64,6 +64,13 @@ class Reason(Enum):
         "Some actions would not work now; see status.recoverability.",
     )
 
+    COPIES_NOT_REGISTERED = (
+        _T.RECOVERABLE,
+        _FALSE,
+        "CopiesNotRegistered",
+        "The trainer has not told MindIO where its optimizer copies are: every fault costs a restart.",
+    )
+
     NOT_ALL_KNOWN = (
         _T.RECOVERABLE,
         _UNKNOWN,
@@ -87,6 +94,12 @@ class Reason(Enum):
         _FALSE,
         "Unreachable",
         "The operator cannot talk to the coordinator.",
+    )
+    CONTROLLER_NOT_STARTED = (
+        _T.COORDINATOR_READY,
+        _FALSE,
+        "ControllerNotStarted",
+        "The MindIO controller, or the rendezvous store beside it, cannot be started from the training image.",
     )
     CONTROLLER_LOST = (
         _T.COORDINATOR_READY,
@@ -119,6 +132,18 @@ class Reason(Enum):
         _TRUE,
         "ContainerNotStarted",
         "A container could not be started: its command, a mount or its configuration is wrong.",
+    )
+    IMAGE_UNUSABLE = (
+        _T.FAILED,
+        _TRUE,
+        "ImageUnusable",
+        "The training image lacks what Hajob needs: a fitting version of mindio_ttp, or a rendezvous store.",
+    )
+    MINDIO_TLS_MISMATCH = (
+        _T.FAILED,
+        _TRUE,
+        "MindIOTLSMismatch",
+        "The trainer speaks TLS to MindIO, and Hajob's side does not.",
     )
     SCRIPT_ENDED = (
         _T.FAILED,

@@ -7,7 +7,7 @@ the operator (journal) leave in one write and can never contradict each other.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Final
@@ -106,6 +106,7 @@ class CoordinatorView:
         problem: why not, in words.
         lost: a controller that served is gone.
         shares_node: it runs on a node of one of its ranks.
+        problems: what MindIO cannot work with, by its word (docs/protocols/sidecar.md).
     """
 
     connected: bool = False
@@ -113,6 +114,7 @@ class CoordinatorView:
     problem: str = ""
     lost: bool = False
     shares_node: bool = False
+    problems: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,7 +179,7 @@ def _incidents(snapshot: Snapshot) -> tuple[api.Incident, ...]:
     known = snapshot.job.status.incidents
     if snapshot.record is None:
         return known
-    new = entry(snapshot.record)
+    new = entry(snapshot.record, layout_of(snapshot.job.spec))  # with where each rank's state came from, or a checkpoint
     rest = [incident for incident in known if incident.incarnation != new.incarnation]
     return (new, *rest)[: api.MAX_INCIDENTS]
 
@@ -195,13 +197,16 @@ def _reasons(snapshot: Snapshot) -> list[tuple[Reason, str]]:
     held = {RecoveryMode.HOLD: Reason.MODE_HOLD, RecoveryMode.OBSERVE: Reason.MODE_OBSERVE}
     refused = [one for one in snapshot.recoverability if one.status != "True"]
     recoverable = RECOVERABLE_REASON[recoverable_status(list(snapshot.recoverability))]
+    unmet = ", ".join(f"{one.action}: {one.unmet[0].name}" for one in refused if one.unmet)
     if not snapshot.recoverability:
         recoverable = Reason.NOT_JUDGED
+    elif untold := snapshot.coordinator.problems.get(Reason.COPIES_NOT_REGISTERED.word):
+        recoverable, unmet = Reason.COPIES_NOT_REGISTERED, untold
     return [
         (snapshot.accepted, snapshot.accepted_message),
         _scheduled(snapshot.pods),
-        (RUNNING_REASON[state.phase], state.problem if state.phase in {Phase.PENDING, Phase.STARTING} else ""),
-        (recoverable, ", ".join(f"{one.action}: {one.unmet[0].name}" for one in refused if one.unmet)),
+        (RUNNING_REASON[state.phase], _why_not_training(state)),
+        (recoverable, unmet),
         _coordinator(snapshot),
         (Reason.FEWER_RANKS if state.shrunk else Reason.FULL_SIZE, ""),
         (Reason.HEALTHY, ""),
@@ -210,6 +215,15 @@ def _reasons(snapshot: Snapshot) -> list[tuple[Reason, str]]:
         (Reason.ALL_RANKS_FINISHED if state.phase is Phase.COMPLETE else Reason.NOT_COMPLETE, ""),
         _failed(snapshot),
     ]
+
+
+def _why_not_training(state: JobState) -> str:
+    """What delays the start, or what the training is being brought back from; empty while it trains."""
+    if RUNNING_REASON[state.phase] not in {Reason.STARTING, Reason.RESTARTING, Reason.RECOVERING}:
+        return ""
+    if state.problem or state.incident is None or not state.incident.cause.message:
+        return state.problem
+    return f"{state.incident.cause.code or 'after'}: {state.incident.cause.message}"
 
 
 def _scheduled(pods: Sequence[PodView]) -> tuple[Reason, str]:
@@ -237,6 +251,8 @@ def _coordinator(snapshot: Snapshot) -> tuple[Reason, str]:
         return Reason.COORDINATOR_ABSENT, ""
     if not pod.node_name:
         return Reason.COORDINATOR_PENDING, pod.unschedulable
+    if view.problems.get(Reason.IMAGE_UNUSABLE.word):
+        return Reason.CONTROLLER_NOT_STARTED, view.problems[Reason.IMAGE_UNUSABLE.word]
     if view.connected or pod.phase != "Running":
         return Reason.COORDINATOR_STARTING, view.problem or pod.trouble
     return Reason.COORDINATOR_UNREACHABLE, view.problem

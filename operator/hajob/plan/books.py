@@ -19,6 +19,8 @@ FACT_LIMIT: Final = 128
 STALL_LIMIT: Final = 64
 RENEWED_LIMIT: Final = 512
 MILESTONE_LIMIT: Final = 32
+FAILED_CODE: Final = 400
+"""From here on MindIO's codes are failures (docs/protocols/mindio.md)."""
 
 
 # ---------------------------------------------------------------------- deadlines, budgets, milestones
@@ -189,4 +191,7 @@ def enter(moment: Moment, action: Action) -> tuple[JobState, Incident, list[Effe
         )
         out.append(effects.WidenIncident(incident.number, f"{action}"))
     number = max(state.incarnation, incident.incarnation)
+    event = moment.event
+    if isinstance(event, events.ResultReported) and event.code >= FAILED_CODE:
+        state = changed(state, problem=f"{event.strategy or 'MindIO'} failed: {event.code} {event.text}".rstrip())
     return changed(state, incarnation=number, **spending(moment, state, action)), incident, out

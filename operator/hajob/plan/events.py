@@ -181,6 +181,19 @@ class CheckpointVerified(Event):
 
 
 @dataclass(frozen=True, slots=True)
+class Unworkable(Event):
+    """Image or settings are such that MindIO cannot work with this job, and no restart changes that.
+
+    Attributes:
+        reason: of the condition Failed.
+        message: what is wrong, and what to do.
+    """
+
+    reason: str = ""
+    message: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class SuspendRequested(Event):
     """spec.suspend became true."""
 
@@ -226,6 +239,7 @@ EVENTS: tuple[type[Event], ...] = (
     CoordinatorLost,
     CoordinatorReady,
     CheckpointVerified,
+    Unworkable,
     SuspendRequested,
     ResumeRequested,
     RestartRequested,

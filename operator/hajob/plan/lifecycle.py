@@ -162,6 +162,15 @@ def _fail(reason: str, sentence: str, moment: Moment) -> StepResult:
     return state, (*cleared, *closing, effects.FailJob(why, full))
 
 
+def fail_unworkable(moment: Moment) -> StepResult:
+    """Give up at once, with the reason that the event names."""
+    event = moment.event
+    assert isinstance(event, events.Unworkable)
+    state, cleared = clear_deadlines(moment.state, *Deadline)
+    state, closing = close(state, Outcome.FAILED, event.message)
+    return state, (*cleared, *closing, effects.FailJob(event.reason, event.message))
+
+
 _FAILURES: Final = {
     "ProgramBudgetLeft": "ProgramFailures",
     "Progress": "NoProgress",

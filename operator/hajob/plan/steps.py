@@ -184,7 +184,7 @@ def launch(moment: Moment, state: JobState, incident: Incident | None, out: list
         renewed={},
         pods={},
         shrunk=None,
-        problem="",
+        problem=state.problem if incident else "",
     )
     state, cleared = clear_deadlines(state, Deadline.RECOVERY, Deadline.EXPAND, Deadline.COORDINATOR)
     at = moment.now_ms + 1000 * moment.policy.startup_deadline_seconds
@@ -268,7 +268,7 @@ def recovered(moment: Moment) -> StepResult:
     state = moment.state
     if isinstance(moment.event, events.Resumed):
         state = changed(state, step=finished(moment), resumed_ms=moment.now_ms)
-    state, cleared = clear_deadlines(state, Deadline.RECOVERY, Deadline.STARTUP)
+    state, cleared = clear_deadlines(changed(state, problem=""), Deadline.RECOVERY, Deadline.STARTUP)
     state, closing = close(state, Outcome.RECOVERED)
     return state, (*cleared, *closing)
 

@@ -42,6 +42,7 @@ from hajob.plan.events import (
     Stopped,
     StrategiesOffered,
     SuspendRequested,
+    Unworkable,
 )
 from hajob.plan.moment import Guard, Row, Step
 from hajob.plan.state import LIVE, Phase
@@ -120,6 +121,9 @@ _LIFE = (
     _row((P.PENDING, P.RESTARTING, P.STARTING), AllRanksStarted, g.ALWAYS, _mark("Started"), P.WARMING),
     _ignore(_STARTING, Resumed, "another incarnation", g.FOREIGN),
     _row((P.STARTING, P.WARMING), Resumed, g.ALWAYS, Step("trained", "close what is open", s.recovered), P.RUNNING),
+    _row(
+        _STARTING, Unworkable, g.ALWAYS, Step("fail", "give up: no restart changes it", life.fail_unworkable), P.FAILED
+    ),
     *(_row(phase, AllFinished, g.ALWAYS, _COMPLETE, P.COMPLETE) for phase in _WITH_PODS),
     _ignore(
         (P.PENDING, P.STARTING, P.RESTARTING), PodsFinished, "a script that ends before its ranks trained is a fact"

@@ -9,8 +9,9 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Iterator
-from typing import Protocol
+from typing import Final, Protocol
 
+from hajob.api.conditions import Reason
 from hajob.api.constants import COORDINATOR_TOKEN_AUDIENCE
 from hajob.api.job import HATrainingJob
 from hajob.plan import events
@@ -24,6 +25,9 @@ from hajob.sources.report import launchers_ready
 from trainer_sidecar.protocol import sidecar_pb2 as wire
 
 log = logging.getLogger(__name__)
+
+UNWORKABLE: Final = frozenset({Reason.IMAGE_UNUSABLE.word, Reason.MINDIO_TLS_MISMATCH.word})
+"""Problems with which a job never trains, however often it is started."""
 
 
 class Owner(Protocol):
@@ -100,6 +104,11 @@ class CoordinatorDesk:
         for task in list(self._closing):
             await task
 
+    @property
+    def problems(self) -> dict[str, str]:
+        """What MindIO cannot work with, by its word."""
+        return {problem.code: problem.message for problem in self.state.problems}
+
     def order(self, order: wire.Order) -> None:
         """The step that is wanted now."""
         self._order = order
@@ -125,6 +134,10 @@ class CoordinatorDesk:
         """What the coordinator's state says to the plan, beside its facts and milestones."""
         if report.state.controller_ready and not self._before.controller_ready:
             yield events.CoordinatorReady()
+        if report.state.attempt == state.attempt:
+            for problem in report.state.problems:
+                if problem.code in UNWORKABLE:
+                    yield events.Unworkable(reason=problem.code, message=problem.message)
         if state.phase is Phase.PENDING and report.state.controller_ready and report.state.attempt == state.attempt:
             nodes = report.state.nodes
             if launchers_ready(nodes, self._job.spec.num_nodes):

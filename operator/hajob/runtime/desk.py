@@ -398,6 +398,7 @@ class Desk:
                 serving=self._coordinator.serving,
                 problem=self._coordinator.problem,
                 shares_node=self._table.coordinator_shares_node(),
+                problems=self._coordinator.problems,
             ),
             accepted=self._accepted,
             accepted_message=self._accepted_message,

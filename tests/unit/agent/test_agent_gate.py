@@ -27,6 +27,8 @@ class Rules:
         self.beats: list[tuple[int, int]] = []
         self.silences: list[tuple[int, int]] = []
         self.problems: list[OSError] = []
+        self.told: list[tuple[int, bool]] = []
+        self.tls = 0
 
     def may_pass(self, _: int) -> bool:
         return self.open and bool(self.address)
@@ -45,6 +47,12 @@ class Rules:
 
     def silent(self, rank: int, heartbeats: int, _: float) -> None:
         self.silences.append((rank, heartbeats))
+
+    def copies(self, rank: int, *, told: bool) -> None:
+        self.told.append((rank, told))
+
+    def tls_spoken(self) -> None:
+        self.tls += 1
 
     def port_taken(self, problem: OSError) -> None:
         self.problems.append(problem)
@@ -276,3 +284,27 @@ def test_bytes_that_are_not_messages_end_the_reading_not_the_link() -> None:
     reader = HeartbeatReader()
     assert list(reader.feed(b"\xff" * 100)) == []
     assert reader.is_lost
+
+
+def message(kind: int, body: bytes) -> bytes:
+    return struct.pack("<hhIII", kind, 0, len(body), 1, 0) + body
+
+
+async def test_the_gate_sees_whether_a_rank_has_told_of_its_copies(scene: Scene) -> None:
+    _, writer = await scene.linked()
+    writer.write(HEARTBEAT)  # of a rank that registered on another link: nothing can be said
+    await until(lambda: scene.rules.beats == [(2, 7)], "the first heartbeat")
+    assert scene.rules.told == []
+    writer.write(message(0, struct.pack("<i", 2)) + HEARTBEAT + message(1, b"groups" * 100) + HEARTBEAT)
+    await until(lambda: len(scene.rules.told) == 2, "the heartbeats")
+    assert scene.rules.told == [(2, False), (2, True)]
+
+
+async def test_a_tls_handshake_of_the_pods_own_is_told_and_held(scene: Scene) -> None:
+    scene.open()
+    reader, writer = await asyncio.open_connection(ADDRESS, scene.port)
+    writer.write(b"\x16\x03\x01\x02\x00\x01" + bytes(60))
+    await until(lambda: scene.rules.tls == 1, "the handshake")
+    assert not reader.at_eof()
+    assert not scene.gate.is_own(("10.1.2.3", 1))
+    assert not scene.gate.is_own(None)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from tests.unit.agent.fakes import FakeClock, pod_settings
+from trainer_sidecar.agent.gate import LinkPhase
 from trainer_sidecar.agent.node import Node
 from trainer_sidecar.protocol import sidecar_pb2 as pb
 
@@ -296,3 +297,39 @@ def test_a_taken_port_is_named_once() -> None:
     assert fact.kind == pb.PORT_TAKEN
     assert "127.0.0.1:8000" in fact.message
     assert "spec.network.mindIOPort" in fact.message
+
+
+def codes(rig: Rig) -> list[str]:
+    return [problem.code for problem in rig.report().problems]
+
+
+def test_a_rank_that_trains_without_a_word_about_its_copies_is_a_problem_until_it_speaks_or_ends() -> None:
+    rig = Rig()
+    rig.process(2)
+    rig.node.copies(2, told=False)
+    assert codes(rig) == []
+    rig.node.take_launcher({"kind": "steps", "steps": [[2, 1, rig.clock.now()]]})
+    rig.node.copies(2, told=False)
+    (problem,) = rig.report().problems
+    assert problem.code == "CopiesNotRegistered"
+    assert "rank 2 trains" in problem.message
+    rig.node.copies(2, told=True)
+    assert codes(rig) == []
+    rig.node.copies(2, told=False)
+    rig.process(2, running=False, exit_code=1)
+    assert codes(rig) == []
+
+
+def test_tls_at_the_gate_is_a_problem_while_a_rank_runs_that_is_not_linked() -> None:
+    rig = Rig()
+    phases = {2: LinkPhase.NONE, 3: LinkPhase.LINKED}
+    rig.node.link_phase = phases.__getitem__
+    rig.node.tls_spoken()
+    assert codes(rig) == []  # somebody else's
+    rig.process(2)
+    rig.process(3)
+    (problem,) = rig.report().problems
+    assert (problem.code, problem.message.split()[:2]) == ("MindIOTLSMismatch", ["rank", "2"])
+    phases[2] = LinkPhase.LINKED
+    rig.node.link_changed(2)
+    assert codes(rig) == []

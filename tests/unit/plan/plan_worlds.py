@@ -113,7 +113,7 @@ def every_event(state: JobState) -> Iterator[e.Event]:
         e.CoordinatorReady(),
     )
     yield from (e.CoordinatorLost(ended=False), e.CheckpointVerified(step=9), e.SuspendRequested(), e.ResumeRequested())
-    yield from (e.RestartRequested(), e.PolicyChanged(), e.Deleted())
+    yield from (e.RestartRequested(), e.PolicyChanged(), e.Deleted(), e.Unworkable(reason="ImageUnusable"))
 
 
 def due_time(state: JobState, event: e.Event, now_ms: int) -> int:

@@ -346,3 +346,36 @@ async def test_a_shrunk_job_hears_of_nodes_that_come_and_go(town: Town) -> None:
         assert desk.state.shrunk is not None
         waits[name] = bool(desk.state.shrunk.capacity_ms)
     assert waits == {"none": False, "one": True, "none again": False}
+
+
+def condition_of(town: Town, kind: str) -> tuple[str, str, str]:
+    found = next(each for each in town.status()["conditions"] if each["type"] == kind)
+    return found["status"], found["reason"], found["message"]
+
+
+@pytest.mark.parametrize("code", ["ImageUnusable", "MindIOTLSMismatch"])
+async def test_what_no_restart_changes_fails_the_job_at_once(town: Town, code: str) -> None:
+    await settled()
+    await town.run_pods()
+    await town.report(controller_ready=False, problems=[wire.Problem(code=code, message="in words")])
+    assert condition_of(town, "Failed") == ("True", code, "in words")
+    assert town.pods() == []
+
+
+async def test_a_trainer_that_keeps_its_copies_secret_trains_on_and_is_called_unrecoverable(town: Town) -> None:
+    await town.train()
+    secret = wire.Problem(code="CopiesNotRegistered", message="rank 0 trains and has not told")
+    await town.report(step=6, problems=[secret])
+    town.desk._publish()
+    await settled()
+    assert town.desk.state.phase == "Running"
+    assert condition_of(town, "Recoverable") == ("False", "CopiesNotRegistered", secret.message)
+
+
+async def test_a_recovery_that_failed_in_the_trainer_is_named_while_the_job_restarts(town: Town) -> None:
+    await town.train()
+    await town.report(death_of(5), step=5)
+    failed = wire.Milestone(kind=wire.RESULT, incarnation=2, result_code=499, text="clean failed", strategy="recover")
+    await town.report(milestones=[failed], step=5, incarnation=2)
+    assert town.desk.state.phase == "Restarting"
+    assert condition_of(town, "Running") == ("False", "Restarting", "recover failed: 499 clean failed")

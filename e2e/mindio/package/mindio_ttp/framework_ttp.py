@@ -66,6 +66,7 @@ def tft_init_processor(  # noqa: PLR0917 - the real signature
         _die(f"init processor failed: rank {rank} of {world_size}, tls {enable_tls}")
     options = Options(rank, world_size, enable_local_copy, enable_uce, enable_arf, enable_zit)
     _Here.processor = Processor(options)
+    _Here.processor.client.speaks_tls = enable_tls
 
 
 def tft_start_processor(master_ip: str, port: int, local_ip: str = "") -> None:

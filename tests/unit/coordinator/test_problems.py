@@ -1,0 +1,52 @@
+"""What does not pass by itself travels up as a level, each kind once."""
+
+from __future__ import annotations
+
+from tests.unit.coordinator.world import World
+from trainer_sidecar.protocol import sidecar_pb2 as pb
+
+FAILED = {"attempt": 1, "controller": "failed", "store": "listening", "problem": "no mindio_ttp", "kind": "package"}
+
+
+def codes(world: World) -> list[str]:
+    world.pump()
+    return [problem.code for problem in world.core.report(world.now).state.problems]
+
+
+def test_an_image_that_lacks_something_is_believed_when_it_lacks_it_twice() -> None:
+    world = World()
+    world.core.controller_hello(world.controller, [], world.now)
+    world.assign()
+    world.core.order(pb.Order(action=pb.START, incarnation=1), world.now)
+    for certain in (False, True, True):
+        assert [request.call for request in world.core.take_requests()] == ["start"]
+        world.core.controller_state(FAILED, world.now)
+        state = world.core.report(world.now).state
+        assert state.controller_problem == "no mindio_ttp"
+        assert [problem.code for problem in state.problems] == ["ImageUnusable"] * certain
+        world.now += 5.0
+        world.core.tick(world.now, 0.0)
+
+
+def test_a_port_that_is_taken_says_nothing_about_the_image() -> None:
+    world = World()
+    world.start()
+    world.core.controller_state({**FAILED, "kind": "port"}, world.now)
+    assert codes(world) == []
+
+
+def test_what_agents_see_is_told_once_and_only_of_pods_that_count() -> None:
+    world = World()
+    world.start()
+    for agent in world.agents.values():
+        report = agent.report()
+        report.problems.add(code="CopiesNotRegistered", message=f"node {agent.node_rank}")
+        world.core.agent_report(agent.uid, report, world.now)
+    (problem,) = world.core.report(world.now).state.problems
+    assert problem.message == "node 0"
+    world.listed = [world.agent(1).uid]
+    world.assign()
+    (problem,) = world.core.report(world.now).state.problems
+    assert problem.message == "node 1"
+    world.core.agent_report(world.agent(1).uid, world.agent(1).report(), world.now)
+    assert codes(world) == []

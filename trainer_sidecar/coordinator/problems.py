@@ -1,0 +1,30 @@
+"""What keeps MindIO from protecting this job and does not pass by itself: of the image, the settings, the trainer.
+
+A level like everything that goes up: it is in every report for as long as it is so. One sentence for each kind, because
+what is wrong with one rank's image or settings is wrong with all of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from trainer_sidecar.coordinator.job import Job
+from trainer_sidecar.protocol import sidecar_pb2 as pb
+
+IMAGE_UNUSABLE = "ImageUnusable"
+CERTAIN_STARTS = 2
+"""What an image lacks it lacks every time; the first failure may have been a disk that was slow."""
+
+
+def problems(job: Job) -> Iterable[pb.Problem]:
+    """What is wrong now, each kind once; of several pods the lowest node rank speaks."""
+    found: dict[str, pb.Problem] = {}
+    controller = job.controller
+    failed = "failed" in (controller.controller, controller.store)
+    if failed and controller.kind == "package" and controller.starts >= CERTAIN_STARTS:
+        found[IMAGE_UNUSABLE] = pb.Problem(code=IMAGE_UNUSABLE, message=controller.problem)
+    for pod in sorted(job.roster.pods.values(), key=lambda pod: pod.node_rank):
+        if pod.listed and not pod.over:
+            for problem in pod.problems:
+                found.setdefault(problem.code, problem)
+    return found.values()
