@@ -179,7 +179,7 @@ def _incidents(snapshot: Snapshot) -> tuple[api.Incident, ...]:
     known = snapshot.job.status.incidents
     if snapshot.record is None:
         return known
-    new = entry(snapshot.record, layout_of(snapshot.job.spec))  # with where each rank's state came from, or a checkpoint
+    new = entry(snapshot.record)
     rest = [incident for incident in known if incident.incarnation != new.incarnation]
     return (new, *rest)[: api.MAX_INCIDENTS]
 
