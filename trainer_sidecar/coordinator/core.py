@@ -10,7 +10,7 @@ import logging
 from collections.abc import Mapping
 from typing import Any
 
-from trainer_sidecar.coordinator import attempt, checkpoints, hang, node_orders, orders, standing
+from trainer_sidecar.coordinator import attempt, checkpoints, hang, last_step, node_orders, orders, standing
 from trainer_sidecar.coordinator.conversation import Event, Kind, State
 from trainer_sidecar.coordinator.conversation_table import new_conversation
 from trainer_sidecar.coordinator.driver import carry_out, feed, lose, step_finished
@@ -74,6 +74,8 @@ class Core:
         job.now = now
         job.order = order
         job.urgent = True
+        if order.action in (pb.STOP, pb.START):
+            last_step.gather(job)
         if order.action == pb.STOP:
             attempt.end(job, order)
         self._advance(now)
@@ -251,6 +253,7 @@ class Core:
         for uid, seconds in job.silence.newly_silent(now).items():
             self._silent(uid, seconds)
         self._forget_pods()
+        last_step.tell(job)
         hanging = hang.fact(job)
         if hanging is not None:
             job.tell(hanging, now)

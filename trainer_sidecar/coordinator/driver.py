@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from functools import singledispatch
 
-from trainer_sidecar.coordinator import migration
+from trainer_sidecar.coordinator import last_step, migration
 from trainer_sidecar.coordinator.conversation import (
     Admit,
     Call,
@@ -174,6 +174,8 @@ def conclude(job: Job) -> None:
 
 def step_finished(job: Job, rank: int, step: int, at: float) -> None:
     """Count a finished step; the first one after the strategy ends the outage."""
+    if last_step.finished(job, rank, step, at):
+        return
     job.steps.finished(rank, step, at, max(job.roster.world_size - len(job.dropped), 1))
     incident = job.incident
     if incident is None and job.attempt.linked and not job.attempt.stepped:

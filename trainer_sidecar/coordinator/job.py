@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from trainer_sidecar.coordinator.conversation import Conversation
 from trainer_sidecar.coordinator.leases import Leases, Silence
@@ -17,6 +17,9 @@ from trainer_sidecar.coordinator.outbox import Outbox
 from trainer_sidecar.coordinator.roster import Roster
 from trainer_sidecar.coordinator.steps import Steps
 from trainer_sidecar.protocol import sidecar_pb2 as pb
+
+if TYPE_CHECKING:
+    from trainer_sidecar.coordinator.last_step import LastStep
 
 
 class Phase(StrEnum):
@@ -130,6 +133,7 @@ class Job:
     roster: Roster = field(default_factory=Roster)
     silence: Silence = field(default_factory=Silence)
     steps: Steps = field(default_factory=Steps)
+    last_step: LastStep | None = None  # of an attempt that is being ended
     outbox: Outbox = field(default_factory=Outbox)
     controller: ControllerView = field(default_factory=ControllerView)
     controller_log: list[Mapping[str, Any]] = field(default_factory=list)

@@ -1,0 +1,53 @@
+"""A restart ends everything at once; the account of its outage still begins with the last common step."""
+
+from tests.unit.coordinator.world import World
+from trainer_sidecar.protocol import sidecar_pb2 as pb
+
+
+def trained() -> World:
+    world = World()
+    world.start()
+    for step in range(1, 4):
+        world.step(step)
+    return world
+
+
+def told(world: World) -> list[int]:
+    return [mark.step for mark in world.marks(pb.STEP_BEFORE)]
+
+
+def test_a_stop_tells_the_last_common_step_a_moment_later() -> None:
+    world = trained()
+    world.die(3)
+    world.order(pb.STOP, incarnation=2, revision=1)
+    for agent in world.agents.values():  # what they had not told yet
+        steps = [pb.StepFinished(rank=rank, step=4) for rank in agent.processes]
+        world.core.agent_report(agent.uid, agent.report(steps=steps), world.now)
+    assert told(world) == []
+    world.advance(0.3)
+    assert told(world) == [4]
+    world.advance(1.0)
+    assert told(world) == [4]
+
+
+def test_a_start_that_follows_at_once_changes_nothing() -> None:
+    world = trained()
+    world.die(3)
+    world.order(pb.STOP, incarnation=2, revision=1)
+    world.attempt += 1
+    world.assign()
+    world.order(pb.START, incarnation=3)
+    world.advance(0.3)
+    assert told(world) == [3]
+    assert not world.core.job.attempt.stepped
+
+
+def test_a_step_that_was_told_with_the_strategy_is_not_told_again() -> None:
+    world = trained()
+    world.die(3)
+    world.order(pb.CHECKPOINT, revision=1, lost_ranks=[3])
+    world.advance(0.2)
+    assert told(world) == [3]
+    world.order(pb.STOP, incarnation=2, revision=2)
+    world.advance(0.5)
+    assert told(world) == [3]
