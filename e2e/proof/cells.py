@@ -19,13 +19,19 @@ from typing import Final
 WORLD: Final = 8
 CHIPS: Final = 2
 ACTIONS: Final = ("Retry", "InPlace", "Replace", "Checkpoint", "Restart")
-RANKS: Final[Mapping[str, tuple[int, ...]]] = {"first": (0,), "last": (7,), "two": (1, 2), "node": (2, 3)}
+RANKS: Final[Mapping[str, tuple[int, ...]]] = {"first": (0,), "last": (7,), "two": (5, 6), "node": (4, 5)}
 MOMENTS: Final = ("forward", "update", "save", "recovery")
-OTHERS: Final[Mapping[str, int]] = {"first": 3, "last": 0, "two": 3, "node": 0}
+OTHERS: Final[Mapping[str, int]] = {"first": 3, "last": 0, "two": 7, "node": 6}
 """The rank whose recovery is under way when the cell's own fault comes; no partner of it is in the set."""
-WITNESS: Final = 5
-"""A rank that lives through every cell with a surviving copy; it marks how far a recovery is."""
+WITNESS: Final = 1
+"""A rank that lives through every recovery in which a mark is wanted of a survivor."""
 HOLD_SECONDS: Final = 1.5
+SILENT_SECONDS: Final = 6.0
+"""A node without power is noticed by its silence of three seconds; the point must not be passed before."""
+
+SAVERS: Final = frozenset({0, 1, 2, 3})
+"""Ranks that MindIO picks to save, unless they are in its dict; and one that dies after the naming is not."""
+UNSAVED: Final = "MindIO picks the rank that has just died to save, answers 499 and leaves only exit"
 
 COPY: Final = "OptimizerCopy"
 SAVED: Final = "SavedCheckpoint"
@@ -110,8 +116,8 @@ def _nodes(ranks: tuple[int, ...] | frozenset[int]) -> frozenset[int]:
     return frozenset(rank for rank in range(WORLD) if any(rank // CHIPS == one // CHIPS for one in ranks))
 
 
-def _hold(rank: int, moment: str) -> str:
-    return f"rank={rank} step={{step}} at={moment} do=slow seconds={HOLD_SECONDS}"
+def _hold(rank: int, moment: str, seconds: float = HOLD_SECONDS) -> str:
+    return f"rank={rank} step={{step}} at={moment} do=slow seconds={seconds}"
 
 
 def _retry(cell: Cell) -> Script:
@@ -162,11 +168,12 @@ def _loss(cell: Cell) -> tuple[tuple[str, ...], int | None]:
     return _lines(ranks, cell.moment, "do=kill"), None
 
 
-def _during(cell: Cell, hold: str) -> tuple[tuple[str, ...], tuple[int, ...], int | None]:
+def _during(cell: Cell, rank: int, moment: str) -> tuple[tuple[str, ...], tuple[int, ...], int | None]:
     """Lines of another rank's death and of the mark to wait for; then who is killed, or whose power goes."""
-    ranks = RANKS[cell.ranks]
+    ranks, is_node = RANKS[cell.ranks], cell.ranks == "node"
+    hold = _hold(rank, moment, SILENT_SECONDS if is_node else HOLD_SECONDS)
     lines = (*_lines((OTHERS[cell.ranks],), "forward", "do=kill"), hold)
-    return (lines, (), ranks[0]) if cell.ranks == "node" else (lines, ranks, None)
+    return (lines, (), ranks[0]) if is_node else (lines, ranks, None)
 
 
 def _replace(cell: Cell) -> Script:
@@ -175,7 +182,7 @@ def _replace(cell: Cell) -> Script:
     (lines, off), killed, hit = _loss(cell), tuple[int, ...](), ranks
     if cell.moment == "recovery":
         other = OTHERS[cell.ranks]
-        lines, killed, off = _during(cell, _hold(other, "startup"))
+        lines, killed, off = _during(cell, other, "startup")
         hit = (other, *ranks)
     return Script(
         lines=lines,
@@ -196,8 +203,9 @@ def _checkpoint(cell: Cell) -> Script:
     allowed: tuple[str, ...] = ("Checkpoint", "Restart")
     by_way_of: tuple[str, ...] = ("Checkpoint",)
     if cell.moment == "recovery":
-        lines, killed, off = _during(cell, _hold(WITNESS, "rebuild"))
+        lines, killed, off = _during(cell, WITNESS, "rebuild")
         allowed, by_way_of = ("InPlace", *allowed), ("InPlace", "Checkpoint")
+    is_exit = cell.moment == "recovery" and bool(SAVERS & set(RANKS[cell.ranks]))
     return Script(
         lines=lines,
         killed=killed,
@@ -205,9 +213,10 @@ def _checkpoint(cell: Cell) -> Script:
         allowed=allowed,
         action="Restart",
         by_way_of=by_way_of,
-        restored=SAVED,
+        restored=PERIODIC if is_exit else SAVED,
         renewed=frozenset(range(WORLD)),
         at_save=cell.moment == "save",
+        note=UNSAVED if is_exit else "",
     )
 
 
@@ -215,7 +224,7 @@ def _restart(cell: Cell) -> Script:
     """Everything anew from the periodic checkpoint; during another recovery: while the new ranks start."""
     (lines, off), killed = _loss(cell), tuple[int, ...]()
     if cell.moment == "recovery":
-        lines, killed, off = _during(cell, _hold(OTHERS[cell.ranks], "startup"))
+        lines, killed, off = _during(cell, OTHERS[cell.ranks], "startup")
     return Script(
         lines=lines,
         killed=killed,
@@ -259,14 +268,14 @@ EXTRA: Final[Mapping[tuple[str, str, str], Script]] = {
         for deaths in ((1,), (1, 2), (1, 2, 3), (1, 2, 3, 0), (1, 2, 3, 0, 1))
     },
     ("Cascade", "after-naming", "recovery"): Script(
-        lines=(*_lines((0,), "forward", "do=kill"), _hold(WITNESS, "repair")),
-        killed=(3,),
+        lines=(*_lines((0,), "forward", "do=kill"), _hold(WITNESS, "rebuild")),
+        killed=(7,),
         allowed=("InPlace", "Replace", "Checkpoint", "Restart"),
         action="Restart",
         by_way_of=("InPlace", "Checkpoint"),
         restored=SAVED,
         renewed=frozenset(range(WORLD)),
-        note="rank 3 dies after MindIO was told the names: 406, saved, no step lost",
+        note="rank 7 dies after MindIO was told the names: 406, saved, no step lost",
     ),
     ("Exit", "saver", "saving"): Script(
         lines=(*_lines((7,), "forward", "do=kill"), _hold(1, "dump")),

@@ -19,7 +19,7 @@ from typing import Any, Final
 from e2e.bench.report import machine
 from e2e.bootstrap.paths import CHECKOUT
 from e2e.harness.images import SIMULATOR, mindio_directory
-from e2e.proof.cells import ACTIONS, EXTRA, MOMENTS, RANKS, Cell, script
+from e2e.proof.cells import ACTIONS, EXTRA, MOMENTS, RANKS, UNSAVED, Cell, script
 from e2e.proof.chance import Round
 from e2e.proof.verdict import Result
 
@@ -28,8 +28,8 @@ RESULTS: Final = CHECKOUT / "bench/results/proof.json"
 RANK_WORDS: Final[Mapping[str, str]] = {
     "first": "rank 0",
     "last": "rank 7",
-    "two": "ranks 1 and 2",
-    "node": "a node (2, 3)",
+    "two": "ranks 5 and 6",
+    "node": "a node (4, 5)",
 }
 MOMENT_WORDS: Final[Mapping[str, str]] = {
     "forward": "forward pass",
@@ -114,9 +114,13 @@ def table(ledger: Ledger) -> str:
     lines = [["action", "ranks", *(MOMENT_WORDS[moment] for moment in MOMENTS)]]
     for action in ACTIONS:
         for ranks in RANKS:
-            words = [word(plays_of(ledger, Cell(action, ranks, moment))) for moment in MOMENTS]
+            words = [_entry(ledger, Cell(action, ranks, moment)) for moment in MOMENTS]
             lines.append([action, RANK_WORDS[ranks], *words])
     return markdown(lines)
+
+
+def _entry(ledger: Ledger, cell: Cell) -> str:
+    return word(plays_of(ledger, cell)) + (" *" if script(cell).note == UNSAVED else "")
 
 
 def extra_table(ledger: Ledger) -> str:
@@ -182,6 +186,8 @@ A cell counts only when all of this was so:
 
 A play in which only the 100 ms were missed is played again, at most twice: on a busy machine whoever reads is late.
 
+A star: {unsaved}; so the job starts anew from the periodic checkpoint.
+
 How the wanted action is had: the job allows what leads to it. A whole node is powered off, except where processes are
 to be restarted on it. "Another recovery" is, for `Retry`, a memory fault a second before; for `InPlace` and `Replace`,
 the start of another rank's successor, before MindIO is told the names; for `Checkpoint`, the rebuilding of groups after
@@ -215,7 +221,7 @@ def made_page(ledger: Ledger) -> str:
     words = f"{about['cores']} cores, {about['processor']}, load {about['loadBefore']:.0f} at the end"
     rounds = ledger["random"].get("rounds", {})
     parts = [
-        INTRODUCTION.format(machine=words, mindio=ledger["mindio"]),
+        INTRODUCTION.format(machine=words, mindio=ledger["mindio"], unsaved=UNSAVED),
         table(ledger),
         EXTRA_WORDS,
         extra_table(ledger),
