@@ -49,8 +49,8 @@ class Proof:
         """A line of progress."""
         print(f"{time.monotonic() - self._began:7.1f} s  {words}", flush=True)
 
-    def play(self) -> Iterator[None]:
-        """All chosen cells and rounds; comes back after each one."""
+    def play(self) -> Iterator[str | Round]:
+        """All chosen cells and rounds; comes back with the name of each cell, and with each round."""
         self.say("starting the cluster")
         rig = Rig.start_demo(ControlPlane.start(self.run), Layout(chip_nodes=CHIP_NODES))
         self.say("undisturbed training to compare with")
@@ -61,24 +61,24 @@ class Proof:
         if self.chosen.keep:
             self.say(f"logs will be in {rig.explain()}")
 
-    def _play_cells(self, stage: Stage) -> Iterator[None]:
+    def _play_cells(self, stage: Stage) -> Iterator[str]:
         wanted = chosen_cells(self.chosen)
         for number, cell in enumerate(wanted, 1):
             for _ in range(self.chosen.rounds):
                 result = stage.play(cell)
                 self.results.setdefault(cell.name, []).append(result)
                 self.say(f"[{number:3d}/{len(wanted)}] {result.line()}")
-                yield
+                yield cell.name
         stage.end_training()
 
-    def _play_rounds(self, chance: Chance) -> Iterator[None]:
+    def _play_rounds(self, chance: Chance) -> Iterator[Round]:
         wanted = self.chosen.round or range(1, self.chosen.random + 1)
         if self.chosen.random:
             self.say(f"faults at random moments, seed {self.chosen.seed}")
         for number in wanted if self.chosen.random else ():
             self.rounds.append(chance.play(self.chosen.seed, number))
             self.say(f"[{number:3d}/{self.chosen.random}] {self.rounds[-1].line()}")
-            yield
+            yield self.rounds[-1]
 
 
 def chosen_cells(chosen: argparse.Namespace) -> list[Cell]:
@@ -115,8 +115,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     with Run.start("the proof") as run:
         proof = Proof(run, chosen)
         try:
-            for _ in proof.play():
-                save(proof, chosen)
+            for played in proof.play():
+                save(proof, played, chosen)
         except KeyboardInterrupt:
             problem = "interrupted"
         except Exception as error:
@@ -129,12 +129,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 0 if proof.is_good and not problem else 1
 
 
-def save(proof: Proof, chosen: argparse.Namespace) -> None:
-    """Write down what has been played so far: a run of this length may be ended early."""
+def save(proof: Proof, played: str | Round, chosen: argparse.Namespace) -> None:
+    """Write down what has just been played: a run of this length may be ended early."""
     ledger = report.read(chosen.output)
-    report.enter(ledger, proof.results, defaults=chosen.defaults)
-    if proof.rounds:
-        report.enter_rounds(ledger, chosen.seed, proof.rounds, defaults=chosen.defaults)
+    if isinstance(played, Round):
+        report.enter_rounds(ledger, chosen.seed, [played], defaults=chosen.defaults)
+    else:
+        report.enter(ledger, {played: proof.results[played]}, defaults=chosen.defaults)
     report.write(ledger, chosen.output, report.PAGE if chosen.output == report.RESULTS else None)
 
 

@@ -8,6 +8,7 @@ stands there as such, with what was wrong below.
 from __future__ import annotations
 
 import datetime
+import functools
 import json
 import statistics
 import subprocess
@@ -44,6 +45,7 @@ Plays = Sequence[Mapping[str, Any]]
 Ledger = dict[str, Any]
 
 
+@functools.cache
 def version() -> str:
     """The commit that was played, with a mark when files were changed since."""
     command = ["git", "-C", str(CHECKOUT), "describe", "--always", "--dirty", "--abbrev=9", "--exclude=*"]
