@@ -83,6 +83,20 @@ def log_rule(settings: Settings, match: Match, step: int) -> pb.Fact:
     )
 
 
+def stack(settings: Settings, rank: int, name: Name, number: int, lines: Iterable[str]) -> pb.Fact:
+    """Where a rank's process stands, as the coordinator has asked for the `number`-th time."""
+    return pb.Fact(
+        id=f"{settings.pod_uid}/stack/{rank}/{name.incarnation}/{name.start}/{number}",
+        kind=pb.STACK,
+        node_rank=settings.node_rank,
+        ranks=[rank],
+        incarnation=name.incarnation,
+        start=name.start,
+        step=-1,
+        message=newest_text(lines),
+    )
+
+
 def log_rule_off(settings: Settings, rule: str, reason: str) -> pb.Fact:
     """A rule of the job is not applied on this node."""
     return pb.Fact(

@@ -18,7 +18,7 @@ from trainer_sidecar.agent.gate import LinkPhase
 from trainer_sidecar.agent.lease import Lease
 from trainer_sidecar.agent.log_rules import LogRules, Rule
 from trainer_sidecar.agent.outbox import Outbox
-from trainer_sidecar.agent.ranks import Command, Name, Process, Wanted, is_admitted, reconcile
+from trainer_sidecar.agent.ranks import Command, Name, Process, Wanted, is_admitted, reconcile, runs
 from trainer_sidecar.agent.settings import Settings
 from trainer_sidecar.protocol import sidecar_pb2 as pb
 
@@ -64,6 +64,7 @@ class Node:
         self._tls_spoken = False
         self._wanted: dict[int, Wanted] = {}
         self._fenced: set[tuple[int, Name]] = set()
+        self._stacks: dict[tuple[int, Name], int] = {}  # how often the launcher was asked for a process's stack
         self._script = Script()
         self._controller_address = ""
         self._following = False  # what the launcher was told about lines
@@ -111,7 +112,8 @@ class Node:
                 )
                 continue
             name = Name(entry.incarnation, entry.start)
-            self._wanted[entry.rank] = Wanted(entry.rank, name, entry.run, entry.admitted, dict(entry.environment))
+            environment = dict(entry.environment)
+            self._wanted[entry.rank] = Wanted(entry.rank, name, entry.run, entry.admitted, environment, entry.stacks)
         self._log_rules.set_rules(
             Rule(rule.name, rule.pattern, rule.threshold, rule.start_delay_seconds, rule.window_seconds)
             for rule in order.log_rules
@@ -138,6 +140,8 @@ class Node:
             self.wake_report()
         elif kind == "line":
             self._take_line(int(message["rank"]), str(message["text"]), int(message["time"]))
+        elif kind == "stack":
+            self._take_stack(message)
         elif kind == "script":
             self._take_script(message)
         elif kind == "complete":
@@ -217,6 +221,13 @@ class Node:
         if self._log_rules.switched_off:
             self._follow_lines()
 
+    def _take_stack(self, message: Mapping[str, Any]) -> None:
+        rank, name = int(message["rank"]), Name(int(message["incarnation"]), int(message["start"]))
+        number, lines = self._stacks.get((rank, name), 0), [str(line) for line in message["lines"]]
+        now = self._clock.now()
+        self.outbox.add_fact(facts.stack(self._settings, rank, name, number, lines), now, now)
+        self.wake_report()
+
     def _follow_lines(self) -> None:
         """Ask for the ranks' lines only where a rule needs them, and say which rules are off."""
         wanted = not self._log_rules.is_empty
@@ -270,6 +281,15 @@ class Node:
                 self.send_launcher({"kind": "start", **named, "environment": rank_environment(wanted, self._settings)})
             else:
                 self.send_launcher({"kind": "end", **named, "gently": command is Command.END})
+        self._ask_for_stacks()
+
+    def _ask_for_stacks(self) -> None:
+        for wanted in self._wanted.values():
+            process, name = (wanted.rank, wanted.name), wanted.name
+            if wanted.stacks > self._stacks.get(process, 0) and runs(wanted, self._processes.get(wanted.rank)):
+                self._stacks[process] = wanted.stacks
+                named = {"rank": wanted.rank, "incarnation": name.incarnation, "start": name.start}
+                self.send_launcher({"kind": "stack", **named})
 
     def tick(self) -> None:
         """About every second: end the ranks when nobody has spoken and nothing has moved for `fence_after`."""

@@ -43,6 +43,7 @@ class Wanted:
     run: bool
     admitted: bool
     environment: Mapping[str, str] = field(default_factory=dict)
+    stacks: int = 0  # how often its stack has been wanted
 
 
 class Seen(enum.Enum):
@@ -110,12 +111,11 @@ def reconcile(
     return commands
 
 
+def runs(wanted: Wanted | None, process: Process | None) -> bool:
+    """Whether exactly the process that is ordered runs."""
+    return wanted is not None and process is not None and process.running and process.name == wanted.name
+
+
 def is_admitted(wanted: Wanted | None, process: Process | None) -> bool:
     """Whether a rank's links may pass the gate: the order admits exactly the process that runs."""
-    return (
-        wanted is not None
-        and wanted.admitted
-        and process is not None
-        and process.running
-        and process.name == wanted.name
-    )
+    return wanted is not None and wanted.admitted and runs(wanted, process)

@@ -74,6 +74,9 @@ class Core:
         job.now = now
         job.order = order
         job.urgent = True
+        log.info(
+            "order %s of incarnation %d, revision %d", pb.Action.Name(order.action), order.incarnation, order.revision
+        )
         if order.action in (pb.STOP, pb.START):
             last_step.gather(job)
         if order.action == pb.STOP:
@@ -147,6 +150,9 @@ class Core:
         """Forward facts about wanted processes; ranks that are lost by them."""
         job, lost = self.job, set()
         for fact in report.facts:
+            if fact.kind == pb.STACK:
+                hang.take_stack(job, fact)
+                continue
             if fact.kind == pb.PROCESS_EXITED:
                 process = (fact.incarnation, fact.start)
                 wanted = {r for r in fact.ranks if job.roster.is_current(pod, r, process) and self._is_wanted(r)}

@@ -2,15 +2,24 @@
 
 In a collective everybody waits for the one that is stuck, so the time without a step tells that somebody hangs, and
 only the last finished steps may tell who: the ranks that are behind, or nobody in particular, which means all of them.
+What follows ends processes, and with them the only trace of what they waited for. So each is asked where it stands
+before the fact is told, and the fact carries the answers.
 """
 
 from __future__ import annotations
 
+from hajob.domain.text import last_lines
 from trainer_sidecar.coordinator.conversation import State
-from trainer_sidecar.coordinator.job import Job, Phase
+from trainer_sidecar.coordinator.job import Job, Phase, Standstill
 from trainer_sidecar.protocol import sidecar_pb2 as pb
 
 WATCHED = frozenset({State.SERVING, State.SHRUNK, State.LOST})
+STACK_SECONDS = 10.0
+"""How long answers are waited for: a launcher takes eight seconds at most."""
+
+SHOWN_STACKS = 4
+STACK_CHARACTERS = 900
+"""Of each in the fact; the whole of it is in the rank's kept output."""
 
 
 def fact(job: Job) -> pb.Fact | None:
@@ -19,25 +28,53 @@ def fact(job: Job) -> pb.Fact | None:
     if assignment is None or steps.latest is None or job.attempt.phase is not Phase.RUNNING:
         return None
     if job.incident is not None or job.attempt.first_finish is not None or job.conversation.state not in WATCHED:
-        job.hang_told = None
+        job.standstill = None
         return None
     rule = assignment.hang_rule
     limit = max(rule.step_time_multiple * (steps.median_seconds or 0.0), float(rule.minimum_seconds))
     still = job.now - steps.latest
-    if not limit or still < limit or job.hang_told == steps.latest:
+    if not limit or still < limit:
         return None
-    job.hang_told = steps.latest
-    return _make(job, still)
+    found = job.standstill
+    if found is None or found.since != steps.latest:
+        found = job.standstill = _ask(job, steps.latest)
+    if found.told or not (_has_answers(job, found) or job.now - found.asked >= STACK_SECONDS):
+        return None
+    found.told = True
+    return _make(job, still, found)
 
 
-def _make(job: Job, still: float) -> pb.Fact:
+def take_stack(job: Job, answer: pb.Fact) -> None:
+    """Where a rank stands; late ones are in its kept output only."""
+    if job.standstill is not None and not job.standstill.told:
+        job.standstill.stacks.update(dict.fromkeys(answer.ranks, answer.message))
+
+
+def _ask(job: Job, since: float) -> Standstill:
     training = [rank for rank in range(job.roster.world_size) if rank not in job.dropped]
-    behind = job.steps.behind(training)
-    who = f"ranks {sorted(behind)} are behind" if behind else "no rank is behind the others"
+    found = Standstill(since, job.now, frozenset(job.steps.behind(training) or training))
+    for rank in found.ranks & job.roster.targets.keys():
+        job.roster.targets[rank].stacks += 1
+        job.touch(rank)
+    return found
+
+
+def _has_answers(job: Job, found: Standstill) -> bool:
+    """Whether everybody has said where it stands who can."""
+    pods = {rank: job.roster.pod_of(rank) for rank in found.ranks - found.stacks.keys()}
+    return not any(pod is not None and pod.connected and not job.silence.is_silent(pod.uid) for pod in pods.values())
+
+
+def _make(job: Job, still: float, standstill: Standstill) -> pb.Fact:
+    ranks = sorted(standstill.ranks)
+    everybody = len(ranks) == job.roster.world_size - len(job.dropped)
+    who = "no rank is behind the others" if everybody else f"ranks {ranks} are behind"
     text = f"every process lives, but no step has ended for {still:.0f} s; step {job.steps.newest} was the last, {who}"
-    found = job.new_fact(pb.HANG, "job", text)
-    found.ranks.extend(sorted(behind) or training)
+    shown = sorted(standstill.stacks.items())[:SHOWN_STACKS]
+    stands = [f"rank {rank} stands here:\n{last_lines(stack, STACK_CHARACTERS)}" for rank, stack in shown]
+    found = job.new_fact(pb.HANG, "job", "\n".join([text, *stands]))
+    found.ranks.extend(ranks)
     found.incarnation = job.incarnation
-    nodes = {job.roster.node_of(rank) for rank in found.ranks}
+    nodes = {job.roster.node_of(rank) for rank in ranks}
     found.node_rank = nodes.pop() if len(nodes) == 1 else -1
     return found

@@ -112,6 +112,17 @@ class Attempt:
     first_finish: float | None = None
 
 
+@dataclass
+class Standstill:
+    """No step has ended for too long. Before it is told, the ranks are asked where they stand."""
+
+    since: float  # the end of the last step
+    asked: float
+    ranks: frozenset[int]
+    stacks: dict[int, str] = field(default_factory=dict)
+    told: bool = False
+
+
 @dataclass(frozen=True)
 class Request:
     """One line for the controller host."""
@@ -147,7 +158,7 @@ class Job:
     checkpoint: pb.CheckpointState | None = None  # what the agent of `checkpoint_pod` has found
     checkpoint_pod: str = ""
     fact_number: int = 0
-    hang_told: float | None = None  # the end of the step after which a standstill has been told
+    standstill: Standstill | None = None
     requests: list[Request] = field(default_factory=list)
     dirty: set[str] = field(default_factory=set)
     urgent: bool = False

@@ -56,6 +56,7 @@ def node_order(job: Job, pod: Pod) -> pb.NodeOrder | None:
         run = target.run and not pod.over
         entry = order.ranks.add(rank=rank, incarnation=target.incarnation, start=target.start, run=run)
         entry.admitted = run and target.admitted
+        entry.stacks = target.stacks
         if run:
             entry.environment.update(environment)
     return order

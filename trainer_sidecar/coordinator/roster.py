@@ -45,6 +45,7 @@ class Target:
     pod_uid: str = ""
     run: bool = True
     admitted: bool = False
+    stacks: int = 0  # how often its stack was wanted
 
     @property
     def process(self) -> tuple[int, int]:

@@ -56,3 +56,36 @@ async def test_an_exit_is_reported_and_the_successor_waits_at_the_gate(tmp_path:
         await coordinator.close()
         await controller.stop()
         await asyncio.sleep(0)
+
+
+HANGS = """
+import os, sys, time
+def stuck_in_a_collective():
+    print("rank up", flush=True)
+    time.sleep(600)
+stuck_in_a_collective()
+"""
+
+
+async def test_where_a_rank_stands_is_told_and_kept_and_it_lives_on(tmp_path: Path, authority: Authority) -> None:
+    (tmp_path / "hangs.py").write_text(HANGS)
+    async with running_pod(tmp_path, authority, 'torchrun --nproc_per_node 2 "$HAJOB_DIR/hangs.py"') as pod:
+        coordinator = Coordinator(pod, authority)
+        await coordinator.connect()
+        await coordinator.order(rank_order(0), rank_order(1))
+        await coordinator.phase(0, pb.STARTING)
+        process = await coordinator.phase(1, pb.STARTING)
+        kept = tmp_path / "output" / "1" / "rank-1.1.log"
+        await until(lambda: kept.exists() and "rank up" in kept.read_text(), "its output")
+        for number in (1, 2):
+            await coordinator.order(rank_order(0), rank_order(1, stacks=number))
+            fact_id = f"uid-0/stack/1/1/0/{number}"
+            await until(lambda fact_id=fact_id: fact_id in coordinator.facts, "the stack")  # type: ignore[misc]
+            fact = coordinator.facts[fact_id]
+            assert (fact.kind, list(fact.ranks)) == (pb.STACK, [1])
+            assert "in stuck_in_a_collective" in fact.message
+        await until(lambda: kept.read_text().count("in stuck_in_a_collective") == 2, "the stack in the output")
+        assert f"hajob: where rank 1, process {process.pid}, stands:" in kept.read_text()
+        assert coordinator.state(1).pid == process.pid
+        assert coordinator.facts.keys() == {"uid-0/stack/1/1/0/1", "uid-0/stack/1/1/0/2"}
+        await coordinator.close()

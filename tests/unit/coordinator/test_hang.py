@@ -59,3 +59,55 @@ def test_an_incident_is_no_standstill() -> None:
     world.die(3)
     world.advance(60)
     assert [fact.kind for fact in world.facts] == [pb.PROCESS_EXITED]
+
+
+def test_where_the_ranks_stand_travels_with_the_fact() -> None:
+    world = trained(5, 2)
+    world.step(12, [0, 1, 3])
+    world.advance(10)
+    (fact,) = world.facts
+    assert fact.message.endswith("ranks [2] are behind\nrank 2 stands here:\nFile train.py, line 2")
+    assert world.agent(0).stacks == {}, "nobody else was disturbed"
+    world.step(12)
+    world.advance(10)
+    assert world.agent(1).stacks[2] == 2, "asked again at the next standstill"
+
+
+def test_who_does_not_answer_is_not_waited_for_long() -> None:
+    world = trained(5, 2)
+    world.agent(0).tells_stacks = False
+    world.advance(14)
+    assert not world.facts
+    world.advance(2)
+    (fact,) = world.facts
+    assert "rank 2 stands here" in fact.message
+    assert "rank 0 stands here" not in fact.message
+
+
+def test_many_long_stacks_leave_the_fact_bounded() -> None:
+    world = World(nodes=8, per_node=8)
+    world.hang_rule = pb.HangRule(step_time_multiple=5, minimum_seconds=2)
+    world.start()
+    for step in range(1, 4):
+        world.advance(1.0)
+        world.step(step)
+    for agent in world.agents.values():
+        agent.tells_stacks = False
+    world.advance(5.1)
+    for agent in world.agents.values():
+        ranks = range(8 * agent.node_rank, 8 * agent.node_rank + 8)
+        agent.said = [pb.Fact(id=f"stack/{r}", kind=pb.STACK, ranks=[r], message="deep\n" * 800) for r in ranks]
+    world.advance(0.2)
+    (fact,) = world.facts
+    assert len(fact.message) < 4000
+    assert fact.message.count("stands here") == 4
+
+
+def test_a_step_in_between_is_no_standstill() -> None:
+    world = trained(5, 2)
+    for node in range(2):
+        world.agent(node).tells_stacks = False
+    world.advance(6)
+    world.step(12)
+    world.advance(4)
+    assert not world.facts

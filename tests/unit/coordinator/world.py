@@ -40,6 +40,9 @@ class Agent:
     due: dict[int, tuple[float, Process]] = field(default_factory=dict)
     order: pb.NodeOrder | None = None
     ended: list[int] = field(default_factory=list)
+    tells_stacks: bool = True
+    stacks: dict[int, int] = field(default_factory=dict)
+    said: list[pb.Fact] = field(default_factory=list)
     told: pb.AgentReport | None = None
     sees_checkpoints: bool = False
     checkpoint: pb.CheckpointState | None = None
@@ -56,6 +59,7 @@ class Agent:
         """Carry out an order as the real agent does, by (incarnation, start)."""
         self.order = order
         for entry in order.ranks:
+            self.tell_stack(entry)
             name = (entry.incarnation, entry.start)
             process: Process | None = self.processes.get(entry.rank)
             have = (process.incarnation, process.start) if process is not None else (-1, -1)
@@ -69,6 +73,14 @@ class Agent:
             self.due.clear()
             for running in self.processes.values():
                 running.phase = pb.DEAD if running.phase != pb.FINISHED else pb.FINISHED
+
+    def tell_stack(self, entry: pb.RankOrder) -> None:
+        """Say where a rank stands, when that is asked anew."""
+        if entry.stacks > self.stacks.get(entry.rank, 0) and self.tells_stacks:
+            self.stacks[entry.rank] = entry.stacks
+            identity = f"{self.uid}/stack/{entry.rank}/{entry.stacks}"
+            text = f"File train.py, line {entry.rank}"
+            self.said.append(pb.Fact(id=identity, kind=pb.STACK, ranks=[entry.rank], message=text))
 
     def live(self) -> None:
         """What happens by itself: starts that are due, links that are admitted."""
@@ -87,6 +99,7 @@ class Agent:
 
     def report(self, facts: list[pb.Fact] | None = None, steps: list[pb.StepFinished] | None = None) -> pb.AgentReport:
         """The state as it is."""
+        said, self.said = self.said, []
         states = [
             pb.RankState(rank=r, incarnation=p.incarnation, start=p.start, pid=p.pid, phase=p.phase)
             for r, p in sorted(self.processes.items())
@@ -94,7 +107,7 @@ class Agent:
         return pb.AgentReport(
             launcher_ready=True,
             ranks=states,
-            facts=facts or [],
+            facts=[*(facts or []), *said],
             steps=steps or [],
             sees_checkpoints=self.sees_checkpoints,
             checkpoint=self.checkpoint,
