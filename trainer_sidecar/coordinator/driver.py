@@ -27,6 +27,7 @@ from trainer_sidecar.protocol import sidecar_pb2 as pb
 FOUND_KINDS = {0: pb.MEMORY_FAULT, 1: pb.PROCESS_FAULT, 2: pb.COMMUNICATION_FAULT}
 FAULT_ACTIONS = frozenset({pb.RETRY, pb.IN_PLACE, pb.REPLACE, pb.SHRINK, pb.CHECKPOINT})
 PLANNED_CALLS = frozenset({"dump", "pause", "prepare_action"})
+REPAIRS = frozenset({"retry", "recover"})
 OPENING_CALLS = frozenset({"stop_train", "dump", "pause", "prepare_action"})
 
 
@@ -40,6 +41,7 @@ def open_incident(job: Job, incarnation: int = 0, *, planned: bool = False) -> I
         conclude(job)
         incident = None
     if incident is None:
+        job.unresumed = None
         number = incarnation or _ordered_number(job) or job.incarnation + 1
         job.incarnation = max(job.incarnation, number)
         incident = job.incident = Incident(number, job.now, planned)
@@ -159,6 +161,8 @@ def _result(job: Job, event: Event) -> None:
         if event.strategy == "upgrade":
             job.dropped = set()
         migration.take_over(job)
+        if job.incident is not None and not job.incident.resumed and event.strategy in REPAIRS:
+            job.unresumed = job.incident
         conclude(job)
     elif job.conversation.state is State.SERVING:  # a pause that failed
         conclude(job)
@@ -176,12 +180,18 @@ def step_finished(job: Job, rank: int, step: int, at: float) -> None:
     """Count a finished step; the first one after the strategy ends the outage."""
     if last_step.finished(job, rank, step, at):
         return
+    repaired = job.incident or job.unresumed
+    if repaired is not None and not repaired.resumed and _is_after(repaired, at) and step <= job.steps.newest:
+        job.steps.go_back(step - 1)  # every rank has loaded a checkpoint
     job.steps.finished(rank, step, at, max(job.roster.world_size - len(job.dropped), 1))
     incident = job.incident
     if incident is None and job.attempt.linked and not job.attempt.stepped:
         job.mark(pb.RESUMED, at, pb.Milestone(step=step))
     job.attempt.stepped = True
-    if incident is None or incident.resumed or incident.strategy_sent is None or at <= incident.strategy_sent:
+    if incident is None and job.unresumed is not None and _is_after(job.unresumed, at):
+        late, job.unresumed = job.unresumed, None
+        job.mark_in(late, pb.RESUMED, at, pb.Milestone(step=step))
+    if incident is None or incident.resumed or not _is_after(incident, at):
         return
     conversation = job.conversation
     if conversation.state is State.SAVING:
@@ -193,3 +203,7 @@ def step_finished(job: Job, rank: int, step: int, at: float) -> None:
         migration.take_over(job)
     job.mark(pb.RESUMED, at, pb.Milestone(step=step))
     feed(job, Event(Kind.STEP), at)
+
+
+def _is_after(incident: Incident, at: float) -> bool:
+    return incident.strategy_sent is not None and at > incident.strategy_sent

@@ -152,6 +152,7 @@ class Job:
     assignment: pb.Assignment | None = None
     order: pb.Order | None = None
     incident: Incident | None = None
+    unresumed: Incident | None = None  # over for MindIO before a step had ended: it repaired from a checkpoint
     incarnation: int = 0  # the highest known
     concluded: int = 0  # orders up to this incarnation have been carried out
     dropped: set[int] = field(default_factory=set)  # ranks left out since a shrink
@@ -177,9 +178,15 @@ class Job:
 
     def mark(self, kind: pb.MilestoneKind, at: float, message: pb.Milestone | None = None) -> None:
         """Note a milestone of the incident, or of the attempt when there is none."""
+        self.mark_in(self.incident or self.attempt, kind, at, message)
+
+    def mark_in(
+        self, of: Incident | Attempt, kind: pb.MilestoneKind, at: float, message: pb.Milestone | None = None
+    ) -> None:
+        """Note a milestone of this incident or attempt."""
         milestone = message if message is not None else pb.Milestone()
         milestone.kind = kind
-        milestone.incarnation = self.incident.incarnation if self.incident is not None else self.attempt.incarnation
+        milestone.incarnation = of.incarnation
         self.outbox.add_milestone(milestone, at)
         self.urgent = True
 

@@ -71,6 +71,12 @@ class Steps:
         if self._common is not None:
             self.newest = self._common[0]
 
+    def go_back(self, step: int) -> None:
+        """Every rank goes on from the checkpoint of `step`."""
+        self._open.clear()
+        self._last.clear()
+        self._common, self.newest = None, step
+
     def begin_again(self) -> None:
         """A new attempt may go on from an older checkpoint."""
         self._open.clear()

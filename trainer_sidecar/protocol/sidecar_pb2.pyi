@@ -413,7 +413,7 @@ class Fact(_message.Message):
     def __init__(self, id: _Optional[str] = ..., kind: _Optional[_Union[FactKind, str]] = ..., node_rank: _Optional[int] = ..., ranks: _Optional[_Iterable[int]] = ..., incarnation: _Optional[int] = ..., exit_code: _Optional[int] = ..., step: _Optional[int] = ..., code: _Optional[str] = ..., message: _Optional[str] = ..., age_nanoseconds: _Optional[int] = ..., start: _Optional[int] = ...) -> None: ...
 
 class Milestone(_message.Message):
-    __slots__ = ("kind", "incarnation", "age_nanoseconds", "step", "strategies", "result_code", "text", "strategy", "ranks", "step_before")
+    __slots__ = ("kind", "incarnation", "age_nanoseconds", "step", "strategies", "result_code", "text", "strategy", "ranks")
     KIND_FIELD_NUMBER: _ClassVar[int]
     INCARNATION_FIELD_NUMBER: _ClassVar[int]
     AGE_NANOSECONDS_FIELD_NUMBER: _ClassVar[int]
@@ -423,7 +423,6 @@ class Milestone(_message.Message):
     TEXT_FIELD_NUMBER: _ClassVar[int]
     STRATEGY_FIELD_NUMBER: _ClassVar[int]
     RANKS_FIELD_NUMBER: _ClassVar[int]
-    STEP_BEFORE_FIELD_NUMBER: _ClassVar[int]
     kind: MilestoneKind
     incarnation: int
     age_nanoseconds: int
@@ -433,8 +432,7 @@ class Milestone(_message.Message):
     text: str
     strategy: str
     ranks: _containers.RepeatedScalarFieldContainer[int]
-    step_before: int
-    def __init__(self, kind: _Optional[_Union[MilestoneKind, str]] = ..., incarnation: _Optional[int] = ..., age_nanoseconds: _Optional[int] = ..., step: _Optional[int] = ..., strategies: _Optional[_Iterable[str]] = ..., result_code: _Optional[int] = ..., text: _Optional[str] = ..., strategy: _Optional[str] = ..., ranks: _Optional[_Iterable[int]] = ..., step_before: _Optional[int] = ...) -> None: ...
+    def __init__(self, kind: _Optional[_Union[MilestoneKind, str]] = ..., incarnation: _Optional[int] = ..., age_nanoseconds: _Optional[int] = ..., step: _Optional[int] = ..., strategies: _Optional[_Iterable[str]] = ..., result_code: _Optional[int] = ..., text: _Optional[str] = ..., strategy: _Optional[str] = ..., ranks: _Optional[_Iterable[int]] = ...) -> None: ...
 
 class CoordinatorToAgent(_message.Message):
     __slots__ = ("hello", "lease_grant", "node_order", "acknowledge")

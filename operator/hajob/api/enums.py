@@ -112,6 +112,16 @@ class RestoredFrom(StrEnum):
     PERIODIC_CHECKPOINT = "PeriodicCheckpoint"
 
 
+class StateOrigin(StrEnum):
+    """Where a rank's state came from."""
+
+    LIVE_RANK = "LiveRank"
+    OPTIMIZER_COPY = "OptimizerCopy"
+    SAVED_CHECKPOINT = "SavedCheckpoint"
+    PERIODIC_CHECKPOINT = "PeriodicCheckpoint"
+    NOWHERE = "Nowhere"
+
+
 class ConditionStatus(StrEnum):
     """The status of a condition as Kubernetes spells it."""
 

@@ -9,7 +9,7 @@ from typing import Annotated, Final
 from pydantic import ConfigDict, Field, StringConstraints
 
 from hajob.api.base import ApiModel, Timestamp, keyed_list, rule, rules
-from hajob.api.enums import ConditionStatus, IncidentOutcome, RestoredFrom
+from hajob.api.enums import ConditionStatus, IncidentOutcome, RestoredFrom, StateOrigin
 from hajob.domain.actions import Action
 
 MAX_INCIDENTS: Final = 16
@@ -160,6 +160,37 @@ class Phase(ApiModel):
     """How long."""
 
 
+class RefusedCheckpoint(ApiModel):
+    """A checkpoint that was not loaded (docs/checkpoints.md)."""
+
+    name: Annotated[str, StringConstraints(max_length=128)]
+    """Its name below checkpoint.path."""
+    reason: Word
+    """Why, in one CamelCase word."""
+    message: Annotated[str, StringConstraints(max_length=512)] = ""
+    """Why, in a sentence."""
+
+
+class RankSource(ApiModel):
+    """Where one rank's state came from."""
+
+    rank: Number
+    """The rank."""
+    giver: Number | None = None
+    """The rank that gave it its copy; absent where a checkpoint was loaded."""
+
+
+class StateSource(ApiModel):
+    """Ranks whose state came from the same place."""
+
+    name: StateOrigin
+    """The place; LiveRank: they never lost it."""
+    num_ranks: Number
+    """How many ranks."""
+    first_ranks: Annotated[tuple[RankSource, ...], Field(max_length=16, json_schema_extra=keyed_list("rank"))] = ()
+    """The first of them."""
+
+
 class Incident(ApiModel):
     """One outage, from the fault to the first step after it."""
 
@@ -180,7 +211,13 @@ class Incident(ApiModel):
     lost_steps: Number = 0
     """Steps that had to be done again."""
     restored_from: RestoredFrom | None = None
-    """Where the lost optimizer state came from."""
+    """Where the lost optimizer state came from; absent also where the training started from step 0."""
+    loaded_step: Number | None = None
+    """Step of the checkpoint that was loaded; absent where none was."""
+    state_sources: Annotated[tuple[StateSource, ...], Field(max_length=5, json_schema_extra=keyed_list("name"))] = ()
+    """Where each rank's state came from."""
+    refused_checkpoints: Annotated[tuple[RefusedCheckpoint, ...], Field(max_length=8)] = ()
+    """Newer checkpoints that were not loaded, newest first."""
 
 
 class HATrainingJobStatus(ApiModel):

@@ -11,7 +11,9 @@ from hajob.api import status as api
 from hajob.api.enums import IncidentOutcome, RestoredFrom
 from hajob.domain.actions import LADDER
 from hajob.domain.incidents import Incident, Outcome
+from hajob.domain.layout import Layout
 from hajob.domain.timeline import Moment, phases
+from hajob.objects.restoration import Restoration, sources
 
 LATEST_COUNTS: Final = frozenset({Moment.STARTED, Moment.READY, Moment.NAMED, Moment.RESUMED})
 """Moments that a widened incident reaches again; of the others the first one counts."""
@@ -24,7 +26,7 @@ class Record:
     incident: Incident
     moments: Mapping[Moment, int] = field(default_factory=dict)
     outcome: Outcome = Outcome.OPEN
-    lost_steps: int = 0
+    restoration: Restoration = field(default_factory=Restoration)
 
     def at(self, moment: Moment, time_ms: int) -> Record:
         """With a moment added."""
@@ -34,7 +36,8 @@ class Record:
 
     def moments_journal(self) -> dict[str, Any]:
         """The part that the planner's own journal does not hold."""
-        return {"number": self.incident.number, "moments": {str(key): value for key, value in self.moments.items()}}
+        moments = {str(key): value for key, value in self.moments.items()}
+        return {"number": self.incident.number, "moments": moments, "restoration": self.restoration.to_journal()}
 
 
 def read_moments(journal: Mapping[str, Any]) -> dict[Moment, int]:
@@ -43,11 +46,12 @@ def read_moments(journal: Mapping[str, Any]) -> dict[Moment, int]:
     return {Moment(key): int(value) for key, value in journal.get("moments", {}).items() if key in known}
 
 
-def entry(record: Record) -> api.Incident:
-    """The entry of status.incidents."""
+def entry(record: Record, layout: Layout) -> api.Incident:
+    """The entry of status.incidents, of a job of this layout."""
     incident = record.incident
     start = min(record.moments.values(), default=incident.opened_ms)
-    restored = incident.restored_from
+    restoration = record.restoration
+    restored = restoration.source(incident)
     return api.Incident(
         incarnation=incident.number,
         start_time=datetime.fromtimestamp(start / 1000, UTC),
@@ -63,6 +67,12 @@ def entry(record: Record) -> api.Incident:
         escalated_from=tuple(action for action in incident.escalated_from if action in LADDER)[:6],
         outcome=IncidentOutcome(record.outcome.value),
         phases=tuple(api.Phase(name=phase.name, milliseconds=phase.milliseconds) for phase in phases(record.moments)),
-        lost_steps=record.lost_steps,
+        lost_steps=restoration.lost_steps,
         restored_from=RestoredFrom(restored.value) if restored and restored.value in set(RestoredFrom) else None,
+        loaded_step=restoration.loaded_step if restoration.loaded_step >= 0 else None,
+        state_sources=sources(layout, incident, restored),
+        refused_checkpoints=tuple(
+            api.RefusedCheckpoint(name=one.name[:128], reason=one.reason[:64], message=one.message[:512])
+            for one in restoration.refused
+        ),
     )

@@ -16,6 +16,7 @@ from hajob.domain.actions import Command
 from hajob.domain.goodput import Account, Bucket
 from hajob.domain.timeline import Moment
 from hajob.objects.incident_entry import Record, read_moments
+from hajob.objects.restoration import Restoration
 from hajob.objects.wanted_pods import WantedPods
 from hajob.plan import journal as plan_journal
 from hajob.plan.effects import SendOrder
@@ -36,6 +37,7 @@ class Journal:
     failed_message: str = ""
     open_record: Record | None = None
     moments: Mapping[Moment, int] = field(default_factory=dict)
+    restoration: Restoration = field(default_factory=Restoration)
     account: Account | None = None
     restart_seen: str = ""
 
@@ -49,7 +51,10 @@ class Journal:
         if self.failed_reason:
             text["failed"] = [self.failed_reason, self.failed_message]
         if self.open_record is not None and self.state.incident is not None:
-            text["moments"] = self.open_record.moments_journal()["moments"]
+            journal = self.open_record.moments_journal()
+            text["moments"] = journal["moments"]
+            if journal["restoration"]:
+                text["restoration"] = journal["restoration"]
         if self.account is not None:
             text["account"] = _account_to_journal(self.account)
         return json.dumps(text, separators=(",", ":"))
@@ -72,13 +77,16 @@ class Journal:
             failed_reason=failed[0],
             failed_message=failed[1],
             moments=read_moments(raw),
+            restoration=Restoration.from_journal(raw.get("restoration", {})),
             restart_seen=raw.get("restart", ""),
             account=_account(raw["account"]) if "account" in raw else None,
         )
 
     def record(self) -> Record | None:
         """The record of the incident that was open."""
-        return Record(self.state.incident, self.moments) if self.state.incident is not None else None
+        if self.state.incident is None:
+            return None
+        return Record(self.state.incident, self.moments, restoration=self.restoration)
 
 
 def _order(raw: Mapping[str, Any]) -> SendOrder:

@@ -9,8 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Final
 
+from hajob.api.enums import Framework
 from hajob.api.spec import Recovery
 from hajob.domain.actions import Action, Command
+from hajob.domain.layout import Layout
 from hajob.plan.effects import SendOrder
 from hajob.plan.policy import Mode, Policy
 from hajob.sources.pod import PodView
@@ -55,6 +57,7 @@ def assignment(
     pods: Iterable[PodView],
     standing: wire.StandingOrders,
     recovery: Recovery,
+    checkpoint_rules: wire.CheckpointRules | None = None,
 ) -> wire.Assignment:
     """What the job is and where its rank pods are, by node rank."""
     return wire.Assignment(
@@ -88,6 +91,23 @@ def assignment(
         hang_rule=wire.HangRule(
             step_time_multiple=recovery.hang.step_time_multiple, minimum_seconds=recovery.hang.min_timeout_seconds
         ),
+        checkpoint_rules=checkpoint_rules,
+    )
+
+
+def checkpoint_rules(framework: Framework, layout: Layout) -> wire.CheckpointRules:
+    """What belongs to a checkpoint of a job (docs/checkpoints.md)."""
+    return wire.CheckpointRules(
+        framework=framework.value,
+        num_nodes=layout.num_nodes,
+        chips_per_node=layout.chips_per_node,
+        tensor=layout.tensor,
+        pipeline=layout.pipeline,
+        context=layout.context,
+        expert=layout.expert,
+        rank_order=layout.rank_order.value,
+        sharding=layout.sharding.value,
+        copies=layout.copies,
     )
 
 

@@ -76,7 +76,7 @@ def _trainer(job: HATrainingJob, settings: PodSettings, node_rank: int, trainer:
 def _agent(job: HATrainingJob, settings: PodSettings, node_rank: int, incarnation: int, trainer: Json) -> Json:
     """The agent, as a native sidecar: it is there before the trainer starts and ends after it."""
     output = output_directory(job)
-    output_mount = mount_for(trainer, output)
+    output_mount, checkpoint_mount = mount_for(trainer, output), mount_for(trainer, job.spec.checkpoint.path)
     own = {
         **parts.job_variables(job, settings, incarnation),
         "HAJOB_TLS_DIR": settings.tls_directory,
@@ -84,13 +84,14 @@ def _agent(job: HATrainingJob, settings: PodSettings, node_rank: int, incarnatio
         "HAJOB_FENCE_AFTER_SECONDS": str(settings.fence_after_seconds),
         "HAJOB_OUTPUT_DIR": output if output_mount else "",
         "HAJOB_OUTPUT_ATTEMPT_LIMIT": str(job.spec.output.attempt_limit),
+        "HAJOB_CHECKPOINT_DIR": job.spec.checkpoint.path if checkpoint_mount else "",
     }
     mounts = [
         parts.mount(parts.SHARED_VOLUME, settings.shared_directory),
         parts.mount(parts.TLS_VOLUME, settings.tls_directory, read_only=True),
     ]
-    if output_mount:
-        mounts.append({name: value for name, value in output_mount.items() if name != "readOnly"})
+    for volume in _distinct(output_mount, checkpoint_mount):  # the agent writes both output and trackers
+        mounts.append({name: value for name, value in volume.items() if name != "readOnly"})
     container = parts.sidecar_container(
         "agent",
         ["-m", "trainer_sidecar.agent"],
@@ -100,6 +101,11 @@ def _agent(job: HATrainingJob, settings: PodSettings, node_rank: int, incarnatio
         resources=parts.resources_or(job.spec.agent.resources),
     )
     return {**container, "restartPolicy": "Always"}
+
+
+def _distinct(*mounts: Json | None) -> list[Json]:
+    """The mounts that there are, each once: output usually lies below the checkpoints."""
+    return list({mount["mountPath"]: mount for mount in mounts if mount}.values())
 
 
 def _metadata(job: HATrainingJob, node_rank: int, incarnation: int) -> Json:

@@ -22,6 +22,7 @@ from hajob.domain.goodput import Account
 from hajob.objects.incident_entry import Record, entry
 from hajob.objects.journal import ACCOUNT_MARK
 from hajob.objects.wanted_pods import WantedPods
+from hajob.plan.policy import layout_of
 from hajob.plan.recoverability import recoverable as recoverable_status
 from hajob.plan.state import JobState, Phase
 from hajob.sources.pod import PodView
@@ -179,7 +180,7 @@ def _incidents(snapshot: Snapshot) -> tuple[api.Incident, ...]:
     known = snapshot.job.status.incidents
     if snapshot.record is None:
         return known
-    new = entry(snapshot.record)
+    new = entry(snapshot.record, layout_of(snapshot.job.spec))
     rest = [incident for incident in known if incident.incarnation != new.incarnation]
     return (new, *rest)[: api.MAX_INCIDENTS]
 

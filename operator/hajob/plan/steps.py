@@ -11,6 +11,7 @@ from typing import Final
 from hajob.domain.actions import Action, Command
 from hajob.domain.facts import Origin
 from hajob.domain.incidents import Incident, Outcome, RestoredFrom
+from hajob.domain.loss import copy_survives
 from hajob.domain.records import changed
 from hajob.plan import effects, events
 from hajob.plan.books import clear_deadlines, close, enter, marked, renew, set_deadline
@@ -46,7 +47,7 @@ def _begin_process(action: Action, moment: Moment) -> StepResult:
         restart_ranks=restart,
         replaced_nodes=nodes,
         ready=False,
-        restored_from=_source(moment),
+        restored_from=_source(moment, lost),
     )
     wait = moment.policy.replacement_timeout_seconds if nodes else moment.policy.rungs[action].deadline_seconds
     at_ms = moment.now_ms + 1000 * wait
@@ -85,11 +86,12 @@ def names_to_avoid(moment: Moment, nodes: tuple[int, ...]) -> tuple[str, ...]:
     return tuple(sorted({name for name in names if name}))
 
 
-def _source(moment: Moment) -> RestoredFrom:
-    """Where the lost ranks' state will come from."""
-    judge = moment.judge
-    assert judge is not None
-    sound = judge.copy and not judge.loss.corrupted
+def _source(moment: Moment, lost: tuple[int, ...]) -> RestoredFrom:
+    """Where the state of these lost ranks will come from: with no complete copy every rank loads a checkpoint."""
+    corrupted = (
+        moment.loss.corrupted if moment.loss is not None else bool(moment.incident and moment.incident.corrupted)
+    )
+    sound = copy_survives(moment.view.layout, lost) and not corrupted
     return RestoredFrom.OPTIMIZER_COPY if sound else RestoredFrom.PERIODIC_CHECKPOINT
 
 
@@ -241,6 +243,7 @@ def widen_by_mindio(moment: Moment) -> StepResult:
         escalated_from=(*incident.escalated_from, *gone),
         lost_ranks=lost,
         restart_ranks=restart,
+        restored_from=_source(moment, lost),
         revision=incident.revision + 1,
     )
     reason = f"MindIO names ranks {list(more)} as well"

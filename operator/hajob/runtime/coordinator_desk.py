@@ -14,6 +14,8 @@ from typing import Final, Protocol
 from hajob.api.conditions import Reason
 from hajob.api.constants import COORDINATOR_TOKEN_AUDIENCE
 from hajob.api.job import HATrainingJob
+from hajob.domain.checkpoints import Refusal
+from hajob.objects.restoration import Loaded
 from hajob.plan import events
 from hajob.plan.state import JobState, Phase
 from hajob.runtime import metrics
@@ -58,6 +60,8 @@ class CoordinatorDesk:
         self.problem = ""
         self.state = wire.CoordinatorState(step=-1)
         self._before = self.state
+        self._attempt_told = 0
+        self._checkpoint_known: int | None = None
 
     @property
     def serving(self) -> bool:
@@ -73,6 +77,32 @@ class CoordinatorDesk:
     def address(self) -> str:
         """Where it is dialled; empty while there is no pod to dial."""
         return self._link.address if self._link else ""
+
+    @property
+    def checkpoint_step(self) -> int | None:
+        """Step of the complete checkpoint that would be loaded now; -1: there is none, None: nobody can look."""
+        found = self.state.checkpoint
+        if not self.state.HasField("checkpoint") or found.problem:
+            return None
+        return found.step if found.tracked else -1
+
+    def newly_loaded(self, report: wire.Report, attempt: int) -> Loaded | None:
+        """What the ranks of this attempt were given to load, the first time that it is told."""
+        found = report.state.checkpoint
+        if not found.attempt or found.attempt != attempt or found.attempt == self._attempt_told:
+            return None
+        self._attempt_told = found.attempt
+        refused = tuple(Refusal(one.name, one.reason, one.detail) for one in found.refused)
+        return Loaded(found.loaded_step, refused, found.num_refused)
+
+    def _newer_checkpoint(self) -> Iterator[events.Event]:
+        """A checkpoint was completed; the first one heard of may be old."""
+        step = self.checkpoint_step
+        if step is None:
+            return
+        before, self._checkpoint_known = self._checkpoint_known, step
+        if before is not None and step > before:
+            yield events.CheckpointVerified(step=step)
 
     def pod_is_at(self, pod: PodView, credentials: Credentials) -> None:
         """Dial this pod, unless that is done already."""
@@ -134,6 +164,7 @@ class CoordinatorDesk:
         """What the coordinator's state says to the plan, beside its facts and milestones."""
         if report.state.controller_ready and not self._before.controller_ready:
             yield events.CoordinatorReady()
+        yield from self._newer_checkpoint()
         if report.state.attempt == state.attempt:
             for problem in report.state.problems:
                 if problem.code in UNWORKABLE:

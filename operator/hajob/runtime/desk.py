@@ -215,9 +215,11 @@ class Desk:
             metrics.REFUSED.labels(what).inc()
             log.warning("%s: the coordinator reports something this operator does not know: %s", self._title, what)
         self._book.new_report()
+        if (loaded := self._coordinator.newly_loaded(report, self.state.attempt)) is not None:
+            self._book.checkpoint_loaded(loaded)
         for observed in reading.observed:
             if observed.moment is not None:
-                self._book.mark(observed.moment, observed.time_ms)
+                self._book.mark(observed.moment, observed.time_ms, observed.step_before)
             if isinstance(observed.event, events.FactSeen):
                 self._fact_seen(observed.event)
             elif type(observed.event) is not events.Event:
@@ -281,6 +283,7 @@ class Desk:
             coordinator_ready=self._coordinator.serving,
             coordinator_apart=not self._table.coordinator_shares_node(),
             free_nodes=self._free_nodes(),
+            checkpoint_step=self._coordinator.checkpoint_step,
             node_names=self._table.homes(self._journal.wanted),
         )
 
@@ -294,7 +297,7 @@ class Desk:
         log.info("%s: %s: %s -> %s", self._title, type(event).__name__, before.phase, outcome.state.phase)
         account = follow(self._journal.account or Account(now), outcome.state, self._layout.data, now)
         self._journal = dataclasses.replace(self._journal, state=outcome.state, account=account)
-        self._book.follow(outcome.state.incident, event)
+        self._book.follow(outcome.state.incident, event, max(self._coordinator.step, before.step))
         for effect in outcome.effects:
             self._take(effect)
         self._wish(outcome.effects)
@@ -369,6 +372,7 @@ class Desk:
                 pods=pods,
                 standing=orders.standing_orders(self._policy),
                 recovery=self.job.spec.recovery,
+                checkpoint_rules=orders.checkpoint_rules(self.job.spec.framework, self._layout),
             )
         )
 

@@ -9,9 +9,12 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable
 
+from hajob.domain.actions import Action
+from hajob.domain.checkpoints import in_words
 from hajob.domain.incidents import Incident, Outcome
 from hajob.domain.timeline import Moment, outage_milliseconds
 from hajob.objects.incident_entry import Record
+from hajob.objects.restoration import Loaded, Restoration
 from hajob.plan import effects, events
 from hajob.runtime import metrics
 
@@ -26,6 +29,7 @@ class IncidentBook:
         self.record = record
         self._announce = announce
         self._early: dict[Moment, int] = {}
+        self._stood_at = -1  # the last common step, told before its incident was open
 
     @property
     def _open(self) -> bool:
@@ -33,27 +37,51 @@ class IncidentBook:
 
     def new_report(self) -> None:
         """Moments that were waiting for an incident belong to the report before and to none."""
-        self._early = {}
+        self._early, self._stood_at = {}, -1
 
-    def mark(self, moment: Moment, time_ms: int) -> None:
+    def mark(self, moment: Moment, time_ms: int, step_before: int = -1) -> None:
         """Write a moment into the open incident; before one is open, keep it for the incident of the same report."""
         if self._open and self.record is not None:
-            self.record = self.record.at(moment, time_ms)
+            restoration = self.record.restoration.stood_at(step_before)
+            self.record = dataclasses.replace(self.record.at(moment, time_ms), restoration=restoration)
         else:
             self._early[moment] = time_ms
+            self._stood_at = max(self._stood_at, step_before)
 
-    def follow(self, incident: Incident | None, event: events.Event) -> None:
-        """Take over what the planner says about the open incident."""
+    def checkpoint_loaded(self, found: Loaded) -> None:
+        """The ranks of an attempt are given a checkpoint to load, or none; said before they take their first step."""
+        if self._open and self.record is not None and self.record.incident.action is Action.RESTART:
+            restoration = self.record.restoration.loaded(found)
+            self.record = dataclasses.replace(self.record, restoration=restoration)
+        for refusal in found.refused:
+            metrics.CHECKPOINTS_REFUSED.labels(refusal.reason).inc()
+        if found.refused:
+            self._announce("CheckpointRefused", in_words(found.refused, found.step), True)
+
+    def _resumed(self, event: events.Event) -> None:
+        """The first step tells how far the training went back."""
+        record = self.record
+        if not isinstance(event, events.Resumed) or record is None or not self._open:
+            return
+        if event.incarnation >= record.incident.number:
+            restoration = record.restoration.resumed(record.incident, event.step)
+            self.record = dataclasses.replace(record, restoration=restoration)
+
+    def follow(self, incident: Incident | None, event: events.Event, newest_step: int = -1) -> None:
+        """Take over what the planner says about the open incident; `newest_step`: finished by some rank."""
+        self._resumed(event)
         if incident is None:
             return
         if self.record is None or self.record.incident.number != incident.number:
             noticed = event.fact.time_ms if isinstance(event, events.FactSeen) else incident.opened_ms
-            self.record = Record(incident, {**self._early, Moment.NOTICED: noticed})
+            restoration = Restoration().stood_at(self._stood_at)
+            self.record = Record(incident, {**self._early, Moment.NOTICED: noticed}, restoration=restoration)
             cause = incident.cause
             where = f" on {cause.node_name}" if cause.node_name else ""
             ranks = _ranks_in_words(cause.first_rank, cause.num_ranks)
             self._announce("Recovering", f"{incident.action}: {cause.code or cause.message}{where}{ranks}", True)
-        self.record = dataclasses.replace(self.record, incident=incident)
+        restoration = self.record.restoration.began(incident, newest_step)
+        self.record = dataclasses.replace(self.record, incident=incident, restoration=restoration)
 
     def close(self, closed: effects.CloseIncident) -> None:
         """The planner has closed an incident."""

@@ -33,6 +33,12 @@ DECISION = Histogram(
     registry=REGISTRY,
 )
 FACTS = Counter("hajob_facts", "Facts taken in, by kind.", ("kind",), registry=REGISTRY)
+CHECKPOINTS_REFUSED = Counter(
+    "hajob_checkpoints_refused",
+    "Checkpoints that were not loaded because they were not complete, by reason.",
+    ("reason",),
+    registry=REGISTRY,
+)
 REFUSED = Counter("hajob_refused", "Input that was refused, by what it was.", ("what",), registry=REGISTRY)
 WRITES = Counter("hajob_api_writes", "Writes to the Kubernetes API.", ("verb", "resource"), registry=REGISTRY)
 JOBS = Gauge("hajob_jobs", "Jobs known.", registry=REGISTRY)

@@ -53,11 +53,12 @@ MOMENT: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Observed:
-    """One thing in a report, with the time at which it happened."""
+    """One thing in a report, with the time at which it happened; `step_before`: of that moment, -1 else."""
 
     event: events.Event
     time_ms: int
     moment: Moment | None = None
+    step_before: int = -1
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +84,8 @@ def read(report: wire.Report, now_ms: int) -> Reading:
         event = _event(milestone, report.state)
         moment = MOMENT.get(milestone.kind)
         if event is not None or moment is not None:
-            observed.append(Observed(event or events.Event(milestone.incarnation), time_ms, moment))
+            before = milestone.step if moment is Moment.STEP_BEFORE else -1
+            observed.append(Observed(event or events.Event(milestone.incarnation), time_ms, moment, step_before=before))
         elif milestone.kind not in _SILENT:
             refused.append(f"milestone kind {milestone.kind}")
     for raw in report.facts:

@@ -1,0 +1,146 @@
+"""Where the state after an outage came from, and what that cost: the account of one incident.
+
+The planner decides where it should come from (`Incident.restored_from`); here stands what really happened, from the
+coordinator's milestones and from what the agent found in the directory of checkpoints (docs/checkpoints.md).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Any, Final
+
+from hajob.api import enums
+from hajob.api import status as api
+from hajob.domain.actions import Action
+from hajob.domain.checkpoints import MOST_REFUSALS, Refusal
+from hajob.domain.incidents import Incident, RestoredFrom
+from hajob.domain.layout import Layout
+
+IN_PLACE: Final = frozenset({Action.RETRY, Action.IN_PLACE, Action.REPLACE})
+SHOWN_RANKS: Final = 16
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """What an attempt was given to load: its step (-1: nothing), and what was refused."""
+
+    step: int
+    refused: tuple[Refusal, ...] = ()
+    num_refused: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Restoration:
+    """What is known so far; -1: not known.
+
+    Attributes:
+        before: the last step that all ranks had finished when it began.
+        told: the coordinator has told it; otherwise it is what was known when the restart was decided.
+        loaded_step: step of the checkpoint that was loaded.
+        from_nothing: the training started from step 0.
+        refused: checkpoints that were not loaded, bounded.
+        num_refused: all of them.
+    """
+
+    before: int = -1
+    told: bool = False
+    loaded_step: int = -1
+    from_nothing: bool = False
+    refused: tuple[Refusal, ...] = ()
+    num_refused: int = 0
+
+    @property
+    def lost_steps(self) -> int:
+        """Finished steps that were done again."""
+        went_back = self.loaded_step >= 0 or self.from_nothing
+        return max(0, self.before - max(self.loaded_step, 0)) if went_back and self.before >= 0 else 0
+
+    def stood_at(self, step: int) -> Restoration:
+        """The coordinator tells the last common step; of an incident the first word counts. -1: it says nothing."""
+        return self if self.told or step < 0 else replace(self, before=step, told=True)
+
+    def began(self, incident: Incident, newest_step: int) -> Restoration:
+        """The whole job is restarted: remember where it stood, as far as is known.
+
+        The step of the fact is that of the rank it is about; others may have been one further.
+        """
+        if self.before >= 0 or incident.action is not Action.RESTART:
+            return self
+        known = [step for step in (incident.cause.step, newest_step) if step >= 0]
+        return replace(self, before=min(known, default=-1))
+
+    def loaded(self, found: Loaded) -> Restoration:
+        """The attempt that ends the incident loads this."""
+        refused = found.refused[:MOST_REFUSALS]
+        return replace(
+            self,
+            loaded_step=found.step,
+            from_nothing=found.step < 0,
+            refused=refused,
+            num_refused=found.num_refused,
+        )
+
+    def resumed(self, incident: Incident, step: int) -> Restoration:
+        """The first step after the outage: where processes lived on, it tells whether they loaded a checkpoint."""
+        if incident.action not in IN_PLACE or step < 1:
+            return self
+        went_back = 0 < self.before >= step
+        planned = incident.restored_from is RestoredFrom.PERIODIC_CHECKPOINT
+        return replace(self, loaded_step=step - 1) if went_back or planned else self
+
+    def source(self, incident: Incident) -> RestoredFrom | None:
+        """Where the lost state came from indeed."""
+        planned = incident.restored_from
+        if self.from_nothing:
+            return RestoredFrom.NOWHERE
+        if self.loaded_step < 0:
+            return planned
+        saved = planned is RestoredFrom.SAVED_CHECKPOINT and self.loaded_step >= self.before
+        return RestoredFrom.SAVED_CHECKPOINT if saved else RestoredFrom.PERIODIC_CHECKPOINT
+
+    def to_journal(self) -> dict[str, Any]:
+        """What is not as it begins."""
+        plain = asdict(self)
+        return {name: value for name, value in plain.items() if value != _BLANK[name]}
+
+    @classmethod
+    def from_journal(cls, raw: Mapping[str, Any]) -> Restoration:
+        """The inverse; words of another version are left out."""
+        known = {name: value for name, value in raw.items() if name in _BLANK}
+        known["refused"] = tuple(Refusal(**one) for one in raw.get("refused", ()))
+        return cls(**known)
+
+
+_BLANK: Final = asdict(Restoration())
+
+
+def sources(layout: Layout, incident: Incident, source: RestoredFrom | None) -> tuple[api.StateSource, ...]:
+    """Where each rank's state came from, as the status shows it: bounded, whatever the size of the job.
+
+    From an optimizer copy come the lost ranks only, each from the first holder that was not lost; a checkpoint is
+    loaded by every rank.
+    """
+    if source is None:
+        return ()
+    if source is not RestoredFrom.OPTIMIZER_COPY:
+        shown = range(min(layout.world_size, SHOWN_RANKS))
+        return (_state_source(source, layout.world_size, [api.RankSource(rank=rank) for rank in shown]),)
+    lost = incident.lost_ranks
+    left = layout.world_size - len(lost)
+    if incident.action is Action.SHRINK:
+        return (_state_source(RestoredFrom.LIVE_RANK, left, []),)
+    found = [_state_source(source, len(lost), [_given(layout, rank, lost) for rank in lost[:SHOWN_RANKS]])]
+    if left:
+        found.append(_state_source(RestoredFrom.LIVE_RANK, left, []))
+    return tuple(found) if lost else ()
+
+
+def _state_source(source: RestoredFrom, number: int, ranks: Sequence[api.RankSource]) -> api.StateSource:
+    return api.StateSource(name=enums.StateOrigin(source.value), num_ranks=number, first_ranks=tuple(ranks))
+
+
+def _given(layout: Layout, rank: int, lost: Sequence[int]) -> api.RankSource:
+    gone = set(lost)
+    giver = next((other for other in layout.holders(rank) if other not in gone), None)
+    return api.RankSource(rank=rank, giver=giver)
