@@ -38,6 +38,7 @@ from hajob.plan.view import View
 from hajob.runtime import admission, metrics
 from hajob.runtime.channel import Credentials
 from hajob.runtime.coordinator_desk import CoordinatorDesk
+from hajob.runtime.expiry import Expiry
 from hajob.runtime.incident_book import IncidentBook
 from hajob.runtime.kube import ApiError
 from hajob.runtime.pod_keeper import PodKeeper, difference
@@ -79,6 +80,7 @@ class Desk:
             world.kube, world.pod_settings, lambda pod: self._table.unreachable(pod, world.nodes())
         )
         self._status = StatusDesk(world.status_writer(job), job.status, self._build_status, self._then_acknowledge)
+        self._expiry = Expiry(world.kube, world.clock)
         self._credentials: Credentials | None = None
         self._accepted, self._accepted_message = Reason.NOT_CHECKED, ""
         self._book = IncidentBook(self._journal.record(), self._announce)
@@ -108,6 +110,7 @@ class Desk:
     async def close(self) -> None:
         """Stop looking after the job, and leave it as it is."""
         self._released = True
+        self._expiry.close()
         self._status.end()
         if self._deadline is not None:
             self._deadline.cancel()
@@ -430,6 +433,7 @@ class Desk:
             self._wake.clear()
             try:
                 await self._settle()
+                await self._expire()
             except (ApiError, StatusRefusedError) as error:
                 log.warning("%s: %s; trying again in %s s", self._title, error, RETRY_SECONDS)
             except Exception:
@@ -454,6 +458,14 @@ class Desk:
         await self._status.acknowledged()
         if wanted == self._journal.wanted and not self._released:
             await self._keeper.carry_out(self.job, wanted, todo, self._table.made)
+
+    async def _expire(self) -> None:
+        """An ended job is deleted in its time, once its end is written down."""
+        counts = self.state.phase in ENDED and self.job.spec.ttl_seconds_after_finished is not None
+        if counts:
+            await self._status.acknowledged()
+        if not self._released:
+            self._expiry.follow(self.job, self._status.current.completion_time if counts else None)
 
     def _follow_wishes(self) -> None:
         """What the spec asks for now: compared with the state, so that nothing asked while nobody looked is missed."""

@@ -64,6 +64,7 @@ async def test_the_rights_are_enough(limited: HttpKube, crd: Job, job: Job, name
     assert await limited.token_review("nonsense", names.COORDINATOR_TOKEN_AUDIENCE) is None
     lease = await limited.create("leases", namespace, {"metadata": {"name": "hajob-operator"}, "spec": {}})
     await limited.replace("leases", namespace, lease)
+    await limited.delete(names.PLURAL, "default", name, uid=uid)
 
 
 @pytest.mark.parametrize("watched", ["", "default"])

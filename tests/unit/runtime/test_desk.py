@@ -19,6 +19,7 @@ from hajob.plan.state import Phase, Shrunk
 from hajob.runtime.announcements import Announcer
 from hajob.runtime.channel import Credentials, Listener
 from hajob.runtime.desk import Desk
+from hajob.runtime.kube import ApiError
 from hajob.runtime.status_writer import StatusWriter
 from hajob.runtime.world import World
 from hajob.sources.node import NodeView
@@ -379,3 +380,42 @@ async def test_a_recovery_that_failed_in_the_trainer_is_named_while_the_job_rest
     await town.report(milestones=[failed], step=5, incarnation=2)
     assert town.desk.state.phase == "Restarting"
     assert condition_of(town, "Running") == ("False", "Restarting", "recover failed: 499 clean failed")
+
+
+def job_there(town: Town) -> bool:
+    return (names.PLURAL, NAMESPACE, "quickstart") in town.kube.objects
+
+
+async def complete_with_ttl(town: Town, seconds: int) -> None:
+    """A job that ends now and is to be deleted later."""
+    town.stored()["spec"]["ttlSecondsAfterFinished"] = seconds
+    town.stored()["metadata"]["generation"] += 1
+    town.desk.job_seen(HATrainingJob.from_object(town.stored()))
+    await town.train()
+    await town.clock.advance(1000.0)
+    assert job_there(town)
+    await town.report(milestones=[wire.Milestone(kind=wire.FINISHED_ALL, incarnation=1)], step=9)
+    assert town.desk.state.phase == "Complete"
+
+
+async def test_an_ended_job_is_deleted_in_its_time(town: Town) -> None:
+    await complete_with_ttl(town, 600)
+    await town.clock.advance(599.0)
+    assert job_there(town)
+    town.kube.fail(ApiError(0, "Unreachable", "no route"))
+    await town.clock.advance(2.0)
+    assert not job_there(town)
+
+
+async def test_a_new_operator_goes_on_counting_and_a_changed_wish_counts(town: Town) -> None:
+    await complete_with_ttl(town, 600)
+    await town.desk.close()
+    await town.clock.advance(1000.0)
+    assert job_there(town)
+    town.stored()["spec"]["ttlSecondsAfterFinished"] = 2000
+    town.open()
+    await settled()
+    await town.clock.advance(900.0)
+    assert job_there(town)
+    await town.clock.advance(101.0)
+    assert not job_there(town)
