@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 
-from e2e.bench.recoveries import RECOVERY_SECONDS, STEP_MILLISECONDS, Say
+from e2e.bench.recoveries import STEP_MILLISECONDS, Say
 from e2e.bootstrap.paths import CHECKOUT
 from e2e.harness.images import mindio_directory
 from e2e.harness.rig import Rig
@@ -25,6 +25,7 @@ from e2e.trainer import proof
 STEPS = 600
 WARM_UP_STEPS = 60
 WORLD = 8
+TRAINING_SECONDS = 300.0
 
 
 @dataclass(frozen=True)
@@ -54,7 +55,7 @@ def pairs(rig: Rig, rounds: int, say: Say) -> Iterator[Pair]:
 
 def _with(rig: Rig, number: int) -> float:
     job = rig.submit(f"overhead-{number}", iterations=STEPS, step_milliseconds=STEP_MILLISECONDS)
-    job.wait_condition("Complete", seconds=RECOVERY_SECONDS)
+    job.wait_condition("Complete", seconds=TRAINING_SECONDS)
     found = mean_step(job.logs)
     job.delete()
     return found

@@ -45,4 +45,6 @@ def _own(wanted: Wanted, settings: Settings) -> Mapping[str, str]:
         "CONTROLLER_ADDR": settings.pod_address,
         "PROCESSOR_ADDR": settings.pod_address,
         "TTP_PORT": str(settings.mindio_port),
+        "MS_TFT_IP": settings.pod_address,
+        "MS_TFT_PORT": str(settings.mindio_port),
     }

@@ -14,7 +14,7 @@ from typing import Any, Callable, Dict, List, Mapping
 
 from trainer_sidecar.controller_host import store
 from trainer_sidecar.controller_host.lines import LineBuffer, Message, encode, now_nanoseconds
-from trainer_sidecar.controller_host.problems import OTHER, StartError, check_address, load_controller_module
+from trainer_sidecar.controller_host.problems import LOST, OTHER, StartError, check_address, load_controller_module
 
 CALLBACKS = ("report_fault_ranks", "report_stop_complete", "report_strategies", "report_result")
 
@@ -79,8 +79,11 @@ class ControllerProcess:
         self._open(
             "store",
             "listening",
-            lambda: store.serve(request["address"], request["store_port"], dict(os.environ)),
+            lambda: store.serve(request["address"], request["store_port"], dict(os.environ), self._store_lost),
         )
+
+    def _store_lost(self, problem: str) -> None:
+        self._send({"event": "part", "part": "store", "state": "lost", "problem": problem, "kind": LOST})
 
     def _open(self, part: str, good_state: str, opener: Callable[[], None]) -> None:
         message = {"event": "part", "part": part, "state": good_state, "problem": "", "kind": ""}

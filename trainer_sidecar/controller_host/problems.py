@@ -23,7 +23,7 @@ NEEDED_NAMES = (
     "tft_query_high_availability_switch",
 )
 
-PACKAGE, ADDRESS, PORT, OTHER = "package", "address", "port", "other"
+PACKAGE, ADDRESS, PORT, LOST, OTHER = "package", "address", "port", "lost", "other"
 
 
 class StartError(Exception):

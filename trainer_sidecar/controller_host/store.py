@@ -1,18 +1,21 @@
 """The rendezvous store of the job: where the ranks meet.
 
-It lives beside the controller and not in rank 0, so that rank 0 can be lost like any other rank. An image with torch
-gets torch's `TCPStore`; any other image names a function of its own, `module:function`, in `HAJOB_STORE`. The function
-is called with host and port and may either return when it listens or block while it serves.
+It lives beside the controller and not in rank 0, so that rank 0 can be lost like any other rank. A job of MindSpore
+gets MindSpore's scheduler, an image with torch gets torch's `TCPStore`; any other image names a function of its own,
+`module:function`, in `HAJOB_STORE`, which comes before both. The function is called with host and port and may either
+return when it listens or block while it serves.
 """
 
 from __future__ import annotations
 
+import functools
 import importlib
 import socket
 import threading
 import time
 from typing import Any, Callable, Dict, List
 
+from trainer_sidecar.controller_host import scheduler
 from trainer_sidecar.controller_host.problems import OTHER, PACKAGE, StartError, check_address
 
 START_SECONDS = 20.0
@@ -21,12 +24,18 @@ POLL_SECONDS = 0.02
 _kept: List[Any] = []  # a TCPStore serves for as long as its object lives
 
 
-def serve(host: str, port: int, environment: Dict[str, str]) -> None:
-    """Return when the store listens on `host`:`port`; `StartError` when it does not."""
+def serve(host: str, port: int, environment: Dict[str, str], lost: Callable[[str], None]) -> None:
+    """Return when the store listens on `host`:`port`; `StartError` when it does not.
+
+    `lost` is called from another thread, with the reason, when it fails later.
+    """
     check_address(host, port, "the rendezvous store")
     hook = environment.get("HAJOB_STORE", "")
     if hook:
-        _serve_hook(_load_hook(hook), host, port)
+        _serve_in_thread(_load_hook(hook), host, port, START_SECONDS, lost)
+    elif scheduler.is_wanted(environment):
+        run = functools.partial(scheduler.run, environment)
+        _serve_in_thread(run, host, port, scheduler.START_SECONDS, lost)
     else:
         _serve_torch(host, port)
 
@@ -41,24 +50,30 @@ def _load_hook(hook: str) -> Callable[[str, int], None]:
     return function
 
 
-def _serve_hook(function: Callable[[str, int], None], host: str, port: int) -> None:
+def _serve_in_thread(
+    function: Callable[[str, int], None], host: str, port: int, seconds: float, lost: Callable[[str], None]
+) -> None:
     failures: List[BaseException] = []
+    listening = threading.Event()
 
     def run() -> None:
         try:
             function(host, port)
         except BaseException as error:
             failures.append(error)
+            if listening.is_set():
+                lost("the rendezvous store failed: %r" % error)
 
     threading.Thread(target=run, name="rendezvous-store", daemon=True).start()
-    deadline = time.monotonic() + START_SECONDS
+    deadline = time.monotonic() + seconds
     while not _listens(host, port):
         if failures:
             raise StartError(OTHER, "the rendezvous store failed: %r" % failures[0])
         if time.monotonic() > deadline:
-            text = "the rendezvous store does not listen on %s:%d after %d s" % (host, port, START_SECONDS)
+            text = "the rendezvous store does not listen on %s:%d after %d s" % (host, port, seconds)
             raise StartError(OTHER, text)
         time.sleep(POLL_SECONDS)
+    listening.set()
 
 
 def _listens(host: str, port: int) -> bool:

@@ -128,7 +128,10 @@ def _msrun(call: Call, size: Size) -> Program:
         ],
     )  # fmt: skip
     argv = [*prefix, options.script, *options.arguments]
-    return Program(argv, call.cwd, dict(call.environment), notes, is_python=bool(prefix))
+    environment = dict(call.environment)
+    if options.cluster_time_out:
+        environment["MS_TOPO_TIMEOUT"] = options.cluster_time_out
+    return Program(argv, call.cwd, environment, notes, is_python=bool(prefix))
 
 
 def _add_script(parser: argparse.ArgumentParser) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import socket
@@ -145,7 +146,7 @@ def host(tmp_path: Path) -> Iterator[Callable[..., Client]]:
     def start(package: str = PACKAGE % {"start": "pass"}, *, store: str = "store:serve") -> Client:
         deep = tmp_path / ("a directory whose name is far too long for a socket " * 3)
         image = tmp_path / "image"
-        (image / "mindio_ttp").mkdir(parents=True)
+        (image / "mindio_ttp").mkdir(parents=True, exist_ok=True)
         (image / "mindio_ttp" / "__init__.py").touch()
         if package:
             (image / "mindio_ttp" / "controller_ttp.py").write_text(package)
@@ -284,6 +285,66 @@ def test_a_store_that_does_not_serve_is_said(host: Callable[..., Client], store:
     client = host(store=store)
     client.start(free_port(), free_port())
     assert sentence in client.state(store="failed")["problem"]
+
+
+MINDSPORE = """
+import json, os, socket
+def set_device(name):
+    assert name == "CPU"
+"""
+COMMUNICATION = """
+import json, os, socket, threading
+def init():
+    with open(os.environ["TOLD"], "w") as file:
+        json.dump({**{k: v for k, v in os.environ.items() if k.startswith("MS_")}, "pid": os.getpid()}, file)
+    listener = socket.create_server((os.environ["MS_SCHED_HOST"], int(os.environ["MS_SCHED_PORT"])))
+    threading.Thread(target=lambda: [listener.accept() for _ in iter(int, 1)], daemon=True).start()
+"""
+
+
+@pytest.fixture
+def mindspore(tmp_path: Path) -> dict[str, str]:
+    """A package of that name in the image, and the environment of a job that uses it."""
+    package = tmp_path / "image" / "mindspore"
+    package.mkdir(parents=True)
+    (package / "__init__.py").write_text(MINDSPORE)
+    (package / "communication.py").write_text(COMMUNICATION)
+    told = str(tmp_path / "told.json")
+    return {"MINDIO_FOR_MINDSPORE": "1", "MS_ROLE": "MS_WORKER", "MS_WORKER_NUM": "4", "TOLD": told}
+
+
+def test_mindspores_scheduler_serves_beside_the_controller_and_ends_with_it(
+    host: Callable[..., Client], mindspore: dict[str, str]
+) -> None:
+    client = host(store="")
+    port, store_port = free_port(), free_port()
+    client.start(port, store_port, **mindspore)
+    client.state(controller="serving", store="listening")
+    told = json.loads(Path(mindspore["TOLD"]).read_text())
+    scheduler = told.pop("pid")
+    wanted = {"MS_ROLE": "MS_SCHED", "MS_SCHED_HOST": "127.0.0.1", "MS_WORKER_NUM": "4"}
+    assert told == {**wanted, "MS_SCHED_PORT": str(store_port)}
+    assert Path(f"/proc/{scheduler}").exists()
+    client.socket.sendall(encode({"id": 1, "call": "end"}))
+    client.state(controller="none")
+    deadline = time.monotonic() + PATIENCE
+    while Path(f"/proc/{scheduler}").exists():
+        assert time.monotonic() < deadline, "the scheduler outlived its attempt"
+        time.sleep(0.01)
+
+
+def test_a_scheduler_that_dies_is_said(host: Callable[..., Client], mindspore: dict[str, str]) -> None:
+    client = host(store="")
+    client.start(free_port(), free_port(), **mindspore)
+    client.state(controller="serving", store="listening")
+    os.kill(json.loads(Path(mindspore["TOLD"]).read_text())["pid"], signal.SIGKILL)
+    assert "scheduler was ended by signal 9" in client.state(controller="serving", store="lost")["problem"]
+
+
+def test_an_image_without_mindspore_is_said(host: Callable[..., Client]) -> None:
+    client = host(store="")
+    client.start(free_port(), free_port(), MINDIO_FOR_MINDSPORE="1")
+    assert "scheduler ended with code 1" in client.state(store="failed")["problem"]
 
 
 def test_garbage_is_counted_and_the_rest_is_read() -> None:

@@ -78,6 +78,8 @@ def test_msrun() -> None:
     assert program.argv == ["/usr/bin/python3", "-u", "t.py", "-c", "x"]
     assert len(program.notes) == 1
     assert parse(call("msrun", "./run", "a"), SIZE).argv == ["./run", "a"]
+    waits = parse(call("msrun", "--cluster_time_out", "300", "t.py"), SIZE)
+    assert waits.environment == {"MS_TOPO_TIMEOUT": "300"}
 
 
 @pytest.mark.parametrize("arguments", [["--no-such", "t.py"], [], ["--nnodes"]])

@@ -45,6 +45,8 @@ BUILT: dict[str, Callable[[], Object]] = {
     "full-rank-pod": lambda: rank_pod(example("full"), 0, 1, SETTINGS),
     "full-coordinator-pod": lambda: coordinator_pod(example("full"), 1, SETTINGS, ["node-9"], apart=False),
     "full-rank-environment": lambda: rank_environment(example("full")),
+    "mindspore-rank-pod": lambda: rank_pod(example("full", framework="MindSpore"), 0, 1, SETTINGS),
+    "mindspore-coordinator-pod": lambda: coordinator_pod(example("full", framework="MindSpore"), 1, SETTINGS),
     "mindspore-rank-environment": lambda: rank_environment(example("full", framework="MindSpore")),
     "tls-secret": lambda: tls_secret(example("quickstart"), {name: name.encode() for name in KEYS}),
 }

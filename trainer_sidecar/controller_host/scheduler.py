@@ -1,0 +1,69 @@
+"""MindSpore's scheduler: the process at which its workers meet, as the TCPStore is for PyTorch.
+
+msrun starts it on the first node; here it lives beside the MindIO controller, so that no rank is special. It is a
+process of its own, because MindSpore's native part knows one role per process and may end the process it is in. It
+computes nothing: its device is the CPU, whatever the image is made for. docs/protocols/launcher.md#mindspore
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import signal
+import subprocess
+import sys
+from typing import Callable, Dict
+
+START_SECONDS = 180.0
+"""Until it listens: the import of MindSpore alone takes tens of seconds."""
+
+PROGRAM = """
+import threading
+import mindspore
+if hasattr(mindspore, "set_device"):
+    mindspore.set_device("CPU")
+else:
+    mindspore.set_context(device_target="CPU")
+from mindspore.communication import init
+init()
+threading.Event().wait()
+"""
+PR_SET_PDEATHSIG = 1
+
+
+def is_wanted(environment: Dict[str, str]) -> bool:
+    """Whether the job trains with MindSpore; the variable is MindIO's own."""
+    return environment.get("MINDIO_FOR_MINDSPORE", "").lower() in ("1", "true")
+
+
+def variables(environment: Dict[str, str], host: str, port: int) -> Dict[str, str]:
+    """What the scheduler's process gets: what the workers have, but the role and the address."""
+    return dict(environment, MS_ROLE="MS_SCHED", MS_SCHED_HOST=host, MS_SCHED_PORT=str(port))
+
+
+def run(environment: Dict[str, str], host: str, port: int) -> None:
+    """Start it and stay until it ends, which is always a failure: RuntimeError says how it ended.
+
+    The kernel ends it when the thread that calls this does, so it never outlives the controller's process.
+    """
+    process = subprocess.Popen(
+        [sys.executable, "-u", "-c", PROGRAM],
+        env=variables(environment, host, port),
+        stdin=subprocess.DEVNULL,
+        preexec_fn=_die_with_starter(),  # noqa: PLW1509  makes system calls only
+    )
+    code = process.wait()
+    how = "was ended by signal %d" % -code if code < 0 else "ended with code %d" % code
+    raise RuntimeError("MindSpore's scheduler %s; what it printed is in the log of container controller" % how)
+
+
+def _die_with_starter() -> Callable[[], None]:
+    """For the child, prepared before the fork: there are threads, so only a system call is made after it."""
+    prctl, starter = ctypes.CDLL(None).prctl, os.getpid()
+
+    def ask() -> None:
+        prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+        if os.getppid() != starter:
+            os._exit(1)
+
+    return ask
