@@ -19,7 +19,7 @@ from trainer_sidecar.checkpoints.directory import RealDirectory, carry_out
 from trainer_sidecar.checkpoints.verdict import Verdict
 from trainer_sidecar.protocol import sidecar_pb2 as pb
 
-LOOK_SECONDS = 2.0
+LOOK_SECONDS = 0.5
 SLOW_LOOK_SECONDS = 60.0
 """Between two looks at a directory per rank, where nothing tells that it has changed."""
 MINDSPORE = "MindSpore"

@@ -9,12 +9,14 @@ from typing import Final
 from hajob.api.enums import ConditionStatus
 from hajob.api.status import ActionRecoverability, UnmetPrecondition
 from hajob.domain.actions import Action
+from hajob.domain.layout import CopyKind
 from hajob.plan.choice import FAULT, Judge, Loss, spent
 from hajob.plan.policy import Policy, Refusal
 from hajob.plan.state import JobState
 from hajob.plan.view import View
 
 _SENTENCE_LIMIT: Final = 1024
+_REPAIRS: Final = frozenset({Action.RETRY, Action.IN_PLACE, Action.REPLACE})
 
 
 def recoverability(
@@ -62,6 +64,10 @@ def _standing(action: Action, view: View) -> list[Refusal]:
     found = []
     if action is Action.REPLACE and view.free_nodes == 0:
         found.append(Refusal("FreeNode", "no free node could take a pod of this job; a lost node has to be waited for"))
+    without_copies = view.layout.effective_copies(CopyKind.DENSE) == 1
+    if action in _REPAIRS and without_copies and view.checkpoint_step == -1:
+        message = "there is no second optimizer copy, and no complete periodic checkpoint to repair from yet"
+        found.append(Refusal("CheckpointPresent", message))
     if action in {Action.REPLACE, Action.SHRINK} and view.coordinator_apart is False:
         message = "the coordinator shares a node with ranks of its job; losing that node restarts the job"
         found.append(Refusal("CoordinatorApart", message))

@@ -1,0 +1,71 @@
+"""What a restart loads, and a repair where no copy is left: complete checkpoints only, and the account says which."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from e2e.harness.job import Job
+from e2e.harness.rig import Rig
+from e2e.scenarios.proofs import assert_weights_equal
+from e2e.trainer import proof
+
+STEPS = 90
+INTERVAL = 20
+SMALL: dict[str, Any] = {"tensor": 2, "nodes": 2, "iterations": STEPS}
+RESTART_ONLY = [{"name": name, "maxCount": 0} for name in ("Retry", "InPlace", "Replace", "Shrink", "Checkpoint")]
+
+
+def loaded(job: Job) -> set[int]:
+    """Steps of the checkpoints that ranks opened."""
+    return {int(event["step"]) for event in proof.of(job.events(), "load_checkpoint")}
+
+
+def unmet(job: Job, action: str) -> set[str]:
+    """Names of what an action lacks; before the first step it is everything."""
+    judged = [each for each in job.status().get("recoverability", []) if each["action"] == action]
+    return {one["name"] for each in judged for one in each["unmet"]} if judged else {"CheckpointPresent"}
+
+
+def stood_at(job: Job, loaded_step: int) -> int:
+    """The last common step before a checkpoint was opened."""
+    events = job.events()
+    opened = min(int(event["t"]) for event in proof.of(events, "load_checkpoint") if event["step"] == loaded_step)
+    return max(step for step, time in proof.common_steps(events, job.world()) if time < opened)
+
+
+def test_a_truncated_checkpoint_is_refused_and_the_older_one_loaded(rig: Rig) -> None:
+    recovery = {"recovery": {"actions": RESTART_ONLY}}
+    job = rig.submit(arguments=["--save-interval", str(INTERVAL)], spec=recovery, **SMALL)
+    job.wait_step(2 * INTERVAL + 2)
+    damaged = job.volume / f"iter_{2 * INTERVAL:07d}" / "mp_rank_01" / "distrib_optim.pt"
+    content = damaged.read_bytes()
+    damaged.write_bytes(content[: len(content) // 2])
+    rig.nodes.control.kill(namespace=rig.namespace, rank=3)
+    incident = job.wait_incident(2)
+    assert (incident["action"], incident["restoredFrom"]) == ("Restart", "PeriodicCheckpoint")
+    assert incident["loadedStep"] == INTERVAL
+    (refused,) = incident["refusedCheckpoints"]
+    assert (refused["name"], refused["reason"]) == (f"iter_{2 * INTERVAL:07d}", "TruncatedFile")
+    assert incident["stateSources"][0]["numRanks"] == job.world()
+    assert_weights_equal(job, STEPS)
+    assert loaded(job) == {INTERVAL}
+    assert incident["lostSteps"] == stood_at(job, INTERVAL) - INTERVAL
+
+
+def test_without_a_second_copy_the_periodic_checkpoint_repairs_what_runs(rig: Rig) -> None:
+    arguments = ["--save-interval", str(INTERVAL), "--distributed-optimizer-no-replica"]
+    job = rig.submit(arguments=arguments, spec={"optimizer": {"copies": 1}}, **SMALL)
+    rig.plane.wait("the operator to know of a checkpoint", lambda: "CheckpointPresent" not in unmet(job, "InPlace"))
+    rig.nodes.control.kill(namespace=rig.namespace, rank=2)
+    incident = job.wait_incident(2)
+    assert (incident["action"], incident["restoredFrom"]) == ("InPlace", "PeriodicCheckpoint")
+    assert incident["loadedStep"] == INTERVAL
+    assert incident["stateSources"][0] | {"firstRanks": []} == {
+        "name": "PeriodicCheckpoint",
+        "numRanks": job.world(),
+        "firstRanks": [],
+    }
+    assert_weights_equal(job, STEPS)
+    assert proof.survivors_kept(job.events(), [2]) == []
+    assert loaded(job) == {INTERVAL}
+    assert incident["lostSteps"] == stood_at(job, INTERVAL) - INTERVAL
