@@ -419,3 +419,40 @@ async def test_a_new_operator_goes_on_counting_and_a_changed_wish_counts(town: T
     assert job_there(town)
     await town.clock.advance(101.0)
     assert not job_there(town)
+
+
+async def away_during(town: Town, *facts: wire.Fact) -> None:
+    """No operator for a minute; meanwhile the coordinator recovers rank 5 and tells all of it to the next one."""
+    await town.desk.close()
+    await town.clock.advance(60.0)
+    town.open()
+    await settled()
+    await town.run_pods()
+    seconds = 1_000_000_000
+    milestones = [
+        wire.Milestone(kind=kind, incarnation=2, step=6, age_nanoseconds=age * seconds, strategies=strategies)
+        for kind, age, strategies in (
+            (wire.STOPPED, 59, []),
+            (wire.REPLACEMENTS_READY, 45, []),
+            (wire.NAMED, 45, []),
+            (wire.STRATEGIES, 45, ["exit", "dump", "recover"]),
+            (wire.RESUMED, 44, []),
+        )
+    ]
+    milestones.append(wire.Milestone(kind=wire.RESULT, incarnation=2, strategy="recover", age_nanoseconds=42 * seconds))
+    for fact in facts:
+        fact.age_nanoseconds = 59 * seconds
+    await town.report(*facts, milestones=milestones, step=300, incarnation=2)
+
+
+@pytest.mark.parametrize("decided", [True, False])
+async def test_what_was_recovered_while_no_operator_looked_is_told_as_one_recovery(town: Town, decided: bool) -> None:
+    await town.train()
+    if decided:
+        await town.report(death_of(5), step=5)
+    await away_during(town, *([] if decided else [death_of(5)]))
+    assert town.desk.state.phase == "Running"
+    (incident,) = town.status()["incidents"]
+    assert (incident["action"], incident["outcome"], incident["incarnation"]) == ("InPlace", "Recovered", 2)
+    assert [order.action for order in town.links[-1].orders[-1:]] == [wire.IN_PLACE]
+    assert len(town.pods()) == 5

@@ -1,0 +1,170 @@
+"""The operator is away for more than a minute, at any point of any action: the result is the same.
+
+Each action is played twice, with the same words of the same operator; the second time it is gone for a while at one
+point, hears nothing, says nothing, and then gets everything on a new stream.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from tests.unit.coordinator.world import World
+from trainer_sidecar.protocol import sidecar_pb2 as pb
+
+AWAY_SECONDS = 65.0
+Play = Callable[["Stage"], Iterator[None]]
+
+
+class Stage(World):
+    """A world whose operator may be away."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.away = False
+        self.standing = pb.StandingOrders(
+            decision_timeout_milliseconds=10_000, allow_in_place=True, allow_retry=True, allow_checkpoint=True
+        )
+        self.start()
+        for step in range(1, 4):
+            self.step(step)
+
+    def _collect(self) -> None:
+        if not self.away:
+            super()._collect()
+
+    def leave(self) -> None:
+        """The operator is gone for a while, and another stream begins."""
+        self.away = True
+        self.advance(AWAY_SECONDS)
+        self.away = False
+        self.core.job.outbox.rewind()
+        self.advance(0.1)
+
+    def end(self, step: int) -> None:
+        """The training goes on, MindIO says so later."""
+        self.advance(0.2)
+        self.step(step)
+        self.advance(2.0)
+        self.mindio.result()
+        self.pump()
+
+    def outcome(self) -> dict[str, Any]:
+        """What is the same whoever looked."""
+        processes = [
+            (agent.uid, rank, process.incarnation, process.start, process.phase)
+            for agent in self.agents.values()
+            for rank, process in sorted(agent.processes.items())
+        ]
+        marks = [(m.kind, m.incarnation, tuple(m.ranks), m.result_code, m.strategy) for m in self.milestones]
+        return {
+            "calls": self.mindio.calls,
+            "processes": processes,
+            "conversation": self.state.conversation,
+            "incarnation": self.state.incarnation,
+            "milestones": marks,
+            "facts": [(fact.kind, tuple(fact.ranks)) for fact in self.facts],
+        }
+
+
+def in_place(stage: Stage) -> Iterator[None]:
+    stage.die(3)
+    yield
+    stage.order(pb.IN_PLACE, incarnation=2, revision=1, lost_ranks=[3], restart_ranks=[3])
+    yield
+    stage.advance(0.2)
+    stage.step(4)
+    yield
+    stage.end(5)
+
+
+def retry(stage: Stage) -> Iterator[None]:
+    stage.mindio.strategies = ["exit", "dump", "retry"]
+    stage.mindio.ask = "stop"
+    stage.callback("report_fault_ranks", [[[1, 0]], [[1, ""]]])
+    stage.pump()
+    yield
+    stage.order(pb.RETRY, incarnation=2, revision=1, lost_ranks=[1])
+    yield
+    stage.end(4)
+
+
+def replace(stage: Stage) -> Iterator[None]:
+    stage.agent(1).powered = False
+    stage.core.disconnected(stage.agent(1).uid, stage.now, refused=False)
+    stage.advance(4.0)
+    yield
+    stage.order(pb.REPLACE, incarnation=2, revision=1, lost_ranks=[2, 3], replaced_nodes=[1])
+    yield
+    stage.new_pod(1, 2, start_delay=1.0)
+    yield
+    stage.advance(3.0)
+    yield
+    stage.end(4)
+
+
+def shrink(stage: Stage) -> Iterator[None]:
+    stage.mindio.strategies = ["exit", "dump", "recover", "downgrade"]
+    stage.agent(1).powered = False
+    stage.core.disconnected(stage.agent(1).uid, stage.now, refused=False)
+    stage.advance(4.0)
+    stage.order(pb.SHRINK, incarnation=2, revision=1, lost_ranks=[2, 3])
+    stage.advance(0.5)
+    yield
+    stage.callback("report_result", [201, "isolate", [[2, 1], [3, 1]], "downgrade"])
+    stage.pump()
+    yield
+    stage.step(4)
+    stage.mindio.result(ranks={2: 1, 3: 1})
+    stage.pump()
+    yield
+
+
+def checkpoint(stage: Stage) -> Iterator[None]:
+    stage.order(pb.CHECKPOINT, incarnation=2, revision=1)
+    yield
+    stage.mindio.result()
+    stage.pump()
+    yield
+
+
+def migrate(stage: Stage) -> Iterator[None]:
+    stage.order(pb.MIGRATE, incarnation=2, revision=1, lost_ranks=[2, 3], replaced_nodes=[1])
+    yield
+    stage.new_pod(1, 2, start_delay=1.0)
+    yield
+    stage.advance(1.5)
+    yield
+    stage.end(4)
+
+
+def played(play: Play, away_at: int | None = None) -> Stage:
+    stage = Stage()
+    for number, _ in enumerate(play(stage)):
+        if number == away_at:
+            stage.leave()
+    stage.advance(0.5)
+    return stage
+
+
+PLAYS: dict[Play, int] = {in_place: 3, retry: 2, replace: 4, shrink: 3, checkpoint: 2, migrate: 3}
+
+
+@pytest.mark.parametrize(
+    ("play", "away_at"),
+    [pytest.param(play, at, id=f"{play.__name__}-{at}") for play, points in PLAYS.items() for at in range(points)],
+)
+def test_an_operator_that_is_away_changes_nothing_in_the_result(play: Play, away_at: int) -> None:
+    assert played(play, away_at).outcome() == played(play).outcome()
+
+
+@pytest.mark.parametrize(("play", "standing"), [(in_place, pb.IN_PLACE), (retry, pb.RETRY)])
+def test_what_needs_nobody_else_is_done_meanwhile_and_said(play: Play, standing: pb.Action) -> None:
+    stage = Stage()
+    next(play(stage))
+    stage.leave()
+    assert stage.state.standing_action == standing
+    assert len(stage.called("change_strategy")) == 1
+    assert stage.marks(pb.STRATEGY_SENT)
