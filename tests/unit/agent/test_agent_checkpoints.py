@@ -1,0 +1,110 @@
+"""An agent that is asked to look at checkpoints: it sets right what an attempt loads, once, and then only looks."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+
+import pytest
+
+from e2e.trainer import checkpoint as toy
+from tests.unit.checkpoints.test_checkpoint_files import save_toy
+from trainer_sidecar.agent.checkpoints import Checkpoints
+from trainer_sidecar.protocol import sidecar_pb2 as pb
+
+PATIENCE = 20.0
+RULES = pb.CheckpointRules(
+    framework="PyTorch",
+    num_nodes=2,
+    chips_per_node=2,
+    tensor=2,
+    pipeline=1,
+    context=1,
+    expert=1,
+    rank_order="TensorDataPipeline",
+    sharding="Distributed",
+    copies=2,
+)
+
+
+class Rig:
+    """The checkpoints of a directory, and what was told of them."""
+
+    def __init__(self, directory: Path | None) -> None:
+        self.told: list[pb.CheckpointState] = []
+        self._news = asyncio.Event()
+        self.checkpoints = Checkpoints(directory, self._tell)
+
+    def _tell(self, state: pb.CheckpointState) -> None:
+        self.told.append(state)
+        self._news.set()
+
+    def ask(self, attempt: int, rules: pb.CheckpointRules = RULES) -> None:
+        self.checkpoints.order(pb.CheckpointOrder(rules=rules, prepare_attempt=attempt))
+
+    async def until(self, condition: Callable[[pb.CheckpointState], bool]) -> pb.CheckpointState:
+        async with asyncio.timeout(PATIENCE):
+            while not (self.told and condition(self.told[-1])):
+                self._news.clear()
+                await self._news.wait()
+        return self.told[-1]
+
+
+@pytest.fixture
+async def rig(tmp_path: Path) -> AsyncIterator[Rig]:
+    rig = Rig(tmp_path)
+    task = asyncio.create_task(rig.checkpoints.run())
+    yield rig
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+
+
+async def test_it_prepares_once_and_then_changes_nothing(rig: Rig, tmp_path: Path) -> None:
+    save_toy(tmp_path, 5)
+    save_toy(tmp_path, 10)
+    damaged = tmp_path / "iter_0000010/mp_rank_00/distrib_optim.pt"
+    damaged.write_bytes(b"")
+    rig.ask(1)
+    found = await rig.until(lambda state: state.attempt == 1)
+    assert (found.step, found.loaded_step, found.tracked, found.num_refused) == (5, 5, True, 1)
+    assert [(one.name, one.reason) for one in found.refused] == [("iter_0000010", "TruncatedFile")]
+    assert toy.newest(tmp_path) == 5
+    rig.ask(0)
+    (tmp_path / toy.TRACKER).write_text("10")  # the training saved again, and this time its disk was full
+    found = await rig.until(lambda state: not state.tracked)
+    assert (found.step, found.attempt, found.loaded_step) == (5, 1, 5)
+    assert toy.newest(tmp_path) == 10
+
+
+async def test_a_new_checkpoint_is_heard_of(rig: Rig, tmp_path: Path) -> None:
+    rig.ask(1)
+    found = await rig.until(lambda state: state.attempt == 1)
+    assert (found.step, found.loaded_step, found.num_refused) == (-1, -1, 0)
+    rig.ask(0)
+    save_toy(tmp_path, 5)
+    found = await rig.until(lambda state: state.step == 5)
+    assert (found.loaded_step, found.tracked) == (-1, True)
+
+
+async def test_what_cannot_be_done_is_said_and_tried_again(rig: Rig, tmp_path: Path) -> None:
+    save_toy(tmp_path, 5)
+    wrong = pb.CheckpointRules()
+    wrong.CopyFrom(RULES)
+    wrong.tensor = 3
+    rig.ask(1, wrong)
+    found = await rig.until(lambda state: bool(state.problem))
+    assert "cannot be verified" in found.problem
+    assert found.attempt == 0
+    rig.ask(1)
+    assert (await rig.until(lambda state: state.attempt == 1)).problem == ""
+
+
+async def test_without_a_volume_it_has_nothing_to_say() -> None:
+    rig = Rig(None)
+    task = asyncio.create_task(rig.checkpoints.run())
+    rig.ask(1)
+    await asyncio.sleep(0)
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+    assert rig.told == []

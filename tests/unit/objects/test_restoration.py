@@ -1,0 +1,155 @@
+"""Where the state after an outage came from, and what it cost, for every action."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from hajob.domain.actions import Action
+from hajob.domain.checkpoints import Reason, Refusal
+from hajob.domain.facts import Origin
+from hajob.domain.incidents import Cause, Incident, Outcome, Purpose, RestoredFrom
+from hajob.domain.layout import Layout
+from hajob.domain.timeline import Moment
+from hajob.objects.incident_entry import Record, entry
+from hajob.objects.journal import Journal
+from hajob.objects.restoration import Loaded, Restoration
+from hajob.plan.effects import CloseIncident
+from hajob.plan.events import Event, Resumed
+from hajob.plan.state import JobState, Phase
+from hajob.runtime.incident_book import IncidentBook
+
+LAYOUT = Layout(num_nodes=4, chips_per_node=2, tensor=2)
+REFUSED = Refusal("iter_0000040", Reason.TRUNCATED_FILE, "mp_rank_01/distrib_optim.pt (17 bytes)")
+
+
+def incident(action: Action, source: RestoredFrom | None = None, **more: Any) -> Incident:
+    blank = Incident(
+        2, 2, 1, Purpose.FAULT, Origin.INFRASTRUCTURE, action, Cause(step=47), 0, restored_from=source, lost_ranks=(3,)
+    )
+    return replace(blank, **more)
+
+
+class Book:
+    """A book, told what happens."""
+
+    def __init__(self, begun: Incident) -> None:
+        self.said: list[tuple[str, str]] = []
+        self.book = IncidentBook(None, lambda reason, text, _: self.said.append((reason, text)))
+        self.book.follow(begun, Event(), 48)
+
+    def stood_at(self, step: int) -> Book:
+        self.book.mark(Moment.STEP_BEFORE, 1, step)
+        return self
+
+    def loads(self, step: int, *refused: Refusal) -> Book:
+        self.book.checkpoint_loaded(Loaded(step, refused, len(refused)))
+        return self
+
+    def resumes(self, step: int, incarnation: int = 2) -> dict[str, Any]:
+        """The first step ends the incident; the entry of the status."""
+        self.book.follow(None, Resumed(incarnation, step))
+        self.book.close(CloseIncident(2, Outcome.RECOVERED))
+        assert self.book.record is not None
+        found = entry(self.book.record, LAYOUT).to_json()
+        keys = ("restoredFrom", "loadedStep", "lostSteps", "stateSources", "refusedCheckpoints")
+        return {key: found[key] for key in keys if found.get(key)}
+
+
+def place(name: str, number: int, *ranks: Any) -> dict[str, Any]:
+    shown = [{"rank": one[0], "giver": one[1]} if isinstance(one, tuple) else {"rank": one} for one in ranks]
+    return {"name": name, "numRanks": number, "firstRanks": shown}
+
+
+EVERYBODY = tuple(range(8))
+
+
+@pytest.mark.parametrize("action", [Action.RETRY, Action.IN_PLACE, Action.REPLACE])
+def test_from_a_copy_nothing_is_lost_and_the_giver_is_named(action: Action) -> None:
+    book = Book(incident(action, RestoredFrom.OPTIMIZER_COPY, lost_ranks=(3, 6)))
+    sources = [place("OptimizerCopy", 2, (3, 7), (6, 2)), place("LiveRank", 6)]
+    assert book.stood_at(47).resumes(48) == {"restoredFrom": "OptimizerCopy", "stateSources": sources}
+
+
+def test_a_repair_from_the_checkpoint_counts_back_to_it() -> None:
+    book = Book(incident(Action.IN_PLACE, RestoredFrom.PERIODIC_CHECKPOINT))
+    assert book.stood_at(47).resumes(41) == {
+        "restoredFrom": "PeriodicCheckpoint",
+        "loadedStep": 40,
+        "lostSteps": 7,
+        "stateSources": [place("PeriodicCheckpoint", 8, *EVERYBODY)],
+    }
+
+
+def test_a_repair_that_fell_back_to_the_checkpoint_is_seen_by_its_step() -> None:
+    found = Book(incident(Action.REPLACE, RestoredFrom.OPTIMIZER_COPY)).stood_at(47).resumes(41)
+    assert (found["restoredFrom"], found["loadedStep"], found["lostSteps"]) == ("PeriodicCheckpoint", 40, 7)
+
+
+def test_a_step_of_another_incident_says_nothing() -> None:
+    book = Book(incident(Action.IN_PLACE, RestoredFrom.OPTIMIZER_COPY)).stood_at(47)
+    assert "loadedStep" not in book.resumes(1, incarnation=1)
+
+
+def test_a_restart_from_an_older_checkpoint_names_what_was_refused() -> None:
+    book = Book(incident(Action.RESTART, RestoredFrom.PERIODIC_CHECKPOINT)).loads(20, REFUSED)
+    assert book.resumes(21, incarnation=3) == {
+        "restoredFrom": "PeriodicCheckpoint",
+        "loadedStep": 20,
+        "lostSteps": 27,
+        "stateSources": [place("PeriodicCheckpoint", 8, *EVERYBODY)],
+        "refusedCheckpoints": [
+            {"name": "iter_0000040", "reason": "TruncatedFile", "message": REFUSED.message},
+        ],
+    }
+    ((reason, text),) = [said for said in book.said if said[0] == "CheckpointRefused"]
+    assert reason
+    assert text.startswith("resumes from step 20; refused: iter_0000040 (TruncatedFile")
+
+
+def test_the_coordinators_word_counts_more_than_what_was_known_at_the_decision() -> None:
+    book = Book(incident(Action.RESTART, RestoredFrom.PERIODIC_CHECKPOINT)).loads(20).stood_at(48).stood_at(21)
+    assert book.resumes(21, incarnation=3)["lostSteps"] == 28
+
+
+@pytest.mark.parametrize(
+    ("loaded", "source", "lost"),
+    [(48, "SavedCheckpoint", 0), (47, "SavedCheckpoint", 0), (20, "PeriodicCheckpoint", 27)],
+)
+def test_what_was_saved_in_the_incident_counts_as_such_only_if_it_was_loaded(
+    loaded: int, source: str, lost: int
+) -> None:
+    found = Book(incident(Action.RESTART, RestoredFrom.SAVED_CHECKPOINT)).loads(loaded).resumes(loaded + 1, 3)
+    assert (found["restoredFrom"], found["loadedStep"], found.get("lostSteps", 0)) == (source, loaded, lost)
+
+
+def test_from_nothing_every_step_is_lost() -> None:
+    found = Book(incident(Action.RESTART, RestoredFrom.PERIODIC_CHECKPOINT)).loads(-1).resumes(1, 3)
+    assert found == {"lostSteps": 47, "stateSources": [place("Nowhere", 8, *EVERYBODY)]}
+
+
+def test_a_shrink_brings_nobody_back() -> None:
+    book = Book(incident(Action.SHRINK, RestoredFrom.OPTIMIZER_COPY, lost_ranks=(6, 7)))
+    assert book.stood_at(47).resumes(48)["stateSources"] == [place("LiveRank", 6)]
+
+
+def test_the_account_stays_small_whatever_the_size_of_the_job() -> None:
+    big = Layout(num_nodes=512, chips_per_node=8, tensor=8)
+    many = incident(Action.REPLACE, RestoredFrom.OPTIMIZER_COPY, lost_ranks=tuple(range(64)))
+    record = Record(many, restoration=Restoration(before=5, told=True))
+    (copies, live) = entry(record, big).state_sources
+    assert (copies.num_ranks, len(copies.first_ranks), live.num_ranks) == (64, 16, 4032)
+    refusals = tuple(replace(REFUSED, name=f"iter_{step:07d}") for step in range(100))
+    assert len(Restoration().loaded(Loaded(-1, refusals, 100)).refused) == 8
+
+
+def test_an_operator_that_takes_over_knows_what_the_one_before_knew() -> None:
+    restart = incident(Action.RESTART, RestoredFrom.PERIODIC_CHECKPOINT)
+    restoration = Restoration().stood_at(47).loaded(Loaded(20, (REFUSED,), 1))
+    record = Record(restart, {Moment.NOTICED: 5}, restoration=restoration)
+    state = JobState(phase=Phase.STARTING, incident=restart)
+    journal = Journal(state=state, open_record=record)
+    assert Journal.load(journal.dump()).record() == record
+    assert Restoration.from_journal({"before": 3, "of a newer version": 1}) == Restoration(before=3)
