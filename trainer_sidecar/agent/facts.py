@@ -67,8 +67,8 @@ def heartbeat_silent(settings: Settings, rank: int, name: Name, heartbeats: int,
     )
 
 
-def log_rule(settings: Settings, match: Match, step: int) -> pb.Fact:
-    """A rank has printed what a rule of the job looks for, often enough."""
+def log_rule(settings: Settings, match: Match, step: int, lines: Iterable[str]) -> pb.Fact:
+    """A rank has printed what a rule of the job looks for, often enough; the last of `lines` is the one."""
     name = match.name
     return pb.Fact(
         id=f"{settings.pod_uid}/log/{match.rule}/{match.rank}/{name.incarnation}/{name.start}/{match.count}",
@@ -79,7 +79,7 @@ def log_rule(settings: Settings, match: Match, step: int) -> pb.Fact:
         start=name.start,
         step=step,
         code=match.rule,
-        message=match.line,
+        message=newest_text(lines),
     )
 
 

@@ -7,6 +7,7 @@ and a fake clock can stand behind all of it. Whatever changes wakes the report, 
 from __future__ import annotations
 
 import logging
+from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
@@ -20,6 +21,7 @@ from trainer_sidecar.agent.log_rules import LogRules, Rule
 from trainer_sidecar.agent.outbox import Outbox
 from trainer_sidecar.agent.ranks import Command, Name, Process, Wanted, is_admitted, reconcile, runs
 from trainer_sidecar.agent.settings import Settings
+from trainer_sidecar.launcher.output import KEPT_LINE_CHARACTERS, KEPT_LINES
 from trainer_sidecar.protocol import sidecar_pb2 as pb
 
 log = logging.getLogger(__name__)
@@ -63,6 +65,7 @@ class Node:
         self._copies: dict[int, bool] = {}  # whether a rank that registered here has told MindIO of its copies
         self._tls_spoken = False
         self._wanted: dict[int, Wanted] = {}
+        self._lines: dict[tuple[int, Name], deque[str]] = {}  # the newest of a process, where log rules need them
         self._fenced: set[tuple[int, Name]] = set()
         self._stacks: dict[tuple[int, Name], int] = {}  # how often the launcher was asked for a process's stack
         self._script = Script()
@@ -194,6 +197,7 @@ class Node:
         self.wake_gate()
 
     def _process_ended(self, process: Process) -> None:
+        self._lines.pop((process.rank, process.name), None)
         self.end_links(process.rank)
         self._copies.pop(process.rank, None)
         fenced = (process.rank, process.name) in self._fenced
@@ -213,9 +217,11 @@ class Node:
         process = self._processes.get(rank)
         if process is None:
             return
+        lines = self._lines.setdefault((rank, process.name), deque(maxlen=KEPT_LINES))
+        lines.append(text[:KEPT_LINE_CHARACTERS])
         for match in self._log_rules.line(rank, process.name, text, time):
             log.warning("rank %d meets the log rule %s: %s", rank, match.rule, match.line)
-            fact = facts.log_rule(self._settings, match, self._steps.get(rank, -1))
+            fact = facts.log_rule(self._settings, match, self._steps.get(rank, -1), lines)
             self.outbox.add_fact(fact, time, self._clock.now())
             self.wake_report()
         if self._log_rules.switched_off:

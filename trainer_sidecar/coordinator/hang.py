@@ -17,9 +17,10 @@ WATCHED = frozenset({State.SERVING, State.SHRUNK, State.LOST})
 STACK_SECONDS = 10.0
 """How long answers are waited for: a launcher takes eight seconds at most."""
 
-SHOWN_STACKS = 4
-STACK_CHARACTERS = 900
-"""Of each in the fact; the whole of it is in the rank's kept output."""
+NAMED_RANKS = 16
+SHOWN_STACKS = 2
+MESSAGE_CHARACTERS = 1000
+"""Of the fact: as much as an incident keeps of it. Every stack is in its rank's kept output, whole."""
 
 
 def fact(job: Job) -> pb.Fact | None:
@@ -68,13 +69,19 @@ def _has_answers(job: Job, found: Standstill) -> bool:
 def _make(job: Job, still: float, standstill: Standstill) -> pb.Fact:
     ranks = sorted(standstill.ranks)
     everybody = len(ranks) == job.roster.world_size - len(job.dropped)
-    who = "no rank is behind the others" if everybody else f"ranks {ranks} are behind"
+    who = "no rank is behind the others" if everybody else f"ranks {ranks[:NAMED_RANKS]} are behind"
     text = f"every process lives, but no step has ended for {still:.0f} s; step {job.steps.newest} was the last, {who}"
-    shown = sorted(standstill.stacks.items())[:SHOWN_STACKS]
-    stands = [f"rank {rank} stands here:\n{last_lines(stack, STACK_CHARACTERS)}" for rank, stack in shown]
-    found = job.new_fact(pb.HANG, "job", "\n".join([text, *stands]))
+    found = job.new_fact(pb.HANG, "job", "\n".join([text, *_shown(standstill, MESSAGE_CHARACTERS - len(text))]))
     found.ranks.extend(ranks)
     found.incarnation = job.incarnation
     nodes = {job.roster.node_of(rank) for rank in ranks}
     found.node_rank = nodes.pop() if len(nodes) == 1 else -1
     return found
+
+
+def _shown(standstill: Standstill, room: int) -> list[str]:
+    """Where the first ranks stand, each with its share of the room."""
+    first = sorted(standstill.stacks.items())[:SHOWN_STACKS]
+    headings = [f"rank {rank} stands here:\n" for rank, _ in first]
+    share = (room - sum(len(heading) + 1 for heading in headings)) // max(len(first), 1)
+    return [heading + last_lines(stack, share) for heading, (_, stack) in zip(headings, first, strict=True)]

@@ -104,7 +104,7 @@ class Taker:
                 self._loop.forget(descriptor)
                 os.close(descriptor)
                 if last:
-                    self._finish("by py-spy", main_thread_last(self._tool.decode("utf-8", "replace")))
+                    self._finish("by py-spy", innermost_last(self._tool.decode("utf-8", "replace")))
 
         self._loop.watch(descriptor, readable)
 
@@ -114,14 +114,20 @@ class Taker:
         self._done(self._lines + lines)
 
 
-def main_thread_last(text: str) -> List[str]:
-    """py-spy's threads with the main one at the end, where faulthandler has it, too: last lines travel farthest."""
+def innermost_last(text: str) -> List[str]:
+    """Threads as both tools print them, the other way round: frames from the outermost on, the main thread at the end.
+
+    Only the last lines travel far, and they should be those of the call in which the rank is stuck.
+    """
     blocks: List[List[str]] = [[]]
     for line in text.splitlines():
-        if line.startswith("Thread "):
-            blocks.append([])
-        blocks[-1].append(line)
-    blocks.sort(key=lambda block: bool(block) and "MainThread" in block[0])
+        if line.startswith(("Thread ", "Current thread ")):
+            blocks.append([line.replace("most recent call first", "most recent call last")])
+        elif line.startswith(" ") and len(blocks) > 1:
+            blocks[-1].insert(1, line)
+        elif line:
+            blocks[0].append(line)
+    blocks[1:] = sorted(blocks[1:], key=lambda block: "MainThread" in block[0])
     return [line for block in blocks for line in block][-FILE_LINES:]
 
 
@@ -171,7 +177,7 @@ def _size(path: str) -> int:
 
 
 def _read(path: str, offset: int) -> List[str]:
-    """What was written from `offset` on, its newest lines: faulthandler writes the main thread last."""
+    """What was written from `offset` on; faulthandler writes the main thread last."""
     with open(path, "rb") as file:
         file.seek(offset)
-        return file.read().decode("utf-8", "replace").splitlines()[-FILE_LINES:]
+        return innermost_last(file.read().decode("utf-8", "replace"))

@@ -279,12 +279,13 @@ def test_log_rules_ask_for_lines_and_become_facts() -> None:
     revised = pb.NodeOrder(revision=1, ranks=[order(2)], log_rules=rules)
     rig.node.take(pb.CoordinatorToAgent(node_order=revised))
     assert {"kind": "follow", "lines": True} in rig.commands
-    for _ in range(2):
-        rig.node.take_launcher({"kind": "line", "rank": 2, "text": "lm loss: nan", "time": rig.clock.now()})
+    for text in ("before", "lm loss: nan", "between", "lm loss: nan"):
+        rig.node.take_launcher({"kind": "line", "rank": 2, "text": text, "time": rig.clock.now()})
     off, met = rig.report().facts
     assert (off.code, list(off.ranks)) == ("bad", [])
     assert "the log rule bad is off" in off.message
-    assert (met.kind, met.code, list(met.ranks), met.message) == (pb.LOG_RULE, "nan", [2], "lm loss: nan")
+    assert (met.kind, met.code, list(met.ranks)) == (pb.LOG_RULE, "nan", [2])
+    assert met.message == "before\nlm loss: nan\nbetween\nlm loss: nan", "the last lines travel with the fact"
     rig.order(order(2))
     assert rig.commands[-1] == {"kind": "follow", "lines": False}
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from hajob.domain.facts import Fact, FactKind
+from hajob.domain.incidents import Cause
 from tests.unit.coordinator.world import World
 from trainer_sidecar.protocol import sidecar_pb2 as pb
 
@@ -99,8 +101,11 @@ def test_many_long_stacks_leave_the_fact_bounded() -> None:
         agent.said = [pb.Fact(id=f"stack/{r}", kind=pb.STACK, ranks=[r], message="deep\n" * 800) for r in ranks]
     world.advance(0.2)
     (fact,) = world.facts
-    assert len(fact.message) < 4000
-    assert fact.message.count("stands here") == 4
+    assert len(fact.message) <= 1000
+    assert fact.message.startswith("every process lives")
+    assert fact.message.count("stands here") == 2
+    cause = Cause.of(Fact("id", FactKind.HANG, message=fact.message), tuple(fact.ranks), 3)
+    assert cause.message == fact.message, "an incident keeps all of it"
 
 
 def test_a_step_in_between_is_no_standstill() -> None:

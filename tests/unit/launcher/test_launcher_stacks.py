@@ -140,6 +140,8 @@ def test_a_python_program_shows_where_it_stands(tmp_path: Path, environment: dic
             assert "1 more: " in text
             assert "its Python stack, by faulthandler:" in text
             assert text.count("in wait_for_ever") == 1
+            inner = [line for line in text.splitlines() if "hangs.py" in line][-2:]
+            assert ["in <module>" in inner[0], "in wait_for_ever" in inner[1]] == [True, True]
         assert stacks.catches(pid, stacks.SIGNAL)
 
 
@@ -165,16 +167,25 @@ def test_a_process_that_stands_still_altogether_is_told_by_the_kernel(
         assert "did not answer a signal" in text
 
 
+PY_SPY = """#!/bin/sh
+echo "$@"
+echo 'Thread 1 (idle): "MainThread"'
+echo "    wait (c.py:9)"
+echo "    loop (train.py:3)"
+echo 'Thread 2 (idle): "x"'
+echo "no right" >&2
+"""
+
+
 def test_py_spy_is_asked_where_the_image_has_it(tmp_path: Path, environment: dict[str, str]) -> None:
     tool = tmp_path / "bin" / "py-spy"
     tool.parent.mkdir()
-    tool.write_text('#!/bin/sh\necho "$@"; echo \'Thread 1 (idle): "MainThread"\'; echo "    loop (train.py:3)"; '
-                    'echo \'Thread 2 (idle): "x"\'; echo "no right" >&2\n')  # fmt: skip
+    tool.write_text(PY_SPY)
     tool.chmod(0o755)
     text = take(os.getpid(), {"PATH": f"{tool.parent}:{os.defpath}"})
     assert f"dump --pid {os.getpid()}" in text
     assert "no right" in text
-    assert text.endswith("    loop (train.py:3)")
+    assert text.endswith('Thread 1 (idle): "MainThread"\n    loop (train.py:3)\n    wait (c.py:9)')
 
 
 def test_a_process_that_is_gone() -> None:
