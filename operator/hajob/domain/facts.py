@@ -5,11 +5,11 @@ and the coordinator's reports is a `Fact`. The planner sees nothing else, so tha
 condition or by an agent gives the same incident.
 """
 
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
 from hajob.domain.actions import Action
+from hajob.domain.records import record
 
 
 class FactKind(StrEnum):
@@ -97,13 +97,15 @@ PROCESS_LIVES: Final = frozenset({FactKind.MEMORY_FAULT, FactKind.COMMUNICATION_
 """Kinds that leave the process alive, so that no incarnation tells an old observation from a new one."""
 
 _BY_PROGRAM: Final = frozenset({FactKind.LOG_RULE, FactKind.SCRIPT_ENDED})
+_ORIGIN: Final = {kind: Origin.PROGRAM if kind in _BY_PROGRAM else Origin.INFRASTRUCTURE for kind in FactKind}
 _WITH_EXIT_CODE: Final = frozenset({FactKind.PROCESS_EXITED, FactKind.POD_FAILED})
+_BY_THE_RANK: Final = frozenset({FactKind.MEMORY_FAULT})
 _FORCED_EXIT: Final = 2  # MindIO's own exit code for every process it ends
 _PROGRAM_SIGNALS: Final = frozenset({4, 6, 8, 11})  # ILL, ABRT, FPE, SEGV: the program did it to itself
 _SHELL_SIGNAL_BASE: Final = 128  # a shell reports "ended by signal n" as 128 + n
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Fact:
     """One observation, in job terms.
 
@@ -138,11 +140,9 @@ class Fact:
     @property
     def origin(self) -> Origin:
         """Whose fault it is, as far as the observation tells."""
-        if self.kind in _BY_PROGRAM:
-            return Origin.PROGRAM
-        if self.exit_code is None or self.kind not in _WITH_EXIT_CODE:
-            return Origin.INFRASTRUCTURE
-        return origin_of_exit(self.exit_code)
+        if self.exit_code is not None and self.kind in _WITH_EXIT_CODE:
+            return origin_of_exit(self.exit_code)
+        return _ORIGIN[self.kind]
 
     @property
     def first_action(self) -> Action:
@@ -151,7 +151,7 @@ class Fact:
         A memory fault is repeated only when the rank itself has reported it: otherwise its process still believes
         its memory, and only a new process can be repaired (docs/protocols/mindio.md, "Retry").
         """
-        if self.kind is FactKind.MEMORY_FAULT and self.source is not Source.MINDIO:
+        if self.kind in _BY_THE_RANK and self.source is not Source.MINDIO:
             return Action.IN_PLACE
         return FIRST_ACTION[self.kind]
 

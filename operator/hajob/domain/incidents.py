@@ -5,13 +5,11 @@ anywhere goes on from here. It is written into the status and must stay small: r
 the world.
 """
 
-from dataclasses import dataclass
 from enum import StrEnum
-from typing import Final
 
 from hajob.domain.actions import Action
 from hajob.domain.facts import Fact, FactKind, Origin, Source
-from hajob.domain.records import changed
+from hajob.domain.records import record
 from hajob.domain.text import last_lines
 
 
@@ -44,7 +42,7 @@ class Purpose(StrEnum):
     MIGRATE = "Migrate"
 
 
-@dataclass(frozen=True)
+@record
 class Cause:
     """What a reader wants to know first: the fact that opened the incident, in short."""
 
@@ -61,24 +59,12 @@ class Cause:
     @staticmethod
     def of(fact: Fact, ranks: tuple[int, ...], step: int, message_limit: int = 1024) -> "Cause":
         """Shorten a fact; the message keeps its end, where programs say what went wrong."""
-        return changed(
-            _NO_CAUSE,
-            kind=fact.kind,
-            source=fact.source,
-            code=fact.code or fact.kind.value,
-            node_name=fact.node_name,
-            first_rank=ranks[0] if ranks else -1,
-            num_ranks=len(ranks),
-            message=last_lines(fact.message, message_limit),
-            time_ms=fact.time_ms,
-            step=step,
-        )
+        code, first_rank = fact.code or fact.kind.value, ranks[0] if ranks else -1
+        message = last_lines(fact.message, message_limit) if fact.message else ""
+        return Cause(fact.kind, fact.source, code, fact.node_name, first_rank, len(ranks), message, fact.time_ms, step)
 
 
-_NO_CAUSE: Final = Cause()
-
-
-@dataclass(frozen=True, slots=True)
+@record
 class Milestone:
     """A point in time of an incident; names are those of sidecar.proto plus the planner's own."""
 
@@ -86,9 +72,9 @@ class Milestone:
     time_ms: int
 
 
-@dataclass(frozen=True)
+@record
 class Incident:
-    """One outage and how far its recovery has come. Changed by `hajob.domain.records.changed`, hence without slots.
+    """One outage and how far its recovery has come; changed by `hajob.domain.records.changed`.
 
     Attributes:
         number: its incarnation when it was opened; no two incidents share one.

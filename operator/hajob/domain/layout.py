@@ -54,6 +54,10 @@ class CopyRow(NamedTuple):
 class Layout:
     """Sizes of one job. `world_size` and `data` are derived and checked.
 
+    Attributes:
+        copy_kinds: the kinds of parameters that keep copies; experts only with expert parallelism.
+        copy_sizes: each kind with the size of its groups and the number of its copies.
+
     Raises:
         LayoutError: a size is not positive, or the sizes do not divide.
     """
@@ -69,6 +73,8 @@ class Layout:
     copies: int = 2
     world_size: int = field(init=False, default=0)
     data: int = field(init=False, default=0)
+    copy_kinds: tuple[CopyKind, ...] = field(init=False, default=(), repr=False)
+    copy_sizes: tuple[tuple[CopyKind, int, int], ...] = field(init=False, default=(), repr=False)
     _copies_of: tuple[int, int] = field(init=False, default=(1, 1), repr=False)
 
     def __post_init__(self) -> None:
@@ -90,6 +96,9 @@ class Layout:
         sizes = (data * self.context, data * self.context // self.expert)
         copies = sizes if self.sharding is Sharding.NONE else tuple(min(self.copies, size) for size in sizes)
         object.__setattr__(self, "_copies_of", copies)
+        kinds = (CopyKind.DENSE, CopyKind.EXPERT) if self.expert > 1 else (CopyKind.DENSE,)
+        object.__setattr__(self, "copy_kinds", kinds)
+        object.__setattr__(self, "copy_sizes", tuple(zip(kinds, sizes, copies, strict=False)))
 
     # ------------------------------------------------------------------ ranks and pods
 
@@ -116,7 +125,12 @@ class Layout:
 
     def nodes_of(self, ranks: Iterable[int]) -> tuple[int, ...]:
         """Node ranks of the pods that run these ranks, ascending."""
-        return tuple(sorted({self.node_of(rank) for rank in ranks}))
+        found = tuple(ranks)
+        if not found:
+            return ()
+        chips = self.chips_per_node
+        first, last = self.check_rank(min(found)) // chips, self.check_rank(max(found)) // chips
+        return (first,) if first == last else tuple(sorted({rank // chips for rank in found}))
 
     # ------------------------------------------------------------------ coordinates
 
@@ -167,11 +181,6 @@ class Layout:
     def expert_group_size(self) -> int:
         """Ranks that share the experts' optimizer: data x context / expert."""
         return self.dense_group_size // self.expert
-
-    @property
-    def copy_kinds(self) -> tuple[CopyKind, ...]:
-        """The kinds of parameters of this job; experts only with expert parallelism."""
-        return (CopyKind.DENSE, CopyKind.EXPERT) if self.expert > 1 else (CopyKind.DENSE,)
 
     def group_size(self, kind: CopyKind) -> int:
         """Size of a copy group of this kind."""

@@ -93,20 +93,21 @@ def shards_without_copy(layout: Layout, lost: Iterable[int]) -> tuple[tuple[Copy
 def copy_survives(layout: Layout, lost: Iterable[int]) -> bool:
     """Whether the surviving ranks together hold every shard."""
     lost_set = lost if isinstance(lost, set | frozenset) else set(lost)
-    for kind in layout.copy_kinds:
-        copies = layout.effective_copies(kind)
+    for kind, size, copies in layout.copy_sizes:
         if copies == 1 and lost_set:
             return False
-        if len(lost_set) >= copies and _takes_a_shard(layout, lost_set, kind, copies):
+        if len(lost_set) >= copies and _takes_a_shard(layout, lost_set, kind, size, copies):
             return False
     return True
 
 
-def _takes_a_shard(layout: Layout, lost: AbstractSet[int], kind: CopyKind, copies: int) -> bool:
+def _takes_a_shard(layout: Layout, lost: AbstractSet[int], kind: CopyKind, size: int, copies: int) -> bool:
     """Whether some shard of this kind has lost every holder."""
-    if layout.group_size(kind) % copies:
+    if size % copies:
         return any(all(holder in lost for holder in layout.holders(rank, kind)) for rank in lost)
-    offset = layout.copy_offset(kind)
+    offset = size // copies
+    if max(lost) - min(lost) < layout.tensor * offset:  # two holders of a shard stand at least so far apart
+        return False
     counts: dict[tuple[int, int], int] = {}
     for rank in lost:
         key, place = layout.position(rank, kind)

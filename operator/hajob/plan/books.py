@@ -9,7 +9,7 @@ from typing import Any, Final
 from hajob.domain.actions import Action
 from hajob.domain.facts import Fact, Origin
 from hajob.domain.incidents import Cause, Incident, Milestone, Outcome, Purpose
-from hajob.domain.records import changed
+from hajob.domain.records import changed, draft
 from hajob.plan import effects, events
 from hajob.plan.effects import Effect
 from hajob.plan.moment import Moment
@@ -21,6 +21,7 @@ RENEWED_LIMIT: Final = 512
 MILESTONE_LIMIT: Final = 32
 FAILED_CODE: Final = 400
 """From here on MindIO's codes are failures (docs/protocols/mindio.md)."""
+_PLANNED: Final = frozenset({Purpose.EXPAND, Purpose.MIGRATE})
 
 
 # ---------------------------------------------------------------------- deadlines, budgets, milestones
@@ -46,18 +47,18 @@ def marked(incident: Incident, name: str, now_ms: int, **changes: object) -> Inc
     return changed(incident, milestones=marks, **changes)
 
 
-def spending(moment: Moment, state: JobState, action: Action) -> dict[str, Any]:
-    """Book one use of the action's budget, and of the program's for a fresh failure of the program: what changes."""
+def _spend(moment: Moment, state: JobState, action: Action, fields: dict[str, Any]) -> None:
+    """Book one use of the action's budget, and of the program's for a fresh failure of the program."""
     loss = moment.loss
     assert loss is not None
     if not loss.counted or action is loss.continues:
-        return {}
+        return
     since = moment.now_ms - moment.policy.longest_window_ms
     kept = state.spent if not state.spent or state.spent[0].time_ms > since else _recent(state, since)
     booked = (*kept, Spend(action, moment.now_ms))
     if loss.program_failure:
         booked = (*booked, Spend(PROGRAM_BUDGET, moment.now_ms))
-    return {"spent": booked, "stalls": _stalls(state, action, loss.rank, loss.step)}
+    fields["spent"], fields["stalls"] = booked, _stalls(state, action, loss.rank, loss.step)
 
 
 def _recent(state: JobState, since: int) -> tuple[Spend, ...]:
@@ -65,6 +66,8 @@ def _recent(state: JobState, since: int) -> tuple[Spend, ...]:
 
 
 def _stalls(state: JobState, action: Action, rank: int, step: int) -> tuple[Stall, ...]:
+    if not state.stalls:
+        return (Stall(action, rank, step, 1),)
     count, kept = 1, []
     for stall in state.stalls:
         if stall.action is action and stall.rank == rank:
@@ -76,8 +79,6 @@ def _stalls(state: JobState, action: Action, rank: int, step: int) -> tuple[Stal
 
 def _remember(old: Mapping[int, int], keys: tuple[int, ...], incarnation: int) -> tuple[Mapping[int, int], bool]:
     """Note an incarnation for each key; True when something old had to be forgotten."""
-    if not keys:
-        return old, False
     new = dict(old)
     for key in keys:
         new.pop(key, None)
@@ -89,14 +90,13 @@ def _remember(old: Mapping[int, int], keys: tuple[int, ...], incarnation: int) -
     return new, forgot
 
 
-def renew(moment: Moment, state: JobState, ranks: tuple[int, ...], nodes: tuple[int, ...], number: int) -> JobState:
-    """Remember that these processes and pods are of a new incarnation from now on."""
-    if not ranks and not nodes:
-        return state
-    renewed, forgot_rank = _remember(state.renewed, ranks, number)
-    pods, forgot_pod = _remember(state.pods, nodes, number)
-    forgotten = moment.now_ms if forgot_rank or forgot_pod else state.forgotten_ms
-    return changed(state, renewed=renewed, pods=pods, forgotten_ms=forgotten)
+def renew(moment: Moment, fields: dict[str, Any], ranks: tuple[int, ...], nodes: tuple[int, ...], number: int) -> None:
+    """Remember in a state's draft that these processes and pods are of a new incarnation from now on."""
+    for name, keys in (("renewed", ranks), ("pods", nodes)):
+        if keys:
+            fields[name], forgot = _remember(fields[name], keys, number)
+            if forgot:
+                fields["forgotten_ms"] = moment.now_ms
 
 
 # ---------------------------------------------------------------------- opening, widening, closing
@@ -107,11 +107,14 @@ def fact_of(moment: Moment) -> Fact | None:
     return moment.event.fact if isinstance(moment.event, events.FactSeen) else None
 
 
-_BLANK: Final = Incident(0, 0, 0, Purpose.FAULT, Origin.INFRASTRUCTURE, Action.RETRY, Cause(), 0)
-"""Where a new incident begins; a changed copy costs a fraction of the constructor."""
-
-
-def new_incident(moment: Moment, state: JobState, action: Action, purpose: Purpose, revision: int = 0) -> Incident:
+def new_incident(
+    moment: Moment,
+    state: JobState,
+    action: Action,
+    purpose: Purpose,
+    revision: int = 0,
+    **more: Any,  # noqa: ANN401  # further fields
+) -> Incident:
     """A new incident; its number is above every one ever used, and is the coordinator's where it minted one."""
     number = max(state.incarnation + 1, moment.event.incarnation)
     fact, loss = fact_of(moment), moment.loss
@@ -119,18 +122,11 @@ def new_incident(moment: Moment, state: JobState, action: Action, purpose: Purpo
         cause = Cause.of(fact, moment.fact_ranks(), loss.step)
     else:
         cause = Cause(message=getattr(moment.event, "message", ""), time_ms=moment.now_ms, step=moment.view.step)
-    return changed(
-        _BLANK,
-        number=number,
-        incarnation=number,
-        revision=revision,
-        purpose=purpose,
-        origin=fact.origin if fact else Origin.INFRASTRUCTURE,
-        action=action,
-        cause=cause,
-        opened_ms=moment.now_ms,
-        fact_ids=(fact.id,) if fact else (),
-        corrupted=loss.corrupted if loss else False,
+    origin = fact.origin if fact else Origin.INFRASTRUCTURE
+    ids, corrupted = (fact.id,) if fact else (), loss.corrupted if loss else False
+    opened = moment.now_ms
+    return Incident(
+        number, number, revision, purpose, origin, action, cause, opened, fact_ids=ids, corrupted=corrupted, **more
     )
 
 
@@ -154,44 +150,76 @@ def abandon(state: JobState, incident: Incident, why: str) -> tuple[JobState, tu
     return state, (*closing, said, effects.ReleasePods(incident.replaced_nodes, below=low + 1, not_below=low))
 
 
-def joined(moment: Moment, incident: Incident) -> Incident:
-    """The incident with the event's fact in it."""
+def going_on(moment: Moment) -> Incident | None:
+    """The open incident that the next action goes on with; None where it begins a new one."""
+    incident = moment.state.incident
+    if incident is None or incident.purpose in _PLANNED:
+        return None
+    over = moment.state.phase is Phase.CONFIRMING and fact_of(moment) is not None
+    return None if over else incident
+
+
+def _joining(moment: Moment, incident: Incident) -> dict[str, Any]:
+    """The event's fact joins the incident: what changes."""
     fact, loss = fact_of(moment), moment.loss
     if fact is None:
-        return incident
-    origin = Origin.INFRASTRUCTURE if fact.origin is Origin.INFRASTRUCTURE else incident.origin
-    ids = (*incident.fact_ids, fact.id)[-FACT_LIMIT:]
-    lost = tuple(sorted({*incident.lost_ranks, *moment.fact_ranks()}))
-    corrupted = incident.corrupted or (loss is not None and loss.corrupted)
-    return changed(incident, origin=origin, fact_ids=ids, lost_ranks=lost, corrupted=corrupted)
+        return {}
+    return {
+        "origin": Origin.INFRASTRUCTURE if fact.origin is Origin.INFRASTRUCTURE else incident.origin,
+        "fact_ids": (*incident.fact_ids, fact.id)[-FACT_LIMIT:],
+        "lost_ranks": tuple(sorted({*incident.lost_ranks, *moment.fact_ranks()})),
+        "corrupted": incident.corrupted or (loss is not None and loss.corrupted),
+    }
 
 
-def enter(moment: Moment, action: Action) -> tuple[JobState, Incident, list[Effect]]:
-    """Open an incident for the action, or let the open one go over to it; budgets are spent here."""
-    state, out = moment.state, list[Effect]()
-    incident = state.incident
-    if incident is not None and state.phase is Phase.CONFIRMING and fact_of(moment) is not None:
-        state, closing = close(state, Outcome.RECOVERED, "the next fault came before MindIO's result")
-        out += closing
-        incident = None
-    elif incident is not None and incident.purpose in {Purpose.EXPAND, Purpose.MIGRATE}:
-        state, closing = abandon(state, incident, f"disturbed, {action} follows")
-        out += closing
-        incident = None
-    if incident is None:
-        incident = new_incident(moment, state, action, Purpose.FAULT, revision=1)
+def enter(
+    moment: Moment,
+    action: Action,
+    **more: Any,  # noqa: ANN401  # fields of an incident
+) -> tuple[dict[str, Any], Incident, list[Effect]]:
+    """Open an incident for the action, or let the open one go over to it.
+
+    Args:
+        moment: of the event.
+        action: that begins.
+        more: further fields of the incident.
+
+    Returns:
+        A draft of the state, budgets spent and the incident still to be put in; the incident; effects so far.
+    """
+    before = going_on(moment)
+    if before is None:
+        state, out = _left(moment, action)
+        incident = new_incident(moment, state, action, Purpose.FAULT, revision=1, **more)
         out.append(effects.OpenIncident(incident.number))
     else:
-        gone = (incident.action,) if incident.action is not action else ()
-        incident = changed(
-            joined(moment, incident),
-            action=action,
-            escalated_from=(*incident.escalated_from, *gone),
-            revision=incident.revision + 1,
-        )
-        out.append(effects.WidenIncident(incident.number, f"{action}"))
-    number = max(state.incarnation, incident.incarnation)
-    event = moment.event
+        state = moment.state
+        incident = _gone_over(moment, before, action, more)
+        out = [effects.WidenIncident(incident.number, f"{action}")]
+    fields, event = draft(state), moment.event
+    _spend(moment, state, action, fields)
     if isinstance(event, events.ResultReported) and event.code >= FAILED_CODE:
-        state = changed(state, problem=f"{event.strategy or 'MindIO'} failed: {event.code} {event.text}".rstrip())
-    return changed(state, incarnation=number, **spending(moment, state, action)), incident, out
+        fields["problem"] = f"{event.strategy or 'MindIO'} failed: {event.code} {event.text}".rstrip()
+    if incident.incarnation > state.incarnation:
+        fields["incarnation"] = incident.incarnation
+    return fields, incident, out
+
+
+def _left(moment: Moment, action: Action) -> tuple[JobState, list[Effect]]:
+    """Close what is open and does not go on."""
+    state, incident = moment.state, moment.state.incident
+    if incident is None:
+        return state, []
+    if state.phase is Phase.CONFIRMING:
+        state, closing = close(state, Outcome.RECOVERED, "the next fault came before MindIO's result")
+    else:
+        state, closing = abandon(state, incident, f"disturbed, {action} follows")
+    return state, [*closing]
+
+
+def _gone_over(moment: Moment, incident: Incident, action: Action, more: dict[str, object]) -> Incident:
+    """The incident with the event's fact in it, on its way with another action, or with more of the same."""
+    gone = (incident.action,) if incident.action is not action else ()
+    escalated, revision = (*incident.escalated_from, *gone), incident.revision + 1
+    fields = {**_joining(moment, incident), **more}
+    return changed(incident, action=action, escalated_from=escalated, revision=revision, **fields)

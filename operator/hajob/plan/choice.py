@@ -12,6 +12,7 @@ from typing import Final
 from hajob.domain.actions import LADDER, MINDIO_STRATEGY, RUNG, Action
 from hajob.domain.layout import Layout
 from hajob.domain.loss import Isolation, copy_survives, isolate
+from hajob.domain.records import record
 from hajob.plan.policy import NO_PROGRESS_LIMIT, PROGRAM_WINDOW_SECONDS, Policy, Refusal
 from hajob.plan.state import PROGRAM_BUDGET, JobState
 from hajob.plan.view import View
@@ -55,9 +56,13 @@ UNTRAINED: Final = Occasion(
 )
 
 
-@dataclass(slots=True)
+_NEW_PROCESS: Final = RUNG[Action.IN_PLACE]
+_NEW_POD: Final = RUNG[Action.REPLACE]
+
+
+@record
 class Loss:
-    """What is to be cured; made for one decision and never changed (unfrozen, because that is three times cheaper).
+    """What is to be cured; made for one decision.
 
     Attributes:
         ranks: every lost rank.
@@ -85,7 +90,7 @@ class Loss:
     continues: Action | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Verdict:
     """One rung considered: taken, or refused with the preconditions that are not met."""
 
@@ -101,7 +106,7 @@ class Verdict:
         return "; ".join(refusal.message for refusal in self.refusals)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Choice:
     """The outcome of the ladder; `action` is None when nothing is left."""
 
@@ -148,7 +153,7 @@ class Judge:
         considered: list[Verdict] = []
         for action in LADDER:
             refusals = self.refusals(action)
-            considered.append(Verdict(action, taken=not refusals, refusals=refusals))
+            considered.append(Verdict(action, not refusals, refusals))
             if not refusals:
                 return Choice(action, tuple(considered))
         return Choice(None, tuple(considered))
@@ -158,7 +163,7 @@ class Judge:
         below = self._below(action)
         if below:
             return below
-        found = [*self.policy.refusals.get(action, ()), *_CHECKS[action](self)]
+        found = [*self.policy.refusals.get(action, ()), *_CHECKS[action](self, action)]
         return tuple(found or self._budget(action))
 
     def _below(self, action: Action) -> tuple[Refusal, ...]:
@@ -168,7 +173,7 @@ class Judge:
         if RUNG[action] < RUNG[self.loss.floor]:
             return (_too_small(action, self.loss),)
         if action not in self.policy.ladder:
-            return (Refusal("ActionAllowed", f"spec does not allow {action}"),)
+            return (Refusal("ActionAllowed", "spec does not allow {}", (action,)),)
         return ()
 
     def _budget(self, action: Action) -> list[Refusal]:
@@ -177,27 +182,28 @@ class Judge:
         rung, found = self.policy.rungs[action], []
         used = spent(self.state, action, rung.window_seconds, self.now_ms)
         if used >= rung.max_count:
-            message = f"{used} of {rung.max_count} uses in {rung.window_seconds} s are spent"
-            found.append(Refusal("BudgetLeft", message))
+            numbers = (used, rung.max_count, rung.window_seconds)
+            found.append(Refusal("BudgetLeft", "{} of {} uses in {} s are spent", numbers))
         if self.loss.program_failure:
             failures = spent(self.state, PROGRAM_BUDGET, PROGRAM_WINDOW_SECONDS, self.now_ms)
             if failures >= self.policy.max_program_failures:
-                message = (
-                    f"the program failed {failures + 1} times in a day, {self.policy.max_program_failures} are allowed"
-                )
-                found.append(Refusal("ProgramBudgetLeft", message))
+                words = "the program failed {} times in a day, {} are allowed"
+                found.append(Refusal("ProgramBudgetLeft", words, (failures + 1, self.policy.max_program_failures)))
         count = stalled(self.state, action, self.loss.rank, self.loss.step)
         if count >= NO_PROGRESS_LIMIT:
             who = f"rank {self.loss.rank}" if self.loss.rank >= 0 else "the job"
-            message = f"{who} stood at step {self.loss.step} {count} times before, no progress"
-            found.append(Refusal("Progress", message))
+            words = "{} stood at step {} {} times before, no progress"
+            found.append(Refusal("Progress", words, (who, self.loss.step, count)))
         return found
 
 
 def spent(state: JobState, budget: str, window_seconds: int, now_ms: int) -> int:
     """How often a budget was used within its window."""
-    since = now_ms - 1000 * window_seconds
-    return sum(1 for spend in state.spent if spend.budget == budget and spend.time_ms > since)
+    since, count = now_ms - 1000 * window_seconds, 0
+    for spend in state.spent:
+        if spend.budget == budget and spend.time_ms > since:
+            count += 1
+    return count
 
 
 def stalled(state: JobState, action: Action, rank: int, step: int) -> int:
@@ -210,25 +216,25 @@ def stalled(state: JobState, action: Action, rank: int, step: int) -> int:
 
 def _too_small(action: Action, loss: Loss) -> Refusal:
     """Why an action below the floor cannot cure the loss."""
-    first = loss.ranks[0] if loss.ranks else loss.rank
-    if loss.nodes and RUNG[action] < RUNG[Action.REPLACE]:
-        return Refusal("PodAlive", f"the pod of node rank {loss.nodes[0]} is lost, {action} needs it")
-    if action is Action.RETRY:
-        return Refusal("ProcessAlive", f"rank {first} needs a new process, a repeated step does not bring one")
-    return Refusal("Sufficient", f"{loss.floor} is the smallest action asked for")
+    if loss.nodes and RUNG[action] < _NEW_POD:
+        return Refusal("PodAlive", "the pod of node rank {} is lost, {} needs it", (loss.nodes[0], action))
+    if RUNG[action] < _NEW_PROCESS:
+        first = loss.ranks[0] if loss.ranks else loss.rank
+        return Refusal("ProcessAlive", "rank {} needs a new process, a repeated step does not bring one", (first,))
+    return Refusal("Sufficient", "{} is the smallest action asked for", (loss.floor,))
 
 
 def _mindio(judge: Judge, action: Action) -> list[Refusal]:
     """What every action through MindIO needs."""
-    found = []
+    found: list[Refusal] = []
     step = max(judge.view.step, judge.state.step)
     if step < 1:
-        found.append(Refusal("FirstStepFinished", f"step {step} is finished, MindIO needs step 1"))
+        found.append(Refusal("FirstStepFinished", "step {} is finished, MindIO needs step 1", (step,)))
     if not judge.view.coordinator_ready:
         found.append(Refusal("CoordinatorReady", "the MindIO controller does not serve"))
     offered = judge.view.capabilities
     if offered is not None and MINDIO_STRATEGY[action] not in offered:
-        found.append(Refusal("StrategyOffered", f"MindIO does not offer {MINDIO_STRATEGY[action]}"))
+        found.append(Refusal("StrategyOffered", "MindIO does not offer {}", (MINDIO_STRATEGY[action],)))
     return found
 
 
@@ -243,31 +249,30 @@ def _process(judge: Judge, action: Action) -> list[Refusal]:
     return found
 
 
-def _shrink(judge: Judge) -> list[Refusal]:
+def _shrink(judge: Judge, action: Action) -> list[Refusal]:
     """Shrink: MindIO's drop rule, rank 0, one shrink only, a complete copy among those who stay."""
-    found = _mindio(judge, Action.SHRINK)
+    found = _mindio(judge, action)
     isolation, layout = judge.isolation, judge.layout
     if judge.state.shrunk is not None:
         found.append(Refusal("NotShrunk", "the job is shrunk already, MindIO shrinks once"))
     if isolation.holds_rank_zero:
-        found.append(Refusal("RankZeroInSet", f"data-parallel rank 0 is among the dropped {list(isolation.dropped)}"))
+        words = "data-parallel rank 0 is among the dropped {}"
+        found.append(Refusal("RankZeroInSet", words, (list(isolation.dropped),)))
     if not isolation.agrees:
-        message = (
-            f"MindIO would drop {len(isolation.mindio_ranks)} ranks, the pods that leave hold {len(isolation.ranks)}"
-        )
-        found.append(Refusal("DropSetClosed", message))
+        words = "MindIO would drop {} ranks, the pods that leave hold {}"
+        found.append(Refusal("DropSetClosed", words, (len(isolation.mindio_ranks), len(isolation.ranks))))
     if judge.loss.corrupted or not copy_survives(layout, isolation.ranks):
         found.append(Refusal("CompleteCopy", "the ranks that would stay do not hold a complete optimizer copy"))
     left = layout.data - len(isolation.dropped)
     if left < judge.policy.min_data_parallel:
-        message = f"{left} data-parallel ranks would be left, at least {judge.policy.min_data_parallel} are wanted"
-        found.append(Refusal("MinDataParallel", message))
+        words = "{} data-parallel ranks would be left, at least {} are wanted"
+        found.append(Refusal("MinDataParallel", words, (left, judge.policy.min_data_parallel)))
     return found
 
 
-def _checkpoint(judge: Judge) -> list[Refusal]:
+def _checkpoint(judge: Judge, action: Action) -> list[Refusal]:
     """Checkpoint: a complete copy of sound data."""
-    found = _mindio(judge, Action.CHECKPOINT)
+    found = _mindio(judge, action)
     if judge.loss.corrupted:
         found.append(Refusal("DataSound", "data were reported corrupted, nothing is saved"))
     elif not judge.copy:
@@ -275,11 +280,11 @@ def _checkpoint(judge: Judge) -> list[Refusal]:
     return found
 
 
-_CHECKS: Final[dict[Action, Callable[[Judge], list[Refusal]]]] = {
-    Action.RETRY: lambda judge: _process(judge, Action.RETRY),
-    Action.IN_PLACE: lambda judge: _process(judge, Action.IN_PLACE),
-    Action.REPLACE: lambda judge: _process(judge, Action.REPLACE),
+_CHECKS: Final[dict[Action, Callable[[Judge, Action], list[Refusal]]]] = {
+    Action.RETRY: _process,
+    Action.IN_PLACE: _process,
+    Action.REPLACE: _process,
     Action.SHRINK: _shrink,
     Action.CHECKPOINT: _checkpoint,
-    Action.RESTART: lambda _judge: [],
+    Action.RESTART: lambda _judge, _action: [],
 }

@@ -1,8 +1,10 @@
 """Life with fewer data-parallel ranks and the way back, and planned moves off nodes that still work."""
 
+from typing import Any
+
 from hajob.domain.actions import Action, Command
 from hajob.domain.incidents import Outcome, Purpose
-from hajob.domain.records import changed
+from hajob.domain.records import changed, draft, redone
 from hajob.plan import effects, events
 from hajob.plan.books import FACT_LIMIT, abandon, clear_deadlines, close, new_incident, renew, set_deadline
 from hajob.plan.effects import Effect
@@ -69,14 +71,16 @@ def expand(moment: Moment) -> StepResult:
     state = moment.state
     gone = state.shrunk
     assert gone is not None
-    incident = changed(new_incident(moment, state, Action.EXPAND, Purpose.EXPAND), revision=1)
     nodes = gone.absent(released=moment.policy.release_shrunk_pods)
     in_new_pods = {rank for node in nodes for rank in moment.view.layout.ranks_of(node)}
     restart = tuple(rank for rank in gone.ranks if rank not in in_new_pods)
-    incident = changed(incident, lost_ranks=gone.ranks, restart_ranks=restart, replaced_nodes=nodes)
-    spends = (*state.spent, Spend(Action.EXPAND.value, moment.now_ms))
-    state = renew(moment, changed(state, spent=spends), restart, nodes, incident.number)
-    state = changed(state, incident=incident, incarnation=incident.number)
+    extent: dict[str, Any] = {"lost_ranks": gone.ranks, "restart_ranks": restart, "replaced_nodes": nodes}
+    incident = new_incident(moment, state, Action.EXPAND, Purpose.EXPAND, revision=1, **extent)
+    fields = draft(state)
+    renew(moment, fields, restart, nodes, incident.number)
+    fields["spent"] = (*state.spent, Spend(Action.EXPAND.value, moment.now_ms))
+    fields["incident"], fields["incarnation"] = incident, incident.number
+    state = redone(state, fields)
     state, cleared = clear_deadlines(state, Deadline.EXPAND)
     wait = moment.policy.replacement_timeout_seconds
     state, deadline = set_deadline(state, Deadline.RECOVERY, moment.now_ms + 1000 * wait)
@@ -144,8 +148,9 @@ def migrated(moment: Moment) -> StepResult:
     """The second pods have taken over; the old ones go."""
     state, incident = moment.state, moment.incident
     assert incident is not None
-    state = renew(moment, state, (), incident.replaced_nodes, incident.incarnation)
-    state = changed(state, resumed_ms=moment.now_ms)
+    fields = draft(state)
+    renew(moment, fields, (), incident.replaced_nodes, incident.incarnation)
+    state = redone(state, {**fields, "resumed_ms": moment.now_ms})
     state, cleared = clear_deadlines(state, Deadline.RECOVERY)
     state, closing = close(state, Outcome.RECOVERED)
     return state, (*cleared, *closing, effects.ReleasePods(incident.replaced_nodes, below=incident.incarnation))

@@ -5,12 +5,11 @@ ask for. Events of a coordinator carry the incarnation they belong to (0: not sa
 changes nothing and is counted.
 """
 
-from dataclasses import dataclass
-
 from hajob.domain.facts import Fact
+from hajob.domain.records import record
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Event:
     """Base of all events.
 
@@ -21,17 +20,17 @@ class Event:
     incarnation: int = 0
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Accepted(Event):
     """The job is new and its spec has been accepted: make its pods."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class PodsReady(Event):
     """Every rank pod of the attempt runs, its agent is connected and its start script has asked for its ranks."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class AllRanksStarted(Event):
     """Every rank of the attempt is linked to MindIO (milestone STARTED).
 
@@ -42,7 +41,7 @@ class AllRanksStarted(Event):
     attempt: int = 0
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class FactSeen(Event):
     """Something was observed.
 
@@ -52,14 +51,14 @@ class FactSeen(Event):
     fact: Fact = None  # type: ignore[assignment]  # required; dataclass order of the base forces a default
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Stopped(Event):
     """MindIO has locked the training (milestone STOPPED); `ranks` is its own list of lost ranks."""
 
     ranks: tuple[int, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class ReplacementsReady(Event):
     """Every replacement stands at its gate (milestone REPLACEMENTS_READY).
 
@@ -70,7 +69,7 @@ class ReplacementsReady(Event):
     revision: int = 0
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Named(Event):
     """MindIO has been told every lost rank (milestone NAMED).
 
@@ -81,21 +80,21 @@ class Named(Event):
     revision: int = 0
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class StrategiesOffered(Event):
     """What MindIO is ready to do (milestone STRATEGIES)."""
 
     names: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Resumed(Event):
     """The first step of an attempt, or the first step after an outage, has ended (milestone RESUMED)."""
 
     step: int = -1
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class ResultReported(Event):
     """MindIO's result (milestone RESULT); codes in docs/protocols/mindio.md."""
 
@@ -105,41 +104,41 @@ class ResultReported(Event):
     ranks: tuple[int, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class AllFinished(Event):
     """Every rank ended with 0 (milestone FINISHED_ALL)."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class PodsFinished(Event):
     """Every rank pod that trains has ended with 0: the word of Kubernetes, where no coordinator was there to tell."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class DeadlineReached(Event):
     """A deadline of the state has passed; one that is not set or not yet due changes nothing."""
 
     name: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class CapacityAvailable(Event):
     """So many nodes could take a rank pod of this job now."""
 
     nodes: int = 0
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class CapacityLost(Event):
     """The capacity announced before is gone again."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class ExpandDue(Event):
     """Grow back now, without waiting for the delay (asked for by a person)."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class MigrateRequested(Event):
     """Move these node ranks' pods to other nodes without losing a step.
 
@@ -154,7 +153,7 @@ class MigrateRequested(Event):
     reason: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class CoordinatorLost(Event):
     """The MindIO controller is gone; the training goes on unprotected.
 
@@ -168,19 +167,19 @@ class CoordinatorLost(Event):
     ended: bool = True
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class CoordinatorReady(Event):
     """A coordinator serves; after a loss its controller is blind until the next restart."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class CheckpointVerified(Event):
     """A complete periodic checkpoint of this step exists."""
 
     step: int = 0
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Unworkable(Event):
     """Image or settings are such that MindIO cannot work with this job, and no restart changes that.
 
@@ -193,27 +192,27 @@ class Unworkable(Event):
     message: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class SuspendRequested(Event):
     """spec.suspend became true."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class ResumeRequested(Event):
     """spec.suspend became false."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class RestartRequested(Event):
     """spec.restartRequestTime is newer than the last start."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class PolicyChanged(Event):
     """The recovery policy was edited; what was held may go on."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Deleted(Event):
     """The CR is being deleted."""
 

@@ -13,15 +13,22 @@ from hajob.plan.moment import Guard, Moment
 from hajob.plan.policy import CoordinatorLossPolicy, Mode
 from hajob.plan.state import Deadline
 
+_OBSERVE, _HOLD = Mode.OBSERVE, Mode.HOLD  # asked for every fault, and a look into an enum costs a call
+
 
 def chooses(occasion: Occasion, action: Action) -> Guard:
     """The ladder, on this occasion, takes this action."""
     sentence = f"on the occasion {occasion.name} the ladder takes {action}"
-    return Guard(f"{occasion.name}: {action}", sentence, partial(_chooses, occasion, action))
+    return Guard(f"{occasion.name}: {action}", sentence, partial(_chooses, occasion, action), rung=(occasion, action))
 
 
 def _chooses(occasion: Occasion, action: Action, moment: Moment) -> bool:
     return moment.decide(occasion).action is action
+
+
+def about(name: str, sentence: str, kinds: frozenset[FactKind]) -> Guard:
+    """The fact is of one of these kinds."""
+    return Guard(name, sentence, lambda moment: moment.fact.kind in kinds, kinds)
 
 
 def result(*codes: int, strategy: str = "") -> Guard:
@@ -39,8 +46,10 @@ def _has_code(codes: tuple[int, ...], strategy: str, moment: Moment) -> bool:
 
 def both(first: Guard, second: Guard) -> Guard:
     """Both conditions."""
-    sentence = f"{first.sentence}, and {second.sentence}"
-    return Guard(f"{first.name}, {second.name}", sentence, partial(_both, first, second))
+    name, sentence = f"{first.name}, {second.name}", f"{first.sentence}, and {second.sentence}"
+    limits = [guard.kinds for guard in (first, second) if guard.kinds is not None]
+    kinds = frozenset.intersection(*limits) if limits else None
+    return Guard(name, sentence, partial(_both, first, second), kinds, second.rung, first if second.rung else None)
 
 
 def _both(first: Guard, second: Guard, moment: Moment) -> bool:
@@ -72,7 +81,7 @@ def unknown_ranks(moment: Moment) -> tuple[int, ...]:
 
 def _observing(moment: Moment) -> bool:
     """Observe mode; the decision is made all the same, so that it can be said."""
-    return moment.policy.mode is Mode.OBSERVE and moment.decide(FAULT) is not None
+    return moment.policy.mode is _OBSERVE and moment.decide(FAULT) is not None
 
 
 def _unreachable(moment: Moment) -> bool:
@@ -163,24 +172,21 @@ UNCONCERNED: Final = Guard(
 )
 STRANGE: Final = Guard("unknown strategy", "a strategy that MindIO does not have", _strange)
 FOREIGN: Final = Guard("foreign", "the event belongs to another incarnation", lambda moment: moment.foreign)
-NOTE: Final = Guard(
-    "note", "the fact loses nothing, it explains", lambda moment: moment.fact.kind is FactKind.POD_UNSTARTABLE
-)
-CONTROLLER_FACT: Final = Guard(
-    "controller lost",
-    "the fact says the controller is gone",
-    lambda moment: moment.fact.kind is FactKind.CONTROLLER_LOST,
+NOTE: Final = about("note", "the fact loses nothing, it explains", frozenset({FactKind.POD_UNSTARTABLE}))
+CONTROLLER_FACT: Final = about(
+    "controller lost", "the fact says the controller is gone", frozenset({FactKind.CONTROLLER_LOST})
 )
 OBSERVING: Final = Guard("observe", "mode is Observe", _observing)
-HOLDING: Final = Guard("hold", "mode is Hold", lambda moment: moment.policy.mode is Mode.HOLD)
-SICK_NODE: Final = Guard(
-    "sick node", "the fact is about a node that still works", lambda moment: moment.fact.kind in SICK_NODES
-)
+HOLDING: Final = Guard("hold", "mode is Hold", lambda moment: moment.policy.mode is _HOLD)
+SICK_NODE: Final = about("sick node", "the fact is about a node that still works", SICK_NODES)
 SERVING: Final = Guard("serves again", "the controller serves", lambda moment: moment.view.coordinator_ready)
 UNREACHABLE: Final = Guard("unreachable", "the coordinator's pod has not ended", _unreachable)
 RELEASED: Final = Guard("released", "mode is no longer Hold", lambda moment: moment.policy.mode is not Mode.HOLD)
 MOVE: Final = Guard(
-    "move asked", "the node still works and the policy wants to move off it", lambda moment: moment.asks_for_a_move
+    "move asked",
+    "the node still works and the policy wants to move off it",
+    lambda moment: moment.asks_for_a_move,
+    SICK_NODES,
 )
 RESTART_NOW: Final = Guard(
     "immediately",

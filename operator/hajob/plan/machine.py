@@ -4,12 +4,11 @@
 a no-op that says why. It never raises for what the outside world may send.
 """
 
-from dataclasses import dataclass
-
-from hajob.domain.records import changed
+from hajob.domain.records import changed, record
+from hajob.plan.cells import QUESTIONS
 from hajob.plan.choice import Verdict
 from hajob.plan.effects import Effect
-from hajob.plan.events import Event
+from hajob.plan.events import Event, FactSeen
 from hajob.plan.moment import Moment, Row
 from hajob.plan.policy import Policy
 from hajob.plan.state import JobState
@@ -19,7 +18,7 @@ from hajob.plan.view import View
 __all__ = ["CELLS", "TABLE", "Outcome", "advance"]
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Outcome:
     """What one event led to.
 
@@ -54,8 +53,10 @@ def advance(state: JobState, event: Event, view: View, policy: Policy, now_ms: i
         now_ms: the operator's clock, in milliseconds; never read anywhere else.
     """
     moment = Moment(state, event, view, policy, now_ms)
-    for row in CELLS[state.phase, type(event)]:
-        if row.guard.test(moment):
+    about = event.fact.kind if isinstance(event, FactSeen) else type(event)
+    for question in QUESTIONS[state.phase, about]:
+        row = question.answer(moment)
+        if row is not None:
             new, effects = row.step.run(moment)
             if row.target is not None and row.target is not new.phase:
                 new = changed(new, phase=row.target)

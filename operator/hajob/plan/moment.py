@@ -11,7 +11,7 @@ from typing import Final
 
 from hajob.domain.actions import RUNG, Action
 from hajob.domain.errors import RankError
-from hajob.domain.facts import INFORMATION, PROCESS_LIVES, TAKES_THE_NODE, Fact, FactKind, Origin
+from hajob.domain.facts import INFORMATION, PROCESS_LIVES, SICK_NODE, TAKES_THE_NODE, Fact, FactKind, Origin
 from hajob.domain.incidents import Incident, Purpose
 from hajob.plan.choice import Choice, Judge, Loss, Occasion
 from hajob.plan.effects import Effect
@@ -20,7 +20,10 @@ from hajob.plan.policy import NodePolicy, Policy
 from hajob.plan.state import JobState, Phase
 from hajob.plan.view import View
 
+_REPLACE, _PROGRAM, _CORRUPTED = Action.REPLACE, Origin.PROGRAM, FactKind.DATA_CORRUPTED  # a look costs a call
 _NO_FACT: Final = Fact("", FactKind.POD_UNSTARTABLE)
+_ASK_THE_POLICY: Final = frozenset({FactKind.LOG_RULE, FactKind.SUB_HEALTH})
+"""Kinds whose first action the user chooses."""
 
 
 @dataclass(slots=True)
@@ -59,9 +62,10 @@ class Moment:
     @property
     def joins(self) -> Incident | None:
         """The open incident that a fault joins; one that only awaits MindIO's word is over."""
-        if self.incident is None or self.incident.purpose is not Purpose.FAULT or self.state.phase is Phase.CONFIRMING:
+        incident = self.state.incident
+        if incident is None or incident.purpose is not Purpose.FAULT or self.state.phase is Phase.CONFIRMING:
             return None
-        return self.incident
+        return incident
 
     def fact_ranks(self) -> tuple[int, ...]:
         """Every rank the fact loses: its own, or all of its node's; `concerns` must have been asked before."""
@@ -75,7 +79,7 @@ class Moment:
             return tuple(layout.ranks_of(fact.node_rank))
         if fact.kind in TAKES_THE_NODE:
             return tuple(rank for node in layout.nodes_of(fact.ranks) for rank in layout.ranks_of(node))
-        return tuple(sorted(set(fact.ranks)))
+        return fact.ranks if len(fact.ranks) == 1 else tuple(sorted(set(fact.ranks)))
 
     def concerns(self) -> bool:
         """Whether the fact is new, of this job and of a process that still exists; `ignored` says why not."""
@@ -94,7 +98,7 @@ class Moment:
             return f"Invalid: fact {fact.id} of kind {fact.kind} names neither a rank nor a node rank"
         if fact.id in state.fact_ids or (state.incident is not None and fact.id in state.incident.fact_ids):
             return f"Duplicate: fact {fact.id}"
-        self._ranks = self._current(ranks)
+        self._ranks = ranks if fact.incarnation < 0 else self._current(ranks)
         if ranks and not self._ranks:
             return f"Stale: fact {fact.id} is of incarnation {fact.incarnation}, rank {ranks[0]} has a newer one"
         return self._why_stale(fact)
@@ -103,7 +107,7 @@ class Moment:
         """Those of the ranks whose process, or pod, is still the one that was observed."""
         fact, state, chips = self.fact, self.state, self.view.layout.chips_per_node
         seen = fact.incarnation
-        if seen < 0 or seen >= max(state.incarnation, self.event.incarnation):
+        if seen >= max(state.incarnation, self.event.incarnation):
             return ranks
         if fact.kind in TAKES_THE_NODE:
             return tuple(rank for rank in ranks if seen >= state.pod_incarnation(rank // chips))
@@ -121,7 +125,7 @@ class Moment:
             return f"Stale: fact {fact.id} is older than the recovery it would disturb"
         if state.shrunk is not None and ranks and set(ranks) <= set(state.shrunk.ranks) and state.phase is Phase.SHRUNK:
             return f"Dropped: fact {fact.id} concerns ranks that left with the shrink"
-        return self._why_tolerated(fact)
+        return self._why_tolerated(fact) if fact.kind in SICK_NODE else ""
 
     def _why_tolerated(self, fact: Fact) -> str:
         """Facts about nodes that still work are the policy's to ignore."""
@@ -138,6 +142,8 @@ class Moment:
     def first_action(self) -> Action:
         """The smallest action that can cure the fact, by kind, log rule or node policy."""
         fact = self.fact
+        if fact.kind not in _ASK_THE_POLICY:
+            return fact.first_action
         if fact.kind is FactKind.LOG_RULE:
             return self.policy.log_rules.get(fact.code, Action.RESTART)
         if fact.kind is FactKind.SUB_HEALTH and self.policy.sub_health is NodePolicy.CHECKPOINT:
@@ -147,23 +153,23 @@ class Moment:
     def decide(self, occasion: Occasion) -> Choice:
         """What the ladder says on this occasion; computed once."""
         if self.choice is None or self.judge is None or self.judge.occasion is not occasion:
-            self.loss = self._loss_of_fact() if isinstance(self.event, FactSeen) else self._loss_of_incident()
+            self.loss = self._loss_of_incident() if self.fact is _NO_FACT else self._loss_of_fact()
             self.judge = Judge(self.loss, occasion, self.state, self.view, self.policy, self.now_ms)
             self.choice = self.judge.choose()
         return self.choice
 
     def _loss_of_fact(self) -> Loss:
         """The fact alone, or united with the open incident."""
-        fact, incident, own = self.fact, self.joins, self.fact_ranks()
+        fact, incident, own = self.fact, self.joins, self._ranks
         ranks = own
         floor = self.first_action()
         newly: tuple[int, ...] = ()
-        if fact.kind in TAKES_THE_NODE or floor is Action.REPLACE:
+        if fact.kind in TAKES_THE_NODE or floor is _REPLACE:
             newly = self.view.layout.nodes_of(ranks)
         nodes = newly
-        program = fact.origin is Origin.PROGRAM
+        program = fact.origin is _PROGRAM
         continues: Action | None = None
-        corrupted = fact.kind is FactKind.DATA_CORRUPTED
+        corrupted = fact.kind is _CORRUPTED
         if incident is not None:
             again = incident.action is Action.RESTART or any(rank in incident.lost_ranks for rank in ranks)
             ranks = tuple(sorted({*incident.lost_ranks, *ranks}))
@@ -172,17 +178,8 @@ class Moment:
             program = program and again
             continues = None if again else incident.action
             corrupted = corrupted or incident.corrupted
-        return Loss(
-            ranks=ranks,
-            nodes=nodes,
-            newly=newly,
-            floor=floor,
-            program_failure=program,
-            rank=own[0] if own else -1,
-            step=self.view.step if fact.step is None else fact.step,
-            corrupted=corrupted,
-            continues=continues,
-        )
+        rank, step = own[0] if own else -1, self.view.step if fact.step is None else fact.step
+        return Loss(ranks, nodes, newly, floor, program, rank, step, corrupted, continues=continues)
 
     def _loss_of_incident(self) -> Loss:
         """The open incident as it stands, after something has failed; or nothing lost, for what is asked for."""
@@ -222,11 +219,23 @@ class Moment:
 
 @dataclass(frozen=True, slots=True)
 class Guard:
-    """A condition of a row: a short name for the diagram, a sentence, a test."""
+    """A condition of a row.
+
+    Attributes:
+        name: a short one.
+        sentence: for docs/state-machine.md.
+        test: whether it holds.
+        kinds: it can hold for facts of these kinds only; None: for all of them.
+        rung: it asks whether the ladder takes this action on this occasion, and nothing else but `when`.
+        when: what must hold before the ladder is asked.
+    """
 
     name: str
     sentence: str
     test: Callable[[Moment], bool]
+    kinds: frozenset[FactKind] | None = None
+    rung: tuple[Occasion, Action] | None = None
+    when: "Guard | None" = None
 
 
 StepResult = tuple[JobState, tuple[Effect, ...]]

@@ -21,6 +21,7 @@ from hajob.api.spec import HATrainingJobSpec
 from hajob.domain.actions import LADDER, Action
 from hajob.domain.errors import HajobInputError
 from hajob.domain.layout import Layout
+from hajob.domain.records import record
 from hajob.plan.flags import Flags
 from hajob.plan.preconditions import PRECONDITIONS, Setting
 
@@ -68,12 +69,24 @@ CONFIRM_SECONDS: Final = 60
 """MindIO's result comes about 2 s after the first step; after this long it will not come any more."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Refusal:
-    """A precondition that is not met: its identifier, and a sentence with what is and what should be."""
+    """A precondition that is not met.
+
+    Attributes:
+        name: its identifier.
+        words: a sentence with what is and what should be; with `numbers`, a format for them.
+        numbers: what stands in the sentence. It is put together when somebody reads it, most are never read.
+    """
 
     name: str
-    message: str
+    words: str
+    numbers: tuple[object, ...] = ()
+
+    @property
+    def message(self) -> str:
+        """The sentence."""
+        return self.words.format(*self.numbers) if self.numbers else self.words
 
 
 def mindio_wait_seconds(replacement_timeout_seconds: int) -> int:

@@ -5,12 +5,13 @@ never changed in place. `hajob.plan.journal` turns it into plain JSON types and 
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import StrEnum
 from typing import Final
 
 from hajob.domain.actions import Action
 from hajob.domain.incidents import Incident
+from hajob.domain.records import record
 
 
 class Phase(StrEnum):
@@ -81,7 +82,7 @@ PROGRAM_BUDGET: Final = "Program"
 """Name of the budget of faults that the program caused itself."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Spend:
     """One use of a budget (an action's name or `PROGRAM_BUDGET`) at a time."""
 
@@ -89,7 +90,7 @@ class Spend:
     time_ms: int
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Stall:
     """How often an action was taken because of the same rank (-1: the whole job) at the same step."""
 
@@ -99,7 +100,7 @@ class Stall:
     count: int
 
 
-@dataclass(frozen=True)
+@record
 class Shrunk:
     """What a shrink took.
 
@@ -124,9 +125,9 @@ class Shrunk:
         return self.nodes if released else self.lost_nodes
 
 
-@dataclass(frozen=True)
+@record
 class JobState:
-    """All that is remembered about one job. Changed by `hajob.domain.records.changed`, hence without slots.
+    """All that is remembered about one job; changed by `hajob.domain.records.changed`.
 
     Attributes:
         phase: state of the table.

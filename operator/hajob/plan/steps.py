@@ -6,15 +6,15 @@ shell writes the status in between.
 
 from collections.abc import Callable
 from functools import partial
-from typing import Final
+from typing import Any, Final
 
 from hajob.domain.actions import Action, Command
 from hajob.domain.facts import Origin
 from hajob.domain.incidents import Incident, Outcome, RestoredFrom
 from hajob.domain.loss import copy_survives
-from hajob.domain.records import changed
+from hajob.domain.records import changed, draft, redone
 from hajob.plan import effects, events
-from hajob.plan.books import clear_deadlines, close, enter, marked, renew, set_deadline
+from hajob.plan.books import clear_deadlines, close, enter, going_on, marked, renew, set_deadline
 from hajob.plan.effects import Effect
 from hajob.plan.guards import unknown_ranks
 from hajob.plan.moment import Moment, StepResult
@@ -23,6 +23,7 @@ from hajob.plan.state import Deadline, JobState, Shrunk
 
 COMMAND: Final[dict[Action, Command]] = {action: Command(action) for action in Action if action is not Action.RESTART}
 """What the coordinator is told for an action; a restart is carried out by stopping and starting."""
+_RETRY, _REPLACE, _RECOVERY = Action.RETRY, Action.REPLACE, Deadline.RECOVERY  # a look into an enum costs a call
 SHRINK_PARAMETERS: Final = '{"scale-in-strategy":"DP"}'
 EXPAND_PARAMETERS: Final = '{"scale-out-strategy":"DP"}'
 
@@ -36,47 +37,40 @@ def begin_process(action: Action) -> Callable[[Moment], StepResult]:
 
 
 def _begin_process(action: Action, moment: Moment) -> StepResult:
-    state, incident, out = enter(moment, action)
-    lost, restart, nodes, fresh = _extent(moment, incident, action)
-    if set(fresh) & set(incident.replaced_nodes):
-        incident = changed(incident, incarnation=state.incarnation + 1)
-    state = renew(moment, state, restart, fresh, incident.incarnation)
-    incident = changed(
-        incident,
-        lost_ranks=lost,
-        restart_ranks=restart,
-        replaced_nodes=nodes,
-        ready=False,
-        restored_from=_source(moment, lost),
-    )
+    before = going_on(moment)
+    lost, restart, nodes, fresh = _extent(moment, before, action)
+    more: dict[str, Any] = {"ready": False, "restored_from": _source(moment, lost)}
+    if before is not None and not set(fresh).isdisjoint(before.replaced_nodes):
+        more["incarnation"] = max(moment.state.incarnation, before.incarnation) + 1
+    fields, incident, out = enter(moment, action, lost_ranks=lost, restart_ranks=restart, replaced_nodes=nodes, **more)
     wait = moment.policy.replacement_timeout_seconds if nodes else moment.policy.rungs[action].deadline_seconds
     at_ms = moment.now_ms + 1000 * wait
-    state = changed(
-        state,
-        incident=incident,
-        incarnation=max(state.incarnation, incident.incarnation),
-        deadlines={**state.deadlines, Deadline.RECOVERY: at_ms},
-    )
-    out += [order(incident, COMMAND[action], wait), effects.SetDeadline(Deadline.RECOVERY, at_ms)]
+    renew(moment, fields, restart, fresh, incident.incarnation)
+    fields["incident"] = incident
+    fields["deadlines"] = {**fields["deadlines"], _RECOVERY: at_ms}
+    out += (order(incident, COMMAND[action], wait), effects.SetDeadline(_RECOVERY, at_ms))
     if fresh:
         out.append(effects.ReplacePods(fresh, incident.incarnation, names_to_avoid(moment, fresh)))
-    return state, tuple(out)
+    return redone(moment.state, fields), tuple(out)
 
 
-def _extent(moment: Moment, incident: Incident, action: Action) -> tuple[tuple[int, ...], ...]:
+def _extent(moment: Moment, incident: Incident | None, action: Action) -> tuple[tuple[int, ...], ...]:
     """Lost ranks, processes to be restarted, nodes to be replaced, and of these the ones to be made now."""
     loss, layout = moment.loss, moment.view.layout
     assert loss is not None
-    nodes = loss.nodes
-    if action is Action.REPLACE and not nodes and loss.continues is not Action.REPLACE:
-        nodes = layout.nodes_of(loss.ranks)
-    fresh = tuple(node for node in nodes if node in loss.newly or node not in incident.replaced_nodes)
-    if action is Action.RETRY:
+    if action is _RETRY:
         return loss.ranks, (), (), ()
+    nodes = loss.nodes
+    begun, replaced = (incident.restart_ranks, incident.replaced_nodes) if incident else ((), ())
+    if action is _REPLACE and not nodes and loss.continues is not _REPLACE:
+        nodes = layout.nodes_of(loss.ranks)
+    if not nodes and not begun:
+        return loss.ranks, loss.ranks, (), ()
+    fresh = tuple(node for node in nodes if node in loss.newly or node not in replaced)
     in_fresh_pods = {rank for node in fresh for rank in layout.ranks_of(node)}
     in_new_pods = {rank for node in nodes for rank in layout.ranks_of(node)}
     died = set() if loss.newly or not isinstance(moment.event, events.FactSeen) else set(moment.fact_ranks())
-    restart = ({*loss.ranks} - in_new_pods) | ({*incident.restart_ranks, *died} - in_fresh_pods)
+    restart = ({*loss.ranks} - in_new_pods) | ({*begun, *died} - in_fresh_pods)
     return tuple(sorted({*loss.ranks, *in_new_pods})), tuple(sorted(restart)), nodes, fresh
 
 
@@ -98,42 +92,45 @@ def _source(moment: Moment, lost: tuple[int, ...]) -> RestoredFrom:
 def order(incident: Incident, command: Command, timeout_seconds: int, parameters: str = "") -> effects.SendOrder:
     """The order that says where the incident stands now."""
     return effects.SendOrder(
-        command=command,
-        incarnation=incident.incarnation,
-        revision=incident.revision,
-        lost_ranks=incident.lost_ranks,
-        restart_ranks=incident.restart_ranks,
-        replaced_nodes=incident.replaced_nodes,
-        parameters=parameters,
-        timeout_seconds=timeout_seconds,
+        command,
+        incident.incarnation,
+        incident.revision,
+        incident.lost_ranks,
+        incident.restart_ranks,
+        incident.replaced_nodes,
+        parameters,
+        timeout_seconds,
     )
 
 
 def begin_shrink(moment: Moment) -> StepResult:
     """Tell MindIO to drop the data-parallel ranks of the lost pods."""
-    state, incident, out = enter(moment, Action.SHRINK)
     judge = moment.judge
     assert judge is not None
     isolation, layout = judge.isolation, moment.view.layout
     nodes = layout.nodes_of(judge.loss.ranks)
-    lost = tuple(rank for node in nodes for rank in layout.ranks_of(node))
-    restored = RestoredFrom.OPTIMIZER_COPY
-    incident = changed(
-        incident, lost_ranks=lost, restart_ranks=(), replaced_nodes=(), ready=False, restored_from=restored
+    fields, incident, out = enter(
+        moment,
+        Action.SHRINK,
+        lost_ranks=tuple(rank for node in nodes for rank in layout.ranks_of(node)),
+        restart_ranks=(),
+        replaced_nodes=(),
+        ready=False,
+        restored_from=RestoredFrom.OPTIMIZER_COPY,
     )
     shrunk = Shrunk(isolation.dropped, isolation.ranks, isolation.nodes, nodes, moment.now_ms)
     wait = moment.policy.rungs[Action.SHRINK].deadline_seconds
-    state = changed(state, incident=incident, shrunk=shrunk)
+    state = redone(moment.state, {**fields, "incident": incident, "shrunk": shrunk})
     state, deadline = set_deadline(state, Deadline.RECOVERY, moment.now_ms + 1000 * wait)
     return state, (*out, order(incident, Command.SHRINK, wait, SHRINK_PARAMETERS), deadline)
 
 
 def begin_checkpoint(moment: Moment) -> StepResult:
     """Have MindIO save the step where the training stands."""
-    state, incident, out = enter(moment, Action.CHECKPOINT)
-    if moment.loss is not None:
-        incident = changed(incident, lost_ranks=moment.loss.ranks, restart_ranks=(), replaced_nodes=())
-    return save(moment, state, incident, out)
+    loss = moment.loss
+    assert loss is not None
+    fields, incident, out = enter(moment, Action.CHECKPOINT, lost_ranks=loss.ranks, restart_ranks=(), replaced_nodes=())
+    return save(moment, redone(moment.state, fields), incident, out)
 
 
 def save(moment: Moment, state: JobState, incident: Incident, out: list[Effect]) -> StepResult:
@@ -147,12 +144,9 @@ def save(moment: Moment, state: JobState, incident: Incident, out: list[Effect])
 
 def begin_restart(moment: Moment) -> StepResult:
     """End every process and start the job anew."""
-    state, incident, out = enter(moment, Action.RESTART)
-    if incident.origin is Origin.PROGRAM:
-        state = changed(state, restarts_program=state.restarts_program + 1)
-    else:
-        state = changed(state, restarts_infrastructure=state.restarts_infrastructure + 1)
-    return launch(moment, state, incident, out)
+    fields, incident, out = enter(moment, Action.RESTART)
+    fields["restarts_program" if incident.origin is Origin.PROGRAM else "restarts_infrastructure"] += 1
+    return launch(moment, redone(moment.state, fields), incident, out)
 
 
 def restart_from_saved(moment: Moment) -> StepResult:
@@ -235,7 +229,8 @@ def widen_by_mindio(moment: Moment) -> StepResult:
     restart = tuple(
         sorted({*incident.restart_ranks, *(incident.lost_ranks if action is not incident.action else ()), *more})
     )
-    state = renew(moment, moment.state, restart, (), incident.incarnation)
+    fields = draft(moment.state)
+    renew(moment, fields, restart, (), incident.incarnation)
     gone = (incident.action,) if action is not incident.action else ()
     incident = changed(
         marked(incident, "Stopped", moment.now_ms, stopped=True, ready=False),
@@ -249,7 +244,8 @@ def widen_by_mindio(moment: Moment) -> StepResult:
     reason = f"MindIO names ranks {list(more)} as well"
     wait = moment.policy.rungs[action].deadline_seconds
     widen = effects.WidenIncident(incident.number, reason)
-    return changed(state, incident=incident), (order(incident, COMMAND[action], wait), widen)
+    fields["incident"] = incident
+    return redone(moment.state, fields), (order(incident, COMMAND[action], wait), widen)
 
 
 def finished(moment: Moment) -> int:
@@ -271,7 +267,9 @@ def recovered(moment: Moment) -> StepResult:
     state = moment.state
     if isinstance(moment.event, events.Resumed):
         state = changed(state, step=finished(moment), resumed_ms=moment.now_ms)
-    state, cleared = clear_deadlines(changed(state, problem=""), Deadline.RECOVERY, Deadline.STARTUP)
+    if state.problem:
+        state = changed(state, problem="")
+    state, cleared = clear_deadlines(state, Deadline.RECOVERY, Deadline.STARTUP)
     state, closing = close(state, Outcome.RECOVERED)
     return state, (*cleared, *closing)
 
