@@ -5,16 +5,20 @@ are chosen so that a fault of the infrastructure never uses up a job's life with
 failing recoveries ends within minutes.
 """
 
+import itertools
 from dataclasses import dataclass
 from typing import Final
 
 from hajob.api.enums import Framework, GangPolicy, Launcher, MindIOTLSPolicy, Product
 from hajob.api.spec import ActionPolicy, HATrainingJobSpec
-from hajob.api.status import Effective
+from hajob.api.status import CopyGroup, Effective
 from hajob.domain.actions import LADDER, Action
 from hajob.domain.layout import Layout, RankOrder, Sharding
 
 CHIPS_PER_NODE: Final = {Product.A2: 8, Product.A3: 16}
+
+SHOWN_GROUPS: Final = 16
+"""So many groups of ranks, and ranks of a group, stand in the status; a large job has hundreds of thousands."""
 
 # Bytes per parameter of the optimizer state under ZeRO-1: 4 + 16/d with one copy, 4 + 32/d with two.
 _OPTIMIZER_BYTES_PER_PARAMETER: Final = 16
@@ -120,9 +124,24 @@ def extra_bytes_per_chip(spec: HATrainingJobSpec) -> int:
     return _OPTIMIZER_BYTES_PER_PARAMETER * parameters_per_chip // data_parallel_size(spec)
 
 
+def copy_groups(spec: HATrainingJobSpec) -> tuple[int, tuple[CopyGroup, ...]]:
+    """How many shards the optimizer has, and who holds the first ones."""
+    sizes = layout(spec)
+    number = sum(sizes.world_size // sizes.effective_copies(kind) for kind in sizes.copy_kinds)
+    shown = itertools.islice(sizes.report_group_list(), SHOWN_GROUPS)
+    groups = (
+        CopyGroup(kind=row.kind.value, num_ranks=len(row.holders), ranks=tuple(row.holders[:SHOWN_GROUPS]))
+        for row in shown
+    )
+    return number, tuple(groups)
+
+
 def effective(spec: HATrainingJobSpec) -> Effective:
     """What `status.effective` says."""
+    number, groups = copy_groups(spec)
     return Effective(
+        num_copy_groups=number,
+        copy_groups=groups,
         chips_per_node=chips_per_node(spec),
         world_size=world_size(spec),
         extra_bytes_per_chip=extra_bytes_per_chip(spec),

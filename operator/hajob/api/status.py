@@ -54,6 +54,17 @@ class Summary(ApiModel):
     """Restarts of the whole job."""
 
 
+class CopyGroup(ApiModel):
+    """Ranks that hold the same shard of the optimizer: each can be restored, or its file filled, from another one."""
+
+    kind: Word
+    """Which parameters: Dense, or Expert."""
+    num_ranks: Number
+    """How many ranks; 1: nobody else holds it."""
+    ranks: Annotated[tuple[Number, ...], Field(max_length=16)] = ()
+    """The first of them, in the order in which MindIO asks them."""
+
+
 class Effective(ApiModel):
     """What was derived from the spec."""
 
@@ -63,6 +74,10 @@ class Effective(ApiModel):
     """Ranks of the job."""
     extra_bytes_per_chip: Number = 0
     """Memory per chip that the second optimizer copy costs; 0 where the model's size is unknown."""
+    num_copy_groups: Number = 0
+    """Shards of the optimizer."""
+    copy_groups: Annotated[tuple[CopyGroup, ...], Field(max_length=16)] = ()
+    """The first of them, with the ranks that hold them; the pattern goes on (docs/layout.md)."""
 
 
 class DataParallel(ApiModel):

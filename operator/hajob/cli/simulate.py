@@ -167,6 +167,9 @@ def as_text(answer: Answer) -> str:
         "ladder",
         *(f"  {one.action:<12}{'taken  ' if one.taken else 'refused'}  {one.message}" for one in answer.considered),
         "",
+        "who holds the same optimizer shard",
+        *_copy_groups(answer),
+        "",
         "where the lost state comes from",
         *_repairs(answer),
         "",
@@ -188,6 +191,15 @@ def _costs(answer: Answer) -> list[str]:
         lines.append(f"memory of the copies      {each:.2f} GB on each chip, {whole:.1f} GB in all")
         lines.append(f"memory of a shrink        up to {answer.memory.elastic / 1e9:.1f} GB more on each chip")
     return lines
+
+
+def _copy_groups(answer: Answer) -> list[str]:
+    """Shards that a lost rank holds, with everybody who holds them."""
+    layout = answer.layout
+    held = [(kind, layout.holders(rank, kind)) for rank in answer.fault_ranks for kind in layout.copy_kinds]
+    groups = list(dict.fromkeys((kind, tuple(sorted(holders))) for kind, holders in held))
+    lines = [f"  {kind.lower():<8}ranks {_list(holders)}" for kind, holders in groups[:_SHOWN]]
+    return lines if len(groups) <= _SHOWN else [*lines, f"  … {len(groups) - _SHOWN} more"]
 
 
 def _repairs(answer: Answer) -> list[str]:

@@ -51,6 +51,17 @@ def test_the_second_copy_costs_memory_that_is_told_beforehand() -> None:
     assert effective(spec(model=model, optimizer={"copies": 1})).extra_bytes_per_chip == 0
 
 
+def test_who_holds_the_same_shard_is_told_within_bounds() -> None:
+    told = effective(spec())
+    assert told.num_copy_groups == 16
+    assert [group.ranks for group in told.copy_groups][:3] == [(0, 16), (8, 24), (1, 17)]
+    assert {group.num_ranks for group in effective(spec(optimizer={"copies": 1})).copy_groups} == {1}
+    big = effective(spec(numNodes=1024, optimizer={"sharding": "None"}))
+    assert (big.num_copy_groups, len(big.copy_groups)) == (8, 8)
+    assert (big.copy_groups[0].num_ranks, len(big.copy_groups[0].ranks)) == (1024, 16)
+    assert len(effective(spec(numNodes=1024)).copy_groups) == 16
+
+
 def test_limits_are_the_written_ones_else_those_of_the_action() -> None:
     assert allowed_actions(spec()) == LADDER
     written = spec(recovery={"actions": [{"name": "Replace", "maxCount": 0}, {"name": "Retry", "windowSeconds": 5}]})
