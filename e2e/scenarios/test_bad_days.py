@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import datetime
 import json
+import os
 import socket
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
@@ -16,11 +17,15 @@ from typing import Any
 
 import pytest
 
+from e2e.bootstrap.paths import CHECKOUT
 from e2e.harness.job import Job, manifest
 from e2e.harness.rig import RIG_LABEL, Layout, Rig
 from e2e.scenarios.proofs import assert_recovered, assert_weights_equal
+from e2e.trainer import proof
 
 STEPS = 60
+LONG = 200
+INTERVAL = 30
 SMALL: Mapping[str, Any] = {"tensor": 1, "nodes": 2, "chips": 1, "iterations": STEPS}
 FAILED_SECONDS = 120.0
 MINDIO_PORT = 8000
@@ -49,11 +54,12 @@ class BadJob:
     most_starts: int = 2
 
 
+NONSENSE = ("rank=1 step=8 do=kill", "rank=0 at=clean do=nonsense always=1")
 TWICE = {"recovery": {"maxProgramFailures": 1}}
 BROKEN_IMAGE = "example/without-python:1"
 BAD_JOBS = {
     "image-missing": BadJob(
-        "ImageUnavailable", "no/such:1", {"image": "no/such:1"}, spec={"startupDeadlineSeconds": 15}, most_starts=1
+        "ImageUnavailable", "no/such:1", {"image": "no/such:1"}, spec={"startupDeadlineSeconds": 30}, most_starts=1
     ),
     "nothing-to-run": BadJob(
         "ContainerNotStarted",
@@ -82,7 +88,26 @@ BAD_JOBS = {
         spec={"recovery": {"maxProgramFailures": 2}},
         most_starts=3,
     ),
+    "no-mindio-in-the-image": BadJob(
+        "ImageUnusable",
+        "no usable package mindio_ttp (ModuleNotFoundError",
+        {"env": [{"name": "PYTHONPATH", "value": str(CHECKOUT)}]},
+        most_starts=1,
+    ),
 }
+if "HAJOB_MINDIO" not in os.environ:  # what the simulator can be told
+    BAD_JOBS["old-mindio-in-the-image"] = BadJob(
+        "ImageUnusable",
+        "lacks tft_notify_controller_prepare_action",
+        {"env": [{"name": "SIM_MINDIO_FAULTS", "value": "old_package"}]},
+        most_starts=1,
+    )
+    BAD_JOBS["tls-in-the-trainer-only"] = BadJob(
+        "MindIOTLSMismatch",
+        "enable_tls=False",
+        {"env": [{"name": "TOY_MINDIO_TLS", "value": "tlsCert:server.pem"}]},
+        most_starts=1,
+    )
 
 
 @pytest.fixture
@@ -134,6 +159,29 @@ def test_a_pod_that_the_server_refuses_makes_the_job_impossible(rig: Rig) -> Non
     assert accepted["reason"] == "PodRefused"
     assert 'volumeMounts[0].name: Not found: "no-such-volume"' in accepted["message"]
     assert job.pods() == []
+
+
+def test_a_trainer_that_misuses_mindio_is_named_and_trains_to_its_end(rig: Rig) -> None:
+    secret = rig.submit("secret", **{**SMALL, "iterations": LONG}, environment={"TOY_TELL_NO_COPIES": "1"})
+    faults = [word for fault in NONSENSE for word in ("--fault", fault)]
+    nonsense = rig.submit("nonsense", **{**SMALL, "chips": 2}, arguments=faults)
+    words = "failed: 4"  # MindIO's code and words
+
+    def restarts() -> bool:
+        running = nonsense.condition("Running")
+        return running.get("status") == "False" and words in running.get("message", "")
+
+    rig.plane.wait("the handler's failure in a condition", restarts)
+    named = rig.plane.wait("the copies in a condition", lambda: _reason(secret, "Recoverable", "CopiesNotRegistered"))
+    first = min(each["t"] for each in proof.of(secret.events(), "step_end")) / 1e9
+    assert datetime.datetime.fromisoformat(named["lastTransitionTime"]).timestamp() - first <= 10
+    assert_weights_equal(nonsense, STEPS)
+    secret.wait_condition("Complete")
+
+
+def _reason(job: Job, kind: str, reason: str) -> dict[str, Any] | None:
+    found = job.condition(kind)
+    return found if found.get("reason") == reason else None
 
 
 @pytest.fixture
@@ -204,11 +252,15 @@ def test_suspended_and_resumed(rig: Rig) -> None:
     job = rig.submit(iterations=STEPS)
     job.wait_step(5)
     job.patch({"spec": {"suspend": True}})
-    job.wait_condition("Suspended")
+    suspended = job.wait_condition("Suspended")
+    assert "the step where the training stood is saved" in suspended["message"]
     assert job.pods() == []
+    before = job.common_step()
     job.patch({"spec": {"suspend": False}})
     job.wait_condition("Suspended", "False")
     assert_weights_equal(job, STEPS)
+    (loaded,) = {each["step"] for each in proof.of(job.events(), "load_checkpoint")}
+    assert loaded >= before, "not a step is lost"
 
 
 def kill_the_controller(rig: Rig, pod: str) -> None:
@@ -221,15 +273,8 @@ def delete_the_pod(rig: Rig, pod: str) -> None:
     rig.plane.kubectl("--namespace", rig.namespace, "delete", "pod", pod, "--grace-period=0", "--force")
 
 
-@pytest.mark.parametrize(
-    ("kill", "step", "iterations"),
-    [(kill_the_controller, 5, 200), (delete_the_pod, STEPS - 10, STEPS)],
-    ids=["the-controller", "the-pod-right-before-the-end"],
-)
-def test_without_its_coordinator_the_job_says_so_and_trains_on(
-    rig: Rig, kill: Callable[[Rig, str], None], step: int, iterations: int
-) -> None:
-    job = rig.submit(iterations=iterations)
+def kill_at(job: Job, rig: Rig, step: int, kill: Callable[[Rig, str], None]) -> None:
+    """Its coordinator is hit at a step, which the conditions say within three seconds."""
     job.wait_condition("CoordinatorReady")
     pod = job.pods("coordinator")[0]["metadata"]["name"]
     job.wait_step(step)
@@ -238,4 +283,24 @@ def test_without_its_coordinator_the_job_says_so_and_trains_on(
     told = job.wait_condition("CoordinatorReady", "False")
     since = datetime.datetime.fromisoformat(told["lastTransitionTime"]) - killed
     assert since.total_seconds() <= 3
-    assert_recovered(job, [], iterations)
+
+
+def test_a_training_that_ends_without_its_coordinator_is_complete(rig: Rig) -> None:
+    job = rig.submit(iterations=STEPS)
+    kill_at(job, rig, STEPS - 10, delete_the_pod)
+    assert_recovered(job, [], STEPS)
+
+
+def test_a_lost_controller_is_followed_by_a_restart_when_the_policy_wants_it(rig: Rig) -> None:
+    fields = {**SMALL, "iterations": LONG}
+    at_once = rig.submit("now", **fields, spec={"recovery": {"coordinatorLossPolicy": "Immediately"}})
+    later = rig.submit("later", **fields, arguments=["--save-interval", str(INTERVAL)])
+    for job in (at_once, later):
+        kill_at(job, rig, 5, kill_the_controller)
+    for job in (at_once, later):
+        assert_weights_equal(job, LONG)
+        assert [each["action"] for each in job.incidents()] == ["Restart"]
+        assert job.status()["restarts"] == {"infrastructure": 1, "program": 0}
+    (loaded,) = {each["step"] for each in proof.of(later.events(), "load_checkpoint")}
+    assert loaded >= INTERVAL, "it trained on to its next checkpoint"
+    assert proof.checkpoints_opened(at_once.events()) == []

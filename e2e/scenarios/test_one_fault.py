@@ -8,9 +8,12 @@ from e2e.harness.account import Recovery, recovery
 from e2e.harness.job import Job
 from e2e.harness.rig import Rig
 from e2e.harness.undisturbed import undisturbed
+from e2e.scenarios.proofs import assert_recovered
 
 ITERATIONS = 150
 MOST_WRITES = 12
+AWAY_STEPS = 100
+"""At least five seconds without an operator."""
 
 
 def check(rig: Rig, job: Job, found: Recovery, action: str, *, pipeline: int = 1, data: int = 4) -> None:
@@ -46,3 +49,15 @@ def test_the_node_of_rank_zero_is_replaced(rig: Rig) -> None:
 
     assert job.node_of(0) != node
     check(rig, job, found, "Replace")
+
+
+def test_an_operator_that_stands_still_in_the_middle_changes_nothing(rig: Rig) -> None:
+    job = rig.submit(iterations=ITERATIONS)
+    job.wait_step(10)
+    rig.nodes.control.kill(namespace=rig.namespace, rank=3)
+    rig.plane.wait("the decision", job.incidents)
+    rig.nodes.control.freeze(namespace=rig.operator_namespace, container="operator")
+    job.wait_step(job.common_step() + AWAY_STEPS)
+    rig.nodes.control.thaw(namespace=rig.operator_namespace, container="operator")
+    assert job.wait_incident(2)["action"] == "InPlace"
+    assert_recovered(job, [3], ITERATIONS)
