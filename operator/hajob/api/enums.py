@@ -96,32 +96,6 @@ class MindIOTLSPolicy(StrEnum):
     ENABLED = "Enabled"
 
 
-class IncidentOutcome(StrEnum):
-    """How an incident stands."""
-
-    OPEN = "Open"
-    RECOVERED = "Recovered"
-    FAILED = "Failed"
-
-
-class RestoredFrom(StrEnum):
-    """Where the lost optimizer state came from."""
-
-    OPTIMIZER_COPY = "OptimizerCopy"
-    SAVED_CHECKPOINT = "SavedCheckpoint"
-    PERIODIC_CHECKPOINT = "PeriodicCheckpoint"
-
-
-class StateOrigin(StrEnum):
-    """Where a rank's state came from."""
-
-    LIVE_RANK = "LiveRank"
-    OPTIMIZER_COPY = "OptimizerCopy"
-    SAVED_CHECKPOINT = "SavedCheckpoint"
-    PERIODIC_CHECKPOINT = "PeriodicCheckpoint"
-    NOWHERE = "Nowhere"
-
-
 class ConditionStatus(StrEnum):
     """The status of a condition as Kubernetes spells it."""
 

@@ -6,11 +6,12 @@ read, and a status that an older or newer operator wrote is still understood.
 
 from typing import Annotated, Final
 
-from pydantic import ConfigDict, Field, StringConstraints
+from pydantic import ConfigDict, Field, StringConstraints, WithJsonSchema
 
 from hajob.api.base import ApiModel, Timestamp, keyed_list, rule, rules
-from hajob.api.enums import ConditionStatus, IncidentOutcome, RestoredFrom, StateOrigin
+from hajob.api.enums import ConditionStatus
 from hajob.domain.actions import Action
+from hajob.domain.incidents import Outcome, RestoredFrom
 
 MAX_INCIDENTS: Final = 16
 JOURNAL_VERSION: Final = 1
@@ -18,6 +19,14 @@ JOURNAL_VERSION: Final = 1
 Number = Annotated[int, Field(ge=0)]
 Word = Annotated[str, StringConstraints(max_length=64)]
 Sentence = Annotated[str, StringConstraints(max_length=4096)]
+SOURCES_OF_LOST_STATE: Final = (
+    RestoredFrom.OPTIMIZER_COPY,
+    RestoredFrom.SAVED_CHECKPOINT,
+    RestoredFrom.PERIODIC_CHECKPOINT,
+)
+LostState = Annotated[
+    RestoredFrom, WithJsonSchema({"type": "string", "enum": [str(source) for source in SOURCES_OF_LOST_STATE]})
+]
 
 
 class Condition(ApiModel):
@@ -198,7 +207,7 @@ class RankSource(ApiModel):
 class StateSource(ApiModel):
     """Ranks whose state came from the same place."""
 
-    name: StateOrigin
+    name: RestoredFrom
     """The place; LiveRank: they never lost it."""
     num_ranks: Number
     """How many ranks."""
@@ -219,13 +228,13 @@ class Incident(ApiModel):
     """What was decided; none while nothing is."""
     escalated_from: Annotated[tuple[Action, ...], Field(max_length=6)] = ()
     """What was tried before."""
-    outcome: IncidentOutcome = IncidentOutcome.OPEN
+    outcome: Outcome = Outcome.OPEN
     """How it stands."""
     phases: Annotated[tuple[Phase, ...], Field(max_length=16, json_schema_extra=keyed_list("name"))] = ()
     """Its parts; they add up to the outage."""
     lost_steps: Number = 0
     """Steps that had to be done again."""
-    restored_from: RestoredFrom | None = None
+    restored_from: LostState | None = None
     """Where the lost optimizer state came from; absent also where the training started from step 0."""
     loaded_step: Number | None = None
     """Step of the checkpoint that was loaded; absent where none was."""

@@ -8,7 +8,6 @@ from datetime import UTC, datetime
 from typing import Any, Final
 
 from hajob.api import status as api
-from hajob.api.enums import IncidentOutcome, RestoredFrom
 from hajob.domain.actions import LADDER
 from hajob.domain.incidents import Incident, Outcome
 from hajob.domain.layout import Layout
@@ -65,10 +64,10 @@ def entry(record: Record, layout: Layout) -> api.Incident:
         ),
         action=incident.action if incident.action in LADDER else None,
         escalated_from=tuple(action for action in incident.escalated_from if action in LADDER)[:6],
-        outcome=IncidentOutcome(record.outcome.value),
+        outcome=record.outcome,
         phases=tuple(api.Phase(name=phase.name, milliseconds=phase.milliseconds) for phase in phases(record.moments)),
         lost_steps=restoration.lost_steps,
-        restored_from=RestoredFrom(restored.value) if restored and restored.value in set(RestoredFrom) else None,
+        restored_from=restored if restored in api.SOURCES_OF_LOST_STATE else None,
         loaded_step=restoration.loaded_step if restoration.loaded_step >= 0 else None,
         state_sources=sources(layout, incident, restored),
         refused_checkpoints=tuple(

@@ -10,7 +10,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Final
 
-from hajob.api import enums
 from hajob.api import status as api
 from hajob.domain.actions import Action
 from hajob.domain.checkpoints import MOST_REFUSALS, Refusal
@@ -137,7 +136,7 @@ def sources(layout: Layout, incident: Incident, source: RestoredFrom | None) -> 
 
 
 def _state_source(source: RestoredFrom, number: int, ranks: Sequence[api.RankSource]) -> api.StateSource:
-    return api.StateSource(name=enums.StateOrigin(source.value), num_ranks=number, first_ranks=tuple(ranks))
+    return api.StateSource(name=source, num_ranks=number, first_ranks=tuple(ranks))
 
 
 def _given(layout: Layout, rank: int, lost: Sequence[int]) -> api.RankSource:

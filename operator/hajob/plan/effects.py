@@ -77,7 +77,6 @@ class CreateAllPods(Effect):
 
     attempt: int
     incarnation: int
-    avoid_node_names: tuple[str, ...] = ()
 
 
 @record

@@ -8,7 +8,6 @@ refused by name.
 import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from enum import StrEnum
 from typing import Any, Final
 
 from pydantic import ValidationError
@@ -17,24 +16,17 @@ from hajob.api.derived import DEFAULT_LIMITS, action_limits
 from hajob.api.derived import layout as layout_from
 from hajob.api.enums import CoordinatorLossPolicy, ElasticPolicy, Framework, ShrunkPodPolicy
 from hajob.api.enums import RecoveryMode as Mode
+from hajob.api.enums import SubHealthPolicy as NodePolicy
 from hajob.api.spec import HATrainingJobSpec
 from hajob.domain.actions import LADDER, Action
 from hajob.domain.errors import HajobInputError
 from hajob.domain.layout import Layout
 from hajob.domain.records import record
+from hajob.plan.checks import Setting
 from hajob.plan.flags import Flags
-from hajob.plan.preconditions import PRECONDITIONS, Setting
+from hajob.plan.preconditions import PRECONDITIONS
 
 __all__ = ["CoordinatorLossPolicy", "Mode", "NodePolicy", "Policy", "Refusal", "Rung", "from_spec", "layout_of"]
-
-
-class NodePolicy(StrEnum):
-    """What a sub-healthy or cordoned node leads to."""
-
-    IGNORE = "Ignore"
-    CHECKPOINT = "Checkpoint"
-    MIGRATE = "Migrate"
-    EVICT = "Evict"
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,7 +165,7 @@ def from_spec(spec: Mapping[str, Any] | HATrainingJobSpec) -> Policy:
         startup_deadline_seconds=model.startup_deadline_seconds,
         active_deadline_seconds=model.active_deadline_seconds,
         coordinator_loss=recovery.coordinator_loss_policy,
-        sub_health=NodePolicy(recovery.sub_health_policy.value),
+        sub_health=recovery.sub_health_policy,
         cordon=NodePolicy(recovery.cordon_policy.value),
         log_rules={rule.name: rule.action for rule in recovery.log_rules},
         elastic=elastic.policy is ElasticPolicy.ENABLED,

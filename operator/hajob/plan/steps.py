@@ -161,9 +161,7 @@ def launch(moment: Moment, state: JobState, incident: Incident | None, out: list
     """Make every pod and the coordinator of a new attempt; what is older goes."""
     number = state.incarnation + 1
     revision = 1
-    avoid: tuple[str, ...] = ()
     if incident is not None:
-        avoid = names_to_avoid(moment, incident.replaced_nodes)
         restored = incident.restored_from
         if restored is not RestoredFrom.SAVED_CHECKPOINT:
             restored = RestoredFrom.PERIODIC_CHECKPOINT
@@ -190,7 +188,7 @@ def launch(moment: Moment, state: JobState, incident: Incident | None, out: list
         out += [effects.DeleteAllPods(below=number), effects.DeleteCoordinator(below=number)]
     else:
         out += [*cleared, deadline]
-    out += [effects.CreateAllPods(attempt, number, avoid), effects.CreateCoordinator(number)]
+    out += [effects.CreateAllPods(attempt, number), effects.CreateCoordinator(number)]
     out.append(effects.SendOrder(Command.START, number, revision))
     return state, tuple(out)
 

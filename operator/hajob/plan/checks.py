@@ -1,0 +1,160 @@
+"""What a precondition asks: of the sizes in the spec, and of the trainer's arguments as far as the template shows them.
+
+A check answers True, False, or None where it cannot be known from outside; what may be hidden in a start script is
+never taken for absent. The list of what every action needs is hajob.plan.preconditions.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from hajob.api.derived import layout as layout_from
+from hajob.api.enums import Framework
+from hajob.api.spec import HATrainingJobSpec
+from hajob.domain.layout import CopyKind, Layout, RankOrder, Sharding
+from hajob.domain.loss import Tolerance, tolerance
+from hajob.plan.flags import Flags, read_flags
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """What a precondition may look at."""
+
+    spec: HATrainingJobSpec
+    layout: Layout
+    flags: Flags
+    tolerance: Tolerance
+
+    @classmethod
+    def of(cls, spec: HATrainingJobSpec) -> "Setting":
+        """Gather it from a spec; raises `LayoutError` when the sizes do not divide."""
+        layout = layout_from(spec)
+        return cls(spec, layout, read_flags(spec.template), tolerance(layout))
+
+
+def copied(setting: Setting) -> bool:
+    """Whether the job asks for a second optimizer copy at all."""
+    return setting.spec.optimizer.copies > 1
+
+
+def on_pytorch(setting: Setting) -> bool:
+    """Whether the training framework is PyTorch."""
+    return setting.spec.framework is Framework.PYTORCH
+
+
+def copies_divide(setting: Setting, kind: CopyKind) -> bool:
+    """Whether every copy takes an equal part of the groups of this kind."""
+    layout = setting.layout
+    if not copied(setting) or layout.sharding is Sharding.NONE:
+        return True
+    return layout.group_size(kind) % layout.copies == 0
+
+
+def above_one(setting: Setting, kind: CopyKind) -> bool:
+    """Whether there is a second rank that could hold a shard, where one is asked for."""
+    return not copied(setting) or setting.layout.group_size(kind) > 1
+
+
+def absent(flag: str, only_pytorch: bool = True) -> Callable[[Setting], bool | None]:
+    """The flag must not be given."""
+    return lambda setting: True if only_pytorch and not on_pytorch(setting) else setting.flags.lacks(flag)
+
+
+def shown(*flags: str) -> Callable[[Setting], str]:
+    """What the arguments say about these flags."""
+
+    def words(setting: Setting) -> str:
+        if not setting.flags.visible:
+            return "the trainer's arguments are hidden in a script"
+        given = [f"--{flag} {setting.flags.values[flag]}".rstrip() for flag in flags if flag in setting.flags.values]
+        return ", ".join(given) or "not given: " + ", ".join(f"--{flag}" for flag in flags)
+
+    return words
+
+
+def same_directory(setting: Setting) -> bool | None:
+    """Whether the trainer saves to and loads from the directory of the spec."""
+    flags = setting.flags
+    if not flags.visible or not on_pytorch(setting):
+        return None
+    save, load = flags.text("save"), flags.text("load")
+    if any("$" in (value or "") for value in (save, load)):
+        return None
+    path = setting.spec.checkpoint.path
+    if any(value not in {None, path} for value in (save, load)):
+        return False
+    return _as_far_as_seen(flags, fits=save == load == path)
+
+
+def _as_far_as_seen(flags: Flags, *, fits: bool) -> bool | None:
+    """A verdict on what is absent counts only where nothing can be hidden in a script."""
+    return fits if fits or flags.complete else None
+
+
+def sizes_agree(setting: Setting) -> bool | None:
+    """Whether the visible sizes are those of the spec; an option that is not given has its default of 1."""
+    if not setting.flags.visible or not on_pytorch(setting):
+        return None
+    sizes = setting.layout
+    wanted = {
+        "tensor-model-parallel-size": sizes.tensor,
+        "pipeline-model-parallel-size": sizes.pipeline,
+        "context-parallel-size": sizes.context,
+        "expert-model-parallel-size": sizes.expert,
+    }
+    if any("$" in (setting.flags.text(flag) or "") for flag in wanted):
+        return None
+    flags, mapped = setting.flags, sizes.rank_order is RankOrder.TENSOR_PIPELINE_DATA
+    order = flags.has("use-tp-pp-dp-mapping")
+    if order not in {mapped, None} or any(flags.number(flag) not in {size, None} for flag, size in wanted.items()):
+        return False
+    return _as_far_as_seen(flags, fits=all((flags.number(flag) or 1) == size for flag, size in wanted.items()))
+
+
+def torch_format(setting: Setting) -> bool | None:
+    """Whether checkpoints are in the torch format."""
+    if not setting.flags.visible or not on_pytorch(setting):
+        return None
+    chosen = setting.flags.text("ckpt-format") or setting.flags.text("dist-ckpt-format")
+    if chosen not in {"torch", None} or setting.flags.has("use-dist-ckpt"):
+        return False
+    return _as_far_as_seen(setting.flags, fits=chosen == "torch")
+
+
+def distributed(setting: Setting) -> bool | None:
+    """Whether the optimizer is distributed, in the spec and in the arguments."""
+    if setting.layout.sharding is not Sharding.DISTRIBUTED:
+        return False
+    return setting.flags.has("use-distributed-optimizer")
+
+
+def zero_one(setting: Setting) -> bool | None:
+    """Whether only the optimizer is sharded."""
+    flags = setting.flags
+    if not flags.visible:
+        return None
+    sharded = flags.text("data-parallel-sharding-strategy") in {None, "", "no_shard", "optim"}
+    if not sharded or "use-torch-fsdp2" in flags.values:
+        return False
+    return True if flags.complete else None
+
+
+def replica_flag_agrees(setting: Setting) -> bool | None:
+    """`--distributed-optimizer-no-replica` and `optimizer.copies` must say the same."""
+    given = setting.flags.has("distributed-optimizer-no-replica")
+    return None if given is None else given == (not copied(setting))
+
+
+def sizes(setting: Setting) -> str:
+    """The sizes that the copies depend on, in words."""
+    layout = setting.layout
+    return f"data {layout.data} x context {layout.context}, copies {setting.spec.optimizer.copies}"
+
+
+def left_after_a_node(setting: Setting) -> int:
+    """Data-parallel ranks that are left after the loss of one node."""
+    return setting.layout.data - setting.tolerance.lost_per_node
+
+
+def unknown_on_mindspore(setting: Setting) -> bool | None:
+    """What MindSpore needs cannot be seen in the template."""
+    return True if on_pytorch(setting) else None
