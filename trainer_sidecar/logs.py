@@ -224,7 +224,8 @@ def main(words: Sequence[str] | None = None) -> int:
         sys.stdout.buffer.flush()
 
     def say(text: str) -> None:
-        print(text, file=sys.stderr, flush=True)
+        sys.stderr.write(text + "\n")  # at once, or the output comes in between
+        sys.stderr.flush()
 
     try:
         directory = output_directory(os.environ)

@@ -218,6 +218,9 @@ def many_ranks_rows(found: Mapping[int, Sequence[Round]]) -> list[Row]:
         accounts = [each.account for each in series]
         rows.append(row(f"InPlace, {ranks} ranks: control share", "s", [each.control for each in accounts]))
         rows.append(row(f"InPlace, {ranks} ranks: whole outage", "s", [each.outage for each in accounts]))
+        for name in ("Detection", "Stop", "Naming", "Recovery"):
+            values = [each.phases.get(name, 0.0) for each in series]
+            rows.append(row(f"InPlace, {ranks} ranks: phase {name}", "s", values))
         others = [float(each.action != "InPlace") for each in accounts]
         rows.append(row(f"InPlace, {ranks} ranks: another action was taken", "", others, Limit("max", 0)))
     few, many = ([each.account.control for each in found[ranks]] for ranks in sorted(found))

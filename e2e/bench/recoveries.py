@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import datetime
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -38,6 +38,7 @@ class Round:
         to_decision: From the fault to the decision.
         after_gate: From the replacement's arrival at the gate to the first step.
         from_decision: From the decision to the first step.
+        phases: Of the incident, by name.
     """
 
     account: Recovery
@@ -45,6 +46,7 @@ class Round:
     to_decision: float
     after_gate: float
     from_decision: float
+    phases: Mapping[str, float]
 
 
 @dataclass(frozen=True)
@@ -128,6 +130,7 @@ def account(rig: Rig, job: Job, fault: Fault, say: Say) -> Round:
         to_decision=found.decided + (outage.begin_ns - began) / 1e9,
         after_gate=phases.get("Naming", 0.0) + phases.get("Recovery", 0.0),
         from_decision=found.outage - found.decided,
+        phases=phases,
     )
 
 

@@ -9,13 +9,14 @@ from __future__ import annotations
 import logging
 from collections import deque
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from trainer_sidecar.agent import facts
 from trainer_sidecar.agent.clock import SECOND, Clock
 from trainer_sidecar.agent.environment import rank_environment
 from trainer_sidecar.agent.gate import LinkPhase
+from trainer_sidecar.agent.launcher_messages import Script, read_name, read_process, read_script
 from trainer_sidecar.agent.lease import Lease
 from trainer_sidecar.agent.log_rules import LogRules, Rule
 from trainer_sidecar.agent.outbox import Outbox
@@ -28,19 +29,6 @@ log = logging.getLogger(__name__)
 
 KILLED = -9
 LAUNCHER_GONE = "the launcher, first process of container trainer, is gone, and its ranks with it"
-
-
-@dataclass(frozen=True)
-class Script:
-    """The start script, as the launcher last described it."""
-
-    ready: bool = False
-    finished: bool = False
-    ended: bool = False
-    exit_code: int = 0
-    last_lines: tuple[str, ...] = ()
-    tool: str = ""
-    stopped: bool = False  # the launcher was told to end, with its pod
 
 
 class Node:
@@ -169,16 +157,7 @@ class Node:
             )
 
     def _take_process(self, message: Mapping[str, Any]) -> None:
-        process = Process(
-            rank=int(message["rank"]),
-            name=Name(int(message["incarnation"]), int(message["start"])),
-            pid=int(message["pid"]),
-            running=bool(message["running"]),
-            exit_code=int(message["exit_code"]),
-            ordered=bool(message["ordered"]),
-            changed=int(message["changed"]),
-            last_lines=tuple(str(line) for line in message["last_lines"]),
-        )
+        process = read_process(message)
         if int(message["step"]) >= 0 and process.rank not in self._steps:
             self._take_step(process.rank, int(message["step"]), int(message["step_time"]))
         self._set_process(process)
@@ -228,7 +207,7 @@ class Node:
             self._follow_lines()
 
     def _take_stack(self, message: Mapping[str, Any]) -> None:
-        rank, name = int(message["rank"]), Name(int(message["incarnation"]), int(message["start"]))
+        rank, name = int(message["rank"]), read_name(message)
         number, lines = self._stacks.get((rank, name), 0), [str(line) for line in message["lines"]]
         now = self._clock.now()
         self.outbox.add_fact(facts.stack(self._settings, rank, name, number, lines), now, now)
@@ -247,17 +226,7 @@ class Node:
                 self.wake_report()
 
     def _take_script(self, message: Mapping[str, Any]) -> None:
-        self._set_script(
-            Script(
-                ready=bool(message["ready"]),
-                finished=bool(message["finished"]),
-                ended=bool(message["ended"]),
-                exit_code=int(message["exit_code"]),
-                last_lines=tuple(str(line) for line in message["last_lines"]),
-                tool=str(message["tool"]),
-                stopped=bool(message["stopped"]),
-            )
-        )
+        self._set_script(read_script(message))
         self._carry_out()
 
     def _set_script(self, script: Script) -> None:

@@ -25,11 +25,6 @@ class Succession:
         self._highest_fence = 0
         self._current: Claim | None = None
 
-    @property
-    def highest_fence(self) -> int:
-        """The highest fence ever accepted."""
-        return self._highest_fence
-
     def refusal(self, claim: Claim) -> str | None:
         """Why this claim must be turned away, None when it may take over."""
         if claim.fence < self._highest_fence:

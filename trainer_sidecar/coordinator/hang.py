@@ -18,7 +18,10 @@ STACK_SECONDS = 10.0
 """How long answers are waited for: a launcher takes eight seconds at most."""
 
 NAMED_RANKS = 16
-SHOWN_STACKS = 2
+SHOWN_PLACES = 2
+COMPARED_LINES = 4
+"""Innermost frames by which two ranks stand at the same place."""
+
 MESSAGE_CHARACTERS = 1000
 """Of the fact: as much as an incident keeps of it. Every stack is in its rank's kept output, whole."""
 
@@ -80,8 +83,18 @@ def _make(job: Job, still: float, standstill: Standstill) -> pb.Fact:
 
 
 def _shown(standstill: Standstill, room: int) -> list[str]:
-    """Where the first ranks stand, each with its share of the room."""
-    first = sorted(standstill.stacks.items())[:SHOWN_STACKS]
-    headings = [f"rank {rank} stands here:\n" for rank, _ in first]
-    share = (room - sum(len(heading) + 1 for heading in headings)) // max(len(first), 1)
-    return [heading + last_lines(stack, share) for heading, (_, stack) in zip(headings, first, strict=True)]
+    """Where the ranks stand, the places with the fewest of them first: who waits is many, who is waited for is one."""
+    places: dict[str, list[int]] = {}
+    for rank, stack in sorted(standstill.stacks.items()):
+        places.setdefault("\n".join(stack.splitlines()[-COMPARED_LINES:]), []).append(rank)
+    rarest = sorted(places.values(), key=len)[:SHOWN_PLACES]
+    headings = [f"{_names(ranks)} here:\n" for ranks in rarest]
+    share = (room - sum(len(heading) + 1 for heading in headings)) // max(len(rarest), 1)
+    stacks = [last_lines(standstill.stacks[ranks[0]], share) for ranks in rarest]
+    return [heading + stack for heading, stack in zip(headings, stacks, strict=True)]
+
+
+def _names(ranks: list[int]) -> str:
+    if len(ranks) == 1:
+        return f"rank {ranks[0]} stands"
+    return f"rank {ranks[0]} and {len(ranks) - 1} more stand"

@@ -6,19 +6,11 @@
 from __future__ import annotations
 
 import re
-from typing import NamedTuple
 
-LINE = re.compile(rb"iteration\s+(\d{1,15})/\s*(\d{1,15})")
-
-
-class Step(NamedTuple):
-    """A finished step and how many there will be."""
-
-    number: int
-    total: int
+LINE = re.compile(rb"iteration\s+(\d{1,15})/\s*\d{1,15}")
 
 
-def parse(line: bytes) -> Step | None:
-    """The step that a line of output tells of, None for any other line."""
+def parse(line: bytes) -> int | None:
+    """The finished step that a line of output tells of, None for any other line."""
     found = LINE.search(line)
-    return Step(int(found.group(1)), int(found.group(2))) if found else None
+    return int(found.group(1)) if found else None

@@ -43,7 +43,6 @@ class Rank:
         self.asked = False  # SIGTERM was sent
         self.step = -1
         self.step_time = 0
-        self.total = -1
         self.last_lines = output.LastLines()
         self.add_line: Callable[[bytes], None] = lambda _: None  # to its output, as if it had printed it
 
@@ -181,11 +180,11 @@ class Ranks:
     def _line(self, rank: Rank, line: bytes, write: Callable[[bytes], None], log: output.LogFile) -> None:
         now = boottime_nanoseconds()
         step = progress.parse(line)
-        if step is not None and step.number != rank.step:
-            rank.step, rank.total, rank.step_time = step.number, step.total, now
+        if step is not None and step != rank.step:
+            rank.step, rank.step_time = step, now
             if not self._steps:
                 self._loop.later(STEP_SECONDS, self._tell_steps)
-            self._steps.append([rank.rank, step.number, now])
+            self._steps.append([rank.rank, step, now])
         if self.follow_lines:
             text = line.decode("utf-8", "replace")
             self._tell({"kind": "line", "rank": rank.rank, "text": text, "time": now}, True)

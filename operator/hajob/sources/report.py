@@ -37,6 +37,7 @@ SOURCE: Final = {
     wire.COMMUNICATION_FAULT: Source.MINDIO,
     wire.PROCESS_FAULT: Source.MINDIO,
     wire.CONTROLLER_LOST: Source.COORDINATOR,
+    wire.HANG: Source.COORDINATOR,
 }
 """Who saw it; an agent where nothing else is said."""
 

@@ -98,14 +98,33 @@ def test_many_long_stacks_leave_the_fact_bounded() -> None:
     world.advance(5.1)
     for agent in world.agents.values():
         ranks = range(8 * agent.node_rank, 8 * agent.node_rank + 8)
-        agent.said = [pb.Fact(id=f"stack/{r}", kind=pb.STACK, ranks=[r], message="deep\n" * 800) for r in ranks]
+        stacks = {rank: f"called by {rank % 3}\n" + "deep\n" * 800 + f"at {rank % 3}" for rank in ranks}
+        agent.said = [pb.Fact(id=f"stack/{r}", kind=pb.STACK, ranks=[r], message=m) for r, m in stacks.items()]
     world.advance(0.2)
     (fact,) = world.facts
     assert len(fact.message) <= 1000
     assert fact.message.startswith("every process lives")
-    assert fact.message.count("stands here") == 2
+    assert "rank 1 and 20 more stand here" in fact.message
+    assert "rank 2 and 20 more stand here" in fact.message
+    assert "rank 0" not in fact.message
     cause = Cause.of(Fact("id", FactKind.HANG, message=fact.message), tuple(fact.ranks), 3)
     assert cause.message == fact.message, "an incident keeps all of it"
+
+
+def test_the_rank_that_stands_elsewhere_is_shown_first() -> None:
+    world = trained(5, 2)
+    for agent in world.agents.values():
+        agent.tells_stacks = False
+    world.advance(5.1)
+    for rank in range(4):
+        where = "in load_batch" if rank == 3 else "in all_reduce"
+        said = pb.Fact(id=f"stack/{rank}", kind=pb.STACK, ranks=[rank], message=f"call {rank}\na\nb\nc\n{where}")
+        world.agent(rank // 2).said.append(said)
+    world.advance(0.2)
+    (fact,) = world.facts
+    _, rank_3, rank_0 = fact.message.split(" here:\n")
+    assert rank_3.startswith("call 3\na\nb\nc\nin load_batch\nrank 0 and 2 more stand")
+    assert rank_0.endswith("in all_reduce")
 
 
 def test_a_step_in_between_is_no_standstill() -> None:

@@ -1,0 +1,57 @@
+"""What the launcher says of the pod's processes, read into types of the agent's own (docs/protocols/launcher.md).
+
+KeyError, TypeError and ValueError mean a message that this agent does not understand; its caller says so and goes on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from trainer_sidecar.agent.ranks import Name, Process
+
+
+@dataclass(frozen=True)
+class Script:
+    """The start script, as the launcher last described it."""
+
+    ready: bool = False
+    finished: bool = False
+    ended: bool = False
+    exit_code: int = 0
+    last_lines: tuple[str, ...] = ()
+    tool: str = ""
+    stopped: bool = False  # the launcher was told to end, with its pod
+
+
+def read_process(message: Mapping[str, Any]) -> Process:
+    """The process that a message of kind `rank` describes."""
+    return Process(
+        rank=int(message["rank"]),
+        name=read_name(message),
+        pid=int(message["pid"]),
+        running=bool(message["running"]),
+        exit_code=int(message["exit_code"]),
+        ordered=bool(message["ordered"]),
+        changed=int(message["changed"]),
+        last_lines=tuple(str(line) for line in message["last_lines"]),
+    )
+
+
+def read_name(message: Mapping[str, Any]) -> Name:
+    """Which process of its rank a message is about."""
+    return Name(int(message["incarnation"]), int(message["start"]))
+
+
+def read_script(message: Mapping[str, Any]) -> Script:
+    """The start script that a message of kind `script` describes."""
+    return Script(
+        ready=bool(message["ready"]),
+        finished=bool(message["finished"]),
+        ended=bool(message["ended"]),
+        exit_code=int(message["exit_code"]),
+        last_lines=tuple(str(line) for line in message["last_lines"]),
+        tool=str(message["tool"]),
+        stopped=bool(message["stopped"]),
+    )
