@@ -202,7 +202,9 @@ def _take_over(job: Job, pods: list[Pod]) -> None:
 
 
 def _as_it_is(job: Job, pod: Pod, view: View) -> Target:
-    """What was found is what is wanted."""
+    """What was found is what is wanted; a rank that a start in the middle has left out is started, too."""
+    if view.phase == pb.ABSENT and job.attempt.incarnation:
+        return Target(job.attempt.incarnation, 0, pod.uid, True, job.conversation.state in PAST_NAMING)
     admitted = view.phase == pb.LINKED or (view.alive and job.conversation.state in PAST_NAMING)
     return Target(view.incarnation, view.start, pod.uid, True, admitted)
 

@@ -58,10 +58,10 @@ class PodTable:
         return next((pod for pod in self.pods.values() if pod.node_rank == node_rank and is_wanted(pod, wanted)), None)
 
     def all_finished(self, node_ranks: Iterable[int], wanted: WantedPods) -> bool:
-        """Whether the pods of all these node ranks have ended with 0; no node rank at all has not."""
+        """Whether the pods of all these node ranks have ended with 0, container by container; none at all has not."""
         pods = {pod.node_rank: pod for pod in self.pods.values() if is_wanted(pod, wanted)}
         looked_at = [pods.get(node_rank) for node_rank in node_ranks]
-        return bool(looked_at) and all(pod is not None and pod.finished for pod in looked_at)
+        return bool(looked_at) and all(pod is not None and pod.phase == "Succeeded" for pod in looked_at)
 
     def homes(self, wanted: WantedPods) -> dict[int, str]:
         """Node rank -> name of the node where its pod is."""

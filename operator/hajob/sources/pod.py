@@ -27,6 +27,9 @@ UNSTARTABLE: Final = frozenset(
 )
 """Reasons of a waiting container that do not pass by themselves."""
 
+MAIN_CONTAINERS: Final = frozenset({"trainer", "controller"})
+"""The container whose end is the end of the pod's work, in rank pods and coordinator pods; users may add others."""
+
 
 @dataclass(frozen=True, slots=True)
 class PodView:
@@ -64,7 +67,7 @@ class PodView:
 
     @property
     def finished(self) -> bool:
-        """Whether its main container has ended with 0; its sidecars may need a moment longer."""
+        """Whether its trainer has ended with 0; what runs beside it may need a moment longer."""
         return self.phase == "Succeeded" or (self.phase == "Running" and self.exit_code == 0)
 
 
@@ -135,7 +138,7 @@ def _trouble(status: Mapping[str, Any]) -> tuple[str, str, int | None]:
             state = container.get("state") or {}
             waiting, ended = state.get("waiting") or {}, state.get("terminated") or {}
             reason, message = waiting.get("reason", ""), waiting.get("message", "")
-            code = ended.get("exitCode") if group == "containerStatuses" else None
+            code = ended.get("exitCode") if container.get("name") in MAIN_CONTAINERS else None
             if ended.get("exitCode"):
                 reason, message = ended.get("reason") or "Error", ended.get("message", "")
                 message = message or f"exit code {ended['exitCode']}"

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.unit.coordinator.world import ENDPOINT, World
+from tests.unit.coordinator.world import ENDPOINT, Process, World
 from trainer_sidecar.coordinator.conversation import State
 from trainer_sidecar.coordinator.conversation_table import new_conversation
 from trainer_sidecar.coordinator.core import Core
@@ -240,3 +240,14 @@ def test_after_a_lost_controller_nothing_that_was_ordered_is_open(world: World) 
     for rank in range(4):
         world.finish(rank)
     assert [mark.kind for mark in world.milestones] == [pb.FINISHED_ALL]
+
+
+def test_a_start_that_reached_one_pod_only_is_completed(world: World) -> None:
+    second = world.agent(1)
+    second.processes = {rank: Process(0, 0, pb.ABSENT, 0) for rank in (2, 3)}
+    second.order = None
+    world.mindio.registered -= {2, 3}
+    restart_coordinator(world, [])
+    world.advance(0.5)
+    assert pids(world) == [(1, 0)] * 4
+    assert world.mindio.registered == {0, 1, 2, 3}

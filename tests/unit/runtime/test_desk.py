@@ -293,7 +293,7 @@ async def end_pods(town: Town, role: str, code: int = 0) -> None:
     """Every pod of a role ends, and the desk is shown it."""
     for (resource, _, _), body in sorted(town.kube.objects.items()):
         if resource == "pods" and view(body).role == role:
-            ended = {"name": "main", "state": {"terminated": {"exitCode": code, "reason": "Completed"}}}
+            ended = {"name": "trainer", "state": {"terminated": {"exitCode": code, "reason": "Completed"}}}
             body["status"] |= {"phase": "Failed" if code else "Succeeded", "containerStatuses": [ended]}
             town.desk.pod_seen(view(body))
     await settled()
