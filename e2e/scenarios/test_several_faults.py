@@ -36,6 +36,9 @@ def test_both_copies_lost_before_any_checkpoint_start_the_job_anew(rig: Rig, cap
     job.wait_condition("Complete", seconds=COMPLETE_SECONDS)
     incident = job.incidents()[0]
     assert (incident["action"], incident["outcome"]) == ("Restart", "Recovered")
+    assert incident["lostSteps"] >= 5
+    assert "restoredFrom" not in incident
+    assert [(each["name"], each["numRanks"]) for each in incident["stateSources"]] == [("Nowhere", 8)]
     assert job.status()["restarts"] == {"infrastructure": 1, "program": 0}
     assert_weights_equal(job, 200)
 

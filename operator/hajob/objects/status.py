@@ -18,7 +18,9 @@ from hajob.api.conditions import ConditionType, Reason, condition, with_conditio
 from hajob.api.derived import data_parallel_size, effective
 from hajob.api.enums import ConditionStatus, RecoveryMode
 from hajob.api.job import HATrainingJob
+from hajob.domain.checkpoints import in_words
 from hajob.domain.goodput import Account
+from hajob.domain.incidents import Outcome
 from hajob.objects.incident_entry import Record, entry
 from hajob.objects.journal import ACCOUNT_MARK
 from hajob.objects.wanted_pods import WantedPods
@@ -206,7 +208,7 @@ def _reasons(snapshot: Snapshot) -> list[tuple[Reason, str]]:
     return [
         (snapshot.accepted, snapshot.accepted_message),
         _scheduled(snapshot.pods),
-        (RUNNING_REASON[state.phase], _why_not_training(state)),
+        (RUNNING_REASON[state.phase], "; ".join(filter(None, (_checkpoints(snapshot), _why_not_training(state))))),
         (recoverable, unmet),
         _coordinator(snapshot),
         (Reason.FEWER_RANKS if state.shrunk else Reason.FULL_SIZE, ""),
@@ -216,6 +218,15 @@ def _reasons(snapshot: Snapshot) -> list[tuple[Reason, str]]:
         (Reason.ALL_RANKS_FINISHED if state.phase is Phase.COMPLETE else Reason.NOT_COMPLETE, ""),
         _failed(snapshot),
     ]
+
+
+def _checkpoints(snapshot: Snapshot) -> str:
+    """What is loaded instead of a checkpoint that was refused, while the ranks start; empty when none was."""
+    starting = RUNNING_REASON[snapshot.state.phase] in {Reason.STARTING, Reason.RESTARTING}
+    if not starting or snapshot.record is None or snapshot.record.outcome is not Outcome.OPEN:
+        return ""
+    found = snapshot.record.restoration
+    return in_words(found.refused, found.loaded_step) if found.refused else ""
 
 
 def _why_not_training(state: JobState) -> str:

@@ -3,7 +3,7 @@
 from typing import Any
 
 from hajob.domain.actions import Action, Command
-from hajob.domain.incidents import Outcome, Purpose
+from hajob.domain.incidents import Outcome, Purpose, RestoredFrom
 from hajob.domain.records import changed, draft, redone
 from hajob.plan import effects, events
 from hajob.plan.books import FACT_LIMIT, abandon, clear_deadlines, close, new_incident, renew, set_deadline
@@ -75,6 +75,7 @@ def expand(moment: Moment) -> StepResult:
     in_new_pods = {rank for node in nodes for rank in moment.view.layout.ranks_of(node)}
     restart = tuple(rank for rank in gone.ranks if rank not in in_new_pods)
     extent: dict[str, Any] = {"lost_ranks": gone.ranks, "restart_ranks": restart, "replaced_nodes": nodes}
+    extent["restored_from"] = RestoredFrom.OPTIMIZER_COPY  # partners give the returned ranks their state
     incident = new_incident(moment, state, Action.EXPAND, Purpose.EXPAND, revision=1, **extent)
     fields = draft(state)
     renew(moment, fields, restart, nodes, incident.number)
