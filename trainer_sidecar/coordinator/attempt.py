@@ -23,9 +23,18 @@ PAST_NAMING = frozenset(State) - {State.STOPPING, State.STOPPED, State.NAMING, S
 def is_due(job: Job) -> bool:
     """Whether a START order asks for an attempt that has not begun. Order and assignment may come in either order."""
     order, assignment, attempt = job.order, job.assignment, job.attempt
-    if order is None or assignment is None or order.action != pb.START:
+    if order is None or assignment is None or order.action != pb.START or is_for_a_successor(job):
         return False
     return order.incarnation > attempt.incarnation and assignment.attempt > attempt.number
+
+
+def is_for_a_successor(job: Job) -> bool:
+    """Whether a START belongs to a coordinator pod that is made for it: here it only ends what runs.
+
+    Starting it here would let the new ranks register with a controller that goes with this pod in a moment.
+    """
+    order = job.order
+    return order is not None and order.action == pb.START and 0 < job.pod_incarnation < order.incarnation
 
 
 def begin(job: Job, number: int, incarnation: int) -> None:

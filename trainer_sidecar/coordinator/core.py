@@ -40,8 +40,13 @@ class Core:
     def __init__(self, job_uid: str, endpoint: Endpoint, limits: Limits, now: float, incarnation: int = 0) -> None:
         conversation = new_conversation(limits.answer_seconds)
         self.job = Job(job_uid, endpoint, limits, conversation, Leases(now), now)
-        self.job.incarnation = incarnation
+        self.job.incarnation = self.job.pod_incarnation = incarnation
         self._sent: dict[str, pb.NodeOrder] = {}
+
+    @property
+    def claim(self) -> int:
+        """The incarnation it speaks for to the agents: only its own as soon as a successor is to speak."""
+        return self.job.pod_incarnation if attempt.is_for_a_successor(self.job) else self.job.incarnation
 
     # -- from the operator ----------------------------------------------------------------------------------------
 
@@ -79,7 +84,7 @@ class Core:
         )
         if order.action in (pb.STOP, pb.START):
             last_step.gather(job)
-        if order.action == pb.STOP:
+        if order.action == pb.STOP or attempt.is_for_a_successor(job):
             attempt.end(job, order)
         self._advance(now)
 

@@ -153,6 +153,7 @@ class Job:
     order: pb.Order | None = None
     incident: Incident | None = None
     unresumed: Incident | None = None  # over for MindIO before a step had ended: it repaired from a checkpoint
+    pod_incarnation: int = 0  # that this coordinator's own pod was made for; 0: not known
     incarnation: int = 0  # the highest known
     concluded: int = 0  # orders up to this incarnation have been carried out
     dropped: set[int] = field(default_factory=set)  # ranks left out since a shrink

@@ -17,7 +17,7 @@ class SettingsError(ValueError):
 
 @dataclass(frozen=True)
 class Settings:
-    """Where things are, which ports are used, and the incarnation this pod was made for."""
+    """Where things are, which ports are used, and the incarnation this pod was made for (0: not told)."""
 
     job_uid: str
     pod_name: str
@@ -55,7 +55,7 @@ def read_settings(environment: Mapping[str, str]) -> Settings:
             answer_seconds=max(wait - ANSWER_MARGIN_SECONDS, wait / 2),
             finish_seconds=float(_number(environment, "HAJOB_FINISH_DEADLINE_SECONDS", 120)),
         ),
-        incarnation=_number(environment, "HAJOB_INCARNATION", 1),
+        incarnation=_number(environment, "HAJOB_INCARNATION", 0) if environment.get("HAJOB_INCARNATION") else 0,
     )
 
 

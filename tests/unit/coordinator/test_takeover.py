@@ -251,3 +251,29 @@ def test_a_start_that_reached_one_pod_only_is_completed(world: World) -> None:
     world.advance(0.5)
     assert pids(world) == [(1, 0)] * 4
     assert world.mindio.registered == {0, 1, 2, 3}
+
+
+def test_a_start_that_is_a_successors_only_ends_what_runs() -> None:
+    world = World()
+    world.core = Core("job", ENDPOINT, Limits(), world.now, 1)
+    world.start()
+    world.step(1)
+    assert world.core.claim == 1
+    world.attempt = 2
+    world.order(pb.START, incarnation=2)
+    for node_rank in (0, 1):
+        world.new_pod(node_rank, 2)
+    world.advance(5.0)
+    old, new = [agent for agent in world.agents.values() if agent.incarnation == 1], [world.agent(0), world.agent(1)]
+    assert {process.phase for agent in old for process in agent.processes.values()} == {pb.DEAD}
+    assert [agent.order for agent in new] == [None, None]
+    assert (world.state.attempt, world.state.controller_ready) == (1, False)
+    assert world.core.claim == 1, "the agents hear the successor"
+    assert not world.facts
+    world.core = Core("job", ENDPOINT, Limits(), world.now, 2)
+    world.core.controller_hello(world.controller, [], world.now)
+    world.assign()
+    world.order(pb.START, incarnation=2)
+    world.advance(5.0)
+    assert {process.phase for agent in new for process in agent.processes.values()} == {pb.LINKED}
+    assert not world.facts
