@@ -27,7 +27,8 @@ class WantedPods:
         replaced: node rank -> incarnation of the pod made in place of the first one.
         released: node ranks that should have no pod now (dropped by a shrink).
         apart: the coordinator may not share a node with a rank; False where nothing else fits.
-        avoided: node rank -> node names on which its pod must not be placed again; -1 stands for every node rank.
+        avoided: node rank -> node names on which its pod must not be placed again while the incident lasts; -1 stands
+            for every node rank. Kept for longer, a job that lives long enough would have no node left.
     """
 
     attempt: int = 0
@@ -153,6 +154,8 @@ def apply(
             return wanted.with_coordinator(incarnation)
         case effects.CompleteJob():
             return replace(wanted, coordinator=0)
+        case effects.CloseIncident():
+            return replace(wanted, avoided={})
         case effects.FailJob():
             return wanted.stopped()
     return wanted

@@ -44,6 +44,12 @@ def _has_code(codes: tuple[int, ...], strategy: str, moment: Moment) -> bool:
     return event.code in codes and (not strategy or event.strategy in {"", strategy})
 
 
+def _has_saved(moment: Moment) -> bool:
+    event = moment.event
+    assert isinstance(event, events.ResultReported)
+    return event.code == 0 and event.strategy == MINDIO_STRATEGY[Action.CHECKPOINT]
+
+
 def both(first: Guard, second: Guard) -> Guard:
     """Both conditions."""
     name, sentence = f"{first.name}, {second.name}", f"{first.sentence}, and {second.sentence}"
@@ -173,6 +179,11 @@ UNCONCERNED: Final = Guard(
 STRANGE: Final = Guard("unknown strategy", "a strategy that MindIO does not have", _strange)
 FOREIGN: Final = Guard("foreign", "the event belongs to another incarnation", lambda moment: moment.foreign)
 NOTE: Final = about("note", "the fact loses nothing, it explains", frozenset({FactKind.POD_UNSTARTABLE}))
+STANDING_SAVE: Final = Guard(
+    "saved unasked",
+    "MindIO has saved, because the coordinator's standing orders say so where a decision or a pod does not come",
+    _has_saved,
+)
 CONTROLLER_FACT: Final = about(
     "controller lost", "the fact says the controller is gone", frozenset({FactKind.CONTROLLER_LOST})
 )

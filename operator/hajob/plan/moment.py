@@ -20,7 +20,8 @@ from hajob.plan.policy import NodePolicy, Policy
 from hajob.plan.state import JobState, Phase
 from hajob.plan.view import View
 
-_REPLACE, _PROGRAM, _CORRUPTED = Action.REPLACE, Origin.PROGRAM, FactKind.DATA_CORRUPTED  # a look costs a call
+_IN_PLACE, _REPLACE = Action.IN_PLACE, Action.REPLACE  # a look costs a call
+_PROGRAM, _CORRUPTED = Origin.PROGRAM, FactKind.DATA_CORRUPTED
 _NO_FACT: Final = Fact("", FactKind.POD_UNSTARTABLE)
 _ASK_THE_POLICY: Final = frozenset({FactKind.LOG_RULE, FactKind.SUB_HEALTH})
 """Kinds whose first action the user chooses."""
@@ -164,7 +165,8 @@ class Moment:
         ranks = own
         floor = self.first_action()
         newly: tuple[int, ...] = ()
-        if fact.kind in TAKES_THE_NODE or floor is _REPLACE:
+        with_its_pod = floor is _IN_PLACE and _IN_PLACE not in self.policy.ladder and _REPLACE in self.policy.ladder
+        if fact.kind in TAKES_THE_NODE or floor is _REPLACE or with_its_pod:
             newly = self.view.layout.nodes_of(ranks)
         nodes = newly
         program = fact.origin is _PROGRAM

@@ -221,6 +221,13 @@ _RECOVERY = (
 )
 
 _RESULTS = (
+    *(
+        _row(_HELD_UP, ResultReported, g.both(g.STANDING_SAVE, guard), step, target)
+        for guard, step, target in (
+            (g.chooses(EXIT_ONLY, Action.RESTART), _SAVED, P.RESTARTING),
+            (g.ALWAYS, _FAIL, P.FAILED),
+        )
+    ),
     _row(P.RESUMING, ResultReported, g.result(0), _mark("Result")),
     _row(P.CONFIRMING, ResultReported, g.result(0), _RECOVERED, P.RUNNING),
     _row(P.SHRINKING, ResultReported, g.result(201), Step("isolate", "take over MindIO's set", elastic.isolated)),

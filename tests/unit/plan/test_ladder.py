@@ -255,6 +255,26 @@ def test_a_death_after_the_naming_costs_a_checkpoint_and_a_restart() -> None:
     assert [order.command for order in rig.orders(done)] == [Command.STOP, Command.START]
 
 
+@pytest.mark.parametrize("named", [False, True])
+def test_a_save_by_standing_order_while_a_pod_does_not_come_is_gone_on_from(named: bool) -> None:
+    rig = Rig.running()
+    rig.silent(0)
+    if named:
+        rig.tell(e.Named(2, 1))
+    rig.tell(e.ResultReported(2, 0, "do dump success", "dump"))
+    assert rig.at(Phase.RESTARTING)
+    assert rig.incident.restored_from is RestoredFrom.SAVED_CHECKPOINT
+
+
+def test_where_processes_are_never_restarted_a_second_death_takes_its_pod_along_too() -> None:
+    rig = Rig.running(policy=Policy(rungs={**DEFAULT_RUNGS, Action.IN_PLACE: Rung(0, 3600, 60)}))
+    assert rig.order(rig.exits(5)).replaced_nodes == (2,)
+    order = rig.order(rig.exits(6))
+    assert (order.command, order.replaced_nodes, order.restart_ranks) == (Command.REPLACE, (2, 3), ())
+    order = rig.order(rig.exits(5))
+    assert (order.replaced_nodes, order.restart_ranks) == ((2, 3), ())
+
+
 def test_a_naming_that_crossed_a_widening_counts_as_after_the_naming() -> None:
     rig = Rig.running()
     rig.exits(5)
