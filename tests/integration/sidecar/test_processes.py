@@ -89,7 +89,8 @@ async def _refusal(job: Job, name: str, hello: pb.Hello) -> grpc.aio.AioRpcError
     options = (("grpc.ssl_target_name_override", f"coordinator.{JOB}"), ("grpc.enable_http_proxy", 0))
     async with grpc.aio.secure_channel(f"{job.coordinator_address}:7070", secret, options) as channel:
         call: Any = rpc.CoordinatorStub(channel).Converse()  # type: ignore[no-untyped-call]
-        await call.write(pb.OperatorMessage(hello=hello))
+        with contextlib.suppress(grpc.aio.AioRpcError):  # the refusal may come first
+            await call.write(pb.OperatorMessage(hello=hello))
         return await _status(call)
 
 
