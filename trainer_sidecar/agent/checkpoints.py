@@ -89,8 +89,16 @@ class Checkpoints:
 
 
 def prepare(directory: Path, order: pb.CheckpointOrder, _before: pb.CheckpointState) -> pb.CheckpointState:
-    """Set right what the next attempt will load, before any of its ranks is there. OSError: it cannot be."""
-    verdict = judge(directory, order.rules)
+    """Set right what the next attempt will load, before any of its ranks is there. OSError: it cannot be.
+
+    What this agent may not read it cannot judge, and refuses nothing: the job is started as it would be without it.
+    """
+    try:
+        verdict = judge(directory, order.rules)
+    except PermissionError as error:
+        problem = f"the checkpoints at {directory} are not verified, the agent may not read them: {error}"
+        log.warning("%s", problem)
+        return pb.CheckpointState(attempt=order.prepare_attempt, step=-1, loaded_step=-1, problem=problem)
     for refusal in verdict.refused:
         log.warning("checkpoint %s is refused: %s", refusal.name, refusal.message)
     carry_out(directory, verdict)

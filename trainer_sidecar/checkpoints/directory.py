@@ -58,18 +58,18 @@ class RealDirectory:
                 self._files[path] = entry.stat().st_size
 
     def look(self, path: str) -> Look:
-        """What is inside; a file that cannot be read counts as damaged."""
+        """What is inside. OSError: it is there and cannot be read, which says nothing about it."""
         try:
             return formats.look(self._root / path)
-        except OSError:
+        except FileNotFoundError:
             return formats.CUT_OFF
 
     def content(self, path: str) -> bytes | None:
-        """Content of a small file."""
+        """Content of a small file. OSError: it is there and cannot be read."""
         try:
             with (self._root / path).open("rb") as file:
                 return file.read(SMALL)
-        except OSError:
+        except (FileNotFoundError, IsADirectoryError, NotADirectoryError):
             return None
 
     def text(self, path: str) -> str | None:

@@ -22,11 +22,12 @@ SHOWN_RANKS: Final = 16
 
 @dataclass(frozen=True, slots=True)
 class Loaded:
-    """What an attempt was given to load: its step (-1: nothing), and what was refused."""
+    """What an attempt was given to load: its step (-1: nothing), what was refused, or why nobody could tell."""
 
     step: int
     refused: tuple[Refusal, ...] = ()
     num_refused: int = 0
+    problem: str = ""
 
 
 @dataclass(frozen=True, slots=True)

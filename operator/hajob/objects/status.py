@@ -221,9 +221,12 @@ def _reasons(snapshot: Snapshot) -> list[tuple[Reason, str]]:
 
 
 def _checkpoints(snapshot: Snapshot) -> str:
-    """What is loaded instead of a checkpoint that was refused, while the ranks start; empty when none was."""
-    starting = RUNNING_REASON[snapshot.state.phase] in {Reason.STARTING, Reason.RESTARTING}
-    if not starting or snapshot.record is None or snapshot.record.outcome is not Outcome.OPEN:
+    """What is loaded instead of a checkpoint that was refused, or why none can be verified, while the ranks start."""
+    if RUNNING_REASON[snapshot.state.phase] not in {Reason.STARTING, Reason.RESTARTING}:
+        return ""
+    if snapshot.coordinator.serving and snapshot.coordinator.problem:
+        return snapshot.coordinator.problem
+    if snapshot.record is None or snapshot.record.outcome is not Outcome.OPEN:
         return ""
     found = snapshot.record.restoration
     return in_words(found.refused, found.loaded_step) if found.refused else ""

@@ -93,16 +93,16 @@ class CoordinatorDesk:
             return None
         self._attempt_told = found.attempt
         refused = tuple(Refusal(one.name, one.reason, one.detail) for one in found.refused)
-        return Loaded(found.loaded_step, refused, found.num_refused)
+        return Loaded(found.loaded_step, refused, found.num_refused, found.problem)
 
     def _newer_checkpoint(self) -> Iterator[events.Event]:
         """A checkpoint was completed; the first one heard of may be old."""
-        step = self.checkpoint_step
-        if step is None:
+        found = self.state.checkpoint
+        if not self.state.HasField("checkpoint") or found.problem:
             return
-        before, self._checkpoint_known = self._checkpoint_known, step
-        if before is not None and step > before:
-            yield events.CheckpointVerified(step=step)
+        before, self._checkpoint_known = self._checkpoint_known, found.step
+        if before is not None and found.step > before:
+            yield events.CheckpointVerified(step=found.step)
 
     def pod_is_at(self, pod: PodView, credentials: Credentials) -> None:
         """Dial this pod, unless that is done already."""

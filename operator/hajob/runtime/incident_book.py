@@ -50,7 +50,9 @@ class IncidentBook:
 
     def checkpoint_loaded(self, found: Loaded) -> None:
         """The ranks of an attempt are given a checkpoint to load, or none; said before they take their first step."""
-        if self._open and self.record is not None and self.record.incident.action is Action.RESTART:
+        if found.problem:
+            self._announce("CheckpointsNotVerified", found.problem, True)
+        elif self._open and self.record is not None and self.record.incident.action is Action.RESTART:
             restoration = self.record.restoration.loaded(found)
             self.record = dataclasses.replace(self.record, restoration=restoration)
         for refusal in found.refused:

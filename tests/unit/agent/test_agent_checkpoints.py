@@ -11,6 +11,7 @@ import pytest
 from e2e.trainer import checkpoint as toy
 from tests.unit.checkpoints.test_checkpoint_files import save_toy
 from trainer_sidecar.agent.checkpoints import Checkpoints
+from trainer_sidecar.checkpoints.verdict import Look
 from trainer_sidecar.protocol import sidecar_pb2 as pb
 
 PATIENCE = 20.0
@@ -108,3 +109,32 @@ async def test_without_a_volume_it_has_nothing_to_say() -> None:
     task.cancel()
     await asyncio.gather(task, return_exceptions=True)
     assert rig.told == []
+
+
+async def test_what_may_not_be_read_is_not_refused(rig: Rig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    save_toy(tmp_path, 5)
+
+    def denied(path: Path) -> Look:
+        raise PermissionError(13, "Permission denied", str(path))
+
+    monkeypatch.setattr("trainer_sidecar.checkpoints.formats.look", denied)
+    rig.ask(1)
+    found = await rig.until(lambda state: state.attempt == 1)
+    assert "may not read" in found.problem
+    assert (found.num_refused, toy.newest(tmp_path)) == (0, 5)
+
+
+async def test_a_disk_that_fails_refuses_nothing_either_and_is_tried_again(
+    rig: Rig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    save_toy(tmp_path, 5)
+
+    def broken(path: Path) -> Look:
+        raise OSError(5, "Input/output error", str(path))
+
+    with monkeypatch.context() as patch:
+        patch.setattr("trainer_sidecar.checkpoints.formats.look", broken)
+        rig.ask(1)
+        found = await rig.until(lambda state: bool(state.problem))
+        assert (found.attempt, toy.newest(tmp_path)) == (0, 5)
+    assert (await rig.until(lambda state: state.attempt == 1)).loaded_step == 5

@@ -166,6 +166,22 @@ def test_the_output_lies_on_the_innermost_volume_or_nowhere() -> None:
     assert next(entry for entry in env if entry["name"] == "HAJOB_OUTPUT_DIR")["value"] == ""
 
 
+def test_the_agent_sees_the_checkpoints_wherever_the_output_goes() -> None:
+    job = example("quickstart", output={"path": "/logs/here"})
+    trainer = job.spec.template["spec"]["containers"][0]
+    trainer["volumeMounts"] = [
+        {"name": "ckpt", "mountPath": job.spec.checkpoint.path, "readOnly": True},
+        {"name": "logs", "mountPath": "/logs"},
+    ]
+    agent = _container(rank_pod(job, 0, 1, SETTINGS), "agent")
+    mounts = [mount for mount in agent["volumeMounts"] if mount["name"] in {"ckpt", "logs"}]
+    assert [mount["name"] for mount in mounts] == ["logs", "ckpt"]
+    assert not any("readOnly" in mount for mount in mounts)
+    trainer["volumeMounts"] = []
+    env = _container(rank_pod(job, 0, 1, SETTINGS), "agent")["env"]
+    assert next(entry for entry in env if entry["name"] == "HAJOB_CHECKPOINT_DIR")["value"] == ""
+
+
 def test_silent_nodes_are_tolerated_without_a_limit() -> None:
     job = example("quickstart")
     job.spec.template["spec"]["tolerations"] = [

@@ -130,6 +130,13 @@ def test_from_nothing_every_step_is_lost() -> None:
     assert found == {"lostSteps": 47, "stateSources": [place("Nowhere", 8, *EVERYBODY)]}
 
 
+def test_what_nobody_could_tell_counts_nothing() -> None:
+    book = Book(incident(Action.RESTART, RestoredFrom.PERIODIC_CHECKPOINT))
+    book.book.checkpoint_loaded(Loaded(-1, problem="the agent may not read them"))
+    assert book.resumes(21, 3)["restoredFrom"] == "PeriodicCheckpoint"
+    assert ("CheckpointsNotVerified", "the agent may not read them") in book.said
+
+
 def test_a_shrink_brings_nobody_back() -> None:
     book = Book(incident(Action.SHRINK, RestoredFrom.OPTIMIZER_COPY, lost_ranks=(6, 7)))
     assert book.stood_at(47).resumes(48)["stateSources"] == [place("LiveRank", 6)]
