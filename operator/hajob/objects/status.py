@@ -14,7 +14,7 @@ from typing import Final
 
 from hajob.api import constants as names
 from hajob.api import status as api
-from hajob.api.conditions import ConditionType, Reason, condition, with_condition
+from hajob.api.conditions import ConditionType, Reason, condition, find_condition, with_condition
 from hajob.api.derived import data_parallel_size, effective
 from hajob.api.enums import ConditionStatus, RecoveryMode
 from hajob.api.job import HATrainingJob
@@ -69,8 +69,10 @@ STATE_WORD: Final = {
 }
 """Word of the State column where it is not the phase itself."""
 
+_FAILURES: Final = {reason.word: reason for reason in Reason if reason.type is ConditionType.FAILED}
+
 FAILED_REASON: Final = {
-    **{reason.word: reason for reason in Reason if reason.type is ConditionType.FAILED},
+    **_FAILURES,
     "ProgramFailures": Reason.PROGRAM_FAILED,
     "NoProgress": Reason.PROGRAM_FAILED,
     "RestartBudgetSpent": Reason.RESTARTS_EXHAUSTED,
@@ -286,6 +288,9 @@ def _suspended(snapshot: Snapshot) -> tuple[Reason, str]:
 def _failed(snapshot: Snapshot) -> tuple[Reason, str]:
     if snapshot.state.phase is not Phase.FAILED:
         return Reason.NOT_FAILED, ""
+    said = find_condition(snapshot.job.status.conditions, ConditionType.FAILED)
+    if said is not None and said.status is ConditionStatus.TRUE:
+        return _FAILURES.get(said.reason, Reason.NOT_RECOVERED), said.message  # the pods that showed the reason are gone by now
     trouble = next((pod.trouble_code for pod in snapshot.pods if pod.trouble_code in START_PROBLEMS), "")
     reason = START_PROBLEMS.get(trouble) or FAILED_REASON.get(snapshot.failed_reason, Reason.NOT_RECOVERED)
     return reason, snapshot.failed_message

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ from hajob.api.job import HATrainingJob
 from hajob.objects.status import CoordinatorView, Snapshot, build_status
 from hajob.objects.wanted_pods import WantedPods
 from hajob.plan.state import JobState, Phase
+from hajob.sources.pod import PodView
 
 EXAMPLES = Path(__file__).parents[3] / "examples"
 SILENT = CoordinatorView(problem="UNAVAILABLE: Cancelling all calls")
@@ -42,3 +44,24 @@ def test_a_suspended_job_says_how_far_it_was_saved() -> None:
     assert (status, reason) == ("True", "Suspended")
     assert message.endswith("the step where the training stood is saved")
     assert suspended(Phase.COMPLETE)[:2] == ("False", "NotSuspended")
+
+
+def test_the_reason_of_a_failure_outlives_the_pods_that_showed_it() -> None:
+    content = yaml.safe_load((EXAMPLES / "quickstart.yaml").read_text(encoding="utf-8"))
+    job = HATrainingJob.model_validate(content)
+    pod = PodView("default", "one", "uid", "job", "rank", 0, 1, trouble_code="ImagePullBackOff")
+    snapshot = Snapshot(
+        job,
+        JobState(phase=Phase.FAILED),
+        WantedPods(),
+        1,
+        1_000,
+        failed_reason="StartupDeadlineExceeded",
+        failed_message="ImagePullBackOff: no such image",
+        pods=[pod],
+    )
+    first = build_status(snapshot)
+    later = build_status(replace(snapshot, job=job.model_copy(update={"status": first}), pods=[], now_ms=2_000))
+    for status in (first, later):
+        failed = next(each for each in status.conditions if each.type == "Failed")
+        assert (failed.reason, failed.message) == ("ImageUnavailable", "ImagePullBackOff: no such image")
