@@ -290,7 +290,8 @@ def _failed(snapshot: Snapshot) -> tuple[Reason, str]:
         return Reason.NOT_FAILED, ""
     said = find_condition(snapshot.job.status.conditions, ConditionType.FAILED)
     if said is not None and said.status is ConditionStatus.TRUE:
-        return _FAILURES.get(said.reason, Reason.NOT_RECOVERED), said.message  # the pods that showed the reason are gone by now
+        # the pods that showed the reason are gone by now
+        return _FAILURES.get(said.reason, Reason.NOT_RECOVERED), said.message
     trouble = next((pod.trouble_code for pod in snapshot.pods if pod.trouble_code in START_PROBLEMS), "")
     reason = START_PROBLEMS.get(trouble) or FAILED_REASON.get(snapshot.failed_reason, Reason.NOT_RECOVERED)
     return reason, snapshot.failed_message
