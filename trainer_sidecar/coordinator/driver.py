@@ -176,6 +176,16 @@ def conclude(job: Job) -> None:
     job.changed = True
 
 
+def _first_step(job: Job) -> None:
+    """A start ends with the first step that all ranks have finished: one that is late belongs to the outage."""
+    common = job.steps.common
+    if common is None or not job.attempt.linked or job.attempt.stepped:
+        return
+    job.attempt.stepped = True
+    if job.incident is None:
+        job.mark(pb.RESUMED, common[1], pb.Milestone(step=common[0]))
+
+
 def step_finished(job: Job, rank: int, step: int, at: float) -> None:
     """Count a finished step; the first one after the strategy ends the outage."""
     if last_step.finished(job, rank, step, at):
@@ -185,9 +195,7 @@ def step_finished(job: Job, rank: int, step: int, at: float) -> None:
         job.steps.go_back(step - 1)  # every rank has loaded a checkpoint
     job.steps.finished(rank, step, at, max(job.roster.world_size - len(job.dropped), 1))
     incident = job.incident
-    if incident is None and job.attempt.linked and not job.attempt.stepped:
-        job.mark(pb.RESUMED, at, pb.Milestone(step=step))
-    job.attempt.stepped = True
+    _first_step(job)
     if incident is None and job.unresumed is not None and _is_after(job.unresumed, at):
         late, job.unresumed = job.unresumed, None
         job.mark_in(late, pb.RESUMED, at, pb.Milestone(step=step))

@@ -104,7 +104,7 @@ class Attempt:
     phase: Phase = Phase.IDLE
     since: float = 0.0
     linked: bool = False  # every rank has been linked once
-    stepped: bool = False  # the first step after the start has ended
+    stepped: bool = False  # all ranks have finished the first step after the start
     done: bool = False
     alone: bool = False  # no process of an older attempt is left that could write a checkpoint
     incidents: int = 0  # that its controller has been through

@@ -51,3 +51,15 @@ def test_a_step_that_was_told_with_the_strategy_is_not_told_again() -> None:
     world.order(pb.STOP, incarnation=2, revision=2)
     world.advance(0.5)
     assert told(world) == [3]
+
+
+def test_a_start_ends_with_the_first_step_of_all_ranks() -> None:
+    world = World()
+    world.start()
+    world.step(1, [0, 1, 2])
+    assert world.marks(pb.RESUMED) == []
+    world.advance(0.2)
+    world.step(1, [3])
+    assert [mark.step for mark in world.marks(pb.RESUMED)] == [1]
+    world.step(2)
+    assert len(world.marks(pb.RESUMED)) == 1
