@@ -18,7 +18,7 @@ from e2e.trainer import proof
 
 LAYOUT = Layout(chip_nodes=8, chips=8, operators=0)
 NAMESPACE = "many-ranks"
-STEP_MILLISECONDS = 400
+STEP_MILLISECONDS = 600
 START_SECONDS = 600.0
 """64 interpreters with NumPy, started side by side on two cores."""
 
