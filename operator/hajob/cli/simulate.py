@@ -17,8 +17,9 @@ from pydantic import BaseModel
 from hajob.api.spec import HATrainingJobSpec
 from hajob.domain.actions import Action
 from hajob.domain.errors import HajobInputError
+from hajob.objects.writes import Write, writes
 from hajob.plan.policy import read_spec
-from hajob.plan.simulate import Answer, Question, Write, simulate
+from hajob.plan.simulate import Answer, Question, simulate
 
 _BAD_INPUT: Final = 2
 _SHOWN: Final = 16
@@ -129,7 +130,7 @@ def as_json(answer: Answer) -> dict[str, Any]:
         },
         "microBatches": list(answer.micro_batches),
         "refused": {action.value: list(names) for action, names in answer.refused.items()},
-        "writes": [_write(write) for write in answer.writes],
+        "writes": [_write(write) for write in writes(answer)],
     }
 
 
@@ -140,12 +141,14 @@ def _write(write: Write) -> dict[str, Any]:
         found["role"] = write.role
     if write.node_rank is not None:
         found["nodeRank"] = write.node_rank
+    if write.reason:
+        found["reason"] = write.reason
     return found
 
 
 def as_text(answer: Answer) -> str:
     """The answer for people."""
-    isolation, layout = answer.isolation, answer.layout
+    isolation, layout, written = answer.isolation, answer.layout, writes(answer)
     lines = [
         f"action                    {answer.action or 'none, the job fails: ' + answer.failure}",
         f"fault ranks               {_list(answer.fault_ranks)}",
@@ -174,10 +177,10 @@ def as_text(answer: Answer) -> str:
         *_repairs(answer),
         "",
         "writes to the Kubernetes API",
-        *(f"  {_write_text(write)}" for write in answer.writes[:_SHOWN]),
+        *(f"  {_write_text(write)}" for write in written[:_SHOWN]),
     ]
-    if len(answer.writes) > _SHOWN:
-        lines.append(f"  … {len(answer.writes) - _SHOWN} more")
+    if len(written) > _SHOWN:
+        lines.append(f"  … {len(written) - _SHOWN} more")
     return "\n".join(lines)
 
 
@@ -213,9 +216,10 @@ def _repairs(answer: Answer) -> list[str]:
 
 def _write_text(write: Write) -> str:
     what = f"{write.verb} {write.resource}"
-    if write.node_rank is not None:
-        return f"{what} (node rank {write.node_rank})"
-    return f"{what} ({write.role})" if write.role else what
+    if write.role:
+        which = write.role if write.node_rank is None else f"node rank {write.node_rank}"
+        return f"{what} ({which}, incarnation {write.incarnation})"
+    return f"{what} ({write.reason})" if write.reason else what
 
 
 def _list(numbers: tuple[int, ...]) -> str:

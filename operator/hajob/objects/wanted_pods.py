@@ -9,11 +9,20 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, NamedTuple
 
+from hajob.api import constants as names
 from hajob.plan import effects
 
 _EVERY = -1
+
+
+class Place(NamedTuple):
+    """One pod that should exist: its role, its node rank (-1: the coordinator), its incarnation."""
+
+    role: str
+    node_rank: int
+    incarnation: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,6 +104,14 @@ class WantedPods:
         if node_rank in self.released:
             return 0
         return self.replaced.get(node_rank, self.base)
+
+    def places(self, num_nodes: int) -> tuple[Place, ...]:
+        """Every pod that a job of so many nodes should have."""
+        numbers = ((node_rank, self.incarnation_of(node_rank)) for node_rank in range(num_nodes))
+        found = [Place(names.ROLE_RANK, node_rank, number) for node_rank, number in numbers if number]
+        if self.coordinator:
+            found.append(Place(names.ROLE_COORDINATOR, -1, self.coordinator))
+        return tuple(found)
 
     def avoided_by(self, node_rank: int) -> tuple[str, ...]:
         """Names of the nodes on which the pod of a node rank must not be placed."""

@@ -55,13 +55,18 @@ class Question:
 
 
 @dataclass(frozen=True, slots=True)
-class Write:
-    """One write to the Kubernetes API."""
+class Turn:
+    """One event of the imagined run.
 
-    verb: str
-    resource: str
-    node_rank: int | None = None
-    role: str = ""
+    Attributes:
+        before: the state that it met.
+        outcome: what it led to.
+        waited: time has passed before it.
+    """
+
+    before: JobState
+    outcome: Outcome
+    waited: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +84,7 @@ class Answer:
         kept_nodes: node ranks whose pods stay as they are.
         considered: the ladder of the decision.
         repairs: where each lost shard comes from.
+        turns: event by event, until the job trains again; hajob.objects.writes tells what is written.
         failure: why the job fails, when it does.
     """
 
@@ -93,7 +99,7 @@ class Answer:
     kept_nodes: tuple[int, ...]
     considered: tuple[Verdict, ...]
     repairs: tuple[Repair, ...]
-    writes: tuple[Write, ...]
+    turns: tuple[Turn, ...]
     failure: str = ""
 
     @property
@@ -115,18 +121,18 @@ class _Run:
     state: JobState
     now_ms: int = 0
     verdicts: dict[Action, Verdict] = field(default_factory=dict)
-    writes: list[Write] = field(default_factory=list)
+    turns: list[Turn] = field(default_factory=list)
     failure: str = ""
 
-    def tell(self, event: events.Event) -> Outcome:
-        """One event; its verdicts and writes are noted."""
+    def tell(self, event: events.Event, *, waited: bool = False) -> Outcome:
+        """One event; its verdicts and what it led to are noted."""
         self.now_ms += 1
         outcome = advance(self.state, event, self.view, self.policy, self.now_ms)
         for verdict in outcome.considered:
             late = any(refusal.name == "StillPossible" for refusal in verdict.refusals)
             if not (late and verdict.action in self.verdicts):
                 self.verdicts[verdict.action] = verdict
-        self.writes += writes_of(outcome.effects, self.view.layout)
+        self.turns.append(Turn(self.state, outcome, waited))
         for effect in outcome.effects:
             if isinstance(effect, effects.FailJob):
                 self.failure = f"{effect.reason}: {effect.message}"
@@ -158,7 +164,7 @@ def _answer(model: HATrainingJobSpec, run: _Run, action: Action | None, lost: tu
     layout = run.view.layout
     isolation, batch = isolate(layout, lost), _batch(model, layout.data)
     current = layout.data - len(isolation.dropped) if action is Action.SHRINK else layout.data
-    touched = {write.node_rank for write in run.writes if write.node_rank is not None}
+    touched = _touched(run)
     gone = set(isolation.nodes) if action is Action.SHRINK else set()
     ladder = [run.verdicts[step] for step in LADDER if step in run.verdicts and not _later(run.verdicts[step], action)]
     return Answer(
@@ -173,7 +179,7 @@ def _answer(model: HATrainingJobSpec, run: _Run, action: Action | None, lost: tu
         kept_nodes=tuple(node for node in range(layout.num_nodes) if node not in touched | gone),
         considered=tuple(ladder),
         repairs=repairs(layout, lost),
-        writes=_status_writes(run),
+        turns=tuple(run.turns),
         failure=run.failure,
     )
 
@@ -227,7 +233,7 @@ def _wait(run: _Run, free_nodes: int) -> None:
         return
     missing = len(incident.replaced_nodes) - free_nodes
     run.now_ms = max(run.now_ms, run.state.deadlines.get(Deadline.RECOVERY.value, run.now_ms))
-    run.tell(events.DeadlineReached(name=Deadline.RECOVERY.value))
+    run.tell(events.DeadlineReached(name=Deadline.RECOVERY.value), waited=True)
     run.verdicts[Action.REPLACE] = no_node(missing, run.policy.replacement_timeout_seconds)
 
 
@@ -289,29 +295,14 @@ def _batch(spec: HATrainingJobSpec, desired: int) -> Batch | None:
     return Batch.of(whole, micro, desired) if whole and micro else None
 
 
-def writes_of(done: tuple[effects.Effect, ...], layout: Layout) -> list[Write]:
-    """The writes of pods that effects lead to; the live operator does exactly these."""
-    found: list[Write] = []
-    for effect in done:
-        match effect:
-            case effects.ReplacePods(nodes):
-                found += [Write(verb, "pods", node, "rank") for node in nodes for verb in ("delete", "create")]
-            case effects.ReleasePods(nodes):
-                found += [Write("delete", "pods", node, "rank") for node in nodes]
-            case effects.CreateSparePods(nodes):
-                found += [Write("create", "pods", node, "rank") for node in nodes]
-            case effects.DeleteAllPods() | effects.FailJob():
-                found += [Write("delete", "pods", node, "rank") for node in range(layout.num_nodes)]
-            case effects.CreateAllPods():
-                found += [Write("create", "pods", node, "rank") for node in range(layout.num_nodes)]
-            case effects.DeleteCoordinator():
-                found.append(Write("delete", "pods", role="coordinator"))
-            case effects.CreateCoordinator():
-                found.append(Write("create", "pods", role="coordinator"))
+def _touched(run: _Run) -> set[int]:
+    """Node ranks whose pods are made, made anew or deleted."""
+    found: set[int] = set()
+    for turn in run.turns:
+        for effect in turn.outcome.effects:
+            match effect:
+                case effects.ReplacePods(nodes) | effects.ReleasePods(nodes) | effects.CreateSparePods(nodes):
+                    found.update(nodes)
+                case effects.DeleteAllPods() | effects.CreateAllPods() | effects.FailJob():
+                    found.update(range(run.view.layout.num_nodes))
     return found
-
-
-def _status_writes(run: _Run) -> tuple[Write, ...]:
-    """The pods' writes between the two of the status: the decision before them, the end after them."""
-    status = Write("patch", "hatrainingjobs/status")
-    return (status, *run.writes, status)

@@ -23,12 +23,13 @@ from hajob.api.status import HATrainingJobStatus
 from hajob.domain.facts import FactKind
 from hajob.domain.goodput import Account
 from hajob.domain.timeline import Moment
-from hajob.objects import orders
+from hajob.objects import announcements, orders
 from hajob.objects.environment import rank_environment
 from hajob.objects.journal import Journal
 from hajob.objects.naming import coordinator_pod_name
 from hajob.objects.status import RUNNING_REASON, CoordinatorView, Snapshot, build_status, goodput
 from hajob.objects.wanted_pods import apply
+from hajob.objects.writes import is_urgent
 from hajob.plan import effects, events, machine
 from hajob.plan.account import follow
 from hajob.plan.policy import Policy, from_spec, layout_of
@@ -305,12 +306,12 @@ class Desk:
             self._take(effect)
         self._wish(outcome.effects)
         self._arm()
-        turned = RUNNING_REASON[before.phase] is not RUNNING_REASON[outcome.state.phase]
-        urgent = turned or any(effect.irreversible for effect in outcome.effects)
-        self._publish(lazy=not urgent)
+        self._publish(lazy=not is_urgent(before, outcome.state, outcome.effects))
         self._wake.set()
 
     def _take(self, effect: effects.Effect) -> None:
+        if told := announcements.of_effect(effect):
+            self._announce(told.reason, told.message, told.warning)
         match effect:
             case effects.SendOrder():
                 self._journal = dataclasses.replace(self._journal, order=effect)
@@ -318,13 +319,8 @@ class Desk:
                 self._send_order()
             case effects.FailJob(reason, message):
                 self._journal = dataclasses.replace(self._journal, failed_reason=reason, failed_message=message)
-                self._announce("Failed", message, True)
-            case effects.CompleteJob():
-                self._announce("Complete", "every rank ended with exit code 0", False)
             case effects.CloseIncident():
                 self._book.close(effect)
-            case effects.Announce(reason, message):
-                self._announce(reason, message, False)
             case effects.CreateSparePods(node_ranks):
                 log.warning("%s: spare pods for node ranks %s are not made by this version", self._title, node_ranks)
 

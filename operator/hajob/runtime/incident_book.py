@@ -13,6 +13,7 @@ from hajob.domain.actions import Action
 from hajob.domain.checkpoints import in_words
 from hajob.domain.incidents import Incident, Outcome
 from hajob.domain.timeline import Moment, outage_milliseconds
+from hajob.objects import announcements
 from hajob.objects.incident_entry import Record
 from hajob.objects.restoration import Loaded, Restoration
 from hajob.plan import effects, events
@@ -78,10 +79,7 @@ class IncidentBook:
             noticed = event.fact.time_ms if isinstance(event, events.FactSeen) else incident.opened_ms
             restoration = Restoration().stood_at(self._stood_at)
             self.record = Record(incident, {**self._early, Moment.NOTICED: noticed}, restoration=restoration)
-            cause = incident.cause
-            where = f" on {cause.node_name}" if cause.node_name else ""
-            ranks = _ranks_in_words(cause.first_rank, cause.num_ranks)
-            self._announce("Recovering", f"{incident.action}: {cause.code or cause.message}{where}{ranks}", True)
+            self._tell(announcements.of_opening(incident))
         restoration = self.record.restoration.began(incident, newest_step)
         self.record = dataclasses.replace(self.record, incident=incident, restoration=restoration)
 
@@ -95,13 +93,8 @@ class IncidentBook:
         outage = outage_milliseconds(self.record.moments)
         if closed.outcome is Outcome.RECOVERED and outage is not None:
             metrics.OUTAGE.labels(action).observe(outage / 1000)
-            self._announce("Recovered", f"{action}: training again after {outage / 1000:.1f} s", False)
-        elif closed.outcome is Outcome.FAILED and closed.message:
-            self._announce("NotRecovered", closed.message, True)
+        self._tell(announcements.of_closing(closed, action, outage))
 
-
-def _ranks_in_words(first: int, number: int) -> str:
-    """`, rank 3` or `, ranks 0 to 7`; nothing for a cause that hit no rank."""
-    if number < 1:
-        return ""
-    return f", rank {first}" if number == 1 else f", ranks {first} to {first + number - 1}"
+    def _tell(self, told: announcements.Announcement | None) -> None:
+        if told is not None:
+            self._announce(told.reason, told.message, told.warning)

@@ -22,7 +22,7 @@ from hajob.objects.coordinator_pod import coordinator_pod
 from hajob.objects.naming import coordinator_pod_name, is_same_pod, rank_pod_name
 from hajob.objects.rank_pod import rank_pod
 from hajob.objects.settings import PodSettings
-from hajob.objects.wanted_pods import WantedPods
+from hajob.objects.wanted_pods import Place, WantedPods
 from hajob.runtime.kube import ApiError, Kube
 from hajob.sources.pod import PodView
 
@@ -33,7 +33,7 @@ log = logging.getLogger(__name__)
 class Difference:
     """What would make the pods agree with the wish."""
 
-    missing: tuple[tuple[str, int, int], ...]  # role, node rank (-1: coordinator), incarnation
+    missing: tuple[Place, ...]
     surplus: tuple[PodView, ...]
 
     @property
@@ -51,19 +51,18 @@ def difference(job: HATrainingJob, wanted: WantedPods, pods: Mapping[str, PodVie
         pods: cached pods of the job by name.
         gone: names of pods that existed and vanished; they are not made again under that name, their loss is a fact.
     """
-    names_wanted: dict[str, tuple[str, int, int]] = {}
-    for node_rank in range(job.spec.num_nodes):
-        incarnation = wanted.incarnation_of(node_rank)
-        if incarnation:
-            names_wanted[rank_pod_name(job, node_rank, incarnation)] = (names.ROLE_RANK, node_rank, incarnation)
-    if wanted.coordinator:
-        name = coordinator_pod_name(job, wanted.coordinator, apart=wanted.apart)
-        names_wanted[name] = (names.ROLE_COORDINATOR, -1, wanted.coordinator)
+    names_wanted = {_name(job, wanted, place): place for place in wanted.places(job.spec.num_nodes)}
     known = {*pods, *gone}
     return Difference(
-        missing=tuple(what for name, what in names_wanted.items() if name not in known),
+        missing=tuple(place for name, place in names_wanted.items() if name not in known),
         surplus=tuple(pod for name, pod in pods.items() if name not in names_wanted and not pod.deleting),
     )
+
+
+def _name(job: HATrainingJob, wanted: WantedPods, place: Place) -> str:
+    if place.role == names.ROLE_COORDINATOR:
+        return coordinator_pod_name(job, place.incarnation, apart=wanted.apart)
+    return rank_pod_name(job, place.node_rank, place.incarnation)
 
 
 class PodKeeper:
@@ -75,7 +74,7 @@ class PodKeeper:
         self._silent = silent
         self._deleted: set[str] = set()
 
-    def manifest(self, job: HATrainingJob, wanted: WantedPods, what: tuple[str, int, int]) -> Json:
+    def manifest(self, job: HATrainingJob, wanted: WantedPods, what: Place) -> Json:
         """The pod that is missing."""
         role, node_rank, incarnation = what
         if role == names.ROLE_COORDINATOR:

@@ -1,0 +1,54 @@
+"""What people are told about a job in Events: reason, sentence, whether somebody may have to look at it.
+
+One place, so that `kubectl hajob simulate` names the Events that the live operator posts.
+"""
+
+from dataclasses import dataclass
+
+from hajob.domain.incidents import Incident, Outcome
+from hajob.plan import effects
+
+
+@dataclass(frozen=True, slots=True)
+class Announcement:
+    """One Event: a CamelCase reason, a sentence, and whether it is a warning."""
+
+    reason: str
+    message: str
+    warning: bool = False
+
+
+def of_effect(effect: effects.Effect) -> Announcement | None:
+    """What an effect says by itself; most say nothing."""
+    match effect:
+        case effects.FailJob(_, message):
+            return Announcement("Failed", message, warning=True)
+        case effects.CompleteJob():
+            return Announcement("Complete", "every rank ended with exit code 0")
+        case effects.Announce(reason, message):
+            return Announcement(reason, message)
+    return None
+
+
+def of_opening(incident: Incident) -> Announcement:
+    """An incident is open."""
+    cause = incident.cause
+    where = f" on {cause.node_name}" if cause.node_name else ""
+    ranks = _ranks_in_words(cause.first_rank, cause.num_ranks)
+    return Announcement("Recovering", f"{incident.action}: {cause.code or cause.message}{where}{ranks}", warning=True)
+
+
+def of_closing(closed: effects.CloseIncident, action: str, outage_milliseconds: int | None) -> Announcement | None:
+    """An incident is closed; nothing is said where it is not known how long the training stood."""
+    if closed.outcome is Outcome.RECOVERED and outage_milliseconds is not None:
+        return Announcement("Recovered", f"{action}: training again after {outage_milliseconds / 1000:.1f} s")
+    if closed.outcome is Outcome.FAILED and closed.message:
+        return Announcement("NotRecovered", closed.message, warning=True)
+    return None
+
+
+def _ranks_in_words(first: int, number: int) -> str:
+    """`, rank 3` or `, ranks 0 to 7`; nothing for a cause that hit no rank."""
+    if number < 1:
+        return ""
+    return f", rank {first}" if number == 1 else f", ranks {first} to {first + number - 1}"

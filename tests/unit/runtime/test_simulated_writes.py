@@ -1,0 +1,153 @@
+"""What `kubectl hajob simulate` says will be written is what a desk writes: the same losses, told to both."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterable
+from itertools import groupby
+from typing import Any
+
+import pytest
+
+from hajob.api.job import HATrainingJob
+from hajob.api.spec import HATrainingJobSpec
+from hajob.objects.writes import STATUS, Write, writes
+from hajob.plan import events
+from hajob.plan.simulate import Question, simulate
+from hajob.sources.pod import view
+from tests.unit.runtime.test_desk import Events, Town, death_of, settled
+from trainer_sidecar.protocol import sidecar_pb2 as wire
+
+
+class Ledger:
+    """Every write of a desk, in its order, as `simulate` lists them."""
+
+    def __init__(self, town: Town) -> None:
+        self.town, self.found = town, list[Write]()
+        kube = town.kube
+        self._delete, self._create, self._patch = kube.delete, kube.create, kube.patch
+        kube.delete, kube.create, kube.patch = self.delete, self.create, self.patch  # type: ignore[method-assign]
+        town.events.announce = self.announce  # type: ignore[method-assign]
+
+    def _pod(self, verb: str, body: dict[str, Any]) -> None:
+        pod = view(body)
+        node_rank = pod.node_rank if pod.role == "rank" else None
+        self.found.append(Write(verb, "pods", node_rank, pod.role, pod.incarnation))
+
+    async def create(self, resource: str, namespace: str, body: dict[str, Any], *, dry_run: bool = False) -> Any:
+        if not dry_run:
+            self._pod("create", body)
+        return await self._create(resource, namespace, body, dry_run=dry_run)
+
+    async def delete(self, resource: str, namespace: str, name: str, **more: Any) -> None:
+        self._pod("delete", self.town.kube.objects[resource, namespace, name])
+        await self._delete(resource, namespace, name, **more)
+
+    async def patch(self, resource: str, namespace: str, name: str, body: Any, **more: Any) -> Any:
+        self.found.append(Write("patch", f"{resource}/{more['subresource']}"))
+        return await self._patch(resource, namespace, name, body, **more)
+
+    def announce(self, _job: HATrainingJob, reason: str, _message: str, *, warning: bool = False) -> None:
+        assert warning in {True, False}
+        self.found.append(Write("create", "events", reason=reason))
+
+
+@pytest.fixture
+async def town() -> AsyncIterator[Town]:
+    made = Town()
+    assert isinstance(made.events, Events)
+    yield made
+    await made.desk.close()
+
+
+async def begin(town: Town, free: int) -> Ledger:
+    """A training whose cluster has so many free nodes; from now on every write is noted."""
+    await town.train()
+    taken = {pod.node_name for pod in town.pods() if pod.role == "rank"}
+    others = [name for name in town.nodes if name not in taken][:free]
+    town.nodes = {name: node for name, node in town.nodes.items() if name in taken or name in others}
+    return Ledger(town)
+
+
+async def loses(town: Town, *nodes: int, wait: bool) -> None:
+    """Nodes fall silent; with `wait`, no replacement comes in time."""
+    for node in nodes:
+        ranks = [2 * node, 2 * node + 1]
+        silent = wire.Fact(id=f"silent {node}", kind=wire.AGENT_SILENT, node_rank=node, ranks=ranks, incarnation=1)
+        await town.report(silent, step=5)
+    for pod in town.pods():  # what was made is shown, and stays without a node
+        town.desk.pod_seen(pod)
+    if wait:
+        town.clock.seconds += 271
+        town.desk._advance(events.DeadlineReached(name="Recovery"))
+        await settled()
+
+
+async def go_on(town: Town, *kinds: int, **more: Any) -> None:
+    """The coordinator reports milestones, one after the other."""
+    for kind in kinds:
+        incident = town.desk.state.incident
+        number = incident.incarnation if incident else town.desk.state.incarnation
+        step = 0 if kind == wire.STARTED else 6
+        milestone = wire.Milestone(kind=kind, incarnation=number, step=step, **more)  # type: ignore[arg-type]
+        await town.report(milestones=[milestone], step=step, incarnation=number)
+
+
+def in_runs(found: Iterable[Write], resource: str) -> list[list[Write]]:
+    """Writes to a resource, one list for each run of a verb; pods are deleted as the cache has them."""
+    runs = groupby((one for one in found if one.resource == resource), key=lambda one: one.verb)
+    return [sorted(run, key=repr) for _, run in runs]
+
+
+def compare(town: Town, ledger: Ledger, question: Question) -> None:
+    """Pods and Events one by one; of the status, that it was there first and not less often than was said.
+
+    A status that may wait is written again for every three seconds that a recovery takes, and whenever the scripted
+    coordinator says hello.
+    """
+    spec = HATrainingJobSpec.model_validate(town.stored()["spec"])
+    said = writes(simulate(spec, question))
+    for resource in ("pods", "events"):
+        assert in_runs(ledger.found, resource) == in_runs(said, resource)
+    for found in (ledger.found, said):
+        first = next((place for place, one in enumerate(found) if one.resource == "pods"), len(found))
+        assert STATUS in found[:first]
+    assert ledger.found.count(STATUS) >= said.count(STATUS)
+
+
+async def test_a_process(town: Town) -> None:
+    ledger = await begin(town, free=2)
+    await town.report(death_of(5), step=5)
+    await go_on(town, wire.STOPPED, wire.NAMED, wire.RESUMED, wire.RESULT)
+    compare(town, ledger, Question(ranks=(5,), free_nodes=2))
+
+
+async def test_a_node(town: Town) -> None:
+    ledger = await begin(town, free=2)
+    await loses(town, 2, wait=False)
+    await go_on(town, wire.STOPPED, wire.NAMED, wire.RESUMED, wire.RESULT)
+    compare(town, ledger, Question(nodes=(2,), free_nodes=2))
+
+
+async def test_a_shrink(town: Town) -> None:
+    ledger = await begin(town, free=0)
+    await loses(town, 2, wait=True)
+    await go_on(town, wire.RESUMED)
+    assert town.desk.state.phase == "Shrunk"
+    compare(town, ledger, Question(nodes=(2,)))
+
+
+async def test_a_checkpoint_and_a_restart_from_it(town: Town) -> None:
+    ledger = await begin(town, free=0)
+    await loses(town, 0, wait=True)
+    await go_on(town, wire.RESULT, strategy="dump")
+    await go_on(town, wire.STARTED, wire.RESUMED)
+    assert town.desk.state.phase == "Running"
+    compare(town, ledger, Question(nodes=(0,)))
+
+
+async def test_a_restart(town: Town) -> None:
+    ledger = await begin(town, free=0)
+    await loses(town, 1, 3, wait=True)
+    await go_on(town, wire.STARTED, wire.RESUMED)
+    assert town.desk.state.phase == "Running"
+    compare(town, ledger, Question(nodes=(1, 3)))
