@@ -9,7 +9,7 @@ import itertools
 from dataclasses import dataclass
 from typing import Final
 
-from hajob.api.enums import Framework, GangPolicy, Launcher, MindIOTLSPolicy, Product
+from hajob.api.enums import Framework, GangPolicy, Launcher, MindIOTLSPolicy, Product, RestartSize
 from hajob.api.spec import ActionPolicy, HATrainingJobSpec
 from hajob.api.status import CopyGroup, Effective
 from hajob.domain.actions import LADDER, Action
@@ -151,12 +151,19 @@ def effective(spec: HATrainingJobSpec) -> Effective:
 def not_served(spec: HATrainingJobSpec) -> str:
     """What the spec asks for and this version cannot do, in a sentence; empty when there is nothing.
 
-    Such a job is not started: a wish that is silently ignored shows only when it is needed.
+    Such a job is not started: a wish that is silently ignored shows only when it is needed. What has its default, or
+    means nothing for the product, is no wish.
     """
+    saved = type(spec.checkpoint).model_fields["saved_limit"].default
+    super_pods = spec.accelerator.product is Product.A3 and spec.accelerator.super_pod_chips is not None
     wishes = {
         "launcher: TaskD": spec.launcher is Launcher.TASKD,
         f"scheduling.gangPolicy: {spec.scheduling.gang_policy}": spec.scheduling.gang_policy is not GangPolicy.NONE,
         "scheduling.numSpareNodes": spec.scheduling.num_spare_nodes > 0,
+        "scheduling.queueName": bool(spec.scheduling.queue_name),
+        "elastic.restartSize: Available": spec.elastic.restart_size is RestartSize.AVAILABLE,
+        "checkpoint.savedLimit": spec.checkpoint.saved_limit != saved,
+        "accelerator.superPodChips": super_pods,
         "network.mindIOTLSPolicy: Enabled": spec.network.mindio_tls_policy is MindIOTLSPolicy.ENABLED,
     }
     found = [wish for wish, there in wishes.items() if there]

@@ -14,6 +14,7 @@ from typing import Any, Final
 import yaml
 from pydantic import BaseModel
 
+from hajob.api.derived import not_served
 from hajob.api.spec import HATrainingJobSpec
 from hajob.domain.actions import Action
 from hajob.domain.errors import HajobInputError
@@ -56,10 +57,13 @@ def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
 def run(arguments: argparse.Namespace) -> int:
     """Answer, or say what is wrong with the input."""
     try:
-        answer = simulate(read_manifest(arguments.filename), question(arguments))
+        spec = read_manifest(arguments.filename)
+        answer = simulate(spec, question(arguments))
     except HajobInputError as error:
         print(f"error: {error}", file=sys.stderr)
         return _BAD_INPUT
+    if wish := not_served(spec):
+        print(f"note: the operator does not start this job: {wish}", file=sys.stderr)
     print(json.dumps(as_json(answer), indent=2) if arguments.output == "json" else as_text(answer))
     return 0
 

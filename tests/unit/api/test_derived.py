@@ -90,3 +90,21 @@ def test_a_wish_that_cannot_be_met_is_named() -> None:
     assert not_served(spec()) == ""
     sentence = not_served(spec(launcher="TaskD", scheduling={"gangPolicy": "Volcano", "numSpareNodes": 1}))
     assert "launcher: TaskD, scheduling.gangPolicy: Volcano, scheduling.numSpareNodes" in sentence
+
+
+@pytest.mark.parametrize(
+    ("fields", "named"),
+    [
+        ({"scheduling": {"queueName": "q"}}, "scheduling.queueName"),
+        ({"elastic": {"restartSize": "Available"}}, "elastic.restartSize: Available"),
+        ({"checkpoint": {"path": "/ckpt", "savedLimit": 3}}, "checkpoint.savedLimit"),
+        ({"accelerator": {"product": "A3", "superPodChips": 16}}, "accelerator.superPodChips"),
+    ],
+)
+def test_what_nothing_reads_is_named(fields: dict[str, Any], named: str) -> None:
+    assert f"does not do {named} yet" in not_served(spec(**fields))
+
+
+def test_what_means_nothing_is_no_wish() -> None:
+    assert not_served(spec(accelerator={"product": "A2", "superPodChips": 16})) == ""
+    assert not_served(spec(checkpoint={"path": "/ckpt", "savedLimit": 2}, elastic={"restartSize": "Original"})) == ""
