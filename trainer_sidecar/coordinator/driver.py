@@ -125,6 +125,8 @@ def _end(command: EndRanks, job: Job, _at: float) -> None:
 @_do.register
 def _mark(command: Mark, job: Job, at: float) -> None:
     event = command.event
+    if command.kind == pb.RESULT and event.kind in (Kind.OPEN_FAILURE, Kind.FAILURE):
+        _go_over_to_the_next(job)
     milestone = pb.Milestone(
         step=job.steps.newest,
         strategies=event.strategies,
@@ -141,6 +143,16 @@ def _mark(command: Mark, job: Job, at: float) -> None:
     job.mark(command.kind, at, milestone)
     if command.kind == pb.RESULT:
         _result(job, event)
+
+
+def _go_over_to_the_next(job: Job) -> None:
+    """A success that does not come ends the incident: the operator has ordered something under the next number."""
+    incident, order = job.incident, job.order
+    if incident is None or order is None or order.action not in FAULT_ACTIONS:
+        return
+    if order.incarnation > max(incident.incarnation, incident.joined):
+        conclude(job)
+        open_incident(job, order.incarnation)
 
 
 def _strategy_sent(job: Job, at: float) -> None:

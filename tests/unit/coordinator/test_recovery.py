@@ -291,3 +291,22 @@ def test_a_leader_that_decides_anew_under_the_same_revision_is_heard(world: Worl
     world.order(pb.IN_PLACE, incarnation=2, revision=1, lost_ranks=[3], restart_ranks=[3])
     world.order(pb.CHECKPOINT, incarnation=2, revision=1, lost_ranks=[3])
     assert world.called("change_strategy") == [{"strategy": "dump", "parameters": ""}]
+
+
+def test_a_death_before_the_success_that_becomes_a_failure_is_answered_under_the_number_it_was_ordered_with(
+    world: World,
+) -> None:
+    """The operator has opened an incident of its own for the death; what MindIO says from then on is about that one."""
+    world.die(3)
+    world.order(pb.IN_PLACE, revision=1, lost_ranks=[3], restart_ranks=[3])
+    world.advance(0.3)
+    world.step(4)
+    assert world.state.conversation == "Confirming"
+    world.die(1)
+    world.order(pb.CHECKPOINT, incarnation=3, revision=1, lost_ranks=[1])
+    world.mindio.result(406, "do last repair failed!", {1: 1})
+    world.pump()
+    assert world.called("change_strategy")[-1]["strategy"] == "dump"
+    world.mindio.result(0, "do dump success")
+    world.pump()
+    assert [(mark.result_code, mark.incarnation) for mark in world.marks(pb.RESULT)] == [(406, 3), (0, 3)]
