@@ -139,6 +139,7 @@ class Snapshot:
     failed_reason: str = ""
     failed_message: str = ""
     record: Record | None = None
+    settled: Record | None = None
     journal: str = ""
     recoverability: Sequence[api.ActionRecoverability] = ()
     goodput: api.Goodput | None = None
@@ -184,9 +185,11 @@ def _incidents(snapshot: Snapshot) -> tuple[api.Incident, ...]:
     known = snapshot.job.status.incidents
     if snapshot.record is None:
         return known
-    new = entry(snapshot.record, layout_of(snapshot.job.spec))
-    rest = [incident for incident in known if incident.incarnation != new.incarnation]
-    return (new, *rest)[: api.MAX_INCIDENTS]
+    records = [record for record in (snapshot.record, snapshot.settled) if record is not None]
+    fresh = [entry(record, layout_of(snapshot.job.spec)) for record in records]
+    numbers = {incident.incarnation for incident in fresh}
+    rest = [incident for incident in known if incident.incarnation not in numbers]
+    return (*fresh, *rest)[: api.MAX_INCIDENTS]
 
 
 def _conditions(snapshot: Snapshot, now: datetime) -> tuple[api.Condition, ...]:

@@ -408,6 +408,7 @@ class Desk:
             failed_reason=self._journal.failed_reason,
             failed_message=self._journal.failed_message,
             record=self._book.record,
+            settled=self._book.settled,
             journal=dataclasses.replace(self._journal, open_record=self._book.record).dump(),
             goodput=goodput(self._journal.account, now),
             recoverability=recoverability(self.state, self._view(), self._policy) if self._trains else (),

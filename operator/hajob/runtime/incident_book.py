@@ -24,10 +24,16 @@ Announce = Callable[[str, str, bool], None]
 
 
 class IncidentBook:
-    """The record of the newest incident of one job."""
+    """The record of the newest incident of one job.
+
+    Attributes:
+        record: of the newest incident.
+        settled: of the one before, when the opening of the newest closes it: its last word is still to be written.
+    """
 
     def __init__(self, record: Record | None, announce: Announce) -> None:
         self.record = record
+        self.settled: Record | None = None
         self._announce = announce
         self._early: dict[Moment, int] = {}
         self._stood_at = -1  # the last common step, told before its incident was open
@@ -78,6 +84,7 @@ class IncidentBook:
         if self.record is None or self.record.incident.number != incident.number:
             noticed = event.fact.time_ms if isinstance(event, events.FactSeen) else incident.opened_ms
             restoration = Restoration().stood_at(self._stood_at)
+            self.settled = self.record if self._open else None
             self.record = Record(incident, {**self._early, Moment.NOTICED: noticed}, restoration=restoration)
             self._tell(announcements.of_opening(incident))
         restoration = self.record.restoration.began(incident, newest_step)
@@ -85,15 +92,21 @@ class IncidentBook:
 
     def close(self, closed: effects.CloseIncident) -> None:
         """The planner has closed an incident."""
+        if self.settled is not None and self.settled.incident.number == closed.number:
+            self.settled = self._closed(self.settled, closed)
+            return
         if self.record is None or self.record.incident.number != closed.number:
             return
-        self.record = dataclasses.replace(self.record, outcome=closed.outcome)
-        action = self.record.incident.action.value
+        self.record = self._closed(self.record, closed)
+
+    def _closed(self, record: Record, closed: effects.CloseIncident) -> Record:
+        action = record.incident.action.value
         metrics.INCIDENTS.labels(action, closed.outcome.value).inc()
-        outage = outage_milliseconds(self.record.moments)
+        outage = outage_milliseconds(record.moments)
         if closed.outcome is Outcome.RECOVERED and outage is not None:
             metrics.OUTAGE.labels(action).observe(outage / 1000)
         self._tell(announcements.of_closing(closed, action, outage))
+        return dataclasses.replace(record, outcome=closed.outcome)
 
     def _tell(self, told: announcements.Announcement | None) -> None:
         if told is not None:

@@ -160,3 +160,13 @@ def test_an_operator_that_takes_over_knows_what_the_one_before_knew() -> None:
     journal = Journal(state=state, open_record=record)
     assert Journal.load(journal.dump()).record() == record
     assert Restoration.from_journal({"before": 3, "of a newer version": 1}) == Restoration(before=3)
+
+
+def test_an_incident_that_the_next_one_closes_is_written_with_its_outcome() -> None:
+    begun = Book(incident(Action.IN_PLACE)).stood_at(47).book
+    begun.follow(incident(Action.CHECKPOINT, number=3, incarnation=3), Event(), 50)
+    begun.close(CloseIncident(2, Outcome.RECOVERED))
+    assert begun.settled is not None
+    assert (begun.settled.incident.number, begun.settled.outcome) == (2, Outcome.RECOVERED)
+    assert begun.record is not None
+    assert (begun.record.incident.number, begun.record.outcome) == (3, Outcome.OPEN)
