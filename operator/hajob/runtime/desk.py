@@ -245,7 +245,8 @@ class Desk:
         if pod is not None:
             fact = dataclasses.replace(fact, node_name=fact.node_name or pod.node_name)
             if fact.kind is FactKind.AGENT_SILENT:
-                self._table.fell_silent(pod, self._world.clock.monotonic())
+                self._table.silent.add(pod.uid)
+                self._world.silent_nodes.add(pod.node_name, self._world.clock.monotonic())
         self._advance(dataclasses.replace(event, fact=fact))
 
     def coordinator_changed(self) -> None:
@@ -261,8 +262,15 @@ class Desk:
         if not self._coordinator.connected and not self._released and self._coordinator.address:
             self._advance(events.CoordinatorLost(message="the coordinator cannot be reached", ended=False))
 
-    def capacity_changed(self) -> None:
-        """A node came or went, or pods of another job did: a shrunk job may grow back, or must wait again."""
+    def nodes_changed(self) -> None:
+        """A node came, went or turned, or pods of another job did."""
+        now = self._world.clock.now_milliseconds()
+        for pod in self._table.stranded(self._world.nodes(), self._journal.wanted):
+            self._advance(events.FactSeen(fact=pod_source.stranded(pod, now)))
+        self._look_for_capacity()
+
+    def _look_for_capacity(self) -> None:
+        """A shrunk job may grow back, or must wait again."""
         shrunk = self.state.shrunk
         if self.state.phase is not Phase.SHRUNK or shrunk is None:
             return
@@ -330,7 +338,8 @@ class Desk:
             return
         wanted = self._journal.wanted
         homes = self._table.homes(wanted)
-        lost = self._table.lost_nodes(self._world.nodes(), self._world.clock.monotonic())
+        lost = self._world.silent_nodes.names(self._world.clock.monotonic())
+        lost |= {node.name for node in self._world.nodes().values() if not node.ready}
         for effect in taken:
             wanted = apply(wanted, effect, homes, lost)
         self._journal = dataclasses.replace(self._journal, wanted=wanted)

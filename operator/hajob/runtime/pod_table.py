@@ -6,7 +6,6 @@ Only looking and remembering; what follows from it is the planner's, what is don
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Final
 
 from hajob.api import constants as names
 from hajob.objects.wanted_pods import WantedPods
@@ -24,15 +23,11 @@ class PodTable:
         silent: UIDs of those whose agent has fallen silent.
     """
 
-    SILENCE_SECONDS: Final = 60.0
-    """So long a node on which an agent fell silent is shunned; by then Kubernetes itself knows whether it is ready."""
-
     def __init__(self) -> None:
         self.pods: dict[str, PodView] = {}
         self.gone: set[str] = set()
         self.made: set[str] = set()
         self.silent: set[str] = set()
-        self._silent_nodes: dict[str, float] = {}
 
     def seen(self, pod: PodView, *, deleted: bool) -> bool:
         """Take over a pod as it is now, or that it is gone; False where that is no news."""
@@ -72,15 +67,10 @@ class PodTable:
         node = nodes.get(pod.node_name)
         return node is None or not node.ready or pod.uid in self.silent
 
-    def fell_silent(self, pod: PodView, now: float) -> None:
-        """Its agent is no longer heard; the node is remembered beyond the pod, which is deleted soon."""
-        self.silent.add(pod.uid)
-        self._silent_nodes[pod.node_name] = now
-
-    def lost_nodes(self, nodes: Mapping[str, NodeView], now: float) -> set[str]:
-        """Names of nodes on which nothing should be placed now; `now` in seconds of a clock that never jumps."""
-        silent = {name for name, since in self._silent_nodes.items() if now - since < self.SILENCE_SECONDS}
-        return silent | {node.name for node in nodes.values() if not node.ready}
+    def stranded(self, nodes: Mapping[str, NodeView], wanted: WantedPods) -> list[PodView]:
+        """Those that were given to a node which is not ready and never started: no agent is there to fall silent."""
+        waiting = [pod for pod in self.pods.values() if is_wanted(pod, wanted) and not pod.address and not pod.ended]
+        return [pod for pod in waiting if pod.node_name in nodes and not nodes[pod.node_name].ready]
 
     def coordinator_shares_node(self) -> bool:
         """Whether the coordinator runs on a node of one of its ranks."""

@@ -6,7 +6,7 @@ Tests put a simulated world behind the same ports. A desk holds no other way out
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from hajob.api.job import HATrainingJob
@@ -15,6 +15,7 @@ from hajob.runtime.announcements import Announcer
 from hajob.runtime.channel import Credentials, Listener
 from hajob.runtime.clock import Clock
 from hajob.runtime.kube import Kube
+from hajob.runtime.silent_nodes import SilentNodes
 from hajob.runtime.status_writer import StatusWriter
 from hajob.sources.node import NodeView
 from hajob.sources.pod import PodView
@@ -62,3 +63,4 @@ class World:
     fence: Callable[[], int]
     nodes: Callable[[], dict[str, NodeView]]
     all_pods: Callable[[], dict[str, PodView]]
+    silent_nodes: SilentNodes = field(default_factory=SilentNodes)

@@ -115,6 +115,12 @@ def lost(pod: PodView, now_ms: int) -> Fact:
     return _fact(pod, FactKind.POD_LOST, "PodDeleted", f"pod {pod.name} is gone", now_ms)
 
 
+def stranded(pod: PodView, now_ms: int) -> Fact:
+    """The fact that a pod which has not started will not: its node is not ready."""
+    message = f"node {pod.node_name} of pod {pod.name} is not ready, and the pod has not started"
+    return _fact(pod, FactKind.NODE_NOT_READY, "NodeNotReady", message, now_ms)
+
+
 def _fact(pod: PodView, kind: FactKind, code: str, message: str, now_ms: int) -> Fact:
     return Fact(
         id=f"pod/{pod.uid}/{kind}",

@@ -20,6 +20,7 @@ from hajob.runtime.announcements import Announcer
 from hajob.runtime.channel import Credentials, Listener
 from hajob.runtime.desk import Desk
 from hajob.runtime.kube import ApiError
+from hajob.runtime.silent_nodes import SilentNodes
 from hajob.runtime.status_writer import StatusWriter
 from hajob.runtime.world import World
 from hajob.sources.node import NodeView
@@ -73,6 +74,7 @@ class Town:
     def __init__(self) -> None:
         self.kube, self.clock, self.events = FakeKube(), FakeClock(), Events()
         self.links: list[Link] = []
+        self.silent_nodes = SilentNodes()
         self.nodes = {f"node-{n}": NodeView(f"node-{n}", chips={names.DEFAULT_RESOURCE_NAME: 2}) for n in range(6)}
         raw = yaml.safe_load(EXAMPLE.read_text())
         raw["metadata"] |= {"namespace": NAMESPACE, "uid": "uid-1", "generation": 1}
@@ -120,6 +122,7 @@ class Town:
             fence=lambda: 1,
             nodes=lambda: self.nodes,
             all_pods=lambda: {pod.name: pod for pod in self.pods()},
+            silent_nodes=self.silent_nodes,
         )
 
     def stored(self) -> dict[str, Any]:
@@ -251,6 +254,34 @@ async def test_a_new_start_shuns_a_silent_node_whose_pod_is_gone_already(town: T
     assert any(lost.node_name in str(body["spec"]["affinity"]) for body in anew)
 
 
+async def test_a_pod_given_to_a_dead_node_is_made_anew_elsewhere(town: Town) -> None:
+    await settled()
+    stranded = next(body for (kind, _, _), body in town.kube.objects.items() if kind == "pods" and "-0-" in str(body))
+    stranded["spec"]["nodeName"] = "node-0"
+    town.desk.pod_seen(view(stranded))
+    town.desk.nodes_changed()
+    assert town.desk.state.restarts_infrastructure == 0
+    town.nodes["node-0"] = replace(town.nodes["node-0"], ready=False)
+    town.desk.nodes_changed()
+    town.desk.nodes_changed()
+    await settled()
+    assert town.desk.state.phase is Phase.RESTARTING
+    assert town.desk.state.restarts_infrastructure == 1
+    assert stranded["metadata"]["name"] not in {pod.name for pod in town.pods()}
+    assert town.status()["incidents"][0]["cause"]["code"] == "NodeNotReady"
+    assert "node-0" in town.status()["incidents"][0]["cause"]["message"]
+
+
+async def test_a_job_applied_anew_shuns_the_node_that_was_silent_before() -> None:
+    town = Town()
+    town.silent_nodes.add("node-3", town.clock.monotonic())  # learnt from another job
+    await settled()
+    made = [body for (kind, _, _), body in town.kube.objects.items() if kind == "pods"]
+    assert made
+    assert all("node-3" in str(body["spec"]["affinity"]) for body in made if view(body).role == names.ROLE_RANK)
+    await town.desk.close()
+
+
 async def test_a_report_is_acknowledged_after_what_it_led_to_is_written(town: Town) -> None:
     await town.train()
     await town.report(death_of(5), step=5)
@@ -343,7 +374,7 @@ async def test_a_shrunk_job_hears_of_nodes_that_come_and_go(town: Town) -> None:
     waits, spare = {}, [name for name in town.nodes if name not in {pod.node_name for pod in town.pods()}]
     for name, nodes in (("none", {}), ("one", {spare[0]: town.nodes[spare[0]]}), ("none again", {})):
         town.nodes = nodes
-        desk.capacity_changed()
+        desk.nodes_changed()
         assert desk.state.shrunk is not None
         waits[name] = bool(desk.state.shrunk.capacity_ms)
     assert waits == {"none": False, "one": True, "none again": False}
