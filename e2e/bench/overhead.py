@@ -65,6 +65,7 @@ def _without(rig: Rig, number: int) -> float:
     run, name = rig.plane.run, f"without-{number}"
     logs = run.directory / name
     command = [sys.executable, "-m", "e2e.trainer.local", "--tensor", "2", "--data", "4", "--log-dir", str(logs)]
+    command += ["--timeout", str(TRAINING_SECONDS)]
     flags = ["--train-iters", str(STEPS), "--step-time-ms", str(STEP_MILLISECONDS)]
     threads = {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1", "MALLOC_ARENA_MAX": "2", "PYTHONUNBUFFERED": "1"}
     environment = {"HAJOB_MINDIO": str(mindio_directory()), "PYTHONPATH": str(CHECKOUT), **threads}
