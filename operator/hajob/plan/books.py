@@ -11,6 +11,7 @@ from hajob.domain.facts import Fact, Origin
 from hajob.domain.incidents import Cause, Incident, Milestone, Outcome, Purpose
 from hajob.domain.records import changed, draft
 from hajob.plan import effects, events
+from hajob.plan.choice import stalled
 from hajob.plan.effects import Effect
 from hajob.plan.moment import Moment
 from hajob.plan.state import PROGRAM_BUDGET, Deadline, JobState, Phase, Spend, Stall
@@ -68,12 +69,8 @@ def _recent(state: JobState, since: int) -> tuple[Spend, ...]:
 def _stalls(state: JobState, action: Action, rank: int, step: int) -> tuple[Stall, ...]:
     if not state.stalls:
         return (Stall(action, rank, step, 1),)
-    count, kept = 1, []
-    for stall in state.stalls:
-        if stall.action is action and stall.rank == rank:
-            count = stall.count + 1 if stall.step == step else 1
-        else:
-            kept.append(stall)
+    kept = [stall for stall in state.stalls if stall.rank != rank or stall.action is not action]
+    count = 1 + stalled(state, action, rank, step)
     return (*kept[-STALL_LIMIT:], Stall(action, rank, step, count))
 
 

@@ -47,7 +47,7 @@ def advance(state: JobState, event: Event, view: View, policy: Policy, now_ms: i
 
     Args:
         state: as the last outcome left it.
-        event: what happened; an unknown type is answered by a no-op like any other that does not fit.
+        event: what happened, one of `hajob.plan.events.EVENTS`.
         view: the cluster and the training now.
         policy: what the user allows.
         now_ms: the operator's clock, in milliseconds; never read anywhere else.
@@ -57,6 +57,7 @@ def advance(state: JobState, event: Event, view: View, policy: Policy, now_ms: i
     for question in QUESTIONS[state.phase, about]:
         row = question.answer(moment)
         if row is not None:
+            moment.target = row.target
             new, effects = row.step.run(moment)
             if row.target is not None and row.target is not new.phase:
                 new = changed(new, phase=row.target)

@@ -7,12 +7,13 @@ is the decision the step carries out.
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 from hajob.domain.actions import RUNG, Action
 from hajob.domain.errors import RankError
 from hajob.domain.facts import INFORMATION, PROCESS_LIVES, SICK_NODE, TAKES_THE_NODE, Fact, FactKind, Origin
 from hajob.domain.incidents import Incident, Purpose
+from hajob.domain.records import redone
 from hajob.plan.choice import Choice, Judge, Loss, Occasion
 from hajob.plan.effects import Effect
 from hajob.plan.events import DeadlineReached, Event, FactSeen
@@ -35,6 +36,7 @@ class Moment:
         ignored: why the event changes nothing; empty while it does.
         choice: the ladder's answer, once a guard has asked for it.
         fact: of a `FactSeen`; rows ask for it on no other event.
+        target: where the row that answers leads to; a step that drafts a new state may enter it at once.
     """
 
     state: JobState
@@ -46,6 +48,7 @@ class Moment:
     choice: Choice | None = None
     loss: Loss | None = None
     judge: Judge | None = None
+    target: Phase | None = None
     _looked: bool = False
     _ranks: tuple[int, ...] = ()
     fact: Fact = _NO_FACT
@@ -67,6 +70,12 @@ class Moment:
         if incident is None or incident.purpose is not Purpose.FAULT or self.state.phase is Phase.CONFIRMING:
             return None
         return incident
+
+    def state_of(self, fields: dict[str, Any]) -> JobState:
+        """The state of a draft, in the phase that the row leads to."""
+        if self.target is not None:
+            fields["phase"] = self.target
+        return redone(self.state, fields)
 
     def fact_ranks(self) -> tuple[int, ...]:
         """Every rank the fact loses: its own, or all of its node's; `concerns` must have been asked before."""

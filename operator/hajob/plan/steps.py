@@ -51,7 +51,7 @@ def _begin_process(action: Action, moment: Moment) -> StepResult:
     out += (order(incident, COMMAND[action], wait), effects.SetDeadline(_RECOVERY, at_ms))
     if fresh:
         out.append(effects.ReplacePods(fresh, incident.incarnation, names_to_avoid(moment, fresh)))
-    return redone(moment.state, fields), tuple(out)
+    return moment.state_of(fields), tuple(out)
 
 
 def _extent(moment: Moment, incident: Incident | None, action: Action) -> tuple[tuple[int, ...], ...]:
@@ -66,9 +66,11 @@ def _extent(moment: Moment, incident: Incident | None, action: Action) -> tuple[
         nodes = layout.nodes_of(loss.ranks)
     if not nodes and not begun:
         return loss.ranks, loss.ranks, (), ()
-    fresh = tuple(node for node in nodes if node in loss.newly or node not in replaced)
-    in_fresh_pods = {rank for node in fresh for rank in layout.ranks_of(node)}
+    fresh = tuple([node for node in nodes if node in loss.newly or node not in replaced])
     in_new_pods = {rank for node in nodes for rank in layout.ranks_of(node)}
+    if not begun and not replaced and in_new_pods.issuperset(loss.ranks):
+        return tuple(sorted(in_new_pods)), (), nodes, fresh
+    in_fresh_pods = {rank for node in fresh for rank in layout.ranks_of(node)}
     died = set() if loss.newly or not isinstance(moment.event, events.FactSeen) else set(moment.fact_ranks())
     restart = ({*loss.ranks} - in_new_pods) | ({*begun, *died} - in_fresh_pods)
     return tuple(sorted({*loss.ranks, *in_new_pods})), tuple(sorted(restart)), nodes, fresh
@@ -76,8 +78,8 @@ def _extent(moment: Moment, incident: Incident | None, action: Action) -> tuple[
 
 def names_to_avoid(moment: Moment, nodes: tuple[int, ...]) -> tuple[str, ...]:
     """Names of the nodes that these pods are to keep away from."""
-    names = (moment.view.node_names.get(node, "") for node in nodes)
-    return tuple(sorted({name for name in names if name}))
+    names = {moment.view.node_names.get(node, "") for node in nodes}
+    return tuple(sorted(names - {""}))
 
 
 def _source(moment: Moment, lost: tuple[int, ...]) -> RestoredFrom:
@@ -85,7 +87,11 @@ def _source(moment: Moment, lost: tuple[int, ...]) -> RestoredFrom:
     corrupted = (
         moment.loss.corrupted if moment.loss is not None else bool(moment.incident and moment.incident.corrupted)
     )
-    sound = copy_survives(moment.view.layout, lost) and not corrupted
+    judge = moment.judge
+    if judge is not None and judge.loss.ranks == lost and moment.state.shrunk is None:
+        sound = judge.copy and not corrupted  # asked by the ladder already
+    else:
+        sound = copy_survives(moment.view.layout, lost) and not corrupted
     return RestoredFrom.OPTIMIZER_COPY if sound else RestoredFrom.PERIODIC_CHECKPOINT
 
 
@@ -205,7 +211,9 @@ def _milestone(name: str, changes: dict[str, object], moment: Moment) -> StepRes
     incident = moment.incident
     if incident is None:
         return moment.state, ()
-    return changed(moment.state, incident=marked(incident, name, moment.now_ms, **changes)), ()
+    fields = draft(moment.state)
+    fields["incident"] = marked(incident, name, moment.now_ms, **changes)
+    return moment.state_of(fields), ()
 
 
 def gathered(moment: Moment) -> StepResult:
@@ -254,10 +262,12 @@ def finished(moment: Moment) -> int:
 
 def resumed(moment: Moment) -> StepResult:
     """The first step after the outage has ended; MindIO's result is still to come."""
-    state, _ = milestone("Resumed")(moment)
-    state = changed(state, step=finished(moment), resumed_ms=moment.now_ms)
-    state, deadline = set_deadline(state, Deadline.RECOVERY, moment.now_ms + 1000 * CONFIRM_SECONDS)
-    return state, (deadline,)
+    fields, at_ms = draft(moment.state), moment.now_ms + 1000 * CONFIRM_SECONDS
+    if moment.incident is not None:
+        fields["incident"] = marked(moment.incident, "Resumed", moment.now_ms)
+    fields["step"], fields["resumed_ms"] = finished(moment), moment.now_ms
+    fields["deadlines"] = {**fields["deadlines"], _RECOVERY: at_ms}
+    return moment.state_of(fields), (effects.SetDeadline(_RECOVERY, at_ms),)
 
 
 def recovered(moment: Moment) -> StepResult:
