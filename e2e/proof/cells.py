@@ -278,7 +278,7 @@ EXTRA: Final[Mapping[tuple[str, str, str], Script]] = {
         note="rank 7 dies after MindIO was told the names: 406, saved, no step lost",
     ),
     ("Exit", "saver", "saving"): Script(
-        lines=(*_lines((7,), "forward", "do=kill"), _hold(1, "dump")),
+        lines=(*_lines((7,), "forward", "do=kill"), f"rank=1 at=dump do=slow seconds={HOLD_SECONDS}{{step}}"),
         killed=(0,),
         allowed=("Checkpoint", "Restart"),
         action="Restart",
