@@ -101,9 +101,11 @@ def cells() -> list[Cell]:
     return [*matrix(), *(Cell(*key) for key in EXTRA)]
 
 
-def script(cell: Cell) -> Script:
-    """What is done in a cell."""
+def script(cell: Cell, *, defaults: bool = False) -> Script:
+    """What is done in a cell; `defaults`: with MindIO's own timers."""
     key = (cell.action, cell.ranks, cell.moment)
+    if defaults and key in WITH_DEFAULTS:
+        return WITH_DEFAULTS[key]
     return EXTRA[key] if key in EXTRA else _BY_ACTION[cell.action](cell)
 
 
@@ -262,6 +264,8 @@ def _cascade(deaths: tuple[int, ...]) -> Script:
     )
 
 
+STUCK: Final = (*_lines((1,), "update", "do=stuck seconds=600"), *_lines((7,), "update", "do=kill"))
+
 EXTRA: Final[Mapping[tuple[str, str, str], Script]] = {
     **{
         ("Cascade", f"{len(deaths)}-more", "recovery"): _cascade(deaths)
@@ -288,13 +292,26 @@ EXTRA: Final[Mapping[tuple[str, str, str], Script]] = {
         note="a rank that saves dies: MindIO answers 499 and leaves only exit",
     ),
     ("Exit", "stuck", "update"): Script(
-        lines=(*_lines((1,), "update", "do=stuck seconds=600"), *_lines((7,), "update", "do=kill")),
+        lines=STUCK,
+        allowed=("InPlace", "Replace", "Checkpoint", "Restart"),
+        action="InPlace",
+        restored=COPY,
+        renewed=frozenset({1, 7}),
+        repaired=frozenset({1, 7}),
+        note="rank 1 is stuck in its update, rank 7 dies in it: with an action limit of 30 s MindIO gives rank 1 up",
+    ),
+}
+"""Cells beside the matrix, by action, ranks and moment."""
+
+WITH_DEFAULTS: Final[Mapping[tuple[str, str, str], Script]] = {
+    ("Exit", "stuck", "update"): Script(
+        lines=STUCK,
         allowed=("InPlace", "Replace", "Checkpoint", "Restart"),
         action="Restart",
         by_way_of=("InPlace",),
         restored=PERIODIC,
         renewed=frozenset(range(WORLD)),
-        note="a rank stuck in its update keeps MindIO from locking the step, which leaves only exit",
+        note="rank 1 is stuck in its update, rank 7 dies in it: MindIO cannot lock the step, which leaves only exit",
     ),
 }
-"""Cells beside the matrix, by action, ranks and moment."""
+"""Cells in which MindIO does something else with timers of its own."""

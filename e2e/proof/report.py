@@ -132,7 +132,9 @@ def extra_table(ledger: Ledger) -> str:
         cell = Cell(*key)
         plays = plays_of(ledger, cell)
         ends = f"{plays[-1]['action']}, {plays[-1]['restored']}" if plays else NOT_PLAYED
-        lines.append([f"{cell.action} {cell.ranks}", script(cell).note, ends, word(plays)])
+        defaults = ledger["cells"].get(cell.name, {}).get("timers") == "default"
+        note = script(cell, defaults=defaults).note
+        lines.append([f"{cell.action} {cell.ranks}", note, ends, word(plays)])
     return markdown(lines)
 
 

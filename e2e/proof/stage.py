@@ -104,7 +104,7 @@ class Stage:
         It is played again where the fault missed its moment, or where nothing was wrong but the 100 ms of the phases:
         those are about a machine that does nothing else.
         """
-        began, wanted, tries = time.monotonic(), script(cell), 0
+        began, wanted, tries = time.monotonic(), script(cell, defaults=self.setting.defaults), 0
         result = Result(cell.name)
         while tries < TRIES:
             tries += 1
