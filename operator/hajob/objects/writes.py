@@ -71,13 +71,13 @@ def writes(answer: Answer) -> tuple[Write, ...]:
 def _told(turn: Turn) -> Iterator[announcements.Announcement]:
     """The Events of one turn; how long an outage was does not matter here."""
     before, after = turn.before.incident, turn.outcome.state.incident
-    newest = after or before  # the one that the live operator has an account of
     told = [announcements.of_effect(effect) for effect in turn.outcome.effects]
     if after is not None and (before is None or before.number != after.number):
         told.insert(0, announcements.of_opening(after))
+    actions = {one.number: one.action for one in (before, after) if one is not None}
     for effect in turn.outcome.effects:
-        if isinstance(effect, CloseIncident) and newest is not None and newest.number == effect.number:
-            told.append(announcements.of_closing(effect, newest.action, 0))
+        if isinstance(effect, CloseIncident) and effect.number in actions:
+            told.append(announcements.of_closing(effect, actions[effect.number], 0))
     return (one for one in told if one is not None)
 
 
