@@ -12,10 +12,30 @@ from typing import Final
 from hajob.domain.actions import Action
 from hajob.domain.facts import FactKind
 from hajob.plan.choice import Occasion
-from hajob.plan.events import Event, FactSeen
+from hajob.plan.events import EVENTS, Event, FactSeen
+from hajob.plan.guards import ALWAYS
 from hajob.plan.moment import Guard, Moment, Row
 from hajob.plan.state import Phase
-from hajob.plan.table import CELLS
+from hajob.plan.table import TABLE
+
+
+def _cells() -> dict[tuple[Phase, type[Event]], tuple[Row, ...]]:
+    """Rows of every cell, in order, up to and with the first that always applies."""
+    cells: dict[tuple[Phase, type[Event]], tuple[Row, ...]] = {}
+    for phase in Phase:
+        for event in EVENTS:
+            rows = []
+            for row in TABLE:
+                if row.event is event and phase in row.states:
+                    rows.append(row)
+                    if row.guard is ALWAYS:
+                        break
+            cells[phase, event] = tuple(rows)
+    return cells
+
+
+CELLS: Final = _cells()
+"""By state and kind of event."""
 
 
 @dataclass(frozen=True, slots=True)

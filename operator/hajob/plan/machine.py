@@ -5,14 +5,14 @@ a no-op that says why. It never raises for what the outside world may send.
 """
 
 from hajob.domain.records import changed, record
-from hajob.plan.cells import QUESTIONS
+from hajob.plan.cells import CELLS, QUESTIONS
 from hajob.plan.choice import Verdict
 from hajob.plan.effects import Effect
 from hajob.plan.events import Event, FactSeen
 from hajob.plan.moment import Moment, Row
 from hajob.plan.policy import Policy
 from hajob.plan.state import JobState
-from hajob.plan.table import CELLS, TABLE
+from hajob.plan.table import TABLE
 from hajob.plan.view import View
 
 __all__ = ["CELLS", "TABLE", "Outcome", "advance"]

@@ -400,21 +400,3 @@ def _rest() -> tuple[Row, ...]:
 
 
 TABLE: Final[tuple[Row, ...]] = (*_WRITTEN, *_rest())
-
-
-def _index() -> dict[tuple[Phase, type[Event]], tuple[Row, ...]]:
-    """Rows of every cell, in order, up to and with the first that always applies."""
-    cells: dict[tuple[Phase, type[Event]], tuple[Row, ...]] = {}
-    for phase in Phase:
-        for event in EVENTS:
-            rows = []
-            for row in TABLE:
-                if row.event is event and phase in row.states:
-                    rows.append(row)
-                    if row.guard is g.ALWAYS:
-                        break
-            cells[phase, event] = tuple(rows)
-    return cells
-
-
-CELLS: Final = _index()
