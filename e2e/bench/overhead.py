@@ -4,6 +4,8 @@ Without it a plain supervisor starts ranks, store and MindIO's controller as pro
 no launcher, no agent, no gate, no coordinator. Cluster and operator run in both halves of a pair, so what is compared
 is what a job adds. Halves change places from pair to pair, since a machine may grow slower all the while. A step lasts
 50 ms at least, as the chips would make it; what the processes beside the ranks take comes on top or does not show.
+Without Hajob each rank has a session of its own, since Linux shares a busy machine out by sessions and containers have
+some of theirs: in one session together, the ranks would be slow for a reason that has nothing to do with Hajob.
 """
 
 from __future__ import annotations
@@ -65,7 +67,7 @@ def _without(rig: Rig, number: int) -> float:
     run, name = rig.plane.run, f"without-{number}"
     logs = run.directory / name
     command = [sys.executable, "-m", "e2e.trainer.local", "--tensor", "2", "--data", "4", "--log-dir", str(logs)]
-    command += ["--timeout", str(TRAINING_SECONDS)]
+    command += ["--timeout", str(TRAINING_SECONDS), "--own-sessions"]
     flags = ["--train-iters", str(STEPS), "--step-time-ms", str(STEP_MILLISECONDS)]
     threads = {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1", "MALLOC_ARENA_MAX": "2", "PYTHONUNBUFFERED": "1"}
     environment = {"HAJOB_MINDIO": str(mindio_directory()), "PYTHONPATH": str(CHECKOUT), **threads}

@@ -79,7 +79,8 @@ class Job:
     """What to run: layout, arguments of the trainer, where its logs go, and which strategies to choose.
 
     `strategies` are taken in order of preference from those MindIO offers; with `upgrade` among them dropped ranks are
-    started again after a downgrade.
+    started again after a downgrade. With `own_sessions` each rank has a session of its own, as containers have: the
+    kernel shares a busy machine out by sessions. Whoever asks for it has to end them should this process be killed.
     """
 
     layout: Layout
@@ -89,6 +90,7 @@ class Job:
     incarnation: int = 0
     environment: dict[str, str] = field(default_factory=dict)
     timeout: float = 120.0
+    own_sessions: bool = False
 
 
 class Driver:
@@ -200,7 +202,12 @@ class Driver:
         }
         with (job.log_dir / f"output-rank{rank}.log").open("ab") as output:
             process = subprocess.Popen(
-                [*command, *job.arguments], env=environment, stdout=output, stderr=output, stdin=subprocess.DEVNULL
+                [*command, *job.arguments],
+                env=environment,
+                stdout=output,
+                stderr=output,
+                stdin=subprocess.DEVNULL,
+                start_new_session=job.own_sessions,
             )
         with self._lock:
             self._processes[rank] = process

@@ -33,6 +33,7 @@ def parser() -> argparse.ArgumentParser:
     result.add_argument("--migrate", metavar="RANK@STEP", help="hot switch of a rank")
     result.add_argument("--log-dir", type=Path, required=True)
     result.add_argument("--compare", type=Path, help="log directory of an undisturbed run")
+    result.add_argument("--own-sessions", action="store_true", help="a session for each rank")
     result.add_argument("--timeout", type=float, default=120.0)
     result.add_argument("trainer", nargs="*", help="further arguments of the trainer, after --")
     return result
@@ -45,7 +46,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     kills = [kill.split("@") for kill in options.kill]
     ordered = [word for rank, step in kills for word in ("--fault", f"rank={rank} step={step} at={options.at} do=kill")]
     strategies = tuple(options.strategy.split(","))
-    driver = Driver(Job(layout, options.log_dir, [*options.trainer, *ordered], strategies, timeout=options.timeout))
+    arguments = [*options.trainer, *ordered]
+    sessions = options.own_sessions
+    driver = Driver(Job(layout, options.log_dir, arguments, strategies, timeout=options.timeout, own_sessions=sessions))
     _order(driver, options)
     found = [] if driver.run() else ["not every rank ended with code 0 in time"]
     found += _report(layout, options.log_dir, [int(rank) for rank, _ in kills] if strategies == ("recover",) else [])
