@@ -109,6 +109,12 @@ def test_a_node_without_and_with_a_free_one(capsys: pytest.CaptureFixture[str], 
     assert pods == [("create", 2), ("delete", 2)]
 
 
+def test_pods_that_leave_with_a_shrink_are_not_kept() -> None:
+    spec = {**JOB["spec"], "parallelism": {"tensor": 2, "pipeline": 2}}
+    answer = simulate(spec, Question(nodes=(1,)))
+    assert (answer.action, answer.isolation.nodes, answer.kept_nodes) == ("Shrink", (1, 3), (0, 2))
+
+
 def test_the_node_of_rank_0(capsys: pytest.CaptureFixture[str], manifest: Path) -> None:
     assert ask(capsys, manifest, "--lose", "node=0", "--free-nodes", "1")["action"] == "Replace"
     answer = ask(capsys, manifest, "--lose", "node=0")

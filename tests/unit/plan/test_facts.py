@@ -306,3 +306,19 @@ def test_the_journal_of_a_healthy_job_is_small() -> None:
     assert from_dict({}) == JobState()
     stalled = replace(state, stalls=(Stall(Rig.running().memory(3, Source.MINDIO).action, 3, 5, 1),))
     assert from_dict(to_dict(stalled)) == stalled
+
+
+@pytest.mark.parametrize("named", [(), (5, 7)])
+def test_beyond_what_is_remembered_older_facts_are_stale(named: tuple[int, ...]) -> None:
+    """A process that is forgotten may be of any age; both ways of starting one anew note the time."""
+    rig = Rig.running()
+    full = {100 + number: 1 for number in range(512)}
+    if named:
+        rig.exits(5)
+    rig.state = replace(rig.state, renewed=full)
+    if named:
+        rig.tell(e.Stopped(2, named))
+    else:
+        rig.exits(5)
+    assert (len(rig.state.renewed), rig.state.forgotten_ms) == (512, rig.now)
+    assert 100 not in rig.state.renewed
