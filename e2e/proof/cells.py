@@ -282,8 +282,7 @@ EXTRA: Final[Mapping[tuple[str, str, str], Script]] = {
         note="rank 7 dies after MindIO was told the names: 406, saved, no step lost",
     ),
     ("Exit", "saver", "saving"): Script(
-        lines=(*_lines((7,), "forward", "do=kill"), f"rank=1 at=dump do=slow seconds={HOLD_SECONDS}{{step}}"),
-        killed=(0,),
+        lines=(*_lines((7,), "forward", "do=kill"), "rank=0 at=dump do=kill seconds={step}"),
         allowed=("Checkpoint", "Restart"),
         action="Restart",
         by_way_of=("Checkpoint",),
