@@ -130,6 +130,12 @@ def _offered(moment: Moment) -> bool:
     return incident is None or MINDIO_STRATEGY[incident.action] in event.names
 
 
+def _save_offered(moment: Moment) -> bool:
+    event = moment.event
+    assert isinstance(event, events.StrategiesOffered)
+    return _offered(moment) or MINDIO_STRATEGY[Action.CHECKPOINT] in event.names
+
+
 def _nodes_wanted(moment: Moment) -> int:
     shrunk = moment.state.shrunk
     if shrunk is None:
@@ -222,6 +228,9 @@ NAMED_TOO_FEW: Final = Guard("named too few", "ranks were named before the newes
 OLD_REVISION: Final = Guard("older order", "the answer to an older order", _old_revision)
 OTHER_ATTEMPT: Final = Guard("other attempt", "of another attempt", _other_attempt)
 NOT_OFFERED: Final = Guard("not offered", "MindIO does not offer what is wanted", lambda moment: not _offered(moment))
+NO_SAVE_OFFERED: Final = Guard(
+    "no save offered", "MindIO offers neither what is wanted nor to save", lambda moment: not _save_offered(moment)
+)
 MORE_RANKS: Final = Guard(
     "more ranks", "MindIO names ranks that were not known to be lost", lambda moment: bool(unknown_ranks(moment))
 )

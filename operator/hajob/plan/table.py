@@ -203,6 +203,7 @@ _RECOVERY = (
     *_ladder(P.GATHERING, Named, DUMP_OR_EXIT, g.NAMED_TOO_FEW),
     _row(P.GATHERING, Named, g.ALWAYS, _mark("Named", named=True), P.RESUMING),
     _row((P.SHRINKING, P.SAVING), Named, g.ALWAYS, _mark("Named", named=True)),
+    *_ladder((P.GATHERING, P.RESUMING, P.SHRINKING), StrategiesOffered, EXIT_ONLY, g.NO_SAVE_OFFERED),
     *_ladder((P.GATHERING, P.RESUMING, P.SHRINKING), StrategiesOffered, DUMP_OR_EXIT, g.NOT_OFFERED),
     _row(P.SAVING, StrategiesOffered, g.both(g.NOT_OFFERED, g.SUSPENDING), _SUSPEND, P.SUSPENDED),
     *_ladder(P.SAVING, StrategiesOffered, EXIT_ONLY, g.NOT_OFFERED),

@@ -91,6 +91,7 @@ def every_event(state: JobState) -> Iterator[e.Event]:
     yield from (
         e.StrategiesOffered(number, offered),
         e.StrategiesOffered(number, ("exit",)),
+        e.StrategiesOffered(number, ("exit", "dump")),
         e.StrategiesOffered(10**6),
     )
     for code in (0, 201, 404, 405, 406, 499, 77):

@@ -414,6 +414,12 @@ def test_what_is_not_offered_is_not_waited_for() -> None:
     assert rig.at(Phase.RESTARTING)
 
 
+def test_where_only_exit_is_offered_no_save_is_waited_for() -> None:
+    rig = Rig.naming()
+    rig.tell(e.StrategiesOffered(2, ("exit",)))
+    assert rig.at(Phase.RESTARTING)
+
+
 def test_a_checkpoint_that_fails_restarts_from_the_periodic_one() -> None:
     rig = Rig.naming()
     rig.exits(3)
