@@ -27,7 +27,7 @@ def test_a_second_process_dies_while_a_node_is_replaced(rig: Rig) -> None:
 
 def test_both_copies_lost_before_any_checkpoint_start_the_job_anew(rig: Rig, capfd: pytest.CaptureFixture[str]) -> None:
     job = rig.submit(iterations=200)  # still trains when its output is read
-    job.wait_step(5)
+    finished = job.wait_step(5)
     rig.nodes.control.power_off(job.node_of(3))
     rig.plane.wait("an incident", job.incidents)
     rig.nodes.control.kill(namespace=rig.namespace, rank=2)  # holds the copy of rank 6
@@ -36,7 +36,7 @@ def test_both_copies_lost_before_any_checkpoint_start_the_job_anew(rig: Rig, cap
     job.wait_condition("Complete", seconds=COMPLETE_SECONDS)
     incident = job.incidents()[0]
     assert (incident["action"], incident["outcome"]) == ("Restart", "Recovered")
-    assert incident["lostSteps"] >= 5
+    assert incident["lostSteps"] >= finished - 1  # the dead node may have had no time to tell of its last one
     assert "restoredFrom" not in incident
     assert [(each["name"], each["numRanks"]) for each in incident["stateSources"]] == [("Nowhere", 8)]
     assert job.status()["restarts"] == {"infrastructure": 1, "program": 0}

@@ -266,7 +266,7 @@ def _controller_was_lost(job: Job) -> None:
     job.conversation.state = State.LOST
     text = "ranks run, but the MindIO controller they registered with is gone; the next fault cannot be recovered"
     job.conversation.memory.problem = text
-    job.tell(job.new_fact(pb.CONTROLLER_LOST, f"attempt-{job.attempt.number}", text), job.now)
+    job.tell_controller_lost(text, job.now)
 
 
 def _watch_running(job: Job) -> None:

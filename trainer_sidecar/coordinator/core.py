@@ -233,7 +233,7 @@ class Core:
         before = job.conversation.state
         feed(job, Event(Kind.GONE), now)
         if job.conversation.state is State.LOST and before is not State.LOST:
-            job.tell(job.new_fact(pb.CONTROLLER_LOST, f"attempt-{job.attempt.number}", text), now)
+            job.tell_controller_lost(text, now)
 
     def callback(self, name: str, arguments: list[Any], at: float, now: float) -> None:
         """One of MindIO's four callbacks."""

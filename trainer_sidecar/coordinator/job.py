@@ -196,6 +196,12 @@ class Job:
         if self.outbox.add_fact(fact, at):
             self.urgent = True
 
+    def tell_controller_lost(self, text: str, at: float) -> None:
+        """The controller of the attempt that runs is gone; a later attempt has another one."""
+        fact = self.new_fact(pb.CONTROLLER_LOST, f"attempt-{self.attempt.number}", text)
+        fact.incarnation = self.incarnation
+        self.tell(fact, at)
+
     def new_fact(self, kind: pb.FactKind, subject: str, message: str) -> pb.Fact:
         """A fact of the coordinator's own."""
         self.fact_number += 1

@@ -108,6 +108,8 @@ class Moment:
             return f"Invalid: fact {fact.id} of kind {fact.kind} names neither a rank nor a node rank"
         if fact.id in state.fact_ids or (state.incident is not None and fact.id in state.incident.fact_ids):
             return f"Duplicate: fact {fact.id}"
+        if fact.kind is FactKind.CONTROLLER_LOST and 0 < fact.incarnation < state.base:
+            return f"Stale: fact {fact.id} is about the controller of an attempt that is over"
         self._ranks = ranks if fact.incarnation < 0 else self._current(ranks)
         if ranks and not self._ranks:
             return f"Stale: fact {fact.id} is of incarnation {fact.incarnation}, rank {ranks[0]} has a newer one"

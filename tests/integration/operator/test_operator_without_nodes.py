@@ -98,7 +98,10 @@ def test_a_job_gets_its_pods_and_tells_what_it_waits_for(served: Served) -> None
         *("Accepted", "Scheduled", "Running", "Recoverable", "CoordinatorReady", "Shrunk", "Degraded", "Held"),
         *("Suspended", "Complete", "Failed"),
     ]
-    assert served.status()["effective"] == {"chipsPerNode": 2, "worldSize": 8, "extraBytesPerChip": 0}
+    effective = served.status()["effective"]
+    copies = [{"kind": "Dense", "numRanks": 2, "ranks": ranks} for ranks in ([0, 4], [2, 6], [1, 5], [3, 7])]
+    assert effective.pop("copyGroups") == copies
+    assert effective == {"chipsPerNode": 2, "worldSize": 8, "extraBytesPerChip": 0, "numCopyGroups": 4}
     printed = served.plane.kubectl("get", "hajobs", "-n", served.namespace).stdout.splitlines()[1].split()
     assert printed[:3] == ["quickstart", "Pending", "4/4"]
 

@@ -158,6 +158,7 @@ def test_a_controller_that_dies_is_told_at_once(world: World) -> None:
     world.pump()
     assert world.state.conversation == "Lost"
     assert [(fact.kind, fact.message) for fact in world.facts] == [(pb.CONTROLLER_LOST, "signal 9")]
+    assert world.facts[0].incarnation == world.core.job.attempt.incarnation > 0
 
 
 def test_a_coordinator_alone_does_not_end_what_it_does_not_know(world: World) -> None:

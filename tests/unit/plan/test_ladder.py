@@ -715,6 +715,21 @@ def test_a_lost_coordinator_goes_by_policy(policy: CoordinatorLossPolicy, now: P
     assert rig.at(later)
 
 
+def test_the_controller_of_an_attempt_that_is_over_is_not_mourned_twice() -> None:
+    """Its loss may be told in one breath with the checkpoint that the restart waited for."""
+    rig = Rig.running(policy=Policy(coordinator_loss=CoordinatorLossPolicy.AT_NEXT_CHECKPOINT))
+    rig.tell(e.CoordinatorLost())
+    before = rig.state.incarnation
+    rig.tell(e.CheckpointVerified(step=9))
+    base = rig.state.base
+    rig.see(FactKind.CONTROLLER_LOST, incarnation=before)
+    assert rig.state.base == base
+    assert rig.state.restarts_infrastructure == 1
+    assert "attempt that is over" in rig.ignored
+    rig.see(FactKind.CONTROLLER_LOST)
+    assert rig.state.restarts_infrastructure == 2
+
+
 def test_an_unreachable_coordinator_is_no_reason_to_begin_a_start_anew() -> None:
     rig = Rig(JobState())
     rig.tell(e.Accepted())
