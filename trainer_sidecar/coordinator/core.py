@@ -284,6 +284,7 @@ class Core:
         fact.node_rank = pod.node_rank
         fact.ranks.extend(job.roster.ranks_of(pod.node_rank))
         fact.incarnation = pod.incarnation
+        job.steps.lose_sight(fact.ranks)
         job.tell(fact, job.now)
 
     def _forget_pods(self) -> None:

@@ -159,7 +159,7 @@ def _strategy_sent(job: Job, at: float) -> None:
     """By now every step finished before the outage has been told of, so the last common one is known."""
     if job.incident is None or job.incident.strategy_sent is not None:
         return
-    common = job.steps.common
+    common = job.steps.last_common(job.num_ranks)
     if common is not None:
         job.mark(pb.STEP_BEFORE, common[1], pb.Milestone(step=common[0]))
     job.incident.strategy_sent = at
@@ -169,6 +169,7 @@ def _strategy_sent(job: Job, at: float) -> None:
 def _result(job: Job, event: Event) -> None:
     if event.kind is Kind.ISOLATED:
         job.dropped = set(event.ranks)
+        job.steps.leave_out(job.dropped)
     elif event.kind is Kind.SUCCESS:
         if event.strategy == "upgrade":
             job.dropped = set()
@@ -205,7 +206,7 @@ def step_finished(job: Job, rank: int, step: int, at: float) -> None:
     repaired = job.incident or job.unresumed
     if repaired is not None and not repaired.resumed and _is_after(repaired, at) and step <= job.steps.newest:
         job.steps.go_back(step - 1)  # every rank has loaded a checkpoint
-    job.steps.finished(rank, step, at, max(job.roster.world_size - len(job.dropped), 1))
+    job.steps.finished(rank, step, at, job.num_ranks)
     incident = job.incident
     _first_step(job)
     if incident is None and job.unresumed is not None and _is_after(job.unresumed, at):

@@ -167,6 +167,11 @@ class Job:
     changed: bool = False
     refused_input: int = 0
 
+    @property
+    def num_ranks(self) -> int:
+        """Ranks that take part."""
+        return max(self.roster.world_size - len(self.dropped), 1)
+
     def touch(self, rank: int) -> None:
         """The pod of this rank has to be told something new."""
         target = self.roster.targets.get(rank)

@@ -23,6 +23,7 @@ class LastStep:
 
     steps: Steps
     due: float
+    num_ranks: int
 
 
 def gather(job: Job) -> None:
@@ -30,14 +31,14 @@ def gather(job: Job) -> None:
     incident = job.incident
     told = incident is not None and incident.strategy_sent is not None
     if job.attempt.phase is Phase.RUNNING and job.last_step is None and not told:
-        job.last_step = LastStep(copy.deepcopy(job.steps), job.now + GATHER_SECONDS)
+        job.last_step = LastStep(copy.deepcopy(job.steps), job.now + GATHER_SECONDS, job.num_ranks)
 
 
 def finished(job: Job, rank: int, step: int, at: float) -> bool:
     """A step was told of; whether it was of the attempt that is being ended."""
     if job.last_step is None:
         return False
-    job.last_step.steps.finished(rank, step, at, max(job.roster.world_size - len(job.dropped), 1))
+    job.last_step.steps.finished(rank, step, at, job.last_step.num_ranks)
     return True
 
 
@@ -47,6 +48,7 @@ def tell(job: Job) -> None:
     if last is None or job.now < last.due:
         return
     job.last_step = None
-    if last.steps.common is not None:
-        step, at = last.steps.common
+    common = last.steps.last_common(last.num_ranks)
+    if common is not None:
+        step, at = common
         job.mark(pb.STEP_BEFORE, at, pb.Milestone(step=step))

@@ -29,6 +29,7 @@ class Steps:
         self._common: tuple[int, float] | None = None
         self._times: deque[float] = deque(maxlen=KEPT_TIMES)
         self._last: dict[int, int] = {}
+        self._unheard: set[int] = set()
         self.newest = -1
         self.latest: float | None = None
 
@@ -36,6 +37,7 @@ class Steps:
         """`rank` finished `step` at `at`; `num_ranks` take part."""
         self.newest = max(self.newest, step)
         self._last[rank] = step
+        self._unheard.discard(rank)
         self.latest = at if self.latest is None else max(self.latest, at)
         finish = self._open.setdefault(step, _Finish(set(), at))
         finish.ranks.add(rank)
@@ -53,6 +55,23 @@ class Steps:
     def common(self) -> tuple[int, float] | None:
         """The last step that every rank finished, and when the last one did."""
         return self._common
+
+    def lose_sight(self, ranks: Iterable[int]) -> None:
+        """Nobody is left who could tell of these ranks' last steps."""
+        self._unheard.update(ranks)
+
+    def leave_out(self, ranks: Iterable[int]) -> None:
+        """These ranks take part no longer."""
+        self._unheard.difference_update(ranks)
+
+    def last_common(self, num_ranks: int) -> tuple[int, float] | None:
+        """The last step that every rank finished, those out of sight left aside, and when the last one did."""
+        found = self._common
+        for step, finish in self._open.items():
+            others = finish.ranks - self._unheard
+            if others and len(others) >= num_ranks - len(self._unheard) and (found is None or step > found[0]):
+                found = (step, finish.latest)
+        return found
 
     @property
     def median_seconds(self) -> float | None:
@@ -82,4 +101,5 @@ class Steps:
         self._open.clear()
         self._times.clear()
         self._last.clear()
+        self._unheard.clear()
         self._common, self.newest, self.latest = None, -1, None

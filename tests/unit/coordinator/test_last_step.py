@@ -30,6 +30,17 @@ def test_a_stop_tells_the_last_common_step_a_moment_later() -> None:
     assert told(world) == [4]
 
 
+def test_a_silent_node_does_not_hide_the_step_that_all_others_have_finished() -> None:
+    world = trained()
+    world.step(4, [0, 1])
+    world.agent(1).powered = False
+    world.advance(4.0)
+    assert [list(fact.ranks) for fact in world.facts] == [[2, 3]]
+    world.order(pb.STOP, incarnation=2, revision=1)
+    world.advance(0.3)
+    assert told(world) == [4]
+
+
 def test_a_start_that_follows_at_once_changes_nothing() -> None:
     world = trained()
     world.die(3)
