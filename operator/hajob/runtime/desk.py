@@ -246,7 +246,8 @@ class Desk:
             fact = dataclasses.replace(fact, node_name=fact.node_name or pod.node_name)
             if fact.kind is FactKind.AGENT_SILENT:
                 self._table.silent.add(pod.uid)
-                self._world.silent_nodes.add(pod.node_name, self._world.clock.monotonic())
+            if fact.kind in {FactKind.AGENT_SILENT, FactKind.PORT_TAKEN}:
+                self._world.shunned_nodes.add(pod.node_name, self._world.clock.monotonic())
         self._advance(dataclasses.replace(event, fact=fact))
 
     def coordinator_changed(self) -> None:
@@ -338,7 +339,7 @@ class Desk:
             return
         wanted = self._journal.wanted
         homes = self._table.homes(wanted)
-        lost = self._world.silent_nodes.names(self._world.clock.monotonic())
+        lost = self._world.shunned_nodes.names(self._world.clock.monotonic())
         lost |= {node.name for node in self._world.nodes().values() if not node.ready}
         for effect in taken:
             wanted = apply(wanted, effect, homes, lost)

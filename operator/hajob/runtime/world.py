@@ -15,7 +15,7 @@ from hajob.runtime.announcements import Announcer
 from hajob.runtime.channel import Credentials, Listener
 from hajob.runtime.clock import Clock
 from hajob.runtime.kube import Kube
-from hajob.runtime.silent_nodes import SilentNodes
+from hajob.runtime.shunned_nodes import ShunnedNodes
 from hajob.runtime.status_writer import StatusWriter
 from hajob.sources.node import NodeView
 from hajob.sources.pod import PodView
@@ -63,4 +63,4 @@ class World:
     fence: Callable[[], int]
     nodes: Callable[[], dict[str, NodeView]]
     all_pods: Callable[[], dict[str, PodView]]
-    silent_nodes: SilentNodes = field(default_factory=SilentNodes)
+    shunned_nodes: ShunnedNodes = field(default_factory=ShunnedNodes)

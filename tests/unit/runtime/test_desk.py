@@ -20,7 +20,7 @@ from hajob.runtime.announcements import Announcer
 from hajob.runtime.channel import Credentials, Listener
 from hajob.runtime.desk import Desk
 from hajob.runtime.kube import ApiError
-from hajob.runtime.silent_nodes import SilentNodes
+from hajob.runtime.shunned_nodes import ShunnedNodes
 from hajob.runtime.status_writer import StatusWriter
 from hajob.runtime.world import World
 from hajob.sources.node import NodeView
@@ -74,7 +74,7 @@ class Town:
     def __init__(self) -> None:
         self.kube, self.clock, self.events = FakeKube(), FakeClock(), Events()
         self.links: list[Link] = []
-        self.silent_nodes = SilentNodes()
+        self.shunned_nodes = ShunnedNodes()
         self.nodes = {f"node-{n}": NodeView(f"node-{n}", chips={names.DEFAULT_RESOURCE_NAME: 2}) for n in range(6)}
         raw = yaml.safe_load(EXAMPLE.read_text())
         raw["metadata"] |= {"namespace": NAMESPACE, "uid": "uid-1", "generation": 1}
@@ -122,7 +122,7 @@ class Town:
             fence=lambda: 1,
             nodes=lambda: self.nodes,
             all_pods=lambda: {pod.name: pod for pod in self.pods()},
-            silent_nodes=self.silent_nodes,
+            shunned_nodes=self.shunned_nodes,
         )
 
     def stored(self) -> dict[str, Any]:
@@ -274,12 +274,32 @@ async def test_a_pod_given_to_a_dead_node_is_made_anew_elsewhere(town: Town) -> 
 
 async def test_a_job_applied_anew_shuns_the_node_that_was_silent_before() -> None:
     town = Town()
-    town.silent_nodes.add("node-3", town.clock.monotonic())  # learnt from another job
+    town.shunned_nodes.add("node-3", town.clock.monotonic())  # learnt from another job
     await settled()
     made = [body for (kind, _, _), body in town.kube.objects.items() if kind == "pods"]
     assert made
     assert all("node-3" in str(body["spec"]["affinity"]) for body in made if view(body).role == names.ROLE_RANK)
     await town.desk.close()
+
+
+async def test_a_node_whose_port_is_taken_is_shunned_by_the_next_start(town: Town) -> None:
+    await settled()
+    await town.run_pods()
+    home = next(pod.node_name for pod in town.pods() if pod.node_rank == 1)
+    taken = wire.Fact(id="port", kind=wire.PORT_TAKEN, node_rank=1, ranks=[2, 3], incarnation=1, message="8000")
+    await town.report(taken)
+    made = [body for (kind, _, _), body in town.kube.objects.items() if kind == "pods"]
+    ranks = [body for body in made if view(body).role == names.ROLE_RANK]
+    assert [view(body).node_name for body in ranks] == [""] * 4
+    assert all(home in str(body["spec"]["affinity"]) for body in ranks)
+
+
+def test_a_pod_without_a_node_makes_no_node_shunned() -> None:
+    nodes = ShunnedNodes()
+    nodes.add("", 1.0)
+    nodes.add("node-1", 1.0)
+    assert nodes.names(2.0) == {"node-1"}
+    assert nodes.names(62.0) == set()
 
 
 async def test_a_report_is_acknowledged_after_what_it_led_to_is_written(town: Town) -> None:

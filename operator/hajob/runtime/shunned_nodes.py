@@ -1,0 +1,30 @@
+"""Nodes on which nothing should be started for a while, remembered for all jobs.
+
+On some an agent fell silent: Kubernetes calls a dead node ready for another 40 s, and the scheduler puts pods on it. On
+others a port that every job needs is taken. What one job has learnt serves the next one, also one that is deleted and
+applied again at once.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+SHUNNED_SECONDS: Final = 60.0
+"""So long such a node is shunned; by then Kubernetes itself knows whether it is ready."""
+
+
+class ShunnedNodes:
+    """Names of nodes, each with the time of its last trouble in seconds of a clock that never jumps."""
+
+    def __init__(self) -> None:
+        self._since: dict[str, float] = {}
+
+    def add(self, name: str, now: float) -> None:
+        """Something is wrong on this node; a pod without a node says nothing about any."""
+        if name:
+            self._since[name] = now
+
+    def names(self, now: float) -> set[str]:
+        """Those that are to be shunned now; the others are forgotten."""
+        self._since = {name: since for name, since in self._since.items() if now - since < SHUNNED_SECONDS}
+        return set(self._since)
