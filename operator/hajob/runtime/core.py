@@ -172,7 +172,7 @@ class Core:
         desk = self._desks.get(pod.job_uid)
         if desk is not None:
             self._guard(pod.job_uid, partial(desk.pod_seen, pod, deleted=deleted))
-        self._nodes_changed()
+        self._capacity_changed()
 
     def pods_complete(self) -> None:
         """The informer of pods has shown all that exist."""
@@ -186,12 +186,14 @@ class Core:
             self._caches.nodes.pop(node.name, None)
         else:
             self._caches.nodes[node.name] = node
-        self._nodes_changed()
-
-    def _nodes_changed(self) -> None:
-        """Nodes, and the pods of others on them, decide whether a pod can start and whether a shrunk job can grow."""
         for uid, desk in list(self._desks.items()):
-            self._guard(uid, desk.nodes_changed)
+            self._guard(uid, desk.look_for_stranded)
+        self._capacity_changed()
+
+    def _capacity_changed(self) -> None:
+        """Pods of others decide whether a shrunk job can grow; a job that is not shrunk answers at once."""
+        for uid, desk in list(self._desks.items()):
+            self._guard(uid, desk.look_for_capacity)
 
     async def close(self) -> None:
         """Let go of every job, as it is."""

@@ -172,6 +172,7 @@ class Desk:
             now = self._world.clock.now_milliseconds()
             for fact in [pod_source.lost(pod, now)] if deleted else pod_source.facts(pod, now):
                 self._advance(events.FactSeen(fact=fact))
+            self.look_for_stranded()
             if not deleted and not pod.ended:
                 self._assign()
             self._look_for_the_end()
@@ -263,15 +264,14 @@ class Desk:
         if not self._coordinator.connected and not self._released and self._coordinator.address:
             self._advance(events.CoordinatorLost(message="the coordinator cannot be reached", ended=False))
 
-    def nodes_changed(self) -> None:
-        """A node came, went or turned, or pods of another job did."""
+    def look_for_stranded(self) -> None:
+        """A node turned, or a pod of this job was given to one: a pod may wait there in vain."""
         now = self._world.clock.now_milliseconds()
         for pod in self._table.stranded(self._world.nodes(), self._journal.wanted):
             self._advance(events.FactSeen(fact=pod_source.stranded(pod, now)))
-        self._look_for_capacity()
 
-    def _look_for_capacity(self) -> None:
-        """A shrunk job may grow back, or must wait again."""
+    def look_for_capacity(self) -> None:
+        """A node, or a pod of any job on one, came or went: a shrunk job may grow back, or must wait again."""
         shrunk = self.state.shrunk
         if self.state.phase is not Phase.SHRUNK or shrunk is None:
             return

@@ -259,11 +259,11 @@ async def test_a_pod_given_to_a_dead_node_is_made_anew_elsewhere(town: Town) -> 
     stranded = next(body for (kind, _, _), body in town.kube.objects.items() if kind == "pods" and "-0-" in str(body))
     stranded["spec"]["nodeName"] = "node-0"
     town.desk.pod_seen(view(stranded))
-    town.desk.nodes_changed()
+    town.desk.look_for_stranded()
     assert town.desk.state.restarts_infrastructure == 0
     town.nodes["node-0"] = replace(town.nodes["node-0"], ready=False)
-    town.desk.nodes_changed()
-    town.desk.nodes_changed()
+    town.desk.look_for_stranded()
+    town.desk.look_for_stranded()
     await settled()
     assert town.desk.state.phase is Phase.RESTARTING
     assert town.desk.state.restarts_infrastructure == 1
@@ -394,7 +394,7 @@ async def test_a_shrunk_job_hears_of_nodes_that_come_and_go(town: Town) -> None:
     waits, spare = {}, [name for name in town.nodes if name not in {pod.node_name for pod in town.pods()}]
     for name, nodes in (("none", {}), ("one", {spare[0]: town.nodes[spare[0]]}), ("none again", {})):
         town.nodes = nodes
-        desk.nodes_changed()
+        desk.look_for_capacity()
         assert desk.state.shrunk is not None
         waits[name] = bool(desk.state.shrunk.capacity_ms)
     assert waits == {"none": False, "one": True, "none again": False}
