@@ -83,6 +83,6 @@ def _chosen(job: Job) -> Pod | None:
     able = (
         pod
         for pod in job.roster.pods.values()
-        if pod.sees_checkpoints and pod.listed and not pod.over and pod.connected and not job.silence.is_silent(pod.uid)
+        if pod.sees_checkpoints and pod.listed and not pod.over and job.hears(pod)
     )
     return min(able, key=lambda pod: (pod.node_rank, -pod.incarnation), default=None)

@@ -66,7 +66,7 @@ def _ask(job: Job, since: float) -> Standstill:
 def _has_answers(job: Job, found: Standstill) -> bool:
     """Whether everybody has said where it stands who can."""
     pods = {rank: job.roster.pod_of(rank) for rank in found.ranks - found.stacks.keys()}
-    return not any(pod is not None and pod.connected and not job.silence.is_silent(pod.uid) for pod in pods.values())
+    return not any(pod is not None and job.hears(pod) for pod in pods.values())
 
 
 def _make(job: Job, still: float, standstill: Standstill) -> pb.Fact:

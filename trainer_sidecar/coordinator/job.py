@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from trainer_sidecar.coordinator.conversation import Conversation
 from trainer_sidecar.coordinator.leases import Leases, Silence
 from trainer_sidecar.coordinator.outbox import Outbox
-from trainer_sidecar.coordinator.roster import Roster
+from trainer_sidecar.coordinator.roster import Pod, Roster
 from trainer_sidecar.coordinator.steps import Steps
 from trainer_sidecar.protocol import sidecar_pb2 as pb
 
@@ -171,6 +171,10 @@ class Job:
     def num_ranks(self) -> int:
         """Ranks that take part."""
         return max(self.roster.world_size - len(self.dropped), 1)
+
+    def hears(self, pod: Pod) -> bool:
+        """Whether the pod's agent is connected and has spoken lately."""
+        return pod.connected and not self.silence.is_silent(pod.uid)
 
     def touch(self, rank: int) -> None:
         """The pod of this rank has to be told something new."""

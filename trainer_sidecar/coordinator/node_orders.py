@@ -108,7 +108,7 @@ def _add_node(job: Job, state: pb.CoordinatorState, pod: Pod) -> None:
     node = state.nodes.add(
         node_rank=pod.node_rank,
         pod_uid=pod.uid,
-        connected=pod.connected and not job.silence.is_silent(pod.uid),
+        connected=job.hears(pod),
         launcher_ready=pod.launcher_ready,
     )
     for rank, view in sorted(pod.views.items()):

@@ -149,7 +149,7 @@ def fenced(job: Job, rank: int) -> bool:
     """No older process of this rank can reach MindIO: its agent says it is dead, or its gate's lease is over."""
     for pod in job.roster.predecessors(rank):
         view = pod.views.get(rank)
-        told = pod.over and pod.connected and pod.reported and not job.silence.is_silent(pod.uid)
+        told = pod.over and pod.reported and job.hears(pod)
         confirmed = told and (view is None or not view.alive)
         if not confirmed and not job.leases.expired(pod.uid, job.now):
             return False
@@ -172,7 +172,7 @@ def stands(job: Job, rank: int) -> bool:
     if job.order is not None and job.order.action == pb.MIGRATE:
         return migration.stands(job, rank)
     pod = job.roster.pod_of(rank)
-    if pod is None or not pod.connected or job.silence.is_silent(pod.uid):
+    if pod is None or not job.hears(pod):
         return False
     return job.roster.phase(rank) in (pb.AT_GATE, pb.LINKED) and fenced(job, rank)
 

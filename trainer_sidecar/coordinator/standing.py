@@ -56,4 +56,4 @@ def _must_save(job: Job, allowed: pb.StandingOrders) -> bool:
 
 def _pod_lives(job: Job, rank: int) -> bool:
     pod = job.roster.pod_of(rank)
-    return pod is not None and pod.connected and pod.launcher_ready and not job.silence.is_silent(pod.uid)
+    return pod is not None and pod.launcher_ready and job.hears(pod)
