@@ -10,6 +10,7 @@ from e2e.cluster.control_plane import ControlPlane
 from e2e.harness.images import TRAINER_IMAGE
 from e2e.trainer import proof
 from e2e.trainer.compare import differences
+from e2e.trainer.settings import HURRY
 
 GROUP = "/apis/training.hajob.io/v1alpha1"
 CHECKPOINT_MOUNT = "/ckpt"
@@ -193,6 +194,10 @@ class Job:
     def weights_differ(self, other: Path) -> list[str]:
         """Sentences about how its final weights differ from those of another run's logs; empty when they do not."""
         return differences(self.logs, other)
+
+    def hurry(self) -> None:
+        """From here on only the end of the training matters: its steps take no longer than they must."""
+        (self.logs / HURRY).touch()
 
     def patch(self, change: Mapping[str, object]) -> Object:
         """Merge a change into the object, as a user would."""

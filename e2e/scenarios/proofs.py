@@ -14,6 +14,7 @@ COMPLETE_SECONDS = 120.0
 
 def assert_weights_equal(job: Job, iterations: int) -> None:
     """The job ends, and its weights are bitwise those of an undisturbed training."""
+    job.hurry()
     job.wait_condition("Complete", seconds=COMPLETE_SECONDS)
     layout = layout_of(job)
     sizes = {"tensor": layout.tensor, "pipeline": layout.pipeline, "data": layout.data}

@@ -10,7 +10,7 @@ from e2e.harness.rig import Rig
 from e2e.harness.undisturbed import undisturbed
 from e2e.scenarios.proofs import assert_recovered
 
-ITERATIONS = 150
+ITERATIONS = 250
 MOST_WRITES = 12
 AWAY_STEPS = 100
 """At least five seconds without an operator."""
@@ -21,6 +21,7 @@ def check(rig: Rig, job: Job, found: Recovery, action: str, *, pipeline: int = 1
     assert found.action == action
     assert found.broken_promises == []
     assert found.write_count <= MOST_WRITES, found.writes
+    job.hurry()
     job.wait_condition("Complete", seconds=120)
     reference = undisturbed(rig.plane.run, tensor=2, pipeline=pipeline, data=data, iterations=ITERATIONS)
     assert job.weights_differ(reference) == []

@@ -11,7 +11,7 @@ from e2e.harness.rig import Layout, Rig
 from e2e.scenarios.proofs import COMPLETE_SECONDS, assert_recovered, assert_weights_equal
 from hajob.cli import main as cli
 
-STEPS = 100
+STEPS = 250
 
 
 def test_a_second_process_dies_while_a_node_is_replaced(rig: Rig) -> None:

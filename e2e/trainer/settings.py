@@ -10,12 +10,16 @@ import argparse
 import os
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from e2e.trainer.layout import Layout
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+
+
+HURRY: Final = "hurry"
+"""A file in the log directory: from now on no step takes longer than it must."""
 
 
 @dataclass(frozen=True)
@@ -97,7 +101,12 @@ def parser() -> argparse.ArgumentParser:
     number("--enable-hbmfault-repair", action="store_true")
     number("--enable-worker-reboot", action="store_true")
     number("--enable-elastic-training", action="store_true")
-    number("--step-time-ms", type=float, default=0.0, help="a step takes at least this long")
+    number(
+        "--step-time-ms",
+        type=float,
+        default=0.0,
+        help=f"a step takes at least this long, until <log-dir>/{HURRY} exists",
+    )
     number("--log-dir", type=Path, default=Path("logs"))
     number("--log-digests", action="store_true", help="log a digest of the whole state after each step")
     number("--fault", action="append", default=[], help="a fault of the test rig, see e2e/trainer/faults.py")

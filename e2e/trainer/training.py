@@ -23,6 +23,7 @@ from e2e.trainer.collectives import Collectives
 from e2e.trainer.corpus import Corpus
 from e2e.trainer.model import Stage, Trace
 from e2e.trainer.optimizer import KEYS, Shard
+from e2e.trainer.settings import HURRY
 from e2e.trainer.store import Client, StoreError, StoreLostError
 from e2e.trainer.transport import Address, Transport
 
@@ -51,6 +52,7 @@ class Training:
         fence = (place.attempt, place.incarnation)
         self.store = Client(place.store_host, place.store_port, place.rank, fence)
         self._addresses: dict[int, Address] = {}
+        self._hurry = settings.log_dir / HURRY
         self.transport = Transport(place.rank, place.address, self._find)
         self.collectives = Collectives(self.transport, self.layout, settings.micro_batches)
         self.is_new_process = False
@@ -204,7 +206,7 @@ class Training:
         self.faults.at("forward", step)
         self.collectives.begin_step(step)
         gradients, losses = self._compute(step)
-        if self.settings.step_seconds:
+        if self.settings.step_seconds and not self._hurry.exists():
             self.transport.pause(self.settings.step_seconds - (time.monotonic() - started))
         gradient = self.collectives.reduce_gradients(gradients)
         losses = self.collectives.agree(b"step.%d" % step, losses)

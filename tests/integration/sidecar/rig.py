@@ -22,6 +22,7 @@ from typing import Any
 import grpc
 import grpc.aio
 
+from e2e.trainer.settings import HURRY
 from tests.unit.agent.certificates import Authority
 from trainer_sidecar.install import install
 from trainer_sidecar.protocol import sidecar_pb2 as pb
@@ -386,6 +387,10 @@ class Job:
         """Order a fault of the trainer (e2e/trainer/faults.py); it is looked for once per step."""
         with (self.log_directory / "faults").open("a") as faults:
             faults.write(line + "\n")
+
+    def hurry(self) -> None:
+        """From here on only the end of the training matters: its steps take no longer than they must."""
+        (self.log_directory / HURRY).touch()
 
     def restart_coordinator(self) -> None:
         """The coordinator's container crashes, and is started again; the rest of its pod lives."""

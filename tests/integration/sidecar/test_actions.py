@@ -105,7 +105,7 @@ async def test_ranks_are_moved_off_a_node_without_a_fault(new_job: NewJob, undis
 async def test_shrink_and_grow_again(new_job: NewJob) -> None:
     job = new_job()
     job.environment["HIGH_AVAILABILITY"] = "dump,retry,recover,elastic-training"
-    job.arguments = [*job.arguments, "--enable-elastic-training"]
+    job.arguments = [*job.arguments, "--enable-elastic-training", "--step-time-ms", "100"]
     operator = job.operator
     await job.start()
     await job.until_step(10)
@@ -125,5 +125,6 @@ async def test_shrink_and_grow_again(new_job: NewJob) -> None:
     result = await operator.milestone(pb.RESULT, number=3)
     assert (result.result_code, result.strategy) == (0, "upgrade")
     assert operator.state.conversation == "Serving"
+    job.hurry()
     await operator.milestone(pb.FINISHED_ALL)
     assert digests(job.log_directory)

@@ -18,6 +18,7 @@ NewJob = Callable[..., Job]
 
 async def finish(job: Job, undisturbed: Path, restarted: set[int]) -> None:
     """Let the training end, and prove that it is the one an undisturbed run would have been."""
+    job.hurry()
     await job.operator.milestone(pb.FINISHED_ALL)
     assert differences(job.log_directory, undisturbed) == []
     events = proof.load(job.log_directory)
@@ -78,6 +79,7 @@ async def test_a_frozen_node_is_replaced_and_disturbs_nothing_when_it_returns(
     new_job: NewJob, undisturbed: Path
 ) -> None:
     job = new_job()
+    job.arguments = [*job.arguments, "--step-time-ms", "100"]
     await job.start()
     await job.until_step(10)
     frozen, old = job.pods[1], [job.pid(2), job.pid(3)]
