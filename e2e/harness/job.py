@@ -197,6 +197,7 @@ class Job:
 
     def hurry(self) -> None:
         """From here on only the end of the training matters: its steps take no longer than they must."""
+        self.logs.mkdir(parents=True, exist_ok=True)
         (self.logs / HURRY).touch()
 
     def patch(self, change: Mapping[str, object]) -> Object:
