@@ -22,6 +22,45 @@ from hajob.runtime.kube import ApiError, Kube
 
 REFUSALS = frozenset({400, 403, 422})
 """Answers that will not change by asking again."""
+AGAIN = frozenset({Reason.POD_REFUSED, Reason.INVALID})
+"""Refusals that another spec may undo."""
+
+
+class Admission:
+    """One job's admission.
+
+    Attributes:
+        reason: Of the condition Accepted.
+        message: Why it is not.
+        credentials: Of the operator towards the job's coordinator; there once the job is admitted.
+    """
+
+    def __init__(self, kube: Kube, settings: PodSettings) -> None:
+        self._kube, self._settings = kube, settings
+        self.reason, self.message = Reason.NOT_CHECKED, ""
+        self.credentials: Credentials | None = None
+
+    @property
+    def admitted(self) -> bool:
+        """Whether pods may be made."""
+        return self.reason is Reason.VALID
+
+    def spec_changed(self) -> None:
+        """A spec that was refused is judged again."""
+        if self.reason in AGAIN:
+            self.reason = Reason.NOT_CHECKED
+
+    async def ask(self, job: HATrainingJob) -> bool:
+        """Judge the job, and get its credentials; whether it is admitted now.
+
+        Raises:
+            ApiError: the server could not be asked.
+        """
+        reason, refusal = await judge(self._kube, job, self._settings)
+        if reason is Reason.VALID:
+            self.credentials = await credentials(self._kube, job)
+        self.reason, self.message = reason, refusal
+        return self.admitted
 
 
 async def judge(kube: Kube, job: HATrainingJob, settings: PodSettings) -> tuple[Reason, str]:

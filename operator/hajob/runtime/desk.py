@@ -36,9 +36,10 @@ from hajob.plan.policy import Policy, from_spec, layout_of
 from hajob.plan.recoverability import recoverability
 from hajob.plan.state import ENDED, JobState, Phase
 from hajob.plan.view import View
-from hajob.runtime import admission, metrics
-from hajob.runtime.channel import Credentials
+from hajob.runtime import metrics
+from hajob.runtime.admission import Admission
 from hajob.runtime.coordinator_desk import CoordinatorDesk
+from hajob.runtime.deadline import Deadline
 from hajob.runtime.expiry import Expiry
 from hajob.runtime.incident_book import IncidentBook
 from hajob.runtime.kube import ApiError
@@ -82,12 +83,11 @@ class Desk:
         )
         self._status = StatusDesk(world.status_writer(job), job.status, self._build_status, self._then_acknowledge)
         self._expiry = Expiry(world.kube, world.clock)
-        self._credentials: Credentials | None = None
-        self._accepted, self._accepted_message = Reason.NOT_CHECKED, ""
+        self._admission = Admission(world.kube, world.pod_settings)
         self._book = IncidentBook(self._journal.record(), self._announce)
         self._wake = asyncio.Event()
         self._tasks: list[asyncio.Task[None]] = []
-        self._deadline: asyncio.TimerHandle | None = None
+        self._deadline = Deadline(world.clock, self._deadline_reached)
         self._synced = False
         self._released = False
 
@@ -113,8 +113,7 @@ class Desk:
         self._released = True
         self._expiry.close()
         self._status.end()
-        if self._deadline is not None:
-            self._deadline.cancel()
+        self._deadline.cancel()
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -152,8 +151,7 @@ class Desk:
         if job.metadata.generation == before.metadata.generation:
             return
         self._policy = from_spec(job.spec)
-        if self._accepted in {Reason.POD_REFUSED, Reason.INVALID}:
-            self._accepted = Reason.NOT_CHECKED
+        self._admission.spec_changed()
         self._advance(events.PolicyChanged())
         self._wake.set()
 
@@ -196,8 +194,8 @@ class Desk:
         if deleted or pod.ended:
             self._coordinator.pod_lost()
             self._advance(events.CoordinatorLost(message=pod.trouble or f"pod {pod.name} is gone"))
-        elif pod.address and self._credentials is not None:
-            self._coordinator.pod_is_at(pod, self._credentials)
+        elif pod.address and self._admission.credentials is not None:
+            self._coordinator.pod_is_at(pod, self._admission.credentials)
             self._assign()
             self._send_order()
 
@@ -346,15 +344,7 @@ class Desk:
         self._journal = dataclasses.replace(self._journal, wanted=wanted)
 
     def _arm(self) -> None:
-        """One timer for the earliest deadline of the state; a new operator arms it again from the journal."""
-        if self._deadline is not None:
-            self._deadline.cancel()
-            self._deadline = None
-        if not self.state.deadlines or self.state.phase in ENDED:
-            return
-        name, at_ms = min(self.state.deadlines.items(), key=lambda item: item[1])
-        delay = max(0.0, (at_ms - self._world.clock.now_milliseconds()) / 1000)
-        self._deadline = asyncio.get_running_loop().call_later(delay, self._deadline_reached, name)
+        self._deadline.arm({} if self.state.phase in ENDED else self.state.deadlines)
 
     def _deadline_reached(self, name: str) -> None:
         try:
@@ -413,8 +403,8 @@ class Desk:
                 shares_node=self._table.coordinator_shares_node(),
                 problems=self._coordinator.problems,
             ),
-            accepted=self._accepted,
-            accepted_message=self._accepted_message,
+            accepted=self._admission.reason,
+            accepted_message=self._admission.message,
             failed_reason=self._journal.failed_reason,
             failed_message=self._journal.failed_message,
             record=self._book.record,
@@ -453,7 +443,7 @@ class Desk:
     async def _settle(self) -> None:
         if not self._synced or self._released:
             return
-        if self._accepted is not Reason.VALID and not await self._admit():
+        if not self._admission.admitted and not await self._admit():
             return
         self._follow_wishes()
         todo = difference(self.job, self._journal.wanted, self._table.pods, self._table.gone | self._table.made)
@@ -490,14 +480,11 @@ class Desk:
             self._advance(events.ResumeRequested())
 
     async def _admit(self) -> bool:
-        reason, refusal = await admission.judge(self._world.kube, self.job, self._world.pod_settings)
-        if reason is not Reason.VALID:
-            self._accepted, self._accepted_message = reason, refusal
-            self._announce(reason.word, refusal, True)
+        admission = self._admission
+        if not await admission.ask(self.job):
+            self._announce(admission.reason.word, admission.message, True)
             self._publish()
             return False
-        self._credentials = await admission.credentials(self._world.kube, self.job)
-        self._accepted, self._accepted_message = Reason.VALID, ""
         for pod in self._table.all():
             if pod.role == names.ROLE_COORDINATOR:
                 self._coordinator_pod_seen(pod, deleted=False)
