@@ -18,20 +18,28 @@ from trainer_sidecar.protocol import sidecar_pb2 as pb
 MESSAGE_CHARACTERS = 4000
 
 
+def _of_process(
+    settings: Settings, kind: pb.FactKind, subject: str, rank: int, name: Name, *, number: int | None = None
+) -> pb.Fact:
+    """A fact about one process of a rank; `number` tells apart what can be observed of it more than once."""
+    identity = f"{settings.pod_uid}/{subject}/{rank}/{name.incarnation}/{name.start}"
+    return pb.Fact(
+        id=identity if number is None else f"{identity}/{number}",
+        kind=kind,
+        node_rank=settings.node_rank,
+        ranks=[rank],
+        incarnation=name.incarnation,
+        start=name.start,
+        step=-1,
+    )
+
+
 def process_exited(settings: Settings, process: Process, step: int) -> pb.Fact:
     """A rank's process has ended without having been told to."""
-    return pb.Fact(
-        id=f"{settings.pod_uid}/exit/{process.rank}/{process.name.incarnation}/{process.name.start}",
-        kind=pb.PROCESS_EXITED,
-        node_rank=settings.node_rank,
-        ranks=[process.rank],
-        incarnation=process.name.incarnation,
-        start=process.name.start,
-        exit_code=process.exit_code,
-        step=step,
-        code=exit_name(process.exit_code),
-        message=newest_text(process.last_lines),
-    )
+    fact = _of_process(settings, pb.PROCESS_EXITED, "exit", process.rank, process.name)
+    fact.exit_code, fact.step = process.exit_code, step
+    fact.code, fact.message = exit_name(process.exit_code), newest_text(process.last_lines)
+    return fact
 
 
 def script_ended(settings: Settings, exit_code: int, last_lines: Iterable[str], *, asked: bool) -> pb.Fact:
@@ -52,49 +60,26 @@ def script_ended(settings: Settings, exit_code: int, last_lines: Iterable[str], 
 
 def heartbeat_silent(settings: Settings, rank: int, name: Name, heartbeats: int, seconds: float) -> pb.Fact:
     """A rank is linked to MindIO's controller but says nothing: MindIO itself never reports such a rank."""
-    return pb.Fact(
-        id=f"{settings.pod_uid}/silent/{rank}/{name.incarnation}/{name.start}/{heartbeats}",
-        kind=pb.HEARTBEAT_SILENT,
-        node_rank=settings.node_rank,
-        ranks=[rank],
-        incarnation=name.incarnation,
-        start=name.start,
-        step=-1,
-        message=(
-            f"rank {rank} is linked to the MindIO controller, but no heartbeat has passed for {seconds:.0f} s; MindIO "
-            "never reports such a rank, and its next fault would not be noticed"
-        ),
+    fact = _of_process(settings, pb.HEARTBEAT_SILENT, "silent", rank, name, number=heartbeats)
+    fact.message = (
+        f"rank {rank} is linked to the MindIO controller, but no heartbeat has passed for {seconds:.0f} s; MindIO "
+        "never reports such a rank, and its next fault would not be noticed"
     )
+    return fact
 
 
 def log_rule(settings: Settings, match: Match, step: int, lines: Iterable[str]) -> pb.Fact:
     """A rank has printed what a rule of the job looks for, often enough; the last of `lines` is the one."""
-    name = match.name
-    return pb.Fact(
-        id=f"{settings.pod_uid}/log/{match.rule}/{match.rank}/{name.incarnation}/{name.start}/{match.count}",
-        kind=pb.LOG_RULE,
-        node_rank=settings.node_rank,
-        ranks=[match.rank],
-        incarnation=name.incarnation,
-        start=name.start,
-        step=step,
-        code=match.rule,
-        message=newest_text(lines),
-    )
+    fact = _of_process(settings, pb.LOG_RULE, f"log/{match.rule}", match.rank, match.name, number=match.count)
+    fact.step, fact.code, fact.message = step, match.rule, newest_text(lines)
+    return fact
 
 
 def stack(settings: Settings, rank: int, name: Name, number: int, lines: Iterable[str]) -> pb.Fact:
     """Where a rank's process stands, as the coordinator has asked for the `number`-th time."""
-    return pb.Fact(
-        id=f"{settings.pod_uid}/stack/{rank}/{name.incarnation}/{name.start}/{number}",
-        kind=pb.STACK,
-        node_rank=settings.node_rank,
-        ranks=[rank],
-        incarnation=name.incarnation,
-        start=name.start,
-        step=-1,
-        message=newest_text(lines),
-    )
+    fact = _of_process(settings, pb.STACK, "stack", rank, name, number=number)
+    fact.message = newest_text(lines)
+    return fact
 
 
 def log_rule_off(settings: Settings, rule: str, reason: str) -> pb.Fact:
