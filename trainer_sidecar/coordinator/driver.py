@@ -156,8 +156,12 @@ def _go_over_to_the_next(job: Job) -> None:
 
 
 def _strategy_sent(job: Job, at: float) -> None:
-    """By now every step finished before the outage has been told of, so the last common one is known."""
+    """Every step finished before the outage has been told of by now, unless a save follows the fault at once."""
     if job.incident is None or job.incident.strategy_sent is not None:
+        return
+    if job.conversation.memory.strategy == "dump":
+        last_step.wait(job, job.incident)
+        job.incident.strategy_sent = at
         return
     common = job.steps.last_common(job.num_ranks)
     if common is not None:

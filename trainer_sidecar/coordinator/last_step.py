@@ -1,8 +1,9 @@
 """When the training last went on, told although everything is ended at once.
 
-An account of an outage begins with the last step that all ranks had in common. A restart can be ordered a few
-milliseconds after a fault, when agents have not told of that step yet; so what they say is gathered for a moment
-longer, beside the steps of the attempt that begins meanwhile. Where MindIO was given a strategy it has been told.
+An account of an outage begins with the last step that all ranks had in common. A restart or a save can be ordered a
+few milliseconds after a fault, when agents have not told of that step yet; so what they say is gathered for a moment
+longer, beside the steps of an attempt that begins meanwhile. Where processes had to be started it has been told before
+MindIO is given its strategy.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from __future__ import annotations
 import copy
 from dataclasses import dataclass
 
-from trainer_sidecar.coordinator.job import Job, Phase
+from trainer_sidecar.coordinator.job import Attempt, Incident, Job, Phase
 from trainer_sidecar.coordinator.steps import Steps
 from trainer_sidecar.protocol import sidecar_pb2 as pb
 
@@ -19,26 +20,36 @@ GATHER_SECONDS = 0.15
 
 @dataclass
 class LastStep:
-    """Steps of an attempt that is being ended, and when they are told."""
+    """Steps of an attempt that is being ended or saved, when they are told, and as part of what."""
 
     steps: Steps
     due: float
     num_ranks: int
+    of: Incident | Attempt
 
 
 def gather(job: Job) -> None:
-    """Every rank is about to be ended."""
-    incident = job.incident
+    """Every rank is about to be ended; the job's own steps begin again."""
+    incident, last = job.incident, job.last_step
     told = incident is not None and incident.strategy_sent is not None
-    if job.attempt.phase is Phase.RUNNING and job.last_step is None and not told:
-        job.last_step = LastStep(copy.deepcopy(job.steps), job.now + GATHER_SECONDS, job.num_ranks)
+    if last is not None:
+        last.steps = copy.deepcopy(last.steps)
+    elif job.attempt.phase is Phase.RUNNING and not told:
+        steps = copy.deepcopy(job.steps)
+        job.last_step = LastStep(steps, job.now + GATHER_SECONDS, job.num_ranks, incident or job.attempt)
+
+
+def wait(job: Job, incident: Incident) -> None:
+    """The step that MindIO has locked is saved at once: no step will be repeated."""
+    job.last_step = LastStep(job.steps, job.now + GATHER_SECONDS, job.num_ranks, incident)
 
 
 def finished(job: Job, rank: int, step: int, at: float) -> bool:
-    """A step was told of; whether it was of the attempt that is being ended."""
-    if job.last_step is None:
+    """A step was told of; whether it was of an attempt that is being ended."""
+    last = job.last_step
+    if last is None or last.steps is job.steps:
         return False
-    job.last_step.steps.finished(rank, step, at, job.last_step.num_ranks)
+    last.steps.finished(rank, step, at, last.num_ranks)
     return True
 
 
@@ -51,4 +62,4 @@ def tell(job: Job) -> None:
     common = last.steps.last_common(last.num_ranks)
     if common is not None:
         step, at = common
-        job.mark(pb.STEP_BEFORE, at, pb.Milestone(step=step))
+        job.mark_in(last.of, pb.STEP_BEFORE, at, pb.Milestone(step=step))

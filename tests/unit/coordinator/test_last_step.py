@@ -16,13 +16,18 @@ def told(world: World) -> list[int]:
     return [mark.step for mark in world.marks(pb.STEP_BEFORE)]
 
 
+def tell_late(world: World, step: int) -> None:
+    """Every rank had finished the step, and its agent had not told of it yet."""
+    for agent in world.agents.values():
+        steps = [pb.StepFinished(rank=rank, step=step) for rank in agent.processes]
+        world.core.agent_report(agent.uid, agent.report(steps=steps), world.now)
+
+
 def test_a_stop_tells_the_last_common_step_a_moment_later() -> None:
     world = trained()
     world.die(3)
     world.order(pb.STOP, incarnation=2, revision=1)
-    for agent in world.agents.values():  # what they had not told yet
-        steps = [pb.StepFinished(rank=rank, step=4) for rank in agent.processes]
-        world.core.agent_report(agent.uid, agent.report(steps=steps), world.now)
+    tell_late(world, 4)
     assert told(world) == []
     world.advance(0.3)
     assert told(world) == [4]
@@ -51,6 +56,17 @@ def test_a_start_that_follows_at_once_changes_nothing() -> None:
     world.advance(0.3)
     assert told(world) == [3]
     assert not world.core.job.attempt.stepped
+
+
+def test_a_save_that_follows_at_once_hides_no_step() -> None:
+    world = trained()
+    world.die(3)
+    world.order(pb.CHECKPOINT, revision=1, lost_ranks=[3])
+    assert world.mindio.calls[-1][0] == "change_strategy"
+    tell_late(world, 4)
+    world.advance(0.3)
+    assert told(world) == [4]
+    assert world.state.step == 4
 
 
 def test_a_step_that_was_told_with_the_strategy_is_not_told_again() -> None:

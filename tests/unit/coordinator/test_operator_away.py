@@ -124,10 +124,31 @@ def shrink(stage: Stage) -> Iterator[None]:
 
 def checkpoint(stage: Stage) -> Iterator[None]:
     stage.order(pb.CHECKPOINT, incarnation=2, revision=1)
+    stage.advance(0.5)
     yield
     stage.mindio.result()
     stage.pump()
     yield
+
+
+def expand(stage: Stage) -> Iterator[None]:
+    for _ in shrink(stage):
+        pass
+    stage.order(pb.EXPAND, incarnation=3, revision=1, lost_ranks=[2, 3], replaced_nodes=[1])
+    yield
+    stage.new_pod(1, 3, start_delay=1.0)
+    yield
+    stage.advance(1.5)
+    yield
+    stage.end(5)
+
+
+def pause(stage: Stage) -> Iterator[None]:
+    stage.order(pb.PAUSE, incarnation=2, revision=1, timeout_seconds=600)
+    yield
+    stage.order(pb.CONTINUE, incarnation=2, revision=2)
+    yield
+    stage.end(4)
 
 
 def migrate(stage: Stage) -> Iterator[None]:
@@ -149,7 +170,7 @@ def played(play: Play, away_at: int | None = None) -> Stage:
     return stage
 
 
-PLAYS: dict[Play, int] = {in_place: 3, retry: 2, replace: 4, shrink: 3, checkpoint: 2, migrate: 3}
+PLAYS: dict[Play, int] = {in_place: 3, retry: 2, replace: 4, shrink: 3, checkpoint: 2, expand: 3, pause: 2, migrate: 3}
 
 
 @pytest.mark.parametrize(

@@ -114,6 +114,9 @@ class Agent:
         )
 
 
+CHOOSING = ("strategy", "growing", "going on")
+
+
 class Mindio:
     """The controller's side; `ask` is what it waits for now."""
 
@@ -148,10 +151,11 @@ class Mindio:
             self.world.answered(name, 1)
             return
         allowed = {
-            "stop_train": ("nothing", "stop"),
+            "stop_train": ("nothing", "stop", "growing", "going on"),
             "on_global_rank": ("naming",),
-            "change_strategy": ("strategy", "result" if self._waits_for_a_successor() else "strategy"),
-            "dump": ("nothing",),
+            "change_strategy": (*CHOOSING, *(["result"] if self._waits_for_a_successor() else [])),
+            "dump": ("nothing", "growing"),
+            "pause": ("nothing",),
             "prepare_action": ("nothing",),
         }
         assert self.ask in allowed[name], f"{name} while MindIO asks for {self.ask}: it would never speak again"
@@ -196,8 +200,16 @@ class Mindio:
     def _dump(self, _: object, __: object) -> None:
         self.strategy, self.ask = "dump", "result"
 
+    def _pause(self, _: object, __: object) -> None:
+        self.ask, self.strategies = "going on", ["continue"]
+        self.world.callback("report_stop_complete", [0, "pause ok", []])
+
     def result(self, code: int = 0, text: str = "ok", ranks: dict[int, int] | None = None) -> None:
         """Report the result of the strategy."""
+        if code == 0 and self.strategy == "downgrade":
+            self.ask, self.strategies = "growing", ["upgrade"]
+            self.world.callback("report_result", [code, text, list((ranks or {}).items()), self.strategy])
+            return
         self.ask = "nothing" if code == 0 else "strategy" if code == 406 else "naming" if code == 405 else "none"
         self.world.callback("report_result", [code, text, list((ranks or {}).items()), self.strategy])
 
