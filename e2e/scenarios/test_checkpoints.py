@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from e2e.harness.job import Job
 from e2e.harness.rig import Rig
 from e2e.scenarios.proofs import assert_weights_equal
 from e2e.trainer import proof
 
-STEPS = 95
+STEPS = 200
 INTERVAL = 30  # long enough that none is saved between the damage and the kill
 SMALL: dict[str, Any] = {"tensor": 2, "nodes": 2, "iterations": STEPS}
 RESTART_ONLY = [{"name": name, "maxCount": 0} for name in ("Retry", "InPlace", "Replace", "Shrink", "Checkpoint")]
@@ -52,11 +54,23 @@ def test_a_truncated_checkpoint_is_refused_and_the_older_one_loaded(rig: Rig) ->
     assert incident["lostSteps"] == stood_at(job, INTERVAL) - INTERVAL
 
 
-def test_without_a_second_copy_the_periodic_checkpoint_repairs_what_runs(rig: Rig) -> None:
-    arguments = ["--save-interval", str(INTERVAL), "--distributed-optimizer-no-replica"]
-    job = rig.submit(arguments=arguments, spec={"optimizer": {"copies": 1}}, **SMALL)
+@pytest.mark.parametrize(
+    ("flags", "spec", "killed"),
+    [
+        pytest.param(
+            ["--distributed-optimizer-no-replica"], {"optimizer": {"copies": 1}}, [2], id="one copy by choice"
+        ),
+        pytest.param([], {}, [0, 2], id="both partners lost"),
+    ],
+)
+def test_without_a_copy_the_periodic_checkpoint_repairs_what_runs(
+    rig: Rig, flags: list[str], spec: dict[str, Any], killed: list[int]
+) -> None:
+    job = rig.submit(arguments=["--save-interval", str(INTERVAL), *flags], spec=spec, **SMALL)
+    job.wait_step(2 * INTERVAL + 2)  # an agent looks for checkpoints twice a second
     rig.plane.wait("the operator to know of a checkpoint", lambda: "CheckpointPresent" not in unmet(job, "InPlace"))
-    rig.nodes.control.kill(namespace=rig.namespace, rank=2)
+    for rank in killed:
+        rig.nodes.control.kill(namespace=rig.namespace, rank=rank)
     incident = job.wait_incident(2)
     assert (incident["action"], incident["restoredFrom"]) == ("InPlace", "PeriodicCheckpoint")
     step = incident["loadedStep"]
@@ -66,6 +80,6 @@ def test_without_a_second_copy_the_periodic_checkpoint_repairs_what_runs(rig: Ri
         "firstRanks": [],
     }
     assert_weights_equal(job, STEPS)
-    assert proof.survivors_kept(job.events(), [2]) == []
+    assert proof.survivors_kept(job.events(), killed) == []
     assert loaded(job) == {step}
     assert incident["lostSteps"] == stood_at(job, step) - step
