@@ -44,9 +44,7 @@ def on_pytorch(setting: Setting) -> bool:
 def copies_divide(setting: Setting, kind: CopyKind) -> bool:
     """Whether every copy takes an equal part of the groups of this kind."""
     layout = setting.layout
-    if not copied(setting) or layout.sharding is Sharding.NONE:
-        return True
-    return layout.group_size(kind) % layout.copies == 0
+    return layout.sharding is Sharding.NONE or layout.group_size(kind) % layout.copies == 0
 
 
 def above_one(setting: Setting, kind: CopyKind) -> bool:
@@ -54,9 +52,9 @@ def above_one(setting: Setting, kind: CopyKind) -> bool:
     return not copied(setting) or setting.layout.group_size(kind) > 1
 
 
-def absent(flag: str, only_pytorch: bool = True) -> Callable[[Setting], bool | None]:
-    """The flag must not be given."""
-    return lambda setting: True if only_pytorch and not on_pytorch(setting) else setting.flags.lacks(flag)
+def absent(flag: str) -> Callable[[Setting], bool | None]:
+    """The flag must not be given to the PyTorch stack; MindSpore has none of them."""
+    return lambda setting: setting.flags.lacks(flag) if on_pytorch(setting) else True
 
 
 def shown(*flags: str) -> Callable[[Setting], str]:
@@ -77,7 +75,7 @@ def same_directory(setting: Setting) -> bool | None:
     if not flags.visible or not on_pytorch(setting):
         return None
     save, load = flags.text("save"), flags.text("load")
-    if any("$" in (value or "") for value in (save, load)):
+    if any("$" in value for value in (save, load) if value):
         return None
     path = setting.spec.checkpoint.path
     if any(value not in {None, path} for value in (save, load)):
@@ -101,9 +99,9 @@ def sizes_agree(setting: Setting) -> bool | None:
         "context-parallel-size": sizes.context,
         "expert-model-parallel-size": sizes.expert,
     }
-    if any("$" in (setting.flags.text(flag) or "") for flag in wanted):
-        return None
     flags, mapped = setting.flags, sizes.rank_order is RankOrder.TENSOR_PIPELINE_DATA
+    if any("$" in value for flag, value in flags.values.items() if flag in wanted):
+        return None
     order = flags.has("use-tp-pp-dp-mapping")
     if order not in {mapped, None} or any(flags.number(flag) not in {size, None} for flag, size in wanted.items()):
         return False

@@ -43,13 +43,13 @@ def recoverable(judged: list[ActionRecoverability]) -> ConditionStatus:
 
 
 def _judge(action: Action, state: JobState, view: View, policy: Policy, now_ms: int | None) -> ActionRecoverability:
-    judge = Judge(Loss(ranks=(), counted=False), FAULT, state, view, policy, now_ms or 0)
+    judge = Judge(Loss(ranks=(), counted=False), FAULT, state, view, policy, now_ms=0)  # no budget is asked of it
     found = [*judge.refusals(action), *policy.advice.get(action, ()), *_standing(action, view)]
     rung = policy.rungs[action]
     if now_ms is not None and spent(state, action, rung.window_seconds, now_ms) >= rung.max_count:
         found.append(Refusal("BudgetLeft", f"{rung.max_count} uses in {rung.window_seconds} s are spent"))
     status = ConditionStatus.FALSE if found else ConditionStatus.TRUE
-    if not found and (unknown := policy.unknowns.get(action, ())):
+    if not found and (unknown := policy.unknowns.get(action)):
         found, status = list(unknown), ConditionStatus.UNKNOWN
     unmet = tuple(UnmetPrecondition(name=one.name, message=one.message[:_SENTENCE_LIMIT]) for one in _unique(found))
     return ActionRecoverability(action=action, status=status, unmet=unmet[:32])

@@ -14,48 +14,12 @@ from hajob.domain.errors import HajobInputError, LayoutError
 from hajob.plan import diagram
 from hajob.plan.choice import Judge
 from hajob.plan.flags import Flags, parse, read_flags
-from hajob.plan.policy import Mode, NodePolicy, Policy, Rung, from_spec, judge_spec, layout_of, read_spec
+from hajob.plan.policy import Mode, NodePolicy, Policy, Rung, from_spec, layout_of, read_spec
 from hajob.plan.preconditions import PRECONDITIONS
 from hajob.plan.recoverability import recoverability, recoverable
 from hajob.plan.state import JobState, Phase, Spend
 from hajob.plan.view import View
-
-GOOD = (
-    "--tensor-model-parallel-size 2 --micro-batch-size 1 --global-batch-size 64 --save /ckpt --load /ckpt --bf16 "
-    "--use-distributed-optimizer --ckpt-format torch --enable-high-availability"
-)
-
-
-def spec(arguments: str | None = GOOD, **changes: Any) -> dict[str, Any]:
-    trainer: dict[str, Any] = {
-        "name": "trainer",
-        "command": ["torchrun", "train.py"],
-        "args": (arguments or "").split(),
-    }
-    if arguments is None:
-        trainer = {"name": "trainer", "command": ["bash", "train.sh"]}
-    made: dict[str, Any] = {
-        "accelerator": {"product": "A2", "chipsPerNode": 2},
-        "numNodes": 4,
-        "parallelism": {"tensor": 2},
-        "checkpoint": {"path": "/ckpt"},
-        "template": {"spec": {"containers": [{"name": "helper"}, trainer]}},
-    }
-    for key, value in changes.items():
-        made[key] = value
-    return made
-
-
-def unmet(made: dict[str, Any]) -> dict[Action, set[str]]:
-    binding, advice, _ = judge_spec(read_spec(made))
-    both = {action: (*binding[action], *advice[action]) for action in binding}
-    return {action: {one.name for one in found} for action, found in both.items() if found}
-
-
-def unknown(made: dict[str, Any]) -> set[str]:
-    _, _, unknowns = judge_spec(read_spec(made))
-    return {one.name for found in unknowns.values() for one in found}
-
+from tests.unit.plan.plan_specs import GOOD, spec, unknown, unmet
 
 MINDIO = {Action.RETRY, Action.IN_PLACE, Action.REPLACE, Action.SHRINK, Action.CHECKPOINT}
 
