@@ -5,9 +5,11 @@ Where the container's command or arguments carry Megatron's or MindSpeed's flags
 `bash -c "..."` text, so that a contradiction is told before the first fault (docs/preconditions.md).
 """
 
+import re
 import shlex
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from itertools import pairwise
 from typing import Any, Final
 
 TRAINER: Final = "trainer"
@@ -26,6 +28,11 @@ _TELLING: Final = frozenset(
 
 _PROGRAMS: Final = ("torchrun", "msrun", "python", "accelerate", "deepspeed")
 """A command that names one of these shows all of the trainer's arguments; a script may add others to what is seen."""
+
+_WITHIN_A_WORD: Final = re.compile(r"(?<=[^\s;&|()])#")
+"""Here `#` begins no comment for a shell, but it does for `shlex`, which would lose the rest of the line."""
+_HASH: Final = "\ue000"
+"""Stands for such a `#` meanwhile; private use, in no command."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,8 +66,8 @@ class Flags:
 
     def number(self, name: str) -> int | None:
         """Value of an option as a number; None when absent, hidden, or no number (a shell variable)."""
-        value = self.values.get(name, "")
-        return int(value) if value.isdigit() else None
+        value = self.text(name)
+        return int(value) if value is not None and value.isdecimal() else None
 
 
 def read_flags(template: Mapping[str, Any]) -> Flags:
@@ -74,7 +81,7 @@ def read_flags(template: Mapping[str, Any]) -> Flags:
 
 
 def _is_program(word: str) -> bool:
-    return word.rsplit("/", 1)[-1].startswith(_PROGRAMS)
+    return word.rpartition("/")[2].startswith(_PROGRAMS)
 
 
 def _words(parts: Iterable[object]) -> list[str]:
@@ -82,22 +89,22 @@ def _words(parts: Iterable[object]) -> list[str]:
     words: list[str] = []
     for part in map(str, parts):
         try:
-            words += shlex.split(part, comments=True) if any(c.isspace() for c in part) else [part]
+            words += _split(part) if any(c.isspace() for c in part) else [part]
         except ValueError:
             words += part.split()
     return words
 
 
+def _split(text: str) -> list[str]:
+    """The words of a shell's text, without its comments."""
+    return [word.replace(_HASH, "#") for word in shlex.split(_WITHIN_A_WORD.sub(_HASH, text), comments=True)]
+
+
 def parse(words: Iterable[str]) -> Flags:
     """Parse `--name value`, `--name=value` and bare `--name`; underscores and dashes are the same."""
     values: dict[str, str] = {}
-    name = ""
-    for word in words:
+    for word, following in pairwise((*words, "--")):
         if word.startswith("--"):
             name, _, value = word[2:].partition("=")
-            name = name.replace("_", "-")
-            values[name] = value
-        elif name:
-            values[name] = values[name] or word
-            name = ""
+            values[name.replace("_", "-")] = value or ("" if following.startswith("--") else following)
     return Flags(values, visible=bool(_TELLING & set(values)))

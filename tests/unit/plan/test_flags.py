@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from hajob.plan.flags import read_flags
+import pytest
+
+from hajob.plan.flags import Flags, parse, read_flags
 
 
 def template(*words: str) -> dict[str, Any]:
@@ -30,3 +32,52 @@ def test_a_trainer_that_is_started_right_there_shows_everything() -> None:
 def test_no_trainer_flags_at_all_tell_nothing() -> None:
     flags = read_flags(template("torchrun", "pretrain.py"))
     assert (flags.has("bf16"), flags.lacks("bf16")) == (None, None)
+
+
+def read(*words: str) -> Flags:
+    return read_flags(template("torchrun", "pretrain.py", "--train-iters", "5", *words))
+
+
+def test_comments_of_a_shells_text_are_not_read() -> None:
+    text = "torchrun pretrain.py --train-iters 5 # --bf16 was too coarse\n --fp16"
+    flags = read_flags(template("bash", "-c", text))
+    assert (flags.has("bf16"), flags.has("fp16")) == (False, True)
+
+
+@pytest.mark.parametrize(
+    ("word", "value"),
+    [("run#3", "run#3"), ("${#LIST}", "${#LIST}"), ("'#3 of 4'", "#3 of 4"), ('"a #b"', "a #b"), ("$#", "$#")],
+)
+def test_a_hash_within_a_word_hides_nothing(word: str, value: str) -> None:
+    flags = read_flags(template("bash", "-c", f"torchrun pretrain.py --train-iters 5 --note {word} --bf16"))
+    assert (flags.text("note"), flags.has("bf16")) == (value, True)
+
+
+def test_a_word_that_no_shell_reads_is_the_programs_own() -> None:
+    assert read('--save="/a"', "--load=/b#2").values == {"train-iters": "5", "save": '"/a"', "load": "/b#2"}
+
+
+def test_text_that_no_shell_could_read_hides_nothing_else() -> None:
+    flags = read("--bf16", "--note", "it's new", "--fp16")
+    assert (flags.complete, flags.has("bf16"), flags.has("fp16")) == (True, True, True)
+
+
+def test_a_program_is_known_by_the_last_part_of_its_path() -> None:
+    for program in ("/opt/conda/bin/python3.11", "bin/torchrun", "msrun", "accelerate"):
+        assert read_flags(template(program, "--train-iters", "5")).complete
+    for script in ("/opt/python/bin/train.sh", "torchrun/start", "sh"):
+        assert not read_flags(template(script, "--train-iters", "5")).complete
+
+
+@pytest.mark.parametrize(
+    ("value", "number"),
+    [("5", 5), ("005", 5), ("-5", None), ("5.0", None), ("$N", None), ("²", None), ("", None)],
+)
+def test_only_a_number_is_a_number(value: str, number: int | None) -> None:
+    assert parse([f"--train-iters={value}"]).number("train-iters") == number
+    assert parse([]).number("train-iters") is None
+
+
+def test_an_option_takes_the_next_word_and_no_more() -> None:
+    flags = parse(["a", "--lora_target_modules", "q", "k", "--save=", "/x", "--load=/y", "z", "--bf16", "--fp16"])
+    assert flags.values == {"lora-target-modules": "q", "save": "/x", "load": "/y", "bf16": "", "fp16": ""}
