@@ -8,7 +8,7 @@ from dataclasses import MISSING, fields, is_dataclass
 from enum import Enum
 from functools import cache
 from types import NoneType, UnionType
-from typing import Any, Final, Union, cast, get_args, get_origin, get_type_hints
+from typing import Any, Final, Union, get_args, get_origin, get_type_hints
 
 from hajob.domain.errors import JournalError
 from hajob.plan.state import JobState
@@ -19,7 +19,9 @@ VERSION: Final = 1
 
 def to_dict(state: JobState) -> dict[str, Any]:
     """The state in plain JSON types, defaults left out."""
-    return cast("dict[str, Any]", _plain(state))
+    plain = _plain(state)
+    assert isinstance(plain, dict)
+    return plain
 
 
 def from_dict(data: dict[str, Any]) -> JobState:
@@ -28,7 +30,9 @@ def from_dict(data: dict[str, Any]) -> JobState:
     Raises:
         JournalError: a key is unknown, missing or of a wrong type; the message names it.
     """
-    return cast("JobState", _read(JobState, data, "journal"))
+    state = _read_record(JobState, data, "journal")
+    assert isinstance(state, JobState)
+    return state
 
 
 def _plain(value: object) -> object:
@@ -74,15 +78,14 @@ def _read(kind: object, data: object, where: str) -> object:
     origin = get_origin(kind)
     if origin in {Union, UnionType}:
         return None if data is None else _read(_not_none(kind), data, where)
-    if is_dataclass(kind):
-        return _read_record(cast("type", kind), data, where)
     if origin is tuple:
         if not isinstance(data, list):
             raise JournalError(f"{where} is {data!r}; it must be a list")
         return tuple(_read(get_args(kind)[0], item, f"{where}[{place}]") for place, item in enumerate(data))
     if origin is not None:
         return _read_mapping(kind, data, where)
-    return _read_scalar(cast("type", kind), data, where)
+    assert isinstance(kind, type)
+    return _read_record(kind, data, where) if is_dataclass(kind) else _read_scalar(kind, data, where)
 
 
 def _not_none(kind: object) -> object:
@@ -107,9 +110,10 @@ def _read_mapping(kind: object, data: object, where: str) -> object:
         raise JournalError(f"{where} is {data!r}; it must be an object")
     key_kind, item_kind = get_args(kind)
     try:
-        return {key_kind(key): _read(item_kind, item, f"{where}.{key}") for key, item in data.items()}
+        keyed = {key_kind(key): item for key, item in data.items()}
     except ValueError as error:
         raise JournalError(f"{where} has a key that is no {key_kind.__name__}: {error}") from None
+    return {key: _read(item_kind, item, f"{where}.{key}") for key, item in keyed.items()}
 
 
 def _read_scalar(kind: type, data: object, where: str) -> object:
