@@ -134,6 +134,7 @@ class Chance:
         for fault in played.faults:
             time.sleep(max(0.0, began + fault.seconds - time.monotonic()))
             played.done.append(self._do(job, fault))
+        job.hurry()
         job.wait_condition("Complete", seconds=COMPLETE_SECONDS)
         self._ground.power_on()
         incidents = job.incidents()[::-1]
