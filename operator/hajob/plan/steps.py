@@ -71,15 +71,14 @@ def _extent(moment: Moment, incident: Incident | None, action: Action) -> tuple[
     if not begun and not replaced and in_new_pods.issuperset(loss.ranks):
         return tuple(sorted(in_new_pods)), (), nodes, fresh
     in_fresh_pods = {rank for node in fresh for rank in layout.ranks_of(node)}
-    died = set() if loss.newly or not isinstance(moment.event, events.FactSeen) else set(moment.fact_ranks())
-    restart = ({*loss.ranks} - in_new_pods) | ({*begun, *died} - in_fresh_pods)
+    restart = ({*loss.ranks} - in_new_pods) | ({*begun, *moment.fact_ranks()} - in_fresh_pods)
     return tuple(sorted({*loss.ranks, *in_new_pods})), tuple(sorted(restart)), nodes, fresh
 
 
 def names_to_avoid(moment: Moment, nodes: tuple[int, ...]) -> tuple[str, ...]:
     """Names of the nodes that these pods are to keep away from."""
-    names = {moment.view.node_names.get(node, "") for node in nodes}
-    return tuple(sorted(names - {""}))
+    names = moment.view.node_names
+    return tuple(sorted({name for node in nodes if (name := names.get(node))}))
 
 
 def _source(moment: Moment, lost: tuple[int, ...]) -> RestoredFrom:
@@ -88,7 +87,7 @@ def _source(moment: Moment, lost: tuple[int, ...]) -> RestoredFrom:
         moment.loss.corrupted if moment.loss is not None else bool(moment.incident and moment.incident.corrupted)
     )
     judge = moment.judge
-    if judge is not None and judge.loss.ranks == lost and moment.state.shrunk is None:
+    if judge is not None and judge.loss.ranks == lost:
         sound = judge.copy and not corrupted  # asked by the ladder already
     else:
         sound = copy_survives(moment.view.layout, lost) and not corrupted
@@ -256,8 +255,8 @@ def widen_by_mindio(moment: Moment) -> StepResult:
 
 def finished(moment: Moment) -> int:
     """The step that ended the outage; one that is not known leaves what was known."""
-    told = moment.event.step if isinstance(moment.event, events.Resumed) else -1
-    return told if told >= 0 else moment.state.step
+    assert isinstance(moment.event, events.Resumed)
+    return moment.event.step if moment.event.step >= 0 else moment.state.step
 
 
 def resumed(moment: Moment) -> StepResult:

@@ -18,7 +18,7 @@ from hajob.domain.actions import LADDER, Action
 from hajob.domain.facts import FactKind, Source
 from hajob.plan import events as e
 from hajob.plan.effects import Effect
-from hajob.plan.journal import to_dict
+from hajob.plan.journal import from_dict, to_dict
 from hajob.plan.policy import CoordinatorLossPolicy, Mode, NodePolicy, Policy, Rung
 from hajob.plan.state import JobState
 from tests.unit.plan.plan_rig import Rig
@@ -37,6 +37,7 @@ class Teller(Rig):
         before = to_dict(self.state)
         done = super().tell(event, now)
         assert self.outcome is not None
+        assert from_dict(to_dict(self.state)) == self.state, "whoever takes over goes on from here"
         self.lines.append(f"{self.now} {event}"[:400])
         if self.ignored:
             self.lines.append(f"    ignored: {self.ignored}"[:200])
