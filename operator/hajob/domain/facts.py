@@ -162,7 +162,7 @@ def origin_of_exit(exit_code: int) -> Origin:
     A positive code is the program's, except the one MindIO forces and those of a shell for a signal; a signal is
     the machine's, except those a program raises against itself. Exit 0 in the middle of a training is the program's.
     """
-    signal = -exit_code if exit_code < 0 else exit_code - _SHELL_SIGNAL_BASE
+    signal = max(-exit_code, exit_code - _SHELL_SIGNAL_BASE)
     if signal > 0:
         return Origin.PROGRAM if signal in _PROGRAM_SIGNALS else Origin.INFRASTRUCTURE
     return Origin.INFRASTRUCTURE if exit_code == _FORCED_EXIT else Origin.PROGRAM

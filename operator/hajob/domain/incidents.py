@@ -60,7 +60,7 @@ class Cause:
     def of(fact: Fact, ranks: tuple[int, ...], step: int, message_limit: int = 1024) -> "Cause":
         """Shorten a fact; the message keeps its end, where programs say what went wrong."""
         code, first_rank = fact.code or fact.kind.value, ranks[0] if ranks else -1
-        message = last_lines(fact.message, message_limit) if fact.message else ""
+        message = last_lines(fact.message, message_limit)
         return Cause(fact.kind, fact.source, code, fact.node_name, first_rank, len(ranks), message, fact.time_ms, step)
 
 

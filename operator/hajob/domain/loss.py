@@ -56,7 +56,7 @@ def isolate(layout: Layout, lost: Iterable[int]) -> Isolation:
     ranks: set[int] = set()
     while nodes - seen:
         fresh = [rank for node in nodes - seen for rank in layout.ranks_of(node)]
-        seen |= nodes
+        seen = nodes
         _drop(layout, fresh, dropped, ranks)
         if first_pass is None:
             first_pass = tuple(sorted(ranks))
@@ -80,19 +80,19 @@ def _drop(layout: Layout, lost: Sequence[int], dropped: set[int], ranks: set[int
 
 def shards_without_copy(layout: Layout, lost: Iterable[int]) -> tuple[tuple[CopyKind, tuple[int, ...]], ...]:
     """Shards of which every holder is lost, with those holders; empty means that a complete copy survives."""
-    lost_set = lost if isinstance(lost, set | frozenset) else set(lost)
-    gone: dict[tuple[CopyKind, tuple[int, ...]], None] = {}
-    for kind in layout.copy_kinds:
-        for rank in lost_set:
-            holders = layout.holders(rank, kind)
-            if all(holder in lost_set for holder in holders):
-                gone[kind, tuple(sorted(holders))] = None
-    return tuple(gone)
+    lost_set = frozenset(lost)
+    gone = (
+        (kind, tuple(sorted(holders)))
+        for kind in layout.copy_kinds
+        for rank in sorted(lost_set)
+        if lost_set.issuperset(holders := layout.holders(rank, kind))
+    )
+    return tuple(dict.fromkeys(gone))
 
 
 def copy_survives(layout: Layout, lost: Iterable[int]) -> bool:
     """Whether the surviving ranks together hold every shard."""
-    lost_set = lost if isinstance(lost, set | frozenset) else set(lost)
+    lost_set = frozenset(lost)
     for kind, size, copies in layout.copy_sizes:
         if copies == 1 and lost_set:
             return False
@@ -169,13 +169,16 @@ class Tolerance:
 
 
 def tolerance(layout: Layout) -> Tolerance:
-    """Judge the layout by one node at a time; costs one closure for each kind of node, not for each node."""
+    """Judge the layout by the loss of one node; costs two closures, not one for each node.
+
+    No pod holds both holders of a shard unless node 0 does: rank 0 and its partner stand as near as any two.
+    """
     aligned = _aligned(layout)
     sample = isolate(layout, [layout.world_size - 1])
     zero = isolate(layout, [0])
     return Tolerance(
         aligned=aligned,
-        keeps_copy=all(copy_survives(layout, layout.ranks_of(node)) for node in _kinds_of_node(layout, aligned)),
+        keeps_copy=copy_survives(layout, layout.ranks_of(0)),
         lost_per_node=len(sample.dropped),
         nodes_per_loss=len(sample.nodes),
         shrinkable_nodes=layout.num_nodes - len(zero.nodes) if aligned else 0,
@@ -189,8 +192,3 @@ def _aligned(layout: Layout) -> bool:
         width *= layout.pipeline
         return chips % width == 0 or width % chips == 0
     return (chips % width == 0 or width % chips == 0) and (width * layout.data) % chips == 0
-
-
-def _kinds_of_node(layout: Layout, aligned: bool) -> range:
-    """Enough node ranks to see every way a pod can lie across groups; aligned pods all lie alike."""
-    return range(1 if aligned else layout.num_nodes)

@@ -65,6 +65,22 @@ class Slow:
     def copy_survives(self, lost: set[int]) -> bool:
         return all(self.holders(group, rank) - lost for group in self.groups() for rank in group)
 
+    def shards_without_copy(self, groups: list[list[int]], lost: set[int]) -> set[tuple[int, ...]]:
+        """Holders of every shard of these groups that nobody else holds."""
+        every = [self.holders(group, rank) for group in groups for rank in group]
+        return {tuple(sorted(holders)) for holders in every if holders <= lost}
+
+    def aligned(self) -> bool:
+        """Every pod is a block of whole data-parallel ranks of one stage, or a part of one of them."""
+        blocks: dict[tuple[int, ...], set[int]] = {}
+        stages: dict[int, set[int]] = {}
+        for rank, (_t, _c, d, p) in enumerate(self.at):
+            blocks.setdefault((d,) if self.pipeline_before_data else (d, p), set()).add(rank)
+            stages.setdefault(0 if self.pipeline_before_data else p, set()).add(rank)
+        pods = [self.whole_pods({node * self.chips}) for node in range(self.nodes)]
+        nested = all(pod <= block or block <= pod or not pod & block for pod in pods for block in blocks.values())
+        return nested and all(any(pod <= stage for stage in stages.values()) for pod in pods)
+
     def drop(self, ranks: set[int]) -> set[int]:
         """MindIO's rule, one pass: the same data-parallel rank everywhere, and the same place in experts' groups."""
         data = {self.at[rank][2] for rank in ranks}

@@ -128,7 +128,8 @@ def test_time_goes_into_the_bucket_that_is_open() -> None:
     assert account.booked == {Bucket.SCHEDULING: 10, Bucket.START_UP: 20, Bucket.TRAINING: 30}
     assert account.since_ms == 100
     assert account.switch(Bucket.SUSPENDED, 100).until(101).booked[Bucket.SUSPENDED] == 1
-    assert Account(5).until(5) == Account(5).until(4) == Account(5)
+    account = Account(5)
+    assert account.until(5) is account.until(4) is account
     assert Account(5).until(6).booked == {Bucket.SCHEDULING: 1}
 
 
@@ -145,6 +146,10 @@ def test_time_is_moved_never_made() -> None:
     account = Account(0, Bucket.TRAINING).until(1000).move(Bucket.TRAINING, Bucket.LOST_STEPS, 300)
     assert account.booked == {Bucket.TRAINING: 700, Bucket.LOST_STEPS: 300}
     assert account.move(Bucket.TRAINING, Bucket.DETECTION, 10_000).booked[Bucket.DETECTION] == 700
+    assert account.move(Bucket.TRAINING, Bucket.LOST_STEPS, 100).booked == {
+        Bucket.TRAINING: 600,
+        Bucket.LOST_STEPS: 400,
+    }
     assert account.move(Bucket.TRAINING, Bucket.TRAINING, 5) is account
     assert Account(0).percent == 0
 

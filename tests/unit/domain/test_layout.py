@@ -103,6 +103,13 @@ def test_report_group_list_of_eight_ranks() -> None:
     assert Layout(1, 8, tensor=2).partner(0) == 4
 
 
+def test_experts_that_only_one_rank_holds_have_no_copy() -> None:
+    layout = Layout(4, 1, expert=4)
+    assert (layout.effective_copies(CopyKind.DENSE), layout.effective_copies(CopyKind.EXPERT)) == (2, 1)
+    assert (layout.partner(1), layout.partner(1, CopyKind.EXPERT)) == (3, None)
+    assert layout.holders(1, CopyKind.EXPERT) == (1,)
+
+
 def test_without_sharding_everybody_holds_everything() -> None:
     layout = Layout(1, 8, tensor=2, sharding=Sharding.NONE)
     assert layout.holders(2) == (2, 4, 6, 0)

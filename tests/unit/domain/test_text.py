@@ -8,6 +8,7 @@ from hajob.domain.text import last_lines
     [
         ("", ""),
         ("loss 1\n2", "loss 1\n2"),
+        ("loss 1\n234", "loss 1\n234"),
         ("loss 1\nloss 2", "loss 2"),
         ("too much\n123456789", "123456789"),
         ("too much\n1234567890", "1234567890"),

@@ -34,6 +34,23 @@ def test_a_moment_before_its_predecessor_costs_nothing() -> None:
     assert [phase.milliseconds for phase in phases(moments)] == [20, 0, 10]
 
 
+def test_an_incident_that_is_still_open_has_the_phases_that_are_over() -> None:
+    moments = {Moment.NOTICED: 10, Moment.STOPPED: 30, Moment.DECIDED: 35, Moment.READY: 90}
+    assert phases(moments) == [Phase("Stop", 20), Phase("Decision", 5), Phase("StartUp", 55)]
+
+
+def test_a_moment_after_the_end_belongs_to_no_phase() -> None:
+    """A replacement that reports late, when the others train already."""
+    moments = {Moment.NOTICED: 10, Moment.READY: 90, Moment.RESUMED: 40}
+    assert phases(moments) == [Phase("StartUp", 30), Phase("Recovery", 0)]
+
+
+def test_an_outage_before_the_first_step_begins_when_it_is_noticed() -> None:
+    assert outage_milliseconds({Moment.NOTICED: 40, Moment.RESUMED: 100}) == 60
+    assert outage_milliseconds({Moment.STEP_BEFORE: 10, Moment.NOTICED: 40, Moment.RESUMED: 100}) == 90
+    assert outage_milliseconds({Moment.NOTICED: 40, Moment.RESUMED: 39}) == 0
+
+
 def test_nothing_known() -> None:
     assert phases({}) == []
     assert outage_milliseconds({Moment.RESUMED: 5}) is None

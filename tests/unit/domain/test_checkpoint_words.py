@@ -1,0 +1,40 @@
+"""What people read about checkpoints that are not loaded."""
+
+from __future__ import annotations
+
+import pytest
+
+from hajob.domain.checkpoints import MOST_REFUSALS, SENTENCE, Reason, Refusal, in_words
+
+MISSING = Refusal("iter_0000020", Reason.MISSING_SHARD, "rank 3")
+TORN = Refusal("iter_0000010", Reason.TRUNCATED_FILE, "model.pt")
+NONE_LEFT = "no complete checkpoint is left, starts from step 0"
+
+
+@pytest.mark.parametrize(
+    ("refused", "step", "words"),
+    [
+        ((), 20, "resumes from step 20"),
+        ((), 0, "resumes from step 0"),
+        ((), -1, NONE_LEFT),
+        ((MISSING,), 10, "resumes from step 10; refused: iter_0000020 (MissingShard: rank 3)"),
+        (
+            (MISSING, TORN),
+            -1,
+            f"{NONE_LEFT}; refused: iter_0000020 (MissingShard: rank 3); iter_0000010 (TruncatedFile: model.pt)",
+        ),
+    ],
+)
+def test_what_is_loaded_and_what_is_not(refused: tuple[Refusal, ...], step: int, words: str) -> None:
+    assert in_words(refused, step) == words
+
+
+def test_many_refusals_are_cut_off() -> None:
+    words = in_words([MISSING] * (MOST_REFUSALS + 1), 10)
+    assert words.count("MissingShard") == MOST_REFUSALS
+
+
+def test_a_refusal_is_a_sentence_whoever_has_sent_it() -> None:
+    assert MISSING.message == f"{SENTENCE[Reason.MISSING_SHARD]}: rank 3"
+    assert Refusal("iter_0000020", Reason.MISSING_SHARD).message == SENTENCE[Reason.MISSING_SHARD]
+    assert Refusal("iter_0000020", "WrongMoon", "full").message == "WrongMoon: full"
