@@ -14,7 +14,7 @@ from hajob.api.spec import HATrainingJobSpec
 from hajob.domain.actions import LADDER, RUNG, Action
 from hajob.domain.batch import Batch
 from hajob.domain.errors import HajobInputError
-from hajob.domain.facts import Fact, FactKind, Origin, Source
+from hajob.domain.facts import Fact, FactKind, Origin
 from hajob.domain.incidents import Cause, Incident, Purpose
 from hajob.domain.layout import Layout
 from hajob.domain.loss import Isolation, Repair, isolate, repairs
@@ -24,11 +24,10 @@ from hajob.plan.choice import FAULT, Judge, Loss, Verdict
 from hajob.plan.flags import read_flags
 from hajob.plan.machine import Outcome, advance
 from hajob.plan.policy import Mode, Policy, Refusal, from_spec, layout_of, read_spec
-from hajob.plan.state import Deadline, JobState, Phase, Shrunk
+from hajob.plan.state import Deadline, JobState, Phase
 from hajob.plan.view import View
 
 _STEP: Final = 10
-_SETTLED: Final = frozenset({Phase.RUNNING, Phase.SHRUNK, Phase.FAILED, Phase.SUSPENDED, Phase.COMPLETE})
 _MOST_STEPS: Final = 32
 
 _DURING: Final = {
@@ -42,6 +41,19 @@ _DURING: Final = {
     Action.MIGRATE: Phase.MIGRATING,
 }
 """Where a job stands while an action runs; a running recovery is met before MindIO has been told the ranks."""
+
+_ANSWERS: Final[dict[Phase, events.Event]] = {
+    Phase.RESTARTING: events.PodsReady(),
+    Phase.STARTING: events.AllRanksStarted(),
+    Phase.WARMING: events.Resumed(step=_STEP),
+    Phase.GATHERING: events.Named(),
+    Phase.RESUMING: events.Resumed(step=_STEP + 1),
+    Phase.CONFIRMING: events.ResultReported(),
+    Phase.SHRINKING: events.Resumed(step=_STEP + 1),
+    Phase.SAVING: events.ResultReported(strategy="dump"),
+}
+"""What the imagined world says in each state until the job trains or has failed; there is no other incarnation to be
+confused with, so none is named."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,13 +161,13 @@ def simulate(spec: Mapping[str, Any] | HATrainingJobSpec, question: Question) ->
     model = read_spec(spec)
     layout, policy = layout_of(model), replace(from_spec(model), mode=Mode.ENFORCE)
     lost = _lost(layout, question)
-    view = View(layout, step=_STEP, coordinator_apart=True, free_nodes=question.free_nodes, checkpoint_step=_STEP)
+    view = View(layout, step=_STEP, free_nodes=question.free_nodes)
     run = _Run(policy, view, _begin(question.during))
     for fact in _facts(question, layout):
-        run.tell(events.FactSeen(fact=replace(fact, incarnation=run.state.incarnation)))
+        run.tell(events.FactSeen(fact=fact))
     _wait(run, question.free_nodes)
-    action = _action(run)
-    _judge_larger(run, action, lost, _begin(question.during))
+    action = run.state.incident.action if run.state.incident else None
+    _judge_larger(run, action, lost)
     _cooperate(run)
     return _answer(model, run, action, lost)
 
@@ -203,36 +215,30 @@ def _lost(layout: Layout, question: Question) -> tuple[int, ...]:
 
 def _begin(during: Action | None) -> JobState:
     """A job that trains, or one in which an action runs that has lost nothing yet."""
-    state = JobState(phase=Phase.RUNNING, incarnation=1, attempt=1, base=1, step=_STEP)
+    state = JobState(phase=Phase.RUNNING, incarnation=1, attempt=1, base=1)
     if during is None:
         return state
     purpose = {Action.EXPAND: Purpose.EXPAND, Action.MIGRATE: Purpose.MIGRATE}.get(during, Purpose.FAULT)
-    incident = Incident(2, 2, 1, purpose, Origin.INFRASTRUCTURE, during, Cause(step=_STEP), 0)
-    shrunk = Shrunk() if during in {Action.SHRINK, Action.EXPAND} else None
+    incident = Incident(2, 2, 1, purpose, Origin.INFRASTRUCTURE, during, Cause(), opened_ms=0)
     base = 2 if during is Action.RESTART else 1
-    phase = _DURING[during]
-    return replace(state, phase=phase, incarnation=2, base=base, incident=incident, shrunk=shrunk)
+    return replace(state, phase=_DURING[during], incarnation=2, base=base, incident=incident)
 
 
 def _facts(question: Question, layout: Layout) -> list[Fact]:
     """Whole nodes first: a rank of a lost node is lost with it."""
     nodes = sorted(set(question.nodes))
-    facts = [
-        Fact(f"node {node}", FactKind.AGENT_SILENT, Source.COORDINATOR, node_rank=node, step=_STEP) for node in nodes
-    ]
+    facts = [Fact(f"node {node}", FactKind.AGENT_SILENT, node_rank=node) for node in nodes]
     ranks = [rank for rank in sorted(set(question.ranks)) if layout.node_of(rank) not in nodes]
-    for rank in ranks:
-        facts.append(Fact(f"rank {rank}", FactKind.PROCESS_EXITED, ranks=(rank,), step=_STEP, exit_code=-9))
-    return facts
+    return facts + [Fact(f"rank {rank}", FactKind.PROCESS_EXITED, ranks=(rank,)) for rank in ranks]
 
 
 def _wait(run: _Run, free_nodes: int) -> None:
     """Where more pods are made anew than nodes are free, the answer is what happens after the wait."""
-    incident = run.state.incident
-    if run.state.phase is not Phase.GATHERING or incident is None or len(incident.replaced_nodes) <= free_nodes:
+    incident = run.state.incident if run.state.phase is Phase.GATHERING else None
+    missing = len(incident.replaced_nodes) - free_nodes if incident else 0
+    if missing <= 0:
         return
-    missing = len(incident.replaced_nodes) - free_nodes
-    run.now_ms = max(run.now_ms, run.state.deadlines.get(Deadline.RECOVERY.value, run.now_ms))
+    run.now_ms = run.state.deadlines[Deadline.RECOVERY.value]
     run.tell(events.DeadlineReached(name=Deadline.RECOVERY.value), waited=True)
     run.verdicts[Action.REPLACE] = no_node(missing, run.policy.replacement_timeout_seconds)
 
@@ -243,11 +249,11 @@ def no_node(missing: int, seconds: int) -> Verdict:
     return Verdict(Action.REPLACE, taken=False, refusals=(Refusal("FreeNode", text),))
 
 
-def _judge_larger(run: _Run, action: Action | None, lost: tuple[int, ...], state: JobState) -> None:
-    """Say of the larger actions, too, which of them would not have worked."""
+def _judge_larger(run: _Run, action: Action | None, lost: tuple[int, ...]) -> None:
+    """Say of the larger actions, too, which of them would not have worked, were they the first to be tried."""
     if action is None:
         return
-    judge = Judge(Loss(lost, counted=False), FAULT, state, run.view, run.policy, run.now_ms)
+    judge = Judge(Loss(lost), FAULT, JobState(), run.view, run.policy, run.now_ms)
     for larger in LADDER[RUNG[action] + 1 :]:
         refusals = judge.refusals(larger)
         if larger is Action.REPLACE and not run.view.free_nodes and not refusals:
@@ -256,36 +262,13 @@ def _judge_larger(run: _Run, action: Action | None, lost: tuple[int, ...], state
             run.verdicts[larger] = Verdict(larger, taken=False, refusals=refusals)
 
 
-def _action(run: _Run) -> Action | None:
-    if run.state.phase is Phase.FAILED:
-        return None
-    return run.state.incident.action if run.state.incident else None
-
-
 def _cooperate(run: _Run) -> None:
     """Let everything succeed until the job trains again, so that every write is seen."""
     for _ in range(_MOST_STEPS):
-        event = _next_event(run.state)
-        if run.state.phase in _SETTLED or event is None:
+        event = _ANSWERS.get(run.state.phase)
+        if event is None:
             return
         run.tell(event)
-
-
-def _next_event(state: JobState) -> events.Event | None:
-    number = state.incident.incarnation if state.incident else 0
-    answers: dict[Phase, events.Event] = {
-        Phase.RESTARTING: events.PodsReady(),
-        Phase.STARTING: events.AllRanksStarted(attempt=state.attempt),
-        Phase.WARMING: events.Resumed(number, _STEP),
-        Phase.GATHERING: events.Named(number),
-        Phase.RESUMING: events.Resumed(number, _STEP + 1),
-        Phase.CONFIRMING: events.ResultReported(number, 0),
-        Phase.SHRINKING: events.Resumed(number, _STEP + 1),
-        Phase.EXPANDING: events.Resumed(number, _STEP + 1),
-        Phase.MIGRATING: events.Resumed(number, _STEP + 1),
-        Phase.SAVING: events.ResultReported(number, 0, "", "dump"),
-    }
-    return answers.get(state.phase)
 
 
 def _batch(spec: HATrainingJobSpec, desired: int) -> Batch | None:

@@ -12,6 +12,8 @@ import pytest
 import yaml
 
 from hajob.cli.main import main
+from hajob.domain.actions import Action
+from hajob.domain.errors import HajobInputError
 from hajob.domain.facts import FactKind
 from hajob.plan.policy import from_spec, layout_of
 from hajob.plan.simulate import Question, simulate
@@ -204,6 +206,65 @@ def test_a_manifest_on_standard_input(capsys: pytest.CaptureFixture[str], monkey
     monkeypatch.setattr("sys.stdin", io.StringIO("kind: Namespace\n---\n" + yaml.safe_dump(JOB)))
     assert main(["simulate", "-f", "-", "--lose", "rank=0", "-o", "json"]) == 0
     assert json.loads(capsys.readouterr().out)["action"] == "InPlace"
+
+
+@pytest.mark.parametrize("mode", ["Hold", "Observe"])
+def test_it_is_told_what_an_enforced_recovery_would_do(mode: str) -> None:
+    question = Question(nodes=(2,))
+    held = simulate({**JOB["spec"], "recovery": {"mode": mode}}, question)
+    enforced = simulate(JOB["spec"], question)
+    assert (held.action, held.considered) == (enforced.action, enforced.considered)
+
+
+def test_every_rung_up_to_the_action_is_judged_and_one_is_taken() -> None:
+    answer = simulate(JOB["spec"], Question(nodes=(2,)))
+    judged = [(verdict.action, verdict.taken) for verdict in answer.considered]
+    assert judged == [("Retry", False), ("InPlace", False), ("Replace", False), ("Shrink", True)]
+
+
+def test_a_larger_action_that_would_not_have_worked_is_refused_as_well() -> None:
+    considered = simulate(JOB["spec"], Question(ranks=(5,))).considered
+    assert [(one.action, one.taken) for one in considered] == [("Retry", False), ("InPlace", True), ("Replace", False)]
+
+
+@pytest.mark.parametrize(
+    ("question", "action", "phase", "attempt"),
+    [
+        (Question(ranks=(5,)), "InPlace", "Running", 1),
+        (Question(nodes=(2,), free_nodes=1), "Replace", "Running", 1),
+        (Question(nodes=(2,)), "Shrink", "Shrunk", 1),
+        (Question(nodes=(0,)), "Checkpoint", "Running", 2),
+        (Question(nodes=(1, 3)), "Restart", "Running", 2),
+        (Question(ranks=(5,), during=Action.CHECKPOINT), "Checkpoint", "Running", 2),
+        (Question(ranks=(5,), during=Action.RESTART), "Restart", "Running", 2),
+    ],
+)
+def test_the_imagined_job_trains_again_in_the_end(question: Question, action: str, phase: str, attempt: int) -> None:
+    answer = simulate(JOB["spec"], question)
+    end = answer.turns[-1].outcome.state
+    assert (answer.action, end.phase, end.incident, end.attempt) == (action, phase, None, attempt)
+
+
+@pytest.mark.parametrize("during", ["Shrink", "Checkpoint", "Restart", "Expand"])
+def test_where_nothing_can_be_replaced_any_more_nothing_is_waited_for(
+    capsys: pytest.CaptureFixture[str], manifest: Path, during: str
+) -> None:
+    answer = ask(capsys, manifest, "--lose", "node=2", "--during", during)
+    assert answer["refused"].get("Replace") in (None, ["StillPossible"])
+    assert not any(turn.waited for turn in simulate(JOB["spec"], Question(nodes=(2,), during=Action(during))).turns)
+
+
+def test_a_question_without_a_loss_is_refused() -> None:
+    with pytest.raises(HajobInputError, match=r"^nothing is lost: name at least one rank or node$"):
+        simulate(JOB["spec"], Question())
+
+
+@pytest.mark.parametrize("sizes", [["--global-batch-size", "64"], ["--micro-batch-size", "1"]])
+def test_half_of_the_batch_sizes_tell_nothing(sizes: list[str]) -> None:
+    job = copy.deepcopy(JOB)
+    job["spec"]["template"]["spec"]["containers"][0]["args"] = sizes
+    answer = simulate(job["spec"], Question(ranks=(5,)))
+    assert (answer.micro_batches, answer.step_time) == ((), None)
 
 
 def test_a_script_hides_the_batch(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
