@@ -19,9 +19,9 @@ from hajob.plan.state import Phase
 from hajob.plan.table import TABLE
 
 
-def _cells() -> dict[tuple[Phase, type[Event]], tuple[Row, ...]]:
+def cells() -> dict[tuple[Phase, type[Event]], tuple[Row, ...]]:
     """Rows of every cell, in order, up to and with the first that always applies."""
-    cells: dict[tuple[Phase, type[Event]], tuple[Row, ...]] = {}
+    found: dict[tuple[Phase, type[Event]], tuple[Row, ...]] = {}
     for phase in Phase:
         for event in EVENTS:
             rows = []
@@ -30,11 +30,11 @@ def _cells() -> dict[tuple[Phase, type[Event]], tuple[Row, ...]]:
                     rows.append(row)
                     if row.guard is ALWAYS:
                         break
-            cells[phase, event] = tuple(rows)
-    return cells
+            found[phase, event] = tuple(rows)
+    return found
 
 
-CELLS: Final = _cells()
+CELLS: Final = cells()
 """By state and kind of event."""
 
 
@@ -84,16 +84,17 @@ def _questions(rows: tuple[Row, ...]) -> tuple[Question, ...]:
     return tuple(found)
 
 
-def _index() -> dict[tuple[Phase, type[Event] | FactKind], tuple[Question, ...]]:
-    index: dict[tuple[Phase, type[Event] | FactKind], tuple[Question, ...]] = {}
+def index() -> dict[tuple[Phase, type[Event] | FactKind], tuple[Question, ...]]:
+    """Questions by state and kind of event, of the rows of every cell."""
+    found: dict[tuple[Phase, type[Event] | FactKind], tuple[Question, ...]] = {}
     for (phase, event), rows in CELLS.items():
         if event is not FactSeen:
-            index[phase, event] = _questions(rows)
+            found[phase, event] = _questions(rows)
             continue
         for kind in FactKind:
-            index[phase, kind] = _questions(tuple(row for row in rows if kind in (row.guard.kinds or {kind})))
-    return index
+            found[phase, kind] = _questions(tuple(row for row in rows if kind in (row.guard.kinds or {kind})))
+    return found
 
 
-QUESTIONS: Final = _index()
+QUESTIONS: Final = index()
 """By state, and kind of event; facts by their own kind."""
