@@ -23,6 +23,12 @@ MILESTONE_LIMIT: Final = 32
 FAILED_CODE: Final = 400
 """From here on MindIO's codes are failures (docs/protocols/mindio.md)."""
 _PLANNED: Final = frozenset({Purpose.EXPAND, Purpose.MIGRATE})
+_CODES: Final = {
+    **{purpose: purpose.value for purpose in (Purpose.COORDINATOR, Purpose.REQUEST, Purpose.SUSPEND)},
+    Purpose.EXPAND: "ExpandDue",
+    Purpose.MIGRATE: "MigrateRequested",
+}
+"""What an incident's cause is called where no fact opened it; of a fault without one, it is the event's name."""
 
 
 # ---------------------------------------------------------------------- deadlines, budgets, milestones
@@ -80,11 +86,10 @@ def _remember(old: Mapping[int, int], keys: tuple[int, ...], incarnation: int) -
     for key in keys:
         new.pop(key, None)
         new[key] = incarnation
-    forgot = False
+    forgets = len(new) > RENEWED_LIMIT
     while len(new) > RENEWED_LIMIT:
         del new[next(iter(new))]
-        forgot = True
-    return new, forgot
+    return new, forgets
 
 
 def renew(moment: Moment, fields: dict[str, Any], ranks: tuple[int, ...], nodes: tuple[int, ...], number: int) -> None:
@@ -115,10 +120,13 @@ def new_incident(
     """A new incident; its number is above every one ever used, and is the coordinator's where it minted one."""
     number = max(state.incarnation + 1, moment.event.incarnation)
     fact, loss = fact_of(moment), moment.loss
-    if fact is not None and loss is not None:
-        cause = Cause.of(fact, moment.fact_ranks(), loss.step)
+    step = loss.step if loss is not None else moment.view.step
+    if fact is not None:
+        cause = Cause.of(fact, moment.fact_ranks(), step)
     else:
-        cause = Cause(message=getattr(moment.event, "message", ""), time_ms=moment.now_ms, step=moment.view.step)
+        code = _CODES.get(purpose) or type(moment.event).__name__
+        told = getattr(moment.event, "message", "")
+        cause = Cause(code=code, message=told, time_ms=moment.now_ms, step=step)
     origin = fact.origin if fact else Origin.INFRASTRUCTURE
     ids, corrupted = (fact.id,) if fact else (), loss.corrupted if loss else False
     opened = moment.now_ms
@@ -156,7 +164,7 @@ def going_on(moment: Moment) -> Incident | None:
     return None if over else incident
 
 
-def _joining(moment: Moment, incident: Incident) -> dict[str, Any]:
+def joined(moment: Moment, incident: Incident) -> dict[str, Any]:
     """The event's fact joins the incident: what changes."""
     fact, loss = fact_of(moment), moment.loss
     if fact is None:
@@ -218,5 +226,5 @@ def _gone_over(moment: Moment, incident: Incident, action: Action, more: dict[st
     """The incident with the event's fact in it, on its way with another action, or with more of the same."""
     gone = (incident.action,) if incident.action is not action else ()
     escalated, revision = (*incident.escalated_from, *gone), incident.revision + 1
-    fields = {**_joining(moment, incident), **more}
+    fields = {**joined(moment, incident), **more}
     return changed(incident, action=action, escalated_from=escalated, revision=revision, **fields)

@@ -94,8 +94,7 @@ def give_up_expand(moment: Moment) -> StepResult:
     """The dropped ranks did not come back in time: train on without them, nothing was stopped."""
     state, incident = moment.state, moment.incident
     assert incident is not None
-    assert state.shrunk is not None
-    back = changed(incident, lost_ranks=state.shrunk.ranks, restart_ranks=(), replaced_nodes=(), revision=2)
+    back = changed(incident, restart_ranks=(), replaced_nodes=(), revision=2)
     state, cleared = clear_deadlines(state, Deadline.RECOVERY)
     state, closing = close(state, Outcome.FAILED, "the dropped ranks did not come back in time")
     release = effects.ReleasePods(incident.replaced_nodes, below=incident.incarnation + 1)

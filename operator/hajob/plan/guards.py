@@ -158,7 +158,7 @@ def _may_migrate(moment: Moment) -> bool:
     if isinstance(event, events.MigrateRequested) and not _all_exist(event.nodes, layout.num_nodes):
         return False
     ready = moment.view.step >= 1 and moment.view.coordinator_ready
-    return ready and not _spent_out(moment, Action.MIGRATE) and not moment.policy.refusals.get(Action.MIGRATE)
+    return ready and not _spent_out(moment, Action.MIGRATE)
 
 
 def _all_exist(nodes: tuple[int, ...], count: int) -> bool:

@@ -4,12 +4,13 @@ from collections.abc import Callable
 from functools import partial
 from typing import Final
 
-from hajob.domain.actions import Action, Command
+from hajob.domain.actions import RUNG, Action, Command
 from hajob.domain.incidents import Incident, Outcome, Purpose
 from hajob.domain.records import changed
+from hajob.domain.text import last_lines
 from hajob.plan import effects, events
-from hajob.plan.books import FACT_LIMIT, abandon, clear_deadlines, close, new_incident, set_deadline
-from hajob.plan.choice import Judge, Loss, Occasion, Verdict
+from hajob.plan.books import FACT_LIMIT, abandon, clear_deadlines, close, joined, new_incident, set_deadline
+from hajob.plan.choice import FAULT, Judge, Loss, Occasion, Verdict
 from hajob.plan.effects import Effect
 from hajob.plan.moment import Moment, StepResult
 from hajob.plan.policy import ANOTHER_COORDINATOR_SECONDS, COORDINATOR_SECONDS, Refusal
@@ -17,6 +18,7 @@ from hajob.plan.state import Deadline, JobState, Phase, Spend
 from hajob.plan.steps import launch, save
 
 _EVENT_LIMIT: Final = 240
+_MESSAGE_LIMIT: Final = 1024
 SAVE_FIRST: Final = Occasion("Asked", (Action.CHECKPOINT,), "only a checkpoint was asked for")
 
 
@@ -147,15 +149,15 @@ def delete(moment: Moment) -> StepResult:
 
 
 def fail(reason: str, sentence: str = "") -> Callable[[Moment], StepResult]:
-    """Give up; without a sentence the last rung of the ladder says why."""
+    """Give up; where the ladder was asked, its last rung says why."""
     return partial(_fail, reason, sentence)
 
 
 def _fail(reason: str, sentence: str, moment: Moment) -> StepResult:
     verdicts = moment.choice.considered if moment.choice else ()
-    why, message = _why_failed(reason, sentence or moment.state.problem, verdicts)
+    why, message = _why_failed(reason, sentence, verdicts)
     incident = moment.incident
-    cause = incident.cause.message if incident else getattr(getattr(moment.event, "fact", None), "message", "")
+    cause = (incident.cause.message if incident else moment.fact.message) or moment.state.problem
     state, cleared = clear_deadlines(moment.state, *Deadline)
     state, closing = close(state, Outcome.FAILED, message)
     full = f"{message}: {cause}" if cause else message
@@ -187,7 +189,7 @@ def _why_failed(reason: str, sentence: str, verdicts: tuple[Verdict, ...]) -> tu
     for name, why in _FAILURES.items():
         if name in names:
             return why, names[name]
-    return reason, verdicts[-1].message or sentence
+    return reason, verdicts[-1].message
 
 
 # ---------------------------------------------------------------------- notes that change little
@@ -207,21 +209,21 @@ def note(moment: Moment) -> StepResult:
     """Remember what explains a slow start."""
     fact = moment.fact
     ids = (*moment.state.fact_ids, fact.id)[-FACT_LIMIT:]
-    text = f"{fact.code or fact.kind}: {fact.message}"[-1024:]
+    text = f"{fact.code or fact.kind}: {fact.message}"[-_MESSAGE_LIMIT:]
     return changed(moment.state, problem=text, fact_ids=ids), (effects.Announce(fact.kind.value, text),)
 
 
 def observed(moment: Moment) -> StepResult:
     """Say what would be done, and do nothing."""
     fact = moment.fact
-    action = moment.choice.action if moment.choice else None
+    action = moment.decide(FAULT).action
     state = changed(moment.state, fact_ids=(*moment.state.fact_ids, fact.id)[-FACT_LIMIT:])
     return state, (effects.Announce("Observed", f"fact {fact.id} ({fact.kind}): {action or 'nothing'} would follow"),)
 
 
 def hold(moment: Moment) -> StepResult:
     """Open an incident and start nothing."""
-    moment.loss = Loss(ranks=moment.fact_ranks(), step=moment.view.step)
+    moment.loss = moment.loss_of_fact()
     incident = changed(
         new_incident(moment, moment.state, moment.first_action(), Purpose.FAULT), lost_ranks=moment.fact_ranks()
     )
@@ -234,10 +236,9 @@ def hold_more(moment: Moment) -> StepResult:
     """Another fact joins what is held."""
     incident = moment.incident
     assert incident is not None
-    ids = (*incident.fact_ids, moment.fact.id)[-FACT_LIMIT:]
-    lost = tuple(sorted({*incident.lost_ranks, *moment.fact_ranks()}))
-    action = max(incident.action, moment.first_action(), key=lambda item: list(Action).index(item))
-    incident = changed(incident, fact_ids=ids, lost_ranks=lost, action=action)
+    moment.loss = moment.loss_of_fact()
+    action = max(incident.action, moment.first_action(), key=RUNG.__getitem__)
+    incident = changed(incident, action=action, **joined(moment, incident))
     return changed(moment.state, incident=incident), (effects.WidenIncident(incident.number, "held"),)
 
 
@@ -247,9 +248,15 @@ def lose_coordinator(moment: Moment) -> StepResult:
     number = state.incarnation + 1
     stale = (Deadline.RECOVERY, Deadline.EXPAND, Deadline.COORDINATOR)
     state, cleared = clear_deadlines(changed(state, incarnation=number), *stale)
-    announce = effects.Announce("CoordinatorLost", getattr(moment.event, "message", "") or "the controller is gone")
+    announce = effects.Announce("CoordinatorLost", _told(moment) or "the controller is gone")
     anew = (effects.DeleteCoordinator(below=number), effects.CreateCoordinator(number))
     return state, (announce, *closing, *cleared, *anew)
+
+
+def _told(moment: Moment) -> str:
+    """What the event, or its fact, says for people; not every kind of event says anything."""
+    told: str = getattr(moment.event, "message", moment.fact.message)
+    return last_lines(told, _MESSAGE_LIMIT)
 
 
 def await_coordinator(moment: Moment) -> StepResult:
@@ -257,7 +264,7 @@ def await_coordinator(moment: Moment) -> StepResult:
     if Deadline.COORDINATOR in moment.state.deadlines:
         return moment.state, ()
     state, deadline = set_deadline(moment.state, Deadline.COORDINATOR, moment.now_ms + 1000 * COORDINATOR_SECONDS)
-    return state, (effects.Announce("CoordinatorUnreachable", getattr(moment.event, "message", "")), deadline)
+    return state, (effects.Announce("CoordinatorUnreachable", _told(moment)), deadline)
 
 
 def await_another(moment: Moment) -> StepResult:
@@ -266,10 +273,7 @@ def await_another(moment: Moment) -> StepResult:
         return moment.state, ()
     at_ms = moment.now_ms + 1000 * ANOTHER_COORDINATOR_SECONDS
     state, deadline = set_deadline(moment.state, Deadline.COORDINATOR, at_ms)
-    return state, (
-        effects.Announce("CoordinatorLost", getattr(moment.event, "message", "") or "it has ended"),
-        deadline,
-    )
+    return state, (effects.Announce("CoordinatorLost", _told(moment) or "it has ended"), deadline)
 
 
 def coordinator_back(moment: Moment) -> StepResult:

@@ -165,12 +165,12 @@ class Moment:
     def decide(self, occasion: Occasion) -> Choice:
         """What the ladder says on this occasion; computed once."""
         if self.choice is None or self.judge is None or self.judge.occasion is not occasion:
-            self.loss = self._loss_of_incident() if self.fact is _NO_FACT else self._loss_of_fact()
+            self.loss = self._loss_of_incident() if self.fact is _NO_FACT else self.loss_of_fact()
             self.judge = Judge(self.loss, occasion, self.state, self.view, self.policy, self.now_ms)
             self.choice = self.judge.choose()
         return self.choice
 
-    def _loss_of_fact(self) -> Loss:
+    def loss_of_fact(self) -> Loss:
         """The fact alone, or united with the open incident."""
         fact, incident, own = self.fact, self.joins, self._ranks
         ranks = own
@@ -199,9 +199,7 @@ class Moment:
         incident = self.incident
         if incident is None:
             return Loss(ranks=(), step=self.view.step, counted=False)
-        floor = Action.REPLACE if incident.replaced_nodes else Action.RETRY
-        if self.state.phase is Phase.HELD and incident.action in RUNG:
-            floor = incident.action
+        floor = incident.action if incident.action in RUNG else Action.RETRY
         return Loss(
             ranks=incident.lost_ranks if incident.purpose is Purpose.FAULT else (),
             nodes=incident.replaced_nodes,

@@ -267,7 +267,7 @@ _DEADLINES = (
         _STARTING,
         DeadlineReached,
         g.both(g.DUE_STARTUP, g.FIRST_START),
-        Step("fail", "give up", life.fail("StartupDeadlineExceeded")),
+        Step("fail", "give up", life.fail("StartupDeadlineExceeded", "startupDeadlineSeconds are over")),
         P.FAILED,
     ),
     *_ladder(_STARTING, DeadlineReached, UNTRAINED, g.DUE_STARTUP),

@@ -814,7 +814,8 @@ def test_a_start_that_takes_too_long_fails_with_what_is_known() -> None:
     rig.see(FactKind.POD_UNSTARTABLE, node=1, code="ImagePullBackOff", message="no such image")
     done = rig.deadline("Startup")
     assert rig.at(Phase.FAILED)
-    assert do.FailJob("StartupDeadlineExceeded", "ImagePullBackOff: no such image") in done
+    words = "startupDeadlineSeconds are over: ImagePullBackOff: no such image"
+    assert do.FailJob("StartupDeadlineExceeded", words) in done
 
 
 def test_the_whole_jobs_deadline() -> None:

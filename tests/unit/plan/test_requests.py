@@ -1,0 +1,312 @@
+"""What people ask for, and how a job is given up: saved or not, in which words, and what is left behind."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from hajob.domain.actions import Action, Command
+from hajob.domain.facts import FactKind, Source
+from hajob.domain.incidents import Cause, Outcome, Purpose, RestoredFrom
+from hajob.plan import effects as do
+from hajob.plan import events as e
+from hajob.plan import lifecycle as life
+from hajob.plan.moment import Moment
+from hajob.plan.policy import DEFAULT_RUNGS, CoordinatorLossPolicy, Mode, Policy, Refusal, Rung
+from hajob.plan.state import JobState, Phase, Spend
+from tests.unit.plan.plan_rig import Rig
+from tests.unit.plan.plan_worlds import VIEW, without
+
+ASKED = {Purpose.SUSPEND: e.SuspendRequested(), Purpose.REQUEST: e.RestartRequested()}
+
+
+def starting(phase: Phase = Phase.PENDING, **more: object) -> Rig:
+    """A job that is being started and has trained nothing yet."""
+    rig = Rig(JobState(phase=phase, incarnation=1, attempt=1, base=1), view=replace(VIEW, step=-1), **more)  # type: ignore[arg-type]
+    rig.state = replace(rig.state, deadlines={"Startup": rig.now + 1000})
+    return rig
+
+
+def confirming() -> Rig:
+    """A job that trains again and only awaits MindIO's word."""
+    rig = Rig.naming()
+    rig.tell(e.Resumed(2, 6))
+    assert rig.at(Phase.CONFIRMING)
+    return rig
+
+
+# ------------------------------------------------------------------------------------------------ saving first
+
+
+@pytest.mark.parametrize("purpose", ASKED)
+def test_what_is_asked_for_while_only_a_word_is_awaited_closes_a_recovery_that_worked(purpose: Purpose) -> None:
+    rig = confirming()
+    done = rig.tell(ASKED[purpose])
+    assert do.CloseIncident(2, Outcome.RECOVERED, f"{purpose} took over") in done
+    assert do.OpenIncident(3) in done
+    assert (rig.incident.number, rig.incident.purpose, rig.action) == (3, purpose, Action.CHECKPOINT)
+    assert rig.incident.cause == Cause(code=purpose.value, time_ms=rig.now, step=5)
+
+
+@pytest.mark.parametrize("purpose", ASKED)
+def test_what_is_asked_for_in_a_recovery_goes_on_in_its_incident(purpose: Purpose) -> None:
+    rig = Rig.running()
+    rig.exits(5)
+    done = rig.tell(ASKED[purpose])
+    assert do.WidenIncident(2, purpose.value) in done
+    assert (rig.incident.number, rig.incident.revision, rig.incident.escalated_from) == (2, 2, (Action.IN_PLACE,))
+
+
+def test_what_follows_a_save_may_be_asked_for_anew() -> None:
+    rig = Rig.running()
+    rig.tell(e.RestartRequested())
+    asked: list[tuple[e.Event, Purpose]] = [
+        (e.SuspendRequested(), Purpose.SUSPEND),
+        (e.ResumeRequested(), Purpose.REQUEST),
+    ]
+    for event, purpose in asked:
+        assert rig.tell(event) == (do.WidenIncident(2, purpose.value),)
+        assert rig.incident.purpose is purpose
+
+
+def test_steps_for_a_purpose_are_made_for_it() -> None:
+    rig = Rig.running()
+    moment = Moment(rig.state, e.SuspendRequested(), VIEW, rig.policy, rig.now)
+    state, _ = life.save_for(Purpose.SUSPEND)(moment)
+    assert state.incident is not None
+    assert state.incident.purpose is Purpose.SUSPEND
+    later, _ = life.repurpose(Purpose.REQUEST)(Moment(state, e.ResumeRequested(), VIEW, rig.policy, rig.now))
+    assert later.incident is not None
+    assert later.incident.purpose is Purpose.REQUEST
+
+
+def test_without_a_copy_among_the_living_nothing_is_saved() -> None:
+    rig = Rig.running()
+    rig.exits(1)
+    rig.exits(5)
+    rig.tell(e.SuspendRequested())
+    assert rig.at(Phase.SUSPENDED)
+    assert "not saved (the survivors do not hold a complete optimizer copy)" in rig.state.problem
+
+
+def test_pods_that_only_move_still_hold_their_copies() -> None:
+    """Ranks 1 and 5 hold each other's copy; both are being moved, and both live."""
+    rig = Rig.running()
+    rig.tell(e.MigrateRequested(nodes=(0, 2)))
+    rig.tell(e.SuspendRequested())
+    assert rig.at(Phase.SAVING)
+
+
+def test_a_save_that_is_asked_for_needs_no_budget() -> None:
+    rig = Rig.running(policy=Policy(rungs={**DEFAULT_RUNGS, Action.CHECKPOINT: Rung(1, 3600, 60)}))
+    spent = (Spend("Checkpoint", rig.now),)
+    rig.state = replace(rig.state, spent=spent)
+    rig.tell(e.SuspendRequested())
+    assert rig.at(Phase.SAVING)
+    assert rig.state.spent == spent
+
+
+# ------------------------------------------------------------------------------------------------ suspended
+
+
+def test_everything_that_speaks_against_a_save_is_said() -> None:
+    rig = starting(Phase.STARTING)
+    rig.view = replace(rig.view, coordinator_ready=False)
+    rig.tell(e.SuspendRequested())
+    assert rig.state.problem == (
+        "the step where the training stood is not saved (step -1 is finished, MindIO needs step 1; "
+        "the MindIO controller does not serve); the newest checkpoint before it counts"
+    )
+
+
+@pytest.mark.parametrize(
+    ("event", "why"),
+    [
+        (e.ResultReported(2, 499, "", "dump"), "the save failed with code 499"),
+        (e.ResultReported(2, 404, "no such file", "dump"), "the save failed with code 404 no such file"),
+        (e.DeadlineReached(name="Recovery"), "the save did not end in time"),
+    ],
+)
+def test_why_a_save_failed_is_told_whole(event: e.Event, why: str) -> None:
+    rig = Rig.running()
+    rig.tell(e.SuspendRequested())
+    rig.tell(event, rig.state.deadlines["Recovery"])
+    assert rig.state.problem == (
+        f"the step where the training stood is not saved ({why}); the newest checkpoint before it counts"
+    )
+
+
+def test_a_shrunk_job_is_whole_again_after_a_suspend_and_at_its_end() -> None:
+    rig = Rig.shrunk()
+    rig.view = replace(VIEW, coordinator_ready=False)
+    rig.tell(e.SuspendRequested())
+    assert (rig.state.phase, rig.state.shrunk) == (Phase.SUSPENDED, None)
+    rig = Rig.shrunk()
+    rig.tell(e.AllFinished())
+    assert (rig.state.phase, rig.state.shrunk) == (Phase.COMPLETE, None)
+
+
+# ------------------------------------------------------------------------------------------------ given up
+
+
+@pytest.mark.parametrize("phase", [Phase.PENDING, Phase.STARTING, Phase.WARMING, Phase.RESTARTING])
+def test_a_job_that_no_restart_can_help_fails_at_once_with_the_events_words(phase: Phase) -> None:
+    rig = starting(phase)
+    done = rig.tell(e.Unworkable(reason="ImageUnusable", message="the image has no mindio_ttp"))
+    assert done == (do.ClearDeadline("Startup"), do.FailJob("ImageUnusable", "the image has no mindio_ttp"))
+    assert (rig.state.phase, rig.state.deadlines) == (Phase.FAILED, {})
+
+
+def test_a_restart_that_turns_out_unworkable_closes_its_incident() -> None:
+    rig = Rig.running(policy=Policy(coordinator_loss=CoordinatorLossPolicy.IMMEDIATELY))
+    rig.tell(e.CoordinatorLost())
+    done = rig.tell(e.Unworkable(reason="ImageUnusable", message="it has no torchrun"))
+    assert do.CloseIncident(2, Outcome.FAILED, "it has no torchrun") in done
+    assert rig.state.incident is None
+
+
+def test_a_start_that_takes_too_long_is_never_left_without_words() -> None:
+    rig = starting()
+    done = rig.deadline("Startup")
+    assert do.FailJob("StartupDeadlineExceeded", "startupDeadlineSeconds are over") in done
+
+
+def test_a_job_that_ran_out_of_time_says_what_it_was_recovering_from() -> None:
+    rig = Rig.running()
+    rig.exits(5, message="Killed")
+    rig.state = replace(rig.state, deadlines={**rig.state.deadlines, "Active": rig.now})
+    done = rig.deadline("Active")
+    assert do.FailJob("ActiveDeadlineExceeded", "activeDeadlineSeconds are over: Killed") in done
+
+
+@pytest.mark.parametrize(
+    ("policy", "reason", "message"),
+    [
+        (
+            without(Action.IN_PLACE, Action.REPLACE, Action.SHRINK, Action.CHECKPOINT, Action.RESTART),
+            "RestartNotAllowed",
+            "spec does not allow Restart: boom",
+        ),
+        (
+            replace(
+                without(Action.IN_PLACE, Action.REPLACE, Action.SHRINK, Action.CHECKPOINT),
+                refusals={Action.RESTART: (Refusal("SharedFolder", "folder {} is of no use", ("/ckpt",)),)},
+            ),
+            "NothingLeft",
+            "folder /ckpt is of no use: boom",
+        ),
+    ],
+)
+def test_the_last_rung_says_why_nothing_is_left(policy: Policy, reason: str, message: str) -> None:
+    rig = Rig.running(policy=policy)
+    done = rig.exits(5, message="boom")
+    assert rig.at(Phase.FAILED)
+    assert done == (do.FailJob(reason, message),)
+
+
+def test_a_step_that_gives_up_says_its_own_reason_where_no_ladder_was_asked() -> None:
+    moment = Moment(Rig.running().state, e.Accepted(), VIEW, Policy(), 0)
+    assert life.fail("TooLate", "it is over")(moment)[1] == (do.FailJob("TooLate", "it is over"),)
+    assert life.fail("TooLate")(moment)[1] == (do.FailJob("TooLate", ""),)
+
+
+def test_a_step_that_does_nothing_says_why() -> None:
+    rig = Rig.running()
+    moment = Moment(rig.state, e.Accepted(), VIEW, Policy(), 0)
+    assert life.ignore("not now")(moment) == (rig.state, ())
+    assert moment.ignored == "not now: in Running, Accepted(incarnation=0)"
+    moment.ignored = "a better reason"
+    life.ignore("not now")(moment)
+    assert moment.ignored == "a better reason"
+
+
+# ------------------------------------------------------------------------------------------------ held, noted
+
+
+def test_a_note_keeps_the_end_of_a_long_message() -> None:
+    rig = starting()
+    done = rig.see(FactKind.POD_UNSTARTABLE, node=1, code="ErrImagePull", message="x" * 2000 + "end")
+    assert rig.state.problem == "x" * 1021 + "end"
+    assert done == (do.Announce("PodUnstartable", rig.state.problem),)
+
+
+@pytest.mark.parametrize(
+    ("kind", "action"),
+    [(FactKind.MEMORY_FAULT, Action.IN_PLACE), (FactKind.POD_LOST, Action.REPLACE), (FactKind.HANG, Action.IN_PLACE)],
+)
+def test_what_joins_a_held_incident_never_makes_its_action_smaller(kind: FactKind, action: Action) -> None:
+    rig = Rig.running(policy=Policy(mode=Mode.HOLD))
+    rig.exits(5)
+    rig.see(kind, ranks=(3,), source=Source.MINDIO)
+    assert (rig.action, rig.state.phase) == (action, Phase.HELD)
+
+
+@pytest.mark.parametrize("first", [FactKind.DATA_CORRUPTED, FactKind.PROCESS_EXITED])
+def test_corruption_that_was_held_is_not_forgotten_when_it_is_let_go(first: FactKind) -> None:
+    """Once data are reported corrupted no copy is taken and nothing is saved, whenever somebody lets it go on."""
+    rig = Rig.running(policy=Policy(mode=Mode.HOLD))
+    rig.see(first, ranks=(5,), source=Source.MINDIO)
+    if first is FactKind.PROCESS_EXITED:
+        rig.see(FactKind.DATA_CORRUPTED, ranks=(5,), source=Source.MINDIO)
+    assert rig.incident.corrupted
+    rig.policy = without(Action.RETRY, Action.IN_PLACE, Action.REPLACE, Action.SHRINK)
+    rig.tell(e.PolicyChanged())
+    assert rig.at(Phase.RESTARTING)
+    assert rig.refused[Action.CHECKPOINT] == ("DataSound",)
+    assert rig.incident.restored_from is RestoredFrom.PERIODIC_CHECKPOINT
+
+
+def test_a_held_incident_is_the_machines_as_soon_as_one_fact_is() -> None:
+    rig = Rig.running(policy=Policy(mode=Mode.HOLD))
+    rig.exits(5, exit_code=1, step=3)
+    assert (rig.incident.origin, rig.incident.cause.step) == ("Program", 3)
+    rig.silent(1)
+    assert rig.incident.origin == "Infrastructure"
+
+
+# ------------------------------------------------------------------------------------------------ the coordinator
+
+
+@pytest.mark.parametrize(
+    ("event", "words"),
+    [
+        (e.CoordinatorLost(message="pod evicted"), "pod evicted"),
+        (e.CoordinatorLost(), "the controller is gone"),
+    ],
+)
+def test_why_a_job_trains_unprotected(event: e.Event, words: str) -> None:
+    rig = Rig.running()
+    assert do.Announce("CoordinatorLost", words) in rig.tell(event)
+
+
+def test_the_last_words_of_a_controller_are_told() -> None:
+    rig = Rig.running()
+    done = rig.see(FactKind.CONTROLLER_LOST, message="exit code 9: killed")
+    assert do.Announce("CoordinatorLost", "exit code 9: killed") in done
+    rig = Rig.running()
+    assert do.Announce("CoordinatorLost", "x" * 1024) in rig.see(FactKind.CONTROLLER_LOST, message="x" * 5000)
+    rig = Rig.running(policy=Policy(coordinator_loss=CoordinatorLossPolicy.IMMEDIATELY))
+    rig.see(FactKind.CONTROLLER_LOST, message="exit code 9: killed")
+    assert (rig.incident.cause.code, rig.incident.cause.message) == ("ControllerLost", "exit code 9: killed")
+
+
+@pytest.mark.parametrize("words", ["evicted", ""])
+def test_a_coordinator_that_cannot_be_reached_or_has_ended_again_says_why(words: str) -> None:
+    rig = Rig.running()
+    done = rig.tell(e.CoordinatorLost(message=words, ended=False))
+    assert done[0] == do.Announce("CoordinatorUnreachable", words)
+    rig.tell(e.CoordinatorLost())
+    assert rig.at(Phase.UNPROTECTED)
+    done = rig.tell(e.CoordinatorLost(message=words))
+    assert done[0] == do.Announce("CoordinatorLost", words or "it has ended")
+
+
+def test_a_controller_lost_before_the_first_step_restarts_and_only_the_first_time_for_free() -> None:
+    rig = starting()
+    for uses in (0, 1, 2):
+        rig.tell(e.CoordinatorLost(message="gone"))
+        assert rig.at(Phase.RESTARTING)
+        assert rig.state.spent == tuple(Spend("Restart", rig.now - 10 * late) for late in range(uses - 1, -1, -1))
+        assert (rig.incident.number, rig.incident.cause.code) == (2, "CoordinatorLost")
+    assert rig.orders()[-1].command is Command.START
