@@ -1,0 +1,191 @@
+"""Conditions of the table's rows: what each is called, what it says, when it holds."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from hajob.domain.actions import Action
+from hajob.domain.facts import Fact, FactKind
+from hajob.domain.incidents import Purpose
+from hajob.plan import events as e
+from hajob.plan import guards as g
+from hajob.plan.choice import FAULT, UNTRAINED
+from hajob.plan.moment import Guard, Moment
+from hajob.plan.policy import DEFAULT_RUNGS, Policy, Rung
+from hajob.plan.state import JobState, Phase
+from tests.unit.plan.plan_rig import Rig
+from tests.unit.plan.plan_worlds import VIEW
+
+EXIT = Fact("a", FactKind.PROCESS_EXITED, ranks=(5,), incarnation=1, time_ms=10**9)
+CORDONED = Fact("b", FactKind.CORDONED, node_rank=1, incarnation=1, time_ms=10**9)
+SICK = g.about("sick", "the node is sick", frozenset({FactKind.CORDONED, FactKind.SUB_HEALTH}))
+NO_NODE = g.about("cordoned or gone", "nobody may come", frozenset({FactKind.CORDONED, FactKind.NODE_DELETED}))
+FREE = Guard("free", "there are nodes", lambda moment: moment.view.free_nodes == 1)
+
+
+def moment(event: e.Event, state: JobState | None = None, policy: Policy | None = None) -> Moment:
+    made = Moment(state or Rig.running().state, event, VIEW, policy or Policy(), 1_000_000)
+    if isinstance(event, e.FactSeen):
+        assert made.concerns()
+    return made
+
+
+@pytest.mark.parametrize(
+    ("guard", "name", "sentence"),
+    [
+        (
+            g.chooses(FAULT, Action.IN_PLACE),
+            "Fault: InPlace",
+            "on the occasion Fault the ladder takes InPlace",
+        ),
+        (SICK, "sick", "the node is sick"),
+        (g.result(0), "result 0", "MindIO's code is 0"),
+        (g.result(404, 499), "result 404 or 499", "MindIO's code is 404 or 499"),
+        (g.result(0, strategy="dump"), "result 0 of dump", "MindIO's code is 0 of dump"),
+        (g.both(SICK, FREE), "sick, free", "the node is sick, and there are nodes"),
+    ],
+)
+def test_a_guard_says_what_it_asks(guard: Guard, name: str, sentence: str) -> None:
+    assert (guard.name, guard.sentence) == (name, sentence)
+
+
+@pytest.mark.parametrize("action", [Action.RETRY, Action.IN_PLACE, Action.REPLACE, Action.RESTART])
+def test_a_rung_holds_for_the_action_that_the_ladder_takes_on_that_occasion(action: Action) -> None:
+    seen = e.FactSeen(fact=EXIT)
+    assert g.chooses(FAULT, action).test(moment(seen)) is (action is Action.IN_PLACE)
+    assert g.chooses(UNTRAINED, action).test(moment(seen)) is (action is Action.RESTART)
+    assert g.chooses(FAULT, action).rung == (FAULT, action)
+
+
+def test_a_guard_about_kinds_names_them_so_that_other_facts_need_not_ask() -> None:
+    assert SICK.kinds == frozenset({FactKind.CORDONED, FactKind.SUB_HEALTH})
+    assert SICK.test(moment(e.FactSeen(fact=CORDONED)))
+    assert not SICK.test(moment(e.FactSeen(fact=EXIT)))
+
+
+@pytest.mark.parametrize(
+    ("guard", "event", "holds"),
+    [
+        (g.result(0), e.ResultReported(0, 0, "", "recover"), True),
+        (g.result(0), e.ResultReported(0, 499), False),
+        (g.result(404, 499), e.ResultReported(0, 499), True),
+        (g.result(404, 499), e.ResultReported(0, 406), False),
+        (g.result(0, strategy="dump"), e.ResultReported(0, 0, "", "dump"), True),
+        (g.result(0, strategy="dump"), e.ResultReported(0, 0, "", "recover"), False),
+        (g.result(0, strategy="dump"), e.ResultReported(0, 0), True),
+        (g.result(0, strategy="dump"), e.ResultReported(0, 499, "", "dump"), False),
+    ],
+)
+def test_a_result_holds_by_code_and_by_strategy_where_both_name_one(
+    guard: Guard, event: e.ResultReported, holds: bool
+) -> None:
+    assert guard.test(moment(event)) is holds
+
+
+def test_both_holds_where_each_does() -> None:
+    sick, other = moment(e.FactSeen(fact=CORDONED)), moment(e.FactSeen(fact=EXIT))
+    never = Guard("never", "never", lambda _: False)
+    assert g.both(SICK, FREE).test(sick)
+    assert not g.both(SICK, FREE).test(other)
+    assert not g.both(SICK, never).test(sick)
+    assert not g.both(never, SICK).test(sick)
+
+
+def test_both_concerns_the_kinds_that_each_concerns() -> None:
+    assert g.both(SICK, FREE).kinds == g.both(FREE, SICK).kinds == SICK.kinds
+    assert g.both(SICK, NO_NODE).kinds == frozenset({FactKind.CORDONED})
+    assert g.both(FREE, FREE).kinds is None
+
+
+def test_what_stands_before_a_rung_is_asked_before_the_ladder() -> None:
+    rung = g.chooses(FAULT, Action.IN_PLACE)
+    assert (g.both(FREE, rung).rung, g.both(FREE, rung).when) == (rung.rung, FREE)
+    assert (g.both(SICK, FREE).rung, g.both(SICK, FREE).when) == (None, None)
+
+
+@pytest.mark.parametrize("guard", [g.SUSPENDING, g.CONFIRMED, g.NO_POD_AWAITED, g.RETURNING, g.MORE_RANKS])
+def test_a_guard_about_the_open_incident_holds_for_none(guard: Guard) -> None:
+    assert not guard.test(moment(e.Stopped(0, (1, 2))))
+
+
+def test_suspending_is_the_purpose_of_the_incident() -> None:
+    rig = Rig.running()
+    rig.tell(e.SuspendRequested())
+    assert g.SUSPENDING.test(moment(e.Deleted(), rig.state))
+    rig.tell(e.ResumeRequested())
+    assert rig.incident.purpose is Purpose.REQUEST
+    assert not g.SUSPENDING.test(moment(e.Deleted(), rig.state))
+
+
+def test_of_a_job_at_full_size_no_node_is_missing() -> None:
+    assert g.ENOUGH_NODES.test(moment(e.CapacityAvailable(nodes=0)))
+
+
+def test_ranks_outside_the_world_are_not_lost_by_mindios_word() -> None:
+    rig = Rig.running()
+    rig.exits(5)
+    rig.tell(e.Stopped(2, (5, 8, -1)))
+    assert (rig.incident.lost_ranks, rig.incident.revision) == ((5,), 1)
+    rig.tell(e.Stopped(2, (7, 8)))
+    assert rig.incident.lost_ranks == (5, 7)
+
+
+def test_every_unknown_strategy_is_named() -> None:
+    rig = Rig.naming()
+    rig.tell(e.StrategiesOffered(2, ("fly", "dance")))
+    assert rig.ignored == "unknown strategy: fly, dance"
+
+
+@pytest.mark.parametrize(("attempt", "phase"), [(0, Phase.WARMING), (1, Phase.PENDING), (2, Phase.WARMING)])
+def test_ranks_of_another_attempt_do_not_count_and_one_that_is_not_said_does(attempt: int, phase: Phase) -> None:
+    rig = Rig(JobState(phase=Phase.PENDING, incarnation=2, attempt=2, base=2))
+    rig.tell(e.AllRanksStarted(attempt=attempt))
+    assert rig.at(phase)
+
+
+# ------------------------------------------------------------------------------------------------ moves
+
+
+@pytest.mark.parametrize(
+    ("nodes", "step", "phase"),
+    [
+        ((0,), 5, Phase.MIGRATING),
+        ((3,), 5, Phase.MIGRATING),
+        ((4,), 5, Phase.RUNNING),
+        ((1, 4), 5, Phase.RUNNING),
+        ((-1,), 5, Phase.RUNNING),
+        ((), 5, Phase.RUNNING),
+        ((1,), 1, Phase.MIGRATING),
+        ((1,), 0, Phase.RUNNING),
+    ],
+)
+def test_what_may_move_is_a_node_rank_of_the_job_once_a_step_has_ended(
+    nodes: tuple[int, ...], step: int, phase: Phase
+) -> None:
+    rig = Rig.running(view=replace(VIEW, step=step))
+    rig.tell(e.MigrateRequested(nodes=nodes))
+    assert rig.at(phase)
+
+
+def test_moves_have_a_budget() -> None:
+    rig = Rig.running(policy=Policy(rungs={**DEFAULT_RUNGS, Action.MIGRATE: Rung(1, 3600, 60)}))
+    for phase in (Phase.MIGRATING, Phase.RUNNING):
+        rig.tell(e.MigrateRequested(nodes=(1,)))
+        assert rig.at(phase)
+        if phase is Phase.MIGRATING:
+            rig.tell(e.Resumed(rig.incident.number, 7))
+    assert "the budget is spent" in str(rig.outcome)
+
+
+@pytest.mark.parametrize(("node", "phase"), [(2, Phase.SHRUNK), (1, Phase.SAVING)])
+def test_a_returning_node_that_is_lost_again_ends_the_growing_and_another_one_costs_a_save(
+    node: int, phase: Phase
+) -> None:
+    rig = Rig.shrunk()
+    rig.view = VIEW
+    rig.tell(e.ExpandDue())
+    assert rig.at(Phase.EXPANDING)
+    rig.silent(node)
+    assert rig.at(phase)
