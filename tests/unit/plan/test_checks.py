@@ -109,6 +109,12 @@ def test_a_size_that_is_not_the_specs_is_told(size: str) -> None:
     assert "LayoutAgrees" in unknown(by_script(others) | job), "the script may give it"
 
 
+@pytest.mark.parametrize(("text", "name"), [("/ckpt", "SaveAndLoadSame"), ("size 2", "LayoutAgrees")])
+def test_a_shell_variable_hides_only_what_it_stands_for(text: str, name: str) -> None:
+    made = spec(GOOD.replace(text, text[:-1] + "$X"))
+    assert (names(made), unknown(made)) == (set(), {name})
+
+
 def test_what_a_script_may_add_is_not_missing() -> None:
     few = by_script("--train-iters 5")
     assert names(few) == set()
