@@ -39,6 +39,21 @@ def judge(
             [("ProcessAlive", "rank 5 needs a new process, a repeated step does not bring one")],
         ),
         (
+            judge(Loss((), rank=5, floor=Action.IN_PLACE)),
+            Action.RETRY,
+            [("ProcessAlive", "rank 5 needs a new process, a repeated step does not bring one")],
+        ),
+        (
+            judge(Loss((4, 5), (2,), floor=Action.RESTART)),
+            Action.REPLACE,
+            [("Sufficient", "Restart is the smallest action asked for")],
+        ),
+        (
+            judge(Loss((0,), rank=0, step=7), replace(TRAINING, stalls=(Stall(Action.IN_PLACE, 0, 7, 3),))),
+            Action.IN_PLACE,
+            [("Progress", "rank 0 stood at step 7 3 times before, no progress")],
+        ),
+        (
             judge(Loss((4, 5), (2,), floor=Action.REPLACE)),
             Action.IN_PLACE,
             [("PodAlive", "the pod of node rank 2 is lost, InPlace needs it")],
