@@ -160,7 +160,7 @@ class Recovery(ApiModel):
     """What Hajob may do about a fault, and how often."""
 
     mode: RecoveryMode = RecoveryMode.ENFORCE
-    """Enforce: act. Observe: decide and say, do nothing. Hold: nothing new is started."""
+    """Enforce: act. Observe: say, do nothing. Hold: start nothing. Both are about faults of a training in full size."""
     actions: Annotated[tuple[ActionPolicy, ...], Field(max_length=6, json_schema_extra=keyed_list("name"))] = ()
     """Limits per action; an action that is not listed has its default limits."""
     max_program_failures: Count = 3
