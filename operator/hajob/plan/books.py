@@ -120,13 +120,12 @@ def new_incident(
     """A new incident; its number is above every one ever used, and is the coordinator's where it minted one."""
     number = max(state.incarnation + 1, moment.event.incarnation)
     fact, loss = fact_of(moment), moment.loss
-    step = loss.step if loss is not None else moment.view.step
     if fact is not None:
-        cause = Cause.of(fact, moment.fact_ranks(), step)
+        cause = Cause.of(fact, moment.fact_ranks(), loss.step if loss is not None else moment.view.step)
     else:
         code = _CODES.get(purpose) or type(moment.event).__name__
         told = getattr(moment.event, "message", "")
-        cause = Cause(code=code, message=told, time_ms=moment.now_ms, step=step)
+        cause = Cause(code=code, message=told, time_ms=moment.now_ms, step=moment.view.step)
     origin = fact.origin if fact else Origin.INFRASTRUCTURE
     ids, corrupted = (fact.id,) if fact else (), loss.corrupted if loss else False
     opened = moment.now_ms

@@ -218,9 +218,9 @@ def _too_small(action: Action, loss: Loss) -> Refusal:
     """Why an action below the floor cannot cure the loss."""
     if loss.nodes and RUNG[action] < _NEW_POD:
         return Refusal("PodAlive", "the pod of node rank {} is lost, {} needs it", (loss.nodes[0], action))
-    if RUNG[action] < _NEW_PROCESS:
-        first = loss.ranks[0] if loss.ranks else loss.rank
-        return Refusal("ProcessAlive", "rank {} needs a new process, a repeated step does not bring one", (first,))
+    if loss.ranks and RUNG[action] < _NEW_PROCESS:
+        words = "rank {} needs a new process, a repeated step does not bring one"
+        return Refusal("ProcessAlive", words, (loss.ranks[0],))
     return Refusal("Sufficient", "{} is the smallest action asked for", (loss.floor,))
 
 

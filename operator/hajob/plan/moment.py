@@ -141,11 +141,9 @@ class Moment:
 
     def _why_tolerated(self, fact: Fact) -> str:
         """Facts about nodes that still work are the policy's to ignore."""
-        if fact.kind is FactKind.SUB_HEALTH and self.policy.sub_health is NodePolicy.IGNORE:
-            return f"Tolerated: fact {fact.id}, subHealthPolicy is Ignore"
-        if fact.kind is FactKind.CORDONED and self.policy.cordon is NodePolicy.IGNORE:
-            return f"Tolerated: fact {fact.id}, cordonPolicy is Ignore"
-        return ""
+        sick = fact.kind is FactKind.SUB_HEALTH
+        name, policy = ("subHealth", self.policy.sub_health) if sick else ("cordon", self.policy.cordon)
+        return f"Tolerated: fact {fact.id}, {name}Policy is Ignore" if policy is NodePolicy.IGNORE else ""
 
     def _worse(self) -> bool:
         """The first word of corrupted data makes a known loss worse."""
@@ -177,7 +175,7 @@ class Moment:
         floor = self.first_action()
         newly: tuple[int, ...] = ()
         with_its_pod = floor is _IN_PLACE and _IN_PLACE not in self.policy.ladder and _REPLACE in self.policy.ladder
-        if fact.kind in TAKES_THE_NODE or floor is _REPLACE or with_its_pod:
+        if floor is _REPLACE or with_its_pod:
             newly = self.view.layout.nodes_of(ranks)
         nodes = newly
         program = fact.origin is _PROGRAM
@@ -187,7 +185,7 @@ class Moment:
             again = incident.action is Action.RESTART or any(rank in incident.lost_ranks for rank in ranks)
             ranks = tuple(sorted({*incident.lost_ranks, *ranks}))
             nodes = tuple(sorted({*incident.replaced_nodes, *nodes}))
-            floor = max(floor, incident.action, key=RUNG.__getitem__) if incident.action in RUNG else floor
+            floor = max(floor, incident.action, key=RUNG.__getitem__)
             program = program and again
             continues = None if again else incident.action
             corrupted = corrupted or incident.corrupted
@@ -198,7 +196,7 @@ class Moment:
         """The open incident as it stands, after something has failed; or nothing lost, for what is asked for."""
         incident = self.incident
         if incident is None:
-            return Loss(ranks=(), step=self.view.step, counted=False)
+            return Loss(ranks=(), counted=False)
         floor = incident.action if incident.action in RUNG else Action.RETRY
         return Loss(
             ranks=incident.lost_ranks if incident.purpose is Purpose.FAULT else (),

@@ -308,5 +308,6 @@ def test_a_controller_lost_before_the_first_step_restarts_and_only_the_first_tim
         rig.tell(e.CoordinatorLost(message="gone"))
         assert rig.at(Phase.RESTARTING)
         assert rig.state.spent == tuple(Spend("Restart", rig.now - 10 * late) for late in range(uses - 1, -1, -1))
-        assert (rig.incident.number, rig.incident.cause.code) == (2, "CoordinatorLost")
+        cause = rig.incident.cause
+        assert (rig.incident.number, cause.code, cause.message, cause.step) == (2, "CoordinatorLost", "gone", -1)
     assert rig.orders()[-1].command is Command.START

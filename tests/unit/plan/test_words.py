@@ -39,9 +39,9 @@ def judge(
             [("ProcessAlive", "rank 5 needs a new process, a repeated step does not bring one")],
         ),
         (
-            judge(Loss((), rank=5, floor=Action.IN_PLACE)),
+            judge(Loss((), floor=Action.RESTART)),
             Action.RETRY,
-            [("ProcessAlive", "rank 5 needs a new process, a repeated step does not bring one")],
+            [("Sufficient", "Restart is the smallest action asked for")],
         ),
         (
             judge(Loss((4, 5), (2,), floor=Action.RESTART)),

@@ -1,0 +1,128 @@
+"""Which facts count: whose ranks they lose, and whether the process or pod that was seen is still the one."""
+
+from __future__ import annotations
+
+import pytest
+
+from hajob.domain.actions import LADDER, Action
+from hajob.domain.errors import HajobInputError
+from hajob.domain.facts import Fact, FactKind, Source
+from hajob.domain.records import draft
+from hajob.plan import events as e
+from hajob.plan.choice import FAULT, UNTRAINED
+from hajob.plan.moment import Moment
+from hajob.plan.policy import DEFAULT_RUNGS, Mode, NodePolicy, Policy, Rung, read_spec
+from hajob.plan.state import JobState, Phase
+from tests.unit.plan.plan_rig import Rig
+from tests.unit.plan.plan_worlds import VIEW
+
+
+@pytest.mark.parametrize(
+    ("kind", "node", "ranks", "lost"),
+    [
+        (FactKind.PROCESS_EXITED, 2, (5,), (5,)),
+        (FactKind.PROCESS_EXITED, None, (7, 3, 7), (3, 7)),
+        (FactKind.PROCESS_EXITED, None, (7, 3), (3, 7)),
+        (FactKind.HANG, 2, (), (4, 5)),
+        (FactKind.POD_LOST, 2, (5,), (4, 5)),
+        (FactKind.POD_LOST, None, (5,), (4, 5)),
+        (FactKind.PORT_TAKEN, None, (7, 3), (2, 3, 6, 7)),
+    ],
+)
+def test_a_fact_loses_its_own_ranks_or_all_of_a_node(
+    kind: FactKind, node: int | None, ranks: tuple[int, ...], lost: tuple[int, ...]
+) -> None:
+    rig = Rig.running()
+    rig.see(kind, node=node, ranks=ranks)
+    assert rig.incident.lost_ranks == lost
+
+
+def test_a_process_that_came_with_a_new_pod_leaves_the_old_pods_words_behind() -> None:
+    rig = Rig.running()
+    rig.silent(2)
+    rig.recover()
+    for rank in (4, 5):
+        rig.exits(rank, incarnation=1)
+        assert rig.ignored.endswith(f"is of incarnation 1, rank {rank} has a newer one")
+    rig.exits(5, incarnation=2)
+    assert rig.at(Phase.GATHERING)
+
+
+def test_a_death_counts_however_late_it_is_told() -> None:
+    """Only of a living process an old word is stale: an incarnation tells which process has died."""
+    rig = Rig.naming()
+    rig.recover()
+    assert rig.state.resumed_ms
+    rig.exits(5, time_ms=rig.state.resumed_ms - 1)
+    assert (rig.at(Phase.GATHERING), rig.ignored) == (True, "")
+
+
+def test_a_node_that_left_with_a_shrink_is_no_news_as_a_whole() -> None:
+    rig = Rig.shrunk()
+    assert rig.silent(2) == ()
+    assert rig.ignored.startswith("Dropped")
+
+
+@pytest.mark.parametrize(("incarnation", "stale"), [(0, False), (1, True), (2, True), (3, False), (-1, False)])
+def test_only_a_controller_of_an_attempt_that_is_known_to_be_over_is_not_mourned(incarnation: int, stale: bool) -> None:
+    rig = Rig(JobState(phase=Phase.RUNNING, incarnation=3, attempt=2, base=3, step=5))
+    rig.see(FactKind.CONTROLLER_LOST, incarnation=incarnation)
+    assert rig.at(Phase.RUNNING if stale else Phase.UNPROTECTED)
+    assert ("attempt that is over" in rig.ignored) is stale
+
+
+def test_a_ladder_is_climbed_once_for_each_occasion() -> None:
+    fact = Fact("a", FactKind.PROCESS_EXITED, ranks=(5,), incarnation=1, time_ms=10**9)
+    moment = Moment(Rig.running().state, e.FactSeen(fact=fact), VIEW, Policy(), 1_000_000)
+    assert moment.concerns()
+    choice = moment.decide(FAULT)
+    assert moment.decide(FAULT) is choice
+    assert moment.decide(UNTRAINED).action is Action.RESTART
+    assert moment.decide(FAULT).action is Action.IN_PLACE
+
+
+def test_a_draft_enters_the_phase_that_its_row_leads_to() -> None:
+    moment = Moment(Rig.running().state, e.PodsReady(), VIEW, Policy(), 0)
+    assert moment.state_of(draft(moment.state)).phase is Phase.RUNNING
+    moment.target = Phase.GATHERING
+    assert moment.state_of(draft(moment.state)).phase is Phase.GATHERING
+
+
+def test_the_row_that_answered_is_told() -> None:
+    rig = Rig.running()
+    rig.exits(5)
+    assert rig.outcome is not None
+    assert (rig.outcome.row.step.name, rig.outcome.row.target) == ("restart processes", Phase.GATHERING)
+
+
+# ------------------------------------------------------------------------------------------------ words and budgets
+
+
+def test_a_sick_node_that_asks_for_a_save_is_not_said_to_be_lost() -> None:
+    rig = Rig.running(policy=Policy(sub_health=NodePolicy.CHECKPOINT))
+    rig.see(FactKind.SUB_HEALTH, node=1)
+    assert (rig.state.phase, rig.incident.replaced_nodes) == (Phase.SAVING, ())
+    assert "PodAlive" not in {name for names in rig.refused.values() for name in names}
+    assert rig.refused[Action.REPLACE] == ("Sufficient",)
+
+
+def test_where_no_rank_is_lost_no_rank_is_named() -> None:
+    rig = Rig.running(policy=Policy(mode=Mode.OBSERVE))
+    rig.see(FactKind.CONTROLLER_LOST, source=Source.COORDINATOR)
+    assert rig.outcome is not None
+    words = [verdict.message for verdict in rig.outcome.considered[:-1]]
+    assert words == ["Restart is the smallest action asked for"] * 5
+
+
+def test_uses_are_remembered_for_a_day_at_least_because_the_programs_are() -> None:
+    assert Policy(rungs={action: Rung(1, 60, 60) for action in LADDER}).longest_window_ms == 86_400_000
+    assert Policy(rungs={**DEFAULT_RUNGS, Action.RETRY: Rung(1, 90_000, 60)}).longest_window_ms == 90_000_000
+
+
+def test_every_wrong_field_of_a_spec_is_named_with_what_is_wrong() -> None:
+    wrong = {"numNodes": "x", "parallelism": 7}
+    with pytest.raises(HajobInputError) as error:
+        read_spec(wrong)
+    said = str(error.value).split("; ")
+    assert {one.partition(": ")[0] for one in said} >= {"spec.numNodes", "spec.parallelism"}
+    assert all(one.startswith("spec.") and one.partition(": ")[2] for one in said)
