@@ -234,7 +234,7 @@ def _facts(question: Question, layout: Layout) -> list[Fact]:
 
 def _wait(run: _Run, free_nodes: int) -> None:
     """Where more pods are made anew than nodes are free, the answer is what happens after the wait."""
-    incident = run.state.incident if run.state.phase is Phase.GATHERING else None
+    incident = run.state.incident  # only one that is still gathering replaces pods
     missing = len(incident.replaced_nodes) - free_nodes if incident else 0
     if missing <= 0:
         return

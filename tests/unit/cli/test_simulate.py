@@ -15,6 +15,7 @@ from hajob.cli.main import main
 from hajob.domain.actions import Action
 from hajob.domain.errors import HajobInputError
 from hajob.domain.facts import FactKind
+from hajob.plan.journal import from_dict, to_dict
 from hajob.plan.policy import from_spec, layout_of
 from hajob.plan.simulate import Question, simulate
 from hajob.plan.view import View
@@ -252,6 +253,21 @@ def test_where_nothing_can_be_replaced_any_more_nothing_is_waited_for(
     answer = ask(capsys, manifest, "--lose", "node=2", "--during", during)
     assert answer["refused"].get("Replace") in (None, ["StillPossible"])
     assert not any(turn.waited for turn in simulate(JOB["spec"], Question(nodes=(2,), during=Action(during))).turns)
+
+
+def test_a_restart_that_a_further_loss_brings_about_is_not_waited_for() -> None:
+    """MindSpore cannot go on without a complete copy: the second node turns the replacement into a restart."""
+    answer = simulate({**JOB["spec"], "framework": "MindSpore"}, Question(nodes=(1, 3)))
+    assert answer.action == "Restart"
+    assert not any(turn.waited for turn in answer.turns)
+
+
+@pytest.mark.parametrize("during", Action)
+def test_the_imagined_job_is_one_that_an_operator_could_find_in_its_journal(during: Action) -> None:
+    begin = simulate(JOB["spec"], Question(ranks=(5,), during=during)).turns[0].before
+    assert from_dict(to_dict(begin)) == begin
+    assert begin.incident is not None
+    assert begin.incident.action is during
 
 
 def test_a_question_without_a_loss_is_refused() -> None:

@@ -79,6 +79,9 @@ def test_experts_that_their_copies_do_not_divide() -> None:
     assert not copy_survives(layout, [1, 3])
     assert copy_survives(layout, [0, 1])
     assert shards_without_copy(layout, [1, 3]) == ((CopyKind.EXPERT, (1, 3)),)
+    # the dense parameters of the same six ranks have offset 3
+    assert not copy_survives(layout, [0, 3])
+    assert shards_without_copy(layout, [0, 3]) == ((CopyKind.DENSE, (0, 3)),)
 
 
 def test_a_loss_of_nothing_takes_nothing() -> None:
