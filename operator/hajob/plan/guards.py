@@ -62,7 +62,7 @@ def _both(first: Guard, second: Guard, moment: Moment) -> bool:
     return first.test(moment) and second.test(moment)
 
 
-def due(moment: Moment, name: Deadline) -> bool:
+def due(moment: Moment, name: str) -> bool:
     """Whether the event is the named deadline, set and passed."""
     event = moment.event
     assert isinstance(event, events.DeadlineReached)
@@ -73,7 +73,7 @@ def due(moment: Moment, name: Deadline) -> bool:
 def _passed(moment: Moment) -> bool:
     event = moment.event
     assert isinstance(event, events.DeadlineReached)
-    return moment.now_ms >= moment.state.deadlines.get(event.name, moment.now_ms + 1)
+    return due(moment, event.name)
 
 
 def unknown_ranks(moment: Moment) -> tuple[int, ...]:
