@@ -36,7 +36,10 @@ pytest_add_cli_args = ["-p", "no:cacheprovider", "-q"]
 pytest_add_cli_args_test_selection = ["tests/unit"]
 also_copy = ["tests"]
 [tool.pytest.ini_options]
-addopts = "--import-mode=prepend --ignore=tests/unit/plan/test_table.py -k 'not page and not has_its_line'"
+addopts = [
+  "--import-mode=prepend", "--hypothesis-profile=ci", "--ignore=tests/unit/plan/test_table.py",
+  "-k", "not page and not has_its_line",
+]
 asyncio_mode = "auto"
 """
 

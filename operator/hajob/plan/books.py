@@ -126,7 +126,7 @@ def new_incident(
         code = _CODES.get(purpose) or type(moment.event).__name__
         told = getattr(moment.event, "message", "")
         cause = Cause(code=code, message=told, time_ms=moment.now_ms, step=moment.view.step)
-    origin = fact.origin if fact else Origin.INFRASTRUCTURE
+    origin = Origin.PROGRAM if moment.is_programs_doing else Origin.INFRASTRUCTURE
     ids, corrupted = (fact.id,) if fact else (), loss.corrupted if loss else False
     opened = moment.now_ms
     return Incident(

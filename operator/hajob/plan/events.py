@@ -161,10 +161,12 @@ class CoordinatorLost(Event):
         message: for people.
         ended: its pod has ended or is gone. One that merely cannot be reached (False) may come back: a running
             training waits for it, a start or a recovery leaves it to its own deadline.
+        program: it could not be started, or ended by its own doing: what is in the image fails, not the machine.
     """
 
     message: str = ""
     ended: bool = True
+    program: bool = False
 
 
 @record

@@ -157,7 +157,7 @@ def _fail(reason: str, sentence: str, moment: Moment) -> StepResult:
     verdicts = moment.choice.considered if moment.choice else ()
     why, message = _why_failed(reason, sentence, verdicts)
     incident = moment.incident
-    cause = (incident.cause.message if incident else moment.fact.message) or moment.state.problem
+    cause = (incident.cause.message if incident else _told(moment)) or moment.state.problem
     state, cleared = clear_deadlines(moment.state, *Deadline)
     state, closing = close(state, Outcome.FAILED, message)
     full = f"{message}: {cause}" if cause else message

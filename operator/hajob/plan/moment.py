@@ -16,7 +16,7 @@ from hajob.domain.incidents import Incident, Purpose
 from hajob.domain.records import redone
 from hajob.plan.choice import Choice, Judge, Loss, Occasion
 from hajob.plan.effects import Effect
-from hajob.plan.events import DeadlineReached, Event, FactSeen
+from hajob.plan.events import CoordinatorLost, DeadlineReached, Event, FactSeen
 from hajob.plan.policy import NodePolicy, Policy
 from hajob.plan.state import JobState, Phase
 from hajob.plan.view import View
@@ -178,7 +178,7 @@ class Moment:
         if floor is _REPLACE or with_its_pod:
             newly = self.view.layout.nodes_of(ranks)
         nodes = newly
-        program = fact.origin is _PROGRAM
+        program = self.is_programs_doing
         continues: Action | None = None
         corrupted = fact.kind is _CORRUPTED
         if incident is not None:
@@ -194,9 +194,9 @@ class Moment:
 
     def _loss_of_incident(self) -> Loss:
         """The open incident as it stands, after something has failed; or nothing lost, for what is asked for."""
-        incident = self.incident
+        incident, program = self.incident, self.is_programs_doing
         if incident is None:
-            return Loss(ranks=(), counted=False)
+            return Loss(ranks=(), program_failure=program, counted=program)
         floor = incident.action if incident.action in RUNG else Action.RETRY
         return Loss(
             ranks=incident.lost_ranks if incident.purpose is Purpose.FAULT else (),
@@ -205,8 +205,18 @@ class Moment:
             rank=incident.cause.first_rank,
             step=incident.cause.step,
             corrupted=incident.corrupted,
-            counted=incident.purpose in {Purpose.FAULT, Purpose.COORDINATOR} or isinstance(self.event, DeadlineReached),
+            program_failure=program,
+            counted=program
+            or incident.purpose in {Purpose.FAULT, Purpose.COORDINATOR}
+            or isinstance(self.event, DeadlineReached),
         )
+
+    @property
+    def is_programs_doing(self) -> bool:
+        """Whether the event says that what is in the image has failed."""
+        if isinstance(self.event, CoordinatorLost):
+            return self.event.program
+        return self.fact is not _NO_FACT and self.fact.origin is _PROGRAM
 
     @property
     def asks_for_a_move(self) -> bool:

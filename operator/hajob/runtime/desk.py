@@ -193,7 +193,8 @@ class Desk:
             asyncio.get_running_loop().call_later(APART_SECONDS, self._still_homeless, pod.name)
         if deleted or pod.ended:
             self._coordinator.pod_lost()
-            self._advance(events.CoordinatorLost(message=pod.trouble or f"pod {pod.name} is gone"))
+            told = pod.trouble or f"pod {pod.name} is gone"
+            self._advance(events.CoordinatorLost(message=told, program=pod.failed_by_itself and not deleted))
         elif pod.address and self._admission.credentials is not None:
             self._coordinator.pod_is_at(pod, self._admission.credentials)
             self._assign()

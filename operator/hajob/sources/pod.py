@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from hajob.api import constants as names
-from hajob.domain.facts import Fact, FactKind, Source
+from hajob.domain.facts import Fact, FactKind, Origin, Source, origin_of_exit
 
 UNSTARTABLE: Final = frozenset(
     {
@@ -64,6 +64,12 @@ class PodView:
     def ended(self) -> bool:
         """Whether its main container will not run again."""
         return self.phase in {"Failed", "Succeeded"}
+
+    @property
+    def failed_by_itself(self) -> bool:
+        """Whether its main container could not be started, or failed without the machine's help."""
+        ended_badly = self.phase == "Failed" and self.exit_code is not None
+        return ended_badly and origin_of_exit(self.exit_code or 0) is Origin.PROGRAM
 
     @property
     def finished(self) -> bool:

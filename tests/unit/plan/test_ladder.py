@@ -738,6 +738,30 @@ def test_an_unreachable_coordinator_is_no_reason_to_begin_a_start_anew() -> None
     assert rig.at(Phase.RESTARTING)
 
 
+def test_a_coordinator_that_the_image_cannot_run_spends_the_programs_budget() -> None:
+    rig = Rig(JobState(), policy=Policy(max_program_failures=1))
+    rig.tell(e.Accepted())
+    rig.tell(e.CoordinatorLost(message="no python3", program=True))
+    assert rig.at(Phase.RESTARTING)
+    assert (rig.state.restarts_program, rig.state.restarts_infrastructure) == (1, 0)
+    rig.tell(e.CoordinatorLost(message="evicted"))
+    assert rig.at(Phase.RESTARTING)
+    (*_, failed) = rig.tell(e.CoordinatorLost(message="no python3 again", program=True))
+    assert rig.at(Phase.FAILED)
+    assert isinstance(failed, do.FailJob)
+    assert failed.reason == "ProgramFailures"
+    assert "no python3" in failed.message
+
+
+def test_a_first_start_whose_coordinator_cannot_run_says_why_it_was_given_up() -> None:
+    rig = Rig(JobState(), policy=Policy(max_program_failures=0))
+    rig.tell(e.Accepted())
+    (*_, failed) = rig.tell(e.CoordinatorLost(message="container controller: no python3", program=True))
+    assert failed == do.FailJob(
+        "ProgramFailures", "the program failed 1 times in a day, 0 are allowed: container controller: no python3"
+    )
+
+
 @pytest.mark.parametrize(
     ("serves", "policy", "phase"),
     [

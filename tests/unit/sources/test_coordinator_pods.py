@@ -1,0 +1,34 @@
+"""Whose fault the end of a coordinator pod is, read from the pod alone."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from hajob.sources.pod import view
+
+
+def ended(reason: str = "", exit_code: int | None = None, phase: str = "Failed") -> dict[str, Any]:
+    """A coordinator pod that is over."""
+    status: dict[str, Any] = {"phase": phase}
+    if exit_code is None:
+        status["reason"] = reason
+    else:
+        terminated = {"exitCode": exit_code, "reason": reason}
+        status["containerStatuses"] = [{"name": "controller", "state": {"terminated": terminated}}]
+    return {"metadata": {"name": "job-coordinator"}, "status": status}
+
+
+@pytest.mark.parametrize(
+    ("pod", "by_itself"),
+    [
+        pytest.param(ended("ContainerCannotRun", 128), True, id="not in the image"),
+        pytest.param(ended("Error", 1), True, id="exit code 1"),
+        pytest.param(ended("OOMKilled", 137), False, id="killed"),
+        pytest.param(ended("Evicted"), False, id="evicted"),
+        pytest.param(ended("Completed", 0, phase="Succeeded"), False, id="finished"),
+    ],
+)
+def test_only_a_program_that_failed_has_failed_by_itself(pod: dict[str, Any], by_itself: bool) -> None:
+    assert view(pod).failed_by_itself is by_itself
