@@ -12,6 +12,15 @@ from e2e.scenarios.proofs import COMPLETE_SECONDS, assert_recovered, assert_weig
 from hajob.cli import main as cli
 
 STEPS = 250
+PROXIES = ("http_proxy", "https_proxy", "all_proxy")
+
+
+@pytest.fixture
+def no_proxies(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is called in this process goes by its environment, as kubectl does; the cluster is on this machine."""
+    for name in PROXIES:
+        monkeypatch.delenv(name, raising=False)
+        monkeypatch.delenv(name.upper(), raising=False)
 
 
 def test_a_second_process_dies_while_a_node_is_replaced(rig: Rig) -> None:
@@ -25,6 +34,7 @@ def test_a_second_process_dies_while_a_node_is_replaced(rig: Rig) -> None:
     assert_recovered(job, [0, 6, 7], STEPS)
 
 
+@pytest.mark.usefixtures("no_proxies")
 def test_both_copies_lost_before_any_checkpoint_start_the_job_anew(rig: Rig, capfd: pytest.CaptureFixture[str]) -> None:
     job = rig.submit(iterations=200)  # still trains when its output is read
     finished = job.wait_step(5)
