@@ -153,7 +153,7 @@ def apply(
         wanted: before it.
         effect: any effect; most change nothing here.
         homes: node rank -> name of the node where its pod is now.
-        lost: names of nodes that are silent or not ready now.
+        lost: names of nodes where a start of the whole job should put nothing.
     """
     match effect:
         case effects.ReplacePods(node_ranks, incarnation, avoid):

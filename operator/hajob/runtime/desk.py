@@ -288,6 +288,16 @@ class Desk:
         nodes, pods = self._world.nodes().values(), self._world.all_pods().values()
         return free_nodes(nodes, pods, accelerator.resource_name, self._layout.chips_per_node)
 
+    def _nodes_to_avoid(self) -> set[str]:
+        """For a start of the whole job. Shunned nodes may be well by now: they are better than too few."""
+        nodes, accelerator = self._world.nodes().values(), self.job.spec.accelerator
+        shunned = self._world.shunned_nodes.names(self._world.clock.monotonic())
+        others = (node for node in nodes if node.name not in shunned)
+        pods = (pod for pod in self._world.all_pods().values() if pod.job_uid != self.job.metadata.uid)
+        num_free = free_nodes(others, pods, accelerator.resource_name, self._layout.chips_per_node)
+        not_ready = {node.name for node in nodes if not node.ready}
+        return not_ready | shunned if num_free >= self._layout.num_nodes else not_ready
+
     def _view(self) -> View:
         return View(
             layout=self._layout,
@@ -338,10 +348,10 @@ class Desk:
             return
         wanted = self._journal.wanted
         homes = self._table.homes(wanted)
-        lost = self._world.shunned_nodes.names(self._world.clock.monotonic())
-        lost |= {node.name for node in self._world.nodes().values() if not node.ready}
+        starts = any(isinstance(effect, effects.CreateAllPods) for effect in taken)
+        avoided = self._nodes_to_avoid() if starts else set()
         for effect in taken:
-            wanted = apply(wanted, effect, homes, lost)
+            wanted = apply(wanted, effect, homes, avoided)
         self._journal = dataclasses.replace(self._journal, wanted=wanted)
 
     def _arm(self) -> None:

@@ -2,7 +2,8 @@
 
 On some an agent fell silent: Kubernetes calls a dead node ready for another 40 s, and the scheduler puts pods on it. On
 others a port that every job needs is taken. What one job has learnt serves the next one, also one that is deleted and
-applied again at once.
+applied again at once. Where too few nodes are left, a start takes the shunned ones all the same: they may be well by
+now, and a pod that is made for others would wait for those for ever.
 """
 
 from __future__ import annotations

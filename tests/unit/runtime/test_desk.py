@@ -282,6 +282,20 @@ async def test_a_job_applied_anew_shuns_the_node_that_was_silent_before() -> Non
     await town.desk.close()
 
 
+async def test_shunned_nodes_are_better_than_too_few() -> None:
+    """Four are needed: nodes that were silent a moment ago may be booted again, and the place of a pod is fixed."""
+    town = Town()
+    for number in range(3):
+        town.shunned_nodes.add(f"node-{number}", town.clock.monotonic())
+    town.nodes["node-5"] = replace(town.nodes["node-5"], ready=False)
+    await settled()
+    made = [body for (kind, _, _), body in town.kube.objects.items() if kind == "pods"]
+    ranks = [str(body["spec"]["affinity"]) for body in made if view(body).role == names.ROLE_RANK]
+    assert len(ranks) == 4
+    assert all("node-5" in affinity and "node-0" not in affinity for affinity in ranks)
+    await town.desk.close()
+
+
 async def test_a_node_whose_port_is_taken_is_shunned_by_the_next_start(town: Town) -> None:
     await settled()
     await town.run_pods()
