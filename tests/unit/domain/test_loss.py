@@ -229,3 +229,9 @@ def test_pods_and_data_parallel_ranks_are_cut_at_the_same_places(layout: Layout,
 def test_a_rank_outside_the_world_is_named() -> None:
     with pytest.raises(RankError, match="rank 99"):
         isolate(Layout(4, 2, tensor=2), [99])
+
+
+def test_an_expert_shard_comes_from_a_holder_of_its_own_kind() -> None:
+    """Three copies of the dense shards, two of the experts': their holders are other ranks."""
+    layout = Layout(num_nodes=4, chips_per_node=1, context=2, expert=2, copies=3)
+    assert {one.kind: one.giver for one in repairs(layout, [0])} == {CopyKind.DENSE: 1, CopyKind.EXPERT: 2}
