@@ -109,7 +109,7 @@ def machine() -> dict[str, Any]:
         "architecture": platform.machine(),
         "cores": found.processors,
         "memoryGibibytes": round(found.memory / 2**30, 1),
-        "kernel": platform.release(),
+        "kernel": platform.release().partition("-")[0],
         "python": platform.python_version(),
         "loadBefore": os.getloadavg()[0],
     }
