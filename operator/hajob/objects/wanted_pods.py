@@ -145,7 +145,7 @@ class WantedPods:
 
 
 def apply(
-    wanted: WantedPods, effect: effects.Effect, homes: Mapping[int, str], lost: Collection[str] = ()
+    wanted: WantedPods, effect: effects.Effect, homes: Mapping[int, str], avoided: Collection[str] = ()
 ) -> WantedPods:
     """What an effect of the planner changes about the pods that should exist.
 
@@ -153,7 +153,7 @@ def apply(
         wanted: before it.
         effect: any effect; most change nothing here.
         homes: node rank -> name of the node where its pod is now.
-        lost: names of nodes where a start of the whole job should put nothing.
+        avoided: names of nodes where a start of the whole job should put nothing.
     """
     match effect:
         case effects.ReplacePods(node_ranks, incarnation, avoid):
@@ -164,7 +164,7 @@ def apply(
         case effects.DeleteAllPods(below):
             return wanted.without_rank_pods(below)
         case effects.CreateAllPods(attempt, incarnation):
-            return wanted.with_rank_pods(attempt, incarnation, lost)
+            return wanted.with_rank_pods(attempt, incarnation, avoided)
         case effects.DeleteCoordinator(below):
             return wanted.without_coordinator(below)
         case effects.CreateCoordinator(incarnation):

@@ -39,7 +39,7 @@ from hajob.plan.view import View
 from hajob.runtime import metrics
 from hajob.runtime.admission import Admission
 from hajob.runtime.coordinator_desk import CoordinatorDesk
-from hajob.runtime.deadline import Deadline
+from hajob.runtime.deadline_timer import DeadlineTimer
 from hajob.runtime.expiry import Expiry
 from hajob.runtime.incident_book import IncidentBook
 from hajob.runtime.kube import ApiError
@@ -87,7 +87,7 @@ class Desk:
         self._book = IncidentBook(self._journal.record(), self._announce)
         self._wake = asyncio.Event()
         self._tasks: list[asyncio.Task[None]] = []
-        self._deadline = Deadline(world.clock, self._deadline_reached)
+        self._deadline = DeadlineTimer(world.clock, self._deadline_reached)
         self._synced = False
         self._released = False
 

@@ -91,6 +91,15 @@ def retry(stage: Stage) -> Iterator[None]:
     stage.end(4)
 
 
+def new_pod(stage: Stage, incarnation: int, seconds: float, *, step: int) -> Iterator[None]:
+    """A pod is made for node 1, its ranks come within `seconds`, and the training goes on with `step`."""
+    stage.new_pod(1, incarnation, start_delay=1.0)
+    yield
+    stage.advance(seconds)
+    yield
+    stage.end(step)
+
+
 def replace(stage: Stage) -> Iterator[None]:
     stage.agent(1).powered = False
     stage.core.disconnected(stage.agent(1).uid, stage.now, refused=False)
@@ -98,11 +107,7 @@ def replace(stage: Stage) -> Iterator[None]:
     yield
     stage.order(pb.REPLACE, incarnation=2, revision=1, lost_ranks=[2, 3], replaced_nodes=[1])
     yield
-    stage.new_pod(1, 2, start_delay=1.0)
-    yield
-    stage.advance(3.0)
-    yield
-    stage.end(4)
+    yield from new_pod(stage, 2, 3.0, step=4)
 
 
 def shrink(stage: Stage) -> Iterator[None]:
@@ -136,11 +141,7 @@ def expand(stage: Stage) -> Iterator[None]:
         pass
     stage.order(pb.EXPAND, incarnation=3, revision=1, lost_ranks=[2, 3], replaced_nodes=[1])
     yield
-    stage.new_pod(1, 3, start_delay=1.0)
-    yield
-    stage.advance(1.5)
-    yield
-    stage.end(5)
+    yield from new_pod(stage, 3, 1.5, step=5)
 
 
 def pause(stage: Stage) -> Iterator[None]:
@@ -154,11 +155,7 @@ def pause(stage: Stage) -> Iterator[None]:
 def migrate(stage: Stage) -> Iterator[None]:
     stage.order(pb.MIGRATE, incarnation=2, revision=1, lost_ranks=[2, 3], replaced_nodes=[1])
     yield
-    stage.new_pod(1, 2, start_delay=1.0)
-    yield
-    stage.advance(1.5)
-    yield
-    stage.end(4)
+    yield from new_pod(stage, 2, 1.5, step=4)
 
 
 def played(play: Play, away_at: int | None = None) -> Stage:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from hajob.runtime.clock import Clock
 
 
-class Deadline:
+class DeadlineTimer:
     """Calls `reached` with the name of the earliest deadline once it has come."""
 
     def __init__(self, clock: Clock, reached: Callable[[str], None]) -> None:
