@@ -118,13 +118,14 @@ def _mindspore(file: BinaryIO, size: int) -> Look:
 
 
 def _safetensors(file: BinaryIO, size: int) -> Look:
-    """The header says where the last tensor ends."""
+    """The header says where the last tensor ends, and whether MindSpore left out what another rank's file has."""
     length = int.from_bytes(file.read(_LENGTH_BYTES), "little")
     if not 0 < length <= min(LONGEST_HEADER, size - _LENGTH_BYTES):
         return CUT_OFF
     try:
         header = json.loads(file.read(length))
-        ends = [entry["data_offsets"][1] for name, entry in header.items() if name != "__metadata__"]
+        partial = header.pop("__metadata__", {}).get("remove_redundancy") == "True"
+        ends = [entry["data_offsets"][1] for entry in header.values()]
     except (ValueError, KeyError, TypeError, IndexError, AttributeError):
         return CUT_OFF
-    return Look(whole=_LENGTH_BYTES + length + max(ends, default=0) == size)
+    return Look(whole=_LENGTH_BYTES + length + max(ends, default=0) == size, partial=partial)

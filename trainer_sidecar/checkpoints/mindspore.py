@@ -42,6 +42,7 @@ class _Files:
     """What there is, by checkpoint and rank."""
 
     saved: dict[Key, dict[int, str]] = field(default_factory=dict)
+    paths: dict[Key, list[str]] = field(default_factory=dict)  # all of them; `saved` has the latest of each rank
     temporary: dict[Key, set[int]] = field(default_factory=dict)
     directories: dict[int, str] = field(default_factory=dict)
     groups: dict[int, str] = field(default_factory=dict)  # group_info.pb by rank
@@ -65,7 +66,7 @@ def judge(directory: Directory, layout: Layout) -> Verdict:
         filled = _fill(directory, layout, files, key)
         if filled.refusal is None:
             writes = _trackers(directory, layout, files, key)
-            return Verdict(_name(key), step_of(key), tuple(refused), filled.copies, writes)
+            return Verdict(_name(key), step_of(key), tuple(refused), filled.copies, writes, _newer(files, key))
         refused.append(filled.refusal)
     return Verdict(refused=tuple(refused), aside=_everything(files, directory))
 
@@ -127,7 +128,14 @@ def _sort_file(files: _Files, rank: int, file: str, path: str) -> None:
     if name["suffix"] == ".tmp":
         files.temporary.setdefault(key, set()).add(rank)
     else:
-        files.saved.setdefault(key, {})[rank] = path
+        files.paths.setdefault(key, []).append(path)
+        of_ranks = files.saved.setdefault(key, {})
+        of_ranks[rank] = max(of_ranks.get(rank, ""), path, key=_repetition)
+
+
+def _repetition(path: str) -> tuple[int, str]:
+    """A process that finds files of its prefix adds `_1`, `_2`, … to it, so that the longer name is the later one."""
+    return len(path), path
 
 
 def _name(key: Key) -> str:
@@ -137,15 +145,16 @@ def _name(key: Key) -> str:
 def _fill(directory: Directory, layout: Layout, files: _Files, key: Key) -> _Filled:
     """Which files are to be copied so that every rank has its own."""
     there = {rank: path for rank, path in files.saved.get(key, {}).items() if rank < layout.world_size}
-    whole = {rank: path for rank, path in there.items() if directory.files()[path] and directory.look(path).whole}
-    missing = [rank for rank in range(layout.world_size) if rank not in whole]
+    looks = {rank: directory.look(path) for rank, path in there.items() if directory.files()[path]}
+    missing = [rank for rank in range(layout.world_size) if rank not in looks or not looks[rank].whole]
+    givers = {rank: there[rank] for rank, look in looks.items() if look.whole and not look.partial}
     copies = []
     for rank in missing:
         others = partners(layout, rank, _told(directory, files, rank))
-        giver = next((other for other in others if other in whole), None)
+        giver = next((other for other in others if other in givers), None)
         if giver is None:
             return _Filled(refusal=_why_missing(files, key, rank, there))
-        copies.append(Copy(whole[giver], there.get(rank) or _path_for(files, whole[giver], giver, rank)))
+        copies.append(Copy(givers[giver], there.get(rank) or _path_for(files, givers[giver], giver, rank)))
     if refusal := _without_strategy(layout, files, key, filled=bool(copies)):
         return _Filled(refusal=refusal)
     return _Filled(tuple(copies))
@@ -161,7 +170,7 @@ def _why_missing(files: _Files, key: Key, rank: int, there: dict[int, str]) -> R
     others = sorted(other for other, ranks in files.saved.items() if rank in ranks)
     if others:
         return refuse(name, Reason.MIXED_STEPS, f"rank {rank} has {_name(others[-1])} and not this one")
-    return refuse(name, Reason.MISSING_SHARD, f"rank {rank}, and no rank that holds the same shard")
+    return refuse(name, Reason.MISSING_SHARD, f"rank {rank}, and no file that holds the same shard")
 
 
 def _without_strategy(layout: Layout, files: _Files, key: Key, *, filled: bool) -> Refusal | None:
@@ -208,9 +217,7 @@ def _last_file(text: str | None) -> str | None:
 
 def _trackers(directory: Directory, layout: Layout, files: _Files, key: Key) -> dict[str, str]:
     """`meta.json` of each rank that would load something else; a training without any picks the newest files itself."""
-    if not any(f"{base}/{META_FILE}" in directory.files() for base in files.directories.values()) and not _newer(
-        files, key
-    ):
+    if not any(f"{base}/{META_FILE}" in directory.files() for base in files.directories.values()):
         return {}
     found = {}
     giver, path = next(iter(sorted(files.saved[key].items())))
@@ -223,8 +230,9 @@ def _trackers(directory: Directory, layout: Layout, files: _Files, key: Key) -> 
     return found
 
 
-def _newer(files: _Files, key: Key) -> bool:
-    return any(other > key for other in files.saved)
+def _newer(files: _Files, key: Key) -> tuple[str, ...]:
+    """Refused files: with MindIO switched on MindFormers loads what was written last, whatever `meta.json` says."""
+    return tuple(sorted(path for other, paths in files.paths.items() if other > key for path in paths))
 
 
 def _read_meta(text: str | None) -> object:
@@ -236,6 +244,6 @@ def _read_meta(text: str | None) -> object:
 
 def _everything(files: _Files, directory: Directory) -> tuple[str, ...]:
     """A training that finds no `meta.json` loads the newest file of its rank: nothing may be left to find."""
-    saved: Iterable[str] = (path for ranks in files.saved.values() for path in ranks.values())
+    saved: Iterable[str] = (path for paths in files.paths.values() for path in paths)
     metas = (f"{base}/{META_FILE}" for base in files.directories.values())
     return tuple(sorted([*saved, *(path for path in metas if path in directory.files())]))

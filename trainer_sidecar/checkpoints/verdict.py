@@ -20,10 +20,12 @@ class Look:
     Attributes:
         whole: nothing is cut off, as far as its format tells.
         step: the step it was saved at; None where the format does not say.
+        partial: what several ranks hold is in the file of one of them only, so it cannot stand for another rank's.
     """
 
     whole: bool = True
     step: int | None = None
+    partial: bool = False
 
 
 class Directory(Protocol):

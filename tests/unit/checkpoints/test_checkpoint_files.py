@@ -97,9 +97,19 @@ def test_a_mindspore_file_that_is_cut_off_is_seen(tmp_path: Path, checksum: bool
     assert at(tmp_path, "a.ckpt", b"\xff" * 100) == CUT_OFF
 
 
+def safetensors_file(**metadata: str) -> bytes:
+    tensors = {"__metadata__": metadata, "w": {"dtype": "F32", "shape": [5], "data_offsets": [0, 20]}}
+    header = json.dumps(tensors).encode()
+    return len(header).to_bytes(8, "little") + header + bytes(20)
+
+
+def test_a_safetensors_file_tells_that_it_lacks_what_others_hold(tmp_path: Path) -> None:
+    assert at(tmp_path, "a.safetensors", safetensors_file(format="ms", remove_redundancy="True")) == Look(partial=True)
+    assert at(tmp_path, "a.safetensors", safetensors_file(format="ms", remove_redundancy="False")) == Look()
+
+
 def test_a_safetensors_file_that_is_cut_off_is_seen(tmp_path: Path) -> None:
-    header = json.dumps({"__metadata__": {}, "w": {"dtype": "F32", "shape": [5], "data_offsets": [0, 20]}}).encode()
-    content = len(header).to_bytes(8, "little") + header + bytes(20)
+    content = safetensors_file()
     assert at(tmp_path, "a.safetensors", content) == Look()
     for length in range(len(content)):
         assert at(tmp_path, "a.safetensors", content[:length]) == CUT_OFF, length

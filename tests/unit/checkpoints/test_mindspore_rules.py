@@ -104,6 +104,36 @@ def test_the_training_is_told_of_the_older_one() -> None:
     assert told == {"last_epoch": 4, "last_step": 1, "last_ckpt_file": "llama_rank_2-4_1.ckpt"}
 
 
+def test_refused_files_are_put_out_of_sight() -> None:
+    """With MindIO switched on MindFormers loads what was written last, and does not ask `meta.json`."""
+    directory = saved(4, 5)
+    lose_both(directory)
+    again = path(3, 5).replace("rank_3-", "rank_3_1-")  # the same step, saved once more by a successor
+    directory.looks[again] = Look()
+    verdict = judge(directory, LAYOUT)
+    assert verdict.step == 4
+    assert set(verdict.aside) == {again} | {path(rank, 5) for rank in range(8) if rank not in (2, 6)}
+    assert not verdict.tracked
+
+
+def test_of_files_saved_again_the_later_one_counts() -> None:
+    directory = saved(5)
+    names = [path(3, 5).replace("rank_3-", f"rank_3{number}-") for number in ("_2", "_10", "_9")]
+    directory.looks |= {name: Look(whole=False) for name in names}
+    assert judge(directory, LAYOUT).copies == (Copy(path(7, 5), names[1]),)
+    directory.looks[names[1]] = Look()
+    assert judge(directory, LAYOUT).copies == ()
+
+
+def test_a_file_without_what_others_hold_stands_for_no_other() -> None:
+    directory = saved(4, 5)
+    directory.looks[path(2, 5)] = Look(partial=True)
+    assert judge(directory, LAYOUT).step == 5
+    directory.drop(path(6, 5))
+    verdict = judge(directory, LAYOUT)
+    assert (verdict.step, [one.name for one in verdict.refused]) == (4, ["5_1"])
+
+
 @pytest.mark.parametrize(
     "text", ["", "{", "[]", '{"last_ckpt_file": 3}', '{"last_ckpt_file": "llama_rank_0-9_1.ckpt"}']
 )
