@@ -28,7 +28,7 @@ class IncidentBook:
 
     Attributes:
         record: of the newest incident.
-        settled: of the one before, when the opening of the newest closes it: its last word is still to be written.
+        settled: of the one before: its last word may not be in the status yet when the newest opens.
     """
 
     def __init__(self, record: Record | None, announce: Announce) -> None:
@@ -84,7 +84,7 @@ class IncidentBook:
         if self.record is None or self.record.incident.number != incident.number:
             noticed = event.fact.time_ms if isinstance(event, events.FactSeen) else incident.opened_ms
             restoration = Restoration().stood_at(self._stood_at)
-            self.settled = self.record if self._open else None
+            self.settled = self.record
             self.record = Record(incident, {**self._early, Moment.NOTICED: noticed}, restoration=restoration)
             self._tell(announcements.of_opening(incident))
         restoration = self.record.restoration.began(incident, newest_step)

@@ -152,9 +152,10 @@ class Town:
         """The coordinator reports."""
         self.sequence += 1
         milestones = state.pop("milestones", [])
+        if state.pop("hello", True):
+            self.desk._coordinator.connected_changed(True, "")
         attempt = self.desk.state.attempt
         known = {"controller_ready": True, "attempt": attempt, "step": 0, **state}
-        self.desk._coordinator.connected_changed(True, "")
         self.desk._coordinator.reported(
             wire.Report(
                 sequence=self.sequence,
@@ -225,6 +226,22 @@ async def test_a_pod_is_replaced_only_after_the_decision_is_written(town: Town) 
     assert (incident["action"], incident["cause"]["nodeName"]) == ("Replace", lost.node_name)
     order = town.links[0].orders[-1]
     assert (order.action, list(order.replaced_nodes)) == (wire.REPLACE, [0])
+
+
+async def test_an_incident_is_closed_in_the_status_though_the_next_begins_at_once(town: Town) -> None:
+    """How an incident ended is written when there is time; the next one may begin before."""
+    await town.train()
+    for number, rank in enumerate((5, 6), 1):
+        death = death_of(rank, f"exit-{number}")
+        death.incarnation = town.desk.state.incarnation
+        await town.report(death, step=5, hello=False)
+        incarnation = town.desk.state.incarnation
+        for kind in (wire.STOPPED, wire.REPLACEMENTS_READY, wire.NAMED, wire.RESUMED, wire.RESULT):
+            told = wire.Milestone(kind=kind, incarnation=incarnation, step=6, strategy="recover")
+            await town.report(milestones=[told], step=6, incarnation=incarnation, hello=False)
+        assert town.desk.state.phase is Phase.RUNNING
+    await town.desk._status.acknowledged()
+    assert [incident["outcome"] for incident in town.status()["incidents"]] == ["Recovered", "Recovered"]
 
 
 async def test_a_new_operator_goes_on_with_the_same_order_and_makes_nothing_twice(town: Town) -> None:
