@@ -14,9 +14,11 @@ import pytest
 
 from e2e.cluster.control_plane import ControlPlane
 from e2e.cluster.shared import end_shared_control_plane, session_owner, shared_control_plane
+from e2e.harness.job import Job
 from e2e.harness.rig import Layout, Rig
 
 RIGS = pytest.StashKey[list[Rig]]()
+PROXIES = ("http_proxy", "https_proxy", "all_proxy")
 
 
 @pytest.fixture(scope="session")
@@ -58,6 +60,25 @@ def start_rig(
 def rig(start_rig: Callable[[Layout], Rig]) -> Rig:
     """The usual rig: five nodes with two chips each, one without, one operator."""
     return start_rig(Layout())
+
+
+@pytest.fixture
+def hajob_logs(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Callable[..., tuple[str, str]]:
+    """`kubectl hajob logs` of a job, in this process: takes its words, returns what it printed, stdout and stderr."""
+    from hajob.cli import main as cli  # only where it is wanted: tests without a cluster do not pay for it
+
+    for name in PROXIES:  # it goes by its environment, as kubectl does; the cluster is on this machine
+        monkeypatch.delenv(name, raising=False)
+        monkeypatch.delenv(name.upper(), raising=False)
+
+    def call(job: Job, *words: object) -> tuple[str, str]:
+        capfd.readouterr()
+        where = ["--namespace", job.namespace, "--kubeconfig", str(job.plane.kubeconfig)]
+        assert cli.main(["logs", job.name, *map(str, words), *where]) == 0
+        shown = capfd.readouterr()
+        return shown.out, shown.err
+
+    return call
 
 
 @pytest.hookimpl(wrapper=True)

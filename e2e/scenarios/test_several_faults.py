@@ -2,25 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-
-import pytest
+from collections.abc import Callable
 
 from e2e.harness.job import Job
 from e2e.harness.rig import Layout, Rig
 from e2e.scenarios.proofs import COMPLETE_SECONDS, assert_recovered, assert_weights_equal
-from hajob.cli import main as cli
 
 STEPS = 250
-PROXIES = ("http_proxy", "https_proxy", "all_proxy")
-
-
-@pytest.fixture
-def no_proxies(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is called in this process goes by its environment, as kubectl does; the cluster is on this machine."""
-    for name in PROXIES:
-        monkeypatch.delenv(name, raising=False)
-        monkeypatch.delenv(name.upper(), raising=False)
+Logs = Callable[..., tuple[str, str]]
 
 
 def test_a_second_process_dies_while_a_node_is_replaced(rig: Rig) -> None:
@@ -34,15 +23,15 @@ def test_a_second_process_dies_while_a_node_is_replaced(rig: Rig) -> None:
     assert_recovered(job, [0, 6, 7], STEPS)
 
 
-@pytest.mark.usefixtures("no_proxies")
-def test_both_copies_lost_before_any_checkpoint_start_the_job_anew(rig: Rig, capfd: pytest.CaptureFixture[str]) -> None:
+def test_both_copies_lost_before_any_checkpoint_start_the_job_anew(rig: Rig, hajob_logs: Logs) -> None:
     job = rig.submit(iterations=200)  # still trains when its output is read
     finished = job.wait_step(5)
     rig.nodes.control.power_off(job.node_of(3))
     rig.plane.wait("an incident", job.incidents)
     rig.nodes.control.kill(namespace=rig.namespace, rank=2)  # holds the copy of rank 6
     job.wait_incident(2)
-    assert_output_is_kept(job, capfd, attempts=(1, 2))
+    for attempt in (1, 2):
+        assert_output_is_kept(job, hajob_logs, attempt)
     job.wait_condition("Complete", seconds=COMPLETE_SECONDS)
     incident = job.incidents()[0]
     assert (incident["action"], incident["outcome"]) == ("Restart", "Recovered")
@@ -53,15 +42,11 @@ def test_both_copies_lost_before_any_checkpoint_start_the_job_anew(rig: Rig, cap
     assert_weights_equal(job, 200)
 
 
-def assert_output_is_kept(job: Job, capfd: pytest.CaptureFixture[str], attempts: Iterable[int]) -> None:
+def assert_output_is_kept(job: Job, hajob_logs: Logs, attempt: int) -> None:
     """`kubectl hajob logs` shows what a rank of a node that is gone printed in each attempt, from its first step on."""
-    for attempt in attempts:
-        capfd.readouterr()
-        words = ["logs", job.name, "--rank", "6", "--attempt", str(attempt), "--namespace", job.namespace]
-        assert cli.main([*words, "--kubeconfig", str(job.plane.kubeconfig)]) == 0
-        shown = capfd.readouterr()
-        assert f"==> rank 6, attempt {attempt}, " in shown.err
-        assert " iteration        1/     200 |" in shown.out
+    out, headings = hajob_logs(job, "--rank", 6, "--attempt", attempt)
+    assert f"==> rank 6, attempt {attempt}, " in headings
+    assert " iteration        1/     200 |" in out
 
 
 def test_two_nodes_at_once(start_rig: Callable[[Layout], Rig]) -> None:

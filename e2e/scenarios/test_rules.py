@@ -1,0 +1,67 @@
+"""Faults of which nobody dies: a rank that stands still, a line in the output. The job's own rules tell them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from e2e.harness.job import Job
+from e2e.harness.rig import Rig
+from e2e.scenarios.proofs import assert_recovered, assert_weights_equal
+from e2e.trainer import proof
+
+STEPS = 200
+Logs = Callable[..., tuple[str, str]]
+SMALL: dict[str, Any] = {"tensor": 1, "nodes": 2, "chips": 1, "iterations": STEPS}
+STUCK_STEP = 20
+HANG = {"stepTimeMultiple": 20, "minTimeoutSeconds": 3}  # 20 × 50 ms are less
+
+RULE = {
+    "name": "loss-is-nan",
+    "pattern": "loss: nan$",
+    "threshold": 2,
+    "startDelaySeconds": 4,
+    "windowSeconds": 2,
+    "action": "Restart",
+}
+ALONE, FIRST, SECOND = 100, 160, 161
+"""Steps of 50 ms that end with such a line: one too long before the next, then two within the window."""
+
+
+def test_a_rank_that_hangs_and_a_line_that_a_rule_looks_for(rig: Rig, hajob_logs: Logs) -> None:
+    stuck = ["--fault", f"rank=1 step={STUCK_STEP} at=update do=hang"]
+    hanging = rig.submit("hanging", **SMALL, arguments=stuck, spec={"recovery": {"hang": HANG}})
+    lines = ["rank=1 at=startup do=nan", *(f"rank=1 step={step} at=updated do=nan" for step in (ALONE, FIRST, SECOND))]
+    faults = [word for line in lines for word in ("--fault", line)]
+    talking = rig.submit("talking", **SMALL, arguments=faults, spec={"recovery": {"logRules": [RULE]}})
+    assert_stood_still(hanging, hajob_logs)
+    assert_met_the_rule(talking)
+
+
+def assert_stood_still(job: Job, hajob_logs: Logs) -> None:
+    """One rank is named and restarted in place; where it stood was asked of the process that was then killed."""
+    incident = job.wait_incident(2)
+    cause = incident["cause"]
+    assert (incident["action"], cause["code"], cause["firstRank"], cause["numRanks"]) == ("InPlace", "Hang", 1, 1)
+    assert "ranks [1] are behind" in cause["message"]
+    assert "rank 1 stands here:" in cause["message"]
+    assert "in _update" in cause["message"], "the call of the training"
+    killed, _ = proof.processes(job.events())[1]
+    kept, _ = hajob_logs(job, "--rank", 1, "--previous")  # it still trains
+    _, asked, stack = kept.partition(f"hajob: where rank 1, process {killed}, stands:")
+    assert asked
+    assert "in _update" in stack
+    assert_recovered(job, [1], STEPS)
+
+
+def assert_met_the_rule(job: Job) -> None:
+    """The job is started anew because of the second line within the window, and of none before it."""
+    incident = job.wait_incident(2)
+    cause = incident["cause"]
+    assert (incident["action"], cause["code"], cause["firstRank"], cause["numRanks"]) == ("Restart", RULE["name"], 1, 1)
+    *_, line, step, last = cause["message"].splitlines()
+    assert (line, last) == ("rank 1: loss: nan", "rank 1: loss: nan")
+    assert f"iteration {SECOND:8d}/" in step
+    assert_weights_equal(job, STEPS)
+    assert len(job.incidents()) == 1
+    assert job.status()["restarts"] == {"infrastructure": 0, "program": 1}
