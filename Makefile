@@ -14,7 +14,7 @@ PYTEST := $(RUN) pytest -o tmp_path_retention_policy=failed
 .PHONY: help
 help: ## list the targets
 	@echo "make TARGET, where TARGET is one of:"
-	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  \1\t\2/p' $(MAKEFILE_LIST) | expand -t 16
+	@sed -n 's/^\([a-z0-9]*\):.*## \(.*\)/  \1\t\2/p' $(MAKEFILE_LIST) | expand -t 16
 
 .PHONY: setup
 setup: ## make everything the other targets need (they do it, too)
@@ -53,9 +53,12 @@ unit: ## tests without a cluster, in seconds
 integration: ## tests on a real API server
 	@$(PYTEST) tests/integration $(TESTS)
 
-.PHONY: scenarios
-scenarios: ## whole trainings, faults included
+.PHONY: e2e
+e2e: ## whole trainings, faults included, with the MindIO simulator or the package in HAJOB_MINDIO
 	@HAJOB_EVERY_POINT=1 $(PYTEST) e2e/scenarios $(TESTS)
+
+.PHONY: scenarios
+scenarios: e2e ## the same as e2e
 
 .PHONY: conformance
 conformance: ## the MindIO simulator, or the package in HAJOB_MINDIO, against recorded behaviour
