@@ -55,7 +55,7 @@ class Proof:
         rig = Rig.start_demo(ControlPlane.start(self.run), Layout(chip_nodes=CHIP_NODES))
         self.say("undisturbed training to compare with")
         undisturbed = Reference(reference(self.run, STEPS))
-        setting = Setting(self.chosen.step_milliseconds, self.chosen.defaults)
+        setting = Setting(self.chosen.step_milliseconds, self.chosen.defaults, self.chosen.seed)
         yield from self._play_cells(Stage(rig, undisturbed, setting, self.say))
         yield from self._play_rounds(Chance(rig, undisturbed, setting, self.say))
         if self.chosen.keep:
@@ -63,6 +63,8 @@ class Proof:
 
     def _play_cells(self, stage: Stage) -> Iterator[str]:
         wanted = chosen_cells(self.chosen)
+        if any(cell.action == "Cascade" for cell in wanted):
+            self.say(f"cascades are drawn from seed {self.chosen.seed}")
         for number, cell in enumerate(wanted, 1):
             for _ in range(self.chosen.rounds):
                 result = stage.play(cell)
@@ -97,7 +99,7 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     option("--cells", action="append", metavar="PATTERN", help="cells with such a name, for example '*/two/update'")
     option("--rounds", type=int, default=1, help="plays of each cell (1)")
     option("--random", type=int, default=0, metavar="N", help="instead: N rounds of faults at random moments")
-    option("--seed", type=int, default=secrets.randbelow(1_000_000), help="of the rounds (drawn, and printed)")
+    option("--seed", type=int, default=secrets.randbelow(1_000_000), help="of rounds and cascades (drawn, and printed)")
     option("--round", type=int, action="append", metavar="K", help="of the rounds only this one, may be repeated")
     option("--defaults", action="store_true", help="MindIO's own timers instead of their useful minimum")
     option("--step-milliseconds", type=float, default=100.0, help="of a step (100)")
@@ -122,8 +124,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         except Exception as error:
             traceback.print_exc()
             problem = str(error)
-    ledger = report.read(chosen.output)
-    print(report.table(ledger), report.extra_table(ledger), sep="\n\n")
+    played = report.read(chosen.output)[report.DEFAULT if chosen.defaults else report.SHORT]
+    print(report.table(played), report.extra_table(played, defaults=chosen.defaults), sep="\n\n")
     if problem:
         print(f"not played to the end: {problem}", file=sys.stderr)
     return 0 if proof.is_good and not problem else 1
@@ -135,7 +137,7 @@ def save(proof: Proof, played: str | Round, chosen: argparse.Namespace) -> None:
     if isinstance(played, Round):
         report.enter_rounds(ledger, chosen.seed, [played], defaults=chosen.defaults)
     else:
-        report.enter(ledger, {played: proof.results[played]}, defaults=chosen.defaults)
+        report.enter(ledger, {played: proof.results[played]}, defaults=chosen.defaults, seed=chosen.seed)
     report.write(ledger, chosen.output, report.PAGE if chosen.output == report.RESULTS else None)
 
 

@@ -12,6 +12,7 @@ hold the same optimizer shard.
 
 from __future__ import annotations
 
+import random
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
@@ -26,6 +27,7 @@ OTHERS: Final[Mapping[str, int]] = {"first": 3, "last": 0, "two": 7, "node": 6}
 WITNESS: Final = 1
 """A rank that lives through every recovery in which a mark is wanted of a survivor."""
 HOLD_SECONDS: Final = 1.5
+MOST_DEATHS: Final = 5
 SILENT_SECONDS: Final = 6.0
 """A node without power is noticed by its silence of three seconds; the point must not be passed before."""
 
@@ -67,7 +69,7 @@ class Script:
         renewed: Ranks that have a new process afterwards; all others keep theirs.
         repaired: Ranks that get their shard from their partner.
         note: What is to be known about the cell, for the table.
-        one_by_one: Kills come some time apart.
+        apart: Seconds that each of the kills waits after the one before; none: they come at once.
         hang_seconds: Without a step until the training counts as hanging.
     """
 
@@ -81,7 +83,7 @@ class Script:
     killed: tuple[int, ...] = ()
     powered_off: int | None = None
     at_save: bool = False
-    one_by_one: bool = False
+    apart: tuple[float, ...] = ()
     note: str = ""
     hang_seconds: int = 120
 
@@ -101,9 +103,11 @@ def cells() -> list[Cell]:
     return [*matrix(), *(Cell(*key) for key in EXTRA)]
 
 
-def script(cell: Cell, *, defaults: bool = False) -> Script:
-    """What is done in a cell; `defaults`: with MindIO's own timers."""
+def script(cell: Cell, *, defaults: bool = False, seed: int = 0) -> Script:
+    """What is done in a cell; `defaults`: with MindIO's own timers; `seed`: of what a cascade draws."""
     key = (cell.action, cell.ranks, cell.moment)
+    if key in CASCADES:
+        return _cascade(CASCADES[key], random.Random(f"{seed}/{cell.name}"))
     if defaults and key in WITH_DEFAULTS:
         return WITH_DEFAULTS[key]
     return EXTRA[key] if key in EXTRA else _BY_ACTION[cell.action](cell)
@@ -248,8 +252,13 @@ _BY_ACTION: Final = {
 }
 
 
-def _cascade(deaths: tuple[int, ...]) -> Script:
-    """Rank 0 dies; while its successor starts, these die one after the other, some of them a second time."""
+def _cascade(further: int, chance: random.Random) -> Script:
+    """Rank 0 dies; while its successor starts, others die at random moments, some of them again.
+
+    Who is drawn never leaves a shard without a holder: of a rank and its partner one lives.
+    """
+    mortal = (0, *(chance.choice((rank, rank + WORLD // 2)) for rank in range(1, WORLD // 2)))
+    deaths = tuple(chance.choice(mortal) for _ in range(further))
     ranks = frozenset((0, *deaths))
     return Script(
         lines=(*_lines((0,), "forward", "do=kill"), _hold(0, "startup")),
@@ -259,18 +268,18 @@ def _cascade(deaths: tuple[int, ...]) -> Script:
         restored=COPY,
         renewed=ranks,
         repaired=ranks,
-        one_by_one=True,
-        note=f"ranks {', '.join(map(str, deaths))} die before MindIO is told the names",
+        apart=tuple(chance.uniform(0, HOLD_SECONDS / MOST_DEATHS) for _ in deaths),
+        note=f"{further} more {'death' if further == 1 else 'deaths'} before MindIO is told the names",
     )
 
+
+CASCADES: Final = {("Cascade", f"{further}-more", "recovery"): further for further in range(1, MOST_DEATHS + 1)}
+"""How many more ranks die in them."""
 
 STUCK: Final = (*_lines((1,), "update", "do=stuck seconds=600"), *_lines((7,), "update", "do=kill"))
 
 EXTRA: Final[Mapping[tuple[str, str, str], Script]] = {
-    **{
-        ("Cascade", f"{len(deaths)}-more", "recovery"): _cascade(deaths)
-        for deaths in ((1,), (1, 2), (1, 2, 3), (1, 2, 3, 0), (1, 2, 3, 0, 1))
-    },
+    **{key: _cascade(further, random.Random(0)) for key, further in CASCADES.items()},
     ("Cascade", "after-naming", "recovery"): Script(
         lines=(*_lines((0,), "forward", "do=kill"), _hold(WITNESS, "rebuild")),
         killed=(7,),

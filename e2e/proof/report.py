@@ -41,7 +41,14 @@ MOMENT_WORDS: Final[Mapping[str, str]] = {
 NOT_PLAYED: Final = "–"
 FAILED: Final = "**failed**"
 
+SHORT: Final = "short"
+"""Part of the ledger: cells played with MindIO's timers at their useful minimum."""
+DEFAULT: Final = "default"
+"""Cells played with MindIO's own timers."""
+
 Plays = Sequence[Mapping[str, Any]]
+Entries = Mapping[str, Any]
+"""Cells by name."""
 Ledger = dict[str, Any]
 
 
@@ -58,15 +65,15 @@ def read(path: Path) -> Ledger:
     try:
         found: Ledger = json.loads(path.read_text())
     except FileNotFoundError:
-        return {"cells": {}, "random": {}}
-    return found
+        found = {}
+    return {SHORT: {}, DEFAULT: {}, "random": {}} | found
 
 
-def enter(ledger: Ledger, results: Mapping[str, Sequence[Result]], *, defaults: bool) -> None:
+def enter(ledger: Ledger, results: Mapping[str, Sequence[Result]], *, defaults: bool, seed: int) -> None:
     """Put the plays of a run into the ledger."""
     for name, found in results.items():
         plays = [asdict(each) for each in found]
-        ledger["cells"][name] = _stamp() | {"timers": _timers(defaults=defaults), "plays": plays}
+        ledger[DEFAULT if defaults else SHORT][name] = _stamp() | {"seed": seed, "plays": plays}
 
 
 def enter_rounds(ledger: Ledger, seed: int, rounds: Iterable[Round], *, defaults: bool) -> None:
@@ -74,7 +81,7 @@ def enter_rounds(ledger: Ledger, seed: int, rounds: Iterable[Round], *, defaults
     if ledger["random"].get("seed") != seed:
         ledger["random"] = {"seed": seed, "rounds": {}}
     for each in rounds:
-        entry = _stamp() | {"timers": _timers(defaults=defaults), **each.as_json()}
+        entry = _stamp() | {"timers": DEFAULT if defaults else SHORT, **each.as_json()}
         ledger["random"]["rounds"][str(each.number)] = entry
 
 
@@ -92,13 +99,9 @@ def _stamp() -> dict[str, str]:
     return {"time": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"), "version": version()}
 
 
-def _timers(*, defaults: bool) -> str:
-    return "default" if defaults else "short"
-
-
-def plays_of(ledger: Ledger, cell: Cell) -> Plays:
+def plays_of(entries: Entries, cell: Cell) -> Plays:
     """What the ledger holds of a cell."""
-    found: Plays = ledger["cells"].get(cell.name, {}).get("plays", ())
+    found: Plays = entries.get(cell.name, {}).get("plays", ())
     return found
 
 
@@ -111,28 +114,27 @@ def word(plays: Plays) -> str:
     return f"{statistics.median(each['control'] for each in plays):.2f} s"
 
 
-def table(ledger: Ledger) -> str:
+def table(entries: Entries) -> str:
     """The matrix: a row for each action and set of ranks, a column for each moment."""
     lines = [["action", "ranks", *(MOMENT_WORDS[moment] for moment in MOMENTS)]]
     for action in ACTIONS:
         for ranks in RANKS:
-            words = [_entry(ledger, Cell(action, ranks, moment)) for moment in MOMENTS]
+            words = [_entry(entries, Cell(action, ranks, moment)) for moment in MOMENTS]
             lines.append([action, RANK_WORDS[ranks], *words])
     return markdown(lines)
 
 
-def _entry(ledger: Ledger, cell: Cell) -> str:
-    return word(plays_of(ledger, cell)) + (" *" if script(cell).note == UNSAVED else "")
+def _entry(entries: Entries, cell: Cell) -> str:
+    return word(plays_of(entries, cell)) + (" *" if script(cell).note == UNSAVED else "")
 
 
-def extra_table(ledger: Ledger) -> str:
-    """The cells beside the matrix."""
+def extra_table(entries: Entries, *, defaults: bool = False) -> str:
+    """The cells beside the matrix; `defaults`: entries are those with MindIO's own timers."""
     lines = [["cell", "what happens", "ends in", "control share"]]
     for key in EXTRA:
         cell = Cell(*key)
-        plays = plays_of(ledger, cell)
+        plays = plays_of(entries, cell)
         ends = f"{plays[-1]['action']}, {plays[-1]['restored']}" if plays else NOT_PLAYED
-        defaults = ledger["cells"].get(cell.name, {}).get("timers") == "default"
         note = script(cell, defaults=defaults).note
         lines.append([f"{cell.action} {cell.ranks}", note, ends, word(plays)])
     return markdown(lines)
@@ -159,8 +161,9 @@ def markdown(lines: Sequence[Sequence[str]]) -> str:
 def failures(ledger: Ledger) -> list[str]:
     """A line for every sentence about what was not as promised."""
     found = [
-        f"{name}: {problem}"
-        for name, entry in ledger["cells"].items()
+        f"{name}{words}: {problem}"
+        for part, words in ((SHORT, ""), (DEFAULT, " with MindIO's own timers"))
+        for name, entry in ledger[part].items()
         for play in entry["plays"]
         for problem in play["problems"]
     ]
@@ -173,8 +176,8 @@ INTRODUCTION: Final = """\
 
 Made by `make proof` (e2e/proof); do not edit. Every cell is a fault in a running training of eight ranks (tensor 2,
 data 4, four nodes with two chips), done at exactly this moment: by the rank itself, or by its node as soon as the rank
-stands there. The number is the control share, p50: the outage in the ranks' own logs without the start-up of new
-processes, all of it on one machine ({machine}). MindIO here: {mindio}.
+stands there. The number is the control share, p50 of the cell's plays ({plays}): the outage in the ranks' own logs
+without the start-up of new processes, all of it on one machine ({machine}). MindIO here: {mindio}.
 
 A cell counts only when all of this was so:
 
@@ -199,14 +202,21 @@ the naming; for `Restart`, the start of the new ranks.
 
 Options go into `make proof TESTS="..."`: `--only ACTION`, `--cells PATTERN`, `--rounds N`, `--random N --seed S`,
 `--round K`, `--defaults` (MindIO's own timers; the others are at their useful minimum), `--keep` (all logs). What is
-not played again keeps its place; each cell's time, version, timers and phases are in `bench/results/proof.json`.
+not played again keeps its place; each cell's time, version and phases are in `bench/results/proof.json`.
+"""
+
+DEFAULT_WORDS: Final = """
+## With MindIO's own timers
+
+The same, with no timer of MindIO shortened (`--defaults`), {plays}.
 """
 
 EXTRA_WORDS: Final = """
 ## Beside the matrix
 
-Cascades: further deaths while the first one's successor starts end in one recovery. A death after the naming ends in a
-checkpoint and a restart. Where MindIO leaves nothing but its exit, the job starts anew from the periodic checkpoint.
+Cascades: rank 0 dies, and while its successor starts more ranks do, some of them again, at moments drawn from a seed;
+it ends in one recovery. A death after the naming ends in a checkpoint and a restart. Where MindIO leaves nothing but
+its exit, the job starts anew from the periodic checkpoint.
 """
 
 RANDOM_WORDS: Final = """
@@ -225,11 +235,20 @@ def made_page(ledger: Ledger) -> str:
     words = f"{about['cores']} cores, {about['processor']}, load {about['loadBefore']:.0f} at the end"
     rounds = ledger["random"].get("rounds", {})
     parts = [
-        INTRODUCTION.format(machine=words, mindio=ledger["mindio"], unsaved=UNSAVED),
-        table(ledger),
+        INTRODUCTION.format(
+            machine=words, mindio=ledger["mindio"], unsaved=UNSAVED, plays=_number_of_plays(ledger[SHORT])
+        ),
+        table(ledger[SHORT]),
         EXTRA_WORDS,
-        extra_table(ledger),
+        extra_table(ledger[SHORT]),
     ]
+    if ledger[DEFAULT]:
+        parts += [
+            DEFAULT_WORDS.format(plays=_number_of_plays(ledger[DEFAULT])),
+            table(ledger[DEFAULT]),
+            "",
+            extra_table(ledger[DEFAULT], defaults=True),
+        ]
     if rounds:
         bad = sum(bool(each["problems"]) for each in rounds.values())
         parts += [
@@ -242,9 +261,14 @@ def made_page(ledger: Ledger) -> str:
     return "\n".join(parts) + "\n"
 
 
+def _number_of_plays(entries: Entries) -> str:
+    counts = sorted({len(entry["plays"]) for entry in entries.values()})
+    return f"{' or '.join(map(str, counts)) or 'no'} each"
+
+
 def versions(ledger: Ledger) -> list[str]:
     """Versions that were played, each with its first and last day."""
-    entries = [*ledger["cells"].values(), *ledger["random"].get("rounds", {}).values()]
+    entries = [*ledger[SHORT].values(), *ledger[DEFAULT].values(), *ledger["random"].get("rounds", {}).values()]
     found: dict[str, list[str]] = {}
     for each in sorted(entries, key=lambda one: str(one["time"])):
         found.setdefault(each["version"], []).append(each["time"][:10])

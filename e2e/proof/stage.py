@@ -35,7 +35,6 @@ MOMENT_SECONDS: Final = 30.0
 RECOVERY_SECONDS: Final = 150.0
 START_SECONDS: Final = 120.0
 QUIET_SECONDS: Final = 20.0
-DEATHS_APART: Final = 0.3
 TRIES: Final = 3
 ALL_ACTIONS: Final = ("Retry", "InPlace", "Replace", "Shrink", "Checkpoint", "Restart")
 PLENTY: Final = 100_000
@@ -55,10 +54,12 @@ class Setting:
     Attributes:
         step_milliseconds: Of a step.
         defaults: MindIO's timers as they are, not at their useful minimum.
+        seed: of what cascades draw: who dies, and when.
     """
 
     step_milliseconds: float = 100.0
     defaults: bool = False
+    seed: int = 0
 
 
 def job_spec(wanted: Script, setting: Setting) -> dict[str, Any]:
@@ -104,7 +105,7 @@ class Stage:
         It is played again where the fault missed its moment, or where nothing was wrong but the 100 ms of the phases:
         those are about a machine that does nothing else.
         """
-        began, wanted, tries = time.monotonic(), script(cell, defaults=self.setting.defaults), 0
+        began, wanted, tries = time.monotonic(), script(cell, defaults=self.setting.defaults, seed=self.setting.seed), 0
         result = Result(cell.name)
         while tries < TRIES:
             tries += 1
@@ -212,8 +213,8 @@ class Stage:
     def _do(self, wanted: Script) -> None:
         """What the node set does once every rank is where it should be."""
         for number, rank in enumerate(wanted.killed):
-            if wanted.one_by_one and number:
-                time.sleep(DEATHS_APART)
+            if wanted.apart:
+                time.sleep(wanted.apart[number])
             self._wait(f"a process of rank {rank}", functools.partial(self._ground.kill, self.job, rank), 5.0)
         if wanted.powered_off is not None and not self._ground.power_off(self.job, wanted.powered_off):
             raise MissedError(f"rank {wanted.powered_off} is on no node that could be switched off")

@@ -3,7 +3,7 @@ from collections.abc import Iterator
 import pytest
 
 from e2e.proof.__main__ import chosen_cells, parse
-from e2e.proof.cells import COPY, WORLD, Cell, cells, matrix, script
+from e2e.proof.cells import CASCADES, COPY, HOLD_SECONDS, WORLD, Cell, cells, matrix, script
 from e2e.proof.chance import MOST_FAULTS, MOST_POWER_OFFS, WITHIN_SECONDS, draw
 from e2e.proof.stage import Setting, job_spec
 from e2e.proof.verdict import LAYOUT
@@ -35,6 +35,17 @@ def test_every_cell_can_be_played(cell: Cell) -> None:
 def test_where_copies_are_promised_a_copy_of_every_shard_survives(cell: Cell) -> None:
     lost = script(cell).repaired
     assert {LAYOUT.partner(rank) for rank in lost}.isdisjoint(lost)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_a_cascade_can_be_drawn_again_and_leaves_a_copy_of_every_shard(seed: int) -> None:
+    for key, further in CASCADES.items():
+        cell = Cell(*key)
+        drawn = script(cell, seed=seed)
+        assert drawn == script(cell, seed=seed) != script(cell, seed=seed + 1)
+        assert len(drawn.killed) == len(drawn.apart) == further
+        assert sum(drawn.apart) < HOLD_SECONDS
+        assert {LAYOUT.partner(rank) for rank in drawn.repaired}.isdisjoint(drawn.repaired)
 
 
 def test_cells_are_chosen_by_action_and_pattern() -> None:
