@@ -24,6 +24,7 @@ from e2e.bench.recoveries import (
 from e2e.harness.job import Job
 from e2e.harness.rig import Rig
 from e2e.trainer import proof
+from e2e.trainer.faults import order
 
 MINDIO_RETRY_SECONDS = 2.0
 """Of MindIO's own in every retry (docs/protocols/mindio.md)."""
@@ -70,19 +71,12 @@ def _retry(job: Job, rank: int, say: Say) -> Retried:
     incarnation = int(job.status()["incarnation"]) + 1
     began = time.time_ns()
     step = job.common_step() + MARGIN_STEPS
-    order_fault(job, f"rank={rank} step={step} at=forward do=raise text=UCE_ERROR")
+    order(job.logs, f"rank={rank} step={step} at=forward do=raise text=UCE_ERROR")
     incident = job.wait_incident(incarnation, seconds=RECOVERY_SECONDS)
     time.sleep(SETTLE_SECONDS)
     outage = next(each for each in proof.outages(job.events(), job.world()) if each.end_ns > began)
     say(f"memory fault of rank {rank}: {incident['action']}, outage {outage.seconds:.2f} s")
     return Retried(str(incident["action"]), outage.seconds)
-
-
-def order_fault(job: Job, line: str) -> None:
-    """Have the ranks of a training read one fault, and no other, at their next step."""
-    fresh = job.logs / "faults.new"
-    fresh.write_text(line + "\n")
-    fresh.rename(job.logs / "faults")
 
 
 def save(rig: Rig, rounds: int, say: Say) -> Iterator[Saved]:

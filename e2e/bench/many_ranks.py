@@ -1,7 +1,9 @@
 """Does a recovery cost more with eight times the ranks? 8 and 64 of them, on one rig and at one step time.
 
-A control share holds the end of the step that was cut off and the first one after it. On a machine with few cores 64
-ranks cannot step as fast as 8, so both step at a pace that 64 can keep, and that pace is shown beside the result.
+A control share holds the part of a step that was cut off and the whole of the first one after it. So each rank dies at
+the same point of its step, where that part is smallest: chance would add the same to both and hide what differs. On a
+machine with few cores 64 ranks cannot step as fast as 8, so both step at a pace that 64 can keep, and that pace is
+shown beside the result.
 """
 
 from __future__ import annotations
@@ -14,11 +16,13 @@ from itertools import pairwise
 from e2e.bench.recoveries import ITERATIONS, SETTLE_SECONDS, UNLIMITED, Fault, Round, Say, account
 from e2e.harness.job import Job
 from e2e.harness.rig import Layout, Rig
-from e2e.trainer import proof
+from e2e.trainer import faults, proof
 
 LAYOUT = Layout(chip_nodes=8, chips=8, operators=0)
 NAMESPACE = "many-ranks"
 STEP_MILLISECONDS = 600
+MARGIN_STEPS = 3
+"""From the order of a fault to its step: every rank looks for orders once per step."""
 START_SECONDS = 600.0
 """64 interpreters with NumPy, started side by side on two cores."""
 
@@ -51,10 +55,18 @@ def in_place(rig: Rig, ranks: int, rounds: int, say: Say) -> Iterator[Round]:
     for number in range(rounds):
         rank = number * (ranks // 8 + 1) % ranks  # another node and another place in it each time
         incarnation = int(job.status()["incarnation"]) + 1
-        fault = rig.nodes.control.kill(namespace=rig.namespace, rank=rank)
-        made = Fault(f"rank {rank} of {ranks} killed", fault["time"], incarnation, [rank])
+        made = Fault(f"rank {rank} of {ranks} killed", _kill(rig, job, rank), incarnation, [rank])
         yield account(rig, job, made, say)
     job.delete()
+
+
+def _kill(rig: Rig, job: Job, rank: int) -> int:
+    """Have a rank end itself by SIGKILL in its forward pass; when it did."""
+    fault = faults.Fault.parse(f"rank={rank} step={job.common_step() + MARGIN_STEPS} at=forward do=kill")
+    faults.order(job.logs, fault.line)
+    mark = fault.mark(job.logs, rank)
+    rig.plane.wait(f"the death of rank {rank}", mark.exists, SETTLE_SECONDS + MARGIN_STEPS)
+    return mark.stat().st_mtime_ns
 
 
 def step_seconds(job: Job) -> float:

@@ -23,6 +23,7 @@ from e2e.proof.cells import WORLD
 from e2e.proof.ground import Ground
 from e2e.proof.stage import QUIET_SECONDS, SAVE_INTERVAL, SHORT_REPLACEMENT, SHORT_TIMERS, START_SECONDS, Setting
 from e2e.proof.trail import Reference, Trail
+from e2e.trainer.faults import FILE, order
 from e2e.trainer.faults import Fault as Order
 
 ITERATIONS: Final = 160
@@ -167,11 +168,8 @@ def _order_memory_fault(job: Job, fault: Fault) -> bool:
     """The rank meets it in its next forward pass; the number of seconds tells one order from another."""
     line = f"rank={fault.rank} at=forward do=raise text=UCE_ERROR seconds={fault.seconds}"
     assert Order.parse(line), "a line that the trainer understands"
-    path = job.logs / "faults"
-    before = path.read_text() if path.exists() else ""
-    fresh = path.with_suffix(".new")
-    fresh.write_text(f"{before}{line}\n")
-    fresh.rename(path)
+    path = job.logs / FILE
+    order(job.logs, *(path.read_text().splitlines() if path.exists() else ()), line)
     return True
 
 

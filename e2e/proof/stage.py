@@ -24,7 +24,7 @@ from e2e.proof.ground import Ground
 from e2e.proof.trail import Reference, Trail
 from e2e.proof.verdict import Evidence, Result, judge
 from e2e.trainer.checkpoint import TRACKER
-from e2e.trainer.faults import Fault
+from e2e.trainer.faults import Fault, order
 
 SAVE_INTERVAL: Final = 20
 STEPS_BEFORE: Final = 3
@@ -143,11 +143,11 @@ class Stage:
         self.trail.begin(step - STEPS_BEFORE)
         before, checkpoint = dict(self.trail.processes), self._checkpoint()
         lines = [line.format(step=at) for line in wanted.lines]
-        self._order(lines)
+        order(self.job.logs, *lines)
         self._await_marks(lines)
         self._do(wanted)
         self._await_recovery(incarnation)
-        self._order([])
+        order(self.job.logs)
         self._go_on()
         incidents = [each for each in self.job.incidents() if each["incarnation"] > incarnation]
         evidence = Evidence(self.trail.read(), before, incidents, checkpoint)
@@ -196,17 +196,12 @@ class Stage:
         self._wait(f"step {step}", lambda: self.trail.common_step(WORLD) >= step, RECOVERY_SECONDS)
         return self.trail.common_step(WORLD)
 
-    def _order(self, lines: list[str]) -> None:
-        fresh = self.job.logs / "faults.new"
-        fresh.write_text("\n".join(lines))
-        fresh.rename(self.job.logs / "faults")
-
     def _await_marks(self, lines: list[str]) -> None:
         marks = [(fault := Fault.parse(line)).mark(self.job.logs, fault.rank or 0) for line in lines]
         deadline = time.monotonic() + MOMENT_SECONDS
         while missing := [mark.name for mark in marks if not mark.exists()]:
             if time.monotonic() > deadline:
-                self._order([])
+                order(self.job.logs)
                 raise MissedError(f"never came to {', '.join(missing)}")
             time.sleep(0.005)
 

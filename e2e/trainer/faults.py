@@ -24,6 +24,8 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
+FILE: Final = "faults"
+"""In the log directory."""
 MOMENTS: Final = frozenset(
     {
         "startup",
@@ -103,6 +105,13 @@ class Fault:
         return directory / f"fault-{letters}-{rank if self.rank is None else 'once'}"
 
 
+def order(directory: Path, *lines: str) -> None:
+    """Have the ranks with this log directory read these faults, and no others, at their next step."""
+    fresh = directory / f"{FILE}.new"
+    fresh.write_text("".join(f"{line}\n" for line in lines))
+    fresh.rename(directory / FILE)
+
+
 @dataclass
 class Faults:
     """The faults of one rank; `pause` lets time pass and can be stopped."""
@@ -121,7 +130,7 @@ class Faults:
 
     def look(self) -> None:
         """Read `<log-dir>/faults` again if it has changed; a line that is not understood is printed and left out."""
-        path = self.directory / "faults"
+        path = self.directory / FILE
         try:
             changed = path.stat().st_mtime_ns
         except FileNotFoundError:
