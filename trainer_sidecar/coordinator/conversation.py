@@ -129,6 +129,7 @@ class Found:
 
     ranks: Mapping[int, int]
     codes: Mapping[int, str]
+    text: str = "found by MindIO"
 
 
 @dataclass(frozen=True)
@@ -138,7 +139,23 @@ class EndRanks:
     ranks: frozenset[int] | None
 
 
-Command = Call | Admit | Mark | Found | EndRanks
+@dataclass(frozen=True)
+class Left:
+    """The controller has left, or nobody knows what it waits for; no order led to it, so nobody expects it."""
+
+    text: str
+
+
+@dataclass(frozen=True)
+class Unexpected:
+    """No row answers this event in this state. `number`: how many there have been."""
+
+    event: Event
+    state: State
+    number: int
+
+
+Command = Call | Admit | Mark | Found | EndRanks | Left | Unexpected
 
 
 @dataclass
@@ -153,6 +170,7 @@ class Memory:
     offered: tuple[str, ...] = ()
     strategy: str = ""
     came_from: State = State.SERVING
+    accepted: bool = False  # the last call
     refusals: int = 0
     hold_until: float = 0.0
     due: float | None = None
@@ -185,9 +203,16 @@ class Conversation:
         self.state = State.OFFLINE
         self.memory = Memory(answer_seconds)
 
+    @property
+    def is_blind(self) -> bool:
+        """Whether the next fault goes by the controller, and not because everything was saved and is ended."""
+        left = self.state is State.CLOSED and not self.memory.saved
+        return left or self.state in (State.OFFLINE, State.LOST)
+
     def feed(self, event: Event, now: float) -> list[Command]:
         """Take one event in; what is to be done, in order."""
         self.memory.now = now
+        self.memory.accepted = self.memory.accepted or event.kind is Kind.ACCEPTED
         commands = self._step(event)
         while event.kind is not Kind.ACCEPTED and (row := self._match(Event(Kind.LOOK))) is not None:
             commands += self._take(row, Event(Kind.LOOK))
@@ -210,9 +235,10 @@ class Conversation:
         row = self._match(event)
         if row is not None:
             return self._take(row, event)
-        if event.kind not in QUIET:
-            self.memory.unexpected += 1
-        return []
+        if event.kind in QUIET:
+            return []
+        self.memory.unexpected += 1
+        return [Unexpected(event, self.state, self.memory.unexpected)]
 
     def _match(self, event: Event) -> Row | None:
         rows = self._rows.get((self.state, event.kind), [])
@@ -223,7 +249,7 @@ class Conversation:
         calls = any(isinstance(command, Call) for command in commands)
         came_from, self.state = self.state, row.following or self.memory.came_from
         if calls:
-            self.memory.came_from = came_from
+            self.memory.came_from, self.memory.accepted = came_from, False
         return commands
 
 

@@ -14,12 +14,16 @@ from trainer_sidecar.coordinator.conversation import (
     Event,
     Found,
     Kind,
+    Left,
     Mark,
     Memory,
 )
 from trainer_sidecar.protocol import sidecar_pb2 as pb
 
 FAILED_FOR_GOOD = 499
+COMMUNICATION_FAULT = 2
+NAMED_FOR_NOBODY = {0: COMMUNICATION_FAULT}
+"""Named where MindIO stops the training and names nobody: loses no process, and rank 0 always takes part."""
 
 MARKED_CALLS = {
     "stop_train": pb.STOP_ACCEPTED,
@@ -58,8 +62,13 @@ def found(memory: Memory, event: Event) -> list[Command]:
 
 
 def found_and_stop(memory: Memory, event: Event) -> list[Command]:
-    """MindIO asks: the answer is due at once."""
-    return [*found(memory, event), *stop(memory, event)]
+    """MindIO asks: the answer is due at once. Where it names nobody, nobody is stopped, and one is named afterwards."""
+    if event.ranks or memory.lost:
+        return [*found(memory, event), *stop(memory, event)]
+    commands = stop(memory, event)
+    memory.lost = dict(NAMED_FOR_NOBODY)
+    text = "MindIO has stopped the training and named no rank: nobody ended a pause in time"
+    return [Found(dict(NAMED_FOR_NOBODY), {}, text), *commands]
 
 
 def stopped(memory: Memory, event: Event) -> list[Command]:
@@ -79,7 +88,6 @@ def name(memory: Memory, _event: Event) -> list[Command]:
     wish = memory.wish
     assert wish is not None
     memory.named = {**memory.lost, **wish.names}
-    memory.due = None
     return [Call("on_global_rank", {"ranks": _pairs(memory.named), "time": min(max(wish.seconds, 1), 3600)})]
 
 
@@ -100,7 +108,7 @@ def choose(memory: Memory, _event: Event) -> list[Command]:
     """Send the wanted strategy."""
     wish = memory.wish
     assert wish is not None
-    memory.strategy, memory.due = wish.strategy, None
+    memory.strategy = wish.strategy
     return [Call("change_strategy", {"strategy": wish.strategy, "parameters": wish.parameters})]
 
 
@@ -108,7 +116,7 @@ def expand(memory: Memory, event: Event) -> list[Command]:
     """The dropped ranks are known to the controller already: they need no naming."""
     assert memory.wish is not None
     memory.named = dict(memory.wish.names)
-    memory.offered = ("upgrade",)
+    memory.offered = ("upgrade", "dump")  # a growth that fails can still be saved
     return [Admit(frozenset(memory.named)), *choose(memory, event)]
 
 
@@ -215,10 +223,39 @@ def close_overdue(memory: Memory, _event: Event) -> list[Command]:
     return [Mark(pb.RESULT, Event(Kind.FAILURE, code=FAILED_FOR_GOOD, text=memory.problem))]
 
 
+def close_pause_failed(memory: Memory, event: Event) -> list[Command]:
+    """MindIO leaves: it ends the ranks after its wait, or forgets them at the next word."""
+    text = f"the training could not be paused, and MindIO's controller leaves: {_said(event)}"
+    return _lose_track(memory, text, event)
+
+
+def close_unexpected(memory: Memory, event: Event) -> list[Command]:
+    """What MindIO waits for now is not known, and a wrong word would make it forget the ranks: it is told nothing."""
+    text = f"MindIO's controller said what it was not asked for, so it is told nothing more: {_said(event)}"
+    return _lose_track(memory, text, event)
+
+
+def close_given_up(memory: Memory, _event: Event) -> list[Command]:
+    """The ranks wait at the end of a step for a move that nobody wants any more; any other answer is the end."""
+    text = "a move was given up when MindIO had stopped every rank for it already; its controller leaves"
+    return _lose_track(memory, text, Event(Kind.FAILURE, code=FAILED_FOR_GOOD, text=text))
+
+
 def close_stop_failed(memory: Memory, event: Event) -> list[Command]:
     """MindIO could not even lock the step, and leaves."""
     memory.problem = f"MindIO could not stop the training: {event.code} {event.text}"
     return [Mark(pb.RESULT, event)]
+
+
+def _lose_track(memory: Memory, text: str, event: Event) -> list[Command]:
+    memory.due, memory.wish, memory.problem = None, None, text
+    results = (Kind.STOP_FAILED, Kind.FAILURE)
+    return [*([Mark(pb.RESULT, event)] if event.kind in results else []), Left(text)]
+
+
+def _said(event: Event) -> str:
+    what = event.strategy or ", ".join(event.strategies)
+    return " ".join(part for part in (event.kind.value, str(event.code or ""), what, event.text) if part)
 
 
 def _expect_answer(memory: Memory) -> None:

@@ -6,6 +6,7 @@ from trainer_sidecar.coordinator.conversation import (
     Event,
     Guard,
     Memory,
+    State,
 )
 
 
@@ -77,3 +78,23 @@ def successor_lost(*strategies: str) -> Guard:
         return wanted(memory, event) and bool(memory.late.keys() & memory.named.keys())
 
     return guard
+
+
+def accepted(memory: Memory, _event: Event) -> bool:
+    """The last call was taken before this was said."""
+    return memory.accepted
+
+
+def of_the_pause(memory: Memory, _event: Event) -> bool:
+    """The training was stopped out of a pause."""
+    return memory.came_from is State.PAUSED
+
+
+def of_the_pause_accepted(memory: Memory, event: Event) -> bool:
+    """The same, and MindIO dropped the word when it gave the pause up."""
+    return of_the_pause(memory, event) and accepted(memory, event)
+
+
+def given_up(memory: Memory, event: Event) -> bool:
+    """MindIO has stopped every rank for a move that is not wanted any more."""
+    return "migration" in memory.offered and wants("continue")(memory, event)

@@ -23,8 +23,11 @@ from trainer_sidecar.coordinator.conversation_effects import (
     cancel_switch,
     choose,
     close,
+    close_given_up,
     close_overdue,
+    close_pause_failed,
     close_stop_failed,
+    close_unexpected,
     expand,
     found,
     found_and_stop,
@@ -48,10 +51,14 @@ from trainer_sidecar.coordinator.conversation_effects import (
     try_again,
 )
 from trainer_sidecar.coordinator.conversation_guards import (
+    accepted,
     always,
     can_name,
     can_name_again,
+    given_up,
     has_lost,
+    of_the_pause,
+    of_the_pause_accepted,
     overdue,
     successor_lost,
     wants,
@@ -61,13 +68,28 @@ from trainer_sidecar.coordinator.conversation_guards import (
 
 S, K = State, Kind
 
+CALLBACKS = (
+    K.FAULT,
+    K.STOP_OK,
+    K.STOP_FAILED,
+    K.OFFER,
+    K.SUCCESS,
+    K.ISOLATED,
+    K.RETRY_REFUSED,
+    K.OPEN_FAILURE,
+    K.FAILURE,
+)
+TRAINING = (S.SERVING, S.SHRUNK, S.SWITCHING, S.PAUSING, S.PAUSED, S.CONTINUING)
+"""States in which the training runs or is held on request: what MindIO says there and no row expects ends them, because
+a controller that is not understood is blind, and must not look healthy."""
 
-def _calm(state: State) -> Iterable[Row]:
-    """At rest: a loss or a report of MindIO's own begins an incident."""
+
+def _calm(state: State, refused: State) -> Iterable[Row]:
+    """At rest: a loss or a report of MindIO's own begins an incident. `refused`: where a refused call is made again."""
     return (
         Row(state, K.LOOK, has_lost, stop, S.STOPPING),
         Row(state, K.FAULT, always, found_and_stop, S.STOPPING),
-        Row(state, K.REFUSED, always, try_again, state),
+        Row(state, K.REFUSED, always, try_again, refused),
     )
 
 
@@ -88,7 +110,7 @@ def _gathering(state: State, may_name: Guard) -> Iterable[Row]:
 
 def _front() -> Iterable[Row]:
     """From the first loss to the strategies."""
-    yield from _calm(S.SERVING)
+    yield from _calm(S.SERVING, S.SERVING)
     yield Row(S.SERVING, K.LOOK, wants("dump"), save_now, S.SAVING)
     yield Row(S.SERVING, K.LOOK, wants("pause"), pause, S.PAUSING)
     yield Row(S.SERVING, K.LOOK, wants("migration"), prepare_switch, S.SWITCHING)
@@ -98,6 +120,8 @@ def _front() -> Iterable[Row]:
     yield Row(S.STOPPING, K.STOP_OK, always, stopped, S.STOPPED)
     yield Row(S.STOPPING, K.STOP_FAILED, always, close_stop_failed, S.CLOSED)
     yield Row(S.STOPPING, K.REFUSED, always, try_again, None)
+    yield Row(S.STOPPING, K.OPEN_FAILURE, of_the_pause_accepted, nothing, S.SERVING)
+    yield Row(S.STOPPING, K.OPEN_FAILURE, of_the_pause, nothing, S.STOPPING)
     yield from _closing(S.STOPPING)
 
     yield from _gathering(S.STOPPED, can_name)
@@ -117,6 +141,7 @@ def _repairs() -> Iterable[Row]:
     yield Row(S.CHOOSING, K.LOOK, wants_offered("dump"), choose, S.SAVING)
     yield Row(S.CHOOSING, K.LOOK, wants_offered("downgrade"), choose, S.SHRINKING)
     yield Row(S.CHOOSING, K.LOOK, wants_offered("migration"), choose, S.MIGRATING)
+    yield Row(S.CHOOSING, K.LOOK, given_up, close_given_up, S.CLOSED)
     yield Row(S.CHOOSING, K.LOOK, wants_end, close, S.CLOSED)
     yield from _closing(S.CHOOSING)
 
@@ -152,7 +177,7 @@ def _sizes() -> Iterable[Row]:
     yield Row(S.SHRINKING, K.REFUSED, always, try_again, None)
     yield from _closing(S.SHRINKING)
 
-    yield from _calm(S.SHRUNK)
+    yield from _calm(S.SHRUNK, S.SHRUNK)
     yield Row(S.SHRUNK, K.LOOK, wants("upgrade"), expand, S.EXPANDING)
     yield Row(S.SHRUNK, K.LOOK, wants("dump"), save_now, S.SAVING)
     yield Row(S.SHRUNK, K.FINISH, always, nothing, S.FINISHING)
@@ -166,7 +191,7 @@ def _sizes() -> Iterable[Row]:
 def _planned() -> Iterable[Row]:
     """Pause, continue, hot switch."""
     yield Row(S.PAUSING, K.STOP_OK, always, paused, S.PAUSED)
-    yield Row(S.PAUSING, K.STOP_FAILED, always, pause_failed, S.SERVING)
+    yield Row(S.PAUSING, K.STOP_FAILED, always, close_pause_failed, S.CLOSED)
     yield Row(S.PAUSING, K.OPEN_FAILURE, always, pause_failed, S.SERVING)
     yield Row(S.PAUSING, K.REFUSED, always, try_again, None)
 
@@ -177,16 +202,19 @@ def _planned() -> Iterable[Row]:
     yield Row(S.PAUSED, K.REFUSED, always, try_again, S.PAUSED)
 
     yield Row(S.CONTINUING, K.SUCCESS, always, success, S.SERVING)
-    yield Row(S.CONTINUING, K.OPEN_FAILURE, always, pause_failed, S.SERVING)
+    yield Row(S.CONTINUING, K.OPEN_FAILURE, accepted, pause_failed, S.SERVING)  # else it lies there as a wake-up
     yield Row(S.CONTINUING, K.REFUSED, always, try_again, None)
 
-    yield from _calm(S.SWITCHING)
+    yield from _calm(S.SWITCHING, S.SERVING)
     yield Row(S.SWITCHING, K.LOOK, wants("continue"), cancel_switch, S.SERVING)
     yield Row(S.SWITCHING, K.ACCEPTED, always, admit_second, S.SWITCHING)
     yield Row(S.SWITCHING, K.OFFER, always, offered, S.CHOOSING)
 
 
 def _everywhere() -> Iterable[Row]:
+    for state in TRAINING:
+        for kind in CALLBACKS:
+            yield Row(state, kind, always, close_unexpected, S.CLOSED)
     for state in S:
         yield Row(state, K.ACCEPTED, always, mark_accepted, state)
         yield Row(state, K.SERVES, always, serve, S.SERVING)

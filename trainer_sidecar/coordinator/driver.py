@@ -6,6 +6,7 @@ next number; the operator adopts it with its order.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable, Mapping
 from functools import singledispatch
 
@@ -18,11 +19,15 @@ from trainer_sidecar.coordinator.conversation import (
     Event,
     Found,
     Kind,
+    Left,
     Mark,
     State,
+    Unexpected,
 )
 from trainer_sidecar.coordinator.job import Incident, Job, Request
 from trainer_sidecar.protocol import sidecar_pb2 as pb
+
+log = logging.getLogger(__name__)
 
 FOUND_KINDS = {0: pb.MEMORY_FAULT, 1: pb.PROCESS_FAULT, 2: pb.COMMUNICATION_FAULT}
 FAULT_ACTIONS = frozenset({pb.RETRY, pb.IN_PLACE, pb.REPLACE, pb.SHRINK, pb.CHECKPOINT})
@@ -104,7 +109,7 @@ def _admit(command: Admit, job: Job, _at: float) -> None:
 def _found(command: Found, job: Job, at: float) -> None:
     incident = open_incident(job)
     for rank, kind in command.ranks.items():
-        fact = job.new_fact(FOUND_KINDS.get(kind, pb.PROCESS_FAULT), f"{rank}", "found by MindIO")
+        fact = job.new_fact(FOUND_KINDS.get(kind, pb.PROCESS_FAULT), f"{rank}", command.text)
         fact.node_rank = job.roster.node_of(rank)
         fact.ranks.append(rank)
         fact.incarnation = incident.incarnation
@@ -120,6 +125,20 @@ def _end(command: EndRanks, job: Job, _at: float) -> None:
         if target is not None and target.run:
             target.run = target.admitted = False
             job.touch(rank)
+
+
+@_do.register
+def _left(command: Left, job: Job, at: float) -> None:
+    """The ranks are without protection from here on; a planned action that it ends is over."""
+    log.error("%s", command.text)
+    job.tell_controller_lost(command.text, at)
+    if job.incident is not None and job.incident.planned:
+        conclude(job)
+
+
+@_do.register
+def _unexpected(command: Unexpected, _job: Job, _at: float) -> None:
+    log.warning("nobody expects this of MindIO in %s (number %d): %s", command.state, command.number, command.event)
 
 
 @_do.register

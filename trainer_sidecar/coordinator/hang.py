@@ -13,7 +13,7 @@ from trainer_sidecar.coordinator.conversation import State
 from trainer_sidecar.coordinator.job import Job, Phase, Standstill
 from trainer_sidecar.protocol import sidecar_pb2 as pb
 
-WATCHED = frozenset({State.SERVING, State.SHRUNK, State.LOST})
+WATCHED = frozenset({State.SERVING, State.SHRUNK})
 STACK_SECONDS = 10.0
 """How long answers are waited for: a launcher takes eight seconds at most."""
 
@@ -31,7 +31,8 @@ def fact(job: Job) -> pb.Fact | None:
     steps, assignment = job.steps, job.assignment
     if assignment is None or steps.latest is None or job.attempt.phase is not Phase.RUNNING:
         return None
-    if job.incident is not None or job.attempt.first_finish is not None or job.conversation.state not in WATCHED:
+    watched = job.conversation.state in WATCHED or job.conversation.is_blind
+    if job.incident is not None or job.attempt.first_finish is not None or not watched:
         job.standstill = None
         return None
     rule = assignment.hang_rule

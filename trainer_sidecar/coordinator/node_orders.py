@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from trainer_sidecar.coordinator import checkpoints
-from trainer_sidecar.coordinator.conversation import State
 from trainer_sidecar.coordinator.job import Job, Phase
 from trainer_sidecar.coordinator.problems import problems
 from trainer_sidecar.coordinator.roster import Pod
@@ -91,8 +90,8 @@ def controller_protects(job: Job) -> bool:
     if attempt.phase is Phase.OPENING:
         blind = any(view.alive for pod in job.roster.pods.values() for view in pod.views.values())
         return job.controller.ready(attempt.number) and not blind
-    known = job.conversation.state not in (State.LOST, State.OFFLINE)
-    return attempt.phase is Phase.RUNNING and known and job.controller.serves(attempt.number)
+    sees = not job.conversation.is_blind
+    return attempt.phase is Phase.RUNNING and sees and job.controller.serves(attempt.number)
 
 
 def controller_problem(job: Job) -> str:

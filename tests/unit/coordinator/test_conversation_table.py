@@ -8,8 +8,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from trainer_sidecar.coordinator.conversation import Call, Command, Event, Kind, Mark, State, Wish
-from trainer_sidecar.coordinator.conversation_table import TABLE, new_conversation
+from trainer_sidecar.coordinator.conversation import (
+    Call,
+    Command,
+    Event,
+    Kind,
+    Left,
+    Mark,
+    State,
+    Unexpected,
+    Wish,
+)
+from trainer_sidecar.coordinator.conversation_table import CALLBACKS, TABLE, new_conversation
 from trainer_sidecar.protocol import sidecar_pb2 as pb
 
 MAY_BE_CALLED_IN = {
@@ -115,12 +125,145 @@ def test_a_controller_that_goes_is_lost_unless_it_had_left(state: State) -> None
     assert conversation.state is (state if stays else State.LOST)
 
 
-def test_what_no_row_expects_is_counted_and_changes_nothing() -> None:
+CALM = (State.SERVING, State.SHRUNK, State.SWITCHING, State.PAUSING, State.PAUSED, State.CONTINUING)
+ANSWERED_THERE = {
+    State.SERVING: {Kind.FAULT},
+    State.SHRUNK: {Kind.FAULT},
+    State.SWITCHING: {Kind.FAULT, Kind.OFFER},
+    State.PAUSING: {Kind.STOP_OK, Kind.OPEN_FAILURE},
+    State.PAUSED: {Kind.OPEN_FAILURE, Kind.FAULT},
+    State.CONTINUING: {Kind.SUCCESS},
+}
+"""What MindIO may say while the training runs or is held on request; all else means that it is not understood."""
+
+
+@pytest.mark.parametrize("state", CALM)
+@pytest.mark.parametrize("kind", CALLBACKS)
+def test_a_controller_that_says_what_it_was_not_asked_for_is_not_trusted_any_more(state: State, kind: Kind) -> None:
+    """It may wait for an answer that nobody knows, or be leaving: it must not look healthy, and is told nothing."""
+    commands, end = drive(state, Event(kind, ranks={1: 1}, strategies=LIST, code=499, text="why"), None, lost=False)
+    left = [command.text for command in commands if isinstance(command, Left)]
+    if kind in ANSWERED_THERE[state]:
+        assert not left
+        assert end is not State.CLOSED
+        return
+    assert end is State.CLOSED
+    assert not [command for command in commands if isinstance(command, Call)]
+    assert len(left) == 1
+    assert kind.value in left[0]
+    assert "why" in left[0]
+
+
+def test_what_no_row_expects_elsewhere_is_counted_and_said() -> None:
+    conversation = new_conversation(100.0)
+    conversation.state = State.NAMING
+    event = Event(Kind.STOP_OK)
+    assert conversation.feed(event, 1.0) == [Unexpected(event, State.NAMING, 1)]
+    assert conversation.state is State.NAMING
+
+
+@pytest.mark.parametrize("dead", [False, True])
+def test_a_pause_that_failed_is_the_end_of_the_controller(*, dead: bool) -> None:
+    """MindIO leaves; a stop_train that meets it there would make it forget the ranks."""
     conversation = new_conversation(100.0)
     conversation.feed(Event(Kind.SERVES), 0.0)
-    assert conversation.feed(Event(Kind.OFFER, strategies=LIST), 1.0) == []
-    assert conversation.state is State.SERVING
-    assert conversation.memory.unexpected == 1
+    conversation.want(Wish("pause", seconds=60), 1.0)
+    if dead:
+        assert conversation.lose({1: 1}, 2.0) == []
+    commands = conversation.feed(Event(Kind.STOP_FAILED, code=499, text="no pause points"), 30.0)
+    assert conversation.state is State.CLOSED
+    assert not [command for command in commands if isinstance(command, Call)]
+    assert [(mark.kind, mark.event.code) for mark in commands if isinstance(mark, Mark)] == [(pb.RESULT, 499)]
+    assert "no pause points" in conversation.memory.problem
+    assert conversation.lose({2: 1}, 31.0) == []
+
+
+@pytest.mark.parametrize(("accepted", "state"), [(True, State.SERVING), (False, State.CLOSED)])
+def test_a_continue_that_meets_the_end_of_its_pause(accepted: bool, state: State) -> None:
+    """Taken before MindIO said so, it was dropped; taken afterwards it lies there and is the wrong answer."""
+    conversation = new_conversation(100.0)
+    conversation.feed(Event(Kind.SERVES), 0.0)
+    conversation.want(Wish("pause", seconds=60), 1.0)
+    conversation.feed(Event(Kind.STOP_OK), 1.1)
+    conversation.want(Wish("continue"), 61.0)
+    if accepted:
+        conversation.feed(Event(Kind.ACCEPTED, call="change_strategy"), 61.0)
+    conversation.feed(Event(Kind.OPEN_FAILURE, code=406), 61.0)
+    assert conversation.state is state
+
+
+@pytest.mark.parametrize(("accepted", "calls"), [(True, ["stop_train"]), (False, [])])
+def test_a_stop_that_meets_the_end_of_a_pause_is_heard_once(accepted: bool, calls: list[str]) -> None:
+    conversation = new_conversation(100.0)
+    conversation.feed(Event(Kind.SERVES), 0.0)
+    conversation.want(Wish("pause", seconds=60), 1.0)
+    conversation.feed(Event(Kind.STOP_OK), 1.1)
+    conversation.lose({1: 1}, 61.0)
+    if accepted:
+        conversation.feed(Event(Kind.ACCEPTED, call="stop_train"), 61.0)
+    commands = conversation.feed(Event(Kind.OPEN_FAILURE, code=406), 61.0)
+    assert [command.name for command in commands if isinstance(command, Call)] == calls
+    assert not conversation.feed(Event(Kind.FAULT, {1: 1}), 61.1)
+    conversation.feed(Event(Kind.STOP_OK, {1: 1}), 61.2)
+    assert conversation.state is State.STOPPED
+
+
+def test_a_refused_hot_switch_is_asked_for_again() -> None:
+    conversation = new_conversation(100.0)
+    conversation.feed(Event(Kind.SERVES), 0.0)
+    call = Call("prepare_action", {"action": "hot switch", "ranks": [[2, 0]]})
+    assert conversation.want(Wish("migration", {2: 0}), 1.0) == [call]
+    assert conversation.feed(Event(Kind.REFUSED, code=1, call="prepare_action"), 1.0) == []
+    assert conversation.feed(Event(Kind.LOOK), 1.05) == []
+    assert conversation.feed(Event(Kind.LOOK), 1.2) == [call]
+
+
+def test_a_stop_that_crosses_the_offer_of_a_hot_switch_closes_the_conversation() -> None:
+    """MindIO takes it for its answer and leaves; what would be said then would make it forget the ranks."""
+    conversation = new_conversation(100.0)
+    conversation.feed(Event(Kind.SERVES), 0.0)
+    conversation.want(Wish("migration", {2: 0}), 1.0)
+    conversation.feed(Event(Kind.ACCEPTED, call="prepare_action"), 1.0)
+    (call,) = conversation.want(Wish("continue"), 2.0)
+    assert isinstance(call, Call)
+    assert call.arguments["action"] == "stop switch"
+    commands = conversation.feed(Event(Kind.OFFER, strategies=("migration",)), 2.0)
+    assert conversation.state is State.CLOSED
+    assert [type(command) for command in commands] == [Left]
+    assert conversation.lose({1: 1}, 3.0) == []
+
+
+def test_a_move_that_is_given_up_after_its_offer_is_not_waited_for() -> None:
+    conversation = new_conversation(100.0)
+    conversation.feed(Event(Kind.SERVES), 0.0)
+    conversation.want(Wish("migration", {2: 0}), 1.0)
+    conversation.want(Wish("migration", {2: 0}, ready=False), 1.5)
+    conversation.feed(Event(Kind.OFFER, strategies=("migration",)), 2.0)
+    commands = conversation.want(Wish("continue"), 3.0)
+    assert conversation.state is State.CLOSED
+    assert [mark.event.code for mark in commands if isinstance(mark, Mark)] == [499]
+    assert [command for command in commands if isinstance(command, Left)]
+
+
+def test_a_growth_that_fails_can_still_be_saved() -> None:
+    conversation = new_conversation(100.0)
+    conversation.state = State.SHRUNK
+    conversation.want(Wish("upgrade", {2: 1, 3: 1}, True, "{}"), 1.0)
+    conversation.feed(Event(Kind.OPEN_FAILURE, {3: 1}, code=406, strategy="upgrade"), 5.0)
+    commands = conversation.want(Wish("dump"), 6.0)
+    assert [command.arguments["strategy"] for command in commands if isinstance(command, Call)] == ["dump"]
+
+
+def test_an_answer_that_is_refused_is_still_due() -> None:
+    conversation = new_conversation(100.0)
+    conversation.state = State.STOPPED
+    conversation.memory.due = 100.0
+    conversation.want(Wish("recover", {1: 1}), 1.0)
+    conversation.feed(Event(Kind.REFUSED, code=1, call="on_global_rank"), 1.0)
+    assert str(conversation.state) == "Stopped"
+    conversation.memory.wish = None
+    conversation.feed(Event(Kind.LOOK), 100.0)
+    assert conversation.state is State.CLOSED
 
 
 def test_a_type_1_fault_is_never_lowered() -> None:

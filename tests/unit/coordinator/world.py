@@ -204,6 +204,12 @@ class Mindio:
         self.ask, self.strategies = "going on", ["continue"]
         self.world.callback("report_stop_complete", [0, "pause ok", []])
 
+    def pause_ends(self) -> None:
+        """Nobody has answered in time: MindIO says so, and at once begins the order of a fault without one."""
+        self.ask, self.strategies = "stop", ["exit", "dump", "retry"]
+        self.world.callback("report_result", [406, "Controller do pause wait failed.", [], ""])
+        self.world.callback("report_fault_ranks", [[], []])
+
     def result(self, code: int = 0, text: str = "ok", ranks: dict[int, int] | None = None) -> None:
         """Report the result of the strategy."""
         if code == 0 and self.strategy == "downgrade":
