@@ -21,8 +21,15 @@ SIMULATOR = CHECKOUT / "e2e/mindio/package"
 
 
 def mindio_directory() -> Path:
-    """Where `mindio_ttp` comes from: HAJOB_MINDIO (the real package, say), else the simulator."""
-    return Path(os.environ.get("HAJOB_MINDIO") or SIMULATOR).absolute()
+    """Where `mindio_ttp` comes from: HAJOB_MINDIO (the real package, say), else the simulator.
+
+    Raises:
+        FileNotFoundError: there is none.
+    """
+    directory = Path(os.environ.get("HAJOB_MINDIO") or SIMULATOR).absolute()
+    if not (directory / "mindio_ttp").is_dir():
+        raise FileNotFoundError(f"HAJOB_MINDIO: there is no package mindio_ttp in {directory}")
+    return directory
 
 
 def write_images(directory: Path, trainer_environment: Mapping[str, str] | None = None) -> dict[str, Path]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -169,6 +170,16 @@ class Job:
         """Its pods, of one role (rank or coordinator) or all."""
         selector = f"training.hajob.io/job-name={self.name}" + (f",training.hajob.io/role={role}" if role else "")
         return self.plane.api.items(f"/api/v1/namespaces/{self.namespace}/pods", labelSelector=selector)
+
+    def started(self, container: str) -> float:
+        """When a container of this name was first started in one of its pods: seconds, from the nodes' Events."""
+        told = self.plane.api.items(f"/api/v1/namespaces/{self.namespace}/events", fieldSelector="reason=Started")
+        return min(
+            datetime.datetime.fromisoformat(each["firstTimestamp"]).timestamp()
+            for each in told
+            if each["message"] == f"Started container {container}"
+            and each["involvedObject"]["name"].startswith(f"{self.name}-")
+        )
 
     def node_of(self, node_rank: int) -> str:
         """The node where the newest pod of a node rank runs."""

@@ -115,6 +115,11 @@ class Rig:
         self.jobs.append(job)
         return job
 
+    @property
+    def trainer_image(self) -> Path:
+        """The directory that stands for the trainer's image."""
+        return self.directory / "images" / "toy-trainer"
+
     def host_path(self, path: str) -> Path:
         """The directory of this machine that stands for a host path below /var/lib/hajob-demo."""
         return self.directory / "host" / Path(path).relative_to(HOST_PATH)

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import datetime
 import json
-import os
 import socket
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 
-from e2e.bootstrap.paths import CHECKOUT
+from e2e.harness import misfits
 from e2e.harness.job import Job, manifest
 from e2e.harness.rig import RIG_LABEL, Layout, Rig
 from e2e.scenarios.proofs import assert_recovered, assert_weights_equal
@@ -28,6 +28,8 @@ LONG = 200
 INTERVAL = 30
 SMALL: Mapping[str, Any] = {"tensor": 1, "nodes": 2, "chips": 1, "iterations": STEPS}
 FAILED_SECONDS = 120.0
+TOLD_SECONDS = 10.0
+"""So soon a condition names what a job cannot work with."""
 MINDIO_PORT = 8000
 LAST_POD = 40
 """Pods of a node get addresses from 2 on; nobody makes so many in a test."""
@@ -44,6 +46,7 @@ class BadJob:
         arguments: Of the trainer.
         spec: Fields of the spec.
         most_starts: So often the job is started at most.
+        seen: Where it is promised to be told soon: since when it can be seen, in seconds.
     """
 
     reason: str
@@ -52,6 +55,27 @@ class BadJob:
     arguments: Sequence[str] = ()
     spec: Mapping[str, Any] = field(default_factory=dict)
     most_starts: int = 2
+    seen: Callable[[Job], float] | None = None
+
+
+def controller_started(job: Job) -> float:
+    """From here on what its image lacks can be found out."""
+    return job.started("controller")
+
+
+def first_call(job: Job) -> float:
+    """A rank begins to talk to MindIO."""
+    return time_of_first(job, "first_call")
+
+
+def time_of_first(job: Job, event: str) -> float:
+    """Of this kind in the ranks' logs, in seconds."""
+    return float(proof.of(job.events(), event)[0]["t"]) / 1e9
+
+
+def told_at(condition: Mapping[str, Any]) -> float:
+    """When a condition became so, in seconds."""
+    return datetime.datetime.fromisoformat(condition["lastTransitionTime"]).timestamp()
 
 
 NONSENSE = ("rank=1 step=8 do=kill", "rank=0 at=clean do=nonsense always=1")
@@ -91,33 +115,38 @@ BAD_JOBS = {
     "no-mindio-in-the-image": BadJob(
         "ImageUnusable",
         "no usable package mindio_ttp (ModuleNotFoundError",
-        {"env": [{"name": "PYTHONPATH", "value": str(CHECKOUT)}]},
+        {"image": "example/no-mindio:1"},
         most_starts=1,
+        seen=controller_started,
     ),
-}
-if "HAJOB_MINDIO" not in os.environ:  # what the simulator can be told
-    BAD_JOBS["old-mindio-in-the-image"] = BadJob(
+    "old-mindio-in-the-image": BadJob(
         "ImageUnusable",
         "lacks tft_notify_controller_prepare_action",
-        {"env": [{"name": "SIM_MINDIO_FAULTS", "value": "old_package"}]},
+        {"image": "example/old-mindio:1"},
         most_starts=1,
-    )
-    BAD_JOBS["tls-in-the-trainer-only"] = BadJob(
-        "MindIOTLSMismatch",
-        "enable_tls=False",
-        {"env": [{"name": "TOY_MINDIO_TLS", "value": "tlsCert:server.pem"}]},
-        most_starts=1,
-    )
+        seen=controller_started,
+    ),
+    "tls-in-the-trainer-only": BadJob(
+        "MindIOTLSMismatch", "enable_tls=False", {"image": "example/tls-trainer:1"}, most_starts=1, seen=first_call
+    ),
+}
 
 
 @pytest.fixture
 def small_rig(start_rig: Callable[[Layout], Rig]) -> Rig:
     """Room for all bad jobs at once, two nodes with a chip for each."""
     rig = start_rig(Layout(chip_nodes=len(BAD_JOBS), chips=2))
-    image = rig.directory / "without-python"
-    image.mkdir()
-    (image / "image.json").write_text(json.dumps({"env": {"PATH": "/nowhere"}}))
-    rig.nodes.control.set_image(BROKEN_IMAGE, image)
+    images = {
+        BROKEN_IMAGE: {"PATH": "/nowhere"},
+        "example/no-mindio:1": misfits.no_mindio(),
+        "example/old-mindio:1": misfits.older_mindio(
+            rig.directory / "older", "controller_ttp", "tft_notify_controller_prepare_action"
+        ),
+        "example/tls-trainer:1": misfits.trainer_with_tls(rig.directory / "certificates"),
+    }
+    for number, (image, environment) in enumerate(images.items()):
+        directory = misfits.image_like(rig.trainer_image, rig.directory / f"image-{number}", environment)
+        rig.nodes.control.set_image(image, directory)
     return rig
 
 
@@ -150,6 +179,8 @@ def test_jobs_that_cannot_work_fail_with_a_reason_and_the_last_words(small_rig: 
         restarts = jobs[name].status()["restarts"]
         assert restarts["infrastructure"] + restarts["program"] < bad.most_starts, (name, restarts)
         assert len(pod_names_ever(small_rig, jobs[name])) <= bad.most_starts, name
+        if bad.seen:
+            assert told_at(failed[name]) - bad.seen(jobs[name]) <= TOLD_SECONDS, name
 
 
 def test_a_pod_that_the_server_refuses_makes_the_job_impossible(rig: Rig) -> None:
@@ -172,9 +203,9 @@ def test_a_trainer_that_misuses_mindio_is_named_and_trains_to_its_end(rig: Rig) 
         return running.get("status") == "False" and words in running.get("message", "")
 
     rig.plane.wait("the handler's failure in a condition", restarts)
+    assert time.time() - time_of_first(nonsense, "stop") <= TOLD_SECONDS
     named = rig.plane.wait("the copies in a condition", lambda: _reason(secret, "Recoverable", "CopiesNotRegistered"))
-    first = min(each["t"] for each in proof.of(secret.events(), "step_end")) / 1e9
-    assert datetime.datetime.fromisoformat(named["lastTransitionTime"]).timestamp() - first <= 10
+    assert told_at(named) - time_of_first(secret, "step_end") <= TOLD_SECONDS
     assert_weights_equal(nonsense, STEPS)
     secret.wait_condition("Complete")
 
@@ -206,9 +237,11 @@ def test_a_taken_port_is_named_and_the_node_avoided(
     for other in rig.nodes.settings.nodes[2:3]:  # so that the first node has to be tried
         rig.plane.kubectl("cordon", other.name)
     job = rig.submit(iterations=STEPS, nodes=2, tensor=1)
-    rig.plane.wait("an incident", job.incidents)
+    words = f":{MINDIO_PORT} cannot be listened on"
+    rig.plane.wait("the port in a condition", lambda: words in job.condition("Running").get("message", ""))
+    assert time.time() - job.started("agent") <= TOLD_SECONDS
     cause = job.incidents()[0]["cause"]
-    assert str(MINDIO_PORT) in cause["message"]
+    assert words in cause["message"]
     assert cause["nodeName"] == first
     for other in rig.nodes.settings.nodes[2:3]:
         rig.plane.kubectl("uncordon", other.name)
@@ -292,10 +325,11 @@ def test_a_training_that_ends_without_its_coordinator_is_complete(rig: Rig) -> N
 
 
 def test_a_lost_controller_is_followed_by_a_restart_when_the_policy_wants_it(rig: Rig) -> None:
-    fields = {**SMALL, "iterations": LONG}
+    fields, saving = {**SMALL, "iterations": LONG}, ["--save-interval", str(INTERVAL)]
     at_once = rig.submit("now", **fields, spec={"recovery": {"coordinatorLossPolicy": "Immediately"}})
-    later = rig.submit("later", **fields, arguments=["--save-interval", str(INTERVAL)])
-    for job in (at_once, later):
+    later = rig.submit("later", **fields, arguments=saving)
+    never = rig.submit("never", **fields, arguments=saving, spec={"recovery": {"coordinatorLossPolicy": "Never"}})
+    for job in (at_once, later, never):
         kill_at(job, rig, 5, kill_the_controller)
     for job in (at_once, later):
         assert_weights_equal(job, LONG)
@@ -304,3 +338,5 @@ def test_a_lost_controller_is_followed_by_a_restart_when_the_policy_wants_it(rig
     (loaded,) = {each["step"] for each in proof.of(later.events(), "load_checkpoint")}
     assert loaded >= INTERVAL, "it trained on to its next checkpoint"
     assert proof.checkpoints_opened(at_once.events()) == []
+    assert_recovered(never, [], LONG)
+    assert never.status()["restarts"] == {"infrastructure": 0, "program": 0}
