@@ -6,8 +6,9 @@ step): `rank=2 step=5 at=update do=kill`. Without `rank` every rank is meant, wi
 - `at`: startup, ready, forward, update, updated, save, stop, clean, rebuild, repair, rollback, dump (default: forward)
 - `do`: kill (SIGKILL), exit (code 1), raise (RuntimeError with `text`, underscores for spaces, NOW for the time in
   microseconds), hang (stands still until stopped), stuck (stands still for `seconds`, 600 by default, and cannot be
-  stopped), freeze (SIGSTOP), nan (prints a line with `loss: nan`), fail (the clean handler returns 1), nonsense (it
-  returns 17), slow (waits `seconds`)
+  stopped), freeze (SIGSTOP), nan (prints a line with `loss: nan`), fail (the clean handler returns 1), nonsense (the
+  handler does its work and returns `answer`: 17, none or text), mute (no heartbeat reaches MindIO any more; needs
+  `TOY_RELAY=1`), slow (waits `seconds`)
 - `after=1.5`: so many seconds later than the moment
 - `always=1`: again in every process and at every chance; otherwise once per run, marked by a file in the log directory
 """
@@ -42,18 +43,17 @@ MOMENTS: Final = frozenset(
         "dump",
     }
 )
-DEEDS: Final = frozenset({"kill", "exit", "raise", "hang", "stuck", "freeze", "nan", "fail", "nonsense", "slow"})
+DEEDS: Final = frozenset(
+    {"kill", "exit", "raise", "hang", "stuck", "freeze", "nan", "fail", "nonsense", "mute", "slow"}
+)
+ANSWERS: Final[dict[str, object]] = {"17": 17, "none": None, "text": "nonsense"}
 STEP_MOMENTS: Final = frozenset({"forward", "update", "updated", "save"})
 """Moments of a step; the others are those of a process or a recovery."""
-_WORDS: Final = frozenset({"rank", "step", "at", "do", "text", "seconds", "after", "always"})
+_WORDS: Final = frozenset({"rank", "step", "at", "do", "text", "answer", "seconds", "after", "always"})
 
 
 class OrderedError(RuntimeError):
-    """Raised by `do=fail` and `do=nonsense`, for handlers that answer a failure with a return value: `answer`."""
-
-    def __init__(self, text: str, answer: int = 1) -> None:
-        super().__init__(text)
-        self.answer = answer
+    """Raised by `do=fail`, for handlers that answer a failure with a return value."""
 
 
 @dataclass(frozen=True)
@@ -66,6 +66,7 @@ class Fault:
     rank: int | None = None
     step: int | None = None
     text: str = ""
+    answer: str = "17"
     seconds: float = 600.0
     after: float = 0.0
     always: bool = False
@@ -79,6 +80,8 @@ class Fault:
         deed, moment = words.get("do", "kill"), words.get("at", "forward")
         if deed not in DEEDS or moment not in MOMENTS:
             raise ValueError(f"fault {line!r}: do= is one of {sorted(DEEDS)}, at= one of {sorted(MOMENTS)}")
+        if words.get("answer", "17") not in ANSWERS:
+            raise ValueError(f"fault {line!r}: answer= is one of {sorted(ANSWERS)}")
         return cls(
             line=" ".join(line.split()),
             deed=deed,
@@ -86,6 +89,7 @@ class Fault:
             rank=int(words["rank"]) if "rank" in words else None,
             step=int(words["step"]) if "step" in words else None,
             text=words.get("text", "UCE_ERROR").replace("_", " "),
+            answer=words.get("answer", "17"),
             seconds=float(words.get("seconds", 600)),
             after=float(words.get("after", 0)),
             always=words.get("always") == "1",
@@ -114,12 +118,13 @@ def order(directory: Path, *lines: str) -> None:
 
 @dataclass
 class Faults:
-    """The faults of one rank; `pause` lets time pass and can be stopped."""
+    """The faults of one rank; `pause` lets time pass and can be stopped, `mute` silences the rank's heartbeats."""
 
     rank: int
     directory: Path
     ordered: Iterable[str] = ()
     pause: Callable[[float], None] = time.sleep
+    mute: Callable[[], None] | None = None
     _faults: list[Fault] = field(default_factory=list)
     _seen: int = -1
 
@@ -144,8 +149,15 @@ class Faults:
         if moment not in STEP_MOMENTS:
             self.look()
         for fault in self._faults:
-            if fault.fits(self.rank, moment, step) and self._first_time(fault):
+            if fault.deed != "nonsense" and fault.fits(self.rank, moment, step) and self._first_time(fault):
                 self._do(fault)
+
+    def answer(self, moment: str, usual: object = None) -> object:
+        """What the handler of this moment returns: `usual`, unless nonsense is ordered."""
+        for fault in self._faults:
+            if fault.deed == "nonsense" and fault.fits(self.rank, moment, None) and self._first_time(fault):
+                return ANSWERS[fault.answer]
+        return usual
 
     def _first_time(self, fault: Fault) -> bool:
         if fault.always:
@@ -169,8 +181,8 @@ class Faults:
                 os._exit(1)
             case "fail":
                 raise OrderedError(fault.text)
-            case "nonsense":
-                raise OrderedError(fault.text, 17)
+            case "mute":
+                self._mute()
             case "raise":
                 raise RuntimeError(fault.text.replace("NOW", str(time.time_ns() // 1000)))
             case "hang":
@@ -179,6 +191,12 @@ class Faults:
                 print(f"rank {self.rank}: loss: nan", flush=True)
             case _:
                 time.sleep(fault.seconds)
+
+    def _mute(self) -> None:
+        if self.mute is None:
+            print(f"rank {self.rank}: cannot be muted without TOY_RELAY=1", flush=True)
+        else:
+            self.mute()
 
 
 def _readable(lines: list[str]) -> list[Fault]:

@@ -51,36 +51,43 @@ class Handlers:
         self._training.events.add("stop", step=self._training.shard.step)
         self._training.transport.stop("stopped by MindIO")
 
-    def clean(self, is_uce: bool, _arguments: object, _context: object) -> int:
+    def clean(self, is_uce: bool, _arguments: object, _context: object) -> object:
         """Make ready for a new generation; a rank with a memory fault loses what its memory held."""
         training = self._training
         try:
             training.faults.at("clean")
-        except OrderedError as error:
-            return error.answer
+        except OrderedError:
+            return 1
         if is_uce:
             training.shard.lose()
             training.parameters[:] = float("nan")
         training.regroup([])
         training.events.add("clean", is_uce=bool(is_uce), generation=training.transport.generation)
-        return 0
+        return training.faults.answer("clean", 0)
 
-    def rebuild_group(self, fault_ranks: list[int], _arguments: object, _context: object) -> None:
+    def rebuild_group(self, fault_ranks: list[int], _arguments: object, _context: object) -> object:
         """Forget the connections of ranks that have a new process."""
         self._rebuild("rebuild", fault_ranks)
+        return self._training.faults.answer("rebuild")
 
     def repair(
         self, step: int, need_rebuild: bool, _errors: list[int], info: Transfers, _arguments: object, _context: object
-    ) -> None:
+    ) -> object:
         """Send the own copy, take it from the partner, or read the periodic checkpoint."""
         self._repair(step, need_rebuild, info)
+        return self._training.faults.answer("repair")
 
-    def rollback(self, step: int, _arguments: object, _context: object) -> None:
+    def rollback(self, step: int, _arguments: object, _context: object) -> object:
         """Go on from `step`; raises RuntimeError when the own shard stands elsewhere."""
         self._rollback(step)
+        return self._training.faults.answer("rollback")
 
-    def save_checkpoint(self, step: int, save_info: list[SaveGroup], _arguments: object, _context: object) -> None:
+    def save_checkpoint(self, step: int, save_info: list[SaveGroup], _arguments: object, _context: object) -> object:
         """Save one complete copy at `step`: the ranks of a group bring their shards to the first of them."""
+        self._save(step, save_info)
+        return self._training.faults.answer("dump")
+
+    def _save(self, step: int, save_info: list[SaveGroup]) -> None:
         training = self._training
         training.events.add("save", phase="begin", kind="dump", step=step, save_info=save_info)
         training.faults.at("dump", step)

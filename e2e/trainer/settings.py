@@ -75,6 +75,7 @@ class Settings:
     flip_restored_byte: bool
     tells_copies: bool
     mindio_tls: str
+    relays: bool
 
 
 def parser() -> argparse.ArgumentParser:
@@ -179,6 +180,7 @@ def settings_from(arguments: Sequence[str], environment: Mapping[str, str] = os.
         flip_restored_byte=environment.get("TOY_FLIP_RESTORED_BYTE") == "1",
         tells_copies=environment.get("TOY_TELL_NO_COPIES") != "1",
         mindio_tls=environment.get("TOY_MINDIO_TLS", ""),
+        relays=environment.get("TOY_RELAY") == "1",
     )
 
 

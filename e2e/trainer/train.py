@@ -51,12 +51,24 @@ def main(arguments: list[str]) -> int:
     mindio.tft_init_processor(
         place.rank, place.world, False, bool(tls), tls, settings.enable_uce, settings.enable_arf, settings.enable_zit
     )
-    mindio.tft_start_processor(place.controller_host, place.controller_port)
+    mindio.tft_start_processor(*_controller(training))
     Handlers(training).register(mindio, elastic=settings.enable_zit)
     _begin(training)
     mindio.tft_exception_handler(_train)(training)
     events.flush()
     return 0
+
+
+def _controller(training: Training) -> tuple[str, int]:
+    """Where the rank reaches the controller: directly, or through a relay that a fault may order to swallow."""
+    place = training.settings.place
+    if not training.settings.relays:
+        return place.controller_host, place.controller_port
+    from e2e.trainer.relay import Relay
+
+    relay = Relay(place.address, place.controller_host, place.controller_port)
+    training.faults.mute = relay.mute
+    return relay.address
 
 
 def _begin(training: Training) -> None:

@@ -1,8 +1,10 @@
+import socket
 from pathlib import Path
 
 import pytest
 
 from e2e.trainer.faults import Fault, Faults
+from e2e.trainer.relay import Relay
 
 
 def faults(directory: Path, *lines: str, rank: int = 2) -> Faults:
@@ -58,3 +60,37 @@ def test_moment_of_a_process_is_met_by_a_fault_written_before_it_started(tmp_pat
     with pytest.raises(RuntimeError):
         faults(tmp_path).at("startup")
     assert Fault.parse("rank=2 step=7 at=startup do=raise after=0.001").mark(tmp_path, 2).exists()
+
+
+def test_nonsense_is_answered_once_and_the_moment_itself_passes(tmp_path: Path) -> None:
+    one = faults(tmp_path, "rank=2 at=clean do=nonsense", "rank=2 at=repair do=nonsense answer=text")
+    one.at("clean")
+    assert [one.answer("clean", 0), one.answer("clean", 0)] == [17, 0]
+    assert [one.answer("repair"), one.answer("repair"), one.answer("rollback")] == ["nonsense", None, None]
+    with pytest.raises(ValueError, match="answer= is one of"):
+        Fault.parse("do=nonsense answer=maybe")
+
+
+def test_a_rank_is_muted_where_a_relay_is_in_the_way(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    one, calls = faults(tmp_path, "do=mute always=1"), list[str]()
+    one.at("forward", 1)
+    assert "without TOY_RELAY=1" in capsys.readouterr().out
+    one.mute = lambda: calls.append("muted")
+    one.at("forward", 2)
+    assert calls == ["muted"]
+
+
+def test_a_relay_swallows_heartbeats_and_nothing_else() -> None:
+    beat, other = b"\x03\x00" + bytes(2) + b"\x02" + bytes(11) + b"hi", b"\x09" + bytes(15)
+    with socket.create_server(("127.0.0.1", 0)) as controller:
+        relay = Relay("127.0.0.1", *controller.getsockname()[:2])
+        with socket.create_connection(relay.address) as rank, controller.accept()[0] as link:
+            rank.sendall(bytes(16) + beat)
+            assert link.recv(34, socket.MSG_WAITALL) == bytes(16) + beat
+            relay.mute()
+            rank.sendall(beat + other)
+            assert link.recv(16, socket.MSG_WAITALL) == other
+            link.sendall(b"go on")
+            assert rank.recv(5, socket.MSG_WAITALL) == b"go on"
+            link.shutdown(socket.SHUT_RDWR)
+            assert rank.recv(1) == b""
