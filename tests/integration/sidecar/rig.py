@@ -365,6 +365,14 @@ class Job:
         self.operator.order(pb.Order(incarnation=1, action=pb.START))
         await self.operator.milestone(pb.STARTED)
 
+    async def start_again(self) -> None:
+        """The whole job anew in the same pods, with a new controller: another attempt."""
+        self.attempt += 1
+        self.assign()
+        attempts = len(self.operator.marks(pb.STARTED))
+        self.operator.order(pb.Order(incarnation=self.operator.state.incarnation + 1, action=pb.START))
+        await self.operator.milestone(pb.STARTED, attempts + 1)
+
     async def until_step(self, step: int) -> None:
         """Wait until a step has been finished."""
         await self.operator.until(lambda: self.operator.state.step >= step, f"step {step}")
@@ -391,6 +399,10 @@ class Job:
     def hurry(self) -> None:
         """From here on only the end of the training matters: its steps take no longer than they must."""
         (self.log_directory / HURRY).touch()
+
+    def keep_checkpoints(self) -> None:
+        """Every fifth step is saved, and what is newest is loaded at a start."""
+        self.arguments = [*self.arguments, "--save-interval", "5", "--load", str(self.directory / "ckpt")]
 
     def restart_coordinator(self) -> None:
         """The coordinator's container crashes, and is started again; the rest of its pod lives."""

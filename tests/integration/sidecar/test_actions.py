@@ -6,6 +6,7 @@ import signal
 from collections.abc import Callable
 from pathlib import Path
 
+from e2e.trainer import proof
 from e2e.trainer.compare import digests
 from tests.integration.sidecar.policy import InPlacePolicy
 from tests.integration.sidecar.rig import Job, is_alive
@@ -15,16 +16,30 @@ from trainer_sidecar.protocol import sidecar_pb2 as pb
 NewJob = Callable[..., Job]
 
 
-async def test_a_memory_fault_is_retried_in_the_same_process(new_job: NewJob, undisturbed: Path) -> None:
+RETRIED: tuple[tuple[str, pb.FactKind, list[int]], ...] = (
+    ("UCE_ERROR", pb.MEMORY_FAULT, [0, 1]),
+    ("HBM_MULTI_BIT_ECC_time_us=NOW", pb.MEMORY_FAULT, [0, 1]),
+    ("HCCL_OP_RETRY_FAILED", pb.COMMUNICATION_FAULT, []),
+)
+"""What a rank reports, what becomes of it, and MindIO's types of repair: a partner sends (0), the rank rebuilds (1)."""
+
+
+async def test_faults_that_a_rank_reports_are_retried_in_the_same_process(new_job: NewJob, undisturbed: Path) -> None:
     job = new_job()
+    job.arguments = [*job.arguments, "--step-time-ms", "100"]
+    operator = job.operator
     await job.start()
-    await job.until_step(10)
-    job.fault("rank=1 do=raise text=UCE_ERROR")
-    fact = await job.fact(pb.MEMORY_FAULT)
-    assert list(fact.ranks) == [1]
-    job.operator.order(pb.Order(incarnation=2, revision=1, action=pb.RETRY, lost_ranks=[1]))
-    result = await job.operator.milestone(pb.RESULT)
-    assert (result.result_code, result.strategy) == (0, "retry")
+    repairs: list[int] = []
+    for number, (text, kind, types) in enumerate(RETRIED, start=1):
+        await job.until_step(operator.state.step + 2)
+        job.fault(f"rank={number} do=raise text={text}")
+        await operator.until(lambda number=number: len(operator.facts) >= number, text)  # type: ignore[misc]
+        assert (operator.facts[-1].kind, list(operator.facts[-1].ranks)) == (kind, [number]), text
+        operator.order(pb.Order(incarnation=number + 1, revision=1, action=pb.RETRY, lost_ranks=[number]))
+        result = await operator.milestone(pb.RESULT, number)
+        assert (result.result_code, result.strategy, result.incarnation) == (0, "retry", number + 1), text
+        repairs += types
+        assert sorted(repairs) == sorted(one["type"] for one in proof.of(proof.load(job.log_directory), "repair")), text
     await finish(job, undisturbed, set())
 
 

@@ -1,0 +1,195 @@
+"""What MindIO falls back to when something fails in the middle, and what is left of the training then.
+
+Each test goes from one fall to the next in one job: a restart in the same pods costs a second, a new job five.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+from e2e.trainer import checkpoint, proof
+from e2e.trainer.compare import differences
+from tests.integration.sidecar.rig import Job
+from trainer_sidecar.protocol import sidecar_pb2 as pb
+
+NewJob = Callable[..., Job]
+NAMED_SECONDS = 10.0
+"""The specification's bound from the failure of a handler to its name."""
+
+
+async def finish(job: Job, undisturbed: Path) -> None:
+    """Let the training end: its weights are those of an undisturbed run."""
+    job.hurry()
+    await job.operator.milestone(pb.FINISHED_ALL)
+    assert differences(job.log_directory, undisturbed) == []
+
+
+async def ordered(job: Job, order: pb.Order) -> tuple[int, str]:
+    """Give an order; code and strategy of the result that follows, which comes in time when it is a failure."""
+    operator = job.operator
+    results = len(operator.marks(pb.RESULT))
+    operator.order(order)
+    await operator.milestone(pb.RESULT, results + 1)
+    result, at = operator.marks(pb.RESULT)[results]
+    chosen = operator.marks(pb.STRATEGY_SENT)[-1][1]
+    assert result.result_code == 0 or at - chosen < NAMED_SECONDS, result.text
+    return result.result_code, result.strategy
+
+
+async def faulty(job: Job, line: str, action: pb.Action) -> tuple[int, str]:
+    """Let a rank report a memory fault, and answer it; the result."""
+    operator = job.operator
+    facts, incident = len(operator.facts), operator.state.incarnation + 1
+    job.fault(line)
+    await operator.until(lambda: len(operator.facts) > facts, "the memory fault")
+    assert operator.facts[-1].kind == pb.MEMORY_FAULT
+    ranks = list(operator.facts[-1].ranks)
+    return await ordered(job, pb.Order(incarnation=incident, revision=1, action=action, lost_ranks=ranks))
+
+
+async def killed(job: Job, rank: int) -> tuple[int, str]:
+    """Kill a rank's process and order a new one; the result."""
+    operator = job.operator
+    facts, incident = len(operator.facts), operator.state.incarnation + 1
+    job.kill(rank)
+    await operator.until(lambda: len(operator.facts) > facts, "the death")
+    order = pb.Order(incarnation=incident, revision=1, action=pb.IN_PLACE, lost_ranks=[rank], restart_ranks=[rank])
+    return await ordered(job, order)
+
+
+def saving(job: Job, ranks: list[int]) -> pb.Order:
+    """The order to save what is left of the incident that is open."""
+    return pb.Order(incarnation=job.operator.state.incarnation, revision=2, action=pb.CHECKPOINT, lost_ranks=ranks)
+
+
+def finished_step(job: Job) -> int:
+    """The highest step that any rank has finished."""
+    return max(int(event["step"]) for event in proof.of(proof.load(job.log_directory), "step_end"))
+
+
+def text(job: Job) -> str:
+    """What MindIO said last, which is what the operator shows."""
+    return job.operator.marks(pb.RESULT)[-1][0].text
+
+
+async def test_a_retry_that_fails_a_successor_that_dies_and_a_stop_that_fails(
+    new_job: NewJob, undisturbed: Path
+) -> None:
+    job = new_job()
+    job.keep_checkpoints()
+    operator = job.operator
+    await job.start()
+    await job.until_step(8)
+    job.fault("rank=1 at=clean do=fail")
+    assert await faulty(job, "rank=1 do=raise text=UCE_ERROR", pb.RETRY) == (405, "retry")
+    await operator.until(lambda: operator.state.conversation == "RetryRefused", "the other decision")
+    order = pb.Order(incarnation=2, revision=2, action=pb.IN_PLACE, lost_ranks=[1], restart_ranks=[1])
+    assert await ordered(job, order) == (0, "recover")
+    events = proof.load(job.log_directory)
+    assert (proof.survivors_kept(events, {1}), proof.steps_went_back(events)) == ([], [])
+    assert proof.checkpoints_opened(events) == []
+
+    job.fault("rank=3 at=ready do=kill")
+    facts, results = len(operator.facts), len(operator.marks(pb.RESULT))
+    job.kill(3)
+    await operator.until(lambda: len(operator.facts) > facts, "the death")
+    operator.order(pb.Order(incarnation=3, revision=1, action=pb.IN_PLACE, lost_ranks=[3], restart_ranks=[3]))
+    await operator.until(lambda: len(operator.facts) > facts + 1, "the death of its successor")
+    assert (operator.state.conversation, len(operator.marks(pb.RESULT))) == ("Recovering", results)
+    assert await ordered(job, saving(job, [3])) == (0, "dump")
+    saved = checkpoint.newest(job.directory / "ckpt")
+    assert saved is not None
+    assert saved >= finished_step(job)
+    await job.start_again()
+    await job.until_step(saved + 2)
+    opened = proof.of(proof.load(job.log_directory), "load_checkpoint")
+    assert [(event["rank"], event["step"]) for event in sorted(opened, key=lambda one: one["rank"])] == [
+        (rank, saved) for rank in range(4)
+    ]
+
+    job.fault("rank=0 at=stop do=raise text=no_stop")
+    assert await killed(job, 2) == (499, "recover")
+    assert "stop failed" in text(job)
+    assert operator.state.conversation == "Closed"
+    await job.start_again()
+    await finish(job, undisturbed)
+
+
+async def test_damaged_data_is_repaired_from_the_periodic_checkpoint_and_never_saved(
+    new_job: NewJob, undisturbed: Path
+) -> None:
+    job = new_job()
+    job.keep_checkpoints()
+    operator = job.operator
+    await job.start()
+    await job.until_step(8)
+    resumed = len(operator.marks(pb.RESUMED))
+    assert await faulty(job, "rank=1 do=raise text=HBM_MULTI_BIT_ECC", pb.RETRY) == (0, "retry")
+    repairs = proof.of(proof.load(job.log_directory), "repair")
+    assert sorted((one["rank"], one["type"], one["source"]) for one in repairs) == [
+        (rank, 6 if rank == 1 else 5, "checkpoint") for rank in range(4)
+    ]
+    loaded = int(repairs[0]["step"])
+    again = await operator.milestone(pb.RESUMED, resumed + 1)
+    assert (again.step, again.incarnation) == (loaded + 1, 2)
+
+    await job.until_step(loaded + 3)
+    assert await faulty(job, "rank=2 do=raise text=HBM_MULTI_BIT_ECC_time_us=1", pb.CHECKPOINT) == (499, "dump")
+    assert text(job) == "do not support dump!"
+    assert operator.state.conversation == "Closed"
+    assert {event["kind"] for event in proof.of(proof.load(job.log_directory), "save")} == {"periodic"}
+    await job.start_again()
+    await finish(job, undisturbed)
+
+
+ANSWERS = (
+    "rank=0 at=clean do=nonsense answer=text",
+    "rank=2 at=clean do=nonsense answer=none",
+    "rank=1 at=rebuild do=nonsense answer=text",
+    "rank=3 at=repair do=nonsense answer=17",
+    "rank=2 at=rollback do=nonsense answer=17",
+    "rank=0 at=dump do=nonsense answer=text",
+)
+"""MindIO hears only a number from clean; whatever else a handler returns changes nothing."""
+
+FAILURES = (
+    ("rank=3 at=repair", "do repair failed", ()),
+    ("rank=1 at=rebuild", "do repair failed", ()),
+    ("rank=1 at=rollback", "rollback failed", ("rank=0 at=dump do=raise text=no_space",)),
+)
+"""A handler that raises, MindIO's words for it, and what goes wrong while the rest is saved.
+
+The receiver's repair fails, not the sender's: MindIO hears from every rank first, and a receiver without a sender has
+nothing to say until the limit of its action.
+"""
+
+
+async def test_handlers_that_answer_nonsense_or_raise_are_named_and_nothing_is_left_hanging(
+    new_job: NewJob, undisturbed: Path
+) -> None:
+    job = new_job()
+    job.keep_checkpoints()
+    operator = job.operator
+    await job.start()
+    await job.until_step(6)
+    for line in ANSWERS:
+        job.fault(line)
+    assert await killed(job, 3) == (0, "recover")
+    for handler, words, more in FAILURES:
+        for line in (f"{handler} do=raise text=broken", *more):
+            job.fault(line)
+        assert await killed(job, 3) == (406, "recover"), handler
+        assert words in text(job)
+        assert operator.state.conversation == "FailedOpen"
+        code = 499 if more else 0
+        assert await ordered(job, saving(job, [3])) == (code, "dump"), text(job)
+        assert operator.state.conversation == "Closed"
+        before = checkpoint.newest(job.directory / "ckpt")
+        assert before is not None
+        assert more or before >= finished_step(job), "a step was lost"
+        await job.start_again()
+        await job.until_step(before + 2)
+    assert "save ckpt failed" in text(job)
+    assert len(list(job.log_directory.glob("fault-*"))) == len(ANSWERS) + len(FAILURES) + 1, "one was never met"
+    await finish(job, undisturbed)
