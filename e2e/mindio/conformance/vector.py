@@ -51,7 +51,7 @@ class Vector:
         seconds = 0.0
         for step in self.do:
             verb, value = next(iter(step.items()))
-            seconds += value if verb in {"wait", "silence"} else step.get("for", 0.0)
+            seconds += value if verb in {"wait", "silence", "no_success"} else step.get("for", 0.0)
             seconds += max(0.0, step.get("within", [0.0])[0])
         return seconds
 

@@ -15,6 +15,8 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Any
 
+import psutil
+
 from e2e.mindio.conformance.judge import Judge, Step, UnmetError, has_ended, patience
 from e2e.mindio.conformance.wire_verbs import CONNECT, greet, wrong_with
 
@@ -218,6 +220,47 @@ class Run(Judge):
         moving = [k for k in keys if len(self.steps(k)) != before[k]]
         if moving:
             raise UnmetError(f"{moving} went on")
+
+    async def ahead(self, step: Step) -> None:
+        """This rank's last step is beyond the one at which all of `of` stand, and stays so."""
+        mine, others = self.world.newest(step["ahead"]), [self.world.newest(r) for r in step["of"]]
+
+        def beyond() -> bool:
+            return all(self.steps(mine)[-1]["step"] > self.steps(o)[-1]["step"] for o in others)
+
+        await self.until(beyond, time.monotonic() + 5.0, f"rank {mine} ahead of {others}")
+        await asyncio.sleep(1.0)
+        if not beyond():
+            raise UnmetError(f"rank {mine} was caught up with")
+
+    async def phases(self, step: Step) -> None:
+        """Of these handlers each one is called on every rank that it is called on before any rank gets the next."""
+        last = self.deed
+        for name in step["phases"]:
+            calls = [
+                e["time"]
+                for e in self.world.events
+                if e["event"] == "handler" and e["name"] == name and e["time"] >= self.deed
+            ]
+            if not calls or min(calls) < last:
+                raise UnmetError(f"handler {name} was {'called too early' if calls else 'not called'}")
+            last = max(calls)
+
+    async def no_success(self, step: Step) -> None:
+        """No action is reported as a success for so many seconds; nothing or a failure may be."""
+        await asyncio.sleep(step["no_success"])
+        found = [c for c in self.world.callbacks if c["name"] == "report_result" and c["time"] >= self.deed]
+        if any(c["args"][0] == 0 for c in found):
+            raise UnmetError(f"unexpected success {found}")
+
+    async def grows(self, step: Step) -> None:
+        """This process takes `megabytes` more memory within so many seconds."""
+        process = psutil.Process(self.world.members[step["grows"]].process.pid)
+        before = process.memory_info().rss
+        await asyncio.sleep(step["for"])
+        grown = (process.memory_info().rss - before) / 1e6
+        if grown < step["megabytes"]:
+            raise UnmetError(f"{step['grows']} grew by {grown:.2f} MB only")
 
     async def exits(self, step: Step) -> None:
         """These ranks end with `code` (2)."""

@@ -7,12 +7,15 @@ from pathlib import Path
 
 import pytest
 
-from e2e.mindio.conformance.__main__ import behaviours
+from e2e.mindio.conformance.__main__ import BEYOND_VECTORS, behaviours
+from e2e.mindio.conformance.coverage import Statement, statements
 from e2e.mindio.conformance.vector import Vector, load_all
 from e2e.mindio.conformance.verbs import Run
 
 PAGE = Path(__file__).resolve().parents[3] / "docs" / "protocols" / "mindio.md"
 VECTORS = load_all()
+BOUND = {point for vector in VECTORS for point in vector.points}
+STATEMENTS = statements()
 PARAGRAPHS = set(re.findall(r"^\*\*(\d+\.\d+)\*\*", PAGE.read_text(), re.MULTILINE))
 
 
@@ -28,9 +31,25 @@ def test_points_at_a_paragraph_and_uses_known_verbs(vector: Vector) -> None:
 
 
 def test_every_behaviour_is_bound() -> None:
-    bound = {point for vector in VECTORS for point in vector.points}
-    assert set(behaviours()) <= bound
-    assert bound <= set(behaviours())
+    assert set(behaviours()) == BOUND
+
+
+@pytest.mark.parametrize("statement", STATEMENTS, ids=lambda s: f"{s.paragraph} {s.says}")
+def test_every_statement_can_be_left_out_or_asked_for(statement: Statement) -> None:
+    from mindio_ttp import _settings
+
+    assert statement.paragraph in PARAGRAPHS
+    assert bool(statement.switches or statement.faults) != bool(statement.unseen)
+    assert set(statement.switches) <= BOUND | BEYOND_VECTORS
+    assert set(statement.faults) <= set(_settings.FAULTS)
+
+
+def test_every_switch_belongs_to_a_statement() -> None:
+    assert {switch for statement in STATEMENTS for switch in statement.switches} == set(behaviours()) | BEYOND_VECTORS
+
+
+def test_no_statement_stands_twice() -> None:
+    assert len({s.says for s in STATEMENTS}) == len(STATEMENTS) >= 120
 
 
 def test_vectors_do_not_know_the_package() -> None:
@@ -42,4 +61,4 @@ def test_vectors_do_not_know_the_package() -> None:
 def test_what_the_simulator_needs_is_described() -> None:
     from mindio_ttp import _settings
 
-    assert set(_settings.BEHAVIOURS.values()) <= PARAGRAPHS
+    assert set(_settings.BEHAVIOURS.values()) | set(_settings.FAULTS.values()) <= PARAGRAPHS

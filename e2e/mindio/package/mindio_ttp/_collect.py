@@ -23,7 +23,8 @@ def note(controller: Controller, content: dict[str, Any]) -> None:
 
 def ask(controller: Controller, ranks: list[int], *, pause: bool = False) -> dict[int, Reply]:
     """Collect the accounts of `ranks`; each one holds at its next optimizer update (or step, for a pause)."""
-    replies = controller.order(Message.COLLECT, {r: {"pause": pause} for r in ranks}, settings.COLLECT_SECONDS)
+    seconds = settings.COLLECT_SECONDS if settings.on("silence_costs_five") else 1.0
+    replies = controller.order(Message.COLLECT, {r: {"pause": pause} for r in ranks}, seconds)
     for result, content in replies.values():
         if result == wire.OK:
             note(controller, content)
@@ -49,17 +50,20 @@ def take_stock(controller: Controller) -> None:
     asked = suspects
     if not settings.on("frozen_costs"):
         asked = [n for n in suspects if not controller.ranks[n].silent(now)]
+    found, controller.found = controller.found, {}
+    before: dict[int, int] = {} if settings.on("answer_clears_silence") else found
     replies: dict[int, Reply] = {n: (wire.ERROR, {}) for n in suspects} | ask(controller, asked)
     now = time.monotonic()
     with controller.lock:
         for number in sorted(suspects):
             entry = controller.ranks[number]
-            fault = entry.fault(now)
+            own = entry.fault(now)
+            fault = before.get(number) if own is None else int(own)
             answered = replies[number][0] == wire.OK
             if fault is None and not answered:
-                fault = FaultType.PROCESS if settings.on("unnamed_found") else None
+                fault = FaultType.PROCESS.value if settings.on("unnamed_found") else None
             if fault is not None:
-                controller.mark(number, int(fault))
+                controller.mark(number, fault)
                 controller.codes[number] = entry.code if answered else ""
 
 
@@ -68,7 +72,8 @@ def lock_step(controller: Controller) -> None:
     with controller.lock:
         healthy = [
             r for r in controller.ranks.values()
-            if r.registered and r.number not in controller.errors and r.status is Status.NORMAL
+            if r.registered and r.status is Status.NORMAL
+            and (r.number not in controller.errors or (r.link is not None and not settings.on("named_not_locked")))
         ]  # fmt: skip
         steps = [r.step + (1 if r.updating and not controller.flags.local_copy else 0) for r in healthy]
         all_steps = steps or [0]
@@ -79,8 +84,8 @@ def lock_step(controller: Controller) -> None:
         if result == wire.OK:
             note(controller, content)
         elif result == wire.ERROR:
-            controller.incident.locked = False
-        else:
+            controller.incident.locked = not settings.on("stuck_fails_the_lock")
+        elif settings.on("stuck_is_lost"):
             controller.mark(number, int(FaultType.PROCESS))
             controller.codes[number] = ""
 
@@ -88,7 +93,9 @@ def lock_step(controller: Controller) -> None:
 def offer(controller: Controller) -> list[str]:
     """The strategies for the error dict as it is (docs/protocols/mindio.md §5.4)."""
     incident = controller.incident
-    if incident.step == 0 or not incident.locked or not controller.replicas.consistent():
+    empty = incident.step == 0 and settings.on("step_0_offers_exit")
+    sound = controller.replicas.consistent() or not settings.on("bad_groups_offer_exit")
+    if empty or not incident.locked or not sound:
         return ["exit"]
     filtered = settings.framework_type() == 1 or settings.mindspore() or not settings.on("strategies_unfiltered")
     if filtered and not controller.replicas.has_copy(controller.usable):
@@ -96,7 +103,7 @@ def offer(controller: Controller) -> list[str]:
     if controller.scaled_in and settings.on("no_second_shrink"):
         return ["exit", "dump"]
     offered = ["exit", "dump"]
-    process_fault = 1 in controller.errors.values()
+    process_fault = 1 in controller.errors.values() and settings.on("lists_by_fault")
     if not process_fault and controller.retry_enabled:
         offered.append("retry")
     if controller.enabled("arf"):

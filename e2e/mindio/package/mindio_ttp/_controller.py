@@ -18,7 +18,7 @@ from . import _settings as settings
 from . import _wire as wire
 from ._machine import State
 from ._mindx import MindX
-from ._names import FAULT_OF_STATE, Status
+from ._names import FAULT_OF_STATE, ReportState, Status
 from ._ranks import Rank
 from ._replicas import Replicas, make_group
 from ._server import Link, Server
@@ -76,6 +76,7 @@ class Controller:
         self.errors: dict[int, int] = {}
         self.codes: dict[int, str] = {}
         self.named: set[int] = set()
+        self.found: dict[int, int] = {}
         self.counter = 0
         self.state = State.INIT
         self.incident = Incident()
@@ -153,8 +154,10 @@ class Controller:
         """A link is gone."""
         with self.lock:
             for entry in (self.ranks.get(link.rank), self.incoming.get(link.rank)):
-                if entry is not None and entry.link is link:
+                if entry is not None and entry.link is link and not link.stolen:
                     entry.link = None
+                    if not settings.on("closed_link_no_fault") and entry.status is Status.NORMAL:
+                        entry.state, self.alarm = ReportState.RS_UNKNOWN, True
             self.changed.notify_all()
 
     def received(self, link: Link, kind: int, body: bytes) -> None:
@@ -164,7 +167,7 @@ class Controller:
                 self._heartbeat(link, wire.Heartbeat.unpack(body))
             elif kind == Message.ANSWER:
                 serial, result, content = wire.parse_answer(body)
-                if serial in self._answers:
+                if serial in self._answers and not link.contested:
                     self._answers[serial][link.rank] = result, content
                     self.changed.notify_all()
             elif kind == Message.REGISTER:
@@ -200,6 +203,8 @@ class Controller:
         allowed = quiet or hot or lost or entry.status is Status.ISOLATED
         allowed = allowed or not settings.on("early_register_refused")
         allowed = allowed and not (early and not settings.on("early_restart_invisible"))
+        asking = self.state is State.ABNORMAL and lost and not hot
+        allowed = allowed and not (asking and not settings.on("registers_before_strategy"))
         if allowed:
             entry.renew(isolated=hot or (lost and not (quiet and link.rank not in self.errors)))
         result = 0 if allowed else REFUSED
@@ -228,7 +233,8 @@ class Controller:
         link.send(wire.frame(Message.REPLICAS, wire.REPLY.pack(0, self.counter, 0)))
 
     def _goodbye(self, rank: int) -> None:
-        self.ranks[rank].status = Status.GONE
+        if settings.on("ended_is_no_fault"):
+            self.ranks[rank].status = Status.GONE
         self.orderly_end = True
 
     # ---- orders (state machine's thread)
@@ -257,8 +263,8 @@ class Controller:
     ) -> dict[int, Reply]:
         """Give one action to some ranks and collect their answers.
 
-        A rank without a link answers `NO_LINK` at once, one that loses it does when it is lost, one that is too late
-        answers `TIMEOUT` after `seconds` (the action limit unless given).
+        A rank without a link answers `NO_LINK` at once, one that loses it does when it is lost, one that is too late,
+        or whose link was stolen meanwhile, answers `TIMEOUT` after `seconds` (the action limit unless given).
         """
         serial = self.next_serial()
         if serial == 0:
@@ -269,7 +275,8 @@ class Controller:
         for number, link in links.items():
             if link is not None:
                 link.send(wire.action(kind, serial, arguments[number]))
-        return self.gather(serial, links, settings.action_seconds() if seconds is None else seconds)
+        limit = settings.action_seconds() if settings.on("slow_handler_fails") else 3600.0
+        return self.gather(serial, links, limit if seconds is None else seconds)
 
     def gather(self, serial: int, links: dict[int, Link | None], seconds: float) -> dict[int, Reply]:
         """Wait for the answers to `serial`."""
@@ -277,7 +284,7 @@ class Controller:
         with self.lock:
             answers = self._answers[serial]
             while not self.closing:
-                open_ones = [n for n, link in links.items() if n not in answers and link and link.open]
+                open_ones = [n for n, link in links.items() if n not in answers and link and (link.open or link.stolen)]
                 left = end - time.monotonic()
                 if not open_ones or left <= 0:
                     break
@@ -314,7 +321,13 @@ class Controller:
             return entry.backup_step == self.incident.step
         return entry.step == self.incident.step and not entry.updating
 
+    def is_ready(self, rank: int) -> bool:
+        """Whether a new process of this rank waits for its repair."""
+        return self.ranks[rank].status is Status.READY
+
     def enabled(self, what: str) -> bool:
         """Whether arf or zit was enabled by the controller and by every rank that reported."""
+        if not settings.on("lists_by_setting"):
+            return True
         mine = self.flags.arf if what == "arf" else self.flags.zit
         return mine and all(flags[what] for flags in self.rank_flags.values())

@@ -22,6 +22,9 @@ def scale_in(controller: Controller) -> str:
     """Choose the ranks to drop, tell MindX all of them, rebuild the rest and let it go on."""
     from ._controller import Pending
 
+    if not settings.on("ready_counts_as_lost"):
+        with controller.lock:
+            controller.errors = {r: f for r, f in controller.errors.items() if not controller.is_ready(r)}
     if 0 in controller.errors and settings.on("rank0_not_dropped"):
         text = "controller find rank 0 in error ranks, not support downgrade."
         return fault.failed(controller, text, STRATEGY)

@@ -52,13 +52,14 @@ def check(controller: Controller) -> str | None:
     with controller.lock:
         if not settings.on("missing_invisible"):
             controller.imagine_everybody()
-        faulty = [r.number for r in controller.ranks.values() if r.fault(now) is not None]
-        faulty = [n for n in faulty if n not in controller.scaled_in]
+        looked = {r.number: r.fault(now) for r in controller.ranks.values() if r.number not in controller.scaled_in}
+        faulty = {n: int(fault) for n, fault in looked.items() if fault is not None}
+        controller.found = faulty
     if faulty:
         if not settings.on("sticky_wakeups") and controller.mindx.token not in CALLS:
             controller.mindx.drop()
         if settings.on("exception_delay"):
-            _sleep(controller, settings.SETTLE_SECONDS)
+            _sleep(controller, settings.SETTLE_SECONDS, cut=not settings.on("settling_is_not_cut"))
         return "fault"
     report_success(controller)
     with controller.lock:
@@ -80,20 +81,25 @@ def report_success(controller: Controller) -> None:
     controller.pending = None
     controller.mindx.offered = None
     shown = controller.faults() if settings.on("success_dicts") else dict.fromkeys(controller.ranks, 1)
-    result(controller, 0, "Mindio do repair operation ok", shown, pending.strategy)
+    told = result(controller, 0, "Mindio do repair operation ok", shown, pending.strategy)
+    if not told and not settings.on("raising_result_is_logged"):
+        controller.pending = pending
 
 
-def result(controller: Controller, code: int, text: str, faults: dict[int, int], strategy: str) -> None:
-    """Report a result, having dropped any word that nobody took; an exception there is only logged."""
+def result(controller: Controller, code: int, text: str, faults: dict[int, int], strategy: str) -> bool:
+    """Report a result, having dropped any word that nobody took; False when MindX's callback raised."""
     controller.mindx.drop()
-    if controller.mindx.present:
-        controller.mindx.call("report_result", code, text, dict(sorted(faults.items())), strategy)
+    if not controller.mindx.present:
+        return True
+    return controller.mindx.call("report_result", code, text, dict(sorted(faults.items())), strategy)
 
 
-def _sleep(controller: Controller, seconds: float) -> None:
+def _sleep(controller: Controller, seconds: float, *, cut: bool = False) -> None:
     end = time.monotonic() + seconds
     with controller.lock:
         while not controller.closing and (left := end - time.monotonic()) > 0:
+            if cut and controller.mindx.token in CALLS:
+                return
             controller.changed.wait(left)
 
 
@@ -118,6 +124,7 @@ def abnormal(controller: Controller) -> str:
     new_faults = set(controller.errors) - controller.scaled_in
     told, controller.pause_failed = controller.pause_failed, False
     if not (stop or save or new_faults or told) and settings.on("silent_heart_loops"):
+        controller.counter -= int(not settings.on("loop_raises_counter"))
         collect.unlock(controller)
         return "nothing wrong, scaled in" if controller.scaled_in else "nothing wrong"
     collect.lock_step(controller)
@@ -138,10 +145,10 @@ def alone(controller: Controller) -> str:
     """Without MindX: retry a memory or communication fault, save at a process fault, else leave."""
     offered = collect.offer(controller)
     controller.pending = None
-    if "retry" in offered and controller.errors:
+    if "retry" in offered and controller.errors and settings.on("alone_retries"):
         controller.incident.strategy = "retry"
         return "repair"
-    if "dump" in offered:
+    if "dump" in offered and settings.on("alone_saves"):
         controller.incident.strategy = "dump"
         return "dump"
     return "exit"
@@ -151,7 +158,8 @@ def converse(controller: Controller) -> str:
     """The two fault reports, the stop and the strategy."""
     mindx = controller.mindx
     wait = settings.mindx_wait_seconds()
-    if not mindx.call("report_fault_ranks", controller.faults(), fault_codes(controller)):
+    told = mindx.call("report_fault_ranks", controller.faults(), fault_codes(controller))
+    if not told and settings.on("raising_fault_report_exits"):
         return "exit"
     longer = mindx.pause_seconds if settings.on("pause_lengthens_waits") else 0
     if mindx.wait(max(wait, longer), controller.is_closing) != "stop":
@@ -160,12 +168,18 @@ def converse(controller: Controller) -> str:
     if not controller.replicas.by_rank:
         mindx.call("report_stop_complete", 404, "no replica info", controller.faults())
         return "exit"
-    if not mindx.call("report_stop_complete", 0, "stop ok", controller.faults()):
+    told = mindx.call("report_stop_complete", 0, "stop ok", controller.faults())
+    if not told and settings.on("raising_stop_complete_exits"):
         return "exit"
+    if not settings.on("stop_after_strategy"):
+        controller.order(Message.STOP, {r: {} for r in controller.linked(but=controller.errors)})
     if heard(controller, wait, "stop" if not settings.on("second_stop_fatal") else "") != "global":
         return "exit"
+    told = True
     if settings.on("second_fault_report"):
-        mindx.call("report_fault_ranks", controller.faults(), fault_codes(controller))
+        told = mindx.call("report_fault_ranks", controller.faults(), fault_codes(controller))
+    if not told and not settings.on("raising_second_report_is_logged"):
+        return "exit"
     return ask_strategy(controller)
 
 
@@ -190,7 +204,8 @@ def ask_strategy(controller: Controller) -> str:
     offered = collect.offer(controller)
     mindx.drop()
     mindx.offered = offered
-    if not mindx.call("report_strategies", controller.faults(), list(offered)):
+    told = mindx.call("report_strategies", controller.faults(), list(offered))
+    if not told and settings.on("raising_strategies_exits"):
         return "exit"
     longer = mindx.strategy_seconds if settings.on("global_time_lengthens") else 0
     seconds = max(longer, settings.mindx_wait_seconds())
@@ -214,7 +229,7 @@ def failed(controller: Controller, text: str, strategy: str) -> str:
     if answer == "invalid":
         result(controller, 499, "invalid strategy", controller.errors, strategy)
         return "exit"
-    if answer == "dump":
+    if answer == "dump" and settings.on("dump_after_406"):
         controller.incident.strategy = "dump"
         return "dump"
     return "exit"

@@ -31,7 +31,7 @@ def serve(processor: Processor) -> None:
             result, content = TABLE[Message(kind)](processor, arguments)
         except Exception as error:  # a stranger's handler may raise anything
             settings.log(f"rank {processor.options.rank}: {Message(kind).name} raised {error!r}")
-            result, content = wire.TIMEOUT, {}
+            result, content = wire.TIMEOUT if settings.on("raising_handler_fails") else wire.OK, {}
         processor.client.send(wire.answer(serial, result, content))
 
 

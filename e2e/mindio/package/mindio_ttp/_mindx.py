@@ -55,6 +55,7 @@ class MindX:
 
     def wait(self, seconds: float, closing: Callable[[], bool], *, take: bool = True) -> str | None:
         """The next word, or None after `seconds` or when the controller is being destroyed."""
+        seconds = seconds if settings.on("late_answers_count") else min(seconds, 10.0)
         end = time.monotonic() + (seconds if settings.on("timers_expire") else 3600.0)
         with self.condition:
             while self.token is None and not closing():
@@ -72,10 +73,23 @@ class MindX:
         function = callbacks.get(name)
         if function is None:
             return False
+        shown = self.shown(name, arguments)
+        if not settings.on("slow_callback_stalls"):
+            threading.Thread(target=function, args=shown, daemon=True).start()
+            return True
         with _calling:
             try:
-                function(*arguments)
+                function(*shown)
             except Exception as error:  # whatever a stranger's callback raises must not end the controller
                 settings.log(f"callback {name} raised {error!r}")
                 return False
         return True
+
+    @staticmethod
+    def shown(name: str, arguments: tuple[Any, ...]) -> tuple[Any, ...]:
+        """The arguments as MindX gets them."""
+        if name == "report_fault_ranks" and not settings.on("callback_shapes"):
+            return arguments[:1]
+        if name in {"report_stop_complete", "report_result"} and not settings.on("texts"):
+            return arguments[0], "", *arguments[2:]
+        return arguments

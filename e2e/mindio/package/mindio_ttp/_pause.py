@@ -87,6 +87,8 @@ def prepare(controller: Controller, action: str, faults: dict[int, int]) -> bool
         if action == "stop switch":
             if controller.hot_offered:
                 controller.mindx.put("stop switch")
+            elif not settings.on("stop_switch_before"):
+                controller.mindx.put("stop")
             abandon(controller)
             return True
         known = [controller.ranks.get(r) for r in faults]
@@ -119,6 +121,8 @@ def step_finish(controller: Controller) -> str:
         return "exit"
     answer = mindx.wait(settings.mindx_wait_seconds(), controller.is_closing)
     controller.hot_offered = False
+    if answer == "stop switch" and not settings.on("stop_switch_after"):
+        answer = "migration"
     return "migrate" if answer == "migration" else "exit"
 
 

@@ -43,10 +43,26 @@ def clear(controller: Controller) -> str:
 
 def stop_and_clean(controller: Controller, ranks: list[int]) -> str | None:
     """Run both handlers on `ranks`; the outcome when that fails, None when it went well."""
-    incident = controller.incident
-    if broken(controller.order(Message.STOP, {r: {"type": incident.strategy} for r in ranks})):
+    parts = (stop, clean) if settings.on("stop_before_clean") else (clean, stop)
+    for part in parts:
+        outcome = part(controller, ranks)
+        if outcome is not None:
+            return outcome
+    return None
+
+
+def stop(controller: Controller, ranks: list[int]) -> str | None:
+    """Stop handlers; the outcome when one fails."""
+    if broken(controller.order(Message.STOP, {r: {"type": controller.incident.strategy} for r in ranks})):
         return refused(controller, "controller:-1 notify device stop failed")
-    orders = {r: {"uce": controller.errors.get(r) == 0} for r in ranks}
+    return None
+
+
+def clean(controller: Controller, ranks: list[int]) -> str | None:
+    """Clean handlers; the outcome when one fails."""
+    incident = controller.incident
+    tells = settings.on("clean_tells_memory_fault")
+    orders = {r: {"uce": tells and controller.errors.get(r) == 0} for r in ranks}
     replies = controller.order(Message.CLEAN, orders)
     bad = broken(replies)
     incident.clean_results = {n: result for n, (result, _) in replies.items()}
@@ -102,7 +118,7 @@ def repair(controller: Controller) -> str:
         outcome = wait_for_lost(controller)
         if outcome is not None:
             return outcome
-        if not rebuild(controller):
+        if settings.on("rebuild_before_repair") and not rebuild(controller):
             return fault.failed(controller, FAILED, strategy)
     lost = sorted(controller.errors)
     if strategy == "retry":
@@ -114,7 +130,7 @@ def needs_data(controller: Controller, rank: int) -> bool:
     """Whether a retry has to send data to this rank: a memory fault whose clean asked for a rebuild."""
     if controller.errors[rank] != 0:
         return False
-    return controller.incident.clean_results.get(rank) != wire.NO_REBUILD
+    return controller.incident.clean_results.get(rank) != wire.NO_REBUILD or not settings.on("nothing_to_rebuild")
 
 
 def wait_for_lost(controller: Controller) -> str | None:
@@ -165,7 +181,7 @@ def all_back(controller: Controller) -> bool:
         return any(controller.ranks[r].status is Status.READY for r in controller.errors)
     for rank in controller.errors:
         entry = controller.ranks[rank]
-        if entry.link is None or entry.status not in {Status.READY, Status.INITIALISED}:
+        if entry.link is None or entry.link.contested or entry.status not in {Status.READY, Status.INITIALISED}:
             return False
     others = [r for r in controller.ranks.values() if r.number not in controller.errors and r.registered]
     return all(r.status is Status.NORMAL and r.state is ReportState.RS_NORMAL for r in others)
@@ -237,12 +253,14 @@ def restore(controller: Controller, lost: list[int], strategy: str, *, params: s
     transfers = [] if not lost else controller.replicas.transfers(lost, controller.usable)
     from_checkpoint = lost and (transfers is None or corrupted(controller))
     if from_checkpoint:
-        if settings.mindspore() or upgrade:
+        if settings.mindspore() or upgrade or not settings.on("checkpoint_repair"):
             return fault.failed(controller, FAILED, strategy)
         orders = checkpoint_orders(controller, strategy == "retry")
     else:
         receives = RepairType.RT_UCE_HIGHLEVEL if strategy == "retry" else RepairType.RT_RECV_REPAIR
         orders = repair_orders(controller, transfers or [], receives.value)
+        if not settings.on("repair_selection"):
+            orders = dict.fromkeys(controller.linked(), next(iter(orders.values()), {})) | orders
     extra = {"type": strategy} | ({"params": params} if upgrade else {})
     kind = Message.UPGRADE_REPAIR if upgrade else Message.REPAIR
     if not settings.on("handler_order"):
@@ -254,6 +272,8 @@ def restore(controller: Controller, lost: list[int], strategy: str, *, params: s
     if not roll_back(controller, extra):
         text = f"controller:{controller.flags.rank} notify processor rollback failed"
         return fault.failed(controller, text, strategy)
+    if not settings.on("rebuild_before_repair"):
+        rebuild_on(controller, lost, strategy)
     finish(controller, strategy, loaded)
     return "repaired"
 
@@ -317,9 +337,11 @@ def save(controller: Controller) -> str | None:
     if not chosen or not controller.incident.step:
         return none
     ranks = sorted({r for kind in chosen for group in kind for r in group})
-    if settings.stop_clean_before_dump() and not controller.incident.stopped:
+    first = settings.stop_clean_before_dump() and settings.on("stop_clean_before_save")
+    if first and not controller.incident.stopped:
         controller.incident.strategy = "dump"
-        for kind in (Message.STOP, Message.CLEAN):
+        parts = (Message.STOP, Message.CLEAN)
+        for kind in parts if settings.on("stop_before_clean") else reversed(parts):
             if broken(controller.order(kind, {r: {"type": "dump", "uce": False} for r in ranks})):
                 return none
     if not settings.on("selection"):
@@ -332,9 +354,9 @@ def save(controller: Controller) -> str | None:
     if any(result != wire.OK for result, _ in saved.values()):
         return none
     order = [r for kind in chosen for group in kind for r in group]
-    first = next((r for r in order if r != 0), ranks[0]) if settings.on("rename_rule") else order[0]
-    renamed = controller.order(Message.RENAME, {first: {"step": controller.incident.step}})
-    return None if renamed[first][0] == wire.OK else none
+    namer = next((r for r in order if r != 0), ranks[0]) if settings.on("rename_rule") else order[0]
+    renamed = controller.order(Message.RENAME, {namer: {"step": controller.incident.step}})
+    return None if renamed[namer][0] == wire.OK else none
 
 
 def save_order(controller: Controller, chosen: list[list[list[int]]], rank: int, done: int) -> dict[str, Any]:

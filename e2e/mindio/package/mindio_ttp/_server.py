@@ -13,10 +13,13 @@ import selectors
 import socket
 import struct
 import threading
+import time
 from typing import Protocol
 
 from . import _settings as settings
 from . import _wire as wire
+
+THEFT_SECONDS = 1.0
 
 
 class Owner(Protocol):
@@ -45,7 +48,25 @@ class Link:
         self.greeting = bytearray()
         self.open = True
         self.dropped = False
+        self.since = time.monotonic()
+        self.stolen = False
+        self._from_a_thief = False
         self._sending = threading.Lock()
+
+    @property
+    def young(self) -> bool:
+        """Whether it was opened just now."""
+        return time.monotonic() - self.since < THEFT_SECONDS
+
+    @property
+    def contested(self) -> bool:
+        """Whether two processes are stealing this rank from each other: no order gets through to either."""
+        return self._from_a_thief and self.young
+
+    def take_over(self, old: Link) -> None:
+        """This link is the rank's now; the old one was stolen when it had only just been opened itself."""
+        if settings.on("theft_blinds"):
+            old.stolen, self._from_a_thief = True, old.young
 
     def send(self, data: bytes) -> bool:
         """Send whole or close; False when the link is not open (any more)."""
@@ -151,12 +172,14 @@ class Server:
             return False
         link.rank = rank
         old = self.links.get(rank)
-        if old is not None and settings.on("link_theft"):
+        if old is not None:
+            if not settings.on("link_theft") or (old.young and not settings.on("theft_is_mutual")):
+                return False
+            link.take_over(old)
+            if settings.on("theft_grows"):
+                self.abandoned.append(bytearray(3072))
             self.links[rank] = link
-            self.abandoned.append(bytearray(3072))
             self._drop(old)
-        elif old is not None:
-            return False
         self.links[rank] = link
         link.send(wire.CONNECT_REPLY.pack(0))
         self.owner.opened(link)

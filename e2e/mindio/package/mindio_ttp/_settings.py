@@ -91,7 +91,57 @@ BEHAVIOURS: dict[str, str] = {
     "serials_end": "5.10",
     "no_second_shrink": "5.4",
     "store_probe": "7.6",
+    "init_range_raises": "1.3",
+    "start_failure_exits": "1.3",
+    "int_only_dicts": "2.2",
+    "callback_shapes": "3.1",
+    "texts": "5.9",
+    "raising_fault_report_exits": "3.6",
+    "raising_stop_complete_exits": "3.6",
+    "raising_strategies_exits": "3.6",
+    "raising_second_report_is_logged": "3.6",
+    "raising_result_is_logged": "3.6",
+    "slow_callback_stalls": "3.6",
+    "settling_is_not_cut": "3.3",
+    "answer_clears_silence": "3.3",
+    "ended_is_no_fault": "3.8",
+    "lists_by_fault": "5.4",
+    "lists_by_setting": "5.4",
+    "step_0_offers_exit": "5.4",
+    "bad_groups_offer_exit": "4.5",
+    "alone_saves": "7.6",
+    "alone_retries": "7.6",
+    "late_answers_count": "5.3",
+    "dump_after_406": "5.9",
+    "named_not_locked": "6.1",
+    "stop_after_strategy": "6.1",
+    "registers_before_strategy": "6.2",
+    "silence_costs_five": "6.2",
+    "stuck_fails_the_lock": "6.6",
+    "stuck_is_lost": "6.6",
+    "recover_wait_ends": "7.1",
+    "stop_before_clean": "7.1",
+    "rebuild_before_repair": "7.1",
+    "repair_selection": "7.1",
+    "stop_clean_before_save": "7.2",
+    "clean_tells_memory_fault": "7.3",
+    "nothing_to_rebuild": "7.3",
+    "checkpoint_repair": "7.4",
+    "ready_counts_as_lost": "7.5",
+    "stop_switch_before": "7.7",
+    "stop_switch_after": "7.7",
+    "raising_handler_fails": "8.3",
+    "slow_handler_fails": "8.3",
+    "closed_link_no_fault": "9.2",
+    "theft_is_mutual": "9.2",
+    "theft_blinds": "9.2",
+    "theft_grows": "9.2",
+    "loop_raises_counter": "9.2",
 }
+
+#: Faults of the real package that only the simulator can be asked for (`SIM_MINDIO_FAULTS`), and their paragraphs;
+#: `<handler>_raises` and `<handler>_slow` come beside them.
+FAULTS: dict[str, str] = {"destroy_hangs": "8.7", "stuck_in_update": "6.6", "old_package": "1.1"}
 
 
 def _integer(name: str, low: int, high: int, default: int) -> int:
@@ -151,7 +201,7 @@ def exit_delay_seconds() -> float:
 
 def recover_wait_seconds() -> float:
     """How long a recover waits for the ranks that were lost."""
-    return float(os.environ.get("SIM_MINDIO_RECOVER_WAIT", "600"))
+    return float(os.environ.get("SIM_MINDIO_RECOVER_WAIT", "600")) if on("recover_wait_ends") else 1.0
 
 
 def first_serial() -> int:

@@ -42,7 +42,8 @@ def tft_init_controller(
             raise TypeError(f"expected {kind.__name__}, got {type(value).__name__}")
     if _Here.controller is not None:
         raise Exception("init controller failed to set register callback")  # noqa: TRY002
-    if not 1 <= world_size <= MOST_RANKS or not -1 <= rank < world_size:
+    in_range = 1 <= world_size <= MOST_RANKS and -1 <= rank < world_size
+    if not in_range and settings.on("init_range_raises"):
         raise Exception("init controller failed, error num:1")  # noqa: TRY002
     if settings.mindspore() and (enable_local_copy or enable_zit):
         raise Exception("init controller failed, error num:1")  # noqa: TRY002
@@ -57,6 +58,8 @@ def tft_start_controller(bind_ip: str, port: int, enable_tls: bool = True, tls_i
         _may_start(port, tls_missing=enable_tls and not tls_info).start(_resolve(bind_ip), port, WORK)
     except (OSError, TypeError) as error:
         settings.log(f"start controller failed: {error}")
+        if not settings.on("start_failure_exits"):
+            raise
         raise SystemExit(2) from error
 
 
@@ -112,6 +115,8 @@ def _running() -> Controller | None:
 
 def _faults(given: Any) -> dict[int, int]:
     if not isinstance(given, dict) or not all(isinstance(v, int) for pair in given.items() for v in pair):
+        if not settings.on("int_only_dicts"):
+            return {}
         raise TypeError("fault_ranks must be a dict of int to int")
     return dict(sorted(given.items()))
 
