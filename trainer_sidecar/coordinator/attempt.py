@@ -133,8 +133,9 @@ def _ask_for_controller(job: Job) -> None:
     failed = "failed" in (controller.controller, controller.store)
     if controller.attempt == number and controller.controller in ("starting", "serving") and not failed:
         return
-    failed_lately = job.now - controller.requested_at < job.limits.controller_retry_seconds
-    if controller.requested == number and failed_lately:
+    once = failed and controller.attempt == number and controller.starts == 1
+    patience = job.limits.controller_again_seconds if once else job.limits.controller_retry_seconds
+    if controller.requested == number and job.now - controller.requested_at < patience:
         return
     controller.starts = controller.starts + 1 if controller.requested == number else 1
     controller.requested, controller.requested_at = number, job.now

@@ -18,14 +18,28 @@ def test_an_image_that_lacks_something_is_believed_when_it_lacks_it_twice() -> N
     world.core.controller_hello(world.controller, [], world.now)
     world.assign()
     world.core.order(pb.Order(action=pb.START, incarnation=1), world.now)
-    for certain in (False, True, True):
+    for certain, pause in ((False, 1.0), (True, 5.0), (True, 5.0)):
         assert [request.call for request in world.core.take_requests()] == ["start"]
         world.core.controller_state(FAILED, world.now)
         state = world.core.report(world.now).state
         assert state.controller_problem == "no mindio_ttp"
         assert [problem.code for problem in state.problems] == ["ImageUnusable"] * certain
-        world.now += 5.0
+        world.now += pause - 0.1
         world.core.tick(world.now, 0.0)
+        assert world.core.take_requests() == []
+        world.now += 0.1
+        world.core.tick(world.now, 0.0)
+
+
+def test_a_start_that_has_not_answered_is_not_repeated_soon() -> None:
+    world = World()
+    world.core.controller_hello(world.controller, [], world.now)
+    world.assign()
+    world.core.order(pb.Order(action=pb.START, incarnation=1), world.now)
+    assert [request.call for request in world.core.take_requests()] == ["start"]
+    world.now += 4.9
+    world.core.tick(world.now, 0.0)
+    assert world.core.take_requests() == []
 
 
 def test_a_port_that_is_taken_says_nothing_about_the_image() -> None:
