@@ -8,7 +8,7 @@ controller would be blind to running ranks and look healthy.
 
 from __future__ import annotations
 
-from trainer_sidecar.coordinator import checkpoints
+from trainer_sidecar.coordinator import checkpoints, migration
 from trainer_sidecar.coordinator.conversation import Event, Kind, State
 from trainer_sidecar.coordinator.driver import feed, lose
 from trainer_sidecar.coordinator.job import Attempt, Incident, Job, Phase, Request
@@ -18,6 +18,11 @@ from trainer_sidecar.protocol import sidecar_pb2 as pb
 
 AT_REST = frozenset({State.SERVING, State.SHRUNK, State.FINISHING, State.CLOSED})
 PAST_NAMING = frozenset(State) - {State.STOPPING, State.STOPPED, State.NAMING, State.RETRY_REFUSED}
+UNNAMED = frozenset({State.SERVING, State.SHRUNK, State.SWITCHING, State.PAUSING, State.PAUSED, State.CONTINUING})
+"""States in which MindIO knows no successor yet, so that one that stands at its gate must wait for its naming."""
+
+SUCCESSORS = frozenset({pb.IN_PLACE, pb.REPLACE, pb.EXPAND, pb.MIGRATE})
+"""Orders that start one."""
 
 
 def is_due(job: Job) -> bool:
@@ -176,7 +181,7 @@ def _adopt(job: Job, number: int, incarnation: int) -> None:
     """An order about a running job reached a coordinator that has started nothing: it was restarted."""
     roster, attempt = job.roster, job.attempt
     attempt.since = attempt.since or job.now
-    pods = [roster.newest(node_rank) for node_rank in range(roster.num_nodes)]
+    pods = [*(roster.newest(node_rank) for node_rank in range(roster.num_nodes)), *migration.found(job).values()]
     there = [pod for pod in pods if pod is not None and pod.connected and pod.reported]
     waited = job.now - attempt.since >= job.limits.takeover_seconds
     if not job.controller.connected and not waited:
@@ -196,11 +201,7 @@ def _take_over(job: Job, pods: list[Pod]) -> None:
     else:
         _controller_was_lost(job)
     roster.registered = set(range(roster.world_size))
-    newest_last = sorted(roster.pods.values(), key=lambda pod: pod.incarnation)
-    for pod in [*(pod for pod in newest_last if pod not in pods), *pods]:
-        for rank, view in pod.views.items():
-            roster.targets[rank] = _as_it_is(job, pod, view)
-        job.silence.watch(pod.uid, job.now)
+    _take_processes(job, pods, resumed)
     attempt.phase, attempt.since = Phase.RUNNING, job.now
     attempt.linked = attempt.stepped = True
     job.touch_all()
@@ -209,14 +210,49 @@ def _take_over(job: Job, pods: list[Pod]) -> None:
     for rank in [rank for rank in roster.targets if roster.phase(rank) == pb.FINISHED]:
         rank_finished(job, rank)
     lose(job, [rank for rank in roster.targets if roster.phase(rank) == pb.DEAD])
+    if resumed is not None and resumed.asked is not None:
+        feed(job, resumed.asked, job.now)
+
+
+def _take_processes(job: Job, pods: list[Pod], resumed: Resumed | None) -> None:
+    """Every process as it is; in the middle of a move the second ones stand beside the first ones."""
+    roster = job.roster
+    second = migration.found(job)
+    for uid, first in list(second.items()):
+        if migration.has_relieved(job, roster.pods[uid], first, moved=resumed is not None and resumed.moved):
+            del second[uid]
+            first.over = True
+            job.dirty.add(first.uid)
+    newest_last = sorted(roster.pods.values(), key=lambda pod: pod.incarnation)
+    for pod in [*(pod for pod in newest_last if pod not in pods), *sorted(pods, key=lambda pod: pod.incarnation)]:
+        for rank, view in pod.views.items():
+            if pod.uid not in second:
+                roster.targets[rank] = _as_it_is(job, pod, view)
+            elif view.phase != pb.ABSENT:
+                expected = resumed is not None and rank in resumed.expected
+                admitted = view.alive and (view.phase == pb.LINKED or expected)
+                roster.spares[rank] = Target(view.incarnation, view.start, pod.uid, True, admitted)
+        job.silence.watch(pod.uid, job.now)
+    for first in second.values():
+        for rank in roster.ranks_of(first.node_rank):  # its agent has not been heard; its processes came with the pod
+            roster.targets.setdefault(rank, Target(first.incarnation, 0, first.uid, True, True))
 
 
 def _as_it_is(job: Job, pod: Pod, view: View) -> Target:
     """What was found is what is wanted; a rank that a start in the middle has left out is started, too."""
     if view.phase == pb.ABSENT and job.attempt.incarnation:
         return Target(job.attempt.incarnation, 0, pod.uid, True, job.conversation.state in PAST_NAMING)
-    admitted = view.phase == pb.LINKED or (view.alive and job.conversation.state in PAST_NAMING)
+    known = job.conversation.state in PAST_NAMING and not _is_unnamed(job, view)
+    admitted = view.phase == pb.LINKED or (view.alive and known)
     return Target(view.incarnation, view.start, pod.uid, True, admitted)
+
+
+def _is_unnamed(job: Job, view: View) -> bool:
+    """A successor that was started by the order in hand, about which MindIO has not been told yet."""
+    order = job.order
+    if order is None or order.action not in SUCCESSORS or job.conversation.state not in UNNAMED:
+        return False
+    return view.incarnation >= order.incarnation
 
 
 def take_late(job: Job, pod: Pod, rank: int, view: View) -> None:
@@ -230,10 +266,13 @@ def _take_up_incident(job: Job, resumed: Resumed) -> None:
     """An incident in the middle goes on under its number; an order that was carried out is not carried out again."""
     order = job.order
     job.dropped = set(resumed.dropped)
+    if job.conversation.is_blind:
+        job.tell_controller_lost(job.conversation.memory.problem, job.now)
     if resumed.state not in AT_REST:
-        incarnation = resumed.incarnation or job.incarnation + 1
+        ordered = order.incarnation if order is not None and resumed.planned else job.incarnation + 1
+        incarnation = resumed.incarnation or ordered
         job.incarnation = max(job.incarnation, incarnation)
-        job.incident = Incident(incarnation, job.now, stopped=job.now, strategy_sent=None)
+        job.incident = Incident(incarnation, job.now, resumed.planned, stopped=None if resumed.planned else job.now)
         if resumed.state in CHOSEN.values():
             job.incident.strategy_sent = job.now
     elif order is not None and _carried_out(job, order):
@@ -245,18 +284,16 @@ def _take_up_incident(job: Job, resumed: Resumed) -> None:
 
 def _carried_out(job: Job, order: pb.Order) -> bool:
     """Whether MindIO, at rest, has this order behind it: its successors are linked."""
-    if order.action == pb.SHRINK:
-        return job.conversation.state is State.SHRUNK
-    if order.action not in (pb.IN_PLACE, pb.REPLACE, pb.EXPAND):
+    if order.action in (pb.SHRINK, pb.EXPAND):
+        return (job.conversation.state is State.SHRUNK) is (order.action == pb.SHRINK)
+    if order.action not in SUCCESSORS:
         return order.action in (pb.RETRY, pb.CONTINUE, pb.START)
     ranks = set(order.restart_ranks)
     for node_rank in order.replaced_nodes:
         ranks.update(job.roster.ranks_of(node_rank))
-    return all(
-        job.roster.targets[rank].incarnation >= order.incarnation and job.roster.phase(rank) != pb.AT_GATE
-        for rank in ranks
-        if rank in job.roster.targets
-    )
+    targets = {rank: job.roster.targets[rank] for rank in ranks if rank in job.roster.targets}
+    there = all(job.roster.phase(rank) not in (pb.STARTING, pb.AT_GATE) for rank in targets)
+    return there and all(target.incarnation >= order.incarnation for target in targets.values())
 
 
 def _controller_was_lost(job: Job) -> None:

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import logging
 import socket
+import uuid
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Protocol
@@ -48,6 +49,7 @@ class ControllerLink:
     def __init__(self, directory: Path, listener: ControllerListener) -> None:
         self._directory = directory
         self._listener = listener
+        self._name = uuid.uuid4().hex[:12]  # the host's log outlives this process, and its ids must not come again
         self._number = 0
         self._socket: socket.socket | None = None
         self._task = asyncio.create_task(self._run(), name="controller")
@@ -60,7 +62,7 @@ class ControllerLink:
             return
         self._number += 1
         top = {"start": dict(arguments), "end": dict(arguments)}.get(call, {"arguments": dict(arguments)})
-        message: Message = {"id": self._number, "call": call, **top}
+        message: Message = {"id": f"{self._name}-{self._number}", "call": call, **top}
         try:
             connection.sendall(lines.encode(message))  # a short line into an empty buffer: never waits
         except OSError as error:

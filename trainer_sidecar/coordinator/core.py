@@ -197,9 +197,12 @@ class Core:
     # -- from the controller host ---------------------------------------------------------------------------------
 
     def controller_hello(self, state: Mapping[str, Any], entries: list[Mapping[str, Any]], now: float) -> None:
-        """The host is connected; `entries` is its log since MindIO last was at rest."""
+        """The host is connected; `entries` is its log since MindIO last was at rest.
+
+        What it says from now to the take-over of a running attempt, which waits for the agents, belongs to that log.
+        """
         self.job.controller.connected = True
-        self.job.controller_log = entries
+        self.job.controller_log = list(entries)
         self.controller_state(state, now)
 
     def controller_state(self, state: Mapping[str, Any], now: float) -> None:
@@ -243,7 +246,10 @@ class Core:
             self.job.refused_input += 1
             return
         self.job.now = now
-        feed(self.job, event, at)
+        if self.job.conversation.state is State.OFFLINE:
+            self.job.controller_log.append({"event": name, "arguments": arguments})
+        else:
+            feed(self.job, event, at)
         self._advance(now)
 
     def answered(self, call: str, code: int, exception: str, at: float, now: float) -> None:
@@ -252,7 +258,10 @@ class Core:
         kind = Kind.ACCEPTED if code == 0 else Kind.REFUSED
         if kind is Kind.REFUSED:
             log.warning("MindIO refused %s: %s %s", call, code, exception)
-        feed(self.job, Event(kind, code=code, text=exception, call=call), at)
+        if self.job.conversation.state is State.OFFLINE:
+            self.job.controller_log.append({"answer": None, "call": call, "code": code})
+        else:
+            feed(self.job, Event(kind, code=code, text=exception, call=call), at)
 
     # -- time -----------------------------------------------------------------------------------------------------
 

@@ -8,8 +8,9 @@ ended with the first step of the new ones.
 
 from __future__ import annotations
 
+from trainer_sidecar.coordinator.conversation import State
 from trainer_sidecar.coordinator.job import Job
-from trainer_sidecar.coordinator.roster import Target
+from trainer_sidecar.coordinator.roster import Pod, Target
 from trainer_sidecar.protocol import sidecar_pb2 as pb
 
 
@@ -48,6 +49,32 @@ def take_over(job: Job) -> None:
         roster.targets[rank] = spare
         job.dirty.add(spare.pod_uid)
     roster.spares.clear()
+
+
+def found(job: Job) -> dict[str, Pod]:
+    """In a take-over: the pods of second processes, by UID, and the pod of the first ones that each is to relieve."""
+    order = job.order
+    if order is None or order.action not in (pb.MIGRATE, pb.CONTINUE):
+        return {}
+    second: dict[str, Pod] = {}
+    for pod in job.roster.pods.values():
+        moved = order.action == pb.CONTINUE or pod.node_rank in order.replaced_nodes
+        if not moved or pod.over or pod.incarnation < order.incarnation:
+            continue
+        older = (one for one in job.roster.pods_of(pod.node_rank) if one.incarnation < pod.incarnation and not one.over)
+        first = next(older, None)
+        if first is not None:
+            second[pod.uid] = first
+    return second
+
+
+def has_relieved(job: Job, second: Pod, first: Pod, *, moved: bool) -> bool:
+    """Whether the second processes have taken over. `moved`: MindIO's last success was a move."""
+    phases = {view.phase for view in second.views.values()}
+    if moved:
+        return bool(phases) and not phases & {pb.STARTING, pb.AT_GATE, pb.ABSENT}
+    migrating = job.conversation.state in (State.MIGRATING, State.CONFIRMING)
+    return migrating and first.reported and not first.any_alive()
 
 
 def give_up(job: Job) -> None:

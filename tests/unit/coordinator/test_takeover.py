@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from tests.unit.coordinator.restart import restart_coordinator
 from tests.unit.coordinator.world import ENDPOINT, Process, World
 from trainer_sidecar.coordinator.conversation import State
 from trainer_sidecar.coordinator.conversation_table import new_conversation
@@ -45,20 +46,6 @@ def test_the_log_tells_where_the_conversation_stands(log: list[dict[str, Any]], 
     conversation = new_conversation(100.0)
     assert resume(conversation, log, 0.0).state is state
     assert conversation.state is state
-
-
-def restart_coordinator(world: World, log: list[dict[str, Any]], *, controller: bool = True) -> None:
-    """Another process takes the place of the coordinator; agents and controller know nothing of it."""
-    order, world.core = world.core.job.order, Core("job", ENDPOINT, Limits(), world.now)
-    world.facts, world.milestones = [], []
-    for agent in world.agents.values():
-        agent.told = None
-    state = world.controller if controller else {"attempt": 0, "controller": "none", "store": "none"}
-    world.core.controller_hello(state, list(log), world.now)
-    assert order is not None
-    world.core.order(order, world.now)
-    world.assign()
-    world.advance(0.3)
 
 
 @pytest.fixture

@@ -146,6 +146,7 @@ class Mindio:
             self._process(name)
             return
         self.calls.append((name, arguments))
+        self.world.note({"called": name, "id": len(self.calls), "arguments": arguments})
         ranks = dict(arguments.get("ranks", []))  # type: ignore[call-overload]
         if name == "stop_train" and not set(ranks) <= self.registered:
             self.world.answered(name, 1)
@@ -171,6 +172,7 @@ class Mindio:
     def _process(self, name: str) -> None:
         self.ask, self.lost = "nothing", {}
         self.registered.clear()
+        self.world.log = []
         self.world.controller = {"attempt": 0, "controller": "none", "store": "none"}
         if name == "start":
             self.world.controller = {"attempt": self.world.attempt, "controller": "serving", "store": "listening"}
@@ -240,6 +242,7 @@ class World:
         self.hang_rule = pb.HangRule()
         self.checkpoint_rules: pb.CheckpointRules | None = None
         self.pending: list[tuple[str, list[object]]] = []
+        self.log: list[dict[str, object]] = []
         self.heartbeat = 0
 
     def agent(self, node_rank: int) -> Agent:
@@ -257,7 +260,15 @@ class World:
 
     def answered(self, name: str, code: int) -> None:
         """The controller host's answer to a call."""
+        self.note({"answer": len(self.mindio.calls), "call": name, "code": code})
         self.core.answered(name, code, "", self.now, self.now)
+
+    def note(self, entry: dict[str, object]) -> None:
+        """The host's log: everything since MindIO last was at rest."""
+        arguments = entry.get("arguments")
+        if entry.get("event") == "report_result" and isinstance(arguments, list) and arguments[0] == 0:
+            self.log.clear()
+        self.log.append(entry)
 
     def pump(self) -> None:
         """Until nobody has anything to say."""
@@ -272,6 +283,7 @@ class World:
                 busy = True
             while self.pending:
                 name, arguments = self.pending.pop(0)
+                self.note({"event": name, "arguments": arguments})
                 self.core.callback(name, arguments, self.now, self.now)
                 busy = True
             busy = self._agents_report() or busy

@@ -1,0 +1,27 @@
+"""Another coordinator process beside the same agents and the same MindIO controller."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from tests.unit.coordinator.world import ENDPOINT, World
+from trainer_sidecar.coordinator.core import Core
+from trainer_sidecar.coordinator.job import Limits
+
+
+def restart_coordinator(world: World, log: Sequence[dict[str, Any]] | None = None, *, controller: bool = True) -> None:
+    """Another process takes the place of the coordinator; agents and controller know nothing of it.
+
+    `log`: of the controller host; its own, where none is given.
+    """
+    order, world.core = world.core.job.order, Core("job", ENDPOINT, Limits(), world.now)
+    world.facts, world.milestones = [], []
+    for agent in world.agents.values():
+        agent.told = None
+    state = world.controller if controller else {"attempt": 0, "controller": "none", "store": "none"}
+    world.core.controller_hello(state, list(world.log if log is None else log), world.now)
+    assert order is not None
+    world.core.order(order, world.now)
+    world.assign()
+    world.advance(0.3)

@@ -1,0 +1,184 @@
+"""A coordinator that is restarted beside its living controller, at any point of any action: the result is the same.
+
+The plays are those of an operator that is away; here it stays, and the coordinator's process is another one from one
+point on. It knows only what the controller host has written down, what the agents say, and the operator's last order.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.unit.coordinator.restart import restart_coordinator
+from tests.unit.coordinator.test_operator_away import PLAYS, Play, Stage
+from tests.unit.coordinator.world import World
+from trainer_sidecar.coordinator.conversation import Kind, State
+from trainer_sidecar.coordinator.conversation_table import new_conversation
+from trainer_sidecar.coordinator.resume import resume
+from trainer_sidecar.protocol import sidecar_pb2 as pb
+
+
+def played(play: Play, restart_at: int | None = None) -> dict[str, Any]:
+    stage = Stage()
+    for number, _ in enumerate(play(stage)):
+        if number == restart_at:
+            restart_coordinator(stage)
+            stage.advance(4.0)  # agents that do not answer are waited for
+    stage.advance(0.5)
+    outcome = stage.outcome()
+    return {key: outcome[key] for key in ("calls", "processes", "conversation", "incarnation")}
+
+
+@pytest.mark.parametrize(
+    ("play", "restart_at"),
+    [pytest.param(play, at, id=f"{play.__name__}-{at}") for play, points in PLAYS.items() for at in range(points)],
+)
+def test_a_coordinator_that_is_restarted_changes_nothing_in_the_result(play: Play, restart_at: int) -> None:
+    assert played(play, restart_at) == played(play)
+
+
+PREPARED = {"called": "prepare_action", "id": "a-1", "arguments": {"action": "hot switch", "ranks": [[2, 0], [3, 0]]}}
+PREPARE_TAKEN = {"answer": "a-1", "call": "prepare_action", "code": 0}
+PREPARE_REFUSED = {"answer": "a-1", "call": "prepare_action", "code": 1}
+CANCELLED = {"called": "prepare_action", "id": "a-2", "arguments": {"action": "stop switch", "ranks": []}}
+OFFER = {"event": "report_strategies", "arguments": [[], ["migration"]]}
+CHOSEN = {"called": "change_strategy", "id": "a-3", "arguments": {"strategy": "migration"}}
+MOVED = {"event": "report_result", "arguments": [0, "ok", [], "migration"]}
+FAILED = {"event": "report_result", "arguments": [406, "no", [], "migration"]}
+PAUSE = {"called": "pause", "id": "a-1", "arguments": {"timeout": 60, "incarnation": 2}}
+PAUSED = {"event": "report_stop_complete", "arguments": [0, "Controller pause train success!", []]}
+PAUSE_FAILED = {"event": "report_stop_complete", "arguments": [499, "no", []]}
+PAUSE_OVER = {"event": "report_result", "arguments": [406, "Controller do pause wait failed.", [], ""]}
+CONTINUE = {"called": "change_strategy", "id": "a-2", "arguments": {"strategy": "continue"}}
+CONTINUE_TAKEN = {"answer": "a-2", "call": "change_strategy", "code": 0}
+STOP = {"called": "stop_train", "id": "a-4", "arguments": {"ranks": [[3, 1]], "incarnation": 3}}
+STOP_TAKEN = {"answer": "a-4", "call": "stop_train", "code": 0}
+NOBODY = {"event": "report_fault_ranks", "arguments": [[], []]}
+FAULT = {"event": "report_fault_ranks", "arguments": [[[1, 0]], [[1, "1234"]]]}
+RETRY = {"called": "change_strategy", "id": "a-5", "arguments": {"strategy": "retry"}}
+RETRY_FAILED = {"event": "report_result", "arguments": [405, "clean failed", [[1, 1]], "retry"]}
+
+
+@pytest.mark.parametrize(
+    ("log", "state"),
+    [
+        ([PREPARED], State.SWITCHING),
+        ([PREPARED, PREPARE_TAKEN], State.SWITCHING),
+        ([PREPARED, PREPARE_REFUSED], State.SERVING),
+        ([PREPARED, PREPARE_TAKEN, OFFER], State.CHOOSING),
+        ([PREPARED, PREPARE_TAKEN, OFFER, CHOSEN], State.MIGRATING),
+        ([PREPARED, PREPARE_TAKEN, OFFER, CHOSEN, FAILED], State.FAILED_OPEN),
+        ([MOVED], State.SERVING),
+        ([PREPARED, PREPARE_TAKEN, CANCELLED], State.SERVING),
+        ([PREPARED, PREPARE_TAKEN, CANCELLED, OFFER], State.CLOSED),
+        ([PREPARED, PREPARE_TAKEN, STOP], State.STOPPING),
+        ([PAUSE, PAUSED], State.PAUSED),
+        ([PAUSE, PAUSE_FAILED], State.CLOSED),
+        ([PAUSE, FAULT], State.CLOSED),
+        ([PAUSE, PAUSED, PAUSE_OVER], State.SERVING),
+        ([PAUSE, PAUSED, CONTINUE], State.CONTINUING),
+        ([PAUSE, PAUSED, CONTINUE, CONTINUE_TAKEN, PAUSE_OVER], State.SERVING),
+        ([PAUSE, PAUSED, CONTINUE, PAUSE_OVER, CONTINUE_TAKEN], State.CLOSED),
+        ([PAUSE, PAUSED, STOP, STOP_TAKEN, PAUSE_OVER], State.SERVING),
+        ([PAUSE, PAUSED, STOP, PAUSE_OVER, STOP_TAKEN], State.STOPPING),
+        ([OFFER], State.CLOSED),
+    ],
+)
+def test_planned_actions_in_the_log(log: list[dict[str, Any]], state: State) -> None:
+    conversation = new_conversation(100.0)
+    assert resume(conversation, log, 0.0).state is state
+    assert conversation.is_blind is (state is State.CLOSED)
+
+
+def test_ranks_are_expected_as_soon_as_mindio_knows_of_them() -> None:
+    assert resume(new_conversation(100.0), [PREPARED], 0.0).expected == set()
+    assert resume(new_conversation(100.0), [PREPARED, PREPARE_TAKEN], 0.0).expected == {2, 3}
+    assert resume(new_conversation(100.0), [PREPARED, OFFER], 0.0).expected == {2, 3}
+    assert resume(new_conversation(100.0), [PREPARED, PREPARE_TAKEN, CANCELLED], 0.0).expected == set()
+
+
+def test_a_call_of_an_earlier_coordinator_is_not_refused_by_the_number_of_a_later_one() -> None:
+    """The ids of two processes may be equal in the log of an older host; the last call before the answer is meant."""
+    first = {"called": "stop_train", "id": 1, "arguments": {"ranks": [[3, 1]], "incarnation": 2}}
+    naming = {"called": "on_global_rank", "id": 1, "arguments": {"ranks": [[3, 1]], "time": 1}}
+    stopped = {"event": "report_stop_complete", "arguments": [0, "stop ok", [[3, 1]]]}
+    log: list[dict[str, Any]] = [first, {"answer": 1, "code": 0}, stopped, naming, {"answer": 1, "code": 1}]
+    assert resume(new_conversation(100.0), log, 0.0).state is State.STOPPED
+
+
+def test_ranks_that_a_refused_retry_has_lost_are_lost_after_a_takeover_too() -> None:
+    stop = {"called": "stop_train", "id": "a-1", "arguments": {"ranks": [[1, 0]], "incarnation": 2}}
+    conversation = new_conversation(100.0)
+    assert resume(conversation, [FAULT, stop, RETRY, RETRY_FAILED], 0.0).state is State.RETRY_REFUSED
+    assert conversation.memory.lost == {1: 1}
+
+
+def test_a_fault_report_that_nobody_answered_is_handed_back() -> None:
+    asked = resume(new_conversation(100.0), [FAULT], 0.0).asked
+    assert asked is not None
+    assert (asked.kind, asked.ranks, asked.codes) == (Kind.FAULT, {1: 0}, {1: "1234"})
+    assert resume(new_conversation(100.0), [FAULT, STOP], 0.0).asked is None
+    assert resume(new_conversation(100.0), [PAUSE, PAUSED, PAUSE_OVER, NOBODY], 0.0).asked is not None
+
+
+@pytest.fixture
+def world() -> World:
+    world = World()
+    world.start()
+    world.step(1)
+    return world
+
+
+def test_a_fault_that_was_reported_to_nobody_is_answered_and_told(world: World) -> None:
+    restart_coordinator(world, [FAULT])
+    assert world.called("stop_train") == [{"ranks": [[1, 0]], "incarnation": 2}]
+    assert [(fact.kind, list(fact.ranks), fact.code) for fact in world.facts] == [(pb.MEMORY_FAULT, [1], "1234")]
+
+
+def test_what_mindio_says_while_the_agents_are_waited_for_is_not_lost(world: World) -> None:
+    world.mindio.ask = "stop"
+    world.agent(1).frozen = True
+    restart_coordinator(world)
+    assert world.state.conversation == "Offline"
+    world.callback("report_fault_ranks", [[[1, 0]], [[1, ""]]])
+    world.pump()
+    world.agent(1).frozen = False
+    world.advance(0.5)
+    assert world.called("stop_train") == [{"ranks": [[1, 0]], "incarnation": 2}]
+
+
+def test_a_controller_that_has_left_is_said_to_be_gone_after_a_takeover(world: World) -> None:
+    restart_coordinator(world, [PAUSE, PAUSE_FAILED])
+    assert world.state.conversation == "Closed"
+    assert not world.state.controller_ready
+    assert [fact.kind for fact in world.facts] == [pb.CONTROLLER_LOST]
+
+
+def test_a_call_that_is_refused_after_the_takeover_is_made_again_from_where_it_was_made(world: World) -> None:
+    world.die(3)
+    world.mindio.silent = True
+    world.order(pb.IN_PLACE, revision=1, lost_ranks=[3], restart_ranks=[3])
+    world.advance(0.2)
+    assert len(world.called("on_global_rank")) == 1
+    restart_coordinator(world, world.log[:-1])
+    assert world.state.conversation == "Naming"
+    world.answered("on_global_rank", 1)
+    world.pump()
+    assert world.state.conversation == "Stopped"
+    world.advance(0.3)
+    assert len(world.called("on_global_rank")) == 2
+
+
+def test_a_successor_that_mindio_has_not_been_told_of_stays_at_its_gate(world: World) -> None:
+    """The predecessor was killed between the order and its first word to MindIO."""
+    world.agent(1).powered = False
+    world.new_pod(1, 2)
+    world.core.job.order = pb.Order(action=pb.REPLACE, incarnation=2, revision=1, lost_ranks=[2, 3], replaced_nodes=[1])
+    new = world.agent(1)
+    new.take(pb.NodeOrder(ranks=[pb.RankOrder(rank=rank, incarnation=2, run=True) for rank in (2, 3)]))
+    new.live()
+    world.mindio.silent = True
+    restart_coordinator(world)
+    assert world.called("stop_train") == [{"ranks": [[2, 1], [3, 1]], "incarnation": 2}]
+    assert [process.phase for process in new.processes.values()] == [pb.AT_GATE] * 2
