@@ -32,7 +32,7 @@ async def new_job(tmp_path: Path) -> AsyncIterator[Callable[..., Job]]:
 
 @pytest.fixture(scope="session")
 def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Events and weights of the same training without any fault."""
+    """Events, weights and the state after every step of the same training without any fault."""
     import asyncio
 
     from trainer_sidecar.protocol import sidecar_pb2 as pb
@@ -40,7 +40,7 @@ def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     directory = tmp_path_factory.mktemp("undisturbed")
 
     async def train() -> Path:
-        job = Job(directory, 2, 2, [*ARGUMENTS[:-1], "0"])
+        job = Job(directory, 2, 2, [*ARGUMENTS[:-1], "0", "--log-digests"])
         try:
             await job.start()
             await job.operator.milestone(pb.FINISHED_ALL)

@@ -401,8 +401,9 @@ class Job:
         (self.log_directory / HURRY).touch()
 
     def keep_checkpoints(self) -> None:
-        """Every fifth step is saved, and what is newest is loaded at a start."""
-        self.arguments = [*self.arguments, "--save-interval", "5", "--load", str(self.directory / "ckpt")]
+        """Every fifth step is saved, what is newest is loaded at a start, and every step's state is logged."""
+        where = str(self.directory / "ckpt")
+        self.arguments = [*self.arguments, "--save-interval", "5", "--load", where, "--log-digests"]
 
     def restart_coordinator(self) -> None:
         """The coordinator's container crashes, and is started again; the rest of its pod lives."""
