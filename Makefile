@@ -62,8 +62,8 @@ scenarios: e2e ## the same as e2e
 
 .PHONY: conformance
 conformance: ## the MindIO simulator, or the package in HAJOB_MINDIO, against recorded behaviour
-	@$(TOOL) -m e2e.mindio.conformance
-	@test -n "$$HAJOB_MINDIO" || $(TOOL) -m e2e.mindio.conformance --off
+	@$(TOOL) -m e2e.mindio.conformance $(TESTS)
+	@test -n "$$HAJOB_MINDIO" || $(TOOL) -m e2e.mindio.conformance --off $(TESTS)
 
 .PHONY: bench
 bench: ## repeat both recoveries 20 times, times and writes as a table and as JSON

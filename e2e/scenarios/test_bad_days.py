@@ -193,7 +193,7 @@ def test_a_pod_that_the_server_refuses_makes_the_job_impossible(rig: Rig) -> Non
 
 
 def test_a_trainer_that_misuses_mindio_is_named_and_trains_to_its_end(rig: Rig) -> None:
-    secret = rig.submit("secret", **{**SMALL, "iterations": LONG}, environment={"TOY_TELL_NO_COPIES": "1"})
+    secret = rig.submit("secret", **SMALL, step_milliseconds=1000, environment={"TOY_TELL_NO_COPIES": "1"})
     faults = [word for fault in NONSENSE for word in ("--fault", fault)]
     nonsense = rig.submit("nonsense", **{**SMALL, "chips": 2}, arguments=faults)
     words = "failed: 4"  # MindIO's code and words
@@ -207,6 +207,7 @@ def test_a_trainer_that_misuses_mindio_is_named_and_trains_to_its_end(rig: Rig) 
     named = rig.plane.wait("the copies in a condition", lambda: _reason(secret, "Recoverable", "CopiesNotRegistered"))
     assert told_at(named) - time_of_first(secret, "step_end") <= TOLD_SECONDS
     assert_weights_equal(nonsense, STEPS)
+    secret.hurry()
     secret.wait_condition("Complete")
 
 
