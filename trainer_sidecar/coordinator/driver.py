@@ -39,12 +39,16 @@ OPENING_CALLS = frozenset({"stop_train", "dump", "pause", "prepare_action"})
 def open_incident(job: Job, incarnation: int = 0, *, planned: bool = False) -> Incident:
     """The open incident, or a new one: under the order's number, or the next one when there is no order for it yet.
 
-    A planned action that is disturbed by a fault is over; the fault is another incident.
+    A planned action that is disturbed by a fault is over; the fault is another incident. One that failed may be
+    followed by a checkpoint under its own number.
     """
     incident = job.incident
     if incident is not None and incident.planned and not planned:
-        conclude(job)
-        incident = None
+        if 0 < incarnation <= max(incident.incarnation, incident.joined):
+            incident.planned = False
+        else:
+            conclude(job)
+            incident = None
     if incident is None:
         job.unresumed = None
         number = incarnation or _ordered_number(job) or job.incarnation + 1

@@ -2,32 +2,36 @@
 
 Only what needs nobody else: retry a memory fault, start dead processes again in their own pods. A lost pod is waited
 for, because its replacement is made by the operator; where that is not allowed either, the training is saved before
-MindIO's patience ends.
+MindIO's patience ends. What was decided and cannot be done any more (a retry that was refused, a repair that failed, a
+strategy that is not offered) is undecided again.
 """
 
 from __future__ import annotations
 
 from trainer_sidecar.coordinator.conversation import PROCESS_FAULT, State
-from trainer_sidecar.coordinator.job import Job
+from trainer_sidecar.coordinator.job import Incident, Job
+from trainer_sidecar.coordinator.orders import STRATEGIES
 from trainer_sidecar.protocol import sidecar_pb2 as pb
 
 SAVE_BEFORE_SECONDS = 30.0
 """A checkpoint is begun this long before MindIO would leave."""
 
+UNNAMED = frozenset({State.STOPPED, State.RETRY_REFUSED})
+"""States in which everything may still be named; in the others a checkpoint is all that needs nobody else."""
+
+WAITING = UNNAMED | {State.CHOOSING, State.FAILED_OPEN}
+
 
 def order(job: Job) -> pb.Order | None:
     """The order the coordinator gives itself now; None while the operator has time, or what it wants can still come."""
     incident, assignment = job.incident, job.assignment
-    if incident is None or assignment is None or job.conversation.state is not State.STOPPED:
+    if incident is None or assignment is None or job.conversation.state not in WAITING:
         return None
     current, allowed = job.order, assignment.standing_orders
-    patience = allowed.decision_timeout_milliseconds / 1000
-    if current is not None and current.incarnation >= incident.incarnation:
-        action = pb.CHECKPOINT if _must_save(job, allowed) else pb.ACTION_UNSPECIFIED
-    elif not patience or incident.stopped is None or job.now - incident.stopped < patience:
-        return None
-    else:
+    if not _is_decided(job, incident) and _patience_is_over(job, incident, allowed):
         action = _action(job, allowed)
+    else:
+        action = pb.CHECKPOINT if _must_save(job, allowed) else pb.ACTION_UNSPECIFIED
     if action == pb.ACTION_UNSPECIFIED or (current is not None and incident.standing == action):
         return None
     incident.standing = action
@@ -38,8 +42,31 @@ def order(job: Job) -> pb.Order | None:
     return pb.Order(incarnation=number, revision=revision, action=action, lost_ranks=lost, restart_ranks=restart)
 
 
+def _is_decided(job: Job, incident: Incident) -> bool:
+    """Whether the order in hand is about this incident, and MindIO may still be told what it wants."""
+    current, conversation = job.order, job.conversation
+    if current is None or current.incarnation < incident.incarnation:
+        return False
+    if conversation.state is State.RETRY_REFUSED:
+        return current.action != pb.RETRY
+    if conversation.state is State.FAILED_OPEN:
+        return current.action == pb.CHECKPOINT
+    return conversation.state is State.STOPPED or STRATEGIES.get(current.action) in conversation.memory.offered
+
+
+def _patience_is_over(job: Job, incident: Incident, allowed: pb.StandingOrders) -> bool:
+    memory, patience = job.conversation.memory, allowed.decision_timeout_milliseconds / 1000
+    if not patience or memory.due is None:
+        return False
+    asked = max(memory.due - memory.answer_seconds, incident.opened)  # after a takeover `due` is guessed
+    return job.now - asked >= patience
+
+
 def _action(job: Job, allowed: pb.StandingOrders) -> pb.Action:
-    lost = job.conversation.memory.lost
+    conversation = job.conversation
+    if conversation.state not in UNNAMED:
+        return pb.CHECKPOINT if _can_save(job, allowed) else pb.ACTION_UNSPECIFIED
+    lost = conversation.memory.lost
     if allowed.allow_retry and PROCESS_FAULT not in lost.values():
         return pb.RETRY
     if allowed.allow_in_place and all(_pod_lives(job, rank) for rank in lost):
@@ -47,11 +74,16 @@ def _action(job: Job, allowed: pb.StandingOrders) -> pb.Action:
     return pb.CHECKPOINT if _must_save(job, allowed) else pb.ACTION_UNSPECIFIED
 
 
+def _can_save(job: Job, allowed: pb.StandingOrders) -> bool:
+    conversation = job.conversation
+    return allowed.allow_checkpoint and (conversation.state in UNNAMED or "dump" in conversation.memory.offered)
+
+
 def _must_save(job: Job, allowed: pb.StandingOrders) -> bool:
     """MindIO's patience is nearly over: what is not here now will not be there in time."""
     memory = job.conversation.memory
     margin = min(SAVE_BEFORE_SECONDS, memory.answer_seconds / 4)
-    return allowed.allow_checkpoint and memory.due is not None and job.now >= memory.due - margin
+    return _can_save(job, allowed) and memory.due is not None and job.now >= memory.due - margin
 
 
 def _pod_lives(job: Job, rank: int) -> bool:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from tests.unit.coordinator.world import World
 from trainer_sidecar.coordinator.job import Limits
 from trainer_sidecar.protocol import sidecar_pb2 as pb
@@ -68,6 +70,116 @@ def test_a_replacement_that_never_comes_is_given_up_for_a_checkpoint() -> None:
     world.order(pb.REPLACE, incarnation=2, revision=1, **order)
     world.advance(95)
     assert world.called("change_strategy") == [{"strategy": "dump", "parameters": ""}]
+
+
+def refused_retry(**allowed: object) -> World:
+    """A memory fault, a retry that the operator has ordered, and MindIO's 405; then the operator is gone."""
+    world = started(**allowed)
+    world.mindio.strategies = ["exit", "dump", "retry"]
+    world.mindio.ask = "stop"
+    world.callback("report_fault_ranks", [[[1, 0]], [[1, ""]]])
+    world.pump()
+    world.order(pb.RETRY, revision=1, lost_ranks=[1])
+    world.mindio.result(405, "clean failed", {1: 1})
+    world.mindio.strategies = ["exit", "dump", "recover"]
+    world.pump()
+    assert world.state.conversation == "RetryRefused"
+    return world
+
+
+def test_a_process_that_a_retry_has_lost_is_started_again_in_place() -> None:
+    world = refused_retry(allow_retry=True, allow_in_place=True, allow_checkpoint=True)
+    world.advance(4.9)
+    assert len(world.called("on_global_rank")) == 1
+    world.advance(0.8)
+    assert world.state.standing_action == pb.IN_PLACE
+    assert world.called("on_global_rank")[1:] == [{"ranks": [[1, 1]], "time": 1}]
+    assert [call["strategy"] for call in world.called("change_strategy")] == ["retry", "recover"]
+
+
+def test_a_retry_that_was_refused_is_given_up_for_a_checkpoint_before_mindio_leaves() -> None:
+    world = refused_retry(allow_retry=True, allow_checkpoint=True)
+    world.advance(85)
+    assert world.state.conversation == "RetryRefused"
+    world.advance(5)
+    assert world.state.standing_action == pb.CHECKPOINT
+    assert [call["strategy"] for call in world.called("change_strategy")] == ["retry", "dump"]
+
+
+def failed_repair(**allowed: object) -> World:
+    world = started(**allowed)
+    world.die(3)
+    world.order(pb.IN_PLACE, revision=1, lost_ranks=[3], restart_ranks=[3])
+    world.advance(0.2)
+    world.mindio.result(406, "do repair failed", {3: 1})
+    world.pump()
+    assert world.state.conversation == "FailedOpen"
+    return world
+
+
+def test_a_repair_that_failed_is_followed_by_a_checkpoint() -> None:
+    world = failed_repair(allow_in_place=True, allow_checkpoint=True)
+    world.advance(4.8)
+    assert world.state.conversation == "FailedOpen", "the operator has its time"
+    world.advance(0.4)
+    assert (world.state.conversation, world.state.standing_action) == ("Saving", pb.CHECKPOINT)
+    assert [call["strategy"] for call in world.called("change_strategy")] == ["recover", "dump"]
+
+
+def test_without_leave_to_save_a_repair_that_failed_ends_with_mindio() -> None:
+    world = failed_repair(allow_in_place=True)
+    world.advance(117)
+    assert world.state.conversation == "FailedOpen"
+    world.advance(2)
+    assert world.state.conversation == "Closed"
+
+
+def test_what_was_decided_and_is_not_offered_is_followed_by_a_checkpoint() -> None:
+    world = started(allow_in_place=True, allow_checkpoint=True)
+    world.mindio.strategies = ["exit", "dump"]
+    world.die(3)
+    world.order(pb.IN_PLACE, revision=1, lost_ranks=[3], restart_ranks=[3])
+    world.advance(4.8)
+    assert world.state.conversation == "Choosing"
+    world.advance(0.8)
+    assert (world.state.conversation, world.state.standing_action) == ("Saving", pb.CHECKPOINT)
+    assert [call["strategy"] for call in world.called("change_strategy")] == ["dump"]
+
+
+def test_what_cannot_be_saved_is_not_tried() -> None:
+    """A word outside the list is the end, and says nothing more."""
+    world = started(allow_in_place=True, allow_checkpoint=True)
+    world.mindio.strategies = ["exit"]
+    world.die(3)
+    world.order(pb.IN_PLACE, revision=1, lost_ranks=[3], restart_ranks=[3])
+    world.advance(117)
+    assert world.state.conversation == "Choosing"
+    assert not world.called("change_strategy")
+
+
+@pytest.mark.parametrize("ordered", [0, 3, 4])
+def test_a_growth_that_failed_is_saved(ordered: int) -> None:
+    """By the operator's order, under the same number or the next one, or without it (0)."""
+    world = started(allow_checkpoint=True)
+    world.mindio.strategies = ["exit", "dump", "recover", "downgrade"]
+    world.die(2)
+    world.die(3)
+    world.order(pb.SHRINK, incarnation=2, revision=1, lost_ranks=[2, 3])
+    world.advance(0.2)
+    world.mindio.result(ranks={2: 1, 3: 1})
+    world.pump()
+    world.order(pb.EXPAND, incarnation=3, revision=1, lost_ranks=[2, 3], restart_ranks=[2, 3])
+    world.advance(0.2)
+    assert world.state.conversation == "Expanding"
+    world.mindio.strategies = ["exit", "dump"]
+    world.mindio.result(406, "upgrade repair failed", {3: 1})
+    world.pump()
+    assert world.state.conversation == "FailedOpen"
+    if ordered:
+        world.order(pb.CHECKPOINT, incarnation=ordered, revision=2, lost_ranks=[2, 3])
+    world.advance(0.2 if ordered else 5.2)
+    assert world.state.conversation == "Saving"
+    assert [call["strategy"] for call in world.called("change_strategy")] == ["downgrade", "upgrade", "dump"]
 
 
 def test_without_leave_to_save_the_controller_is_known_to_have_left() -> None:
