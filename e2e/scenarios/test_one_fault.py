@@ -2,18 +2,27 @@
 
 from __future__ import annotations
 
+import os
+import time
+from collections.abc import Sequence
+
 import pytest
 
 from e2e.harness.account import Recovery, recovery
 from e2e.harness.job import Job
 from e2e.harness.rig import Rig
 from e2e.harness.undisturbed import undisturbed
-from e2e.scenarios.proofs import assert_recovered
+from e2e.scenarios.proofs import assert_recovered, assert_weights_equal
 
 ITERATIONS = 250
 MOST_WRITES = 12
 AWAY_STEPS = 100
 """At least five seconds without an operator."""
+
+AWAY_SECONDS = 60.0
+SLOW_STEP = 300.0
+"""Milliseconds; the training must outlast an operator that is away for a minute."""
+LADDER = ("Retry", "InPlace", "Replace", "Shrink", "Checkpoint", "Restart")
 
 
 def check(rig: Rig, job: Job, found: Recovery, action: str, *, pipeline: int = 1, data: int = 4) -> None:
@@ -62,3 +71,37 @@ def test_an_operator_that_stands_still_in_the_middle_changes_nothing(rig: Rig) -
     rig.nodes.control.thaw(namespace=rig.operator_namespace, container="operator")
     assert job.wait_incident(2)["action"] == "InPlace"
     assert_recovered(job, [3], ITERATIONS)
+
+
+def hit(rig: Rig, job: Job, action: str) -> None:
+    """A fault that is for this action, where the smaller ones are not allowed."""
+    if action == "Replace":
+        rig.nodes.control.power_off(job.node_of(1))
+    elif action == "Retry":
+        (job.logs / "faults").write_text("rank=3 do=raise text=UCE_ERROR")
+    else:
+        rig.nodes.control.kill(namespace=rig.namespace, rank=3)
+
+
+@pytest.mark.skipif("HAJOB_EVERY_POINT" not in os.environ, reason="a minute and more each; make e2e takes them")
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize(("action", "by_way_of"), [("Retry", []), ("Replace", []), ("Restart", ["Checkpoint"])])
+def test_an_operator_away_for_a_minute_in_the_middle_changes_nothing(
+    rig: Rig, action: str, by_way_of: Sequence[str]
+) -> None:
+    first = next(iter(by_way_of), action)
+    smaller = [{"name": name, "maxCount": 0} for name in LADDER[: LADDER.index(first)]]
+    spec = {"recovery": {"actions": smaller}}
+    job = rig.submit(iterations=ITERATIONS, step_milliseconds=SLOW_STEP, spec=spec)
+    job.wait_step(10)
+    hit(rig, job, first)
+    rig.plane.wait("the decision", job.incidents)
+    which = {"namespace": rig.operator_namespace, "container": "operator"}
+    rig.nodes.control.freeze(**which)
+    assert job.incidents()[0]["outcome"] == "Open", "it is in the middle"
+    time.sleep(AWAY_SECONDS)
+    rig.nodes.control.thaw(**which)
+    incident = job.wait_incident(2, seconds=120)
+    assert (incident["action"], incident["escalatedFrom"]) == (action, by_way_of)
+    assert incident["lostSteps"] == 0
+    assert_weights_equal(job, ITERATIONS)
