@@ -4,7 +4,7 @@ One operator after the other: each one gets a fuse (e2e/harness/crashing_operato
 or command of a recovery, and its successor, which has nothing but the API and the coordinator's reports, has to finish
 the work. Then it gets the next fuse, until a recovery has fewer acts than that.
 
-Every point would take five minutes, so `make test` takes every third; HAJOB_EVERY_POINT=1 takes all.
+Every point would take five minutes, so `make test` takes every third; HAJOB_EVERY_POINT=1 (`make e2e`) takes all.
 """
 
 from __future__ import annotations
