@@ -180,7 +180,7 @@ class Ranks:
     def _line(self, rank: Rank, line: bytes, write: Callable[[bytes], None], log: output.LogFile) -> None:
         now = boottime_nanoseconds()
         step = progress.parse(line)
-        if step is not None and step != rank.step:
+        if step is not None:
             rank.step, rank.step_time = step, now
             if not self._steps:
                 self._loop.later(STEP_SECONDS, self._tell_steps)

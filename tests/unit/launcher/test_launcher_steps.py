@@ -1,0 +1,34 @@
+"""Finished steps are told as they are printed, by a real process."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+from trainer_sidecar.launcher.loop import Loop
+from trainer_sidecar.launcher.program import Program
+from trainer_sidecar.launcher.ranks import Name, Ranks, Settings, Target
+
+STOOD_AT_FIVE_AND_LOADED_FOUR = "for step in (4, 5, 5, 6): print(f'iteration {step}/ 9 |')"
+
+
+def test_a_step_that_is_done_again_is_told_again(tmp_path: Path) -> None:
+    """A rank that goes back by one step finishes the same number twice in a row."""
+    told: list[list[int]] = []
+    loop = Loop()
+
+    def tell(message: dict[str, Any], _may_wait: bool) -> None:
+        told.extend(step[:2] for step in message.get("steps", ()))
+        if [7, 6] in told:
+            loop.stop()
+
+    ranks = Ranks(loop, Settings(str(tmp_path), 1 << 20, 1), tell)
+    program = Program([sys.executable, "-c", STOOD_AT_FIVE_AND_LOADED_FOUR], str(tmp_path), {}, [], True)
+    loop.later(30.0, loop.stop)
+    silent = Target(lambda _: None, lambda _: None)
+    assert ranks.start(7, Name(1, 1), program, {"HAJOB_ATTEMPT": "1"}, silent) is None
+    loop.run()
+    os.waitpid(ranks.newest()[0].pid, 0)
+    assert told == [[7, 4], [7, 5], [7, 5], [7, 6]]
