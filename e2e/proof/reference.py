@@ -7,6 +7,7 @@ enter into it.
 from __future__ import annotations
 
 import hashlib
+import os
 import shutil
 import sys
 from pathlib import Path
@@ -41,10 +42,12 @@ def reference(run: Run, steps: int) -> Path:
         if process.wait() != 0:
             words = (run.logs / f"{KEPT}.log").read_text(errors="replace")[-2000:]
             raise RuntimeError(f"the undisturbed training failed: {words}")
-        directory.parent.mkdir(parents=True, exist_ok=True)
-        shutil.rmtree(directory.parent / f"{directory.name}.new", ignore_errors=True)
-        shutil.copytree(made, directory.parent / f"{directory.name}.new")
-        (directory.parent / f"{directory.name}.new").rename(directory)
+        fresh = directory.parent / f"{directory.name}.{os.getpid()}"
+        shutil.copytree(made, fresh)
+        try:
+            fresh.rename(directory)
+        except OSError:  # somebody else has just made the same
+            shutil.rmtree(fresh)
     return directory
 
 
