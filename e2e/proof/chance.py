@@ -32,6 +32,8 @@ WITHIN_SECONDS: Final = 14.0
 MOST_FAULTS: Final = 3
 MOST_POWER_OFFS: Final = 2
 COMPLETE_SECONDS: Final = 300.0
+START_LIMIT: Final = 90
+"""Seconds; a process that is frozen before MindIO knows it is missed by nothing but the time that a start may take."""
 KINDS: Final = ("kill", "kill", "kill", "freeze", "memory", "power-off")
 """How often each kind is drawn."""
 
@@ -123,7 +125,7 @@ class Chance:
             step_milliseconds=self.setting.step_milliseconds,
             arguments=["--save-interval", str(SAVE_INTERVAL), "--log-digests"],
             environment={} if self.setting.defaults else SHORT_TIMERS,
-            spec={"recovery": recovery},
+            spec={"recovery": recovery, "startupDeadlineSeconds": START_LIMIT},
         )
 
     def _play(self, job: Job, played: Round) -> None:
