@@ -48,14 +48,6 @@ def test_the_log_tells_where_the_conversation_stands(log: list[dict[str, Any]], 
     assert conversation.state is state
 
 
-@pytest.fixture
-def world() -> World:
-    world = World()
-    world.start()
-    world.step(1)
-    return world
-
-
 def pids(world: World) -> list[tuple[int, int]]:
     return [(p.incarnation, p.start) for agent in world.agents.values() for p in agent.processes.values()]
 

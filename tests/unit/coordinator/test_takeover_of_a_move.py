@@ -10,10 +10,7 @@ from trainer_sidecar.protocol import sidecar_pb2 as pb
 
 
 @pytest.fixture
-def world() -> World:
-    world = World()
-    world.start()
-    world.step(1)
+def world(world: World) -> World:
     world.order(pb.MIGRATE, incarnation=2, revision=1, lost_ranks=[2, 3], replaced_nodes=[1])
     return world
 

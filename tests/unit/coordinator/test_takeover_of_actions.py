@@ -122,14 +122,6 @@ def test_a_fault_report_that_nobody_answered_is_handed_back() -> None:
     assert resume(new_conversation(100.0), [PAUSE, PAUSED, PAUSE_OVER, NOBODY], 0.0).asked is not None
 
 
-@pytest.fixture
-def world() -> World:
-    world = World()
-    world.start()
-    world.step(1)
-    return world
-
-
 def test_a_fault_that_was_reported_to_nobody_is_answered_and_told(world: World) -> None:
     restart_coordinator(world, [FAULT])
     assert world.called("stop_train") == [{"ranks": [[1, 0]], "incarnation": 2}]
