@@ -141,7 +141,7 @@ BEHAVIOURS: dict[str, str] = {
 
 #: Faults of the real package that only the simulator can be asked for (`SIM_MINDIO_FAULTS`), and their paragraphs;
 #: `<handler>_raises` and `<handler>_slow` come beside them.
-FAULTS: dict[str, str] = {"destroy_hangs": "8.7", "stuck_in_update": "6.6", "old_package": "1.1"}
+FAULTS: dict[str, str] = {"destroy_hangs": "8.7", "stuck_in_update": "6.6"}
 
 
 def _integer(name: str, low: int, high: int, default: int) -> int:

@@ -225,9 +225,6 @@ def tft_notify_controller_dump() -> int:
     return OK
 
 
-if settings.fault("old_package"):  # a version from before hot switches
-    del tft_notify_controller_prepare_action
-
 atexit.register(tft_destroy_controller)
 
 __all__ = [
