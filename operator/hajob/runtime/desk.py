@@ -25,6 +25,7 @@ from hajob.domain.goodput import Account
 from hajob.domain.timeline import Moment
 from hajob.objects import announcements, orders
 from hajob.objects.environment import rank_environment
+from hajob.objects.free_nodes import free_nodes, nodes_to_avoid
 from hajob.objects.journal import Journal
 from hajob.objects.naming import coordinator_pod_name
 from hajob.objects.status import RUNNING_REASON, CoordinatorView, Snapshot, build_status, goodput
@@ -44,7 +45,7 @@ from hajob.runtime.expiry import Expiry
 from hajob.runtime.incident_book import IncidentBook
 from hajob.runtime.kube import ApiError
 from hajob.runtime.pod_keeper import PodKeeper, difference
-from hajob.runtime.pod_table import PodTable, free_nodes, is_wanted
+from hajob.runtime.pod_table import PodTable, is_wanted
 from hajob.runtime.status_desk import StatusDesk
 from hajob.runtime.status_writer import StatusRefusedError
 from hajob.runtime.world import World
@@ -284,19 +285,13 @@ class Desk:
     # ------------------------------------------------------------------------------------------------- plan
 
     def _free_nodes(self) -> int:
-        accelerator = self.job.spec.accelerator
         nodes, pods = self._world.nodes().values(), self._world.all_pods().values()
-        return free_nodes(nodes, pods, accelerator.resource_name, self._layout.chips_per_node)
+        return len(free_nodes(nodes, pods, self.job.spec, self._layout))
 
     def _nodes_to_avoid(self) -> set[str]:
-        """For a start of the whole job. Shunned nodes may be well by now: they are better than too few."""
-        nodes, accelerator = self._world.nodes().values(), self.job.spec.accelerator
         shunned = self._world.shunned_nodes.names(self._world.clock.monotonic())
-        others = (node for node in nodes if node.name not in shunned)
         pods = (pod for pod in self._world.all_pods().values() if pod.job_uid != self.job.metadata.uid)
-        num_free = free_nodes(others, pods, accelerator.resource_name, self._layout.chips_per_node)
-        not_ready = {node.name for node in nodes if not node.ready}
-        return not_ready | shunned if num_free >= self._layout.num_nodes else not_ready
+        return nodes_to_avoid(self._world.nodes().values(), pods, self.job.spec, self._layout, shunned)
 
     def _view(self) -> View:
         return View(

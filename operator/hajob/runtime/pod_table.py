@@ -81,11 +81,3 @@ class PodTable:
 def is_wanted(pod: PodView, wanted: WantedPods) -> bool:
     """Whether a pod is the one that its node rank should have."""
     return pod.role == names.ROLE_RANK and pod.incarnation == wanted.incarnation_of(pod.node_rank)
-
-
-def free_nodes(nodes: Iterable[NodeView], all_pods: Iterable[PodView], resource: str, chips: int) -> int:
-    """How many nodes could take a rank pod: usable, with enough chips, and without a rank pod of any job of ours."""
-    taken = {pod.node_name for pod in all_pods if pod.role == names.ROLE_RANK}
-    return sum(
-        1 for node in nodes if node.usable and node.name not in taken and (node.chips or {}).get(resource, 0) >= chips
-    )
