@@ -33,6 +33,8 @@ MARGIN_SECONDS: Final = 1.5
 """From the order of a fault to its step: every rank looks for orders once per step."""
 MOMENT_SECONDS: Final = 30.0
 RECOVERY_SECONDS: Final = 150.0
+ACTION_SECONDS: Final = 180.0
+"""MindIO's own limit of an action, which a rank that is gone in the middle of one uses up."""
 START_SECONDS: Final = 120.0
 QUIET_SECONDS: Final = 20.0
 TRIES: Final = 3
@@ -60,6 +62,11 @@ class Setting:
     step_milliseconds: float = 100.0
     defaults: bool = False
     seed: int = 0
+
+    @property
+    def recovery_seconds(self) -> float:
+        """The longest that a recovery is waited for."""
+        return RECOVERY_SECONDS + (ACTION_SECONDS if self.defaults else 0.0)
 
 
 def job_spec(wanted: Script, setting: Setting) -> dict[str, Any]:
@@ -187,13 +194,13 @@ class Stage:
             state = status.get("summary", {}).get("state")
             return state == "Running" and conditions.get("CoordinatorReady") == "True" and not is_open
 
-        self._wait("the training to be at rest", resting, RECOVERY_SECONDS)
+        self._wait("the training to be at rest", resting, self.setting.recovery_seconds)
         return int(self.job.status()["incarnation"]), self._go_on()
 
     def _go_on(self) -> int:
         """Wait until every rank has finished some more steps; returns the newest common one."""
         step = self.trail.common_step(WORLD) + STEPS_AFTER
-        self._wait(f"step {step}", lambda: self.trail.common_step(WORLD) >= step, RECOVERY_SECONDS)
+        self._wait(f"step {step}", lambda: self.trail.common_step(WORLD) >= step, self.setting.recovery_seconds)
         return self.trail.common_step(WORLD)
 
     def _await_marks(self, lines: list[str]) -> None:
@@ -223,7 +230,7 @@ class Stage:
                 raise AssertionError(f"the job failed: {failed[0]['reason']}: {failed[0]['message']}")
             return bool(fresh) and all(each["outcome"] != "Open" for each in fresh)
 
-        self._wait("the incident to be closed", closed, RECOVERY_SECONDS)
+        self._wait("the incident to be closed", closed, self.setting.recovery_seconds)
 
     def _checkpoint(self) -> int:
         """The newest committed step, 0 when there is none."""
