@@ -1,5 +1,8 @@
 """Fixtures for every test of the repository; they are defined where the rig is."""
 
+import signal
+import threading
+
 import hypothesis
 
 pytest_plugins = ["e2e.harness.fixtures"]
@@ -7,3 +10,8 @@ pytest_plugins = ["e2e.harness.fixtures"]
 # How long an example takes says something about the machine, nothing about the code.
 hypothesis.settings.register_profile("hajob", deadline=None)
 hypothesis.settings.load_profile("hajob")
+
+# What is started in the background, by nohup or a build server, may be born deaf to Ctrl-C, and passes that on to every
+# process that a test starts and interrupts.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN and threading.current_thread() is threading.main_thread():
+    signal.signal(signal.SIGINT, signal.default_int_handler)

@@ -24,6 +24,7 @@ from e2e.cluster.run import Run
 OWNER = """
 import json, os, signal, subprocess, sys, time
 from e2e.cluster.run import Run
+signal.signal(signal.SIGHUP, signal.SIG_DFL)  # under nohup it is born deaf to it
 run = Run.start("test")
 run.spawn("plain", ["sleep", "600"])
 nested = "import subprocess, time; subprocess.Popen(['sleep', '600'], start_new_session=True); time.sleep(600)"
