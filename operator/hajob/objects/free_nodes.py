@@ -7,7 +7,7 @@ scheduler, so that a job that chooses nodes that way may be promised too many.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from hajob.api import constants as names
@@ -34,24 +34,27 @@ def free_nodes(
 
 def nodes_to_avoid(
     nodes: Collection[NodeView],
-    pods: Iterable[PodView],
+    pods: Collection[PodView],
     spec: HATrainingJobSpec,
     layout: Layout,
-    shunned: Collection[str],
+    shunned: Sequence[str],
 ) -> set[str]:
-    """For a start of the whole job. Shunned nodes may be well by now: they are better than too few.
+    """For a start of the whole job: no more shunned nodes are taken than it needs.
 
     Args:
         nodes: all there are.
         pods: of other jobs; the job's own leave before the new ones are placed.
         spec: of the job.
         layout: of the job.
-        shunned: names of nodes on which something was wrong a moment ago.
+        shunned: names of nodes on which something was wrong a moment ago, the longest ago first: the likeliest to be
+            well again.
     """
-    others = [node for node in nodes if node.name not in shunned]
-    not_ready = {node.name for node in nodes if not node.ready}
-    enough = len(free_nodes(others, pods, spec, layout)) >= layout.num_nodes
-    return not_ready | set(shunned) if enough else not_ready
+    missing = layout.num_nodes - len(
+        free_nodes([node for node in nodes if node.name not in shunned], pods, spec, layout)
+    )
+    could_take = {node.name for node in free_nodes(nodes, pods, spec, layout)}
+    taken = [name for name in shunned if name in could_take][: max(missing, 0)]
+    return {node.name for node in nodes if not node.ready} | (set(shunned) - set(taken))
 
 
 def may_take(node: NodeView, spec: HATrainingJobSpec) -> bool:

@@ -2,8 +2,8 @@
 
 On some an agent fell silent: Kubernetes calls a dead node ready for another 40 s, and the scheduler puts pods on it. On
 others a port that every job needs is taken. What one job has learnt serves the next one, also one that is deleted and
-applied again at once. Where too few nodes are left, a start takes the shunned ones all the same: they may be well by
-now, and a pod that is made for others would wait for those for ever.
+applied again at once. Where too few nodes are left, a start takes as many of the shunned ones as it needs, the longest
+shunned first: they may be well by now, and a pod that is made for others would wait for those for ever.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class ShunnedNodes:
         if name:
             self._since[name] = now
 
-    def names(self, now: float) -> set[str]:
-        """Those that are to be shunned now; the others are forgotten."""
+    def names(self, now: float) -> list[str]:
+        """Those that are to be shunned now, the longest ago first; the others are forgotten."""
         self._since = {name: since for name, since in self._since.items() if now - since < SHUNNED_SECONDS}
-        return set(self._since)
+        return sorted(self._since, key=lambda name: self._since[name])

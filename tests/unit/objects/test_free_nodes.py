@@ -88,11 +88,18 @@ def test_a_node_as_kubernetes_has_it() -> None:
     assert (seen.labels, seen.taints, seen.ready) == ({"pool": "a"}, (TAINT,), False)
 
 
-def test_shunned_nodes_are_avoided_while_enough_others_of_the_right_pool_are_left() -> None:
-    nodes = [replace(NODE, name=f"node-{number}") for number in range(5)]
+def test_of_shunned_nodes_only_those_that_are_needed_are_taken_the_longest_shunned_first() -> None:
+    nodes = [replace(NODE, name=f"node-{number}") for number in range(6)]
+    nodes.append(replace(NODE, name="node-9", ready=False))
     job = spec(nodeSelector={"pool": "a"})
     layout = layout_of(job)
-    sick = replace(NODE, name="node-9", ready=False)
-    assert nodes_to_avoid([*nodes, sick], [], job, layout, {"node-0"}) == {"node-0", "node-9"}
+
+    def avoided(*shunned: str) -> set[str]:
+        return nodes_to_avoid(nodes, [], job, layout, shunned)
+
+    assert avoided("node-2", "node-0") == {"node-0", "node-2", "node-9"}
+    assert avoided("node-2", "node-0", "node-1") == {"node-0", "node-1", "node-9"}
+    assert avoided("node-2", "node-9", "node-0", "node-1", "node-3") == {"node-1", "node-3", "node-9"}
     nodes[4] = replace(nodes[4], labels={"pool": "b"})
-    assert nodes_to_avoid([*nodes, sick], [], job, layout, {"node-0"}) == {"node-9"}
+    assert avoided("node-2", "node-0") == {"node-0", "node-9"}, "a node of another pool helps nobody"
+    assert avoided("node-4", "node-2", "node-0") == {"node-0", "node-4", "node-9"}

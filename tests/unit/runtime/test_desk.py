@@ -329,8 +329,8 @@ def test_a_pod_without_a_node_makes_no_node_shunned() -> None:
     nodes = ShunnedNodes()
     nodes.add("", 1.0)
     nodes.add("node-1", 1.0)
-    assert nodes.names(2.0) == {"node-1"}
-    assert nodes.names(62.0) == set()
+    assert nodes.names(2.0) == ["node-1"]
+    assert nodes.names(62.0) == []
 
 
 async def test_a_report_is_acknowledged_after_what_it_led_to_is_written(town: Town) -> None:
