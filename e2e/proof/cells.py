@@ -255,9 +255,10 @@ _BY_ACTION: Final = {
 def _cascade(further: int, chance: random.Random) -> Script:
     """Rank 0 dies; while its successor starts, others die at random moments, some of them again.
 
-    Who is drawn never leaves a shard without a holder: of a rank and its partner one lives.
+    Who is drawn never leaves a shard without a holder: of a rank and its partner one lives. The successor of rank 0 is
+    spared, because it holds the naming off until all are dead.
     """
-    mortal = (0, *(chance.choice((rank, rank + WORLD // 2)) for rank in range(1, WORLD // 2)))
+    mortal = tuple(chance.choice((rank, rank + WORLD // 2)) for rank in range(1, WORLD // 2))
     deaths = tuple(chance.choice(mortal) for _ in range(further))
     ranks = frozenset((0, *deaths))
     return Script(

@@ -191,6 +191,9 @@ A cell counts only when all of this was so:
   counts the steps lost;
 - no process is left over.
 
+A node that loses its power in its optimizer update takes along whether it had finished the step that all others finish.
+The incident takes it to have, so that it may be a step short of the outage; a play that meets this is not as promised.
+
 A play in which only the 100 ms were missed is played again, at most twice: on a busy machine whoever reads is late.
 
 A star: {unsaved}; so the job starts anew from the periodic checkpoint.
