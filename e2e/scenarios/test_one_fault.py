@@ -13,6 +13,7 @@ from e2e.harness.job import Job
 from e2e.harness.rig import Rig
 from e2e.harness.undisturbed import undisturbed
 from e2e.scenarios.proofs import assert_recovered, assert_weights_equal
+from e2e.trainer.faults import order
 
 ITERATIONS = 250
 MOST_WRITES = 12
@@ -78,7 +79,7 @@ def hit(rig: Rig, job: Job, action: str) -> None:
     if action == "Replace":
         rig.nodes.control.power_off(job.node_of(1))
     elif action == "Retry":
-        (job.logs / "faults").write_text("rank=3 do=raise text=UCE_ERROR")
+        order(job.logs, "rank=3 do=raise text=UCE_ERROR")
     else:
         rig.nodes.control.kill(namespace=rig.namespace, rank=3)
 

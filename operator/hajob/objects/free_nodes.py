@@ -34,7 +34,7 @@ def free_nodes(
 
 def nodes_to_avoid(
     nodes: Collection[NodeView],
-    pods: Collection[PodView],
+    pods: Iterable[PodView],
     spec: HATrainingJobSpec,
     layout: Layout,
     shunned: Sequence[str],
@@ -49,10 +49,8 @@ def nodes_to_avoid(
         shunned: names of nodes on which something was wrong a moment ago, the longest ago first: the likeliest to be
             well again.
     """
-    missing = layout.num_nodes - len(
-        free_nodes([node for node in nodes if node.name not in shunned], pods, spec, layout)
-    )
     could_take = {node.name for node in free_nodes(nodes, pods, spec, layout)}
+    missing = layout.num_nodes - len(could_take.difference(shunned))
     taken = [name for name in shunned if name in could_take][: max(missing, 0)]
     return {node.name for node in nodes if not node.ready} | (set(shunned) - set(taken))
 

@@ -290,7 +290,7 @@ class Desk:
 
     def _nodes_to_avoid(self) -> set[str]:
         shunned = self._world.shunned_nodes.names(self._world.clock.monotonic())
-        pods = [pod for pod in self._world.all_pods().values() if pod.job_uid != self.job.metadata.uid]
+        pods = (pod for pod in self._world.all_pods().values() if pod.job_uid != self.job.metadata.uid)
         return nodes_to_avoid(self._world.nodes().values(), pods, self.job.spec, self._layout, shunned)
 
     def _view(self) -> View:

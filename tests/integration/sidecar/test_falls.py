@@ -73,6 +73,15 @@ def finished_step(job: Job) -> int:
     return max(int(event["step"]) for event in proof.of(proof.load(job.log_directory), "step_end"))
 
 
+async def with_checkpoints(new_job: NewJob, step: int) -> Job:
+    """A training that saves periodically and has come to this step."""
+    job = new_job()
+    job.keep_checkpoints()
+    await job.start()
+    await job.until_step(step)
+    return job
+
+
 def text(job: Job) -> str:
     """What MindIO said last, which is what the operator shows."""
     return job.operator.marks(pb.RESULT)[-1][0].text
@@ -81,11 +90,8 @@ def text(job: Job) -> str:
 async def test_a_retry_that_fails_a_successor_that_dies_and_a_stop_that_fails(
     new_job: NewJob, undisturbed: Path
 ) -> None:
-    job = new_job()
-    job.keep_checkpoints()
+    job = await with_checkpoints(new_job, step=8)
     operator = job.operator
-    await job.start()
-    await job.until_step(8)
     job.fault("rank=1 at=clean do=fail")
     assert await faulty(job, "rank=1 do=raise text=UCE_ERROR", pb.RETRY) == (405, "retry")
     await operator.until(lambda: operator.state.conversation == "RetryRefused", "the other decision")
@@ -124,11 +130,8 @@ async def test_a_retry_that_fails_a_successor_that_dies_and_a_stop_that_fails(
 async def test_damaged_data_is_repaired_from_the_periodic_checkpoint_and_never_saved(
     new_job: NewJob, undisturbed: Path
 ) -> None:
-    job = new_job()
-    job.keep_checkpoints()
+    job = await with_checkpoints(new_job, step=8)
     operator = job.operator
-    await job.start()
-    await job.until_step(8)
     resumed = len(operator.marks(pb.RESUMED))
     assert await faulty(job, "rank=1 do=raise text=HBM_MULTI_BIT_ECC", pb.RETRY) == (0, "retry")
     repairs = proof.of(proof.load(job.log_directory), "repair")
@@ -173,11 +176,8 @@ nothing to say until the limit of its action.
 async def test_handlers_that_answer_nonsense_or_raise_are_named_and_nothing_is_left_hanging(
     new_job: NewJob, undisturbed: Path
 ) -> None:
-    job = new_job()
-    job.keep_checkpoints()
+    job = await with_checkpoints(new_job, step=6)
     operator = job.operator
-    await job.start()
-    await job.until_step(6)
     for line in ANSWERS:
         job.fault(line)
     assert await killed(job, 3) == (0, "recover")
