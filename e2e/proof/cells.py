@@ -31,6 +31,9 @@ MOST_DEATHS: Final = 5
 SILENT_SECONDS: Final = 6.0
 """A node without power is noticed by its silence of three seconds; the point must not be passed before."""
 
+STANDING_SECONDS: Final = 0.1
+"""The ranks of a node have stood still for so long when its power goes: their agent has told of their last step."""
+
 SAVERS: Final = frozenset({0, 1, 2, 3})
 """Ranks that MindIO picks to save, unless they are in its dict; and one that dies after the naming is not."""
 UNSAVED: Final = "MindIO picks the rank that has just died to save, answers 499 and leaves only exit"

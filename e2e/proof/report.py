@@ -20,7 +20,7 @@ from typing import Any, Final
 from e2e.bench.report import machine
 from e2e.bootstrap.paths import CHECKOUT
 from e2e.harness.images import SIMULATOR, mindio_directory
-from e2e.proof.cells import ACTIONS, EXTRA, MOMENTS, RANKS, UNSAVED, Cell, script
+from e2e.proof.cells import ACTIONS, EXTRA, MOMENTS, RANKS, STANDING_SECONDS, UNSAVED, Cell, script
 from e2e.proof.chance import Round
 from e2e.proof.verdict import Result
 
@@ -191,8 +191,10 @@ A cell counts only when all of this was so:
   counts the steps lost;
 - no process is left over.
 
-A node that loses its power in its optimizer update takes along whether it had finished the step that all others finish.
-The incident takes it to have, so that it may be a step short of the outage; a play that meets this is not as promised.
+A node that loses its power takes along what its agent has not told. A step of 0.1 s or more is told within some
+milliseconds of its end, so the node's silence about it means that it was not finished; of quicker steps nobody can
+know, and the incident takes the node to have finished what all others have. Ranks have stood still for {standing:g} s
+when their node's power goes.
 
 A play in which only the 100 ms were missed is played again, at most twice: on a busy machine whoever reads is late.
 
@@ -239,7 +241,11 @@ def made_page(ledger: Ledger) -> str:
     rounds = ledger["random"].get("rounds", {})
     parts = [
         INTRODUCTION.format(
-            machine=words, mindio=ledger["mindio"], unsaved=UNSAVED, plays=_number_of_plays(ledger[SHORT])
+            machine=words,
+            mindio=ledger["mindio"],
+            unsaved=UNSAVED,
+            plays=_number_of_plays(ledger[SHORT]),
+            standing=STANDING_SECONDS,
         ),
         table(ledger[SHORT]),
         EXTRA_WORDS,

@@ -19,7 +19,7 @@ from e2e.cluster.control_plane import ControlPlaneError
 from e2e.harness.job import Job
 from e2e.harness.rig import Rig
 from e2e.nodes.control import ControlError
-from e2e.proof.cells import WORLD, Cell, Script, script
+from e2e.proof.cells import STANDING_SECONDS, WORLD, Cell, Script, script
 from e2e.proof.ground import Ground
 from e2e.proof.trail import Reference, Trail
 from e2e.proof.verdict import Evidence, Result, judge
@@ -218,7 +218,10 @@ class Stage:
             if wanted.apart:
                 time.sleep(wanted.apart[number])
             self._wait(f"a process of rank {rank}", functools.partial(self._ground.kill, self.job, rank), 5.0)
-        if wanted.powered_off is not None and not self._ground.power_off(self.job, wanted.powered_off):
+        if wanted.powered_off is None:
+            return
+        time.sleep(STANDING_SECONDS)
+        if not self._ground.power_off(self.job, wanted.powered_off):
             raise MissedError(f"rank {wanted.powered_off} is on no node that could be switched off")
 
     def _await_recovery(self, incarnation: int) -> None:

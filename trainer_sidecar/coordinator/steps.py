@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 KEPT_STEPS = 64
 KEPT_TIMES = 101
+TOLD_AT_ONCE_SECONDS = 0.1  # a step this long is told as soon as it is finished; launchers gather quicker ones
 
 
 @dataclass
@@ -65,13 +66,29 @@ class Steps:
         self._unheard.difference_update(ranks)
 
     def last_common(self, num_ranks: int) -> tuple[int, float] | None:
-        """The last step that every rank finished, those out of sight left aside, and when the last one did."""
+        """The last step that every rank finished, as far as those out of sight can have, and when the last one did."""
         found = self._common
         for step, finish in self._open.items():
-            others = finish.ranks - self._unheard
-            if others and len(others) >= num_ranks - len(self._unheard) and (found is None or step > found[0]):
+            if (found is None or step > found[0]) and self._may_be_common(step, finish.ranks, num_ranks):
                 found = (step, finish.latest)
         return found
+
+    def _may_be_common(self, step: int, finished: set[int], num_ranks: int) -> bool:
+        heard = finished - self._unheard
+        if not heard or len(heard) < num_ranks - len(self._unheard):
+            return False
+        return not (self._unheard - finished) & self._would_have_told(step)
+
+    def _would_have_told(self, step: int) -> set[int]:
+        """Ranks whose silence about `step` means that they have not finished it.
+
+        That takes steps long enough to be told at once, and an agent that was heard up to the step before: the others
+        cannot be two steps ahead, so of an earlier silence it is the way to here that was lost.
+        """
+        median = self.median_seconds
+        if median is None or median < TOLD_AT_ONCE_SECONDS:
+            return set()
+        return {rank for rank, last in self._last.items() if last == step - 1}
 
     @property
     def median_seconds(self) -> float | None:

@@ -16,7 +16,6 @@ from .loop import Loop
 from .protocol import boottime_nanoseconds
 
 GENTLE_SECONDS = 2.0  # short: MindIO makes ranks ignore SIGTERM, and a restart of the job waits for it
-STEP_SECONDS = 0.2
 
 
 class Name(NamedTuple):
@@ -181,9 +180,9 @@ class Ranks:
         now = boottime_nanoseconds()
         step = progress.parse(line)
         if step is not None:
-            rank.step, rank.step_time = step, now
             if not self._steps:
-                self._loop.later(STEP_SECONDS, self._tell_steps)
+                self._loop.later(progress.telling_delay((now - rank.step_time) / 1e9), self._tell_steps)
+            rank.step, rank.step_time = step, now
             self._steps.append([rank.rank, step, now])
         if self.follow_lines:
             text = line.decode("utf-8", "replace")

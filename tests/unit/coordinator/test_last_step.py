@@ -46,6 +46,37 @@ def test_a_silent_node_does_not_hide_the_step_that_all_others_have_finished() ->
     assert told(world) == [4]
 
 
+def without_power(world: World, step: int) -> None:
+    """The ranks of the first node finish a step, the second one loses its power and is missed."""
+    world.step(step, [0, 1])
+    world.agent(1).powered = False
+    world.advance(4.0)
+    world.order(pb.STOP, incarnation=2, revision=1)
+    world.advance(0.3)
+
+
+def with_long_steps(steps: int) -> World:
+    world = World()
+    world.start()
+    for step in range(1, steps + 1):
+        world.step(step)
+        world.advance(0.3)
+    return world
+
+
+def test_a_node_that_would_have_told_of_a_step_at_once_has_not_finished_it() -> None:
+    world = with_long_steps(3)
+    without_power(world, 4)
+    assert told(world) == [3]
+
+
+def test_a_node_whose_agent_was_cut_off_before_hides_no_step() -> None:
+    world = with_long_steps(3)
+    world.step(4, [0, 1])  # the others could not have gone on to step 5 without the second node
+    without_power(world, 5)
+    assert told(world) == [5]
+
+
 def test_a_start_that_follows_at_once_changes_nothing() -> None:
     world = trained()
     world.die(3)

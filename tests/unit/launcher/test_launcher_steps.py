@@ -7,6 +7,9 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import pytest
+
+from trainer_sidecar.launcher import progress
 from trainer_sidecar.launcher.loop import Loop
 from trainer_sidecar.launcher.program import Program
 from trainer_sidecar.launcher.ranks import Name, Ranks, Settings, Target
@@ -32,3 +35,13 @@ def test_a_step_that_is_done_again_is_told_again(tmp_path: Path) -> None:
     loop.run()
     os.waitpid(ranks.newest()[0].pid, 0)
     assert told == [[7, 4], [7, 5], [7, 5], [7, 6]]
+
+
+@pytest.mark.parametrize("seconds", [0.08, 0.1, 30.0])
+def test_a_step_of_usual_length_waits_only_for_the_other_ranks_of_its_pod(seconds: float) -> None:
+    assert progress.telling_delay(seconds) == progress.TOGETHER_SECONDS
+
+
+@pytest.mark.parametrize("seconds", [0.0, 0.001, 0.05])
+def test_quick_steps_are_gathered(seconds: float) -> None:
+    assert progress.telling_delay(seconds) == progress.GATHER_SECONDS
