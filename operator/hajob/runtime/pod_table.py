@@ -63,7 +63,13 @@ class PodTable:
         return {pod.node_rank: pod.node_name for pod in self.pods.values() if is_wanted(pod, wanted)}
 
     def unreachable(self, pod: PodView, nodes: Mapping[str, NodeView]) -> bool:
-        """Whether nobody on the pod's node could end it: the node is not ready, or its agent does not answer."""
+        """Whether nobody on the pod's node could end it: the node is not ready, or its agent does not answer.
+
+        A pod without a node may have got one since it was looked at: only the server knows, and it waits for no node
+        where there is none.
+        """
+        if not pod.node_name:
+            return False
         node = nodes.get(pod.node_name)
         return node is None or not node.ready or pod.uid in self.silent
 
