@@ -21,7 +21,7 @@ MAXIMUM_LINE_BYTES = 8192
 KEPT_LINES = 40
 KEPT_LINE_CHARACTERS = 500
 QUEUE_BYTES = 16 * 1024 * 1024
-GATHER_SECONDS = 0.05  # waking the thread for each line costs more than the line
+GATHER_SECONDS = 0.2  # waking the thread for each line costs more than the line
 
 
 class Lines:
