@@ -19,7 +19,7 @@ from e2e.cluster.control_plane import ControlPlane
 from e2e.cluster.run import Run
 from e2e.harness.rig import Layout, Rig
 from e2e.proof import report
-from e2e.proof.cells import ACTIONS, Cell, cells
+from e2e.proof.cells import ACTIONS, STEP_MILLISECONDS, Cell, cells
 from e2e.proof.chance import Chance, Round
 from e2e.proof.reference import reference
 from e2e.proof.stage import Setting, Stage
@@ -102,7 +102,7 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     option("--seed", type=int, default=secrets.randbelow(1_000_000), help="of rounds and cascades (drawn, and printed)")
     option("--round", type=int, action="append", metavar="K", help="of the rounds only this one, may be repeated")
     option("--defaults", action="store_true", help="MindIO's own timers instead of their useful minimum")
-    option("--step-milliseconds", type=float, default=100.0, help="of a step (100)")
+    option("--step-milliseconds", type=float, default=STEP_MILLISECONDS, help=f"of a step ({STEP_MILLISECONDS:g})")
     option("--keep", action="store_true", help="keep all logs, also when all is well")
     option(
         "--output", type=Path, default=report.RESULTS, help="the JSON file; the default one makes docs/proof.md, too"

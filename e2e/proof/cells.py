@@ -31,6 +31,10 @@ MOST_DEATHS: Final = 5
 SILENT_SECONDS: Final = 6.0
 """A node without power is noticed by its silence of three seconds; the point must not be passed before."""
 
+STEP_MILLISECONDS: Final = 100.0
+LONG_STEP_MILLISECONDS: Final = 300.0
+"""Where a node loses its power: its agent tells of such a step at once (docs/protocols/launcher.md)."""
+
 STANDING_SECONDS: Final = 0.1
 """The ranks of a node have stood still for so long when its power goes: their agent has told of their last step."""
 
@@ -89,6 +93,10 @@ class Script:
     apart: tuple[float, ...] = ()
     note: str = ""
     hang_seconds: int = 120
+
+    def step_milliseconds(self, usual: float) -> float:
+        """How long a step lasts, where `usual` is asked for."""
+        return usual if self.powered_off is None else max(usual, LONG_STEP_MILLISECONDS)
 
     @property
     def is_from_copies(self) -> bool:

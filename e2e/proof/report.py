@@ -20,7 +20,18 @@ from typing import Any, Final
 from e2e.bench.report import machine
 from e2e.bootstrap.paths import CHECKOUT
 from e2e.harness.images import SIMULATOR, mindio_directory
-from e2e.proof.cells import ACTIONS, EXTRA, MOMENTS, RANKS, STANDING_SECONDS, UNSAVED, Cell, script
+from e2e.proof.cells import (
+    ACTIONS,
+    EXTRA,
+    LONG_STEP_MILLISECONDS,
+    MOMENTS,
+    RANKS,
+    STANDING_SECONDS,
+    STEP_MILLISECONDS,
+    UNSAVED,
+    Cell,
+    script,
+)
 from e2e.proof.chance import Round
 from e2e.proof.verdict import Result
 
@@ -191,10 +202,10 @@ A cell counts only when all of this was so:
   counts the steps lost;
 - no process is left over.
 
-A node that loses its power takes along what its agent has not told. A step of 0.1 s or more is told within some
+A node that loses its power takes along what its agent has not told. A step of 0.2 s or more is told within some
 milliseconds of its end, so the node's silence about it means that it was not finished; of quicker steps nobody can
-know, and the incident takes the node to have finished what all others have. Ranks have stood still for {standing:g} s
-when their node's power goes.
+know, and the incident takes the node to have finished what all others have. So where a node loses its power a step
+lasts {long:g} s, elsewhere {step:g} s; its ranks have stood still for {standing:g} s by then.
 
 A play in which only the 100 ms were missed is played again, at most twice: on a busy machine whoever reads is late.
 
@@ -246,6 +257,8 @@ def made_page(ledger: Ledger) -> str:
             unsaved=UNSAVED,
             plays=_number_of_plays(ledger[SHORT]),
             standing=STANDING_SECONDS,
+            long=LONG_STEP_MILLISECONDS / 1000,
+            step=STEP_MILLISECONDS / 1000,
         ),
         table(ledger[SHORT]),
         EXTRA_WORDS,

@@ -19,7 +19,7 @@ from e2e.cluster.control_plane import ControlPlaneError
 from e2e.harness.job import Job
 from e2e.harness.rig import Rig
 from e2e.nodes.control import ControlError
-from e2e.proof.cells import STANDING_SECONDS, WORLD, Cell, Script, script
+from e2e.proof.cells import STANDING_SECONDS, STEP_MILLISECONDS, WORLD, Cell, Script, script
 from e2e.proof.ground import Ground
 from e2e.proof.trail import Reference, Trail
 from e2e.proof.verdict import Evidence, Result, judge
@@ -59,7 +59,7 @@ class Setting:
         seed: of what cascades draw: who dies, and when.
     """
 
-    step_milliseconds: float = 100.0
+    step_milliseconds: float = STEP_MILLISECONDS
     defaults: bool = False
     seed: int = 0
 
@@ -91,6 +91,7 @@ class Stage:
         self._job: Job | None = None
         self._trail: Trail | None = None
         self._spec: dict[str, Any] = {}
+        self._step_milliseconds = setting.step_milliseconds
         self._count = 0
         self._ground = Ground(rig)
 
@@ -144,7 +145,7 @@ class Stage:
     def _play(self, name: str, wanted: Script) -> Result:
         self._begin_training(wanted)
         incarnation, step = self._at_rest()
-        at = step + max(STEPS_BEFORE, round(MARGIN_SECONDS * 1000 / self.setting.step_milliseconds))
+        at = step + max(STEPS_BEFORE, round(MARGIN_SECONDS * 1000 / self._step_milliseconds))
         if wanted.at_save:
             at += -at % SAVE_INTERVAL
         self.trail.begin(step - STEPS_BEFORE)
@@ -165,17 +166,17 @@ class Stage:
 
     def _begin_training(self, wanted: Script) -> None:
         """A training that allows what the cell wants and has enough steps left."""
-        spec = job_spec(wanted, self.setting)
+        spec, step = job_spec(wanted, self.setting), wanted.step_milliseconds(self.setting.step_milliseconds)
         left = self.reference.steps - (self.trail.common_step(WORLD) if self._trail else 0)
-        if self._job is not None and spec == self._spec and left > 150:
+        if self._job is not None and (spec, step) == (self._spec, self._step_milliseconds) and left > 150:
             return
         self.end_training()
         self._count += 1
-        self._spec = spec
+        self._spec, self._step_milliseconds = spec, step
         self._job = self.rig.submit(
             f"proof-{self._count}",
             iterations=1_000_000,
-            step_milliseconds=self.setting.step_milliseconds,
+            step_milliseconds=step,
             arguments=["--save-interval", str(SAVE_INTERVAL), "--log-digests"],
             environment={} if self.setting.defaults else SHORT_TIMERS,
             spec=spec,

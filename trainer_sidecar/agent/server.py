@@ -23,6 +23,7 @@ from trainer_sidecar.protocol import sidecar_pb2_grpc as rpc
 VERSION = 1
 CAPABILITIES = ("gate", "start-counter")
 HEARTBEAT_INTERVAL = SECOND // 2
+EARLY = SECOND // 4  # a heartbeat goes along with a report rather than waking everybody once more
 HELLO_SECONDS = 5.0
 SERVER_OPTIONS = (
     ("grpc.so_reuseport", 0),
@@ -158,7 +159,7 @@ class AgentService(rpc.AgentServicer):
             if report is not None:
                 await context.write(pb.AgentToCoordinator(report=report))
             now = self._clock.now()
-            if now >= next_heartbeat:
+            if now >= next_heartbeat - (EARLY if report is not None else 0):
                 next_heartbeat = now + HEARTBEAT_INTERVAL
                 number = self._node.lease.heartbeat(now)
                 await context.write(pb.AgentToCoordinator(heartbeat=pb.Heartbeat(number=number)))

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 KEPT_STEPS = 64
 KEPT_TIMES = 101
-TOLD_AT_ONCE_SECONDS = 0.1  # a step this long is told as soon as it is finished; launchers gather quicker ones
+TOLD_AT_ONCE_SECONDS = 0.25  # a step this long is told as soon as it is finished; launchers gather quicker ones
 
 
 @dataclass

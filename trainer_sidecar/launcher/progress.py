@@ -9,8 +9,8 @@ import re
 
 TOGETHER_SECONDS = 0.005
 """The ranks of a pod end a step at almost the same time: one message tells of all of them."""
-QUICK_SECONDS = 0.08
-GATHER_SECONDS = 0.5
+QUICK_SECONDS = 0.2
+GATHER_SECONDS = 0.4
 """Steps quicker than that are gathered for so long, since a message for each would cost more than they do."""
 
 LINE = re.compile(rb"iteration\s+(\d{1,15})/\s*\d{1,15}")

@@ -3,12 +3,14 @@ from collections.abc import Iterator
 import pytest
 
 from e2e.proof.__main__ import chosen_cells, parse
-from e2e.proof.cells import CASCADES, COPY, HOLD_SECONDS, WORLD, Cell, cells, matrix, script
+from e2e.proof.cells import CASCADES, COPY, HOLD_SECONDS, STEP_MILLISECONDS, WORLD, Cell, cells, matrix, script
 from e2e.proof.chance import MOST_FAULTS, MOST_POWER_OFFS, WITHIN_SECONDS, draw
 from e2e.proof.stage import Setting, job_spec
 from e2e.proof.verdict import LAYOUT
 from e2e.trainer.faults import Fault
 from hajob.domain.actions import LADDER
+from trainer_sidecar.coordinator.steps import TOLD_AT_ONCE_SECONDS
+from trainer_sidecar.launcher.progress import telling_delay
 
 
 def names(*arguments: str) -> list[str]:
@@ -18,6 +20,14 @@ def names(*arguments: str) -> list[str]:
 def test_the_matrix_is_whole() -> None:
     assert len({cell.name for cell in matrix()}) == 5 * 4 * 4
     assert len({cell.name for cell in cells()}) == len(cells()) > 80
+
+
+def test_where_a_node_loses_its_power_its_agent_tells_of_each_step_at_once() -> None:
+    for cell in cells():
+        wanted = script(cell)
+        length = wanted.step_milliseconds(STEP_MILLISECONDS) / 1000
+        assert wanted.powered_off is None or telling_delay(length) < TOLD_AT_ONCE_SECONDS <= length
+        assert wanted.step_milliseconds(1000.0) == 1000.0
 
 
 @pytest.mark.parametrize("cell", cells(), ids=lambda cell: cell.name)
