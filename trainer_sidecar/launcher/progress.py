@@ -1,17 +1,26 @@
-"""A training's step, read from the line that Megatron-like trainers print after each one.
+"""A training's steps, read from the line that Megatron-like trainers print after each one, on their way to the agent.
 
 ` iteration        5/     100 | consumed samples: ... | lm loss: 1.234E+00 |`: step 5 of 100 is finished.
+
+A node that loses its power takes along what it has not told, so a step of usual length is told at once. Quick ones are
+gathered: a message for each would cost more than they do. Where no more of them come they are told, since that may be
+an outage, whose account begins with the last step.
 """
 
 from __future__ import annotations
 
 import re
+from typing import List
 
-TOGETHER_SECONDS = 0.005
+SECOND = 1_000_000_000
+TOGETHER = SECOND // 200
 """The ranks of a pod end a step at almost the same time: one message tells of all of them."""
-QUICK_SECONDS = 0.2
-GATHER_SECONDS = 0.4
-"""Steps quicker than that are gathered for so long, since a message for each would cost more than they do."""
+QUICK = SECOND // 5
+"""Steps of a rank that follow each other within this time are gathered …"""
+GATHER = 2 * SECOND // 5
+"""… for so long at most …"""
+STILL = SECOND // 10
+"""… and until no step has ended for so long."""
 
 LINE = re.compile(rb"iteration\s+(\d{1,15})/\s*\d{1,15}")
 
@@ -22,9 +31,24 @@ def parse(line: bytes) -> int | None:
     return int(found.group(1)) if found else None
 
 
-def telling_delay(seconds: float) -> float:
-    """How long a finished step waits for company before the agent is told; `seconds` since the rank's last one.
+class Untold:
+    """Finished steps that the agent has not been told of. Times are nanoseconds of one clock."""
 
-    A node that loses its power takes along what it has not told, so a step of usual length is told at once.
-    """
-    return GATHER_SECONDS if seconds < QUICK_SECONDS else TOGETHER_SECONDS
+    def __init__(self) -> None:
+        self.steps: List[List[int]] = []  # rank, step, time
+        self._quick = True
+
+    def add(self, rank: int, step: int, time: int, before: int) -> None:
+        """`rank` finished `step` at `time`, and its last one at `before`."""
+        self._quick = self._quick and time - before < QUICK
+        self.steps.append([rank, step, time])
+
+    def due(self) -> int:
+        """When they are to be told; only while there are any."""
+        first, newest = self.steps[0][2], self.steps[-1][2]
+        return min(first + GATHER, newest + STILL) if self._quick else newest + TOGETHER
+
+    def take(self) -> List[List[int]]:
+        """All of them, to be told now."""
+        taken, self.steps, self._quick = self.steps, [], True
+        return taken

@@ -94,7 +94,7 @@ class Ranks:
         self._files = output.Writer("hajob-files")
         self._newest: Dict[int, Rank] = {}
         self._by_pid: Dict[int, Rank] = {}
-        self._steps: List[List[int]] = []  # rank, step, time: not told yet
+        self._untold = progress.Untold()
         self.follow_lines = False
 
     def keep_output(self, directory: str, attempt_limit: int) -> None:
@@ -180,10 +180,11 @@ class Ranks:
         now = boottime_nanoseconds()
         step = progress.parse(line)
         if step is not None:
-            if not self._steps:
-                self._loop.later(progress.telling_delay((now - rank.step_time) / 1e9), self._tell_steps)
+            waits = bool(self._untold.steps)
+            self._untold.add(rank.rank, step, now, rank.step_time)
             rank.step, rank.step_time = step, now
-            self._steps.append([rank.rank, step, now])
+            if not waits:
+                self._tell_steps_later(now)
         if self.follow_lines:
             text = line.decode("utf-8", "replace")
             self._tell({"kind": "line", "rank": rank.rank, "text": text, "time": now}, True)
@@ -212,11 +213,19 @@ class Ranks:
         told = {"kind": "stack", "rank": rank.rank, "incarnation": rank.name.incarnation, "start": rank.name.start}
         self._tell(dict(told, lines=newest), False)
 
-    def _tell_steps(self) -> None:
+    def _tell_steps_later(self, now: int) -> None:
         """Each step carries its time, so they may wait for each other; an exit is told after them."""
-        if self._steps:
-            self._tell({"kind": "steps", "steps": self._steps}, True)
-            self._steps = []
+        if not self._untold.steps:
+            return
+        left = self._untold.due() - now
+        if left > 0:
+            self._loop.later(left / progress.SECOND, lambda: self._tell_steps_later(boottime_nanoseconds()))
+        else:
+            self._tell_steps()
+
+    def _tell_steps(self) -> None:
+        if self._untold.steps:
+            self._tell({"kind": "steps", "steps": self._untold.take()}, True)
 
     def ended(self, pid: int, code: int) -> bool:
         """Take in that a process was reaped; False: it is none of the ranks."""

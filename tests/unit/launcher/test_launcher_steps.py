@@ -7,8 +7,6 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from trainer_sidecar.launcher import progress
 from trainer_sidecar.launcher.loop import Loop
 from trainer_sidecar.launcher.program import Program
@@ -37,11 +35,34 @@ def test_a_step_that_is_done_again_is_told_again(tmp_path: Path) -> None:
     assert told == [[7, 4], [7, 5], [7, 5], [7, 6]]
 
 
-@pytest.mark.parametrize("seconds", [0.2, 0.3, 30.0])
-def test_a_step_of_usual_length_waits_only_for_the_other_ranks_of_its_pod(seconds: float) -> None:
-    assert progress.telling_delay(seconds) == progress.TOGETHER_SECONDS
+def test_a_step_of_usual_length_waits_only_for_the_other_ranks_of_its_pod() -> None:
+    untold = progress.Untold()
+    untold.add(0, 7, 10 * progress.SECOND, 9 * progress.SECOND)
+    untold.add(1, 7, 10 * progress.SECOND + 1000, 9 * progress.SECOND)
+    assert untold.due() == 10 * progress.SECOND + 1000 + progress.TOGETHER
+    assert [step[:2] for step in untold.take()] == [[0, 7], [1, 7]]
+    assert untold.steps == []
 
 
-@pytest.mark.parametrize("seconds", [0.0, 0.05, 0.19])
-def test_quick_steps_are_gathered(seconds: float) -> None:
-    assert progress.telling_delay(seconds) == progress.GATHER_SECONDS
+def test_quick_steps_are_gathered_for_a_while() -> None:
+    untold, step, times = progress.Untold(), progress.SECOND // 20, []
+    for number in range(1, 20):
+        untold.add(0, number, number * step, (number - 1) * step)
+        times.append(untold.due() - number * step)
+    assert times[0] == progress.STILL
+    assert untold.due() == step + progress.GATHER
+
+
+def test_quick_steps_that_end_are_told_soon() -> None:
+    untold, step = progress.Untold(), progress.SECOND // 20
+    untold.add(0, 1, step, 0)
+    untold.add(0, 2, 2 * step, step)
+    assert untold.due() == 2 * step + progress.STILL
+
+
+def test_the_first_step_after_a_pause_is_told_at_once() -> None:
+    untold = progress.Untold()
+    untold.add(0, 1, progress.SECOND, 0)
+    untold.take()
+    untold.add(0, 2, progress.SECOND + progress.QUICK, progress.SECOND)
+    assert untold.due() == progress.SECOND + progress.QUICK + progress.TOGETHER
