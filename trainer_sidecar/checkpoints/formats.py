@@ -10,6 +10,7 @@ file that ends between two of them looks whole. safetensors: a JSON header with 
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import pickle
@@ -51,9 +52,10 @@ def _torch(file: BinaryIO, _size: int) -> Look:
             name = next((one for one in archive.namelist() if one.rpartition("/")[2] == "data.pkl"), None)
             if name is None or archive.getinfo(name).file_size > LONGEST_HEADER:
                 return Look()
-            return Look(step=pickled_step(archive.open(name)))
+            content = archive.read(name)  # the whole of it: its checksum is looked at, at its end
     except (zipfile.BadZipFile, EOFError):
         return CUT_OFF
+    return Look(step=pickled_step(content))
 
 
 class _Inert(dict[Any, Any]):
@@ -89,10 +91,10 @@ class _InertUnpickler(pickle.Unpickler):
         """Tensors stay where they are."""
 
 
-def pickled_step(file: Any) -> int | None:  # noqa: ANN401 - what zipfile opens
+def pickled_step(pickled: bytes) -> int | None:
     """`iteration` of the pickled dictionary; None: there is none, or it cannot be read."""
     try:
-        content = _InertUnpickler(file).load()
+        content = _InertUnpickler(io.BytesIO(pickled)).load()
     except Exception:  # a pickle may raise anything
         return None
     step = content.get("iteration") if isinstance(content, dict) else None

@@ -77,6 +77,16 @@ def test_a_torch_file_that_is_cut_off_anywhere_is_seen(tmp_path: Path) -> None:
     assert at(tmp_path, "a.pt", b"\x80\x02anything") == Look()  # the format of long ago
 
 
+def test_a_torch_file_whose_pickle_is_damaged_is_not_whole(tmp_path: Path) -> None:
+    """The zip knows a checksum of each entry, and the pickle is read anyway."""
+    content = torch_file({"iteration": 40, "model": {"name": "of a weight"}})
+    start = content.index(b"\x80\x02")
+    for damaged in range(start, content.index(b"PK", start)):
+        broken = bytearray(content)
+        broken[damaged] ^= 0xFF
+        assert at(tmp_path, "a.pt", bytes(broken)) == CUT_OFF, damaged
+
+
 def mindspore_file(checksum: bool = False) -> bytes:
     tensors = [b"w" * length for length in (3, 200, 40_000)]
 
