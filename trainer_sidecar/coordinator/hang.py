@@ -22,31 +22,54 @@ SHOWN_PLACES = 2
 COMPARED_LINES = 4
 """Innermost frames by which two ranks stand at the same place."""
 
+UNMEASURED_SECONDS = 1800.0
+"""The least limit while nobody knows how long a step takes: after a start, or a restart of this process."""
+
 MESSAGE_CHARACTERS = 1000
 """Of the fact: as much as an incident keeps of it. Every stack is in its rank's kept output, whole."""
 
 
 def fact(job: Job) -> pb.Fact | None:
     """The fact that is due now; one for each standstill."""
-    steps, assignment = job.steps, job.assignment
-    if assignment is None or steps.latest is None or job.attempt.phase is not Phase.RUNNING:
+    if not _is_watched(job):
+        job.standstill = job.watched_since = None
         return None
-    watched = job.conversation.state in WATCHED or job.conversation.is_blind
-    if job.incident is not None or job.attempt.first_finish is not None or not watched:
-        job.standstill = None
-        return None
-    rule = assignment.hang_rule
-    limit = max(rule.step_time_multiple * (steps.median_seconds or 0.0), float(rule.minimum_seconds))
-    still = job.now - steps.latest
+    if job.watched_since is None:  # what held the training up until now was no hang
+        job.watched_since = job.now
+    since = max(job.steps.latest or 0.0, job.watched_since)
+    limit, still = _limit(job), job.now - since
     if not limit or still < limit:
         return None
     found = job.standstill
-    if found is None or found.since != steps.latest:
-        found = job.standstill = _ask(job, steps.latest)
+    if found is None or found.since != since:
+        found = job.standstill = _ask(job, since)
     if found.told or not (_has_answers(job, found) or job.now - found.asked >= STACK_SECONDS):
         return None
     found.told = True
     return _make(job, still, found)
+
+
+def _is_watched(job: Job) -> bool:
+    """Whether steps are to be expected: the training runs, has run before, and nothing is being done about it."""
+    if job.assignment is None or job.attempt.phase is not Phase.RUNNING:
+        return False
+    if job.incident is not None or job.attempt.first_finish is not None:
+        return False
+    if job.conversation.state not in WATCHED and not job.conversation.is_blind:
+        return False
+    # After a restart of this process agents still know of steps that were finished before it.
+    stepped = (view.step >= 0 for pod in job.roster.pods.values() for view in pod.views.values())
+    return job.steps.latest is not None or any(stepped)
+
+
+def _limit(job: Job) -> float:
+    """Seconds without a step that make a standstill; 0: none do."""
+    assert job.assignment is not None, "only a job that is watched has a limit"
+    rule, median = job.assignment.hang_rule, job.steps.median_seconds
+    least = float(rule.minimum_seconds)
+    if median is None:
+        return max(least, UNMEASURED_SECONDS) if rule.step_time_multiple or least else 0.0
+    return max(rule.step_time_multiple * median, least)
 
 
 def take_stack(job: Job, answer: pb.Fact) -> None:

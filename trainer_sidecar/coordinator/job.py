@@ -162,6 +162,7 @@ class Job:
     checkpoint_pod: str = ""
     fact_number: int = 0
     standstill: Standstill | None = None
+    watched_since: float | None = None  # steps have been expected since then
     requests: list[Request] = field(default_factory=list)
     dirty: set[str] = field(default_factory=set)
     urgent: bool = False

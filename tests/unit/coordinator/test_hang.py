@@ -6,6 +6,7 @@ import pytest
 
 from hajob.domain.facts import Fact, FactKind
 from hajob.domain.incidents import Cause
+from tests.unit.coordinator.restart import restart_coordinator
 from tests.unit.coordinator.world import World
 from trainer_sidecar.protocol import sidecar_pb2 as pb
 
@@ -135,3 +136,39 @@ def test_a_step_in_between_is_no_standstill() -> None:
     world.step(12)
     world.advance(4)
     assert not world.facts
+
+
+def test_the_time_of_a_pause_is_no_standstill() -> None:
+    world = trained(20, 120)
+    world.order(pb.PAUSE, incarnation=2, revision=1, timeout_seconds=600)
+    world.advance(300)
+    world.order(pb.CONTINUE, incarnation=2, revision=2)
+    world.mindio.result()
+    world.pump()
+    world.advance(100)
+    assert (world.state.conversation, world.facts) == ("Serving", [])
+    world.advance(25)
+    assert [fact.kind for fact in world.facts] == [pb.HANG], "the next step has not come"
+
+
+def test_an_outage_that_ended_before_a_step_is_no_standstill() -> None:
+    """Where MindIO repairs from a checkpoint its success comes before the first step."""
+    world = trained(20, 120)
+    world.die(3)
+    world.order(pb.REPLACE, revision=1, lost_ranks=[2, 3], replaced_nodes=[1])
+    world.advance(95)
+    world.new_pod(1, 2)
+    world.advance(5)
+    world.mindio.result()
+    world.pump()
+    world.advance(100)
+    assert (world.state.conversation, [fact.kind for fact in world.facts]) == ("Serving", [pb.PROCESS_EXITED])
+
+
+def test_a_hang_is_noticed_by_a_coordinator_that_was_restarted_in_it() -> None:
+    world = trained(5, 2)
+    restart_coordinator(world)
+    world.advance(1790)
+    assert not world.facts, "how long a step takes is not known any more"
+    world.advance(15)
+    assert [fact.kind for fact in world.facts] == [pb.HANG]

@@ -23,6 +23,7 @@ class Process:
     start: int
     phase: pb.RankPhase = pb.AT_GATE
     pid: int = 1
+    step: int = -1
 
 
 @dataclass
@@ -101,7 +102,7 @@ class Agent:
         """The state as it is."""
         said, self.said = self.said, []
         states = [
-            pb.RankState(rank=r, incarnation=p.incarnation, start=p.start, pid=p.pid, phase=p.phase)
+            pb.RankState(rank=r, incarnation=p.incarnation, start=p.start, pid=p.pid, phase=p.phase, step=p.step)
             for r, p in sorted(self.processes.items())
         ]
         return pb.AgentReport(
@@ -380,6 +381,8 @@ class World:
                 continue
             live = [r for r, p in agent.processes.items() if p.phase == pb.LINKED and (ranks is None or r in ranks)]
             steps = [pb.StepFinished(rank=rank, step=step) for rank in live]
+            for rank in live:
+                agent.processes[rank].step = step
             if steps:
                 self.core.agent_report(agent.uid, agent.report(steps=steps), self.now)
         self.pump()
