@@ -200,7 +200,7 @@ def _take_over(job: Job, pods: list[Pod]) -> None:
         resumed = resume(job.conversation, job.controller_log, job.now)
     else:
         _controller_was_lost(job)
-    roster.registered = set(range(roster.world_size))
+    roster.registered = set(range(roster.world_size)) - _never_linked(job, pods)
     _take_processes(job, pods, resumed)
     attempt.phase, attempt.since = Phase.RUNNING, job.now
     attempt.linked = attempt.stepped = True
@@ -209,9 +209,25 @@ def _take_over(job: Job, pods: list[Pod]) -> None:
         _take_up_incident(job, resumed)
     for rank in [rank for rank in roster.targets if roster.phase(rank) == pb.FINISHED]:
         rank_finished(job, rank)
-    lose(job, [rank for rank in roster.targets if roster.phase(rank) == pb.DEAD])
+    left = job.dropped.union(job.conversation.memory.named if job.conversation.state is State.SHRINKING else ())
+    lose(job, [rank for rank in roster.targets if roster.phase(rank) == pb.DEAD and rank not in left])
     if resumed is not None and resumed.asked is not None:
         feed(job, resumed.asked, job.now)
+
+
+def _never_linked(job: Job, pods: list[Pod]) -> set[int]:
+    """Ranks that a start in the middle has not brought to MindIO yet: naming one would refuse the whole call."""
+    if not job.attempt.incarnation:
+        return set()
+    first = (job.attempt.incarnation, 0)
+    heard = [(rank, pod.views.get(rank)) for pod in pods for rank in job.roster.ranks_of(pod.node_rank)]
+    return {
+        rank
+        for rank, view in heard
+        if view is None
+        or view.phase == pb.ABSENT
+        or (view.phase in (pb.STARTING, pb.AT_GATE) and view.process == first)
+    }
 
 
 def _take_processes(job: Job, pods: list[Pod], resumed: Resumed | None) -> None:
@@ -321,7 +337,7 @@ def _watch_running(job: Job) -> None:
         return
     quiet_since = max(attempt.first_finish, job.steps.latest or 0.0)
     if job.now - quiet_since >= job.limits.finish_seconds:
-        for rank in live:
+        for rank in roster.targets.keys() & live:  # nobody has heard of the others since this process was restarted
             roster.targets[rank].run = False
             job.touch(rank)
 

@@ -75,8 +75,8 @@ def lose(job: Job, ranks: Iterable[int], kinds: Mapping[int, int] | None = None)
 
 
 def feed(job: Job, event: Event, at: float) -> None:
-    """Take in an event of the conversation that happened at `at`."""
-    carry_out(job, job.conversation.feed(event, job.now), at)
+    """Take in an event of the conversation that happened at `at`: MindIO's waits count from then."""
+    carry_out(job, job.conversation.feed(event, at), at)
 
 
 def carry_out(job: Job, commands: list[Command], at: float) -> None:

@@ -48,6 +48,7 @@ ASKED_IN = frozenset(
 """States in which a fault report is a question: stop_train is its answer."""
 
 UNASKED_IN = frozenset({State.SERVING, State.SHRUNK, State.SWITCHING, State.PAUSING, State.PAUSED, State.CONTINUING})
+NANOSECONDS = 1_000_000_000
 WAITING = frozenset({State.STOPPED, State.CHOOSING, State.RETRY_REFUSED, State.FAILED_OPEN})
 LEFT_TEXT = "MindIO's controller has left, or said what nobody asked it for; the next fault cannot be recovered"
 
@@ -85,9 +86,12 @@ def resume(conversation: Conversation, log: Sequence[Entry], now: float) -> Resu
             reading.accepted(entry.get("call", ""))
         elif "event" in entry:
             reading.event(entry["event"], entry["arguments"])
+            if entry["event"] != "report_fault_ranks":  # what MindIO finds besides does not move its own wait
+                reading.asked_at = entry["t"] / NANOSECONDS if "t" in entry else None
     memory = conversation.memory
     if reading.state in WAITING:
-        memory.due = now + memory.answer_seconds / 2  # how long the controller has waited already is not known
+        since = reading.asked_at if reading.asked_at is not None else now - memory.answer_seconds / 2
+        memory.due = since + memory.answer_seconds
     if reading.state is State.CLOSED and not memory.saved:
         memory.problem = LEFT_TEXT
     conversation.state = reading.state
@@ -119,6 +123,7 @@ class _Reading:
     def __init__(self, memory: Memory) -> None:
         self._memory = memory
         self.state = State.SERVING
+        self.asked_at: float | None = None  # when MindIO spoke last, in seconds; None: the log does not say
         self._incarnation = 0
         self._planned = False
         self._result: dict[str, Any] | None = None
@@ -224,6 +229,7 @@ class _Reading:
             self.state = State.SHRINKING
         elif code == 405:
             self._memory.lost.update({rank: PROCESS_FAULT for rank, _ in ranks})
+            self._memory.named = {}
             self.state = State.RETRY_REFUSED
         elif code == 406:
             self.state = self._after_open_failure()

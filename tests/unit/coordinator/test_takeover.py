@@ -257,3 +257,70 @@ def test_a_start_that_is_a_successors_only_ends_what_runs() -> None:
     world.advance(5.0)
     assert {process.phase for agent in new for process in agent.processes.values()} == {pb.LINKED}
     assert not world.facts
+
+
+def test_mindios_wait_counts_from_its_own_word() -> None:
+    conversation = new_conversation(100.0)
+    resume(
+        conversation, [STOP, {**STOPPED, "t": 40_000_000_000}, {"event": "report_fault_ranks", "arguments": [[]]}], 60.0
+    )
+    assert conversation.memory.due == 140.0
+
+
+def test_a_word_that_is_read_late_is_answered_in_its_time(world: World) -> None:
+    """A coordinator that stood still does not get more time than MindIO gives it."""
+    world.die(3)
+    world.order(pb.IN_PLACE, revision=1, lost_ranks=[3], restart_ranks=[3])
+    world.advance(0.3)
+    world.core.callback("report_result", [406, "no", [[3, 1]], "recover"], world.now - 30.0, world.now)
+    memory = world.core.job.conversation.memory
+    assert memory.due == pytest.approx(world.now - 30.0 + memory.answer_seconds)
+
+
+def shrinking(world: World) -> None:
+    """Rank 3 has died and its whole group is isolated; its agent lives."""
+    world.mindio.strategies = ["exit", "dump", "downgrade"]
+    world.die(3)
+    world.order(pb.SHRINK, revision=1, lost_ranks=[2, 3])
+    world.advance(0.2)
+    world.callback("report_result", [201, "isolated", [[2, 1], [3, 1]], "downgrade"])
+    world.pump()
+
+
+@pytest.mark.parametrize("shrunk", [False, True])
+def test_ranks_that_were_left_out_on_purpose_are_no_fault(world: World, *, shrunk: bool) -> None:
+    shrinking(world)
+    for ended in [shrunk, not shrunk]:
+        if ended:
+            world.step(2, [0, 1])
+            world.mindio.result(0, "ok", {2: 1, 3: 1})
+            world.pump()
+        else:
+            restart_coordinator(world)
+        world.advance(0.5)
+    assert world.state.conversation == "Shrunk"
+    assert len(world.called("stop_train")) == 1
+    assert {world.phase(rank) for rank in (0, 1)} == {pb.LINKED}
+
+
+def test_ranks_of_an_agent_that_was_never_heard_do_not_disturb_the_end(world: World) -> None:
+    world.agent(1).frozen = True
+    restart_coordinator(world)
+    world.advance(6)
+    world.finish(0)
+    world.finish(1)
+    world.advance(125)
+    assert world.state.conversation == "Finishing"
+
+
+def test_ranks_that_a_start_in_the_middle_has_not_linked_are_not_named() -> None:
+    world = World()
+    world.agents["pod-1-1"].start_delay = 30.0
+    world.core.controller_hello(world.controller, [], world.now)
+    world.assign()
+    world.order(pb.START, incarnation=1)
+    world.advance(0.6)
+    restart_coordinator(world)
+    assert world.core.job.roster.registered == {0, 1}
+    world.advance(31)
+    assert world.core.job.roster.registered == {0, 1, 2, 3}
