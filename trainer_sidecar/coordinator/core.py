@@ -299,7 +299,9 @@ class Core:
     def _forget_pods(self) -> None:
         job = self.job
         for pod in list(job.roster.pods.values()):
-            harmless = not pod.listed and job.leases.expired(pod.uid, job.now) and not pod.any_alive()
+            # What was alive when a node fell silent has been ended by its agent, if any is left, after this long.
+            patience = job.limits.forget_seconds if pod.any_alive() else 0.0
+            harmless = not pod.listed and job.leases.expired(pod.uid, job.now, patience)
             if harmless and not pod.connected and all(t.pod_uid != pod.uid for t in job.roster.targets.values()):
                 job.roster.forget(pod.uid)
                 job.silence.forget(pod.uid)

@@ -39,7 +39,7 @@ class Limits:
     controller_again_seconds: float = 1.0  # after the first failure: the second one tells whether it passes by itself
     controller_retry_seconds: float = 5.0
     takeover_seconds: float = 3.0
-    forget_seconds: float = 60.0
+    forget_seconds: float = 120.0  # an agent that hears nobody ends its ranks after 60 s
 
 
 @dataclass(frozen=True)

@@ -45,9 +45,9 @@ class Leases:
         """Note a grant that leaves now."""
         self._granted[uid] = now
 
-    def expired(self, uid: str, now: float) -> bool:
-        """Whether no gate of this pod can be open any more."""
-        return now >= self._granted.get(uid, self._begin) + LEASE_SECONDS
+    def expired(self, uid: str, now: float, seconds: float = 0.0) -> bool:
+        """Whether no gate of this pod can be open any more, and has not been for so many seconds."""
+        return now >= self._granted.get(uid, self._begin) + LEASE_SECONDS + seconds
 
     def forget(self, uid: str) -> None:
         """The pod is gone."""

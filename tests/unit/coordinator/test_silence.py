@@ -187,3 +187,22 @@ def test_a_pod_whose_ranks_have_finished_may_go(world: World) -> None:
     world.agent(2).powered = False
     world.advance(10)
     assert not world.facts
+
+
+def test_a_node_that_was_replaced_and_stays_away_is_dialled_no_longer() -> None:
+    world = World()
+    world.start()
+    world.step(1)
+    lost = world.agent(1)
+    lost.powered = False
+    world.core.disconnected(lost.uid, world.now, refused=False)
+    world.advance(4)
+    world.order(pb.REPLACE, incarnation=2, revision=1, lost_ranks=[2, 3], replaced_nodes=[1])
+    world.new_pod(1, 2)
+    world.advance(4)
+    world.listed.remove(lost.uid)
+    world.assign()
+    world.advance(100)
+    assert lost.uid in world.core.job.roster.pods, "it may come back, and is told then that it is over"
+    world.advance(25)
+    assert list(world.core.job.roster.pods) == ["pod-0-1", "pod-1-2"]
