@@ -10,6 +10,7 @@ import signal
 from collections.abc import Iterable
 
 from hajob.domain.text import last_lines
+from trainer_sidecar.agent.clock import SECOND
 from trainer_sidecar.agent.log_rules import Match
 from trainer_sidecar.agent.ranks import Name, Process
 from trainer_sidecar.agent.settings import Settings
@@ -58,12 +59,15 @@ def script_ended(settings: Settings, exit_code: int, last_lines: Iterable[str], 
     )
 
 
-def heartbeat_silent(settings: Settings, rank: int, name: Name, heartbeats: int, seconds: float) -> pb.Fact:
-    """A rank is linked to MindIO's controller but says nothing: MindIO itself never reports such a rank."""
-    fact = _of_process(settings, pb.HEARTBEAT_SILENT, "silent", rank, name, number=heartbeats)
+def heartbeat_silent(settings: Settings, rank: int, name: Name, since: int, now: int) -> pb.Fact:
+    """A rank is linked to MindIO's controller but says nothing: MindIO itself never reports such a rank.
+
+    A process may fall silent more than once: what tells them apart is when it last spoke, `since` (nanoseconds).
+    """
+    fact = _of_process(settings, pb.HEARTBEAT_SILENT, "silent", rank, name, number=since)
     fact.message = (
-        f"rank {rank} is linked to the MindIO controller, but no heartbeat has passed for {seconds:.0f} s; MindIO "
-        "never reports such a rank, and its next fault would not be noticed"
+        f"rank {rank} is linked to the MindIO controller, but no heartbeat has passed for "
+        f"{(now - since) / SECOND:.0f} s; MindIO never reports such a rank, and its next fault would not be noticed"
     )
     return fact
 

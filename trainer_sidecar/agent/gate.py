@@ -67,8 +67,8 @@ class Rules(Protocol):
     def tls_spoken(self) -> None:
         """A process of this pod opened a connection with a TLS handshake."""
 
-    def silent(self, rank: int, heartbeats: int, seconds: float) -> None:
-        """A linked rank says nothing although it could."""
+    def silent(self, rank: int, since: int) -> None:
+        """A linked rank has said nothing since then, although it could."""
 
     def port_taken(self, problem: OSError) -> None:
         """The gate can't listen."""
@@ -244,7 +244,7 @@ class Link:
         limit = (SILENT_SECONDS if self.heartbeats else NEVER_SPOKE_SECONDS) * SECOND
         if now - self.spoke > limit and not self.reported_silent:
             self.reported_silent = True
-            self._gate.rules.silent(self.rank, self.heartbeats, (now - self.spoke) / SECOND)
+            self._gate.rules.silent(self.rank, self.spoke)
 
 
 class Gate:
@@ -270,7 +270,12 @@ class Gate:
         """Listen; while the port is somebody else's, say so and try again every second."""
         while self._server is None:
             try:
-                self._server = await asyncio.start_server(self._accept, sock=self._socket(), limit=CHUNK)
+                self._server = await asyncio.start_server(
+                    self._accept,
+                    sock=self._socket(),
+                    limit=CHUNK,
+                    backlog=BACKLOG,  # it listens again, by default to 100
+                )
             except OSError as problem:
                 self.rules.port_taken(problem)
                 await asyncio.sleep(BIND_RETRY_SECONDS)

@@ -327,13 +327,13 @@ class Node:
         found = [facts.copies_not_registered(untold[0])] if untold else []
         return [*found, facts.tls_mismatch(min(outside), self._settings)] if self._tls_spoken and outside else found
 
-    def silent(self, rank: int, heartbeats: int, seconds: float) -> None:
+    def silent(self, rank: int, since: int) -> None:
         """A linked rank says nothing although it could."""
         process = self._processes.get(rank)
         if process is not None and process.running:
-            fact = facts.heartbeat_silent(self._settings, rank, process.name, heartbeats, seconds)
             now = self._clock.now()
-            if self.outbox.add_fact(fact, now - int(seconds * SECOND), now):
+            fact = facts.heartbeat_silent(self._settings, rank, process.name, since, now)
+            if self.outbox.add_fact(fact, since, now):
                 log.warning("%s", fact.message)
             self.wake_report()
 

@@ -6,6 +6,7 @@ import asyncio
 import socket
 import struct
 from collections.abc import AsyncIterator
+from pathlib import Path
 
 import pytest
 
@@ -45,8 +46,8 @@ class Rules:
     def heartbeat(self, rank: int, step: int) -> None:
         self.beats.append((rank, step))
 
-    def silent(self, rank: int, heartbeats: int, _: float) -> None:
-        self.silences.append((rank, heartbeats))
+    def silent(self, rank: int, since: int) -> None:
+        self.silences.append((rank, since))
 
     def copies(self, rank: int, *, told: bool) -> None:
         self.told.append((rank, told))
@@ -233,14 +234,23 @@ async def test_strangers_are_held_and_never_forwarded(scene: Scene) -> None:
     browser.close()
 
 
+async def test_as_many_connections_wait_as_a_pod_may_open_at_once(scene: Scene) -> None:
+    """Nothing is accepted meanwhile: this test does not give the gate its turn."""
+    many = min(300, int(Path("/proc/sys/net/core/somaxconn").read_text()))
+    waiting = [socket.create_connection((ADDRESS, scene.port), timeout=5) for _ in range(many)]
+    for connection in waiting:
+        connection.close()
+
+
 async def test_a_linked_rank_without_heartbeats_is_reported_once(scene: Scene) -> None:
     _, writer = await scene.linked()
     writer.write(HEARTBEAT)
     await until(lambda: len(scene.rules.beats) == 1, "the heartbeat")
+    spoke = scene.clock.now()
     for _ in range(20):
         scene.clock.pass_seconds(1)
         scene.gate.check_silence()
-    assert scene.rules.silences == [(2, 1)]
+    assert scene.rules.silences == [(2, spoke)]
 
 
 async def test_silence_does_not_count_while_the_gate_holds_or_the_agent_was_frozen(scene: Scene) -> None:

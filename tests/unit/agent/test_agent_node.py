@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from tests.unit.agent.fakes import FakeClock, pod_settings
+from trainer_sidecar.agent.clock import SECOND
 from trainer_sidecar.agent.gate import LinkPhase
 from trainer_sidecar.agent.node import Node
 from trainer_sidecar.protocol import sidecar_pb2 as pb
@@ -334,3 +335,22 @@ def test_tls_at_the_gate_is_a_problem_while_a_rank_runs_that_is_not_linked() -> 
     phases[2] = LinkPhase.LINKED
     rig.node.link_changed(2)
     assert codes(rig) == []
+
+
+def test_a_process_that_falls_silent_again_is_told_again() -> None:
+    """Its second link counts heartbeats from the beginning, and may fall silent at the same count."""
+    rig = Rig()
+    rig.script()
+    rig.order(order(2), order(3))
+    rig.process(2)
+    first = rig.clock.now()
+    rig.clock.pass_seconds(9)
+    rig.node.silent(2, first)
+    rig.node.silent(2, first)
+    second = rig.clock.now()
+    rig.clock.pass_seconds(31)
+    rig.node.silent(2, second)
+    told = [fact for fact in rig.report().facts if fact.kind == pb.HEARTBEAT_SILENT]
+    assert [fact.age_nanoseconds // SECOND for fact in told] == [40, 31]
+    assert len({fact.id for fact in told}) == 2
+    assert "no heartbeat has passed for 9 s" in told[0].message
