@@ -15,7 +15,7 @@ from trainer_sidecar.coordinator.job import Attempt, Incident, Job, Phase
 from trainer_sidecar.coordinator.steps import Steps
 from trainer_sidecar.protocol import sidecar_pb2 as pb
 
-GATHER_SECONDS = 0.15
+GATHER_SECONDS = 0.2  # launchers keep the last quick steps for 0.1 s (docs/protocols/launcher.md)
 
 
 @dataclass

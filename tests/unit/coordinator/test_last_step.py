@@ -1,6 +1,8 @@
 """A restart ends everything at once; the account of its outage still begins with the last common step."""
 
 from tests.unit.coordinator.world import World
+from trainer_sidecar.coordinator.last_step import GATHER_SECONDS
+from trainer_sidecar.launcher.progress import SECOND, STILL
 from trainer_sidecar.protocol import sidecar_pb2 as pb
 
 
@@ -21,6 +23,10 @@ def tell_late(world: World, step: int) -> None:
     for agent in world.agents.values():
         steps = [pb.StepFinished(rank=rank, step=step) for rank in agent.processes]
         world.core.agent_report(agent.uid, agent.report(steps=steps), world.now)
+
+
+def test_what_launchers_keep_back_is_waited_for() -> None:
+    assert GATHER_SECONDS >= STILL / SECOND + 0.05
 
 
 def test_a_stop_tells_the_last_common_step_a_moment_later() -> None:
