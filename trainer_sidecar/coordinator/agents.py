@@ -78,12 +78,21 @@ class AgentLink:
                 reason = f"{error.code().name}: {error.details()}"
             except (TimeoutError, OSError, asyncio.InvalidStateError) as error:
                 reason = str(error) or "no word in time"
+            except Exception as error:  # of the listener: nobody would dial again if it ended this task
+                log.exception("agent %s: what it said could not be taken in", self.address)
+                reason = f"an error of this program: {type(error).__name__}: {error}"
             if reason != said:
                 said = reason
                 log.info("agent %s: %s", self.address, reason)
-            self._listener.agent_disconnected(self.uid, refused=refused)
+            self._tell_disconnected(refused=refused)
             await asyncio.sleep(BACKOFF_SECONDS[min(failures, len(BACKOFF_SECONDS) - 1)])
             failures += 1
+
+    def _tell_disconnected(self, *, refused: bool) -> None:
+        try:
+            self._listener.agent_disconnected(self.uid, refused=refused)
+        except Exception:
+            log.exception("agent %s: that it is gone could not be taken in", self.address)
 
     async def _converse(self) -> bool:
         """One stream from hello to its end; True when the agent answered."""

@@ -19,7 +19,9 @@ log = logging.getLogger(__name__)
 
 REDIAL_SECONDS = 0.1
 LOST_SECONDS = 1.0
-"""How long the socket may refuse before the host counts as gone. It dies with its container only, and then for good."""
+"""How long there may be no hello before the host counts as gone. It dies with its container only, and then for good."""
+AFTER_ERROR_SECONDS = 1.0
+"""What could not be taken in may come again at once: each time is a trace in the log."""
 
 NANOSECONDS = 1_000_000_000
 
@@ -52,6 +54,7 @@ class ControllerLink:
         self._name = uuid.uuid4().hex[:12]  # the host's log outlives this process, and its ids must not come again
         self._number = 0
         self._socket: socket.socket | None = None
+        self._greeted = False
         self._task = asyncio.create_task(self._run(), name="controller")
 
     def send(self, call: str, arguments: Mapping[str, Any]) -> None:
@@ -78,20 +81,39 @@ class ControllerLink:
         loop = asyncio.get_running_loop()
         away_since: float | None = loop.time()
         while True:
+            pause = REDIAL_SECONDS
             try:
-                connection = lines.connect(str(self._directory), SOCKET_NAME)
-            except OSError:
-                if away_since is not None and loop.time() - away_since >= LOST_SECONDS:
-                    self._listener.controller_unreachable()
+                if await self._converse():
+                    away_since = loop.time()
+                elif away_since is not None and loop.time() - away_since >= LOST_SECONDS:
                     away_since = None
-                await asyncio.sleep(REDIAL_SECONDS)
-                continue
-            try:
-                await self._listen(connection)
-            finally:
-                self._socket = None
-                connection.close()
-            away_since = loop.time()
+                    self._listener.controller_unreachable()
+            except Exception:  # of the listener: nobody would dial again if it ended this task
+                log.exception("what the controller host said could not be taken in; the controller counts as lost")
+                away_since, pause = None, AFTER_ERROR_SECONDS
+                self._tell_lost()
+            await asyncio.sleep(pause)
+
+    def _tell_lost(self) -> None:
+        """What came after the message that was not taken in is gone: nobody knows where the conversation stands."""
+        try:
+            self._listener.controller_unreachable()
+        except Exception:
+            log.exception("that the controller is lost could not be taken in")
+
+    async def _converse(self) -> bool:
+        """One connection to its end; True when the host said hello on it."""
+        try:
+            connection = lines.connect(str(self._directory), SOCKET_NAME)
+        except OSError:
+            return False
+        self._greeted = False
+        try:
+            await self._listen(connection)
+        finally:
+            self._socket = None
+            connection.close()
+        return self._greeted
 
     async def _listen(self, connection: socket.socket) -> None:
         connection.setblocking(False)
@@ -111,6 +133,7 @@ class ControllerLink:
         event = message.get("event")
         at = message.get("t", lines.now_nanoseconds()) / NANOSECONDS
         if event == "hello":
+            self._greeted = True
             self._listener.controller_hello(message["state"], message["log"])
         elif event == "state":
             self._listener.controller_state(message["state"])

@@ -1,0 +1,166 @@
+"""The coordinator's links: an exception of who listens does not end them, and a hang-up is not answered in haste."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import AsyncIterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.unit.agent.rig import PATIENCE, until
+from trainer_sidecar.controller_host import lines
+from trainer_sidecar.controller_host.host import SOCKET_NAME
+from trainer_sidecar.coordinator import agents, controller
+from trainer_sidecar.coordinator.agents import AgentLink
+from trainer_sidecar.coordinator.controller import ControllerLink
+from trainer_sidecar.protocol import sidecar_pb2 as pb
+
+HELLO: lines.Message = {"event": "hello", "state": {}, "log": []}
+STATE: lines.Message = {"event": "state", "state": {}}
+
+
+class Listener:
+    """Notes what it hears; what stands in `broken` raises."""
+
+    def __init__(self) -> None:
+        self.heard: list[str] = []
+        self.broken: set[str] = set()
+
+    def _hear(self, what: str) -> None:
+        self.heard.append(what)
+        if what in self.broken:
+            raise KeyError(what)
+
+    def controller_hello(self, _state: Mapping[str, Any], _log: list[Mapping[str, Any]]) -> None:
+        self._hear("hello")
+
+    def controller_state(self, _state: Mapping[str, Any]) -> None:
+        self._hear("state")
+
+    def controller_callback(self, name: str, _arguments: list[Any], _at: float) -> None:
+        self._hear(name)
+
+    def controller_answered(self, call: str, _code: int, _exception: str, _at: float) -> None:
+        self._hear(call)
+
+    def controller_unreachable(self) -> None:
+        self._hear("unreachable")
+
+    def greeting(self) -> pb.Hello:
+        return pb.Hello()
+
+    def agent_connected(self, _uid: str) -> None:
+        self._hear("connected")
+
+    def agent_said(self, _uid: str, _message: pb.AgentToCoordinator) -> None:
+        self._hear("said")
+
+    def agent_disconnected(self, _uid: str, *, refused: bool) -> None:
+        self._hear(f"disconnected {refused}")
+
+
+class Host:
+    """The controller host's end, by hand."""
+
+    def __init__(self, directory: Path) -> None:
+        self._listener = lines.listen(str(directory), SOCKET_NAME)
+
+    async def accept(self, *messages: lines.Message) -> socket.socket:
+        async with asyncio.timeout(PATIENCE):
+            connection, _ = await asyncio.get_running_loop().sock_accept(self._listener)
+        connection.sendall(b"".join(lines.encode(message) for message in messages))
+        return connection
+
+    def close(self) -> None:
+        self._listener.close()
+
+
+@pytest.fixture
+def listener() -> Listener:
+    return Listener()
+
+
+@pytest.fixture
+async def host(tmp_path: Path, listener: Listener) -> AsyncIterator[Host]:
+    """A host, and a link that dials it."""
+    host = Host(tmp_path)
+    link = ControllerLink(tmp_path, listener)
+    yield host
+    await link.close()
+    host.close()
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(controller, "AFTER_ERROR_SECONDS", 0.01)
+    monkeypatch.setattr(agents, "BACKOFF_SECONDS", (0.01,))
+
+
+async def test_what_could_not_be_taken_in_is_a_lost_controller_and_it_is_dialled_again(
+    host: Host, listener: Listener, caplog: pytest.LogCaptureFixture
+) -> None:
+    listener.broken = {"state"}
+    await host.accept(HELLO, STATE)
+    await until(lambda: "unreachable" in listener.heard, "the word that it is lost")
+    assert listener.heard == ["hello", "state", "unreachable"]
+    assert "Traceback" in caplog.text
+    listener.broken = set()
+    await host.accept(HELLO, STATE)
+    await until(lambda: len(listener.heard) == 5, "the second connection")
+    assert listener.heard[3:] == ["hello", "state"]
+
+
+async def test_not_even_the_word_that_it_is_lost_ends_the_dialling(host: Host, listener: Listener) -> None:
+    listener.broken = {"hello", "unreachable"}
+    await host.accept(HELLO)
+    await host.accept(HELLO)
+    await until(lambda: listener.heard.count("unreachable") == 2, "the second word that it is lost")
+
+
+async def test_a_message_that_is_not_what_the_host_says_is_an_error_as_well(host: Host, listener: Listener) -> None:
+    await host.accept(HELLO, {"event": "report_result"})
+    await host.accept(HELLO)
+    await until(lambda: len(listener.heard) == 3, "the second connection")
+    assert listener.heard == ["hello", "unreachable", "hello"]
+
+
+async def test_a_host_that_hangs_up_is_dialled_after_a_pause(
+    host: Host, listener: Listener, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And is away when it never says hello, though its socket takes every connection."""
+    slept: list[float] = []
+    real_sleep = asyncio.sleep
+
+    async def sleep(seconds: float) -> None:
+        slept.append(seconds)
+        await real_sleep(0)
+
+    monkeypatch.setattr(asyncio, "sleep", sleep)
+    monkeypatch.setattr(controller, "LOST_SECONDS", 0.0)
+    for _ in range(10):
+        (await host.accept()).close()
+    assert slept.count(controller.REDIAL_SECONDS) >= 9
+    assert listener.heard == ["unreachable"]
+
+
+async def test_a_link_to_an_agent_outlives_an_exception(
+    tmp_path: Path, listener: Listener, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    conversations = 0
+
+    async def converse(link: AgentLink) -> bool:
+        nonlocal conversations
+        conversations += 1
+        listener.agent_said(link.uid, pb.AgentToCoordinator())
+        return True
+
+    monkeypatch.setattr(AgentLink, "_converse", converse)
+    listener.broken = {"said", "disconnected False"}
+    link = AgentLink("uid-1", "127.0.0.1:1", "job", tmp_path, listener)
+    await until(lambda: conversations >= 3, "the third conversation")
+    assert listener.heard[:4] == ["said", "disconnected False"] * 2
+    assert "Traceback" in caplog.text
+    await link.close()
