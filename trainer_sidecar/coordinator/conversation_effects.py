@@ -176,8 +176,9 @@ def pause_failed(memory: Memory, event: Event) -> list[Command]:
 
 
 def success(memory: Memory, event: Event) -> list[Command]:
-    """At rest again. What died after the naming is the beginning of the next incident."""
-    memory.lost = dict(memory.late)
+    """At rest again. What died after the naming, or without one, is the beginning of the next incident."""
+    unnamed = {rank: kind for rank, kind in memory.lost.items() if rank not in memory.named}
+    memory.lost = {**unnamed, **memory.late}
     memory.late = {}
     memory.named, memory.offered, memory.strategy, memory.wish, memory.problem = {}, (), "", None, ""
     memory.due, memory.refusals, memory.hold_until = None, 0, 0.0

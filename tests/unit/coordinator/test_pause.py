@@ -73,3 +73,16 @@ def test_a_save_that_succeeded_is_no_lost_controller(world: World) -> None:
     assert world.state.conversation == "Closed"
     assert world.state.controller_ready
     assert not world.facts
+
+
+def test_a_death_between_continue_and_its_result_is_the_next_incident(world: World) -> None:
+    """MindIO would need ten seconds to see it."""
+    world.order(pb.PAUSE, incarnation=2, revision=1, timeout_seconds=60)
+    world.order(pb.CONTINUE, incarnation=2, revision=2)
+    assert world.state.conversation == "Continuing"
+    world.die(3)
+    assert not world.called("stop_train"), "MindIO may be waiting for nothing at this moment"
+    world.mindio.result()
+    world.pump()
+    assert world.called("stop_train") == [{"ranks": [[3, 1]], "incarnation": 3}]
+    assert world.state.conversation == "Stopped"
