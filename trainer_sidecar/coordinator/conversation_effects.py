@@ -197,9 +197,9 @@ def isolated(memory: Memory, event: Event) -> list[Command]:
 
 
 def retry_refused(memory: Memory, event: Event) -> list[Command]:
-    """These ranks count as lost processes now; the decision in hand does not fit any more."""
+    """These ranks count as lost processes now; the decision in hand does not fit any more, and all is named anew."""
     memory.lost.update(dict.fromkeys(event.ranks, PROCESS_FAULT) | memory.late)
-    memory.late = {}
+    memory.late, memory.named = {}, {}
     memory.wish = None
     _expect_answer(memory)
     return result(memory, event)

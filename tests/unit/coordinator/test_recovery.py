@@ -213,6 +213,29 @@ def test_a_retry_that_is_refused_becomes_a_recovery_without_a_second_fault_repor
     assert world.state.conversation == "Serving"
 
 
+def test_a_successor_that_dies_after_a_refused_retry_is_started_again(world: World) -> None:
+    """What was named for the retry is to be named anew, so MindIO has let nobody in yet."""
+    world.mindio.strategies = ["exit", "dump", "retry", "recover"]
+    world.mindio.ask = "stop"
+    world.callback("report_fault_ranks", [[[1, 0]], [[1, ""]]])
+    world.pump()
+    world.order(pb.RETRY, revision=1, lost_ranks=[1])
+    world.mindio.result(405, "clean failed", {1: 1})
+    world.pump()
+    world.die(3)
+    world.agent(1).start_delay = 5.0
+    world.order(pb.IN_PLACE, revision=2, lost_ranks=[1, 3], restart_ranks=[1, 3])
+    world.advance(1.0)
+    world.die(1)
+    world.order(pb.IN_PLACE, revision=3, lost_ranks=[1, 3], restart_ranks=[1, 3])
+    world.advance(6.0)
+    process = world.agent(0).processes[1]
+    assert (process.incarnation, process.start, process.phase) == (2, 1, pb.LINKED)
+    assert world.called("on_global_rank")[1:] == [{"ranks": [[1, 1], [3, 1]], "time": 1}]
+    finish_recovery(world, 4)
+    assert world.state.conversation == "Serving"
+
+
 def test_a_memory_fault_recovered_in_place_restarts_the_running_process(world: World) -> None:
     world.mindio.ask = "stop"
     world.callback("report_fault_ranks", [[[1, 0]], [[1, ""]]])
