@@ -36,7 +36,7 @@ class State(StrEnum):
     RECOVERING = "Recovering"
     RETRYING = "Retrying"
     CONFIRMING = "Confirming"  # steps are finished again, MindIO's own success report is still to come
-    FAILED_OPEN = "FailedOpen"  # 406: a checkpoint or the end may be chosen
+    FAILED_OPEN = "FailedOpen"  # 406: a checkpoint may be chosen
     SAVING = "Saving"
     SHRINKING = "Shrinking"
     SHRUNK = "Shrunk"  # trains with fewer data-parallel ranks

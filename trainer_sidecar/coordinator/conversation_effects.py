@@ -206,15 +206,15 @@ def retry_refused(memory: Memory, event: Event) -> list[Command]:
 
 
 def open_failure(memory: Memory, event: Event) -> list[Command]:
-    """A checkpoint or the end may be chosen; an answer is expected from now on."""
+    """A checkpoint may be chosen; an answer is expected from now on."""
     _expect_answer(memory)
     return result(memory, event)
 
 
 def close(memory: Memory, event: Event) -> list[Command]:
-    """MindIO has left, or is left alone."""
+    """MindIO has left."""
     memory.due = None
-    return result(memory, event) if event.kind is not Kind.LOOK else []
+    return result(memory, event)
 
 
 def close_overdue(memory: Memory, _event: Event) -> list[Command]:

@@ -35,7 +35,7 @@ def can_name(memory: Memory, event: Event) -> bool:
     wish = memory.wish
     if wish is None or not wish.strategy or not may_call(memory, event):
         return False
-    if wish.strategy in ("dump", "exit"):
+    if wish.strategy == "dump":
         return True
     return wish.ready and memory.lost.keys() <= wish.names.keys()
 
@@ -63,11 +63,6 @@ def wants_offered(*strategies: str) -> Guard:
         return wanted(memory, event) and memory.wish is not None and memory.wish.strategy in memory.offered
 
     return guard
-
-
-def wants_end(memory: Memory, _event: Event) -> bool:
-    """Nothing is to be saved."""
-    return memory.wish is not None and memory.wish.strategy == "exit"
 
 
 def successor_lost(*strategies: str) -> Guard:

@@ -62,7 +62,6 @@ from trainer_sidecar.coordinator.conversation_guards import (
     overdue,
     successor_lost,
     wants,
-    wants_end,
     wants_offered,
 )
 
@@ -142,7 +141,6 @@ def _repairs() -> Iterable[Row]:
     yield Row(S.CHOOSING, K.LOOK, wants_offered("downgrade"), choose, S.SHRINKING)
     yield Row(S.CHOOSING, K.LOOK, wants_offered("migration"), choose, S.MIGRATING)
     yield Row(S.CHOOSING, K.LOOK, given_up, close_given_up, S.CLOSED)
-    yield Row(S.CHOOSING, K.LOOK, wants_end, close, S.CLOSED)
     yield from _closing(S.CHOOSING)
 
     for state in (S.RECOVERING, S.RETRYING, S.MIGRATING):
@@ -155,12 +153,11 @@ def _repairs() -> Iterable[Row]:
     yield Row(S.RETRYING, K.RETRY_REFUSED, always, retry_refused, S.RETRY_REFUSED)
 
     yield Row(S.CONFIRMING, K.SUCCESS, always, success, S.SERVING)
-    yield Row(S.CONFIRMING, K.FAULT, always, found_and_stop, S.STOPPING)
+    yield Row(S.CONFIRMING, K.FAULT, always, close_unexpected, S.CLOSED)  # it comes as 406 before the success
     yield from _closing(S.CONFIRMING)
 
     yield Row(S.FAILED_OPEN, K.LOOK, overdue, close_overdue, S.CLOSED)
     yield Row(S.FAILED_OPEN, K.LOOK, wants_offered("dump"), choose, S.SAVING)
-    yield Row(S.FAILED_OPEN, K.LOOK, wants_end, close, S.CLOSED)
     yield from _closing(S.FAILED_OPEN)
 
     yield Row(S.SAVING, K.SUCCESS, always, saved, S.CLOSED)
@@ -172,7 +169,7 @@ def _repairs() -> Iterable[Row]:
 def _sizes() -> Iterable[Row]:
     """Fewer data-parallel ranks, and all of them again."""
     yield Row(S.SHRINKING, K.ISOLATED, always, isolated, S.SHRINKING)
-    yield Row(S.SHRINKING, K.FAULT, always, found_and_stop, S.STOPPING)
+    yield Row(S.SHRINKING, K.FAULT, always, close_unexpected, S.CLOSED)  # as in CONFIRMING
     yield Row(S.SHRINKING, K.SUCCESS, always, success, S.SHRUNK)
     yield Row(S.SHRINKING, K.REFUSED, always, try_again, None)
     yield from _closing(S.SHRINKING)
