@@ -46,7 +46,6 @@ CALLS: Dict[str, Callable[[Any, Mapping[str, Any]], int]] = {
         given["action"], by_rank(given.get("ranks", []))
     ),
     "dump": lambda mindio, _: mindio.tft_notify_controller_dump(),
-    "query": lambda mindio, _: mindio.tft_query_high_availability_switch(),
 }
 
 

@@ -36,10 +36,11 @@ class Child:
 class Client:
     """The coordinator's connection; what it does not read is kept, up to a bound."""
 
-    def __init__(self, connection: socket.socket) -> None:
+    def __init__(self, connection: socket.socket, hello: bytes) -> None:
         self.connection = connection
         self.incoming = LineBuffer()
-        self.outgoing = b""
+        self.outgoing = hello
+        self.bound = len(hello) + BACKLOG_BYTES  # however long it is, without the hello nobody knows anything
 
 
 class Host:
@@ -86,9 +87,10 @@ class Host:
         connection.setblocking(False)
         if self._client is not None:
             self._drop_client(self._client)
-        self._client = Client(connection)
+        hello = {"event": "hello", "version": VERSION, "state": self._state, "log": self._log}
+        self._client = Client(connection, encode(hello))
         self._selector.register(connection, selectors.EVENT_READ, self._client)
-        self._send({"event": "hello", "version": VERSION, "state": self._state, "log": self._log})
+        self._flush(self._client)
 
     def _serve_client(self, client: Client, mask: int) -> None:
         if mask & selectors.EVENT_WRITE:
@@ -118,7 +120,7 @@ class Host:
         if client is None:
             return
         client.outgoing += encode(message)
-        if len(client.outgoing) > BACKLOG_BYTES:
+        if len(client.outgoing) > client.bound:
             self._drop_client(client)
         else:
             self._flush(client)
@@ -212,8 +214,11 @@ class Host:
                 self._state.update(problem=message["problem"], kind=message["kind"])
             self._tell_state()
             return
+        if message.get("code", 0) != 0:
+            self._forget_call(message)
+        else:
+            self._note(message)
         message["attempt"] = self._state["attempt"]
-        self._note(message)
         self._send(message)
 
     def _child_ended(self, child: Child) -> None:
@@ -249,10 +254,16 @@ class Host:
         """Keep the log since MindIO last was at rest; a success report opens it anew."""
         if message.get("event") == CALLBACKS[3] and message["arguments"][0] == 0:
             self._log = []
-        if message.get("call") == "query" or message.get("called") == "query":
-            return
         self._log.append(message)
         del self._log[:-LOG_LIMIT]
+
+    def _forget_call(self, answer: Message) -> None:
+        """A call that was refused has changed nothing; kept, repeated ones would push out how the incident began."""
+        for index in reversed(range(len(self._log))):
+            entry = self._log[index]
+            if "called" in entry and entry["id"] == answer["answer"]:
+                del self._log[index]
+                return
 
     def _tell_state(self) -> None:
         self._send({"event": "state", "state": self._state})

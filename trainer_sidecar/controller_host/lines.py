@@ -29,12 +29,16 @@ class LineBuffer:
     """Puts lines together from what a stream hands over in pieces."""
 
     def __init__(self) -> None:
-        self._rest = b""
+        self._rest: List[bytes] = []  # pieces of a line: a long one comes in many, put together once
         self.malformed = 0
 
     def feed(self, data: bytes) -> List[Message]:
         """Every message that `data` completes; a line that is not a JSON object is counted and left out."""
-        *lines, self._rest = (self._rest + data).split(b"\n")
+        self._rest.append(data)
+        if b"\n" not in data:
+            return []
+        *lines, rest = b"".join(self._rest).split(b"\n")
+        self._rest = [rest]
         messages = []
         for line in lines:
             message = self._decode(line)

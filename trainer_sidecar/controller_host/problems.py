@@ -20,7 +20,6 @@ NEEDED_NAMES = (
     "tft_notify_controller_change_strategy",
     "tft_notify_controller_prepare_action",
     "tft_notify_controller_dump",
-    "tft_query_high_availability_switch",
 )
 
 PACKAGE, ADDRESS, PORT, LOST, OTHER = "package", "address", "port", "lost", "other"

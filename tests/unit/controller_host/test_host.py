@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 
+from trainer_sidecar.controller_host.host import BACKLOG_BYTES
 from trainer_sidecar.controller_host.lines import LineBuffer, connect, encode
 from trainer_sidecar.install import install
 
@@ -49,8 +50,6 @@ def tft_notify_controller_prepare_action(action, fault_ranks=None):
     raise TypeError("no")
 def tft_notify_controller_dump():
     os._exit(3)
-def tft_query_high_availability_switch():
-    return True
 """
 STORE = """
 import socket
@@ -181,7 +180,6 @@ def test_calls_and_callbacks_pass_with_their_times(host: Callable[..., Client]) 
     stopped = client.event("report_stop_complete")
     assert stopped["arguments"] == [0, "stop ok", [[2, 1]]]
     assert before <= stopped["t"] <= time.clock_gettime_ns(time.CLOCK_BOOTTIME)
-    assert client.call("query")["code"] == 1
 
 
 def test_refusals_and_exceptions_are_answers(host: Callable[..., Client]) -> None:
@@ -208,6 +206,33 @@ def test_the_log_since_mindio_was_at_rest_is_told_to_the_next_coordinator(host: 
     client.connect()
     log = client.event("hello")["log"]
     assert [entry["event"] for entry in log if "event" in entry] == ["report_result"]
+
+
+def test_refused_calls_do_not_push_out_how_the_incident_began(host: Callable[..., Client]) -> None:
+    """A coordinator repeats what is refused, for as long as it is refused."""
+    client = host()
+    serving(client)
+    client.call("stop_train", ranks=[[2, 1]])
+    for _ in range(600):
+        assert client.call("on_global_rank", ranks=[[2, 1]], time=1)["code"] == 1
+    client.connect()
+    log = client.event("hello")["log"]
+    assert sorted(entry.get("called") or entry.get("event") or entry.get("call") for entry in log) == [
+        "report_fault_ranks", "report_stop_complete", "stop_train", "stop_train",
+    ]  # fmt: skip
+
+
+def test_a_long_hello_comes_through(host: Callable[..., Client]) -> None:
+    """The log of a wide job is larger than the backlog that a connection may have."""
+    client = host()
+    serving(client)
+    ranks = [[rank, 1] for rank in range(10_000)]
+    for _ in range(8):
+        assert client.call("stop_train", ranks=ranks)["code"] == 0
+    client.connect()
+    log = client.event("hello")["log"]
+    assert [entry["arguments"]["ranks"] == ranks for entry in log if "called" in entry] == [True] * 8
+    assert len(str(log)) > 1.5 * BACKLOG_BYTES
 
 
 def test_a_controller_that_dies_is_lost_and_the_host_lives(host: Callable[..., Client]) -> None:
@@ -345,6 +370,12 @@ def test_an_image_without_mindspore_is_said(host: Callable[..., Client]) -> None
     client = host(store="")
     client.start(free_port(), free_port(), MINDIO_FOR_MINDSPORE="1")
     assert "scheduler ended with code 1" in client.state(store="failed")["problem"]
+
+
+def test_a_line_is_put_together_from_any_pieces() -> None:
+    buffer, line = LineBuffer(), encode({"a": "x" * 100})
+    found = [message for at in range(0, 3 * len(line), 7) for message in buffer.feed((3 * line)[at : at + 7])]
+    assert found == [{"a": "x" * 100}] * 3
 
 
 def test_garbage_is_counted_and_the_rest_is_read() -> None:
