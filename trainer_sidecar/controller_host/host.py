@@ -21,6 +21,8 @@ VERSION = 1
 SOCKET_NAME = "controller.sock"
 LOG_LIMIT = 512
 BACKLOG_BYTES = 1 << 20
+OPENING_CALLS = ("stop_train", "pause", "prepare_action", "dump")
+"""Each uses up about a dozen of the serials that MindIO has for one controller."""
 
 
 class Child:
@@ -218,8 +220,11 @@ class Host:
             self._forget_call(message)
         else:
             self._note(message)
+            self._state["incidents"] += message.get("call") in OPENING_CALLS
         message["attempt"] = self._state["attempt"]
         self._send(message)
+        if message.get("event") == CALLBACKS[3]:
+            self._tell_state()  # of the count, now that nobody is in a hurry
 
     def _child_ended(self, child: Child) -> None:
         text = self._reap(child)
@@ -258,7 +263,7 @@ class Host:
         del self._log[:-LOG_LIMIT]
 
     def _forget_call(self, answer: Message) -> None:
-        """A call that was refused has changed nothing; kept, repeated ones would push out how the incident began."""
+        """A call that was refused moves nothing on; kept, repeated ones would push out how the incident began."""
         for index in reversed(range(len(self._log))):
             entry = self._log[index]
             if "called" in entry and entry["id"] == answer["answer"]:
@@ -270,4 +275,5 @@ class Host:
 
 
 def _no_controller(attempt: int) -> Message:
-    return {"attempt": attempt, "controller": "none", "store": "none", "problem": "", "kind": "", "world_size": 0}
+    state = {"attempt": attempt, "controller": "none", "store": "none", "problem": "", "kind": ""}
+    return dict(state, world_size=0, incidents=0)
