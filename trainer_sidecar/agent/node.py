@@ -82,6 +82,8 @@ class Node:
         if body == "lease_grant":
             if self.lease.grant(message.lease_grant.heartbeat, message.lease_grant.lease_milliseconds):
                 self.wake_gate()
+            if message.lease_grant.acknowledged:
+                self.outbox.acknowledge(message.lease_grant.acknowledged)
         elif body == "node_order":
             self._take_order(message.node_order)
         elif body == "acknowledge":

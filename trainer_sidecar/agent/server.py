@@ -23,7 +23,7 @@ from trainer_sidecar.protocol import sidecar_pb2_grpc as rpc
 VERSION = 1
 CAPABILITIES = ("gate", "start-counter")
 HEARTBEAT_INTERVAL = SECOND // 2
-EARLY = SECOND // 4  # a heartbeat goes along with a report rather than waking everybody once more
+EARLY = SECOND // 4  # a report is a heartbeat as well rather than waking everybody twice
 HELLO_SECONDS = 5.0
 SERVER_OPTIONS = (
     ("grpc.so_reuseport", 0),
@@ -155,13 +155,14 @@ class AgentService(rpc.AgentServicer):
         next_heartbeat = 0
         while self._current is conversation:
             conversation.wake.clear()
-            report = self._node.next_report()
-            if report is not None:
-                await context.write(pb.AgentToCoordinator(report=report))
-            now = self._clock.now()
+            report, now, number = self._node.next_report(), self._clock.now(), 0
             if now >= next_heartbeat - (EARLY if report is not None else 0):
                 next_heartbeat = now + HEARTBEAT_INTERVAL
                 number = self._node.lease.heartbeat(now)
+            if report is not None:
+                report.heartbeat = number
+                await context.write(pb.AgentToCoordinator(report=report))
+            elif number:
                 await context.write(pb.AgentToCoordinator(heartbeat=pb.Heartbeat(number=number)))
             await self._sleep(conversation, next_heartbeat)
 

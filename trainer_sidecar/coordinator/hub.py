@@ -107,16 +107,25 @@ class Hub:
         self._flush()
 
     def agent_said(self, uid: str, message: pb.AgentToCoordinator) -> None:
-        """A heartbeat is answered before anything else."""
+        """A heartbeat, or a report, which may be one as well."""
         body = message.WhichOneof("body")
         if body == "heartbeat":
-            grant = self._core.heartbeat(uid, message.heartbeat.number, now())
-            if grant is not None:
-                self._send(uid, pb.CoordinatorToAgent(lease_grant=grant))
+            self._answer(uid, message.heartbeat.number)
         elif body == "report":
-            self._core.agent_report(uid, message.report, now())
-            self._send(uid, pb.CoordinatorToAgent(acknowledge=pb.Acknowledge(sequence=message.report.sequence)))
+            report = message.report
+            self._core.agent_report(uid, report, now())
+            if not (report.heartbeat and self._answer(uid, report.heartbeat, report.sequence)):
+                self._send(uid, pb.CoordinatorToAgent(acknowledge=pb.Acknowledge(sequence=report.sequence)))
             self._flush()
+
+    def _answer(self, uid: str, heartbeat: int, acknowledged: int = 0) -> bool:
+        """Grant a lease, and with it acknowledge the report that the heartbeat came with; False: no lease for it."""
+        grant = self._core.heartbeat(uid, heartbeat, now())
+        if grant is None:
+            return False
+        grant.acknowledged = acknowledged
+        self._send(uid, pb.CoordinatorToAgent(lease_grant=grant))
+        return True
 
     def agent_disconnected(self, uid: str, *, refused: bool) -> None:
         """The stream is gone."""

@@ -447,12 +447,14 @@ class CoordinatorToAgent(_message.Message):
     def __init__(self, hello: _Optional[_Union[Hello, _Mapping]] = ..., lease_grant: _Optional[_Union[LeaseGrant, _Mapping]] = ..., node_order: _Optional[_Union[NodeOrder, _Mapping]] = ..., acknowledge: _Optional[_Union[Acknowledge, _Mapping]] = ...) -> None: ...
 
 class LeaseGrant(_message.Message):
-    __slots__ = ("heartbeat", "lease_milliseconds")
+    __slots__ = ("heartbeat", "lease_milliseconds", "acknowledged")
     HEARTBEAT_FIELD_NUMBER: _ClassVar[int]
     LEASE_MILLISECONDS_FIELD_NUMBER: _ClassVar[int]
+    ACKNOWLEDGED_FIELD_NUMBER: _ClassVar[int]
     heartbeat: int
     lease_milliseconds: int
-    def __init__(self, heartbeat: _Optional[int] = ..., lease_milliseconds: _Optional[int] = ...) -> None: ...
+    acknowledged: int
+    def __init__(self, heartbeat: _Optional[int] = ..., lease_milliseconds: _Optional[int] = ..., acknowledged: _Optional[int] = ...) -> None: ...
 
 class NodeOrder(_message.Message):
     __slots__ = ("revision", "controller_address", "ranks", "over", "log_rules", "checkpoint")
@@ -520,7 +522,7 @@ class Heartbeat(_message.Message):
     def __init__(self, number: _Optional[int] = ...) -> None: ...
 
 class AgentReport(_message.Message):
-    __slots__ = ("sequence", "launcher_ready", "ranks", "facts", "steps", "script_ended", "script_exit_code", "sees_checkpoints", "checkpoint", "problems")
+    __slots__ = ("sequence", "launcher_ready", "ranks", "facts", "steps", "script_ended", "script_exit_code", "sees_checkpoints", "checkpoint", "problems", "heartbeat")
     SEQUENCE_FIELD_NUMBER: _ClassVar[int]
     LAUNCHER_READY_FIELD_NUMBER: _ClassVar[int]
     RANKS_FIELD_NUMBER: _ClassVar[int]
@@ -531,6 +533,7 @@ class AgentReport(_message.Message):
     SEES_CHECKPOINTS_FIELD_NUMBER: _ClassVar[int]
     CHECKPOINT_FIELD_NUMBER: _ClassVar[int]
     PROBLEMS_FIELD_NUMBER: _ClassVar[int]
+    HEARTBEAT_FIELD_NUMBER: _ClassVar[int]
     sequence: int
     launcher_ready: bool
     ranks: _containers.RepeatedCompositeFieldContainer[RankState]
@@ -541,7 +544,8 @@ class AgentReport(_message.Message):
     sees_checkpoints: bool
     checkpoint: CheckpointState
     problems: _containers.RepeatedCompositeFieldContainer[Problem]
-    def __init__(self, sequence: _Optional[int] = ..., launcher_ready: _Optional[bool] = ..., ranks: _Optional[_Iterable[_Union[RankState, _Mapping]]] = ..., facts: _Optional[_Iterable[_Union[Fact, _Mapping]]] = ..., steps: _Optional[_Iterable[_Union[StepFinished, _Mapping]]] = ..., script_ended: _Optional[bool] = ..., script_exit_code: _Optional[int] = ..., sees_checkpoints: _Optional[bool] = ..., checkpoint: _Optional[_Union[CheckpointState, _Mapping]] = ..., problems: _Optional[_Iterable[_Union[Problem, _Mapping]]] = ...) -> None: ...
+    heartbeat: int
+    def __init__(self, sequence: _Optional[int] = ..., launcher_ready: _Optional[bool] = ..., ranks: _Optional[_Iterable[_Union[RankState, _Mapping]]] = ..., facts: _Optional[_Iterable[_Union[Fact, _Mapping]]] = ..., steps: _Optional[_Iterable[_Union[StepFinished, _Mapping]]] = ..., script_ended: _Optional[bool] = ..., script_exit_code: _Optional[int] = ..., sees_checkpoints: _Optional[bool] = ..., checkpoint: _Optional[_Union[CheckpointState, _Mapping]] = ..., problems: _Optional[_Iterable[_Union[Problem, _Mapping]]] = ..., heartbeat: _Optional[int] = ...) -> None: ...
 
 class StepFinished(_message.Message):
     __slots__ = ("rank", "step", "age_nanoseconds")

@@ -234,13 +234,21 @@ class Coordinator:
             self.arrivals.append(time.clock_gettime_ns(time.CLOCK_BOOTTIME))
             self.reports.append(message.report)
             self.facts.update({fact.id: fact for fact in message.report.facts})
-            if self.acknowledging:
-                sequence = message.report.sequence
-                await self.send(pb.CoordinatorToAgent(acknowledge=pb.Acknowledge(sequence=sequence)))
+            await self._answer(message.report)
 
-    async def grant(self, number: int) -> None:
+    async def _answer(self, report: pb.AgentReport) -> None:
+        """As the coordinator does: a grant for a report that is a heartbeat as well acknowledges it."""
+        acknowledged = report.sequence if self.acknowledging else 0
+        if report.heartbeat:
+            self.heartbeats.append(report.heartbeat)
+        if report.heartbeat and self.granting:
+            await self.grant(report.heartbeat, acknowledged)
+        elif acknowledged:
+            await self.send(pb.CoordinatorToAgent(acknowledge=pb.Acknowledge(sequence=acknowledged)))
+
+    async def grant(self, number: int, acknowledged: int = 0) -> None:
         """Answer a heartbeat."""
-        grant = pb.LeaseGrant(heartbeat=number, lease_milliseconds=self.lease_milliseconds)
+        grant = pb.LeaseGrant(heartbeat=number, lease_milliseconds=self.lease_milliseconds, acknowledged=acknowledged)
         await self.send(pb.CoordinatorToAgent(lease_grant=grant))
 
     async def order(self, *ranks: pb.RankOrder, controller: str = "", over: bool = False) -> None:
