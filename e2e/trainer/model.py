@@ -12,7 +12,8 @@ Sums are made in an order that depends on shapes only, never on timing: bitwise 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import math
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -36,11 +37,12 @@ class Slot:
     name: str
     start: int
     shape: tuple[int, ...]
+    end: int = field(init=False)
+    """First place after the parameter."""
 
-    @property
-    def end(self) -> int:
-        """First place after the parameter."""
-        return self.start + int(np.prod(self.shape))
+    def __post_init__(self) -> None:
+        """Reckon the end once: it is asked for dozens of times in a step."""
+        object.__setattr__(self, "end", self.start + math.prod(self.shape))
 
 
 @dataclass
@@ -60,6 +62,7 @@ class Stage:
         self.first = pipeline == 0
         self.last = pipeline == layout.pipeline - 1
         self._model = model
+        self._unit = np.eye(model.vocabulary, dtype=np.float32)
         self._layout = layout
         self._tensor = tensor
         each = model.layers // layout.pipeline
@@ -108,9 +111,7 @@ class Stage:
 
     def embed(self, parameters: Array, tokens: NDArray[np.int64]) -> tuple[Array, Array]:
         """Hidden values and one-hot inputs of the first stage for tokens of shape (micro batches, samples, context)."""
-        *stack, context = tokens.shape
-        one_hot = np.zeros((*stack, context * self._model.vocabulary), dtype=np.float32)
-        np.put_along_axis(one_hot, tokens + np.arange(context) * self._model.vocabulary, 1.0, axis=-1)
+        one_hot = self._unit[tokens].reshape(*tokens.shape[:-1], -1)
         return one_hot @ self.view(parameters, "embedding"), one_hot
 
     def forward(self, parameters: Array, hidden: Array, reduce: Callable[[Array], Array]) -> tuple[Array, Trace]:
@@ -134,8 +135,7 @@ class Stage:
         shifted = np.exp(logits - logits.max(axis=-1, keepdims=True))
         probabilities: Array = np.divide(shifted, shifted.sum(axis=-1, keepdims=True))
         chosen = np.take_along_axis(probabilities, targets[..., None], axis=-1)
-        np.put_along_axis(probabilities, targets[..., None], chosen - np.float32(1), axis=-1)
-        trace.probabilities = np.divide(probabilities, samples)
+        trace.probabilities = np.divide(probabilities - self._unit[targets], samples)
         return [float(-one.sum() / samples) for one in np.log(chosen.astype(np.float64))]
 
     def backward(

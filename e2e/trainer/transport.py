@@ -27,12 +27,15 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
 _HEADER = struct.Struct("<IIHI")  # generation, sender's rank, bytes of the tag, bytes of the payload
-_SERVICE_SECONDS = 0.05
+_SERVICE_SECONDS = 0.2  # many ranks on few processors: each look costs a change of threads
 _CHUNK = 1 << 18
+_NEVER = b""
+"""A tag nobody sends."""
 _GONE = select.EPOLLERR | select.EPOLLHUP | select.EPOLLRDHUP
 
 Buffer = bytes | bytearray | memoryview
 Address = tuple[str, int]
+Message = tuple[int, int, bytes, bytes]  # generation, sender's rank, tag, payload
 
 
 class Inbound:
@@ -42,33 +45,30 @@ class Inbound:
         self.connection = connection
         self._pending = bytearray()
 
-    def read(self) -> tuple[bool, list[tuple[int, int, bytes, bytes]]]:
-        """Read what is there: whether the connection is still open, and complete (generation, sender, tag, payload)."""
-        is_open = True
-        with contextlib.suppress(BlockingIOError):
-            try:
-                chunk = self.connection.recv(_CHUNK)
-            except ConnectionError:
-                chunk = b""
-            is_open = bool(chunk)
-            self._pending += chunk
-        return is_open, self._messages()
+    def read(self, buffer: memoryview) -> tuple[bool, list[Message]]:
+        """Read what is there, by way of `buffer`: whether the connection is still open, and complete messages."""
+        try:
+            size = self.connection.recv_into(buffer)
+        except BlockingIOError:
+            return True, []
+        except ConnectionError:
+            size = 0
+        self._pending += buffer[:size]
+        return bool(size), self._messages()
 
-    def _messages(self) -> list[tuple[int, int, bytes, bytes]]:
+    def _messages(self) -> list[Message]:
         found = []
-        start, pending = 0, self._pending
-        while len(pending) - start >= _HEADER.size:
-            generation, sender, tag_size, size = _HEADER.unpack_from(pending, start)
-            body = start + _HEADER.size
-            end = body + tag_size + size
-            if len(pending) < end:
-                break
-            found.append(
-                (generation, sender, bytes(pending[body : body + tag_size]), bytes(pending[body + tag_size : end]))
-            )
-            start = end
-        if start:
-            del pending[:start]
+        start, length = 0, len(self._pending)
+        with memoryview(self._pending) as pending:
+            while length - start >= _HEADER.size:
+                generation, sender, tag_size, size = _HEADER.unpack_from(pending, start)
+                payload = start + _HEADER.size + tag_size
+                if length < payload + size:
+                    break
+                tag = bytes(pending[payload - tag_size : payload])
+                start = payload + size
+                found.append((generation, sender, tag, bytes(pending[payload:start])))
+        del self._pending[:start]
         return found
 
 
@@ -81,10 +81,12 @@ class Outbound:
 
     def write(self, data: bytes) -> None:
         """Send now what the socket takes; raises OSError when the peer is gone."""
+        sent = 0
         if not self.pending:
             with contextlib.suppress(BlockingIOError):
-                data = data[self.connection.send(data) :]
-        self.pending += data
+                sent = self.connection.send(data)
+        if sent < len(data):
+            self.pending += data[sent:]
 
     def flush(self) -> None:
         """Send more of what waits; raises OSError when the peer is gone."""
@@ -105,7 +107,8 @@ class Transport:
         self.generation = 0
         self.query: Callable[[int, bytes, bytes], None] = lambda _sender, _tag, _payload: None
         self._find = find
-        self._changed = threading.Condition()
+        self._lock = threading.RLock()
+        self._changed = threading.Condition(self._lock)
         self._reading = False
         self._closed = False
         self._stopped: str | None = None
@@ -113,6 +116,7 @@ class Transport:
         self._lost: set[int] = set()
         self._out: dict[int, Outbound] = {}
         self._in: dict[int, Inbound] = {}
+        self._buffer = memoryview(bytearray(_CHUNK))  # whoever reads uses it: a fresh one would be mapped for each read
         self._listener = socket.create_server((host, 0), backlog=1024)
         self._listener.setblocking(False)
         self.address: Address = self._listener.getsockname()[:2]
@@ -125,19 +129,13 @@ class Transport:
 
     def send(self, to: int, tag: bytes, payload: Buffer) -> None:
         """Send without waiting; a rank that is gone gets nothing, silently."""
-        message = _HEADER.pack(self.generation, self.rank, len(tag), len(payload)) + tag + payload
-        with self._changed:
-            if to == self.rank:
-                self._mail[tag] = (self.generation, bytes(payload))
-                self._changed.notify_all()
-                self._wake()
-                return
-            if to in self._lost:
-                return
+        message = b"".join((_HEADER.pack(self.generation, self.rank, len(tag), len(payload)), tag, payload))
+        if to in self._lost:
+            return
         outbound = self._out.get(to) or self._connect(to)
         if outbound is None:
             return
-        with self._changed:
+        with self._lock:
             try:
                 outbound.write(message)
             except OSError:
@@ -152,18 +150,24 @@ class Transport:
         Raises RuntimeError("FORCE STOP …") when a stop is called, except in a handler, which works on after it.
         """
         deadline = None if timeout is None else time.monotonic() + timeout
-
-        def arrived() -> bool:
-            return tag in self._mail
-
-        if not self._wait(arrived, deadline, from_handler=from_handler):
-            return None
-        with self._changed:
-            return self._mail.pop(tag)[1]
+        while True:
+            with self._lock:
+                if not from_handler:
+                    self.check()
+                if (mail := self._mail.pop(tag, None)) is not None:
+                    return mail[1]
+                left = None if deadline is None else deadline - time.monotonic()
+                if left is not None and left <= 0:
+                    return None
+                if self._reading:
+                    self._changed.wait(left)
+                    continue
+                self._reading = True
+            self._read(left)
 
     def pause(self, seconds: float) -> None:
         """Let time pass; raises RuntimeError("FORCE STOP …") when a stop is called."""
-        self._wait(lambda: False, time.monotonic() + seconds, from_handler=False)
+        self.receive(_NEVER, seconds)
 
     def check(self) -> None:
         """Raise RuntimeError("FORCE STOP …") when a stop has been called."""
@@ -172,14 +176,14 @@ class Transport:
 
     def stop(self, reason: str) -> None:
         """Break every wait of the training thread, now and until `regroup`."""
-        with self._changed:
+        with self._lock:
             self._stopped = reason
             self._changed.notify_all()
         self._wake()
 
     def regroup(self, generation: int, lost: Iterable[int] = ()) -> None:
         """Begin a generation: forget older mail, connections to `lost` and to peers that were gone, and a stop."""
-        with self._changed:
+        with self._lock:
             self.generation = generation
             self._stopped = None
             self._mail = {tag: mail for tag, mail in self._mail.items() if mail[0] >= generation}
@@ -189,7 +193,7 @@ class Transport:
 
     def resume(self) -> None:
         """Take a stop back without a new generation."""
-        with self._changed:
+        with self._lock:
             self._stopped = None
 
     def is_lost(self, rank: int) -> bool:
@@ -201,29 +205,16 @@ class Transport:
         self._closed = True
         self._wake()
 
-    def _wait(self, done: Callable[[], bool], deadline: float | None, *, from_handler: bool) -> bool:
-        while True:
-            with self._changed:
-                if not from_handler:
-                    self.check()
-                if done():
-                    return True
-                left = None if deadline is None else deadline - time.monotonic()
-                if left is not None and left <= 0:
-                    return False
-                if self._reading:
-                    self._changed.wait(left)
-                    continue
-                self._reading = True
-            self._read(left)
-
     def _read(self, seconds: float | None) -> None:
         """Poll once as the one reader, then hand over."""
         try:
             for descriptor, events in self._poll.poll(seconds):
-                self._handle(descriptor, events)
+                if inbound := self._in.get(descriptor):
+                    self._take(descriptor, inbound)
+                else:
+                    self._handle(descriptor, events)
         finally:
-            with self._changed:
+            with self._lock:
                 self._reading = False
                 self._changed.notify_all()
 
@@ -233,8 +224,6 @@ class Transport:
         elif descriptor == self._wake_read.fileno():
             with contextlib.suppress(BlockingIOError):
                 self._wake_read.recv(4096)
-        elif inbound := self._in.get(descriptor):
-            self._take(descriptor, inbound)
         else:
             self._continue(descriptor, gone=bool(events & _GONE))
 
@@ -242,14 +231,14 @@ class Transport:
         with contextlib.suppress(BlockingIOError):
             connection, _ = self._listener.accept()
             connection.setblocking(False)
-            with self._changed:
+            with self._lock:
                 self._in[connection.fileno()] = Inbound(connection)
                 self._poll.register(connection, select.EPOLLIN)
 
     def _take(self, descriptor: int, inbound: Inbound) -> None:
         queries = []
-        with self._changed:
-            is_open, messages = inbound.read()
+        with self._lock:
+            is_open, messages = inbound.read(self._buffer)
             for generation, sender, tag, payload in messages:
                 if generation < self.generation:
                     continue
@@ -260,14 +249,12 @@ class Transport:
             if not is_open and self._in.pop(descriptor, None) is not None:
                 self._poll.unregister(descriptor)
                 inbound.connection.close()
-            if messages:
-                self._changed.notify_all()
         for query in queries:
             self.query(*query)
 
     def _continue(self, descriptor: int, *, gone: bool) -> None:
         """Send what waits on an outgoing connection, or drop it when its peer is gone."""
-        with self._changed:
+        with self._lock:
             found = [rank for rank, out in self._out.items() if out.connection.fileno() == descriptor]
             for rank in found:
                 outbound = self._out[rank]
@@ -287,12 +274,12 @@ class Transport:
         try:
             connection = socket.create_connection(address, timeout=5.0)
         except OSError:
-            with self._changed:
+            with self._lock:
                 self._lost.add(to)
             return None
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         connection.setblocking(False)
-        with self._changed:
+        with self._lock:
             if other := self._out.get(to):  # a handler's thread was faster
                 connection.close()
                 return other
@@ -316,7 +303,7 @@ class Transport:
         """Read now and then when nobody waits for anything."""
         while not self._closed:
             time.sleep(_SERVICE_SECONDS)
-            with self._changed:
+            with self._lock:
                 if self._reading:
                     continue
                 self._reading = True

@@ -191,7 +191,7 @@ class Processor:
             self.updating, self.backup_step = True, backup_step
 
     def _hold(self) -> None:
-        while settings.on("locked_not_stopped") and self.limit is not None and self.step >= self.limit:
+        while self.limit is not None and self.step >= self.limit and settings.on("locked_not_stopped"):
             self.condition.wait()
 
     def end_update(self, step: int) -> None:
