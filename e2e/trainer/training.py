@@ -206,7 +206,7 @@ class Training:
         self.faults.at("forward", step)
         self.collectives.begin_step(step)
         gradients, losses = self._compute(step)
-        if self.settings.step_seconds and not self._hurry.exists():
+        if self.settings.step_seconds and self.collectives.leads and not self._hurry.exists():
             self.transport.pause(self.settings.step_seconds - (time.monotonic() - started))
         gradient = self.collectives.reduce_gradients(gradients)
         losses = self.collectives.agree(b"step.%d" % step, losses)
@@ -238,11 +238,15 @@ class Training:
 
     def _compute(self, step: int) -> tuple[dict[int, Array], dict[str, float]]:
         """Gradient of each micro batch of the own share, and losses by micro batch on the ranks that report them."""
-        traces = {stack: self._forward(step, stack) for stack in self._stacks()}
+        traces: dict[range, Trace] = {}
         losses: dict[str, float] = {}
-        if self.stage.last:
-            for stack, trace in traces.items():
-                found = self.stage.losses(self.parameters, trace, self._samples(step, stack)[1])
+        for stack in self._stacks():
+            tokens, targets = self._corpus.micro_batches(
+                step, stack, self.settings.micro_batch_size, self.settings.micro_batches
+            )
+            trace = traces[stack] = self._forward(stack, tokens)
+            if self.stage.last:
+                found = self.stage.losses(self.parameters, trace, targets)
                 losses.update(zip(map(str, stack), found, strict=True))
         gradients: dict[int, Array] = {}
         for stack, trace in traces.items():
@@ -254,16 +258,13 @@ class Training:
         share = self.collectives.share()
         return [share] if self.layout.pipeline == 1 else [range(index, index + 1) for index in share]
 
-    def _samples(self, step: int, stack: range) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        return self._corpus.micro_batches(step, stack, self.settings.micro_batch_size, self.settings.micro_batches)
-
     def _shape(self, stack: range) -> tuple[int, int, int]:
         return (len(stack), self.settings.micro_batch_size, self.settings.model.hidden)
 
-    def _forward(self, step: int, stack: range) -> Trace:
+    def _forward(self, stack: range, tokens: NDArray[np.int64]) -> Trace:
         one_hot = None
         if self.stage.first:
-            hidden, one_hot = self.stage.embed(self.parameters, self._samples(step, stack)[0])
+            hidden, one_hot = self.stage.embed(self.parameters, tokens)
         else:
             hidden = self.collectives.receive_stage(b"activation", stack.start, self._shape(stack))
         hidden, trace = self.stage.forward(self.parameters, hidden, self.collectives.sum_over_tensor)

@@ -104,6 +104,35 @@ def test_parameters_are_gathered_in_the_order_of_shards(ranks: Make) -> None:
     assert ranks(Layout(1, 4, 1), 4).each(work) == [expected] * 4
 
 
+@pytest.mark.parametrize("layout", [Layout(2, 4, 1), Layout(4, 4, 1), Layout(2, 8, 1)])
+def test_messages_of_a_step_grow_with_the_ranks_only(ranks: Make, layout: Layout) -> None:
+    group = ranks(layout, 16)
+    sent = [count_messages(transport) for transport in group.transports]
+
+    def step(one: Collectives) -> None:
+        one.begin_step(1)
+        one.sum_over_tensor(gradient(one.rank, 5))
+        one.reduce_gradients({index: gradient(index, 8) for index in one.share()})
+        one.agree(b"step.1", {})
+        one.gather_parameters(gradient(one.rank, 2), 1)
+
+    group.each(step)
+    assert sum(len(tags) for tags in sent) < 8 * layout.world
+
+
+def count_messages(transport: Transport) -> list[bytes]:
+    sent: list[bytes] = []
+    send = transport.send
+
+    def counted(to: int, tag: bytes, payload: bytes) -> None:
+        if not tag.startswith(b"?"):  # on a slow machine somebody may have asked
+            sent.append(tag)
+        send(to, tag, payload)
+
+    transport.send = counted  # type: ignore[method-assign, assignment]
+    return sent
+
+
 def test_lost_peer_makes_the_others_wait_until_they_are_stopped(ranks: Make) -> None:
     group = ranks(Layout(1, 2, 1), 2)
     future = group.start([0], lambda one: reduced(one, 2))[0]
@@ -132,6 +161,25 @@ def test_answer_reaches_a_rank_the_hub_did_not_tell_any_more(ranks: Make) -> Non
     others = group.start([1, 2, 3], lambda one: one.agree(b"step.1", {str(one.rank): 1.0}))
     expected = {"0": 0.5, "1": 1.0, "2": 1.0, "3": 1.0}
     assert [future.result(60) for future in others.values()] == [expected] * 3
+
+
+def test_late_answer_is_asked_for_where_it_is_told_first(ranks: Make) -> None:
+    group = ranks(Layout(1, 8, 1), 8)
+    asked = []
+    send = group.transports[7].send
+
+    def note(to: int, tag: bytes, payload: bytes) -> None:
+        if tag.startswith(b"?"):
+            asked.append(to)
+        send(to, tag, payload)
+
+    group.transports[7].send = note  # type: ignore[method-assign, assignment]
+    waiting = group.start([7], lambda one: one.agree(b"step.1", {}))
+    while len(asked) < 3:
+        threading.Event().wait(0.01)
+    assert asked[:3] == [1, 1, 2]
+    group.start(list(range(7)), lambda one: one.agree(b"step.1", {}))
+    assert waiting[7].result(60) == {}
 
 
 def test_messages_of_an_older_generation_are_dropped(ranks: Make) -> None:
