@@ -212,6 +212,7 @@ class Core:
         controller.attempt = int(state.get("attempt", 0))
         controller.controller, controller.store = str(state.get("controller")), str(state.get("store"))
         controller.problem, controller.kind = str(state.get("problem", "")), str(state.get("kind", ""))
+        controller.incidents = int(state.get("incidents", 0))
         job.changed = job.urgent = True
         if controller.kind == "port":
             job.tell(job.new_fact(pb.PORT_TAKEN, "controller", controller.problem), now)

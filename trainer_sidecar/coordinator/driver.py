@@ -54,7 +54,6 @@ def open_incident(job: Job, incarnation: int = 0, *, planned: bool = False) -> I
         number = incarnation or _ordered_number(job) or job.incarnation + 1
         job.incarnation = max(job.incarnation, number)
         incident = job.incident = Incident(number, job.now, planned)
-        job.attempt.incidents += 1
         job.changed = True
     incident.joined = max(incident.joined, incarnation)
     return incident

@@ -70,6 +70,7 @@ class ControllerView:
     requested: int = -1  # the attempt a start was asked for
     requested_at: float = 0.0
     starts: int = 0  # so often for this attempt
+    incidents: int = 0  # that this controller has been through, by the count of its host
 
     def serves(self, attempt: int) -> bool:
         """Whether the controller of this attempt is up."""
@@ -108,7 +109,6 @@ class Attempt:
     stepped: bool = False  # all ranks have finished the first step after the start
     done: bool = False
     alone: bool = False  # no process of an older attempt is left that could write a checkpoint
-    incidents: int = 0  # that its controller has been through
     finished: set[int] = field(default_factory=set)
     first_finish: float | None = None
 

@@ -99,7 +99,7 @@ def controller_problem(job: Job) -> str:
     controller = job.controller
     if not controller.connected:
         return "the controller container does not answer yet"
-    worn = WORN_TEXT if job.attempt.incidents >= WORN_INCIDENTS else ""
+    worn = WORN_TEXT if controller.incidents >= WORN_INCIDENTS else ""
     return controller.problem or checkpoints.problem(job) or job.conversation.memory.problem or worn
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tests.unit.coordinator.restart import restart_coordinator
 from tests.unit.coordinator.world import World
 from trainer_sidecar.protocol import sidecar_pb2 as pb
 
@@ -47,6 +48,17 @@ def test_a_port_that_is_taken_says_nothing_about_the_image() -> None:
     world.start()
     world.core.controller_state({**FAILED, "kind": "port"}, world.now)
     assert codes(world) == []
+
+
+def test_a_worn_controller_is_told_by_its_hosts_count_also_to_the_next_coordinator() -> None:
+    world = World()
+    world.start()
+    assert world.state.controller_problem == ""
+    world.controller = {**world.controller, "incidents": 1000}
+    restart_coordinator(world)
+    world.advance(0.3)
+    assert "has been through 1000 incidents" in world.state.controller_problem
+    assert world.state.controller_ready
 
 
 def test_what_agents_see_is_told_once_and_only_of_pods_that_count() -> None:
