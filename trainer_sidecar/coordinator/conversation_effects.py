@@ -242,6 +242,13 @@ def close_given_up(memory: Memory, _event: Event) -> list[Command]:
     return _lose_track(memory, text, Event(Kind.FAILURE, code=FAILED_FOR_GOOD, text=text))
 
 
+def close_nothing_left(memory: Memory, _event: Event) -> list[Command]:
+    """MindIO would hold every rank for its whole wait, and then leave."""
+    offer = ", ".join(memory.offered) or "nothing"
+    text = f"MindIO holds the training, and nothing but the end is left (it offered {offer}); its controller leaves"
+    return _lose_track(memory, text, Event(Kind.FAILURE, code=FAILED_FOR_GOOD, text=text))
+
+
 def close_stop_failed(memory: Memory, event: Event) -> list[Command]:
     """MindIO could not even lock the step, and leaves."""
     memory.problem = f"MindIO could not stop the training: {event.code} {event.text}"

@@ -65,6 +65,16 @@ def wants_offered(*strategies: str) -> Guard:
     return guard
 
 
+def only_the_end(memory: Memory, _event: Event) -> bool:
+    """MindIO offers nothing that keeps anything; whatever is said, it leaves."""
+    return not set(memory.offered) - {"exit"}
+
+
+def cannot_save(memory: Memory, _event: Event) -> bool:
+    """The last list stays in force until a success, and a failure can be followed by a checkpoint only."""
+    return "dump" not in memory.offered
+
+
 def successor_lost(*strategies: str) -> Guard:
     """A named rank died again: MindIO waits for it for ten minutes, and may be told something else meanwhile."""
     wanted = wants_offered(*strategies)

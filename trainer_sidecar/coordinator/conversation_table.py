@@ -24,6 +24,7 @@ from trainer_sidecar.coordinator.conversation_effects import (
     choose,
     close,
     close_given_up,
+    close_nothing_left,
     close_overdue,
     close_pause_failed,
     close_stop_failed,
@@ -55,10 +56,12 @@ from trainer_sidecar.coordinator.conversation_guards import (
     always,
     can_name,
     can_name_again,
+    cannot_save,
     given_up,
     has_lost,
     of_the_pause,
     of_the_pause_accepted,
+    only_the_end,
     overdue,
     successor_lost,
     wants,
@@ -135,6 +138,7 @@ def _front() -> Iterable[Row]:
 def _repairs() -> Iterable[Row]:
     """What is chosen, and how it ends."""
     yield Row(S.CHOOSING, K.LOOK, overdue, close_overdue, S.CLOSED)
+    yield Row(S.CHOOSING, K.LOOK, only_the_end, close_nothing_left, S.CLOSED)
     yield Row(S.CHOOSING, K.LOOK, wants_offered("recover"), choose, S.RECOVERING)
     yield Row(S.CHOOSING, K.LOOK, wants_offered("retry"), choose, S.RETRYING)
     yield Row(S.CHOOSING, K.LOOK, wants_offered("dump"), choose, S.SAVING)
@@ -157,6 +161,7 @@ def _repairs() -> Iterable[Row]:
     yield from _closing(S.CONFIRMING)
 
     yield Row(S.FAILED_OPEN, K.LOOK, overdue, close_overdue, S.CLOSED)
+    yield Row(S.FAILED_OPEN, K.LOOK, cannot_save, close_nothing_left, S.CLOSED)
     yield Row(S.FAILED_OPEN, K.LOOK, wants_offered("dump"), choose, S.SAVING)
     yield from _closing(S.FAILED_OPEN)
 

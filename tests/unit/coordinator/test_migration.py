@@ -72,3 +72,34 @@ def test_a_fault_during_a_move_is_recovered_without_the_second_processes(world: 
     world.mindio.result()
     world.pump()
     assert world.state.conversation == "Serving"
+
+
+def test_a_move_for_which_nobody_could_be_held_is_over_at_once(world: World) -> None:
+    """MindIO offers nothing but the end, and would hold every rank for its whole wait."""
+    world.mindio.silent = True
+    world.new_pod(1, 2)
+    world.advance(0.5)
+    world.callback("report_strategies", [[], ["exit"]])
+    world.pump()
+    ends_without_a_controller(world, [499])
+    assert not world.called("change_strategy")
+
+
+def test_a_move_that_fails_can_not_be_saved_and_is_over_at_once(world: World) -> None:
+    """The list in force is the move's: a dump would be answered with the end."""
+    world.new_pod(1, 2)
+    world.advance(0.5)
+    assert world.state.conversation == "Migrating"
+    world.mindio.result(406, "rollback failed", {2: 1})
+    world.pump()
+    ends_without_a_controller(world, [406, 499])
+    world.order(pb.CHECKPOINT, incarnation=2, revision=2, lost_ranks=[2, 3])
+    assert [call["strategy"] for call in world.called("change_strategy")] == ["migration"]
+
+
+def ends_without_a_controller(world: World, results: list[int]) -> None:
+    """The operator hears it as a result of the move, and of a controller that has left."""
+    assert (world.state.conversation, world.state.controller_ready) == ("Closed", False)
+    assert [(mark.incarnation, mark.result_code) for mark in world.marks(pb.RESULT)] == [(2, code) for code in results]
+    assert [fact.kind for fact in world.facts] == [pb.CONTROLLER_LOST]
+    assert world.core.job.incident is None

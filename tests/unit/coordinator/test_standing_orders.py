@@ -146,14 +146,19 @@ def test_what_was_decided_and_is_not_offered_is_followed_by_a_checkpoint() -> No
     assert [call["strategy"] for call in world.called("change_strategy")] == ["dump"]
 
 
-def test_what_cannot_be_saved_is_not_tried() -> None:
-    """A word outside the list is the end, and says nothing more."""
+@pytest.mark.parametrize("ordered", [True, False])
+def test_where_nothing_but_the_end_is_offered_nobody_is_held_for_the_whole_wait(*, ordered: bool) -> None:
+    """A word outside the list is the end, and says nothing more; so MindIO is told nothing, and the operator at once."""
     world = started(allow_in_place=True, allow_checkpoint=True)
     world.mindio.strategies = ["exit"]
     world.die(3)
-    world.order(pb.IN_PLACE, revision=1, lost_ranks=[3], restart_ranks=[3])
-    world.advance(117)
-    assert world.state.conversation == "Choosing"
+    if ordered:
+        world.order(pb.IN_PLACE, revision=1, lost_ranks=[3], restart_ranks=[3])
+    world.advance(0.5 if ordered else 5.5)
+    assert (world.state.conversation, world.state.controller_ready) == ("Closed", False)
+    assert "nothing but the end" in world.state.controller_problem
+    assert [mark.result_code for mark in world.marks(pb.RESULT)] == [499]
+    assert [fact.kind for fact in world.facts] == [pb.PROCESS_EXITED, pb.CONTROLLER_LOST]
     assert not world.called("change_strategy")
 
 
