@@ -88,6 +88,7 @@ BEHAVIOURS: dict[str, str] = {
     "orderly_end_exits": "3.8",
     "never_lowered": "2.4",
     "unknown_rank_refuses": "2.3",
+    "refusal_keeps_earlier": "2.3",
     "serials_end": "5.10",
     "no_second_shrink": "5.4",
     "store_probe": "7.6",

@@ -121,14 +121,22 @@ def _faults(given: Any) -> dict[int, int]:
     return dict(sorted(given.items()))
 
 
+def _may_be_named(controller: Controller, rank: int, fault: int) -> bool:
+    entry = controller.ranks.get(rank)
+    known = entry is not None and entry.registered
+    known = known or not settings.on("unknown_rank_refuses")
+    if not 0 <= rank < controller.flags.world_size or fault not in {0, 1, 2} or not known:
+        return False
+    return settings.on("wider_dict") or not controller.errors or rank in controller.errors
+
+
 def _name_ranks(controller: Controller, faults: dict[int, int]) -> bool:
+    """False from the first entry on that is refused; those before it stay marked (docs/protocols/mindio.md §2.3)."""
+    whole = not settings.on("refusal_keeps_earlier")
+    if whole and not all(_may_be_named(controller, rank, fault) for rank, fault in faults.items()):
+        return False
     for rank, fault in faults.items():
-        entry = controller.ranks.get(rank)
-        known = entry is not None and entry.registered
-        known = known or not settings.on("unknown_rank_refuses")
-        if not 0 <= rank < controller.flags.world_size or fault not in {0, 1, 2} or not known:
-            return False
-        if not settings.on("wider_dict") and controller.errors and rank not in controller.errors:
+        if not _may_be_named(controller, rank, fault):
             return False
         controller.mark(rank, fault)
         controller.named.add(rank)
