@@ -105,11 +105,12 @@ def offered(memory: Memory, event: Event) -> list[Command]:
 
 
 def choose(memory: Memory, _event: Event) -> list[Command]:
-    """Send the wanted strategy."""
+    """Send the wanted strategy. Successors that were ordered after the naming of their ranks may pass now."""
     wish = memory.wish
     assert wish is not None
     memory.strategy = wish.strategy
-    return [Call("change_strategy", {"strategy": wish.strategy, "parameters": wish.parameters})]
+    call = Call("change_strategy", {"strategy": wish.strategy, "parameters": wish.parameters})
+    return [call, Admit(frozenset(memory.named))] if wish.strategy == "recover" else [call]
 
 
 def expand(memory: Memory, event: Event) -> list[Command]:

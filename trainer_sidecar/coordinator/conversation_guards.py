@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from trainer_sidecar.coordinator.conversation import (
+    PROCESS_FAULT,
     Event,
     Guard,
     Memory,
@@ -31,12 +32,17 @@ def overdue(memory: Memory, _event: Event) -> bool:
 
 
 def can_name(memory: Memory, event: Event) -> bool:
-    """Named once, so everything that is known dead must be in; a checkpoint needs nobody back."""
+    """Named once, so everything that is known dead must be in; a checkpoint needs nobody back.
+
+    A retry is not offered any more once a process is among the names; a death that has overtaken it is decided anew.
+    """
     wish = memory.wish
     if wish is None or not wish.strategy or not may_call(memory, event):
         return False
     if wish.strategy == "dump":
         return True
+    if wish.strategy == "retry" and PROCESS_FAULT in memory.lost.values():
+        return False
     return wish.ready and memory.lost.keys() <= wish.names.keys()
 
 

@@ -26,6 +26,9 @@ STRATEGIES = {
 }
 PARAMETERS = {pb.SHRINK: '{"scale-in-strategy":"DP"}', pb.EXPAND: '{"scale-out-strategy":"DP"}'}
 WITHOUT_WAITING = frozenset({pb.RETRY, pb.CHECKPOINT, pb.PAUSE, pb.CONTINUE, pb.SHRINK})
+TAKES_ALL = frozenset({pb.RETRY, pb.CHECKPOINT})
+"""Orders that name whatever has died meanwhile, because nothing was planned rank by rank."""
+
 DEFAULT_SECONDS = 1
 PAUSE_SECONDS = 600
 
@@ -189,7 +192,7 @@ def wish(job: Job) -> Wish | None:
     waiting = awaited(job) & job.roster.registered
     names = {rank: memory.lost.get(rank, 1) for rank in set(order.lost_ranks) & job.roster.registered}
     names.update(dict.fromkeys(waiting, 1))
-    if order.action in WITHOUT_WAITING:
+    if order.action in TAKES_ALL:
         names = {**names, **memory.lost}
     ready = order.action in WITHOUT_WAITING or all(stands(job, rank) for rank in waiting)
     seconds = order.timeout_seconds or (PAUSE_SECONDS if order.action == pb.PAUSE else DEFAULT_SECONDS)

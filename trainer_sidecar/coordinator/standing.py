@@ -32,7 +32,9 @@ def order(job: Job) -> pb.Order | None:
         action = _action(job, allowed)
     else:
         action = pb.CHECKPOINT if _must_save(job, allowed) else pb.ACTION_UNSPECIFIED
-    if action == pb.ACTION_UNSPECIFIED or (current is not None and incident.standing == action):
+    if action == pb.ACTION_UNSPECIFIED:
+        return None
+    if current is not None and incident.standing == action and not _is_overtaken(job, incident, current):
         return None
     incident.standing = action
     lost = sorted(job.conversation.memory.lost)
@@ -47,11 +49,26 @@ def _is_decided(job: Job, incident: Incident) -> bool:
     current, conversation = job.order, job.conversation
     if current is None or current.incarnation < incident.incarnation:
         return False
+    if conversation.state in UNNAMED and _is_overtaken(job, incident, current):
+        return False
     if conversation.state is State.RETRY_REFUSED:
         return current.action != pb.RETRY
     if conversation.state is State.FAILED_OPEN:
         return current.action == pb.CHECKPOINT
     return conversation.state is State.STOPPED or STRATEGIES.get(current.action) in conversation.memory.offered
+
+
+def _is_overtaken(job: Job, incident: Incident, current: pb.Order) -> bool:
+    """Whether a death that came after the decision keeps it from being named as it is.
+
+    Another order of the operator's is on its way, unless the operator is away; of a repair whose successors are still
+    being started nobody can say that it is not.
+    """
+    lost = job.conversation.memory.lost
+    if current.action == pb.RETRY:
+        return PROCESS_FAULT in lost.values()
+    planned = current.action == pb.SHRINK or current.action == incident.standing == pb.IN_PLACE
+    return planned and not lost.keys() <= set(current.lost_ranks)
 
 
 def _patience_is_over(job: Job, incident: Incident, allowed: pb.StandingOrders) -> bool:

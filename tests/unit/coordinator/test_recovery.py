@@ -236,6 +236,64 @@ def test_a_successor_that_dies_after_a_refused_retry_is_started_again(world: Wor
     assert world.state.conversation == "Serving"
 
 
+def memory_fault(world: World, *strategies: str) -> None:
+    world.mindio.strategies = ["exit", "dump", *strategies]
+    world.mindio.ask = "stop"
+    world.callback("report_fault_ranks", [[[1, 0]], [[1, ""]]])
+    world.pump()
+
+
+def test_a_retry_that_a_death_has_overtaken_names_nobody(world: World) -> None:
+    """With a lost process among the names a retry is not offered, and the one naming would be spent."""
+    memory_fault(world, "recover")
+    world.die(3)
+    world.order(pb.RETRY, revision=1, lost_ranks=[1])
+    world.advance(1.0)
+    assert not world.called("on_global_rank")
+    world.order(pb.IN_PLACE, revision=2, lost_ranks=[1, 3], restart_ranks=[1, 3])
+    world.advance(0.5)
+    assert world.called("on_global_rank") == [{"ranks": [[1, 1], [3, 1]], "time": 1}]
+    assert [call["strategy"] for call in world.called("change_strategy")] == ["recover"]
+    finish_recovery(world, 4)
+    assert world.state.conversation == "Serving"
+
+
+def test_a_retry_covers_what_no_process_was_lost_by(world: World) -> None:
+    """A second rank with a memory fault is repaired by the same retry."""
+    memory_fault(world, "retry")
+    world.core.job.conversation.lose({2: 0}, world.now)
+    world.order(pb.RETRY, revision=1, lost_ranks=[1])
+    assert world.called("on_global_rank") == [{"ranks": [[1, 0], [2, 0]], "time": 1}]
+    assert [call["strategy"] for call in world.called("change_strategy")] == ["retry"]
+
+
+def test_a_shrink_that_a_death_has_overtaken_takes_nobody_along(world: World) -> None:
+    """Which ranks leave was planned without it."""
+    world.mindio.strategies = ["exit", "dump", "downgrade"]
+    world.die(3)
+    world.die(1)
+    world.order(pb.SHRINK, revision=1, lost_ranks=[2, 3])
+    world.advance(1.0)
+    assert not world.called("on_global_rank")
+    world.order(pb.CHECKPOINT, revision=2, lost_ranks=[1, 2, 3])
+    assert world.called("on_global_rank") == [{"ranks": [[1, 1], [2, 1], [3, 1]], "time": 1}]
+    assert [call["strategy"] for call in world.called("change_strategy")] == ["dump"]
+
+
+def test_successors_that_are_ordered_after_the_naming_are_let_in_with_the_strategy(world: World) -> None:
+    """They were named as faulty, and a recover waits for whoever was."""
+    memory_fault(world, "recover")
+    world.order(pb.RETRY, revision=1, lost_ranks=[1])
+    assert world.state.conversation == "Choosing"
+    world.order(pb.IN_PLACE, revision=2, lost_ranks=[1], restart_ranks=[1])
+    world.advance(0.5)
+    assert [call["strategy"] for call in world.called("change_strategy")] == ["recover"]
+    process = world.agent(0).processes[1]
+    assert (process.incarnation, process.phase) == (2, pb.LINKED)
+    finish_recovery(world, 4)
+    assert world.state.conversation == "Serving"
+
+
 def test_a_memory_fault_recovered_in_place_restarts_the_running_process(world: World) -> None:
     world.mindio.ask = "stop"
     world.callback("report_fault_ranks", [[[1, 0]], [[1, ""]]])

@@ -28,6 +28,18 @@ def test_a_dead_process_is_started_again_in_place() -> None:
     assert world.called("change_strategy") == [{"strategy": "recover", "parameters": ""}]
 
 
+def test_a_death_while_successors_start_is_started_again_too() -> None:
+    world = started(allow_in_place=True, allow_checkpoint=True)
+    world.agent(1).start_delay = 3.0
+    world.die(3)
+    world.advance(6.0)
+    assert world.state.standing_action == pb.IN_PLACE
+    world.die(1)
+    world.advance(4.0)
+    assert world.called("on_global_rank") == [{"ranks": [[1, 1], [3, 1]], "time": 1}]
+    assert world.called("change_strategy") == [{"strategy": "recover", "parameters": ""}]
+
+
 def test_the_operator_may_say_the_same_afterwards() -> None:
     world = started(allow_in_place=True)
     world.die(3)
@@ -70,6 +82,38 @@ def test_a_replacement_that_never_comes_is_given_up_for_a_checkpoint() -> None:
     world.order(pb.REPLACE, incarnation=2, revision=1, **order)
     world.advance(95)
     assert world.called("change_strategy") == [{"strategy": "dump", "parameters": ""}]
+
+
+@pytest.mark.parametrize(("action", "standing"), [(pb.RETRY, pb.IN_PLACE), (pb.SHRINK, pb.IN_PLACE)])
+def test_an_order_that_a_death_has_overtaken_is_none_when_the_operator_stays_away(
+    action: pb.Action, standing: pb.Action
+) -> None:
+    world = started(allow_retry=True, allow_in_place=True, allow_checkpoint=True)
+    world.mindio.ask = "stop"
+    world.callback("report_fault_ranks", [[[1, 0]], [[1, ""]]])
+    world.pump()
+    world.die(3)
+    world.order(action, revision=1, lost_ranks=[1])
+    world.advance(4.8)
+    assert not world.called("on_global_rank"), "the operator has its time"
+    world.advance(0.6)
+    assert world.state.standing_action == standing
+    assert world.called("on_global_rank") == [{"ranks": [[1, 1], [3, 1]], "time": 1}]
+    assert [call["strategy"] for call in world.called("change_strategy")] == ["recover"]
+
+
+def test_an_order_that_a_death_has_overtaken_is_given_up_for_a_checkpoint_before_mindio_leaves() -> None:
+    world = started(allow_checkpoint=True)
+    world.mindio.ask = "stop"
+    world.callback("report_fault_ranks", [[[1, 0]], [[1, ""]]])
+    world.pump()
+    world.die(3)
+    world.order(pb.RETRY, revision=1, lost_ranks=[1])
+    world.advance(85)
+    assert not world.called("on_global_rank")
+    world.advance(5)
+    assert world.state.standing_action == pb.CHECKPOINT
+    assert [call["strategy"] for call in world.called("change_strategy")] == ["dump"]
 
 
 def refused_retry(**allowed: object) -> World:
@@ -148,7 +192,7 @@ def test_what_was_decided_and_is_not_offered_is_followed_by_a_checkpoint() -> No
 
 @pytest.mark.parametrize("ordered", [True, False])
 def test_where_nothing_but_the_end_is_offered_nobody_is_held_for_the_whole_wait(*, ordered: bool) -> None:
-    """A word outside the list is the end, and says nothing more; so MindIO is told nothing, and the operator at once."""
+    """A word outside the list is the end, and says nothing more; so MindIO is told nothing, the operator at once."""
     world = started(allow_in_place=True, allow_checkpoint=True)
     world.mindio.strategies = ["exit"]
     world.die(3)
