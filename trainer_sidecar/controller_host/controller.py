@@ -16,6 +16,8 @@ from trainer_sidecar.controller_host import store
 from trainer_sidecar.controller_host.lines import LineBuffer, Message, encode, now_nanoseconds
 from trainer_sidecar.controller_host.problems import LOST, OTHER, StartError, check_address, load_controller_module
 
+PING = "ping"
+"""The host's own call: its answer says that this process lives and that no call hangs. MindIO is not asked."""
 CALLBACKS = ("report_fault_ranks", "report_stop_complete", "report_strategies", "report_result")
 
 
@@ -46,6 +48,7 @@ CALLS: Dict[str, Callable[[Any, Mapping[str, Any]], int]] = {
         given["action"], by_rank(given.get("ranks", []))
     ),
     "dump": lambda mindio, _: mindio.tft_notify_controller_dump(),
+    PING: lambda _mindio, _: 0,
 }
 
 

@@ -11,16 +11,22 @@ import os
 import selectors
 import signal
 import socket
+import time
 from typing import List, Optional, Tuple
 
 from trainer_sidecar.controller_host import lines
-from trainer_sidecar.controller_host.controller import CALLBACKS, ControllerProcess
+from trainer_sidecar.controller_host.controller import CALLBACKS, PING, ControllerProcess
 from trainer_sidecar.controller_host.lines import LineBuffer, Message, encode
+from trainer_sidecar.controller_host.problems import HUNG, HUNG_TEXT
 
 VERSION = 1
 SOCKET_NAME = "controller.sock"
 LOG_LIMIT = 512
 BACKLOG_BYTES = 1 << 20
+PING_SECONDS = 2.0
+MISSED_PINGS = 5
+"""Looks in a row without an answer until the controller process counts as hung: 10 s. Looks are counted and not the
+time, so that a pod that stood still as a whole accuses nobody. MindIO's calls return at once and hold up no answer."""
 OPENING_CALLS = ("stop_train", "pause", "prepare_action", "dump")
 """Each uses up about a dozen of the serials that MindIO has for one controller."""
 
@@ -33,6 +39,9 @@ class Child:
         self.write_end = write_end
         self.read_end = read_end
         self.buffer = LineBuffer()
+        self.next_look = 0.0
+        self.is_asked = False
+        self.missed = 0
 
 
 class Client:
@@ -67,8 +76,10 @@ class Host:
         signal.signal(signal.SIGTERM, self._stop)
         self._selector.register(woken, selectors.EVENT_READ, "signal")
         while not self._done:
-            for key, mask in self._selector.select():
+            for key, mask in self._selector.select(PING_SECONDS if self._child is not None else None):
                 self._handle(key.data, mask)
+            if self._child is not None and self._state["controller"] == "serving":
+                self._look_after(self._child)
         self._end_child()
 
     def _stop(self, _number: int, _frame: object) -> None:
@@ -201,13 +212,38 @@ class Host:
         except OSError as error:
             self._send({"answer": message.get("id"), "code": -1, "exception": "the controller is gone: %s" % error})
 
+    def _look_after(self, child: Child) -> None:
+        """Ask it for a word now and then: one that stands still keeps port and links, and nobody would notice."""
+        now = time.monotonic()
+        if now < child.next_look:
+            return
+        child.next_look = now + PING_SECONDS
+        if not child.is_asked:
+            child.is_asked = True
+            self._write_child(child, {"call": PING})
+            return
+        child.missed += 1
+        if child.missed == MISSED_PINGS and not self._state["problem"]:
+            seconds = MISSED_PINGS * PING_SECONDS
+            self._state.update(problem=HUNG_TEXT % seconds, kind=HUNG)
+            self._tell_state()
+
+    def _answered(self, child: Child) -> None:
+        child.is_asked, child.missed = False, 0
+        if self._state["kind"] == HUNG:
+            self._state.update(problem="", kind="")
+            self._tell_state()
+
     def _read_child(self, child: Child) -> None:
         data = os.read(child.read_end, 65536)
         if not data:
             self._child_ended(child)
             return
         for message in child.buffer.feed(data):
-            self._from_child(message)
+            if message.get("call") == PING:
+                self._answered(child)
+            else:
+                self._from_child(message)
 
     def _from_child(self, message: Message) -> None:
         if message.get("event") == "part":

@@ -22,7 +22,11 @@ NEEDED_NAMES = (
     "tft_notify_controller_dump",
 )
 
-PACKAGE, ADDRESS, PORT, LOST, OTHER = "package", "address", "port", "lost", "other"
+PACKAGE, ADDRESS, PORT, LOST, HUNG, OTHER = "package", "address", "port", "lost", "hung", "other"
+HUNG_TEXT = (
+    "the MindIO controller's process has not answered for %d s and notices no fault; while it does not, every fault "
+    "restarts the job"
+)
 
 
 class StartError(Exception):

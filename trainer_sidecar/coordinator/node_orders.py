@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from trainer_sidecar.controller_host.problems import HUNG
 from trainer_sidecar.coordinator import checkpoints
 from trainer_sidecar.coordinator.job import Job, Phase
 from trainer_sidecar.coordinator.problems import problems
@@ -87,6 +88,8 @@ def coordinator_state(job: Job) -> pb.CoordinatorState:
 def controller_protects(job: Job) -> bool:
     """Whether the controller serves this attempt, and its ranks are or will be registered with it and no other."""
     attempt = job.attempt
+    if job.controller.kind == HUNG:
+        return False
     if attempt.phase is Phase.OPENING:
         blind = any(view.alive for pod in job.roster.pods.values() for view in pod.views.values())
         return job.controller.ready(attempt.number) and not blind

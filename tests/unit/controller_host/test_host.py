@@ -142,7 +142,7 @@ def host(tmp_path: Path) -> Iterator[Callable[..., Client]]:
     """Starts `controller_host.pyz` as an image with the given package would."""
     processes: list[subprocess.Popen[bytes]] = []
 
-    def start(package: str = PACKAGE % {"start": "pass"}, *, store: str = "store:serve") -> Client:
+    def start(package: str = PACKAGE % {"start": "pass"}, *, store: str = "store:serve", program: str = "") -> Client:
         deep = tmp_path / ("a directory whose name is far too long for a socket " * 3)
         image = tmp_path / "image"
         (image / "mindio_ttp").mkdir(parents=True, exist_ok=True)
@@ -151,8 +151,10 @@ def host(tmp_path: Path) -> Iterator[Callable[..., Client]]:
             (image / "mindio_ttp" / "controller_ttp.py").write_text(package)
         (image / "store.py").write_text(STORE)
         install(deep)
-        environment = {**os.environ, "HAJOB_DIR": str(deep), "PYTHONPATH": str(image), "HAJOB_STORE": store}
-        processes.append(subprocess.Popen([sys.executable, str(deep / "controller_host.pyz")], env=environment))
+        path = f"{image}:{deep / 'controller_host.pyz'}"
+        environment = {**os.environ, "HAJOB_DIR": str(deep), "PYTHONPATH": path, "HAJOB_STORE": store}
+        command = ["-c", program] if program else [str(deep / "controller_host.pyz")]
+        processes.append(subprocess.Popen([sys.executable, *command], env=environment))
         return Client(deep, processes[-1])
 
     yield start
@@ -249,6 +251,28 @@ def test_a_long_hello_comes_through(host: Callable[..., Client]) -> None:
     log = client.event("hello")["log"]
     assert [entry["arguments"]["ranks"] == ranks for entry in log if "called" in entry] == [True] * 8
     assert len(str(log)) > 1.5 * BACKLOG_BYTES
+
+
+IMPATIENT = """
+import os
+from trainer_sidecar.controller_host import host
+host.PING_SECONDS = 0.05
+host.Host(os.environ["HAJOB_DIR"]).run()
+"""
+
+
+def test_a_controller_that_stands_still_is_said_and_taken_back(host: Callable[..., Client]) -> None:
+    client = host(program=IMPATIENT)
+    serving(client)
+    (child,) = Path(f"/proc/{client.process.pid}/task/{client.process.pid}/children").read_text().split()
+    for _ in range(2):
+        os.kill(int(child), signal.SIGSTOP)
+        state = client.state(controller="serving", kind="hung")
+        assert "has not answered" in state["problem"]
+        os.kill(int(child), signal.SIGCONT)
+        assert client.state(controller="serving", kind="")["problem"] == ""
+    client.connect()
+    assert client.event("hello")["log"] == []
 
 
 def test_a_controller_that_dies_is_lost_and_the_host_lives(host: Callable[..., Client]) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tests.unit.coordinator.restart import restart_coordinator
 from tests.unit.coordinator.world import World
+from trainer_sidecar.controller_host.problems import HUNG
 from trainer_sidecar.protocol import sidecar_pb2 as pb
 
 FAILED = {"attempt": 1, "controller": "failed", "store": "listening", "problem": "no mindio_ttp", "kind": "package"}
@@ -59,6 +60,16 @@ def test_a_worn_controller_is_told_by_its_hosts_count_also_to_the_next_coordinat
     world.advance(0.3)
     assert "has been through 1000 incidents" in world.state.controller_problem
     assert world.state.controller_ready
+
+
+def test_a_controller_that_hangs_protects_nobody_until_it_answers() -> None:
+    world = World()
+    world.start()
+    serving = dict(world.controller)
+    for kind, problem in ((HUNG, "no answer for 10 s"), ("", ""), (HUNG, "no answer for 10 s")):
+        world.core.controller_state({**serving, "kind": kind, "problem": problem}, world.now)
+        state = world.core.report(world.now).state
+        assert (state.controller_ready, state.controller_problem) == (not problem, problem)
 
 
 def test_what_agents_see_is_told_once_and_only_of_pods_that_count() -> None:
