@@ -167,6 +167,7 @@ class Memory:
     lost: dict[int, int] = field(default_factory=dict)  # before the naming: will be named
     late: dict[int, int] = field(default_factory=dict)  # after the naming: cannot be named any more
     named: dict[int, int] = field(default_factory=dict)
+    renewed: set[int] = field(default_factory=set)  # of the named ones: another process comes, and is to be let in
     offered: tuple[str, ...] = ()
     strategy: str = ""
     came_from: State = State.SERVING

@@ -44,6 +44,7 @@ def serve(memory: Memory, _event: Event) -> list[Command]:
     memory.lost.clear()
     memory.late.clear()
     memory.named.clear()
+    memory.renewed.clear()
     memory.offered, memory.strategy, memory.wish = (), "", None
     memory.due, memory.saved, memory.problem, memory.refusals, memory.hold_until = None, False, "", 0, 0.0
     return []
@@ -62,7 +63,12 @@ def found(memory: Memory, event: Event) -> list[Command]:
 
 
 def found_and_stop(memory: Memory, event: Event) -> list[Command]:
-    """MindIO asks: the answer is due at once. Where it names nobody, nobody is stopped, and one is named afterwards."""
+    """MindIO asks: the answer is due at once, and names everybody known dead.
+
+    Where it names nobody, nobody is stopped, and one is named afterwards.
+    """
+    memory.lost.update(memory.late)
+    memory.late = {}
     if event.ranks or memory.lost:
         return [*found(memory, event), *stop(memory, event)]
     commands = stop(memory, event)
@@ -114,11 +120,25 @@ def choose(memory: Memory, _event: Event) -> list[Command]:
 
 
 def expand(memory: Memory, event: Event) -> list[Command]:
-    """The dropped ranks are known to the controller already: they need no naming."""
+    """The dropped ranks are known to the controller already: they need no naming.
+
+    MindIO is asked once, and waits for all of them, whichever process they come with.
+    """
     assert memory.wish is not None
-    memory.named = dict(memory.wish.names)
+    asked = memory.strategy == "upgrade"
+    memory.named, memory.renewed = dict(memory.wish.names), set()
+    memory.late = {rank: kind for rank, kind in memory.late.items() if rank not in memory.named}  # all stand again
     memory.offered = ("upgrade", "dump")  # a growth that fails can still be saved
-    return [Admit(frozenset(memory.named)), *choose(memory, event)]
+    admitted = Admit(frozenset(memory.named))
+    return [admitted, Mark(pb.STRATEGY_SENT)] if asked else [admitted, *choose(memory, event)]
+
+
+def stay_small(memory: Memory, _event: Event) -> list[Command]:
+    """The ranks that were to come back go again, while MindIO goes on waiting. Others that have died are lost."""
+    memory.lost = {rank: kind for rank, kind in memory.late.items() if rank not in memory.named}
+    memory.late, memory.wish = {}, None
+    memory.named, memory.renewed = {}, set()
+    return []
 
 
 def save_now(memory: Memory, _event: Event) -> list[Command]:
@@ -159,6 +179,8 @@ def mark_accepted(_memory: Memory, event: Event) -> list[Command]:
 def try_again(memory: Memory, event: Event) -> list[Command]:
     """A refused call changes nothing at the controller: a rank was not registered yet, most likely."""
     memory.refusals += 1
+    if event.call == "change_strategy":
+        memory.strategy = ""
     quick = memory.refusals <= MAX_QUICK_RETRIES
     memory.hold_until = memory.now + (RETRY_DELAY_SECONDS if quick else SLOW_RETRY_SECONDS)
     memory.problem = f"MindIO refused {event.call}: {event.text or event.code} ({memory.refusals} times)"
@@ -181,7 +203,8 @@ def success(memory: Memory, event: Event) -> list[Command]:
     unnamed = {rank: kind for rank, kind in memory.lost.items() if rank not in memory.named}
     memory.lost = {**unnamed, **memory.late}
     memory.late = {}
-    memory.named, memory.offered, memory.strategy, memory.wish, memory.problem = {}, (), "", None, ""
+    memory.named, memory.renewed = {}, set()
+    memory.offered, memory.strategy, memory.wish, memory.problem = (), "", None, ""
     memory.due, memory.refusals, memory.hold_until = None, 0, 0.0
     return result(memory, event)
 

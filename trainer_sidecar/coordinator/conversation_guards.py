@@ -26,6 +26,30 @@ def has_lost(memory: Memory, event: Event) -> bool:
     return bool(memory.lost) and may_call(memory, event)
 
 
+def growing(memory: Memory, _event: Event) -> bool:
+    """MindIO was asked to take the dropped ranks back, and has not said how that ended."""
+    return memory.strategy == "upgrade"
+
+
+def wants_others(memory: Memory, event: Event) -> bool:
+    """Other processes come back than those that were let in."""
+    if not wants("upgrade")(memory, event) or memory.wish is None:
+        return False
+    return bool(memory.renewed) or memory.wish.names.keys() != memory.named.keys()
+
+
+def wants_nobody_back(memory: Memory, event: Event) -> bool:
+    """Everybody who was to come back is given up."""
+    if not wants("downgrade")(memory, event) or memory.wish is None:
+        return False
+    return memory.named.keys() <= memory.wish.names.keys()
+
+
+def of_the_growth(_memory: Memory, event: Event) -> bool:
+    """The result is of a growth that something else has overtaken."""
+    return event.strategy == "upgrade"
+
+
 def overdue(memory: Memory, _event: Event) -> bool:
     """The answer MindIO waited for did not go out in time."""
     return memory.due is not None and memory.now >= memory.due

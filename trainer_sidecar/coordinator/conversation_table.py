@@ -46,6 +46,7 @@ from trainer_sidecar.coordinator.conversation_effects import (
     save_now,
     saved,
     serve,
+    stay_small,
     stop,
     stopped,
     success,
@@ -58,14 +59,18 @@ from trainer_sidecar.coordinator.conversation_guards import (
     can_name_again,
     cannot_save,
     given_up,
+    growing,
     has_lost,
+    of_the_growth,
     of_the_pause,
     of_the_pause_accepted,
     only_the_end,
     overdue,
     successor_lost,
     wants,
+    wants_nobody_back,
     wants_offered,
+    wants_others,
 )
 
 S, K = State, Kind
@@ -165,6 +170,7 @@ def _repairs() -> Iterable[Row]:
     yield Row(S.FAILED_OPEN, K.LOOK, wants_offered("dump"), choose, S.SAVING)
     yield from _closing(S.FAILED_OPEN)
 
+    yield Row(S.SAVING, K.SUCCESS, of_the_growth, save_now, S.SAVING)  # the word may have been dropped with it
     yield Row(S.SAVING, K.SUCCESS, always, saved, S.CLOSED)
     yield Row(S.SAVING, K.FAULT, always, found, S.SAVING)
     yield Row(S.SAVING, K.REFUSED, always, try_again, None)
@@ -183,7 +189,12 @@ def _sizes() -> Iterable[Row]:
     yield Row(S.SHRUNK, K.LOOK, wants("upgrade"), expand, S.EXPANDING)
     yield Row(S.SHRUNK, K.LOOK, wants("dump"), save_now, S.SAVING)
     yield Row(S.SHRUNK, K.FINISH, always, nothing, S.FINISHING)
+    yield Row(S.SHRUNK, K.SUCCESS, growing, success, S.SERVING)  # it was given up too late
+    yield Row(S.SHRUNK, K.OPEN_FAILURE, growing, open_failure, S.FAILED_OPEN)
 
+    yield Row(S.EXPANDING, K.LOOK, wants("dump"), save_now, S.SAVING)
+    yield Row(S.EXPANDING, K.LOOK, wants_nobody_back, stay_small, S.SHRUNK)
+    yield Row(S.EXPANDING, K.LOOK, wants_others, expand, S.EXPANDING)
     yield Row(S.EXPANDING, K.SUCCESS, always, success, S.SERVING)
     yield Row(S.EXPANDING, K.REFUSED, always, try_again, None)
     yield Row(S.EXPANDING, K.FAULT, always, found_and_stop, S.STOPPING)

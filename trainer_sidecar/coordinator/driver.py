@@ -67,8 +67,12 @@ def _ordered_number(job: Job) -> int:
 
 
 def lose(job: Job, ranks: Iterable[int], kinds: Mapping[int, int] | None = None) -> None:
-    """These ranks are dead or given up. MindIO is told of registered ones only: one stranger refuses the call."""
-    lost = {rank: (kinds or {}).get(rank, 1) for rank in ranks if rank in job.roster.registered}
+    """These ranks are dead or given up. MindIO is told of registered ones only: one stranger refuses the call.
+
+    One that was left out and dies on its way back is missed by nobody: the others train on without it.
+    """
+    missed = job.roster.registered - (job.dropped if job.conversation.state is State.SHRUNK else set())
+    lost = {rank: (kinds or {}).get(rank, 1) for rank in ranks if rank in missed}
     if lost:
         carry_out(job, job.conversation.lose(lost, job.now), job.now)
 

@@ -7,8 +7,8 @@ not matter whether a coordinator hears it once, twice or after a restart.
 from __future__ import annotations
 
 from trainer_sidecar.coordinator import migration
-from trainer_sidecar.coordinator.conversation import State, Wish
-from trainer_sidecar.coordinator.driver import FAULT_ACTIONS, conclude, lose, open_incident
+from trainer_sidecar.coordinator.conversation import PROCESS_FAULT, State, Wish
+from trainer_sidecar.coordinator.driver import FAULT_ACTIONS, carry_out, conclude, lose, open_incident
 from trainer_sidecar.coordinator.job import Job
 from trainer_sidecar.coordinator.roster import Target
 from trainer_sidecar.protocol import sidecar_pb2 as pb
@@ -90,15 +90,17 @@ def _is_for_the_next(job: Job, order: pb.Order) -> bool:
 
 def _give_up_growing(job: Job, order: pb.Order) -> bool:
     """A SHRINK order of a job that is shrunk already: the ranks that were to come back are ended again."""
-    shrunk = job.conversation.state is State.SHRUNK and set(order.lost_ranks) <= job.dropped
+    shrunk = job.conversation.state in (State.SHRUNK, State.EXPANDING) and set(order.lost_ranks) <= job.dropped
     if order.action != pb.SHRINK or not shrunk:
         return False
+    unwanted = Wish(STRATEGIES[order.action], dict.fromkeys(order.lost_ranks, PROCESS_FAULT))
     for rank in order.lost_ranks:
         target = job.roster.targets.get(rank)
         if target is not None:
             target.run = target.admitted = False
             job.touch(rank)
     conclude(job)
+    carry_out(job, job.conversation.want(unwanted, job.now), job.now)
     return True
 
 
@@ -114,7 +116,15 @@ def _restart(job: Job, rank: int, incarnation: int, first_incarnation: int) -> N
         renewed = Target(target.incarnation, target.start + 1, target.pod_uid)
     else:
         return
-    job.roster.targets[rank] = renewed
+    _renew(job, rank, renewed)
+
+
+def _renew(job: Job, rank: int, target: Target) -> None:
+    """Another process is the rank now; one that MindIO waits for is to be let in when it stands at its gate."""
+    job.roster.targets[rank] = target
+    memory = job.conversation.memory
+    if job.conversation.state is State.EXPANDING and rank in memory.named:
+        memory.renewed.add(rank)
     job.touch(rank)
 
 
@@ -140,12 +150,9 @@ def _replace(job: Job, node_rank: int, first: int) -> None:
     for rank in roster.ranks_of(node_rank):
         target = roster.targets.get(rank)
         if successor is not None and (target is None or target.pod_uid != successor.uid):
-            roster.targets[rank] = Target(successor.incarnation, 0, successor.uid)
+            _renew(job, rank, Target(successor.incarnation, 0, successor.uid))
         elif target is None or target.incarnation < first:
-            roster.targets[rank] = Target(first)
-        else:
-            continue
-        job.touch(rank)
+            _renew(job, rank, Target(first))
 
 
 def fenced(job: Job, rank: int) -> bool:

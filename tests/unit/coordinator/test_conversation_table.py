@@ -27,7 +27,7 @@ MAY_BE_CALLED_IN = {
     "stop_train": {State.SERVING, State.SHRUNK, State.PAUSED, State.SWITCHING, State.EXPANDING},
     "on_global_rank": {State.STOPPED, State.RETRY_REFUSED},
     "change_strategy": {State.CHOOSING, State.RECOVERING, State.FAILED_OPEN, State.SHRUNK, State.PAUSED},
-    "dump": {State.SERVING, State.SHRUNK},
+    "dump": {State.SERVING, State.SHRUNK, State.EXPANDING},
     "pause": {State.SERVING},
     "prepare_action": {State.SERVING, State.SWITCHING},
 }

@@ -153,10 +153,10 @@ class Mindio:
             self.world.answered(name, 1)
             return
         allowed = {
-            "stop_train": ("nothing", "stop", "growing", "going on"),
+            "stop_train": ("nothing", "stop", "growing", "coming back", "going on"),
             "on_global_rank": ("naming",),
             "change_strategy": (*CHOOSING, *(["result"] if self._waits_for_a_successor() else [])),
-            "dump": ("nothing", "growing"),
+            "dump": ("nothing", "growing", "coming back"),
             "pause": ("nothing",),
             "prepare_action": ("nothing",),
         }
@@ -195,7 +195,7 @@ class Mindio:
     def _change_strategy(self, _: object, arguments: dict[str, object]) -> None:
         self.strategy = str(arguments["strategy"])
         assert self.strategy in self.strategies
-        self.ask = "result"
+        self.ask = "coming back" if self.strategy == "upgrade" else "result"
 
     def _prepare_action(self, ranks: dict[int, int], arguments: dict[str, object]) -> None:
         self.switching = set(ranks) if arguments["action"] == "hot switch" else set()

@@ -1,0 +1,206 @@
+"""Growing back that does not go smoothly: whoever was to come back dies, others die, or the step is to be saved."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.unit.coordinator.restart import restart_coordinator
+from tests.unit.coordinator.world import World
+from trainer_sidecar.protocol import sidecar_pb2 as pb
+
+GROWN = ["downgrade", "upgrade"]
+
+
+@pytest.fixture
+def world(world: World) -> World:
+    """Node 1 has left; two ranks train on."""
+    world.mindio.strategies = ["exit", "dump", "downgrade"]
+    world.die(2)
+    world.die(3)
+    world.order(pb.SHRINK, incarnation=2, revision=1, lost_ranks=[2, 3])
+    world.advance(0.2)
+    world.callback("report_result", [201, "isolate", [[2, 1], [3, 1]], "downgrade"])
+    world.pump()
+    world.mindio.result(ranks={2: 1, 3: 1})
+    world.pump()
+    assert world.state.conversation == "Shrunk"
+    return world
+
+
+def expand(world: World, incarnation: int, **pod: float) -> None:
+    """Pods for node 1 are made anew."""
+    old = world.agent(1)
+    if old.uid in world.listed:
+        world.listed.remove(old.uid)
+        old.powered = False
+    world.order(pb.EXPAND, incarnation=incarnation, revision=1, lost_ranks=[2, 3], replaced_nodes=[1])
+    world.new_pod(1, incarnation, **pod)
+    world.advance(4.0)
+
+
+def give_up(world: World, incarnation: int) -> None:
+    world.order(pb.SHRINK, incarnation=incarnation, revision=2, lost_ranks=[2, 3])
+    world.advance(0.2)
+
+
+def strategies(world: World) -> list[object]:
+    return [call["strategy"] for call in world.called("change_strategy")]
+
+
+def grown(world: World, incarnation: int) -> None:
+    """All ranks train again, and the growth was asked for once."""
+    world.step(2)
+    world.mindio.result()
+    world.pump()
+    assert (world.state.conversation, strategies(world)) == ("Serving", GROWN)
+    assert [world.phase(rank) for rank in range(4)] == [pb.LINKED] * 4
+    marks = [mark.kind for mark in world.milestones if mark.incarnation == incarnation]
+    assert [kind for kind in marks if kind in (pb.STRATEGY_SENT, pb.RESUMED, pb.RESULT)] == [
+        pb.STRATEGY_SENT,
+        pb.RESUMED,
+        pb.RESULT,
+    ]
+
+
+@pytest.mark.parametrize("restarted", [False, True])
+def test_growing_is_given_up_and_begun_anew(world: World, *, restarted: bool) -> None:
+    """MindIO goes on waiting for the ranks: it lets the next processes in, and is not asked a second time."""
+    expand(world, 3)
+    assert world.state.conversation == "Expanding"
+    world.die(3)
+    give_up(world, 3)
+    assert world.state.conversation == "Shrunk"
+    assert world.core.job.incident is None
+    assert world.phase(2) == pb.DEAD
+    if restarted:
+        restart_coordinator(world)
+        assert world.state.conversation == "Shrunk"
+    expand(world, 4)
+    assert world.state.conversation == "Expanding"
+    grown(world, 4)
+    assert not world.called("stop_train")[1:]
+
+
+def test_new_processes_are_let_in_without_a_second_call(world: World) -> None:
+    """The order to give up never came: it was overtaken by the next growth."""
+    expand(world, 3)
+    world.die(3)
+    expand(world, 4)
+    assert [world.phase(rank) for rank in (2, 3)] == [pb.LINKED] * 2
+    assert strategies(world) == GROWN
+    world.mindio.result()
+    world.pump()
+    assert world.state.conversation == "Serving"
+
+
+def test_a_rank_that_dies_before_it_has_come_back_stops_nobody(world: World) -> None:
+    world.listed.remove("pod-1-1")
+    world.agent(1).powered = False
+    world.order(pb.EXPAND, incarnation=3, revision=1, lost_ranks=[2, 3], replaced_nodes=[1])
+    new = world.new_pod(1, 3, start_delay=4.0)
+    world.advance(3.5)
+    new.due[2] = (world.now + 9.0, new.due[2][1])
+    world.advance(1.0)
+    assert [world.phase(rank) for rank in (2, 3)] == [pb.ABSENT, pb.AT_GATE]
+    world.die(3)
+    assert len(world.called("stop_train")) == 1, "that of the fault before"
+    assert world.facts[-1].kind == pb.PROCESS_EXITED
+    give_up(world, 3)
+    assert world.state.conversation == "Shrunk"
+    expand(world, 4)
+    grown(world, 4)
+
+
+def test_others_that_die_after_growing_was_given_up_are_named_at_once(world: World) -> None:
+    expand(world, 3)
+    world.die(3)
+    give_up(world, 3)
+    world.die(1)
+    assert world.called("stop_train")[1:] == [{"ranks": [[1, 1]], "incarnation": 4}]
+
+
+def test_others_that_died_before_growing_is_given_up_are_named_then(world: World) -> None:
+    """Before that MindIO may be taking the ranks back, and would keep the word for its next fault."""
+    expand(world, 3)
+    world.die(1)
+    world.die(3)
+    assert len(world.called("stop_train")) == 1
+    give_up(world, 3)
+    assert world.called("stop_train")[1:] == [{"ranks": [[1, 1]], "incarnation": 4}]
+
+
+def test_others_that_die_while_mindio_waits_for_the_ranks_are_found_by_it(world: World) -> None:
+    """Everybody known dead is in the answer: a silent rank that is not would cost MindIO five seconds."""
+    expand(world, 3)
+    world.die(0)
+    world.die(1)
+    facts = len(world.facts)
+    world.mindio.ask = "stop"
+    world.callback("report_fault_ranks", [[[0, 1]], [[0, ""]]])
+    world.pump()
+    assert world.called("stop_train")[1:] == [{"ranks": [[0, 1], [1, 1]], "incarnation": 4}]
+    assert len(world.facts) == facts, "their deaths were told before"
+
+
+def test_the_step_is_saved_while_mindio_waits_for_the_ranks(world: World) -> None:
+    expand(world, 3)
+    world.die(1)
+    world.order(pb.CHECKPOINT, incarnation=3, revision=2, lost_ranks=[1])
+    assert (world.state.conversation, len(world.called("dump"))) == ("Saving", 1)
+    world.mindio.result(0, "do dump success")
+    world.pump()
+    assert world.state.conversation == "Closed"
+    result = world.marks(pb.RESULT)[-1]
+    assert (result.incarnation, result.result_code, result.strategy) == (3, 0, "dump")
+
+
+def test_a_save_that_meets_a_growth_that_fails_is_asked_for_as_its_answer(world: World) -> None:
+    """MindIO drops the word with its report."""
+    expand(world, 3)
+    world.order(pb.CHECKPOINT, incarnation=3, revision=2, lost_ranks=[1])
+    world.mindio.strategies = ["exit", "dump"]
+    world.mindio.ask = "strategy"
+    world.callback("report_result", [406, "upgrade repair failed", [[3, 1]], "upgrade"])
+    world.pump()
+    assert (world.state.conversation, strategies(world)) == ("Saving", [*GROWN, "dump"])
+
+
+def test_a_save_that_meets_a_growth_that_succeeds_is_asked_for_again(world: World) -> None:
+    """What succeeded is not the save: nobody may be ended yet."""
+    expand(world, 3)
+    world.order(pb.CHECKPOINT, incarnation=4, revision=1)
+    world.mindio.ask = "nothing"
+    world.callback("report_result", [0, "ok", [], "upgrade"])
+    world.pump()
+    assert (world.state.conversation, len(world.called("dump"))) == ("Saving", 2)
+    assert [world.phase(rank) for rank in range(4)] == [pb.LINKED] * 4
+    world.mindio.result(0, "do dump success")
+    world.pump()
+    assert world.state.conversation == "Closed"
+    assert [world.phase(rank) for rank in range(4)] == [pb.DEAD] * 4
+
+
+def test_a_growth_that_fails_when_it_was_given_up_can_still_be_saved(world: World) -> None:
+    expand(world, 3)
+    world.die(3)
+    give_up(world, 3)
+    world.mindio.strategies = ["exit", "dump"]
+    world.mindio.result(406, "upgrade rebuild failed", {3: 1})
+    world.pump()
+    assert (world.state.conversation, world.state.controller_ready) == ("FailedOpen", True)
+    world.order(pb.CHECKPOINT, incarnation=4, revision=1, lost_ranks=[3])
+    assert strategies(world) == [*GROWN, "dump"]
+
+
+def test_a_growth_that_has_succeeded_when_it_was_given_up_is_full_size(world: World) -> None:
+    """MindIO misses the ranks that were ended, and says so like any other fault."""
+    expand(world, 3)
+    give_up(world, 3)
+    world.mindio.result()
+    world.pump()
+    assert (world.state.conversation, world.state.controller_ready) == ("Serving", True)
+    assert not world.core.job.dropped
+    world.mindio.ask = "stop"
+    world.callback("report_fault_ranks", [[[2, 1], [3, 1]], []])
+    world.pump()
+    assert world.called("stop_train")[1:] == [{"ranks": [[2, 1], [3, 1]], "incarnation": 4}]
