@@ -125,14 +125,16 @@ class _Server:
         if operation == "wait":
             await self._wait(key, attempt, float(request["timeout"]))
         elif operation == "gather":
-            return await self._gather(key, int(str(request["value"])), attempt, float(request["timeout"]))
+            return await self._gather(key, request["value"], attempt, float(request["timeout"]))
         elif operation != "get":
             raise StoreError(f"unknown operation {operation!r}; known are set, maximum, get, wait, gather")
         return self._entries.read(key, attempt)
 
-    async def _gather(self, key: str, count: int, attempt: int, timeout: float) -> Value:
+    async def _gather(self, key: str, numbers: Value, attempt: int, timeout: float) -> Value:
+        if not isinstance(numbers, list):
+            raise StoreError(f"gather wants a list of numbers, not {numbers!r}")
         gathered: list[str | int] = []
-        for number in range(count):
+        for number in numbers:
             await self._wait(f"{key}/{number}", attempt, timeout)
             value = self._entries.read(f"{key}/{number}", attempt)
             if not isinstance(value, list):
@@ -188,9 +190,9 @@ class Client:
         """Value of a key as soon as it is there, None after `timeout` seconds without."""
         return self._request("wait", key, timeout=timeout)
 
-    def gather(self, key: str, count: int, timeout: float) -> list[str | int] | None:
-        """The lists stored as key/0 … key/(count - 1), put together; None when one is missing for `timeout` seconds."""
-        found = self._request("gather", key, value=count, timeout=timeout)
+    def gather(self, key: str, numbers: list[int], timeout: float) -> list[str | int] | None:
+        """The lists stored as key/<number>, put together; None when one is missing for `timeout` seconds."""
+        found = self._request("gather", key, value=[*numbers], timeout=timeout)
         return found if isinstance(found, list) else None
 
     def close(self) -> None:

@@ -52,6 +52,7 @@ class Training:
         fence = (place.attempt, place.incarnation)
         self.store = Client(place.store_host, place.store_port, place.rank, fence)
         self._addresses: dict[int, Address] = {}
+        self._generation, self._has_left = 0, False
         self._hurry = settings.log_dir / HURRY
         self.transport = Transport(place.rank, place.address, self._find)
         self.collectives = Collectives(self.transport, self.layout, settings.micro_batches)
@@ -80,9 +81,12 @@ class Training:
 
     def regroup(self, lost: list[int]) -> None:
         """Take on the generation all who left the training have proposed; `lost` ranks have new addresses."""
-        generation = self.store.get("generation")
-        self.transport.regroup(generation if isinstance(generation, int) else 0, lost)
-        self._addresses.clear()
+        if self._has_left:  # once is enough: until the training goes on, nobody can leave and propose another one
+            generation = self.store.get("generation")
+            self._generation, self._has_left = generation if isinstance(generation, int) else 0, False
+        self.transport.regroup(self._generation, lost)
+        for rank in lost:
+            self._addresses.pop(rank, None)
         self.collectives.forget()
         self._parameters_are_stale = True
 
@@ -167,12 +171,12 @@ class Training:
 
     def _learn_addresses(self) -> None:
         """Of everybody, also of those this rank has nothing to say to yet: the store may be gone when it has."""
-        world = self.layout.world
-        while not self._addresses.keys() >= set(range(world)):
+        while missing := [rank for rank in range(self.layout.world) if rank not in self._addresses]:
             self.transport.check()
-            found = self.store.gather("address", world, _LOOK_SECONDS)
+            found = self.store.gather("address", missing, _LOOK_SECONDS)
             if found is not None:
-                self._addresses = {rank: (str(found[2 * rank]), int(found[2 * rank + 1])) for rank in range(world)}
+                for rank, host, port in zip(missing, found[::2], found[1::2], strict=True):
+                    self._addresses[rank] = (str(host), int(port))
 
     def _announce(self) -> None:
         if self.is_new_process:
@@ -183,6 +187,7 @@ class Training:
 
     def _propose_generation(self) -> None:
         """Everybody who leaves a generation proposes the next one, before MindIO hears that it has left."""
+        self._has_left = True
         try:
             self.store.maximum("generation", self.transport.generation + 1)
         except StoreError as error:

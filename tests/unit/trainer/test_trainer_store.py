@@ -81,6 +81,6 @@ def test_store_that_is_not_there_is_named() -> None:
 def test_all_values_are_gathered_when_the_last_one_comes(port: int) -> None:
     waiting, writing = Client("127.0.0.1", port, 0), Client("127.0.0.1", port, 1)
     writing.set("place/0", ["127.0.0.1", 7])
-    assert waiting.gather("place", 2, 0.01) is None
+    assert waiting.gather("place", [0, 1], 0.01) is None
     threading.Thread(target=lambda: writing.set("place/1", ["127.0.0.2", 8]), daemon=True).start()
-    assert waiting.gather("place", 2, 30.0) == ["127.0.0.1", 7, "127.0.0.2", 8]
+    assert waiting.gather("place", [0, 1], 30.0) == ["127.0.0.1", 7, "127.0.0.2", 8]

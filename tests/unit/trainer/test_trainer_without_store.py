@@ -38,10 +38,10 @@ class Store:
         self._answer()
         return self.values.get(key)
 
-    def gather(self, key: str, count: int, timeout: float) -> list[str | int]:
+    def gather(self, key: str, numbers: list[int], timeout: float) -> list[str | int]:
         self._answer()
         assert timeout > 0
-        return [entry for number in range(count) for entry in cast("list[str | int]", self.values[f"{key}/{number}"])]
+        return [entry for number in numbers for entry in cast("list[str | int]", self.values[f"{key}/{number}"])]
 
 
 @pytest.fixture
@@ -75,6 +75,17 @@ def test_addresses_are_learnt_anew_after_a_recovery_only(training: Training, sto
     training._resume()
     store.lost = True
     assert training._find(1) == ("127.0.0.3", 8)
+
+
+def test_the_generation_is_asked_for_once_by_whoever_has_left(training: Training, store: Store) -> None:
+    store.values["generation"] = 3
+    training._has_left = True
+    training.regroup([])
+    assert training.transport.generation == 3
+    asked = store.asked
+    training.regroup([1])
+    assert training.transport.generation == 3
+    assert store.asked == asked
 
 
 @pytest.mark.parametrize(("known", "committed"), [(None, True), (4, True), (5, False), (9, False)])

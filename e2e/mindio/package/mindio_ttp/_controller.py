@@ -90,6 +90,7 @@ class Controller:
         self.server: Server | None = None
         self._serial = settings.first_serial()
         self._answers: dict[int, dict[int, Reply]] = {}
+        self._awaited: set[int] = set()
         self._thread: threading.Thread | None = None
 
     # ---- life
@@ -169,7 +170,9 @@ class Controller:
                 serial, result, content = wire.parse_answer(body)
                 if serial in self._answers and not link.contested:
                     self._answers[serial][link.rank] = result, content
-                    self.changed.notify_all()
+                    self._awaited.discard(link.rank)
+                    if not self._awaited:  # the state machine has no use for a single answer of many
+                        self.changed.notify_all()
             elif kind == Message.REGISTER:
                 self._register(link)
             elif kind == Message.REPLICAS:
@@ -288,6 +291,7 @@ class Controller:
                 left = end - time.monotonic()
                 if not open_ones or left <= 0:
                     break
+                self._awaited = set(open_ones)
                 self.changed.wait(left)
             del self._answers[serial]
         missing = {n: (NO_LINK if link is None or not link.open else wire.TIMEOUT) for n, link in links.items()}
