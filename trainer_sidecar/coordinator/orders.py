@@ -75,7 +75,8 @@ def apply(job: Job) -> None:
         _replace(job, node_rank, incident.incarnation)
     for rank in order.restart_ranks:
         _restart(job, rank, order.incarnation, incident.incarnation)
-    known = job.conversation.memory.lost.keys() | job.conversation.memory.late.keys()
+    memory = job.conversation.memory
+    known = memory.lost.keys() | memory.late.keys() | memory.named.keys()
     given_up = set(order.lost_ranks) - known - job.dropped
     if given_up and order.action not in (pb.EXPAND, pb.PAUSE, pb.CONTINUE):
         lose(job, given_up)

@@ -111,10 +111,20 @@ def replace(stage: Stage) -> Iterator[None]:
 
 
 def shrink(stage: Stage) -> Iterator[None]:
-    stage.mindio.strategies = ["exit", "dump", "recover", "downgrade"]
     stage.agent(1).powered = False
     stage.core.disconnected(stage.agent(1).uid, stage.now, refused=False)
     stage.advance(4.0)
+    yield from leave_out_node_1(stage)
+
+
+def shrink_beside_its_agent(stage: Stage) -> Iterator[None]:
+    """One process has died, another lives, and so does the agent of both."""
+    stage.die(3)
+    yield from leave_out_node_1(stage)
+
+
+def leave_out_node_1(stage: Stage) -> Iterator[None]:
+    stage.mindio.strategies = ["exit", "dump", "recover", "downgrade"]
     stage.order(pb.SHRINK, incarnation=2, revision=1, lost_ranks=[2, 3])
     stage.advance(0.5)
     yield
@@ -144,6 +154,38 @@ def expand(stage: Stage) -> Iterator[None]:
     yield from new_pod(stage, 3, 1.5, step=5)
 
 
+def until_growing(stage: Stage) -> Iterator[None]:
+    """The pod is kept: its processes are started again."""
+    for _ in shrink_beside_its_agent(stage):
+        pass
+    stage.order(pb.EXPAND, incarnation=3, revision=1, lost_ranks=[2, 3], restart_ranks=[2, 3])
+    stage.advance(0.2)
+    yield
+
+
+def growth_that_fails(stage: Stage) -> Iterator[None]:
+    yield from until_growing(stage)
+    stage.mindio.strategies = ["exit", "dump"]
+    stage.mindio.result(406, "upgrade repair failed", {3: 1})
+    stage.pump()
+    stage.order(pb.CHECKPOINT, incarnation=3, revision=2, lost_ranks=[2, 3])
+    yield
+    stage.mindio.result()
+    stage.pump()
+    yield
+
+
+def growth_that_is_given_up(stage: Stage) -> Iterator[None]:
+    yield from until_growing(stage)
+    stage.die(3)
+    stage.order(pb.SHRINK, incarnation=3, revision=2, lost_ranks=[2, 3])
+    yield
+    stage.order(pb.EXPAND, incarnation=4, revision=1, lost_ranks=[2, 3], restart_ranks=[2, 3])
+    stage.advance(0.2)
+    yield
+    stage.end(5)
+
+
 def pause(stage: Stage) -> Iterator[None]:
     stage.order(pb.PAUSE, incarnation=2, revision=1, timeout_seconds=600)
     yield
@@ -167,7 +209,19 @@ def played(play: Play, away_at: int | None = None) -> Stage:
     return stage
 
 
-PLAYS: dict[Play, int] = {in_place: 3, retry: 2, replace: 4, shrink: 3, checkpoint: 2, expand: 3, pause: 2, migrate: 3}
+PLAYS: dict[Play, int] = {
+    in_place: 3,
+    retry: 2,
+    replace: 4,
+    shrink: 3,
+    shrink_beside_its_agent: 3,
+    checkpoint: 2,
+    expand: 3,
+    growth_that_fails: 3,
+    growth_that_is_given_up: 3,
+    pause: 2,
+    migrate: 3,
+}
 
 
 @pytest.mark.parametrize(
