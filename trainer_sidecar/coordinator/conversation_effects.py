@@ -215,9 +215,9 @@ def saved(memory: Memory, event: Event) -> list[Command]:
     return [Mark(pb.RESULT, event), EndRanks(None)]
 
 
-def isolated(memory: Memory, event: Event) -> list[Command]:
+def isolated(_memory: Memory, event: Event) -> list[Command]:
     """Dropped ranks stay blocked for ever; nobody but us ends them."""
-    return [Mark(pb.RESULT, event), EndRanks(frozenset(event.ranks.keys() - memory.named.keys()))]
+    return [Mark(pb.RESULT, event), EndRanks(frozenset(event.ranks))]
 
 
 def retry_refused(memory: Memory, event: Event) -> list[Command]:

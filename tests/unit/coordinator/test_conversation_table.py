@@ -12,6 +12,7 @@ from trainer_sidecar.coordinator.conversation import (
     Call,
     Command,
     Conversation,
+    EndRanks,
     Event,
     Kind,
     Left,
@@ -290,12 +291,13 @@ def test_stop_failed_means_that_the_controller_leaves() -> None:
     assert "404" in conversation.memory.problem
 
 
-def test_isolated_ranks_that_nobody_named_are_ended() -> None:
+def test_isolated_ranks_are_ended_whether_they_were_named_or_not() -> None:
+    """A named one may have been given up with its node, and live."""
     conversation = new_conversation(100.0)
     conversation.state = State.SHRINKING
     conversation.memory.named = {2: 1}
     commands = conversation.feed(Event(Kind.ISOLATED, {2: 1, 3: 1}, code=201), 1.0)
-    assert any(getattr(command, "ranks", None) == frozenset({3}) for command in commands)
+    assert EndRanks(frozenset({2, 3})) in commands
 
 
 def test_shrink_then_expand() -> None:

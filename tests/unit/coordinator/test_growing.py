@@ -62,6 +62,22 @@ def grown(world: World, incarnation: int) -> None:
     ]
 
 
+def test_a_process_that_was_given_up_with_its_node_is_ended() -> None:
+    """MindIO leaves it blocked for ever; here it shares a living agent with the one that died."""
+    other = World()
+    other.start()
+    other.step(1)
+    other.mindio.strategies = ["exit", "dump", "downgrade"]
+    other.die(3)
+    other.order(pb.SHRINK, incarnation=2, revision=1, lost_ranks=[2, 3])
+    other.advance(0.2)
+    assert other.phase(2) == pb.LINKED
+    other.callback("report_result", [201, "isolate", [[2, 1], [3, 1]], "downgrade"])
+    other.pump()
+    assert other.phase(2) == pb.DEAD
+    assert [fact.kind for fact in other.facts] == [pb.PROCESS_EXITED]
+
+
 @pytest.mark.parametrize("restarted", [False, True])
 def test_growing_is_given_up_and_begun_anew(world: World, *, restarted: bool) -> None:
     """MindIO goes on waiting for the ranks: it lets the next processes in, and is not asked a second time."""
