@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import random
+
 import pytest
 
 from tests.unit.coordinator.restart import restart_coordinator
@@ -220,3 +222,85 @@ def test_a_growth_that_has_succeeded_when_it_was_given_up_is_full_size(world: Wo
     world.callback("report_fault_ranks", [[[2, 1], [3, 1]], []])
     world.pump()
     assert world.called("stop_train")[1:] == [{"ranks": [[2, 1], [3, 1]], "incarnation": 4}]
+
+
+class Growth:
+    """An operator that grows the job, gives it up when a rank is lost on its way back, and saves what loses others."""
+
+    def __init__(self, world: World, seed: int) -> None:
+        self.world, self.chance = world, random.Random(seed)
+        self.number, self.revision = 2, 1
+
+    def act(self) -> None:
+        """One thing that can happen now, and a little time."""
+        self.chance.choice([self.grow, self.lose_one_coming_back, self.lose_another, self.end, self.wait])()
+        self.world.advance(self.chance.choice([0.1, 0.5, 3.0]))
+
+    def grow(self) -> None:
+        if self.world.state.conversation == "Shrunk" and self.world.core.job.incident is None:
+            self.number, self.revision = self.number + 1, 1
+            old = self.world.agent(1)
+            self.world.listed.remove(old.uid)
+            old.powered = False
+            self._order(pb.EXPAND, lost_ranks=[2, 3], replaced_nodes=[1])
+            self.world.new_pod(1, self.number, start_delay=self.chance.uniform(0.0, 4.0))
+
+    def lose_one_coming_back(self) -> None:
+        rank = self.chance.choice([2, 3])
+        order = self.world.core.job.order
+        assert order is not None
+        if order.action == pb.EXPAND and self.world.phase(rank) in (pb.AT_GATE, pb.LINKED):
+            self.world.die(rank)
+            self.world.advance(self.chance.choice([0.0, 0.3]))
+            self._order(pb.SHRINK, lost_ranks=[2, 3])
+
+    def lose_another(self) -> None:
+        if self.world.phase(1) == pb.LINKED and self.chance.random() < 0.3:
+            self.world.mindio.strategies = ["exit", "dump"]  # of a fault while scaled in
+            self.world.die(1)
+            self.number = max(self.number, self.world.state.incarnation)
+            self._order(pb.CHECKPOINT, lost_ranks=[1])
+
+    def end(self) -> None:
+        """MindIO takes the ranks back when all stand; it fails with one that is dead, or finds that one first."""
+        world = self.world
+        if world.mindio.ask != "coming back":
+            return
+        if world.phase(1) == pb.DEAD:
+            if self.chance.random() < 0.5:
+                world.mindio.result(406, "do repair failed", {1: 1})
+            else:
+                world.mindio.ask = "stop"
+                world.callback("report_fault_ranks", [[[1, 1]], []])
+        elif all(world.phase(rank) == pb.LINKED for rank in (2, 3)):
+            world.mindio.result()
+        world.pump()
+
+    def wait(self) -> None:
+        """Nothing happens."""
+
+    def _order(self, action: pb.Action, **fields: object) -> None:
+        self.world.order(action, incarnation=self.number, revision=self.revision, **fields)
+        self.revision += 1
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_growing_at_random_ends_at_full_size_small_or_saved(world: World, seed: int) -> None:
+    """MindIO is told nothing that its phase does not ask for, and nobody stands at a gate for good."""
+    growth = Growth(world, seed)
+    for _ in range(40):
+        growth.act()
+        if world.state.conversation == "Serving":
+            assert [world.phase(rank) for rank in range(4)] == [pb.LINKED] * 4
+            return
+        if world.phase(1) == pb.DEAD:
+            growth.end()
+            world.advance(0.5)
+            assert world.state.conversation == "Saving", "whoever dies, the step is saved"
+            return
+    assert world.state.conversation in ("Shrunk", "Expanding")
+    growth.end()
+    growth.grow()
+    world.advance(5.0)
+    growth.end()
+    assert world.state.conversation == "Serving"
