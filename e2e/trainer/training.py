@@ -217,11 +217,11 @@ class Training:
         losses = self.collectives.agree(b"step.%d" % step, losses)
         self._update(step, gradient * np.float32(1 / self.settings.micro_batches))
         self.events.add("step_end", step=step, flush=False)
-        self._print(step, losses, time.monotonic() - started)
         self.faults.at("updated", step)
         self._gather()
         if self.settings.digests:
             self.events.add("state", step=step, digest=self._digest(), flush=False)
+        self._print(step, losses, time.monotonic() - started)
         self.mindio.tft_pause_train(step)
         if self.settings.save and self.settings.save_interval and step % self.settings.save_interval == 0:
             self._save(step)
@@ -288,7 +288,7 @@ class Training:
         return gradient
 
     def _print(self, step: int, losses: dict[str, float], seconds: float) -> None:
-        """Megatron's line, on every rank."""
+        """Megatron's line, on every rank, and where Megatron prints it: after the parameters are gathered."""
         loss = sum(losses[key] for key in sorted(losses, key=int)) / len(losses)
         batch = self.settings.micro_batches * self.settings.micro_batch_size
         sys.stdout.write(
