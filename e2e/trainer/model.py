@@ -134,8 +134,9 @@ class Stage:
         logits = trace.inputs[-1] @ self.view(parameters, "output")
         shifted = np.exp(logits - logits.max(axis=-1, keepdims=True))
         probabilities: Array = np.divide(shifted, shifted.sum(axis=-1, keepdims=True))
-        chosen = np.take_along_axis(probabilities, targets[..., None], axis=-1)
-        trace.probabilities = np.divide(probabilities - self._unit[targets], samples)
+        hot = self._unit[targets]
+        chosen = (probabilities * hot).sum(axis=-1)
+        trace.probabilities = np.divide(probabilities - hot, samples)
         return [float(-one.sum() / samples) for one in np.log(chosen.astype(np.float64))]
 
     def backward(
@@ -170,7 +171,7 @@ class Stage:
         self.view(gradient, name + "down.bias")[...] = above.sum(axis=-2)
         self.view(gradient, name + "down.weight")[...] = _turned(activation) @ above
         inner: Array = above @ self.view(parameters, name + "down.weight").T
-        inner[activation <= 0] = 0
+        inner = np.where(activation <= 0, np.float32(0), inner)
         self.view(gradient, name + "up.weight")[...] = _turned(hidden) @ inner
         self.view(gradient, name + "up.bias")[...] = inner.sum(axis=-2)
         return above + reduce(inner @ self.view(parameters, name + "up.weight").T)

@@ -10,7 +10,6 @@ from __future__ import annotations
 import contextlib
 import os
 import socket
-import ssl
 import threading
 import time
 from collections.abc import Callable
@@ -30,6 +29,8 @@ class ClosedInGreetingError(OSError):
 
 def _handshake(sock: socket.socket) -> socket.socket:
     """Only as much of TLS as can be seen from outside: the handshake, which nobody here ever answers."""
+    import ssl  # a hundredth of a second of the start of every rank that has no use for it
+
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
     sock.settimeout(TLS_SECONDS)
