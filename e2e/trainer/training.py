@@ -59,6 +59,7 @@ class Training:
         self.is_new_process = False
         self.loaded_in_recovery = False
         self._parameters_are_stale = False
+        self._gather_seconds = 0.0
         self._corpus = Corpus(settings.seed, settings.model.vocabulary, settings.model.context)
         faults.pause = self.transport.pause
 
@@ -201,11 +202,13 @@ class Training:
             self._gather()
 
     def _gather(self) -> None:
+        started = time.monotonic()
         self.parameters = self.collectives.gather_parameters(self.shard.master, self.shard.step)
         self._parameters_are_stale = False
+        self._gather_seconds = time.monotonic() - started
 
     def _step(self) -> None:
-        started = time.monotonic()
+        started = time.monotonic() - self._gather_seconds  # what is gathered after a step is the next one's
         step = self.shard.step + 1
         self.faults.look()
         self.faults.at("forward", step)
