@@ -196,16 +196,15 @@ class Training:
 
     def _resume(self) -> None:
         self.loaded_in_recovery = False
+        self._gather_seconds = 0.0  # the first step after an outage is a whole one
         self._learn_addresses()
         if self._parameters_are_stale:
             self.events.add("resume", step=self.shard.step, generation=self.transport.generation)
             self._gather()
 
     def _gather(self) -> None:
-        started = time.monotonic()
         self.parameters = self.collectives.gather_parameters(self.shard.master, self.shard.step)
         self._parameters_are_stale = False
-        self._gather_seconds = time.monotonic() - started
 
     def _step(self) -> None:
         started = time.monotonic() - self._gather_seconds  # what is gathered after a step is the next one's
@@ -221,7 +220,9 @@ class Training:
         self._update(step, gradient * np.float32(1 / self.settings.micro_batches))
         self.events.add("step_end", step=step, flush=False)
         self.faults.at("updated", step)
+        updated = time.monotonic()
         self._gather()
+        self._gather_seconds = time.monotonic() - updated
         if self.settings.digests:
             self.events.add("state", step=step, digest=self._digest(), flush=False)
         self._print(step, losses, time.monotonic() - started)
