@@ -219,13 +219,13 @@ class Training:
         losses = self.collectives.agree(b"step.%d" % step, losses)
         self._update(step, gradient * np.float32(1 / self.settings.micro_batches))
         self.events.add("step_end", step=step, flush=False)
-        self.faults.at("updated", step)
         updated = time.monotonic()
         self._gather()
         self._gather_seconds = time.monotonic() - updated
         if self.settings.digests:
             self.events.add("state", step=step, digest=self._digest(), flush=False)
         self._print(step, losses, time.monotonic() - started)
+        self.faults.at("updated", step)
         self.mindio.tft_pause_train(step)
         if self.settings.save and self.settings.save_interval and step % self.settings.save_interval == 0:
             self._save(step)
