@@ -147,12 +147,13 @@ class Bench:
             self.rows += many_ranks_rows(found)
 
     def _overhead(self) -> None:
-        found: list[overhead.Pair] = []
-        try:
-            for each in overhead.pairs(self.rig, self.chosen.pairs, self.say):
-                found.append(each)
-        finally:
-            self.rows += overhead_rows(found)
+        for size in overhead.SIZES:
+            found: list[overhead.Pair] = []
+            try:
+                for each in overhead.pairs(self.rig, size, self.chosen.pairs, self.say):
+                    found.append(each)
+            finally:
+                self.rows += overhead_rows(size.ranks, found)
 
     def _frozen(self) -> None:
         rounds = self.chosen.quiet_rounds
@@ -229,16 +230,16 @@ def many_ranks_rows(found: Mapping[int, Sequence[Round]]) -> list[Row]:
     return rows
 
 
-def overhead_rows(found: Sequence[overhead.Pair]) -> list[Row]:
-    """The numbers of a series of trainings with Hajob and without it."""
+def overhead_rows(ranks: int, found: Sequence[overhead.Pair]) -> list[Row]:
+    """The numbers of a series of trainings of so many ranks with Hajob and without it."""
     differences = [each.percent for each in found]
     ends = overhead.interval(differences) if differences else ()
     return [
-        row("step of 50 ms with Hajob", "ms", [1000 * each.with_hajob for each in found]),
-        row("step of 50 ms without Hajob", "ms", [1000 * each.without for each in found]),
-        row("Hajob's share of a step, paired runs", "%", differences, Limit("p50", 0.5)),
-        row("its median: 95 % interval, lower end", "%", ends[:1]),
-        row("its median: 95 % interval, upper end", "%", ends[1:]),
+        row(f"{ranks} ranks: step of 50 ms with Hajob", "ms", [1000 * each.with_hajob for each in found]),
+        row(f"{ranks} ranks: step of 50 ms without Hajob", "ms", [1000 * each.without for each in found]),
+        row(f"{ranks} ranks: Hajob's share of a step, paired runs", "%", differences, Limit("p50", 0.5)),
+        row(f"{ranks} ranks: its median, 95 % interval, lower end", "%", ends[:1]),
+        row(f"{ranks} ranks: its median, 95 % interval, upper end", "%", ends[1:]),
     ]
 
 

@@ -55,7 +55,7 @@ def test_the_interval_of_a_median(count: int, ends: tuple[int, int]) -> None:
 
 def test_the_overhead_is_the_median_of_the_pairs() -> None:
     found = [Pair(0.0502, 0.05), Pair(0.0501, 0.05), Pair(0.06, 0.05)]
-    share = next(each for each in overhead_rows(found) if "share" in each.name)
+    share = next(each for each in overhead_rows(8, found) if "share" in each.name)
     assert share.p50 == pytest.approx(0.4)
     assert share.verdict == "ok"
 
@@ -68,4 +68,4 @@ def test_a_retry_is_held_against_what_mindio_leaves() -> None:
 
 def test_series_without_a_value_are_not_measured() -> None:
     rows = [*retry_rows([]), *save_rows([Saved(math.nan, math.nan)]), *many_ranks_rows({8: [], 64: []})]
-    assert {each.verdict for each in [*rows, *overhead_rows([])]} == {"not measured"}
+    assert {each.verdict for each in [*rows, *overhead_rows(8, [])]} == {"not measured"}
