@@ -8,9 +8,7 @@ from trainer_sidecar.protocol import sidecar_pb2 as pb
 
 def trained() -> World:
     world = World()
-    world.start()
-    for step in range(1, 4):
-        world.step(step)
+    world.train(3)
     return world
 
 
@@ -63,10 +61,7 @@ def without_power(world: World, step: int) -> None:
 
 def with_long_steps(steps: int) -> World:
     world = World()
-    world.start()
-    for step in range(1, steps + 1):
-        world.step(step)
-        world.advance(0.3)
+    world.train(steps, seconds=0.3)
     return world
 
 

@@ -9,10 +9,7 @@ from trainer_sidecar.protocol import sidecar_pb2 as pb
 def repaired(step: int) -> World:
     """Rank 3 died at `step`; MindIO has repaired everybody and reports it before any step has ended."""
     world = World()
-    world.start()
-    for one in range(1, step + 1):
-        world.step(one)
-        world.advance(0.1)
+    world.train(step, seconds=0.1)
     world.die(3)
     world.order(pb.IN_PLACE, revision=1, lost_ranks=[3], restart_ranks=[3])
     world.advance(0.5)

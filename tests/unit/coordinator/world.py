@@ -387,6 +387,13 @@ class World:
                 self.core.agent_report(agent.uid, agent.report(steps=steps), self.now)
         self.pump()
 
+    def train(self, steps: int, seconds: float = 0.0) -> None:
+        """Start, and finish so many steps with a pause after each."""
+        self.start()
+        for step in range(1, steps + 1):
+            self.step(step)
+            self.advance(seconds)
+
     def die(self, rank: int, code: int = -9) -> None:
         """The rank's process ends, its agent lives."""
         agent = self.agent(rank // self.per_node)
