@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import time
 
+NANOSECONDS = 1_000_000_000
+
 
 def now() -> float:
     """Seconds since the machine was started."""

@@ -14,6 +14,7 @@ from typing import Any, Protocol
 from trainer_sidecar.controller_host import lines
 from trainer_sidecar.controller_host.host import SOCKET_NAME
 from trainer_sidecar.controller_host.lines import LineBuffer, Message
+from trainer_sidecar.coordinator.clock import NANOSECONDS
 
 log = logging.getLogger(__name__)
 
@@ -22,8 +23,6 @@ LOST_SECONDS = 1.0
 """How long there may be no hello before the host counts as gone. It dies with its container only, and then for good."""
 AFTER_ERROR_SECONDS = 1.0
 """What could not be taken in may come again at once: each time is a trace in the log."""
-
-NANOSECONDS = 1_000_000_000
 
 
 class ControllerListener(Protocol):

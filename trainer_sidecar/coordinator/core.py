@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from trainer_sidecar.coordinator import attempt, checkpoints, hang, last_step, node_orders, orders, standing
+from trainer_sidecar.coordinator.clock import NANOSECONDS
 from trainer_sidecar.coordinator.conversation import Event, Kind, State
 from trainer_sidecar.coordinator.conversation_table import new_conversation
 from trainer_sidecar.coordinator.driver import carry_out, feed, lose, step_finished
@@ -21,7 +22,6 @@ from trainer_sidecar.protocol import sidecar_pb2 as pb
 
 log = logging.getLogger(__name__)
 
-NANOSECONDS = 1_000_000_000
 RESULT_KINDS = {
     0: Kind.SUCCESS,
     201: Kind.ISOLATED,

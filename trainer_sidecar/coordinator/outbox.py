@@ -10,13 +10,13 @@ import logging
 from collections import OrderedDict
 from dataclasses import dataclass
 
+from trainer_sidecar.coordinator.clock import NANOSECONDS
 from trainer_sidecar.protocol import sidecar_pb2 as pb
 
 log = logging.getLogger(__name__)
 
 REMEMBERED_IDS = 4096
 KEPT_ITEMS = 8192
-NANOSECONDS = 1_000_000_000
 
 
 @dataclass

@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from trainer_sidecar.coordinator.clock import NANOSECONDS
 from trainer_sidecar.coordinator.conversation import PROCESS_FAULT, Conversation, Event, Kind, Memory, State
 from trainer_sidecar.coordinator.conversation_effects import NAMED_FOR_NOBODY
 
@@ -25,7 +26,6 @@ CHOSEN = {
     "upgrade": State.EXPANDING,
     "migration": State.MIGRATING,
     "continue": State.CONTINUING,
-    "exit": State.CLOSED,
 }
 CALLED = {
     "stop_train": State.STOPPING,
@@ -48,7 +48,6 @@ ASKED_IN = frozenset(
 """States in which a fault report is a question: stop_train is its answer."""
 
 UNASKED_IN = frozenset({State.SERVING, State.SHRUNK, State.SWITCHING, State.PAUSING, State.PAUSED, State.CONTINUING})
-NANOSECONDS = 1_000_000_000
 WAITING = frozenset({State.STOPPED, State.CHOOSING, State.RETRY_REFUSED, State.FAILED_OPEN})
 LEFT_TEXT = "MindIO's controller has left, or said what nobody asked it for; the next fault cannot be recovered"
 

@@ -74,21 +74,19 @@ class Steps:
         return found
 
     def _may_be_common(self, step: int, finished: set[int], num_ranks: int) -> bool:
+        """Whether no rank is known not to have finished `step`.
+
+        Silence of one out of sight tells that, where steps are long enough to be told at once and its agent was heard
+        up to the step before: the others cannot be two steps ahead, so of an earlier silence it is the way to here
+        that was lost.
+        """
         heard = finished - self._unheard
         if not heard or len(heard) < num_ranks - len(self._unheard):
             return False
-        return not (self._unheard - finished) & self._would_have_told(step)
-
-    def _would_have_told(self, step: int) -> set[int]:
-        """Ranks whose silence about `step` means that they have not finished it.
-
-        That takes steps long enough to be told at once, and an agent that was heard up to the step before: the others
-        cannot be two steps ahead, so of an earlier silence it is the way to here that was lost.
-        """
         median = self.median_seconds
         if median is None or median < TOLD_AT_ONCE_SECONDS:
-            return set()
-        return {rank for rank, last in self._last.items() if last == step - 1}
+            return True
+        return all(self._last.get(rank) != step - 1 for rank in self._unheard - finished)
 
     @property
     def median_seconds(self) -> float | None:
