@@ -61,16 +61,7 @@ def manifest(
         "--save": CHECKPOINT_MOUNT,
         "--load": CHECKPOINT_MOUNT,
     }
-    container = {
-        "name": "trainer",
-        "image": TRAINER_IMAGE,
-        "command": ["bash", "train.sh"],
-        "args": [*(str(word) for pair in flags.items() for word in pair), *arguments],
-        "env": [{"name": key, "value": value} for key, value in (environment or {}).items()],
-        "volumeMounts": [{"name": "checkpoints", "mountPath": CHECKPOINT_MOUNT}],
-    }
-    volumes = [{"name": "checkpoints", "hostPath": {"path": str(volume), "type": "DirectoryOrCreate"}}]
-    pod: Object = {"containers": [container], "volumes": volumes}
+    pod = _pod(volume, [*(str(word) for pair in flags.items() for word in pair), *arguments], environment or {})
     if node_selector:
         pod["nodeSelector"] = dict(node_selector)
     content: Object = {
@@ -88,6 +79,20 @@ def manifest(
         "metadata": {"name": name, "namespace": namespace},
         "spec": content | dict(spec or {}),
     }
+
+
+def _pod(volume: Path, arguments: Sequence[str], environment: Mapping[str, str]) -> Object:
+    """Spec of a pod that trains the toy model."""
+    container = {
+        "name": "trainer",
+        "image": TRAINER_IMAGE,
+        "command": ["bash", "train.sh"],
+        "args": list(arguments),
+        "env": [{"name": key, "value": value} for key, value in environment.items()],
+        "volumeMounts": [{"name": "checkpoints", "mountPath": CHECKPOINT_MOUNT}],
+    }
+    volumes = [{"name": "checkpoints", "hostPath": {"path": str(volume), "type": "DirectoryOrCreate"}}]
+    return {"containers": [container], "volumes": volumes}
 
 
 class Job:
