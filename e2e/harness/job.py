@@ -29,7 +29,7 @@ def manifest(
     nodes: int = 4,
     chips: int = 2,
     iterations: int = 100,
-    step_milliseconds: float = 50.0,
+    step_milliseconds: float = 100.0,
     arguments: Sequence[str] = (),
     environment: Mapping[str, str] | None = None,
     node_selector: Mapping[str, str] | None = None,
@@ -46,7 +46,7 @@ def manifest(
         nodes: Rank pods.
         chips: Ranks per pod.
         iterations: Steps to train.
-        step_milliseconds: How long a step takes at least.
+        step_milliseconds: How long a step takes at least, until the job is hurried; the training must outlast the test.
         arguments: More arguments of the trainer.
         environment: More environment variables of the trainer.
         node_selector: Where its pods may run.

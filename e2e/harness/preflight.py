@@ -82,8 +82,7 @@ def _is_free(address: str, port: int) -> bool:
     with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
-            probe.bind((address, port))
-            probe.listen(1)
+            probe.bind((address, port))  # and no more, so that two that look at the same time do not meet
         except OSError:
             return False
         return True

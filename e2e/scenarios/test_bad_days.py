@@ -321,7 +321,7 @@ def kill_at(job: Job, rig: Rig, step: int, kill: Callable[[Rig, str], None]) -> 
 
 def test_a_training_that_ends_without_its_coordinator_is_complete(rig: Rig) -> None:
     job = rig.submit(iterations=STEPS)
-    kill_at(job, rig, STEPS - 25, delete_the_pod)
+    kill_at(job, rig, STEPS - 12, delete_the_pod)
     assert_recovered(job, [], STEPS)
 
 

@@ -17,7 +17,7 @@ from e2e.trainer.faults import order
 
 ITERATIONS = 250
 MOST_WRITES = 12
-AWAY_STEPS = 100
+AWAY_STEPS = 50
 """At least five seconds without an operator."""
 
 AWAY_SECONDS = 60.0

@@ -14,7 +14,7 @@ STEPS = 200
 Logs = Callable[..., tuple[str, str]]
 SMALL: dict[str, Any] = {"tensor": 1, "nodes": 2, "chips": 1, "iterations": STEPS}
 STUCK_STEP = 20
-HANG = {"stepTimeMultiple": 20, "minTimeoutSeconds": 3}  # 20 × 50 ms are less
+HANG = {"stepTimeMultiple": 20, "minTimeoutSeconds": 3}  # 20 × 100 ms are less
 
 RULE = {
     "name": "loss-is-nan",
@@ -24,8 +24,9 @@ RULE = {
     "windowSeconds": 2,
     "action": "Restart",
 }
+TALKING_MILLISECONDS = 50
 ALONE, FIRST, SECOND = 100, 160, 161
-"""Steps of 50 ms that end with such a line: one too long before the next, then two within the window."""
+"""Steps of this length that end with such a line: one too long before the next, then two within the window."""
 
 
 def test_a_rank_that_hangs_and_a_line_that_a_rule_looks_for(rig: Rig, hajob_logs: Logs) -> None:
@@ -33,7 +34,8 @@ def test_a_rank_that_hangs_and_a_line_that_a_rule_looks_for(rig: Rig, hajob_logs
     hanging = rig.submit("hanging", **SMALL, arguments=stuck, spec={"recovery": {"hang": HANG}})
     lines = ["rank=1 at=startup do=nan", *(f"rank=1 step={step} at=updated do=nan" for step in (ALONE, FIRST, SECOND))]
     faults = [word for line in lines for word in ("--fault", line)]
-    talking = rig.submit("talking", **SMALL, arguments=faults, spec={"recovery": {"logRules": [RULE]}})
+    rules = {"recovery": {"logRules": [RULE]}}
+    talking = rig.submit("talking", **SMALL, arguments=faults, spec=rules, step_milliseconds=TALKING_MILLISECONDS)
     assert_stood_still(hanging, hajob_logs)
     assert_met_the_rule(talking)
 

@@ -86,11 +86,12 @@ class Host:
         self._done = True
 
     def _handle(self, source: object, mask: int) -> None:
+        """One source that is ready; a client or child that an earlier one of the same look ended has nothing to say."""
         if source == "listener":
             self._accept()
-        elif isinstance(source, Client):
+        elif isinstance(source, Client) and source is self._client:
             self._serve_client(source, mask)
-        elif isinstance(source, Child):
+        elif isinstance(source, Child) and source is self._child:
             self._read_child(source)
 
     # -- the coordinator ------------------------------------------------------------------------------------------
@@ -264,8 +265,6 @@ class Host:
 
     def _child_ended(self, child: Child) -> None:
         text = self._reap(child)
-        if child is not self._child:
-            return
         self._child = None
         if self._state["controller"] != "failed":
             self._state.update(controller="lost", store="lost", problem=text, kind="lost")

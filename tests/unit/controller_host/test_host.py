@@ -299,6 +299,60 @@ def test_a_new_start_is_a_new_process_and_end_ends_it(host: Callable[..., Client
     assert client.process.wait(PATIENCE) == 0
 
 
+HOLDING = """
+import os, selectors, time
+from trainer_sidecar.controller_host import host
+KINDS = ("str", "Client", "Child")
+class Holding(selectors.DefaultSelector):
+    def select(self, timeout=None):
+        found = super().select(timeout)
+        if os.path.exists(os.path.join(os.environ["HAJOB_DIR"], "hold")):
+            while os.path.exists(os.path.join(os.environ["HAJOB_DIR"], "hold")):
+                time.sleep(0.001)
+            found = super().select(0)
+        return sorted(found, key=lambda entry: KINDS.index(type(entry[0].data).__name__))
+selectors.DefaultSelector = Holding
+host.Host(os.environ["HAJOB_DIR"]).run()
+"""
+"""A host that, while there is a file `hold`, waits with what it is told; then it finds all of it in one look."""
+
+
+def test_a_controller_that_dies_while_it_is_ended_ends_nothing_else(host: Callable[..., Client]) -> None:
+    client = host(program=HOLDING)
+    serving(client)
+    (child,) = Path(f"/proc/{client.process.pid}/task/{client.process.pid}/children").read_text().split()
+    hold = client.directory / "hold"
+    hold.touch()
+    client.socket.sendall(encode({"id": 1, "call": "end"}))
+    os.kill(int(child), signal.SIGKILL)
+    wait_gone(Path("/proc", child))
+    hold.unlink()
+    client.state(controller="none")
+    client.start(free_port(), free_port())
+    assert client.state(controller="serving", store="listening")["problem"] == ""
+
+
+def wait_gone(process: Path) -> None:
+    """Until all threads of a process have ended, so that its pipes are closed; nobody has reaped it yet."""
+    deadline = time.monotonic() + PATIENCE
+    while "\nState:\tZ" not in (process / "status").read_text() or len(list((process / "task").iterdir())) > 1:
+        assert time.monotonic() < deadline
+        time.sleep(0.001)
+
+
+def test_a_coordinator_that_was_followed_by_another_orders_nothing_any_more(host: Callable[..., Client]) -> None:
+    client = host(program=HOLDING)
+    serving(client)
+    hold, former = client.directory / "hold", client.socket
+    hold.touch()
+    client.connect()
+    former.sendall(encode({"id": 1, "call": "end", "host": True}))
+    hold.unlink()
+    assert client.event("hello")["state"]["controller"] == "serving"
+    assert client.call("prepare_action")["code"] == -1
+    assert client.process.poll() is None
+
+
 def test_sigterm_ends_the_host_and_its_controller(host: Callable[..., Client]) -> None:
     client = host()
     serving(client)
