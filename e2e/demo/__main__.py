@@ -7,6 +7,7 @@ when everything is gone, so that it is the last one.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import os
 import signal
 import sys
@@ -25,18 +26,38 @@ from e2e.nodes.control import ControlError
 PROBLEMS = (DemoError, RunError, SetupError, ControlPlaneError, ControlError, ApiError, OSError, RuntimeError)
 
 
+class Ending:
+    """A closed terminal or a SIGTERM ends the demo as Ctrl-C does.
+
+    Attributes:
+        signal: The one that came first; 0: none. Kept, because a library in which an exception strikes may make
+            another one of it, as pydantic does.
+    """
+
+    def __init__(self) -> None:
+        self.signal = 0
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            signal.signal(number, self._end)
+
+    def _end(self, number: int, _frame: FrameType | None) -> None:
+        self.signal = self.signal or number
+        raise KeyboardInterrupt
+
+
 def main() -> int:
     """Play it; 0 only if two faults were recovered as promised and the weights are equal."""
     switches = _switches()
-    for number in (signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, _end)
+    ending = Ending()
     screen = Screen()
     try:
         outcome = _play(screen, switches)
-    except KeyboardInterrupt:
-        sys.stderr.write("\nInterrupted; everything that ran has been ended.\n")
-        return 130
-    except BrokenPipeError:
+    except (KeyboardInterrupt, Exception) as error:
+        if ending.signal:
+            with contextlib.suppress(OSError):  # a closed terminal
+                sys.stderr.write("\nInterrupted; everything that ran has been ended.\n")
+            return 128 + ending.signal
+        if not isinstance(error, BrokenPipeError):
+            raise
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # nobody listens any more
         return 1
     if outcome is None:
@@ -78,11 +99,6 @@ def _play(screen: Screen, switches: Switches) -> Outcome | None:
             screen.text(f"\n{report(demo.outcome.recoveries)}\n")
     screen.text(f"It took {screen.elapsed:.0f} s; nothing of it is left running.")
     return demo.outcome
-
-
-def _end(number: int, _frame: FrameType | None) -> None:
-    """A closed terminal or a SIGTERM ends the demo as Ctrl-C does."""
-    raise SystemExit(128 + number)
 
 
 if __name__ == "__main__":

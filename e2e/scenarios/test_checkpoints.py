@@ -12,7 +12,7 @@ from e2e.scenarios.proofs import assert_weights_equal
 from e2e.trainer import proof
 
 STEPS = 200
-INTERVAL = 30  # long enough that none is saved between the damage and the kill
+INTERVAL = 30
 SMALL: dict[str, Any] = {"tensor": 2, "nodes": 2, "iterations": STEPS}
 RESTART_ONLY = [{"name": name, "maxCount": 0} for name in ("Retry", "InPlace", "Replace", "Shrink", "Checkpoint")]
 
@@ -37,7 +37,8 @@ def stood_at(job: Job, loaded_step: int) -> int:
 
 def test_a_truncated_checkpoint_is_refused_and_the_older_one_loaded(rig: Rig) -> None:
     recovery = {"recovery": {"actions": RESTART_ONLY}}
-    job = rig.submit(arguments=["--save-interval", str(INTERVAL)], spec=recovery, **SMALL)
+    standing = ["--fault", f"rank=0 step={2 * INTERVAL + 4} do=hang"]  # so that it saves no newer one
+    job = rig.submit(arguments=["--save-interval", str(INTERVAL), *standing], spec=recovery, **SMALL)
     job.wait_step(2 * INTERVAL + 2)
     damaged = job.volume / f"iter_{2 * INTERVAL:07d}" / "mp_rank_01" / "distrib_optim.pt"
     content = damaged.read_bytes()

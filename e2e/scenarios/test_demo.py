@@ -15,7 +15,7 @@ from e2e.bootstrap.paths import CHECKOUT, runs_directory
 from e2e.cluster.processes import MARKER
 
 STEPS = 240
-SECONDS = 280.0
+SECONDS = 840.0
 
 
 def start(**environment: str) -> subprocess.Popen[str]:
@@ -55,6 +55,7 @@ def marked(identity: str) -> list[psutil.Process]:
     return found
 
 
+@pytest.mark.timeout(900)
 def test_one_flipped_byte_of_a_restored_shard_is_found() -> None:
     demo = start(TOY_FLIP_RESTORED_BYTE="1")
     said, _ = demo.communicate(timeout=SECONDS)

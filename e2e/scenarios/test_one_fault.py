@@ -13,6 +13,7 @@ from e2e.harness.job import Job
 from e2e.harness.rig import Rig
 from e2e.harness.undisturbed import undisturbed
 from e2e.scenarios.proofs import assert_recovered, assert_weights_equal
+from e2e.trainer import proof
 from e2e.trainer.faults import order
 
 ITERATIONS = 250
@@ -37,12 +38,21 @@ def check(rig: Rig, job: Job, found: Recovery, action: str, *, pipeline: int = 1
     assert job.weights_differ(reference) == []
 
 
+def wait_trains(rig: Rig, job: Job, fault_ns: int) -> None:
+    """Until the incident is over and the logs of all ranks show the first step after it."""
+    job.wait_incident(2)
+    rig.plane.wait(
+        "the first step of all ranks",
+        lambda: any(each.end_ns > fault_ns for each in proof.outages(job.events(), job.world())),
+    )
+
+
 @pytest.mark.parametrize(("pipeline", "data", "rank"), [(1, 4, 3), (1, 4, 0), (2, 2, 5)])
 def test_a_killed_process_is_restarted_in_place(rig: Rig, pipeline: int, data: int, rank: int) -> None:
     job = rig.submit(iterations=ITERATIONS, pipeline=pipeline)
     job.wait_step(10)
     fault = rig.nodes.control.kill(namespace=rig.namespace, rank=rank)
-    job.wait_incident(2)
+    wait_trains(rig, job, fault["time"])
 
     found = recovery(rig, job, f"rank {rank} killed", fault["time"], incarnation=2, lost_ranks=[rank])
 
@@ -54,7 +64,7 @@ def test_the_node_of_rank_zero_is_replaced(rig: Rig) -> None:
     job.wait_step(10)
     node = job.node_of(0)
     fault = rig.nodes.control.power_off(node)
-    job.wait_incident(2)
+    wait_trains(rig, job, fault["time"])
 
     found = recovery(rig, job, f"{node} powered off", fault["time"], incarnation=2, lost_ranks=[0, 1])
 

@@ -7,8 +7,10 @@ from collections.abc import Callable
 from e2e.harness.job import Job
 from e2e.harness.rig import Layout, Rig
 from e2e.scenarios.proofs import assert_recovered, assert_weights_equal
+from e2e.trainer import proof
 
 STEPS = 250
+LONG = 400
 Logs = Callable[..., tuple[str, str]]
 
 
@@ -24,15 +26,16 @@ def test_a_second_process_dies_while_a_node_is_replaced(rig: Rig) -> None:
 
 
 def test_both_copies_lost_before_any_checkpoint_start_the_job_anew(rig: Rig, hajob_logs: Logs) -> None:
-    job = rig.submit(iterations=200)  # still trains when its output is read
+    job = rig.submit(iterations=LONG)  # still trains when its output is read
     finished = job.wait_step(5)
     rig.nodes.control.power_off(job.node_of(3))
     rig.plane.wait("an incident", job.incidents)
     rig.nodes.control.kill(namespace=rig.namespace, rank=2)  # holds the copy of rank 6
     job.wait_incident(2)
+    rig.plane.wait("steps of the second attempt", lambda: has_finished(job, attempt=2, step=10))
     for attempt in (1, 2):
         assert_output_is_kept(job, hajob_logs, attempt)
-    assert_weights_equal(job, 200)
+    assert_weights_equal(job, LONG)
     incident = job.incidents()[0]
     assert (incident["action"], incident["outcome"]) == ("Restart", "Recovered")
     assert incident["lostSteps"] >= finished - 1  # the dead node may have had no time to tell of its last one
@@ -45,7 +48,12 @@ def assert_output_is_kept(job: Job, hajob_logs: Logs, attempt: int) -> None:
     """`kubectl hajob logs` shows what a rank of a node that is gone printed in each attempt, from its first step on."""
     out, headings = hajob_logs(job, "--rank", 6, "--attempt", attempt)
     assert f"==> rank 6, attempt {attempt}, " in headings
-    assert " iteration        1/     200 |" in out
+    assert f" iteration        1/     {LONG} |" in out
+
+
+def has_finished(job: Job, attempt: int, step: int) -> bool:
+    """Whether a rank has finished a step in an attempt."""
+    return any(each["attempt"] == attempt and each["step"] == step for each in proof.of(job.events(), "step_end"))
 
 
 def test_two_nodes_at_once(start_rig: Callable[[Layout], Rig]) -> None:
