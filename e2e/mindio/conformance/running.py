@@ -59,9 +59,9 @@ async def run_all(vectors: list[Vector], package: Path, jobs: int) -> list[Outco
     return [o if o.problem is None else await once_more(o, package) for o in outcomes]
 
 
-async def once_more(outcome: Outcome, package: Path) -> Outcome:
+async def once_more(outcome: Outcome, package: Path, extra: dict[str, str] | None = None) -> Outcome:
     """A second attempt, alone."""
-    second = await run_vector(outcome.vector, package)
+    second = await run_vector(outcome.vector, package, extra)
     second.again = True
     return tell(second)
 
