@@ -229,13 +229,22 @@ def test_commands_that_make_no_sense_are_refused(rig: Rig) -> None:
 def test_the_state_shows_nodes_pods_and_processes(rig: Rig) -> None:
     rig.run("p", "exec sleep 600", node=rig.small, container={"resources": {"limits": {"huawei.com/Ascend910": 1}}})
     rig.wait_phase("p", "Running")
-    (small,) = (one for one in rig.control.state()["nodes"] if one["name"] == rig.small)
-    (pod,) = (one for one in small["pods"] if one["name"] == "p")
+
+    def shown() -> Object:
+        (small,) = (one for one in rig.control.state()["nodes"] if one["name"] == rig.small)
+        found: Object = next(one for one in small["pods"] if one["name"] == "p")
+        return found
+
+    def commands() -> list[list[str]]:
+        (container,) = shown()["containers"]
+        return [process["command"] for process in container["processes"]]
+
+    rig.wait("the shell to become what it runs", lambda: commands() == [["sleep", "600"]])
+    pod = shown()
     assert pod["address"] == rig.pod("p")["status"]["podIP"]
     assert len(pod["chips"]) == 1
     (container,) = pod["containers"]
     assert container["state"] == "running"
-    assert container["processes"][0]["command"] == ["sleep", "600"]
     assert os.path.exists(container["log"])  # noqa: PTH110
 
 

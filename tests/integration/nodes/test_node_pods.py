@@ -200,7 +200,8 @@ IP = [{"name": "IP", "valueFrom": {"fieldRef": {"fieldPath": "status.podIP"}}}]
 @pytest.mark.parametrize("probe", [{"httpGet": {"port": "web", "path": "/x"}}, {"tcpSocket": {"port": 8080}}])
 def test_network_probes_ask_at_the_pod_s_address(rig: Rig, probe: Object) -> None:
     ports = [{"name": "web", "containerPort": 8080}]
-    fields = {"readinessProbe": {**probe, "periodSeconds": 1}, "startupProbe": {**probe, "periodSeconds": 1}}
+    startup = {**probe, "periodSeconds": 1, "failureThreshold": 30}
+    fields = {"readinessProbe": {**probe, "periodSeconds": 1}, "startupProbe": startup}
     rig.run("p", containers=[python("main", SERVER, env=IP, ports=ports, **fields)])
     rig.wait("ready", lambda: rig.container("p").get("ready"))
     assert rig.container("p")["started"]
@@ -313,7 +314,9 @@ def test_what_does_not_go_is_killed_with_its_children(rig: Rig) -> None:
 
 
 def test_what_the_first_process_leaves_behind_dies_with_it(rig: Rig) -> None:
-    rig.run("p", "setsid sh -c 'sleep 600 & echo $! ; wait' & sleep 0.3; exit 0")
+    mount = {"volumeMounts": [{"name": "d", "mountPath": "/d"}]}
+    script = "setsid sh -c 'sleep 600 & echo $! > /d/pid; wait' & until [ -s /d/pid ]; do sleep 0.01; done; cat /d/pid"
+    rig.run("p", script, volumes=[{"name": "d", "emptyDir": {}}], container=mount)
     rig.wait_phase("p", "Succeeded")
     pid = int(rig.wait_log("p", "\n").split()[0])
     assert not running(pid)
