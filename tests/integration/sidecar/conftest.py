@@ -10,8 +10,8 @@ import pytest
 from tests.integration.sidecar.rig import Job
 
 STEPS = 260
-ARGUMENTS = ["--tensor-model-parallel-size", "1", "--train-iters", str(STEPS), "--step-time-ms", "50"]
-"""Thirteen seconds for what a test does to the training; `Job.hurry` brings it to its end."""
+ARGUMENTS = ["--tensor-model-parallel-size", "1", "--train-iters", str(STEPS), "--step-time-ms", "100"]
+"""Twenty-six seconds for what a test does to the training; `Job.hurry` brings it to its end."""
 
 
 @pytest.fixture

@@ -7,14 +7,12 @@ Every pod has a loopback address of its own and the ports Hajob uses everywhere.
 from __future__ import annotations
 
 import asyncio
-import json
 import os
-import random
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -22,6 +20,8 @@ from typing import Any
 import grpc
 import grpc.aio
 
+from e2e.cluster.run import claim_block
+from e2e.trainer.events import read_events
 from e2e.trainer.settings import HURRY
 from tests.unit.agent.certificates import Authority
 from trainer_sidecar.install import install
@@ -36,14 +36,6 @@ PATIENCE = 60.0
 def mindio_package() -> Path:
     """Directory of the MindIO package in use."""
     return Path(os.environ.get("HAJOB_MINDIO") or ROOT / "e2e" / "mindio" / "package")
-
-
-def own_addresses() -> Iterator[str]:
-    """Loopback addresses that no other test uses."""
-    network = random.SystemRandom()
-    second, third = network.randrange(16, 250), network.randrange(1, 250)
-    for last in range(1, 250):
-        yield f"127.{second}.{third}.{last}"
 
 
 @dataclass
@@ -186,7 +178,7 @@ class Operator:
         call: Any = rpc.CoordinatorStub(channel).Converse(self._messages())  # type: ignore[no-untyped-call]
         async for message in call:
             if message.WhichOneof("body") == "hello":
-                self.hello = message.hello
+                self.hello, self.state = message.hello, pb.CoordinatorState()
             else:
                 self._take(message.report)
 
@@ -250,7 +242,8 @@ class Job:
         self.directory = directory
         self.nodes, self.ranks_per_node, self.arguments = nodes, ranks_per_node, arguments
         self.authority = Authority()
-        self._addresses = own_addresses()
+        self._claim, block = claim_block()
+        self._addresses = (f"127.{block}.1.{last}" for last in range(1, 250))
         self.coordinator_address = next(self._addresses)
         self.pods: list[Pod] = []
         self.containers: list[Container] = []
@@ -378,13 +371,13 @@ class Job:
         await self.operator.until(lambda: self.operator.state.step >= step, f"step {step}")
 
     def pid(self, rank: int) -> int:
-        """Of the rank's newest process, by its own events."""
-        return int(self.events(rank)[-1]["pid"])
+        """Of the rank's newest process; one that was replaced may still write after it."""
+        newest = max(self.events(rank), key=lambda event: (event["attempt"], event["incarnation"], event["t"]))
+        return int(newest["pid"])
 
     def events(self, rank: int) -> list[dict[str, Any]]:
         """What the rank wrote of itself."""
-        path = self.log_directory / f"events-rank{rank}.jsonl"
-        return [json.loads(line) for line in path.read_text().splitlines()]
+        return [event for event in read_events(self.log_directory) if event["rank"] == rank]
 
     def kill(self, rank: int) -> float:
         """End the rank's process as a crash would; when, by the boot-time clock."""
@@ -405,10 +398,12 @@ class Job:
         where = str(self.directory / "ckpt")
         self.arguments = [*self.arguments, "--save-interval", "5", "--load", where, "--log-digests"]
 
-    def restart_coordinator(self) -> None:
-        """The coordinator's container crashes, and is started again; the rest of its pod lives."""
+    async def restart_coordinator(self) -> None:
+        """The coordinator's container crashes, is started again and says hello; the rest of its pod lives."""
         self.coordinator.stop()
+        self.operator.hello = None
         self.coordinator.start()
+        await self.operator.until(lambda: self.operator.hello is not None, "the new coordinator")
 
     async def fact(self, kind: pb.FactKind) -> pb.Fact:
         """Wait for a fact of one kind."""
@@ -424,3 +419,4 @@ class Job:
         await self.operator.hang_up()
         for container in self.containers:
             container.stop()
+        self._claim.close()

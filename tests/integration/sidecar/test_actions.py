@@ -26,7 +26,6 @@ RETRIED: tuple[tuple[str, pb.FactKind, list[int]], ...] = (
 
 async def test_faults_that_a_rank_reports_are_retried_in_the_same_process(new_job: NewJob, undisturbed: Path) -> None:
     job = new_job()
-    job.arguments = [*job.arguments, "--step-time-ms", "100"]
     operator = job.operator
     await job.start()
     repairs: list[int] = []
@@ -120,7 +119,7 @@ async def test_ranks_are_moved_off_a_node_without_a_fault(new_job: NewJob, undis
 async def test_shrink_and_grow_again(new_job: NewJob) -> None:
     job = new_job()
     job.environment["HIGH_AVAILABILITY"] = "dump,retry,recover,elastic-training"
-    job.arguments = [*job.arguments, "--enable-elastic-training", "--step-time-ms", "100"]
+    job.arguments = [*job.arguments, "--enable-elastic-training"]
     operator = job.operator
     await job.start()
     await job.until_step(10)

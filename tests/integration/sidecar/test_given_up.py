@@ -31,7 +31,6 @@ async def test_a_mute_rank_and_one_with_a_fault_it_never_reported_are_replaced_i
     """MindIO finds nothing wrong with either: only the gate misses heartbeats, only a device plugin sees the fault."""
     job = new_job()
     job.environment["TOY_RELAY"] = "1"
-    job.arguments = [*job.arguments, "--step-time-ms", "100"]
     await job.start()
     await job.until_step(3)
     job.fault("rank=1 do=mute")

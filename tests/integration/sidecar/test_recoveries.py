@@ -79,7 +79,6 @@ async def test_a_frozen_node_is_replaced_and_disturbs_nothing_when_it_returns(
     new_job: NewJob, undisturbed: Path
 ) -> None:
     job = new_job()
-    job.arguments = [*job.arguments, "--step-time-ms", "100"]
     await job.start()
     await job.until_step(10)
     frozen, old = job.pods[1], [job.pid(2), job.pid(3)]
