@@ -10,6 +10,7 @@ from e2e.harness.job import Job
 from e2e.harness.rig import Rig
 from e2e.scenarios.proofs import assert_weights_equal
 from e2e.trainer import proof
+from e2e.trainer.faults import Fault
 
 STEPS = 200
 INTERVAL = 30
@@ -37,9 +38,10 @@ def stood_at(job: Job, loaded_step: int) -> int:
 
 def test_a_truncated_checkpoint_is_refused_and_the_older_one_loaded(rig: Rig) -> None:
     recovery = {"recovery": {"actions": RESTART_ONLY}}
-    standing = ["--fault", f"rank=0 step={2 * INTERVAL + 4} do=hang"]  # so that it saves no newer one
-    job = rig.submit(arguments=["--save-interval", str(INTERVAL), *standing], spec=recovery, **SMALL)
-    job.wait_step(2 * INTERVAL + 2)
+    standing = Fault.parse(f"rank=0 step={2 * INTERVAL + 4} do=hang")  # so that no newer one is saved
+    arguments = ["--save-interval", str(INTERVAL), "--fault", standing.line]
+    job = rig.submit(arguments=arguments, spec=recovery, **SMALL)
+    rig.plane.wait("the training to stand still", standing.mark(job.logs, rank=0).exists)
     damaged = job.volume / f"iter_{2 * INTERVAL:07d}" / "mp_rank_01" / "distrib_optim.pt"
     content = damaged.read_bytes()
     damaged.write_bytes(content[: len(content) // 2])
