@@ -45,7 +45,7 @@ async def test_faults_that_a_rank_reports_are_retried_in_the_same_process(new_jo
 async def test_a_memory_fault_can_be_recovered_with_a_new_process(new_job: NewJob, undisturbed: Path) -> None:
     job = new_job()
     await job.start()
-    await job.until_step(10)
+    await job.until_step(5)
     job.fault("rank=1 do=raise text=UCE_ERROR")
     await job.fact(pb.MEMORY_FAULT)
     order = pb.Order(incarnation=2, revision=1, action=pb.IN_PLACE, lost_ranks=[1], restart_ranks=[1])
@@ -58,7 +58,7 @@ async def test_a_memory_fault_can_be_recovered_with_a_new_process(new_job: NewJo
 async def test_a_checkpoint_on_request_is_saved_and_every_rank_ended(new_job: NewJob) -> None:
     job = new_job()
     await job.start()
-    await job.until_step(10)
+    await job.until_step(5)
     pids = [job.pid(rank) for rank in range(4)]
     job.operator.order(pb.Order(incarnation=2, revision=1, action=pb.CHECKPOINT))
     result = await job.operator.milestone(pb.RESULT)
@@ -74,7 +74,7 @@ async def test_a_death_after_the_naming_is_saved_instead(new_job: NewJob) -> Non
     job.arguments = [*job.arguments, "--fault", "rank=2 at=rebuild do=kill"]
     await job.start()
     policy = InPlacePolicy(job)
-    await job.until_step(10)
+    await job.until_step(5)
     job.kill(3)
     await job.operator.until(lambda: len(job.operator.facts) >= 2, "the second death")
     job.operator.on_fact = lambda _: None
@@ -90,7 +90,7 @@ async def test_the_operator_stays_away(new_job: NewJob, undisturbed: Path) -> No
     job = new_job()
     job.standing = pb.StandingOrders(decision_timeout_milliseconds=1500, allow_in_place=True)
     await job.start()
-    await job.until_step(10)
+    await job.until_step(5)
     await job.operator.hang_up()
     job.kill(2)
     await job.operator.until(lambda: "recover" in job.coordinator.log.read_text(), "the standing order")

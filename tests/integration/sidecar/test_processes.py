@@ -30,7 +30,7 @@ async def test_a_coordinator_that_crashes_in_the_middle_of_an_incident_goes_on(
 ) -> None:
     job = new_job()
     await job.start()
-    await job.until_step(10)
+    await job.until_step(5)
     job.kill(3)
     await job.operator.milestone(pb.STOPPED)
     await job.restart_coordinator()
