@@ -147,7 +147,8 @@ class Core:
         if lost:
             lose(job, lost)
         for step in report.steps:
-            step_finished(job, step.rank, step.step, now - step.age_nanoseconds / NANOSECONDS)
+            if last_step.is_gathered(job) or self._is_of_this_attempt(pod, step.rank):
+                step_finished(job, step.rank, step.step, now - step.age_nanoseconds / NANOSECONDS)
         if news:
             self._advance(now)
 
@@ -167,6 +168,11 @@ class Core:
             fact.node_rank = pod.node_rank
             job.tell(fact, job.now - fact.age_nanoseconds / NANOSECONDS)
         return lost
+
+    def _is_of_this_attempt(self, pod: Pod, rank: int) -> bool:
+        """Of a pod that a restart ends, steps are told that nobody had acknowledged before."""
+        view = pod.views.get(rank)
+        return view is None or view.incarnation >= self.job.attempt.incarnation
 
     def _is_wanted(self, rank: int) -> bool:
         return self.job.roster.targets[rank].run

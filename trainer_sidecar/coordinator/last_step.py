@@ -44,10 +44,15 @@ def wait(job: Job, incident: Incident) -> None:
     job.last_step = LastStep(job.steps, job.now + GATHER_SECONDS, job.num_ranks, incident)
 
 
+def is_gathered(job: Job) -> bool:
+    """Whether steps that are told now are of an attempt that is being ended."""
+    return job.last_step is not None and job.last_step.steps is not job.steps
+
+
 def finished(job: Job, rank: int, step: int, at: float) -> bool:
     """A step was told of; whether it was of an attempt that is being ended."""
     last = job.last_step
-    if last is None or last.steps is job.steps:
+    if last is None or not is_gathered(job):
         return False
     last.steps.finished(rank, step, at, last.num_ranks)
     return True

@@ -259,6 +259,31 @@ def test_a_start_that_is_a_successors_only_ends_what_runs() -> None:
     assert not world.facts
 
 
+def test_steps_of_the_attempt_before_do_not_count() -> None:
+    """Nobody had acknowledged them: the agents of pods that are being deleted tell the new coordinator of them."""
+    world = World()
+    before = dict(world.agents)
+    for agent in before.values():
+        first = agent.node_rank * world.per_node
+        agent.processes = {rank: Process(1, 0, pb.DEAD) for rank in (first, first + 1)}
+    world.core = Core("job", ENDPOINT, Limits(), world.now, 2)
+    world.core.controller_hello(world.controller, [], world.now)
+    world.attempt = 2
+    new = [world.new_pod(node_rank, 2) for node_rank in (0, 1)]
+    world.order(pb.START, incarnation=2)
+    for agent in before.values():
+        steps = [pb.StepFinished(rank=rank, step=step) for rank in agent.processes for step in (8, 9)]
+        world.core.agent_report(agent.uid, agent.report(steps=steps), world.now)
+    world.listed = [agent.uid for agent in new]
+    world.assign()
+    world.advance(2.0)
+    world.step(5, [0])
+    assert world.marks(pb.RESUMED) == []
+    world.step(5, [1, 2, 3])
+    assert [mark.step for mark in world.marks(pb.RESUMED)] == [5]
+    assert world.state.step == 5
+
+
 def test_mindios_wait_counts_from_its_own_word() -> None:
     conversation = new_conversation(100.0)
     resume(
