@@ -14,7 +14,7 @@ import socket
 import time
 from typing import List, Optional, Tuple
 
-from trainer_sidecar.controller_host import lines
+from trainer_sidecar.controller_host import lines, process_group
 from trainer_sidecar.controller_host.controller import CALLBACKS, PING, ControllerProcess
 from trainer_sidecar.controller_host.lines import LineBuffer, Message, encode
 from trainer_sidecar.controller_host.problems import HUNG, HUNG_TEXT
@@ -69,6 +69,7 @@ class Host:
 
     def run(self) -> None:
         """Serve until the coordinator says `end`, or SIGTERM."""
+        process_group.adopt_orphans()
         waker, woken = socket.socketpair()
         woken.setblocking(False)
         waker.setblocking(False)
@@ -97,7 +98,10 @@ class Host:
     # -- the coordinator ------------------------------------------------------------------------------------------
 
     def _accept(self) -> None:
-        connection, _ = self._listener.accept()
+        try:
+            connection, _ = self._listener.accept()
+        except OSError:  # it hung up, or there is no descriptor left: the next one dials again
+            return
         connection.setblocking(False)
         if self._client is not None:
             self._drop_client(self._client)
@@ -183,9 +187,15 @@ class Host:
     def _fork(self, request: Message) -> Child:
         child_reads, host_writes = os.pipe()
         host_reads, child_writes = os.pipe()
-        pid = os.fork()
+        try:
+            pid = os.fork()
+        except OSError:
+            for descriptor in (child_reads, host_writes, host_reads, child_writes):
+                os.close(descriptor)
+            raise
         if pid == 0:
             self._become_controller(request, child_reads, child_writes, (host_writes, host_reads))
+        process_group.lead(pid)
         os.close(child_reads)
         os.close(child_writes)
         return Child(pid, host_writes, host_reads)
@@ -194,6 +204,7 @@ class Host:
         """In the child: leave behind what is the host's, run, end without the host's exit hooks."""
         code = 1
         try:
+            process_group.lead(0)
             signal.set_wakeup_fd(-1)
             signal.signal(signal.SIGTERM, signal.SIG_DFL)
             self._selector.close()
@@ -274,7 +285,7 @@ class Host:
         self._selector.unregister(child.read_end)
         os.close(child.read_end)
         os.close(child.write_end)
-        _, status = os.waitpid(child.pid, 0)
+        status = process_group.end(child.pid)
         if os.WIFSIGNALED(status):
             return "the controller process was ended by signal %d" % os.WTERMSIG(status)
         return "the controller process ended with code %d" % os.WEXITSTATUS(status)
@@ -284,7 +295,6 @@ class Host:
         child, self._child = self._child, None
         if child is None:
             return
-        os.kill(child.pid, signal.SIGKILL)
         self._reap(child)
         self._state = _no_controller(int(self._state["attempt"]))
 
