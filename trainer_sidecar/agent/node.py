@@ -59,6 +59,9 @@ class Node:
         self._script = Script()
         self._controller_address = ""
         self._following = False  # what the launcher was told about lines
+        self._refused: dict[
+            int, str
+        ] = {}  # ranks whose start is asked for again with each tick: what the launcher said
         self._revision = 0
         self._over = False
         self._last_word = clock.now()
@@ -142,9 +145,14 @@ class Node:
             self._follow_lines()
             self._carry_out()
         elif kind == "refused":
-            log.error("the launcher refuses to start rank %s: %s", message["rank"], message["reason"])
+            self._take_refusal(int(message["rank"]), str(message["reason"]))
         elif kind != "launcher":
             log.warning("a message of the launcher is not understood: %s", kind)
+
+    def _take_refusal(self, rank: int, reason: str) -> None:
+        if self._refused.get(rank) != reason:
+            log.error("the launcher refuses to start rank %d, it is asked again: %s", rank, reason)
+        self._refused[rank] = reason
 
     def launcher_lost(self) -> None:
         """Its socket was closed: a launcher only does that by ending, and no rank outlives it."""
@@ -170,6 +178,7 @@ class Node:
         if before is not None and process.name < before.name:
             return
         self._processes[process.rank] = process
+        self._refused.pop(process.rank, None)
         self._log_rules.process_started(process.rank, process.name, process.changed)
         was_running = before is None or before.running or before.name != process.name
         if not process.running and was_running:
@@ -269,7 +278,9 @@ class Node:
                 self.send_launcher({"kind": "stack", **named})
 
     def tick(self) -> None:
-        """About every second: end the ranks when nobody has spoken and nothing has moved for `fence_after`."""
+        """About every second: try again what was refused; end the ranks when all is silent for `fence_after`."""
+        if self._refused and not self._over:
+            self._carry_out()
         limit = self._settings.fence_after_seconds * SECOND
         if self._clock.now() - max(self._last_word, self._last_step) <= limit:
             return

@@ -55,10 +55,17 @@ def spawn(argv: List[str], environment: Dict[str, str], cwd: str, stamp: bool = 
     `stamp` adds HAJOB_EXEC_TIME, the wall clock in nanoseconds right before exec. A program that can't be executed
     says so on its stderr and ends with code 127. OSError: no pipe or no process could be made.
     """
-    stdout_read, stdout_write = os.pipe()
-    stderr_read, stderr_write = os.pipe()
     parent = os.getpid()
-    pid = os.fork()
+    ends: List[int] = []
+    try:
+        ends += os.pipe()
+        ends += os.pipe()
+        pid = os.fork()
+    except OSError:  # too many processes or descriptors now; a later start must find no fewer
+        for end in ends:
+            os.close(end)
+        raise
+    stdout_read, stdout_write, stderr_read, stderr_write = ends
     if pid == 0:
         _become(argv, environment, cwd, parent, (stdout_write, stderr_write), stamp=stamp)
     with contextlib.suppress(OSError):  # the child does it, too: whoever is first

@@ -161,6 +161,36 @@ def test_a_script_that_ends_without_its_ranks_is_a_fact_but_not_after_them_or_wi
     assert list(deleted.report().facts) == []
 
 
+def test_a_start_that_was_refused_is_asked_for_again_until_the_process_is_there() -> None:
+    rig = Rig()
+    rig.script()
+    rig.order(order(2), order(3))
+    rig.process(2)
+    rig.commands.clear()
+    refused = {"kind": "refused", "rank": 3, "incarnation": 1, "start": 0, "reason": "no process could be made: EAGAIN"}
+    for _ in range(3):  # for as long as there is no room: with the ticks, never as an answer to the refusal
+        rig.node.take_launcher(refused)
+        assert rig.kinds() == []
+        rig.node.tick()
+        assert [(command["kind"], command["rank"]) for command in rig.commands] == [("start", 3)]
+        rig.commands.clear()
+    rig.process(3)
+    rig.commands.clear()
+    rig.node.tick()
+    assert rig.kinds() == []
+
+
+def test_a_refused_start_of_a_pod_that_is_over_is_left_alone() -> None:
+    rig = Rig()
+    rig.script()
+    rig.order(order(3))
+    rig.node.take_launcher({"kind": "refused", "rank": 3, "incarnation": 1, "start": 0, "reason": "no process"})
+    rig.order(over=True)
+    rig.commands.clear()
+    rig.node.tick()
+    assert rig.kinds() == []
+
+
 def test_over_ends_everything_and_nothing_ever_starts_again() -> None:
     rig = Rig()
     rig.script()
