@@ -84,6 +84,7 @@ class Operator:
             self._pod_changed,
             namespace=settings.watch_namespace,
             label_selector=names.LABEL_JOB_UID,
+            listed=self._core.pods_complete,
         )
         self._nodes = Informer(kube, clock, "nodes", node_source.view, self._node_changed)
 
@@ -144,7 +145,6 @@ class Operator:
             for informer in (self._pods, self._nodes)
         ]
         await asyncio.gather(self._pods.synced.wait(), self._nodes.synced.wait())
-        self._core.pods_complete()
         self._fence_floor = await self._highest_fence()
         gc.freeze()  # the filled caches need not be walked by every collection
         self._tasks = [

@@ -52,6 +52,7 @@ class Caches:
         self.pods: dict[str, PodView] = {}
         self.nodes: dict[str, NodeView] = {}
         self.pods_are_complete = False
+        self.pods_version = ""
 
 
 class Core:
@@ -97,7 +98,7 @@ class Core:
         for pod in [pod for pod in self._caches.pods.values() if pod.job_uid == uid]:
             self._guard(uid, partial(desk.pod_seen, pod))
         if self._caches.pods_are_complete:
-            desk.pods_listed()
+            self._guard(uid, partial(desk.pods_listed, self._caches.pods_version))
 
     def _guard(self, uid: str, tell: Callable[[], None]) -> None:
         """Tell a desk something; an error in it stays its own."""
@@ -174,11 +175,11 @@ class Core:
             self._guard(pod.job_uid, partial(desk.pod_seen, pod, deleted=deleted))
         self._capacity_changed()
 
-    def pods_complete(self) -> None:
-        """The informer of pods has shown all that exist."""
-        self._caches.pods_are_complete = True
-        for desk in self._desks.values():
-            desk.pods_listed()
+    def pods_complete(self, version: str = "") -> None:
+        """The informer of pods has shown all that a list of this resourceVersion holds, and what it lacks."""
+        self._caches.pods_are_complete, self._caches.pods_version = True, version
+        for uid, desk in list(self._desks.items()):
+            self._guard(uid, partial(desk.pods_listed, version))
 
     def node_changed(self, node: NodeView, *, deleted: bool) -> None:
         """From the informer of nodes."""

@@ -16,7 +16,7 @@ from functools import partial
 from typing import Final
 
 from hajob.api import constants as names
-from hajob.api.base import format_time
+from hajob.api.base import Json, format_time
 from hajob.api.conditions import Reason
 from hajob.api.job import HATrainingJob
 from hajob.api.status import HATrainingJobStatus
@@ -25,7 +25,6 @@ from hajob.domain.goodput import Account
 from hajob.domain.timeline import Moment
 from hajob.objects import announcements, orders
 from hajob.objects.environment import rank_environment
-from hajob.objects.free_nodes import free_nodes, nodes_to_avoid
 from hajob.objects.journal import Journal
 from hajob.objects.naming import coordinator_pod_name
 from hajob.objects.status import RUNNING_REASON, CoordinatorView, Snapshot, build_status, goodput
@@ -156,10 +155,21 @@ class Desk:
         self._advance(events.PolicyChanged())
         self._wake.set()
 
-    def pods_listed(self) -> None:
-        """Every pod that exists has been shown: what is missing now is missing indeed."""
+    def pods_listed(self, version: str = "") -> None:
+        """Every pod of a list of this resourceVersion has been shown: what is missing now is missing indeed."""
         self._synced = True
+        self._table.listed = version
+        self._look_for_missed()
         self._wake.set()
+
+    def _pod_made(self, raw: Json) -> None:
+        self._table.was_made(raw)
+        self._look_for_missed()
+
+    def _look_for_missed(self) -> None:
+        """Of a pod that came and went while the watch was away nobody else tells."""
+        for pod in self._table.missed():
+            self.pod_seen(pod, deleted=True)
 
     def pod_seen(self, pod: PodView, *, deleted: bool = False) -> None:
         """A pod of this job as it is now, or that it is gone."""
@@ -275,7 +285,7 @@ class Desk:
         shrunk = self.state.shrunk
         if self.state.phase is not Phase.SHRUNK or shrunk is None:
             return
-        free = self._free_nodes()
+        free = self._world.free_nodes(self.job, self._layout)
         enough = free >= len(shrunk.absent(released=self._policy.release_shrunk_pods))
         if enough and not shrunk.capacity_ms:
             self._advance(events.CapacityAvailable(nodes=free))
@@ -284,22 +294,13 @@ class Desk:
 
     # ------------------------------------------------------------------------------------------------- plan
 
-    def _free_nodes(self) -> int:
-        nodes, pods = self._world.nodes().values(), self._world.all_pods().values()
-        return len(free_nodes(nodes, pods, self.job.spec, self._layout))
-
-    def _nodes_to_avoid(self) -> set[str]:
-        shunned = self._world.shunned_nodes.names(self._world.clock.monotonic())
-        pods = (pod for pod in self._world.all_pods().values() if pod.job_uid != self.job.metadata.uid)
-        return nodes_to_avoid(self._world.nodes().values(), pods, self.job.spec, self._layout, shunned)
-
     def _view(self) -> View:
         return View(
             layout=self._layout,
             step=self._coordinator.step,
             coordinator_ready=self._coordinator.serving,
             coordinator_apart=not self._table.coordinator_shares_node(),
-            free_nodes=self._free_nodes(),
+            free_nodes=self._world.free_nodes(self.job, self._layout),
             checkpoint_step=self._coordinator.checkpoint_step,
             node_names=self._table.homes(self._journal.wanted),
         )
@@ -344,7 +345,7 @@ class Desk:
         wanted = self._journal.wanted
         homes = self._table.homes(wanted)
         starts = any(isinstance(effect, effects.CreateAllPods) for effect in taken)
-        avoided = self._nodes_to_avoid() if starts else set()
+        avoided = self._world.nodes_to_avoid(self.job, self._layout) if starts else set()
         for effect in taken:
             wanted = apply(wanted, effect, homes, avoided)
         self._journal = dataclasses.replace(self._journal, wanted=wanted)
@@ -452,7 +453,7 @@ class Desk:
         if not self._admission.admitted and not await self._admit():
             return
         self._follow_wishes()
-        todo = difference(self.job, self._journal.wanted, self._table.pods, self._table.gone | self._table.made)
+        todo = difference(self.job, self._journal.wanted, self._table.pods, self._table.gone | self._table.made.keys())
         if self.state.phase in ENDED:
             todo = dataclasses.replace(todo, surplus=tuple(pod for pod in todo.surplus if not pod.ended))
         if todo.empty:
@@ -460,7 +461,7 @@ class Desk:
         wanted = self._journal.wanted
         await self._status.acknowledged()
         if wanted == self._journal.wanted and not self._released:
-            await self._keeper.carry_out(self.job, wanted, todo, self._table.made)
+            await self._keeper.carry_out(self.job, wanted, todo, self._pod_made)
 
     async def _expire(self) -> None:
         """An ended job is deleted in its time, once its end is written down."""

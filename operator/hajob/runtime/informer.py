@@ -72,6 +72,7 @@ class Informer(Generic[T]):
         handler: called for every change, in order; its exceptions are logged and lose nothing.
         namespace: empty for all.
         label_selector: empty for all.
+        listed: called with a list's resourceVersion when all that it holds, and all that it lacks, has been told.
     """
 
     def __init__(
@@ -84,6 +85,7 @@ class Informer(Generic[T]):
         *,
         namespace: str = "",
         label_selector: str = "",
+        listed: Callable[[str], None] = lambda _: None,
         backoff: Backoff | None = None,
     ) -> None:
         self.resource = resource
@@ -94,6 +96,7 @@ class Informer(Generic[T]):
         self._handler = handler
         self._namespace = namespace
         self._selector = label_selector
+        self._listed = listed
         self._backoff = backoff or Backoff()
         self._entries: dict[tuple[str, str], _Entry[T]] = {}
         self._version = ""
@@ -155,6 +158,7 @@ class Informer(Generic[T]):
         self._version = version
         self._backoff.reset()
         self.synced.set()
+        self._listed(version)
 
     async def _watch(self) -> None:
         """Follow the stream until it ends; the version moves with every event and bookmark."""

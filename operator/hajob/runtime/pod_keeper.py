@@ -49,7 +49,7 @@ def difference(job: HATrainingJob, wanted: WantedPods, pods: Mapping[str, PodVie
         job: the job.
         wanted: the pods that should exist.
         pods: cached pods of the job by name.
-        gone: names of pods that existed and vanished; they are not made again under that name, their loss is a fact.
+        gone: names that are not made again: of pods that vanished, their loss is a fact, and of those just made.
     """
     names_wanted = {_name(job, wanted, place): place for place in wanted.places(job.spec.num_nodes)}
     known = {*pods, *gone}
@@ -81,36 +81,37 @@ class PodKeeper:
             return coordinator_pod(job, incarnation, self._settings, apart=wanted.apart)
         return rank_pod(job, node_rank, incarnation, self._settings, wanted.avoided_by(node_rank))
 
-    async def carry_out(self, job: HATrainingJob, wanted: WantedPods, todo: Difference, made: set[str]) -> None:
+    async def carry_out(
+        self, job: HATrainingJob, wanted: WantedPods, todo: Difference, made: Callable[[Json], None]
+    ) -> None:
         """Create first: a replacement's start-up is what everybody waits for.
 
         Args:
             job: the job.
             wanted: the pods that should exist.
             todo: what is to be done.
-            made: takes the names of pods that were made and are not in the cache yet.
+            made: takes each pod that was made, as the server answered.
 
         Raises:
             ApiError: the server refuses a pod, or cannot be reached; the caller tries again.
         """
         for what in todo.missing:
-            manifest = self.manifest(job, wanted, what)
-            await self._create(job, manifest)
-            made.add(manifest["metadata"]["name"])
+            made(await self._create(job, self.manifest(job, wanted, what)))
         for pod in todo.surplus:
             await self.delete(pod)
 
-    async def _create(self, job: HATrainingJob, manifest: Json) -> None:
+    async def _create(self, job: HATrainingJob, manifest: Json) -> Json:
         name = manifest["metadata"]["name"]
         try:
-            await self._kube.create("pods", job.metadata.namespace, manifest)
+            pod = await self._kube.create("pods", job.metadata.namespace, manifest)
         except ApiError as error:
             if error.status != 409 or error.reason != "AlreadyExists":
                 raise
-            existing = await self._kube.get("pods", job.metadata.namespace, name)
-            if not is_same_pod(existing, manifest):
+            pod = await self._kube.get("pods", job.metadata.namespace, name)
+            if not is_same_pod(pod, manifest):
                 raise
         log.info("%s/%s: pod %s is made", job.metadata.namespace, job.metadata.name, name)
+        return pod
 
     async def delete(self, pod: PodView) -> None:
         """Delete one pod, once; that it is gone already is as good."""

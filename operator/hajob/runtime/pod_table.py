@@ -6,11 +6,21 @@ Only looking and remembering; what follows from it is the planner's, what is don
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 
 from hajob.api import constants as names
+from hajob.api.base import Json
 from hajob.objects.wanted_pods import WantedPods
 from hajob.sources.node import NodeView
-from hajob.sources.pod import PodView
+from hajob.sources.pod import PodView, view
+
+
+@dataclass(frozen=True, slots=True)
+class Made:
+    """A pod as it was created, and the resourceVersion of that."""
+
+    pod: PodView
+    version: str
 
 
 class PodTable:
@@ -19,25 +29,40 @@ class PodTable:
     Attributes:
         pods: those that exist, by name.
         gone: names of those that existed and have vanished.
-        made: names of those that were created and have not been seen yet.
+        made: those that were created and have not been seen yet, by name.
         silent: UIDs of those whose agent has fallen silent.
+        listed: resourceVersion of the newest list of all pods that was shown to the end; empty before the first.
     """
 
     def __init__(self) -> None:
         self.pods: dict[str, PodView] = {}
         self.gone: set[str] = set()
-        self.made: set[str] = set()
+        self.made: dict[str, Made] = {}
         self.silent: set[str] = set()
+        self.listed = ""
+
+    def was_made(self, raw: Json) -> None:
+        """The server says that it has made this pod; the watch may have been faster."""
+        pod = view(raw)
+        if pod.name not in self.pods and pod.name not in self.gone:
+            self.made[pod.name] = Made(pod, str(raw["metadata"].get("resourceVersion", "")))
+
+    def missed(self) -> list[PodView]:
+        """Those that came and went while the watch was away: a list that is newer than they are does not hold them.
+
+        A pod that is newer than the list is still to come: a list may be answered from a cache that lags behind.
+        """
+        return [made.pod for made in self.made.values() if _is_within(made.version, self.listed)]
 
     def seen(self, pod: PodView, *, deleted: bool) -> bool:
         """Take over a pod as it is now, or that it is gone; False where that is no news."""
         known = self.pods.get(pod.name)
+        self.made.pop(pod.name, None)
         if deleted:
             self.pods.pop(pod.name, None)
             self.gone.add(pod.name)
             return True
         self.pods[pod.name] = pod
-        self.made.discard(pod.name)
         return known != pod
 
     def all(self) -> list[PodView]:
@@ -82,6 +107,11 @@ class PodTable:
         """Whether the coordinator runs on a node of one of its ranks."""
         homes = {pod.node_name for pod in self.pods.values() if pod.role == names.ROLE_RANK and pod.node_name}
         return any(pod.node_name in homes for pod in self.pods.values() if pod.role == names.ROLE_COORDINATOR)
+
+
+def _is_within(version: str, listed: str) -> bool:
+    """Whether a list shows a state in which this version was written already; the versions of one resource count up."""
+    return version.isdecimal() and listed.isdecimal() and int(version) <= int(listed)
 
 
 def is_wanted(pod: PodView, wanted: WantedPods) -> bool:

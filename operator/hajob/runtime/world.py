@@ -10,6 +10,8 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from hajob.api.job import HATrainingJob
+from hajob.domain.layout import Layout
+from hajob.objects.free_nodes import free_nodes, nodes_to_avoid
 from hajob.objects.settings import PodSettings
 from hajob.runtime.announcements import Announcer
 from hajob.runtime.channel import Credentials, Listener
@@ -64,3 +66,13 @@ class World:
     nodes: Callable[[], dict[str, NodeView]]
     all_pods: Callable[[], dict[str, PodView]]
     shunned_nodes: ShunnedNodes = field(default_factory=ShunnedNodes)
+
+    def free_nodes(self, job: HATrainingJob, layout: Layout) -> int:
+        """How many nodes could take a rank pod of this job now."""
+        return len(free_nodes(self.nodes().values(), self.all_pods().values(), job.spec, layout))
+
+    def nodes_to_avoid(self, job: HATrainingJob, layout: Layout) -> set[str]:
+        """Names of the nodes on which no start of this job should go."""
+        shunned = self.shunned_nodes.names(self.clock.monotonic())
+        others = (pod for pod in self.all_pods().values() if pod.job_uid != job.metadata.uid)
+        return nodes_to_avoid(self.nodes().values(), others, job.spec, layout, shunned)

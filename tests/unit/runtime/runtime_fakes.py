@@ -101,6 +101,11 @@ class FakeKube:
         self.lists = 0
         self._version = 100
 
+    @property
+    def version(self) -> str:
+        """The resourceVersion that a list has now."""
+        return str(self._version)
+
     def fail(self, *errors: ApiError) -> None:
         """The next requests fail like this."""
         self.failures += errors
@@ -140,8 +145,9 @@ class FakeKube:
         self.lists += 1
         self._check()
         found = [copy.deepcopy(body) for key, body in self.objects.items() if key[0] == resource]
+        version = self.version
         for start in range(0, max(len(found), 1), 2):
-            yield Page(found[start : start + 2], str(self._version))
+            yield Page(found[start : start + 2], version)
 
     async def watch(
         self, resource: str, namespace: str = "", label_selector: str = "", resource_version: str = ""

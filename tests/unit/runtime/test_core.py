@@ -1,4 +1,7 @@
-"""What happens to a job whose desk breaks by an error of this program: another desk, from what the server has."""
+"""What happens to a job whose desk breaks by an error of this program: another desk, from what the server has.
+
+And what happens to pods and jobs that went while nobody looked.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +11,7 @@ import grpc.aio
 import pytest
 
 from hajob.api import constants as names
+from hajob.api.base import Json
 from hajob.runtime.channel import Channel, Credentials
 from hajob.runtime.core import Caches, Core
 from hajob.runtime.desk import Desk
@@ -24,12 +28,19 @@ class Hall:
     def __init__(self, town: Town) -> None:
         self.town = town
         self.core = Core(town._world(), Caches())
-        self.core.pods_complete()
+        self.core.pods_complete(town.kube.version)
         self.core.job_seen(town.stored())
 
     @property
     def desk(self) -> Desk | None:
         return self.core._desks.get(UID)
+
+    async def list_pods(self) -> None:
+        """What an informer tells that has lost its watch."""
+        version = self.town.kube.version
+        await self.show_pods()
+        self.core.pods_complete(version)
+        await settled()
 
     async def show_pods(self) -> None:
         for (resource, _, _), body in sorted(self.town.kube.objects.items()):
@@ -130,3 +141,54 @@ async def test_a_listener_that_fails_does_not_end_the_channel(monkeypatch: pytes
     monkeypatch.setattr(channel, "_dial", lambda: grpc.aio.insecure_channel("127.0.0.1:1"))
     monkeypatch.setattr(channel, "_read", fail)
     assert await channel._converse() == "an error of this program: KeyError: 'bug'"
+
+
+@pytest.mark.parametrize("role", [names.ROLE_RANK, names.ROLE_COORDINATOR])
+async def test_a_pod_that_went_unseen_is_made_anew_after_the_next_list(hall: Hall, role: str) -> None:
+    before = {pod.name: pod for pod in hall.town.pods()}
+    victim = next(pod for pod in before.values() if pod.role == role)
+    del hall.town.kube.objects["pods", NAMESPACE, victim.name]  # made and deleted while the watch was away
+    await hall.list_pods()
+    for _ in range(3):
+        await hall.town.clock.advance(5.0)
+        await settled()
+    heirs = [pod for pod in hall.town.pods() if (pod.role, pod.node_rank) == (role, victim.node_rank)]
+    assert [pod.name in before for pod in heirs] == [False]
+
+
+async def test_a_list_that_is_older_than_a_pod_says_nothing_about_it(hall: Hall) -> None:
+    names_before = sorted(pod.name for pod in hall.town.pods())
+    hall.core.pods_complete("100")  # from a cache that has not heard of the pods yet
+    await settled()
+    await hall.show_pods()
+    assert hall.desk is not None
+    assert hall.desk.state.incident is None
+    assert sorted(pod.name for pod in hall.town.pods()) == names_before
+
+
+async def test_a_pod_that_came_and_went_within_one_create_is_made_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The list was shown between the server's decision and its answer."""
+    town = Town()
+    await town.desk.close()
+    halls: list[Hall] = []
+    lost: list[str] = []
+    create = town.kube.create
+
+    async def slow(resource: str, namespace: str, body: Json, *, dry_run: bool = False) -> Json:
+        answer = await create(resource, namespace, body, dry_run=dry_run)
+        if resource == "pods" and not dry_run and not lost:
+            lost.append(answer["metadata"]["name"])
+            del town.kube.objects["pods", namespace, lost[0]]
+            halls[0].core.pods_complete(town.kube.version)
+        return answer
+
+    monkeypatch.setattr(town.kube, "create", slow)
+    halls.append(Hall(town))
+    await settled()
+    for _ in range(3):
+        await halls[0].show_pods()
+        await town.clock.advance(5.0)
+        await settled()
+    assert lost[0] not in {pod.name for pod in town.pods()}
+    assert len([pod for pod in town.pods() if not pod.deleting]) == 5
+    await halls[0].core.close()

@@ -19,8 +19,15 @@ class World:
     def __init__(self, project: object = None) -> None:
         self.kube, self.clock = FakeKube(), FakeClock()
         self.changes: list[tuple[ChangeType, str]] = []
+        self.lists: list[tuple[str, int]] = []
         self.informer: Informer[str] = Informer(
-            self.kube, self.clock, "pods", self._project, self._take, backoff=Backoff(rand=lambda: 1.0)
+            self.kube,
+            self.clock,
+            "pods",
+            self._project,
+            self._take,
+            listed=lambda version: self.lists.append((version, len(self.changes))),
+            backoff=Backoff(rand=lambda: 1.0),
         )
 
     def _project(self, raw: Json) -> str:
@@ -76,6 +83,19 @@ async def test_410_leads_to_a_new_list_that_tells_what_was_missed(how: str) -> N
     await settle()
     assert sorted(world.changes) == sorted([(DELETED, "2"), (DELETED, "3"), (ADDED, "4")])
     assert world.kube.lists == 2
+
+
+async def test_the_version_of_a_list_is_told_after_all_that_it_holds_and_lacks() -> None:
+    world = World()
+    world.put("goes", "1")
+    await world.started()
+    assert world.lists == [("101", 1)]
+    del world.kube.objects["pods", "ns", "goes"]
+    world.put("comes", "2")
+    world.kube.break_watch(ApiError(410, "Expired", "too old"))
+    await settle()
+    assert world.lists == [("101", 1), ("102", len(world.changes))]
+    assert sorted(world.changes) == sorted([(ADDED, "2"), (DELETED, "1")])
 
 
 @pytest.mark.parametrize(

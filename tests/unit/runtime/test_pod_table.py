@@ -1,11 +1,13 @@
-"""Which pods nobody can reach: those are deleted without waiting for their node."""
+"""Which pods nobody can reach: those are deleted without waiting for their node. And which ones nobody ever saw."""
 
 from dataclasses import replace
+
+import pytest
 
 from hajob.api import constants as names
 from hajob.runtime.pod_table import PodTable
 from hajob.sources.node import NodeView
-from hajob.sources.pod import PodView
+from hajob.sources.pod import PodView, view
 
 POD = PodView("default", "job-0-a", "uid-0", "job", names.ROLE_RANK, 0, 1, node_name="here")
 NODES = {"here": NodeView("here"), "dead": NodeView("dead", ready=False)}
@@ -30,3 +32,39 @@ def test_a_pod_whose_agent_is_silent_is_not() -> None:
 def test_a_pod_that_had_no_node_when_it_was_looked_at_gets_its_grace() -> None:
     """Its containers may have been started since; without grace their chips would be given away while they run."""
     assert not PodTable().unreachable(replace(POD, node_name=""), NODES)
+
+
+RAW = {"metadata": {"namespace": "default", "name": "job-0-a", "uid": "uid-0", "resourceVersion": "99"}}
+
+
+@pytest.mark.parametrize(("listed", "is_missed"), [("", False), ("98", False), ("99", True), ("100", True)])
+def test_a_pod_is_missed_once_a_list_that_is_newer_than_it_does_not_hold_it(listed: str, is_missed: bool) -> None:
+    """Also where the list was shown before the server's answer to the create came."""
+    before, after = PodTable(), PodTable()
+    before.listed = listed
+    before.was_made(RAW)
+    after.was_made(RAW)
+    after.listed = listed
+    assert [bool(table.missed()) for table in (before, after)] == [is_missed, is_missed]
+
+
+def test_versions_that_are_no_numbers_are_never_compared() -> None:
+    table = PodTable()
+    table.was_made({"metadata": {**RAW["metadata"], "resourceVersion": "9a"}})
+    table.listed = "9b"
+    assert table.missed() == []
+
+
+@pytest.mark.parametrize("deleted", [False, True])
+@pytest.mark.parametrize("watch_is_faster", [False, True])
+def test_a_pod_that_was_seen_is_not_missed_whichever_came_first(deleted: bool, watch_is_faster: bool) -> None:
+    table = PodTable()
+    if not watch_is_faster:
+        table.was_made(RAW)
+    table.seen(view(RAW), deleted=False)
+    if deleted:
+        table.seen(view(RAW), deleted=True)
+    if watch_is_faster:
+        table.was_made(RAW)
+    table.listed = "100"
+    assert (table.missed(), table.made) == ([], {})
