@@ -42,8 +42,7 @@ if TYPE_CHECKING:
 class Conversation:
     """One accepted stream."""
 
-    def __init__(self, claim: Claim) -> None:
-        self.claim = claim
+    def __init__(self) -> None:
         self.wake = asyncio.Event()
         self.superseded = asyncio.Event()
 
@@ -69,14 +68,13 @@ class AgentService(rpc.AgentServicer):
         claim = await self._hello(context)
         if self._current is not None:
             self._current.superseded.set()
-        conversation = self._current = Conversation(claim)
+        conversation = self._current = Conversation()
         self._node.begin_conversation(higher_fence=self._succession.accept(claim))
         log.info("coordinator connected: fence %d, incarnation %d", claim.fence, claim.incarnation)
         try:
             await context.write(pb.AgentToCoordinator(hello=self._answer()))
             await self._converse(context, conversation)
         finally:
-            self._succession.leave(claim)
             if self._current is conversation:
                 self._current = None
         if conversation.superseded.is_set():

@@ -31,22 +31,13 @@ RESULT_KINDS = {
 
 
 class Core:
-    """One job's coordinator without its connections.
-
-    It knows its own pod's incarnation from the beginning: agents hear the coordinator that knows the highest, so a
-    successor wins over a predecessor that still lives.
-    """
+    """One job's coordinator without its connections."""
 
     def __init__(self, job_uid: str, endpoint: Endpoint, limits: Limits, now: float, incarnation: int = 0) -> None:
         conversation = new_conversation(limits.answer_seconds)
         self.job = Job(job_uid, endpoint, limits, conversation, Leases(now), now)
         self.job.incarnation = self.job.pod_incarnation = incarnation
         self._sent: dict[str, pb.NodeOrder] = {}
-
-    @property
-    def claim(self) -> int:
-        """The incarnation it speaks for to the agents: only its own as soon as a successor is to speak."""
-        return self.job.pod_incarnation if attempt.is_for_a_successor(self.job) else self.job.incarnation
 
     # -- from the operator ----------------------------------------------------------------------------------------
 

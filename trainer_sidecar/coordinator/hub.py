@@ -96,7 +96,7 @@ class Hub:
             capabilities=CAPABILITIES,
             job_uid=self._settings.job_uid,
             fence=self._fence,
-            incarnation=self._core.claim,
+            incarnation=self._settings.incarnation,
             pod_name=self._settings.pod_name,
             pod_uid=self._settings.pod_uid,
         )

@@ -1,0 +1,30 @@
+"""Which coordinator an agent listens to."""
+
+from __future__ import annotations
+
+import pytest
+
+from trainer_sidecar.agent.succession import Claim, Succession
+
+
+@pytest.mark.parametrize(
+    ("heard", "claim", "words"),
+    [
+        (Claim(5, 3), Claim(5, 3), None),
+        (Claim(5, 3), Claim(6, 3), None),
+        (Claim(5, 3), Claim(5, 9), None),
+        (Claim(5, 3), Claim(4, 9), "fence 4 is lower than 5"),
+        (Claim(5, 9), Claim(5, 3), "incarnation 9 was heard already, this one is of 3"),
+        (Claim(5, 9), Claim(6, 3), "incarnation 9 was heard already, this one is of 3"),
+    ],
+)
+def test_what_was_heard_once_is_not_forgotten(heard: Claim, claim: Claim, words: str | None) -> None:
+    succession = Succession()
+    succession.accept(heard)
+    refusal = succession.refusal(claim)
+    assert refusal is None if words is None else words in (refusal or "")
+
+
+def test_a_higher_fence_is_another_operators() -> None:
+    succession = Succession()
+    assert [succession.accept(Claim(fence, 1)) for fence in (1, 1, 2)] == [True, False, True]
