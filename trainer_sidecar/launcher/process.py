@@ -17,6 +17,8 @@ from typing import Callable, Dict, List, NamedTuple, Tuple, cast
 PR_SET_PDEATHSIG = 1
 PR_SET_CHILD_SUBREAPER = 36
 CANNOT_EXECUTE = 127
+RESET = (signal.SIGPIPE, signal.SIGXFSZ, signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGCHLD)
+"""Signals that Python or the launcher treats in its own way; a program that is started gets the kernel's."""
 
 
 def _find_prctl() -> Callable[..., int] | None:
@@ -57,17 +59,21 @@ def spawn(argv: List[str], environment: Dict[str, str], cwd: str, stamp: bool = 
     """
     parent = os.getpid()
     ends: List[int] = []
+    # until the child has reset its handlers, a signal that is meant for it would be written into the launcher's loop
+    signal.pthread_sigmask(signal.SIG_BLOCK, RESET)
     try:
         ends += os.pipe()
         ends += os.pipe()
         pid = os.fork()
+        if pid == 0:
+            _become(argv, environment, cwd, parent, (ends[1], ends[3]), stamp=stamp)
     except OSError:  # too many processes or descriptors now; a later start must find no fewer
         for end in ends:
             os.close(end)
         raise
+    finally:
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, RESET)
     stdout_read, stdout_write, stderr_read, stderr_write = ends
-    if pid == 0:
-        _become(argv, environment, cwd, parent, (stdout_write, stderr_write), stamp=stamp)
     with contextlib.suppress(OSError):  # the child does it, too: whoever is first
         os.setpgid(pid, pid)
     os.close(stdout_write)
@@ -87,8 +93,10 @@ def _become(
             _prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
         if os.getppid() != parent:  # it died before the request was made
             os._exit(CANNOT_EXECUTE)
-        for number in (signal.SIGPIPE, signal.SIGXFSZ, signal.SIGTERM, signal.SIGINT, signal.SIGCHLD):
+        signal.set_wakeup_fd(-1)
+        for number in RESET:
             signal.signal(number, signal.SIG_DFL)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, RESET)
         os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
         os.dup2(outputs[0], 1)
         os.dup2(outputs[1], 2)

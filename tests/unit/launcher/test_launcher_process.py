@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import errno
 import os
+import signal
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from trainer_sidecar.launcher import process
+from trainer_sidecar.launcher.loop import Loop
 
 
 def descriptors() -> set[str]:
@@ -29,3 +32,35 @@ def test_a_start_that_fails_leaves_no_descriptor_open(call: str, monkeypatch: py
     with pytest.raises(BlockingIOError):
         process.spawn(["true"], {}, "/")
     assert descriptors() == before
+
+
+@pytest.fixture
+def loop() -> Iterator[Loop]:
+    """A loop that catches signals as the launcher's does."""
+    before = signal.getsignal(signal.SIGTERM)
+    made = Loop()
+    yield made
+    signal.set_wakeup_fd(-1)
+    signal.signal(signal.SIGTERM, before)
+
+
+def test_a_signal_to_a_child_that_has_just_been_forked_is_the_childs(
+    loop: Loop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    heard: list[int] = []
+    setpgid = os.setpgid
+
+    def ended_at_once(pid: int, group: int) -> None:
+        setpgid(pid, group)
+        if pid == 0:  # in the child, whose handlers are still the launcher's
+            os.kill(os.getpid(), signal.SIGTERM)
+
+    loop.catch([signal.SIGTERM], heard.append)
+    monkeypatch.setattr(os, "setpgid", ended_at_once)
+    spawned = process.spawn(["sleep", "1000"], dict(os.environ), "/")
+    assert process.exit_code(os.waitpid(spawned.pid, 0)[1]) == -signal.SIGTERM
+    os.close(spawned.stdout)
+    os.close(spawned.stderr)
+    loop.later(0, loop.stop)
+    loop.run()
+    assert heard == []
