@@ -9,9 +9,14 @@ of it is readable and executable for any user, since image and sidecar seldom ru
 
 from __future__ import annotations
 
+import signal
+import sys
+
+if __name__ == "__main__":  # before all other imports: to a first process without a handler it would not be delivered
+    signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
+
 import argparse
 import io
-import sys
 import tempfile
 import zipfile
 from pathlib import Path
@@ -28,7 +33,8 @@ def build_archive(name: str) -> bytes:
     content = io.BytesIO()
     with zipfile.ZipFile(content, "w", zipfile.ZIP_DEFLATED) as archive:
         _add(archive, "__main__.py", _entry(name))
-        _add(archive, "trainer_sidecar/__init__.py", (PACKAGE / "__init__.py").read_text())
+        for shared in ("__init__.py", "signals.py"):
+            _add(archive, f"trainer_sidecar/{shared}", (PACKAGE / shared).read_text())
         for source in sorted((PACKAGE / name).rglob("*.py")):
             _add(archive, f"trainer_sidecar/{source.relative_to(PACKAGE).as_posix()}", source.read_text())
     return SHEBANG + content.getvalue()
@@ -36,7 +42,8 @@ def build_archive(name: str) -> bytes:
 
 def _entry(name: str) -> str:
     return (
-        f"import runpy\n\nrunpy.run_module('trainer_sidecar.{name}.__main__', run_name='__main__', alter_sys=False)\n"
+        "from trainer_sidecar import signals\n\nsignals.hold()\n\nimport runpy\n\n"
+        f"runpy.run_module('trainer_sidecar.{name}.__main__', run_name='__main__', alter_sys=False)\n"
     )
 
 

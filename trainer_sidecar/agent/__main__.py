@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from trainer_sidecar import signals
+
+if __name__ == "__main__":
+    signals.hold()  # all other imports take their time
+
 import asyncio
 import contextlib
 import logging
 import os
-import signal
 import sys
 from pathlib import Path
 from typing import Any
@@ -108,8 +112,9 @@ class Agent:
 
 async def _main(settings: Settings) -> None:
     stop = asyncio.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
+    for number in signals.ENDING:
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
+    signals.let_through()
     await Agent(settings, BootClock()).run(stop)
 
 

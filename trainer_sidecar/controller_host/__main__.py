@@ -5,7 +5,13 @@ The only setting is the directory shared with the coordinator; everything else c
 
 from __future__ import annotations
 
+from trainer_sidecar import signals
+
+if __name__ == "__main__":
+    signals.hold()  # all other imports take their time
+
 import os
+import signal
 import sys
 
 from trainer_sidecar.controller_host.host import Host
@@ -19,7 +25,10 @@ def main() -> int:
             "hajob: HAJOB_DIR=%r is not a directory; it is the volume shared with the coordinator\n" % directory
         )
         return 2
-    Host(directory).run()
+    host = Host(directory)
+    signal.signal(signal.SIGTERM, host._stop)
+    signals.let_through()
+    host.run()
     return 0
 
 

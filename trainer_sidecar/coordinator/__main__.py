@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from trainer_sidecar import signals
+
+if __name__ == "__main__":
+    signals.hold()  # all other imports take their time
+
 import asyncio
 import logging
 import os
-import signal
 import sys
 
 from trainer_sidecar.coordinator.hub import Hub
@@ -16,8 +20,9 @@ async def serve(hub: Hub) -> None:
     """Serve until SIGTERM or SIGINT."""
     ending = asyncio.Event()
     loop = asyncio.get_running_loop()
-    for number in (signal.SIGTERM, signal.SIGINT):
+    for number in signals.ENDING:
         loop.add_signal_handler(number, ending.set)
+    signals.let_through()
     await hub.run(ending)
 
 

@@ -11,6 +11,8 @@ import os
 import signal
 from typing import Any, Callable, Dict, List, NamedTuple
 
+from trainer_sidecar import signals
+
 from . import output, process, program, protocol, ranks, stacks
 from .loop import Loop
 
@@ -70,6 +72,7 @@ class Supervisor:
         process.become_subreaper()
         self._loop.catch([signal.SIGCHLD], lambda _: self._reap())
         self._loop.catch([signal.SIGTERM, signal.SIGINT, signal.SIGHUP], self._stop)
+        signals.let_through()
         self._loop.watch(self._server.fileno(), self._accept)
         script = process.spawn(self._command, self._environment, os.getcwd())
         self._script_pid = script.pid

@@ -13,7 +13,8 @@ import pytest
 
 from trainer_sidecar import install
 
-LAUNCHER = Path(install.__file__).parent / "launcher"
+PACKAGE = Path(install.__file__).parent
+COPIED = sorted([*(PACKAGE / "launcher").glob("*.py"), PACKAGE / "signals.py"])
 OLDEST = (3, 7)
 
 
@@ -59,7 +60,7 @@ def imported(source: str) -> set[str]:
     return modules
 
 
-@pytest.mark.parametrize("source", sorted(LAUNCHER.glob("*.py")), ids=lambda path: path.name)
+@pytest.mark.parametrize("source", COPIED, ids=lambda path: path.name)
 def test_the_launcher_is_written_in_the_oldest_python(source: Path) -> None:
     ast.parse(source.read_text(), feature_version=OLDEST)
 
