@@ -6,7 +6,8 @@ status write and every coordinator connection carries it, and a smaller one is r
 Rules:
 
 - another one's Lease is taken only when it has not *changed* for its whole duration on our own monotonic clock; wall
-  clocks of different machines are never compared;
+  clocks of different machines are never compared. A request may take long: what we saw counts from its answer, what
+  we hold counts from before we asked;
 - a leader that cannot renew stops *writing* after `renew_seconds`, but keeps leading: its coordinators are still
   served. It stops leading when it sees another holder;
 - every write is a PUT with the version that was read, so that two takers cannot both succeed.
@@ -159,15 +160,19 @@ class LeaseKeeper:
     def _is_ours(self, spec: Json, fence: int) -> bool:
         return spec.get("holderIdentity") == self._identity and spec.get("leaseTransitions") == fence
 
-    def _is_free(self, spec: Json, now: float) -> bool:
-        """Whether it was given back, or has stood still for its duration while we looked."""
+    def _is_free(self, spec: Json, asked: float) -> bool:
+        """Whether it was given back, or has stood still for its duration while we looked.
+
+        The server may have read the record at any moment between request and answer: a new one may be as young as the
+        answer, and one that has not changed had not changed when we asked.
+        """
         if not spec.get("holderIdentity"):
             return True
         state = (spec.get("holderIdentity"), spec.get("leaseTransitions"), spec.get("renewTime"))
         if state != self._seen:
-            self._seen, self._seen_since = state, now
+            self._seen, self._seen_since = state, self._clock.monotonic()
         duration = float(spec.get("leaseDurationSeconds") or self._settings.lease_seconds)
-        return now - self._seen_since >= max(duration, self._settings.lease_seconds)
+        return asked - self._seen_since >= max(duration, self._settings.lease_seconds)
 
     def _hold(self, lease: Json, fence: int) -> None:
         now = timestamp(self._clock.now_milliseconds())

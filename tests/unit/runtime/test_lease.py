@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable
 
+import pytest
+
+from hajob.api.base import Json
 from hajob.runtime.lease import LeaseKeeper, LeaseSettings
 from tests.unit.runtime.runtime_fakes import FakeClock, FakeKube, unreachable
 
@@ -122,3 +126,64 @@ async def test_a_deleted_lease_does_not_count_from_the_beginning() -> None:
     kube.objects.clear()
     await clock.advance(1)
     assert one.gained == [8, 9]
+
+
+Request = Callable[..., Awaitable[Json]]
+
+
+def stalled(clock: FakeClock, request: Request, before: float, after: float) -> Request:
+    """A request that the server takes up late, and whose answer comes late."""
+
+    async def slow(*arguments: object) -> Json:
+        clock.seconds += before
+        answer = await request(*arguments)
+        clock.seconds += after
+        return answer
+
+    return slow
+
+
+def keeper_of(kube: FakeKube, clock: FakeClock, identity: str) -> LeaseKeeper:
+    return LeaseKeeper(kube, clock, SETTINGS, identity)
+
+
+@pytest.mark.parametrize(("before", "after"), [(5.0, 0.0), (0.0, 5.0)])
+async def test_a_record_counts_as_seen_once_the_answer_is_there(
+    monkeypatch: pytest.MonkeyPatch, before: float, after: float
+) -> None:
+    """The server stood still: the leader renewed right before the standby's read, long after that was asked."""
+    kube, clock = FakeKube(), FakeClock()
+    await keeper_of(kube, clock, "one").step()
+    standby = keeper_of(kube, clock, "two")
+    with monkeypatch.context() as patch:
+        patch.setattr(kube, "get", stalled(clock, kube.get, before, after))
+        await standby.step()
+    for _ in range(3):
+        clock.seconds += 1.0
+        await standby.step()
+    assert not standby.is_leader
+    clock.seconds += 1.0
+    await standby.step()
+    assert standby.is_leader
+
+
+async def test_a_record_has_stood_still_only_until_it_was_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """How long the answer lay about says nothing: the leader may have renewed since."""
+    kube, clock = FakeKube(), FakeClock()
+    await keeper_of(kube, clock, "one").step()
+    standby = keeper_of(kube, clock, "two")
+    await standby.step()
+    monkeypatch.setattr(kube, "get", stalled(clock, kube.get, 0.0, 5.0))
+    await standby.step()
+    assert not standby.is_leader
+
+
+async def test_a_renewal_counts_from_before_it_was_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody knows when in between the server took it: others count from then at the earliest."""
+    kube, clock = FakeKube(), FakeClock()
+    leader = keeper_of(kube, clock, "one")
+    await leader.step()
+    assert leader.may_write
+    monkeypatch.setattr(kube, "replace", stalled(clock, kube.replace, 0.0, 3.0))
+    await leader.step()
+    assert (leader.is_leader, leader.may_write) == (True, False)
