@@ -12,7 +12,7 @@ import ctypes
 import os
 import signal
 import time
-from typing import Callable, Dict, List, NamedTuple, Tuple, cast
+from typing import Callable, Dict, List, NamedTuple, Set, Tuple, cast
 
 PR_SET_PDEATHSIG = 1
 PR_SET_CHILD_SUBREAPER = 36
@@ -29,6 +29,7 @@ def _find_prctl() -> Callable[..., int] | None:
 
 
 _prctl = _find_prctl()
+_leaders: Set[int] = set()  # started here and not reaped: until then nobody else can get the number
 
 
 class Spawned(NamedTuple):
@@ -73,6 +74,7 @@ def spawn(argv: List[str], environment: Dict[str, str], cwd: str, stamp: bool = 
         raise
     finally:
         signal.pthread_sigmask(signal.SIG_UNBLOCK, RESET)
+    _leaders.add(pid)
     stdout_read, stdout_write, stderr_read, stderr_write = ends
     with contextlib.suppress(OSError):  # the child does it, too: whoever is first
         os.setpgid(pid, pid)
@@ -112,15 +114,18 @@ def _become(
 
 
 def signal_group(leader: int, number: int) -> None:
-    """Signal the process group of `leader`; a group that is gone is not an error."""
+    """Signal the process group of what `spawn` started; when that was reaped, the number may be a stranger's."""
+    if leader not in _leaders:
+        return
     with contextlib.suppress(ProcessLookupError, PermissionError):
         os.killpg(leader, number)
 
 
 def reap() -> List[Ended]:
-    """Every child that has ended, its process group killed with it, without waiting.
+    """Every child that has ended, without waiting; what it leaves of its group is killed if it was started here.
 
-    The group is signalled before the leader is reaped: until then nobody else can get its number.
+    The group is signalled before the leader is reaped: until then nobody else can get its number. The groups of
+    strangers, daemons of the start script among them, are their own.
     """
     ended: List[Ended] = []
     while True:
@@ -132,6 +137,7 @@ def reap() -> List[Ended]:
             return ended
         signal_group(found.si_pid, signal.SIGKILL)
         pid, status = os.waitpid(found.si_pid, 0)
+        _leaders.discard(pid)
         ended.append(Ended(pid, exit_code(status)))
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import errno
 import os
 import signal
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -64,3 +66,35 @@ def test_a_signal_to_a_child_that_has_just_been_forked_is_the_childs(
     loop.later(0, loop.stop)
     loop.run()
     assert heard == []
+
+
+# the start script makes a daemon: the leader of the daemon's group is an orphan that the launcher reaps
+START_SCRIPT = """
+import os, time
+if os.fork():
+    os._exit(0)
+os.setsid()
+leader = os.getpid()
+if os.fork():
+    os._exit(0)
+while os.path.exists("/proc/%d" % leader):
+    time.sleep(0.01)
+print("the daemon lives", flush=True)
+"""
+LAUNCHER = """
+import os, select, signal, sys
+from trainer_sidecar.launcher import process
+process.become_subreaper()
+script = process.spawn([sys.executable, "-c", sys.argv[1]], dict(os.environ), "/")
+while not select.select([script.stdout], [], [], 0.01)[0]:
+    process.reap()
+print(os.read(script.stdout, 100).decode().strip())
+os.killpg = print
+process.signal_group(script.pid, signal.SIGTERM)  # its number may be anybody's by now
+"""
+
+
+def test_groups_of_strangers_are_left_alone() -> None:
+    command = [sys.executable, "-c", LAUNCHER, START_SCRIPT]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60)
+    assert done.stdout == "the daemon lives\n"
