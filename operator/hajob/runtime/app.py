@@ -9,12 +9,11 @@ operator ends the process, and the next one starts as a standby with an empty me
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import gc
 import logging
 import signal
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import partial
 
 from aiohttp import web
@@ -147,13 +146,21 @@ class Operator:
         await asyncio.gather(self._pods.synced.wait(), self._nodes.synced.wait())
         self._fence_floor = await self._highest_fence()
         gc.freeze()  # the filled caches need not be walked by every collection
-        self._tasks = [
-            *watches,
-            asyncio.create_task(self._announcer.run(), name="announcer"),
-            asyncio.create_task(self._lease.run(), name="lease"),
-        ]
+        self._look_after(
+            [
+                *watches,
+                asyncio.create_task(self._announcer.run(), name="announcer"),
+                asyncio.create_task(self._lease.run(), name="lease"),
+            ]
+        )
         await self._stop.wait()
-        await self._shut_down(self._tasks, runner)
+        await self._shut_down(runner)
+
+    def _look_after(self, tasks: Iterable[asyncio.Task[None]]) -> None:
+        """These run for as long as the process: one that ends makes it unhealthy."""
+        self._tasks = list(tasks)
+        for task in self._tasks:
+            task.add_done_callback(_say_why)
 
     async def _highest_fence(self) -> int:
         """The highest fence in any job's status: a Lease that was deleted must not make this leader a late one."""
@@ -165,14 +172,13 @@ class Operator:
             log.warning("HATrainingJobs cannot be listed yet: %s", error)
         return highest
 
-    async def _shut_down(self, tasks: list[asyncio.Task[None]], runner: web.AppRunner) -> None:
+    async def _shut_down(self, runner: web.AppRunner) -> None:
         """Stop writing, then give the Lease back: the next leader finds nobody at work."""
         await self._front_desk.stop()
         await self._core.close()
-        for task in tasks:
+        for task in self._tasks:
             task.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await task
+        await asyncio.gather(*self._tasks, return_exceptions=True)
         await self._lease.release()
         await runner.cleanup()
 
@@ -184,11 +190,18 @@ class Operator:
         ended = next((task for task in self._tasks if task.done()), None)
         if ended is not None:
             return f"the task {ended.get_name()} has ended"
+        if self._front_desk.has_ended:
+            return "the front desk has ended"
         return self._core.unhealthy()
 
     def _unready(self) -> str:
         waiting = [informer.resource for informer in (self._pods, self._nodes) if not informer.synced.is_set()]
         return f"still listing {', '.join(waiting)}" if waiting else ""
+
+
+def _say_why(task: asyncio.Task[None]) -> None:
+    if not task.cancelled() and (error := task.exception()) is not None:
+        log.error("the task %s has ended", task.get_name(), exc_info=error)
 
 
 async def serve(settings: Settings, wrap: Callable[[Kube], Kube] = lambda kube: kube) -> None:

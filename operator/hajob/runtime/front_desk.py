@@ -116,17 +116,34 @@ class FrontDesk:
             await asyncio.gather(self._supervisor, return_exceptions=True)
             self._supervisor = None
 
+    @property
+    def has_ended(self) -> bool:
+        """Whether it was started and serves no more, though nobody stopped it."""
+        return self._supervisor is not None and self._supervisor.done()
+
     async def _supervise(self) -> None:
-        """Run kopf again and again."""
+        """Run kopf again and again, whatever ends it: nobody else would."""
         while True:
-            await self._crd_installed()
-            started = asyncio.get_running_loop().time()
-            problem = await self._run_thread()
-            if asyncio.get_running_loop().time() - started > 60:
-                self._backoff.reset()
+            try:
+                problem = await self._live()
+            except Exception as error:
+                task = asyncio.current_task()
+                if task is not None and task.cancelling():  # the error came on the way out
+                    raise
+                log.exception("the front desk could not be run")
+                problem = f"{type(error).__name__}: {error}"
             FRONT_DESK_RESTARTS.inc()
             log.warning("the front desk ended (%s) and is started again", problem or "without a reason")
             await asyncio.sleep(self._backoff.delay())
+
+    async def _live(self) -> str:
+        """Once the CRD is there, one life of kopf; returns why it ended."""
+        await self._crd_installed()
+        started = asyncio.get_running_loop().time()
+        problem = await self._run_thread()
+        if asyncio.get_running_loop().time() - started > 60:
+            self._backoff.reset()
+        return problem
 
     async def _crd_installed(self) -> None:
         """Wait for the CRD: kopf looks for it only once."""

@@ -8,6 +8,7 @@ from typing import cast
 
 import pytest
 
+from hajob.runtime.backoff import Backoff
 from hajob.runtime.credentials import Credentials
 from hajob.runtime.front_desk import FrontDesk, JobIntake, kopf_settings
 from hajob.runtime.kube import ApiError
@@ -26,6 +27,25 @@ class Ending(FrontDesk):
         return "it ends at once"
 
 
+class Failing(Ending):
+    """One that cannot even be begun."""
+
+    async def _run_thread(self) -> str:
+        await super()._run_thread()
+        raise RuntimeError("can't start new thread")
+
+
+class Stubborn(Ending):
+    """One that meets an error while it is being ended."""
+
+    async def _run_thread(self) -> str:
+        try:
+            await super()._run_thread()
+            await asyncio.Event().wait()
+        finally:
+            raise RuntimeError("Event loop is closed")
+
+
 async def test_it_waits_for_the_crd_and_starts_kopf_again_and_again() -> None:
     kube = FakeKube()
     kube.fail(ApiError(404, "NotFound", "the server could not find the requested resource"))
@@ -36,6 +56,29 @@ async def test_it_waits_for_the_crd_and_starts_kopf_again_and_again() -> None:
         assert kube.lists == 2
         await desk.lives.get()
     await desk.stop()
+
+
+async def test_no_error_ends_the_supervisor(caplog: pytest.LogCaptureFixture) -> None:
+    desk = Failing(FakeKube())
+    desk._backoff = Backoff(first=0.0)
+    assert not desk.has_ended
+    desk.start(cast("JobIntake", None))
+    async with asyncio.timeout(30):
+        for _ in range(3):
+            await desk.lives.get()
+    assert not desk.has_ended
+    assert "can't start new thread" in caplog.text
+    await desk.stop()
+    assert not desk.has_ended
+
+
+async def test_an_error_on_the_way_out_does_not_keep_it_alive() -> None:
+    desk = Stubborn(FakeKube())
+    desk.start(cast("JobIntake", None))
+    async with asyncio.timeout(30):
+        await desk.lives.get()
+        await desk.stop()
+    assert desk.lives.empty()
 
 
 def test_delays_are_endless_and_can_be_read_again() -> None:
