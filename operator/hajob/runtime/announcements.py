@@ -88,7 +88,11 @@ class Announcer:
     async def run(self) -> None:
         """Post until cancelled."""
         while True:
-            await self._post(await self._queue.get())
+            made = await self._queue.get()
+            try:
+                await self._post(made)
+            except Exception:  # nothing about a courtesy may end the process
+                log.exception("Event %s is dropped", made["reason"])
 
     async def _post(self, made: Json) -> None:
         backoff = Backoff(first=0.5)

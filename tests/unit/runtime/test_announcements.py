@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 
+import pytest
+
 from hajob.api.job import HATrainingJob
 from hajob.runtime.announcements import Announcer
 from hajob.runtime.kube import ApiError
@@ -50,4 +52,22 @@ async def test_a_refused_event_is_dropped_and_the_next_one_comes_through() -> No
     assert "One" not in reasons
     assert "Two" in reasons
     assert len(reasons) <= 1000
+    task.cancel()
+
+
+async def test_an_error_of_this_program_costs_one_event(monkeypatch: pytest.MonkeyPatch) -> None:
+    kube, clock = FakeKube(), FakeClock()
+    announcer = Announcer(kube, clock, "operator-1")
+    task = asyncio.create_task(announcer.run())
+
+    async def fail(*_: object) -> None:
+        raise RuntimeError("a bug")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(kube, "create", fail)
+        announcer.announce(JOB, "One", "lost")
+        await clock.advance(1)
+    announcer.announce(JOB, "Two", "posted")
+    await clock.advance(1)
+    assert [body["reason"] for _, _, body in kube.writes] == ["Two"]
     task.cancel()
