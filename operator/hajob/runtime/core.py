@@ -65,6 +65,7 @@ class Core:
         self._broken: dict[str, Broken] = {}
         self._waits: dict[str, Backoff] = {}
         self._reopening: set[asyncio.Task[None]] = set()
+        self._closing: set[asyncio.Task[None]] = set()
 
     def job_seen(self, raw: Json) -> None:
         """A HATrainingJob as it is now."""
@@ -115,12 +116,24 @@ class Core:
             return
         metrics.DESK_RESTARTS.inc()
         self._broken[uid] = Broken(desk.job, self._world.clock.monotonic(), f"{type(error).__name__}: {error}")
-        task = asyncio.get_running_loop().create_task(self._reopen(uid, desk))
+        task = asyncio.get_running_loop().create_task(self._reopen(uid, desk, self._let_go(desk)))
         self._reopening.add(task)
         task.add_done_callback(self._reopening.discard)
 
-    async def _reopen(self, uid: str, desk: Desk) -> None:
-        await desk.close()
+    def _let_go(self, desk: Desk) -> asyncio.Task[None]:
+        """Close a desk that is none of ours any more."""
+        task = asyncio.get_running_loop().create_task(desk.close(), name=f"end of {desk.job.metadata.name}")
+        self._closing.add(task)
+        task.add_done_callback(self._closed)
+        return task
+
+    def _closed(self, task: asyncio.Task[None]) -> None:
+        self._closing.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            log.error("%s: the desk could not be closed", task.get_name(), exc_info=error)
+
+    async def _reopen(self, uid: str, desk: Desk, closing: asyncio.Task[None]) -> None:
+        await asyncio.wait({closing})
         waits = self._waits.setdefault(uid, Backoff(first=0.5, longest=60.0))
         metadata = desk.job.metadata
         while uid in self._broken:
@@ -155,8 +168,10 @@ class Core:
 
     def job_gone(self, uid: str) -> None:
         """The CR is gone, with or without a release."""
-        self._desks.pop(uid, None)
+        desk = self._desks.pop(uid, None)
         self._forget(uid)
+        if desk is not None:
+            self._let_go(desk)
 
     def _forget(self, uid: str) -> None:
         self._broken.pop(uid, None)
@@ -203,3 +218,4 @@ class Core:
         for desk in self._desks.values():
             await desk.close()
         self._desks.clear()
+        await asyncio.gather(*self._closing, return_exceptions=True)

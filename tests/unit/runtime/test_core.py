@@ -192,3 +192,27 @@ async def test_a_pod_that_came_and_went_within_one_create_is_made_anew(monkeypat
     assert lost[0] not in {pod.name for pod in town.pods()}
     assert len([pod for pod in town.pods() if not pod.deleting]) == 5
     await halls[0].core.close()
+
+
+async def test_a_job_that_went_without_a_release_leaves_nothing_at_work(hall: Hall) -> None:
+    for (resource, _, _), body in hall.town.kube.objects.items():
+        if resource == "pods":
+            body["status"] = {"phase": "Running", "podIP": "127.0.1.1"}
+    await hall.show_pods()
+    desk = hall.desk
+    assert desk is not None
+    assert [link.closed for link in hall.town.links] == [False]
+    hall.core.job_gone(UID)
+    await settled()
+    assert hall.desk is None
+    assert [task.done() for task in desk._tasks] == [True, True]
+    assert [link.closed for link in hall.town.links] == [True]
+    assert desk._deadline._timer is None
+
+
+async def test_the_end_waits_for_a_desk_that_is_just_being_closed(hall: Hall) -> None:
+    desk = hall.desk
+    assert desk is not None
+    hall.core.job_gone(UID)
+    await hall.core.close()
+    assert [task.done() for task in desk._tasks] == [True, True]

@@ -40,12 +40,13 @@ class Link:
         self.orders: list[wire.Order] = []
         self.assignments: list[wire.Assignment] = []
         self.acknowledged = 0
+        self.closed = False
 
     def start(self) -> None:
         """Nothing is dialled."""
 
     async def close(self) -> None:
-        """Nothing is open."""
+        self.closed = True
 
     def assign(self, assignment: wire.Assignment) -> None:
         self.assignments.append(assignment)
