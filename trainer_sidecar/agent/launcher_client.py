@@ -2,6 +2,10 @@
 
 The launcher starts after the agent (the trainer's container waits for its sidecars), so the socket is looked for every
 tenth of a second; that is cheap and needs nothing but the shared directory.
+
+The launcher's last words are how its ranks and its script ended, and it leaves as soon as it has sent them. An order
+that is written at that moment fails; asyncio's transport would then drop what it has not read yet. So orders are
+written through a descriptor of their own, and only the end of what can be read is the end of the launcher.
 """
 
 from __future__ import annotations
@@ -34,12 +38,24 @@ class LauncherClient:
         self._hello = hello
         self._take = take
         self._lost = lost
-        self._writer: asyncio.StreamWriter | None = None
+        self._orders: protocol.Connection | None = None
 
     def send(self, message: dict[str, Any]) -> None:
         """Send when connected; after a connect everything is decided anew, so nothing is queued."""
-        if self._writer is not None:
-            self._writer.write(protocol.encode(message))
+        if self._orders is not None:
+            self._orders.send(message)
+            self._watch_for_room(self._orders)
+
+    def _watch_for_room(self, orders: protocol.Connection) -> None:
+        loop, descriptor = asyncio.get_running_loop(), orders.socket.fileno()
+        if orders.unsent:
+            loop.add_writer(descriptor, self._go_on, orders)
+        else:
+            loop.remove_writer(descriptor)
+
+    def _go_on(self, orders: protocol.Connection) -> None:
+        orders.flush()
+        self._watch_for_room(orders)
 
     async def run(self) -> None:
         """Connect and listen, for ever."""
@@ -49,16 +65,23 @@ class LauncherClient:
             except OSError:
                 await asyncio.sleep(RETRY_SECONDS)
                 continue
-            self._writer = writer
+            self._orders = protocol.Connection(writer.get_extra_info("socket").dup())
             self.send({"kind": "agent", "version": protocol.VERSION, **self._hello})
-            replaced = await self._listen(reader)
-            self._writer = None
-            writer.close()
+            try:
+                replaced = await self._listen(reader)
+            finally:
+                self._close(self._orders)
+                writer.close()
             if replaced:
                 log.error("another agent has connected to the launcher")
                 await asyncio.sleep(REPLACED_SECONDS)
             else:
                 self._lost()
+
+    def _close(self, orders: protocol.Connection) -> None:
+        self._orders = None
+        asyncio.get_running_loop().remove_writer(orders.socket.fileno())
+        orders.close()
 
     async def _connect(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
         with protocol.SocketPath(str(self._directory)) as path:
