@@ -159,19 +159,22 @@ class Writer:
             if self._bytes + len(data) > self._maximum_bytes:
                 self._dropped += len(data)
                 return
-            if not self._queue:
-                self._changed.notify_all()
             if self._dropped:
                 note = "hajob: {} bytes of output dropped, the reader is too slow\n".format(self._dropped)
-                self._queue.append((write, note.encode()))
-                self._bytes += len(note)
+                self._append(write, note.encode())
                 self._dropped = 0
-            self._queue.append((write, data))
-            self._bytes += len(data)
+            self._append(write, data)
 
     def call(self, function: Callable[[], None]) -> None:
-        """Run `function` after all that was put before it."""
-        self.put(lambda _: function(), b"")
+        """Run `function` after all that was put before it; never dropped, somebody may wait for it."""
+        with self._changed:
+            self._append(lambda _: function(), b"")
+
+    def _append(self, write: Callable[[bytes], None], data: bytes) -> None:
+        if not self._queue:
+            self._changed.notify_all()
+        self._queue.append((write, data))
+        self._bytes += len(data)
 
     def flush(self, seconds: float) -> bool:
         """Wait until everything is written, no longer than `seconds`; False: something still waits."""

@@ -94,6 +94,22 @@ def test_a_slow_reader_costs_output_never_time() -> None:
     assert everything.endswith(b"end")
 
 
+def test_a_call_is_never_dropped() -> None:
+    gate, closed = threading.Event(), threading.Event()
+
+    def slow(_: bytes) -> None:
+        gate.wait()
+
+    writer = output.Writer("test", maximum_bytes=100)
+    writer.put(slow, b"0" * 90)
+    writer.put(slow, b"1" * 20)  # dropped, which is noted with the next line: more than fits
+    writer.put(slow, b"2" * 9)
+    writer.call(closed.set)
+    gate.set()
+    assert writer.flush(10)
+    assert closed.is_set()
+
+
 def test_when_the_reader_is_gone_output_goes_to_the_container() -> None:
     read, write = os.pipe()
     container_read, container_write = os.pipe()
