@@ -213,9 +213,9 @@ class Core:
 
     async def close(self) -> None:
         """Let go of every job, as it is."""
-        for task in list(self._reopening):
+        for task in self._reopening:
             task.cancel()
         for desk in self._desks.values():
-            await desk.close()
-        self._desks.clear()
-        await asyncio.gather(*self._closing, return_exceptions=True)
+            self._let_go(desk)
+        self._desks.clear()  # what breaks from now on is not opened anew
+        await asyncio.gather(*self._reopening, *self._closing, return_exceptions=True)

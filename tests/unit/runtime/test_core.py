@@ -216,3 +216,24 @@ async def test_the_end_waits_for_a_desk_that_is_just_being_closed(hall: Hall) ->
     hall.core.job_gone(UID)
     await hall.core.close()
     assert [task.done() for task in desk._tasks] == [True, True]
+
+
+async def test_a_desk_that_breaks_during_the_end_neither_stops_it_nor_is_opened_anew(
+    hall: Hall, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other = {**hall.town.raw, "metadata": {**hall.town.raw["metadata"], "name": "other", "uid": "uid-2"}}
+    hall.core.job_seen(hall.town.kube.put(names.PLURAL, NAMESPACE, other))
+    await settled()
+    desks = dict(hall.core._desks)
+    close = desks[UID].close
+
+    async def break_the_other() -> None:
+        hall.core._broke("uid-2", RuntimeError("a bug"))
+        await close()
+
+    monkeypatch.setattr(desks[UID], "close", break_the_other)
+    await hall.core.close()
+    assert [task.done() for desk in desks.values() for task in desk._tasks] == [True] * 4
+    await hall.town.clock.advance(60.0)
+    await settled()
+    assert hall.core._desks == {}
