@@ -42,6 +42,25 @@ class Owner(Protocol):
         """The channel came up, or went away."""
 
 
+class _Ear:
+    """Hears one link for as long as it is this pod's: what its channel has read already may come after the end."""
+
+    def __init__(self, desk: CoordinatorDesk) -> None:
+        self._desk = desk
+        self.deaf = False
+
+    async def greeted(self, hello: wire.Hello) -> bool:
+        return not self.deaf and await self._desk.greeted(hello) and not self.deaf
+
+    def reported(self, report: wire.Report) -> None:
+        if not self.deaf:
+            self._desk.reported(report)
+
+    def connected_changed(self, up: bool, reason: str) -> None:
+        if not self.deaf:
+            self._desk.connected_changed(up, reason)
+
+
 class CoordinatorDesk:
     """The coordinator of one job, as its desk sees it."""
 
@@ -51,6 +70,7 @@ class CoordinatorDesk:
         self._owner = owner
         self._pod: PodView | None = None
         self._link: Link | None = None
+        self._ear = _Ear(self)
         self._assignment: wire.Assignment | None = None
         self._order: wire.Order | None = None
         self._closing: set[asyncio.Task[None]] = set()
@@ -110,8 +130,8 @@ class CoordinatorDesk:
         if self._pod is not None and self._pod.uid == pod.uid and self.address == address:
             return
         self.pod_lost()
-        self._pod = pod
-        self._link = self._world.dial(address, self._job.metadata.uid, credentials, self)
+        self._pod, self._ear = pod, _Ear(self)
+        self._link = self._world.dial(address, self._job.metadata.uid, credentials, self._ear)
         if self._order is not None:
             self._link.order(self._order)
         if self._assignment is not None:
@@ -120,7 +140,7 @@ class CoordinatorDesk:
 
     def pod_lost(self) -> None:
         """The pod is gone: hang up."""
-        self.connected, self._pod = False, None
+        self.connected, self._pod, self._ear.deaf = False, None, True
         self.state = wire.CoordinatorState(step=self.state.step)
         if self._link is not None:
             task = asyncio.get_running_loop().create_task(self._link.close())

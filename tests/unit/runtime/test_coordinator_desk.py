@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
+from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any, cast
 
+from hajob.api import constants as names
 from hajob.api.job import HATrainingJob
 from hajob.plan.events import CheckpointVerified
 from hajob.plan.state import JobState
+from hajob.runtime.channel import Credentials, Listener
 from hajob.runtime.coordinator_desk import CoordinatorDesk
+from hajob.runtime.kube import TokenIdentity
 from hajob.runtime.world import World
+from hajob.sources.pod import PodView
 from trainer_sidecar.protocol import sidecar_pb2 as wire
 
 
@@ -65,3 +72,93 @@ def test_a_checkpoint_is_news_when_it_is_newer_than_one_that_was_known() -> None
     assert heard(step=40, tracked=True) == []
     assert (heard(step=40, tracked=False), owner.desk.checkpoint_step) == ([], -1)
     assert (heard(step=40, problem="read-only"), owner.desk.checkpoint_step) == ([], None)
+
+
+POD = PodView("ns", "coordinator-a", "uid-a", "job", names.ROLE_COORDINATOR, -1, 1, address="127.0.1.1")
+
+
+class Line:
+    """A link whose listener the test speaks to, as a channel would."""
+
+    def __init__(self, address: str, listener: Listener) -> None:
+        self.address, self.listener = address, listener
+
+    def start(self) -> None:
+        """Nothing is dialled."""
+
+    async def close(self) -> None:
+        """Takes effect only in a later turn of the loop, as the cancellation of a channel does."""
+
+
+class Dialled(Owner):
+    """A desk in a world in which its coordinators can be dialled."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.lines: list[Line] = []
+        self.asked, self.answer = asyncio.Event(), asyncio.Event()
+        world = SimpleNamespace(
+            dial=self.dial, kube=self, pod_settings=SimpleNamespace(coordinator_port=7070), clock=None
+        )
+        job = SimpleNamespace(metadata=SimpleNamespace(uid="job"))
+        self.desk = CoordinatorDesk(cast("HATrainingJob", job), cast("World", world), self)
+
+    def dial(self, address: str, _uid: str, _credentials: Credentials, listener: Listener) -> Line:
+        self.lines.append(Line(address, listener))
+        return self.lines[-1]
+
+    async def token_review(self, token: str, _audience: str) -> TokenIdentity:
+        self.asked.set()
+        await self.answer.wait()
+        return TokenIdentity("coordinator", "coordinator", token)
+
+
+def ready(step: int) -> wire.Report:
+    return wire.Report(sequence=7, state=wire.CoordinatorState(controller_ready=True, step=step))
+
+
+async def test_nothing_is_heard_of_a_coordinator_whose_pod_is_gone() -> None:
+    """Its channel may have read a message already in the turn of the loop in which the pod was lost."""
+    owner = Dialled()
+    owner.desk.pod_is_at(POD, Credentials(b"", b"", b""))
+    (line,) = owner.lines
+    line.listener.connected_changed(True, "")
+    line.listener.reported(ready(5))
+    assert owner.seen == [(True, 5)]
+    owner.desk.pod_lost()
+    line.listener.reported(ready(41))
+    line.listener.connected_changed(True, "")
+    assert (owner.seen, owner.changes) == ([(True, 5)], [True])
+    assert (owner.desk.serving, owner.desk.connected, owner.desk.step) == (False, False, 5)
+
+
+async def test_only_the_newest_pod_is_heard() -> None:
+    owner = Dialled()
+    owner.desk.pod_is_at(POD, Credentials(b"", b"", b""))
+    owner.desk.pod_is_at(replace(POD, uid="uid-b", address="127.0.1.2"), Credentials(b"", b"", b""))
+    old, new = owner.lines
+    new.listener.connected_changed(True, "")
+    old.listener.connected_changed(False, "it hung up")
+    old.listener.reported(ready(41))
+    new.listener.reported(ready(6))
+    assert (owner.seen, owner.changes) == ([(True, 6)], [True])
+
+
+async def test_a_token_that_was_being_checked_when_the_pod_went_proves_nothing() -> None:
+    owner = Dialled()
+    owner.desk.pod_is_at(POD, Credentials(b"", b"", b""))
+    greeting = asyncio.create_task(owner.lines[0].listener.greeted(wire.Hello(token=POD.uid)))
+    await owner.asked.wait()
+    owner.desk.pod_lost()
+    owner.answer.set()
+    assert not await greeting
+    assert owner.desk.problem == ""
+
+
+async def test_a_pod_that_is_there_proves_itself_by_its_token() -> None:
+    owner = Dialled()
+    owner.answer.set()
+    owner.desk.pod_is_at(POD, Credentials(b"", b"", b""))
+    assert await owner.lines[0].listener.greeted(wire.Hello(token=POD.uid))
+    assert not await owner.lines[0].listener.greeted(wire.Hello(token="uid-of-another"))
+    assert "does not prove to be pod coordinator-a" in owner.desk.problem
