@@ -138,29 +138,23 @@ class Printer:
         self._copy(file)
         return file
 
-    def _copy(self, file: BinaryIO) -> bool:
-        """Print what is left of a file; False: nothing was."""
-        printed = False
+    def _copy(self, file: BinaryIO) -> None:
+        """Print what is left of a file."""
         while piece := file.read(_CHUNK):
             self._write(piece)
-            printed = True
-        return printed
 
     def follow(self, output: Output, file: BinaryIO, wait: Callable[[], bool]) -> None:
         """Print what is added, by this process and by every later one of the rank, until `wait` says False."""
         polls = 0
         while True:
-            while self._copy(file):
-                pass
+            polls += 1
+            later = outputs(self._directory, self._rank)[-1:] if polls % _POLLS_PER_SEARCH == 0 else []
             turned = self._turned_over(output.path, file)
+            self._copy(file)  # after both were looked for: only then is this its end
             if turned is not None:
                 file.close()
                 file = turned
-                continue
-            polls += 1
-            later = outputs(self._directory, self._rank)[-1:] if polls % _POLLS_PER_SEARCH == 0 else []
-            if later and later[0] > output:
-                self._copy(file)
+            elif later and later[0] > output:
                 file.close()
                 output = later[0]
                 file = self.show(output, output.path, 0)

@@ -7,6 +7,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import BinaryIO
 
 import pytest
 from hypothesis import given
@@ -116,6 +117,26 @@ def test_it_follows_through_a_full_file_and_a_restart(show: Show, directory: Pat
     acts = steps()
     assert show("--follow", "--tail", "1", wait=lambda: next(acts, False) is None) == "f\ng\nh\ni\nj\nk\n"
     assert len(show.said) == 2
+
+
+def test_the_last_lines_before_a_file_was_full_are_shown(
+    show: Show, directory: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = directory / "2/rank-3.4.1.log"
+    look = logs.Printer._turned_over
+    looks: list[Path] = []
+
+    def printed_at_the_last_moment(path: Path, opened: BinaryIO) -> BinaryIO | None:
+        looks.append(path)
+        if len(looks) == 2:  # the reader has seen the end of the file, and looks for the next one
+            with file.open("a") as more:
+                more.write("g\n")
+            file.rename(f"{file}.1")
+            file.write_text("h\n")
+        return look(path, opened)
+
+    monkeypatch.setattr(logs.Printer, "_turned_over", staticmethod(printed_at_the_last_moment))
+    assert show("--follow", wait=lambda: len(looks) < 3) == "e\nf\ng\nh\n"
 
 
 def test_it_waits_for_the_first_line(show: Show, directory: Path) -> None:
