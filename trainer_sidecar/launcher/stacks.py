@@ -54,6 +54,7 @@ class Taker:
         self._seen = -1
         self._polls = int(WRITTEN_SECONDS / POLL_SECONDS)
         self._tool = b""
+        self._finished = False
 
     def start(self) -> None:
         """Ask by signal where the process catches it, which it does once entry.py has armed it; else py-spy."""
@@ -89,7 +90,11 @@ class Taker:
             return
         self._read_tool(spawned.stdout, last=False)
         self._read_tool(spawned.stderr, last=True)
-        self._loop.later(PY_SPY_SECONDS, lambda: process.signal_group(spawned.pid, signal.SIGKILL))
+        self._loop.later(PY_SPY_SECONDS, lambda: self._end_tool(spawned.pid))
+
+    def _end_tool(self, pid: int) -> None:
+        if not self._finished:  # its number may be a rank's by now
+            process.signal_group(pid, signal.SIGKILL)
 
     def _read_tool(self, descriptor: int, *, last: bool) -> None:
         """py-spy's output; the end of its errors is the end of it."""
@@ -109,6 +114,7 @@ class Taker:
         self._loop.watch(descriptor, readable)
 
     def _finish(self, how: str, lines: List[str]) -> None:
+        self._finished = True
         if how:
             self._lines.append("its Python stack, {}:".format(how))
         self._done(self._lines + lines)
@@ -178,6 +184,9 @@ def _size(path: str) -> int:
 
 def _read(path: str, offset: int) -> List[str]:
     """What was written from `offset` on; faulthandler writes the main thread last."""
-    with open(path, "rb") as file:
-        file.seek(offset)
-        return innermost_last(file.read().decode("utf-8", "replace"))
+    try:
+        with open(path, "rb") as file:
+            file.seek(offset)
+            return innermost_last(file.read().decode("utf-8", "replace"))
+    except OSError as problem:
+        return ["what it wrote cannot be read: {}".format(problem)]

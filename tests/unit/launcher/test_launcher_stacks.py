@@ -8,13 +8,13 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
-from trainer_sidecar.launcher import stacks
+from trainer_sidecar.launcher import process, stacks
 from trainer_sidecar.launcher.loop import Loop
 from trainer_sidecar.launcher.program import Program, armed
 
@@ -105,13 +105,13 @@ BLOCKED_IN_C = (
 def hanging(tmp_path: Path, stands: str, environment: dict[str, str], entry: tuple[str, ...]) -> Iterator[int]:
     (tmp_path / "hangs.py").write_text(HANGS.format(stands=stands))
     command = [sys.executable, "-u", *entry, str(tmp_path / "hangs.py")]
-    with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE) as process:
-        assert process.stdout is not None
-        process.stdout.readline()
+    with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE) as running:
+        assert running.stdout is not None
+        running.stdout.readline()
         try:
-            yield process.pid
+            yield running.pid
         finally:
-            process.kill()
+            running.kill()
 
 
 def take(pid: int, environment: dict[str, str]) -> str:
@@ -177,18 +177,39 @@ echo "no right" >&2
 """
 
 
-def test_py_spy_is_asked_where_the_image_has_it(tmp_path: Path, environment: dict[str, str]) -> None:
+@pytest.fixture
+def with_py_spy(tmp_path: Path) -> dict[str, str]:
     tool = tmp_path / "bin" / "py-spy"
     tool.parent.mkdir()
     tool.write_text(PY_SPY)
     tool.chmod(0o755)
-    text = take(os.getpid(), {"PATH": f"{tool.parent}:{os.defpath}"})
+    return {"PATH": f"{tool.parent}:{os.defpath}"}
+
+
+def test_py_spy_is_asked_where_the_image_has_it(with_py_spy: dict[str, str]) -> None:
+    text = take(os.getpid(), with_py_spy)
     assert f"dump --pid {os.getpid()}" in text
     assert "no right" in text
     assert text.endswith('Thread 1 (idle): "MainThread"\n    loop (train.py:3)\n    wait (c.py:9)')
 
 
+def test_py_spy_is_not_ended_when_it_has_answered(with_py_spy: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
+    signalled: list[int] = []
+    timers: list[Callable[[], None]] = []
+    monkeypatch.setattr(process, "signal_group", lambda leader, _: signalled.append(leader))
+    monkeypatch.setattr(Loop, "later", lambda _loop, _seconds, callback: timers.append(callback))
+    take(os.getpid(), with_py_spy)
+    assert len(timers) == 1
+    timers[0]()
+    assert signalled == []
+
+
+def test_a_stack_that_cannot_be_read_is_said(tmp_path: Path) -> None:
+    (line,) = stacks._read(str(tmp_path / "gone"), 0)
+    assert line.startswith("what it wrote cannot be read: [Errno 2]")
+
+
 def test_a_process_that_is_gone() -> None:
-    with subprocess.Popen(["true"]) as process:
-        process.wait()
-    assert stacks.kernel_lines(process.pid) == [f"process {process.pid} is gone"]
+    with subprocess.Popen(["true"]) as gone:
+        gone.wait()
+    assert stacks.kernel_lines(gone.pid) == [f"process {gone.pid} is gone"]
