@@ -14,6 +14,7 @@ from hajob.objects.tls_secret import read_tls_secret, tls_secret
 from hajob.runtime.certificates import issue
 from hajob.runtime.credentials import Credentials, CredentialsError, from_kubeconfig, from_service_account, load
 from hajob.runtime.kube import ApiError, HttpKube, PatchKind
+from hajob.runtime.pod_table import PodTable
 
 POD = {
     "apiVersion": "v1",
@@ -45,6 +46,22 @@ async def test_a_dry_run_leaves_nothing_and_tells_why(kube: HttpKube, namespace:
     with pytest.raises(ApiError, match="Required value") as refused:
         await kube.create("pods", namespace, {**POD, "spec": {"containers": []}}, dry_run=True)
     assert refused.value.details["causes"][0]["field"] == "spec.containers"
+
+
+async def test_versions_tell_whether_a_list_is_newer_than_what_was_made(kube: HttpKube, namespace: str) -> None:
+    """A pod that came and went unseen is found by that (hajob.runtime.pod_table)."""
+
+    async def listed() -> str:
+        return [page.resource_version async for page in kube.pages("pods", namespace)][-1]
+
+    table, before = PodTable(), await listed()
+    made = await kube.create("pods", namespace, POD)
+    table.was_made(made)
+    await kube.delete("pods", namespace, "a", uid=made["metadata"]["uid"], grace_seconds=0)
+    table.listed = before
+    assert table.missed() == []
+    table.listed = await listed()
+    assert [pod.uid for pod in table.missed()] == [made["metadata"]["uid"]]
 
 
 async def test_apply_takes_a_field_over(kube: HttpKube, namespace: str) -> None:
