@@ -59,9 +59,7 @@ class Node:
         self._script = Script()
         self._controller_address = ""
         self._following = False  # what the launcher was told about lines
-        self._refused: dict[
-            int, str
-        ] = {}  # ranks whose start is asked for again with each tick: what the launcher said
+        self._refused: dict[int, str] = {}  # why the launcher did not start a rank; asked again with each tick
         self._revision = 0
         self._over = False
         self._last_word = clock.now()

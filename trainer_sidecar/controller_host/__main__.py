@@ -11,7 +11,6 @@ if __name__ == "__main__":
     signals.hold()  # all other imports take their time
 
 import os
-import signal
 import sys
 
 from trainer_sidecar.controller_host.host import Host
@@ -25,10 +24,7 @@ def main() -> int:
             "hajob: HAJOB_DIR=%r is not a directory; it is the volume shared with the coordinator\n" % directory
         )
         return 2
-    host = Host(directory)
-    signal.signal(signal.SIGTERM, host._stop)
-    signals.let_through()
-    host.run()
+    Host(directory).run()
     return 0
 
 

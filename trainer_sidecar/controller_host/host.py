@@ -14,6 +14,7 @@ import socket
 import time
 from typing import List, Optional, Tuple
 
+from trainer_sidecar import signals
 from trainer_sidecar.controller_host import lines, process_group
 from trainer_sidecar.controller_host.controller import CALLBACKS, PING, ControllerProcess
 from trainer_sidecar.controller_host.lines import LineBuffer, Message, encode
@@ -75,6 +76,7 @@ class Host:
         waker.setblocking(False)
         signal.set_wakeup_fd(waker.fileno(), warn_on_full_buffer=False)
         signal.signal(signal.SIGTERM, self._stop)
+        signals.let_through()
         self._selector.register(woken, selectors.EVENT_READ, "signal")
         while not self._done:
             for key, mask in self._selector.select(PING_SECONDS if self._child is not None else None):
