@@ -24,7 +24,7 @@ from e2e.scenarios.proofs import assert_recovered, assert_weights_equal
 from e2e.trainer import proof
 
 STEPS = 60
-LONG = 400
+LONG = 300
 INTERVAL = 30
 SMALL: Mapping[str, Any] = {"tensor": 1, "nodes": 2, "chips": 1, "iterations": STEPS}
 FAILED_SECONDS = 120.0

@@ -16,7 +16,7 @@ from e2e.scenarios.proofs import assert_recovered, assert_weights_equal
 from e2e.trainer import proof
 from e2e.trainer.faults import order
 
-ITERATIONS = 250
+ITERATIONS = 300
 MOST_WRITES = 12
 AWAY_STEPS = 50
 """At least five seconds without an operator."""

@@ -24,7 +24,7 @@ from e2e.harness.rig import RIG_LABEL, Layout, Rig
 from e2e.scenarios.proofs import assert_weights_equal
 
 STRIDE = 1 if os.environ.get("HAJOB_EVERY_POINT") else 3
-STEPS = 400
+STEPS = 300
 STEP_MILLISECONDS = 150
 LAST_FAULT_STEP = 170  # the rest must outlast a change of operator
 QUIET_STEPS = 25

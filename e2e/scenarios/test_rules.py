@@ -10,7 +10,7 @@ from e2e.harness.rig import Rig
 from e2e.scenarios.proofs import assert_recovered, assert_weights_equal
 from e2e.trainer import proof
 
-STEPS = 400
+STEPS = 300
 """The training outlasts what is asked of it; then it is hurried."""
 Logs = Callable[..., tuple[str, str]]
 SMALL: dict[str, Any] = {"tensor": 1, "nodes": 2, "chips": 1, "iterations": STEPS}

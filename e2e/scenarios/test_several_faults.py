@@ -9,8 +9,7 @@ from e2e.harness.rig import Layout, Rig
 from e2e.scenarios.proofs import assert_recovered, assert_weights_equal
 from e2e.trainer import proof
 
-STEPS = 250
-LONG = 400
+STEPS = 300
 Logs = Callable[..., tuple[str, str]]
 
 
@@ -26,7 +25,7 @@ def test_a_second_process_dies_while_a_node_is_replaced(rig: Rig) -> None:
 
 
 def test_both_copies_lost_before_any_checkpoint_start_the_job_anew(rig: Rig, hajob_logs: Logs) -> None:
-    job = rig.submit(iterations=LONG)  # still trains when its output is read
+    job = rig.submit(iterations=STEPS)  # still trains when its output is read
     finished = job.wait_step(5)
     rig.nodes.control.power_off(job.node_of(3))
     rig.plane.wait("an incident", job.incidents)
@@ -35,7 +34,7 @@ def test_both_copies_lost_before_any_checkpoint_start_the_job_anew(rig: Rig, haj
     rig.plane.wait("steps of the second attempt", lambda: has_finished(job, attempt=2, step=10))
     for attempt in (1, 2):
         assert_output_is_kept(job, hajob_logs, attempt)
-    assert_weights_equal(job, LONG)
+    assert_weights_equal(job, STEPS)
     incident = job.incidents()[0]
     assert (incident["action"], incident["outcome"]) == ("Restart", "Recovered")
     assert incident["lostSteps"] >= finished - 1  # the dead node may have had no time to tell of its last one
@@ -48,7 +47,7 @@ def assert_output_is_kept(job: Job, hajob_logs: Logs, attempt: int) -> None:
     """`kubectl hajob logs` shows what a rank of a node that is gone printed in each attempt, from its first step on."""
     out, headings = hajob_logs(job, "--rank", 6, "--attempt", attempt)
     assert f"==> rank 6, attempt {attempt}, " in headings
-    assert f" iteration        1/     {LONG} |" in out
+    assert f" iteration        1/     {STEPS} |" in out
 
 
 def has_finished(job: Job, attempt: int, step: int) -> bool:
@@ -80,11 +79,11 @@ def test_a_node_that_comes_back_to_life_disturbs_nothing(rig: Rig) -> None:
 
 def test_gates_without_a_lease_hold_and_nothing_is_lost(rig: Rig) -> None:
     """The coordinator says nothing for 50 steps and more: every gate loses its lease and gets it back."""
-    job = rig.submit(iterations=200)
+    job = rig.submit(iterations=STEPS)
     job.wait_step(5)
     which = {"namespace": rig.namespace, "pod": job.pods("coordinator")[0]["metadata"]["name"]}
     rig.nodes.control.freeze(container="coordinator", **which)
     job.wait_step(job.common_step() + 60)  # 6 s at 100 ms a step
     rig.nodes.control.thaw(container="coordinator", **which)
-    assert_recovered(job, [], 200)
+    assert_recovered(job, [], STEPS)
     assert job.incidents() == []
