@@ -24,6 +24,7 @@ from pathlib import Path
 PACKAGE = Path(__file__).parent
 SHIMS = ("torchrun", "msrun")
 ARCHIVES = {"launcher.pyz": "launcher", "controller_host.pyz": "controller_host"}
+SHARED = ("__init__.py", "prctl.py", "signals.py")
 EARLIEST = (1980, 1, 1, 0, 0, 0)
 SHEBANG = b"#!/usr/bin/env python3\n"
 
@@ -33,7 +34,7 @@ def build_archive(name: str) -> bytes:
     content = io.BytesIO()
     with zipfile.ZipFile(content, "w", zipfile.ZIP_DEFLATED) as archive:
         _add(archive, "__main__.py", _entry(name))
-        for shared in ("__init__.py", "signals.py"):
+        for shared in SHARED:
             _add(archive, f"trainer_sidecar/{shared}", (PACKAGE / shared).read_text())
         for source in sorted((PACKAGE / name).rglob("*.py")):
             _add(archive, f"trainer_sidecar/{source.relative_to(PACKAGE).as_posix()}", source.read_text())

@@ -14,7 +14,7 @@ import socket
 import time
 from typing import List, Optional, Tuple
 
-from trainer_sidecar import signals
+from trainer_sidecar import prctl, signals
 from trainer_sidecar.controller_host import lines, process_group
 from trainer_sidecar.controller_host.controller import CALLBACKS, PING, ControllerProcess
 from trainer_sidecar.controller_host.lines import LineBuffer, Message, encode
@@ -70,7 +70,7 @@ class Host:
 
     def run(self) -> None:
         """Serve until the coordinator says `end`, or SIGTERM."""
-        process_group.adopt_orphans()
+        prctl.become_subreaper()
         waker, woken = socket.socketpair()
         woken.setblocking(False)
         waker.setblocking(False)

@@ -7,16 +7,8 @@ So what is left when the controller's process is gone becomes the host's, and th
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import os
 import signal
-
-PR_SET_CHILD_SUBREAPER = 36
-
-
-def adopt_orphans() -> None:
-    """Processes whose parent has ended become this process's own, as they would those of process 1."""
-    ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 
 
 def lead(pid: int) -> None:

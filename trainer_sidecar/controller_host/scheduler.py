@@ -7,12 +7,12 @@ computes nothing: its device is the CPU, whatever the image is made for. docs/pr
 
 from __future__ import annotations
 
-import ctypes
 import os
-import signal
 import subprocess
 import sys
 from typing import Callable, Dict
+
+from trainer_sidecar import prctl
 
 START_SECONDS = 180.0
 """Until it listens: the import of MindSpore alone takes tens of seconds."""
@@ -28,7 +28,6 @@ from mindspore.communication import init
 init()
 threading.Event().wait()
 """
-PR_SET_PDEATHSIG = 1
 
 
 def is_wanted(environment: Dict[str, str]) -> bool:
@@ -59,10 +58,10 @@ def run(environment: Dict[str, str], host: str, port: int) -> None:
 
 def _die_with_starter() -> Callable[[], None]:
     """For the child, prepared before the fork: there are threads, so only a system call is made after it."""
-    prctl, starter = ctypes.CDLL(None).prctl, os.getpid()
+    starter = os.getpid()
 
     def ask() -> None:
-        prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+        prctl.die_with_parent()
         if os.getppid() != starter:
             os._exit(1)
 

@@ -8,27 +8,17 @@ subreaper) it also inherits strangers. Between fork and exec only system calls a
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import os
 import signal
 import time
-from typing import Callable, Dict, List, NamedTuple, Set, Tuple, cast
+from typing import Dict, List, NamedTuple, Set, Tuple
 
-PR_SET_PDEATHSIG = 1
-PR_SET_CHILD_SUBREAPER = 36
+from trainer_sidecar import prctl
+
 CANNOT_EXECUTE = 127
 RESET = (signal.SIGPIPE, signal.SIGXFSZ, signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGCHLD)
 """Signals that Python or the launcher treats in its own way; a program that is started gets the kernel's."""
 
-
-def _find_prctl() -> Callable[..., int] | None:
-    try:
-        return cast("Callable[..., int]", ctypes.CDLL(None, use_errno=True).prctl)
-    except (OSError, AttributeError):  # a Python without a usable C library: the container's end must do
-        return None
-
-
-_prctl = _find_prctl()
 _leaders: Set[int] = set()  # started here and not reaped: until then nobody else can get the number
 
 
@@ -45,11 +35,6 @@ class Ended(NamedTuple):
 
     pid: int
     exit_code: int
-
-
-def become_subreaper() -> bool:
-    """Make orphans below this process its children, so that they are reaped and can be ended; False: not possible."""
-    return _prctl is not None and _prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) == 0
 
 
 def spawn(argv: List[str], environment: Dict[str, str], cwd: str, stamp: bool = False) -> Spawned:
@@ -91,8 +76,7 @@ def _become(
     """The child's side of `spawn`; never returns."""
     try:
         os.setpgid(0, 0)
-        if _prctl is not None:
-            _prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+        prctl.die_with_parent()
         if os.getppid() != parent:  # it died before the request was made
             os._exit(CANNOT_EXECUTE)
         signal.set_wakeup_fd(-1)

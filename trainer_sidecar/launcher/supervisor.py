@@ -11,7 +11,7 @@ import os
 import signal
 from typing import Any, Callable, Dict, List, NamedTuple
 
-from trainer_sidecar import signals
+from trainer_sidecar import prctl, signals
 
 from . import output, process, program, protocol, ranks, stacks
 from .loop import Loop
@@ -69,7 +69,7 @@ class Supervisor:
 
     def run(self) -> int:
         """Run the command and its ranks until the command has ended and the agent knows it."""
-        process.become_subreaper()
+        prctl.become_subreaper()
         self._loop.catch([signal.SIGCHLD], lambda _: self._reap())
         self._loop.catch([signal.SIGTERM, signal.SIGINT, signal.SIGHUP], self._stop)
         signals.let_through()

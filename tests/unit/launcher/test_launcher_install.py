@@ -14,7 +14,7 @@ import pytest
 from trainer_sidecar import install
 
 PACKAGE = Path(install.__file__).parent
-COPIED = sorted([*(PACKAGE / "launcher").glob("*.py"), PACKAGE / "signals.py"])
+COPIED = sorted([*(PACKAGE / "launcher").glob("*.py"), *(PACKAGE / name for name in install.SHARED)])
 OLDEST = (3, 7)
 
 

@@ -83,8 +83,9 @@ print("the daemon lives", flush=True)
 """
 LAUNCHER = """
 import os, select, signal, sys
+from trainer_sidecar import prctl
 from trainer_sidecar.launcher import process
-process.become_subreaper()
+prctl.become_subreaper()
 script = process.spawn([sys.executable, "-c", sys.argv[1]], dict(os.environ), "/")
 while not select.select([script.stdout], [], [], 0.01)[0]:
     process.reap()

@@ -1,0 +1,35 @@
+"""What a process asks of the kernel about its family, by the one system call that Python has no function for.
+
+Part of every archive that `trainer_sidecar.install` packs: standard library, Python >= 3.7. Looked up when this module
+is imported, so that a child between fork and exec only makes the call.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import signal
+from collections.abc import Callable
+from typing import cast
+
+PR_SET_PDEATHSIG = 1
+PR_SET_CHILD_SUBREAPER = 36
+
+
+def _find() -> Callable[..., int] | None:
+    try:
+        return cast("Callable[..., int]", ctypes.CDLL(None, use_errno=True).prctl)
+    except (OSError, AttributeError):  # a Python without a usable C library: the container's end must do
+        return None
+
+
+_prctl = _find()
+
+
+def become_subreaper() -> bool:
+    """Make orphans below this process its children, so that they are reaped and can be ended; False: not possible."""
+    return _prctl is not None and _prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) == 0
+
+
+def die_with_parent() -> bool:
+    """Have the kernel kill this process when the thread that made it ends; False: not possible."""
+    return _prctl is not None and _prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0) == 0
