@@ -5,11 +5,6 @@ The only setting is the directory shared with the coordinator; everything else c
 
 from __future__ import annotations
 
-from trainer_sidecar import signals
-
-if __name__ == "__main__":
-    signals.hold()  # all other imports take their time
-
 import os
 import sys
 

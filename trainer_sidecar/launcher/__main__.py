@@ -2,11 +2,6 @@
 
 from __future__ import annotations
 
-from trainer_sidecar import signals
-
-if __name__ == "__main__":
-    signals.hold()  # all other imports take their time
-
 import os
 import sys
 import warnings
