@@ -24,6 +24,7 @@ from e2e.cluster.run import claim_block
 from e2e.trainer.events import read_events
 from e2e.trainer.settings import HURRY
 from tests.unit.agent.certificates import Authority
+from trainer_sidecar.coordinator import clock
 from trainer_sidecar.install import install
 from trainer_sidecar.protocol import sidecar_pb2 as pb
 from trainer_sidecar.protocol import sidecar_pb2_grpc as rpc
@@ -183,7 +184,7 @@ class Operator:
                 self._take(message.report)
 
     def _take(self, report: pb.Report) -> None:
-        now = time.clock_gettime(time.CLOCK_BOOTTIME)
+        now = clock.now()
         self.state = report.state
         for milestone in report.milestones:
             self.milestones.append((milestone, now - milestone.age_nanoseconds / 1e9))
@@ -382,7 +383,7 @@ class Job:
     def kill(self, rank: int) -> float:
         """End the rank's process as a crash would; when, by the boot-time clock."""
         os.kill(self.pid(rank), signal.SIGKILL)
-        return time.clock_gettime(time.CLOCK_BOOTTIME)
+        return clock.now()
 
     def fault(self, line: str) -> None:
         """Order a fault of the trainer (e2e/trainer/faults.py); it is looked for once per step."""

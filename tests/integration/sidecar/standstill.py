@@ -8,18 +8,13 @@ second, nobody's did: that time is no part of what was measured, as it is none o
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
+from trainer_sidecar.coordinator import clock
 from trainer_sidecar.coordinator.leases import LAG_SECONDS
 
 TICK_SECONDS = 0.01
-
-
-def boot_time() -> float:
-    """Seconds of the clock that every process of the product uses."""
-    return time.clock_gettime(time.CLOCK_BOOTTIME)
 
 
 class Standstill:
@@ -44,12 +39,12 @@ class Standstill:
 @asynccontextmanager
 async def watched() -> AsyncIterator[Standstill]:
     """Watch for standstills until the end of the block."""
-    standstill = Standstill(boot_time())
+    standstill = Standstill(clock.now())
 
     async def watch() -> None:
         while True:
             await asyncio.sleep(TICK_SECONDS)
-            standstill.tick(boot_time())
+            standstill.tick(clock.now())
 
     task = asyncio.create_task(watch())
     try:
@@ -57,4 +52,4 @@ async def watched() -> AsyncIterator[Standstill]:
     finally:
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
-        standstill.tick(boot_time())
+        standstill.tick(clock.now())

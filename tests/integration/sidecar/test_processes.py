@@ -17,8 +17,9 @@ import pytest
 
 from tests.integration.sidecar.policy import InPlacePolicy
 from tests.integration.sidecar.rig import JOB, Job, Operator
-from tests.integration.sidecar.standstill import boot_time, watched
+from tests.integration.sidecar.standstill import watched
 from tests.integration.sidecar.test_recoveries import finish
+from trainer_sidecar.coordinator import clock
 from trainer_sidecar.protocol import sidecar_pb2 as pb
 from trainer_sidecar.protocol import sidecar_pb2_grpc as rpc
 
@@ -69,7 +70,7 @@ async def test_a_lost_controller_is_said_and_the_training_goes_on(
         pid for pid in job.controller.processes() if job.controller.process and pid != job.controller.process.pid
     ]
     async with watched() as standstill:
-        killed = boot_time()
+        killed = clock.now()
         if whole_container:
             job.controller.send(signal.SIGKILL)
         else:
