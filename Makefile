@@ -5,7 +5,7 @@ SETUP := $(PYTHON) -m e2e.bootstrap
 TOOL := $(SETUP) --python-only
 RUN := $(SETUP) -m
 # Modules that write checked-in files; each knows --check.
-GENERATORS := trainer_sidecar.protocol.generate hajob.api.crd hajob.api.reference hajob.plan.diagram
+GENERATORS := hajob.protocol.generate hajob.api.crd hajob.api.reference hajob.plan.diagram
 # Options for pytest, for example TESTS="-k rank_table".
 TESTS ?=
 PYTEST := $(RUN) pytest -o tmp_path_retention_policy=failed

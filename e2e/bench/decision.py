@@ -24,9 +24,9 @@ from e2e.bench.operator_core import write_certificates
 from e2e.bootstrap.paths import CHECKOUT
 from e2e.cluster.run import Run
 from hajob.objects.naming import pod_hash
-from trainer_sidecar.protocol import VERSION
-from trainer_sidecar.protocol import sidecar_pb2 as wire
-from trainer_sidecar.protocol.sidecar_pb2_grpc import CoordinatorServicer, add_CoordinatorServicer_to_server
+from hajob.protocol import VERSION
+from hajob.protocol import sidecar_pb2 as wire
+from hajob.protocol.sidecar_pb2_grpc import CoordinatorServicer, add_CoordinatorServicer_to_server
 
 OTHER_JOBS = 100
 PORT = 7070

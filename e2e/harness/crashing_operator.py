@@ -25,11 +25,11 @@ from pathlib import Path
 from typing import Any
 
 from hajob.api.base import Json
+from hajob.protocol import sidecar_pb2 as wire
 from hajob.runtime import app
 from hajob.runtime.channel import Channel, Stream
 from hajob.runtime.kube import Kube, Page, PatchKind, TokenIdentity, WatchEvent
 from hajob.runtime.settings import Settings
-from trainer_sidecar.protocol import sidecar_pb2 as wire
 
 DIRECTORY = "HAJOB_CRASH_DIRECTORY"
 UNCOUNTED = frozenset({"leases"})  # a heartbeat, no act

@@ -14,10 +14,10 @@ from pathlib import Path
 
 from hajob.domain.checkpoints import MOST_REFUSALS
 from hajob.domain.layout import Layout, RankOrder, Sharding
+from hajob.protocol import sidecar_pb2 as pb
 from trainer_sidecar.checkpoints import megatron, mindspore
 from trainer_sidecar.checkpoints.directory import RealDirectory, carry_out
 from trainer_sidecar.checkpoints.verdict import Verdict
-from trainer_sidecar.protocol import sidecar_pb2 as pb
 
 LOOK_SECONDS = 0.5
 SLOW_LOOK_SECONDS = 60.0

@@ -10,11 +10,11 @@ import signal
 from collections.abc import Iterable
 
 from hajob.domain.text import last_lines
+from hajob.protocol import sidecar_pb2 as pb
 from trainer_sidecar.agent.clock import SECOND
 from trainer_sidecar.agent.log_rules import Match
 from trainer_sidecar.agent.ranks import Name, Process
 from trainer_sidecar.agent.settings import Settings
-from trainer_sidecar.protocol import sidecar_pb2 as pb
 
 MESSAGE_CHARACTERS = 4000
 

@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
+from hajob.protocol import sidecar_pb2 as pb
 from trainer_sidecar.agent import facts
 from trainer_sidecar.agent.clock import SECOND, Clock
 from trainer_sidecar.agent.environment import rank_environment
@@ -23,7 +24,6 @@ from trainer_sidecar.agent.outbox import Outbox
 from trainer_sidecar.agent.ranks import Command, Name, Process, Wanted, is_admitted, reconcile, runs
 from trainer_sidecar.agent.settings import Settings
 from trainer_sidecar.launcher.output import KEPT_LINE_CHARACTERS, KEPT_LINES
-from trainer_sidecar.protocol import sidecar_pb2 as pb
 
 log = logging.getLogger(__name__)
 

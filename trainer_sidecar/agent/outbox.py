@@ -11,8 +11,8 @@ import asyncio
 from collections import deque
 from dataclasses import dataclass
 
+from hajob.protocol import sidecar_pb2 as pb
 from trainer_sidecar.agent.clock import SECOND
-from trainer_sidecar.protocol import sidecar_pb2 as pb
 
 REPEAT_AFTER = 2 * SECOND
 KEPT_STEPS = 512

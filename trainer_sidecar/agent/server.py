@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING
 
 import grpc
 
+from hajob.protocol import sidecar_pb2 as pb
+from hajob.protocol import sidecar_pb2_grpc as rpc
 from trainer_sidecar.agent.clock import SECOND, Clock
 from trainer_sidecar.agent.node import Node
 from trainer_sidecar.agent.settings import Settings
 from trainer_sidecar.agent.succession import Claim, Succession
-from trainer_sidecar.protocol import sidecar_pb2 as pb
-from trainer_sidecar.protocol import sidecar_pb2_grpc as rpc
 
 VERSION = 1
 CAPABILITIES = ("gate", "start-counter")

@@ -8,13 +8,13 @@ controller would be blind to running ranks and look healthy.
 
 from __future__ import annotations
 
+from hajob.protocol import sidecar_pb2 as pb
 from trainer_sidecar.coordinator import checkpoints, migration
 from trainer_sidecar.coordinator.conversation import Event, Kind, State
 from trainer_sidecar.coordinator.driver import feed, lose
 from trainer_sidecar.coordinator.job import Attempt, Incident, Job, Phase, Request
 from trainer_sidecar.coordinator.resume import CHOSEN, Resumed, resume
 from trainer_sidecar.coordinator.roster import Pod, Target, View
-from trainer_sidecar.protocol import sidecar_pb2 as pb
 
 AT_REST = frozenset({State.SERVING, State.SHRUNK, State.FINISHING, State.CLOSED})
 PAST_NAMING = frozenset(State) - {State.STOPPING, State.STOPPED, State.NAMING, State.RETRY_REFUSED}

@@ -6,9 +6,9 @@ only while none of the job's ranks can write: before they are started, after the
 
 from __future__ import annotations
 
+from hajob.protocol import sidecar_pb2 as pb
 from trainer_sidecar.coordinator.job import Job, Phase
 from trainer_sidecar.coordinator.roster import Pod
-from trainer_sidecar.protocol import sidecar_pb2 as pb
 
 LOAD_STEP = "HAJOB_LOAD_STEP"
 

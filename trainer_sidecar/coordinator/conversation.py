@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from trainer_sidecar.protocol import sidecar_pb2 as pb
+from hajob.protocol import sidecar_pb2 as pb
 
 PROCESS_FAULT = 1
 RETRY_DELAY_SECONDS = 0.1

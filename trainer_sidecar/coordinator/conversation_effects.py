@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from hajob.protocol import sidecar_pb2 as pb
 from trainer_sidecar.coordinator.conversation import (
     MAX_QUICK_RETRIES,
     PROCESS_FAULT,
@@ -18,7 +19,6 @@ from trainer_sidecar.coordinator.conversation import (
     Mark,
     Memory,
 )
-from trainer_sidecar.protocol import sidecar_pb2 as pb
 
 FAILED_FOR_GOOD = 499
 COMMUNICATION_FAULT = 2

@@ -10,6 +10,7 @@ import logging
 from collections.abc import Mapping
 from typing import Any
 
+from hajob.protocol import sidecar_pb2 as pb
 from trainer_sidecar.coordinator import attempt, checkpoints, hang, last_step, node_orders, orders, standing
 from trainer_sidecar.coordinator.clock import NANOSECONDS
 from trainer_sidecar.coordinator.conversation import Event, Kind, State
@@ -18,7 +19,6 @@ from trainer_sidecar.coordinator.driver import carry_out, feed, lose, step_finis
 from trainer_sidecar.coordinator.job import Endpoint, Job, Limits, Phase, Request
 from trainer_sidecar.coordinator.leases import LEASE_SECONDS, Leases
 from trainer_sidecar.coordinator.roster import Pod, View
-from trainer_sidecar.protocol import sidecar_pb2 as pb
 
 log = logging.getLogger(__name__)
 

@@ -10,6 +10,7 @@ import logging
 from collections.abc import Iterable, Mapping
 from functools import singledispatch
 
+from hajob.protocol import sidecar_pb2 as pb
 from trainer_sidecar.coordinator import last_step, migration
 from trainer_sidecar.coordinator.conversation import (
     Admit,
@@ -25,7 +26,6 @@ from trainer_sidecar.coordinator.conversation import (
     Unexpected,
 )
 from trainer_sidecar.coordinator.job import Incident, Job, Request
-from trainer_sidecar.protocol import sidecar_pb2 as pb
 
 log = logging.getLogger(__name__)
 

@@ -9,9 +9,9 @@ before the fact is told, and the fact carries the answers.
 from __future__ import annotations
 
 from hajob.domain.text import last_lines
+from hajob.protocol import sidecar_pb2 as pb
 from trainer_sidecar.coordinator.conversation import State
 from trainer_sidecar.coordinator.job import Job, Phase, Standstill
-from trainer_sidecar.protocol import sidecar_pb2 as pb
 
 WATCHED = frozenset({State.SERVING, State.SHRUNK})
 STACK_SECONDS = 10.0

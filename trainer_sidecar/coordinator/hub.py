@@ -12,14 +12,14 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
+from hajob.protocol import VERSION
+from hajob.protocol import sidecar_pb2 as pb
 from trainer_sidecar.coordinator.agents import CAPABILITIES, AgentLink
 from trainer_sidecar.coordinator.clock import now
 from trainer_sidecar.coordinator.controller import ControllerLink
 from trainer_sidecar.coordinator.core import Core
 from trainer_sidecar.coordinator.server import OperatorServer
 from trainer_sidecar.coordinator.settings import Settings
-from trainer_sidecar.protocol import VERSION
-from trainer_sidecar.protocol import sidecar_pb2 as pb
 
 log = logging.getLogger(__name__)
 

@@ -11,12 +11,12 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
+from hajob.protocol import sidecar_pb2 as pb
 from trainer_sidecar.coordinator.conversation import Conversation
 from trainer_sidecar.coordinator.leases import Leases, Silence
 from trainer_sidecar.coordinator.outbox import Outbox
 from trainer_sidecar.coordinator.roster import Pod, Roster
 from trainer_sidecar.coordinator.steps import Steps
-from trainer_sidecar.protocol import sidecar_pb2 as pb
 
 if TYPE_CHECKING:
     from trainer_sidecar.coordinator.last_step import LastStep

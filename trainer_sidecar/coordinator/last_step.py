@@ -11,9 +11,9 @@ from __future__ import annotations
 import copy
 from dataclasses import dataclass
 
+from hajob.protocol import sidecar_pb2 as pb
 from trainer_sidecar.coordinator.job import Attempt, Incident, Job, Phase
 from trainer_sidecar.coordinator.steps import Steps
-from trainer_sidecar.protocol import sidecar_pb2 as pb
 
 GATHER_SECONDS = 0.2  # launchers keep the last quick steps for 0.1 s (docs/protocols/launcher.md)
 

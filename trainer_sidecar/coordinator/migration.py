@@ -8,10 +8,10 @@ ended with the first step of the new ones.
 
 from __future__ import annotations
 
+from hajob.protocol import sidecar_pb2 as pb
 from trainer_sidecar.coordinator.conversation import State
 from trainer_sidecar.coordinator.job import Job
 from trainer_sidecar.coordinator.roster import Pod, Target
-from trainer_sidecar.protocol import sidecar_pb2 as pb
 
 
 def moved_ranks(job: Job, order: pb.Order) -> set[int]:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+from hajob.protocol import sidecar_pb2 as pb
 from trainer_sidecar.controller_host.problems import HUNG
 from trainer_sidecar.coordinator import checkpoints
 from trainer_sidecar.coordinator.job import Job, Phase
 from trainer_sidecar.coordinator.problems import problems
 from trainer_sidecar.coordinator.roster import Pod
-from trainer_sidecar.protocol import sidecar_pb2 as pb
 
 WORN_INCIDENTS = 1000
 """MindIO numbers its actions up to 20,000 and fails all of them afterwards; an incident takes about a dozen."""

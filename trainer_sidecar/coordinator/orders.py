@@ -6,12 +6,12 @@ not matter whether a coordinator hears it once, twice or after a restart.
 
 from __future__ import annotations
 
+from hajob.protocol import sidecar_pb2 as pb
 from trainer_sidecar.coordinator import migration
 from trainer_sidecar.coordinator.conversation import PROCESS_FAULT, State, Wish
 from trainer_sidecar.coordinator.driver import FAULT_ACTIONS, carry_out, conclude, lose, open_incident
 from trainer_sidecar.coordinator.job import Job
 from trainer_sidecar.coordinator.roster import Target
-from trainer_sidecar.protocol import sidecar_pb2 as pb
 
 STRATEGIES = {
     pb.RETRY: "retry",

@@ -10,8 +10,8 @@ import logging
 from collections import OrderedDict
 from dataclasses import dataclass
 
+from hajob.protocol import sidecar_pb2 as pb
 from trainer_sidecar.coordinator.clock import NANOSECONDS
-from trainer_sidecar.protocol import sidecar_pb2 as pb
 
 log = logging.getLogger(__name__)
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from hajob.protocol import sidecar_pb2 as pb
 from trainer_sidecar.coordinator.job import Job
-from trainer_sidecar.protocol import sidecar_pb2 as pb
 
 IMAGE_UNUSABLE = "ImageUnusable"
 CERTAIN_STARTS = 2

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from trainer_sidecar.protocol import sidecar_pb2 as pb
+from hajob.protocol import sidecar_pb2 as pb
 
 ALIVE = frozenset({pb.STARTING, pb.AT_GATE, pb.LINKED})
 

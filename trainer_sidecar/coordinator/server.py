@@ -16,10 +16,10 @@ from typing import Protocol
 import grpc
 import grpc.aio
 
+from hajob.protocol import VERSION, sidecar_pb2_grpc
+from hajob.protocol import sidecar_pb2 as pb
 from trainer_sidecar.coordinator.settings import Settings
 from trainer_sidecar.coordinator.tls import SERVER_OPTIONS, peer_is, server_credentials
-from trainer_sidecar.protocol import VERSION, sidecar_pb2_grpc
-from trainer_sidecar.protocol import sidecar_pb2 as pb
 
 log = logging.getLogger(__name__)
 

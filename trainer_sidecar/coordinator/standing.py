@@ -8,10 +8,10 @@ strategy that is not offered) is undecided again.
 
 from __future__ import annotations
 
+from hajob.protocol import sidecar_pb2 as pb
 from trainer_sidecar.coordinator.conversation import PROCESS_FAULT, State
 from trainer_sidecar.coordinator.job import Incident, Job
 from trainer_sidecar.coordinator.orders import STRATEGIES
-from trainer_sidecar.protocol import sidecar_pb2 as pb
 
 SAVE_BEFORE_SECONDS = 30.0
 """A checkpoint is begun this long before MindIO would leave."""

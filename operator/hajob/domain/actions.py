@@ -37,7 +37,7 @@ RUNG: Final = {action: place for place, action in enumerate(LADDER)}
 
 
 class Command(StrEnum):
-    """What a coordinator can be told to do; the names of `Action` in trainer_sidecar/protocol/sidecar.proto."""
+    """What a coordinator can be told to do; the names of `Action` in operator/hajob/protocol/sidecar.proto."""
 
     START = "Start"
     RETRY = "Retry"

@@ -15,8 +15,8 @@ from hajob.domain.actions import Action, Command
 from hajob.domain.layout import Layout
 from hajob.plan.effects import SendOrder
 from hajob.plan.policy import Mode, Policy
+from hajob.protocol import sidecar_pb2 as wire
 from hajob.sources.pod import PodView
-from trainer_sidecar.protocol import sidecar_pb2 as wire
 
 ACTION: Final = {
     Command.START: wire.START,

@@ -19,9 +19,9 @@ from typing import Protocol
 import grpc
 import grpc.aio
 
-from trainer_sidecar.protocol import VERSION
-from trainer_sidecar.protocol import sidecar_pb2 as wire
-from trainer_sidecar.protocol.sidecar_pb2_grpc import CoordinatorStub
+from hajob.protocol import VERSION
+from hajob.protocol import sidecar_pb2 as wire
+from hajob.protocol.sidecar_pb2_grpc import CoordinatorStub
 
 log = logging.getLogger(__name__)
 

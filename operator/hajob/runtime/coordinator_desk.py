@@ -18,13 +18,13 @@ from hajob.domain.checkpoints import Refusal
 from hajob.objects.restoration import Loaded
 from hajob.plan import events
 from hajob.plan.state import JobState, Phase
+from hajob.protocol import sidecar_pb2 as wire
 from hajob.runtime import metrics
 from hajob.runtime.channel import Credentials
 from hajob.runtime.kube import ApiError
 from hajob.runtime.world import Link, World
 from hajob.sources.pod import PodView
 from hajob.sources.report import launchers_ready
-from trainer_sidecar.protocol import sidecar_pb2 as wire
 
 log = logging.getLogger(__name__)
 

@@ -36,6 +36,7 @@ from hajob.plan.policy import Policy, from_spec, layout_of
 from hajob.plan.recoverability import recoverability
 from hajob.plan.state import ENDED, JobState, Phase
 from hajob.plan.view import View
+from hajob.protocol import sidecar_pb2 as wire
 from hajob.runtime import metrics
 from hajob.runtime.admission import Admission
 from hajob.runtime.coordinator_desk import CoordinatorDesk
@@ -51,7 +52,6 @@ from hajob.runtime.world import World
 from hajob.sources import pod as pod_source
 from hajob.sources.pod import PodView
 from hajob.sources.report import read
-from trainer_sidecar.protocol import sidecar_pb2 as wire
 
 log = logging.getLogger(__name__)
 

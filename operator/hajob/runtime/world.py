@@ -13,6 +13,7 @@ from hajob.api.job import HATrainingJob
 from hajob.domain.layout import Layout
 from hajob.objects.free_nodes import free_nodes, nodes_to_avoid
 from hajob.objects.settings import PodSettings
+from hajob.protocol import sidecar_pb2 as wire
 from hajob.runtime.announcements import Announcer
 from hajob.runtime.channel import Credentials, Listener
 from hajob.runtime.clock import Clock
@@ -21,7 +22,6 @@ from hajob.runtime.shunned_nodes import ShunnedNodes
 from hajob.runtime.status_writer import StatusWriter
 from hajob.sources.node import NodeView
 from hajob.sources.pod import PodView
-from trainer_sidecar.protocol import sidecar_pb2 as wire
 
 
 class Link(Protocol):

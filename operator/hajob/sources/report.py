@@ -13,7 +13,7 @@ from typing import Final
 from hajob.domain.facts import Fact, FactKind, Source
 from hajob.domain.timeline import Moment
 from hajob.plan import events
-from trainer_sidecar.protocol import sidecar_pb2 as wire
+from hajob.protocol import sidecar_pb2 as wire
 
 NANOSECONDS_PER_MILLISECOND: Final = 1_000_000
 

@@ -35,7 +35,7 @@ def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Events, weights and the state after every step of the same training without any fault."""
     import asyncio
 
-    from trainer_sidecar.protocol import sidecar_pb2 as pb
+    from hajob.protocol import sidecar_pb2 as pb
 
     directory = tmp_path_factory.mktemp("undisturbed")
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from hajob.protocol import sidecar_pb2 as pb
 from tests.integration.sidecar.rig import Job
-from trainer_sidecar.protocol import sidecar_pb2 as pb
 
 
 class InPlacePolicy:

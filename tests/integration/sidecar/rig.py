@@ -23,11 +23,11 @@ import grpc.aio
 from e2e.cluster.run import claim_block
 from e2e.trainer.events import read_events
 from e2e.trainer.settings import HURRY
+from hajob.protocol import sidecar_pb2 as pb
+from hajob.protocol import sidecar_pb2_grpc as rpc
 from tests.unit.agent.certificates import Authority
 from trainer_sidecar.coordinator import clock
 from trainer_sidecar.install import install
-from trainer_sidecar.protocol import sidecar_pb2 as pb
-from trainer_sidecar.protocol import sidecar_pb2_grpc as rpc
 
 ROOT = Path(__file__).resolve().parents[3]
 JOB = "3f1d2c3e-job"

@@ -11,8 +11,8 @@ from pathlib import Path
 
 from e2e.proof.trail import Reference
 from e2e.trainer import checkpoint, proof
+from hajob.protocol import sidecar_pb2 as pb
 from tests.integration.sidecar.rig import Job
-from trainer_sidecar.protocol import sidecar_pb2 as pb
 
 NewJob = Callable[..., Job]
 NAMED_SECONDS = 10.0

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
+from hajob.protocol import sidecar_pb2 as pb
 from tests.integration.sidecar.rig import Job, is_alive
 from tests.integration.sidecar.test_recoveries import finish
-from trainer_sidecar.protocol import sidecar_pb2 as pb
 
 NewJob = Callable[..., Job]
 

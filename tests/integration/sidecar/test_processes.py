@@ -15,13 +15,13 @@ import grpc
 import grpc.aio
 import pytest
 
+from hajob.protocol import sidecar_pb2 as pb
+from hajob.protocol import sidecar_pb2_grpc as rpc
 from tests.integration.sidecar.policy import InPlacePolicy
 from tests.integration.sidecar.rig import JOB, Job, Operator
 from tests.integration.sidecar.standstill import watched
 from tests.integration.sidecar.test_recoveries import finish
 from trainer_sidecar.coordinator import clock
-from trainer_sidecar.protocol import sidecar_pb2 as pb
-from trainer_sidecar.protocol import sidecar_pb2_grpc as rpc
 
 NewJob = Callable[..., Job]
 

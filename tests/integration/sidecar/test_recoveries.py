@@ -9,9 +9,9 @@ from pathlib import Path
 
 from e2e.trainer import proof
 from e2e.trainer.compare import differences
+from hajob.protocol import sidecar_pb2 as pb
 from tests.integration.sidecar.policy import InPlacePolicy
 from tests.integration.sidecar.rig import Job, is_alive
-from trainer_sidecar.protocol import sidecar_pb2 as pb
 
 NewJob = Callable[..., Job]
 

@@ -21,10 +21,10 @@ from typing import Any
 
 import grpc
 
+from hajob.protocol import sidecar_pb2 as pb
+from hajob.protocol import sidecar_pb2_grpc as rpc
 from tests.unit.agent.certificates import Authority
 from trainer_sidecar.install import install
-from trainer_sidecar.protocol import sidecar_pb2 as pb
-from trainer_sidecar.protocol import sidecar_pb2_grpc as rpc
 
 JOB = "0b1d2c3e-job"
 ADDRESS = "127.0.0.1"

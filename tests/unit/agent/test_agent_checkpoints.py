@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from e2e.trainer import checkpoint as toy
+from hajob.protocol import sidecar_pb2 as pb
 from tests.unit.checkpoints.test_checkpoint_files import save_toy
 from trainer_sidecar.agent.checkpoints import Checkpoints
 from trainer_sidecar.checkpoints.verdict import Look
-from trainer_sidecar.protocol import sidecar_pb2 as pb
 
 PATIENCE = 20.0
 RULES = pb.CheckpointRules(

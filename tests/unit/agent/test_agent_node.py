@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+from hajob.protocol import sidecar_pb2 as pb
 from tests.unit.agent.fakes import FakeClock, pod_settings
 from trainer_sidecar.agent.clock import SECOND
 from trainer_sidecar.agent.gate import LinkPhase
 from trainer_sidecar.agent.node import Node
-from trainer_sidecar.protocol import sidecar_pb2 as pb
 
 
 class Rig:

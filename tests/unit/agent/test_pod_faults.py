@@ -14,9 +14,9 @@ from typing import Any
 
 import grpc
 
+from hajob.protocol import sidecar_pb2 as pb
 from tests.unit.agent.certificates import Authority
 from tests.unit.agent.rig import ADDRESS, JOB, Controller, Coordinator, Pod, is_alive, rank_order, running_pod, until
-from trainer_sidecar.protocol import sidecar_pb2 as pb
 
 SCRIPT = 'torchrun "$HAJOB_DIR/rank.py"; echo "script saw $?"'
 

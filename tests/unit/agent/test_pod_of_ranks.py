@@ -7,9 +7,9 @@ import os
 import signal
 from pathlib import Path
 
+from hajob.protocol import sidecar_pb2 as pb
 from tests.unit.agent.certificates import Authority
 from tests.unit.agent.rig import Controller, Coordinator, rank_order, running_pod, until
-from trainer_sidecar.protocol import sidecar_pb2 as pb
 
 SCRIPT = 'echo begin; torchrun --nproc_per_node 2 "$HAJOB_DIR/rank.py"; echo "script saw $?"'
 

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from hajob.protocol import sidecar_pb2 as pb
 from tests.unit.agent.certificates import Authority
 from tests.unit.agent.rig import ADDRESS, Controller, Coordinator, Pod, is_alive, rank_order, running_pod, until
-from trainer_sidecar.protocol import sidecar_pb2 as pb
 
 FINISHING = 'import os; print("rank", os.environ["RANK"], "of", os.environ["WORLD_SIZE"])'
 

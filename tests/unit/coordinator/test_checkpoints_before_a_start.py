@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from hajob.protocol import sidecar_pb2 as pb
 from tests.unit.coordinator.world import Agent, World
-from trainer_sidecar.protocol import sidecar_pb2 as pb
 
 
 def looking_world(nodes: int = 2) -> World:

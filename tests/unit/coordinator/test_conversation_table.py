@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from hajob.protocol import sidecar_pb2 as pb
 from trainer_sidecar.coordinator.conversation import (
     Call,
     Command,
@@ -22,7 +23,6 @@ from trainer_sidecar.coordinator.conversation import (
     Wish,
 )
 from trainer_sidecar.coordinator.conversation_table import CALLBACKS, TABLE, new_conversation
-from trainer_sidecar.protocol import sidecar_pb2 as pb
 
 MAY_BE_CALLED_IN = {
     "stop_train": {State.SERVING, State.SHRUNK, State.PAUSED, State.SWITCHING, State.EXPANDING},

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
+from hajob.protocol import sidecar_pb2 as pb
 from tests.unit.coordinator.world import World
 from trainer_sidecar.coordinator.core import parse_callback
 from trainer_sidecar.coordinator.outbox import KEPT_ITEMS, Outbox
 from trainer_sidecar.coordinator.settings import SettingsError, read_settings
-from trainer_sidecar.protocol import sidecar_pb2 as pb
 
 
 @pytest.fixture

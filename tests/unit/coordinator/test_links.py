@@ -10,13 +10,13 @@ from typing import Any
 
 import pytest
 
+from hajob.protocol import sidecar_pb2 as pb
 from tests.unit.agent.rig import PATIENCE, until
 from trainer_sidecar.controller_host import lines
 from trainer_sidecar.controller_host.host import SOCKET_NAME
 from trainer_sidecar.coordinator import agents, controller
 from trainer_sidecar.coordinator.agents import AgentLink
 from trainer_sidecar.coordinator.controller import ControllerLink
-from trainer_sidecar.protocol import sidecar_pb2 as pb
 
 HELLO: lines.Message = {"event": "hello", "state": {}, "log": []}
 STATE: lines.Message = {"event": "state", "state": {}}

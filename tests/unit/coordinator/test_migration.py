@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from hajob.protocol import sidecar_pb2 as pb
 from tests.unit.coordinator.world import World
-from trainer_sidecar.protocol import sidecar_pb2 as pb
 
 
 @pytest.fixture

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
+from hajob.protocol import sidecar_pb2 as pb
 from tests.unit.coordinator.world import World
-from trainer_sidecar.protocol import sidecar_pb2 as pb
 
 AWAY_SECONDS = 65.0
 Play = Callable[["Stage"], Iterator[None]]

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from hajob.protocol import sidecar_pb2 as pb
 from tests.unit.coordinator.world import World
-from trainer_sidecar.protocol import sidecar_pb2 as pb
 
 
 def test_a_pause_that_nobody_ends_is_a_fault_with_a_cause_and_costs_no_step(world: World) -> None:

@@ -12,8 +12,8 @@ from collections.abc import Callable
 
 import pytest
 
+from hajob.protocol import sidecar_pb2 as pb
 from tests.unit.coordinator.world import World
-from trainer_sidecar.protocol import sidecar_pb2 as pb
 
 BEFORE_NAMING = {"Serving", "Stopping", "Stopped"}
 

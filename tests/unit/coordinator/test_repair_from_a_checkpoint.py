@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from hajob.protocol import sidecar_pb2 as pb
 from tests.unit.coordinator.world import World
-from trainer_sidecar.protocol import sidecar_pb2 as pb
 
 
 def repaired(step: int) -> World:

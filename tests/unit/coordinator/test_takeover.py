@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from hajob.protocol import sidecar_pb2 as pb
 from tests.unit.coordinator.restart import restart_coordinator
 from tests.unit.coordinator.world import ENDPOINT, Process, World
 from trainer_sidecar.coordinator.conversation import State
@@ -13,7 +14,6 @@ from trainer_sidecar.coordinator.conversation_table import new_conversation
 from trainer_sidecar.coordinator.core import Core
 from trainer_sidecar.coordinator.job import Limits
 from trainer_sidecar.coordinator.resume import resume
-from trainer_sidecar.protocol import sidecar_pb2 as pb
 
 STOP = {"called": "stop_train", "id": 2, "arguments": {"ranks": [[3, 1]], "incarnation": 2}}
 STOP_TAKEN = {"answer": 2, "call": "stop_train", "code": 0}

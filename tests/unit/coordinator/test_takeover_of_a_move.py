@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from hajob.protocol import sidecar_pb2 as pb
 from tests.unit.coordinator.restart import restart_coordinator
 from tests.unit.coordinator.world import World
-from trainer_sidecar.protocol import sidecar_pb2 as pb
 
 
 @pytest.fixture

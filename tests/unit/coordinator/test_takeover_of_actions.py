@@ -10,13 +10,13 @@ from typing import Any
 
 import pytest
 
+from hajob.protocol import sidecar_pb2 as pb
 from tests.unit.coordinator.restart import restart_coordinator
 from tests.unit.coordinator.test_operator_away import PLAYS, Play, Stage
 from tests.unit.coordinator.world import World
 from trainer_sidecar.coordinator.conversation import Kind, State
 from trainer_sidecar.coordinator.conversation_table import new_conversation
 from trainer_sidecar.coordinator.resume import resume
-from trainer_sidecar.protocol import sidecar_pb2 as pb
 
 
 def played(play: Play, restart_at: int | None = None) -> dict[str, Any]:

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from hajob.protocol import sidecar_pb2 as pb
 from trainer_sidecar.coordinator.core import Core
 from trainer_sidecar.coordinator.job import Endpoint, Limits
-from trainer_sidecar.protocol import sidecar_pb2 as pb
 
 ENDPOINT = Endpoint("10.0.0.9", 8000, 29500)
 

@@ -2,8 +2,8 @@
 
 import asyncio
 
+from hajob.protocol import sidecar_pb2 as wire
 from hajob.runtime.channel import Channel, Credentials
-from trainer_sidecar.protocol import sidecar_pb2 as wire
 
 
 class Stream:

@@ -11,12 +11,12 @@ from hajob.api import constants as names
 from hajob.api.job import HATrainingJob
 from hajob.plan.events import CheckpointVerified
 from hajob.plan.state import JobState
+from hajob.protocol import sidecar_pb2 as wire
 from hajob.runtime.channel import Credentials, Listener
 from hajob.runtime.coordinator_desk import CoordinatorDesk
 from hajob.runtime.kube import TokenIdentity
 from hajob.runtime.world import World
 from hajob.sources.pod import PodView
-from trainer_sidecar.protocol import sidecar_pb2 as wire
 
 
 class Owner:

@@ -16,6 +16,7 @@ from hajob.api.job import HATrainingJob
 from hajob.objects.journal import Journal
 from hajob.objects.settings import PodSettings
 from hajob.plan.state import Phase, Shrunk
+from hajob.protocol import sidecar_pb2 as wire
 from hajob.runtime.announcements import Announcer
 from hajob.runtime.channel import Credentials, Listener
 from hajob.runtime.desk import Desk
@@ -26,7 +27,6 @@ from hajob.runtime.world import World
 from hajob.sources.node import NodeView
 from hajob.sources.pod import PodView, view
 from tests.unit.runtime.runtime_fakes import FakeClock, FakeKube
-from trainer_sidecar.protocol import sidecar_pb2 as wire
 
 EXAMPLE = Path(__file__).parents[3] / "examples/quickstart.yaml"
 NAMESPACE = "default"

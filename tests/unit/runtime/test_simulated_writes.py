@@ -13,9 +13,9 @@ from hajob.api.spec import HATrainingJobSpec
 from hajob.objects.writes import STATUS, Write, writes
 from hajob.plan import events
 from hajob.plan.simulate import Question, simulate
+from hajob.protocol import sidecar_pb2 as wire
 from hajob.sources.pod import view
 from tests.unit.runtime.test_desk import Events, Town, death_of, settled
-from trainer_sidecar.protocol import sidecar_pb2 as wire
 
 
 class Ledger:

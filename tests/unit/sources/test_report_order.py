@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from hajob.protocol import sidecar_pb2 as wire
 from hajob.sources.report import read
-from trainer_sidecar.protocol import sidecar_pb2 as wire
 
 MILLISECOND = 1_000_000
 NOW = 1_795_255_200_000

@@ -1,6 +1,6 @@
 """Generate the Python side of `sidecar.proto`, or say that the checked-in files are out of date.
 
-python -m trainer_sidecar.protocol.generate [--check]
+python -m hajob.protocol.generate [--check]
 """
 
 from __future__ import annotations
@@ -12,7 +12,8 @@ from importlib import resources
 from pathlib import Path
 
 HERE = Path(__file__).parent
-PACKAGE = "trainer_sidecar/protocol"
+ROOT = HERE.parent.parent
+PACKAGE = "hajob/protocol"
 GENERATED = ("sidecar_pb2.py", "sidecar_pb2.pyi", "sidecar_pb2_grpc.py")
 
 
@@ -23,7 +24,7 @@ def compile_protocol(target: Path) -> dict[str, str]:
     well_known = str(resources.files("grpc_tools") / "_proto")
     arguments = [
         "protoc",
-        f"-I{HERE.parent.parent}",
+        f"-I{ROOT}",
         f"-I{well_known}",
         f"--python_out={target}",
         f"--pyi_out={target}",

@@ -3,7 +3,7 @@
 import grpc
 import warnings
 
-from trainer_sidecar.protocol import sidecar_pb2 as trainer__sidecar_dot_protocol_dot_sidecar__pb2
+from hajob.protocol import sidecar_pb2 as hajob_dot_protocol_dot_sidecar__pb2
 
 GRPC_GENERATED_VERSION = '1.85.1'
 GRPC_VERSION = grpc.__version__
@@ -18,7 +18,7 @@ except ImportError:
 if _version_not_supported:
     raise RuntimeError(
         f'The grpc package installed is at version {GRPC_VERSION},'
-        + ' but the generated code in trainer_sidecar/protocol/sidecar_pb2_grpc.py depends on'
+        + ' but the generated code in hajob/protocol/sidecar_pb2_grpc.py depends on'
         + f' grpcio>={GRPC_GENERATED_VERSION}.'
         + f' Please upgrade your grpc module to grpcio>={GRPC_GENERATED_VERSION}'
         + f' or downgrade your generated code using grpcio-tools<={GRPC_VERSION}.'
@@ -36,8 +36,8 @@ class CoordinatorStub:
         """
         self.Converse = channel.stream_stream(
                 '/hajob.sidecar.v1.Coordinator/Converse',
-                request_serializer=trainer__sidecar_dot_protocol_dot_sidecar__pb2.OperatorMessage.SerializeToString,
-                response_deserializer=trainer__sidecar_dot_protocol_dot_sidecar__pb2.CoordinatorMessage.FromString,
+                request_serializer=hajob_dot_protocol_dot_sidecar__pb2.OperatorMessage.SerializeToString,
+                response_deserializer=hajob_dot_protocol_dot_sidecar__pb2.CoordinatorMessage.FromString,
                 _registered_method=True)
 
 
@@ -55,8 +55,8 @@ def add_CoordinatorServicer_to_server(servicer, server):
     rpc_method_handlers = {
             'Converse': grpc.stream_stream_rpc_method_handler(
                     servicer.Converse,
-                    request_deserializer=trainer__sidecar_dot_protocol_dot_sidecar__pb2.OperatorMessage.FromString,
-                    response_serializer=trainer__sidecar_dot_protocol_dot_sidecar__pb2.CoordinatorMessage.SerializeToString,
+                    request_deserializer=hajob_dot_protocol_dot_sidecar__pb2.OperatorMessage.FromString,
+                    response_serializer=hajob_dot_protocol_dot_sidecar__pb2.CoordinatorMessage.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -84,8 +84,8 @@ class Coordinator:
             request_iterator,
             target,
             '/hajob.sidecar.v1.Coordinator/Converse',
-            trainer__sidecar_dot_protocol_dot_sidecar__pb2.OperatorMessage.SerializeToString,
-            trainer__sidecar_dot_protocol_dot_sidecar__pb2.CoordinatorMessage.FromString,
+            hajob_dot_protocol_dot_sidecar__pb2.OperatorMessage.SerializeToString,
+            hajob_dot_protocol_dot_sidecar__pb2.CoordinatorMessage.FromString,
             options,
             channel_credentials,
             insecure,
@@ -108,8 +108,8 @@ class AgentStub:
         """
         self.Converse = channel.stream_stream(
                 '/hajob.sidecar.v1.Agent/Converse',
-                request_serializer=trainer__sidecar_dot_protocol_dot_sidecar__pb2.CoordinatorToAgent.SerializeToString,
-                response_deserializer=trainer__sidecar_dot_protocol_dot_sidecar__pb2.AgentToCoordinator.FromString,
+                request_serializer=hajob_dot_protocol_dot_sidecar__pb2.CoordinatorToAgent.SerializeToString,
+                response_deserializer=hajob_dot_protocol_dot_sidecar__pb2.AgentToCoordinator.FromString,
                 _registered_method=True)
 
 
@@ -127,8 +127,8 @@ def add_AgentServicer_to_server(servicer, server):
     rpc_method_handlers = {
             'Converse': grpc.stream_stream_rpc_method_handler(
                     servicer.Converse,
-                    request_deserializer=trainer__sidecar_dot_protocol_dot_sidecar__pb2.CoordinatorToAgent.FromString,
-                    response_serializer=trainer__sidecar_dot_protocol_dot_sidecar__pb2.AgentToCoordinator.SerializeToString,
+                    request_deserializer=hajob_dot_protocol_dot_sidecar__pb2.CoordinatorToAgent.FromString,
+                    response_serializer=hajob_dot_protocol_dot_sidecar__pb2.AgentToCoordinator.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -156,8 +156,8 @@ class Agent:
             request_iterator,
             target,
             '/hajob.sidecar.v1.Agent/Converse',
-            trainer__sidecar_dot_protocol_dot_sidecar__pb2.CoordinatorToAgent.SerializeToString,
-            trainer__sidecar_dot_protocol_dot_sidecar__pb2.AgentToCoordinator.FromString,
+            hajob_dot_protocol_dot_sidecar__pb2.CoordinatorToAgent.SerializeToString,
+            hajob_dot_protocol_dot_sidecar__pb2.AgentToCoordinator.FromString,
             options,
             channel_credentials,
             insecure,
