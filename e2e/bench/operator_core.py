@@ -2,9 +2,9 @@
 
     python -m e2e.bench.operator_core FILE
 
-Core, desks, planner, channels and TLS are the real ones; the API server answers at once from a dictionary and turns
-every pod that is made into a running one at the address that the benchmark gives its job. So what is measured is the
-operator and not the API server, which is not on the way of a decision anyway.
+Core, job controllers, planner, channels and TLS are the real ones; the API server answers at once from a dictionary and
+turns every pod that is made into a running one at the address that the benchmark gives its job. So what is measured is
+the operator and not the API server, which is not on the way of a decision anyway.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ from hajob.runtime.channel import Channel, Credentials, Listener
 from hajob.runtime.clock import SystemClock
 from hajob.runtime.core import Caches, Core
 from hajob.runtime.kube import ApiError, Page, PatchKind, TokenIdentity, WatchEvent
+from hajob.runtime.ports import Ports
 from hajob.runtime.status_writer import StatusWriter
-from hajob.runtime.world import World
 from hajob.sources import pod as pod_source
 
 NODE = "node-0"
@@ -184,7 +184,7 @@ async def serve(directory: Path, addresses: dict[str, str], port: int) -> None:
         )
 
     announcer = Announcer(api, clock, "bench")
-    world = World(
+    ports = Ports(
         kube=api,
         clock=clock,
         dial=dial,
@@ -195,7 +195,7 @@ async def serve(directory: Path, addresses: dict[str, str], port: int) -> None:
         nodes=lambda: caches.nodes,
         all_pods=lambda: caches.pods,
     )
-    core = api.core = Core(world, caches)
+    core = api.core = Core(ports, caches)
     core.pods_complete()
     for uid in addresses:
         core.job_seen(job(uid))

@@ -37,22 +37,22 @@ def nodes_to_avoid(
     pods: Iterable[PodView],
     spec: HATrainingJobSpec,
     layout: Layout,
-    shunned: Sequence[str],
+    avoided: Sequence[str],
 ) -> set[str]:
-    """For a start of the whole job: no more shunned nodes are taken than it needs.
+    """For a start of the whole job: no more avoided nodes are taken than it needs.
 
     Args:
         nodes: all there are.
         pods: of other jobs; the job's own leave before the new ones are placed.
         spec: of the job.
         layout: of the job.
-        shunned: names of nodes on which something was wrong a moment ago, the longest ago first: the likeliest to be
+        avoided: names of nodes on which something was wrong a moment ago, the longest ago first: the likeliest to be
             well again.
     """
     could_take = {node.name for node in free_nodes(nodes, pods, spec, layout)}
-    missing = layout.num_nodes - len(could_take.difference(shunned))
-    taken = [name for name in shunned if name in could_take][: max(missing, 0)]
-    return {node.name for node in nodes if not node.ready} | (set(shunned) - set(taken))
+    missing = layout.num_nodes - len(could_take.difference(avoided))
+    taken = [name for name in avoided if name in could_take][: max(missing, 0)]
+    return {node.name for node in nodes if not node.ready} | (set(avoided) - set(taken))
 
 
 def may_take(node: NodeView, spec: HATrainingJobSpec) -> bool:

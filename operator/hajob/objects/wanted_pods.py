@@ -1,4 +1,4 @@
-"""Which pods a job should have, as a value: the level that the desk reconciles the cluster with.
+"""Which pods a job should have, as a value: the level that the job controller reconciles the cluster with.
 
 A decision ("replace node rank 3") changes this value, the value is journalled with the status, and only then pods are
 made and deleted until they agree with it. So a decision is never a queued command that a crash could lose or run twice

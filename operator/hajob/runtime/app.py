@@ -1,8 +1,8 @@
-"""The operator's process: wires settings, API, caches, Lease, core and front desk, and runs until it is told to stop.
+"""The operator's process: wires settings, API, caches, Lease, core and frontend, and runs until it is told to stop.
 
     python -m hajob.runtime.app
 
-Two loops in two threads: the core in this one, kopf in the front desk's. Crash-only: losing the Lease to another
+Two loops in two threads: the core in this one, kopf in the frontend's. Crash-only: losing the Lease to another
 operator ends the process, and the next one starts as a standby with an empty memory and a full status to read.
 """
 
@@ -28,13 +28,13 @@ from hajob.runtime.clock import Clock, SystemClock
 from hajob.runtime.core import Caches, Core
 from hajob.runtime.credentials import Credentials as ApiCredentials
 from hajob.runtime.credentials import load
-from hajob.runtime.front_desk import FrontDesk
+from hajob.runtime.frontend import Frontend
 from hajob.runtime.informer import Change, ChangeType, Informer
 from hajob.runtime.kube import ApiError, HttpKube, Kube
-from hajob.runtime.lease import LeaseKeeper, LeaseSettings
+from hajob.runtime.lease import LeaseHolder, LeaseSettings
+from hajob.runtime.ports import Link, Ports
 from hajob.runtime.settings import Settings
 from hajob.runtime.status_writer import StatusWriter
-from hajob.runtime.world import Link, World
 from hajob.sources import node as node_source
 from hajob.sources import pod as pod_source
 from hajob.sources.node import NodeView
@@ -57,7 +57,7 @@ class Operator:
         self._fence_floor = 0
         self._caches = Caches()
         self._tasks: list[asyncio.Task[None]] = []
-        self._lease = LeaseKeeper(
+        self._lease = LeaseHolder(
             kube,
             clock,
             LeaseSettings(
@@ -73,8 +73,8 @@ class Operator:
             floor=lambda: self._fence_floor,
         )
         self._announcer = Announcer(kube, clock, settings.identity)
-        self._core = Core(self._world(), self._caches)
-        self._front_desk = FrontDesk(kube, credentials, settings.watch_namespace)
+        self._core = Core(self._ports(), self._caches)
+        self._frontend = Frontend(kube, credentials, settings.watch_namespace)
         self._pods = Informer(
             kube,
             clock,
@@ -87,8 +87,8 @@ class Operator:
         )
         self._nodes = Informer(kube, clock, "nodes", node_source.view, self._node_changed)
 
-    def _world(self) -> World:
-        return World(
+    def _ports(self) -> Ports:
+        return Ports(
             kube=self._kube,
             clock=self._clock,
             dial=self._dial,
@@ -124,7 +124,7 @@ class Operator:
     def _gained(self, fence: int) -> None:
         log.info("this process leads, fence %d", fence)
         metrics.LEADER.set(1)
-        self._front_desk.start(self._core)
+        self._frontend.start(self._core)
 
     def _lost(self, reason: str) -> None:
         log.warning("this process no longer leads: %s", reason)
@@ -174,7 +174,7 @@ class Operator:
 
     async def _shut_down(self, runner: web.AppRunner) -> None:
         """Stop writing, then give the Lease back: the next leader finds nobody at work."""
-        await self._front_desk.stop()
+        await self._frontend.stop()
         await self._core.close()
         for task in self._tasks:
             task.cancel()
@@ -190,8 +190,8 @@ class Operator:
         ended = next((task for task in self._tasks if task.done()), None)
         if ended is not None:
             return f"the task {ended.get_name()} has ended"
-        if self._front_desk.has_ended:
-            return "the front desk has ended"
+        if self._frontend.has_ended:
+            return "the frontend has ended"
         return self._core.unhealthy()
 
     def _unready(self) -> str:

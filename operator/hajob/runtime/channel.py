@@ -47,7 +47,7 @@ class Credentials:
 
 
 class Listener(Protocol):
-    """Who hears a coordinator: the desk of its job."""
+    """Who hears a coordinator: the controller of its job."""
 
     async def greeted(self, hello: wire.Hello) -> bool:
         """The coordinator's first message; False refuses it (its token is not what it says it is)."""

@@ -1,11 +1,12 @@
-"""The core: the desks of all jobs, and the caches of pods and nodes that feed them.
+"""The core: the job controllers of all jobs, and the caches of pods and nodes that feed them.
 
-It lives in the main thread's loop. The front desk (kopf, in a thread of its own) hands it the jobs; the informers
-hand it pods and nodes as plain function calls. A standby keeps the caches warm and has no desks; it becomes the leader
-by starting its front desk, which shows it every job.
+It lives in the main thread's loop. The frontend (kopf, in a thread of its own) hands it the jobs; the informers
+hand it pods and nodes as plain function calls. A standby keeps the caches warm and has no job controllers; it becomes
+the leader by starting its frontend, which shows it every job.
 
-A desk that breaks by an error of this program is closed and opened anew from the status that the server has, as another
-leader would: one job's trouble is never another's. While that does not help the process calls itself unhealthy.
+A job controller that breaks by an error of this program is closed and opened anew from the status that the server has,
+as another leader would: one job's trouble is never another's. While that does not help the process calls itself
+unhealthy.
 """
 
 from __future__ import annotations
@@ -24,21 +25,21 @@ from hajob.api.base import Json
 from hajob.api.job import HATrainingJob
 from hajob.runtime import metrics
 from hajob.runtime.backoff import Backoff
-from hajob.runtime.desk import Desk
+from hajob.runtime.job_controller import JobController
 from hajob.runtime.kube import ApiError
-from hajob.runtime.world import World
+from hajob.runtime.ports import Ports
 from hajob.sources.node import NodeView
 from hajob.sources.pod import PodView
 
 log = logging.getLogger(__name__)
 
 UNHEALTHY_SECONDS: Final = 30.0
-"""A desk that could not be opened again for so long is a reason to start the whole process anew."""
+"""A job controller that could not be opened again for so long is a reason to start the whole process anew."""
 
 
 @dataclass(slots=True)
 class Broken:
-    """A desk that failed and is not open now."""
+    """A job controller that failed and is not open now."""
 
     job: HATrainingJob
     since: float
@@ -56,12 +57,12 @@ class Caches:
 
 
 class Core:
-    """All desks. Every method is called in the core's loop."""
+    """All job controllers. Every method is called in the core's loop."""
 
-    def __init__(self, world: World, caches: Caches) -> None:
-        self._world = world
+    def __init__(self, ports: Ports, caches: Caches) -> None:
+        self._ports = ports
         self._caches = caches
-        self._desks: dict[str, Desk] = {}
+        self._controllers: dict[str, JobController] = {}
         self._broken: dict[str, Broken] = {}
         self._waits: dict[str, Backoff] = {}
         self._reopening: set[asyncio.Task[None]] = set()
@@ -79,50 +80,50 @@ class Core:
         if not job.is_ours or job.metadata.deletion_timestamp is not None:
             return
         uid = job.metadata.uid
-        desk = self._desks.get(uid)
-        if desk is not None:
-            self._guard(uid, partial(desk.job_seen, job))
+        controller = self._controllers.get(uid)
+        if controller is not None:
+            self._guard(uid, partial(controller.job_seen, job))
         elif uid not in self._broken:
             self._open(job)
 
     def _open(self, job: HATrainingJob) -> None:
         uid = job.metadata.uid
         try:
-            desk = Desk(job, self._world, partial(self._broke, uid))
+            controller = JobController(job, self._ports, partial(self._broke, uid))
         except ValueError as error:
             metrics.REFUSED.labels("journal").inc()
             log.warning("job %s: its journal cannot be read, it is left alone: %s", job.metadata.name, error)
             return
-        self._desks[uid] = desk
-        metrics.JOBS.set(len(self._desks))
-        desk.start()
+        self._controllers[uid] = controller
+        metrics.JOBS.set(len(self._controllers))
+        controller.start()
         for pod in [pod for pod in self._caches.pods.values() if pod.job_uid == uid]:
-            self._guard(uid, partial(desk.pod_seen, pod))
+            self._guard(uid, partial(controller.pod_seen, pod))
         if self._caches.pods_are_complete:
-            self._guard(uid, partial(desk.pods_listed, self._caches.pods_version))
+            self._guard(uid, partial(controller.pods_listed, self._caches.pods_version))
 
     def _guard(self, uid: str, tell: Callable[[], None]) -> None:
-        """Tell a desk something; an error in it stays its own."""
+        """Tell a job controller something; an error in it stays its own."""
         try:
             tell()
         except Exception as error:
-            log.exception("the desk of job %s has failed", uid)
+            log.exception("the controller of job %s has failed", uid)
             self._broke(uid, error)
 
     def _broke(self, uid: str, error: BaseException) -> None:
-        """A desk that failed is of no use any more: open another one, a little later each time."""
-        desk = self._desks.pop(uid, None)
-        if desk is None:
+        """A job controller that failed is of no use any more: open another one, a little later each time."""
+        controller = self._controllers.pop(uid, None)
+        if controller is None:
             return
-        metrics.DESK_RESTARTS.inc()
-        self._broken[uid] = Broken(desk.job, self._world.clock.monotonic(), f"{type(error).__name__}: {error}")
-        task = asyncio.get_running_loop().create_task(self._reopen(uid, desk, self._let_go(desk)))
+        metrics.CONTROLLER_RESTARTS.inc()
+        self._broken[uid] = Broken(controller.job, self._ports.clock.monotonic(), f"{type(error).__name__}: {error}")
+        task = asyncio.get_running_loop().create_task(self._reopen(uid, controller, self._let_go(controller)))
         self._reopening.add(task)
         task.add_done_callback(self._reopening.discard)
 
-    def _let_go(self, desk: Desk) -> asyncio.Task[None]:
-        """Close a desk that is none of ours any more."""
-        task = asyncio.get_running_loop().create_task(desk.close(), name=f"end of {desk.job.metadata.name}")
+    def _let_go(self, controller: JobController) -> asyncio.Task[None]:
+        """Close a job controller that is none of ours any more."""
+        task = asyncio.get_running_loop().create_task(controller.close(), name=f"end of {controller.job.metadata.name}")
         self._closing.add(task)
         task.add_done_callback(self._closed)
         return task
@@ -130,19 +131,19 @@ class Core:
     def _closed(self, task: asyncio.Task[None]) -> None:
         self._closing.discard(task)
         if not task.cancelled() and (error := task.exception()) is not None:
-            log.error("%s: the desk could not be closed", task.get_name(), exc_info=error)
+            log.error("%s: the job controller could not be closed", task.get_name(), exc_info=error)
 
-    async def _reopen(self, uid: str, desk: Desk, closing: asyncio.Task[None]) -> None:
+    async def _reopen(self, uid: str, controller: JobController, closing: asyncio.Task[None]) -> None:
         await asyncio.wait({closing})
         waits = self._waits.setdefault(uid, Backoff(first=0.5, longest=60.0))
-        metadata = desk.job.metadata
+        metadata = controller.job.metadata
         while uid in self._broken:
-            await self._world.clock.sleep(waits.delay())
+            await self._ports.clock.sleep(waits.delay())
             try:
-                raw = await self._world.kube.get(names.PLURAL, metadata.namespace, metadata.name)
+                raw = await self._ports.kube.get(names.PLURAL, metadata.namespace, metadata.name)
                 job = HATrainingJob.from_object(raw)
             except (ApiError, pydantic.ValidationError) as error:
-                log.warning("the desk of job %s cannot be opened again yet: %s", uid, error)
+                log.warning("the controller of job %s cannot be opened again yet: %s", uid, error)
                 continue
             self._broken.pop(uid, None)
             if job.metadata.uid == uid and job.metadata.deletion_timestamp is None:
@@ -150,33 +151,33 @@ class Core:
 
     def unhealthy(self) -> str:
         """Why this process should be started anew; empty when it need not."""
-        now = self._world.clock.monotonic()
+        now = self._ports.clock.monotonic()
         for one in self._broken.values():
             if now - one.since > UNHEALTHY_SECONDS:
-                return f"the desk of job {one.job.metadata.name} is broken: {one.problem}"
+                return f"the controller of job {one.job.metadata.name} is broken: {one.problem}"
         return ""
 
     async def job_released(self, uid: str) -> None:
         """The CR is being deleted: end what belongs to it. Returns when the finalizer may go.
 
-        A job that no desk knows has nothing but its pods, and their owner reference sees to those.
+        A job that no controller knows has nothing but its pods, and their owner reference sees to those.
         """
-        desk = self._desks.pop(uid, None)
+        controller = self._controllers.pop(uid, None)
         self._forget(uid)
-        if desk is not None:
-            await desk.release()
+        if controller is not None:
+            await controller.release()
 
     def job_gone(self, uid: str) -> None:
         """The CR is gone, with or without a release."""
-        desk = self._desks.pop(uid, None)
+        controller = self._controllers.pop(uid, None)
         self._forget(uid)
-        if desk is not None:
-            self._let_go(desk)
+        if controller is not None:
+            self._let_go(controller)
 
     def _forget(self, uid: str) -> None:
         self._broken.pop(uid, None)
         self._waits.pop(uid, None)
-        metrics.JOBS.set(len(self._desks))
+        metrics.JOBS.set(len(self._controllers))
 
     def pod_changed(self, pod: PodView, *, deleted: bool) -> None:
         """From the informer of pods."""
@@ -185,16 +186,16 @@ class Core:
             self._caches.pods.pop(key, None)
         else:
             self._caches.pods[key] = pod
-        desk = self._desks.get(pod.job_uid)
-        if desk is not None:
-            self._guard(pod.job_uid, partial(desk.pod_seen, pod, deleted=deleted))
+        controller = self._controllers.get(pod.job_uid)
+        if controller is not None:
+            self._guard(pod.job_uid, partial(controller.pod_seen, pod, deleted=deleted))
         self._capacity_changed()
 
     def pods_complete(self, version: str = "") -> None:
         """The informer of pods has shown all that a list of this resourceVersion holds, and what it lacks."""
         self._caches.pods_are_complete, self._caches.pods_version = True, version
-        for uid, desk in list(self._desks.items()):
-            self._guard(uid, partial(desk.pods_listed, version))
+        for uid, controller in list(self._controllers.items()):
+            self._guard(uid, partial(controller.pods_listed, version))
 
     def node_changed(self, node: NodeView, *, deleted: bool) -> None:
         """From the informer of nodes."""
@@ -202,20 +203,20 @@ class Core:
             self._caches.nodes.pop(node.name, None)
         else:
             self._caches.nodes[node.name] = node
-        for uid, desk in list(self._desks.items()):
-            self._guard(uid, desk.look_for_stranded)
+        for uid, controller in list(self._controllers.items()):
+            self._guard(uid, controller.look_for_stranded)
         self._capacity_changed()
 
     def _capacity_changed(self) -> None:
         """Pods of others decide whether a shrunk job can grow; a job that is not shrunk answers at once."""
-        for uid, desk in list(self._desks.items()):
-            self._guard(uid, desk.look_for_capacity)
+        for uid, controller in list(self._controllers.items()):
+            self._guard(uid, controller.look_for_capacity)
 
     async def close(self) -> None:
         """Let go of every job, as it is."""
         for task in self._reopening:
             task.cancel()
-        for desk in self._desks.values():
-            self._let_go(desk)
-        self._desks.clear()  # what breaks from now on is not opened anew
+        for controller in self._controllers.values():
+            self._let_go(controller)
+        self._controllers.clear()  # what breaks from now on is not opened anew
         await asyncio.gather(*self._reopening, *self._closing, return_exceptions=True)

@@ -38,7 +38,7 @@ class LeaseSettings:
     retry_seconds: float = 1.0
 
 
-class LeaseKeeper:
+class LeaseHolder:
     """Takes, renews and gives back the Lease.
 
     Args:

@@ -44,8 +44,10 @@ WRITES = Counter("hajob_api_writes", "Writes to the Kubernetes API.", ("verb", "
 JOBS = Gauge("hajob_jobs", "Jobs known.", registry=REGISTRY)
 LEADER = Gauge("hajob_leader", "1 while this process is the leader.", registry=REGISTRY)
 WATCH_AGE = Gauge("hajob_watch_age_seconds", "Since a watch was last heard.", ("resource",), registry=REGISTRY)
-DESK_RESTARTS = Counter("hajob_desk_restarts", "Desks of jobs that failed and were opened anew.", registry=REGISTRY)
-FRONT_DESK_RESTARTS = Counter("hajob_front_desk_restarts", "Times that kopf was started again.", registry=REGISTRY)
+CONTROLLER_RESTARTS = Counter(
+    "hajob_controller_restarts", "Job controllers opened anew after an error.", registry=REGISTRY
+)
+FRONTEND_RESTARTS = Counter("hajob_frontend_restarts", "Times that kopf was started again.", registry=REGISTRY)
 
 
 def application(healthy: Callable[[], str], ready: Callable[[], str]) -> web.Application:

@@ -1,9 +1,9 @@
 """Writes the status of one job: the newest value wins, what irrevocably follows waits for the acknowledgement.
 
-The desk hands over whole statuses, as often as it likes. The writer sends the difference to what the server has,
-nothing when there is none, and tries for ever. So an outage of the API costs no memory and loses nothing that still
-matters. `fence` is in every patch, because the server refuses a smaller one (422): that is how an operator that was
-asleep learns that another one has taken over.
+The job controller hands over whole statuses, as often as it likes. The writer sends the difference to what the server
+has, nothing when there is none, and tries for ever. So an outage of the API costs no memory and loses nothing that
+still matters. `fence` is in every patch, because the server refuses a smaller one (422): that is how an operator that
+was asleep learns that another one has taken over.
 
 It is a JSON patch whose first operation tests the UID: a UID in the metadata of a merge patch is ignored for the
 status of a custom resource, and a job that was deleted and applied again must not get its predecessor's status.
@@ -67,7 +67,7 @@ class StatusWriter:
         clock: for backoff and for writes that may wait.
         namespace, name, uid: the job; a job of another UID is never written to.
         known: the status that the server has, raw.
-        may_write: waits until this process may write, such as `LeaseKeeper.writable`.
+        may_write: waits until this process may write, such as `LeaseHolder.writable`.
         on_leadership_lost: called once when the server refuses the fence.
     """
 

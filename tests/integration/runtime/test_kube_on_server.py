@@ -14,7 +14,7 @@ from hajob.objects.tls_secret import read_tls_secret, tls_secret
 from hajob.runtime.certificates import issue
 from hajob.runtime.credentials import Credentials, CredentialsError, from_kubeconfig, from_service_account, load
 from hajob.runtime.kube import ApiError, HttpKube, PatchKind
-from hajob.runtime.pod_table import PodTable
+from hajob.runtime.pod_index import PodIndex
 
 POD = {
     "apiVersion": "v1",
@@ -49,12 +49,12 @@ async def test_a_dry_run_leaves_nothing_and_tells_why(kube: HttpKube, namespace:
 
 
 async def test_versions_tell_whether_a_list_is_newer_than_what_was_made(kube: HttpKube, namespace: str) -> None:
-    """A pod that came and went unseen is found by that (hajob.runtime.pod_table)."""
+    """A pod that came and went unseen is found by that (hajob.runtime.pod_index)."""
 
     async def listed() -> str:
         return [page.resource_version async for page in kube.pages("pods", namespace)][-1]
 
-    table, before = PodTable(), await listed()
+    table, before = PodIndex(), await listed()
     made = await kube.create("pods", namespace, POD)
     table.was_made(made)
     await kube.delete("pods", namespace, "a", uid=made["metadata"]["uid"], grace_seconds=0)

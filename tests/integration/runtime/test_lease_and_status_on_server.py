@@ -12,7 +12,7 @@ from hajob.api import constants as names
 from hajob.api.status import HATrainingJobStatus
 from hajob.runtime.clock import SystemClock
 from hajob.runtime.kube import HttpKube
-from hajob.runtime.lease import LeaseKeeper, LeaseSettings
+from hajob.runtime.lease import LeaseHolder, LeaseSettings
 from hajob.runtime.status_writer import JobGoneError, LeadershipLostError, StatusRefusedError, StatusWriter
 
 Job = dict[str, Any]
@@ -21,14 +21,14 @@ Job = dict[str, Any]
 async def test_one_leads_and_the_next_one_gets_a_higher_fence(kube: HttpKube, namespace: str) -> None:
     settings = LeaseSettings(namespace, lease_seconds=1.0, renew_seconds=0.7, retry_seconds=0.1)
     gained: asyncio.Queue[tuple[str, int]] = asyncio.Queue()
-    keepers: dict[str, LeaseKeeper] = {}
+    keepers: dict[str, LeaseHolder] = {}
     tasks: dict[str, asyncio.Task[None]] = {}
 
     def start(name: str) -> None:
         def on_gained(fence: int) -> None:
             gained.put_nowait((name, fence))
 
-        keepers[name] = LeaseKeeper(kube, SystemClock(), settings, name, on_gained=on_gained)
+        keepers[name] = LeaseHolder(kube, SystemClock(), settings, name, on_gained=on_gained)
         tasks[name] = asyncio.create_task(keepers[name].run())
 
     for name in ("one", "two"):

@@ -20,7 +20,7 @@ from hajob.objects.tls_secret import tls_secret
 from hajob.runtime.announcements import EventType, event
 from hajob.runtime.certificates import issue
 from hajob.runtime.credentials import Credentials, from_service_account
-from hajob.runtime.front_desk import FrontDesk
+from hajob.runtime.frontend import Frontend
 from hajob.runtime.kube import ApiError, HttpKube, PatchKind
 from hajob.runtime.status_writer import operations
 
@@ -68,7 +68,7 @@ async def test_the_rights_are_enough(limited: HttpKube, crd: Job, job: Job, name
 
 
 @pytest.mark.parametrize("watched", ["", "default"])
-async def test_the_front_desk_needs_no_more(
+async def test_the_frontend_needs_no_more(
     limited: HttpKube, operator: Credentials, crd: Job, job: Job, kube: HttpKube, watched: str
 ) -> None:
     seen, gone = asyncio.Event(), asyncio.Event()
@@ -85,13 +85,13 @@ async def test_the_front_desk_needs_no_more(
             return None
 
     await kube.create(names.PLURAL, "default", job)
-    desk = FrontDesk(limited, operator, watched)
-    desk.start(Intake())
+    frontend = Frontend(limited, operator, watched)
+    frontend.start(Intake())
     async with asyncio.timeout(60):
         await seen.wait()
         await kube.delete(names.PLURAL, "default", job["metadata"]["name"])
         await gone.wait()
-    await desk.stop()
+    await frontend.stop()
 
 
 @pytest.mark.parametrize("resource", ["secrets", "configmaps", "namespaces"])

@@ -19,7 +19,7 @@ from hajob.objects.restoration import Loaded, Restoration
 from hajob.plan.effects import CloseIncident
 from hajob.plan.events import Event, Resumed
 from hajob.plan.state import JobState, Phase
-from hajob.runtime.incident_book import IncidentBook
+from hajob.runtime.incident_recorder import IncidentRecorder
 
 LAYOUT = Layout(num_nodes=4, chips_per_node=2, tensor=2)
 REFUSED = Refusal("iter_0000040", Reason.TRUNCATED_FILE, "mp_rank_01/distrib_optim.pt (17 bytes)")
@@ -37,7 +37,7 @@ class Book:
 
     def __init__(self, begun: Incident) -> None:
         self.said: list[tuple[str, str]] = []
-        self.book = IncidentBook(None, lambda reason, text, _: self.said.append((reason, text)))
+        self.book = IncidentRecorder(None, lambda reason, text, _: self.said.append((reason, text)))
         self.book.follow(begun, Event(), 48)
 
     def stood_at(self, step: int) -> Book:

@@ -1,4 +1,4 @@
-"""The level that the desk reconciles with survives a journey through the journal."""
+"""The level that the job controller reconciles with survives a journey through the journal."""
 
 from __future__ import annotations
 

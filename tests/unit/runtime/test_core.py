@@ -1,4 +1,4 @@
-"""What happens to a job whose desk breaks by an error of this program: another desk, from what the server has.
+"""A job whose controller breaks by an error of this program gets another controller, from what the server has.
 
 And what happens to pods and jobs that went while nobody looked.
 """
@@ -14,10 +14,10 @@ from hajob.api import constants as names
 from hajob.api.base import Json
 from hajob.runtime.channel import Channel, Credentials
 from hajob.runtime.core import Caches, Core
-from hajob.runtime.desk import Desk
+from hajob.runtime.job_controller import JobController
 from hajob.sources.pod import view
 from tests.unit.runtime.runtime_fakes import unreachable
-from tests.unit.runtime.test_desk import NAMESPACE, Town, settled
+from tests.unit.runtime.test_job_controller import NAMESPACE, Town, settled
 
 UID = "uid-1"
 
@@ -27,13 +27,13 @@ class Hall:
 
     def __init__(self, town: Town) -> None:
         self.town = town
-        self.core = Core(town._world(), Caches())
+        self.core = Core(town._ports(), Caches())
         self.core.pods_complete(town.kube.version)
         self.core.job_seen(town.stored())
 
     @property
-    def desk(self) -> Desk | None:
-        return self.core._desks.get(UID)
+    def controller(self) -> JobController | None:
+        return self.core._controllers.get(UID)
 
     async def list_pods(self) -> None:
         """What an informer tells that has lost its watch."""
@@ -52,44 +52,44 @@ class Hall:
 @pytest.fixture
 async def hall() -> AsyncIterator[Hall]:
     town = Town()
-    await town.desk.close()
+    await town.controller.close()
     made = Hall(town)
     await settled()
     yield made
     await made.core.close()
 
 
-async def broken_by(hall: Hall, monkeypatch: pytest.MonkeyPatch) -> Desk:
-    """The desk fails at the next pod it sees."""
-    desk = hall.desk
-    assert desk is not None
+async def broken_by(hall: Hall, monkeypatch: pytest.MonkeyPatch) -> JobController:
+    """The controller fails at the next pod it sees."""
+    controller = hall.controller
+    assert controller is not None
 
     def fail(*_: object, **__: object) -> None:
         raise RuntimeError("a bug")
 
-    monkeypatch.setattr(desk, "pod_seen", fail)
+    monkeypatch.setattr(controller, "pod_seen", fail)
     await hall.show_pods()
-    return desk
+    return controller
 
 
-async def test_a_desk_that_fails_is_opened_anew_from_the_journal(hall: Hall, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_failed_controller_is_opened_anew_from_the_journal(hall: Hall, monkeypatch: pytest.MonkeyPatch) -> None:
     await hall.show_pods()
-    before = hall.desk.state if hall.desk else None
+    before = hall.controller.state if hall.controller else None
     broken = await broken_by(hall, monkeypatch)
-    assert hall.desk is None
+    assert hall.controller is None
     hall.core.job_seen(hall.town.stored())  # from a cache that may be older than the last write
-    assert hall.desk is None
+    assert hall.controller is None
     await hall.town.clock.advance(1.0)
     await settled()
-    assert hall.desk not in {None, broken}
-    assert hall.desk is not None
-    assert hall.desk.state == before
+    assert hall.controller not in {None, broken}
+    assert hall.controller is not None
+    assert hall.controller.state == before
     await hall.show_pods()
     assert len(hall.town.pods()) == 5
 
 
-async def test_a_desk_whose_task_ends_with_an_error_is_opened_anew(hall: Hall, monkeypatch: pytest.MonkeyPatch) -> None:
-    broken = hall.desk
+async def test_a_controller_whose_task_failed_is_opened_anew(hall: Hall, monkeypatch: pytest.MonkeyPatch) -> None:
+    broken = hall.controller
     assert broken is not None
 
     async def fail() -> None:
@@ -101,10 +101,10 @@ async def test_a_desk_whose_task_ends_with_an_error_is_opened_anew(hall: Hall, m
     broken._status.current = broken._status.current.model_copy(update={"incarnation": 77})
     broken._status._put()
     await settled()
-    assert hall.desk is None
+    assert hall.controller is None
     await hall.town.clock.advance(1.0)
     await settled()
-    assert hall.desk not in {None, broken}
+    assert hall.controller not in {None, broken}
 
 
 async def test_what_cannot_be_opened_again_makes_the_process_unhealthy(
@@ -115,11 +115,11 @@ async def test_what_cannot_be_opened_again_makes_the_process_unhealthy(
     await hall.town.clock.advance(20.0)
     assert hall.core.unhealthy() == ""
     await hall.town.clock.advance(20.0)
-    assert hall.core.unhealthy() == "the desk of job quickstart is broken: RuntimeError: a bug"
+    assert hall.core.unhealthy() == "the controller of job quickstart is broken: RuntimeError: a bug"
     hall.town.kube.failures.clear()
     await hall.town.clock.advance(60.0)
     await settled()
-    assert hall.desk is not None
+    assert hall.controller is not None
     assert hall.core.unhealthy() == ""
 
 
@@ -128,7 +128,7 @@ async def test_a_broken_desk_of_a_deleted_job_is_forgotten(hall: Hall, monkeypat
     await hall.core.job_released(UID)
     del hall.town.kube.objects[names.PLURAL, NAMESPACE, "quickstart"]
     await hall.town.clock.advance(60.0)
-    assert hall.desk is None
+    assert hall.controller is None
     assert hall.core.unhealthy() == ""
 
 
@@ -161,15 +161,15 @@ async def test_a_list_that_is_older_than_a_pod_says_nothing_about_it(hall: Hall)
     hall.core.pods_complete("100")  # from a cache that has not heard of the pods yet
     await settled()
     await hall.show_pods()
-    assert hall.desk is not None
-    assert hall.desk.state.incident is None
+    assert hall.controller is not None
+    assert hall.controller.state.incident is None
     assert sorted(pod.name for pod in hall.town.pods()) == names_before
 
 
 async def test_a_pod_that_came_and_went_within_one_create_is_made_anew(monkeypatch: pytest.MonkeyPatch) -> None:
     """The list was shown between the server's decision and its answer."""
     town = Town()
-    await town.desk.close()
+    await town.controller.close()
     halls: list[Hall] = []
     lost: list[str] = []
     create = town.kube.create
@@ -199,41 +199,41 @@ async def test_a_job_that_went_without_a_release_leaves_nothing_at_work(hall: Ha
         if resource == "pods":
             body["status"] = {"phase": "Running", "podIP": "127.0.1.1"}
     await hall.show_pods()
-    desk = hall.desk
-    assert desk is not None
+    controller = hall.controller
+    assert controller is not None
     assert [link.closed for link in hall.town.links] == [False]
     hall.core.job_gone(UID)
     await settled()
-    assert hall.desk is None
-    assert [task.done() for task in desk._tasks] == [True, True]
+    assert hall.controller is None
+    assert [task.done() for task in controller._tasks] == [True, True]
     assert [link.closed for link in hall.town.links] == [True]
-    assert desk._deadline._timer is None
+    assert controller._deadline._timer is None
 
 
-async def test_the_end_waits_for_a_desk_that_is_just_being_closed(hall: Hall) -> None:
-    desk = hall.desk
-    assert desk is not None
+async def test_the_end_waits_for_a_controller_that_is_just_being_closed(hall: Hall) -> None:
+    controller = hall.controller
+    assert controller is not None
     hall.core.job_gone(UID)
     await hall.core.close()
-    assert [task.done() for task in desk._tasks] == [True, True]
+    assert [task.done() for task in controller._tasks] == [True, True]
 
 
-async def test_a_desk_that_breaks_during_the_end_neither_stops_it_nor_is_opened_anew(
+async def test_a_controller_that_breaks_during_the_end_neither_stops_it_nor_is_opened_anew(
     hall: Hall, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     other = {**hall.town.raw, "metadata": {**hall.town.raw["metadata"], "name": "other", "uid": "uid-2"}}
     hall.core.job_seen(hall.town.kube.put(names.PLURAL, NAMESPACE, other))
     await settled()
-    desks = dict(hall.core._desks)
-    close = desks[UID].close
+    controllers = dict(hall.core._controllers)
+    close = controllers[UID].close
 
     async def break_the_other() -> None:
         hall.core._broke("uid-2", RuntimeError("a bug"))
         await close()
 
-    monkeypatch.setattr(desks[UID], "close", break_the_other)
+    monkeypatch.setattr(controllers[UID], "close", break_the_other)
     await hall.core.close()
-    assert [task.done() for desk in desks.values() for task in desk._tasks] == [True] * 4
+    assert [task.done() for controller in controllers.values() for task in controller._tasks] == [True] * 4
     await hall.town.clock.advance(60.0)
     await settled()
-    assert hall.core._desks == {}
+    assert hall.core._controllers == {}

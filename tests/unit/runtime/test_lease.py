@@ -8,19 +8,19 @@ from collections.abc import Awaitable, Callable
 import pytest
 
 from hajob.api.base import Json
-from hajob.runtime.lease import LeaseKeeper, LeaseSettings
+from hajob.runtime.lease import LeaseHolder, LeaseSettings
 from tests.unit.runtime.runtime_fakes import FakeClock, FakeKube, unreachable
 
 SETTINGS = LeaseSettings("hajob-system")
 
 
 class Process:
-    """An operator's lease keeper and what it was told."""
+    """An operator's lease holder and what it was told."""
 
     def __init__(self, kube: FakeKube, clock: FakeClock, identity: str, floor: int = 0) -> None:
         self.gained: list[int] = []
         self.lost: list[str] = []
-        self.keeper = LeaseKeeper(
+        self.holder = LeaseHolder(
             kube,
             clock,
             SETTINGS,
@@ -29,16 +29,16 @@ class Process:
             on_lost=self.lost.append,
             floor=lambda: floor,
         )
-        self.task = asyncio.create_task(self.keeper.run())
+        self.task = asyncio.create_task(self.holder.run())
 
 
 async def test_the_first_one_leads_at_once_and_renews() -> None:
     kube, clock = FakeKube(), FakeClock()
     one = Process(kube, clock, "one")
     await clock.advance(0)
-    assert (one.gained, one.keeper.fence, one.keeper.may_write) == ([1], 1, True)
+    assert (one.gained, one.holder.fence, one.holder.may_write) == ([1], 1, True)
     await clock.advance(20)
-    assert (one.gained, one.lost, one.keeper.may_write) == ([1], [], True)
+    assert (one.gained, one.lost, one.holder.may_write) == ([1], [], True)
     spec = kube.objects["leases", "hajob-system", "hajob-operator"]["spec"]
     assert (spec["holderIdentity"], spec["leaseTransitions"], spec["leaseDurationSeconds"]) == ("one", 1, 4)
 
@@ -64,8 +64,8 @@ async def test_a_lease_that_was_given_back_is_taken_at_the_next_look() -> None:
     two = Process(kube, clock, "two")
     await clock.advance(2)
     one.task.cancel()
-    await one.keeper.release()
-    assert not one.keeper.is_leader
+    await one.holder.release()
+    assert not one.holder.is_leader
     await clock.advance(1.5)
     assert two.gained == [2]
 
@@ -76,13 +76,13 @@ async def test_an_outage_stops_writing_but_not_leading() -> None:
     await clock.advance(0)
     kube.fail(*[unreachable() for _ in range(10)])
     await clock.advance(4)
-    assert (one.keeper.is_leader, one.keeper.may_write, one.lost) == (True, False, [])
-    waiting = asyncio.create_task(one.keeper.writable())
+    assert (one.holder.is_leader, one.holder.may_write, one.lost) == (True, False, [])
+    waiting = asyncio.create_task(one.holder.writable())
     await clock.advance(3)
     assert not waiting.done()
     await clock.advance(10)
     assert waiting.done()
-    assert (one.gained, one.keeper.fence, one.keeper.may_write) == ([1], 1, True)
+    assert (one.gained, one.holder.fence, one.holder.may_write) == ([1], 1, True)
 
 
 async def test_a_leader_that_slept_sees_the_other_and_stops() -> None:
@@ -94,15 +94,15 @@ async def test_a_leader_that_slept_sees_the_other_and_stops() -> None:
     kube.put("leases", "hajob-system", lease)
     await clock.advance(1)
     assert one.lost == ["two holds the Lease"]
-    assert not one.keeper.is_leader
-    assert one.keeper.fence == 0
+    assert not one.holder.is_leader
+    assert one.holder.fence == 0
 
 
 async def test_two_takers_cannot_both_succeed() -> None:
     kube, clock = FakeKube(), FakeClock()
     processes = [Process(kube, clock, str(number)) for number in range(5)]
     await clock.advance(30)
-    assert sum(process.keeper.is_leader for process in processes) == 1
+    assert sum(process.holder.is_leader for process in processes) == 1
     assert [process.gained for process in processes if process.gained] == [[1]]
 
 
@@ -143,8 +143,8 @@ def stalled(clock: FakeClock, request: Request, before: float, after: float) -> 
     return slow
 
 
-def keeper_of(kube: FakeKube, clock: FakeClock, identity: str) -> LeaseKeeper:
-    return LeaseKeeper(kube, clock, SETTINGS, identity)
+def holder_of(kube: FakeKube, clock: FakeClock, identity: str) -> LeaseHolder:
+    return LeaseHolder(kube, clock, SETTINGS, identity)
 
 
 @pytest.mark.parametrize(("before", "after"), [(5.0, 0.0), (0.0, 5.0)])
@@ -153,8 +153,8 @@ async def test_a_record_counts_as_seen_once_the_answer_is_there(
 ) -> None:
     """The server stood still: the leader renewed right before the standby's read, long after that was asked."""
     kube, clock = FakeKube(), FakeClock()
-    await keeper_of(kube, clock, "one").step()
-    standby = keeper_of(kube, clock, "two")
+    await holder_of(kube, clock, "one").step()
+    standby = holder_of(kube, clock, "two")
     with monkeypatch.context() as patch:
         patch.setattr(kube, "get", stalled(clock, kube.get, before, after))
         await standby.step()
@@ -170,8 +170,8 @@ async def test_a_record_counts_as_seen_once_the_answer_is_there(
 async def test_a_record_has_stood_still_only_until_it_was_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
     """How long the answer lay about says nothing: the leader may have renewed since."""
     kube, clock = FakeKube(), FakeClock()
-    await keeper_of(kube, clock, "one").step()
-    standby = keeper_of(kube, clock, "two")
+    await holder_of(kube, clock, "one").step()
+    standby = holder_of(kube, clock, "two")
     await standby.step()
     monkeypatch.setattr(kube, "get", stalled(clock, kube.get, 0.0, 5.0))
     await standby.step()
@@ -181,7 +181,7 @@ async def test_a_record_has_stood_still_only_until_it_was_asked_for(monkeypatch:
 async def test_a_renewal_counts_from_before_it_was_asked(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nobody knows when in between the server took it: others count from then at the earliest."""
     kube, clock = FakeKube(), FakeClock()
-    leader = keeper_of(kube, clock, "one")
+    leader = holder_of(kube, clock, "one")
     await leader.step()
     assert leader.may_write
     monkeypatch.setattr(kube, "replace", stalled(clock, kube.replace, 0.0, 3.0))

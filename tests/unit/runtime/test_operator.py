@@ -29,11 +29,11 @@ async def broken() -> None:
     raise RuntimeError("a bug")
 
 
-async def test_a_front_desk_that_nobody_supervises_is_unhealthy(operator: Operator) -> None:
+async def test_a_frontend_that_nobody_supervises_is_unhealthy(operator: Operator) -> None:
     assert operator._unhealthy() == ""
-    operator._front_desk._supervisor = asyncio.create_task(broken())
+    operator._frontend._supervisor = asyncio.create_task(broken())
     await settle()
-    assert operator._unhealthy() == "the front desk has ended"
+    assert operator._unhealthy() == "the frontend has ended"
 
 
 async def test_a_task_that_ends_is_unhealthy_and_says_why(operator: Operator, caplog: pytest.LogCaptureFixture) -> None:

@@ -1,4 +1,4 @@
-"""What `kubectl hajob simulate` says will be written is what a desk writes: the same losses, told to both."""
+"""What `kubectl hajob simulate` says will be written is what a controller writes: the same losses, told to both."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from hajob.plan import events
 from hajob.plan.simulate import Question, simulate
 from hajob.protocol import sidecar_pb2 as wire
 from hajob.sources.pod import view
-from tests.unit.runtime.test_desk import Events, Town, death_of, settled
+from tests.unit.runtime.test_job_controller import Events, Town, death_of, settled
 
 
 class Ledger:
-    """Every write of a desk, in its order, as `simulate` lists them."""
+    """Every write of a controller, in its order, as `simulate` lists them."""
 
     def __init__(self, town: Town) -> None:
         self.town, self.found = town, list[Write]()
@@ -56,7 +56,7 @@ async def town() -> AsyncIterator[Town]:
     made = Town()
     assert isinstance(made.events, Events)
     yield made
-    await made.desk.close()
+    await made.controller.close()
 
 
 async def begin(town: Town, free: int) -> Ledger:
@@ -75,18 +75,18 @@ async def loses(town: Town, *nodes: int, wait: bool) -> None:
         silent = wire.Fact(id=f"silent {node}", kind=wire.AGENT_SILENT, node_rank=node, ranks=ranks, incarnation=1)
         await town.report(silent, step=5)
     for pod in town.pods():  # what was made is shown, and stays without a node
-        town.desk.pod_seen(pod)
+        town.controller.pod_seen(pod)
     if wait:
         town.clock.seconds += 271
-        town.desk._advance(events.DeadlineReached(name="Recovery"))
+        town.controller._advance(events.DeadlineReached(name="Recovery"))
         await settled()
 
 
 async def go_on(town: Town, *kinds: int, **more: Any) -> None:
     """The coordinator reports milestones, one after the other."""
     for kind in kinds:
-        incident = town.desk.state.incident
-        number = incident.incarnation if incident else town.desk.state.incarnation
+        incident = town.controller.state.incident
+        number = incident.incarnation if incident else town.controller.state.incarnation
         step = 0 if kind == wire.STARTED else 6
         milestone = wire.Milestone(kind=kind, incarnation=number, step=step, **more)  # type: ignore[arg-type]
         await town.report(milestones=[milestone], step=step, incarnation=number)
@@ -132,7 +132,7 @@ async def test_a_shrink(town: Town) -> None:
     ledger = await begin(town, free=0)
     await loses(town, 2, wait=True)
     await go_on(town, wire.RESUMED)
-    assert town.desk.state.phase == "Shrunk"
+    assert town.controller.state.phase == "Shrunk"
     compare(town, ledger, Question(nodes=(2,)))
 
 
@@ -141,7 +141,7 @@ async def test_a_checkpoint_and_a_restart_from_it(town: Town) -> None:
     await loses(town, 0, wait=True)
     await go_on(town, wire.RESULT, strategy="dump")
     await go_on(town, wire.STARTED, wire.RESUMED)
-    assert town.desk.state.phase == "Running"
+    assert town.controller.state.phase == "Running"
     compare(town, ledger, Question(nodes=(0,)))
 
 
@@ -149,5 +149,5 @@ async def test_a_restart(town: Town) -> None:
     ledger = await begin(town, free=0)
     await loses(town, 1, 3, wait=True)
     await go_on(town, wire.STARTED, wire.RESUMED)
-    assert town.desk.state.phase == "Running"
+    assert town.controller.state.phase == "Running"
     compare(town, ledger, Question(nodes=(1, 3)))

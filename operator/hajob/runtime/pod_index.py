@@ -1,6 +1,6 @@
-"""What a desk knows of its job's pods: those that exist, those that are gone, and those that nobody can reach.
+"""What is known of one job's pods: those that exist, those that are gone, and those that nobody can reach.
 
-Only looking and remembering; what follows from it is the planner's, what is done about it the pod keeper's.
+Only looking and remembering; what follows from it is the planner's, what is done about it the pod reconciler's.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ class Made:
     version: str
 
 
-class PodTable:
+class PodIndex:
     """The pods of one job.
 
     Attributes:

@@ -23,7 +23,7 @@ Announce = Callable[[str, str, bool], None]
 """Reason, message, whether it is a warning."""
 
 
-class IncidentBook:
+class IncidentRecorder:
     """The record of the newest incident of one job.
 
     Attributes:

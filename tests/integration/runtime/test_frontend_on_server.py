@@ -14,9 +14,9 @@ from e2e.cluster.control_plane import ControlPlane
 from e2e.harness.operator import NAME, manifests
 from hajob.api import constants as names
 from hajob.runtime.credentials import Credentials, from_service_account
-from hajob.runtime.front_desk import FrontDesk
+from hajob.runtime.frontend import Frontend
 from hajob.runtime.kube import ApiError, HttpKube
-from hajob.runtime.metrics import FRONT_DESK_RESTARTS
+from hajob.runtime.metrics import FRONTEND_RESTARTS
 
 Job = dict[str, Any]
 
@@ -62,8 +62,8 @@ async def intake() -> Intake:
 
 
 @pytest.fixture
-async def desk(kube: HttpKube, credentials: Credentials, intake: Intake, crd: Job) -> AsyncIterator[FrontDesk]:
-    made = FrontDesk(kube, credentials)
+async def frontend(kube: HttpKube, credentials: Credentials, intake: Intake, crd: Job) -> AsyncIterator[Frontend]:
+    made = Frontend(kube, credentials)
     made.start(intake)
     yield made
     await made.stop()
@@ -74,7 +74,7 @@ def _finalizers(raw: Job) -> list[str]:
 
 
 async def test_a_job_is_handed_over_protected_held_and_let_go(
-    kube: HttpKube, desk: FrontDesk, intake: Intake, job: Job
+    kube: HttpKube, frontend: Frontend, intake: Intake, job: Job
 ) -> None:
     made = await kube.create(names.PLURAL, "default", job)
     name, uid = made["metadata"]["name"], made["metadata"]["uid"]
@@ -104,14 +104,14 @@ async def test_a_job_deleted_while_nobody_was_there_is_held_too(
     job["metadata"]["finalizers"] = [names.FINALIZER]
     made = await kube.create(names.PLURAL, "default", job)
     await kube.delete(names.PLURAL, "default", made["metadata"]["name"])
-    desk = FrontDesk(kube, credentials)
-    desk.start(intake)
+    frontend = Frontend(kube, credentials)
+    frontend.start(intake)
     async with asyncio.timeout(30):
         await intake.asked.wait()
     assert _finalizers(await kube.get(names.PLURAL, "default", made["metadata"]["name"])) == [names.FINALIZER]
     intake.may_release.set()
     await intake.until(lambda: made["metadata"]["uid"] in intake.gone)
-    await desk.stop()
+    await frontend.stop()
 
 
 async def test_kopf_is_started_again_after_credentials_that_were_refused(
@@ -123,16 +123,16 @@ async def test_kopf_is_started_again_after_credentials_that_were_refused(
     (tmp_path / "token").write_text("nonsense")
     host, _, port = control_plane.server.removeprefix("https://").rpartition(":")
     environment = {"KUBERNETES_SERVICE_HOST": host, "KUBERNETES_SERVICE_PORT": port}
-    before = FRONT_DESK_RESTARTS._value.get()
-    desk = FrontDesk(kube, from_service_account(str(tmp_path), environment))
-    desk.start(intake)
+    before = FRONTEND_RESTARTS._value.get()
+    frontend = Frontend(kube, from_service_account(str(tmp_path), environment))
+    frontend.start(intake)
     async with asyncio.timeout(30):
-        while FRONT_DESK_RESTARTS._value.get() == before:  # noqa: ASYNC110 - a counter has no event
+        while FRONTEND_RESTARTS._value.get() == before:  # noqa: ASYNC110 - a counter has no event
             await asyncio.sleep(0.05)
     made = await kube.create(names.PLURAL, "default", job)
     (tmp_path / "token").write_text(token["status"]["token"])
     await intake.until(lambda: any(raw["metadata"]["uid"] == made["metadata"]["uid"] for raw in intake.seen))
-    await desk.stop()
+    await frontend.stop()
     await kube.patch(names.PLURAL, "default", made["metadata"]["name"], {"metadata": {"finalizers": None}})
 
 
@@ -143,10 +143,10 @@ async def test_after_a_stop_another_one_hands_everything_over_again(
     uid = made["metadata"]["uid"]
     for _ in range(2):
         intake.seen.clear()
-        desk = FrontDesk(kube, credentials)
-        desk.start(intake)
+        frontend = Frontend(kube, credentials)
+        frontend.start(intake)
         await intake.until(lambda: any(raw["metadata"]["uid"] == uid for raw in intake.seen))
-        await desk.stop()
-        assert not [thread for thread in threading.enumerate() if thread.name == "front desk"]
+        await frontend.stop()
+        assert not [thread for thread in threading.enumerate() if thread.name == "frontend"]
     assert intake.gone == []
     await kube.patch(names.PLURAL, "default", made["metadata"]["name"], {"metadata": {"finalizers": None}})

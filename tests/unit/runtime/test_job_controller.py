@@ -1,4 +1,4 @@
-"""A desk between a fake API server and a scripted coordinator: events in, levels out, nothing lost by a crash."""
+"""A controller between a fake API server and a scripted coordinator: events in, levels out, nothing lost by a crash."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from hajob.objects.settings import PodSettings
 from hajob.plan.state import Phase, Shrunk
 from hajob.protocol import sidecar_pb2 as wire
 from hajob.runtime.announcements import Announcer
+from hajob.runtime.avoided_nodes import AvoidedNodes
 from hajob.runtime.channel import Credentials, Listener
-from hajob.runtime.desk import Desk
+from hajob.runtime.job_controller import JobController
 from hajob.runtime.kube import ApiError
-from hajob.runtime.shunned_nodes import ShunnedNodes
+from hajob.runtime.ports import Ports
 from hajob.runtime.status_writer import StatusWriter
-from hajob.runtime.world import World
 from hajob.sources.node import NodeView
 from hajob.sources.pod import PodView, view
 from tests.unit.runtime.runtime_fakes import FakeClock, FakeKube
@@ -70,30 +70,30 @@ class Events:
 
 
 class Town:
-    """The world of one desk: nodes, pods that come up when they are made, one coordinator."""
+    """The world of one controller: nodes, pods that come up when they are made, one coordinator."""
 
     def __init__(self) -> None:
         self.kube, self.clock, self.events = FakeKube(), FakeClock(), Events()
         self.links: list[Link] = []
-        self.shunned_nodes = ShunnedNodes()
+        self.avoided_nodes = AvoidedNodes()
         self.nodes = {f"node-{n}": NodeView(f"node-{n}", chips={names.DEFAULT_RESOURCE_NAME: 2}) for n in range(6)}
         raw = yaml.safe_load(EXAMPLE.read_text())
         raw["metadata"] |= {"namespace": NAMESPACE, "uid": "uid-1", "generation": 1}
         self.raw = self.kube.put(names.PLURAL, NAMESPACE, raw)
         self.sequence = 0
-        self.desk = self.open()
+        self.controller = self.open()
 
-    def open(self) -> Desk:
-        """A desk as a new operator opens it: from what the server has."""
+    def open(self) -> JobController:
+        """A controller as a new operator opens it: from what the server has."""
         stored = self.stored()
-        self.desk = Desk(HATrainingJob.from_object(stored), self._world())
+        self.controller = JobController(HATrainingJob.from_object(stored), self._ports())
         for pod in self.pods():
-            self.desk.pod_seen(pod)
-        self.desk.pods_listed()
-        self.desk.start()
-        return self.desk
+            self.controller.pod_seen(pod)
+        self.controller.pods_listed()
+        self.controller.start()
+        return self.controller
 
-    def _world(self) -> World:
+    def _ports(self) -> Ports:
         def dial(address: str, job_uid: str, credentials: Credentials, listener: Listener) -> Link:
             assert all((job_uid, credentials, listener))
             self.links.append(Link(address))
@@ -113,7 +113,7 @@ class Town:
                 may_write=at_once,
             )
 
-        return World(
+        return Ports(
             kube=self.kube,
             clock=self.clock,
             dial=dial,
@@ -123,7 +123,7 @@ class Town:
             fence=lambda: 1,
             nodes=lambda: self.nodes,
             all_pods=lambda: {pod.name: pod for pod in self.pods()},
-            shunned_nodes=self.shunned_nodes,
+            avoided_nodes=self.avoided_nodes,
         )
 
     def stored(self) -> dict[str, Any]:
@@ -141,12 +141,12 @@ class Town:
         return [view(body) for (resource, _, _), body in self.kube.objects.items() if resource == "pods"]
 
     async def run_pods(self) -> None:
-        """Every pod gets a node and an address and runs, and the desk is shown it."""
+        """Every pod gets a node and an address and runs, and the controller is shown it."""
         for number, ((resource, _, _), body) in enumerate(sorted(self.kube.objects.items())):
             if resource == "pods" and "podIP" not in body.get("status", {}):
                 body["spec"]["nodeName"] = f"node-{number % 6}"
                 body["status"] = {"phase": "Running", "podIP": f"127.0.1.{number}"}
-                self.desk.pod_seen(view(body))
+                self.controller.pod_seen(view(body))
         await settled()
 
     async def report(self, *facts: wire.Fact, **state: Any) -> None:
@@ -154,10 +154,10 @@ class Town:
         self.sequence += 1
         milestones = state.pop("milestones", [])
         if state.pop("hello", True):
-            self.desk._coordinator.connected_changed(True, "")
-        attempt = self.desk.state.attempt
+            self.controller._coordinator.connected_changed(True, "")
+        attempt = self.controller.state.attempt
         known = {"controller_ready": True, "attempt": attempt, "step": 0, **state}
-        self.desk._coordinator.reported(
+        self.controller._coordinator.reported(
             wire.Report(
                 sequence=self.sequence,
                 state=wire.CoordinatorState(**known),
@@ -185,7 +185,7 @@ async def settled() -> None:
 async def town() -> AsyncIterator[Town]:
     made = Town()
     yield made
-    await made.desk.close()
+    await made.controller.close()
 
 
 def death_of(rank: int, fact: str = "exit-1") -> wire.Fact:
@@ -205,7 +205,7 @@ async def test_a_new_job_gets_its_pods_and_is_started(town: Town) -> None:
 async def test_the_order_leaves_in_the_call_in_which_the_fault_came(town: Town) -> None:
     await town.train()
     before = len(town.links[0].orders)
-    town.desk._coordinator.reported(
+    town.controller._coordinator.reported(
         wire.Report(
             sequence=9,
             state=wire.CoordinatorState(controller_ready=True, attempt=1, step=5),
@@ -234,14 +234,14 @@ async def test_an_incident_is_closed_in_the_status_though_the_next_begins_at_onc
     await town.train()
     for number, rank in enumerate((5, 6), 1):
         death = death_of(rank, f"exit-{number}")
-        death.incarnation = town.desk.state.incarnation
+        death.incarnation = town.controller.state.incarnation
         await town.report(death, step=5, hello=False)
-        incarnation = town.desk.state.incarnation
+        incarnation = town.controller.state.incarnation
         for kind in (wire.STOPPED, wire.REPLACEMENTS_READY, wire.NAMED, wire.RESUMED, wire.RESULT):
             told = wire.Milestone(kind=kind, incarnation=incarnation, step=6, strategy="recover")
             await town.report(milestones=[told], step=6, incarnation=incarnation, hello=False)
-        assert town.desk.state.phase is Phase.RUNNING
-    await town.desk._status.acknowledged()
+        assert town.controller.state.phase is Phase.RUNNING
+    await town.controller._status.acknowledged()
     assert [incident["outcome"] for incident in town.status()["incidents"]] == ["Recovered", "Recovered"]
 
 
@@ -249,7 +249,7 @@ async def test_a_new_operator_goes_on_with_the_same_order_and_makes_nothing_twic
     await town.train()
     await town.report(wire.Fact(id="silent", kind=wire.AGENT_SILENT, node_rank=0, ranks=[0, 1], incarnation=1), step=5)
     order, pods = town.links[-1].orders[-1], {pod.uid for pod in town.pods()}
-    await town.desk.close()
+    await town.controller.close()
     town.open()
     await settled()
     await town.run_pods()
@@ -257,15 +257,15 @@ async def test_a_new_operator_goes_on_with_the_same_order_and_makes_nothing_twic
     assert {pod.uid for pod in town.pods()} == pods
 
 
-async def test_a_new_start_shuns_a_silent_node_whose_pod_is_gone_already(town: Town) -> None:
+async def test_a_new_start_avoids_a_silent_node_whose_pod_is_gone_already(town: Town) -> None:
     await town.train()
     lost = next(pod for pod in town.pods() if pod.node_rank == 3)
     await town.report(wire.Fact(id="silent", kind=wire.AGENT_SILENT, node_rank=3, ranks=[6, 7], incarnation=1), step=5)
-    town.desk.pod_seen(lost, deleted=True)
+    town.controller.pod_seen(lost, deleted=True)
     await town.report(death_of(2), step=5, incarnation=2)
     failed = wire.Milestone(kind=wire.RESULT, incarnation=2, result_code=499, strategy="recover")
     await town.report(milestones=[failed], step=5, incarnation=2)
-    assert town.desk.state.phase == "Restarting"
+    assert town.controller.state.phase == "Restarting"
     anew = [
         body for (kind, _, _), body in town.kube.objects.items() if kind == "pods" and "-0-" in body["metadata"]["name"]
     ]
@@ -276,45 +276,45 @@ async def test_a_pod_given_to_a_dead_node_is_made_anew_elsewhere(town: Town) -> 
     await settled()
     stranded = next(body for (kind, _, _), body in town.kube.objects.items() if kind == "pods" and "-0-" in str(body))
     stranded["spec"]["nodeName"] = "node-0"
-    town.desk.pod_seen(view(stranded))
-    town.desk.look_for_stranded()
-    assert town.desk.state.restarts_infrastructure == 0
+    town.controller.pod_seen(view(stranded))
+    town.controller.look_for_stranded()
+    assert town.controller.state.restarts_infrastructure == 0
     town.nodes["node-0"] = replace(town.nodes["node-0"], ready=False)
-    town.desk.look_for_stranded()
-    town.desk.look_for_stranded()
+    town.controller.look_for_stranded()
+    town.controller.look_for_stranded()
     await settled()
-    assert town.desk.state.phase is Phase.RESTARTING
-    assert town.desk.state.restarts_infrastructure == 1
+    assert town.controller.state.phase is Phase.RESTARTING
+    assert town.controller.state.restarts_infrastructure == 1
     assert stranded["metadata"]["name"] not in {pod.name for pod in town.pods()}
     assert town.status()["incidents"][0]["cause"]["code"] == "NodeNotReady"
     assert "node-0" in town.status()["incidents"][0]["cause"]["message"]
 
 
-async def test_a_job_applied_anew_shuns_the_node_that_was_silent_before() -> None:
+async def test_a_job_applied_anew_avoids_the_node_that_was_silent_before() -> None:
     town = Town()
-    town.shunned_nodes.add("node-3", town.clock.monotonic())  # learnt from another job
+    town.avoided_nodes.add("node-3", town.clock.monotonic())  # learnt from another job
     await settled()
     made = [body for (kind, _, _), body in town.kube.objects.items() if kind == "pods"]
     assert made
     assert all("node-3" in str(body["spec"]["affinity"]) for body in made if view(body).role == names.ROLE_RANK)
-    await town.desk.close()
+    await town.controller.close()
 
 
-async def test_shunned_nodes_are_better_than_too_few() -> None:
+async def test_avoided_nodes_are_better_than_too_few() -> None:
     """Four are needed: nodes that were silent a moment ago may be booted again, and the place of a pod is fixed."""
     town = Town()
     for number in range(3):
-        town.shunned_nodes.add(f"node-{number}", town.clock.monotonic())
+        town.avoided_nodes.add(f"node-{number}", town.clock.monotonic())
     town.nodes["node-5"] = replace(town.nodes["node-5"], ready=False)
     await settled()
     made = [body for (kind, _, _), body in town.kube.objects.items() if kind == "pods"]
     ranks = [str(body["spec"]["affinity"]) for body in made if view(body).role == names.ROLE_RANK]
     assert len(ranks) == 4
     assert all("node-5" in affinity and "node-0" not in affinity for affinity in ranks)
-    await town.desk.close()
+    await town.controller.close()
 
 
-async def test_a_node_whose_port_is_taken_is_shunned_by_the_next_start(town: Town) -> None:
+async def test_a_node_whose_port_is_taken_is_avoided_by_the_next_start(town: Town) -> None:
     await settled()
     await town.run_pods()
     home = next(pod.node_name for pod in town.pods() if pod.node_rank == 1)
@@ -326,8 +326,8 @@ async def test_a_node_whose_port_is_taken_is_shunned_by_the_next_start(town: Tow
     assert all(home in str(body["spec"]["affinity"]) for body in ranks)
 
 
-def test_a_pod_without_a_node_makes_no_node_shunned() -> None:
-    nodes = ShunnedNodes()
+def test_a_pod_without_a_node_makes_no_node_avoided() -> None:
+    nodes = AvoidedNodes()
     nodes.add("", 1.0)
     nodes.add("node-1", 1.0)
     assert nodes.names(2.0) == ["node-1"]
@@ -350,13 +350,13 @@ async def test_a_recovery_is_told_with_phases_that_add_up(town: Town) -> None:
         await town.report(milestones=[milestone], step=6, order_revision=1, incarnation=2)
     result = wire.Milestone(kind=wire.RESULT, incarnation=2, strategy="recover")
     await town.report(milestones=[result], step=7, incarnation=2)
-    assert town.desk.state.phase == "Running"
+    assert town.controller.state.phase == "Running"
     assert town.events.reasons[-2:] == ["Recovering", "Recovered"]
 
 
 async def test_a_lost_coordinator_shows_in_its_condition(town: Town) -> None:
     await town.train()
-    town.desk._coordinator.connected_changed(False, "it hung up")
+    town.controller._coordinator.connected_changed(False, "it hung up")
     await settled()
     ready = next(each for each in town.status()["conditions"] if each["type"] == "CoordinatorReady")
     assert (ready["status"], ready["reason"]) == ("False", "Unreachable")
@@ -364,36 +364,36 @@ async def test_a_lost_coordinator_shows_in_its_condition(town: Town) -> None:
 
 async def test_suspended_while_no_operator_looked(town: Town) -> None:
     await town.train()
-    await town.desk.close()
+    await town.controller.close()
     town.stored()["spec"]["suspend"] = True
     town.stored()["metadata"]["generation"] = 2
     town.open()
     await settled()
-    assert town.desk.state.phase in {"Saving", "Suspended"}
+    assert town.controller.state.phase in {"Saving", "Suspended"}
 
 
 async def end_pods(town: Town, role: str, code: int = 0) -> None:
-    """Every pod of a role ends, and the desk is shown it."""
+    """Every pod of a role ends, and the controller is shown it."""
     for (resource, _, _), body in sorted(town.kube.objects.items()):
         if resource == "pods" and view(body).role == role:
             ended = {"name": "trainer", "state": {"terminated": {"exitCode": code, "reason": "Completed"}}}
             body["status"] |= {"phase": "Failed" if code else "Succeeded", "containerStatuses": [ended]}
-            town.desk.pod_seen(view(body))
+            town.controller.pod_seen(view(body))
     await settled()
 
 
 async def test_a_training_that_ends_without_a_coordinator_completes_the_job(town: Town) -> None:
     await town.train()
     await end_pods(town, names.ROLE_COORDINATOR, 137)
-    assert town.desk.state.phase == "Unprotected"
+    assert town.controller.state.phase == "Unprotected"
     await end_pods(town, names.ROLE_RANK)
-    assert town.desk.state.phase == "Complete"
+    assert town.controller.state.phase == "Complete"
     assert town.status()["summary"]["state"] == "Complete"
 
 
 async def test_a_training_that_ended_while_no_operator_and_no_coordinator_looked_is_complete(town: Town) -> None:
     await town.train()
-    await town.desk.close()
+    await town.controller.close()
     await end_pods(town, names.ROLE_COORDINATOR, 137)
     await end_pods(town, names.ROLE_RANK)
     town.open()
@@ -408,27 +408,27 @@ async def test_the_silence_of_an_agent_whose_pod_has_finished_is_no_fault(town: 
     first["status"]["containerStatuses"] = [{"name": "trainer", "state": {"terminated": {"exitCode": 0}}}]
     pod = view(first)
     assert pod.role == names.ROLE_RANK
-    town.desk.pod_seen(pod)
+    town.controller.pod_seen(pod)
     silent = wire.Fact(id="silent", kind=wire.AGENT_SILENT, node_rank=pod.node_rank, ranks=[0, 1], incarnation=1)
     await town.report(silent, step=5)
-    assert town.desk.state.phase == "Running"
+    assert town.controller.state.phase == "Running"
 
 
 async def test_a_shrunk_job_hears_of_nodes_that_come_and_go(town: Town) -> None:
     await town.train()
-    await town.desk.close()
+    await town.controller.close()
     journal = Journal.load(town.status()["journal"])
     gone = Shrunk(dropped=(0,), ranks=(0, 1), nodes=(0,), lost_nodes=(0,))
     shrunk = replace(journal, state=replace(journal.state, phase=Phase.SHRUNK, shrunk=gone))
     town.status()["journal"] = shrunk.dump()
-    desk = town.open()
+    controller = town.open()
     await settled()
     waits, spare = {}, [name for name in town.nodes if name not in {pod.node_name for pod in town.pods()}]
     for name, nodes in (("none", {}), ("one", {spare[0]: town.nodes[spare[0]]}), ("none again", {})):
         town.nodes = nodes
-        desk.look_for_capacity()
-        assert desk.state.shrunk is not None
-        waits[name] = bool(desk.state.shrunk.capacity_ms)
+        controller.look_for_capacity()
+        assert controller.state.shrunk is not None
+        waits[name] = bool(controller.state.shrunk.capacity_ms)
     assert waits == {"none": False, "one": True, "none again": False}
 
 
@@ -450,9 +450,9 @@ async def test_a_trainer_that_keeps_its_copies_secret_trains_on_and_is_called_un
     await town.train()
     secret = wire.Problem(code="CopiesNotRegistered", message="rank 0 trains and has not told")
     await town.report(step=6, problems=[secret])
-    town.desk._publish()
+    town.controller._publish()
     await settled()
-    assert town.desk.state.phase == "Running"
+    assert town.controller.state.phase == "Running"
     assert condition_of(town, "Recoverable") == ("False", "CopiesNotRegistered", secret.message)
 
 
@@ -461,7 +461,7 @@ async def test_a_recovery_that_failed_in_the_trainer_is_named_while_the_job_rest
     await town.report(death_of(5), step=5)
     failed = wire.Milestone(kind=wire.RESULT, incarnation=2, result_code=499, text="clean failed", strategy="recover")
     await town.report(milestones=[failed], step=5, incarnation=2)
-    assert town.desk.state.phase == "Restarting"
+    assert town.controller.state.phase == "Restarting"
     assert condition_of(town, "Running") == ("False", "Restarting", "recover failed: 499 clean failed")
 
 
@@ -473,12 +473,12 @@ async def complete_with_ttl(town: Town, seconds: int) -> None:
     """A job that ends now and is to be deleted later."""
     town.stored()["spec"]["ttlSecondsAfterFinished"] = seconds
     town.stored()["metadata"]["generation"] += 1
-    town.desk.job_seen(HATrainingJob.from_object(town.stored()))
+    town.controller.job_seen(HATrainingJob.from_object(town.stored()))
     await town.train()
     await town.clock.advance(1000.0)
     assert job_there(town)
     await town.report(milestones=[wire.Milestone(kind=wire.FINISHED_ALL, incarnation=1)], step=9)
-    assert town.desk.state.phase == "Complete"
+    assert town.controller.state.phase == "Complete"
 
 
 async def test_an_ended_job_is_deleted_in_its_time(town: Town) -> None:
@@ -492,7 +492,7 @@ async def test_an_ended_job_is_deleted_in_its_time(town: Town) -> None:
 
 async def test_a_new_operator_goes_on_counting_and_a_changed_wish_counts(town: Town) -> None:
     await complete_with_ttl(town, 600)
-    await town.desk.close()
+    await town.controller.close()
     await town.clock.advance(1000.0)
     assert job_there(town)
     town.stored()["spec"]["ttlSecondsAfterFinished"] = 2000
@@ -506,7 +506,7 @@ async def test_a_new_operator_goes_on_counting_and_a_changed_wish_counts(town: T
 
 async def away_during(town: Town, *facts: wire.Fact) -> None:
     """No operator for a minute; meanwhile the coordinator recovers rank 5 and tells all of it to the next one."""
-    await town.desk.close()
+    await town.controller.close()
     await town.clock.advance(60.0)
     town.open()
     await settled()
@@ -534,7 +534,7 @@ async def test_what_was_recovered_while_no_operator_looked_is_told_as_one_recove
     if decided:
         await town.report(death_of(5), step=5)
     await away_during(town, *([] if decided else [death_of(5)]))
-    assert town.desk.state.phase == "Running"
+    assert town.controller.state.phase == "Running"
     (incident,) = town.status()["incidents"]
     assert (incident["action"], incident["outcome"], incident["incarnation"]) == ("InPlace", "Recovered", 2)
     assert [order.action for order in town.links[-1].orders[-1:]] == [wire.IN_PLACE]

@@ -21,7 +21,7 @@ SOON_SECONDS: Final = 0.001
 """Long enough for what was just said to leave."""
 
 
-class StatusDesk:
+class StatusPublisher:
     """The status of one job, as it was last handed over.
 
     Args:

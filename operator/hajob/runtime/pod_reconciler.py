@@ -1,8 +1,8 @@
 """Makes the pods of one job what they should be: creates the missing, deletes the surplus.
 
-A level, not a list of commands: it compares the wanted pods with the cached ones, whoever changed either. The desk
-calls it only after the status that holds the wanted pods has been acknowledged, and a pod's name carries its
-incarnation, so doing it twice, or again after a crash, comes to the same.
+A level, not a list of commands: it compares the desired pods with the cached ones, whoever changed either. The job
+controller calls it only after the status that holds the desired pods has been acknowledged, and a pod's name carries
+its incarnation, so doing it twice, or again after a crash, comes to the same.
 
 Deletes carry the UID that was seen, so that a pod which was made meanwhile under the same name is never hit. A pod on
 a node that is silent is deleted without grace: nobody is there who could end it in time, and its gate is shut by then
@@ -65,7 +65,7 @@ def _name(job: HATrainingJob, wanted: WantedPods, place: Place) -> str:
     return rank_pod_name(job, place.node_rank, place.incarnation)
 
 
-class PodKeeper:
+class PodReconciler:
     """Carries differences out, for one job."""
 
     def __init__(self, kube: Kube, settings: PodSettings, silent: Callable[[PodView], bool]) -> None:

@@ -1,4 +1,4 @@
-"""What a desk knows of its coordinator when a report comes in."""
+"""What a controller knows of its coordinator when a report comes in."""
 
 from __future__ import annotations
 
@@ -13,32 +13,32 @@ from hajob.plan.events import CheckpointVerified
 from hajob.plan.state import JobState
 from hajob.protocol import sidecar_pb2 as wire
 from hajob.runtime.channel import Credentials, Listener
-from hajob.runtime.coordinator_desk import CoordinatorDesk
+from hajob.runtime.coordinator_client import CoordinatorClient
 from hajob.runtime.kube import TokenIdentity
-from hajob.runtime.world import World
+from hajob.runtime.ports import Ports
 from hajob.sources.pod import PodView
 
 
 class Owner:
-    """A desk that looks at its coordinator when it hears a report, as the planner does."""
+    """A controller that looks at its coordinator when it hears a report, as the planner does."""
 
     def __init__(self) -> None:
-        self.desk = CoordinatorDesk(cast("HATrainingJob", None), cast("World", None), self)
+        self.controller = CoordinatorClient(cast("HATrainingJob", None), cast("Ports", None), self)
         self.seen: list[tuple[bool, int]] = []
         self.changes: list[Any] = []
 
     def reported(self, report: wire.Report) -> None:
         assert report
-        self.seen.append((self.desk.serving, self.desk.step))
+        self.seen.append((self.controller.serving, self.controller.step))
 
     def coordinator_changed(self) -> None:
-        self.changes.append(self.desk.connected)
+        self.changes.append(self.controller.connected)
 
 
 def test_a_fact_in_the_first_report_is_judged_by_the_state_in_that_report() -> None:
     owner = Owner()
-    owner.desk.connected_changed(True, "")
-    owner.desk.reported(wire.Report(sequence=1, state=wire.CoordinatorState(controller_ready=True, step=41)))
+    owner.controller.connected_changed(True, "")
+    owner.controller.reported(wire.Report(sequence=1, state=wire.CoordinatorState(controller_ready=True, step=41)))
     assert owner.seen == [(True, 41)]
 
 
@@ -48,14 +48,14 @@ def report_of(**found: Any) -> wire.Report:
 
 
 def test_what_an_attempt_loads_is_told_once_and_only_of_that_attempt() -> None:
-    desk = Owner().desk
+    controller = Owner().controller
     told = report_of(attempt=1, loaded_step=20, refused=[wire.RefusedCheckpoint(name="x", reason="y")], num_refused=1)
-    assert desk.newly_loaded(told, 2) is None
-    found = desk.newly_loaded(told, 1)
+    assert controller.newly_loaded(told, 2) is None
+    found = controller.newly_loaded(told, 1)
     assert found is not None
     assert (found.step, found.refused[0].name, found.num_refused) == (20, "x", 1)
-    assert desk.newly_loaded(told, 1) is None
-    assert desk.newly_loaded(report_of(attempt=0, loaded_step=-1), 0) is None
+    assert controller.newly_loaded(told, 1) is None
+    assert controller.newly_loaded(report_of(attempt=0, loaded_step=-1), 0) is None
 
 
 def test_a_checkpoint_is_news_when_it_is_newer_than_one_that_was_known() -> None:
@@ -63,15 +63,17 @@ def test_a_checkpoint_is_news_when_it_is_newer_than_one_that_was_known() -> None
 
     def heard(**found: Any) -> list[Any]:
         report = report_of(**found) if found else wire.Report(state=wire.CoordinatorState(attempt=1))
-        owner.desk.reported(report)
-        return [event for event in owner.desk.events_of(report, JobState()) if isinstance(event, CheckpointVerified)]
+        owner.controller.reported(report)
+        return [
+            event for event in owner.controller.events_of(report, JobState()) if isinstance(event, CheckpointVerified)
+        ]
 
-    assert (heard(), owner.desk.checkpoint_step) == ([], None)
-    assert (heard(step=20, tracked=True), owner.desk.checkpoint_step) == ([], 20)
+    assert (heard(), owner.controller.checkpoint_step) == ([], None)
+    assert (heard(step=20, tracked=True), owner.controller.checkpoint_step) == ([], 20)
     assert [event.step for event in heard(step=40, tracked=True)] == [40]
     assert heard(step=40, tracked=True) == []
-    assert (heard(step=40, tracked=False), owner.desk.checkpoint_step) == ([], -1)
-    assert (heard(step=40, problem="read-only"), owner.desk.checkpoint_step) == ([], None)
+    assert (heard(step=40, tracked=False), owner.controller.checkpoint_step) == ([], -1)
+    assert (heard(step=40, problem="read-only"), owner.controller.checkpoint_step) == ([], None)
 
 
 POD = PodView("ns", "coordinator-a", "uid-a", "job", names.ROLE_COORDINATOR, -1, 1, address="127.0.1.1")
@@ -91,7 +93,7 @@ class Line:
 
 
 class Dialled(Owner):
-    """A desk in a world in which its coordinators can be dialled."""
+    """A controller in a world in which its coordinators can be dialled."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -101,7 +103,7 @@ class Dialled(Owner):
             dial=self.dial, kube=self, pod_settings=SimpleNamespace(coordinator_port=7070), clock=None
         )
         job = SimpleNamespace(metadata=SimpleNamespace(uid="job"))
-        self.desk = CoordinatorDesk(cast("HATrainingJob", job), cast("World", world), self)
+        self.controller = CoordinatorClient(cast("HATrainingJob", job), cast("Ports", world), self)
 
     def dial(self, address: str, _uid: str, _credentials: Credentials, listener: Listener) -> Line:
         self.lines.append(Line(address, listener))
@@ -120,22 +122,22 @@ def ready(step: int) -> wire.Report:
 async def test_nothing_is_heard_of_a_coordinator_whose_pod_is_gone() -> None:
     """Its channel may have read a message already in the turn of the loop in which the pod was lost."""
     owner = Dialled()
-    owner.desk.pod_is_at(POD, Credentials(b"", b"", b""))
+    owner.controller.pod_is_at(POD, Credentials(b"", b"", b""))
     (line,) = owner.lines
     line.listener.connected_changed(True, "")
     line.listener.reported(ready(5))
     assert owner.seen == [(True, 5)]
-    owner.desk.pod_lost()
+    owner.controller.pod_lost()
     line.listener.reported(ready(41))
     line.listener.connected_changed(True, "")
     assert (owner.seen, owner.changes) == ([(True, 5)], [True])
-    assert (owner.desk.serving, owner.desk.connected, owner.desk.step) == (False, False, 5)
+    assert (owner.controller.serving, owner.controller.connected, owner.controller.step) == (False, False, 5)
 
 
 async def test_only_the_newest_pod_is_heard() -> None:
     owner = Dialled()
-    owner.desk.pod_is_at(POD, Credentials(b"", b"", b""))
-    owner.desk.pod_is_at(replace(POD, uid="uid-b", address="127.0.1.2"), Credentials(b"", b"", b""))
+    owner.controller.pod_is_at(POD, Credentials(b"", b"", b""))
+    owner.controller.pod_is_at(replace(POD, uid="uid-b", address="127.0.1.2"), Credentials(b"", b"", b""))
     old, new = owner.lines
     new.listener.connected_changed(True, "")
     old.listener.connected_changed(False, "it hung up")
@@ -146,19 +148,19 @@ async def test_only_the_newest_pod_is_heard() -> None:
 
 async def test_a_token_that_was_being_checked_when_the_pod_went_proves_nothing() -> None:
     owner = Dialled()
-    owner.desk.pod_is_at(POD, Credentials(b"", b"", b""))
+    owner.controller.pod_is_at(POD, Credentials(b"", b"", b""))
     greeting = asyncio.create_task(owner.lines[0].listener.greeted(wire.Hello(token=POD.uid)))
     await owner.asked.wait()
-    owner.desk.pod_lost()
+    owner.controller.pod_lost()
     owner.answer.set()
     assert not await greeting
-    assert owner.desk.problem == ""
+    assert owner.controller.problem == ""
 
 
 async def test_a_pod_that_is_there_proves_itself_by_its_token() -> None:
     owner = Dialled()
     owner.answer.set()
-    owner.desk.pod_is_at(POD, Credentials(b"", b"", b""))
+    owner.controller.pod_is_at(POD, Credentials(b"", b"", b""))
     assert await owner.lines[0].listener.greeted(wire.Hello(token=POD.uid))
     assert not await owner.lines[0].listener.greeted(wire.Hello(token="uid-of-another"))
-    assert "does not prove to be pod coordinator-a" in owner.desk.problem
+    assert "does not prove to be pod coordinator-a" in owner.controller.problem

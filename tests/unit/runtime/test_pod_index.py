@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from hajob.api import constants as names
-from hajob.runtime.pod_table import PodTable
+from hajob.runtime.pod_index import PodIndex
 from hajob.sources.node import NodeView
 from hajob.sources.pod import PodView, view
 
@@ -14,24 +14,24 @@ NODES = {"here": NodeView("here"), "dead": NodeView("dead", ready=False)}
 
 
 def test_a_pod_on_a_ready_node_is_within_reach() -> None:
-    assert not PodTable().unreachable(POD, NODES)
+    assert not PodIndex().unreachable(POD, NODES)
 
 
 def test_a_pod_on_a_dead_node_or_on_none_that_is_left_is_not() -> None:
-    table = PodTable()
+    table = PodIndex()
     assert table.unreachable(replace(POD, node_name="dead"), NODES)
     assert table.unreachable(replace(POD, node_name="deleted"), NODES)
 
 
 def test_a_pod_whose_agent_is_silent_is_not() -> None:
-    table = PodTable()
+    table = PodIndex()
     table.silent.add(POD.uid)
     assert table.unreachable(POD, NODES)
 
 
 def test_a_pod_that_had_no_node_when_it_was_looked_at_gets_its_grace() -> None:
     """Its containers may have been started since; without grace their chips would be given away while they run."""
-    assert not PodTable().unreachable(replace(POD, node_name=""), NODES)
+    assert not PodIndex().unreachable(replace(POD, node_name=""), NODES)
 
 
 RAW = {"metadata": {"namespace": "default", "name": "job-0-a", "uid": "uid-0", "resourceVersion": "99"}}
@@ -40,7 +40,7 @@ RAW = {"metadata": {"namespace": "default", "name": "job-0-a", "uid": "uid-0", "
 @pytest.mark.parametrize(("listed", "is_missed"), [("", False), ("98", False), ("99", True), ("100", True)])
 def test_a_pod_is_missed_once_a_list_that_is_newer_than_it_does_not_hold_it(listed: str, is_missed: bool) -> None:
     """Also where the list was shown before the server's answer to the create came."""
-    before, after = PodTable(), PodTable()
+    before, after = PodIndex(), PodIndex()
     before.listed = listed
     before.was_made(RAW)
     after.was_made(RAW)
@@ -49,7 +49,7 @@ def test_a_pod_is_missed_once_a_list_that_is_newer_than_it_does_not_hold_it(list
 
 
 def test_versions_that_are_no_numbers_are_never_compared() -> None:
-    table = PodTable()
+    table = PodIndex()
     table.was_made({"metadata": {**RAW["metadata"], "resourceVersion": "9a"}})
     table.listed = "9b"
     assert table.missed() == []
@@ -58,7 +58,7 @@ def test_versions_that_are_no_numbers_are_never_compared() -> None:
 @pytest.mark.parametrize("deleted", [False, True])
 @pytest.mark.parametrize("watch_is_faster", [False, True])
 def test_a_pod_that_was_seen_is_not_missed_whichever_came_first(deleted: bool, watch_is_faster: bool) -> None:
-    table = PodTable()
+    table = PodIndex()
     if not watch_is_faster:
         table.was_made(RAW)
     table.seen(view(RAW), deleted=False)

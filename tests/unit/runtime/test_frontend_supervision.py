@@ -1,4 +1,4 @@
-"""The front desk waits for the CRD, survives every end of kopf, and tells the core nothing it did not see."""
+"""The frontend waits for the CRD, survives every end of kopf, and tells the core nothing it did not see."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ import pytest
 
 from hajob.runtime.backoff import Backoff
 from hajob.runtime.credentials import Credentials
-from hajob.runtime.front_desk import FrontDesk, JobIntake, kopf_settings
+from hajob.runtime.frontend import Frontend, JobIntake, kopf_settings
 from hajob.runtime.kube import ApiError
 from tests.unit.runtime.runtime_fakes import FakeKube
 
 
-class Ending(FrontDesk):
-    """A front desk whose kopf ends at once."""
+class Ending(Frontend):
+    """A frontend whose kopf ends at once."""
 
     def __init__(self, kube: FakeKube) -> None:
         super().__init__(kube, Credentials("https://nowhere"))
@@ -49,36 +49,36 @@ class Stubborn(Ending):
 async def test_it_waits_for_the_crd_and_starts_kopf_again_and_again() -> None:
     kube = FakeKube()
     kube.fail(ApiError(404, "NotFound", "the server could not find the requested resource"))
-    desk = Ending(kube)
-    desk.start(cast("JobIntake", None))
+    controller = Ending(kube)
+    controller.start(cast("JobIntake", None))
     async with asyncio.timeout(30):
-        await desk.lives.get()
+        await controller.lives.get()
         assert kube.lists == 2
-        await desk.lives.get()
-    await desk.stop()
+        await controller.lives.get()
+    await controller.stop()
 
 
 async def test_no_error_ends_the_supervisor(caplog: pytest.LogCaptureFixture) -> None:
-    desk = Failing(FakeKube())
-    desk._backoff = Backoff(first=0.0)
-    assert not desk.has_ended
-    desk.start(cast("JobIntake", None))
+    controller = Failing(FakeKube())
+    controller._backoff = Backoff(first=0.0)
+    assert not controller.has_ended
+    controller.start(cast("JobIntake", None))
     async with asyncio.timeout(30):
         for _ in range(3):
-            await desk.lives.get()
-    assert not desk.has_ended
+            await controller.lives.get()
+    assert not controller.has_ended
     assert "can't start new thread" in caplog.text
-    await desk.stop()
-    assert not desk.has_ended
+    await controller.stop()
+    assert not controller.has_ended
 
 
 async def test_an_error_on_the_way_out_does_not_keep_it_alive() -> None:
-    desk = Stubborn(FakeKube())
-    desk.start(cast("JobIntake", None))
+    controller = Stubborn(FakeKube())
+    controller.start(cast("JobIntake", None))
     async with asyncio.timeout(30):
-        await desk.lives.get()
-        await desk.stop()
-    assert desk.lives.empty()
+        await controller.lives.get()
+        await controller.stop()
+    assert controller.lives.empty()
 
 
 def test_delays_are_endless_and_can_be_read_again() -> None:
@@ -97,5 +97,5 @@ async def test_kopf_is_not_left_to_ask_for_the_user_s_name(monkeypatch: pytest.M
         given.update(arguments)
 
     monkeypatch.setattr("kopf.operator", operator)
-    await FrontDesk(FakeKube(), Credentials("https://nowhere"))._serve()
+    await Frontend(FakeKube(), Credentials("https://nowhere"))._serve()
     assert given["identity"]

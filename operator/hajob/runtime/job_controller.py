@@ -1,7 +1,7 @@
-"""One job's desk: everything that happens to a job passes here, one thing at a time.
+"""One job's controller: everything that happens to a job passes here, one thing at a time.
 
 Inputs (the CR, pods, a coordinator's reports, deadlines) become events of the planner; the planner's effects become
-levels: the newest order, the wanted pods, the status. Orders go out in the same call in which a report came in: a
+levels: the newest order, the desired pods, the status. Orders go out in the same call in which a report came in: a
 fault on its way to its command crosses no queue. Pods are made and deleted by a task behind it, only after the status
 that holds the decision has been acknowledged (docs/decisions/0004-the-status-is-the-journal.md).
 """
@@ -39,16 +39,16 @@ from hajob.plan.view import View
 from hajob.protocol import sidecar_pb2 as wire
 from hajob.runtime import metrics
 from hajob.runtime.admission import Admission
-from hajob.runtime.coordinator_desk import CoordinatorDesk
+from hajob.runtime.coordinator_client import CoordinatorClient
 from hajob.runtime.deadline_timer import DeadlineTimer
 from hajob.runtime.expiry import Expiry
-from hajob.runtime.incident_book import IncidentBook
+from hajob.runtime.incident_recorder import IncidentRecorder
 from hajob.runtime.kube import ApiError
-from hajob.runtime.pod_keeper import PodKeeper, difference
-from hajob.runtime.pod_table import PodTable, is_wanted
-from hajob.runtime.status_desk import StatusDesk
+from hajob.runtime.pod_index import PodIndex, is_wanted
+from hajob.runtime.pod_reconciler import PodReconciler, difference
+from hajob.runtime.ports import Ports
+from hajob.runtime.status_publisher import StatusPublisher
 from hajob.runtime.status_writer import StatusRefusedError
-from hajob.runtime.world import World
 from hajob.sources import pod as pod_source
 from hajob.sources.pod import PodView
 from hajob.sources.report import read
@@ -63,31 +63,31 @@ UNREACHABLE_SECONDS: Final = 5.0
 """After so long the planner hears that a coordinator cannot be reached."""
 
 
-class Desk:
+class JobController:
     """All that happens to one job. Every method is called in the core's loop."""
 
     def __init__(
-        self, job: HATrainingJob, world: World, broke: Callable[[BaseException], None] = lambda _: None
+        self, job: HATrainingJob, ports: Ports, broke: Callable[[BaseException], None] = lambda _: None
     ) -> None:
         self.job = job
-        self._world = world
+        self._ports = ports
         self._broke = broke
         self._journal = Journal.load(job.status.journal)
         self._policy: Policy = from_spec(job.spec)
         self._layout = layout_of(job.spec)
-        self._table = PodTable()
-        self._homeless: set[str] = set()
-        self._coordinator = CoordinatorDesk(job, world, self)
-        self._keeper = PodKeeper(
-            world.kube, world.pod_settings, lambda pod: self._table.unreachable(pod, world.nodes())
+        self._pods = PodIndex()
+        self._unplaced: set[str] = set()
+        self._coordinator = CoordinatorClient(job, ports, self)
+        self._reconciler = PodReconciler(
+            ports.kube, ports.pod_settings, lambda pod: self._pods.unreachable(pod, ports.nodes())
         )
-        self._status = StatusDesk(world.status_writer(job), job.status, self._build_status, self._then_acknowledge)
-        self._expiry = Expiry(world.kube, world.clock)
-        self._admission = Admission(world.kube, world.pod_settings)
-        self._book = IncidentBook(self._journal.record(), self._announce)
+        self._status = StatusPublisher(ports.status_writer(job), job.status, self._build_status, self._then_acknowledge)
+        self._expiry = Expiry(ports.kube, ports.clock)
+        self._admission = Admission(ports.kube, ports.pod_settings)
+        self._recorder = IncidentRecorder(self._journal.record(), self._announce)
         self._wake = asyncio.Event()
         self._tasks: list[asyncio.Task[None]] = []
-        self._deadline = DeadlineTimer(world.clock, self._deadline_reached)
+        self._deadline = DeadlineTimer(ports.clock, self._deadline_reached)
         self._synced = False
         self._released = False
 
@@ -96,14 +96,14 @@ class Desk:
     def start(self) -> None:
         """Begin; pods that exist have been shown before."""
         self._tasks = [
-            asyncio.create_task(self._keep(), name=f"desk {self._title}"),
+            asyncio.create_task(self._reconcile_forever(), name=f"controller {self._title}"),
             asyncio.create_task(self._status.run(), name=f"status of {self._title}"),
         ]
         for task in self._tasks:
             task.add_done_callback(self._task_ended)
 
     def _task_ended(self, task: asyncio.Task[None]) -> None:
-        """A desk without its tasks looks after nothing: it must be opened anew."""
+        """A job controller without its tasks looks after nothing: it must be opened anew."""
         if not task.cancelled() and (error := task.exception()) is not None:
             log.error("%s: %s has ended", self._title, task.get_name(), exc_info=error)
             self._broke(error)
@@ -127,9 +127,9 @@ class Desk:
         """
         self._released = True
         self._advance(events.Deleted())
-        for pod in self._table.all():
+        for pod in self._pods.all():
             try:
-                await self._keeper.delete(pod)
+                await self._reconciler.delete(pod)
             except ApiError as error:
                 log.warning("%s: pod %s is left to its owner reference: %s", self._title, pod.name, error)
         await self.close()
@@ -158,27 +158,27 @@ class Desk:
     def pods_listed(self, version: str = "") -> None:
         """Every pod of a list of this resourceVersion has been shown: what is missing now is missing indeed."""
         self._synced = True
-        self._table.listed = version
+        self._pods.listed = version
         self._look_for_missed()
         self._wake.set()
 
     def _pod_made(self, raw: Json) -> None:
-        self._table.was_made(raw)
+        self._pods.was_made(raw)
         self._look_for_missed()
 
     def _look_for_missed(self) -> None:
         """Of a pod that came and went while the watch was away nobody else tells."""
-        for pod in self._table.missed():
+        for pod in self._pods.missed():
             self.pod_seen(pod, deleted=True)
 
     def pod_seen(self, pod: PodView, *, deleted: bool = False) -> None:
         """A pod of this job as it is now, or that it is gone."""
-        if not self._table.seen(pod, deleted=deleted):
+        if not self._pods.seen(pod, deleted=deleted):
             return
         if pod.role == names.ROLE_COORDINATOR:
             self._coordinator_pod_seen(pod, deleted=deleted)
         elif is_wanted(pod, self._journal.wanted):
-            now = self._world.clock.now_milliseconds()
+            now = self._ports.clock.now_milliseconds()
             for fact in [pod_source.lost(pod, now)] if deleted else pod_source.facts(pod, now):
                 self._advance(events.FactSeen(fact=fact))
             self.look_for_stranded()
@@ -192,16 +192,16 @@ class Desk:
         """A training may end while no coordinator is there to tell; its pods say so, too."""
         shrunk, wanted = self.state.shrunk, self._journal.wanted
         training = set(range(self._layout.num_nodes)) - set(shrunk.nodes if shrunk else ())
-        if self.state.phase not in ENDED and self._table.all_finished(training, wanted):
+        if self.state.phase not in ENDED and self._pods.all_finished(training, wanted):
             self._advance(events.PodsFinished())
 
     def _coordinator_pod_seen(self, pod: PodView, *, deleted: bool) -> None:
         wanted = self._journal.wanted
         if pod.name != coordinator_pod_name(self.job, wanted.coordinator, apart=wanted.apart):
             return
-        if pod.unschedulable and wanted.apart and pod.name not in self._homeless:
-            self._homeless.add(pod.name)
-            asyncio.get_running_loop().call_later(APART_SECONDS, self._still_homeless, pod.name)
+        if pod.unschedulable and wanted.apart and pod.name not in self._unplaced:
+            self._unplaced.add(pod.name)
+            asyncio.get_running_loop().call_later(APART_SECONDS, self._still_unplaced, pod.name)
         if deleted or pod.ended:
             self._coordinator.pod_lost()
             told = pod.trouble or f"pod {pod.name} is gone"
@@ -211,9 +211,9 @@ class Desk:
             self._assign()
             self._send_order()
 
-    def _still_homeless(self, name: str) -> None:
+    def _still_unplaced(self, name: str) -> None:
         """Where no node is free of ranks, a coordinator beside a rank is better than none."""
-        pod = self._table.pods.get(name)
+        pod = self._pods.pods.get(name)
         if pod is not None and pod.unschedulable and not self._released:
             wanted = dataclasses.replace(self._journal.wanted, apart=False)
             self._journal = dataclasses.replace(self._journal, wanted=wanted)
@@ -223,18 +223,18 @@ class Desk:
 
     def reported(self, report: wire.Report) -> None:
         """A coordinator's report: milestones, then facts, each advancing the plan at once."""
-        begin = self._world.clock.monotonic()
-        now = self._world.clock.now_milliseconds()
+        begin = self._ports.clock.monotonic()
+        now = self._ports.clock.now_milliseconds()
         reading = read(report, now)
         for what in reading.refused:
             metrics.REFUSED.labels(what).inc()
             log.warning("%s: the coordinator reports something this operator does not know: %s", self._title, what)
-        self._book.new_report()
+        self._recorder.new_report()
         if (loaded := self._coordinator.newly_loaded(report, self.state.attempt)) is not None:
-            self._book.checkpoint_loaded(loaded)
+            self._recorder.checkpoint_loaded(loaded)
         for observed in reading.observed:
             if observed.moment is not None:
-                self._book.mark(observed.moment, observed.time_ms, observed.step_before)
+                self._recorder.mark(observed.moment, observed.time_ms, observed.step_before)
             if isinstance(observed.event, events.FactSeen):
                 self._fact_seen(observed.event)
             elif type(observed.event) is not events.Event:
@@ -242,23 +242,23 @@ class Desk:
         for event in self._coordinator.events_of(report, self.state):
             self._advance(event)
         if reading.observed:
-            metrics.DECISION.observe(self._world.clock.monotonic() - begin)
+            metrics.DECISION.observe(self._ports.clock.monotonic() - begin)
         self._publish(lazy=True)
 
     def _fact_seen(self, event: events.FactSeen) -> None:
         """A fact from inside the job: it knows node ranks, the cluster knows which node that is."""
         fact = event.fact
         metrics.FACTS.labels(fact.kind.value).inc()
-        pod = self._table.of_node_rank(fact.node_rank, self._journal.wanted)
+        pod = self._pods.of_node_rank(fact.node_rank, self._journal.wanted)
         if pod is not None and pod.finished and fact.kind is FactKind.AGENT_SILENT:
             log.info("%s: the agent of %s is silent because the pod has finished", self._title, pod.name)
             return
         if pod is not None:
             fact = dataclasses.replace(fact, node_name=fact.node_name or pod.node_name)
             if fact.kind is FactKind.AGENT_SILENT:
-                self._table.silent.add(pod.uid)
+                self._pods.silent.add(pod.uid)
             if fact.kind in {FactKind.AGENT_SILENT, FactKind.PORT_TAKEN}:
-                self._world.shunned_nodes.add(pod.node_name, self._world.clock.monotonic())
+                self._ports.avoided_nodes.add(pod.node_name, self._ports.clock.monotonic())
         self._advance(dataclasses.replace(event, fact=fact))
 
     def coordinator_changed(self) -> None:
@@ -276,8 +276,8 @@ class Desk:
 
     def look_for_stranded(self) -> None:
         """A node turned, or a pod of this job was given to one: a pod may wait there in vain."""
-        now = self._world.clock.now_milliseconds()
-        for pod in self._table.stranded(self._world.nodes(), self._journal.wanted):
+        now = self._ports.clock.now_milliseconds()
+        for pod in self._pods.stranded(self._ports.nodes(), self._journal.wanted):
             self._advance(events.FactSeen(fact=pod_source.stranded(pod, now)))
 
     def look_for_capacity(self) -> None:
@@ -285,7 +285,7 @@ class Desk:
         shrunk = self.state.shrunk
         if self.state.phase is not Phase.SHRUNK or shrunk is None:
             return
-        free = self._world.free_nodes(self.job, self._layout)
+        free = self._ports.free_nodes(self.job, self._layout)
         enough = free >= len(shrunk.absent(released=self._policy.release_shrunk_pods))
         if enough and not shrunk.capacity_ms:
             self._advance(events.CapacityAvailable(nodes=free))
@@ -299,23 +299,23 @@ class Desk:
             layout=self._layout,
             step=self._coordinator.step,
             coordinator_ready=self._coordinator.serving,
-            coordinator_apart=not self._table.coordinator_shares_node(),
-            free_nodes=self._world.free_nodes(self.job, self._layout),
+            coordinator_apart=not self._pods.coordinator_shares_node(),
+            free_nodes=self._ports.free_nodes(self.job, self._layout),
             checkpoint_step=self._coordinator.checkpoint_step,
-            node_names=self._table.homes(self._journal.wanted),
+            node_names=self._pods.homes(self._journal.wanted),
         )
 
     def _advance(self, event: events.Event) -> None:
         """One event through the table, and its effects."""
         before = self.state
-        now = self._world.clock.now_milliseconds()
+        now = self._ports.clock.now_milliseconds()
         outcome = machine.advance(before, event, self._view(), self._policy, now)
         if outcome.state is before and not outcome.effects:
             return
         log.info("%s: %s: %s -> %s", self._title, type(event).__name__, before.phase, outcome.state.phase)
         account = follow(self._journal.account or Account(now), outcome.state, self._layout.data, now)
         self._journal = dataclasses.replace(self._journal, state=outcome.state, account=account)
-        self._book.follow(outcome.state.incident, event, max(self._coordinator.step, before.step))
+        self._recorder.follow(outcome.state.incident, event, max(self._coordinator.step, before.step))
         for effect in outcome.effects:
             self._take(effect)
         self._wish(outcome.effects)
@@ -329,12 +329,12 @@ class Desk:
         match effect:
             case effects.SendOrder():
                 self._journal = dataclasses.replace(self._journal, order=effect)
-                self._book.mark(Moment.DECIDED, self._world.clock.now_milliseconds())
+                self._recorder.mark(Moment.DECIDED, self._ports.clock.now_milliseconds())
                 self._send_order()
             case effects.FailJob(reason, message):
                 self._journal = dataclasses.replace(self._journal, failed_reason=reason, failed_message=message)
             case effects.CloseIncident():
-                self._book.close(effect)
+                self._recorder.close(effect)
             case effects.CreateSparePods(node_ranks):
                 log.warning("%s: spare pods for node ranks %s are not made by this version", self._title, node_ranks)
 
@@ -343,9 +343,9 @@ class Desk:
         if not taken:
             return
         wanted = self._journal.wanted
-        homes = self._table.homes(wanted)
+        homes = self._pods.homes(wanted)
         starts = any(isinstance(effect, effects.CreateAllPods) for effect in taken)
-        avoided = self._world.nodes_to_avoid(self.job, self._layout) if starts else set()
+        avoided = self._ports.nodes_to_avoid(self.job, self._layout) if starts else set()
         for effect in taken:
             wanted = apply(wanted, effect, homes, avoided)
         self._journal = dataclasses.replace(self._journal, wanted=wanted)
@@ -367,7 +367,7 @@ class Desk:
             self._coordinator.order(orders.order(self._journal.order))
 
     def _assign(self) -> None:
-        pods = self._table.ranks()
+        pods = self._pods.ranks()
         self._coordinator.assign(
             lambda revision: orders.assignment(
                 revision=revision,
@@ -394,29 +394,29 @@ class Desk:
         return build_status(self._snapshot(before))
 
     def _snapshot(self, before: HATrainingJobStatus) -> Snapshot:
-        now = self._world.clock.now_milliseconds()
+        now = self._ports.clock.now_milliseconds()
         return Snapshot(
             job=self.job.model_copy(update={"status": before}),
             state=self.state,
             wanted=self._journal.wanted,
-            fence=self._world.fence(),
+            fence=self._ports.fence(),
             now_ms=now,
             step=self._coordinator.step,
-            pods=self._table.all(),
+            pods=self._pods.all(),
             coordinator=CoordinatorView(
                 connected=self._coordinator.connected,
                 serving=self._coordinator.serving,
                 problem=self._coordinator.problem,
-                shares_node=self._table.coordinator_shares_node(),
+                shares_node=self._pods.coordinator_shares_node(),
                 problems=self._coordinator.problems,
             ),
             accepted=self._admission.reason,
             accepted_message=self._admission.message,
             failed_reason=self._journal.failed_reason,
             failed_message=self._journal.failed_message,
-            record=self._book.record,
-            settled=self._book.settled,
-            journal=dataclasses.replace(self._journal, open_record=self._book.record).dump(),
+            record=self._recorder.record,
+            settled=self._recorder.settled,
+            journal=dataclasses.replace(self._journal, open_record=self._recorder.record).dump(),
             goodput=goodput(self._journal.account, now),
             recoverability=recoverability(self.state, self._view(), self._policy) if self._trains else (),
         )
@@ -426,12 +426,12 @@ class Desk:
         return RUNNING_REASON[self.state.phase] is Reason.TRAINING
 
     def _announce(self, reason: str, message: str, warning: bool) -> None:
-        self._world.announcer.announce(self.job, reason, message, warning=warning)
+        self._ports.announcer.announce(self.job, reason, message, warning=warning)
 
     # --------------------------------------------------------------------------------------------- settling
 
-    async def _keep(self) -> None:
-        """Admit the job, then keep its pods what they should be, for as long as the desk is open."""
+    async def _reconcile_forever(self) -> None:
+        """Admit the job, then keep its pods what they should be, for as long as the job controller is open."""
         while True:
             await self._wake.wait()
             self._wake.clear()
@@ -444,7 +444,7 @@ class Desk:
                 log.exception("%s: an error of this program; trying again in %s s", self._title, RETRY_SECONDS)
             else:
                 continue
-            await self._world.clock.sleep(RETRY_SECONDS)
+            await self._ports.clock.sleep(RETRY_SECONDS)
             self._wake.set()
 
     async def _settle(self) -> None:
@@ -453,7 +453,7 @@ class Desk:
         if not self._admission.admitted and not await self._admit():
             return
         self._follow_wishes()
-        todo = difference(self.job, self._journal.wanted, self._table.pods, self._table.gone | self._table.made.keys())
+        todo = difference(self.job, self._journal.wanted, self._pods.pods, self._pods.gone | self._pods.made.keys())
         if self.state.phase in ENDED:
             todo = dataclasses.replace(todo, surplus=tuple(pod for pod in todo.surplus if not pod.ended))
         if todo.empty:
@@ -461,7 +461,7 @@ class Desk:
         wanted = self._journal.wanted
         await self._status.acknowledged()
         if wanted == self._journal.wanted and not self._released:
-            await self._keeper.carry_out(self.job, wanted, todo, self._pod_made)
+            await self._reconciler.carry_out(self.job, wanted, todo, self._pod_made)
 
     async def _expire(self) -> None:
         """An ended job is deleted in its time, once its end is written down."""
@@ -492,7 +492,7 @@ class Desk:
             self._announce(admission.reason.word, admission.message, True)
             self._publish()
             return False
-        for pod in self._table.all():
+        for pod in self._pods.all():
             if pod.role == names.ROLE_COORDINATOR:
                 self._coordinator_pod_seen(pod, deleted=False)
         self._arm()

@@ -1,6 +1,7 @@
-"""What a desk needs of the world, behind ports: the Kubernetes API, the coordinators, the clock.
+"""What a job controller needs of the world, behind ports: the Kubernetes API, the coordinators, the clock.
 
-Tests put a simulated world behind the same ports. A desk holds no other way out (docs/decisions/0003 and 0004).
+Tests put a simulated world behind the same ports. A job controller holds no other way out (docs/decisions/0003 and
+0004).
 """
 
 from __future__ import annotations
@@ -15,10 +16,10 @@ from hajob.objects.free_nodes import free_nodes, nodes_to_avoid
 from hajob.objects.settings import PodSettings
 from hajob.protocol import sidecar_pb2 as wire
 from hajob.runtime.announcements import Announcer
+from hajob.runtime.avoided_nodes import AvoidedNodes
 from hajob.runtime.channel import Credentials, Listener
 from hajob.runtime.clock import Clock
 from hajob.runtime.kube import Kube
-from hajob.runtime.shunned_nodes import ShunnedNodes
 from hajob.runtime.status_writer import StatusWriter
 from hajob.sources.node import NodeView
 from hajob.sources.pod import PodView
@@ -53,8 +54,8 @@ class Dial(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class World:
-    """The ports, and what all desks share."""
+class Ports:
+    """The ports, and what all job controllers share."""
 
     kube: Kube
     clock: Clock
@@ -65,7 +66,7 @@ class World:
     fence: Callable[[], int]
     nodes: Callable[[], dict[str, NodeView]]
     all_pods: Callable[[], dict[str, PodView]]
-    shunned_nodes: ShunnedNodes = field(default_factory=ShunnedNodes)
+    avoided_nodes: AvoidedNodes = field(default_factory=AvoidedNodes)
 
     def free_nodes(self, job: HATrainingJob, layout: Layout) -> int:
         """How many nodes could take a rank pod of this job now."""
@@ -73,6 +74,6 @@ class World:
 
     def nodes_to_avoid(self, job: HATrainingJob, layout: Layout) -> set[str]:
         """Names of the nodes on which no start of this job should go."""
-        shunned = self.shunned_nodes.names(self.clock.monotonic())
+        avoided = self.avoided_nodes.names(self.clock.monotonic())
         others = (pod for pod in self.all_pods().values() if pod.job_uid != job.metadata.uid)
-        return nodes_to_avoid(self.nodes().values(), others, job.spec, layout, shunned)
+        return nodes_to_avoid(self.nodes().values(), others, job.spec, layout, avoided)

@@ -1,4 +1,4 @@
-"""The front desk: kopf, in a thread and loop of its own, for everything about the HATrainingJob itself.
+"""The frontend: kopf, in a thread and loop of its own, for everything about the HATrainingJob itself.
 
 kopf sees to finalizer, start and end of a job; it decides nothing. It runs apart because it ends the process's loop
 on many errors (401, HTTP 410, 55 s of 5xx) and cancels every task that was made after it; here it is started again
@@ -25,7 +25,7 @@ from hajob.api.base import Json
 from hajob.runtime.backoff import Backoff
 from hajob.runtime.credentials import Credentials
 from hajob.runtime.kube import ApiError, Kube
-from hajob.runtime.metrics import FRONT_DESK_RESTARTS
+from hajob.runtime.metrics import FRONTEND_RESTARTS
 
 log = logging.getLogger(__name__)
 
@@ -37,7 +37,7 @@ logging.getLogger("kopf").setLevel(logging.WARNING)
 
 
 class JobIntake(Protocol):
-    """The core, as the front desk sees it; every method is called in the core's loop."""
+    """The core, as the frontend sees it; every method is called in the core's loop."""
 
     def job_seen(self, raw: Json) -> None:
         """A job, as it is now; for a new one, every change, and again after each start of kopf."""
@@ -83,7 +83,7 @@ def kopf_settings() -> kopf.OperatorSettings:
     return settings
 
 
-class FrontDesk:
+class Frontend:
     """kopf under a supervisor. Make, start and stop it in the core's loop, while leading.
 
     Args:
@@ -107,7 +107,7 @@ class FrontDesk:
         """Start serving a core; returns at once."""
         self._intake = intake
         self._core = asyncio.get_running_loop()
-        self._supervisor = asyncio.create_task(self._supervise(), name="front desk")
+        self._supervisor = asyncio.create_task(self._supervise(), name="frontend")
 
     async def stop(self) -> None:
         """Stop serving; the jobs stay as they are."""
@@ -130,10 +130,10 @@ class FrontDesk:
                 task = asyncio.current_task()
                 if task is not None and task.cancelling():  # the error came on the way out
                     raise
-                log.exception("the front desk could not be run")
+                log.exception("the frontend could not be run")
                 problem = f"{type(error).__name__}: {error}"
-            FRONT_DESK_RESTARTS.inc()
-            log.warning("the front desk ended (%s) and is started again", problem or "without a reason")
+            FRONTEND_RESTARTS.inc()
+            log.warning("the frontend ended (%s) and is started again", problem or "without a reason")
             await asyncio.sleep(self._backoff.delay())
 
     async def _live(self) -> str:
@@ -178,7 +178,7 @@ class FrontDesk:
             core.call_soon_threadsafe(tell, problem)
 
         self._stopping.clear()
-        thread = threading.Thread(target=body, name="front desk", daemon=True)
+        thread = threading.Thread(target=body, name="frontend", daemon=True)
         thread.start()
         try:
             return await asyncio.shield(ended)
@@ -225,7 +225,7 @@ class FrontDesk:
         """Hand an object to the core; a deleted one stays here until the core has let go of it."""
         raw, core, intake = event["object"], self._core, self._intake
         if core is None or intake is None:
-            raise RuntimeError("the front desk was not started")
+            raise RuntimeError("the frontend was not started")
         metadata = raw["metadata"]
         if event["type"] == "DELETED":
             core.call_soon_threadsafe(intake.job_gone, metadata["uid"])

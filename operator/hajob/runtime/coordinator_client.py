@@ -1,4 +1,4 @@
-"""What a desk knows of its coordinator: the link to the pod that is there, its newest state, and who it claims to be.
+"""A job controller's view of its coordinator: the link to the pod that is there, its newest state, who it claims to be.
 
 A link belongs to one pod. When the pod is replaced, or comes up at another address, the old link is closed and a new
 one made; what is said on a link that is no longer this pod's is not heard.
@@ -22,7 +22,7 @@ from hajob.protocol import sidecar_pb2 as wire
 from hajob.runtime import metrics
 from hajob.runtime.channel import Credentials
 from hajob.runtime.kube import ApiError
-from hajob.runtime.world import Link, World
+from hajob.runtime.ports import Link, Ports
 from hajob.sources.pod import PodView
 from hajob.sources.report import launchers_ready
 
@@ -33,7 +33,7 @@ UNWORKABLE: Final = frozenset({Reason.IMAGE_UNUSABLE.word, Reason.MINDIO_TLS_MIS
 
 
 class Owner(Protocol):
-    """The desk."""
+    """The job controller."""
 
     def reported(self, report: wire.Report) -> None:
         """A report has come."""
@@ -45,28 +45,28 @@ class Owner(Protocol):
 class _Ear:
     """Hears one link for as long as it is this pod's: what its channel has read already may come after the end."""
 
-    def __init__(self, desk: CoordinatorDesk) -> None:
-        self._desk = desk
+    def __init__(self, client: CoordinatorClient) -> None:
+        self._client = client
         self.deaf = False
 
     async def greeted(self, hello: wire.Hello) -> bool:
-        return not self.deaf and await self._desk.greeted(hello) and not self.deaf
+        return not self.deaf and await self._client.greeted(hello) and not self.deaf
 
     def reported(self, report: wire.Report) -> None:
         if not self.deaf:
-            self._desk.reported(report)
+            self._client.reported(report)
 
     def connected_changed(self, up: bool, reason: str) -> None:
         if not self.deaf:
-            self._desk.connected_changed(up, reason)
+            self._client.connected_changed(up, reason)
 
 
-class CoordinatorDesk:
-    """The coordinator of one job, as its desk sees it."""
+class CoordinatorClient:
+    """The coordinator of one job, as its controller sees it."""
 
-    def __init__(self, job: HATrainingJob, world: World, owner: Owner) -> None:
+    def __init__(self, job: HATrainingJob, ports: Ports, owner: Owner) -> None:
         self._job = job
-        self._world = world
+        self._ports = ports
         self._owner = owner
         self._pod: PodView | None = None
         self._link: Link | None = None
@@ -126,12 +126,12 @@ class CoordinatorDesk:
 
     def pod_is_at(self, pod: PodView, credentials: Credentials) -> None:
         """Dial this pod, unless that is done already."""
-        address = f"{pod.address}:{self._world.pod_settings.coordinator_port}"
+        address = f"{pod.address}:{self._ports.pod_settings.coordinator_port}"
         if self._pod is not None and self._pod.uid == pod.uid and self.address == address:
             return
         self.pod_lost()
         self._pod, self._ear = pod, _Ear(self)
-        self._link = self._world.dial(address, self._job.metadata.uid, credentials, self._ear)
+        self._link = self._ports.dial(address, self._job.metadata.uid, credentials, self._ear)
         if self._order is not None:
             self._link.order(self._order)
         if self._assignment is not None:
@@ -175,7 +175,7 @@ class CoordinatorDesk:
         current = self._assignment
         if current is not None and build(current.revision) == current:
             return
-        self._revision = max(self._revision + 1, self._world.clock.now_milliseconds())
+        self._revision = max(self._revision + 1, self._ports.clock.now_milliseconds())
         self._assignment = build(self._revision)
         if self._link is not None:
             self._link.assign(self._assignment)
@@ -203,7 +203,7 @@ class CoordinatorDesk:
         """Whether the token proves that this is the pod that was dialled (docs/protocols/sidecar.md)."""
         pod = self._pod
         try:
-            identity = await self._world.kube.token_review(hello.token, COORDINATOR_TOKEN_AUDIENCE)
+            identity = await self._ports.kube.token_review(hello.token, COORDINATOR_TOKEN_AUDIENCE)
         except ApiError as error:
             log.warning("the token of %s cannot be checked: %s", self.address, error)
             return False
