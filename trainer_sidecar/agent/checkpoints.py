@@ -140,6 +140,7 @@ def judge(directory: Path, rules: pb.CheckpointRules) -> Verdict:
         rank_order=RankOrder(rules.rank_order),
         sharding=Sharding(rules.sharding),
         copies=rules.copies,
+        expert_tensor=rules.expert_tensor,
     )
     rule = mindspore.judge if rules.framework == MINDSPORE else megatron.judge
     return rule(RealDirectory(directory), layout)

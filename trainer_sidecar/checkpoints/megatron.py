@@ -8,7 +8,6 @@ What is committed in another format (no `mp_rank` directory) is not judged: refu
 
 from __future__ import annotations
 
-import itertools
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -65,12 +64,27 @@ def judge(directory: Directory, layout: Layout) -> Verdict:
 
 
 def shard_directories(layout: Layout) -> Iterator[str]:
-    """Names of the directories of one checkpoint."""
-    places = itertools.product(range(layout.tensor), range(layout.pipeline), range(layout.expert))
-    for tensor, pipeline, expert in places:
-        stage = f"_{pipeline:03d}" if layout.pipeline > 1 else ""
-        part = f"_{expert:03d}" if layout.expert > 1 else ""
-        yield f"{_SHARD}{tensor:02d}{stage}{part}"
+    """Names of the directories of one checkpoint: those of the ranks that write, first in a dense or an expert group.
+
+    A name is made of the rank's dense tensor coordinate, its stage and its expert coordinate. With an expert tensor
+    size of its own the three are coupled, and not every combination exists (docs/checkpoints.md, "PyTorch").
+    """
+    names: dict[str, None] = {}
+    for rank in _writers(layout):
+        at = layout.coordinates(rank)
+        stage = f"_{at.pipeline:03d}" if layout.pipeline > 1 else ""
+        part = f"_{layout.expert_rank(rank):03d}" if layout.expert > 1 else ""
+        names[f"{_SHARD}{at.tensor:02d}{stage}{part}"] = None
+    yield from sorted(names)
+
+
+def _writers(layout: Layout) -> Iterator[int]:
+    """Ranks that are the first of their dense group, or of their expert group."""
+    for key in range(layout.tensor * layout.pipeline):
+        yield layout.group(key)[0]
+    if layout.expert > 1:
+        for run in layout.ranks_at_expert_position(0):
+            yield from run
 
 
 def _read_tracker(directory: Directory) -> _Tracker:

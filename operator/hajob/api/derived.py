@@ -70,7 +70,16 @@ def layout(spec: HATrainingJobSpec) -> Layout:
         rank_order=sizes.rank_order,
         sharding=spec.optimizer.sharding,
         copies=spec.optimizer.copies,
+        expert_tensor=expert_tensor(spec),
     )
+
+
+def expert_tensor(spec: HATrainingJobSpec) -> int:
+    """Tensor-parallel ranks of the experts (docs/layout.md, "Experts")."""
+    sizes = spec.parallelism
+    if sizes.expert_tensor is not None:
+        return sizes.expert_tensor
+    return 1 if spec.framework is Framework.MINDSPORE and sizes.expert > 1 else sizes.tensor
 
 
 def world_size(spec: HATrainingJobSpec) -> int:

@@ -65,6 +65,9 @@ class Parallelism(ApiModel):
     """Context-parallel ranks."""
     expert: Degree = 1
     """Expert-parallel ranks."""
+    expert_tensor: Degree | None = None
+    """Tensor-parallel ranks of the experts (--expert-tensor-parallel-size). Default: tensor; with framework MindSpore,
+    which deals experts out over data × tensor, 1."""
     rank_order: RankOrder = RankOrder.TENSOR_DATA_PIPELINE
     """Order in which global ranks run through the coordinates; TensorPipelineData is --use-tp-pp-dp-mapping."""
 
@@ -267,6 +270,11 @@ _CHIPS: Final = (
 )
 _RANKS: Final = f"(self.numNodes * {_CHIPS})"
 _BLOCK: Final = "(self.parallelism.tensor * self.parallelism.pipeline * self.parallelism.context)"
+_EXPERT_TENSOR: Final = (
+    "(has(self.parallelism.expertTensor) ? self.parallelism.expertTensor : "
+    "(self.framework == 'MindSpore' && self.parallelism.expert > 1 ? 1 : self.parallelism.tensor))"
+)
+_EXPERT_BLOCK: Final = f"({_EXPERT_TENSOR} * self.parallelism.expert * self.parallelism.pipeline)"
 
 SPEC_RULES: Final = rules(
     rule(
@@ -277,8 +285,9 @@ SPEC_RULES: Final = rules(
         field=".numNodes",
     ),
     rule(
-        f"{_RANKS} % {_BLOCK} != 0 || ({_RANKS} / {_BLOCK} * self.parallelism.context) % self.parallelism.expert == 0",
-        "parallelism.expert must divide data parallel × context: change one of them",
+        f"{_RANKS} % {_EXPERT_BLOCK} == 0",
+        "the experts cannot be spread: numNodes × accelerator.chipsPerNode must be a multiple of parallelism "
+        "expertTensor (tensor when left out, 1 for MindSpore) × expert × pipeline: change one of them",
         field=".parallelism",
     ),
     rule(

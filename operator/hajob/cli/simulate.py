@@ -133,6 +133,7 @@ def as_json(answer: Answer) -> dict[str, Any]:
             "dropped": list(answer.isolation.dropped),
         },
         "microBatches": list(answer.micro_batches),
+        "copies": [{"kind": row.kind, "ranks": list(row.holders)} for row in answer.layout.report_group_list()],
         "refused": {action.value: list(names) for action, names in answer.refused.items()},
         "writes": [_write(write) for write in writes(answer)],
     }

@@ -54,7 +54,12 @@ class CopyRow(NamedTuple):
 class Layout:
     """Sizes of one job. `world_size` and `data` are derived and checked.
 
+    The experts have a grid of their own over the same ranks (docs/layout.md, "Experts"): expert tensor, expert, expert
+    data, pipeline. A rank's coordinates in the two grids differ.
+
     Attributes:
+        expert_tensor: tensor-parallel ranks of the experts; 0 when it is made stands for `tensor`.
+        expert_data: ranks that hold the same experts, world / (expert tensor x expert x pipeline). Derived.
         copy_kinds: the kinds of parameters that keep copies; experts only with expert parallelism.
         copy_sizes: each kind with the size of its groups and the number of its copies.
 
@@ -71,8 +76,10 @@ class Layout:
     rank_order: RankOrder = RankOrder.TENSOR_DATA_PIPELINE
     sharding: Sharding = Sharding.DISTRIBUTED
     copies: int = 2
+    expert_tensor: int = 0
     world_size: int = field(init=False, default=0)
     data: int = field(init=False, default=0)
+    expert_data: int = field(init=False, default=0)
     copy_kinds: tuple[CopyKind, ...] = field(init=False, default=(), repr=False)
     copy_sizes: tuple[tuple[CopyKind, int, int], ...] = field(init=False, default=(), repr=False)
     _copies_of: tuple[int, int] = field(init=False, default=(1, 1), repr=False)
@@ -89,16 +96,35 @@ class Layout:
                 f"{world} ranks ({self.num_nodes} nodes x {self.chips_per_node} chips) are not a multiple of "
                 f"tensor {self.tensor} x pipeline {self.pipeline} x context {self.context}"
             )
-        if (data * self.context) % self.expert:
-            raise LayoutError(f"expert {self.expert} does not divide data {data} x context {self.context}")
         object.__setattr__(self, "world_size", world)
         object.__setattr__(self, "data", data)
-        sizes = (data * self.context, data * self.context // self.expert)
+        self._derive_experts(world)
+        sizes = (data * self.context, self.expert_data)
         copies = sizes if self.sharding is Sharding.NONE else tuple(min(self.copies, size) for size in sizes)
         object.__setattr__(self, "_copies_of", copies)
         kinds = (CopyKind.DENSE, CopyKind.EXPERT) if self.expert > 1 else (CopyKind.DENSE,)
         object.__setattr__(self, "copy_kinds", kinds)
         object.__setattr__(self, "copy_sizes", tuple(zip(kinds, sizes, copies, strict=False)))
+
+    def _derive_experts(self, world: int) -> None:
+        """Sizes of the experts' grid, by the rules of Megatron's `initialize_model_parallel`."""
+        if not self.expert_tensor:
+            object.__setattr__(self, "expert_tensor", self.tensor)
+        width = self.expert_tensor * self.expert
+        expert_data, rest = divmod(world, width * self.pipeline)
+        if self.has_expert_grid and (rest or not expert_data):
+            raise LayoutError(
+                f"{world} ranks are not a multiple of expert tensor {self.expert_tensor} x expert {self.expert} x "
+                f"pipeline {self.pipeline}"
+            )
+        middle = self.rank_order is RankOrder.TENSOR_PIPELINE_DATA and self.pipeline > 1
+        if self.has_expert_grid and middle and width != self.tensor * self.context:
+            raise LayoutError(
+                f"in the rank order {self.rank_order.value} the pipelines of experts and dense layers must be the same "
+                f"ranks: expert tensor {self.expert_tensor} x expert {self.expert} must equal tensor {self.tensor} x "
+                f"context {self.context}"
+            )
+        object.__setattr__(self, "expert_data", expert_data)
 
     # ------------------------------------------------------------------ ranks and pods
 
@@ -178,13 +204,17 @@ class Layout:
         return self.data * self.context
 
     @property
-    def expert_group_size(self) -> int:
-        """Ranks that share the experts' optimizer: data x context / expert."""
-        return self.dense_group_size // self.expert
+    def has_expert_grid(self) -> bool:
+        """Whether experts are spread otherwise than the dense layers; without it the two grids are one."""
+        return self.expert > 1 or self.expert_tensor != self.tensor
 
     def group_size(self, kind: CopyKind) -> int:
         """Size of a copy group of this kind."""
-        return self.dense_group_size if kind is CopyKind.DENSE else self.expert_group_size
+        return self.dense_group_size if kind is CopyKind.DENSE else self.expert_data
+
+    def spacing(self, kind: CopyKind) -> int:
+        """Neighbours in a copy group stand at least so many ranks apart."""
+        return self.tensor if kind is CopyKind.DENSE else self.expert_tensor * self.expert
 
     def effective_copies(self, kind: CopyKind) -> int:
         """How often each shard exists; without sharding every rank of the group holds everything."""
@@ -192,23 +222,30 @@ class Layout:
 
     def position(self, rank: int, kind: CopyKind = CopyKind.DENSE) -> tuple[int, int]:
         """Key of the rank's copy group and its position in it (groups are sorted by rank)."""
+        if kind is CopyKind.EXPERT:
+            return self._expert_position(self.check_rank(rank))
         if self.rank_order is RankOrder.TENSOR_DATA_PIPELINE:
             outer, tensor = divmod(self.check_rank(rank), self.tensor)
             pipeline, dense = divmod(outer, self.context * self.data)
         else:
             tensor, context, data, pipeline = self.coordinates(rank)
             dense = context + self.context * data
-        key = tensor + self.tensor * pipeline
-        if kind is CopyKind.DENSE:
-            return key, dense
-        position, expert = divmod(dense, self.expert)
-        return key * self.expert + expert, position
+        return tensor + self.tensor * pipeline, dense
+
+    def _expert_position(self, rank: int) -> tuple[int, int]:
+        """As `position`; the key is (place in the block of one expert grid) + (block size) x pipeline."""
+        block = self.expert_tensor * self.expert
+        outer, inner = divmod(rank, block)
+        if self.rank_order is RankOrder.TENSOR_DATA_PIPELINE:
+            pipeline, place = divmod(outer, self.expert_data)
+        else:
+            place, pipeline = divmod(outer, self.pipeline)
+        return inner + block * pipeline, place
 
     def group(self, key: int, kind: CopyKind = CopyKind.DENSE) -> Sequence[int]:
         """A copy group by its key, sorted; a `range` wherever the ranks are evenly spaced."""
         if kind is CopyKind.EXPERT:
-            key, expert = divmod(key, self.expert)
-            return self.group(key)[expert :: self.expert]
+            return self._expert_group(key)
         pipeline, tensor = divmod(key, self.tensor)
         size, width = self.dense_group_size, self.tensor
         if self.rank_order is RankOrder.TENSOR_DATA_PIPELINE:
@@ -220,6 +257,25 @@ class Layout:
             return range(first, first + stride * size, stride)
         places = ((context, data) for data in range(self.data) for context in range(self.context))
         return tuple(self.rank_at(Coordinates(tensor, context, data, pipeline)) for context, data in places)
+
+    def _expert_group(self, key: int) -> range:
+        block = self.expert_tensor * self.expert
+        pipeline, inner = divmod(key, block)
+        if self.rank_order is RankOrder.TENSOR_DATA_PIPELINE:
+            first, stride = inner + block * self.expert_data * pipeline, block
+        else:
+            first, stride = inner + block * pipeline, block * self.pipeline
+        return range(first, first + stride * self.expert_data, stride)
+
+    def ranks_at_expert_position(self, place: int) -> Iterator[range]:
+        """Every rank at this position of its expert group, as runs of consecutive ranks, one for each stage."""
+        block = self.expert_tensor * self.expert
+        for group in (self._expert_group(block * stage) for stage in range(self.pipeline)):
+            yield range(group[place], group[place] + block)
+
+    def expert_rank(self, rank: int) -> int:
+        """Expert-parallel rank: which part of the experts the rank holds."""
+        return self.check_rank(rank) // self.expert_tensor % self.expert
 
     def group_of(self, rank: int, kind: CopyKind = CopyKind.DENSE) -> Sequence[int]:
         """The copy group of a rank, sorted."""

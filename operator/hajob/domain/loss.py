@@ -71,11 +71,13 @@ def _drop(layout: Layout, lost: Sequence[int], dropped: set[int], ranks: set[int
         ranks.update(layout.ranks_of_data(data_rank))
     if layout.expert == 1:
         return
+    width = layout.tensor * layout.context
     for place in {layout.position(rank, CopyKind.EXPERT)[1] for rank in lost}:
-        for first in range(place * layout.expert, (place + 1) * layout.expert):
-            data_rank = first // layout.context
-            dropped.add(data_rank)
-            ranks.update(layout.ranks_of_data(data_rank))
+        for run in layout.ranks_at_expert_position(place):
+            # one rank of each block of `width` that the run touches tells its data-parallel rank
+            for data_rank in {layout.data_rank(rank) for rank in (*run[::width], run[-1])} - dropped:
+                dropped.add(data_rank)
+                ranks.update(layout.ranks_of_data(data_rank))
 
 
 def shards_without_copy(layout: Layout, lost: Iterable[int]) -> tuple[tuple[CopyKind, tuple[int, ...]], ...]:
@@ -106,7 +108,7 @@ def _takes_a_shard(layout: Layout, lost: AbstractSet[int], kind: CopyKind, size:
     if size % copies:
         return any(all(holder in lost for holder in layout.holders(rank, kind)) for rank in lost)
     offset = size // copies
-    if max(lost) - min(lost) < layout.tensor * offset:  # two holders of a shard stand at least so far apart
+    if max(lost) - min(lost) < layout.spacing(kind) * offset:  # two holders of a shard stand at least so far apart
         return False
     counts: dict[tuple[int, int], int] = {}
     for rank in lost:

@@ -108,6 +108,7 @@ def checkpoint_rules(framework: Framework, layout: Layout) -> wire.CheckpointRul
         rank_order=layout.rank_order.value,
         sharding=layout.sharding.value,
         copies=layout.copies,
+        expert_tensor=layout.expert_tensor,
     )
 
 

@@ -89,7 +89,7 @@ def _as_far_as_seen(flags: Flags, *, fits: bool) -> bool | None:
 
 
 def sizes_agree(setting: Setting) -> bool | None:
-    """Whether the visible sizes are those of the spec; an option that is not given has its default of 1."""
+    """Whether the visible sizes are those of the spec; an option that is not given has its default."""
     if not setting.flags.visible or not on_pytorch(setting):
         return None
     sizes = setting.layout
@@ -98,14 +98,18 @@ def sizes_agree(setting: Setting) -> bool | None:
         "pipeline-model-parallel-size": sizes.pipeline,
         "context-parallel-size": sizes.context,
         "expert-model-parallel-size": sizes.expert,
+        "expert-tensor-parallel-size": sizes.expert_tensor,
     }
+    default = {"expert-tensor-parallel-size": sizes.tensor}
     flags, mapped = setting.flags, sizes.rank_order is RankOrder.TENSOR_PIPELINE_DATA
     if any("$" in value for flag, value in flags.values.items() if flag in wanted):
         return None
     order = flags.has("use-tp-pp-dp-mapping")
     if order not in {mapped, None} or any(flags.number(flag) not in {size, None} for flag, size in wanted.items()):
         return False
-    return _as_far_as_seen(flags, fits=all((flags.number(flag) or 1) == size for flag, size in wanted.items()))
+    return _as_far_as_seen(
+        flags, fits=all((flags.number(flag) or default.get(flag, 1)) == size for flag, size in wanted.items())
+    )
 
 
 def torch_format(setting: Setting) -> bool | None:
@@ -146,6 +150,15 @@ def sizes(setting: Setting) -> str:
     """The sizes that the copies depend on, in words."""
     layout = setting.layout
     return f"data {layout.data} x context {layout.context}, copies {setting.spec.optimizer.copies}"
+
+
+def expert_sizes(setting: Setting) -> str:
+    """The sizes that the experts' copies depend on, in words."""
+    layout = setting.layout
+    return (
+        f"{layout.world_size} ranks, expert tensor {layout.expert_tensor}, expert {layout.expert}, pipeline "
+        f"{layout.pipeline}, copies {setting.spec.optimizer.copies}"
+    )
 
 
 def left_after_a_node(setting: Setting) -> int:

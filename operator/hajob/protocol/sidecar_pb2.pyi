@@ -177,7 +177,7 @@ class Assignment(_message.Message):
     def __init__(self, revision: _Optional[int] = ..., world_size: _Optional[int] = ..., ranks_per_node: _Optional[int] = ..., attempt: _Optional[int] = ..., environment: _Optional[_Mapping[str, str]] = ..., pods: _Optional[_Iterable[_Union[RankPod, _Mapping]]] = ..., standing_orders: _Optional[_Union[StandingOrders, _Mapping]] = ..., log_rules: _Optional[_Iterable[_Union[LogRule, _Mapping]]] = ..., hang_rule: _Optional[_Union[HangRule, _Mapping]] = ..., checkpoint_rules: _Optional[_Union[CheckpointRules, _Mapping]] = ...) -> None: ...
 
 class CheckpointRules(_message.Message):
-    __slots__ = ("framework", "num_nodes", "chips_per_node", "tensor", "pipeline", "context", "expert", "rank_order", "sharding", "copies")
+    __slots__ = ("framework", "num_nodes", "chips_per_node", "tensor", "pipeline", "context", "expert", "expert_tensor", "rank_order", "sharding", "copies")
     FRAMEWORK_FIELD_NUMBER: _ClassVar[int]
     NUM_NODES_FIELD_NUMBER: _ClassVar[int]
     CHIPS_PER_NODE_FIELD_NUMBER: _ClassVar[int]
@@ -185,6 +185,7 @@ class CheckpointRules(_message.Message):
     PIPELINE_FIELD_NUMBER: _ClassVar[int]
     CONTEXT_FIELD_NUMBER: _ClassVar[int]
     EXPERT_FIELD_NUMBER: _ClassVar[int]
+    EXPERT_TENSOR_FIELD_NUMBER: _ClassVar[int]
     RANK_ORDER_FIELD_NUMBER: _ClassVar[int]
     SHARDING_FIELD_NUMBER: _ClassVar[int]
     COPIES_FIELD_NUMBER: _ClassVar[int]
@@ -195,10 +196,11 @@ class CheckpointRules(_message.Message):
     pipeline: int
     context: int
     expert: int
+    expert_tensor: int
     rank_order: str
     sharding: str
     copies: int
-    def __init__(self, framework: _Optional[str] = ..., num_nodes: _Optional[int] = ..., chips_per_node: _Optional[int] = ..., tensor: _Optional[int] = ..., pipeline: _Optional[int] = ..., context: _Optional[int] = ..., expert: _Optional[int] = ..., rank_order: _Optional[str] = ..., sharding: _Optional[str] = ..., copies: _Optional[int] = ...) -> None: ...
+    def __init__(self, framework: _Optional[str] = ..., num_nodes: _Optional[int] = ..., chips_per_node: _Optional[int] = ..., tensor: _Optional[int] = ..., pipeline: _Optional[int] = ..., context: _Optional[int] = ..., expert: _Optional[int] = ..., expert_tensor: _Optional[int] = ..., rank_order: _Optional[str] = ..., sharding: _Optional[str] = ..., copies: _Optional[int] = ...) -> None: ...
 
 class HangRule(_message.Message):
     __slots__ = ("step_time_multiple", "minimum_seconds")

@@ -50,7 +50,7 @@ REFUSED: dict[str, tuple[Edit, str]] = {
         "(8 on A2 and 16 on A3 when left out)",
     ),
     "pipeline and context count, too": (_set("parallelism.pipeline", 8), "multiple of parallelism tensor × pipeline"),
-    "expert does not divide": (_set("parallelism.expert", 3), "parallelism.expert must divide data parallel"),
+    "expert does not divide": (_set("parallelism.expert", 3), "the experts cannot be spread"),
     "more minimum than data parallel": (_set("elastic.minDataParallel", 5), "larger than data parallel"),
     "no trainer": (lambda job: _container(job).update(name="main"), "name the container that trains `trainer`"),
     "two trainers": (_second_trainer, "exactly one container named trainer"),

@@ -174,6 +174,10 @@ def test_weights_to_begin_from_and_formats_that_are_not_known_are_left_alone() -
         ({"tensor": 2}, ["mp_rank_00", "mp_rank_01"]),
         ({"pipeline": 2}, ["mp_rank_00_000", "mp_rank_00_001"]),
         ({"expert": 2}, ["mp_rank_00_000", "mp_rank_00_001"]),
+        (
+            {"tensor": 2, "expert": 4, "expert_tensor": 1},
+            [f"mp_rank_{n}" for n in ("00_000", "00_002", "01_001", "01_003")],
+        ),
         ({"pipeline": 2, "expert": 2}, [f"mp_rank_00_00{p}_00{e}" for p in (0, 1) for e in (0, 1)]),
     ],
 )

@@ -66,9 +66,23 @@ def ask(capsys: pytest.CaptureFixture[str], manifest: Path, *arguments: str) -> 
 
 def test_exactly_the_promised_keys(capsys: pytest.CaptureFixture[str], manifest: Path) -> None:
     answer = ask(capsys, manifest, "--lose", "rank=5")
-    keys = "action faultRanks isolatedRanks leavingNodes dataParallel microBatches refused writes"
+    keys = "action faultRanks isolatedRanks leavingNodes dataParallel microBatches copies refused writes"
     assert list(answer) == keys.split()
     assert list(answer["dataParallel"]) == ["desired", "current", "dropped"]
+
+
+def test_every_copy_pair_is_named(capsys: pytest.CaptureFixture[str], manifest: Path) -> None:
+    answer = ask(capsys, manifest, "--lose", "rank=5")
+    assert answer["copies"] == [{"kind": "Dense", "ranks": [n, n + 4]} for n in (0, 2, 1, 3)]
+
+
+def test_experts_have_copies_of_their_own(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    job = copy.deepcopy(JOB)
+    job["spec"]["parallelism"] = {"tensor": 2, "expert": 2, "expertTensor": 1}
+    path = tmp_path / "experts.yaml"
+    path.write_text(yaml.safe_dump(job), encoding="utf-8")
+    rows = ask(capsys, path, "--lose", "rank=5")["copies"]
+    assert [row["ranks"] for row in rows if row["kind"] == "Expert"] == [[0, 4], [2, 6], [1, 5], [3, 7]]
 
 
 def test_a_process(capsys: pytest.CaptureFixture[str], manifest: Path) -> None:

@@ -22,6 +22,7 @@ class Slow:
     ep: int = 1
     pipeline_before_data: bool = False
     copies: int = 2
+    etp: int = 0
 
     def __post_init__(self) -> None:
         world = self.nodes * self.chips
@@ -51,8 +52,17 @@ class Slow:
         return list(groups.values())
 
     def expert_groups(self) -> list[list[int]]:
-        """Every dense group dealt out to the expert ranks like cards."""
-        return [group[e :: self.ep] for group in self.dense_groups() for e in range(self.ep)]
+        """A second grid over the same ranks, counted through: ranks that differ in expert data only."""
+        etp = self.etp or self.tp
+        edp = self.nodes * self.chips // (etp * self.ep * self.pp)
+        if self.pipeline_before_data:
+            grid = [(t, e, p) for _d in range(edp) for p in range(self.pp) for e in range(self.ep) for t in range(etp)]
+        else:
+            grid = [(t, e, p) for p in range(self.pp) for _d in range(edp) for e in range(self.ep) for t in range(etp)]
+        groups: dict[tuple[int, int, int], list[int]] = {}
+        for rank, place in enumerate(grid):
+            groups.setdefault(place, []).append(rank)
+        return list(groups.values())
 
     def groups(self) -> list[list[int]]:
         return self.dense_groups() + (self.expert_groups() if self.ep > 1 else [])

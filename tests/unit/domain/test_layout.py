@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import product
 from typing import Any
 
 import pytest
@@ -29,11 +30,17 @@ def layouts() -> st.SearchStrategy[tuple[Layout, Slow]]:
         dp = draw(st.integers(1, 8))
         world = tp * pp * cp * dp
         chips = draw(st.sampled_from([c for c in (1, 2, 3, 4, 6, 8, 16) if world % c == 0]))
-        ep = draw(st.sampled_from([e for e in (1, 2, 3, 4) if (dp * cp) % e == 0]))
         order = draw(st.sampled_from(list(RankOrder)))
+        mapped = order is RankOrder.TENSOR_PIPELINE_DATA
+        grids = [
+            (etp, ep)
+            for etp, ep in product((1, 2, 3, 4), (1, 2, 3, 4, 6, 8))
+            if (world // pp) % (etp * ep) == 0 and (not mapped or pp == 1 or etp * ep == tp * cp)
+        ]
+        etp, ep = draw(st.sampled_from([*grids, (tp, 1)]))
         copies = draw(st.sampled_from([1, 2]))
-        fast = Layout(world // chips, chips, tp, pp, cp, ep, order, Sharding.DISTRIBUTED, copies)
-        return fast, Slow(world // chips, chips, tp, pp, cp, ep, order is RankOrder.TENSOR_PIPELINE_DATA, copies)
+        fast = Layout(world // chips, chips, tp, pp, cp, ep, order, Sharding.DISTRIBUTED, copies, etp)
+        return fast, Slow(world // chips, chips, tp, pp, cp, ep, mapped, copies, etp)
 
     return build()
 
@@ -139,7 +146,10 @@ def test_a_hundred_thousand_ranks_are_eight_numbers() -> None:
         ),
         ({"num_nodes": 0, "chips_per_node": 8}, "num_nodes is 0"),
         ({"num_nodes": 1, "chips_per_node": 8, "tensor": 16}, "8 ranks"),
-        ({"num_nodes": 1, "chips_per_node": 8, "expert": 3}, "expert 3 does not divide data 8 x context 1"),
+        (
+            {"num_nodes": 1, "chips_per_node": 8, "expert": 3},
+            "8 ranks are not a multiple of expert tensor 1 x expert 3 x pipeline 1",
+        ),
         ({"num_nodes": 1, "chips_per_node": 8, "copies": 0}, "copies is 0"),
         ({"num_nodes": 1, "chips_per_node": -8}, "chips_per_node is -8; it must be at least 1"),
     ],
@@ -169,3 +179,59 @@ def test_the_edges_of_the_world_are_inside() -> None:
     assert (layout.node_of(0), layout.node_of(7)) == (0, 3)
     assert (list(layout.ranks_of(0)), list(layout.ranks_of(3))) == ([0, 1], [6, 7])
     assert layout.nodes_of([7, 0, 1]) == (0, 3)
+
+
+# Layouts of published training scripts: nodes, chips, tensor, pipeline, context, expert, expert tensor (0: as tensor),
+# then data parallel and expert data as their authors name them (docs/training-images.md).
+PUBLISHED = {
+    "Kimi-K2": ((64, 16, 2, 8, 1, 64, 1), 64, 2),
+    "Kimi-K2 on 768 chips": ((48, 16, 2, 8, 1, 96, 1), 48, 1),
+    "DeepSeek-V3 671B A2": ((64, 8, 4, 8, 1, 32, 1), 16, 2),
+    "DeepSeek-V3 671B A3": ((32, 16, 2, 8, 1, 32, 1), 32, 2),
+    "DeepSeek-V3 tune A2": ((64, 8, 1, 8, 1, 64, 0), 64, 1),
+    "DeepSeek-V3.2 16K": ((32, 16, 16, 8, 2, 64, 1), 2, 1),
+    "GLM-5 744B": ((32, 16, 2, 8, 1, 64, 1), 32, 1),
+    "Ring 1T": ((32, 16, 4, 8, 1, 16, 0), 16, 1),
+    "Qwen3-235B": ((16, 16, 1, 4, 1, 32, 0), 64, 2),
+    "Qwen3-235B 256K": ((16, 16, 4, 8, 8, 32, 1), 1, 1),
+    "DeepSeek4-flash 128K": ((16, 16, 1, 4, 16, 32, 1), 4, 2),
+    "Llama3-405B": ((16, 16, 16, 8, 2, 1, 0), 1, 2),
+    "Llama2-70B 32K": ((16, 16, 4, 4, 8, 1, 0), 2, 16),
+    "Qwen2.5-72B 32K": ((16, 8, 8, 4, 4, 1, 0), 1, 4),
+    "LongCat 560B": ((8, 16, 16, 4, 1, 32, 1), 2, 1),
+    "MindFormers DeepSeek-V3": ((32, 8, 8, 8, 1, 32, 1), 4, 1),
+}
+
+
+@pytest.mark.parametrize("name", PUBLISHED)
+def test_a_published_layout_has_its_authors_sizes(name: str) -> None:
+    (nodes, chips, tp, pp, cp, ep, etp), data, expert_data = PUBLISHED[name]
+    fast = Layout(nodes, chips, tp, pp, cp, ep, expert_tensor=etp)
+    assert (fast.data, fast.expert_data) == (data, expert_data)
+    slow = Slow(nodes, chips, tp, pp, cp, ep, etp=etp)
+    rows = {(row.kind, tuple(row.holders)) for row in fast.report_group_list()}
+    wanted = {(CopyKind.DENSE, tuple(sorted(slow.holders(g, r)))) for g in slow.dense_groups() for r in g}
+    if ep > 1:
+        wanted |= {(CopyKind.EXPERT, tuple(sorted(slow.holders(g, r)))) for g in slow.expert_groups() for r in g}
+    assert rows == wanted
+
+
+@given(layouts())
+@settings(max_examples=100, deadline=None)
+def test_both_grids_name_one_partner_where_both_halve(pair: tuple[Layout, Slow]) -> None:
+    fast, _ = pair
+    if any(fast.group_size(kind) % 2 or fast.effective_copies(kind) != 2 for kind in fast.copy_kinds):
+        return
+    for rank in range(fast.world_size):
+        assert len({fast.partner(rank, kind) for kind in fast.copy_kinds}) == 1
+
+
+def test_experts_without_a_second_holder_have_no_partner() -> None:
+    layout = Layout(1, 16, tensor=2, expert=16, expert_tensor=1)
+    assert layout.partner(0) == 8
+    assert layout.partner(0, CopyKind.EXPERT) is None
+
+
+def test_pipelines_of_both_grids_must_be_the_same_ranks() -> None:
+    with pytest.raises(LayoutError, match="expert tensor 1 x expert 8 must equal tensor 2 x context 1"):
+        Layout(4, 8, tensor=2, pipeline=2, expert=8, expert_tensor=1, rank_order=RankOrder.TENSOR_PIPELINE_DATA)
