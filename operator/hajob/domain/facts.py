@@ -5,11 +5,11 @@ and the coordinator's reports is a `Fact`. The planner sees nothing else, so tha
 condition or by an agent gives the same incident.
 """
 
+from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
 from hajob.domain.actions import Action
-from hajob.domain.records import record
 
 
 class FactKind(StrEnum):
@@ -105,7 +105,7 @@ _PROGRAM_SIGNALS: Final = frozenset({4, 6, 8, 11})  # ILL, ABRT, FPE, SEGV: the 
 _SHELL_SIGNAL_BASE: Final = 128  # a shell reports "ended by signal n" as 128 + n
 
 
-@record
+@dataclass(frozen=True, slots=True)
 class Fact:
     """One observation, in job terms.
 

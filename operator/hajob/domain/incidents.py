@@ -5,11 +5,11 @@ anywhere goes on from here. It is written into the status and must stay small: r
 the world.
 """
 
+from dataclasses import dataclass
 from enum import StrEnum
 
 from hajob.domain.actions import Action
 from hajob.domain.facts import Fact, FactKind, Origin, Source
-from hajob.domain.records import record
 from hajob.domain.text import last_lines
 
 
@@ -42,7 +42,7 @@ class Purpose(StrEnum):
     MIGRATE = "Migrate"
 
 
-@record
+@dataclass(frozen=True, slots=True)
 class Cause:
     """What a reader wants to know first: the fact that opened the incident, in short."""
 
@@ -64,7 +64,7 @@ class Cause:
         return Cause(fact.kind, fact.source, code, fact.node_name, first_rank, len(ranks), message, fact.time_ms, step)
 
 
-@record
+@dataclass(frozen=True, slots=True)
 class Milestone:
     """A point in time of an incident; names are those of sidecar.proto plus the planner's own."""
 
@@ -72,9 +72,9 @@ class Milestone:
     time_ms: int
 
 
-@record
+@dataclass(frozen=True, slots=True)
 class Incident:
-    """One outage and how far its recovery has come; changed by `hajob.domain.records.changed`.
+    """One outage and how far its recovery has come.
 
     Attributes:
         number: its incarnation when it was opened; no two incidents share one.

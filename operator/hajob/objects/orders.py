@@ -118,7 +118,7 @@ DECISION_TIMEOUT_MILLISECONDS: Final = 10_000
 
 def standing_orders(policy: Policy) -> wire.StandingOrders:
     """What the coordinator does by itself when the operator stays away."""
-    allowed = set(policy.allowed()) if policy.mode is Mode.ENFORCE else set()
+    allowed = set(policy.allowed) if policy.mode is Mode.ENFORCE else set()
     return wire.StandingOrders(
         decision_timeout_milliseconds=DECISION_TIMEOUT_MILLISECONDS,
         allow_in_place=Action.IN_PLACE in allowed,

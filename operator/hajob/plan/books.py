@@ -4,12 +4,12 @@ Each function takes a state and gives a changed one, or what is to be changed; n
 """
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any, Final
 
 from hajob.domain.actions import Action
 from hajob.domain.facts import Fact, Origin
 from hajob.domain.incidents import Cause, Incident, Milestone, Outcome, Purpose
-from hajob.domain.records import changed, draft
 from hajob.plan import effects, events
 from hajob.plan.choice import stalled
 from hajob.plan.effects import Effect
@@ -34,71 +34,59 @@ _CODES: Final = {
 # ---------------------------------------------------------------------- deadlines, budgets, milestones
 
 
-def set_deadline(state: JobState, name: Deadline, at_ms: int) -> tuple[JobState, Effect]:
-    """Remember a deadline, and have it watched."""
-    return changed(state, deadlines={**state.deadlines, name: at_ms}), effects.SetDeadline(name, at_ms)
+def set_deadline(state: JobState, name: Deadline, at_ms: int) -> JobState:
+    """Remember a deadline; the shell watches those of the state."""
+    return replace(state, deadlines={**state.deadlines, name: at_ms})
 
 
-def clear_deadlines(state: JobState, *names: Deadline) -> tuple[JobState, tuple[Effect, ...]]:
+def clear_deadlines(state: JobState, *names: Deadline) -> JobState:
     """Forget deadlines."""
-    gone = tuple(name.value for name in names if name.value in state.deadlines)
-    if not gone:
-        return state, ()
-    left = {name: at for name, at in state.deadlines.items() if name not in gone}
-    return changed(state, deadlines=left), tuple(effects.ClearDeadline(name) for name in gone)
+    left = {name: at for name, at in state.deadlines.items() if name not in names}
+    return state if len(left) == len(state.deadlines) else replace(state, deadlines=left)
 
 
-def marked(incident: Incident, name: str, now_ms: int, **changes: object) -> Incident:
+def marked(incident: Incident, name: str, now_ms: int, **changes: Any) -> Incident:  # noqa: ANN401  # its fields
     """The incident with one more milestone; the oldest are forgotten."""
     marks = (*incident.milestones, Milestone(name, now_ms))[-MILESTONE_LIMIT:]
-    return changed(incident, milestones=marks, **changes)
+    return replace(incident, milestones=marks, **changes)
 
 
-def _spend(moment: Moment, state: JobState, action: Action, fields: dict[str, Any]) -> None:
+def _spend(moment: Moment, state: JobState, action: Action) -> JobState:
     """Book one use of the action's budget, and of the program's for a fresh failure of the program."""
     loss = moment.loss
     assert loss is not None
     if not loss.counted or action is loss.continues:
-        return
+        return state
     since = moment.now_ms - moment.policy.longest_window_ms
-    kept = state.spent if not state.spent or state.spent[0].time_ms > since else _recent(state, since)
-    booked = (*kept, Spend(action, moment.now_ms))
+    spent = (*(spend for spend in state.spent if spend.time_ms > since), Spend(action, moment.now_ms))
     if loss.program_failure:
-        booked = (*booked, Spend(PROGRAM_BUDGET, moment.now_ms))
-    fields["spent"], fields["stalls"] = booked, _stalls(state, action, loss.rank, loss.step)
-
-
-def _recent(state: JobState, since: int) -> tuple[Spend, ...]:
-    return tuple(spend for spend in state.spent if spend.time_ms > since)
+        spent = (*spent, Spend(PROGRAM_BUDGET, moment.now_ms))
+    return replace(state, spent=spent, stalls=_stalls(state, action, loss.rank, loss.step))
 
 
 def _stalls(state: JobState, action: Action, rank: int, step: int) -> tuple[Stall, ...]:
-    if not state.stalls:
-        return (Stall(action, rank, step, 1),)
     kept = [stall for stall in state.stalls if stall.rank != rank or stall.action is not action]
     count = 1 + stalled(state, action, rank, step)
     return (*kept[-STALL_LIMIT:], Stall(action, rank, step, count))
 
 
-def _remember(old: Mapping[int, int], keys: tuple[int, ...], incarnation: int) -> tuple[Mapping[int, int], bool]:
-    """Note an incarnation for each key; True when something old had to be forgotten."""
-    new = dict(old)
-    for key in keys:
-        new.pop(key, None)
-        new[key] = incarnation
-    forgets = len(new) > RENEWED_LIMIT
-    while len(new) > RENEWED_LIMIT:
-        del new[next(iter(new))]
-    return new, forgets
+def renew(
+    state: JobState, now_ms: int, incarnation: int, ranks: tuple[int, ...] = (), nodes: tuple[int, ...] = ()
+) -> JobState:
+    """Remember that these processes and pods are of a new incarnation from now on; the oldest are forgotten."""
+    renewed, pods = _newest(state.renewed, ranks, incarnation), _newest(state.pods, nodes, incarnation)
+    forgets = max(len(renewed), len(pods)) > RENEWED_LIMIT
+    return replace(
+        state,
+        renewed=dict(list(renewed.items())[-RENEWED_LIMIT:]),
+        pods=dict(list(pods.items())[-RENEWED_LIMIT:]),
+        forgotten_ms=now_ms if forgets else state.forgotten_ms,
+    )
 
 
-def renew(moment: Moment, fields: dict[str, Any], ranks: tuple[int, ...], nodes: tuple[int, ...], number: int) -> None:
-    """Remember in a state's draft that these processes and pods are of a new incarnation from now on."""
-    for name, keys in (("renewed", ranks), ("pods", nodes)):
-        if keys:
-            fields[name], forgot = _remember(fields[name], keys, number)
-            if forgot:
-                fields["forgotten_ms"] = moment.now_ms
+def _newest(old: Mapping[int, int], keys: tuple[int, ...], incarnation: int) -> dict[int, int]:
+    """The mapping with these keys at its end, where the newest are."""
+    return {key: number for key, number in old.items() if key not in keys} | dict.fromkeys(keys, incarnation)
 
 
 # ---------------------------------------------------------------------- opening, widening, closing
@@ -140,7 +128,7 @@ def close(state: JobState, outcome: Outcome, message: str = "") -> tuple[JobStat
     if incident is None:
         return state, ()
     known = (*state.fact_ids, *incident.fact_ids)[-FACT_LIMIT:]
-    state = changed(state, incident=None, fact_ids=known)
+    state = replace(state, incident=None, fact_ids=known)
     return state, (effects.CloseIncident(incident.number, outcome, message),)
 
 
@@ -180,7 +168,7 @@ def enter(
     moment: Moment,
     action: Action,
     **more: Any,  # noqa: ANN401  # fields of an incident
-) -> tuple[dict[str, Any], Incident, list[Effect]]:
+) -> tuple[JobState, Incident, list[Effect]]:
     """Open an incident for the action, or let the open one go over to it.
 
     Args:
@@ -189,24 +177,21 @@ def enter(
         more: further fields of the incident.
 
     Returns:
-        A draft of the state, budgets spent and the incident still to be put in; the incident; effects so far.
+        The state with the incident in it and budgets spent; the incident; effects so far.
     """
     before = going_on(moment)
     if before is None:
         state, out = _left(moment, action)
         incident = new_incident(moment, state, action, Purpose.FAULT, revision=1, **more)
-        out.append(effects.OpenIncident(incident.number))
     else:
-        state = moment.state
+        state, out = moment.state, []
         incident = _gone_over(moment, before, action, more)
-        out = [effects.WidenIncident(incident.number, f"{action}")]
-    fields, event = draft(state), moment.event
-    _spend(moment, state, action, fields)
+    state, event = _spend(moment, state, action), moment.event
     if isinstance(event, events.ResultReported) and event.code >= FAILED_CODE:
-        fields["problem"] = f"{event.strategy or 'MindIO'} failed: {event.code} {event.text}".rstrip()
-    if incident.incarnation > state.incarnation:
-        fields["incarnation"] = incident.incarnation
-    return fields, incident, out
+        problem = f"{event.strategy or 'MindIO'} failed: {event.code} {event.text}".rstrip()
+        state = replace(state, problem=problem)
+    incarnation = max(incident.incarnation, state.incarnation)
+    return replace(state, incident=incident, incarnation=incarnation), incident, out
 
 
 def _left(moment: Moment, action: Action) -> tuple[JobState, list[Effect]]:
@@ -226,4 +211,4 @@ def _gone_over(moment: Moment, incident: Incident, action: Action, more: dict[st
     gone = (incident.action,) if incident.action is not action else ()
     escalated, revision = (*incident.escalated_from, *gone), incident.revision + 1
     fields = {**joined(moment, incident), **more}
-    return changed(incident, action=action, escalated_from=escalated, revision=revision, **fields)
+    return replace(incident, action=action, escalated_from=escalated, revision=revision, **fields)

@@ -12,7 +12,6 @@ from typing import Final
 from hajob.domain.actions import LADDER, MINDIO_STRATEGY, RUNG, Action
 from hajob.domain.layout import Layout
 from hajob.domain.loss import Isolation, copy_survives, isolate
-from hajob.domain.records import record
 from hajob.plan.policy import NO_PROGRESS_LIMIT, PROGRAM_WINDOW_SECONDS, Policy, Refusal
 from hajob.plan.state import PROGRAM_BUDGET, JobState
 from hajob.plan.view import View
@@ -56,11 +55,7 @@ UNTRAINED: Final = Occasion(
 )
 
 
-_NEW_PROCESS: Final = RUNG[Action.IN_PLACE]
-_NEW_POD: Final = RUNG[Action.REPLACE]
-
-
-@record
+@dataclass(frozen=True, slots=True)
 class Loss:
     """What is to be cured; made for one decision.
 
@@ -90,7 +85,7 @@ class Loss:
     continues: Action | None = None
 
 
-@record
+@dataclass(frozen=True, slots=True)
 class Verdict:
     """One rung considered: taken, or refused with the preconditions that are not met."""
 
@@ -106,7 +101,7 @@ class Verdict:
         return "; ".join(refusal.message for refusal in self.refusals)
 
 
-@record
+@dataclass(frozen=True, slots=True)
 class Choice:
     """The outcome of the ladder; `action` is None when nothing is left."""
 
@@ -172,8 +167,8 @@ class Judge:
             return (Refusal("StillPossible", self.occasion.why),)
         if RUNG[action] < RUNG[self.loss.floor]:
             return (_too_small(action, self.loss),)
-        if action not in self.policy.ladder:
-            return (Refusal("ActionAllowed", "spec does not allow {}", (action,)),)
+        if not self.policy.allows(action):
+            return (Refusal("ActionAllowed", f"spec does not allow {action}"),)
         return ()
 
     def _budget(self, action: Action) -> list[Refusal]:
@@ -182,18 +177,19 @@ class Judge:
         rung, found = self.policy.rungs[action], []
         used = spent(self.state, action, rung.window_seconds, self.now_ms)
         if used >= rung.max_count:
-            numbers = (used, rung.max_count, rung.window_seconds)
-            found.append(Refusal("BudgetLeft", "{} of {} uses in {} s are spent", numbers))
+            words = f"{used} of {rung.max_count} uses in {rung.window_seconds} s are spent"
+            found.append(Refusal("BudgetLeft", words))
         if self.loss.program_failure:
             failures = spent(self.state, PROGRAM_BUDGET, PROGRAM_WINDOW_SECONDS, self.now_ms)
-            if failures >= self.policy.max_program_failures:
-                words = "the program failed {} times in a day, {} are allowed"
-                found.append(Refusal("ProgramBudgetLeft", words, (failures + 1, self.policy.max_program_failures)))
+            allowed = self.policy.max_program_failures
+            if failures >= allowed:
+                words = f"the program failed {failures + 1} times in a day, {allowed} are allowed"
+                found.append(Refusal("ProgramBudgetLeft", words))
         count = stalled(self.state, action, self.loss.rank, self.loss.step)
         if count >= NO_PROGRESS_LIMIT:
             who = f"rank {self.loss.rank}" if self.loss.rank >= 0 else "the job"
-            words = "{} stood at step {} {} times before, no progress"
-            found.append(Refusal("Progress", words, (who, self.loss.step, count)))
+            words = f"{who} stood at step {self.loss.step} {count} times before, no progress"
+            found.append(Refusal("Progress", words))
         return found
 
 
@@ -216,12 +212,12 @@ def stalled(state: JobState, action: Action, rank: int, step: int) -> int:
 
 def _too_small(action: Action, loss: Loss) -> Refusal:
     """Why an action below the floor cannot cure the loss."""
-    if loss.nodes and RUNG[action] < _NEW_POD:
-        return Refusal("PodAlive", "the pod of node rank {} is lost, {} needs it", (loss.nodes[0], action))
-    if loss.ranks and RUNG[action] < _NEW_PROCESS:
-        words = "rank {} needs a new process, a repeated step does not bring one"
-        return Refusal("ProcessAlive", words, (loss.ranks[0],))
-    return Refusal("Sufficient", "{} is the smallest action asked for", (loss.floor,))
+    if loss.nodes and RUNG[action] < RUNG[Action.REPLACE]:
+        return Refusal("PodAlive", f"the pod of node rank {loss.nodes[0]} is lost, {action} needs it")
+    if loss.ranks and RUNG[action] < RUNG[Action.IN_PLACE]:
+        words = f"rank {loss.ranks[0]} needs a new process, a repeated step does not bring one"
+        return Refusal("ProcessAlive", words)
+    return Refusal("Sufficient", f"{loss.floor} is the smallest action asked for")
 
 
 def _mindio(judge: Judge, action: Action) -> list[Refusal]:
@@ -229,12 +225,12 @@ def _mindio(judge: Judge, action: Action) -> list[Refusal]:
     found: list[Refusal] = []
     step = max(judge.view.step, judge.state.step)
     if step < 1:
-        found.append(Refusal("FirstStepFinished", "step {} is finished, MindIO needs step 1", (step,)))
+        found.append(Refusal("FirstStepFinished", f"step {step} is finished, MindIO needs step 1"))
     if not judge.view.coordinator_ready:
         found.append(Refusal("CoordinatorReady", "the MindIO controller does not serve"))
     offered = judge.view.capabilities
     if offered is not None and MINDIO_STRATEGY[action] not in offered:
-        found.append(Refusal("StrategyOffered", "MindIO does not offer {}", (MINDIO_STRATEGY[action],)))
+        found.append(Refusal("StrategyOffered", f"MindIO does not offer {MINDIO_STRATEGY[action]}"))
     return found
 
 
@@ -256,17 +252,19 @@ def _shrink(judge: Judge, action: Action) -> list[Refusal]:
     if judge.state.shrunk is not None:
         found.append(Refusal("NotShrunk", "the job is shrunk already, MindIO shrinks once"))
     if isolation.holds_rank_zero:
-        words = "data-parallel rank 0 is among the dropped {}"
-        found.append(Refusal("RankZeroInSet", words, (list(isolation.dropped),)))
+        words = f"data-parallel rank 0 is among the dropped {list(isolation.dropped)}"
+        found.append(Refusal("RankZeroInSet", words))
     if not isolation.agrees:
-        words = "MindIO would drop {} ranks, the pods that leave hold {}"
-        found.append(Refusal("DropSetClosed", words, (len(isolation.mindio_ranks), len(isolation.ranks))))
+        words = (
+            f"MindIO would drop {len(isolation.mindio_ranks)} ranks, the pods that leave hold {len(isolation.ranks)}"
+        )
+        found.append(Refusal("DropSetClosed", words))
     if judge.loss.corrupted or not copy_survives(layout, isolation.ranks):
         found.append(Refusal("CompleteCopy", "the ranks that would stay do not hold a complete optimizer copy"))
     left = layout.data - len(isolation.dropped)
     if left < judge.policy.min_data_parallel:
-        words = "{} data-parallel ranks would be left, at least {} are wanted"
-        found.append(Refusal("MinDataParallel", words, (left, judge.policy.min_data_parallel)))
+        words = f"{left} data-parallel ranks would be left, at least {judge.policy.min_data_parallel} are wanted"
+        found.append(Refusal("MinDataParallel", words))
     return found
 
 

@@ -6,21 +6,21 @@ operator killed between the two does it again from the status, so every irrevers
 the same incarnation (pods are named after it).
 """
 
+from dataclasses import dataclass
 from typing import ClassVar
 
 from hajob.domain.actions import Command
 from hajob.domain.incidents import Outcome
-from hajob.domain.records import record
 
 
-@record
+@dataclass(frozen=True, slots=True)
 class Effect:
     """Base of all effects."""
 
     irreversible: ClassVar[bool] = False
 
 
-@record
+@dataclass(frozen=True, slots=True)
 class SendOrder(Effect):
     """Repeatable: make this the newest order of the coordinator. A higher (incarnation, revision) replaces it."""
 
@@ -34,7 +34,7 @@ class SendOrder(Effect):
     timeout_seconds: int = 0
 
 
-@record
+@dataclass(frozen=True, slots=True)
 class ReplacePods(Effect):
     """Irreversible: delete the pods of these node ranks and create new ones of this incarnation elsewhere."""
 
@@ -44,7 +44,7 @@ class ReplacePods(Effect):
     avoid_node_names: tuple[str, ...] = ()
 
 
-@record
+@dataclass(frozen=True, slots=True)
 class CreateSparePods(Effect):
     """Repeatable: create second pods for these node ranks beside the running ones (same name: already there)."""
 
@@ -53,7 +53,7 @@ class CreateSparePods(Effect):
     avoid_node_names: tuple[str, ...] = ()
 
 
-@record
+@dataclass(frozen=True, slots=True)
 class ReleasePods(Effect):
     """Irreversible: delete the pods of these node ranks of an incarnation from `not_below` up to, without, `below`."""
 
@@ -63,7 +63,7 @@ class ReleasePods(Effect):
     not_below: int = 0
 
 
-@record
+@dataclass(frozen=True, slots=True)
 class DeleteAllPods(Effect):
     """Irreversible: delete every rank pod of a lower incarnation than `below`."""
 
@@ -71,7 +71,7 @@ class DeleteAllPods(Effect):
     below: int
 
 
-@record
+@dataclass(frozen=True, slots=True)
 class CreateAllPods(Effect):
     """Repeatable: create every rank pod of this incarnation and attempt that does not exist yet."""
 
@@ -79,7 +79,7 @@ class CreateAllPods(Effect):
     incarnation: int
 
 
-@record
+@dataclass(frozen=True, slots=True)
 class DeleteCoordinator(Effect):
     """Irreversible: delete the coordinator pod of a lower incarnation than `below`."""
 
@@ -87,44 +87,14 @@ class DeleteCoordinator(Effect):
     below: int
 
 
-@record
+@dataclass(frozen=True, slots=True)
 class CreateCoordinator(Effect):
     """Repeatable: create the coordinator pod of this incarnation."""
 
     incarnation: int
 
 
-@record
-class SetDeadline(Effect):
-    """Repeatable: send `DeadlineReached(name)` at this time; the state holds it, so a new operator re-arms it."""
-
-    name: str
-    at_ms: int
-
-
-@record
-class ClearDeadline(Effect):
-    """Repeatable: forget the deadline."""
-
-    name: str
-
-
-@record
-class OpenIncident(Effect):
-    """Repeatable: a new entry of status.incidents, and an Event for people."""
-
-    number: int
-
-
-@record
-class WidenIncident(Effect):
-    """Repeatable: the entry has new ranks, a new action or a new incarnation."""
-
-    number: int
-    reason: str
-
-
-@record
+@dataclass(frozen=True, slots=True)
 class CloseIncident(Effect):
     """Repeatable: the entry is finished."""
 
@@ -133,7 +103,7 @@ class CloseIncident(Effect):
     message: str = ""
 
 
-@record
+@dataclass(frozen=True, slots=True)
 class Announce(Effect):
     """Repeatable: tell people (condition, Event) something that changes nothing by itself.
 
@@ -146,7 +116,7 @@ class Announce(Effect):
     message: str
 
 
-@record
+@dataclass(frozen=True, slots=True)
 class FailJob(Effect):
     """Irreversible: the job has failed for good; pods and coordinator are ended."""
 
@@ -155,7 +125,7 @@ class FailJob(Effect):
     message: str
 
 
-@record
+@dataclass(frozen=True, slots=True)
 class CompleteJob(Effect):
     """Irreversible: the job is complete; the coordinator is ended, finished pods stay."""
 

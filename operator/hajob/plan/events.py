@@ -5,11 +5,12 @@ ask for. Events of a coordinator carry the incarnation they belong to (0: not sa
 changes nothing and is counted.
 """
 
+from dataclasses import dataclass
+
 from hajob.domain.facts import Fact
-from hajob.domain.records import record
 
 
-@record
+@dataclass(frozen=True, slots=True)
 class Event:
     """Base of all events.
 
@@ -20,17 +21,17 @@ class Event:
     incarnation: int = 0
 
 
-@record
+@dataclass(frozen=True, slots=True)
 class Accepted(Event):
     """The job is new and its spec has been accepted: make its pods."""
 
 
-@record
+@dataclass(frozen=True, slots=True)
 class PodsReady(Event):
     """Every rank pod of the attempt runs, its agent is connected and its start script has asked for its ranks."""
 
 
-@record
+@dataclass(frozen=True, slots=True)
 class AllRanksStarted(Event):
     """Every rank of the attempt is linked to MindIO (milestone STARTED).
 
@@ -41,7 +42,7 @@ class AllRanksStarted(Event):
     attempt: int = 0
 
 
-@record
+@dataclass(frozen=True, slots=True)
 class FactSeen(Event):
     """Something was observed.
 
@@ -51,14 +52,14 @@ class FactSeen(Event):
     fact: Fact = None  # type: ignore[assignment]  # required; dataclass order of the base forces a default
 
 
-@record
+@dataclass(frozen=True, slots=True)
 class Stopped(Event):
     """MindIO has locked the training (milestone STOPPED); `ranks` is its own list of lost ranks."""
 
     ranks: tuple[int, ...] = ()
 
 
-@record
+@dataclass(frozen=True, slots=True)
 class ReplacementsReady(Event):
     """Every replacement stands at its gate (milestone REPLACEMENTS_READY).
 
@@ -69,7 +70,7 @@ class ReplacementsReady(Event):
     revision: int = 0
 
 
-@record
+@dataclass(frozen=True, slots=True)
 class Named(Event):
     """MindIO has been told every lost rank (milestone NAMED).
 
@@ -80,21 +81,21 @@ class Named(Event):
     revision: int = 0
 
 
-@record
+@dataclass(frozen=True, slots=True)
 class StrategiesOffered(Event):
     """What MindIO is ready to do (milestone STRATEGIES)."""
 
     names: tuple[str, ...] = ()
 
 
-@record
+@dataclass(frozen=True, slots=True)
 class Resumed(Event):
     """The first step of an attempt, or the first step after an outage, has ended (milestone RESUMED)."""
 
     step: int = -1
 
 
-@record
+@dataclass(frozen=True, slots=True)
 class ResultReported(Event):
     """MindIO's result (milestone RESULT); codes in docs/protocols/mindio.md."""
 
@@ -104,41 +105,41 @@ class ResultReported(Event):
     ranks: tuple[int, ...] = ()
 
 
-@record
+@dataclass(frozen=True, slots=True)
 class AllFinished(Event):
     """Every rank ended with 0 (milestone FINISHED_ALL)."""
 
 
-@record
+@dataclass(frozen=True, slots=True)
 class PodsFinished(Event):
     """Every rank pod that trains has ended with 0: the word of Kubernetes, where no coordinator was there to tell."""
 
 
-@record
+@dataclass(frozen=True, slots=True)
 class DeadlineReached(Event):
     """A deadline of the state has passed; one that is not set or not yet due changes nothing."""
 
     name: str = ""
 
 
-@record
+@dataclass(frozen=True, slots=True)
 class CapacityAvailable(Event):
     """So many nodes could take a rank pod of this job now."""
 
     nodes: int = 0
 
 
-@record
+@dataclass(frozen=True, slots=True)
 class CapacityLost(Event):
     """The capacity announced before is gone again."""
 
 
-@record
+@dataclass(frozen=True, slots=True)
 class ExpandDue(Event):
     """Grow back now, without waiting for the delay (asked for by a person)."""
 
 
-@record
+@dataclass(frozen=True, slots=True)
 class MigrateRequested(Event):
     """Move these node ranks' pods to other nodes without losing a step.
 
@@ -153,7 +154,7 @@ class MigrateRequested(Event):
     reason: str = ""
 
 
-@record
+@dataclass(frozen=True, slots=True)
 class CoordinatorLost(Event):
     """The MindIO controller is gone; the training goes on unprotected.
 
@@ -169,19 +170,19 @@ class CoordinatorLost(Event):
     program: bool = False
 
 
-@record
+@dataclass(frozen=True, slots=True)
 class CoordinatorReady(Event):
     """A coordinator serves; after a loss its controller is blind until the next restart."""
 
 
-@record
+@dataclass(frozen=True, slots=True)
 class CheckpointVerified(Event):
     """A complete periodic checkpoint of this step exists."""
 
     step: int = 0
 
 
-@record
+@dataclass(frozen=True, slots=True)
 class Unworkable(Event):
     """Image or settings are such that MindIO cannot work with this job, and no restart changes that.
 
@@ -194,27 +195,27 @@ class Unworkable(Event):
     message: str = ""
 
 
-@record
+@dataclass(frozen=True, slots=True)
 class SuspendRequested(Event):
     """spec.suspend became true."""
 
 
-@record
+@dataclass(frozen=True, slots=True)
 class ResumeRequested(Event):
     """spec.suspend became false."""
 
 
-@record
+@dataclass(frozen=True, slots=True)
 class RestartRequested(Event):
     """spec.restartRequestTime is newer than the last start."""
 
 
-@record
+@dataclass(frozen=True, slots=True)
 class PolicyChanged(Event):
     """The recovery policy was edited; what was held may go on."""
 
 
-@record
+@dataclass(frozen=True, slots=True)
 class Deleted(Event):
     """The CR is being deleted."""
 

@@ -13,22 +13,16 @@ from hajob.plan.moment import Guard, Moment
 from hajob.plan.policy import CoordinatorLossPolicy, Mode
 from hajob.plan.state import Deadline
 
-_OBSERVE, _HOLD = Mode.OBSERVE, Mode.HOLD  # asked for every fault, and a look into an enum costs a call
-
 
 def chooses(occasion: Occasion, action: Action) -> Guard:
     """The ladder, on this occasion, takes this action."""
     sentence = f"on the occasion {occasion.name} the ladder takes {action}"
-    return Guard(f"{occasion.name}: {action}", sentence, partial(_chooses, occasion, action), rung=(occasion, action))
-
-
-def _chooses(occasion: Occasion, action: Action, moment: Moment) -> bool:
-    return moment.decide(occasion).action is action
+    return Guard(f"{occasion.name}: {action}", sentence, lambda moment: moment.decide(occasion).action is action)
 
 
 def about(name: str, sentence: str, kinds: frozenset[FactKind]) -> Guard:
     """The fact is of one of these kinds."""
-    return Guard(name, sentence, lambda moment: moment.fact.kind in kinds, kinds)
+    return Guard(name, sentence, lambda moment: moment.fact.kind in kinds)
 
 
 def result(*codes: int, strategy: str = "") -> Guard:
@@ -53,13 +47,7 @@ def _has_saved(moment: Moment) -> bool:
 def both(first: Guard, second: Guard) -> Guard:
     """Both conditions."""
     name, sentence = f"{first.name}, {second.name}", f"{first.sentence}, and {second.sentence}"
-    limits = [guard.kinds for guard in (first, second) if guard.kinds is not None]
-    kinds = frozenset.intersection(*limits) if limits else None
-    return Guard(name, sentence, partial(_both, first, second), kinds, second.rung, first if second.rung else None)
-
-
-def _both(first: Guard, second: Guard, moment: Moment) -> bool:
-    return first.test(moment) and second.test(moment)
+    return Guard(name, sentence, lambda moment: first.test(moment) and second.test(moment))
 
 
 def due(moment: Moment, name: str) -> bool:
@@ -87,7 +75,7 @@ def unknown_ranks(moment: Moment) -> tuple[int, ...]:
 
 def _observing(moment: Moment) -> bool:
     """Observe mode; the decision is made all the same, so that it can be said."""
-    return moment.policy.mode is _OBSERVE and moment.decide(FAULT) is not None
+    return moment.policy.mode is Mode.OBSERVE and moment.decide(FAULT) is not None
 
 
 def _unreachable(moment: Moment) -> bool:
@@ -194,7 +182,7 @@ CONTROLLER_FACT: Final = about(
     "controller lost", "the fact says the controller is gone", frozenset({FactKind.CONTROLLER_LOST})
 )
 OBSERVING: Final = Guard("observe", "mode is Observe", _observing)
-HOLDING: Final = Guard("hold", "mode is Hold", lambda moment: moment.policy.mode is _HOLD)
+HOLDING: Final = Guard("hold", "mode is Hold", lambda moment: moment.policy.mode is Mode.HOLD)
 SICK_NODE: Final = about("sick node", "the fact is about a node that still works", SICK_NODES)
 SERVING: Final = Guard("serves again", "the controller serves", lambda moment: moment.view.coordinator_ready)
 UNREACHABLE: Final = Guard("unreachable", "the coordinator's pod has not ended", _unreachable)
@@ -203,7 +191,6 @@ MOVE: Final = Guard(
     "move asked",
     "the node still works and the policy wants to move off it",
     lambda moment: moment.asks_for_a_move,
-    SICK_NODES,
 )
 RESTART_NOW: Final = Guard(
     "immediately",

@@ -1,12 +1,12 @@
 """Steps that are not the recovery of a fault: start and end of a job, what people ask, what is only noted."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from typing import Final
 
 from hajob.domain.actions import RUNG, Action, Command
 from hajob.domain.incidents import Incident, Outcome, Purpose
-from hajob.domain.records import changed
 from hajob.domain.text import last_lines
 from hajob.plan import effects, events
 from hajob.plan.books import FACT_LIMIT, abandon, clear_deadlines, close, joined, new_incident, set_deadline
@@ -24,12 +24,10 @@ SAVE_FIRST: Final = Occasion("Asked", (Action.CHECKPOINT,), "only a checkpoint w
 
 def accept(moment: Moment) -> StepResult:
     """Make pods and coordinator for the first time."""
-    state, out = moment.state, list[Effect]()
-    limit = moment.policy.active_deadline_seconds
+    state, limit = moment.state, moment.policy.active_deadline_seconds
     if limit is not None:
-        state, deadline = set_deadline(state, Deadline.ACTIVE, moment.now_ms + 1000 * limit)
-        out.append(deadline)
-    return launch(moment, state, None, out)
+        state = set_deadline(state, Deadline.ACTIVE, moment.now_ms + 1000 * limit)
+    return launch(moment, state, None, [])
 
 
 def relaunch(moment: Moment) -> StepResult:
@@ -43,15 +41,14 @@ def restart_unprotected(moment: Moment) -> StepResult:
     state, incident, out = _planned(moment, Purpose.COORDINATOR, Action.RESTART)
     spends = (*state.spent, Spend(Action.RESTART.value, moment.now_ms))
     restarts = state.restarts_infrastructure + 1
-    return launch(moment, changed(state, spent=spends, restarts_infrastructure=restarts), incident, out)
+    return launch(moment, replace(state, spent=spends, restarts_infrastructure=restarts), incident, out)
 
 
 def _planned(moment: Moment, purpose: Purpose, action: Action) -> tuple[JobState, Incident, list[Effect]]:
     """Close what is open and open an incident of this purpose."""
     state, closing = settle(moment, f"{purpose} took over")
-    incident = changed(new_incident(moment, state, action, purpose), revision=1)
-    state = changed(state, incarnation=incident.number)
-    return state, incident, [*closing, effects.OpenIncident(incident.number)]
+    incident = replace(new_incident(moment, state, action, purpose), revision=1)
+    return replace(state, incarnation=incident.number), incident, [*closing]
 
 
 def settle(moment: Moment, why: str) -> tuple[JobState, tuple[Effect, ...]]:
@@ -73,14 +70,14 @@ def _save_for(purpose: Purpose, moment: Moment) -> StepResult:
     incident = moment.incident
     if incident is not None and moment.joins is not None:
         gone = (*incident.escalated_from, incident.action)
-        incident = changed(
+        incident = replace(
             incident,
             purpose=purpose,
             action=Action.CHECKPOINT,
             escalated_from=gone,
             revision=incident.revision + 1,
         )
-        return save(moment, moment.state, incident, [effects.WidenIncident(incident.number, f"{purpose}")])
+        return save(moment, moment.state, incident, [])
     state, incident, out = _planned(moment, purpose, Action.CHECKPOINT)
     return save(moment, state, incident, out)
 
@@ -92,8 +89,7 @@ def repurpose(purpose: Purpose) -> Callable[[Moment], StepResult]:
 
 def _repurpose(purpose: Purpose, moment: Moment) -> StepResult:
     assert moment.incident is not None
-    incident = changed(moment.incident, purpose=purpose)
-    return changed(moment.state, incident=incident), (effects.WidenIncident(incident.number, f"{purpose}"),)
+    return replace(moment.state, incident=replace(moment.incident, purpose=purpose)), ()
 
 
 def suspend(moment: Moment) -> StepResult:
@@ -102,11 +98,10 @@ def suspend(moment: Moment) -> StepResult:
     state, closing = settle(moment, "suspended")
     number = state.incarnation + 1
     stop = effects.SendOrder(Command.STOP, state.incarnation, 1 + (moment.incident.revision if moment.incident else 0))
-    state = changed(state, incarnation=number, shrunk=None, renewed={}, pods={}, base=number, problem=saved)
+    state = replace(state, incarnation=number, shrunk=None, renewed={}, pods={}, base=number, problem=saved)
     stale = (Deadline.RECOVERY, Deadline.STARTUP, Deadline.EXPAND, Deadline.COORDINATOR)
-    state, cleared = clear_deadlines(state, *stale)
     deletes = (effects.DeleteAllPods(below=number), effects.DeleteCoordinator(below=number))
-    return state, (stop, *closing, effects.Announce("Suspended", saved), *cleared, *deletes)
+    return clear_deadlines(state, *stale), (stop, *closing, effects.Announce("Suspended", saved), *deletes)
 
 
 def _how_saved(moment: Moment) -> str:
@@ -134,18 +129,17 @@ def unsuspend(moment: Moment) -> StepResult:
 
 def complete(moment: Moment) -> StepResult:
     """Every rank ended with 0."""
-    state, cleared = clear_deadlines(moment.state, *Deadline)
+    state = clear_deadlines(moment.state, *Deadline)
     state, closing = close(state, Outcome.RECOVERED, "the training ended")
-    return changed(state, shrunk=None), (*cleared, *closing, effects.CompleteJob())
+    return replace(state, shrunk=None), (*closing, effects.CompleteJob())
 
 
 def delete(moment: Moment) -> StepResult:
     """Stop everything; owner references and the finalizer do the rest."""
-    state, cleared = clear_deadlines(moment.state, *Deadline)
+    state = clear_deadlines(moment.state, *Deadline)
     state, closing = close(state, Outcome.FAILED, "the job was deleted")
     number = state.incarnation + 1
-    deletes = (effects.DeleteAllPods(below=number), effects.DeleteCoordinator(below=number))
-    return state, (*cleared, *closing, *deletes)
+    return state, (*closing, effects.DeleteAllPods(below=number), effects.DeleteCoordinator(below=number))
 
 
 def fail(reason: str, sentence: str = "") -> Callable[[Moment], StepResult]:
@@ -158,19 +152,17 @@ def _fail(reason: str, sentence: str, moment: Moment) -> StepResult:
     why, message = _why_failed(reason, sentence, verdicts)
     incident = moment.incident
     cause = (incident.cause.message if incident else _told(moment)) or moment.state.problem
-    state, cleared = clear_deadlines(moment.state, *Deadline)
-    state, closing = close(state, Outcome.FAILED, message)
+    state, closing = close(clear_deadlines(moment.state, *Deadline), Outcome.FAILED, message)
     full = f"{message}: {cause}" if cause else message
-    return state, (*cleared, *closing, effects.FailJob(why, full))
+    return state, (*closing, effects.FailJob(why, full))
 
 
 def fail_unworkable(moment: Moment) -> StepResult:
     """Give up at once, with the reason that the event names."""
     event = moment.event
     assert isinstance(event, events.Unworkable)
-    state, cleared = clear_deadlines(moment.state, *Deadline)
-    state, closing = close(state, Outcome.FAILED, event.message)
-    return state, (*cleared, *closing, effects.FailJob(event.reason, event.message))
+    state, closing = close(clear_deadlines(moment.state, *Deadline), Outcome.FAILED, event.message)
+    return state, (*closing, effects.FailJob(event.reason, event.message))
 
 
 _FAILURES: Final = {
@@ -210,26 +202,25 @@ def note(moment: Moment) -> StepResult:
     fact = moment.fact
     ids = (*moment.state.fact_ids, fact.id)[-FACT_LIMIT:]
     text = f"{fact.code or fact.kind}: {fact.message}"[-_MESSAGE_LIMIT:]
-    return changed(moment.state, problem=text, fact_ids=ids), (effects.Announce(fact.kind.value, text),)
+    return replace(moment.state, problem=text, fact_ids=ids), (effects.Announce(fact.kind.value, text),)
 
 
 def observed(moment: Moment) -> StepResult:
     """Say what would be done, and do nothing."""
     fact = moment.fact
     action = moment.decide(FAULT).action
-    state = changed(moment.state, fact_ids=(*moment.state.fact_ids, fact.id)[-FACT_LIMIT:])
+    state = replace(moment.state, fact_ids=(*moment.state.fact_ids, fact.id)[-FACT_LIMIT:])
     return state, (effects.Announce("Observed", f"fact {fact.id} ({fact.kind}): {action or 'nothing'} would follow"),)
 
 
 def hold(moment: Moment) -> StepResult:
     """Open an incident and start nothing."""
     moment.loss = moment.loss_of_fact()
-    incident = changed(
+    incident = replace(
         new_incident(moment, moment.state, moment.first_action(), Purpose.FAULT), lost_ranks=moment.fact_ranks()
     )
-    state = changed(moment.state, incident=incident, incarnation=incident.number)
-    held = effects.Announce("Held", f"fact {moment.fact.id} waits, mode is Hold")
-    return state, (effects.OpenIncident(incident.number), held)
+    state = replace(moment.state, incident=incident, incarnation=incident.number)
+    return state, (effects.Announce("Held", f"fact {moment.fact.id} waits, mode is Hold"),)
 
 
 def hold_more(moment: Moment) -> StepResult:
@@ -238,8 +229,8 @@ def hold_more(moment: Moment) -> StepResult:
     assert incident is not None
     moment.loss = moment.loss_of_fact()
     action = max(incident.action, moment.first_action(), key=RUNG.__getitem__)
-    incident = changed(incident, action=action, **joined(moment, incident))
-    return changed(moment.state, incident=incident), (effects.WidenIncident(incident.number, "held"),)
+    incident = replace(incident, action=action, **joined(moment, incident))
+    return replace(moment.state, incident=incident), ()
 
 
 def lose_coordinator(moment: Moment) -> StepResult:
@@ -247,10 +238,10 @@ def lose_coordinator(moment: Moment) -> StepResult:
     state, closing = settle(moment, "the coordinator was lost")
     number = state.incarnation + 1
     stale = (Deadline.RECOVERY, Deadline.EXPAND, Deadline.COORDINATOR)
-    state, cleared = clear_deadlines(changed(state, incarnation=number), *stale)
+    state = clear_deadlines(replace(state, incarnation=number), *stale)
     announce = effects.Announce("CoordinatorLost", _told(moment) or "the controller is gone")
     anew = (effects.DeleteCoordinator(below=number), effects.CreateCoordinator(number))
-    return state, (announce, *closing, *cleared, *anew)
+    return state, (announce, *closing, *anew)
 
 
 def _told(moment: Moment) -> str:
@@ -263,8 +254,8 @@ def await_coordinator(moment: Moment) -> StepResult:
     """It cannot be reached, but may come back: say so and wait."""
     if Deadline.COORDINATOR in moment.state.deadlines:
         return moment.state, ()
-    state, deadline = set_deadline(moment.state, Deadline.COORDINATOR, moment.now_ms + 1000 * COORDINATOR_SECONDS)
-    return state, (effects.Announce("CoordinatorUnreachable", _told(moment)), deadline)
+    state = set_deadline(moment.state, Deadline.COORDINATOR, moment.now_ms + 1000 * COORDINATOR_SECONDS)
+    return state, (effects.Announce("CoordinatorUnreachable", _told(moment)),)
 
 
 def await_another(moment: Moment) -> StepResult:
@@ -272,27 +263,27 @@ def await_another(moment: Moment) -> StepResult:
     if Deadline.COORDINATOR in moment.state.deadlines:
         return moment.state, ()
     at_ms = moment.now_ms + 1000 * ANOTHER_COORDINATOR_SECONDS
-    state, deadline = set_deadline(moment.state, Deadline.COORDINATOR, at_ms)
-    return state, (effects.Announce("CoordinatorLost", _told(moment) or "it has ended"), deadline)
+    state = set_deadline(moment.state, Deadline.COORDINATOR, at_ms)
+    return state, (effects.Announce("CoordinatorLost", _told(moment) or "it has ended"),)
 
 
 def coordinator_back(moment: Moment) -> StepResult:
     """It serves: nothing was lost."""
-    return clear_deadlines(moment.state, Deadline.COORDINATOR)
+    return clear_deadlines(moment.state, Deadline.COORDINATOR), ()
 
 
 def forget_deadline(moment: Moment) -> StepResult:
     """A deadline that nothing waits for any more."""
     event = moment.event
     assert isinstance(event, events.DeadlineReached)
-    return clear_deadlines(moment.state, Deadline(event.name))
+    return clear_deadlines(moment.state, Deadline(event.name)), ()
 
 
 def checkpoint_seen(moment: Moment) -> StepResult:
     """A periodic checkpoint is complete."""
     event = moment.event
     assert isinstance(event, events.CheckpointVerified)
-    return changed(moment.state, step=max(moment.state.step, event.step)), ()
+    return replace(moment.state, step=max(moment.state.step, event.step)), ()
 
 
 def may_save(moment: Moment) -> bool:

@@ -4,21 +4,33 @@
 a no-op that says why. It never raises for what the outside world may send.
 """
 
-from hajob.domain.records import changed, record
-from hajob.plan.cells import CELLS, QUESTIONS
+from dataclasses import dataclass, replace
+from typing import Final
+
 from hajob.plan.choice import Verdict
 from hajob.plan.effects import Effect
-from hajob.plan.events import Event, FactSeen
+from hajob.plan.events import EVENTS, Event
+from hajob.plan.guards import ALWAYS
 from hajob.plan.moment import Moment, Row
 from hajob.plan.policy import Policy
-from hajob.plan.state import JobState
+from hajob.plan.state import JobState, Phase
 from hajob.plan.table import TABLE
 from hajob.plan.view import View
 
 __all__ = ["CELLS", "TABLE", "Outcome", "advance"]
 
 
-@record
+def _cell(phase: Phase, event: type[Event]) -> tuple[Row, ...]:
+    rows = [row for row in TABLE if row.event is event and phase in row.states]
+    last = next(place for place, row in enumerate(rows) if row.guard is ALWAYS)
+    return tuple(rows[: last + 1])
+
+
+CELLS: Final = {(phase, event): _cell(phase, event) for phase in Phase for event in EVENTS}
+"""By state and kind of event: the rows in their order, up to and with the first that always applies."""
+
+
+@dataclass(frozen=True, slots=True)
 class Outcome:
     """What one event led to.
 
@@ -53,14 +65,9 @@ def advance(state: JobState, event: Event, view: View, policy: Policy, now_ms: i
         now_ms: the operator's clock, in milliseconds; never read anywhere else.
     """
     moment = Moment(state, event, view, policy, now_ms)
-    about = event.fact.kind if isinstance(event, FactSeen) else type(event)
-    for question in QUESTIONS[state.phase, about]:
-        row = question.answer(moment)
-        if row is not None:
-            moment.target = row.target
-            new, effects = row.step.run(moment)
-            if row.target is not None and row.target is not new.phase:
-                new = changed(new, phase=row.target)
-            considered = moment.choice.considered if moment.choice else ()
-            return Outcome(new, effects, considered, row, moment.ignored)
-    raise AssertionError(f"no row for {type(event).__name__} in {state.phase}")  # the last row of a cell is `always`
+    row = next(row for row in CELLS[state.phase, type(event)] if row.guard.test(moment))  # the last is `always`
+    new, effects = row.step.run(moment)
+    if row.target is not None and row.target is not new.phase:
+        new = replace(new, phase=row.target)
+    considered = moment.choice.considered if moment.choice else ()
+    return Outcome(new, effects, considered, row, moment.ignored)

@@ -7,13 +7,12 @@ is the decision the step carries out.
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 from hajob.domain.actions import RUNG, Action
 from hajob.domain.errors import RankError
 from hajob.domain.facts import INFORMATION, PROCESS_LIVES, SICK_NODE, TAKES_THE_NODE, Fact, FactKind, Origin
 from hajob.domain.incidents import Incident, Purpose
-from hajob.domain.records import redone
 from hajob.plan.choice import Choice, Judge, Loss, Occasion
 from hajob.plan.effects import Effect
 from hajob.plan.events import CoordinatorLost, DeadlineReached, Event, FactSeen
@@ -21,8 +20,6 @@ from hajob.plan.policy import NodePolicy, Policy
 from hajob.plan.state import JobState, Phase
 from hajob.plan.view import View
 
-_IN_PLACE, _REPLACE = Action.IN_PLACE, Action.REPLACE  # a look costs a call
-_PROGRAM, _CORRUPTED = Origin.PROGRAM, FactKind.DATA_CORRUPTED
 _NO_FACT: Final = Fact("", FactKind.POD_UNSTARTABLE)
 _ASK_THE_POLICY: Final = frozenset({FactKind.LOG_RULE, FactKind.SUB_HEALTH})
 """Kinds whose first action the user chooses."""
@@ -36,7 +33,6 @@ class Moment:
         ignored: why the event changes nothing; empty while it does.
         choice: the ladder's answer, once a guard has asked for it.
         fact: of a `FactSeen`; rows ask for it on no other event.
-        target: where the row that answers leads to; a step that drafts a new state may enter it at once.
     """
 
     state: JobState
@@ -48,7 +44,6 @@ class Moment:
     choice: Choice | None = None
     loss: Loss | None = None
     judge: Judge | None = None
-    target: Phase | None = None
     _looked: bool = False
     _ranks: tuple[int, ...] = ()
     fact: Fact = _NO_FACT
@@ -70,12 +65,6 @@ class Moment:
         if incident is None or incident.purpose is not Purpose.FAULT or self.state.phase is Phase.CONFIRMING:
             return None
         return incident
-
-    def state_of(self, fields: dict[str, Any]) -> JobState:
-        """The state of a draft, in the phase that the row leads to."""
-        if self.target is not None:
-            fields["phase"] = self.target
-        return redone(self.state, fields)
 
     def fact_ranks(self) -> tuple[int, ...]:
         """Every rank the fact loses: its own, or all of its node's; `concerns` must have been asked before."""
@@ -174,13 +163,14 @@ class Moment:
         ranks = own
         floor = self.first_action()
         newly: tuple[int, ...] = ()
-        with_its_pod = floor is _IN_PLACE and _IN_PLACE not in self.policy.ladder and _REPLACE in self.policy.ladder
-        if floor is _REPLACE or with_its_pod:
+        allows = self.policy.allows
+        with_its_pod = floor is Action.IN_PLACE and not allows(Action.IN_PLACE) and allows(Action.REPLACE)
+        if floor is Action.REPLACE or with_its_pod:
             newly = self.view.layout.nodes_of(ranks)
         nodes = newly
         program = self.is_programs_doing
         continues: Action | None = None
-        corrupted = fact.kind is _CORRUPTED
+        corrupted = fact.kind is FactKind.DATA_CORRUPTED
         if incident is not None:
             again = incident.action is Action.RESTART or any(rank in incident.lost_ranks for rank in ranks)
             ranks = tuple(sorted({*incident.lost_ranks, *ranks}))
@@ -216,7 +206,7 @@ class Moment:
         """Whether the event says that what is in the image has failed."""
         if isinstance(self.event, CoordinatorLost):
             return self.event.program
-        return self.fact is not _NO_FACT and self.fact.origin is _PROGRAM
+        return self.fact is not _NO_FACT and self.fact.origin is Origin.PROGRAM
 
     @property
     def asks_for_a_move(self) -> bool:
@@ -244,17 +234,11 @@ class Guard:
         name: a short one.
         sentence: for docs/state-machine.md.
         test: whether it holds.
-        kinds: it can hold for facts of these kinds only; None: for all of them.
-        rung: it asks whether the ladder takes this action on this occasion, and nothing else but `when`.
-        when: what must hold before the ladder is asked.
     """
 
     name: str
     sentence: str
     test: Callable[[Moment], bool]
-    kinds: frozenset[FactKind] | None = None
-    rung: tuple[Occasion, Action] | None = None
-    when: "Guard | None" = None
 
 
 StepResult = tuple[JobState, tuple[Effect, ...]]

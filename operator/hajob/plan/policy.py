@@ -21,7 +21,6 @@ from hajob.api.spec import HATrainingJobSpec
 from hajob.domain.actions import LADDER, Action
 from hajob.domain.errors import HajobInputError
 from hajob.domain.layout import Layout
-from hajob.domain.records import record
 from hajob.plan.checks import Setting
 from hajob.plan.flags import Flags
 from hajob.plan.preconditions import PRECONDITIONS
@@ -61,24 +60,12 @@ CONFIRM_SECONDS: Final = 60
 """MindIO's result comes about 2 s after the first step; after this long it will not come any more."""
 
 
-@record
+@dataclass(frozen=True, slots=True)
 class Refusal:
-    """A precondition that is not met.
-
-    Attributes:
-        name: its identifier.
-        words: a sentence with what is and what should be; with `numbers`, a format for them.
-        numbers: what stands in the sentence. It is put together when somebody reads it, most are never read.
-    """
+    """A precondition that is not met: its identifier, and a sentence with what is and what should be."""
 
     name: str
-    words: str
-    numbers: tuple[object, ...] = ()
-
-    @property
-    def message(self) -> str:
-        """The sentence."""
-        return self.words.format(*self.numbers) if self.numbers else self.words
+    message: str
 
 
 def mindio_wait_seconds(replacement_timeout_seconds: int) -> int:
@@ -97,8 +84,6 @@ class Policy:
         unknowns: per action, what cannot be known from the spec; it hinders nothing and promises nothing.
         no_copy_repair: the framework repairs from the periodic checkpoint when no copy is left (PyTorch only).
         log_rules: rule name to the smallest action it asks for.
-        longest_window_ms: uses of budgets older than this are forgotten.
-        ladder: actions of the ladder that the spec allows at all.
     """
 
     mode: Mode = Mode.ENFORCE
@@ -119,26 +104,25 @@ class Policy:
     advice: Mapping[Action, tuple[Refusal, ...]] = field(default_factory=dict)
     unknowns: Mapping[Action, tuple[Refusal, ...]] = field(default_factory=dict)
     no_copy_repair: bool = True
-    longest_window_ms: int = field(init=False, default=0)
-    ladder: tuple[Action, ...] = field(init=False, default=())
 
     @property
     def mindio_wait_seconds(self) -> int:
         """What `MINDIO_WAIT_MINDX_TIME` must be under this policy."""
         return mindio_wait_seconds(self.replacement_timeout_seconds)
 
-    def allowed(self) -> tuple[Action, ...]:
-        """Actions of the ladder that the spec allows at all."""
-        return self.ladder
+    @property
+    def longest_window_ms(self) -> int:
+        """Uses of budgets older than this are forgotten."""
+        return 1000 * max(PROGRAM_WINDOW_SECONDS, *(rung.window_seconds for rung in self.rungs.values()))
 
-    def __post_init__(self) -> None:
-        """Derive what every decision asks for."""
-        longest = max(PROGRAM_WINDOW_SECONDS, *(rung.window_seconds for rung in self.rungs.values()))
-        object.__setattr__(self, "longest_window_ms", 1000 * longest)
-        allowed = [action for action in LADDER if self.rungs[action].max_count > 0]
-        if not self.elastic and Action.SHRINK in allowed:
-            allowed.remove(Action.SHRINK)
-        object.__setattr__(self, "ladder", tuple(allowed))
+    def allows(self, action: Action) -> bool:
+        """Whether the spec allows this action on a fault at all."""
+        return self.rungs[action].max_count > 0 and (self.elastic or action is not Action.SHRINK)
+
+    @property
+    def allowed(self) -> tuple[Action, ...]:
+        """The actions on a fault that the spec allows at all, smallest first."""
+        return tuple(action for action in LADDER if self.allows(action))
 
 
 def from_spec(spec: Mapping[str, Any] | HATrainingJobSpec) -> Policy:

@@ -30,7 +30,7 @@ def recoverability(
         policy: of the job.
         now_ms: to judge budgets by; None leaves budgets out.
     """
-    return [_judge(action, state, view, policy, now_ms) for action in policy.ladder]
+    return [_judge(action, state, view, policy, now_ms) for action in policy.allowed]
 
 
 def recoverable(judged: list[ActionRecoverability]) -> ConditionStatus:

@@ -5,13 +5,12 @@ never changed in place. `hajob.plan.journal` turns it into plain JSON types and 
 """
 
 from collections.abc import Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final
 
 from hajob.domain.actions import Action
 from hajob.domain.incidents import Incident
-from hajob.domain.records import record
 
 
 class Phase(StrEnum):
@@ -82,7 +81,7 @@ PROGRAM_BUDGET: Final = "Program"
 """Name of the budget of faults that the program caused itself."""
 
 
-@record
+@dataclass(frozen=True, slots=True)
 class Spend:
     """One use of a budget (an action's name or `PROGRAM_BUDGET`) at a time."""
 
@@ -90,7 +89,7 @@ class Spend:
     time_ms: int
 
 
-@record
+@dataclass(frozen=True, slots=True)
 class Stall:
     """How often an action was taken because of the same rank (-1: the whole job) at the same step."""
 
@@ -100,7 +99,7 @@ class Stall:
     count: int
 
 
-@record
+@dataclass(frozen=True, slots=True)
 class Shrunk:
     """What a shrink took.
 
@@ -125,9 +124,9 @@ class Shrunk:
         return self.nodes if released else self.lost_nodes
 
 
-@record
+@dataclass(frozen=True, slots=True)
 class JobState:
-    """All that is remembered about one job; changed by `hajob.domain.records.changed`.
+    """All that is remembered about one job.
 
     Attributes:
         phase: state of the table.

@@ -5,6 +5,7 @@ shell writes the status in between.
 """
 
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from typing import Any, Final
 
@@ -12,7 +13,6 @@ from hajob.domain.actions import Action, Command
 from hajob.domain.facts import Origin
 from hajob.domain.incidents import Incident, Outcome, RestoredFrom
 from hajob.domain.loss import copy_survives
-from hajob.domain.records import changed, draft, redone
 from hajob.plan import effects, events
 from hajob.plan.books import clear_deadlines, close, enter, going_on, marked, renew, set_deadline
 from hajob.plan.effects import Effect
@@ -23,7 +23,6 @@ from hajob.plan.state import Deadline, JobState, Shrunk
 
 COMMAND: Final[dict[Action, Command]] = {action: Command(action) for action in Action if action is not Action.RESTART}
 """What the coordinator is told for an action; a restart is carried out by stopping and starting."""
-_RETRY, _REPLACE, _RECOVERY = Action.RETRY, Action.REPLACE, Deadline.RECOVERY  # a look into an enum costs a call
 SHRINK_PARAMETERS: Final = '{"scale-in-strategy":"DP"}'
 EXPAND_PARAMETERS: Final = '{"scale-out-strategy":"DP"}'
 
@@ -42,27 +41,25 @@ def _begin_process(action: Action, moment: Moment) -> StepResult:
     more: dict[str, Any] = {"ready": False, "restored_from": _source(moment, lost)}
     if before is not None and not set(fresh).isdisjoint(before.replaced_nodes):
         more["incarnation"] = max(moment.state.incarnation, before.incarnation) + 1
-    fields, incident, out = enter(moment, action, lost_ranks=lost, restart_ranks=restart, replaced_nodes=nodes, **more)
+    state, incident, out = enter(moment, action, lost_ranks=lost, restart_ranks=restart, replaced_nodes=nodes, **more)
     wait = moment.policy.replacement_timeout_seconds if nodes else moment.policy.rungs[action].deadline_seconds
-    at_ms = moment.now_ms + 1000 * wait
-    renew(moment, fields, restart, fresh, incident.incarnation)
-    fields["incident"] = incident
-    fields["deadlines"] = {**fields["deadlines"], _RECOVERY: at_ms}
-    out += (order(incident, COMMAND[action], wait), effects.SetDeadline(_RECOVERY, at_ms))
+    state = renew(state, moment.now_ms, incident.incarnation, restart, fresh)
+    state = set_deadline(state, Deadline.RECOVERY, moment.now_ms + 1000 * wait)
+    out.append(order(incident, COMMAND[action], wait))
     if fresh:
         out.append(effects.ReplacePods(fresh, incident.incarnation, names_to_avoid(moment, fresh)))
-    return moment.state_of(fields), tuple(out)
+    return state, tuple(out)
 
 
 def _extent(moment: Moment, incident: Incident | None, action: Action) -> tuple[tuple[int, ...], ...]:
     """Lost ranks, processes to be restarted, nodes to be replaced, and of these the ones to be made now."""
     loss, layout = moment.loss, moment.view.layout
     assert loss is not None
-    if action is _RETRY:
+    if action is Action.RETRY:
         return loss.ranks, (), (), ()
     nodes = loss.nodes
     begun, replaced = (incident.restart_ranks, incident.replaced_nodes) if incident else ((), ())
-    if action is _REPLACE and not nodes and loss.continues is not _REPLACE:
+    if action is Action.REPLACE and not nodes and loss.continues is not Action.REPLACE:
         nodes = layout.nodes_of(loss.ranks)
     if not nodes and not begun:
         return loss.ranks, loss.ranks, (), ()
@@ -114,7 +111,7 @@ def begin_shrink(moment: Moment) -> StepResult:
     assert judge is not None
     isolation, layout = judge.isolation, moment.view.layout
     nodes = layout.nodes_of(judge.loss.ranks)
-    fields, incident, out = enter(
+    state, incident, out = enter(
         moment,
         Action.SHRINK,
         lost_ranks=tuple(rank for node in nodes for rank in layout.ranks_of(node)),
@@ -125,40 +122,41 @@ def begin_shrink(moment: Moment) -> StepResult:
     )
     shrunk = Shrunk(isolation.dropped, isolation.ranks, isolation.nodes, nodes, moment.now_ms)
     wait = moment.policy.rungs[Action.SHRINK].deadline_seconds
-    state = redone(moment.state, {**fields, "incident": incident, "shrunk": shrunk})
-    state, deadline = set_deadline(state, Deadline.RECOVERY, moment.now_ms + 1000 * wait)
-    return state, (*out, order(incident, Command.SHRINK, wait, SHRINK_PARAMETERS), deadline)
+    state = set_deadline(replace(state, shrunk=shrunk), Deadline.RECOVERY, moment.now_ms + 1000 * wait)
+    return state, (*out, order(incident, Command.SHRINK, wait, SHRINK_PARAMETERS))
 
 
 def begin_checkpoint(moment: Moment) -> StepResult:
     """Have MindIO save the step where the training stands."""
     loss = moment.loss
     assert loss is not None
-    fields, incident, out = enter(moment, Action.CHECKPOINT, lost_ranks=loss.ranks, restart_ranks=(), replaced_nodes=())
-    return save(moment, redone(moment.state, fields), incident, out)
+    state, incident, out = enter(moment, Action.CHECKPOINT, lost_ranks=loss.ranks, restart_ranks=(), replaced_nodes=())
+    return save(moment, state, incident, out)
 
 
 def save(moment: Moment, state: JobState, incident: Incident, out: list[Effect]) -> StepResult:
     """Order the checkpoint and watch its deadline."""
     wait = moment.policy.rungs[Action.CHECKPOINT].deadline_seconds
-    state = changed(state, incident=incident)
-    state, cleared = clear_deadlines(state, Deadline.EXPAND)
-    state, deadline = set_deadline(state, Deadline.RECOVERY, moment.now_ms + 1000 * wait)
-    return state, (*out, order(incident, Command.CHECKPOINT, wait), *cleared, deadline)
+    state = clear_deadlines(replace(state, incident=incident), Deadline.EXPAND)
+    state = set_deadline(state, Deadline.RECOVERY, moment.now_ms + 1000 * wait)
+    return state, (*out, order(incident, Command.CHECKPOINT, wait))
 
 
 def begin_restart(moment: Moment) -> StepResult:
     """End every process and start the job anew."""
-    fields, incident, out = enter(moment, Action.RESTART)
-    fields["restarts_program" if incident.origin is Origin.PROGRAM else "restarts_infrastructure"] += 1
-    return launch(moment, redone(moment.state, fields), incident, out)
+    state, incident, out = enter(moment, Action.RESTART)
+    if incident.origin is Origin.PROGRAM:
+        state = replace(state, restarts_program=state.restarts_program + 1)
+    else:
+        state = replace(state, restarts_infrastructure=state.restarts_infrastructure + 1)
+    return launch(moment, state, incident, out)
 
 
 def restart_from_saved(moment: Moment) -> StepResult:
     """The checkpoint is complete: start anew from it."""
     assert moment.state.incident is not None
-    saved = changed(moment.state.incident, restored_from=RestoredFrom.SAVED_CHECKPOINT)
-    moment.state = changed(moment.state, incident=saved)
+    saved = replace(moment.state.incident, restored_from=RestoredFrom.SAVED_CHECKPOINT)
+    moment.state = replace(moment.state, incident=saved)
     return begin_restart(moment)
 
 
@@ -171,10 +169,10 @@ def launch(moment: Moment, state: JobState, incident: Incident | None, out: list
         if restored is not RestoredFrom.SAVED_CHECKPOINT:
             restored = RestoredFrom.PERIODIC_CHECKPOINT
         revision = incident.revision
-        incident = changed(incident, incarnation=number, restored_from=restored, ready=False, named=False)
-        incident = changed(incident, lost_ranks=(), restart_ranks=(), replaced_nodes=())
+        incident = replace(incident, incarnation=number, restored_from=restored, ready=False, named=False)
+        incident = replace(incident, lost_ranks=(), restart_ranks=(), replaced_nodes=())
     attempt = state.attempt + 1
-    state = changed(
+    state = replace(
         state,
         incident=incident,
         incarnation=number,
@@ -185,14 +183,12 @@ def launch(moment: Moment, state: JobState, incident: Incident | None, out: list
         shrunk=None,
         problem=state.problem if incident else "",
     )
-    state, cleared = clear_deadlines(state, Deadline.RECOVERY, Deadline.EXPAND, Deadline.COORDINATOR)
-    at = moment.now_ms + 1000 * moment.policy.startup_deadline_seconds
-    state, deadline = set_deadline(state, Deadline.STARTUP, at)
+    state = clear_deadlines(state, Deadline.RECOVERY, Deadline.EXPAND, Deadline.COORDINATOR)
+    at_ms = moment.now_ms + 1000 * moment.policy.startup_deadline_seconds
+    state = set_deadline(state, Deadline.STARTUP, at_ms)
     if attempt > 1:
-        out += [effects.SendOrder(Command.STOP, number - 1, revision), *cleared, deadline]
+        out.append(effects.SendOrder(Command.STOP, number - 1, revision))
         out += [effects.DeleteAllPods(below=number), effects.DeleteCoordinator(below=number)]
-    else:
-        out += [*cleared, deadline]
     out += [effects.CreateAllPods(attempt, number), effects.CreateCoordinator(number)]
     out.append(effects.SendOrder(Command.START, number, revision))
     return state, tuple(out)
@@ -210,9 +206,7 @@ def _milestone(name: str, changes: dict[str, object], moment: Moment) -> StepRes
     incident = moment.incident
     if incident is None:
         return moment.state, ()
-    fields = draft(moment.state)
-    fields["incident"] = marked(incident, name, moment.now_ms, **changes)
-    return moment.state_of(fields), ()
+    return replace(moment.state, incident=marked(incident, name, moment.now_ms, **changes)), ()
 
 
 def gathered(moment: Moment) -> StepResult:
@@ -220,8 +214,7 @@ def gathered(moment: Moment) -> StepResult:
     state, _ = milestone("ReplacementsReady", ready=True)(moment)
     assert state.incident is not None
     rung = moment.policy.rungs[state.incident.action]
-    state, deadline = set_deadline(state, Deadline.RECOVERY, moment.now_ms + 1000 * rung.deadline_seconds)
-    return state, (deadline,)
+    return set_deadline(state, Deadline.RECOVERY, moment.now_ms + 1000 * rung.deadline_seconds), ()
 
 
 def widen_by_mindio(moment: Moment) -> StepResult:
@@ -234,10 +227,9 @@ def widen_by_mindio(moment: Moment) -> StepResult:
     restart = tuple(
         sorted({*incident.restart_ranks, *(incident.lost_ranks if action is not incident.action else ()), *more})
     )
-    fields = draft(moment.state)
-    renew(moment, fields, restart, (), incident.incarnation)
+    state = renew(moment.state, moment.now_ms, incident.incarnation, restart)
     gone = (incident.action,) if action is not incident.action else ()
-    incident = changed(
+    incident = replace(
         marked(incident, "Stopped", moment.now_ms, stopped=True, ready=False),
         action=action,
         escalated_from=(*incident.escalated_from, *gone),
@@ -246,11 +238,8 @@ def widen_by_mindio(moment: Moment) -> StepResult:
         restored_from=_source(moment, lost),
         revision=incident.revision + 1,
     )
-    reason = f"MindIO names ranks {list(more)} as well"
     wait = moment.policy.rungs[action].deadline_seconds
-    widen = effects.WidenIncident(incident.number, reason)
-    fields["incident"] = incident
-    return redone(moment.state, fields), (order(incident, COMMAND[action], wait), widen)
+    return replace(state, incident=incident), (order(incident, COMMAND[action], wait),)
 
 
 def finished(moment: Moment) -> int:
@@ -261,24 +250,18 @@ def finished(moment: Moment) -> int:
 
 def resumed(moment: Moment) -> StepResult:
     """The first step after the outage has ended; MindIO's result is still to come."""
-    fields, at_ms = draft(moment.state), moment.now_ms + 1000 * CONFIRM_SECONDS
-    if moment.incident is not None:
-        fields["incident"] = marked(moment.incident, "Resumed", moment.now_ms)
-    fields["step"], fields["resumed_ms"] = finished(moment), moment.now_ms
-    fields["deadlines"] = {**fields["deadlines"], _RECOVERY: at_ms}
-    return moment.state_of(fields), (effects.SetDeadline(_RECOVERY, at_ms),)
+    incident = marked(moment.incident, "Resumed", moment.now_ms) if moment.incident is not None else None
+    state = replace(moment.state, incident=incident, step=finished(moment), resumed_ms=moment.now_ms)
+    return set_deadline(state, Deadline.RECOVERY, moment.now_ms + 1000 * CONFIRM_SECONDS), ()
 
 
 def recovered(moment: Moment) -> StepResult:
     """The incident is over."""
     state = moment.state
     if isinstance(moment.event, events.Resumed):
-        state = changed(state, step=finished(moment), resumed_ms=moment.now_ms)
-    if state.problem:
-        state = changed(state, problem="")
-    state, cleared = clear_deadlines(state, Deadline.RECOVERY, Deadline.STARTUP)
-    state, closing = close(state, Outcome.RECOVERED)
-    return state, (*cleared, *closing)
+        state = replace(state, step=finished(moment), resumed_ms=moment.now_ms)
+    state = clear_deadlines(replace(state, problem=""), Deadline.RECOVERY, Deadline.STARTUP)
+    return close(state, Outcome.RECOVERED)
 
 
 def nothing(_moment: Moment) -> StepResult:

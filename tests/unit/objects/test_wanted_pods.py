@@ -65,4 +65,4 @@ def test_effects_change_the_wish() -> None:
     assert apply(wanted, effects.CloseIncident(2, Outcome.RECOVERED), {}).avoided == {}
     assert apply(wanted, effects.CompleteJob(), {}).coordinator == 0
     assert apply(wanted, effects.FailJob("Reason", "why"), {}).base == 0
-    assert apply(wanted, effects.ClearDeadline("Startup"), {}) == wanted
+    assert apply(wanted, effects.Announce("Held", "a fact waits"), {}) == wanted

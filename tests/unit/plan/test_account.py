@@ -7,7 +7,6 @@ from dataclasses import replace
 import pytest
 
 from hajob.domain.goodput import Account, Bucket
-from hajob.domain.records import changed
 from hajob.plan import events as e
 from hajob.plan.account import bucket_of, follow
 from hajob.plan.state import ENDED, JobState, Phase, Shrunk
@@ -93,14 +92,3 @@ def test_a_shrink_counts_once_it_trains() -> None:
     assert follow(Account(0), state, 4, 0).missing == 0
     assert follow(Account(0), replace(state, phase=Phase.SHRUNK), 4, 0).missing == 2
     assert follow(Account(0), replace(state, phase=Phase.SHRUNK), 2, 0).missing == 1
-
-
-def test_a_changed_record_is_a_new_one() -> None:
-    state = JobState(step=5)
-    other = changed(state, step=6, attempt=2)
-    assert (state.step, other.step, other.attempt) == (5, 6, 2)
-    assert other == replace(state, step=6, attempt=2)
-    assert changed(state) == state
-    assert changed(state) is not state
-    with pytest.raises(TypeError, match=r"JobState has no \['wings'\]"):
-        changed(state, wings=2)

@@ -27,10 +27,6 @@ def sick() -> Guard:
     return g.about("sick", "the node is sick", frozenset({FactKind.CORDONED, FactKind.SUB_HEALTH}))
 
 
-def nobody() -> Guard:
-    return g.about("nobody", "nobody may come", frozenset({FactKind.CORDONED, FactKind.NODE_DELETED}))
-
-
 def moment(event: e.Event, state: JobState | None = None, policy: Policy | None = None) -> Moment:
     made = Moment(state or Rig.running().state, event, VIEW, policy or Policy(), 1_000_000)
     if isinstance(event, e.FactSeen):
@@ -56,11 +52,9 @@ def test_a_rung_holds_for_the_action_that_the_ladder_takes_on_that_occasion(acti
     seen = e.FactSeen(fact=EXIT)
     assert g.chooses(FAULT, action).test(moment(seen)) is (action is Action.IN_PLACE)
     assert g.chooses(UNTRAINED, action).test(moment(seen)) is (action is Action.RESTART)
-    assert g.chooses(FAULT, action).rung == (FAULT, action)
 
 
-def test_a_guard_about_kinds_names_them_so_that_other_facts_need_not_ask() -> None:
-    assert sick().kinds == frozenset({FactKind.CORDONED, FactKind.SUB_HEALTH})
+def test_a_guard_about_kinds_holds_for_facts_of_these_kinds() -> None:
     assert sick().test(moment(e.FactSeen(fact=CORDONED)))
     assert not sick().test(moment(e.FactSeen(fact=EXIT)))
 
@@ -92,18 +86,6 @@ def test_both_holds_where_each_does() -> None:
     assert not g.both(sick(), FREE).test(other)
     assert not g.both(sick(), never).test(about)
     assert not g.both(never, sick()).test(about)
-
-
-def test_both_concerns_the_kinds_that_each_concerns() -> None:
-    assert g.both(sick(), FREE).kinds == g.both(FREE, sick()).kinds == sick().kinds
-    assert g.both(sick(), nobody()).kinds == frozenset({FactKind.CORDONED})
-    assert g.both(FREE, FREE).kinds is None
-
-
-def test_what_stands_before_a_rung_is_asked_before_the_ladder() -> None:
-    rung = g.chooses(FAULT, Action.IN_PLACE)
-    assert (g.both(FREE, rung).rung, g.both(FREE, rung).when) == (rung.rung, FREE)
-    assert (g.both(sick(), FREE).rung, g.both(sick(), FREE).when) == (None, None)
 
 
 @pytest.mark.parametrize("guard", [g.SUSPENDING, g.CONFIRMED, g.NO_POD_AWAITED, g.RETURNING, g.MORE_RANKS])

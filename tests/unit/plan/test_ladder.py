@@ -25,7 +25,7 @@ def test_a_dead_process_is_restarted_in_its_pod() -> None:
     assert rig.at(Phase.GATHERING)
     order = rig.order(done)
     assert order == do.SendOrder(Command.IN_PLACE, 2, 1, (5,), (5,), timeout_seconds=120)
-    assert rig.kinds(done) == ["OpenIncident", "SendOrder", "SetDeadline"]
+    assert rig.kinds(done) == ["SendOrder"]
     assert rig.refused == {Action.RETRY: ("ProcessAlive",)}
     assert rig.incident.restored_from is RestoredFrom.OPTIMIZER_COPY
     assert not any(effect.irreversible for effect in done)
@@ -203,8 +203,8 @@ def test_a_recovery_to_its_end() -> None:
     rig = Rig.running()
     rig.exits(5)
     rig.tell(e.Stopped(2, (5,)))
-    done = rig.tell(e.ReplacementsReady(2, 1))
-    assert rig.kinds(done) == ["SetDeadline"]
+    assert rig.tell(e.ReplacementsReady(2, 1)) == ()
+    assert rig.state.deadlines == {"Recovery": rig.now + 120_000}
     rig.tell(e.Named(2, 1))
     assert rig.at(Phase.RESUMING)
     rig.tell(e.StrategiesOffered(2, ("exit", "dump", "recover")))
@@ -317,8 +317,8 @@ def test_no_node_in_time_becomes_a_shrink_and_back() -> None:
     assert rig.tell(e.DeadlineReached(name="Expand")) == ()
     rig.deadline("Expand")
     assert rig.at(Phase.SHRUNK)
-    done = rig.tell(e.CapacityAvailable(nodes=1))
-    assert rig.kinds(done) == ["SetDeadline"]
+    assert rig.tell(e.CapacityAvailable(nodes=1)) == ()
+    assert rig.state.deadlines == {"Expand": rig.now + 120_000}
     assert rig.tell(e.CapacityAvailable(nodes=1)) == ()
     rig.view = replace(rig.view, free_nodes=1)
     done = rig.deadline("Expand")
@@ -775,7 +775,7 @@ def test_a_running_training_waits_for_a_coordinator_that_cannot_be_reached(
 ) -> None:
     rig = Rig.running(policy=Policy(coordinator_loss=policy))
     done = rig.tell(e.CoordinatorLost(ended=False))
-    assert rig.kinds(done) == ["Announce", "SetDeadline"]
+    assert rig.kinds(done) == ["Announce"]
     assert rig.tell(e.CoordinatorLost(ended=False)) == ()
     assert rig.state.deadlines["Coordinator"] == rig.now - 10 + 60_000
     rig.view = replace(rig.view, coordinator_ready=serves)

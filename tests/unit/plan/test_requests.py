@@ -44,7 +44,6 @@ def test_what_is_asked_for_while_only_a_word_is_awaited_closes_a_recovery_that_w
     rig = confirming()
     done = rig.tell(ASKED[purpose])
     assert do.CloseIncident(2, Outcome.RECOVERED, f"{purpose} took over") in done
-    assert do.OpenIncident(3) in done
     assert (rig.incident.number, rig.incident.purpose, rig.action) == (3, purpose, Action.CHECKPOINT)
     assert rig.incident.cause == Cause(code=purpose.value, time_ms=rig.now, step=5)
 
@@ -53,8 +52,7 @@ def test_what_is_asked_for_while_only_a_word_is_awaited_closes_a_recovery_that_w
 def test_what_is_asked_for_in_a_recovery_goes_on_in_its_incident(purpose: Purpose) -> None:
     rig = Rig.running()
     rig.exits(5)
-    done = rig.tell(ASKED[purpose])
-    assert do.WidenIncident(2, purpose.value) in done
+    rig.tell(ASKED[purpose])
     assert (rig.incident.number, rig.incident.revision, rig.incident.escalated_from) == (2, 2, (Action.IN_PLACE,))
 
 
@@ -66,7 +64,7 @@ def test_what_follows_a_save_may_be_asked_for_anew() -> None:
         (e.ResumeRequested(), Purpose.REQUEST),
     ]
     for event, purpose in asked:
-        assert rig.tell(event) == (do.WidenIncident(2, purpose.value),)
+        assert rig.tell(event) == ()
         assert rig.incident.purpose is purpose
 
 
@@ -154,7 +152,7 @@ def test_a_shrunk_job_is_whole_again_after_a_suspend_and_at_its_end() -> None:
 def test_a_job_that_no_restart_can_help_fails_at_once_with_the_events_words(phase: Phase) -> None:
     rig = starting(phase)
     done = rig.tell(e.Unworkable(reason="ImageUnusable", message="the image has no mindio_ttp"))
-    assert done == (do.ClearDeadline("Startup"), do.FailJob("ImageUnusable", "the image has no mindio_ttp"))
+    assert done == (do.FailJob("ImageUnusable", "the image has no mindio_ttp"),)
     assert (rig.state.phase, rig.state.deadlines) == (Phase.FAILED, {})
 
 
@@ -191,7 +189,7 @@ def test_a_job_that_ran_out_of_time_says_what_it_was_recovering_from() -> None:
         (
             replace(
                 without(Action.IN_PLACE, Action.REPLACE, Action.SHRINK, Action.CHECKPOINT),
-                refusals={Action.RESTART: (Refusal("SharedFolder", "folder {} is of no use", ("/ckpt",)),)},
+                refusals={Action.RESTART: (Refusal("SharedFolder", "folder /ckpt is of no use"),)},
             ),
             "NothingLeft",
             "folder /ckpt is of no use: boom",

@@ -8,11 +8,10 @@ import pytest
 
 from hajob.domain.facts import FactKind
 from hajob.plan import events as e
-from hajob.plan.effects import SendOrder, SetDeadline
+from hajob.plan.effects import SendOrder
 from hajob.plan.guards import ALWAYS
 from hajob.plan.journal import from_dict, to_dict
 from hajob.plan.machine import CELLS, TABLE, advance
-from hajob.plan.moment import Moment
 from hajob.plan.policy import Policy
 from hajob.plan.state import ENDED, STEADY, JobState, Phase
 from tests.unit.plan.plan_worlds import LAYOUT, VIEW, WORLDS, Walk, due_time, every_event, fact, small_policy
@@ -77,26 +76,6 @@ def test_no_event_is_an_exception_and_no_op_says_why(walk: Walk) -> None:
                 assert outcome.state is state
                 assert outcome.effects == ()
                 assert outcome.ignored, (state.phase, event)
-
-
-def test_a_cell_asked_in_short_answers_as_its_rows_from_top_to_bottom(walk: Walk) -> None:
-    policy = small_policy()
-    for state, now in walk.states.values():
-        for event in every_event(state):
-            rows, at = CELLS[state.phase, type(event)], due_time(state, event, now)
-            if len(rows) > 1:
-                moment = Moment(state, event, VIEW, policy, at)
-                first = next(row for row in rows if row.guard.test(moment))
-                assert advance(state, event, VIEW, policy, at).row is first, (state, event)
-
-
-def test_deadlines_in_the_state_are_those_that_were_ordered(walk: Walk) -> None:
-    for state, now in walk.states.values():
-        for event in every_event(state):
-            outcome = advance(state, event, VIEW, small_policy(), due_time(state, event, now))
-            for effect in outcome.effects:
-                if isinstance(effect, SetDeadline) and effect.name in outcome.state.deadlines:
-                    assert outcome.state.deadlines[effect.name] == effect.at_ms
 
 
 def test_orders_only_ever_rise(walk: Walk) -> None:

@@ -7,7 +7,6 @@ import pytest
 from hajob.domain.actions import LADDER, Action
 from hajob.domain.errors import HajobInputError
 from hajob.domain.facts import Fact, FactKind, Source
-from hajob.domain.records import draft
 from hajob.plan import events as e
 from hajob.plan.choice import FAULT, UNTRAINED
 from hajob.plan.moment import Moment
@@ -79,13 +78,6 @@ def test_a_ladder_is_climbed_once_for_each_occasion() -> None:
     assert moment.decide(FAULT) is choice
     assert moment.decide(UNTRAINED).action is Action.RESTART
     assert moment.decide(FAULT).action is Action.IN_PLACE
-
-
-def test_a_draft_enters_the_phase_that_its_row_leads_to() -> None:
-    moment = Moment(Rig.running().state, e.PodsReady(), VIEW, Policy(), 0)
-    assert moment.state_of(draft(moment.state)).phase is Phase.RUNNING
-    moment.target = Phase.GATHERING
-    assert moment.state_of(draft(moment.state)).phase is Phase.GATHERING
 
 
 def test_the_row_that_answered_is_told() -> None:
