@@ -24,7 +24,7 @@ from pathlib import Path
 PACKAGE = Path(__file__).parent
 SHIMS = ("torchrun", "msrun")
 ARCHIVES = {"launcher.pyz": "launcher", "controller_host.pyz": "controller_host"}
-SHARED = ("__init__.py", "prctl.py", "signals.py")
+SHARED = ("__init__.py", "controller_protocol.py", "prctl.py", "signals.py")
 EARLIEST = (1980, 1, 1, 0, 0, 0)
 SHEBANG = b"#!/usr/bin/env python3\n"
 

@@ -13,8 +13,8 @@ from types import ModuleType
 from typing import Any, Callable, Dict, List, Mapping
 
 from trainer_sidecar.controller_host import store
-from trainer_sidecar.controller_host.lines import LineBuffer, Message, encode, now_nanoseconds
-from trainer_sidecar.controller_host.problems import LOST, OTHER, StartError, check_address, load_controller_module
+from trainer_sidecar.controller_host.problems import StartError, check_address, load_controller_module
+from trainer_sidecar.controller_protocol import LOST, OTHER, LineBuffer, Message, encode, now_nanoseconds
 
 PING = "ping"
 """The host's own call: its answer says that this process lives and that no call hangs. MindIO is not asked."""

@@ -14,14 +14,13 @@ import socket
 import time
 from typing import List, Optional, Tuple
 
-from trainer_sidecar import prctl, signals
-from trainer_sidecar.controller_host import lines, process_group
+from trainer_sidecar import controller_protocol, prctl, signals
+from trainer_sidecar.controller_host import process_group
 from trainer_sidecar.controller_host.controller import CALLBACKS, PING, ControllerProcess
-from trainer_sidecar.controller_host.lines import LineBuffer, Message, encode
-from trainer_sidecar.controller_host.problems import HUNG, HUNG_TEXT
+from trainer_sidecar.controller_host.problems import HUNG_TEXT
+from trainer_sidecar.controller_protocol import HUNG, SOCKET_NAME, LineBuffer, Message, encode
 
 VERSION = 1
-SOCKET_NAME = "controller.sock"
 LOG_LIMIT = 512
 BACKLOG_BYTES = 1 << 20
 PING_SECONDS = 2.0
@@ -60,7 +59,7 @@ class Host:
 
     def __init__(self, directory: str) -> None:
         self._selector = selectors.DefaultSelector()
-        self._listener = lines.listen(directory, SOCKET_NAME)
+        self._listener = controller_protocol.listen(directory, SOCKET_NAME)
         self._selector.register(self._listener, selectors.EVENT_READ, "listener")
         self._client: Optional[Client] = None
         self._child: Optional[Child] = None

@@ -11,6 +11,8 @@ import socket
 from types import ModuleType
 from typing import List, Optional
 
+from trainer_sidecar.controller_protocol import ADDRESS, PACKAGE, PORT
+
 NEEDED_NAMES = (
     "tft_register_mindx_callback",
     "tft_init_controller",
@@ -22,7 +24,6 @@ NEEDED_NAMES = (
     "tft_notify_controller_dump",
 )
 
-PACKAGE, ADDRESS, PORT, LOST, HUNG, OTHER = "package", "address", "port", "lost", "hung", "other"
 HUNG_TEXT = (
     "the MindIO controller's process has not answered for %d s and notices no fault; while it does not, every fault "
     "restarts the job"

@@ -16,7 +16,8 @@ import time
 from typing import Any, Callable, Dict, List
 
 from trainer_sidecar.controller_host import scheduler
-from trainer_sidecar.controller_host.problems import OTHER, PACKAGE, StartError, check_address
+from trainer_sidecar.controller_host.problems import StartError, check_address
+from trainer_sidecar.controller_protocol import OTHER, PACKAGE
 
 START_SECONDS = 20.0
 POLL_SECONDS = 0.02

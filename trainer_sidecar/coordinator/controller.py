@@ -11,9 +11,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Protocol
 
-from trainer_sidecar.controller_host import lines
-from trainer_sidecar.controller_host.host import SOCKET_NAME
-from trainer_sidecar.controller_host.lines import LineBuffer, Message
+from trainer_sidecar import controller_protocol
+from trainer_sidecar.controller_protocol import SOCKET_NAME, LineBuffer, Message
 from trainer_sidecar.coordinator.clock import NANOSECONDS
 
 log = logging.getLogger(__name__)
@@ -66,7 +65,7 @@ class ControllerLink:
         top = {"start": dict(arguments), "end": dict(arguments)}.get(call, {"arguments": dict(arguments)})
         message: Message = {"id": f"{self._name}-{self._number}", "call": call, **top}
         try:
-            connection.sendall(lines.encode(message))  # a short line into an empty buffer: never waits
+            connection.sendall(controller_protocol.encode(message))  # a short line into an empty buffer: never waits
         except OSError as error:
             log.warning("the controller host did not take %s: %s", call, error)
 
@@ -103,7 +102,7 @@ class ControllerLink:
     async def _converse(self) -> bool:
         """One connection to its end; True when the host said hello on it."""
         try:
-            connection = lines.connect(str(self._directory), SOCKET_NAME)
+            connection = controller_protocol.connect(str(self._directory), SOCKET_NAME)
         except OSError:
             return False
         self._greeted = False
@@ -130,7 +129,7 @@ class ControllerLink:
 
     def _take(self, message: Message) -> None:
         event = message.get("event")
-        at = message.get("t", lines.now_nanoseconds()) / NANOSECONDS
+        at = message.get("t", controller_protocol.now_nanoseconds()) / NANOSECONDS
         if event == "hello":
             self._greeted = True
             self._listener.controller_hello(message["state"], message["log"])

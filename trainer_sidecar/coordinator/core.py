@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from hajob.protocol import sidecar_pb2 as pb
+from trainer_sidecar.controller_protocol import PORT
 from trainer_sidecar.coordinator import attempt, checkpoints, hang, last_step, node_orders, orders, standing
 from trainer_sidecar.coordinator.clock import NANOSECONDS
 from trainer_sidecar.coordinator.conversation import Event, Kind, State
@@ -211,7 +212,7 @@ class Core:
         controller.problem, controller.kind = str(state.get("problem", "")), str(state.get("kind", ""))
         controller.incidents = int(state.get("incidents", 0))
         job.changed = job.urgent = True
-        if controller.kind == "port":
+        if controller.kind == PORT:
             job.tell(job.new_fact(pb.PORT_TAKEN, "controller", controller.problem), now)
         if controller.controller == "lost":
             self._controller_gone(controller.problem, now)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from hajob.protocol import sidecar_pb2 as pb
-from trainer_sidecar.controller_host.problems import HUNG
+from trainer_sidecar.controller_protocol import HUNG
 from trainer_sidecar.coordinator import checkpoints
 from trainer_sidecar.coordinator.job import Job, Phase
 from trainer_sidecar.coordinator.problems import problems

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from hajob.protocol import sidecar_pb2 as pb
+from trainer_sidecar.controller_protocol import PACKAGE
 from trainer_sidecar.coordinator.job import Job
 
 IMAGE_UNUSABLE = "ImageUnusable"
@@ -21,7 +22,7 @@ def problems(job: Job) -> Iterable[pb.Problem]:
     found: dict[str, pb.Problem] = {}
     controller = job.controller
     failed = "failed" in (controller.controller, controller.store)
-    if failed and controller.kind == "package" and controller.starts >= CERTAIN_STARTS:
+    if failed and controller.kind == PACKAGE and controller.starts >= CERTAIN_STARTS:
         found[IMAGE_UNUSABLE] = pb.Problem(code=IMAGE_UNUSABLE, message=controller.problem)
     for pod in sorted(job.roster.pods.values(), key=lambda pod: pod.node_rank):
         if pod.listed and not pod.over:

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from trainer_sidecar.controller_host.host import BACKLOG_BYTES
-from trainer_sidecar.controller_host.lines import LineBuffer, connect, encode
+from trainer_sidecar.controller_protocol import LineBuffer, connect, encode
 from trainer_sidecar.install import install
 
 ROOT = Path(__file__).resolve().parents[3]

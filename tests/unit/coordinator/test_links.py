@@ -12,14 +12,14 @@ import pytest
 
 from hajob.protocol import sidecar_pb2 as pb
 from tests.unit.agent.rig import PATIENCE, until
-from trainer_sidecar.controller_host import lines
-from trainer_sidecar.controller_host.host import SOCKET_NAME
+from trainer_sidecar import controller_protocol
+from trainer_sidecar.controller_protocol import SOCKET_NAME
 from trainer_sidecar.coordinator import agents, controller
 from trainer_sidecar.coordinator.agents import AgentLink
 from trainer_sidecar.coordinator.controller import ControllerLink
 
-HELLO: lines.Message = {"event": "hello", "state": {}, "log": []}
-STATE: lines.Message = {"event": "state", "state": {}}
+HELLO: controller_protocol.Message = {"event": "hello", "state": {}, "log": []}
+STATE: controller_protocol.Message = {"event": "state", "state": {}}
 
 
 class Listener:
@@ -66,12 +66,12 @@ class Host:
     """The controller host's end, by hand."""
 
     def __init__(self, directory: Path) -> None:
-        self._listener = lines.listen(str(directory), SOCKET_NAME)
+        self._listener = controller_protocol.listen(str(directory), SOCKET_NAME)
 
-    async def accept(self, *messages: lines.Message) -> socket.socket:
+    async def accept(self, *messages: controller_protocol.Message) -> socket.socket:
         async with asyncio.timeout(PATIENCE):
             connection, _ = await asyncio.get_running_loop().sock_accept(self._listener)
-        connection.sendall(b"".join(lines.encode(message) for message in messages))
+        connection.sendall(b"".join(controller_protocol.encode(message) for message in messages))
         return connection
 
     def close(self) -> None:

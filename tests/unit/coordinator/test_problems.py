@@ -5,7 +5,7 @@ from __future__ import annotations
 from hajob.protocol import sidecar_pb2 as pb
 from tests.unit.coordinator.restart import restart_coordinator
 from tests.unit.coordinator.world import World
-from trainer_sidecar.controller_host.problems import HUNG
+from trainer_sidecar.controller_protocol import HUNG
 
 FAILED = {"attempt": 1, "controller": "failed", "store": "listening", "problem": "no mindio_ttp", "kind": "package"}
 

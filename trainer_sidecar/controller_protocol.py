@@ -1,4 +1,6 @@
-"""Lines of JSON between two processes of one pod, and the unix socket they travel on.
+"""What coordinator and controller host share: lines of JSON, the unix socket they travel on, the kinds of a problem.
+
+Part of the archive of the controller host: standard library, Python >= 3.7.
 
 A socket's path may have 107 bytes, the directory of an `emptyDir` on a node is easily longer. So both sides open the
 directory and name the socket through `/proc/self/fd`, which is short whatever the directory is called.
@@ -13,6 +15,9 @@ import time
 from typing import Any, Dict, List, Optional
 
 Message = Dict[str, Any]
+SOCKET_NAME = "controller.sock"
+PACKAGE, ADDRESS, PORT, LOST, HUNG, OTHER = "package", "address", "port", "lost", "hung", "other"
+"""Kinds of a problem in the host's state (docs/protocols/sidecar.md, "The controller host")."""
 
 
 def now_nanoseconds() -> int:
