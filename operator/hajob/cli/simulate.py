@@ -16,9 +16,9 @@ from pydantic import BaseModel
 
 from hajob.api.derived import not_served
 from hajob.api.spec import HATrainingJobSpec
+from hajob.cli.simulated_writes import Write, writes
 from hajob.domain.actions import Action
 from hajob.domain.errors import HajobInputError
-from hajob.objects.writes import Write, writes
 from hajob.plan.policy import read_spec
 from hajob.plan.simulate import Answer, Question, simulate
 

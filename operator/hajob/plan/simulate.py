@@ -96,7 +96,7 @@ class Answer:
         kept_nodes: node ranks whose pods stay as they are.
         considered: the ladder of the decision.
         repairs: where each lost shard comes from.
-        turns: event by event, until the job trains again; hajob.objects.writes tells what is written.
+        turns: event by event, until the job trains again; hajob.cli.simulated_writes tells what is written.
         failure: why the job fails, when it does.
     """
 

@@ -15,7 +15,6 @@ from hajob.api.conditions import Reason
 from hajob.api.constants import COORDINATOR_TOKEN_AUDIENCE
 from hajob.api.job import HATrainingJob
 from hajob.domain.checkpoints import Refusal
-from hajob.objects.restoration import Loaded
 from hajob.plan import events
 from hajob.plan.state import JobState, Phase
 from hajob.protocol import sidecar_pb2 as wire
@@ -25,6 +24,7 @@ from hajob.runtime.kube import ApiError
 from hajob.runtime.ports import Link, Ports
 from hajob.sources.pod import PodView
 from hajob.sources.report import launchers_ready
+from hajob.status.restoration import Loaded
 
 log = logging.getLogger(__name__)
 

@@ -13,11 +13,11 @@ from hajob.domain.actions import Action
 from hajob.domain.checkpoints import in_words
 from hajob.domain.incidents import Incident, Outcome
 from hajob.domain.timeline import Moment, outage_milliseconds
-from hajob.objects import announcements
-from hajob.objects.incident_entry import Record
-from hajob.objects.restoration import Loaded, Restoration
 from hajob.plan import effects, events
 from hajob.runtime import metrics
+from hajob.status import announcements
+from hajob.status.incident_entry import Record
+from hajob.status.restoration import Loaded, Restoration
 
 Announce = Callable[[str, str, bool], None]
 """Reason, message, whether it is a warning."""

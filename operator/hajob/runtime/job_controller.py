@@ -23,13 +23,10 @@ from hajob.api.status import HATrainingJobStatus
 from hajob.domain.facts import FactKind
 from hajob.domain.goodput import Account
 from hajob.domain.timeline import Moment
-from hajob.objects import announcements, orders
+from hajob.messages import orders
 from hajob.objects.environment import rank_environment
-from hajob.objects.journal import Journal
 from hajob.objects.naming import coordinator_pod_name
-from hajob.objects.status import RUNNING_REASON, CoordinatorView, Snapshot, build_status, goodput
 from hajob.objects.wanted_pods import apply
-from hajob.objects.writes import is_urgent
 from hajob.plan import effects, events, machine
 from hajob.plan.account import follow
 from hajob.plan.policy import Policy, from_spec, layout_of
@@ -52,6 +49,9 @@ from hajob.runtime.status_writer import StatusRefusedError
 from hajob.sources import pod as pod_source
 from hajob.sources.pod import PodView
 from hajob.sources.report import read
+from hajob.status import announcements
+from hajob.status.build import RUNNING_REASON, CoordinatorView, Snapshot, build_status, goodput, is_urgent
+from hajob.status.journal import Journal
 
 log = logging.getLogger(__name__)
 

@@ -12,7 +12,6 @@ from typing import Protocol
 
 from hajob.api.job import HATrainingJob
 from hajob.domain.layout import Layout
-from hajob.objects.free_nodes import free_nodes, nodes_to_avoid
 from hajob.objects.settings import PodSettings
 from hajob.protocol import sidecar_pb2 as wire
 from hajob.runtime.announcements import Announcer
@@ -21,6 +20,7 @@ from hajob.runtime.channel import Credentials, Listener
 from hajob.runtime.clock import Clock
 from hajob.runtime.kube import Kube
 from hajob.runtime.status_writer import StatusWriter
+from hajob.scheduling.free_nodes import free_nodes, nodes_to_avoid
 from hajob.sources.node import NodeView
 from hajob.sources.pod import PodView
 

@@ -12,8 +12,8 @@ from collections.abc import Callable
 from typing import Final
 
 from hajob.api.status import HATrainingJobStatus
-from hajob.objects.status import is_news
 from hajob.runtime.status_writer import JobGoneError, LeadershipLostError, StatusRefusedError, StatusWriter
+from hajob.status.build import is_news
 
 LAZY_SECONDS: Final = 3.0
 """A change that nobody waits for is written at the latest after so long, together with what comes meanwhile."""

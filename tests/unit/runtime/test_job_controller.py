@@ -13,7 +13,6 @@ import yaml
 
 from hajob.api import constants as names
 from hajob.api.job import HATrainingJob
-from hajob.objects.journal import Journal
 from hajob.objects.settings import PodSettings
 from hajob.plan.state import Phase, Shrunk
 from hajob.protocol import sidecar_pb2 as wire
@@ -26,6 +25,7 @@ from hajob.runtime.ports import Ports
 from hajob.runtime.status_writer import StatusWriter
 from hajob.sources.node import NodeView
 from hajob.sources.pod import PodView, view
+from hajob.status.journal import Journal
 from tests.unit.runtime.runtime_fakes import FakeClock, FakeKube
 
 EXAMPLE = Path(__file__).parents[3] / "examples/quickstart.yaml"

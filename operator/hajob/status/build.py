@@ -7,7 +7,7 @@ the operator (journal) leave in one write and can never contradict each other.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Final
@@ -21,13 +21,14 @@ from hajob.api.job import HATrainingJob
 from hajob.domain.checkpoints import in_words
 from hajob.domain.goodput import Account
 from hajob.domain.incidents import Outcome
-from hajob.objects.incident_entry import Record, entry
-from hajob.objects.journal import ACCOUNT_MARK
 from hajob.objects.wanted_pods import WantedPods
+from hajob.plan.effects import Effect
 from hajob.plan.policy import layout_of
 from hajob.plan.recoverability import recoverable as recoverable_status
 from hajob.plan.state import JobState, Phase
 from hajob.sources.pod import PodView
+from hajob.status.incident_entry import Record, entry
+from hajob.status.journal import ACCOUNT_MARK
 
 RUNNING_REASON: Final = {
     Phase.NEW: Reason.NOT_STARTED,
@@ -335,6 +336,11 @@ def is_news(old: api.HATrainingJobStatus, new: api.HATrainingJobStatus) -> bool:
     same_journal = _without_account(old.journal) == _without_account(new.journal)
     still = old.model_copy(update={**moving, "summary": None, "journal": ""})
     return not same_journal or still != new.model_copy(update={"summary": None, "journal": ""})
+
+
+def is_urgent(before: JobState, after: JobState, done: Iterable[Effect]) -> bool:
+    """Whether the status is written at once: people see a turn, or something that cannot be repeated waits for it."""
+    return RUNNING_REASON[before.phase] is not RUNNING_REASON[after.phase] or any(one.irreversible for one in done)
 
 
 def _without_account(journal: str) -> str:

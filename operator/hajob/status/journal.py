@@ -15,12 +15,12 @@ from typing import Any, Final
 from hajob.domain.actions import Command
 from hajob.domain.goodput import Account, Bucket
 from hajob.domain.timeline import Moment
-from hajob.objects.incident_entry import Record, read_moments
-from hajob.objects.restoration import Restoration
 from hajob.objects.wanted_pods import WantedPods
 from hajob.plan import journal as plan_journal
 from hajob.plan.effects import SendOrder
 from hajob.plan.state import JobState
+from hajob.status.incident_entry import Record, read_moments
+from hajob.status.restoration import Restoration
 
 ACCOUNT_MARK: Final = ',"account":'
 """Begins the last part of a journal: it moves with the clock, and alone it is not worth a write."""

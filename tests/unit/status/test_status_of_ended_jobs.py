@@ -9,10 +9,10 @@ import pytest
 import yaml
 
 from hajob.api.job import HATrainingJob
-from hajob.objects.status import CoordinatorView, Snapshot, build_status
 from hajob.objects.wanted_pods import WantedPods
 from hajob.plan.state import JobState, Phase
 from hajob.sources.pod import PodView
+from hajob.status.build import CoordinatorView, Snapshot, build_status
 
 EXAMPLES = Path(__file__).parents[3] / "examples"
 SILENT = CoordinatorView(problem="UNAVAILABLE: Cancelling all calls")

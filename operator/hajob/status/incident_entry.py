@@ -12,7 +12,7 @@ from hajob.domain.actions import LADDER
 from hajob.domain.incidents import Incident, Outcome
 from hajob.domain.layout import Layout
 from hajob.domain.timeline import Moment, phases
-from hajob.objects.restoration import Restoration, sources
+from hajob.status.restoration import Restoration, sources
 
 LATEST_COUNTS: Final = frozenset({Moment.STARTED, Moment.READY, Moment.NAMED, Moment.RESUMED})
 """Moments that a widened incident reaches again; of the others the first one counts."""

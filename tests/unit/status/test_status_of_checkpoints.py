@@ -11,11 +11,11 @@ from hajob.domain.actions import Action
 from hajob.domain.checkpoints import Refusal
 from hajob.domain.facts import Origin
 from hajob.domain.incidents import Cause, Incident, Purpose
-from hajob.objects.incident_entry import Record
-from hajob.objects.restoration import Loaded, Restoration
-from hajob.objects.status import CoordinatorView, Snapshot, build_status
 from hajob.objects.wanted_pods import WantedPods
 from hajob.plan.state import JobState, Phase
+from hajob.status.build import CoordinatorView, Snapshot, build_status
+from hajob.status.incident_entry import Record
+from hajob.status.restoration import Loaded, Restoration
 
 EXAMPLE = Path(__file__).parents[3] / "examples" / "quickstart.yaml"
 RESTART = Incident(2, 3, 1, Purpose.FAULT, Origin.INFRASTRUCTURE, Action.RESTART, Cause(step=47), 0)

@@ -13,13 +13,13 @@ from hajob.domain.facts import Origin
 from hajob.domain.incidents import Cause, Incident, Outcome, Purpose, RestoredFrom
 from hajob.domain.layout import Layout
 from hajob.domain.timeline import Moment
-from hajob.objects.incident_entry import Record, entry
-from hajob.objects.journal import Journal
-from hajob.objects.restoration import Loaded, Restoration
 from hajob.plan.effects import CloseIncident
 from hajob.plan.events import Event, Resumed
 from hajob.plan.state import JobState, Phase
 from hajob.runtime.incident_recorder import IncidentRecorder
+from hajob.status.incident_entry import Record, entry
+from hajob.status.journal import Journal
+from hajob.status.restoration import Loaded, Restoration
 
 LAYOUT = Layout(num_nodes=4, chips_per_node=2, tensor=2)
 REFUSED = Refusal("iter_0000040", Reason.TRUNCATED_FILE, "mp_rank_01/distrib_optim.pt (17 bytes)")

@@ -10,7 +10,7 @@ import pytest
 
 from hajob.api.job import HATrainingJob
 from hajob.api.spec import HATrainingJobSpec
-from hajob.objects.writes import STATUS, Write, writes
+from hajob.cli.simulated_writes import STATUS, Write, writes
 from hajob.plan import events
 from hajob.plan.simulate import Question, simulate
 from hajob.protocol import sidecar_pb2 as wire

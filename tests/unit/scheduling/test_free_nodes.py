@@ -11,8 +11,8 @@ import yaml
 
 from hajob.api import constants as names
 from hajob.api.spec import HATrainingJobSpec
-from hajob.objects.free_nodes import free_nodes, nodes_to_avoid
 from hajob.plan.policy import layout_of
+from hajob.scheduling.free_nodes import free_nodes, nodes_to_avoid
 from hajob.sources.node import NodeView, Taint, view
 from hajob.sources.pod import PodView
 

@@ -6,15 +6,14 @@ long a recovery takes and are not told here: a status whose write may wait is wr
 that pass, and what else is posted about the pods while they start.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 
-from hajob.objects import announcements
-from hajob.objects.status import RUNNING_REASON
 from hajob.objects.wanted_pods import Place, WantedPods, apply
-from hajob.plan.effects import CloseIncident, Effect
+from hajob.plan.effects import CloseIncident
 from hajob.plan.simulate import Answer, Turn
-from hajob.plan.state import JobState
+from hajob.status import announcements
+from hajob.status.build import is_urgent
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,11 +38,6 @@ class Write:
 
 
 STATUS = Write("patch", "hatrainingjobs/status")
-
-
-def is_urgent(before: JobState, after: JobState, done: Iterable[Effect]) -> bool:
-    """Whether the status is written at once: people see a turn, or something that cannot be repeated waits for it."""
-    return RUNNING_REASON[before.phase] is not RUNNING_REASON[after.phase] or any(one.irreversible for one in done)
 
 
 def writes(answer: Answer) -> tuple[Write, ...]:

@@ -1,0 +1,1 @@
+"""What coordinators are told, as messages of the protocol; pure."""

@@ -1,0 +1,1 @@
+"""What the scheduler could do with the pods of a job; pure."""
