@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import json
 import os
-import socket
 import subprocess
 import sys
 import threading
@@ -21,6 +20,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
+from e2e.cluster.loopback import own_address, own_port
 from e2e.trainer.layout import Layout
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -68,12 +68,6 @@ def package_directory() -> Path:
     return Path(os.environ.get("HAJOB_MINDIO") or ROOT / "e2e" / "mindio" / "package")
 
 
-def free_port() -> int:
-    """A TCP port nobody listens on right now."""
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        return int(server.getsockname()[1])
-
-
 @dataclass
 class Job:
     """What to run: layout, arguments of the trainer, where its logs go, and which strategies to choose.
@@ -100,7 +94,7 @@ class Driver:
         self.job = job
         self.results: list[tuple[int, str]] = []
         self._exits: dict[int, int] = {}
-        self._controller_port, self._store_port = free_port(), free_port()
+        self._controller_port, self._store_port = own_port(), own_port()
         self._lock = threading.Lock()
         self._processes: dict[int, subprocess.Popen[bytes]] = {}
         self._started: list[subprocess.Popen[bytes]] = []
@@ -118,7 +112,7 @@ class Driver:
         """
         from e2e.trainer.store import serve
 
-        threading.Thread(target=serve, args=("127.0.0.1", self._store_port), daemon=True).start()
+        threading.Thread(target=serve, args=(own_address(), self._store_port), daemon=True).start()
         self._start_controller()
         for rank in range(self.job.layout.world):
             self._start(rank)
@@ -180,7 +174,7 @@ class Driver:
             self._controller.tft_register_mindx_callback(name, getattr(self, "_" + name))
         elastic = "--enable-elastic-training" in self.job.arguments
         self._controller.tft_init_controller(-1, self.job.layout.world, False, True, elastic)
-        self._controller.tft_start_controller("127.0.0.1", self._controller_port, False)
+        self._controller.tft_start_controller(own_address(), self._controller_port, False)
 
     def _start(self, rank: int) -> None:
         layout, job = self.job.layout, self.job
@@ -190,9 +184,9 @@ class Driver:
             **os.environ,
             "RANK": str(rank),
             "WORLD_SIZE": str(layout.world),
-            "MASTER_ADDR": "127.0.0.1",
+            "MASTER_ADDR": own_address(),
             "MASTER_PORT": str(self._store_port),
-            "TTP_ADDR": "127.0.0.1",
+            "TTP_ADDR": own_address(),
             "TTP_PORT": str(self._controller_port),
             "MINDX_TASK_ID": "local",
             "HAJOB_INCARNATION": str(job.incarnation),

@@ -7,7 +7,6 @@ import asyncio
 import contextlib
 import os
 import signal
-import socket
 import sys
 import tempfile
 import time
@@ -15,12 +14,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from e2e.cluster.loopback import own_address, own_port
 from e2e.mindio.conformance.gate import Gate
 from e2e.mindio.conformance.vector import Vector
 
 REPOSITORY = Path(__file__).resolve().parents[3]
 SIMULATOR = REPOSITORY / "e2e" / "mindio" / "package"
-ADDRESS = "127.0.0.1"
+ADDRESS = own_address()
 Event = dict[str, Any]
 
 DEFAULTS = {
@@ -63,7 +63,7 @@ class World:
         self.callbacks: list[Event] = []
         self.changed = asyncio.Event()
         self.gates: dict[int, Gate] = {}
-        self.port = free_port()
+        self.port = own_port()
         self._directory = tempfile.TemporaryDirectory(prefix="hajob-mindio-")
         self._tasks: list[asyncio.Task[None]] = []
 
@@ -206,10 +206,3 @@ class World:
             await gate.stop()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         self._directory.cleanup()
-
-
-def free_port() -> int:
-    """A port that nobody listens on just now."""
-    with socket.socket() as sock:
-        sock.bind((ADDRESS, 0))
-        return int(sock.getsockname()[1])

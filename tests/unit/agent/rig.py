@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-import socket
 import struct
 import sys
 import time
@@ -21,13 +20,14 @@ from typing import Any
 
 import grpc
 
+from e2e.cluster.loopback import own_address, own_port
 from hajob.protocol import sidecar_pb2 as pb
 from hajob.protocol import sidecar_pb2_grpc as rpc
 from tests.unit.agent.certificates import Authority
 from trainer_sidecar.install import install
 
 JOB = "0b1d2c3e-job"
-ADDRESS = "127.0.0.1"
+ADDRESS = own_address()
 PATIENCE = 20.0
 
 RANK_PROGRAM = """
@@ -63,13 +63,6 @@ while True:
 """
 
 
-def free_port() -> int:
-    """A port of the loopback address that nobody has now."""
-    with socket.socket() as probe:
-        probe.bind((ADDRESS, 0))
-        return int(probe.getsockname()[1])
-
-
 async def until(condition: Callable[[], bool], what: str) -> None:
     """Wait for a condition that other tasks or processes bring about; fails after 20 s naming `what`."""
     deadline = time.monotonic() + PATIENCE
@@ -93,8 +86,8 @@ class Pod:
 
     directory: Path
     authority: Authority
-    agent_port: int = field(default_factory=free_port)
-    gate_port: int = field(default_factory=free_port)
+    agent_port: int = field(default_factory=own_port)
+    gate_port: int = field(default_factory=own_port)
     ranks_per_node: int = 2
     fence_after: int = 60
     finish_after: int = 300
@@ -294,7 +287,7 @@ class Controller:
     """A scripted MindIO controller: takes every link, counts what it hears, may be told to be silent or to close."""
 
     def __init__(self) -> None:
-        self.port = free_port()
+        self.port = own_port()
         self.links: list[int] = []
         self.heard: dict[int, int] = {}
         self.answering = True

@@ -10,8 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from e2e.cluster.loopback import own_port
 from tests.unit.agent.fakes import FakeClock
-from tests.unit.agent.rig import ADDRESS, Controller, free_port, until
+from tests.unit.agent.rig import ADDRESS, Controller, until
 from trainer_sidecar.agent.frames import HeartbeatReader
 from trainer_sidecar.agent.gate import Gate, LinkPhase
 
@@ -65,7 +66,7 @@ class Scene:
     def __init__(self) -> None:
         self.rules = Rules()
         self.clock = FakeClock()
-        self.port = free_port()
+        self.port = own_port()
         self.gate = Gate(ADDRESS, self.port, self.rules, self.clock)
         self.controller = Controller()
 
@@ -198,7 +199,7 @@ async def test_links_follow_the_controller_to_another_address(scene: Scene) -> N
 
 async def test_a_waiting_link_leaves_a_deaf_controller_for_the_next(scene: Scene) -> None:
     deaf = socket.socket()
-    deaf.bind((ADDRESS, 0))
+    deaf.bind((ADDRESS, own_port()))
     deaf.listen()
     scene.rules.address = f"{ADDRESS}:{deaf.getsockname()[1]}"
     scene.rules.open = True
@@ -269,7 +270,7 @@ async def test_silence_does_not_count_while_the_gate_holds_or_the_agent_was_froz
 
 async def test_a_taken_port_is_told_and_tried_again() -> None:
     stranger = socket.socket()
-    stranger.bind((ADDRESS, 0))
+    stranger.bind((ADDRESS, own_port()))
     stranger.listen()
     rules = Rules()
     gate = Gate(ADDRESS, stranger.getsockname()[1], rules, FakeClock())

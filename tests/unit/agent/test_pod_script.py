@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from e2e.cluster.loopback import own_port
 from hajob.protocol import sidecar_pb2 as pb
 from tests.unit.agent.certificates import Authority
 from tests.unit.agent.rig import ADDRESS, Controller, Coordinator, Pod, is_alive, rank_order, running_pod, until
@@ -168,7 +169,7 @@ async def test_a_rank_that_hangs_after_the_others_finished_holds_nobody(tmp_path
 
 async def test_a_taken_port_is_named_and_the_agent_stays(tmp_path: Path, authority: Authority) -> None:
     stranger = socket.socket()
-    stranger.bind((ADDRESS, 0))
+    stranger.bind((ADDRESS, own_port()))
     stranger.listen()
     port = stranger.getsockname()[1]
     async with running_pod(tmp_path, authority, 'torchrun "$HAJOB_DIR/rank.py"', gate_port=port) as pod:

@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 
+from e2e.cluster.loopback import own_address, own_port
 from trainer_sidecar.controller_host.host import BACKLOG_BYTES
 from trainer_sidecar.controller_protocol import LineBuffer, connect, encode
 from trainer_sidecar.install import install
@@ -128,13 +129,8 @@ class Client:
     def start(self, port: int, store_port: int, **environment: str) -> None:
         """Ask for a controller."""
         request = {"id": 0, "call": "start", "attempt": 1, "world_size": 4, "arf": True, "zit": False}
-        place = {"address": "127.0.0.1", "port": port, "store_port": store_port, "environment": environment}
+        place = {"address": own_address(), "port": port, "store_port": store_port, "environment": environment}
         self.socket.sendall(encode({**request, **place}))
-
-
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        return int(server.getsockname()[1])
 
 
 @pytest.fixture
@@ -164,7 +160,7 @@ def host(tmp_path: Path) -> Iterator[Callable[..., Client]]:
 
 
 def serving(client: Client) -> tuple[int, int]:
-    port, store_port = free_port(), free_port()
+    port, store_port = own_port(), own_port()
     assert client.event("hello")["state"]["controller"] == "none"
     client.start(port, store_port)
     client.state(controller="serving", store="listening")
@@ -174,7 +170,7 @@ def serving(client: Client) -> tuple[int, int]:
 def test_calls_and_callbacks_pass_with_their_times(host: Callable[..., Client]) -> None:
     client = host()
     _, store_port = serving(client)
-    socket.create_connection(("127.0.0.1", store_port)).close()
+    socket.create_connection((own_address(), store_port)).close()
     before = time.clock_gettime_ns(time.CLOCK_BOOTTIME)
     answer = client.call("stop_train", ranks=[[2, 1]])
     assert (answer["code"], answer["call"]) == (0, "stop_train")
@@ -236,7 +232,7 @@ def test_what_uses_up_mindios_serials_is_counted_for_each_controller(host: Calla
     assert client.call("stop_train")["code"] == -1
     client.connect()
     assert client.event("hello")["state"]["incidents"] == 3
-    client.start(free_port(), free_port())
+    client.start(own_port(), own_port())
     assert client.state(controller="serving", store="listening")["incidents"] == 0
 
 
@@ -281,7 +277,7 @@ def test_a_controller_that_dies_is_lost_and_the_host_lives(host: Callable[..., C
     client.socket.sendall(encode({"id": 1, "call": "dump"}))
     state = client.state(controller="lost")
     assert "ended with code 3" in state["problem"]
-    client.start(free_port(), free_port())
+    client.start(own_port(), own_port())
     client.state(controller="serving", store="listening")
     assert client.process.poll() is None
 
@@ -291,7 +287,7 @@ def test_a_new_start_is_a_new_process_and_end_ends_it(host: Callable[..., Client
     serving(client)
     children = Path(f"/proc/{client.process.pid}/task/{client.process.pid}/children")
     first = children.read_text().split()
-    client.start(free_port(), free_port())
+    client.start(own_port(), own_port())
     client.state(controller="serving", store="listening")
     assert len(first) == 1
     assert children.read_text().split() != first
@@ -328,7 +324,7 @@ def test_a_controller_that_dies_while_it_is_ended_ends_nothing_else(host: Callab
     wait_gone(Path("/proc", child))
     hold.unlink()
     client.state(controller="none")
-    client.start(free_port(), free_port())
+    client.start(own_port(), own_port())
     assert client.state(controller="serving", store="listening")["problem"] == ""
 
 
@@ -372,21 +368,21 @@ def test_sigterm_ends_the_host_and_its_controller(host: Callable[..., Client]) -
 )
 def test_what_is_wrong_with_the_package_is_said(host: Callable[..., Client], package: str, sentence: str) -> None:
     client = host(package)
-    client.start(free_port(), free_port())
+    client.start(own_port(), own_port())
     assert sentence in client.state(controller="failed")["problem"]
     assert client.process.poll() is None
 
 
 def test_a_taken_port_and_a_foreign_address_are_said(host: Callable[..., Client]) -> None:
     client = host()
-    with socket.create_server(("127.0.0.1", 0)) as taken:
+    with socket.create_server((own_address(), own_port())) as taken:
         port = int(taken.getsockname()[1])
-        client.start(port, free_port())
+        client.start(port, own_port())
         state = client.state(controller="failed")
     assert state["kind"] == "port"
-    assert f"port {port} at 127.0.0.1" in state["problem"]
+    assert f"port {port} at {own_address()}" in state["problem"]
     request = {"id": 0, "call": "start", "attempt": 2, "world_size": 4, "arf": True, "zit": False}
-    place = {"address": "192.0.2.1", "port": port, "store_port": free_port(), "environment": {}}
+    place = {"address": "192.0.2.1", "port": port, "store_port": own_port(), "environment": {}}
     client.socket.sendall(encode({**request, **place}))
     state = client.state(controller="failed", kind="address")
     assert "192.0.2.1" in state["problem"]
@@ -402,7 +398,7 @@ def test_a_taken_port_and_a_foreign_address_are_said(host: Callable[..., Client]
 )
 def test_a_store_that_does_not_serve_is_said(host: Callable[..., Client], store: str, sentence: str) -> None:
     client = host(store=store)
-    client.start(free_port(), free_port())
+    client.start(own_port(), own_port())
     assert sentence in client.state(store="failed")["problem"]
 
 
@@ -438,12 +434,12 @@ def test_mindspores_scheduler_serves_beside_the_controller_and_ends_with_it(
     host: Callable[..., Client], mindspore: dict[str, str]
 ) -> None:
     client = host(store="")
-    port, store_port = free_port(), free_port()
+    port, store_port = own_port(), own_port()
     client.start(port, store_port, **mindspore)
     client.state(controller="serving", store="listening")
     told = json.loads(Path(mindspore["TOLD"]).read_text())
     scheduler = told.pop("pid")
-    wanted = {"MS_ROLE": "MS_SCHED", "MS_SCHED_HOST": "127.0.0.1", "MS_WORKER_NUM": "4"}
+    wanted = {"MS_ROLE": "MS_SCHED", "MS_SCHED_HOST": own_address(), "MS_WORKER_NUM": "4"}
     assert told == {**wanted, "MS_SCHED_PORT": str(store_port)}
     assert Path(f"/proc/{scheduler}").exists()
     client.socket.sendall(encode({"id": 1, "call": "end"}))
@@ -453,7 +449,7 @@ def test_mindspores_scheduler_serves_beside_the_controller_and_ends_with_it(
 
 def test_a_scheduler_that_dies_is_said(host: Callable[..., Client], mindspore: dict[str, str]) -> None:
     client = host(store="")
-    client.start(free_port(), free_port(), **mindspore)
+    client.start(own_port(), own_port(), **mindspore)
     client.state(controller="serving", store="listening")
     os.kill(json.loads(Path(mindspore["TOLD"]).read_text())["pid"], signal.SIGKILL)
     assert "scheduler was ended by signal 9" in client.state(controller="serving", store="lost")["problem"]
@@ -461,7 +457,7 @@ def test_a_scheduler_that_dies_is_said(host: Callable[..., Client], mindspore: d
 
 def test_an_image_without_mindspore_is_said(host: Callable[..., Client]) -> None:
     client = host(store="")
-    client.start(free_port(), free_port(), MINDIO_FOR_MINDSPORE="1")
+    client.start(own_port(), own_port(), MINDIO_FOR_MINDSPORE="1")
     assert "scheduler ended with code 1" in client.state(store="failed")["problem"]
 
 

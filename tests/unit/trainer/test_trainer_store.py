@@ -3,7 +3,7 @@ import threading
 
 import pytest
 
-from e2e.trainer.driver import free_port
+from e2e.cluster.loopback import own_address, own_port
 from e2e.trainer.store import NOBODY, Client, Entries, StoreError, serve
 
 
@@ -41,13 +41,13 @@ def test_larger_number_is_kept() -> None:
 
 @pytest.fixture(scope="module")
 def port() -> int:
-    number = free_port()
-    threading.Thread(target=serve, args=("127.0.0.1", number), daemon=True).start()
+    number = own_port()
+    threading.Thread(target=serve, args=(own_address(), number), daemon=True).start()
     return number
 
 
 def test_value_is_waited_for(port: int) -> None:
-    waiting, writing = Client("127.0.0.1", port, 0), Client("127.0.0.1", port, 1)
+    waiting, writing = Client(own_address(), port, 0), Client(own_address(), port, 1)
     assert waiting.get("late") is None
     threading.Thread(target=lambda: writing.set("late", ["127.0.0.1", 7]), daemon=True).start()
     assert waiting.wait("late", 30.0) == ["127.0.0.1", 7]
@@ -55,22 +55,22 @@ def test_value_is_waited_for(port: int) -> None:
 
 
 def test_refusal_reaches_the_client(port: int) -> None:
-    Client("127.0.0.1", port, 5, (0, 2)).set("address/5", "new")
+    Client(own_address(), port, 5, (0, 2)).set("address/5", "new")
     with pytest.raises(StoreError, match="has taken over"):
-        Client("127.0.0.1", port, 5, (0, 1)).set("address/5", "old")
+        Client(own_address(), port, 5, (0, 1)).set("address/5", "old")
 
 
 def test_proxies_in_the_environment_play_no_part(port: int, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("http_proxy", "https_proxy", "all_proxy"):
         monkeypatch.setenv(name, "http://127.0.0.1:1")
-    assert Client("127.0.0.1", port).maximum("number", 4) == 4
+    assert Client(own_address(), port).maximum("number", 4) == 4
 
 
 def test_nonsense_is_answered_not_fatal(port: int) -> None:
-    with socket.create_connection(("127.0.0.1", port)) as connection:
+    with socket.create_connection((own_address(), port)) as connection:
         connection.sendall(b"nonsense\n")
         assert b"error" in connection.recv(1000)
-    assert Client("127.0.0.1", port).maximum("other", 1) == 1
+    assert Client(own_address(), port).maximum("other", 1) == 1
 
 
 def test_store_that_is_not_there_is_named() -> None:
@@ -79,7 +79,7 @@ def test_store_that_is_not_there_is_named() -> None:
 
 
 def test_all_values_are_gathered_when_the_last_one_comes(port: int) -> None:
-    waiting, writing = Client("127.0.0.1", port, 0), Client("127.0.0.1", port, 1)
+    waiting, writing = Client(own_address(), port, 0), Client(own_address(), port, 1)
     writing.set("place/0", ["127.0.0.1", 7])
     assert waiting.gather("place", [0, 1], 0.01) is None
     threading.Thread(target=lambda: writing.set("place/1", ["127.0.0.2", 8]), daemon=True).start()
