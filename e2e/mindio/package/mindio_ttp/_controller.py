@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import threading
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -95,7 +95,7 @@ class Controller:
 
     # ---- life
 
-    def start(self, address: str, port: int, work: dict[State, machine.Work]) -> None:
+    def start(self, address: str, port: int, work: dict[State, Callable[[Controller], str]]) -> None:
         """Listen and begin; `OSError` when the address cannot be had."""
         self.server = Server(self, address, port)
         self.mindx.look()

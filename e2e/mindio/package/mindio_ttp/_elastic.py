@@ -3,25 +3,21 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from . import _collect as collect
 from . import _fault as fault
 from . import _settings as settings
+from ._controller import Controller, Incident, Pending
 from ._names import ReportState, Status
 from ._repair import broken, restore, resume
 from ._wire import Message
-
-if TYPE_CHECKING:
-    from ._controller import Controller
 
 STRATEGY = "downgrade"
 
 
 def scale_in(controller: Controller) -> str:
     """Choose the ranks to drop, tell MindX all of them, rebuild the rest and let it go on."""
-    from ._controller import Pending
-
     if not settings.on("ready_counts_as_lost"):
         with controller.lock:
             controller.errors = {r: f for r, f in controller.errors.items() if not controller.is_ready(r)}
@@ -101,8 +97,6 @@ def everybody(controller: Controller) -> bool:
 
 def upgrade(controller: Controller) -> str:
     """Lock the step of the running ranks again; ENV_CLEAR and REPAIR do the rest."""
-    from ._controller import Incident
-
     controller.incident = Incident(strategy="upgrade", params=controller.upgrade_params or "")
     controller.upgrade_params = None
     controller.pending = None

@@ -4,12 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from enum import Enum
-from typing import TYPE_CHECKING
+from typing import Protocol, TypeVar
 
 from . import _settings as settings
-
-if TYPE_CHECKING:
-    from ._controller import Controller
 
 
 class State(Enum):
@@ -77,10 +74,20 @@ TABLE: dict[tuple[State, str], State] = {
     (S.EXIT, "done"): S.FINAL,
 }
 
-Work = Callable[["Controller"], str]
+
+class Subject(Protocol):
+    """What walks through the table."""
+
+    closing: bool
+
+    def enter(self, state: State) -> None:
+        """The machine is in `state` now."""
 
 
-def run(controller: Controller, work: dict[State, Work]) -> None:
+Walker = TypeVar("Walker", bound=Subject)
+
+
+def run(controller: Walker, work: dict[State, Callable[[Walker], str]]) -> None:
     """Walk through the table until FINAL; every state's work runs on this thread."""
     state = State.INIT
     outcome = "started"

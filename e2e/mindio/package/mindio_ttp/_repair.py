@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from . import _collect as collect
 from . import _fault as fault
 from . import _settings as settings
 from . import _wire as wire
+from ._controller import NO_LINK, Controller, Pending, Reply
 from ._names import FAULT_OF_STATE, RepairType, ReportState, Status
 from ._wire import Message
-
-if TYPE_CHECKING:
-    from ._controller import Controller, Reply
 
 SAVE_SECONDS = 1800.0
 FAILED = "do repair failed, ret: 1"
@@ -21,8 +19,6 @@ FAILED = "do repair failed, ret: 1"
 
 def broken(replies: dict[int, Reply]) -> list[int]:
     """Ranks whose handler failed or was too slow; one without a link is passed over."""
-    from ._controller import NO_LINK
-
     return sorted(n for n, (result, _) in replies.items() if result not in {wire.OK, wire.NO_REBUILD, NO_LINK})
 
 
@@ -108,12 +104,8 @@ def refused(controller: Controller, text: str) -> str:
 
 
 def repair(controller: Controller) -> str:
-    """Recover, retry or upgrade, whichever was chosen."""
+    """Recover or retry, whichever was chosen."""
     strategy = controller.incident.strategy
-    if strategy == "upgrade":
-        from ._elastic import upgrade_repair
-
-        return upgrade_repair(controller)
     if strategy == "recover":
         outcome = wait_for_lost(controller)
         if outcome is not None:
@@ -291,8 +283,6 @@ def roll_back(controller: Controller, extra: dict[str, Any]) -> bool:
 
 def finish(controller: Controller, strategy: str, loaded: int) -> None:
     """The repair is done: everybody is normal again and goes on; success is told later."""
-    from ._controller import Pending
-
     with controller.lock:
         for entry in controller.ranks.values():
             if entry.registered and entry.status is not Status.GONE:
