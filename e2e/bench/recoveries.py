@@ -1,4 +1,4 @@
-"""Both recoveries, again and again, on one training after the other; times from the neutral witnesses.
+"""Both recoveries, again and again, on one training after the other; times from the neutral observers.
 
 A training is replaced by a fresh one after some rounds, so that reading its ranks' logs stays cheap. Between a fault
 and its recovery nothing is read but the job's status, because the machine has few cores and the reader would be

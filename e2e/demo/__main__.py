@@ -18,9 +18,9 @@ from e2e.cluster.control_plane import ControlPlaneError
 from e2e.cluster.rest import ApiError
 from e2e.cluster.run import Run, RunError
 from e2e.demo.acts import FEWEST_STEPS, STEPS, Demo, Outcome, Switches
+from e2e.demo.observer import DemoError
 from e2e.demo.screen import Screen
 from e2e.demo.table import last_line, report
-from e2e.demo.witness import DemoError
 from e2e.nodes.control import ControlError
 
 PROBLEMS = (DemoError, RunError, SetupError, ControlPlaneError, ControlError, ApiError, OSError, RuntimeError)

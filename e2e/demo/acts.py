@@ -14,8 +14,8 @@ from e2e.bootstrap.paths import CHECKOUT
 from e2e.cluster.control_plane import ControlPlane
 from e2e.cluster.run import Run
 from e2e.demo.board import Board, Incident
+from e2e.demo.observer import DemoError, Observer
 from e2e.demo.screen import Screen
-from e2e.demo.witness import DemoError, Witness
 from e2e.harness.account import Recovery, layout_of, recovery
 from e2e.harness.job import Job
 from e2e.harness.preflight import require_free_ports
@@ -85,7 +85,7 @@ class Scene:
 
     rig: Rig
     job: Job
-    witness: Witness
+    observer: Observer
 
 
 class Demo:
@@ -107,14 +107,14 @@ class Demo:
         """
         rig = self._build()
         job = self._submit(rig)
-        witness = Witness(job, self.screen, self.switches.steps)
-        scene = Scene(rig, job, witness)
+        observer = Observer(job, self.screen, self.switches.steps)
+        scene = Scene(rig, job, observer)
         self.screen.begin("waiting for 8 ranks to train")
-        witness.wait("the training", lambda board: board.step >= FIRST_FAULT_STEP, START_SECONDS)
+        observer.wait("the training", lambda board: board.step >= FIRST_FAULT_STEP, START_SECONDS)
         self._kill(scene)
         self._power_off(scene)
         self.screen.begin("letting the training end")
-        witness.wait("the end of the training", lambda board: board.state == "Complete", END_SECONDS)
+        observer.wait("the end of the training", lambda board: board.state == "Complete", END_SECONDS)
         self._compare(job)
         self.screen.say("$ kubectl get hajobs")
         self.screen.text(rig.plane.kubectl("get", "hajobs").stdout.rstrip())
@@ -138,35 +138,35 @@ class Demo:
 
         def fault() -> int:
             answer = scene.rig.nodes.control.kill(namespace=scene.rig.namespace, rank=KILLED_RANK)
-            scene.witness.lost[answer["pid"]] = "killed"
+            scene.observer.lost[answer["pid"]] = "killed"
             return int(answer["time"])
 
         self._recover(scene, f"rank {KILLED_RANK} killed", [KILLED_RANK], fault)
 
     def _power_off(self, scene: Scene) -> None:
-        node, witness = scene.job.node_of(0), scene.witness
+        node, observer = scene.job.node_of(0), scene.observer
         self.screen.begin(f"fault 2: power off {node}, the node of rank 0")
         ranks = [0, 1]
 
         def fault() -> int:
             answer = scene.rig.nodes.control.power_off(node)
-            witness.off.add(node)
-            witness.lost |= {witness.board.ranks[rank].pid: "off" for rank in ranks}
+            observer.off.add(node)
+            observer.lost |= {observer.board.ranks[rank].pid: "off" for rank in ranks}
             return int(answer["time"])
 
         self._recover(scene, f"{node} powered off", ranks, fault)
 
     def _recover(self, scene: Scene, words: str, lost: list[int], fault: Callable[[], int]) -> None:
         """Do a fault, wait until the training has gone on for a while, and take the account."""
-        witness = scene.witness
-        before = max((each.number for each in witness.look().incidents), default=0)
+        observer = scene.observer
+        before = max((each.number for each in observer.look().incidents), default=0)
         began = fault()
         self.outcome.faults += 1
-        witness.wait(f"a recovery: {words}", lambda board: bool(_recovered(board, before)), RECOVERY_SECONDS)
-        incident = _recovered(witness.board, before)
+        observer.wait(f"a recovery: {words}", lambda board: bool(_recovered(board, before)), RECOVERY_SECONDS)
+        incident = _recovered(observer.board, before)
         assert incident is not None, "it was waited for"
-        step = witness.board.step + STEPS_BETWEEN
-        witness.wait(f"step {step}", lambda board: board.step >= min(step, board.goal), RECOVERY_SECONDS)
+        step = observer.board.step + STEPS_BETWEEN
+        observer.wait(f"step {step}", lambda board: board.step >= min(step, board.goal), RECOVERY_SECONDS)
         try:
             account = recovery(scene.rig, scene.job, words, began, incarnation=incident.number, lost_ranks=lost)
         except StopIteration as error:

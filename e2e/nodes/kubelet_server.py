@@ -9,7 +9,7 @@ from __future__ import annotations
 import errno
 import logging
 import ssl
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from aiohttp import web
 
@@ -18,10 +18,39 @@ from e2e.nodes.exec_server import serve_exec
 from e2e.nodes.logs import read_log
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from e2e.nodes.config import JsonObject
     from e2e.nodes.container import LiveContainer
-    from e2e.nodes.node import Node
 
 log = logging.getLogger(__name__)
+
+
+class ServedPod(Protocol):
+    """A pod as this endpoint sees it."""
+
+    @property
+    def pod(self) -> JsonObject:
+        """The object."""
+
+    @property
+    def containers(self) -> Sequence[LiveContainer]:
+        """Its containers."""
+
+
+class ServedNode(Protocol):
+    """The node whose endpoint this is."""
+
+    @property
+    def name(self) -> str:
+        """Its name."""
+
+    @property
+    def pods(self) -> Mapping[str, ServedPod]:
+        """Its pods."""
+
+    def find_pod(self, namespace: str, name: str) -> ServedPod | None:
+        """One of them."""
 
 
 class KubeletServer:
@@ -32,10 +61,10 @@ class KubeletServer:
         self.port = port
         self._context = context
         self._power = power
-        self._node: Node | None = None
+        self._node: ServedNode | None = None
         self._runner: web.AppRunner | None = None
 
-    async def start(self, node: Node) -> None:
+    async def start(self, node: ServedNode) -> None:
         """Listen; on any port when the usual one is taken (the node's status says which)."""
         self._node = node
         app = web.Application(middlewares=[self._when_powered])

@@ -22,9 +22,9 @@ from e2e.proof import report
 from e2e.proof.cells import ACTIONS, STEP_MILLISECONDS, Cell, cells
 from e2e.proof.chance import Chance, Round
 from e2e.proof.reference import reference
-from e2e.proof.stage import Setting, Stage
-from e2e.proof.trail import Reference
+from e2e.proof.setup import ScenarioSetup, Setting
 from e2e.proof.verdict import Result
+from e2e.proof.window import Reference
 
 STEPS = 700
 CHIP_NODES = 7
@@ -56,22 +56,22 @@ class Proof:
         self.say("undisturbed training to compare with")
         undisturbed = Reference(reference(self.run, STEPS))
         setting = Setting(self.chosen.step_milliseconds, self.chosen.defaults, self.chosen.seed)
-        yield from self._play_cells(Stage(rig, undisturbed, setting, self.say))
+        yield from self._play_cells(ScenarioSetup(rig, undisturbed, setting, self.say))
         yield from self._play_rounds(Chance(rig, undisturbed, setting, self.say))
         if self.chosen.keep:
             self.say(f"logs will be in {rig.explain()}")
 
-    def _play_cells(self, stage: Stage) -> Iterator[str]:
+    def _play_cells(self, setup: ScenarioSetup) -> Iterator[str]:
         wanted = chosen_cells(self.chosen)
         if any(cell.action == "Cascade" for cell in wanted):
             self.say(f"cascades are drawn from seed {self.chosen.seed}")
         for number, cell in enumerate(wanted, 1):
             for _ in range(self.chosen.rounds):
-                result = stage.play(cell)
+                result = setup.play(cell)
                 self.results.setdefault(cell.name, []).append(result)
                 self.say(f"[{number:3d}/{len(wanted)}] {result.line()}")
                 yield cell.name
-        stage.end_training()
+        setup.end_training()
 
     def _play_rounds(self, chance: Chance) -> Iterator[Round]:
         wanted = self.chosen.round or range(1, self.chosen.random + 1)
@@ -104,9 +104,8 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     option("--defaults", action="store_true", help="MindIO's own timers instead of their useful minimum")
     option("--step-milliseconds", type=float, default=STEP_MILLISECONDS, help=f"of a step ({STEP_MILLISECONDS:g})")
     option("--keep", action="store_true", help="keep all logs, also when all is well")
-    option(
-        "--output", type=Path, default=report.RESULTS, help="the JSON file; the default one makes docs/proof.md, too"
-    )
+    page = "the JSON file; the default one makes docs/proof.md, too, once it holds every cell"
+    option("--output", type=Path, default=report.RESULTS, help=page)
     return parser.parse_args(arguments)
 
 
@@ -138,7 +137,8 @@ def save(proof: Proof, played: str | Round, chosen: argparse.Namespace) -> None:
         report.enter_rounds(ledger, chosen.seed, [played], defaults=chosen.defaults)
     else:
         report.enter(ledger, {played: proof.results[played]}, defaults=chosen.defaults, seed=chosen.seed)
-    report.write(ledger, chosen.output, report.PAGE if chosen.output == report.RESULTS else None)
+    makes_page = chosen.output == report.RESULTS and report.is_whole(ledger)
+    report.write(ledger, chosen.output, report.PAGE if makes_page else None)
 
 
 if __name__ == "__main__":

@@ -20,9 +20,9 @@ from e2e.harness.job import Job
 from e2e.harness.rig import Rig
 from e2e.nodes.control import ControlError
 from e2e.proof.cells import WORLD
-from e2e.proof.ground import Ground
-from e2e.proof.stage import QUIET_SECONDS, SAVE_INTERVAL, SHORT_REPLACEMENT, SHORT_TIMERS, START_SECONDS, Setting
-from e2e.proof.trail import Reference, Trail
+from e2e.proof.fixture import NodeFixture
+from e2e.proof.setup import QUIET_SECONDS, SAVE_INTERVAL, SHORT_REPLACEMENT, SHORT_TIMERS, START_SECONDS, Setting
+from e2e.proof.window import EventWindow, Reference
 from e2e.trainer.faults import FILE, order
 from e2e.trainer.faults import Fault as Order
 
@@ -98,7 +98,7 @@ class Chance:
 
     def __init__(self, rig: Rig, reference: Reference, setting: Setting, say: Callable[[str], None]) -> None:
         self.rig, self.reference, self.setting, self._say = rig, reference, setting, say
-        self._ground = Ground(rig)
+        self._fixture = NodeFixture(rig)
 
     def play(self, seed: int, number: int) -> Round:
         """Play one round; what broke it is in its problems."""
@@ -111,7 +111,7 @@ class Chance:
         played.seconds = time.monotonic() - began
         if not played.is_good:
             self._say(f"logs of round {number} will be in {self.rig.explain()}")
-        self._ground.power_on()
+        self._fixture.power_on()
         job.delete()
         return played
 
@@ -129,9 +129,9 @@ class Chance:
         )
 
     def _play(self, job: Job, played: Round) -> None:
-        trail = Trail(job.logs)
+        window = EventWindow(job.logs)
         job.plane.wait(
-            "the training to be under way", lambda: trail.common_step(WORLD) >= UNDER_WAY, START_SECONDS, poll=0.1
+            "the training to be under way", lambda: window.common_step(WORLD) >= UNDER_WAY, START_SECONDS, poll=0.1
         )
         began = time.monotonic()
         for fault in played.faults:
@@ -139,21 +139,21 @@ class Chance:
             played.done.append(self._do(job, fault))
         job.hurry()
         job.wait_condition("Complete", seconds=COMPLETE_SECONDS)
-        self._ground.power_on()
+        self._fixture.power_on()
         incidents = job.incidents()[::-1]
         played.actions = [" > ".join((*each.get("escalatedFrom", ()), str(each.get("action")))) for each in incidents]
         played.problems += [
             f"incident {each['incarnation']} is open" for each in incidents if each["outcome"] == "Open"
         ]
-        played.problems += self.reference.differences(trail.read())
-        played.problems += list(_unfinished(trail))
+        played.problems += self.reference.differences(window.read())
+        played.problems += list(_unfinished(window))
         played.problems += self._left_over(job)
 
     def _do(self, job: Job, fault: Fault) -> bool:
         """Do a fault; False when there was nothing to hit at that moment."""
         if fault.kind == "memory":
             return _order_memory_fault(job, fault)
-        deed = {"kill": self._ground.kill, "freeze": self._ground.freeze, "power-off": self._ground.power_off}
+        deed = {"kill": self._fixture.kill, "freeze": self._fixture.freeze, "power-off": self._fixture.power_off}
         try:
             return deed[fault.kind](job, fault.rank)
         except ControlError:
@@ -161,7 +161,7 @@ class Chance:
 
     def _left_over(self, job: Job) -> list[str]:
         deadline = time.monotonic() + QUIET_SECONDS
-        while (found := self._ground.processes(job)) and time.monotonic() < deadline:
+        while (found := self._fixture.processes(job)) and time.monotonic() < deadline:
             time.sleep(0.2)
         return [f"process {one.pid} of {one.pod} was left over" for one in found]
 
@@ -175,9 +175,9 @@ def _order_memory_fault(job: Job, fault: Fault) -> bool:
     return True
 
 
-def _unfinished(trail: Trail) -> Iterator[str]:
+def _unfinished(window: EventWindow) -> Iterator[str]:
     """Sentences about ranks that did not end at the last step."""
-    finished = {int(event["rank"]): int(event["step"]) for event in trail.events if event["event"] == "finish"}
+    finished = {int(event["rank"]): int(event["step"]) for event in window.events if event["event"] == "finish"}
     for rank in range(WORLD):
         if finished.get(rank) != ITERATIONS:
             yield f"rank {rank} finished at step {finished.get(rank)}, not {ITERATIONS}"

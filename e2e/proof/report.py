@@ -30,6 +30,7 @@ from e2e.proof.cells import (
     STEP_MILLISECONDS,
     UNSAVED,
     Cell,
+    cells,
     script,
 )
 from e2e.proof.chance import Round
@@ -94,6 +95,11 @@ def enter_rounds(ledger: Ledger, seed: int, rounds: Iterable[Round], *, defaults
     for each in rounds:
         entry = _stamp() | {"timers": DEFAULT if defaults else SHORT, **each.as_json()}
         ledger["random"]["rounds"][str(each.number)] = entry
+
+
+def is_whole(ledger: Ledger) -> bool:
+    """Whether every cell has been played with short timers: a page of a part would forget the rest."""
+    return all(cell.name in ledger[SHORT] for cell in cells())
 
 
 def write(ledger: Ledger, path: Path, page: Path | None) -> None:
@@ -218,7 +224,8 @@ the naming; for `Restart`, the start of the new ranks.
 
 Options go into `make proof TESTS="..."`: `--only ACTION`, `--cells PATTERN`, `--rounds N`, `--random N --seed S`,
 `--round K`, `--defaults` (MindIO's own timers; the others are at their useful minimum), `--keep` (all logs). What is
-not played again keeps its place; each cell's time, version and phases are in `bench/results/proof.json`.
+not played again keeps its place; each cell's time, version and phases are in `bench/results/proof.json`, which is not
+kept in git. This page is written once that file holds every cell.
 """
 
 DEFAULT_WORDS: Final = """

@@ -1,41 +1,24 @@
-"""What came of a cell: every promise of docs/toy-trainer.md ("Proof"), asked of the neutral witnesses one by one.
+"""What came of a cell: every promise of docs/toy-trainer.md ("Proof"), asked of the neutral observers one by one.
 
-The outage is what the ranks wrote down, from the end of the last step that all had in common to the end of the first
-one after it. A restart repeats steps, so there it ends with the first step that all ranks of the new attempt have
-finished, whatever its number.
+The outage is the one the ranks wrote down (`e2e.trainer.proof.outages`).
 """
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
 from e2e.proof.cells import SAVED, WORLD, Script
-from e2e.proof.trail import Event, Reference
+from e2e.proof.window import Reference
 from e2e.trainer import proof
+from e2e.trainer.events import Event
 from e2e.trainer.layout import Layout
+from e2e.trainer.proof import Outage
 
 LAYOUT: Final = Layout(2, 4, 1, 2)
 PHASES_MAY_DIFFER_BY: Final = 0.1
 PHASES: Final = "phases add up to"
-
-
-@dataclass(frozen=True)
-class Gap:
-    """The interruption of the training as its ranks saw it; times in nanoseconds, `startup` in seconds."""
-
-    last_step: int
-    next_step: int
-    begin_ns: int
-    end_ns: int
-    startup: float
-
-    @property
-    def seconds(self) -> float:
-        """Its length."""
-        return (self.end_ns - self.begin_ns) / 1e9
 
 
 @dataclass
@@ -103,7 +86,7 @@ class Evidence:
     checkpoint: int
 
 
-def judge(cell: str, wanted: Script, evidence: Evidence, reference: Reference) -> Result:
+def evaluate(cell: str, wanted: Script, evidence: Evidence, reference: Reference) -> Result:
     """Ask everything; a question that cannot be asked is a problem, too."""
     result = Result(cell)
     say = result.problems.append
@@ -113,20 +96,20 @@ def judge(cell: str, wanted: Script, evidence: Evidence, reference: Reference) -
         return result
     incident = evidence.incidents[-1]
     _incident(result, wanted, incident)
-    gap = find_gap(evidence.events)
-    if gap is None:
+    outage = find_outage(evidence.events)
+    if outage is None:
         say("the ranks' logs show no interruption that ended")
         return result
-    result.outage, result.startup, result.control = gap.seconds, gap.startup, gap.seconds - gap.startup
+    result.outage, result.startup, result.control = outage.seconds, outage.startup_seconds, outage.control_seconds
     told = sum(result.phases.values()) / 1000
-    if abs(told - gap.seconds) > PHASES_MAY_DIFFER_BY:
-        say(f"{PHASES} {told:.3f} s, the outage was {gap.seconds:.3f} s: {result.phases}")
-    inside = [event for event in evidence.events if gap.begin_ns <= int(event["t"]) <= gap.end_ns]
+    if abs(told - outage.seconds) > PHASES_MAY_DIFFER_BY:
+        say(f"{PHASES} {told:.3f} s, the outage was {outage.seconds:.3f} s: {result.phases}")
+    inside = [event for event in evidence.events if outage.begin_ns <= int(event["t"]) <= outage.end_ns]
     result.problems += _processes(wanted, evidence)
     result.problems += _copies(wanted, evidence, inside) if wanted.is_from_copies else []
-    result.problems += [] if wanted.is_from_copies else _loaded(wanted, evidence, gap)
+    result.problems += [] if wanted.is_from_copies else _loaded(wanted, evidence, outage)
     result.problems += reference.differences(list(evidence.events))
-    result.lost_steps = max(0, gap.last_step + 1 - gap.next_step)
+    result.lost_steps = max(0, outage.last_step + 1 - outage.next_step)
     if int(incident.get("lostSteps", 0)) != result.lost_steps:
         say(f"the incident says that {incident.get('lostSteps', 0)} steps were lost, it was {result.lost_steps}")
     return result
@@ -146,31 +129,10 @@ def _incident(result: Result, wanted: Script, incident: Mapping[str, Any]) -> No
         result.problems.append(f"restored from {result.restored or 'nothing'} instead of {wanted.restored}")
 
 
-def find_gap(events: Sequence[Event]) -> Gap | None:
-    """The interruption in a window; None when there is none, or it has not ended."""
-    attempts = sorted({int(event.get("attempt", 0)) for event in events})
-    by_attempt = {attempt: [e for e in events if int(e.get("attempt", 0)) == attempt] for attempt in attempts}
-    steps = {attempt: proof.common_steps(found, WORLD) for attempt, found in by_attempt.items()}
-    trained = [attempt for attempt in attempts if steps[attempt]]
-    if len(trained) > 1:
-        (last, begin), (after, end) = steps[trained[-2]][-1], steps[trained[-1]][0]
-        return Gap(last, after, begin, end, _startup(events, begin, end))
-    marks = [int(event["t"]) for event in proof.of(events, "stop", "repair", "rollback", "rebuild")]
-    for (last, begin), (after, end) in itertools.pairwise(steps[trained[0]] if trained else []):
-        if any(begin <= mark <= end for mark in marks):
-            return Gap(last, after, begin, end, _startup(events, begin, end))
-    return None
-
-
-def _startup(events: Sequence[Event], begin: int, end: int) -> float:
-    """The longest start-up of a process that trained in the end."""
-    started = {event["pid"]: int(event["t"]) for event in proof.of(events, "exec")}
-    final = {event["pid"] for event in proof.of(events, "step_end") if int(event["t"]) >= end}
-    ready = [event for event in proof.of(events, "first_call") if begin <= int(event["t"]) <= end]
-    times = [
-        int(event["t"]) - started[event["pid"]] for event in ready if event["pid"] in started and event["pid"] in final
-    ]
-    return max(times, default=0) / 1e9
+def find_outage(events: Sequence[Event]) -> Outage | None:
+    """The interruption that a cell is about: the newest restart, else the first one; None when none has ended."""
+    found = proof.outages(events, WORLD)
+    return next((each for each in reversed(found) if each.is_restart), next(iter(found), None))
 
 
 def _processes(wanted: Script, evidence: Evidence) -> list[str]:
@@ -197,21 +159,21 @@ def _copies(wanted: Script, evidence: Evidence, inside: Sequence[Event]) -> list
     ]
 
 
-def _loaded(wanted: Script, evidence: Evidence, gap: Gap) -> list[str]:
+def _loaded(wanted: Script, evidence: Evidence, outage: Outage) -> list[str]:
     """Every rank opened the newest checkpoint and went on from there; one made for it is of the step that was locked.
 
     That is one more than the last common one when a rank has died inside its update.
     """
     newest = {int(event["rank"]): event for event in proof.of(evidence.events, "load_checkpoint")}
-    loaded = min((int(event["t"]) for event in newest.values()), default=gap.end_ns)
+    loaded = min((int(event["t"]) for event in newest.values()), default=outage.end_ns)
     commits = [e for e in proof.of(evidence.events, "save") if e["phase"] == "commit" and int(e["t"]) <= loaded]
     expected = max([evidence.checkpoint, *(int(event["step"]) for event in commits)])
     found = [f"rank {rank} loaded no checkpoint" for rank in range(WORLD) if rank not in newest]
     wrong = {rank: event["step"] for rank, event in newest.items() if event["step"] != expected}
     if wrong:
         found.append(f"checkpoints of steps {wrong} were loaded, step {expected} was the newest")
-    if wanted.restored == SAVED and expected < gap.last_step:
-        found.append(f"step {expected} was saved, the training stood at {gap.last_step}")
-    if gap.next_step != expected + 1:
-        found.append(f"it went on with step {gap.next_step} instead of {expected + 1}")
+    if wanted.restored == SAVED and expected < outage.last_step:
+        found.append(f"step {expected} was saved, the training stood at {outage.last_step}")
+    if outage.next_step != expected + 1:
+        found.append(f"it went on with step {outage.next_step} instead of {expected + 1}")
     return found

@@ -13,6 +13,8 @@ import time
 from pathlib import Path
 from typing import Any
 
+Event = dict[str, Any]
+
 
 class EventLog:
     """Appends to `<log-dir>/events-rank<R>.jsonl`; a restarted rank goes on in the same file with a new pid."""
@@ -41,13 +43,37 @@ class EventLog:
                 self._lines = []
 
 
-def read_events(directory: Path) -> list[dict[str, Any]]:
-    """All events of a run in order of time; a last line cut off by a kill is left out."""
-    events = []
-    for path in sorted(directory.glob("events-rank*.jsonl")):
-        for line in path.read_text().splitlines():
-            try:
-                events.append(json.loads(line))
-            except ValueError:
-                continue
-    return sorted(events, key=lambda event: int(event["t"]))
+class EventReader:
+    """The event logs of all ranks in a directory, read on from where the last look ended."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self._offsets: dict[Path, int] = {}
+
+    def read(self) -> list[Event]:
+        """What is new since the last call, in order of time.
+
+        A line that is being written comes with a later call. One that was cut off by a kill is left out; the
+        rank's next process ends it.
+        """
+        fresh = [event for path in sorted(self.directory.glob("events-rank*.jsonl")) for event in self._new(path)]
+        return sorted(fresh, key=lambda event: int(event["t"]))
+
+    def _new(self, path: Path) -> list[Event]:
+        found = []
+        with path.open("rb") as file:
+            file.seek(self._offsets.get(path, 0))
+            for line in file:
+                if not line.endswith(b"\n"):
+                    break
+                self._offsets[path] = self._offsets.get(path, 0) + len(line)
+                try:
+                    found.append(json.loads(line))
+                except ValueError:
+                    continue
+        return found
+
+
+def read_events(directory: Path) -> list[Event]:
+    """All events of a run in order of time."""
+    return EventReader(directory).read()

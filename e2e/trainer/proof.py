@@ -21,9 +21,10 @@ Event = dict[str, Any]
 class Outage:
     """One interruption of the training, as the ranks themselves saw it.
 
-    `begin_ns` and `end_ns` bound the outage; `startup_seconds` is the longest time of a new process from exec to its
-    first call of the processor (0 without one); `restored` says which rank got its shard from where. `first_ns` and
-    `last_ns` give the first and the last time of each kind of event in between, over all ranks.
+    `begin_ns` and `end_ns` bound the outage; `startup_seconds` is the longest time of a new process that trained in the
+    end from exec to its first call of the processor (0 without one); `restored` says which rank got its shard from
+    where. `first_ns` and `last_ns` give the first and the last time of each kind of event in between, over all ranks.
+    With `is_restart` a new attempt went on: it may repeat steps, so `next_step` may be smaller than `last_step`.
     """
 
     last_step: int
@@ -35,6 +36,7 @@ class Outage:
     restored: dict[int, str]
     first_ns: dict[str, int]
     last_ns: dict[str, int]
+    is_restart: bool = False
 
     @property
     def seconds(self) -> float:
@@ -145,23 +147,35 @@ def common_steps(events: Iterable[Event], world: int) -> list[tuple[int, int]]:
 
 
 def outages(events: Sequence[Event], world: int) -> list[Outage]:
-    """All interruptions of a run: every place where ranks stopped or were replaced between two common steps."""
-    steps = common_steps(events, world)
-    marks = of(events, "stop", "repair", "rollback", "rebuild")
+    """All interruptions of a run, in order of time.
+
+    They are the places between two common steps where ranks stopped or were replaced, and those between two attempts:
+    there it ends with the first step that all ranks of the new attempt have finished, whatever its number.
+    """
+    attempts = sorted({int(event.get("attempt", 0)) for event in events})
+    by_attempt = [[event for event in events if int(event.get("attempt", 0)) == attempt] for attempt in attempts]
+    trained = [steps for found in by_attempt if (steps := common_steps(found, world))]
+    marks = [int(event["t"]) for event in of(events, "stop", "repair", "rollback", "rebuild")]
     found = []
-    for (last, begin), (after, end) in itertools.pairwise(steps):
-        inside = [event for event in marks if begin <= int(event["t"]) <= end]
-        if inside:
-            found.append(_outage(events, inside, last=last, after=after, begin=begin, end=end))
+    for number, steps in enumerate(trained):
+        if number:
+            found.append(_outage(events, trained[number - 1][-1], steps[0], is_restart=True))
+        for before, after in itertools.pairwise(steps):
+            if any(before[1] <= mark <= after[1] for mark in marks):
+                found.append(_outage(events, before, after))
     return found
 
 
-def _outage(events: Sequence[Event], inside: list[Event], *, last: int, after: int, begin: int, end: int) -> Outage:
-    during = [event for event in events if begin < int(event["t"]) <= end]
+def _outage(
+    events: Sequence[Event], before: tuple[int, int], after: tuple[int, int], *, is_restart: bool = False
+) -> Outage:
+    """The outage between two common steps, each given with the time of its end."""
+    (last, begin), (next_step, end) = before, after
+    inside = [event for event in events if begin <= int(event["t"]) <= end]
+    during = [event for event in inside if int(event["t"]) > begin]
     starts = {event["pid"]: int(event["t"]) for event in of(events, "exec")}
-    calls = [
-        event for event in of(events, "first_call") if begin <= int(event["t"]) <= end and starts.get(event["pid"])
-    ]
+    trains = {event["pid"] for event in of(events, "step_end") if int(event["t"]) >= end}
+    calls = [event for event in of(inside, "first_call") if event["pid"] in starts and event["pid"] in trains]
     restored = {
         int(event["rank"]): f"{event['source']} of rank {event['src'][event['dst'].index(event['rank'])]}"
         for event in of(inside, "repair")
@@ -169,7 +183,7 @@ def _outage(events: Sequence[Event], inside: list[Event], *, last: int, after: i
     }
     return Outage(
         last_step=last,
-        next_step=after,
+        next_step=next_step,
         begin_ns=begin,
         end_ns=end,
         new_ranks=tuple(sorted({int(event["rank"]) for event in calls})),
@@ -177,6 +191,7 @@ def _outage(events: Sequence[Event], inside: list[Event], *, last: int, after: i
         restored=restored,
         first_ns={str(event["event"]): int(event["t"]) for event in reversed(during)},
         last_ns={str(event["event"]): int(event["t"]) for event in during},
+        is_restart=is_restart,
     )
 
 

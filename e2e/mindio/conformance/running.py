@@ -7,7 +7,7 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from e2e.mindio.conformance.judge import UnmetError
+from e2e.mindio.conformance.evaluator import UnmetError
 from e2e.mindio.conformance.vector import Vector
 from e2e.mindio.conformance.verbs import Run
 from e2e.mindio.conformance.world import World

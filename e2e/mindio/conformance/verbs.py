@@ -17,11 +17,11 @@ from typing import Any
 
 import psutil
 
-from e2e.mindio.conformance.judge import Judge, Step, UnmetError, has_ended, patience
+from e2e.mindio.conformance.evaluator import Evaluator, Step, UnmetError, has_ended, patience
 from e2e.mindio.conformance.wire_verbs import CONNECT, greet, wrong_with
 
 
-class Run(Judge):
+class Run(Evaluator):
     """One vector being run, verb by verb."""
 
     # ---- deeds

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-from e2e.proof.trail import Reference
+from e2e.proof.window import Reference
 from e2e.trainer import checkpoint, proof
 from hajob.protocol import sidecar_pb2 as pb
 from tests.integration.sidecar.rig import Job

@@ -5,7 +5,7 @@ import pytest
 from e2e.proof.__main__ import chosen_cells, parse
 from e2e.proof.cells import CASCADES, COPY, HOLD_SECONDS, STEP_MILLISECONDS, WORLD, Cell, cells, matrix, script
 from e2e.proof.chance import MOST_FAULTS, MOST_POWER_OFFS, WITHIN_SECONDS, draw
-from e2e.proof.stage import Setting, job_spec
+from e2e.proof.setup import Setting, job_spec
 from e2e.proof.verdict import LAYOUT
 from e2e.trainer.faults import Fault
 from hajob.domain.actions import LADDER

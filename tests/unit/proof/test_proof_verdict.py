@@ -1,4 +1,4 @@
-"""The judge must see what is wrong: one recovery as it should be, and one contradiction at a time."""
+"""The evaluator must see what is wrong: one recovery as it should be, and one contradiction at a time."""
 
 import json
 from collections.abc import Callable
@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 
 from e2e.proof.cells import WORLD, Cell, script
-from e2e.proof.trail import Event, Reference, Trail
-from e2e.proof.verdict import Evidence, find_gap, judge
+from e2e.proof.verdict import Evidence, evaluate, find_outage
+from e2e.proof.window import EventWindow, Reference
+from e2e.trainer.events import Event
 
 RECOVERY = script(Cell("InPlace", "first", "forward"))
 RESTART = script(Cell("Restart", "first", "forward"))
@@ -77,7 +78,7 @@ ANEW: dict[str, Any] = {
 @pytest.fixture
 def reference(tmp_path: Path) -> Reference:
     lines = [json.dumps(one) for one in recovered() if one["event"] == "state"]
-    (tmp_path / "events-rank0.jsonl").write_text("\n".join(lines))
+    (tmp_path / "events-rank0.jsonl").write_text("\n".join(lines) + "\n")
     return Reference(tmp_path)
 
 
@@ -85,23 +86,23 @@ def reference(tmp_path: Path) -> Reference:
 def problems(reference: Reference) -> Callable[..., list[str]]:
     def ask(events: list[Event], *incidents: dict[str, Any], wanted: Any = RECOVERY) -> list[str]:
         before = {rank: 100 + rank for rank in range(WORLD)}
-        return judge("a cell", wanted, Evidence(events, before, incidents or (INCIDENT,), 0), reference).problems
+        return evaluate("a cell", wanted, Evidence(events, before, incidents or (INCIDENT,), 0), reference).problems
 
     return ask
 
 
 def test_a_recovery_as_promised_has_no_problems(problems: Callable[..., list[str]], reference: Reference) -> None:
     assert problems(recovered()) == []
-    found = judge("x", RECOVERY, Evidence(recovered(), {}, [INCIDENT], 0), reference)
+    found = evaluate("x", RECOVERY, Evidence(recovered(), {}, [INCIDENT], 0), reference)
     assert (found.outage, found.startup, found.control) == pytest.approx((1.5, 0.4, 1.1))
 
 
 def test_a_restart_as_promised_has_no_problems(problems: Callable[..., list[str]]) -> None:
     assert problems(restarted(), ANEW, wanted=RESTART) == []
-    gap = find_gap(restarted())
-    assert gap is not None
-    assert (gap.last_step, gap.next_step) == (3, 2)
-    assert gap.seconds == pytest.approx(3)
+    outage = find_outage(restarted())
+    assert outage is not None
+    assert (outage.last_step, outage.next_step) == (3, 2)
+    assert outage.seconds == pytest.approx(3)
 
 
 @pytest.mark.parametrize(
@@ -143,16 +144,16 @@ def test_a_restart_from_another_checkpoint_is_a_problem(problems: Callable[..., 
     assert problems(wrong, ANEW, wanted=RESTART) == ["checkpoints of steps {3: 0} were loaded, step 1 was the newest"]
 
 
-def test_the_trail_reads_on_and_forgets_what_was_before_the_window(tmp_path: Path) -> None:
-    trail = Trail(tmp_path)
-    assert trail.common_step(WORLD) == 0
+def test_the_window_reads_on_and_forgets_older_events(tmp_path: Path) -> None:
+    window = EventWindow(tmp_path)
+    assert window.common_step(WORLD) == 0
     for rank in range(WORLD):
         lines = [json.dumps(one) for one in recovered() if one["rank"] == rank]
         (tmp_path / f"events-rank{rank}.jsonl").write_text("\n".join(lines) + "\n" + '{"t": 1, "ra')
-    assert trail.common_step(WORLD) == 4
-    trail.begin(3)
-    assert min(one["t"] for one in trail.events) == 3.5 * SECOND
-    assert trail.processes[0] == 200
+    assert window.common_step(WORLD) == 4
+    window.begin(3)
+    assert min(one["t"] for one in window.events) == 3.5 * SECOND
+    assert window.processes[0] == 200
     with (tmp_path / "events-rank1.jsonl").open("a") as file:
         file.write("cut off by a kill\n" + json.dumps(event(5, 1, "step_end", step=5)) + "\n")
-    assert trail.read()[-1]["step"] == 5
+    assert window.read()[-1]["step"] == 5

@@ -20,9 +20,9 @@ from e2e.harness.job import Job
 from e2e.harness.rig import Rig
 from e2e.nodes.control import ControlError
 from e2e.proof.cells import STANDING_SECONDS, STEP_MILLISECONDS, WORLD, Cell, Script, script
-from e2e.proof.ground import Ground
-from e2e.proof.trail import Reference, Trail
-from e2e.proof.verdict import Evidence, Result, judge
+from e2e.proof.fixture import NodeFixture
+from e2e.proof.verdict import Evidence, Result, evaluate
+from e2e.proof.window import EventWindow, Reference
 from e2e.trainer.checkpoint import TRACKER
 from e2e.trainer.faults import Fault, order
 
@@ -83,17 +83,17 @@ def job_spec(wanted: Script, setting: Setting) -> dict[str, Any]:
     return {"recovery": recovery}
 
 
-class Stage:
+class ScenarioSetup:
     """A rig with at most one training on it."""
 
     def __init__(self, rig: Rig, reference: Reference, setting: Setting, say: Callable[[str], None]) -> None:
         self.rig, self.reference, self.setting, self._say = rig, reference, setting, say
         self._job: Job | None = None
-        self._trail: Trail | None = None
+        self._window: EventWindow | None = None
         self._spec: dict[str, Any] = {}
         self._step_milliseconds = setting.step_milliseconds
         self._count = 0
-        self._ground = Ground(rig)
+        self._fixture = NodeFixture(rig)
 
     @property
     def job(self) -> Job:
@@ -102,10 +102,10 @@ class Stage:
         return self._job
 
     @property
-    def trail(self) -> Trail:
+    def window(self) -> EventWindow:
         """Its logs."""
-        assert self._trail is not None, "a training was begun"
-        return self._trail
+        assert self._window is not None, "a training was begun"
+        return self._window
 
     def play(self, cell: Cell) -> Result:
         """Play a cell; what broke the play is in the result.
@@ -132,7 +132,7 @@ class Stage:
             with contextlib.suppress(ControlPlaneError, OSError):
                 self._say(f"logs of {cell.name} will be in {self.rig.explain()}")
             self.end_training()
-        self._ground.power_on()
+        self._fixture.power_on()
         return result
 
     def end_training(self) -> None:
@@ -140,7 +140,7 @@ class Stage:
         if self._job is not None:
             with contextlib.suppress(ControlPlaneError):
                 self._job.delete()
-        self._job = self._trail = None
+        self._job = self._window = None
 
     def _play(self, name: str, wanted: Script) -> Result:
         self._begin_training(wanted)
@@ -148,8 +148,8 @@ class Stage:
         at = step + max(STEPS_BEFORE, round(MARGIN_SECONDS * 1000 / self._step_milliseconds))
         if wanted.at_save:
             at += -at % SAVE_INTERVAL
-        self.trail.begin(step - STEPS_BEFORE)
-        before, checkpoint = dict(self.trail.processes), self._checkpoint()
+        self.window.begin(step - STEPS_BEFORE)
+        before, checkpoint = dict(self.window.processes), self._checkpoint()
         lines = [line.format(step=at) for line in wanted.lines]
         order(self.job.logs, *lines)
         self._await_marks(lines)
@@ -158,16 +158,16 @@ class Stage:
         order(self.job.logs)
         self._go_on()
         incidents = [each for each in self.job.incidents() if each["incarnation"] > incarnation]
-        evidence = Evidence(self.trail.read(), before, incidents, checkpoint)
-        result = judge(name, wanted, evidence, self.reference)
-        self._ground.power_on()
+        evidence = Evidence(self.window.read(), before, incidents, checkpoint)
+        result = evaluate(name, wanted, evidence, self.reference)
+        self._fixture.power_on()
         result.problems += self._left_over()
         return result
 
     def _begin_training(self, wanted: Script) -> None:
         """A training that allows what the cell wants and has enough steps left."""
         spec, step = job_spec(wanted, self.setting), wanted.step_milliseconds(self.setting.step_milliseconds)
-        left = self.reference.steps - (self.trail.common_step(WORLD) if self._trail else 0)
+        left = self.reference.steps - (self.window.common_step(WORLD) if self._window else 0)
         if self._job is not None and (spec, step) == (self._spec, self._step_milliseconds) and left > 150:
             return
         self.end_training()
@@ -182,7 +182,7 @@ class Stage:
             spec=spec,
         )
         self.job.wait_condition("Running", seconds=START_SECONDS)
-        self._trail = Trail(self.job.logs)
+        self._window = EventWindow(self.job.logs)
         self._wait("the first checkpoint", lambda: self._checkpoint() > 0, START_SECONDS)
 
     def _at_rest(self) -> tuple[int, int]:
@@ -200,9 +200,9 @@ class Stage:
 
     def _go_on(self) -> int:
         """Wait until every rank has finished some more steps; returns the newest common one."""
-        step = self.trail.common_step(WORLD) + STEPS_AFTER
-        self._wait(f"step {step}", lambda: self.trail.common_step(WORLD) >= step, self.setting.recovery_seconds)
-        return self.trail.common_step(WORLD)
+        step = self.window.common_step(WORLD) + STEPS_AFTER
+        self._wait(f"step {step}", lambda: self.window.common_step(WORLD) >= step, self.setting.recovery_seconds)
+        return self.window.common_step(WORLD)
 
     def _await_marks(self, lines: list[str]) -> None:
         marks = [(fault := Fault.parse(line)).mark(self.job.logs, fault.rank or 0) for line in lines]
@@ -218,11 +218,11 @@ class Stage:
         for number, rank in enumerate(wanted.killed):
             if wanted.apart:
                 time.sleep(wanted.apart[number])
-            self._wait(f"a process of rank {rank}", functools.partial(self._ground.kill, self.job, rank), 5.0)
+            self._wait(f"a process of rank {rank}", functools.partial(self._fixture.kill, self.job, rank), 5.0)
         if wanted.powered_off is None:
             return
         time.sleep(STANDING_SECONDS)
-        if not self._ground.power_off(self.job, wanted.powered_off):
+        if not self._fixture.power_off(self.job, wanted.powered_off):
             raise MissedError(f"rank {wanted.powered_off} is on no node that could be switched off")
 
     def _await_recovery(self, incarnation: int) -> None:
@@ -246,7 +246,7 @@ class Stage:
     def _left_over(self) -> list[str]:
         """Sentences about processes that nobody should have left; pods that leave get some time for it."""
         deadline = time.monotonic() + QUIET_SECONDS
-        while (found := list(self._ground.surplus(self.job))) and time.monotonic() < deadline:
+        while (found := list(self._fixture.surplus(self.job))) and time.monotonic() < deadline:
             time.sleep(0.2)
         return found
 

@@ -14,8 +14,8 @@ from rich.console import Console
 from e2e.bootstrap.paths import CHECKOUT
 from e2e.cluster.rest import ApiError
 from e2e.demo.acts import EXAMPLE, STEPS, VOLUME
+from e2e.demo.observer import DemoError, Observer
 from e2e.demo.screen import Screen
-from e2e.demo.witness import DemoError, RankLogs, Witness
 from e2e.harness.job import Job
 
 RUNNING = {"summary": {"state": "Running"}}
@@ -26,7 +26,7 @@ FAILED = {
 
 
 def line(step: int) -> str:
-    return json.dumps({"rank": 0, "pid": 1, "event": "step_end", "step": step})
+    return json.dumps({"rank": 0, "pid": 1, "event": "step_end", "step": step, "t": step})
 
 
 class FakeJob:
@@ -43,50 +43,39 @@ class FakeJob:
         return self.answer
 
 
-def witness(tmp_path: Path, answer: dict[str, Any] | ApiError) -> Witness:
+def observer(tmp_path: Path, answer: dict[str, Any] | ApiError) -> Observer:
     (tmp_path / "events-rank0.jsonl").write_text(line(7) + "\n")
     screen = Screen(Console(file=io.StringIO()))
-    return Witness(cast("Job", FakeJob(tmp_path, answer)), screen, goal=9)
-
-
-def test_a_line_that_is_being_written_is_read_once_it_is_whole(tmp_path: Path) -> None:
-    logs = RankLogs(tmp_path)
-    assert logs.read() == {}
-    path = tmp_path / "events-rank0.jsonl"
-    whole, half = line(1) + "\n", line(2)
-    path.write_text(whole + half[:9])
-    assert logs.read()[0].step == 1
-    path.write_text(whole + half + "\n")
-    assert logs.read()[0].step == 2
+    return Observer(cast("Job", FakeJob(tmp_path, answer)), screen, goal=9)
 
 
 def test_what_was_waited_for_is_shown(tmp_path: Path) -> None:
-    board = witness(tmp_path, RUNNING).wait("step 7", lambda board: board.step == 7, 10)
+    board = observer(tmp_path, RUNNING).wait("step 7", lambda board: board.step == 7, 10)
     assert board.state == "Running"
 
 
 def test_a_request_that_fails_leaves_the_rest_to_be_seen(tmp_path: Path) -> None:
-    watching = witness(tmp_path, ApiError(503, "ServiceUnavailable", "try again"))
+    watching = observer(tmp_path, ApiError(503, "ServiceUnavailable", "try again"))
     assert watching.look().step == 7
 
 
 def test_a_process_that_was_killed_is_shown_so_until_it_has_a_successor(tmp_path: Path) -> None:
-    watching = witness(tmp_path, RUNNING)
+    watching = observer(tmp_path, RUNNING)
     watching.lost[1] = "killed"
     assert watching.look().ranks[0].does == "killed"
-    successor = json.dumps({"rank": 0, "pid": 2, "event": "exec"})
+    successor = json.dumps({"rank": 0, "pid": 2, "event": "exec", "t": 9})
     (tmp_path / "events-rank0.jsonl").write_text(line(7) + "\n" + successor + "\n")
     assert watching.look().ranks[0].does == "starting"
 
 
 def test_a_failed_job_ends_every_wait(tmp_path: Path) -> None:
     with pytest.raises(DemoError, match="waiting for the end: ImageMissing: no such image"):
-        witness(tmp_path, FAILED).wait("the end", lambda _: False, 10)
+        observer(tmp_path, FAILED).wait("the end", lambda _: False, 10)
 
 
 def test_a_wait_in_vain_says_how_far_the_job_came(tmp_path: Path) -> None:
     with pytest.raises(DemoError, match="for the end; the operator has not said a word about the job, at step 0"):
-        witness(tmp_path, RUNNING).wait("the end", lambda _: True, 0)
+        observer(tmp_path, RUNNING).wait("the end", lambda _: True, 0)
 
 
 def test_the_demo_knows_its_example() -> None:

@@ -7,16 +7,15 @@ than to parse them from the start ten times per second.
 from __future__ import annotations
 
 import contextlib
-import json
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
 
 from e2e.cluster.rest import ApiError
-from e2e.demo.board import Board, Object, Rank, incidents_of, nodes_of, problem_of, rank_after
+from e2e.demo.board import Board, Rank, incidents_of, nodes_of, problem_of, rank_after
 from e2e.demo.screen import Screen
 from e2e.harness.job import Job
+from e2e.trainer.events import EventReader
 
 LOOK_SECONDS = 0.2
 
@@ -25,33 +24,7 @@ class DemoError(RuntimeError):
     """What must come did not come; the message says what."""
 
 
-class RankLogs:
-    """The event logs of a directory, read on and on."""
-
-    def __init__(self, directory: Path) -> None:
-        self._directory = directory
-        self._offsets: dict[Path, int] = {}
-        self.ranks: dict[int, Rank] = {}
-
-    def read(self) -> dict[int, Rank]:
-        """The ranks as their newest lines tell."""
-        for event in self._new():
-            number = int(event["rank"])
-            self.ranks[number] = rank_after(self.ranks.get(number), event)
-        return dict(self.ranks)
-
-    def _new(self) -> Iterator[Object]:
-        for path in sorted(self._directory.glob("events-rank*.jsonl")):
-            with path.open("rb") as file:
-                file.seek(self._offsets.get(path, 0))
-                for line in file:
-                    if not line.endswith(b"\n"):
-                        break  # being written
-                    self._offsets[path] = self._offsets.get(path, 0) + len(line)
-                    yield json.loads(line)
-
-
-class Witness:
+class Observer:
     """Watches one job and shows what it sees.
 
     Attributes:
@@ -61,15 +34,18 @@ class Witness:
 
     def __init__(self, job: Job, screen: Screen, goal: int) -> None:
         self._job, self._screen = job, screen
-        self._logs = RankLogs(job.logs)
+        self._logs = EventReader(job.logs)
+        self._ranks: dict[int, Rank] = {}
         self.lost: dict[int, str] = {}
         self.off: set[str] = set()
         self.board = Board(goal=goal)
 
     def look(self) -> Board:
         """Take a picture and show it; a request that fails leaves that part as it was."""
-        ranks = {number: self._seen(rank) for number, rank in self._logs.read().items()}
-        board = replace(self.board, ranks=ranks)
+        for event in self._logs.read():
+            number = int(event["rank"])
+            self._ranks[number] = rank_after(self._ranks.get(number), event)
+        board = replace(self.board, ranks={number: self._seen(rank) for number, rank in self._ranks.items()})
         with contextlib.suppress(ApiError, OSError):
             board = self._ask(board)
         self.board = board

@@ -1,5 +1,5 @@
 # ruff: noqa: ANN401 - values of strangers pass through here
-"""How a run judges: what is equal, how long something may take, what came too early or too late."""
+"""How a run is evaluated: what is equal, how long something may take, what came too early or too late."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def patience() -> float:
     return 20.0 * min(4.0, max(1.0, os.getloadavg()[0] / (4 * (os.cpu_count() or 1))))
 
 
-class Judge:
+class Evaluator:
     """One vector being run: its variables, its labels, and the time of the last deed."""
 
     def __init__(self, world: World) -> None:

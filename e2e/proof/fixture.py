@@ -14,7 +14,7 @@ NODE_RANK: Final = "training.hajob.io/node-rank"
 INCARNATION: Final = "training.hajob.io/incarnation"
 
 
-class Ground:
+class NodeFixture:
     """The nodes of a rig; what is switched off here is switched on again by `power_on`."""
 
     def __init__(self, rig: Rig) -> None:

@@ -6,14 +6,12 @@ training does.
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
-from typing import Any
 
-Event = dict[str, Any]
+from e2e.trainer.events import Event, EventReader, read_events
 
 
-class Trail:
+class EventWindow:
     """Events of a log directory since `begin`, in order of time.
 
     Attributes:
@@ -23,16 +21,14 @@ class Trail:
     """
 
     def __init__(self, directory: Path) -> None:
-        self.directory = directory
+        self._reader = EventReader(directory)
         self.events: list[Event] = []
         self.newest: dict[int, int] = {}
         self.processes: dict[int, int] = {}
-        self._offsets: dict[Path, int] = {}
 
     def read(self) -> list[Event]:
         """Take in what has been written since the last time; returns the window."""
-        fresh = [event for path in sorted(self.directory.glob("events-rank*.jsonl")) for event in self._new(path)]
-        for event in sorted(fresh, key=lambda one: int(one["t"])):
+        for event in self._reader.read():
             rank, pid = int(event["rank"]), int(event["pid"])
             if event["event"] == "exec" or rank not in self.processes:
                 self.processes[rank] = pid
@@ -53,31 +49,15 @@ class Trail:
         first = min(since, default=0)
         self.events = [one for one in self.events if int(one["t"]) >= first]
 
-    def _new(self, path: Path) -> list[Event]:
-        found = []
-        with path.open("rb") as file:
-            file.seek(self._offsets.get(path, 0))
-            for line in file:
-                if not line.endswith(b"\n"):
-                    break  # being written, or cut off by a kill; then the next process ends it
-                self._offsets[path] = self._offsets.get(path, 0) + len(line)
-                try:
-                    found.append(json.loads(line))
-                except ValueError:
-                    continue
-        return found
-
 
 class Reference:
     """Digests of the state that an undisturbed training had after each step."""
 
     def __init__(self, directory: Path) -> None:
         self._digests: dict[tuple[int, int], str] = {}
-        for path in directory.glob("events-rank*.jsonl"):
-            for line in path.read_text().splitlines():
-                if '"state"' in line:
-                    event = json.loads(line)
-                    self._digests[int(event["rank"]), int(event["step"])] = event["digest"]
+        for event in read_events(directory):
+            if event["event"] == "state":
+                self._digests[int(event["rank"]), int(event["step"])] = event["digest"]
         self.steps = max((step for _, step in self._digests), default=0)
 
     def differences(self, events: list[Event]) -> list[str]:
