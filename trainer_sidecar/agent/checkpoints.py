@@ -95,10 +95,14 @@ def prepare(directory: Path, order: pb.CheckpointOrder, _before: pb.CheckpointSt
     """
     try:
         verdict = judge(directory, order.rules)
-    except PermissionError as error:
-        problem = f"the checkpoints at {directory} are not verified, the agent may not read them: {error}"
+    except (PermissionError, TimeoutError) as error:
+        why = "the agent may not read them" if isinstance(error, PermissionError) else "the volume is too slow"
+        problem = f"the checkpoints at {directory} are not verified, {why}: {error}"
         log.warning("%s", problem)
         return pb.CheckpointState(attempt=order.prepare_attempt, step=-1, loaded_step=-1, problem=problem)
+    if verdict.doubt:
+        log.warning("the checkpoints at %s are not verified: %s", directory, verdict.doubt)
+        return pb.CheckpointState(attempt=order.prepare_attempt, step=-1, loaded_step=-1, problem=_doubt(verdict))
     for refusal in verdict.refused:
         log.warning("checkpoint %s is refused: %s", refusal.name, refusal.message)
     carry_out(directory, verdict)
@@ -124,8 +128,17 @@ def look(directory: Path, order: pb.CheckpointOrder, before: pb.CheckpointState)
     verdict = judge(directory, order.rules)
     state = pb.CheckpointState()
     state.CopyFrom(before)
-    state.name, state.step, state.tracked, state.problem = verdict.name, verdict.step, verdict.tracked, ""
+    state.name, state.step, state.tracked = verdict.name, verdict.step, verdict.tracked
+    state.problem = _doubt(verdict) if verdict.doubt else ""
     return state
+
+
+def _doubt(verdict: Verdict) -> str:
+    """For people: what does not fit, and what follows."""
+    return (
+        f"{verdict.doubt}; nothing is refused or renamed, and the training loads what its tracker names. Compare "
+        "spec.parallelism with the arguments of the training"
+    )
 
 
 def judge(directory: Path, rules: pb.CheckpointRules) -> Verdict:

@@ -6,11 +6,12 @@ node that dies in the middle leaves what was there before or what was wanted, ne
 
 from __future__ import annotations
 
+import concurrent.futures
 import contextlib
 import os
 import secrets
 import shutil
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -18,6 +19,10 @@ from trainer_sidecar.checkpoints import formats
 from trainer_sidecar.checkpoints.verdict import Look, Verdict
 
 SMALL: Final = 1 << 20
+READERS: Final = 16
+"""Files that are read at once: on a share the time is the share's answer, not this machine's work."""
+LOOK_ALL_SECONDS: Final = 300.0
+"""So long the files of one checkpoint may take; then it is not verified, and the job is started all the same."""
 DEPTH: Final = 4
 TEMPORARY: Final = ".hajob-tmp"
 REFUSED: Final = ".refused"
@@ -27,35 +32,35 @@ _OF_INTEREST: Final = ("iter_", "release", "latest_checkpointed", "rank_", "ckpt
 class RealDirectory:
     """A directory on a volume, listed once."""
 
-    def __init__(self, root: Path) -> None:
+    def __init__(self, root: Path, look_all_seconds: float = LOOK_ALL_SECONDS) -> None:
         self._root = root
-        self._files: dict[str, int] | None = None
+        self._look_all_seconds = look_all_seconds
+        self._names: dict[str, os.DirEntry[str]] | None = None
+        self._below: dict[str, dict[str, int]] = {}
+
+    def names(self) -> Sequence[str]:
+        """What stands at the top; empty while the directory is not there. OSError: it cannot be read."""
+        return tuple(self._tops())
 
     def files(self) -> Mapping[str, int]:
-        """Sizes by path; empty while the directory is not there. OSError: it cannot be read."""
-        if self._files is None:
-            self._files = {}
-            self._list(self._root, _OF_INTEREST)
-            if self._root.name == "checkpoint":  # MindFormers puts it beside the strategies
-                self._list(self._root.parent, ("strategy",))
-        return self._files
+        """Sizes by path. OSError: it cannot be read."""
+        found = {path: size for name in self._tops() for path, size in self.below(name).items()}
+        if self._root.name == "checkpoint":  # MindFormers puts it beside the strategies
+            for entry in _entries(self._root.parent, ("strategy",)).values():
+                found |= _sizes(entry, "", DEPTH)
+        return found
 
-    def _list(self, root: Path, wanted: tuple[str, ...]) -> None:
-        with contextlib.suppress(FileNotFoundError):
-            for entry in os.scandir(root):
-                if entry.name.startswith(wanted):
-                    self._add(entry, "", DEPTH)
+    def below(self, name: str) -> Mapping[str, int]:
+        """Sizes by path of what is below one name; the name itself if it is a file."""
+        if name not in self._below:
+            entry = self._tops().get(name)
+            self._below[name] = _sizes(entry, "", DEPTH) if entry is not None else {}
+        return self._below[name]
 
-    def _add(self, entry: os.DirEntry[str], above: str, depth: int) -> None:
-        assert self._files is not None
-        path = f"{above}{entry.name}"
-        # Files come and go while a training saves: what is gone by now was not there.
-        with contextlib.suppress(FileNotFoundError, NotADirectoryError):
-            if entry.is_dir():
-                for inner in os.scandir(entry.path) if depth else ():
-                    self._add(inner, f"{path}/", depth - 1)
-            elif TEMPORARY not in entry.name and not entry.name.endswith(REFUSED):
-                self._files[path] = entry.stat().st_size
+    def _tops(self) -> Mapping[str, os.DirEntry[str]]:
+        if self._names is None:
+            self._names = _entries(self._root, _OF_INTEREST)
+        return self._names
 
     def look(self, path: str) -> Look:
         """What is inside. OSError: it is there and cannot be read, which says nothing about it."""
@@ -63,6 +68,17 @@ class RealDirectory:
             return formats.look(self._root / path)
         except FileNotFoundError:
             return formats.CUT_OFF
+
+    def look_all(self, paths: Sequence[str]) -> Iterator[tuple[str, Look]]:
+        """What is inside of many files. OSError as `look`; TimeoutError: the share is too slow."""
+        readers = concurrent.futures.ThreadPoolExecutor(READERS, thread_name_prefix="checkpoint")
+        try:
+            found = readers.map(self.look, paths, timeout=self._look_all_seconds)
+            yield from zip(paths, found, strict=True)
+        except TimeoutError:
+            raise TimeoutError(f"reading {len(paths)} files took more than {self._look_all_seconds:.0f} s") from None
+        finally:
+            readers.shutdown(wait=False, cancel_futures=True)
 
     def content(self, path: str) -> bytes | None:
         """Content of a small file. OSError: it is there and cannot be read."""
@@ -79,6 +95,27 @@ class RealDirectory:
             return content.decode() if content is not None else None
         except UnicodeDecodeError:
             return None
+
+
+def _entries(root: Path, wanted: tuple[str, ...]) -> dict[str, os.DirEntry[str]]:
+    try:
+        return {entry.name: entry for entry in os.scandir(root) if entry.name.startswith(wanted)}
+    except FileNotFoundError:
+        return {}
+
+
+def _sizes(entry: os.DirEntry[str], above: str, depth: int) -> dict[str, int]:
+    """Size of a file, or of every file below a directory, by path."""
+    path = f"{above}{entry.name}"
+    found: dict[str, int] = {}
+    # Files come and go while a training saves: what is gone by now was not there.
+    with contextlib.suppress(FileNotFoundError, NotADirectoryError):
+        if entry.is_dir():
+            for inner in os.scandir(entry.path) if depth else ():
+                found |= _sizes(inner, f"{path}/", depth - 1)
+        elif TEMPORARY not in entry.name and not entry.name.endswith(REFUSED):
+            found[path] = entry.stat().st_size
+    return found
 
 
 def carry_out(root: Path, verdict: Verdict) -> None:

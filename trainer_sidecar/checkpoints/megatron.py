@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Final
 
 from hajob.domain.checkpoints import Reason, Refusal
@@ -31,7 +31,6 @@ class _Candidate:
     name: str
     step: int
     temporary: bool = False
-    files: frozenset[str] = field(default_factory=frozenset)  # below the candidate
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +45,10 @@ class _Tracker:
         """It is there and says nothing: whoever wrote it had saved everything before."""
         return self.text is not None and self.step is None and self.text != RELEASE
 
+    def committed(self, candidate: _Candidate) -> bool:
+        """Whether a finished directory was complete when it was saved, by this mark."""
+        return self.lost or (self.step is not None and candidate.step <= self.step)
+
 
 def judge(directory: Directory, layout: Layout) -> Verdict:
     """The newest complete checkpoint in `directory` for a job of this layout."""
@@ -53,13 +56,19 @@ def judge(directory: Directory, layout: Layout) -> Verdict:
     if tracker.text == RELEASE:
         return _release(directory, layout)
     refused = [] if _tracker_fits(tracker, candidates) else [_wrong_tracker(tracker)]
-    with_optimizer = layout.sharding is Sharding.DISTRIBUTED and _saves_optimizer(candidates)
+    with_optimizer = layout.sharding is Sharding.DISTRIBUTED and _saves_optimizer(directory, candidates)
+    incomplete = []
     for candidate in candidates:
-        found = _refusal(directory, layout, candidate, tracker, with_optimizer=with_optimizer)
+        found = _uncommitted(candidate, tracker)
         if found is None:
-            writes = {} if tracker.step == candidate.step else {TRACKER: str(candidate.step)}
-            return Verdict(candidate.name, candidate.step, tuple(refused), writes=writes)
+            found = _incomplete(directory, layout, candidate, with_optimizer=with_optimizer)
+            if found is None:
+                writes = {} if tracker.step == candidate.step else {TRACKER: str(candidate.step)}
+                return Verdict(candidate.name, candidate.step, tuple(refused), writes=writes)
+            incomplete.append(found)
         refused.append(found)
+    if incomplete and {one.reason for one in incomplete} == {Reason.MISSING_SHARD}:
+        return Verdict(doubt=f"every saved checkpoint lacks what this layout should have: {incomplete[0].detail}")
     return Verdict(refused=tuple(refused), aside=() if tracker.text is None else (TRACKER,))
 
 
@@ -91,23 +100,15 @@ def _read_tracker(directory: Directory) -> _Tracker:
     text = directory.text(TRACKER)
     stripped = text.strip() if text is not None else None
     number = stripped is not None and stripped.isdecimal() and stripped.isascii() and len(stripped) <= 15
-    if text is None and TRACKER in directory.files():
+    if text is None and TRACKER in directory.names():
         stripped = ""  # there, but no text
     return _Tracker(stripped, int(stripped or 0) if number else None)
 
 
 def _candidates(directory: Directory) -> list[_Candidate]:
     """Newest first; of one step the finished one before the temporary one."""
-    below: dict[str, set[str]] = {}
-    for path in directory.files():
-        name, slash, rest = path.partition("/")
-        if slash and _CANDIDATE.fullmatch(name):
-            below.setdefault(name, set()).add(rest)
-    found = []
-    for name, files in below.items():
-        match = _CANDIDATE.fullmatch(name)
-        assert match is not None
-        found.append(_Candidate(name, int(match[1]), match[2] is not None, frozenset(files)))
+    matches = ((name, _CANDIDATE.fullmatch(name)) for name in directory.names())
+    found = [_Candidate(name, int(match[1]), match[2] is not None) for name, match in matches if match is not None]
     return sorted(found, key=lambda one: (one.step, not one.temporary), reverse=True)
 
 
@@ -122,48 +123,43 @@ def _wrong_tracker(tracker: _Tracker) -> Refusal:
     return refuse(TRACKER, Reason.WRONG_TRACKER, f"it says {what}")
 
 
-def _saves_optimizer(candidates: list[_Candidate]) -> bool:
-    """A training that never saves its optimizer (--no-save-optim) is not told to."""
-    return any(file.endswith(f"/{OPTIMIZER_FILE}") for one in candidates for file in one.files)
+def _saves_optimizer(directory: Directory, candidates: list[_Candidate]) -> bool:
+    """A training that never saves its optimizer (--no-save-optim) is not told to; the newest one that has it tells."""
+    return any(file.endswith(f"/{OPTIMIZER_FILE}") for one in candidates for file in directory.below(one.name))
 
 
-def _refusal(
-    directory: Directory, layout: Layout, candidate: _Candidate, tracker: _Tracker, *, with_optimizer: bool
-) -> Refusal | None:
-    name = candidate.name
+def _uncommitted(candidate: _Candidate, tracker: _Tracker) -> Refusal | None:
     if candidate.temporary:
-        return refuse(name, Reason.TEMPORARY_LEFT_BEHIND)
-    committed = tracker.lost or (tracker.step is not None and candidate.step <= tracker.step)
-    if not committed:
-        newest = "none" if tracker.step is None else f"step {tracker.step}"
-        return refuse(name, Reason.NOT_COMMITTED, f"the newest that was committed is {newest}")
-    return _incomplete(directory, layout, candidate, with_optimizer=with_optimizer)
+        return refuse(candidate.name, Reason.TEMPORARY_LEFT_BEHIND)
+    if tracker.committed(candidate):
+        return None
+    newest = "none" if tracker.step is None else f"step {tracker.step}"
+    return refuse(candidate.name, Reason.NOT_COMMITTED, f"the newest that was committed is {newest}")
 
 
 def _incomplete(directory: Directory, layout: Layout, candidate: _Candidate, *, with_optimizer: bool) -> Refusal | None:
-    if not any(file.startswith(_SHARD) for file in candidate.files):
+    name, sizes = candidate.name, directory.below(candidate.name)
+    if not any(file.startswith(f"{name}/{_SHARD}") for file in sizes):
         return None
     wanted = (MODEL_FILE, OPTIMIZER_FILE) if with_optimizer else (MODEL_FILE,)
-    paths = [f"{shard}/{file}" for shard in shard_directories(layout) for file in wanted]
-    if missing := [path for path in paths if path not in candidate.files]:
-        return refuse(candidate.name, Reason.MISSING_SHARD, shown(missing))
-    sizes, steps = directory.files(), dict[int, str]()
+    paths = [f"{name}/{shard}/{file}" for shard in shard_directories(layout) for file in wanted]
+    if missing := [path.removeprefix(f"{name}/") for path in paths if path not in sizes]:
+        return refuse(name, Reason.MISSING_SHARD, shown(missing))
     for path in paths:
-        whole_path = f"{candidate.name}/{path}"
-        look = directory.look(whole_path) if sizes[whole_path] else None
-        if look is None or not look.whole:
-            return refuse(candidate.name, Reason.TRUNCATED_FILE, f"{path} ({sizes[whole_path]} bytes)")
-        if look.step is not None:
-            steps.setdefault(look.step, path)
-    if wrong := {step: path for step, path in steps.items() if step != candidate.step}:
-        step, path = next(iter(wrong.items()))
-        return refuse(candidate.name, Reason.MIXED_STEPS, f"{path} was saved at step {step}")
+        if not sizes[path]:
+            return refuse(name, Reason.TRUNCATED_FILE, f"{path.removeprefix(f'{name}/')} (0 bytes)")
+    for path, look in directory.look_all(paths):
+        short = path.removeprefix(f"{name}/")
+        if not look.whole:
+            return refuse(name, Reason.TRUNCATED_FILE, f"{short} ({sizes[path]} bytes)")
+        if look.step not in {None, candidate.step}:
+            return refuse(name, Reason.MIXED_STEPS, f"{short} was saved at step {look.step}")
     return None
 
 
 def _release(directory: Directory, layout: Layout) -> Verdict:
     """Weights to begin from: what is there is there, nobody has saved anything since."""
-    files = directory.files()
+    files = directory.below(RELEASE)
     missing = [one for one in shard_directories(layout) if f"{RELEASE}/{one}/{MODEL_FILE}" not in files]
     if missing:  # the training says so itself; beginning without any weights would be worse
         return Verdict(refused=(refuse(RELEASE, Reason.MISSING_SHARD, shown(missing)),))

@@ -6,7 +6,7 @@ that of a large checkpoint only those files are opened that the answer depends o
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -34,8 +34,17 @@ class Directory(Protocol):
     def files(self) -> Mapping[str, int]:
         """Size in bytes of every file that belongs to a checkpoint."""
 
+    def names(self) -> Sequence[str]:
+        """What stands directly in the directory and may belong to a checkpoint."""
+
+    def below(self, name: str) -> Mapping[str, int]:
+        """Size in bytes of every file below one of `names`, by its path from the directory."""
+
     def look(self, path: str) -> Look:
         """What is inside."""
+
+    def look_all(self, paths: Sequence[str]) -> Iterator[tuple[str, Look]]:
+        """What is inside of many files, in their order; several are read at once. TimeoutError: it takes too long."""
 
     def text(self, path: str) -> str | None:
         """Content of a small text file; None: not there, or no text."""
@@ -63,6 +72,8 @@ class Verdict:
         copies: to be made first, so that it is complete.
         writes: text by path, to be written then: trackers that do not name it.
         aside: files to be renamed (`.refused` is added), because a training would load from them.
+        doubt: every committed checkpoint breaks a rule of ours in the same way, so the rule does not fit this training:
+            nothing is refused and nothing is to be done. Empty otherwise.
         tracked: the trackers name it already, so that a training that loads now gets this one.
     """
 
@@ -72,6 +83,7 @@ class Verdict:
     copies: tuple[Copy, ...] = ()
     writes: Mapping[str, str] | None = None
     aside: tuple[str, ...] = ()
+    doubt: str = ""
 
     @property
     def tracked(self) -> bool:

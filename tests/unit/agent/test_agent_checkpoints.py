@@ -124,6 +124,30 @@ async def test_what_may_not_be_read_is_not_refused(rig: Rig, tmp_path: Path, mon
     assert (found.num_refused, toy.newest(tmp_path)) == (0, 5)
 
 
+async def test_a_rule_that_all_break_refuses_nothing(rig: Rig, tmp_path: Path) -> None:
+    save_toy(tmp_path, 5)
+    (tmp_path / "iter_0000005/mp_rank_00/distrib_optim.pt").unlink()
+    rig.ask(1)
+    found = await rig.until(lambda state: state.attempt == 1)
+    assert "every saved checkpoint lacks" in found.problem
+    assert "spec.parallelism" in found.problem
+    assert (found.num_refused, toy.newest(tmp_path)) == (0, 5)
+
+
+async def test_a_volume_that_is_too_slow_holds_no_start(
+    rig: Rig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    save_toy(tmp_path, 5)
+
+    def slow(_directory: object, _paths: object) -> Look:
+        raise TimeoutError("reading 2 files took more than 300 s")
+
+    monkeypatch.setattr("trainer_sidecar.checkpoints.directory.RealDirectory.look_all", slow)
+    rig.ask(1)
+    found = await rig.until(lambda state: state.attempt == 1)
+    assert "the volume is too slow" in found.problem
+
+
 async def test_a_disk_that_fails_refuses_nothing_either_and_is_tried_again(
     rig: Rig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import pickle
+import threading
 import zipfile
 from collections import OrderedDict
 from pathlib import Path
@@ -155,9 +156,34 @@ def test_what_the_toy_trainer_saves_is_judged_like_megatrons(tmp_path: Path) -> 
     assert megatron.judge(RealDirectory(tmp_path), LAYOUT).tracked
 
 
+def test_files_of_one_checkpoint_are_read_side_by_side(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    together = threading.Barrier(4)  # four readers at once, or the test's own time limit
+
+    def look(_path: Path) -> Look:
+        together.wait(10)
+        return Look(step=5)
+
+    monkeypatch.setattr("trainer_sidecar.checkpoints.formats.look", look)
+    found = dict(RealDirectory(tmp_path).look_all(["a", "b", "c", "d"]))
+    assert found == dict.fromkeys("abcd", Look(step=5))
+
+
+def test_a_share_that_does_not_answer_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    answers = threading.Event()
+
+    def look(_path: Path) -> Look:
+        answers.wait(30)
+        return Look()
+
+    monkeypatch.setattr("trainer_sidecar.checkpoints.formats.look", look)
+    with pytest.raises(TimeoutError, match="reading 1 files took more than 0 s"):
+        list(RealDirectory(tmp_path, look_all_seconds=0.05).look_all(["a"]))
+    answers.set()
+
+
 def test_the_tracker_is_put_aside_where_nothing_is_left(tmp_path: Path) -> None:
     save_toy(tmp_path, 5)
-    (tmp_path / "iter_0000005/mp_rank_00/distrib_optim.pt").unlink()
+    (tmp_path / "iter_0000005/mp_rank_00/distrib_optim.pt").write_bytes(b"")
     carry_out(tmp_path, megatron.judge(RealDirectory(tmp_path), LAYOUT))
     assert toy.newest(tmp_path) is None
     assert (tmp_path / "latest_checkpointed_iteration.txt.refused").read_text() == "5"

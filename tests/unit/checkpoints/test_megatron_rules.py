@@ -150,9 +150,24 @@ def test_without_a_tracker_nothing_was_committed() -> None:
     assert (verdict.step, verdict.aside) == (-1, ())
 
 
+def test_what_all_checkpoints_lack_is_our_misunderstanding() -> None:
+    directory = saved(5, 10)
+    for step in (5, 10):
+        directory.drop(*(f"iter_{step:07d}/mp_rank_01_001/{file}" for file in FILES))
+    verdict = judge(directory, LAYOUT)
+    assert (verdict.refused, verdict.tracked, verdict.name) == ((), True, "")
+    assert "mp_rank_01_001" in verdict.doubt
+
+
+def test_an_older_checkpoint_is_listed_only_when_needed() -> None:
+    directory = saved(5, 10)
+    judge(directory, LAYOUT)
+    assert set(directory.listed) == {"iter_0000010"}
+
+
 def test_where_nothing_complete_is_left_the_tracker_goes_too() -> None:
     directory = saved(5)
-    directory.drop("iter_0000005/mp_rank_00_001/model_optim_rng.pt")
+    directory.looks["iter_0000005/mp_rank_00_001/model_optim_rng.pt"] = Look(whole=False)
     verdict = judge(directory, LAYOUT)
     assert (verdict.name, verdict.step, verdict.aside) == ("", -1, (TRACKER,))
 
