@@ -22,7 +22,7 @@ setup: ## make everything the other targets need (they do it, too)
 
 .PHONY: demo
 demo: ## a training on a local cluster survives two faults, before your eyes
-	@$(RUN) e2e.demo
+	@$(TOOL) -m e2e.demo
 
 .PHONY: test
 test: lint ## decide whether a change is good: lint and all tests

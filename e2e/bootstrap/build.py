@@ -13,6 +13,7 @@ import shutil
 import subprocess
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Final
 
 from e2e.bootstrap import progress
 from e2e.bootstrap.binaries import KUBERNETES_VERSION, MODULES, Binary
@@ -25,6 +26,7 @@ GO_LOCK = CHECKOUT / "e2e/bootstrap/go.lock"
 GO_SETTINGS = "GOPROXY, GOSUMDB or https_proxy (Go's settings)"
 GIBIBYTES = 8.5
 PER_COMPILER = 1.5 * GIBIBYTE
+PROCESSOR_MINUTES: Final = {"first": 7.0, "further": 1.5, "etcd": 2.0}
 PASSED_ON = ("GOPROXY", "GOSUMDB", "GONOSUMDB", "GONOSUMCHECK", "GONOPROXY", "GOPRIVATE", "GOINSECURE", "GOAUTH")
 
 
@@ -49,6 +51,17 @@ def build(missing: Sequence[Binary]) -> float:
     seconds = sum(_build(go, binary, environment) for binary in missing)
     shutil.rmtree(work_directory(), ignore_errors=True)
     return seconds
+
+
+def minutes(missing: Sequence[Binary]) -> int:
+    """About how long building these takes on this machine, downloads not counted.
+
+    The first program of Kubernetes compiles what the others share.
+    """
+    kubernetes = sum(binary.module == "kubernetes" for binary in missing)
+    work = (PROCESSOR_MINUTES["first"] + (kubernetes - 1) * PROCESSOR_MINUTES["further"]) if kubernetes else 0.0
+    work += (len(missing) - kubernetes) * PROCESSOR_MINUTES["etcd"]
+    return max(1, round(work / limits().processors))
 
 
 def _go_environment() -> dict[str, str]:

@@ -47,7 +47,8 @@ def set_up(*, cluster: bool) -> None:
         missing = missing_binaries() if cluster else []
         if missing:
             names = ", ".join(binary.name for binary in missing)
-            _say(f"to be built, once on this machine: {names} (a few minutes)")
+            minutes = build.minutes(missing)
+            _say(f"to be built, once on this machine: {names} (about {minutes} minutes and the downloads)")
             seconds = build.build(missing)
             _say(f"built in {seconds:.0f} s, downloads not counted")
         environment.remove_downloads()

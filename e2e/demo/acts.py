@@ -9,12 +9,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
 
 from e2e.bootstrap.paths import CHECKOUT
+from e2e.bootstrap.setup import missing_binaries
 from e2e.cluster.control_plane import ControlPlane
 from e2e.cluster.run import Run
 from e2e.demo.board import Board, Incident
 from e2e.demo.observer import DemoError, Observer
+from e2e.demo.preparation import Building, announcement
 from e2e.demo.screen import Screen
 from e2e.harness.account import Recovery, layout_of, recovery
 from e2e.harness.job import Job
@@ -26,6 +30,7 @@ EXAMPLE = CHECKOUT / "examples/quickstart.yaml"
 JOB_NAME = "quickstart"
 VOLUME = f"{HOST_PATH}/checkpoints"
 STEPS = 400  # what the example's start script trains
+EXAMPLE_SIZES: Final = {"tensor": 2, "pipeline": 1, "data": 4}
 FIRST_FAULT_STEP = 30
 STEPS_BETWEEN = 40
 FEWEST_STEPS = 240  # it trains on while a fault is noticed and while the recovery is closed
@@ -105,6 +110,7 @@ class Demo:
             DemoError: Something that must come did not come.
             ControlPlaneError: So did something of the cluster.
         """
+        self._prepare()
         rig = self._build()
         job = self._submit(rig)
         observer = Observer(job, self.screen, self.switches.steps)
@@ -118,6 +124,21 @@ class Demo:
         self._compare(job)
         self.screen.say("$ kubectl get hajobs")
         self.screen.text(rig.plane.kubectl("get", "hajobs").stdout.rstrip())
+
+    def _prepare(self) -> None:
+        """Have the programs of the cluster, and meanwhile the training to compare with."""
+        missing = missing_binaries()
+        for line in announcement(missing):
+            self.screen.say(line)
+        if missing:
+            building = Building(self.run, self.screen.say)
+            self.screen.begin("building; meanwhile running the training undisturbed, to compare the weights")
+            self._reference(EXAMPLE_SIZES)
+            self.screen.begin("building")
+            building.wait()
+
+    def _reference(self, sizes: Mapping[str, int]) -> Path:
+        return undisturbed(self.run, iterations=self.switches.steps, **sizes)
 
     def _build(self) -> Rig:
         require_free_ports(self.run)
@@ -176,10 +197,9 @@ class Demo:
             self.screen.say(f"  not as promised: {sentence}")
 
     def _compare(self, job: Job) -> None:
-        self.screen.begin("running the same training undisturbed, to compare the weights")
+        self.screen.begin("comparing the weights with those of the same training undisturbed")
         layout = layout_of(job)
-        sizes = {"tensor": layout.tensor, "pipeline": layout.pipeline, "data": layout.data}
-        reference = undisturbed(self.run, iterations=self.switches.steps, **sizes)
+        reference = self._reference({"tensor": layout.tensor, "pipeline": layout.pipeline, "data": layout.data})
         self.outcome.weights_differ = job.weights_differ(reference)
         for sentence in self.outcome.weights_differ:
             self.screen.say(f"  weights differ: {sentence}")
