@@ -15,6 +15,7 @@ import gc
 import json
 import sys
 from collections.abc import AsyncIterator, Sequence
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -155,7 +156,7 @@ def write_certificates(directory: Path, uid: str) -> None:
     """The job's certificates, as operator and coordinator find them."""
     place = directory / uid
     place.mkdir(parents=True)
-    for name, content in issue(uid).items():
+    for name, content in issue(uid, datetime.now(UTC)).items():
         (place / name).write_bytes(content)
 
 
@@ -169,7 +170,7 @@ async def serve(directory: Path, addresses: dict[str, str], port: int) -> None:
         return
 
     def dial(address: str, job_uid: str, credentials: Credentials, listener: Listener) -> Channel:
-        return Channel(address, job_uid, credentials, listener, lambda: FENCE)
+        return Channel(address, job_uid, credentials, listener, fence=lambda: FENCE, clock=SystemClock())
 
     def status_writer(made: HATrainingJob) -> StatusWriter:
         metadata = made.metadata

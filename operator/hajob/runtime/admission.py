@@ -7,6 +7,7 @@ is created with dry-run, and a refusal becomes `Accepted=False` with the server'
 from __future__ import annotations
 
 import base64
+from datetime import UTC, datetime
 
 from hajob.api.conditions import Reason
 from hajob.api.derived import not_served
@@ -18,6 +19,7 @@ from hajob.objects.settings import PodSettings
 from hajob.objects.tls_secret import tls_secret
 from hajob.runtime.certificates import issue
 from hajob.runtime.channel import Credentials
+from hajob.runtime.clock import Clock
 from hajob.runtime.kube import ApiError, Kube
 
 REFUSALS = frozenset({400, 403, 422})
@@ -35,8 +37,8 @@ class Admission:
         credentials: Of the operator towards the job's coordinator; there once the job is admitted.
     """
 
-    def __init__(self, kube: Kube, settings: PodSettings) -> None:
-        self._kube, self._settings = kube, settings
+    def __init__(self, kube: Kube, clock: Clock, settings: PodSettings) -> None:
+        self._kube, self._clock, self._settings = kube, clock, settings
         self.reason, self.message = Reason.NOT_CHECKED, ""
         self.credentials: Credentials | None = None
 
@@ -58,7 +60,7 @@ class Admission:
         """
         reason, refusal = await judge(self._kube, job, self._settings)
         if reason is Reason.VALID:
-            self.credentials = await credentials(self._kube, job)
+            self.credentials = await credentials(self._kube, self._clock, job)
         self.reason, self.message = reason, refusal
         return self.admitted
 
@@ -87,7 +89,7 @@ async def judge(kube: Kube, job: HATrainingJob, settings: PodSettings) -> tuple[
     return Reason.VALID, ""
 
 
-async def credentials(kube: Kube, job: HATrainingJob) -> Credentials:
+async def credentials(kube: Kube, clock: Clock, job: HATrainingJob) -> Credentials:
     """The operator's own certificate for this job; makes the job's Secret where there is none.
 
     Raises:
@@ -99,7 +101,8 @@ async def credentials(kube: Kube, job: HATrainingJob) -> Credentials:
     except ApiError as error:
         if error.status != 404:
             raise
-        secret = tls_secret(job, issue(job.metadata.uid))
+        now = datetime.fromtimestamp(clock.now_milliseconds() / 1000, UTC)
+        secret = tls_secret(job, issue(job.metadata.uid, now))
         await kube.create("secrets", job.metadata.namespace, secret)
     data = {key: base64.b64decode(text) for key, text in (secret.get("data") or {}).items()}
     data |= {key: text.encode() for key, text in (secret.get("stringData") or {}).items()}

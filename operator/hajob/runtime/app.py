@@ -74,7 +74,7 @@ class Operator:
         )
         self._announcer = Announcer(kube, clock, settings.identity)
         self._core = Core(self._ports(), self._caches)
-        self._frontend = Frontend(kube, credentials, settings.watch_namespace)
+        self._frontend = Frontend(kube, credentials, clock, settings.watch_namespace)
         self._pods = Informer(
             kube,
             clock,
@@ -101,7 +101,7 @@ class Operator:
         )
 
     def _dial(self, address: str, job_uid: str, credentials: Credentials, listener: Listener) -> Link:
-        return Channel(address, job_uid, credentials, listener, lambda: self._lease.fence)
+        return Channel(address, job_uid, credentials, listener, fence=lambda: self._lease.fence, clock=self._clock)
 
     def _status_writer(self, job: HATrainingJob) -> StatusWriter:
         return StatusWriter(
@@ -133,7 +133,7 @@ class Operator:
 
     async def run(self) -> None:
         """Serve until a signal or the loss of the Lease."""
-        loop = asyncio.get_running_loop()
+        loop = asyncio.get_running_loop()  # noqa: TID251  # signals
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self._stop.set)
         runner = web.AppRunner(metrics.application(self._unhealthy, self._unready), access_log=None)

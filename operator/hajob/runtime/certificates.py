@@ -7,7 +7,7 @@ the address (docs/protocols/sidecar.md). The CA's key is thrown away as soon as 
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import Final
 
 from cryptography import x509
@@ -23,14 +23,14 @@ LIFETIME: Final = timedelta(days=3650)
 _BACKDATED: Final = timedelta(days=1)
 
 
-def issue(job_uid: str, now: datetime | None = None) -> dict[str, bytes]:
+def issue(job_uid: str, now: datetime) -> dict[str, bytes]:
     """PEM files by the names in `hajob.objects.tls_secret.KEYS`, freshly made.
 
     Args:
         job_uid: the names in the certificates end with it.
-        now: for tests.
+        now: from when they are valid.
     """
-    start = (now or datetime.now(UTC)) - _BACKDATED
+    start = now - _BACKDATED
     authority_key = ec.generate_private_key(ec.SECP256R1())
     authority = _authority(authority_key, job_uid, start)
     material = {"ca.crt": _pem(authority)}

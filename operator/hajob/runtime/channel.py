@@ -22,6 +22,7 @@ import grpc.aio
 from hajob.protocol import VERSION
 from hajob.protocol import sidecar_pb2 as wire
 from hajob.protocol.sidecar_pb2_grpc import CoordinatorStub
+from hajob.runtime.clock import Clock, timeout
 
 log = logging.getLogger(__name__)
 
@@ -72,13 +73,16 @@ class Channel:
         job_uid: str,
         credentials: Credentials,
         listener: Listener,
+        *,
         fence: Callable[[], int],
+        clock: Clock,
     ) -> None:
         self.address = address
         self._job_uid = job_uid
         self._credentials = credentials
         self._listener = listener
         self._fence = fence
+        self._clock = clock
         self._assignment: wire.Assignment | None = None
         self._order: wire.Order | None = None
         self._heard = 0
@@ -126,7 +130,7 @@ class Channel:
                 self.up = False
                 self._listener.connected_changed(False, reason)
             log.debug("coordinator %s: %s", self.address, reason)
-            await asyncio.sleep(BACKOFF_SECONDS[min(attempt, len(BACKOFF_SECONDS) - 1)])
+            await self._clock.sleep(BACKOFF_SECONDS[min(attempt, len(BACKOFF_SECONDS) - 1)])
             attempt += 1
 
     async def _converse(self) -> str:
@@ -162,7 +166,7 @@ class Channel:
         return grpc.aio.secure_channel(self.address, tls, options=options)
 
     async def _read(self, stream: Stream) -> str:
-        async with asyncio.timeout(SILENCE_SECONDS):  # `wait_for` would lose a cancellation that meets a message
+        async with timeout(self._clock, SILENCE_SECONDS):
             hello = await stream.read()
         if not isinstance(hello, wire.CoordinatorMessage):
             return "it hung up before a word"
@@ -171,7 +175,7 @@ class Channel:
         self.up = True
         self._listener.connected_changed(True, "")
         while True:
-            async with asyncio.timeout(SILENCE_SECONDS):
+            async with timeout(self._clock, SILENCE_SECONDS):
                 message = await stream.read()
             if not isinstance(message, wire.CoordinatorMessage):
                 return "it hung up"

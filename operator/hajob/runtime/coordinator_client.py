@@ -143,7 +143,7 @@ class CoordinatorClient:
         self.connected, self._pod, self._ear.deaf = False, None, True
         self.state = wire.CoordinatorState(step=self.state.step)
         if self._link is not None:
-            task = asyncio.get_running_loop().create_task(self._link.close())
+            task = asyncio.create_task(self._link.close())
             self._closing.add(task)
             task.add_done_callback(self._closing.discard)
             self._link = None

@@ -117,13 +117,13 @@ class Core:
             return
         metrics.CONTROLLER_RESTARTS.inc()
         self._broken[uid] = Broken(controller.job, self._ports.clock.monotonic(), f"{type(error).__name__}: {error}")
-        task = asyncio.get_running_loop().create_task(self._reopen(uid, controller, self._let_go(controller)))
+        task = asyncio.create_task(self._reopen(uid, controller, self._let_go(controller)))
         self._reopening.add(task)
         task.add_done_callback(self._reopening.discard)
 
     def _let_go(self, controller: JobController) -> asyncio.Task[None]:
         """Close a job controller that is none of ours any more."""
-        task = asyncio.get_running_loop().create_task(controller.close(), name=f"end of {controller.job.metadata.name}")
+        task = asyncio.create_task(controller.close(), name=f"end of {controller.job.metadata.name}")
         self._closing.add(task)
         task.add_done_callback(self._closed)
         return task

@@ -1,34 +1,57 @@
 """One timer for the earliest of a job's deadlines; a new leader arms it again from the journal.
 
-An operator that stood still, or has just begun to lead, may find a deadline long past while the news that it was kept
-is on its way. So a deadline that is noticed late is held against nobody until the coordinator could be heard.
+An operator that stood still, or has just begun to lead, may find a deadline past while the news that it was kept is
+still to be read. So whoever was away first hears the coordinator, and only then calls anything missed
+(docs/decisions/0011-one-clock.md).
 """
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from hajob.runtime.clock import Clock
+from hajob.runtime.clock import Clock, JobTime, Timer
 
-LATE_MILLISECONDS: Final = 2_000
-"""A busy operator is late by less."""
-HEAR_MILLISECONDS: Final = 5_000
-"""Time to reach the coordinator again and to hear its report."""
+LOOK_SECONDS: Final = 1.0
+"""How often a deadline is looked at: so a suspension is noticed, and a deadline that nobody took is told again."""
+AWAY_SECONDS: Final = 2.0
+"""A look that comes later by so much means that this process did not run; a busy operator is late by less."""
+QUIET_SECONDS: Final = 1.5
+"""A report that comes so long after the return is none of those that were waiting to be read."""
+HEAR_SECONDS: Final = 10.0
+"""A coordinator that was not heard for so long after the return cannot be reached."""
+SKEW_MILLISECONDS: Final = 60_000
+"""By so much the clocks of two leaders may differ."""
+
+
+def restored(deadlines: Mapping[str, int], written_ms: int, now_ms: int) -> dict[str, int]:
+    """The deadlines of a journal for the leader that goes on with it.
+
+    Args:
+        deadlines: name and job time in milliseconds, by the clock of whoever wrote them.
+        written_ms: job time at which they were written, so how long each still was; 0 where it is not known.
+        now_ms: job time now, by the clock of the reader, never before `written_ms`.
+    """
+    return {name: max(at_ms, now_ms + min(at_ms - written_ms, SKEW_MILLISECONDS)) for name, at_ms in deadlines.items()}
 
 
 class DeadlineTimer:
-    """Calls `reached` with the name of the earliest deadline once it has come."""
+    """Calls `reached` with the name of the earliest deadline once it has come, and again until it is another's turn."""
 
-    def __init__(self, clock: Clock, reached: Callable[[str], None]) -> None:
-        self._clock, self._reached = clock, reached
-        self._timer: asyncio.TimerHandle | None = None
-        self._excused: tuple[str, int] | None = None
-        self._until_ms = 0
+    def __init__(self, clock: Clock, time: JobTime, reached: Callable[[str], None]) -> None:
+        self._clock, self._time, self._reached = clock, time, reached
+        self._timer: Timer | None = None
+        self._look_at = 0.0
+        self._back = self._heard = clock.monotonic()
+
+    def heard(self) -> None:
+        """The coordinator has reported."""
+        self._notice_absence()
+        self._heard = self._clock.monotonic()
 
     def arm(self, deadlines: Mapping[str, int]) -> None:
-        """These are the deadlines now: name and wall time in milliseconds."""
+        """These are the deadlines now: name and job time in milliseconds."""
+        self._notice_absence()
         self.cancel()
         if deadlines:
             self._wait(*min(deadlines.items(), key=lambda item: item[1]))
@@ -39,19 +62,25 @@ class DeadlineTimer:
             self._timer.cancel()
             self._timer = None
 
-    def _wait(self, name: str, at_ms: int) -> None:
-        now = self._clock.now_milliseconds()
-        if self._is_late(name, at_ms):
-            self._excused, self._until_ms = (name, at_ms), now + HEAR_MILLISECONDS
-        due = self._until_ms if self._excused == (name, at_ms) else at_ms
-        self._timer = asyncio.get_running_loop().call_later(max(0, due - now) / 1000, self._come, name, at_ms)
+    def _notice_absence(self) -> None:
+        now = self._clock.monotonic()
+        if self._timer is not None and now - self._look_at > AWAY_SECONDS:
+            self._back = self._look_at = now
 
-    def _come(self, name: str, at_ms: int) -> None:
-        if self._is_late(name, at_ms):
-            self._wait(name, at_ms)
-        else:
+    def _wait(self, name: str, at_ms: int, at_least: float = 0.0) -> None:
+        rest = (at_ms - self._time.now()) / 1000
+        delay = min(max(rest, at_least), LOOK_SECONDS)
+        self._look_at = self._clock.monotonic() + delay
+        self._timer = self._clock.call_later(delay, self._look, name, at_ms)
+
+    def _look(self, name: str, at_ms: int) -> None:
+        self._notice_absence()
+        come = self._time.now() >= at_ms and self._has_listened()
+        self._wait(name, at_ms, at_least=LOOK_SECONDS if come else 0.1)
+        if come:
             self._reached(name)
 
-    def _is_late(self, name: str, at_ms: int) -> bool:
-        """Whether this is the first time that the deadline is looked at, and long after it."""
-        return self._clock.now_milliseconds() - at_ms > LATE_MILLISECONDS and self._excused != (name, at_ms)
+    def _has_listened(self) -> bool:
+        """Whether the coordinator was heard since this operator is back, or had the time to be."""
+        away = self._clock.monotonic() - self._back < HEAR_SECONDS
+        return not away or self._heard - self._back >= QUIET_SECONDS

@@ -43,7 +43,7 @@ class Expiry:
         self.close()
         self._due_ms = due_ms
         if due_ms is not None:
-            self._task = asyncio.get_running_loop().create_task(self._delete_at(job, due_ms), name="expiry")
+            self._task = asyncio.create_task(self._delete_at(job, due_ms), name="expiry")
 
     def close(self) -> None:
         """Delete nothing."""

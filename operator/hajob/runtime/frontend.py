@@ -23,6 +23,7 @@ import kopf
 from hajob.api import constants as names
 from hajob.api.base import Json
 from hajob.runtime.backoff import Backoff
+from hajob.runtime.clock import Clock
 from hajob.runtime.credentials import Credentials
 from hajob.runtime.kube import ApiError, Kube
 from hajob.runtime.metrics import FRONTEND_RESTARTS
@@ -89,12 +90,14 @@ class Frontend:
     Args:
         kube: the API, asked whether the CRD is there before kopf is started.
         credentials: handed to kopf at every start, and again when the server refuses them.
+        clock: for backoff.
         namespace: the one to serve; empty for all.
     """
 
-    def __init__(self, kube: Kube, credentials: Credentials, namespace: str = "") -> None:
+    def __init__(self, kube: Kube, credentials: Credentials, clock: Clock, namespace: str = "") -> None:
         self._kube = kube
         self._credentials = credentials
+        self._clock = clock
         self._namespace = namespace
         self._intake: JobIntake | None = None
         self._core: asyncio.AbstractEventLoop | None = None
@@ -106,7 +109,7 @@ class Frontend:
     def start(self, intake: JobIntake) -> None:
         """Start serving a core; returns at once."""
         self._intake = intake
-        self._core = asyncio.get_running_loop()
+        self._core = asyncio.get_running_loop()  # noqa: TID251  # the other thread's calls
         self._supervisor = asyncio.create_task(self._supervise(), name="frontend")
 
     async def stop(self) -> None:
@@ -134,14 +137,14 @@ class Frontend:
                 problem = f"{type(error).__name__}: {error}"
             FRONTEND_RESTARTS.inc()
             log.warning("the frontend ended (%s) and is started again", problem or "without a reason")
-            await asyncio.sleep(self._backoff.delay())
+            await self._clock.sleep(self._backoff.delay())
 
     async def _live(self) -> str:
         """Once the CRD is there, one life of kopf; returns why it ended."""
         await self._crd_installed()
-        started = asyncio.get_running_loop().time()
+        started = self._clock.monotonic()
         problem = await self._run_thread()
-        if asyncio.get_running_loop().time() - started > 60:
+        if self._clock.monotonic() - started > 60:
             self._backoff.reset()
         return problem
 
@@ -158,11 +161,11 @@ class Frontend:
                 if str(error) != said:
                     log.warning("HATrainingJobs cannot be listed: %s.%s", error, hint)
                     said = str(error)
-            await asyncio.sleep(waits.delay())
+            await self._clock.sleep(waits.delay())
 
     async def _run_thread(self) -> str:
         """One life of kopf; returns why it ended. Cancelling ends it in an orderly way."""
-        core = asyncio.get_running_loop()
+        core = asyncio.get_running_loop()  # noqa: TID251  # the other thread's calls
         ended: asyncio.Future[str] = core.create_future()
 
         def tell(problem: str) -> None:
@@ -189,7 +192,7 @@ class Frontend:
 
     async def _serve(self) -> None:
         """Run kopf in this thread's loop until it ends."""
-        loop, stop = asyncio.get_running_loop(), asyncio.Event()
+        loop, stop = asyncio.get_running_loop(), asyncio.Event()  # noqa: TID251  # the other thread's calls
 
         def end() -> None:
             if not loop.is_closed():
@@ -232,11 +235,11 @@ class Frontend:
             return
         core.call_soon_threadsafe(intake.job_seen, raw)
         if metadata.get("deletionTimestamp") and names.FINALIZER in (metadata.get("finalizers") or []):
-            released = asyncio.run_coroutine_threadsafe(_release(intake, metadata["uid"]), core)
+            released = asyncio.run_coroutine_threadsafe(_release(intake, metadata["uid"], self._clock), core)
             await asyncio.wrap_future(released)
 
 
-async def _release(intake: JobIntake, uid: str) -> None:
+async def _release(intake: JobIntake, uid: str, clock: Clock) -> None:
     """Have a job released, in the core's loop, however often it takes."""
     backoff = Backoff()
     while True:
@@ -244,7 +247,7 @@ async def _release(intake: JobIntake, uid: str) -> None:
             await intake.job_released(uid)
         except ApiError as error:
             log.warning("job %s cannot be released yet: %s", uid, error)
-            await asyncio.sleep(backoff.delay())
+            await clock.sleep(backoff.delay())
         else:
             return
 

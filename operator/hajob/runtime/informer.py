@@ -21,7 +21,7 @@ from typing import Final, Generic, TypeVar
 
 from hajob.api.base import Json
 from hajob.runtime.backoff import Backoff
-from hajob.runtime.clock import Clock
+from hajob.runtime.clock import Clock, give_way
 from hajob.runtime.kube import ApiError, Kube
 
 log = logging.getLogger(__name__)
@@ -211,7 +211,7 @@ class Informer(Generic[T]):
     async def _give_way(self) -> None:
         self._events += 1
         if self._events % EVENTS_PER_TURN == 0:
-            await asyncio.sleep(0)
+            await give_way()
 
 
 def _key(raw: Json) -> tuple[str, str]:

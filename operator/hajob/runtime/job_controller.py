@@ -36,8 +36,9 @@ from hajob.plan.view import View
 from hajob.protocol import sidecar_pb2 as wire
 from hajob.runtime import metrics
 from hajob.runtime.admission import Admission
+from hajob.runtime.clock import Clock, JobTime
 from hajob.runtime.coordinator_client import CoordinatorClient
-from hajob.runtime.deadline_timer import DeadlineTimer
+from hajob.runtime.deadline_timer import DeadlineTimer, restored
 from hajob.runtime.expiry import Expiry
 from hajob.runtime.incident_recorder import IncidentRecorder
 from hajob.runtime.kube import ApiError
@@ -72,7 +73,7 @@ class JobController:
         self.job = job
         self._ports = ports
         self._broke = broke
-        self._journal = Journal.load(job.status.journal)
+        self._journal, self._time = _continued(Journal.load(job.status.journal), ports.clock)
         self._policy: Policy = from_spec(job.spec)
         self._layout = layout_of(job.spec)
         self._pods = PodIndex()
@@ -81,13 +82,15 @@ class JobController:
         self._reconciler = PodReconciler(
             ports.kube, ports.pod_settings, lambda pod: self._pods.unreachable(pod, ports.nodes())
         )
-        self._status = StatusPublisher(ports.status_writer(job), job.status, self._build_status, self._then_acknowledge)
+        self._status = StatusPublisher(
+            ports.clock, ports.status_writer(job), job.status, self._build_status, self._then_acknowledge
+        )
         self._expiry = Expiry(ports.kube, ports.clock)
-        self._admission = Admission(ports.kube, ports.pod_settings)
+        self._admission = Admission(ports.kube, ports.clock, ports.pod_settings)
         self._recorder = IncidentRecorder(self._journal.record(), self._announce)
         self._wake = asyncio.Event()
         self._tasks: list[asyncio.Task[None]] = []
-        self._deadline = DeadlineTimer(ports.clock, self._deadline_reached)
+        self._deadline = DeadlineTimer(ports.clock, self._time, self._deadline_reached)
         self._synced = False
         self._released = False
 
@@ -178,7 +181,7 @@ class JobController:
         if pod.role == names.ROLE_COORDINATOR:
             self._coordinator_pod_seen(pod, deleted=deleted)
         elif is_wanted(pod, self._journal.wanted):
-            now = self._ports.clock.now_milliseconds()
+            now = self._time.now()
             for fact in [pod_source.lost(pod, now)] if deleted else pod_source.facts(pod, now):
                 self._advance(events.FactSeen(fact=fact))
             self.look_for_stranded()
@@ -201,7 +204,7 @@ class JobController:
             return
         if pod.unschedulable and wanted.apart and pod.name not in self._unplaced:
             self._unplaced.add(pod.name)
-            asyncio.get_running_loop().call_later(APART_SECONDS, self._still_unplaced, pod.name)
+            self._ports.clock.call_later(APART_SECONDS, self._still_unplaced, pod.name)
         if deleted or pod.ended:
             self._coordinator.pod_lost()
             told = pod.trouble or f"pod {pod.name} is gone"
@@ -224,12 +227,13 @@ class JobController:
     def reported(self, report: wire.Report) -> None:
         """A coordinator's report: milestones, then facts, each advancing the plan at once."""
         begin = self._ports.clock.monotonic()
-        now = self._ports.clock.now_milliseconds()
+        now = self._time.now()
         reading = read(report, now)
         for what in reading.refused:
             metrics.REFUSED.labels(what).inc()
             log.warning("%s: the coordinator reports something this operator does not know: %s", self._title, what)
         self._recorder.new_report()
+        self._deadline.heard()
         if (loaded := self._coordinator.newly_loaded(report, self.state.attempt)) is not None:
             self._recorder.checkpoint_loaded(loaded)
         for observed in reading.observed:
@@ -267,7 +271,7 @@ class JobController:
             self._assign()
             self._send_order()
         else:
-            asyncio.get_running_loop().call_later(UNREACHABLE_SECONDS, self._still_unreachable)
+            self._ports.clock.call_later(UNREACHABLE_SECONDS, self._still_unreachable)
         self._publish()
 
     def _still_unreachable(self) -> None:
@@ -276,7 +280,7 @@ class JobController:
 
     def look_for_stranded(self) -> None:
         """A node turned, or a pod of this job was given to one: a pod may wait there in vain."""
-        now = self._ports.clock.now_milliseconds()
+        now = self._time.now()
         for pod in self._pods.stranded(self._ports.nodes(), self._journal.wanted):
             self._advance(events.FactSeen(fact=pod_source.stranded(pod, now)))
 
@@ -308,7 +312,7 @@ class JobController:
     def _advance(self, event: events.Event) -> None:
         """One event through the table, and its effects."""
         before = self.state
-        now = self._ports.clock.now_milliseconds()
+        now = self._time.now()
         outcome = machine.advance(before, event, self._view(), self._policy, now)
         if outcome.state is before and not outcome.effects:
             return
@@ -329,7 +333,7 @@ class JobController:
         match effect:
             case effects.SendOrder():
                 self._journal = dataclasses.replace(self._journal, order=effect)
-                self._recorder.mark(Moment.DECIDED, self._ports.clock.now_milliseconds())
+                self._recorder.mark(Moment.DECIDED, self._time.now())
                 self._send_order()
             case effects.FailJob(reason, message):
                 self._journal = dataclasses.replace(self._journal, failed_reason=reason, failed_message=message)
@@ -394,7 +398,7 @@ class JobController:
         return build_status(self._snapshot(before))
 
     def _snapshot(self, before: HATrainingJobStatus) -> Snapshot:
-        now = self._ports.clock.now_milliseconds()
+        now = self._time.now()
         return Snapshot(
             job=self.job.model_copy(update={"status": before}),
             state=self.state,
@@ -497,3 +501,10 @@ class JobController:
                 self._coordinator_pod_seen(pod, deleted=False)
         self._arm()
         return True
+
+
+def _continued(journal: Journal, clock: Clock) -> tuple[Journal, JobTime]:
+    """A journal for the operator that goes on with it, and the time by which it does."""
+    time = JobTime(clock)
+    state = dataclasses.replace(journal.state, deadlines=restored(journal.state.deadlines, 0, time.now()))
+    return dataclasses.replace(journal, state=state), time

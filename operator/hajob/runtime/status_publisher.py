@@ -12,6 +12,7 @@ from collections.abc import Callable
 from typing import Final
 
 from hajob.api.status import HATrainingJobStatus
+from hajob.runtime.clock import Clock, Timer
 from hajob.runtime.status_writer import JobGoneError, LeadershipLostError, StatusRefusedError, StatusWriter
 from hajob.status.build import is_news
 
@@ -25,6 +26,7 @@ class StatusPublisher:
     """The status of one job, as it was last handed over.
 
     Args:
+        clock: for what may wait for company.
         writer: of the job.
         known: the status that the server has.
         build: computes the status as it is now, from the one before.
@@ -33,18 +35,20 @@ class StatusPublisher:
 
     def __init__(
         self,
+        clock: Clock,
         writer: StatusWriter,
         known: HATrainingJobStatus,
         build: Callable[[HATrainingJobStatus], HATrainingJobStatus],
         written: Callable[[], Callable[[], None]],
     ) -> None:
         self.current = known
+        self._clock = clock
         self._writer = writer
         self._build = build
         self._written = written
         self._confirming: set[asyncio.Task[None]] = set()
         self._version = 0
-        self._timer: asyncio.TimerHandle | None = None
+        self._timer: Timer | None = None
         self._urgent = False
 
     async def run(self) -> None:
@@ -59,7 +63,7 @@ class StatusPublisher:
             self._timer.cancel()
         self._urgent = not lazy
         delay = LAZY_SECONDS if lazy else SOON_SECONDS
-        self._timer = asyncio.get_running_loop().call_later(delay, self._put)
+        self._timer = self._clock.call_later(delay, self._put)
 
     async def acknowledged(self) -> None:
         """Wait until the server has the status as it is now.
@@ -87,7 +91,7 @@ class StatusPublisher:
         if is_news(self.current, status):
             self.current = status
             self._version = self._writer.write(status)
-        task = asyncio.get_running_loop().create_task(self._confirm(self._version, self._written()))
+        task = asyncio.create_task(self._confirm(self._version, self._written()))
         self._confirming.add(task)
         task.add_done_callback(self._confirming.discard)
         return self._version

@@ -131,7 +131,7 @@ class StatusWriter:
             return
         self._due = self._clock.monotonic()
         self._changed.set()
-        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        future: asyncio.Future[None] = asyncio.Future()
         self._waiting.append((revision, future))
         await future
 

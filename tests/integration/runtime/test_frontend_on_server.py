@@ -13,6 +13,7 @@ import pytest
 from e2e.cluster.control_plane import ControlPlane
 from e2e.harness.operator import NAME, manifests
 from hajob.api import constants as names
+from hajob.runtime.clock import SystemClock
 from hajob.runtime.credentials import Credentials, from_service_account
 from hajob.runtime.frontend import Frontend
 from hajob.runtime.kube import ApiError, HttpKube
@@ -63,7 +64,7 @@ async def intake() -> Intake:
 
 @pytest.fixture
 async def frontend(kube: HttpKube, credentials: Credentials, intake: Intake, crd: Job) -> AsyncIterator[Frontend]:
-    made = Frontend(kube, credentials)
+    made = Frontend(kube, credentials, SystemClock())
     made.start(intake)
     yield made
     await made.stop()
@@ -104,7 +105,7 @@ async def test_a_job_deleted_while_nobody_was_there_is_held_too(
     job["metadata"]["finalizers"] = [names.FINALIZER]
     made = await kube.create(names.PLURAL, "default", job)
     await kube.delete(names.PLURAL, "default", made["metadata"]["name"])
-    frontend = Frontend(kube, credentials)
+    frontend = Frontend(kube, credentials, SystemClock())
     frontend.start(intake)
     async with asyncio.timeout(30):
         await intake.asked.wait()
@@ -124,7 +125,7 @@ async def test_kopf_is_started_again_after_credentials_that_were_refused(
     host, _, port = control_plane.server.removeprefix("https://").rpartition(":")
     environment = {"KUBERNETES_SERVICE_HOST": host, "KUBERNETES_SERVICE_PORT": port}
     before = FRONTEND_RESTARTS._value.get()
-    frontend = Frontend(kube, from_service_account(str(tmp_path), environment))
+    frontend = Frontend(kube, from_service_account(str(tmp_path), environment), SystemClock())
     frontend.start(intake)
     async with asyncio.timeout(30):
         while FRONTEND_RESTARTS._value.get() == before:  # noqa: ASYNC110 - a counter has no event
@@ -143,7 +144,7 @@ async def test_after_a_stop_another_one_hands_everything_over_again(
     uid = made["metadata"]["uid"]
     for _ in range(2):
         intake.seen.clear()
-        frontend = Frontend(kube, credentials)
+        frontend = Frontend(kube, credentials, SystemClock())
         frontend.start(intake)
         await intake.until(lambda: any(raw["metadata"]["uid"] == uid for raw in intake.seen))
         await frontend.stop()

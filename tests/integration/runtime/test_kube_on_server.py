@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -91,7 +92,7 @@ async def test_the_certificates_of_a_job_survive_the_server(
     kube: HttpKube, crd: dict[str, Any], job: dict[str, Any]
 ) -> None:
     stored = HATrainingJob.from_object(await kube.create(names.PLURAL, "default", job))
-    material = issue(stored.metadata.uid)
+    material = issue(stored.metadata.uid, datetime.now(UTC))
     secret = await kube.create("secrets", "default", tls_secret(stored, material))
     assert read_tls_secret(secret) == material
 

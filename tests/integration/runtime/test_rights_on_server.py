@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -19,6 +20,7 @@ from hajob.objects.settings import PodSettings
 from hajob.objects.tls_secret import tls_secret
 from hajob.runtime.announcements import EventType, event
 from hajob.runtime.certificates import issue
+from hajob.runtime.clock import SystemClock
 from hajob.runtime.credentials import Credentials, from_service_account
 from hajob.runtime.frontend import Frontend
 from hajob.runtime.kube import ApiError, HttpKube, PatchKind
@@ -57,7 +59,7 @@ async def test_the_rights_are_enough(limited: HttpKube, crd: Job, job: Job, name
     stored = await limited.create("pods", "default", pod)
     await limited.get("pods", "default", stored["metadata"]["name"])
     await limited.delete("pods", "default", stored["metadata"]["name"], uid=stored["metadata"]["uid"], grace_seconds=0)
-    await limited.create("secrets", "default", tls_secret(made, issue(uid)))
+    await limited.create("secrets", "default", tls_secret(made, issue(uid, datetime.now(UTC))))
     await limited.get("secrets", "default", tls_secret_name(made))
     told = event(made, 1_795_255_200_000, "Test", "a note", type_=EventType.NORMAL, instance="test")
     await limited.create("events", "default", told)
@@ -85,7 +87,7 @@ async def test_the_frontend_needs_no_more(
             return None
 
     await kube.create(names.PLURAL, "default", job)
-    frontend = Frontend(limited, operator, watched)
+    frontend = Frontend(limited, operator, SystemClock(), watched)
     frontend.start(Intake())
     async with asyncio.timeout(60):
         await seen.wait()

@@ -79,7 +79,7 @@ async def loses(town: Town, *nodes: int, wait: bool) -> None:
     if wait:
         town.clock.seconds += 271
         town.controller._advance(events.DeadlineReached(name="Recovery"))
-        await settled()
+        await settled(town)
 
 
 async def go_on(town: Town, *kinds: int, **more: Any) -> None:

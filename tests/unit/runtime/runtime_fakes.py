@@ -19,35 +19,74 @@ START_MILLISECONDS = 1_795_255_200_000
 
 
 class FakeClock:
-    """Time stands still until `advance`; sleepers wake in order."""
+    """Time stands still until `advance`; timers come in order. Wall clock and monotonic clock may move apart."""
 
     def __init__(self) -> None:
         self.seconds = 1000.0
-        self._sleepers: list[tuple[float, int, asyncio.Future[None]]] = []
+        self.wall_ahead = 0.0
+        self._timers: list[tuple[float, int, Call]] = []
         self._count = itertools.count()
 
     def now_milliseconds(self) -> int:
-        return START_MILLISECONDS + round(self.seconds * 1000)
+        return START_MILLISECONDS + round((self.seconds + self.wall_ahead) * 1000)
 
     def monotonic(self) -> float:
         return self.seconds
 
+    def call_later(self, seconds: float, call: Callable[..., object], *arguments: object) -> Call:
+        timer = Call(call, arguments)
+        heapq.heappush(self._timers, (self.seconds + seconds, next(self._count), timer))
+        return timer
+
     async def sleep(self, seconds: float) -> None:
-        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        heapq.heappush(self._sleepers, (self.seconds + seconds, next(self._count), future))
+        future: asyncio.Future[None] = asyncio.Future()
+        self.call_later(seconds, _wake, future)
         await future
 
     async def advance(self, seconds: float) -> None:
         """Let time pass, and everything happen that is due on the way."""
         end = self.seconds + seconds
         await settle()
-        while self._sleepers and self._sleepers[0][0] <= end:
-            due, _, future = heapq.heappop(self._sleepers)
+        while self._timers and self._timers[0][0] <= end:
+            due, _, timer = heapq.heappop(self._timers)
             self.seconds = max(self.seconds, due)
-            if not future.done():
-                future.set_result(None)
+            timer.come()
             await settle()
         self.seconds = end
+
+    def freeze(self, seconds: float) -> None:
+        """Let time pass while nothing runs, as for a process that is stopped."""
+        self.seconds += seconds
+
+    def step_wall(self, seconds: float) -> None:
+        """Set the wall clock; nothing else moves."""
+        self.wall_ahead += seconds
+
+
+def _wake(future: asyncio.Future[None]) -> None:
+    if not future.done():
+        future.set_result(None)
+
+
+class Call:
+    """A timer of the fake clock."""
+
+    def __init__(self, call: Callable[..., object], arguments: tuple[object, ...]) -> None:
+        self._call: Callable[..., object] | None = call
+        self._arguments = arguments
+
+    @property
+    def awaited(self) -> bool:
+        """Whether it is still to come."""
+        return self._call is not None
+
+    def cancel(self) -> None:
+        self._call = None
+
+    def come(self) -> None:
+        call, self._call = self._call, None
+        if call is not None:
+            call(*self._arguments)
 
 
 async def settle() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ssl
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -40,7 +41,7 @@ def _handshake(client: ssl.SSLContext, server: ssl.SSLContext, server_name: str)
 
 
 def test_every_part_gets_its_file_and_its_name() -> None:
-    material = issue(UID)
+    material = issue(UID, datetime.now(UTC))
     assert set(material) == set(KEYS)
     for identity in ("agent", "coordinator", "operator"):
         certificate = x509.load_pem_x509_certificate(material[f"{identity}.crt"])
@@ -49,7 +50,7 @@ def test_every_part_gets_its_file_and_its_name() -> None:
 
 
 def test_coordinator_and_agent_of_one_job_accept_each_other(tmp_path: Path) -> None:
-    material = issue(UID)
+    material = issue(UID, datetime.now(UTC))
     client = _context(ssl.Purpose.SERVER_AUTH, tmp_path, material, "coordinator")
     server = _context(ssl.Purpose.CLIENT_AUTH, tmp_path, material, "agent")
     _handshake(client, server, f"agent.{UID}")
@@ -59,7 +60,7 @@ def test_coordinator_and_agent_of_one_job_accept_each_other(tmp_path: Path) -> N
 
 def test_another_job_is_refused(tmp_path: Path) -> None:
     (tmp_path / "other").mkdir()
-    client = _context(ssl.Purpose.SERVER_AUTH, tmp_path / "other", issue(UID), "coordinator")
-    server = _context(ssl.Purpose.CLIENT_AUTH, tmp_path, issue(UID), "agent")
+    client = _context(ssl.Purpose.SERVER_AUTH, tmp_path / "other", issue(UID, datetime.now(UTC)), "coordinator")
+    server = _context(ssl.Purpose.CLIENT_AUTH, tmp_path, issue(UID, datetime.now(UTC)), "agent")
     with pytest.raises(ssl.SSLError):
         _handshake(client, server, f"agent.{UID}")

@@ -16,7 +16,7 @@ from hajob.runtime.channel import Channel, Credentials
 from hajob.runtime.core import Caches, Core
 from hajob.runtime.job_controller import JobController
 from hajob.sources.pod import view
-from tests.unit.runtime.runtime_fakes import unreachable
+from tests.unit.runtime.runtime_fakes import FakeClock, unreachable
 from tests.unit.runtime.test_job_controller import NAMESPACE, Town, settled
 
 UID = "uid-1"
@@ -40,13 +40,13 @@ class Hall:
         version = self.town.kube.version
         await self.show_pods()
         self.core.pods_complete(version)
-        await settled()
+        await settled(self.town)
 
     async def show_pods(self) -> None:
         for (resource, _, _), body in sorted(self.town.kube.objects.items()):
             if resource == "pods":
                 self.core.pod_changed(view(body), deleted=False)
-        await settled()
+        await settled(self.town)
 
 
 @pytest.fixture
@@ -54,7 +54,7 @@ async def hall() -> AsyncIterator[Hall]:
     town = Town()
     await town.controller.close()
     made = Hall(town)
-    await settled()
+    await settled(town)
     yield made
     await made.core.close()
 
@@ -80,7 +80,7 @@ async def test_a_failed_controller_is_opened_anew_from_the_journal(hall: Hall, m
     hall.core.job_seen(hall.town.stored())  # from a cache that may be older than the last write
     assert hall.controller is None
     await hall.town.clock.advance(1.0)
-    await settled()
+    await settled(hall.town)
     assert hall.controller not in {None, broken}
     assert hall.controller is not None
     assert hall.controller.state == before
@@ -100,10 +100,10 @@ async def test_a_controller_whose_task_failed_is_opened_anew(hall: Hall, monkeyp
     broken._announce("Something", "has changed", False)
     broken._status.current = broken._status.current.model_copy(update={"incarnation": 77})
     broken._status._put()
-    await settled()
+    await settled(hall.town)
     assert hall.controller is None
     await hall.town.clock.advance(1.0)
-    await settled()
+    await settled(hall.town)
     assert hall.controller not in {None, broken}
 
 
@@ -118,12 +118,12 @@ async def test_what_cannot_be_opened_again_makes_the_process_unhealthy(
     assert hall.core.unhealthy() == "the controller of job quickstart is broken: RuntimeError: a bug"
     hall.town.kube.failures.clear()
     await hall.town.clock.advance(60.0)
-    await settled()
+    await settled(hall.town)
     assert hall.controller is not None
     assert hall.core.unhealthy() == ""
 
 
-async def test_a_broken_desk_of_a_deleted_job_is_forgotten(hall: Hall, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_broken_controller_of_a_deleted_job_is_forgotten(hall: Hall, monkeypatch: pytest.MonkeyPatch) -> None:
     await broken_by(hall, monkeypatch)
     await hall.core.job_released(UID)
     del hall.town.kube.objects[names.PLURAL, NAMESPACE, "quickstart"]
@@ -133,7 +133,7 @@ async def test_a_broken_desk_of_a_deleted_job_is_forgotten(hall: Hall, monkeypat
 
 
 async def test_a_listener_that_fails_does_not_end_the_channel(monkeypatch: pytest.MonkeyPatch) -> None:
-    channel = Channel("127.0.0.1:1", UID, Credentials(b"", b"", b""), None, lambda: 1)  # type: ignore[arg-type]
+    channel = Channel("127.0.0.1:1", UID, Credentials(b"", b"", b""), None, fence=lambda: 1, clock=FakeClock())  # type: ignore[arg-type]
 
     async def fail(_: object) -> str:
         raise KeyError("bug")
@@ -151,7 +151,7 @@ async def test_a_pod_that_went_unseen_is_made_anew_after_the_next_list(hall: Hal
     await hall.list_pods()
     for _ in range(3):
         await hall.town.clock.advance(5.0)
-        await settled()
+        await settled(hall.town)
     heirs = [pod for pod in hall.town.pods() if (pod.role, pod.node_rank) == (role, victim.node_rank)]
     assert [pod.name in before for pod in heirs] == [False]
 
@@ -159,7 +159,7 @@ async def test_a_pod_that_went_unseen_is_made_anew_after_the_next_list(hall: Hal
 async def test_a_list_that_is_older_than_a_pod_says_nothing_about_it(hall: Hall) -> None:
     names_before = sorted(pod.name for pod in hall.town.pods())
     hall.core.pods_complete("100")  # from a cache that has not heard of the pods yet
-    await settled()
+    await settled(hall.town)
     await hall.show_pods()
     assert hall.controller is not None
     assert hall.controller.state.incident is None
@@ -184,11 +184,11 @@ async def test_a_pod_that_came_and_went_within_one_create_is_made_anew(monkeypat
 
     monkeypatch.setattr(town.kube, "create", slow)
     halls.append(Hall(town))
-    await settled()
+    await settled(town)
     for _ in range(3):
         await halls[0].show_pods()
         await town.clock.advance(5.0)
-        await settled()
+        await settled(town)
     assert lost[0] not in {pod.name for pod in town.pods()}
     assert len([pod for pod in town.pods() if not pod.deleting]) == 5
     await halls[0].core.close()
@@ -203,7 +203,7 @@ async def test_a_job_that_went_without_a_release_leaves_nothing_at_work(hall: Ha
     assert controller is not None
     assert [link.closed for link in hall.town.links] == [False]
     hall.core.job_gone(UID)
-    await settled()
+    await settled(hall.town)
     assert hall.controller is None
     assert [task.done() for task in controller._tasks] == [True, True]
     assert [link.closed for link in hall.town.links] == [True]
@@ -223,7 +223,7 @@ async def test_a_controller_that_breaks_during_the_end_neither_stops_it_nor_is_o
 ) -> None:
     other = {**hall.town.raw, "metadata": {**hall.town.raw["metadata"], "name": "other", "uid": "uid-2"}}
     hall.core.job_seen(hall.town.kube.put(names.PLURAL, NAMESPACE, other))
-    await settled()
+    await settled(hall.town)
     controllers = dict(hall.core._controllers)
     close = controllers[UID].close
 
@@ -235,5 +235,5 @@ async def test_a_controller_that_breaks_during_the_end_neither_stops_it_nor_is_o
     await hall.core.close()
     assert [task.done() for controller in controllers.values() for task in controller._tasks] == [True] * 4
     await hall.town.clock.advance(60.0)
-    await settled()
+    await settled(hall.town)
     assert hall.core._controllers == {}

@@ -1,100 +1,128 @@
-"""A deadline comes in its time; one that is found long past waits for what the coordinator has to say."""
+"""A deadline comes in its time; whoever was away hears the coordinator before it calls a deadline missed."""
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Callable
-
 import pytest
 
-from hajob.runtime.deadline_timer import HEAR_MILLISECONDS, DeadlineTimer
+from hajob.runtime.clock import JobTime
+from hajob.runtime.deadline_timer import HEAR_SECONDS, DeadlineTimer, restored
+from tests.unit.runtime.runtime_fakes import FakeClock
 
 
-class Time:
-    """Clock and event loop in one; `pass_by` lets time pass, `stand_still` lets it pass without anybody noticing."""
+class Rig:
+    """A timer that has been there for long, and what it told."""
 
     def __init__(self) -> None:
-        self.now = 0
-        self.timers: list[tuple[int, Callable[[], None]]] = []
+        self.clock = FakeClock()
+        self.time = JobTime(self.clock)
+        self.reached: list[str] = []
+        self.timer = DeadlineTimer(self.clock, self.time, self.reached.append)
+        self.clock.freeze(HEAR_SECONDS)
 
-    def now_milliseconds(self) -> int:
-        return self.now
-
-    def monotonic(self) -> float:
-        return self.now / 1000
-
-    async def sleep(self, seconds: float) -> None:
-        raise NotImplementedError
-
-    def call_later(self, delay: float, call: Callable[..., None], *arguments: object) -> Time.Handle:
-        entry = (self.now + round(delay * 1000), lambda: call(*arguments))
-        self.timers.append(entry)
-        return Time.Handle(self, entry)
-
-    class Handle:
-        def __init__(self, time: Time, entry: tuple[int, Callable[[], None]]) -> None:
-            self.time, self.entry = time, entry
-
-        def cancel(self) -> None:
-            if self.entry in self.time.timers:
-                self.time.timers.remove(self.entry)
-
-    def pass_by(self, milliseconds: int) -> None:
-        until = self.now + milliseconds
-        while due := [entry for entry in self.timers if entry[0] <= until]:
-            entry = min(due, key=lambda one: one[0])
-            self.timers.remove(entry)
-            self.now = max(self.now, entry[0])
-            entry[1]()
-        self.now = until
-
-    def stand_still(self, milliseconds: int) -> None:
-        self.now += milliseconds
+    def arm(self, **seconds: float) -> None:
+        now = self.time.now()
+        self.timer.arm({name: now + round(rest * 1000) for name, rest in seconds.items()})
 
 
-@pytest.fixture
-def time(monkeypatch: pytest.MonkeyPatch) -> Time:
-    found = Time()
-    monkeypatch.setattr(asyncio, "get_running_loop", lambda: found)
-    return found
+async def test_a_deadline_comes_in_its_time() -> None:
+    rig = Rig()
+    rig.arm(Recovery=60, Startup=90)
+    await rig.clock.advance(59.9)
+    assert rig.reached == []
+    await rig.clock.advance(0.1)
+    assert rig.reached == ["Recovery"]
 
 
-def test_a_deadline_comes_in_its_time(time: Time) -> None:
-    reached: list[str] = []
-    timer = DeadlineTimer(time, reached.append)
-    timer.arm({"Recovery": 60_000, "Startup": 90_000})
-    time.pass_by(59_999)
-    assert reached == []
-    time.pass_by(1)
-    assert reached == ["Recovery"]
+@pytest.mark.parametrize("step", [-3600.0, -60.0, 60.0, 3600.0])
+async def test_a_stepped_wall_clock_moves_no_deadline(step: float) -> None:
+    rig = Rig()
+    rig.arm(Recovery=60)
+    await rig.clock.advance(30)
+    rig.clock.step_wall(step)
+    await rig.clock.advance(29.9)
+    assert rig.reached == []
+    await rig.clock.advance(0.1)
+    assert rig.reached == ["Recovery"]
 
 
-def test_who_stood_still_hears_the_coordinator_before_a_deadline_counts(time: Time) -> None:
-    reached: list[str] = []
-    timer = DeadlineTimer(time, reached.append)
-    timer.arm({"Recovery": 60_000})
-    time.stand_still(63_000)
-    time.pass_by(HEAR_MILLISECONDS - 1)
-    assert reached == []
-    timer.arm({"Recovery": 60_000})  # as after every event
-    time.pass_by(1)
-    assert reached == ["Recovery"]
+async def test_a_deadline_that_nobody_took_is_told_again() -> None:
+    rig = Rig()
+    rig.arm(Recovery=10)
+    await rig.clock.advance(12.5)
+    assert rig.reached == ["Recovery"] * 3
 
 
-def test_a_new_leader_that_finds_a_deadline_past_hears_the_coordinator_first(time: Time) -> None:
-    reached: list[str] = []
-    time.stand_still(100_000)
-    timer = DeadlineTimer(time, reached.append)
-    timer.arm({"Recovery": 60_000})
-    time.pass_by(1_000)
-    timer.arm({})  # it was kept
-    time.pass_by(HEAR_MILLISECONDS)
-    assert reached == []
+@pytest.mark.parametrize("frozen", [60.0, 60.5, 63.0, 600.0])
+async def test_a_thawed_operator_hears_before_it_judges(frozen: float) -> None:
+    rig = Rig()
+    rig.arm(Recovery=60)
+    await rig.clock.advance(0.2)
+    rig.clock.freeze(frozen)
+    rig.timer.heard()  # what had been waiting all the time
+    await rig.clock.advance(0.5)
+    rig.arm(Recovery=-1)  # as after every event
+    await rig.clock.advance(0.9)
+    assert rig.reached == []
+    await rig.clock.advance(0.3)
+    rig.timer.heard()
+    await rig.clock.advance(1.0)
+    assert rig.reached == ["Recovery"]
 
 
-def test_an_operator_that_is_a_little_late_does_not_wait(time: Time) -> None:
-    reached: list[str] = []
-    DeadlineTimer(time, reached.append).arm({"Recovery": 1_000})
-    time.stand_still(2_500)
-    time.pass_by(0)
-    assert reached == ["Recovery"]
+async def test_an_event_before_the_timer_does_not_hide_a_freeze() -> None:
+    rig = Rig()
+    rig.arm(Recovery=60)
+    rig.clock.freeze(61)
+    rig.arm(Recovery=-1)
+    await rig.clock.advance(HEAR_SECONDS - 1)
+    assert rig.reached == []
+
+
+async def test_a_coordinator_out_of_reach_is_not_awaited_for_ever() -> None:
+    rig = Rig()
+    rig.arm(Recovery=60)
+    rig.clock.freeze(61)
+    await rig.clock.advance(HEAR_SECONDS - 0.1)
+    assert rig.reached == []
+    await rig.clock.advance(1.1)
+    assert rig.reached == ["Recovery"]
+
+
+async def test_a_deadline_kept_while_away_is_never_told() -> None:
+    rig = Rig()
+    rig.timer = DeadlineTimer(rig.clock, rig.time, rig.reached.append)  # of a new leader
+    rig.arm(Recovery=-40)
+    await rig.clock.advance(1)
+    rig.arm()
+    await rig.clock.advance(HEAR_SECONDS)
+    assert rig.reached == []
+
+
+async def test_a_little_lateness_is_no_absence() -> None:
+    rig = Rig()
+    rig.arm(Recovery=1)
+    rig.clock.freeze(2.5)
+    await rig.clock.advance(0)
+    assert rig.reached == ["Recovery"]
+
+
+@pytest.mark.parametrize(
+    ("ahead", "left", "after"),
+    [(0, 45, 45), (-60, 45, 45), (60, 45, 45), (0, 200, 195), (-60, 200, 200), (60, 200, 135)],
+)
+def test_a_leader_with_another_clock_judges_no_deadline_early(ahead: int, left: int, after: int) -> None:
+    """Taken over five seconds after the write; nobody knows by how much the clocks differ."""
+    written, clock = 1_000_000, FakeClock()
+    clock.step_wall((written + 5_000) / 1000 + ahead - clock.now_milliseconds() / 1000)
+    now = JobTime(clock, written).now()
+    at = restored({"Recovery": written + left * 1000}, written, now)["Recovery"]
+    assert (at - now) / 1000 == after
+
+
+def test_job_time_never_runs_backwards_between_leaders() -> None:
+    clock = FakeClock()
+    written = clock.now_milliseconds() + 90_000
+    time = JobTime(clock, written)
+    clock.step_wall(-1000)
+    clock.freeze(2.5)
+    assert time.now() == written + 2500

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator
 from dataclasses import replace
 from pathlib import Path
@@ -147,7 +146,7 @@ class Town:
                 body["spec"]["nodeName"] = f"node-{number % 6}"
                 body["status"] = {"phase": "Running", "podIP": f"127.0.1.{number}"}
                 self.controller.pod_seen(view(body))
-        await settled()
+        await settled(self)
 
     async def report(self, *facts: wire.Fact, **state: Any) -> None:
         """The coordinator reports."""
@@ -165,20 +164,20 @@ class Town:
                 milestones=milestones,
             )
         )
-        await settled()
+        await settled(self)
 
     async def train(self) -> None:
         """From the first visit to a training that has done five steps."""
-        await settled()
+        await settled(self)
         await self.run_pods()
         await self.report(milestones=[wire.Milestone(kind=wire.STARTED, incarnation=1)])
         await self.report(step=5)
 
 
-async def settled() -> None:
+async def settled(town: Town) -> None:
     """Let everything that can happen now happen."""
-    for _ in range(40):
-        await asyncio.sleep(0.0005)
+    for _ in range(4):
+        await town.clock.advance(0.002)
 
 
 @pytest.fixture
@@ -251,7 +250,7 @@ async def test_a_new_operator_goes_on_with_the_same_order_and_makes_nothing_twic
     order, pods = town.links[-1].orders[-1], {pod.uid for pod in town.pods()}
     await town.controller.close()
     town.open()
-    await settled()
+    await settled(town)
     await town.run_pods()
     assert town.links[-1].orders[-1] == order
     assert {pod.uid for pod in town.pods()} == pods
@@ -273,7 +272,7 @@ async def test_a_new_start_avoids_a_silent_node_whose_pod_is_gone_already(town: 
 
 
 async def test_a_pod_given_to_a_dead_node_is_made_anew_elsewhere(town: Town) -> None:
-    await settled()
+    await settled(town)
     stranded = next(body for (kind, _, _), body in town.kube.objects.items() if kind == "pods" and "-0-" in str(body))
     stranded["spec"]["nodeName"] = "node-0"
     town.controller.pod_seen(view(stranded))
@@ -282,7 +281,7 @@ async def test_a_pod_given_to_a_dead_node_is_made_anew_elsewhere(town: Town) -> 
     town.nodes["node-0"] = replace(town.nodes["node-0"], ready=False)
     town.controller.look_for_stranded()
     town.controller.look_for_stranded()
-    await settled()
+    await settled(town)
     assert town.controller.state.phase is Phase.RESTARTING
     assert town.controller.state.restarts_infrastructure == 1
     assert stranded["metadata"]["name"] not in {pod.name for pod in town.pods()}
@@ -293,7 +292,7 @@ async def test_a_pod_given_to_a_dead_node_is_made_anew_elsewhere(town: Town) -> 
 async def test_a_job_applied_anew_avoids_the_node_that_was_silent_before() -> None:
     town = Town()
     town.avoided_nodes.add("node-3", town.clock.monotonic())  # learnt from another job
-    await settled()
+    await settled(town)
     made = [body for (kind, _, _), body in town.kube.objects.items() if kind == "pods"]
     assert made
     assert all("node-3" in str(body["spec"]["affinity"]) for body in made if view(body).role == names.ROLE_RANK)
@@ -306,7 +305,7 @@ async def test_avoided_nodes_are_better_than_too_few() -> None:
     for number in range(3):
         town.avoided_nodes.add(f"node-{number}", town.clock.monotonic())
     town.nodes["node-5"] = replace(town.nodes["node-5"], ready=False)
-    await settled()
+    await settled(town)
     made = [body for (kind, _, _), body in town.kube.objects.items() if kind == "pods"]
     ranks = [str(body["spec"]["affinity"]) for body in made if view(body).role == names.ROLE_RANK]
     assert len(ranks) == 4
@@ -315,7 +314,7 @@ async def test_avoided_nodes_are_better_than_too_few() -> None:
 
 
 async def test_a_node_whose_port_is_taken_is_avoided_by_the_next_start(town: Town) -> None:
-    await settled()
+    await settled(town)
     await town.run_pods()
     home = next(pod.node_name for pod in town.pods() if pod.node_rank == 1)
     taken = wire.Fact(id="port", kind=wire.PORT_TAKEN, node_rank=1, ranks=[2, 3], incarnation=1, message="8000")
@@ -357,7 +356,7 @@ async def test_a_recovery_is_told_with_phases_that_add_up(town: Town) -> None:
 async def test_a_lost_coordinator_shows_in_its_condition(town: Town) -> None:
     await town.train()
     town.controller._coordinator.connected_changed(False, "it hung up")
-    await settled()
+    await settled(town)
     ready = next(each for each in town.status()["conditions"] if each["type"] == "CoordinatorReady")
     assert (ready["status"], ready["reason"]) == ("False", "Unreachable")
 
@@ -368,7 +367,7 @@ async def test_suspended_while_no_operator_looked(town: Town) -> None:
     town.stored()["spec"]["suspend"] = True
     town.stored()["metadata"]["generation"] = 2
     town.open()
-    await settled()
+    await settled(town)
     assert town.controller.state.phase in {"Saving", "Suspended"}
 
 
@@ -379,7 +378,7 @@ async def end_pods(town: Town, role: str, code: int = 0) -> None:
             ended = {"name": "trainer", "state": {"terminated": {"exitCode": code, "reason": "Completed"}}}
             body["status"] |= {"phase": "Failed" if code else "Succeeded", "containerStatuses": [ended]}
             town.controller.pod_seen(view(body))
-    await settled()
+    await settled(town)
 
 
 async def test_a_training_that_ends_without_a_coordinator_completes_the_job(town: Town) -> None:
@@ -397,7 +396,7 @@ async def test_a_training_that_ended_while_no_operator_and_no_coordinator_looked
     await end_pods(town, names.ROLE_COORDINATOR, 137)
     await end_pods(town, names.ROLE_RANK)
     town.open()
-    await settled()
+    await settled(town)
     assert town.status()["summary"]["state"] == "Complete"
     assert town.status()["incidents"] == []
 
@@ -422,7 +421,7 @@ async def test_a_shrunk_job_hears_of_nodes_that_come_and_go(town: Town) -> None:
     shrunk = replace(journal, state=replace(journal.state, phase=Phase.SHRUNK, shrunk=gone))
     town.status()["journal"] = shrunk.dump()
     controller = town.open()
-    await settled()
+    await settled(town)
     waits, spare = {}, [name for name in town.nodes if name not in {pod.node_name for pod in town.pods()}]
     for name, nodes in (("none", {}), ("one", {spare[0]: town.nodes[spare[0]]}), ("none again", {})):
         town.nodes = nodes
@@ -439,7 +438,7 @@ def condition_of(town: Town, kind: str) -> tuple[str, str, str]:
 
 @pytest.mark.parametrize("code", ["ImageUnusable", "MindIOTLSMismatch"])
 async def test_what_no_restart_changes_fails_the_job_at_once(town: Town, code: str) -> None:
-    await settled()
+    await settled(town)
     await town.run_pods()
     await town.report(controller_ready=False, problems=[wire.Problem(code=code, message="in words")])
     assert condition_of(town, "Failed") == ("True", code, "in words")
@@ -451,7 +450,7 @@ async def test_a_trainer_that_keeps_its_copies_secret_trains_on_and_is_called_un
     secret = wire.Problem(code="CopiesNotRegistered", message="rank 0 trains and has not told")
     await town.report(step=6, problems=[secret])
     town.controller._publish()
-    await settled()
+    await settled(town)
     assert town.controller.state.phase == "Running"
     assert condition_of(town, "Recoverable") == ("False", "CopiesNotRegistered", secret.message)
 
@@ -497,7 +496,7 @@ async def test_a_new_operator_goes_on_counting_and_a_changed_wish_counts(town: T
     assert job_there(town)
     town.stored()["spec"]["ttlSecondsAfterFinished"] = 2000
     town.open()
-    await settled()
+    await settled(town)
     await town.clock.advance(900.0)
     assert job_there(town)
     await town.clock.advance(101.0)
@@ -509,7 +508,7 @@ async def away_during(town: Town, *facts: wire.Fact) -> None:
     await town.controller.close()
     await town.clock.advance(60.0)
     town.open()
-    await settled()
+    await settled(town)
     await town.run_pods()
     seconds = 1_000_000_000
     milestones = [
