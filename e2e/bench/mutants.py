@@ -101,7 +101,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     parser.add_argument("--children", type=int, default=2, help="processes (2)")
     parser.add_argument(
-        "--only", nargs="*", default=[], help="names of mutants, or patterns such as 'hajob.plan.steps*'"
+        "--only", nargs="*", default=[], help="names of mutants, or patterns such as 'hajob.plan.recovery*'"
     )
     parser.add_argument("--sample", type=int, default=0, help="only so many, chosen at random (0: all)")
     parser.add_argument("--seed", type=int, default=4, help="of the sample (4)")

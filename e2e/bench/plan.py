@@ -26,8 +26,8 @@ from hajob.plan import events
 from hajob.plan.journal import from_dict, to_dict
 from hajob.plan.machine import advance
 from hajob.plan.policy import Policy
-from hajob.plan.state import JobState, Phase
-from hajob.plan.view import View
+from hajob.plan.state import JobPhase, JobState
+from hajob.plan.view import ClusterView
 
 BIG: Final = Layout(num_nodes=512, chips_per_node=8, tensor=8, pipeline=4)
 STEP_MS: Final = 3_600_000
@@ -49,7 +49,7 @@ class Figure:
 
 def running() -> JobState:
     """A job that trains."""
-    return JobState(phase=Phase.RUNNING, incarnation=1, attempt=1, base=1, step=100)
+    return JobState(phase=JobPhase.RUNNING, incarnation=1, attempt=1, base=1, step=100)
 
 
 def faults(count: int, layout: Layout) -> list[events.FactSeen]:
@@ -73,7 +73,7 @@ def decisions(count: int) -> tuple[float, float, float]:
     The rate is that of the best of some batches: the others shared caches and clock with strangers. The percentiles
     are over all.
     """
-    view = View(BIG, step=100, free_nodes=3, checkpoint_step=90)
+    view = ClusterView(BIG, step=100, free_nodes=3, checkpoint_step=90)
     policy, state, spans = Policy(), running(), []
     for place, event in enumerate(faults(count + WARM_UP, BIG)):
         begin = time.thread_time_ns()
@@ -90,7 +90,7 @@ def decisions(count: int) -> tuple[float, float, float]:
 
 def whole_incidents(count: int) -> tuple[float, int, int]:
     """Incidents from the fact to MindIO's result per second; bytes held after a third of them, and after all."""
-    view, policy, state = View(BIG, step=100, free_nodes=3, checkpoint_step=90), Policy(), running()
+    view, policy, state = ClusterView(BIG, step=100, free_nodes=3, checkpoint_step=90), Policy(), running()
     sizes, now, spent = [], 0, 0
     for place, event in enumerate(faults(count, BIG)):
         now += STEP_MS
@@ -100,7 +100,7 @@ def whole_incidents(count: int) -> tuple[float, int, int]:
         for answer in (events.Named(number), events.Resumed(number, place), events.ResultReported(number, 0)):
             state = advance(state, answer, view, policy, now + 1).state
         spent += time.thread_time_ns() - begin
-        assert state.phase is Phase.RUNNING
+        assert state.phase is JobPhase.RUNNING
         if place + 1 in {count // 3, count}:
             sizes.append(held(state))
     assert len(json.dumps(to_dict(state))) < 64_000

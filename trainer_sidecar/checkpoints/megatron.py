@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
-from hajob.domain.checkpoints import Reason, Refusal
+from hajob.domain.checkpoints import CheckpointRefusal, RefusalReason
 from hajob.domain.layout import Layout, Sharding
 from trainer_sidecar.checkpoints.verdict import Directory, Verdict, refuse, shown
 
@@ -67,7 +67,7 @@ def judge(directory: Directory, layout: Layout) -> Verdict:
                 return Verdict(candidate.name, candidate.step, tuple(refused), writes=writes)
             incomplete.append(found)
         refused.append(found)
-    if incomplete and {one.reason for one in incomplete} == {Reason.MISSING_SHARD}:
+    if incomplete and {one.reason for one in incomplete} == {RefusalReason.MISSING_SHARD}:
         return Verdict(doubt=f"every saved checkpoint lacks what this layout should have: {incomplete[0].detail}")
     return Verdict(refused=tuple(refused), aside=() if tracker.text is None else (TRACKER,))
 
@@ -118,9 +118,9 @@ def _tracker_fits(tracker: _Tracker, candidates: list[_Candidate]) -> bool:
     return any(one.step == tracker.step and not one.temporary for one in candidates)
 
 
-def _wrong_tracker(tracker: _Tracker) -> Refusal:
+def _wrong_tracker(tracker: _Tracker) -> CheckpointRefusal:
     what = f"step {tracker.step}, which is not there" if tracker.step is not None else f"{(tracker.text or '')[:40]!r}"
-    return refuse(TRACKER, Reason.WRONG_TRACKER, f"it says {what}")
+    return refuse(TRACKER, RefusalReason.WRONG_TRACKER, f"it says {what}")
 
 
 def _saves_optimizer(directory: Directory, candidates: list[_Candidate]) -> bool:
@@ -128,32 +128,34 @@ def _saves_optimizer(directory: Directory, candidates: list[_Candidate]) -> bool
     return any(file.endswith(f"/{OPTIMIZER_FILE}") for one in candidates for file in directory.below(one.name))
 
 
-def _uncommitted(candidate: _Candidate, tracker: _Tracker) -> Refusal | None:
+def _uncommitted(candidate: _Candidate, tracker: _Tracker) -> CheckpointRefusal | None:
     if candidate.temporary:
-        return refuse(candidate.name, Reason.TEMPORARY_LEFT_BEHIND)
+        return refuse(candidate.name, RefusalReason.TEMPORARY_LEFT_BEHIND)
     if tracker.committed(candidate):
         return None
     newest = "none" if tracker.step is None else f"step {tracker.step}"
-    return refuse(candidate.name, Reason.NOT_COMMITTED, f"the newest that was committed is {newest}")
+    return refuse(candidate.name, RefusalReason.NOT_COMMITTED, f"the newest that was committed is {newest}")
 
 
-def _incomplete(directory: Directory, layout: Layout, candidate: _Candidate, *, with_optimizer: bool) -> Refusal | None:
+def _incomplete(
+    directory: Directory, layout: Layout, candidate: _Candidate, *, with_optimizer: bool
+) -> CheckpointRefusal | None:
     name, sizes = candidate.name, directory.below(candidate.name)
     if not any(file.startswith(f"{name}/{_SHARD}") for file in sizes):
         return None
     wanted = (MODEL_FILE, OPTIMIZER_FILE) if with_optimizer else (MODEL_FILE,)
     paths = [f"{name}/{shard}/{file}" for shard in shard_directories(layout) for file in wanted]
     if missing := [path.removeprefix(f"{name}/") for path in paths if path not in sizes]:
-        return refuse(name, Reason.MISSING_SHARD, shown(missing))
+        return refuse(name, RefusalReason.MISSING_SHARD, shown(missing))
     for path in paths:
         if not sizes[path]:
-            return refuse(name, Reason.TRUNCATED_FILE, f"{path.removeprefix(f'{name}/')} (0 bytes)")
+            return refuse(name, RefusalReason.TRUNCATED_FILE, f"{path.removeprefix(f'{name}/')} (0 bytes)")
     for path, look in directory.look_all(paths):
         short = path.removeprefix(f"{name}/")
         if not look.whole:
-            return refuse(name, Reason.TRUNCATED_FILE, f"{short} ({sizes[path]} bytes)")
+            return refuse(name, RefusalReason.TRUNCATED_FILE, f"{short} ({sizes[path]} bytes)")
         if look.step not in {None, candidate.step}:
-            return refuse(name, Reason.MIXED_STEPS, f"{short} was saved at step {look.step}")
+            return refuse(name, RefusalReason.MIXED_STEPS, f"{short} was saved at step {look.step}")
     return None
 
 
@@ -162,5 +164,5 @@ def _release(directory: Directory, layout: Layout) -> Verdict:
     files = directory.below(RELEASE)
     missing = [one for one in shard_directories(layout) if f"{RELEASE}/{one}/{MODEL_FILE}" not in files]
     if missing:  # the training says so itself; beginning without any weights would be worse
-        return Verdict(refused=(refuse(RELEASE, Reason.MISSING_SHARD, shown(missing)),))
+        return Verdict(refused=(refuse(RELEASE, RefusalReason.MISSING_SHARD, shown(missing)),))
     return Verdict(RELEASE, 0)

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Final
 
-from hajob.domain.checkpoints import Reason, Refusal
+from hajob.domain.checkpoints import CheckpointRefusal, RefusalReason
 from hajob.domain.layout import Layout
 from trainer_sidecar.checkpoints.protobuf import fields, numbers
 from trainer_sidecar.checkpoints.verdict import Copy, Directory, Verdict, refuse, shown
@@ -54,14 +54,14 @@ class _Filled:
     """A checkpoint with what has to be copied, or why it stays incomplete."""
 
     copies: tuple[Copy, ...] = ()
-    refusal: Refusal | None = None
+    refusal: CheckpointRefusal | None = None
 
 
 def judge(directory: Directory, layout: Layout) -> Verdict:
     """The newest checkpoint in `directory` that is complete, or can be completed, for a job of this layout."""
     files = _sort(directory)
-    wrong = [refuse(path, Reason.WRONG_TRACKER, what) for path, what in _wrong_trackers(directory, files)]
-    refused: list[Refusal] = [*wrong[:1]]
+    wrong = [refuse(path, RefusalReason.WRONG_TRACKER, what) for path, what in _wrong_trackers(directory, files)]
+    refused: list[CheckpointRefusal] = [*wrong[:1]]
     for key in sorted({*files.saved, *files.temporary}, reverse=True):
         filled = _fill(directory, layout, files, key)
         if filled.refusal is None:
@@ -160,25 +160,25 @@ def _fill(directory: Directory, layout: Layout, files: _Files, key: Key) -> _Fil
     return _Filled(tuple(copies))
 
 
-def _why_missing(files: _Files, key: Key, rank: int, there: dict[int, str]) -> Refusal:
+def _why_missing(files: _Files, key: Key, rank: int, there: dict[int, str]) -> CheckpointRefusal:
     """The name of what is wrong with a shard that nobody can give."""
     name = _name(key)
     if rank in there:
-        return refuse(name, Reason.TRUNCATED_FILE, there[rank])
+        return refuse(name, RefusalReason.TRUNCATED_FILE, there[rank])
     if rank in files.temporary.get(key, ()):
-        return refuse(name, Reason.TEMPORARY_LEFT_BEHIND, f"rank {rank}")
+        return refuse(name, RefusalReason.TEMPORARY_LEFT_BEHIND, f"rank {rank}")
     others = sorted(other for other, ranks in files.saved.items() if rank in ranks)
     if others:
-        return refuse(name, Reason.MIXED_STEPS, f"rank {rank} has {_name(others[-1])} and not this one")
-    return refuse(name, Reason.MISSING_SHARD, f"rank {rank}, and no file that holds the same shard")
+        return refuse(name, RefusalReason.MIXED_STEPS, f"rank {rank} has {_name(others[-1])} and not this one")
+    return refuse(name, RefusalReason.MISSING_SHARD, f"rank {rank}, and no file that holds the same shard")
 
 
-def _without_strategy(layout: Layout, files: _Files, key: Key, *, filled: bool) -> Refusal | None:
+def _without_strategy(layout: Layout, files: _Files, key: Key, *, filled: bool) -> CheckpointRefusal | None:
     """MindIO's last checkpoint is read with the strategy files; a folder that is there must hold all of them."""
     if None in files.strategies or (not files.strategies and not filled):
         return None
     missing = [f"rank {rank}" for rank in range(layout.world_size) if rank not in files.strategies]
-    return refuse(_name(key), Reason.MISSING_STRATEGY, shown(missing)) if missing else None
+    return refuse(_name(key), RefusalReason.MISSING_STRATEGY, shown(missing)) if missing else None
 
 
 def _path_for(files: _Files, path: str, giver: int, rank: int) -> str:

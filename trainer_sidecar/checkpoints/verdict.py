@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from hajob.domain.checkpoints import Reason, Refusal
+from hajob.domain.checkpoints import CheckpointRefusal, RefusalReason
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +79,7 @@ class Verdict:
 
     name: str = ""
     step: int = -1
-    refused: tuple[Refusal, ...] = ()
+    refused: tuple[CheckpointRefusal, ...] = ()
     copies: tuple[Copy, ...] = ()
     writes: Mapping[str, str] | None = None
     aside: tuple[str, ...] = ()
@@ -91,9 +91,9 @@ class Verdict:
         return not (self.copies or self.writes or self.aside)
 
 
-def refuse(name: str, reason: Reason, detail: str = "") -> Refusal:
+def refuse(name: str, reason: RefusalReason, detail: str = "") -> CheckpointRefusal:
     """A refusal of these rules."""
-    return Refusal(name, reason.value, detail)
+    return CheckpointRefusal(name, reason.value, detail)
 
 
 def shown(names: list[str], most: int = 3) -> str:

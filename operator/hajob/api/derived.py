@@ -12,7 +12,7 @@ from typing import Final
 from hajob.api.enums import Framework, GangPolicy, Launcher, MindIOTLSPolicy, Product, RestartSize
 from hajob.api.spec import ActionPolicy, HATrainingJobSpec
 from hajob.api.status import CopyGroup, Effective
-from hajob.domain.actions import LADDER, Action
+from hajob.domain.actions import FAULT_ACTIONS, Action
 from hajob.domain.layout import Layout, RankOrder, Sharding
 
 CHIPS_PER_NODE: Final = {Product.A2: 8, Product.A3: 16}
@@ -105,7 +105,7 @@ def action_limits(spec: HATrainingJobSpec, action: Action) -> ActionLimits:
 
 def allowed_actions(spec: HATrainingJobSpec) -> tuple[Action, ...]:
     """Actions that are not switched off, smallest first."""
-    return tuple(action for action in LADDER if action_limits(spec, action).is_allowed)
+    return tuple(action for action in FAULT_ACTIONS if action_limits(spec, action).is_allowed)
 
 
 def layout_can_shrink(spec: HATrainingJobSpec) -> bool:

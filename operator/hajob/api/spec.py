@@ -26,7 +26,7 @@ from hajob.api.enums import (
     SubHealthPolicy,
 )
 from hajob.api.template import TEMPLATE_UNCHANGED, PodTemplate
-from hajob.domain.actions import LADDER, Action
+from hajob.domain.actions import FAULT_ACTIONS, Action
 from hajob.domain.layout import RankOrder, Sharding
 
 Port = Annotated[int, Field(ge=1, le=65535)]
@@ -34,7 +34,7 @@ Seconds = Annotated[int, Field(ge=1, le=SECONDS_PER_YEAR)]
 Count = Annotated[int, Field(ge=0, le=1_000_000)]
 Degree = Annotated[int, Field(ge=1, le=65536)]
 DnsLabel = Annotated[str, StringConstraints(max_length=63, pattern=r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$")]
-RecoveryStep = Annotated[Action, WithJsonSchema({"type": "string", "enum": [str(step) for step in LADDER]})]
+RecoveryStep = Annotated[Action, WithJsonSchema({"type": "string", "enum": [str(step) for step in FAULT_ACTIONS]})]
 NodeName = Annotated[str, StringConstraints(min_length=1, max_length=253)]
 Quantity = Annotated[
     str | int, WithJsonSchema({"x-kubernetes-int-or-string": True, "description": "A quantity such as 500m."})

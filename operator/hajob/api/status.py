@@ -11,7 +11,7 @@ from pydantic import ConfigDict, Field, StringConstraints, WithJsonSchema
 from hajob.api.base import ApiModel, Timestamp, keyed_list, rule, rules
 from hajob.api.enums import ConditionStatus
 from hajob.domain.actions import Action
-from hajob.domain.incidents import Outcome, RestoredFrom
+from hajob.domain.incidents import IncidentOutcome, RestoredFrom
 
 MAX_INCIDENTS: Final = 16
 JOURNAL_VERSION: Final = 1
@@ -228,7 +228,7 @@ class Incident(ApiModel):
     """What was decided; none while nothing is."""
     escalated_from: Annotated[tuple[Action, ...], Field(max_length=6)] = ()
     """What was tried before."""
-    outcome: Outcome = Outcome.OPEN
+    outcome: IncidentOutcome = IncidentOutcome.OPEN
     """How it stands."""
     phases: Annotated[tuple[Phase, ...], Field(max_length=16, json_schema_extra=keyed_list("name"))] = ()
     """Its parts; they add up to the outage."""

@@ -36,7 +36,7 @@ class _NobodyError(ClusterError):
 
 
 @dataclass(frozen=True)
-class Question:
+class LogQuery:
     """What is asked for.
 
     Attributes:
@@ -92,7 +92,7 @@ def _number(text: str) -> int:
 
 def run(arguments: argparse.Namespace) -> int:
     """Show it, or say why not."""
-    question = Question(
+    question = LogQuery(
         job=arguments.job,
         namespace=arguments.namespace,
         rank=arguments.rank,
@@ -124,13 +124,13 @@ def _stderr(data: bytes) -> None:
     sys.stderr.buffer.flush()
 
 
-def check(question: Question) -> None:
+def check(question: LogQuery) -> None:
     """Raise `HajobInputError` for what makes no sense whatever the job is."""
     if question.follow and (question.previous or question.attempt is not None):
         raise HajobInputError("--follow shows the newest process; leave out --previous and --attempt")
 
 
-def show(question: Question, cluster: Cluster, streams: Streams) -> int:
+def show(question: LogQuery, cluster: Cluster, streams: Streams) -> int:
     """Print what was asked for.
 
     Returns:
@@ -161,7 +161,7 @@ def show(question: Question, cluster: Cluster, streams: Streams) -> int:
     return _NOT_DONE if code == _READER_NOT_KEPT else code
 
 
-def _ask(cluster: Cluster, containers: Iterable[Container], question: Question, streams: Streams) -> int:
+def _ask(cluster: Cluster, containers: Iterable[Container], question: LogQuery, streams: Streams) -> int:
     """The reader's exit code in the first container that answers; `_NobodyError` where none does."""
     problems: list[str] = []
     begun = False
@@ -181,7 +181,7 @@ def _ask(cluster: Cluster, containers: Iterable[Container], question: Question, 
     raise _NobodyError("; ".join(problems) or f"no pod of {question.job} runs that could")
 
 
-def _read(raw: Json, question: Question) -> HATrainingJob:
+def _read(raw: Json, question: LogQuery) -> HATrainingJob:
     try:
         job = HATrainingJob.from_object(raw)
     except ValidationError as problem:
@@ -225,7 +225,7 @@ def _ended_pod(pods: Iterable[Json], node_rank: int) -> str:
     return str(newest["metadata"]["name"]) if newest else ""
 
 
-def _from_container_log(question: Question, log: Iterable[bytes], streams: Streams) -> None:
+def _from_container_log(question: LogQuery, log: Iterable[bytes], streams: Streams) -> None:
     """The rank's lines in what the kubelet keeps of the container; the launcher marks each with its rank."""
     mark = f"[rank {question.rank}] ".encode()
     lines = [line.removeprefix(mark) for line in log if line.startswith(mark)]

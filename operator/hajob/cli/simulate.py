@@ -20,7 +20,7 @@ from hajob.cli.simulated_writes import Write, writes
 from hajob.domain.actions import Action
 from hajob.domain.errors import HajobInputError
 from hajob.plan.policy import read_spec
-from hajob.plan.simulate import Answer, Question, simulate
+from hajob.plan.simulate import SimulationRequest, SimulationResult, simulate
 
 _BAD_INPUT: Final = 2
 _SHOWN: Final = 16
@@ -62,13 +62,13 @@ def run(arguments: argparse.Namespace) -> int:
     except HajobInputError as error:
         print(f"error: {error}", file=sys.stderr)
         return _BAD_INPUT
-    if wish := not_served(spec):
-        print(f"note: the operator does not start this job: {wish}", file=sys.stderr)
+    if unserved := not_served(spec):
+        print(f"note: the operator does not start this job: {unserved}", file=sys.stderr)
     print(json.dumps(as_json(answer), indent=2) if arguments.output == "json" else as_text(answer))
     return 0
 
 
-def question(arguments: argparse.Namespace) -> Question:
+def question(arguments: argparse.Namespace) -> SimulationRequest:
     """The question in the arguments; raises `HajobInputError` for a loss that is none."""
     lost: dict[str, list[int]] = {"rank": [], "node": []}
     for loss in arguments.lose:
@@ -76,7 +76,7 @@ def question(arguments: argparse.Namespace) -> Question:
         if kind not in lost or not number.isdecimal():
             raise HajobInputError(f"--lose {loss}: write rank=N or node=N with the number of a rank or node rank")
         lost[kind].append(int(number))
-    return Question(tuple(lost["rank"]), tuple(lost["node"]), arguments.free_nodes, arguments.during)
+    return SimulationRequest(tuple(lost["rank"]), tuple(lost["node"]), arguments.free_nodes, arguments.during)
 
 
 def read_manifest(filename: str) -> HATrainingJobSpec:
@@ -120,7 +120,7 @@ def _unknown(model: type[BaseModel], data: Mapping[str, Any], where: str) -> lis
     return found
 
 
-def as_json(answer: Answer) -> dict[str, Any]:
+def as_json(answer: SimulationResult) -> dict[str, Any]:
     """The answer in JSON types."""
     return {
         "action": answer.action,
@@ -151,7 +151,7 @@ def _write(write: Write) -> dict[str, Any]:
     return found
 
 
-def as_text(answer: Answer) -> str:
+def as_text(answer: SimulationResult) -> str:
     """The answer for people."""
     isolation, layout, written = answer.isolation, answer.layout, writes(answer)
     lines = [
@@ -172,7 +172,7 @@ def as_text(answer: Answer) -> str:
         f"micro batches             {', '.join(map(str, answer.micro_batches[:_SHOWN])) or 'not visible'}",
         *_costs(answer),
         "",
-        "ladder",
+        "actions",
         *(f"  {one.action:<12}{'taken  ' if one.taken else 'refused'}  {one.message}" for one in answer.considered),
         "",
         "who holds the same optimizer shard",
@@ -189,7 +189,7 @@ def as_text(answer: Answer) -> str:
     return "\n".join(lines)
 
 
-def _costs(answer: Answer) -> list[str]:
+def _costs(answer: SimulationResult) -> list[str]:
     """Step time and memory, as far as they are known."""
     lines = []
     if answer.step_time is not None:
@@ -201,7 +201,7 @@ def _costs(answer: Answer) -> list[str]:
     return lines
 
 
-def _copy_groups(answer: Answer) -> list[str]:
+def _copy_groups(answer: SimulationResult) -> list[str]:
     """Shards that a lost rank holds, with everybody who holds them."""
     layout = answer.layout
     held = [(kind, layout.holders(rank, kind)) for rank in answer.fault_ranks for kind in layout.copy_kinds]
@@ -210,7 +210,7 @@ def _copy_groups(answer: Answer) -> list[str]:
     return lines if len(groups) <= _SHOWN else [*lines, f"  … {len(groups) - _SHOWN} more"]
 
 
-def _repairs(answer: Answer) -> list[str]:
+def _repairs(answer: SimulationResult) -> list[str]:
     lines = [
         f"  rank {one.rank} ({one.kind.lower()}): "
         + (f"rank {one.giver}" if one.giver is not None else "the checkpoint")

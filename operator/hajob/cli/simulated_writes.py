@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from hajob.objects.wanted_pods import Place, WantedPods, apply
 from hajob.plan.effects import CloseIncident
-from hajob.plan.simulate import Answer, Turn
+from hajob.plan.simulate import SimulationResult, Turn
 from hajob.status import announcements
 from hajob.status.build import is_urgent
 
@@ -40,7 +40,7 @@ class Write:
 STATUS = Write("patch", "hatrainingjobs/status")
 
 
-def writes(answer: Answer) -> tuple[Write, ...]:
+def writes(answer: SimulationResult) -> tuple[Write, ...]:
     """Every write that a simulated recovery makes, in the order of the live operator."""
     begin = answer.turns[0].before
     wanted = WantedPods(attempt=begin.attempt, coordinator=begin.base, base=begin.base)
@@ -50,12 +50,12 @@ def writes(answer: Answer) -> tuple[Write, ...]:
         if late and turn.waited:
             found.append(STATUS)
             late = False
-        urgent = is_urgent(turn.before, turn.outcome.state, turn.outcome.effects)
+        urgent = is_urgent(turn.before, turn.transition.state, turn.transition.effects)
         found += [STATUS] if urgent else []
-        late = not urgent and (late or turn.outcome.state is not turn.before)
+        late = not urgent and (late or turn.transition.state is not turn.before)
         found += [Write("create", "events", reason=one.reason) for one in _told(turn)]
         after = wanted
-        for effect in turn.outcome.effects:
+        for effect in turn.transition.effects:
             after = apply(after, effect, {})
         found += _pods(wanted, after, answer.layout.num_nodes)
         wanted = after
@@ -64,12 +64,12 @@ def writes(answer: Answer) -> tuple[Write, ...]:
 
 def _told(turn: Turn) -> Iterator[announcements.Announcement]:
     """The Events of one turn; how long an outage was does not matter here."""
-    before, after = turn.before.incident, turn.outcome.state.incident
-    told = [announcements.of_effect(effect) for effect in turn.outcome.effects]
+    before, after = turn.before.incident, turn.transition.state.incident
+    told = [announcements.of_effect(effect) for effect in turn.transition.effects]
     if after is not None and (before is None or before.number != after.number):
         told.insert(0, announcements.of_opening(after))
     actions = {one.number: one.action for one in (before, after) if one is not None}
-    for effect in turn.outcome.effects:
+    for effect in turn.transition.effects:
         if isinstance(effect, CloseIncident) and effect.number in actions:
             told.append(announcements.of_closing(effect, actions[effect.number], 0))
     return (one for one in told if one is not None)

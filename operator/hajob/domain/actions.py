@@ -22,7 +22,7 @@ class Action(StrEnum):
     MIGRATE = "Migrate"
 
 
-LADDER: Final = (
+FAULT_ACTIONS: Final = (
     Action.RETRY,
     Action.IN_PLACE,
     Action.REPLACE,
@@ -32,11 +32,11 @@ LADDER: Final = (
 )
 """The answers to a fault, smallest first."""
 
-RUNG: Final = {action: place for place, action in enumerate(LADDER)}
-"""Place of an action on the ladder, 0 is the smallest."""
+ACTION_ORDER: Final = {action: place for place, action in enumerate(FAULT_ACTIONS)}
+"""Place of an action among them, 0 is the smallest."""
 
 
-class Command(StrEnum):
+class OrderCommand(StrEnum):
     """What a coordinator can be told to do; the names of `Action` in operator/hajob/protocol/sidecar.proto."""
 
     START = "Start"

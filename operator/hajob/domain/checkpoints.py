@@ -10,7 +10,7 @@ from enum import StrEnum
 from typing import Final
 
 
-class Reason(StrEnum):
+class RefusalReason(StrEnum):
     """Why a checkpoint is refused."""
 
     TEMPORARY_LEFT_BEHIND = "TemporaryLeftBehind"
@@ -23,13 +23,13 @@ class Reason(StrEnum):
 
 
 SENTENCE: Final = {
-    Reason.TEMPORARY_LEFT_BEHIND: "saving it was begun and never finished",
-    Reason.NOT_COMMITTED: "the tracker does not name it yet, so whoever saved it did not get to the end",
-    Reason.WRONG_TRACKER: "the tracker does not name a checkpoint that is there",
-    Reason.MISSING_SHARD: "a shard is not there",
-    Reason.TRUNCATED_FILE: "a file is cut off or damaged",
-    Reason.MIXED_STEPS: "its shards are of different steps",
-    Reason.MISSING_STRATEGY: "the strategy files that are needed to spread it over the ranks are not all there",
+    RefusalReason.TEMPORARY_LEFT_BEHIND: "saving it was begun and never finished",
+    RefusalReason.NOT_COMMITTED: "the tracker does not name it yet, so whoever saved it did not get to the end",
+    RefusalReason.WRONG_TRACKER: "the tracker does not name a checkpoint that is there",
+    RefusalReason.MISSING_SHARD: "a shard is not there",
+    RefusalReason.TRUNCATED_FILE: "a file is cut off or damaged",
+    RefusalReason.MIXED_STEPS: "its shards are of different steps",
+    RefusalReason.MISSING_STRATEGY: "the strategy files that are needed to spread it over the ranks are not all there",
 }
 """What each reason says to a person."""
 
@@ -38,7 +38,7 @@ MOST_REFUSALS: Final = 8
 
 
 @dataclass(frozen=True, slots=True)
-class Refusal:
+class CheckpointRefusal:
     """One checkpoint that is not loaded: its name below the directory, why, and what was found."""
 
     name: str
@@ -48,11 +48,11 @@ class Refusal:
     @property
     def message(self) -> str:
         """A sentence; a reason of another version stands for itself."""
-        known = SENTENCE.get(Reason(self.reason)) if self.reason in set(Reason) else self.reason
+        known = SENTENCE.get(RefusalReason(self.reason)) if self.reason in set(RefusalReason) else self.reason
         return f"{known}: {self.detail}" if self.detail else f"{known}"
 
 
-def in_words(refused: Sequence[Refusal], step: int) -> str:
+def in_words(refused: Sequence[CheckpointRefusal], step: int) -> str:
     """One line for a condition or an event: what is loaded, and what is not."""
     loaded = f"resumes from step {step}" if step >= 0 else "no complete checkpoint is left, starts from step 0"
     if not refused:

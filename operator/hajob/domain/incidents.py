@@ -13,7 +13,7 @@ from hajob.domain.facts import Fact, FactKind, Origin, Source
 from hajob.domain.text import last_lines
 
 
-class Outcome(StrEnum):
+class IncidentOutcome(StrEnum):
     """How an incident stands."""
 
     OPEN = "Open"

@@ -27,7 +27,7 @@ _ELASTIC_BUFFERS: Final = 2 * 9
 
 
 @dataclass(frozen=True, slots=True)
-class Memory:
+class MemoryCost:
     """Bytes per chip.
 
     Attributes:
@@ -58,7 +58,7 @@ def memory(
     parameters: int,
     gradients: GradientType = GradientType.BF16,
     buffer_bytes: int = DEFAULT_BUFFER_BYTES,
-) -> Memory:
+) -> MemoryCost:
     """Bytes per chip of a dense model spread evenly over tensor x pipeline; rounded up.
 
     Raises:
@@ -69,11 +69,11 @@ def memory(
     split = layout.tensor * layout.pipeline
     if layout.sharding is Sharding.NONE:
         whole = -(-parameters * (_FIXED[gradients] + _SHARDED[gradients]) // split)
-        return Memory(whole, whole, _ELASTIC_BUFFERS * buffer_bytes, layout.world_size)
+        return MemoryCost(whole, whole, _ELASTIC_BUFFERS * buffer_bytes, layout.world_size)
     group = layout.dense_group_size
     one = _bytes(parameters, split, group, gradients, 1)
     all_copies = _bytes(parameters, split, group, gradients, layout.copies)
-    return Memory(one, all_copies, _ELASTIC_BUFFERS * buffer_bytes, layout.world_size)
+    return MemoryCost(one, all_copies, _ELASTIC_BUFFERS * buffer_bytes, layout.world_size)
 
 
 def _bytes(parameters: int, split: int, group: int, gradients: GradientType, copies: int) -> int:

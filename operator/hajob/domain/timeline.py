@@ -1,7 +1,7 @@
-"""The phases of an incident, from the moments at which things happened.
+"""The phases of an incident, from the times at which its marks were reached.
 
-Phases add up to the outage by construction: the moments are put in the order of a recovery, a moment that did not
-happen costs nothing, and one that happened before its predecessor (a replacement that was ready before the decision
+Phases add up to the outage by construction: the marks are put in the order of a recovery, a mark that was not reached
+costs nothing, and one that was reached before its predecessor (a replacement that was ready before the decision
 arrived) makes a phase of zero and not a negative one.
 """
 
@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 
-class Moment(StrEnum):
-    """What may happen on the way, in its order."""
+class Mark(StrEnum):
+    """A point of a recovery, in order."""
 
     STEP_BEFORE = "stepBefore"
     NOTICED = "noticed"
@@ -26,48 +26,48 @@ class Moment(StrEnum):
 
 
 PHASE_ENDING_AT = {
-    Moment.NOTICED: "Detection",
-    Moment.STOPPED: "Stop",
-    Moment.DECIDED: "Decision",
-    Moment.STARTED: "Placement",
-    Moment.READY: "StartUp",
-    Moment.NAMED: "Naming",
-    Moment.RESUMED: "Recovery",
+    Mark.NOTICED: "Detection",
+    Mark.STOPPED: "Stop",
+    Mark.DECIDED: "Decision",
+    Mark.STARTED: "Placement",
+    Mark.READY: "StartUp",
+    Mark.NAMED: "Naming",
+    Mark.RESUMED: "Recovery",
 }
-"""Name of the phase that ends at a moment. StartUp is the new process's own time: what is left is control."""
+"""Name of the phase that ends at a mark. StartUp is the new process's own time: what is left is control."""
 
 
 @dataclass(frozen=True, slots=True)
-class Phase:
+class TimedPhase:
     """One phase, in whole milliseconds."""
 
     name: str
     milliseconds: int
 
 
-def phases(moments: Mapping[Moment, int]) -> list[Phase]:
+def phases(marks: Mapping[Mark, int]) -> list[TimedPhase]:
     """Phases of an incident, in order.
 
     Args:
-        moments: milliseconds since the epoch, as far as they are known. Without STEP_BEFORE the account begins at
+        marks: milliseconds since the epoch, as far as they are known. Without STEP_BEFORE the account begins at
             NOTICED: a job that had not finished a step has no step to count from.
     """
-    known = [moment for moment in Moment if moment in moments]
+    known = [mark for mark in Mark if mark in marks]
     if not known:
         return []
-    at = moments[known[0]]
-    end = max(moments.values())
+    at = marks[known[0]]
+    end = max(marks.values())
     found = []
-    for moment in known[1:]:
-        until = max(at, min(moments[moment], moments.get(Moment.RESUMED, end)))
-        found.append(Phase(PHASE_ENDING_AT[moment], until - at))
+    for mark in known[1:]:
+        until = max(at, min(marks[mark], marks.get(Mark.RESUMED, end)))
+        found.append(TimedPhase(PHASE_ENDING_AT[mark], until - at))
         at = until
     return found
 
 
-def outage_milliseconds(moments: Mapping[Moment, int]) -> int | None:
+def outage_milliseconds(marks: Mapping[Mark, int]) -> int | None:
     """Whole outage, or None while it lasts."""
-    if Moment.RESUMED not in moments:
+    if Mark.RESUMED not in marks:
         return None
-    begin = moments.get(Moment.STEP_BEFORE, moments.get(Moment.NOTICED))
-    return None if begin is None else max(0, moments[Moment.RESUMED] - begin)
+    begin = marks.get(Mark.STEP_BEFORE, marks.get(Mark.NOTICED))
+    return None if begin is None else max(0, marks[Mark.RESUMED] - begin)

@@ -11,7 +11,7 @@ from typing import Final
 
 from hajob.api.enums import Framework
 from hajob.api.spec import Recovery
-from hajob.domain.actions import Action, Command
+from hajob.domain.actions import Action, OrderCommand
 from hajob.domain.layout import Layout
 from hajob.plan.effects import SendOrder
 from hajob.plan.policy import Mode, Policy
@@ -19,17 +19,17 @@ from hajob.protocol import sidecar_pb2 as wire
 from hajob.sources.pod import PodView
 
 ACTION: Final = {
-    Command.START: wire.START,
-    Command.RETRY: wire.RETRY,
-    Command.IN_PLACE: wire.IN_PLACE,
-    Command.REPLACE: wire.REPLACE,
-    Command.SHRINK: wire.SHRINK,
-    Command.EXPAND: wire.EXPAND,
-    Command.CHECKPOINT: wire.CHECKPOINT,
-    Command.STOP: wire.STOP,
-    Command.PAUSE: wire.PAUSE,
-    Command.CONTINUE: wire.CONTINUE,
-    Command.MIGRATE: wire.MIGRATE,
+    OrderCommand.START: wire.START,
+    OrderCommand.RETRY: wire.RETRY,
+    OrderCommand.IN_PLACE: wire.IN_PLACE,
+    OrderCommand.REPLACE: wire.REPLACE,
+    OrderCommand.SHRINK: wire.SHRINK,
+    OrderCommand.EXPAND: wire.EXPAND,
+    OrderCommand.CHECKPOINT: wire.CHECKPOINT,
+    OrderCommand.STOP: wire.STOP,
+    OrderCommand.PAUSE: wire.PAUSE,
+    OrderCommand.CONTINUE: wire.CONTINUE,
+    OrderCommand.MIGRATE: wire.MIGRATE,
 }
 
 

@@ -12,55 +12,55 @@ from hajob.api.enums import Framework
 from hajob.api.spec import HATrainingJobSpec
 from hajob.domain.layout import CopyKind, Layout, RankOrder, Sharding
 from hajob.domain.loss import Tolerance, tolerance
-from hajob.plan.flags import Flags, read_flags
+from hajob.plan.flags import TrainerFlags, read_flags
 
 
 @dataclass(frozen=True, slots=True)
-class Setting:
+class JobSetting:
     """What a precondition may look at."""
 
     spec: HATrainingJobSpec
     layout: Layout
-    flags: Flags
+    flags: TrainerFlags
     tolerance: Tolerance
 
     @classmethod
-    def of(cls, spec: HATrainingJobSpec) -> "Setting":
+    def of(cls, spec: HATrainingJobSpec) -> "JobSetting":
         """Gather it from a spec; raises `LayoutError` when the sizes do not divide."""
         layout = layout_from(spec)
         return cls(spec, layout, read_flags(spec.template), tolerance(layout))
 
 
-def copied(setting: Setting) -> bool:
+def copied(setting: JobSetting) -> bool:
     """Whether the job asks for a second optimizer copy at all."""
     return setting.spec.optimizer.copies > 1
 
 
-def on_pytorch(setting: Setting) -> bool:
+def on_pytorch(setting: JobSetting) -> bool:
     """Whether the training framework is PyTorch."""
     return setting.spec.framework is Framework.PYTORCH
 
 
-def copies_divide(setting: Setting, kind: CopyKind) -> bool:
+def copies_divide(setting: JobSetting, kind: CopyKind) -> bool:
     """Whether every copy takes an equal part of the groups of this kind."""
     layout = setting.layout
     return layout.sharding is Sharding.NONE or layout.group_size(kind) % layout.copies == 0
 
 
-def above_one(setting: Setting, kind: CopyKind) -> bool:
+def above_one(setting: JobSetting, kind: CopyKind) -> bool:
     """Whether there is a second rank that could hold a shard, where one is asked for."""
     return not copied(setting) or setting.layout.group_size(kind) > 1
 
 
-def absent(flag: str) -> Callable[[Setting], bool | None]:
+def absent(flag: str) -> Callable[[JobSetting], bool | None]:
     """The flag must not be given to the PyTorch stack; MindSpore has none of them."""
     return lambda setting: setting.flags.lacks(flag) if on_pytorch(setting) else True
 
 
-def shown(*flags: str) -> Callable[[Setting], str]:
+def shown(*flags: str) -> Callable[[JobSetting], str]:
     """What the arguments say about these flags."""
 
-    def words(setting: Setting) -> str:
+    def words(setting: JobSetting) -> str:
         if not setting.flags.visible:
             return "the trainer's arguments are hidden in a script"
         given = [f"--{flag} {setting.flags.values[flag]}".rstrip() for flag in flags if flag in setting.flags.values]
@@ -69,7 +69,7 @@ def shown(*flags: str) -> Callable[[Setting], str]:
     return words
 
 
-def same_directory(setting: Setting) -> bool | None:
+def same_directory(setting: JobSetting) -> bool | None:
     """Whether the trainer saves to and loads from the directory of the spec."""
     flags = setting.flags
     if not flags.visible or not on_pytorch(setting):
@@ -83,12 +83,12 @@ def same_directory(setting: Setting) -> bool | None:
     return _as_far_as_seen(flags, fits=save == load == path)
 
 
-def _as_far_as_seen(flags: Flags, *, fits: bool) -> bool | None:
+def _as_far_as_seen(flags: TrainerFlags, *, fits: bool) -> bool | None:
     """A verdict on what is absent counts only where nothing can be hidden in a script."""
     return fits if fits or flags.complete else None
 
 
-def sizes_agree(setting: Setting) -> bool | None:
+def sizes_agree(setting: JobSetting) -> bool | None:
     """Whether the visible sizes are those of the spec; an option that is not given has its default."""
     if not setting.flags.visible or not on_pytorch(setting):
         return None
@@ -112,7 +112,7 @@ def sizes_agree(setting: Setting) -> bool | None:
     )
 
 
-def torch_format(setting: Setting) -> bool | None:
+def torch_format(setting: JobSetting) -> bool | None:
     """Whether checkpoints are in the torch format."""
     if not setting.flags.visible or not on_pytorch(setting):
         return None
@@ -122,14 +122,14 @@ def torch_format(setting: Setting) -> bool | None:
     return _as_far_as_seen(setting.flags, fits=chosen == "torch")
 
 
-def distributed(setting: Setting) -> bool | None:
+def distributed(setting: JobSetting) -> bool | None:
     """Whether the optimizer is distributed, in the spec and in the arguments."""
     if setting.layout.sharding is not Sharding.DISTRIBUTED:
         return False
     return setting.flags.has("use-distributed-optimizer")
 
 
-def zero_one(setting: Setting) -> bool | None:
+def zero_one(setting: JobSetting) -> bool | None:
     """Whether only the optimizer is sharded."""
     flags = setting.flags
     if not flags.visible:
@@ -140,19 +140,19 @@ def zero_one(setting: Setting) -> bool | None:
     return True if flags.complete else None
 
 
-def replica_flag_agrees(setting: Setting) -> bool | None:
+def replica_flag_agrees(setting: JobSetting) -> bool | None:
     """`--distributed-optimizer-no-replica` and `optimizer.copies` must say the same."""
     given = setting.flags.has("distributed-optimizer-no-replica")
     return None if given is None else given == (not copied(setting))
 
 
-def sizes(setting: Setting) -> str:
+def sizes(setting: JobSetting) -> str:
     """The sizes that the copies depend on, in words."""
     layout = setting.layout
     return f"data {layout.data} x context {layout.context}, copies {setting.spec.optimizer.copies}"
 
 
-def expert_sizes(setting: Setting) -> str:
+def expert_sizes(setting: JobSetting) -> str:
     """The sizes that the experts' copies depend on, in words."""
     layout = setting.layout
     return (
@@ -161,11 +161,11 @@ def expert_sizes(setting: Setting) -> str:
     )
 
 
-def left_after_a_node(setting: Setting) -> int:
+def left_after_a_node(setting: JobSetting) -> int:
     """Data-parallel ranks that are left after the loss of one node."""
     return setting.layout.data - setting.tolerance.lost_per_node
 
 
-def unknown_on_mindspore(setting: Setting) -> bool | None:
+def unknown_on_mindspore(setting: JobSetting) -> bool | None:
     """What MindSpore needs cannot be seen in the template."""
     return True if on_pytorch(setting) else None

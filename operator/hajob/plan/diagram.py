@@ -10,23 +10,23 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
-from hajob.domain.actions import LADDER
-from hajob.plan.choice import DUMP_OR_EXIT, EXIT_ONLY, FAULT, LATE, PROCESS_LATE, UNREPAIRABLE, UNTRAINED
+from hajob.domain.actions import FAULT_ACTIONS
+from hajob.plan.context import TableRow
+from hajob.plan.evaluator import DUMP_OR_EXIT, EXIT_ONLY, FAULT, LATE, PROCESS_LATE, UNREPAIRABLE, UNTRAINED
 from hajob.plan.events import EVENTS
-from hajob.plan.moment import Row
-from hajob.plan.policy import DEFAULT_RUNGS, NO_PROGRESS_LIMIT, PROGRAM_WINDOW_SECONDS
+from hajob.plan.policy import DEFAULT_ACTION_LIMITS, NO_PROGRESS_LIMIT, PROGRAM_WINDOW_SECONDS
 from hajob.plan.preconditions import PRECONDITIONS
-from hajob.plan.state import PHASE_SENTENCE, Phase
+from hajob.plan.state import JOB_PHASE_SENTENCE, JobPhase
 from hajob.plan.table import TABLE
 
 _MADE: Final = "<!-- made by `python -m hajob.plan.diagram`; do not edit -->"
 _DOCS: Final = Path("docs")
-_OCCASIONS: Final = (FAULT, PROCESS_LATE, LATE, UNREPAIRABLE, DUMP_OR_EXIT, EXIT_ONLY, UNTRAINED)
+_TRIGGERS: Final = (FAULT, PROCESS_LATE, LATE, UNREPAIRABLE, DUMP_OR_EXIT, EXIT_ONLY, UNTRAINED)
 
 
 def state_machine() -> str:
     """The whole page about the state machine."""
-    return "\n".join((*_head(), *_states(), *_picture(), *_ladder(), *_rows(), *_events())) + "\n"
+    return "\n".join((*_head(), *_states(), *_picture(), *_actions(), *_rows(), *_events())) + "\n"
 
 
 def _head() -> Iterator[str]:
@@ -43,14 +43,14 @@ def _head() -> Iterator[str]:
 
 def _states() -> Iterator[str]:
     yield from ("", "## States", "", "| state | means |", "| --- | --- |")
-    yield from (f"| {phase} | {PHASE_SENTENCE[phase]} |" for phase in Phase)
+    yield from (f"| {phase} | {JOB_PHASE_SENTENCE[phase]} |" for phase in JobPhase)
 
 
 def _picture() -> Iterator[str]:
     """A Mermaid diagram; edges out of many states at once (deletion, end, failure) are left to the table."""
     edges: dict[tuple[str, str], list[str]] = {}
     for row in TABLE:
-        if row.target is None or row.target in {Phase.DELETED, Phase.FAILED, Phase.COMPLETE}:
+        if row.target is None or row.target in {JobPhase.DELETED, JobPhase.FAILED, JobPhase.COMPLETE}:
             continue
         for state in row.states:
             label = row.event.__name__
@@ -65,22 +65,22 @@ def _picture() -> Iterator[str]:
     yield "```"
 
 
-def _ladder() -> Iterator[str]:
-    yield from ("", "## The ladder", "")
+def _actions() -> Iterator[str]:
+    yield from ("", "## Actions", "")
     yield (
-        "Every rung is judged, smallest first; the first that works is taken. Each has a budget (uses in a window) "
-        f"and a deadline; the same rank at the same step {NO_PROGRESS_LIMIT} times is not tried once more at the same "
-        "rung. "
+        "Actions are evaluated smallest first; the first that works is taken. Each has a budget (uses in a window) "
+        f"and a deadline; the same rank at the same step {NO_PROGRESS_LIMIT} times does not get the same "
+        "action once more. "
         f"Failures of the program have a budget of their own, counted over {PROGRAM_WINDOW_SECONDS // 3600} hours."
     )
     yield from ("", "| action | uses | window s | deadline s |", "| --- | --- | --- | --- |")
-    for action in LADDER:
-        rung = DEFAULT_RUNGS[action]
-        yield f"| {action} | {rung.max_count} | {rung.window_seconds} | {rung.deadline_seconds} |"
-    yield from ("", "What MindIO and the state of a recovery leave of it:", "")
-    yield from ("| occasion | rungs left | why |", "| --- | --- | --- |")
-    for occasion in _OCCASIONS:
-        yield f"| {occasion.name} | {', '.join(occasion.rungs)} | {occasion.why or 'nothing has been tried yet'} |"
+    for action in FAULT_ACTIONS:
+        limits = DEFAULT_ACTION_LIMITS[action]
+        yield f"| {action} | {limits.max_count} | {limits.window_seconds} | {limits.deadline_seconds} |"
+    yield from ("", "What MindIO and the state of a recovery leave of them:", "")
+    yield from ("| trigger | actions left | why |", "| --- | --- | --- |")
+    for trigger in _TRIGGERS:
+        yield f"| {trigger.name} | {', '.join(trigger.actions)} | {trigger.why or 'nothing has been tried yet'} |"
 
 
 def _rows() -> Iterator[str]:
@@ -88,14 +88,14 @@ def _rows() -> Iterator[str]:
     yield "| --- | --- | --- | --- | --- | --- |"
     for number, row in enumerate(TABLE, 1):
         target = row.target.value if row.target else "same"
-        cells = (str(number), _state_names(row), row.event.__name__, row.guard.sentence, row.step.sentence, target)
+        cells = (str(number), _state_names(row), row.event.__name__, row.guard.sentence, row.handler.sentence, target)
         yield f"| {' | '.join(cells)} |"
 
 
-def _state_names(row: Row) -> str:
-    if len(row.states) == len(Phase):
+def _state_names(row: TableRow) -> str:
+    if len(row.states) == len(JobPhase):
         return "every state"
-    left = [phase for phase in Phase if phase not in row.states]
+    left = [phase for phase in JobPhase if phase not in row.states]
     if len(left) <= 3:
         return "all but " + ", ".join(left)
     return ", ".join(row.states)
@@ -129,7 +129,7 @@ def preconditions() -> str:
         "| --- | --- | --- | --- |",
         *(f"| {one.name} | {', '.join(one.actions)} | {one.sentence} | {one.wanted} |" for one in PRECONDITIONS),
         "",
-        "Judged at the moment of a decision, by the same ladder:",
+        "Evaluated when a decision is made:",
         "",
         "| name | what is needed |",
         "| --- | --- |",
@@ -160,7 +160,7 @@ LIVE_PRECONDITIONS: Final = {
     "ProgramBudgetLeft": "recovery.maxProgramFailures is not spent",
     "Progress": "the same rank did not stand at the same step too often",
 }
-"""Preconditions of a decision, by name; the code that judges them is hajob.plan.choice."""
+"""Preconditions of a decision, by name; they are evaluated in hajob.plan.evaluator."""
 
 PAGES: Final = {"state-machine.md": state_machine, "preconditions.md": preconditions}
 

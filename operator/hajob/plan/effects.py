@@ -9,8 +9,8 @@ the same incarnation (pods are named after it).
 from dataclasses import dataclass
 from typing import ClassVar
 
-from hajob.domain.actions import Command
-from hajob.domain.incidents import Outcome
+from hajob.domain.actions import OrderCommand
+from hajob.domain.incidents import IncidentOutcome
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +24,7 @@ class Effect:
 class SendOrder(Effect):
     """Repeatable: make this the newest order of the coordinator. A higher (incarnation, revision) replaces it."""
 
-    command: Command
+    command: OrderCommand
     incarnation: int
     revision: int
     lost_ranks: tuple[int, ...] = ()
@@ -99,7 +99,7 @@ class CloseIncident(Effect):
     """Repeatable: the entry is finished."""
 
     number: int
-    outcome: Outcome
+    outcome: IncidentOutcome
     message: str = ""
 
 

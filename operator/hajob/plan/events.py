@@ -11,7 +11,7 @@ from hajob.domain.facts import Fact
 
 
 @dataclass(frozen=True, slots=True)
-class Event:
+class JobEvent:
     """Base of all events.
 
     Attributes:
@@ -22,17 +22,17 @@ class Event:
 
 
 @dataclass(frozen=True, slots=True)
-class Accepted(Event):
+class Accepted(JobEvent):
     """The job is new and its spec has been accepted: make its pods."""
 
 
 @dataclass(frozen=True, slots=True)
-class PodsReady(Event):
+class PodsReady(JobEvent):
     """Every rank pod of the attempt runs, its agent is connected and its start script has asked for its ranks."""
 
 
 @dataclass(frozen=True, slots=True)
-class AllRanksStarted(Event):
+class AllRanksStarted(JobEvent):
     """Every rank of the attempt is linked to MindIO (milestone STARTED).
 
     Attributes:
@@ -43,7 +43,7 @@ class AllRanksStarted(Event):
 
 
 @dataclass(frozen=True, slots=True)
-class FactSeen(Event):
+class FactSeen(JobEvent):
     """Something was observed.
 
     `incarnation` is the highest number the coordinator knows, which may have minted one for its reflex.
@@ -53,14 +53,14 @@ class FactSeen(Event):
 
 
 @dataclass(frozen=True, slots=True)
-class Stopped(Event):
+class Stopped(JobEvent):
     """MindIO has locked the training (milestone STOPPED); `ranks` is its own list of lost ranks."""
 
     ranks: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
-class ReplacementsReady(Event):
+class ReplacementsReady(JobEvent):
     """Every replacement stands at its gate (milestone REPLACEMENTS_READY).
 
     Attributes:
@@ -71,7 +71,7 @@ class ReplacementsReady(Event):
 
 
 @dataclass(frozen=True, slots=True)
-class Named(Event):
+class Named(JobEvent):
     """MindIO has been told every lost rank (milestone NAMED).
 
     Attributes:
@@ -82,21 +82,21 @@ class Named(Event):
 
 
 @dataclass(frozen=True, slots=True)
-class StrategiesOffered(Event):
+class StrategiesOffered(JobEvent):
     """What MindIO is ready to do (milestone STRATEGIES)."""
 
     names: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
-class Resumed(Event):
+class Resumed(JobEvent):
     """The first step of an attempt, or the first step after an outage, has ended (milestone RESUMED)."""
 
     step: int = -1
 
 
 @dataclass(frozen=True, slots=True)
-class ResultReported(Event):
+class ResultReported(JobEvent):
     """MindIO's result (milestone RESULT); codes in docs/protocols/mindio.md."""
 
     code: int = 0
@@ -106,41 +106,41 @@ class ResultReported(Event):
 
 
 @dataclass(frozen=True, slots=True)
-class AllFinished(Event):
+class AllFinished(JobEvent):
     """Every rank ended with 0 (milestone FINISHED_ALL)."""
 
 
 @dataclass(frozen=True, slots=True)
-class PodsFinished(Event):
+class PodsFinished(JobEvent):
     """Every rank pod that trains has ended with 0: the word of Kubernetes, where no coordinator was there to tell."""
 
 
 @dataclass(frozen=True, slots=True)
-class DeadlineReached(Event):
+class DeadlineReached(JobEvent):
     """A deadline of the state has passed; one that is not set or not yet due changes nothing."""
 
     name: str = ""
 
 
 @dataclass(frozen=True, slots=True)
-class CapacityAvailable(Event):
+class CapacityAvailable(JobEvent):
     """So many nodes could take a rank pod of this job now."""
 
     nodes: int = 0
 
 
 @dataclass(frozen=True, slots=True)
-class CapacityLost(Event):
+class CapacityLost(JobEvent):
     """The capacity announced before is gone again."""
 
 
 @dataclass(frozen=True, slots=True)
-class ExpandDue(Event):
+class ExpandDue(JobEvent):
     """Grow back now, without waiting for the delay (asked for by a person)."""
 
 
 @dataclass(frozen=True, slots=True)
-class MigrateRequested(Event):
+class MigrateRequested(JobEvent):
     """Move these node ranks' pods to other nodes without losing a step.
 
     Attributes:
@@ -155,7 +155,7 @@ class MigrateRequested(Event):
 
 
 @dataclass(frozen=True, slots=True)
-class CoordinatorLost(Event):
+class CoordinatorLost(JobEvent):
     """The MindIO controller is gone; the training goes on unprotected.
 
     Attributes:
@@ -171,19 +171,19 @@ class CoordinatorLost(Event):
 
 
 @dataclass(frozen=True, slots=True)
-class CoordinatorReady(Event):
+class CoordinatorReady(JobEvent):
     """A coordinator serves; after a loss its controller is blind until the next restart."""
 
 
 @dataclass(frozen=True, slots=True)
-class CheckpointVerified(Event):
+class CheckpointVerified(JobEvent):
     """A complete periodic checkpoint of this step exists."""
 
     step: int = 0
 
 
 @dataclass(frozen=True, slots=True)
-class Unworkable(Event):
+class Unworkable(JobEvent):
     """Image or settings are such that MindIO cannot work with this job, and no restart changes that.
 
     Attributes:
@@ -196,31 +196,31 @@ class Unworkable(Event):
 
 
 @dataclass(frozen=True, slots=True)
-class SuspendRequested(Event):
+class SuspendRequested(JobEvent):
     """spec.suspend became true."""
 
 
 @dataclass(frozen=True, slots=True)
-class ResumeRequested(Event):
+class ResumeRequested(JobEvent):
     """spec.suspend became false."""
 
 
 @dataclass(frozen=True, slots=True)
-class RestartRequested(Event):
+class RestartRequested(JobEvent):
     """spec.restartRequestTime is newer than the last start."""
 
 
 @dataclass(frozen=True, slots=True)
-class PolicyChanged(Event):
+class PolicyChanged(JobEvent):
     """The recovery policy was edited; what was held may go on."""
 
 
 @dataclass(frozen=True, slots=True)
-class Deleted(Event):
+class Deleted(JobEvent):
     """The CR is being deleted."""
 
 
-EVENTS: tuple[type[Event], ...] = (
+EVENTS: tuple[type[JobEvent], ...] = (
     Accepted,
     PodsReady,
     AllRanksStarted,

@@ -36,7 +36,7 @@ _HASH: Final = "\ue000"
 
 
 @dataclass(frozen=True, slots=True)
-class Flags:
+class TrainerFlags:
     """The arguments that can be seen.
 
     Attributes:
@@ -70,14 +70,14 @@ class Flags:
         return int(value) if value is not None and value.isdecimal() else None
 
 
-def read_flags(template: Mapping[str, Any]) -> Flags:
+def read_flags(template: Mapping[str, Any]) -> TrainerFlags:
     """Read the trainer container's command and arguments out of a pod template."""
     containers = (template.get("spec") or {}).get("containers") or []
     for container in containers:
         if isinstance(container, Mapping) and container.get("name") == TRAINER:
             words = _words([*(container.get("command") or []), *(container.get("args") or [])])
             return replace(parse(words), complete=any(_is_program(word) for word in words))
-    return Flags()
+    return TrainerFlags()
 
 
 def _is_program(word: str) -> bool:
@@ -100,11 +100,11 @@ def _split(text: str) -> list[str]:
     return [word.replace(_HASH, "#") for word in shlex.split(_WITHIN_A_WORD.sub(_HASH, text), comments=True)]
 
 
-def parse(words: Iterable[str]) -> Flags:
+def parse(words: Iterable[str]) -> TrainerFlags:
     """Parse `--name value`, `--name=value` and bare `--name`; underscores and dashes are the same."""
     values: dict[str, str] = {}
     for word, following in pairwise((*words, "--")):
         if word.startswith("--"):
             name, _, value = word[2:].partition("=")
             values[name.replace("_", "-")] = value or ("" if following.startswith("--") else following)
-    return Flags(values, visible=bool(_TELLING & set(values)))
+    return TrainerFlags(values, visible=bool(_TELLING & set(values)))

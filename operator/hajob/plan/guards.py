@@ -8,21 +8,21 @@ from hajob.domain.facts import SICK_NODE as SICK_NODES
 from hajob.domain.facts import FactKind
 from hajob.domain.incidents import Purpose
 from hajob.plan import events
-from hajob.plan.choice import FAULT, Occasion, spent
-from hajob.plan.moment import Guard, Moment
+from hajob.plan.context import Context, Guard
+from hajob.plan.evaluator import FAULT, Trigger, spent
 from hajob.plan.policy import CoordinatorLossPolicy, Mode
 from hajob.plan.state import Deadline
 
 
-def chooses(occasion: Occasion, action: Action) -> Guard:
-    """The ladder, on this occasion, takes this action."""
-    sentence = f"on the occasion {occasion.name} the ladder takes {action}"
-    return Guard(f"{occasion.name}: {action}", sentence, lambda moment: moment.decide(occasion).action is action)
+def chooses(trigger: Trigger, action: Action) -> Guard:
+    """This action is the smallest that works on this trigger."""
+    sentence = f"on the trigger {trigger.name} {action} is the smallest action that works"
+    return Guard(f"{trigger.name}: {action}", sentence, lambda context: context.decide(trigger).action is action)
 
 
 def about(name: str, sentence: str, kinds: frozenset[FactKind]) -> Guard:
     """The fact is of one of these kinds."""
-    return Guard(name, sentence, lambda moment: moment.fact.kind in kinds)
+    return Guard(name, sentence, lambda context: context.fact.kind in kinds)
 
 
 def result(*codes: int, strategy: str = "") -> Guard:
@@ -32,14 +32,14 @@ def result(*codes: int, strategy: str = "") -> Guard:
     return Guard(f"result {words}{about}", f"MindIO's code is {words}{about}", partial(_has_code, codes, strategy))
 
 
-def _has_code(codes: tuple[int, ...], strategy: str, moment: Moment) -> bool:
-    event = moment.event
+def _has_code(codes: tuple[int, ...], strategy: str, context: Context) -> bool:
+    event = context.event
     assert isinstance(event, events.ResultReported)
     return event.code in codes and (not strategy or event.strategy in {"", strategy})
 
 
-def _has_saved(moment: Moment) -> bool:
-    event = moment.event
+def _has_saved(context: Context) -> bool:
+    event = context.event
     assert isinstance(event, events.ResultReported)
     return event.code == 0 and event.strategy == MINDIO_STRATEGY[Action.CHECKPOINT]
 
@@ -47,131 +47,131 @@ def _has_saved(moment: Moment) -> bool:
 def both(first: Guard, second: Guard) -> Guard:
     """Both conditions."""
     name, sentence = f"{first.name}, {second.name}", f"{first.sentence}, and {second.sentence}"
-    return Guard(name, sentence, lambda moment: first.test(moment) and second.test(moment))
+    return Guard(name, sentence, lambda context: first.test(context) and second.test(context))
 
 
-def due(moment: Moment, name: str) -> bool:
+def due(context: Context, name: str) -> bool:
     """Whether the event is the named deadline, set and passed."""
-    event = moment.event
+    event = context.event
     assert isinstance(event, events.DeadlineReached)
-    at = moment.state.deadlines.get(event.name)
-    return event.name == name and at is not None and moment.now_ms >= at
+    at = context.state.deadlines.get(event.name)
+    return event.name == name and at is not None and context.now_ms >= at
 
 
-def _passed(moment: Moment) -> bool:
-    event = moment.event
+def _passed(context: Context) -> bool:
+    event = context.event
     assert isinstance(event, events.DeadlineReached)
-    return due(moment, event.name)
+    return due(context, event.name)
 
 
-def unknown_ranks(moment: Moment) -> tuple[int, ...]:
+def unknown_ranks(context: Context) -> tuple[int, ...]:
     """Ranks that MindIO calls lost and the incident does not."""
-    event, incident = moment.event, moment.incident
+    event, incident = context.event, context.incident
     if not isinstance(event, events.Stopped) or incident is None:
         return ()
     known = set(incident.lost_ranks)
-    return tuple(sorted(rank for rank in set(event.ranks) - known if 0 <= rank < moment.view.layout.world_size))
+    return tuple(sorted(rank for rank in set(event.ranks) - known if 0 <= rank < context.view.layout.world_size))
 
 
-def _observing(moment: Moment) -> bool:
+def _observing(context: Context) -> bool:
     """Observe mode; the decision is made all the same, so that it can be said."""
-    return moment.policy.mode is Mode.OBSERVE and moment.decide(FAULT) is not None
+    return context.policy.mode is Mode.OBSERVE and context.decide(FAULT) is not None
 
 
-def _unreachable(moment: Moment) -> bool:
-    assert isinstance(moment.event, events.CoordinatorLost)
-    return not moment.event.ended
+def _unreachable(context: Context) -> bool:
+    assert isinstance(context.event, events.CoordinatorLost)
+    return not context.event.ended
 
 
-def _strange(moment: Moment) -> bool:
+def _strange(context: Context) -> bool:
     """A strategy that MindIO does not have; `ignored` names it."""
-    event = moment.event
+    event = context.event
     if isinstance(event, events.StrategiesOffered):
         strange = event.names if not STRATEGIES & set(event.names) else ()
     else:
         assert isinstance(event, events.ResultReported)
         strange = (event.strategy,) if event.strategy and event.strategy not in STRATEGIES else ()
     if strange:
-        moment.ignored = f"unknown strategy: {', '.join(strange)}"
+        context.ignored = f"unknown strategy: {', '.join(strange)}"
     return bool(strange)
 
 
-def _purpose(moment: Moment) -> Purpose | None:
-    return moment.incident.purpose if moment.incident else None
+def _purpose(context: Context) -> Purpose | None:
+    return context.incident.purpose if context.incident else None
 
 
-def _old_revision(moment: Moment) -> bool:
-    event, incident = moment.event, moment.incident
+def _old_revision(context: Context) -> bool:
+    event, incident = context.event, context.incident
     assert isinstance(event, events.Named | events.ReplacementsReady)
     return incident is not None and 0 < event.revision < incident.revision
 
 
-def _other_attempt(moment: Moment) -> bool:
-    event = moment.event
+def _other_attempt(context: Context) -> bool:
+    event = context.event
     assert isinstance(event, events.AllRanksStarted)
-    return event.attempt not in {0, moment.state.attempt}
+    return event.attempt not in {0, context.state.attempt}
 
 
-def _offered(moment: Moment) -> bool:
-    event, incident = moment.event, moment.incident
+def _offered(context: Context) -> bool:
+    event, incident = context.event, context.incident
     assert isinstance(event, events.StrategiesOffered)
     return incident is None or MINDIO_STRATEGY[incident.action] in event.names
 
 
-def _save_offered(moment: Moment) -> bool:
-    event = moment.event
+def _save_offered(context: Context) -> bool:
+    event = context.event
     assert isinstance(event, events.StrategiesOffered)
-    return _offered(moment) or MINDIO_STRATEGY[Action.CHECKPOINT] in event.names
+    return _offered(context) or MINDIO_STRATEGY[Action.CHECKPOINT] in event.names
 
 
-def _nodes_wanted(moment: Moment) -> int:
-    shrunk = moment.state.shrunk
+def _nodes_wanted(context: Context) -> int:
+    shrunk = context.state.shrunk
     if shrunk is None:
         return 0
-    return len(shrunk.absent(released=moment.policy.release_shrunk_pods))
+    return len(shrunk.absent(released=context.policy.release_shrunk_pods))
 
 
-def _enough(moment: Moment) -> bool:
-    event = moment.event
-    free = event.nodes if isinstance(event, events.CapacityAvailable) else moment.view.free_nodes
-    return free is None or free >= _nodes_wanted(moment)
+def _enough(context: Context) -> bool:
+    event = context.event
+    free = event.nodes if isinstance(event, events.CapacityAvailable) else context.view.free_nodes
+    return free is None or free >= _nodes_wanted(context)
 
 
-def _may_expand(moment: Moment) -> bool:
-    return _enough(moment) and not _spent_out(moment, Action.EXPAND)
+def _may_expand(context: Context) -> bool:
+    return _enough(context) and not _spent_out(context, Action.EXPAND)
 
 
-def _may_migrate(moment: Moment) -> bool:
-    event, layout = moment.event, moment.view.layout
+def _may_migrate(context: Context) -> bool:
+    event, layout = context.event, context.view.layout
     if isinstance(event, events.MigrateRequested) and not _all_exist(event.nodes, layout.num_nodes):
         return False
-    ready = moment.view.step >= 1 and moment.view.coordinator_ready
-    return ready and not _spent_out(moment, Action.MIGRATE)
+    ready = context.view.step >= 1 and context.view.coordinator_ready
+    return ready and not _spent_out(context, Action.MIGRATE)
 
 
 def _all_exist(nodes: tuple[int, ...], count: int) -> bool:
     return bool(nodes) and all(0 <= node < count for node in nodes)
 
 
-def _spent_out(moment: Moment, action: Action) -> bool:
-    rung = moment.policy.rungs[action]
-    return spent(moment.state, action.value, rung.window_seconds, moment.now_ms) >= rung.max_count
+def _spent_out(context: Context, action: Action) -> bool:
+    limits = context.policy.limits[action]
+    return spent(context.state, action.value, limits.window_seconds, context.now_ms) >= limits.max_count
 
 
-def _returning(moment: Moment) -> bool:
-    incident = moment.incident
-    return incident is not None and set(moment.fact_ranks()) <= set(incident.lost_ranks)
+def _returning(context: Context) -> bool:
+    incident = context.incident
+    return incident is not None and set(context.fact_ranks()) <= set(incident.lost_ranks)
 
 
-ALWAYS: Final = Guard("always", "in every other case", lambda _moment: True)
+ALWAYS: Final = Guard("always", "in every other case", lambda _context: True)
 
 UNCONCERNED: Final = Guard(
     "unconcerned",
     "the fact is stale, a duplicate, of another job, nonsense, or tolerated by policy",
-    lambda moment: not moment.concerns(),
+    lambda context: not context.concerns(),
 )
 STRANGE: Final = Guard("unknown strategy", "a strategy that MindIO does not have", _strange)
-FOREIGN: Final = Guard("foreign", "the event belongs to another incarnation", lambda moment: moment.foreign)
+FOREIGN: Final = Guard("foreign", "the event belongs to another incarnation", lambda context: context.foreign)
 NOTE: Final = about("note", "the fact loses nothing, it explains", frozenset({FactKind.POD_UNSTARTABLE}))
 STANDING_SAVE: Final = Guard(
     "saved unasked",
@@ -182,75 +182,75 @@ CONTROLLER_FACT: Final = about(
     "controller lost", "the fact says the controller is gone", frozenset({FactKind.CONTROLLER_LOST})
 )
 OBSERVING: Final = Guard("observe", "mode is Observe", _observing)
-HOLDING: Final = Guard("hold", "mode is Hold", lambda moment: moment.policy.mode is Mode.HOLD)
+HOLDING: Final = Guard("hold", "mode is Hold", lambda context: context.policy.mode is Mode.HOLD)
 SICK_NODE: Final = about("sick node", "the fact is about a node that still works", SICK_NODES)
-SERVING: Final = Guard("serves again", "the controller serves", lambda moment: moment.view.coordinator_ready)
+SERVING: Final = Guard("serves again", "the controller serves", lambda context: context.view.coordinator_ready)
 UNREACHABLE: Final = Guard("unreachable", "the coordinator's pod has not ended", _unreachable)
-RELEASED: Final = Guard("released", "mode is no longer Hold", lambda moment: moment.policy.mode is not Mode.HOLD)
+RELEASED: Final = Guard("released", "mode is no longer Hold", lambda context: context.policy.mode is not Mode.HOLD)
 MOVE: Final = Guard(
     "move asked",
     "the node still works and the policy wants to move off it",
-    lambda moment: moment.asks_for_a_move,
+    lambda context: context.asks_for_a_move,
 )
 RESTART_NOW: Final = Guard(
     "immediately",
     "coordinatorLossPolicy is Immediately",
-    lambda moment: moment.policy.coordinator_loss is CoordinatorLossPolicy.IMMEDIATELY,
+    lambda context: context.policy.coordinator_loss is CoordinatorLossPolicy.IMMEDIATELY,
 )
 RESTART_AT_CHECKPOINT: Final = Guard(
     "at next checkpoint",
     "coordinatorLossPolicy is not Never",
-    lambda moment: moment.policy.coordinator_loss is not CoordinatorLossPolicy.NEVER,
+    lambda context: context.policy.coordinator_loss is not CoordinatorLossPolicy.NEVER,
 )
-SUSPENDING: Final = Guard("suspending", "suspend was asked for", lambda moment: _purpose(moment) is Purpose.SUSPEND)
+SUSPENDING: Final = Guard("suspending", "suspend was asked for", lambda context: _purpose(context) is Purpose.SUSPEND)
 FIRST_START: Final = Guard(
-    "first start", "no incident is open: a person waits for this start", lambda moment: moment.incident is None
+    "first start", "no incident is open: a person waits for this start", lambda context: context.incident is None
 )
 CONFIRMED: Final = Guard(
     "confirmed",
     "MindIO has already said that it succeeded",
-    lambda moment: any(mark.name == "Result" for mark in moment.incident.milestones) if moment.incident else False,
+    lambda context: any(mark.name == "Result" for mark in context.incident.milestones) if context.incident else False,
 )
 NAMED_TOO_FEW: Final = Guard("named too few", "ranks were named before the newest loss had joined", _old_revision)
 OLD_REVISION: Final = Guard("older order", "the answer to an older order", _old_revision)
 OTHER_ATTEMPT: Final = Guard("other attempt", "of another attempt", _other_attempt)
-NOT_OFFERED: Final = Guard("not offered", "MindIO does not offer what is wanted", lambda moment: not _offered(moment))
+NOT_OFFERED: Final = Guard("not offered", "MindIO does not offer what is wanted", lambda context: not _offered(context))
 NO_SAVE_OFFERED: Final = Guard(
-    "no save offered", "MindIO offers neither what is wanted nor to save", lambda moment: not _save_offered(moment)
+    "no save offered", "MindIO offers neither what is wanted nor to save", lambda context: not _save_offered(context)
 )
 MORE_RANKS: Final = Guard(
-    "more ranks", "MindIO names ranks that were not known to be lost", lambda moment: bool(unknown_ranks(moment))
+    "more ranks", "MindIO names ranks that were not known to be lost", lambda context: bool(unknown_ranks(context))
 )
 DUE_STARTUP: Final = Guard(
-    "startup due", "startupDeadlineSeconds are over", lambda moment: due(moment, Deadline.STARTUP)
+    "startup due", "startupDeadlineSeconds are over", lambda context: due(context, Deadline.STARTUP)
 )
 DUE_RECOVERY: Final = Guard(
-    "recovery due", "the deadline of the running step is over", lambda moment: due(moment, Deadline.RECOVERY)
+    "recovery due", "the deadline of the running step is over", lambda context: due(context, Deadline.RECOVERY)
 )
-DUE_EXPAND: Final = Guard("expand due", "expandDelaySeconds are over", lambda moment: due(moment, Deadline.EXPAND))
-DUE_ACTIVE: Final = Guard("active due", "activeDeadlineSeconds are over", lambda moment: due(moment, Deadline.ACTIVE))
+DUE_EXPAND: Final = Guard("expand due", "expandDelaySeconds are over", lambda context: due(context, Deadline.EXPAND))
+DUE_ACTIVE: Final = Guard("active due", "activeDeadlineSeconds are over", lambda context: due(context, Deadline.ACTIVE))
 DUE_COORDINATOR: Final = Guard(
     "coordinator due",
     "the coordinator could not be reached for too long",
-    lambda moment: due(moment, Deadline.COORDINATOR),
+    lambda context: due(context, Deadline.COORDINATOR),
 )
 PASSED: Final = Guard("passed", "it is set, it has passed, and nothing waits for it any more", _passed)
 NO_POD_AWAITED: Final = Guard(
     "no pod awaited",
     "only processes are being made anew",
-    lambda moment: moment.incident is not None and not moment.incident.replaced_nodes,
+    lambda context: context.incident is not None and not context.incident.replaced_nodes,
 )
 ENOUGH_NODES: Final = Guard("enough nodes", "there are nodes for every pod that left", _enough)
 MAY_EXPAND: Final = Guard("may expand", "there are nodes, and the budget of Expand is not spent", _may_expand)
 STEADY_CAPACITY: Final = Guard(
     "steady capacity",
     "there have been nodes for the whole delay, and the budget of Expand is not spent",
-    lambda moment: bool(moment.state.shrunk and moment.state.shrunk.capacity_ms) and _may_expand(moment),
+    lambda context: bool(context.state.shrunk and context.state.shrunk.capacity_ms) and _may_expand(context),
 )
 FRESH_CAPACITY: Final = Guard(
     "fresh capacity",
     "there are nodes now, and there were none before",
-    lambda moment: bool(moment.state.shrunk and not moment.state.shrunk.capacity_ms) and _enough(moment),
+    lambda context: bool(context.state.shrunk and not context.state.shrunk.capacity_ms) and _enough(context),
 )
 MAY_MIGRATE: Final = Guard(
     "may migrate",

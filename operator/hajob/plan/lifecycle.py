@@ -5,70 +5,70 @@ from dataclasses import replace
 from functools import partial
 from typing import Final
 
-from hajob.domain.actions import RUNG, Action, Command
-from hajob.domain.incidents import Incident, Outcome, Purpose
+from hajob.domain.actions import ACTION_ORDER, Action, OrderCommand
+from hajob.domain.incidents import Incident, IncidentOutcome, Purpose
 from hajob.domain.text import last_lines
 from hajob.plan import effects, events
-from hajob.plan.books import FACT_LIMIT, abandon, clear_deadlines, close, joined, new_incident, set_deadline
-from hajob.plan.choice import FAULT, Judge, Loss, Occasion, Verdict
+from hajob.plan.bookkeeping import FACT_LIMIT, abandon, clear_deadlines, close, joined, new_incident, set_deadline
+from hajob.plan.context import Context, HandlerResult
 from hajob.plan.effects import Effect
-from hajob.plan.moment import Moment, StepResult
+from hajob.plan.evaluator import FAULT, ActionVerdict, Evaluator, Loss, Trigger
 from hajob.plan.policy import ANOTHER_COORDINATOR_SECONDS, COORDINATOR_SECONDS, Refusal
-from hajob.plan.state import Deadline, JobState, Phase, Spend
-from hajob.plan.steps import launch, save
+from hajob.plan.recovery import launch, save
+from hajob.plan.state import Deadline, JobPhase, JobState, Spend
 
 _EVENT_LIMIT: Final = 240
 _MESSAGE_LIMIT: Final = 1024
-SAVE_FIRST: Final = Occasion("Asked", (Action.CHECKPOINT,), "only a checkpoint was asked for")
+SAVE_FIRST: Final = Trigger("Asked", (Action.CHECKPOINT,), "only a checkpoint was asked for")
 
 
-def accept(moment: Moment) -> StepResult:
+def accept(context: Context) -> HandlerResult:
     """Make pods and coordinator for the first time."""
-    state, limit = moment.state, moment.policy.active_deadline_seconds
+    state, limit = context.state, context.policy.active_deadline_seconds
     if limit is not None:
-        state = set_deadline(state, Deadline.ACTIVE, moment.now_ms + 1000 * limit)
-    return launch(moment, state, None, [])
+        state = set_deadline(state, Deadline.ACTIVE, context.now_ms + 1000 * limit)
+    return launch(context, state, None, [])
 
 
-def relaunch(moment: Moment) -> StepResult:
+def relaunch(context: Context) -> HandlerResult:
     """Make everything anew because somebody asked for it: no budget is spent."""
-    state, incident, out = _planned(moment, Purpose.REQUEST, Action.RESTART)
-    return launch(moment, state, incident, out)
+    state, incident, out = _planned(context, Purpose.REQUEST, Action.RESTART)
+    return launch(context, state, incident, out)
 
 
-def restart_unprotected(moment: Moment) -> StepResult:
+def restart_unprotected(context: Context) -> HandlerResult:
     """Restart because the MindIO controller is gone."""
-    state, incident, out = _planned(moment, Purpose.COORDINATOR, Action.RESTART)
-    spends = (*state.spent, Spend(Action.RESTART.value, moment.now_ms))
+    state, incident, out = _planned(context, Purpose.COORDINATOR, Action.RESTART)
+    spends = (*state.spent, Spend(Action.RESTART.value, context.now_ms))
     restarts = state.restarts_infrastructure + 1
-    return launch(moment, replace(state, spent=spends, restarts_infrastructure=restarts), incident, out)
+    return launch(context, replace(state, spent=spends, restarts_infrastructure=restarts), incident, out)
 
 
-def _planned(moment: Moment, purpose: Purpose, action: Action) -> tuple[JobState, Incident, list[Effect]]:
+def _planned(context: Context, purpose: Purpose, action: Action) -> tuple[JobState, Incident, list[Effect]]:
     """Close what is open and open an incident of this purpose."""
-    state, closing = settle(moment, f"{purpose} took over")
-    incident = replace(new_incident(moment, state, action, purpose), revision=1)
+    state, closing = settle(context, f"{purpose} took over")
+    incident = replace(new_incident(context, state, action, purpose), revision=1)
     return replace(state, incarnation=incident.number), incident, [*closing]
 
 
-def settle(moment: Moment, why: str) -> tuple[JobState, tuple[Effect, ...]]:
+def settle(context: Context, why: str) -> tuple[JobState, tuple[Effect, ...]]:
     """Close whatever is open because something else begins."""
-    state, incident = moment.state, moment.incident
-    if incident is None or state.phase is Phase.CONFIRMING:
-        return close(state, Outcome.RECOVERED, why)
+    state, incident = context.state, context.incident
+    if incident is None or state.phase is JobPhase.CONFIRMING:
+        return close(state, IncidentOutcome.RECOVERED, why)
     if incident.purpose in {Purpose.EXPAND, Purpose.MIGRATE}:
         return abandon(state, incident, why)
-    return close(state, Outcome.FAILED, why)
+    return close(state, IncidentOutcome.FAILED, why)
 
 
-def save_for(purpose: Purpose) -> Callable[[Moment], StepResult]:
+def save_for(purpose: Purpose) -> Callable[[Context], HandlerResult]:
     """Save what can be saved, because somebody asked for a suspend or a restart."""
     return partial(_save_for, purpose)
 
 
-def _save_for(purpose: Purpose, moment: Moment) -> StepResult:
-    incident = moment.incident
-    if incident is not None and moment.joins is not None:
+def _save_for(purpose: Purpose, context: Context) -> HandlerResult:
+    incident = context.incident
+    if incident is not None and context.joins is not None:
         gone = (*incident.escalated_from, incident.action)
         incident = replace(
             incident,
@@ -77,38 +77,39 @@ def _save_for(purpose: Purpose, moment: Moment) -> StepResult:
             escalated_from=gone,
             revision=incident.revision + 1,
         )
-        return save(moment, moment.state, incident, [])
-    state, incident, out = _planned(moment, purpose, Action.CHECKPOINT)
-    return save(moment, state, incident, out)
+        return save(context, context.state, incident, [])
+    state, incident, out = _planned(context, purpose, Action.CHECKPOINT)
+    return save(context, state, incident, out)
 
 
-def repurpose(purpose: Purpose) -> Callable[[Moment], StepResult]:
+def repurpose(purpose: Purpose) -> Callable[[Context], HandlerResult]:
     """While a checkpoint is being saved: what follows it changes."""
     return partial(_repurpose, purpose)
 
 
-def _repurpose(purpose: Purpose, moment: Moment) -> StepResult:
-    assert moment.incident is not None
-    return replace(moment.state, incident=replace(moment.incident, purpose=purpose)), ()
+def _repurpose(purpose: Purpose, context: Context) -> HandlerResult:
+    assert context.incident is not None
+    return replace(context.state, incident=replace(context.incident, purpose=purpose)), ()
 
 
-def suspend(moment: Moment) -> StepResult:
+def suspend(context: Context) -> HandlerResult:
     """Delete every pod and keep what is needed to go on later."""
-    saved = _how_saved(moment)
-    state, closing = settle(moment, "suspended")
+    saved = _how_saved(context)
+    state, closing = settle(context, "suspended")
     number = state.incarnation + 1
-    stop = effects.SendOrder(Command.STOP, state.incarnation, 1 + (moment.incident.revision if moment.incident else 0))
+    revision = context.incident.revision if context.incident else 0
+    stop = effects.SendOrder(OrderCommand.STOP, state.incarnation, revision + 1)
     state = replace(state, incarnation=number, shrunk=None, renewed={}, pods={}, base=number, problem=saved)
     stale = (Deadline.RECOVERY, Deadline.STARTUP, Deadline.EXPAND, Deadline.COORDINATOR)
     deletes = (effects.DeleteAllPods(below=number), effects.DeleteCoordinator(below=number))
     return clear_deadlines(state, *stale), (stop, *closing, effects.Announce("Suspended", saved), *deletes)
 
 
-def _how_saved(moment: Moment) -> str:
+def _how_saved(context: Context) -> str:
     """Whether the step where the training stands was saved before it is suspended, and why not."""
-    event = moment.event
-    if moment.state.phase is not Phase.SAVING:
-        why = "; ".join(refusal.message for refusal in _refusals_to_save(moment)) or "no save was asked for"
+    event = context.event
+    if context.state.phase is not JobPhase.SAVING:
+        why = "; ".join(refusal.message for refusal in _refusals_to_save(context)) or "no save was asked for"
     elif isinstance(event, events.ResultReported):
         if event.code == 0:
             return "the step where the training stood is saved"
@@ -122,46 +123,46 @@ def _how_saved(moment: Moment) -> str:
     return f"the step where the training stood is not saved ({why}); the newest checkpoint before it counts"
 
 
-def unsuspend(moment: Moment) -> StepResult:
+def unsuspend(context: Context) -> HandlerResult:
     """Make everything anew."""
-    return launch(moment, moment.state, None, [])
+    return launch(context, context.state, None, [])
 
 
-def complete(moment: Moment) -> StepResult:
+def complete(context: Context) -> HandlerResult:
     """Every rank ended with 0."""
-    state = clear_deadlines(moment.state, *Deadline)
-    state, closing = close(state, Outcome.RECOVERED, "the training ended")
+    state = clear_deadlines(context.state, *Deadline)
+    state, closing = close(state, IncidentOutcome.RECOVERED, "the training ended")
     return replace(state, shrunk=None), (*closing, effects.CompleteJob())
 
 
-def delete(moment: Moment) -> StepResult:
+def delete(context: Context) -> HandlerResult:
     """Stop everything; owner references and the finalizer do the rest."""
-    state = clear_deadlines(moment.state, *Deadline)
-    state, closing = close(state, Outcome.FAILED, "the job was deleted")
+    state = clear_deadlines(context.state, *Deadline)
+    state, closing = close(state, IncidentOutcome.FAILED, "the job was deleted")
     number = state.incarnation + 1
     return state, (*closing, effects.DeleteAllPods(below=number), effects.DeleteCoordinator(below=number))
 
 
-def fail(reason: str, sentence: str = "") -> Callable[[Moment], StepResult]:
-    """Give up; where the ladder was asked, its last rung says why."""
+def fail(reason: str, sentence: str = "") -> Callable[[Context], HandlerResult]:
+    """Give up; the last action evaluated, if any, says why."""
     return partial(_fail, reason, sentence)
 
 
-def _fail(reason: str, sentence: str, moment: Moment) -> StepResult:
-    verdicts = moment.choice.considered if moment.choice else ()
+def _fail(reason: str, sentence: str, context: Context) -> HandlerResult:
+    verdicts = context.choice.considered if context.choice else ()
     why, message = _why_failed(reason, sentence, verdicts)
-    incident = moment.incident
-    cause = (incident.cause.message if incident else _told(moment)) or moment.state.problem
-    state, closing = close(clear_deadlines(moment.state, *Deadline), Outcome.FAILED, message)
+    incident = context.incident
+    cause = (incident.cause.message if incident else _told(context)) or context.state.problem
+    state, closing = close(clear_deadlines(context.state, *Deadline), IncidentOutcome.FAILED, message)
     full = f"{message}: {cause}" if cause else message
     return state, (*closing, effects.FailJob(why, full))
 
 
-def fail_unworkable(moment: Moment) -> StepResult:
+def fail_unworkable(context: Context) -> HandlerResult:
     """Give up at once, with the reason that the event names."""
-    event = moment.event
+    event = context.event
     assert isinstance(event, events.Unworkable)
-    state, closing = close(clear_deadlines(moment.state, *Deadline), Outcome.FAILED, event.message)
+    state, closing = close(clear_deadlines(context.state, *Deadline), IncidentOutcome.FAILED, event.message)
     return state, (*closing, effects.FailJob(event.reason, event.message))
 
 
@@ -173,8 +174,8 @@ _FAILURES: Final = {
 }
 
 
-def _why_failed(reason: str, sentence: str, verdicts: tuple[Verdict, ...]) -> tuple[str, str]:
-    """Reason and message; the refusal of the last rung is the one that counts."""
+def _why_failed(reason: str, sentence: str, verdicts: tuple[ActionVerdict, ...]) -> tuple[str, str]:
+    """Reason and message; the refusals of the last action count."""
     if not verdicts:
         return reason, sentence
     names = {refusal.name: refusal.message for refusal in verdicts[-1].refusals}
@@ -187,111 +188,113 @@ def _why_failed(reason: str, sentence: str, verdicts: tuple[Verdict, ...]) -> tu
 # ---------------------------------------------------------------------- notes that change little
 
 
-def ignore(reason: str) -> Callable[[Moment], StepResult]:
+def ignore(reason: str) -> Callable[[Context], HandlerResult]:
     """Change nothing, and say why so that it can be counted."""
     return partial(_ignore, reason)
 
 
-def _ignore(reason: str, moment: Moment) -> StepResult:
-    moment.ignored = moment.ignored or f"{reason}: in {moment.state.phase}, {str(moment.event)[:_EVENT_LIMIT]}"
-    return moment.state, ()
+def _ignore(reason: str, context: Context) -> HandlerResult:
+    context.ignored = context.ignored or f"{reason}: in {context.state.phase}, {str(context.event)[:_EVENT_LIMIT]}"
+    return context.state, ()
 
 
-def note(moment: Moment) -> StepResult:
+def note(context: Context) -> HandlerResult:
     """Remember what explains a slow start."""
-    fact = moment.fact
-    ids = (*moment.state.fact_ids, fact.id)[-FACT_LIMIT:]
+    fact = context.fact
+    ids = (*context.state.fact_ids, fact.id)[-FACT_LIMIT:]
     text = f"{fact.code or fact.kind}: {fact.message}"[-_MESSAGE_LIMIT:]
-    return replace(moment.state, problem=text, fact_ids=ids), (effects.Announce(fact.kind.value, text),)
+    return replace(context.state, problem=text, fact_ids=ids), (effects.Announce(fact.kind.value, text),)
 
 
-def observed(moment: Moment) -> StepResult:
+def observed(context: Context) -> HandlerResult:
     """Say what would be done, and do nothing."""
-    fact = moment.fact
-    action = moment.decide(FAULT).action
-    state = replace(moment.state, fact_ids=(*moment.state.fact_ids, fact.id)[-FACT_LIMIT:])
+    fact = context.fact
+    action = context.decide(FAULT).action
+    state = replace(context.state, fact_ids=(*context.state.fact_ids, fact.id)[-FACT_LIMIT:])
     return state, (effects.Announce("Observed", f"fact {fact.id} ({fact.kind}): {action or 'nothing'} would follow"),)
 
 
-def hold(moment: Moment) -> StepResult:
+def hold(context: Context) -> HandlerResult:
     """Open an incident and start nothing."""
-    moment.loss = moment.loss_of_fact()
+    context.loss = context.loss_of_fact()
     incident = replace(
-        new_incident(moment, moment.state, moment.first_action(), Purpose.FAULT), lost_ranks=moment.fact_ranks()
+        new_incident(context, context.state, context.first_action(), Purpose.FAULT), lost_ranks=context.fact_ranks()
     )
-    state = replace(moment.state, incident=incident, incarnation=incident.number)
-    return state, (effects.Announce("Held", f"fact {moment.fact.id} waits, mode is Hold"),)
+    state = replace(context.state, incident=incident, incarnation=incident.number)
+    return state, (effects.Announce("Held", f"fact {context.fact.id} waits, mode is Hold"),)
 
 
-def hold_more(moment: Moment) -> StepResult:
+def hold_more(context: Context) -> HandlerResult:
     """Another fact joins what is held."""
-    incident = moment.incident
+    incident = context.incident
     assert incident is not None
-    moment.loss = moment.loss_of_fact()
-    action = max(incident.action, moment.first_action(), key=RUNG.__getitem__)
-    incident = replace(incident, action=action, **joined(moment, incident))
-    return replace(moment.state, incident=incident), ()
+    context.loss = context.loss_of_fact()
+    action = max(incident.action, context.first_action(), key=ACTION_ORDER.__getitem__)
+    incident = replace(incident, action=action, **joined(context, incident))
+    return replace(context.state, incident=incident), ()
 
 
-def lose_coordinator(moment: Moment) -> StepResult:
+def lose_coordinator(context: Context) -> HandlerResult:
     """Go on unprotected, with a new coordinator that takes over the agents."""
-    state, closing = settle(moment, "the coordinator was lost")
+    state, closing = settle(context, "the coordinator was lost")
     number = state.incarnation + 1
     stale = (Deadline.RECOVERY, Deadline.EXPAND, Deadline.COORDINATOR)
     state = clear_deadlines(replace(state, incarnation=number), *stale)
-    announce = effects.Announce("CoordinatorLost", _told(moment) or "the controller is gone")
+    announce = effects.Announce("CoordinatorLost", _told(context) or "the controller is gone")
     anew = (effects.DeleteCoordinator(below=number), effects.CreateCoordinator(number))
     return state, (announce, *closing, *anew)
 
 
-def _told(moment: Moment) -> str:
+def _told(context: Context) -> str:
     """What the event, or its fact, says for people; not every kind of event says anything."""
-    told: str = getattr(moment.event, "message", moment.fact.message)
+    told: str = getattr(context.event, "message", context.fact.message)
     return last_lines(told, _MESSAGE_LIMIT)
 
 
-def await_coordinator(moment: Moment) -> StepResult:
+def await_coordinator(context: Context) -> HandlerResult:
     """It cannot be reached, but may come back: say so and wait."""
-    if Deadline.COORDINATOR in moment.state.deadlines:
-        return moment.state, ()
-    state = set_deadline(moment.state, Deadline.COORDINATOR, moment.now_ms + 1000 * COORDINATOR_SECONDS)
-    return state, (effects.Announce("CoordinatorUnreachable", _told(moment)),)
+    if Deadline.COORDINATOR in context.state.deadlines:
+        return context.state, ()
+    state = set_deadline(context.state, Deadline.COORDINATOR, context.now_ms + 1000 * COORDINATOR_SECONDS)
+    return state, (effects.Announce("CoordinatorUnreachable", _told(context)),)
 
 
-def await_another(moment: Moment) -> StepResult:
+def await_another(context: Context) -> HandlerResult:
     """The successor of a lost coordinator has ended, too: make another one, but not in a hurry."""
-    if Deadline.COORDINATOR in moment.state.deadlines:
-        return moment.state, ()
-    at_ms = moment.now_ms + 1000 * ANOTHER_COORDINATOR_SECONDS
-    state = set_deadline(moment.state, Deadline.COORDINATOR, at_ms)
-    return state, (effects.Announce("CoordinatorLost", _told(moment) or "it has ended"),)
+    if Deadline.COORDINATOR in context.state.deadlines:
+        return context.state, ()
+    at_ms = context.now_ms + 1000 * ANOTHER_COORDINATOR_SECONDS
+    state = set_deadline(context.state, Deadline.COORDINATOR, at_ms)
+    return state, (effects.Announce("CoordinatorLost", _told(context) or "it has ended"),)
 
 
-def coordinator_back(moment: Moment) -> StepResult:
+def coordinator_back(context: Context) -> HandlerResult:
     """It serves: nothing was lost."""
-    return clear_deadlines(moment.state, Deadline.COORDINATOR), ()
+    return clear_deadlines(context.state, Deadline.COORDINATOR), ()
 
 
-def forget_deadline(moment: Moment) -> StepResult:
+def forget_deadline(context: Context) -> HandlerResult:
     """A deadline that nothing waits for any more."""
-    event = moment.event
+    event = context.event
     assert isinstance(event, events.DeadlineReached)
-    return clear_deadlines(moment.state, Deadline(event.name)), ()
+    return clear_deadlines(context.state, Deadline(event.name)), ()
 
 
-def checkpoint_seen(moment: Moment) -> StepResult:
+def checkpoint_seen(context: Context) -> HandlerResult:
     """A periodic checkpoint is complete."""
-    event = moment.event
+    event = context.event
     assert isinstance(event, events.CheckpointVerified)
-    return replace(moment.state, step=max(moment.state.step, event.step)), ()
+    return replace(context.state, step=max(context.state.step, event.step)), ()
 
 
-def may_save(moment: Moment) -> bool:
+def may_save(context: Context) -> bool:
     """Whether MindIO could save the running training now."""
-    return not _refusals_to_save(moment)
+    return not _refusals_to_save(context)
 
 
-def _refusals_to_save(moment: Moment) -> tuple[Refusal, ...]:
-    lost = moment.incident.lost_ranks if moment.incident and moment.incident.purpose is Purpose.FAULT else ()
-    judge = Judge(Loss(ranks=lost, counted=False), SAVE_FIRST, moment.state, moment.view, moment.policy, moment.now_ms)
-    return judge.refusals(Action.CHECKPOINT)
+def _refusals_to_save(context: Context) -> tuple[Refusal, ...]:
+    lost = context.incident.lost_ranks if context.incident and context.incident.purpose is Purpose.FAULT else ()
+    evaluator = Evaluator(
+        Loss(ranks=lost, counted=False), SAVE_FIRST, context.state, context.view, context.policy, context.now_ms
+    )
+    return evaluator.refusals(Action.CHECKPOINT)

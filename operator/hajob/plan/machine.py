@@ -7,45 +7,45 @@ a no-op that says why. It never raises for what the outside world may send.
 from dataclasses import dataclass, replace
 from typing import Final
 
-from hajob.plan.choice import Verdict
+from hajob.plan.context import Context, TableRow
 from hajob.plan.effects import Effect
-from hajob.plan.events import EVENTS, Event
+from hajob.plan.evaluator import ActionVerdict
+from hajob.plan.events import EVENTS, JobEvent
 from hajob.plan.guards import ALWAYS
-from hajob.plan.moment import Moment, Row
 from hajob.plan.policy import Policy
-from hajob.plan.state import JobState, Phase
+from hajob.plan.state import JobPhase, JobState
 from hajob.plan.table import TABLE
-from hajob.plan.view import View
+from hajob.plan.view import ClusterView
 
-__all__ = ["CELLS", "TABLE", "Outcome", "advance"]
+__all__ = ["CELLS", "TABLE", "Transition", "advance"]
 
 
-def _cell(phase: Phase, event: type[Event]) -> tuple[Row, ...]:
+def _cell(phase: JobPhase, event: type[JobEvent]) -> tuple[TableRow, ...]:
     rows = [row for row in TABLE if row.event is event and phase in row.states]
     last = next(place for place, row in enumerate(rows) if row.guard is ALWAYS)
     return tuple(rows[: last + 1])
 
 
-CELLS: Final = {(phase, event): _cell(phase, event) for phase in Phase for event in EVENTS}
+CELLS: Final = {(phase, event): _cell(phase, event) for phase in JobPhase for event in EVENTS}
 """By state and kind of event: the rows in their order, up to and with the first that always applies."""
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class Transition:
     """What one event led to.
 
     Attributes:
         state: the new state; the same object when nothing changed.
         effects: what the shell is to do, in this order.
-        considered: the rungs judged for it, smallest first, each taken or refused with words.
+        considered: the actions evaluated for it, smallest first, each taken or refused with words.
         row: the row of the table that answered.
         ignored: why the event changed nothing, to be counted and logged; empty when it did.
     """
 
     state: JobState
     effects: tuple[Effect, ...]
-    considered: tuple[Verdict, ...]
-    row: Row
+    considered: tuple[ActionVerdict, ...]
+    row: TableRow
     ignored: str = ""
 
     @property
@@ -54,7 +54,7 @@ class Outcome:
         return any(effect.irreversible for effect in self.effects)
 
 
-def advance(state: JobState, event: Event, view: View, policy: Policy, now_ms: int) -> Outcome:
+def advance(state: JobState, event: JobEvent, view: ClusterView, policy: Policy, now_ms: int) -> Transition:
     """Answer one event.
 
     Args:
@@ -64,10 +64,10 @@ def advance(state: JobState, event: Event, view: View, policy: Policy, now_ms: i
         policy: what the user allows.
         now_ms: the operator's clock, in milliseconds; never read anywhere else.
     """
-    moment = Moment(state, event, view, policy, now_ms)
-    row = next(row for row in CELLS[state.phase, type(event)] if row.guard.test(moment))  # the last is `always`
-    new, effects = row.step.run(moment)
+    context = Context(state, event, view, policy, now_ms)
+    row = next(row for row in CELLS[state.phase, type(event)] if row.guard.test(context))  # the last is `always`
+    new, effects = row.handler.run(context)
     if row.target is not None and row.target is not new.phase:
         new = replace(new, phase=row.target)
-    considered = moment.choice.considered if moment.choice else ()
-    return Outcome(new, effects, considered, row, moment.ignored)
+    considered = context.choice.considered if context.choice else ()
+    return Transition(new, effects, considered, row, context.ignored)

@@ -12,43 +12,43 @@ from typing import Any, Final
 
 from pydantic import ValidationError
 
-from hajob.api.derived import DEFAULT_LIMITS, action_limits
+from hajob.api.derived import DEFAULT_LIMITS, ActionLimits, action_limits
 from hajob.api.derived import layout as layout_from
 from hajob.api.enums import CoordinatorLossPolicy, ElasticPolicy, Framework, ShrunkPodPolicy
 from hajob.api.enums import RecoveryMode as Mode
 from hajob.api.enums import SubHealthPolicy as NodePolicy
 from hajob.api.spec import HATrainingJobSpec
-from hajob.domain.actions import LADDER, Action
+from hajob.domain.actions import FAULT_ACTIONS, Action
 from hajob.domain.errors import HajobInputError
 from hajob.domain.layout import Layout
-from hajob.plan.checks import Setting
-from hajob.plan.flags import Flags
+from hajob.plan.checks import JobSetting
+from hajob.plan.flags import TrainerFlags
 from hajob.plan.preconditions import PRECONDITIONS
 
-__all__ = ["CoordinatorLossPolicy", "Mode", "NodePolicy", "Policy", "Refusal", "Rung", "from_spec", "layout_of"]
+__all__ = [
+    "ActionLimits",
+    "CoordinatorLossPolicy",
+    "Mode",
+    "NodePolicy",
+    "Policy",
+    "Refusal",
+    "from_spec",
+    "layout_of",
+]
 
 
-@dataclass(frozen=True, slots=True)
-class Rung:
-    """Budget of one action: at most `max_count` times in `window_seconds`; each try ends at `deadline_seconds`."""
-
-    max_count: int
-    window_seconds: int
-    deadline_seconds: int
-
-
-DEFAULT_RUNGS: Final[Mapping[Action, Rung]] = {
-    **{a: Rung(one.max_count, one.window_seconds, one.deadline_seconds) for a, one in DEFAULT_LIMITS.items()},
-    Action.EXPAND: Rung(10, 3600, 900),
-    Action.MIGRATE: Rung(10, 3600, 900),
+DEFAULT_ACTION_LIMITS: Final[Mapping[Action, ActionLimits]] = {
+    **DEFAULT_LIMITS,
+    Action.EXPAND: ActionLimits(10, 3600, 900),
+    Action.MIGRATE: ActionLimits(10, 3600, 900),
 }
-"""Budgets where the spec says nothing; the planned actions have no place in the spec."""
+"""Limits where the spec says nothing; the planned actions have no place in the spec."""
 
 PROGRAM_WINDOW_SECONDS: Final = 86_400
 """Failures of the program are counted over a day: what happens once a week is not a broken program."""
 
 NO_PROGRESS_LIMIT: Final = 3
-"""The same rank at the same step so often is not tried once more at the same rung."""
+"""The same rank at the same step so often does not get the same action once more."""
 
 COORDINATOR_SECONDS: Final = 60
 """How long a coordinator that cannot be reached is waited for: losing it costs a restart, waiting costs nothing yet."""
@@ -87,7 +87,7 @@ class Policy:
     """
 
     mode: Mode = Mode.ENFORCE
-    rungs: Mapping[Action, Rung] = field(default_factory=lambda: dict(DEFAULT_RUNGS))
+    limits: Mapping[Action, ActionLimits] = field(default_factory=lambda: dict(DEFAULT_ACTION_LIMITS))
     max_program_failures: int = 3
     replacement_timeout_seconds: int = 270
     startup_deadline_seconds: int = 1800
@@ -113,16 +113,16 @@ class Policy:
     @property
     def longest_window_ms(self) -> int:
         """Uses of budgets older than this are forgotten."""
-        return 1000 * max(PROGRAM_WINDOW_SECONDS, *(rung.window_seconds for rung in self.rungs.values()))
+        return 1000 * max(PROGRAM_WINDOW_SECONDS, *(one.window_seconds for one in self.limits.values()))
 
     def allows(self, action: Action) -> bool:
         """Whether the spec allows this action on a fault at all."""
-        return self.rungs[action].max_count > 0 and (self.elastic or action is not Action.SHRINK)
+        return self.limits[action].max_count > 0 and (self.elastic or action is not Action.SHRINK)
 
     @property
     def allowed(self) -> tuple[Action, ...]:
         """The actions on a fault that the spec allows at all, smallest first."""
-        return tuple(action for action in LADDER if self.allows(action))
+        return tuple(action for action in FAULT_ACTIONS if self.allows(action))
 
 
 def from_spec(spec: Mapping[str, Any] | HATrainingJobSpec) -> Policy:
@@ -137,13 +137,10 @@ def from_spec(spec: Mapping[str, Any] | HATrainingJobSpec) -> Policy:
     model = read_spec(spec)
     refusals, advice, unknowns = judge_spec(model)
     recovery, elastic = model.recovery, model.elastic
-    rungs = dict(DEFAULT_RUNGS)
-    for action in LADDER:
-        limits = action_limits(model, action)
-        rungs[action] = Rung(limits.max_count, limits.window_seconds, limits.deadline_seconds)
+    limits = {**DEFAULT_ACTION_LIMITS, **{action: action_limits(model, action) for action in FAULT_ACTIONS}}
     return Policy(
         mode=recovery.mode,
-        rungs=rungs,
+        limits=limits,
         max_program_failures=recovery.max_program_failures,
         replacement_timeout_seconds=recovery.replacement_timeout_seconds,
         startup_deadline_seconds=model.startup_deadline_seconds,
@@ -188,9 +185,9 @@ def judge_spec(spec: HATrainingJobSpec) -> tuple[Judgement, Judgement, Judgement
     What follows from the sizes binds. What the visible arguments say binds only where elastic training refuses it by
     itself; everywhere else the trainer may know better, and a Restart is better than none.
     """
-    setting = Setting.of(spec)
-    hidden = dataclasses.replace(setting, flags=Flags())
-    found: tuple[dict[Action, list[Refusal]], ...] = tuple({action: [] for action in LADDER} for _ in range(3))
+    setting = JobSetting.of(spec)
+    hidden = dataclasses.replace(setting, flags=TrainerFlags())
+    found: tuple[dict[Action, list[Refusal]], ...] = tuple({action: [] for action in FAULT_ACTIONS} for _ in range(3))
     for one in PRECONDITIONS:
         met = one.met(setting)
         if met is True:

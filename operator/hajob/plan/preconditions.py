@@ -1,7 +1,7 @@
 """What every action needs, one line for each: identifier, sentence, what is, what should be.
 
 The training stack states these in prose, in many places, and fails at the moment of the fault. Here they are one
-table; what follows from the spec and the visible arguments is judged once, before any fault, by the checks of
+table; what follows from the spec and the visible arguments is checked once, before any fault, by the checks of
 hajob.plan.checks (docs/preconditions.md is made from this table).
 """
 
@@ -12,7 +12,7 @@ from typing import Final
 from hajob.domain.actions import Action
 from hajob.domain.layout import CopyKind, RankOrder, Sharding
 from hajob.plan.checks import (
-    Setting,
+    JobSetting,
     above_one,
     absent,
     copied,
@@ -48,11 +48,11 @@ class Precondition:
     name: str
     actions: tuple[Action, ...]
     sentence: str
-    met: Callable[[Setting], bool | None]
-    found: Callable[[Setting], str]
+    met: Callable[[JobSetting], bool | None]
+    found: Callable[[JobSetting], str]
     wanted: str
 
-    def message(self, setting: Setting) -> str:
+    def message(self, setting: JobSetting) -> str:
         """The sentence for a status: what is, what should be."""
         return f"{self.sentence}: {self.found(setting)}; it should be {self.wanted}"
 

@@ -1,7 +1,7 @@
 """Which actions would work now, before any fault: `status.recoverability`.
 
-The same judgement as at the moment of a fault, with an empty loss: what the spec makes impossible, what the cluster
-lacks at the moment, what cannot be known. So the list never promises what the ladder would refuse.
+The same evaluation as for a fault, with an empty loss: what the spec makes impossible, what the cluster
+lacks at the moment, what cannot be known. So the list never promises what a decision would refuse.
 """
 
 from typing import Final
@@ -10,17 +10,17 @@ from hajob.api.enums import ConditionStatus
 from hajob.api.status import ActionRecoverability, UnmetPrecondition
 from hajob.domain.actions import Action
 from hajob.domain.layout import CopyKind
-from hajob.plan.choice import FAULT, Judge, Loss, spent
+from hajob.plan.evaluator import FAULT, Evaluator, Loss, spent
 from hajob.plan.policy import Policy, Refusal
 from hajob.plan.state import JobState
-from hajob.plan.view import View
+from hajob.plan.view import ClusterView
 
 _SENTENCE_LIMIT: Final = 1024
 _REPAIRS: Final = frozenset({Action.RETRY, Action.IN_PLACE, Action.REPLACE})
 
 
 def recoverability(
-    state: JobState, view: View, policy: Policy, now_ms: int | None = None
+    state: JobState, view: ClusterView, policy: Policy, now_ms: int | None = None
 ) -> list[ActionRecoverability]:
     """Judge every action that the spec allows; an action that it forbids is not listed.
 
@@ -30,7 +30,7 @@ def recoverability(
         policy: of the job.
         now_ms: to judge budgets by; None leaves budgets out.
     """
-    return [_judge(action, state, view, policy, now_ms) for action in policy.allowed]
+    return [_evaluate(action, state, view, policy, now_ms) for action in policy.allowed]
 
 
 def recoverable(judged: list[ActionRecoverability]) -> ConditionStatus:
@@ -42,12 +42,16 @@ def recoverable(judged: list[ActionRecoverability]) -> ConditionStatus:
     return ConditionStatus.TRUE
 
 
-def _judge(action: Action, state: JobState, view: View, policy: Policy, now_ms: int | None) -> ActionRecoverability:
-    judge = Judge(Loss(ranks=(), counted=False), FAULT, state, view, policy, now_ms=0)  # no budget is asked of it
-    found = [*judge.refusals(action), *policy.advice.get(action, ()), *_standing(action, view)]
-    rung = policy.rungs[action]
-    if now_ms is not None and spent(state, action, rung.window_seconds, now_ms) >= rung.max_count:
-        found.append(Refusal("BudgetLeft", f"{rung.max_count} uses in {rung.window_seconds} s are spent"))
+def _evaluate(
+    action: Action, state: JobState, view: ClusterView, policy: Policy, now_ms: int | None
+) -> ActionRecoverability:
+    evaluator = Evaluator(
+        Loss(ranks=(), counted=False), FAULT, state, view, policy, now_ms=0
+    )  # no budget is asked of it
+    found = [*evaluator.refusals(action), *policy.advice.get(action, ()), *_standing(action, view)]
+    limits = policy.limits[action]
+    if now_ms is not None and spent(state, action, limits.window_seconds, now_ms) >= limits.max_count:
+        found.append(Refusal("BudgetLeft", f"{limits.max_count} uses in {limits.window_seconds} s are spent"))
     status = ConditionStatus.FALSE if found else ConditionStatus.TRUE
     if not found and (unknown := policy.unknowns.get(action)):
         found, status = list(unknown), ConditionStatus.UNKNOWN
@@ -59,7 +63,7 @@ def _unique(found: list[Refusal]) -> list[Refusal]:
     return list({one.name: one for one in reversed(found)}.values())[::-1]
 
 
-def _standing(action: Action, view: View) -> list[Refusal]:
+def _standing(action: Action, view: ClusterView) -> list[Refusal]:
     """What is needed beyond what a decision at fault time asks: a place to go, a coordinator that survives."""
     found = []
     if action is Action.REPLACE and view.free_nodes == 0:

@@ -1,8 +1,8 @@
-"""What would happen: the machine itself, fed with a loss and a world in which everything asked for succeeds.
+"""What would happen: the machine itself, fed with a loss, where everything that is asked for succeeds.
 
-No second planner: the facts, the table, the ladder and the effects are those of the live operator, so that the
-answer of `kubectl hajob simulate` is the decision that would be made. Only the world is imagined: MindIO answers at
-once, and replacements come exactly when there are free nodes for them.
+No second planner: the facts, the table, the evaluator and the effects are those of the live operator, so that the
+answer of `kubectl hajob simulate` is the decision that would be made. Only the surroundings are imagined: MindIO
+answers at once, and replacements come exactly when there are free nodes for them.
 """
 
 from collections.abc import Mapping
@@ -11,53 +11,53 @@ from fractions import Fraction
 from typing import Any, Final
 
 from hajob.api.spec import HATrainingJobSpec
-from hajob.domain.actions import LADDER, RUNG, Action
+from hajob.domain.actions import ACTION_ORDER, FAULT_ACTIONS, Action
 from hajob.domain.batch import Batch
 from hajob.domain.errors import HajobInputError
 from hajob.domain.facts import Fact, FactKind, Origin
 from hajob.domain.incidents import Cause, Incident, Purpose
 from hajob.domain.layout import Layout
 from hajob.domain.loss import Isolation, Repair, isolate, repairs
-from hajob.domain.memory import Memory, memory
+from hajob.domain.memory import MemoryCost, memory
 from hajob.plan import effects, events
-from hajob.plan.choice import FAULT, Judge, Loss, Verdict
+from hajob.plan.evaluator import FAULT, ActionVerdict, Evaluator, Loss
 from hajob.plan.flags import read_flags
-from hajob.plan.machine import Outcome, advance
+from hajob.plan.machine import Transition, advance
 from hajob.plan.policy import Mode, Policy, Refusal, from_spec, layout_of, read_spec
-from hajob.plan.state import Deadline, JobState, Phase
-from hajob.plan.view import View
+from hajob.plan.state import Deadline, JobPhase, JobState
+from hajob.plan.view import ClusterView
 
 _STEP: Final = 10
 _MOST_STEPS: Final = 32
 
 _DURING: Final = {
-    Action.RETRY: Phase.GATHERING,
-    Action.IN_PLACE: Phase.GATHERING,
-    Action.REPLACE: Phase.GATHERING,
-    Action.SHRINK: Phase.SHRINKING,
-    Action.CHECKPOINT: Phase.SAVING,
-    Action.RESTART: Phase.RESTARTING,
-    Action.EXPAND: Phase.EXPANDING,
-    Action.MIGRATE: Phase.MIGRATING,
+    Action.RETRY: JobPhase.GATHERING,
+    Action.IN_PLACE: JobPhase.GATHERING,
+    Action.REPLACE: JobPhase.GATHERING,
+    Action.SHRINK: JobPhase.SHRINKING,
+    Action.CHECKPOINT: JobPhase.SAVING,
+    Action.RESTART: JobPhase.RESTARTING,
+    Action.EXPAND: JobPhase.EXPANDING,
+    Action.MIGRATE: JobPhase.MIGRATING,
 }
 """Where a job stands while an action runs; a running recovery is met before MindIO has been told the ranks."""
 
-_ANSWERS: Final[dict[Phase, events.Event]] = {
-    Phase.RESTARTING: events.PodsReady(),
-    Phase.STARTING: events.AllRanksStarted(),
-    Phase.WARMING: events.Resumed(step=_STEP),
-    Phase.GATHERING: events.Named(),
-    Phase.RESUMING: events.Resumed(step=_STEP + 1),
-    Phase.CONFIRMING: events.ResultReported(),
-    Phase.SHRINKING: events.Resumed(step=_STEP + 1),
-    Phase.SAVING: events.ResultReported(strategy="dump"),
+_ANSWERS: Final[dict[JobPhase, events.JobEvent]] = {
+    JobPhase.RESTARTING: events.PodsReady(),
+    JobPhase.STARTING: events.AllRanksStarted(),
+    JobPhase.WARMING: events.Resumed(step=_STEP),
+    JobPhase.GATHERING: events.Named(),
+    JobPhase.RESUMING: events.Resumed(step=_STEP + 1),
+    JobPhase.CONFIRMING: events.ResultReported(),
+    JobPhase.SHRINKING: events.Resumed(step=_STEP + 1),
+    JobPhase.SAVING: events.ResultReported(strategy="dump"),
 }
-"""What the imagined world says in each state until the job trains or has failed; there is no other incarnation to be
-confused with, so none is named."""
+"""What the imagined coordinator says in each state until the job trains or has failed; there is no other
+incarnation to be confused with, so none is named."""
 
 
 @dataclass(frozen=True, slots=True)
-class Question:
+class SimulationRequest:
     """What is asked: which ranks and nodes are lost, how many nodes are free, what runs already."""
 
     ranks: tuple[int, ...] = ()
@@ -72,17 +72,17 @@ class Turn:
 
     Attributes:
         before: the state that it met.
-        outcome: what it led to.
+        transition: what it led to.
         waited: time has passed before it.
     """
 
     before: JobState
-    outcome: Outcome
+    transition: Transition
     waited: bool = False
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class SimulationResult:
     """What the operator would do, and what follows from it.
 
     Attributes:
@@ -94,7 +94,7 @@ class Answer:
         step_time: expected step time as a multiple of the full size's, where the batch sizes are visible.
         memory: what the copies cost on each chip, where the model's size is known.
         kept_nodes: node ranks whose pods stay as they are.
-        considered: the ladder of the decision.
+        considered: every action evaluated, smallest first.
         repairs: where each lost shard comes from.
         turns: event by event, until the job trains again; hajob.cli.simulated_writes tells what is written.
         failure: why the job fails, when it does.
@@ -107,9 +107,9 @@ class Answer:
     current: int
     micro_batches: tuple[int, ...]
     step_time: Fraction | None
-    memory: Memory | None
+    memory: MemoryCost | None
     kept_nodes: tuple[int, ...]
-    considered: tuple[Verdict, ...]
+    considered: tuple[ActionVerdict, ...]
     repairs: tuple[Repair, ...]
     turns: tuple[Turn, ...]
     failure: str = ""
@@ -129,30 +129,30 @@ class _Run:
     """One simulated job; time only moves from deadline to deadline."""
 
     policy: Policy
-    view: View
+    view: ClusterView
     state: JobState
     now_ms: int = 0
-    verdicts: dict[Action, Verdict] = field(default_factory=dict)
+    verdicts: dict[Action, ActionVerdict] = field(default_factory=dict)
     turns: list[Turn] = field(default_factory=list)
     failure: str = ""
 
-    def tell(self, event: events.Event, *, waited: bool = False) -> Outcome:
+    def tell(self, event: events.JobEvent, *, waited: bool = False) -> Transition:
         """One event; its verdicts and what it led to are noted."""
         self.now_ms += 1
-        outcome = advance(self.state, event, self.view, self.policy, self.now_ms)
-        for verdict in outcome.considered:
+        transition = advance(self.state, event, self.view, self.policy, self.now_ms)
+        for verdict in transition.considered:
             late = any(refusal.name == "StillPossible" for refusal in verdict.refusals)
             if not (late and verdict.action in self.verdicts):
                 self.verdicts[verdict.action] = verdict
-        self.turns.append(Turn(self.state, outcome, waited))
-        for effect in outcome.effects:
+        self.turns.append(Turn(self.state, transition, waited))
+        for effect in transition.effects:
             if isinstance(effect, effects.FailJob):
                 self.failure = f"{effect.reason}: {effect.message}"
-        self.state = outcome.state
-        return outcome
+        self.state = transition.state
+        return transition
 
 
-def simulate(spec: Mapping[str, Any] | HATrainingJobSpec, question: Question) -> Answer:
+def simulate(spec: Mapping[str, Any] | HATrainingJobSpec, question: SimulationRequest) -> SimulationResult:
     """Answer a question about a job.
 
     Raises:
@@ -161,25 +161,25 @@ def simulate(spec: Mapping[str, Any] | HATrainingJobSpec, question: Question) ->
     model = read_spec(spec)
     layout, policy = layout_of(model), replace(from_spec(model), mode=Mode.ENFORCE)
     lost = _lost(layout, question)
-    view = View(layout, step=_STEP, free_nodes=question.free_nodes)
+    view = ClusterView(layout, step=_STEP, free_nodes=question.free_nodes)
     run = _Run(policy, view, _begin(question.during))
     for fact in _facts(question, layout):
         run.tell(events.FactSeen(fact=fact))
     _wait(run, question.free_nodes)
     action = run.state.incident.action if run.state.incident else None
-    _judge_larger(run, action, lost)
+    _evaluate_larger(run, action, lost)
     _cooperate(run)
     return _answer(model, run, action, lost)
 
 
-def _answer(model: HATrainingJobSpec, run: _Run, action: Action | None, lost: tuple[int, ...]) -> Answer:
+def _answer(model: HATrainingJobSpec, run: _Run, action: Action | None, lost: tuple[int, ...]) -> SimulationResult:
     layout = run.view.layout
     isolation, batch = isolate(layout, lost), _batch(model, layout.data)
     current = layout.data - len(isolation.dropped) if action is Action.SHRINK else layout.data
     touched = _touched(run)
     gone = set(isolation.nodes) if action is Action.SHRINK else set()
-    ladder = [run.verdicts[step] for step in LADDER if step in run.verdicts and not _later(run.verdicts[step], action)]
-    return Answer(
+    verdicts = [run.verdicts[one] for one in FAULT_ACTIONS if one in run.verdicts]
+    return SimulationResult(
         layout=layout,
         action=action,
         fault_ranks=lost,
@@ -189,19 +189,19 @@ def _answer(model: HATrainingJobSpec, run: _Run, action: Action | None, lost: tu
         step_time=batch.step_time(current) if batch else None,
         memory=memory(layout, model.model.parameters) if model.model else None,
         kept_nodes=tuple(node for node in range(layout.num_nodes) if node not in touched | gone),
-        considered=tuple(ladder),
+        considered=tuple(one for one in verdicts if not _later(one, action)),
         repairs=repairs(layout, lost),
         turns=tuple(run.turns),
         failure=run.failure,
     )
 
 
-def _later(verdict: Verdict, action: Action | None) -> bool:
+def _later(verdict: ActionVerdict, action: Action | None) -> bool:
     """The restart that follows a checkpoint is not part of the decision."""
     return verdict.taken and verdict.action is not action
 
 
-def _lost(layout: Layout, question: Question) -> tuple[int, ...]:
+def _lost(layout: Layout, question: SimulationRequest) -> tuple[int, ...]:
     """The ranks lost themselves, checked."""
     if not question.ranks and not question.nodes:
         raise HajobInputError("nothing is lost: name at least one rank or node")
@@ -215,7 +215,7 @@ def _lost(layout: Layout, question: Question) -> tuple[int, ...]:
 
 def _begin(during: Action | None) -> JobState:
     """A job that trains, or one in which an action runs that has lost nothing yet."""
-    state = JobState(phase=Phase.RUNNING, incarnation=1, attempt=1, base=1)
+    state = JobState(phase=JobPhase.RUNNING, incarnation=1, attempt=1, base=1)
     if during is None:
         return state
     purpose = {Action.EXPAND: Purpose.EXPAND, Action.MIGRATE: Purpose.MIGRATE}.get(during, Purpose.FAULT)
@@ -224,7 +224,7 @@ def _begin(during: Action | None) -> JobState:
     return replace(state, phase=_DURING[during], incarnation=2, base=base, incident=incident)
 
 
-def _facts(question: Question, layout: Layout) -> list[Fact]:
+def _facts(question: SimulationRequest, layout: Layout) -> list[Fact]:
     """Whole nodes first: a rank of a lost node is lost with it."""
     nodes = sorted(set(question.nodes))
     facts = [Fact(f"node {node}", FactKind.AGENT_SILENT, node_rank=node) for node in nodes]
@@ -243,23 +243,23 @@ def _wait(run: _Run, free_nodes: int) -> None:
     run.verdicts[Action.REPLACE] = no_node(missing, run.policy.replacement_timeout_seconds)
 
 
-def no_node(missing: int, seconds: int) -> Verdict:
+def no_node(missing: int, seconds: int) -> ActionVerdict:
     """Why a replacement was given up after the wait."""
     text = f"{missing} more nodes would be needed, none came within {seconds} s"
-    return Verdict(Action.REPLACE, taken=False, refusals=(Refusal("FreeNode", text),))
+    return ActionVerdict(Action.REPLACE, taken=False, refusals=(Refusal("FreeNode", text),))
 
 
-def _judge_larger(run: _Run, action: Action | None, lost: tuple[int, ...]) -> None:
+def _evaluate_larger(run: _Run, action: Action | None, lost: tuple[int, ...]) -> None:
     """Say of the larger actions, too, which of them would not have worked, were they the first to be tried."""
     if action is None:
         return
-    judge = Judge(Loss(lost), FAULT, JobState(), run.view, run.policy, run.now_ms)
-    for larger in LADDER[RUNG[action] + 1 :]:
-        refusals = judge.refusals(larger)
+    evaluator = Evaluator(Loss(lost), FAULT, JobState(), run.view, run.policy, run.now_ms)
+    for larger in FAULT_ACTIONS[ACTION_ORDER[action] + 1 :]:
+        refusals = evaluator.refusals(larger)
         if larger is Action.REPLACE and not run.view.free_nodes and not refusals:
             refusals = no_node(1, run.policy.replacement_timeout_seconds).refusals
         if refusals:
-            run.verdicts[larger] = Verdict(larger, taken=False, refusals=refusals)
+            run.verdicts[larger] = ActionVerdict(larger, taken=False, refusals=refusals)
 
 
 def _cooperate(run: _Run) -> None:
@@ -282,7 +282,7 @@ def _touched(run: _Run) -> set[int]:
     """Node ranks whose pods are made, made anew or deleted."""
     found: set[int] = set()
     for turn in run.turns:
-        for effect in turn.outcome.effects:
+        for effect in turn.transition.effects:
             match effect:
                 case effects.ReplacePods(nodes) | effects.ReleasePods(nodes) | effects.CreateSparePods(nodes):
                     found.update(nodes)

@@ -13,7 +13,7 @@ from hajob.domain.actions import Action
 from hajob.domain.incidents import Incident
 
 
-class Phase(StrEnum):
+class JobPhase(StrEnum):
     """The states of the table; docs/state-machine.md has a sentence for each."""
 
     NEW = "New"
@@ -38,32 +38,34 @@ class Phase(StrEnum):
     DELETED = "Deleted"
 
 
-PHASE_SENTENCE: Final = {
-    Phase.NEW: "nothing has been made yet",
-    Phase.PENDING: "pods and coordinator are being made, scheduled and started",
-    Phase.STARTING: "the pods run; the ranks are being started and linked",
-    Phase.WARMING: "every rank is linked; the first step has not ended, so MindIO can recover nothing",
-    Phase.RUNNING: "training at full size, protected",
-    Phase.UNPROTECTED: "training goes on, but the MindIO controller is gone",
-    Phase.HELD: "an incident is open and the policy says that nothing new is started",
-    Phase.GATHERING: "the training is locked; replacements are being made, every further loss joins",
-    Phase.RESUMING: "MindIO has been told the lost ranks and repairs; nothing can join any more",
-    Phase.CONFIRMING: "training again; MindIO's late result is awaited",
-    Phase.SHRINKING: "MindIO drops data-parallel ranks",
-    Phase.SHRUNK: "training with fewer data-parallel ranks",
-    Phase.EXPANDING: "dropped ranks are coming back; the others train on until all are there",
-    Phase.MIGRATING: "second pods are being made for pods that shall move",
-    Phase.SAVING: "MindIO saves a checkpoint of the step where the training stands",
-    Phase.RESTARTING: "every process ends and the job starts anew from a checkpoint",
-    Phase.SUSPENDED: "no pods, by request",
-    Phase.COMPLETE: "every rank has ended with 0",
-    Phase.FAILED: "given up, with a reason",
-    Phase.DELETED: "the job is being deleted",
+JOB_PHASE_SENTENCE: Final = {
+    JobPhase.NEW: "nothing has been made yet",
+    JobPhase.PENDING: "pods and coordinator are being made, scheduled and started",
+    JobPhase.STARTING: "the pods run; the ranks are being started and linked",
+    JobPhase.WARMING: "every rank is linked; the first step has not ended, so MindIO can recover nothing",
+    JobPhase.RUNNING: "training at full size, protected",
+    JobPhase.UNPROTECTED: "training goes on, but the MindIO controller is gone",
+    JobPhase.HELD: "an incident is open and the policy says that nothing new is started",
+    JobPhase.GATHERING: "the training is locked; replacements are being made, every further loss joins",
+    JobPhase.RESUMING: "MindIO has been told the lost ranks and repairs; nothing can join any more",
+    JobPhase.CONFIRMING: "training again; MindIO's late result is awaited",
+    JobPhase.SHRINKING: "MindIO drops data-parallel ranks",
+    JobPhase.SHRUNK: "training with fewer data-parallel ranks",
+    JobPhase.EXPANDING: "dropped ranks are coming back; the others train on until all are there",
+    JobPhase.MIGRATING: "second pods are being made for pods that shall move",
+    JobPhase.SAVING: "MindIO saves a checkpoint of the step where the training stands",
+    JobPhase.RESTARTING: "every process ends and the job starts anew from a checkpoint",
+    JobPhase.SUSPENDED: "no pods, by request",
+    JobPhase.COMPLETE: "every rank has ended with 0",
+    JobPhase.FAILED: "given up, with a reason",
+    JobPhase.DELETED: "the job is being deleted",
 }
 
-ENDED: Final = frozenset({Phase.COMPLETE, Phase.FAILED, Phase.DELETED})
-LIVE: Final = tuple(phase for phase in Phase if phase not in ENDED)
-STEADY: Final = frozenset({Phase.RUNNING, Phase.SHRUNK, Phase.UNPROTECTED, Phase.HELD, Phase.SUSPENDED, Phase.NEW})
+ENDED: Final = frozenset({JobPhase.COMPLETE, JobPhase.FAILED, JobPhase.DELETED})
+LIVE: Final = tuple(phase for phase in JobPhase if phase not in ENDED)
+STEADY: Final = frozenset(
+    {JobPhase.RUNNING, JobPhase.SHRUNK, JobPhase.UNPROTECTED, JobPhase.HELD, JobPhase.SUSPENDED, JobPhase.NEW}
+)
 """Phases that may last without a deadline: the training goes on, or a person is awaited."""
 
 
@@ -149,7 +151,7 @@ class JobState:
         restarts_program: restarts of the whole job that the program caused.
     """
 
-    phase: Phase = Phase.NEW
+    phase: JobPhase = JobPhase.NEW
     incarnation: int = 0
     attempt: int = 0
     base: int = 0

@@ -12,8 +12,9 @@ from hajob.domain.incidents import Purpose
 from hajob.plan import elastic
 from hajob.plan import guards as g
 from hajob.plan import lifecycle as life
-from hajob.plan import steps as s
-from hajob.plan.choice import DUMP_OR_EXIT, EXIT_ONLY, FAULT, LATE, PROCESS_LATE, UNREPAIRABLE, UNTRAINED, Occasion
+from hajob.plan import recovery as r
+from hajob.plan.context import Guard, Handler, TableRow
+from hajob.plan.evaluator import DUMP_OR_EXIT, EXIT_ONLY, FAULT, LATE, PROCESS_LATE, UNREPAIRABLE, UNTRAINED, Trigger
 from hajob.plan.events import (
     EVENTS,
     Accepted,
@@ -26,9 +27,9 @@ from hajob.plan.events import (
     CoordinatorReady,
     DeadlineReached,
     Deleted,
-    Event,
     ExpandDue,
     FactSeen,
+    JobEvent,
     MigrateRequested,
     Named,
     PodsFinished,
@@ -44,67 +45,71 @@ from hajob.plan.events import (
     SuspendRequested,
     Unworkable,
 )
-from hajob.plan.moment import Guard, Row, Step
-from hajob.plan.state import LIVE, Phase
+from hajob.plan.state import LIVE, JobPhase
 
-P = Phase
+P = JobPhase
+States = tuple[JobPhase, ...] | JobPhase
 
 _BEGIN: Final = {
-    Action.RETRY: (Step("retry", "hold the training, repeat the step", s.begin_process(Action.RETRY)), P.GATHERING),
+    Action.RETRY: (Handler("retry", "hold the training, repeat the step", r.begin_process(Action.RETRY)), P.GATHERING),
     Action.IN_PLACE: (
-        Step("restart processes", "hold the training, start the lost processes anew", s.begin_process(Action.IN_PLACE)),
+        Handler(
+            "restart processes", "hold the training, start the lost processes anew", r.begin_process(Action.IN_PLACE)
+        ),
         P.GATHERING,
     ),
     Action.REPLACE: (
-        Step("replace pods", "hold the training, make the lost pods anew", s.begin_process(Action.REPLACE)),
+        Handler("replace pods", "hold the training, make the lost pods anew", r.begin_process(Action.REPLACE)),
         P.GATHERING,
     ),
-    Action.SHRINK: (Step("shrink", "drop the lost data-parallel ranks", s.begin_shrink), P.SHRINKING),
-    Action.CHECKPOINT: (Step("save", "save the step where the training stands", s.begin_checkpoint), P.SAVING),
-    Action.RESTART: (Step("restart", "end every process and start anew", s.begin_restart), P.RESTARTING),
+    Action.SHRINK: (Handler("shrink", "drop the lost data-parallel ranks", r.begin_shrink), P.SHRINKING),
+    Action.CHECKPOINT: (Handler("save", "save the step where the training stands", r.begin_checkpoint), P.SAVING),
+    Action.RESTART: (Handler("restart", "end every process and start anew", r.begin_restart), P.RESTARTING),
 }
-_SAVED: Final = Step("restart from saved", "start anew from the checkpoint just saved", s.restart_from_saved)
-_FAIL: Final = Step("fail", "give up; the last rung says why", life.fail("NothingLeft"))
-_COMPLETE: Final = Step("complete", "the job is complete", life.complete)
-_SUSPEND: Final = Step("delete all", "delete every pod", life.suspend)
-_DELETE: Final = Step("delete", "delete every pod and close what is open", life.delete)
-_UNPROTECTED: Final = Step("new coordinator", "go on unprotected with a new coordinator", life.lose_coordinator)
-_RESTART_ALONE: Final = Step("restart for controller", "restart with a new controller", life.restart_unprotected)
-_BACK: Final = Step("back", "nothing was lost", life.coordinator_back)
-_SHRUNK: Final = Step("shrunk", "go on with what is left", elastic.shrunk)
-_GROW_LATER: Final = Step("delay", "grow after the delay", elastic.await_expand)
-_WAIT_FOR_NODES: Final = Step("wait", "look for capacity again after the delay", elastic.await_capacity)
-_EXPANDED: Final = Step("grown", "back at full size", elastic.expanded)
-_RECOVERED: Final = Step("close", "close the incident", s.recovered)
-_NO_MOVE: Final = Step("say why not", "say that no move is made now", elastic.refuse_migrate)
+_SAVED: Final = Handler("restart from saved", "start anew from the checkpoint just saved", r.restart_from_saved)
+_FAIL: Final = Handler("fail", "give up; the last action evaluated says why", life.fail("NothingLeft"))
+_UNWORKABLE: Final = Handler("fail", "give up: no restart changes it", life.fail_unworkable)
+_COMPLETE: Final = Handler("complete", "the job is complete", life.complete)
+_SUSPEND: Final = Handler("delete all", "delete every pod", life.suspend)
+_DELETE: Final = Handler("delete", "delete every pod and close what is open", life.delete)
+_UNPROTECTED: Final = Handler("new coordinator", "go on unprotected with a new coordinator", life.lose_coordinator)
+_RESTART_ALONE: Final = Handler("restart for controller", "restart with a new controller", life.restart_unprotected)
+_BACK: Final = Handler("back", "nothing was lost", life.coordinator_back)
+_SHRUNK: Final = Handler("shrunk", "go on with what is left", elastic.shrunk)
+_GROW_LATER: Final = Handler("delay", "grow after the delay", elastic.await_expand)
+_WAIT_FOR_NODES: Final = Handler("wait", "look for capacity again after the delay", elastic.await_capacity)
+_EXPANDED: Final = Handler("grown", "back at full size", elastic.expanded)
+_GATHERED: Final = Handler("all there", "the action's own deadline counts", r.gathered)
+_RECOVERED: Final = Handler("close", "close the incident", r.recovered)
+_NO_MOVE: Final = Handler("say why not", "say that no move is made now", elastic.refuse_migrate)
 _MAY_SAVE: Final = Guard("may save", "MindIO could save now", life.may_save)
 
 
 def _row(
-    states: tuple[Phase, ...] | Phase, event: type[Event], guard: Guard, step: Step, target: Phase | None = None
-) -> Row:
-    return Row(states if isinstance(states, tuple) else (states,), event, guard, step, target)
+    states: States, event: type[JobEvent], guard: Guard, handler: Handler, target: JobPhase | None = None
+) -> TableRow:
+    return TableRow(states if isinstance(states, tuple) else (states,), event, guard, handler, target)
 
 
-def _ladder(
-    states: tuple[Phase, ...] | Phase, event: type[Event], occasion: Occasion, when: Guard | None = None
-) -> tuple[Row, ...]:
-    """One row for each rung the occasion leaves, and one for giving up."""
+def _by_action(
+    states: States, event: type[JobEvent], trigger: Trigger, when: Guard | None = None
+) -> tuple[TableRow, ...]:
+    """One row for each action that the trigger leaves, and one for giving up."""
     rows = []
-    for action in occasion.rungs:
-        chosen = g.chooses(occasion, action)
-        step, target = _BEGIN[action]
-        rows.append(_row(states, event, g.both(when, chosen) if when else chosen, step, target))
+    for action in trigger.actions:
+        chosen = g.chooses(trigger, action)
+        handler, target = _BEGIN[action]
+        rows.append(_row(states, event, g.both(when, chosen) if when else chosen, handler, target))
     rows.append(_row(states, event, when or g.ALWAYS, _FAIL, P.FAILED))
     return tuple(rows)
 
 
-def _ignore(states: tuple[Phase, ...] | Phase, event: type[Event], reason: str, guard: Guard = g.ALWAYS) -> Row:
-    return _row(states, event, guard, Step("ignore", f"nothing: {reason}", life.ignore(reason)))
+def _ignore(states: States, event: type[JobEvent], reason: str, guard: Guard = g.ALWAYS) -> TableRow:
+    return _row(states, event, guard, Handler("ignore", f"nothing: {reason}", life.ignore(reason)))
 
 
-def _mark(name: str, **changes: bool) -> Step:
-    return Step(f"note {name}", f"note the time of {name}", s.milestone(name, **changes))
+def _mark(name: str, **changes: bool) -> Handler:
+    return Handler(f"note {name}", f"note the time of {name}", r.milestone(name, **changes))
 
 
 _STARTING = (P.PENDING, P.STARTING, P.WARMING, P.RESTARTING)
@@ -115,15 +120,13 @@ _BEYOND_START = (P.WARMING, *_TRAINING, *_HELD_UP, P.SAVING, P.UNPROTECTED, P.HE
 _ACTIVE = (*_HELD_UP, P.CONFIRMING, P.SAVING, P.EXPANDING, P.MIGRATING)
 
 _LIFE = (
-    _row(P.NEW, Accepted, g.ALWAYS, Step("create", "make pods and coordinator", life.accept), P.PENDING),
-    _row((P.PENDING, P.RESTARTING), PodsReady, g.ALWAYS, Step("none", "nothing", s.nothing), P.STARTING),
+    _row(P.NEW, Accepted, g.ALWAYS, Handler("create", "make pods and coordinator", life.accept), P.PENDING),
+    _row((P.PENDING, P.RESTARTING), PodsReady, g.ALWAYS, Handler("none", "nothing", r.nothing), P.STARTING),
     _ignore(_STARTING, AllRanksStarted, "another attempt", g.OTHER_ATTEMPT),
     _row((P.PENDING, P.RESTARTING, P.STARTING), AllRanksStarted, g.ALWAYS, _mark("Started"), P.WARMING),
     _ignore(_STARTING, Resumed, "another incarnation", g.FOREIGN),
-    _row((P.STARTING, P.WARMING), Resumed, g.ALWAYS, Step("trained", "close what is open", s.recovered), P.RUNNING),
-    _row(
-        _STARTING, Unworkable, g.ALWAYS, Step("fail", "give up: no restart changes it", life.fail_unworkable), P.FAILED
-    ),
+    _row((P.STARTING, P.WARMING), Resumed, g.ALWAYS, Handler("trained", "close what is open", r.recovered), P.RUNNING),
+    _row(_STARTING, Unworkable, g.ALWAYS, _UNWORKABLE, P.FAILED),
     *(_row(phase, AllFinished, g.ALWAYS, _COMPLETE, P.COMPLETE) for phase in _WITH_PODS),
     _ignore(
         (P.PENDING, P.STARTING, P.RESTARTING), PodsFinished, "a script that ends before its ranks trained is a fact"
@@ -135,18 +138,18 @@ _LIFE = (
 
 _FACTS = (
     _ignore(_WITH_PODS, FactSeen, "unconcerned", g.UNCONCERNED),
-    _row(_WITH_PODS, FactSeen, g.NOTE, Step("note", "remember what explains a slow start", life.note)),
+    _row(_WITH_PODS, FactSeen, g.NOTE, Handler("note", "remember what explains a slow start", life.note)),
     # the first step has not ended, or there is no controller: only a restart is left
-    _row(P.UNPROTECTED, FactSeen, g.CONTROLLER_FACT, Step("none", "nothing", s.nothing)),
+    _row(P.UNPROTECTED, FactSeen, g.CONTROLLER_FACT, Handler("none", "nothing", r.nothing)),
     _row((*_STARTING, P.HELD, P.UNPROTECTED), FactSeen, g.SICK_NODE, _NO_MOVE),
-    *_ladder(_STARTING, FactSeen, UNTRAINED),
+    *_by_action(_STARTING, FactSeen, UNTRAINED),
     # a move off a node that still works
-    _row(P.RUNNING, FactSeen, g.OBSERVING, Step("say", "say what would be done", life.observed)),
+    _row(P.RUNNING, FactSeen, g.OBSERVING, Handler("say", "say what would be done", life.observed)),
     _row(
         P.RUNNING,
         FactSeen,
         g.both(g.MOVE, g.MAY_MIGRATE),
-        Step("second pods", "make second pods elsewhere", elastic.migrate),
+        Handler("second pods", "make second pods elsewhere", elastic.migrate),
         P.MIGRATING,
     ),
     _row(P.RUNNING, FactSeen, g.MOVE, _NO_MOVE),
@@ -161,22 +164,22 @@ _FACTS = (
         )
     ),
     _row(P.SAVING, FactSeen, g.both(g.CONTROLLER_FACT, g.SUSPENDING), _SUSPEND, P.SUSPENDED),
-    *_ladder((*_HELD_UP, P.SAVING), FactSeen, EXIT_ONLY, g.CONTROLLER_FACT),
-    _row(P.RUNNING, FactSeen, g.HOLDING, Step("hold", "open an incident, start nothing", life.hold), P.HELD),
-    *_ladder(P.RUNNING, FactSeen, FAULT),
-    *_ladder(P.UNPROTECTED, FactSeen, EXIT_ONLY),
-    _row(P.HELD, FactSeen, g.ALWAYS, Step("hold", "the fact joins what is held", life.hold_more)),
-    *_ladder(P.GATHERING, FactSeen, FAULT),
-    *_ladder((P.RESUMING, P.SHRINKING, P.CONFIRMING, P.SHRUNK), FactSeen, DUMP_OR_EXIT),
+    *_by_action((*_HELD_UP, P.SAVING), FactSeen, EXIT_ONLY, g.CONTROLLER_FACT),
+    _row(P.RUNNING, FactSeen, g.HOLDING, Handler("hold", "open an incident, start nothing", life.hold), P.HELD),
+    *_by_action(P.RUNNING, FactSeen, FAULT),
+    *_by_action(P.UNPROTECTED, FactSeen, EXIT_ONLY),
+    _row(P.HELD, FactSeen, g.ALWAYS, Handler("hold", "the fact joins what is held", life.hold_more)),
+    *_by_action(P.GATHERING, FactSeen, FAULT),
+    *_by_action((P.RESUMING, P.SHRINKING, P.CONFIRMING, P.SHRUNK), FactSeen, DUMP_OR_EXIT),
     _row(
         P.EXPANDING,
         FactSeen,
         g.RETURNING,
-        Step("give up growing", "train on shrunk", elastic.give_up_expand),
+        Handler("give up growing", "train on shrunk", elastic.give_up_expand),
         P.SHRUNK,
     ),
-    *_ladder(P.EXPANDING, FactSeen, DUMP_OR_EXIT),
-    *_ladder(P.MIGRATING, FactSeen, FAULT),
+    *_by_action(P.EXPANDING, FactSeen, DUMP_OR_EXIT),
+    *_by_action(P.MIGRATING, FactSeen, FAULT),
     _ignore(P.SAVING, FactSeen, "a checkpoint is being saved; its result or its deadline decides"),
 )
 
@@ -193,32 +196,30 @@ _RECOVERY = (
         P.GATHERING,
         Stopped,
         g.MORE_RANKS,
-        Step("widen", "restart these as well", s.widen_by_mindio),
+        Handler("widen", "restart these as well", r.widen_by_mindio),
     ),
     _row((*_HELD_UP, P.SAVING), Stopped, g.ALWAYS, _mark("Stopped", stopped=True)),
     _ignore(P.GATHERING, ReplacementsReady, "older order", g.OLD_REVISION),
-    _row(P.GATHERING, ReplacementsReady, g.ALWAYS, Step("all there", "the action's own deadline counts", s.gathered)),
-    _row(P.EXPANDING, ReplacementsReady, g.ALWAYS, Step("all there", "its own deadline counts", s.gathered)),
-    _row(P.MIGRATING, ReplacementsReady, g.ALWAYS, Step("all there", "its own deadline counts", s.gathered)),
-    *_ladder(P.GATHERING, Named, DUMP_OR_EXIT, g.NAMED_TOO_FEW),
+    _row((P.GATHERING, P.EXPANDING, P.MIGRATING), ReplacementsReady, g.ALWAYS, _GATHERED),
+    *_by_action(P.GATHERING, Named, DUMP_OR_EXIT, g.NAMED_TOO_FEW),
     _row(P.GATHERING, Named, g.ALWAYS, _mark("Named", named=True), P.RESUMING),
     _row((P.SHRINKING, P.SAVING), Named, g.ALWAYS, _mark("Named", named=True)),
-    *_ladder((P.GATHERING, P.RESUMING, P.SHRINKING), StrategiesOffered, EXIT_ONLY, g.NO_SAVE_OFFERED),
-    *_ladder((P.GATHERING, P.RESUMING, P.SHRINKING), StrategiesOffered, DUMP_OR_EXIT, g.NOT_OFFERED),
+    *_by_action((P.GATHERING, P.RESUMING, P.SHRINKING), StrategiesOffered, EXIT_ONLY, g.NO_SAVE_OFFERED),
+    *_by_action((P.GATHERING, P.RESUMING, P.SHRINKING), StrategiesOffered, DUMP_OR_EXIT, g.NOT_OFFERED),
     _row(P.SAVING, StrategiesOffered, g.both(g.NOT_OFFERED, g.SUSPENDING), _SUSPEND, P.SUSPENDED),
-    *_ladder(P.SAVING, StrategiesOffered, EXIT_ONLY, g.NOT_OFFERED),
+    *_by_action(P.SAVING, StrategiesOffered, EXIT_ONLY, g.NOT_OFFERED),
     _row((*_HELD_UP, P.SAVING, P.MIGRATING, P.EXPANDING), StrategiesOffered, g.ALWAYS, _mark("Strategies")),
     _row(P.RESUMING, Resumed, g.CONFIRMED, _RECOVERED, P.RUNNING),
     _row(
         (P.GATHERING, P.RESUMING),
         Resumed,
         g.ALWAYS,
-        Step("first step", "note the end of the outage", s.resumed),
+        Handler("first step", "note the end of the outage", r.resumed),
         P.CONFIRMING,
     ),
     _row(P.SHRINKING, Resumed, g.ALWAYS, _SHRUNK, P.SHRUNK),
     _row(P.EXPANDING, Resumed, g.ALWAYS, _EXPANDED, P.RUNNING),
-    _row(P.MIGRATING, Resumed, g.ALWAYS, Step("moved", "the old pods go", elastic.migrated), P.RUNNING),
+    _row(P.MIGRATING, Resumed, g.ALWAYS, Handler("moved", "the old pods go", elastic.migrated), P.RUNNING),
 )
 
 _RESULTS = (
@@ -231,15 +232,15 @@ _RESULTS = (
     ),
     _row(P.RESUMING, ResultReported, g.result(0), _mark("Result")),
     _row(P.CONFIRMING, ResultReported, g.result(0), _RECOVERED, P.RUNNING),
-    _row(P.SHRINKING, ResultReported, g.result(201), Step("isolate", "take over MindIO's set", elastic.isolated)),
+    _row(P.SHRINKING, ResultReported, g.result(201), Handler("isolate", "take over MindIO's set", elastic.isolated)),
     _row(P.SHRINKING, ResultReported, g.result(0), _SHRUNK, P.SHRUNK),
     _row(P.EXPANDING, ResultReported, g.result(0), _EXPANDED, P.RUNNING),
-    _row(P.MIGRATING, ResultReported, g.result(0), Step("moved", "the old pods go", elastic.migrated), P.RUNNING),
-    *_ladder((P.GATHERING, P.RESUMING), ResultReported, UNREPAIRABLE, g.result(405)),
-    *_ladder(
+    _row(P.MIGRATING, ResultReported, g.result(0), Handler("moved", "the old pods go", elastic.migrated), P.RUNNING),
+    *_by_action((P.GATHERING, P.RESUMING), ResultReported, UNREPAIRABLE, g.result(405)),
+    *_by_action(
         (*_HELD_UP, P.CONFIRMING, P.EXPANDING, P.MIGRATING, P.SHRUNK), ResultReported, DUMP_OR_EXIT, g.result(406)
     ),
-    *_ladder(
+    *_by_action(
         (*_HELD_UP, P.CONFIRMING, P.EXPANDING, P.MIGRATING, P.SHRUNK), ResultReported, EXIT_ONLY, g.result(404, 499)
     ),
     _row(P.SAVING, ResultReported, g.both(g.result(0, strategy="dump"), g.SUSPENDING), _SUSPEND, P.SUSPENDED),
@@ -251,7 +252,7 @@ _RESULTS = (
         )
     ),
     _row(P.SAVING, ResultReported, g.both(g.result(404, 499), g.SUSPENDING), _SUSPEND, P.SUSPENDED),
-    *_ladder(P.SAVING, ResultReported, EXIT_ONLY, g.result(404, 499)),
+    *_by_action(P.SAVING, ResultReported, EXIT_ONLY, g.result(404, 499)),
     _ignore((*_HELD_UP, *_TRAINING, P.SAVING), ResultReported, "a result that ends nothing"),
 )
 
@@ -260,42 +261,42 @@ _DEADLINES = (
         LIVE,
         DeadlineReached,
         g.DUE_ACTIVE,
-        Step("fail", "give up", life.fail("ActiveDeadlineExceeded", "activeDeadlineSeconds are over")),
+        Handler("fail", "give up", life.fail("ActiveDeadlineExceeded", "activeDeadlineSeconds are over")),
         P.FAILED,
     ),
     _row(
         _STARTING,
         DeadlineReached,
         g.both(g.DUE_STARTUP, g.FIRST_START),
-        Step("fail", "give up", life.fail("StartupDeadlineExceeded", "startupDeadlineSeconds are over")),
+        Handler("fail", "give up", life.fail("StartupDeadlineExceeded", "startupDeadlineSeconds are over")),
         P.FAILED,
     ),
-    *_ladder(_STARTING, DeadlineReached, UNTRAINED, g.DUE_STARTUP),
-    *_ladder(P.GATHERING, DeadlineReached, PROCESS_LATE, g.both(g.DUE_RECOVERY, g.NO_POD_AWAITED)),
-    *_ladder((P.GATHERING, P.RESUMING), DeadlineReached, LATE, g.DUE_RECOVERY),
-    *_ladder(P.SHRINKING, DeadlineReached, DUMP_OR_EXIT, g.DUE_RECOVERY),
+    *_by_action(_STARTING, DeadlineReached, UNTRAINED, g.DUE_STARTUP),
+    *_by_action(P.GATHERING, DeadlineReached, PROCESS_LATE, g.both(g.DUE_RECOVERY, g.NO_POD_AWAITED)),
+    *_by_action((P.GATHERING, P.RESUMING), DeadlineReached, LATE, g.DUE_RECOVERY),
+    *_by_action(P.SHRINKING, DeadlineReached, DUMP_OR_EXIT, g.DUE_RECOVERY),
     _row(P.CONFIRMING, DeadlineReached, g.DUE_RECOVERY, _RECOVERED, P.RUNNING),
     _row(P.SAVING, DeadlineReached, g.both(g.DUE_RECOVERY, g.SUSPENDING), _SUSPEND, P.SUSPENDED),
-    *_ladder(P.SAVING, DeadlineReached, EXIT_ONLY, g.DUE_RECOVERY),
+    *_by_action(P.SAVING, DeadlineReached, EXIT_ONLY, g.DUE_RECOVERY),
     _row(
         P.EXPANDING,
         DeadlineReached,
         g.DUE_RECOVERY,
-        Step("give up growing", "train on", elastic.give_up_expand),
+        Handler("give up growing", "train on", elastic.give_up_expand),
         P.SHRUNK,
     ),
     _row(
         P.MIGRATING,
         DeadlineReached,
         g.DUE_RECOVERY,
-        Step("give up moving", "train on", elastic.give_up_migrate),
+        Handler("give up moving", "train on", elastic.give_up_migrate),
         P.RUNNING,
     ),
     _row(
         P.SHRUNK,
         DeadlineReached,
         g.both(g.DUE_EXPAND, g.STEADY_CAPACITY),
-        Step("grow", "make the dropped pods anew", elastic.expand),
+        Handler("grow", "make the dropped pods anew", elastic.expand),
         P.EXPANDING,
     ),
     _row(P.SHRUNK, DeadlineReached, g.both(g.DUE_EXPAND, g.FRESH_CAPACITY), _GROW_LATER),
@@ -303,14 +304,14 @@ _DEADLINES = (
     _row(_TRAINING, DeadlineReached, g.both(g.DUE_COORDINATOR, g.SERVING), _BACK),
     _row(_TRAINING, DeadlineReached, g.both(g.DUE_COORDINATOR, g.RESTART_NOW), _RESTART_ALONE, P.RESTARTING),
     _row((*_TRAINING, P.UNPROTECTED), DeadlineReached, g.DUE_COORDINATOR, _UNPROTECTED, P.UNPROTECTED),
-    _row(LIVE, DeadlineReached, g.PASSED, Step("forget", "forget the deadline", life.forget_deadline)),
+    _row(LIVE, DeadlineReached, g.PASSED, Handler("forget", "forget the deadline", life.forget_deadline)),
     _ignore(tuple(P), DeadlineReached, "not set, or not yet due"),
 )
 
 _CAPACITY = (
     _row(P.SHRUNK, CapacityAvailable, g.ENOUGH_NODES, _GROW_LATER),
     _row(P.SHRUNK, CapacityLost, g.ALWAYS, _WAIT_FOR_NODES),
-    _row(P.SHRUNK, ExpandDue, g.MAY_EXPAND, Step("grow", "make the dropped pods anew", elastic.expand), P.EXPANDING),
+    _row(P.SHRUNK, ExpandDue, g.MAY_EXPAND, Handler("grow", "make the dropped pods anew", elastic.expand), P.EXPANDING),
 )
 
 _REQUESTS = (
@@ -318,17 +319,17 @@ _REQUESTS = (
         P.RUNNING,
         MigrateRequested,
         g.MAY_MIGRATE,
-        Step("second pods", "make second pods elsewhere", elastic.migrate),
+        Handler("second pods", "make second pods elsewhere", elastic.migrate),
         P.MIGRATING,
     ),
     _row(_WITH_PODS, MigrateRequested, g.ALWAYS, _NO_MOVE),
-    _row(P.NEW, SuspendRequested, g.ALWAYS, Step("none", "nothing has been made yet", s.nothing), P.SUSPENDED),
+    _row(P.NEW, SuspendRequested, g.ALWAYS, Handler("none", "nothing has been made yet", r.nothing), P.SUSPENDED),
     _row((*_STARTING, P.UNPROTECTED, P.HELD), SuspendRequested, g.ALWAYS, _SUSPEND, P.SUSPENDED),
     _row(
         (*_TRAINING, P.GATHERING, P.RESUMING, P.SHRINKING),
         SuspendRequested,
         _MAY_SAVE,
-        Step("save for suspend", "save, then delete", life.save_for(Purpose.SUSPEND)),
+        Handler("save for suspend", "save, then delete", life.save_for(Purpose.SUSPEND)),
         P.SAVING,
     ),
     _row((*_TRAINING, *_HELD_UP), SuspendRequested, g.ALWAYS, _SUSPEND, P.SUSPENDED),
@@ -336,68 +337,68 @@ _REQUESTS = (
         P.SAVING,
         SuspendRequested,
         g.ALWAYS,
-        Step("suspend after", "delete afterwards", life.repurpose(Purpose.SUSPEND)),
+        Handler("suspend after", "delete afterwards", life.repurpose(Purpose.SUSPEND)),
     ),
-    _row(P.SUSPENDED, ResumeRequested, g.ALWAYS, Step("create", "make everything anew", life.unsuspend), P.PENDING),
+    _row(P.SUSPENDED, ResumeRequested, g.ALWAYS, Handler("create", "make everything anew", life.unsuspend), P.PENDING),
     _row(
         P.SAVING,
         ResumeRequested,
         g.SUSPENDING,
-        Step("restart after", "start anew afterwards", life.repurpose(Purpose.REQUEST)),
+        Handler("restart after", "start anew afterwards", life.repurpose(Purpose.REQUEST)),
     ),
     _row(
         (*_STARTING, P.UNPROTECTED, P.HELD),
         RestartRequested,
         g.ALWAYS,
-        Step("restart asked", "start anew, no budget is spent", life.relaunch),
+        Handler("restart asked", "start anew, no budget is spent", life.relaunch),
         P.RESTARTING,
     ),
     _row(
         (*_TRAINING, *_HELD_UP),
         RestartRequested,
         _MAY_SAVE,
-        Step("save for restart", "save, then start anew", life.save_for(Purpose.REQUEST)),
+        Handler("save for restart", "save, then start anew", life.save_for(Purpose.REQUEST)),
         P.SAVING,
     ),
     _row(
         (*_TRAINING, *_HELD_UP),
         RestartRequested,
         g.ALWAYS,
-        Step("restart asked", "start anew, no budget is spent", life.relaunch),
+        Handler("restart asked", "start anew, no budget is spent", life.relaunch),
         P.RESTARTING,
     ),
-    *_ladder(P.HELD, PolicyChanged, FAULT, g.RELEASED),
+    *_by_action(P.HELD, PolicyChanged, FAULT, g.RELEASED),
 )
 
 _COORDINATOR = (
     _ignore(
         (*_STARTING, *_HELD_UP, P.SAVING, P.HELD, P.UNPROTECTED), CoordinatorLost, "it may come back", g.UNREACHABLE
     ),
-    _row(_TRAINING, CoordinatorLost, g.UNREACHABLE, Step("wait for it", "say so and wait", life.await_coordinator)),
+    _row(_TRAINING, CoordinatorLost, g.UNREACHABLE, Handler("wait for it", "say so and wait", life.await_coordinator)),
     _row(_TRAINING, CoordinatorReady, g.ALWAYS, _BACK),
-    *_ladder((*_STARTING, *_HELD_UP, P.HELD), CoordinatorLost, EXIT_ONLY),
+    *_by_action((*_STARTING, *_HELD_UP, P.HELD), CoordinatorLost, EXIT_ONLY),
     _row(P.SAVING, CoordinatorLost, g.SUSPENDING, _SUSPEND, P.SUSPENDED),
-    *_ladder(P.SAVING, CoordinatorLost, EXIT_ONLY),
+    *_by_action(P.SAVING, CoordinatorLost, EXIT_ONLY),
     _row(_TRAINING, CoordinatorLost, g.RESTART_NOW, _RESTART_ALONE, P.RESTARTING),
     _row(_TRAINING, CoordinatorLost, g.ALWAYS, _UNPROTECTED, P.UNPROTECTED),
-    _row(P.UNPROTECTED, CoordinatorLost, g.ALWAYS, Step("another", "make another one soon", life.await_another)),
+    _row(P.UNPROTECTED, CoordinatorLost, g.ALWAYS, Handler("another", "make another one soon", life.await_another)),
     _row(P.UNPROTECTED, CheckpointVerified, g.RESTART_AT_CHECKPOINT, _RESTART_ALONE, P.RESTARTING),
     _row(P.UNPROTECTED, PolicyChanged, g.RESTART_NOW, _RESTART_ALONE, P.RESTARTING),
-    _row(LIVE, CheckpointVerified, g.ALWAYS, Step("note checkpoint", "remember its step", life.checkpoint_seen)),
+    _row(LIVE, CheckpointVerified, g.ALWAYS, Handler("note checkpoint", "remember its step", life.checkpoint_seen)),
 )
 
 _WRITTEN = (*_LIFE, *_FACTS, *_RECOVERY, *_RESULTS, *_DEADLINES, *_CAPACITY, *_REQUESTS, *_COORDINATOR)
 
 
-def _rest() -> tuple[Row, ...]:
+def _rest() -> tuple[TableRow, ...]:
     """The answer to everything else: a counted no-op, one row for each kind of event."""
     rows = []
     for event in EVENTS:
         answered = {state for row in _WRITTEN if row.event is event and row.guard is g.ALWAYS for state in row.states}
-        states = tuple(phase for phase in Phase if phase not in answered)
+        states = tuple(phase for phase in JobPhase if phase not in answered)
         if states:
             rows.append(_ignore(states, event, "nothing to do here"))
     return tuple(rows)
 
 
-TABLE: Final[tuple[Row, ...]] = (*_WRITTEN, *_rest())
+TABLE: Final[tuple[TableRow, ...]] = (*_WRITTEN, *_rest())

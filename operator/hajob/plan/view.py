@@ -11,7 +11,7 @@ from hajob.domain.layout import Layout
 
 
 @dataclass(frozen=True, slots=True)
-class View:
+class ClusterView:
     """The cluster and the training as they are now.
 
     Attributes:

@@ -14,9 +14,9 @@ from typing import Final, Protocol
 from hajob.api.conditions import Reason
 from hajob.api.constants import COORDINATOR_TOKEN_AUDIENCE
 from hajob.api.job import HATrainingJob
-from hajob.domain.checkpoints import Refusal
+from hajob.domain.checkpoints import CheckpointRefusal
 from hajob.plan import events
-from hajob.plan.state import JobState, Phase
+from hajob.plan.state import JobPhase, JobState
 from hajob.protocol import sidecar_pb2 as wire
 from hajob.runtime import metrics
 from hajob.runtime.channel import Credentials
@@ -112,10 +112,10 @@ class CoordinatorClient:
         if not found.attempt or found.attempt != attempt or found.attempt == self._attempt_told:
             return None
         self._attempt_told = found.attempt
-        refused = tuple(Refusal(one.name, one.reason, one.detail) for one in found.refused)
+        refused = tuple(CheckpointRefusal(one.name, one.reason, one.detail) for one in found.refused)
         return Loaded(found.loaded_step, refused, found.num_refused, found.problem)
 
-    def _newer_checkpoint(self) -> Iterator[events.Event]:
+    def _newer_checkpoint(self) -> Iterator[events.JobEvent]:
         """A checkpoint was completed; the first one heard of may be old."""
         found = self.state.checkpoint
         if not self.state.HasField("checkpoint") or found.problem:
@@ -180,7 +180,7 @@ class CoordinatorClient:
         if self._link is not None:
             self._link.assign(self._assignment)
 
-    def events_of(self, report: wire.Report, state: JobState) -> Iterator[events.Event]:
+    def events_of(self, report: wire.Report, state: JobState) -> Iterator[events.JobEvent]:
         """What the coordinator's state says to the plan, beside its facts and milestones."""
         if report.state.controller_ready and not self._before.controller_ready:
             yield events.CoordinatorReady()
@@ -189,11 +189,11 @@ class CoordinatorClient:
             for problem in report.state.problems:
                 if problem.code in UNWORKABLE:
                     yield events.Unworkable(reason=problem.code, message=problem.message)
-        if state.phase is Phase.PENDING and report.state.controller_ready and report.state.attempt == state.attempt:
+        if state.phase is JobPhase.PENDING and report.state.controller_ready and report.state.attempt == state.attempt:
             nodes = report.state.nodes
             if launchers_ready(nodes, self._job.spec.num_nodes):
                 yield events.PodsReady()
-        trained = state.phase in {Phase.STARTING, Phase.WARMING} and report.state.attempt == state.attempt
+        trained = state.phase in {JobPhase.STARTING, JobPhase.WARMING} and report.state.attempt == state.attempt
         if trained and report.state.step > max(state.step, 0):
             yield events.Resumed(step=report.state.step)
 

@@ -11,8 +11,8 @@ from collections.abc import Callable
 
 from hajob.domain.actions import Action
 from hajob.domain.checkpoints import in_words
-from hajob.domain.incidents import Incident, Outcome
-from hajob.domain.timeline import Moment, outage_milliseconds
+from hajob.domain.incidents import Incident, IncidentOutcome
+from hajob.domain.timeline import Mark, outage_milliseconds
 from hajob.plan import effects, events
 from hajob.runtime import metrics
 from hajob.status import announcements
@@ -35,18 +35,18 @@ class IncidentRecorder:
         self.record = record
         self.settled: Record | None = None
         self._announce = announce
-        self._early: dict[Moment, int] = {}
+        self._early: dict[Mark, int] = {}
         self._stood_at = -1  # the last common step, told before its incident was open
 
     @property
     def _open(self) -> bool:
-        return self.record is not None and self.record.outcome is Outcome.OPEN
+        return self.record is not None and self.record.outcome is IncidentOutcome.OPEN
 
     def new_report(self) -> None:
         """Moments that were waiting for an incident belong to the report before and to none."""
         self._early, self._stood_at = {}, -1
 
-    def mark(self, moment: Moment, time_ms: int, step_before: int = -1) -> None:
+    def mark(self, moment: Mark, time_ms: int, step_before: int = -1) -> None:
         """Write a moment into the open incident; before one is open, keep it for the incident of the same report."""
         if self._open and self.record is not None:
             restoration = self.record.restoration.stood_at(step_before)
@@ -67,7 +67,7 @@ class IncidentRecorder:
         if found.refused:
             self._announce("CheckpointRefused", in_words(found.refused, found.step), True)
 
-    def _resumed(self, event: events.Event) -> None:
+    def _resumed(self, event: events.JobEvent) -> None:
         """The first step tells how far the training went back."""
         record = self.record
         if not isinstance(event, events.Resumed) or record is None or not self._open:
@@ -76,7 +76,7 @@ class IncidentRecorder:
             restoration = record.restoration.resumed(record.incident, event.step)
             self.record = dataclasses.replace(record, restoration=restoration)
 
-    def follow(self, incident: Incident | None, event: events.Event, newest_step: int = -1) -> None:
+    def follow(self, incident: Incident | None, event: events.JobEvent, newest_step: int = -1) -> None:
         """Take over what the planner says about the open incident; `newest_step`: finished by some rank."""
         self._resumed(event)
         if incident is None:
@@ -85,7 +85,7 @@ class IncidentRecorder:
             noticed = event.fact.time_ms if isinstance(event, events.FactSeen) else incident.opened_ms
             restoration = Restoration().stood_at(self._stood_at)
             self.settled = self.record
-            self.record = Record(incident, {**self._early, Moment.NOTICED: noticed}, restoration=restoration)
+            self.record = Record(incident, {**self._early, Mark.NOTICED: noticed}, restoration=restoration)
             self._tell(announcements.of_opening(incident))
         restoration = self.record.restoration.began(incident, newest_step)
         self.record = dataclasses.replace(self.record, incident=incident, restoration=restoration)
@@ -103,7 +103,7 @@ class IncidentRecorder:
         action = record.incident.action.value
         metrics.INCIDENTS.labels(action, closed.outcome.value).inc()
         outage = outage_milliseconds(record.moments)
-        if closed.outcome is Outcome.RECOVERED and outage is not None:
+        if closed.outcome is IncidentOutcome.RECOVERED and outage is not None:
             metrics.OUTAGE.labels(action).observe(outage / 1000)
         self._tell(announcements.of_closing(closed, action, outage))
         return dataclasses.replace(record, outcome=closed.outcome)

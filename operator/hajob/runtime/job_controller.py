@@ -22,7 +22,7 @@ from hajob.api.job import HATrainingJob
 from hajob.api.status import HATrainingJobStatus
 from hajob.domain.facts import FactKind
 from hajob.domain.goodput import Account
-from hajob.domain.timeline import Moment
+from hajob.domain.timeline import Mark
 from hajob.messages import orders
 from hajob.objects.environment import rank_environment
 from hajob.objects.naming import coordinator_pod_name
@@ -31,8 +31,8 @@ from hajob.plan import effects, events, machine
 from hajob.plan.account import follow
 from hajob.plan.policy import Policy, from_spec, layout_of
 from hajob.plan.recoverability import recoverability
-from hajob.plan.state import ENDED, JobState, Phase
-from hajob.plan.view import View
+from hajob.plan.state import ENDED, JobPhase, JobState
+from hajob.plan.view import ClusterView
 from hajob.protocol import sidecar_pb2 as wire
 from hajob.runtime import metrics
 from hajob.runtime.admission import Admission
@@ -241,7 +241,7 @@ class JobController:
                 self._recorder.mark(observed.moment, observed.time_ms, observed.step_before)
             if isinstance(observed.event, events.FactSeen):
                 self._fact_seen(observed.event)
-            elif type(observed.event) is not events.Event:
+            elif type(observed.event) is not events.JobEvent:
                 self._advance(observed.event)
         for event in self._coordinator.events_of(report, self.state):
             self._advance(event)
@@ -287,7 +287,7 @@ class JobController:
     def look_for_capacity(self) -> None:
         """A node, or a pod of any job on one, came or went: a shrunk job may grow back, or must wait again."""
         shrunk = self.state.shrunk
-        if self.state.phase is not Phase.SHRUNK or shrunk is None:
+        if self.state.phase is not JobPhase.SHRUNK or shrunk is None:
             return
         free = self._ports.free_nodes(self.job, self._layout)
         enough = free >= len(shrunk.absent(released=self._policy.release_shrunk_pods))
@@ -298,8 +298,8 @@ class JobController:
 
     # ------------------------------------------------------------------------------------------------- plan
 
-    def _view(self) -> View:
-        return View(
+    def _view(self) -> ClusterView:
+        return ClusterView(
             layout=self._layout,
             step=self._coordinator.step,
             coordinator_ready=self._coordinator.serving,
@@ -309,7 +309,7 @@ class JobController:
             node_names=self._pods.homes(self._journal.wanted),
         )
 
-    def _advance(self, event: events.Event) -> None:
+    def _advance(self, event: events.JobEvent) -> None:
         """One event through the table, and its effects."""
         before = self.state
         now = self._time.now()
@@ -333,7 +333,7 @@ class JobController:
         match effect:
             case effects.SendOrder():
                 self._journal = dataclasses.replace(self._journal, order=effect)
-                self._recorder.mark(Moment.DECIDED, self._time.now())
+                self._recorder.mark(Mark.DECIDED, self._time.now())
                 self._send_order()
             case effects.FailJob(reason, message):
                 self._journal = dataclasses.replace(self._journal, failed_reason=reason, failed_message=message)
@@ -481,13 +481,13 @@ class JobController:
         asked = format_time(spec.restart_request_time) if spec.restart_request_time else ""
         if asked != self._journal.restart_seen:
             self._journal = dataclasses.replace(self._journal, restart_seen=asked)
-            if asked and phase is not Phase.NEW:
+            if asked and phase is not JobPhase.NEW:
                 self._advance(events.RestartRequested())
-        if phase is Phase.NEW:
+        if phase is JobPhase.NEW:
             self._advance(events.SuspendRequested() if spec.suspend else events.Accepted())
-        elif spec.suspend and phase not in {Phase.SUSPENDED, Phase.SAVING, *ENDED}:
+        elif spec.suspend and phase not in {JobPhase.SUSPENDED, JobPhase.SAVING, *ENDED}:
             self._advance(events.SuspendRequested())
-        elif not spec.suspend and phase is Phase.SUSPENDED:
+        elif not spec.suspend and phase is JobPhase.SUSPENDED:
             self._advance(events.ResumeRequested())
 
     async def _admit(self) -> bool:

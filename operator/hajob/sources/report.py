@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from hajob.domain.facts import Fact, FactKind, Source
-from hajob.domain.timeline import Moment
+from hajob.domain.timeline import Mark
 from hajob.plan import events
 from hajob.protocol import sidecar_pb2 as wire
 
@@ -42,12 +42,12 @@ SOURCE: Final = {
 """Who saw it; an agent where nothing else is said."""
 
 MOMENT: Final = {
-    wire.STEP_BEFORE: Moment.STEP_BEFORE,
-    wire.STOPPED: Moment.STOPPED,
-    wire.REPLACEMENTS_STARTED: Moment.STARTED,
-    wire.REPLACEMENTS_READY: Moment.READY,
-    wire.NAMED: Moment.NAMED,
-    wire.RESUMED: Moment.RESUMED,
+    wire.STEP_BEFORE: Mark.STEP_BEFORE,
+    wire.STOPPED: Mark.STOPPED,
+    wire.REPLACEMENTS_STARTED: Mark.STARTED,
+    wire.REPLACEMENTS_READY: Mark.READY,
+    wire.NAMED: Mark.NAMED,
+    wire.RESUMED: Mark.RESUMED,
 }
 """Milestones that are moments of an incident's timeline."""
 
@@ -56,9 +56,9 @@ MOMENT: Final = {
 class Observed:
     """One thing in a report, with the time at which it happened; `step_before`: of that moment, -1 else."""
 
-    event: events.Event
+    event: events.JobEvent
     time_ms: int
-    moment: Moment | None = None
+    moment: Mark | None = None
     step_before: int = -1
 
 
@@ -85,8 +85,10 @@ def read(report: wire.Report, now_ms: int) -> Reading:
         event = _event(milestone, report.state)
         moment = MOMENT.get(milestone.kind)
         if event is not None or moment is not None:
-            before = milestone.step if moment is Moment.STEP_BEFORE else -1
-            observed.append(Observed(event or events.Event(milestone.incarnation), time_ms, moment, step_before=before))
+            before = milestone.step if moment is Mark.STEP_BEFORE else -1
+            observed.append(
+                Observed(event or events.JobEvent(milestone.incarnation), time_ms, moment, step_before=before)
+            )
         elif milestone.kind not in _SILENT:
             refused.append(f"milestone kind {milestone.kind}")
     for raw in report.facts:
@@ -113,7 +115,7 @@ def _place(fact: Fact, observed: Sequence[Observed]) -> int:
 _SILENT: Final = frozenset({wire.STOP_ACCEPTED, wire.STRATEGY_SENT})
 
 
-def _event(milestone: wire.Milestone, state: wire.CoordinatorState) -> events.Event | None:
+def _event(milestone: wire.Milestone, state: wire.CoordinatorState) -> events.JobEvent | None:
     number = milestone.incarnation
     match milestone.kind:
         case wire.STARTED:

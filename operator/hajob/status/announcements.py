@@ -5,7 +5,7 @@ One place, so that `kubectl hajob simulate` names the Events that the live opera
 
 from dataclasses import dataclass
 
-from hajob.domain.incidents import Incident, Outcome
+from hajob.domain.incidents import Incident, IncidentOutcome
 from hajob.plan import effects
 
 
@@ -40,9 +40,9 @@ def of_opening(incident: Incident) -> Announcement:
 
 def of_closing(closed: effects.CloseIncident, action: str, outage_milliseconds: int | None) -> Announcement | None:
     """An incident is closed; nothing is said where it is not known how long the training stood."""
-    if closed.outcome is Outcome.RECOVERED and outage_milliseconds is not None:
+    if closed.outcome is IncidentOutcome.RECOVERED and outage_milliseconds is not None:
         return Announcement("Recovered", f"{action}: training again after {outage_milliseconds / 1000:.1f} s")
-    if closed.outcome is Outcome.FAILED and closed.message:
+    if closed.outcome is IncidentOutcome.FAILED and closed.message:
         return Announcement("NotRecovered", closed.message, warning=True)
     return None
 

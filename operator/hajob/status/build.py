@@ -20,53 +20,53 @@ from hajob.api.enums import ConditionStatus, RecoveryMode
 from hajob.api.job import HATrainingJob
 from hajob.domain.checkpoints import in_words
 from hajob.domain.goodput import Account
-from hajob.domain.incidents import Outcome
+from hajob.domain.incidents import IncidentOutcome
 from hajob.objects.wanted_pods import WantedPods
 from hajob.plan.effects import Effect
 from hajob.plan.policy import layout_of
 from hajob.plan.recoverability import recoverable as recoverable_status
-from hajob.plan.state import JobState, Phase
+from hajob.plan.state import JobPhase, JobState
 from hajob.sources.pod import PodView
 from hajob.status.incident_entry import Record, entry
 from hajob.status.journal import ACCOUNT_MARK
 
 RUNNING_REASON: Final = {
-    Phase.NEW: Reason.NOT_STARTED,
-    Phase.PENDING: Reason.STARTING,
-    Phase.STARTING: Reason.STARTING,
-    Phase.WARMING: Reason.STARTING,
-    Phase.RUNNING: Reason.TRAINING,
-    Phase.UNPROTECTED: Reason.TRAINING,
-    Phase.HELD: Reason.RECOVERING,
-    Phase.GATHERING: Reason.RECOVERING,
-    Phase.RESUMING: Reason.RECOVERING,
-    Phase.CONFIRMING: Reason.TRAINING,
-    Phase.SHRINKING: Reason.RECOVERING,
-    Phase.SHRUNK: Reason.TRAINING,
-    Phase.EXPANDING: Reason.TRAINING,
-    Phase.MIGRATING: Reason.TRAINING,
-    Phase.SAVING: Reason.RECOVERING,
-    Phase.RESTARTING: Reason.RESTARTING,
-    Phase.SUSPENDED: Reason.RUNNING_SUSPENDED,
-    Phase.COMPLETE: Reason.RUNNING_ENDED,
-    Phase.FAILED: Reason.RUNNING_ENDED,
-    Phase.DELETED: Reason.RUNNING_ENDED,
+    JobPhase.NEW: Reason.NOT_STARTED,
+    JobPhase.PENDING: Reason.STARTING,
+    JobPhase.STARTING: Reason.STARTING,
+    JobPhase.WARMING: Reason.STARTING,
+    JobPhase.RUNNING: Reason.TRAINING,
+    JobPhase.UNPROTECTED: Reason.TRAINING,
+    JobPhase.HELD: Reason.RECOVERING,
+    JobPhase.GATHERING: Reason.RECOVERING,
+    JobPhase.RESUMING: Reason.RECOVERING,
+    JobPhase.CONFIRMING: Reason.TRAINING,
+    JobPhase.SHRINKING: Reason.RECOVERING,
+    JobPhase.SHRUNK: Reason.TRAINING,
+    JobPhase.EXPANDING: Reason.TRAINING,
+    JobPhase.MIGRATING: Reason.TRAINING,
+    JobPhase.SAVING: Reason.RECOVERING,
+    JobPhase.RESTARTING: Reason.RESTARTING,
+    JobPhase.SUSPENDED: Reason.RUNNING_SUSPENDED,
+    JobPhase.COMPLETE: Reason.RUNNING_ENDED,
+    JobPhase.FAILED: Reason.RUNNING_ENDED,
+    JobPhase.DELETED: Reason.RUNNING_ENDED,
 }
 
 STATE_WORD: Final = {
-    Phase.NEW: "Pending",
-    Phase.PENDING: "Pending",
-    Phase.STARTING: "Starting",
-    Phase.WARMING: "Starting",
-    Phase.HELD: "Held",
-    Phase.GATHERING: "Recovering",
-    Phase.RESUMING: "Recovering",
-    Phase.CONFIRMING: "Running",
-    Phase.SHRINKING: "Recovering",
-    Phase.EXPANDING: "Expanding",
-    Phase.MIGRATING: "Migrating",
-    Phase.SAVING: "Saving",
-    Phase.DELETED: "Deleting",
+    JobPhase.NEW: "Pending",
+    JobPhase.PENDING: "Pending",
+    JobPhase.STARTING: "Starting",
+    JobPhase.WARMING: "Starting",
+    JobPhase.HELD: "Held",
+    JobPhase.GATHERING: "Recovering",
+    JobPhase.RESUMING: "Recovering",
+    JobPhase.CONFIRMING: "Running",
+    JobPhase.SHRINKING: "Recovering",
+    JobPhase.EXPANDING: "Expanding",
+    JobPhase.MIGRATING: "Migrating",
+    JobPhase.SAVING: "Saving",
+    JobPhase.DELETED: "Deleting",
 }
 """Word of the State column where it is not the phase itself."""
 
@@ -98,8 +98,8 @@ RECOVERABLE_REASON: Final = {
     ConditionStatus.UNKNOWN: Reason.NOT_ALL_KNOWN,
 }
 
-ENDED: Final = frozenset({Phase.COMPLETE, Phase.FAILED})
-WITHOUT_COORDINATOR: Final = ENDED | {Phase.SUSPENDED}
+ENDED: Final = frozenset({JobPhase.COMPLETE, JobPhase.FAILED})
+WITHOUT_COORDINATOR: Final = ENDED | {JobPhase.SUSPENDED}
 
 
 @dataclass(frozen=True, slots=True)
@@ -221,7 +221,7 @@ def _reasons(snapshot: Snapshot) -> list[tuple[Reason, str]]:
         (Reason.HEALTHY, ""),
         (held.get(mode, Reason.NOT_HELD), ""),
         _suspended(snapshot),
-        (Reason.ALL_RANKS_FINISHED if state.phase is Phase.COMPLETE else Reason.NOT_COMPLETE, ""),
+        (Reason.ALL_RANKS_FINISHED if state.phase is JobPhase.COMPLETE else Reason.NOT_COMPLETE, ""),
         _failed(snapshot),
     ]
 
@@ -232,7 +232,7 @@ def _checkpoints(snapshot: Snapshot) -> str:
         return ""
     if snapshot.coordinator.serving and snapshot.coordinator.problem:
         return snapshot.coordinator.problem
-    if snapshot.record is None or snapshot.record.outcome is not Outcome.OPEN:
+    if snapshot.record is None or snapshot.record.outcome is not IncidentOutcome.OPEN:
         return ""
     found = snapshot.record.restoration
     return in_words(found.refused, found.loaded_step) if found.refused else ""
@@ -263,7 +263,7 @@ def _coordinator(snapshot: Snapshot) -> tuple[Reason, str]:
     view = snapshot.coordinator
     if snapshot.state.phase in WITHOUT_COORDINATOR:
         return Reason.COORDINATOR_NOT_NEEDED, ""  # it was ended by us, so its silence is no problem
-    if view.lost or snapshot.state.phase is Phase.UNPROTECTED:
+    if view.lost or snapshot.state.phase is JobPhase.UNPROTECTED:
         return Reason.CONTROLLER_LOST, view.problem
     if view.serving:
         return (Reason.COORDINATOR_SHARES_NODE if view.shares_node else Reason.COORDINATOR_SERVING), ""
@@ -281,16 +281,16 @@ def _coordinator(snapshot: Snapshot) -> tuple[Reason, str]:
 
 def _suspended(snapshot: Snapshot) -> tuple[Reason, str]:
     state = snapshot.state
-    if state.phase is Phase.SUSPENDED:
+    if state.phase is JobPhase.SUSPENDED:
         reason = Reason.SUSPENDING if snapshot.pods else Reason.SUSPENDED
         return reason, f"{reason.sentence} {state.problem}".rstrip()
     if not snapshot.job.spec.suspend or state.phase in ENDED:
         return Reason.NOT_SUSPENDED, ""
-    return Reason.SUSPENDING, "The training is being saved first." if state.phase is Phase.SAVING else ""
+    return Reason.SUSPENDING, "The training is being saved first." if state.phase is JobPhase.SAVING else ""
 
 
 def _failed(snapshot: Snapshot) -> tuple[Reason, str]:
-    if snapshot.state.phase is not Phase.FAILED:
+    if snapshot.state.phase is not JobPhase.FAILED:
         return Reason.NOT_FAILED, ""
     said = find_condition(snapshot.job.status.conditions, ConditionType.FAILED)
     if said is not None and said.status is ConditionStatus.TRUE:

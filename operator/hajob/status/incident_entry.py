@@ -8,13 +8,13 @@ from datetime import UTC, datetime
 from typing import Any, Final
 
 from hajob.api import status as api
-from hajob.domain.actions import LADDER
-from hajob.domain.incidents import Incident, Outcome
+from hajob.domain.actions import FAULT_ACTIONS
+from hajob.domain.incidents import Incident, IncidentOutcome
 from hajob.domain.layout import Layout
-from hajob.domain.timeline import Moment, phases
+from hajob.domain.timeline import Mark, phases
 from hajob.status.restoration import Restoration, sources
 
-LATEST_COUNTS: Final = frozenset({Moment.STARTED, Moment.READY, Moment.NAMED, Moment.RESUMED})
+LATEST_COUNTS: Final = frozenset({Mark.STARTED, Mark.READY, Mark.NAMED, Mark.RESUMED})
 """Moments that a widened incident reaches again; of the others the first one counts."""
 
 
@@ -23,11 +23,11 @@ class Record:
     """One incident as it is being written down."""
 
     incident: Incident
-    moments: Mapping[Moment, int] = field(default_factory=dict)
-    outcome: Outcome = Outcome.OPEN
+    moments: Mapping[Mark, int] = field(default_factory=dict)
+    outcome: IncidentOutcome = IncidentOutcome.OPEN
     restoration: Restoration = field(default_factory=Restoration)
 
-    def at(self, moment: Moment, time_ms: int) -> Record:
+    def at(self, moment: Mark, time_ms: int) -> Record:
         """With a moment added."""
         if moment in self.moments and moment not in LATEST_COUNTS:
             return self
@@ -39,10 +39,10 @@ class Record:
         return {"number": self.incident.number, "moments": moments, "restoration": self.restoration.to_journal()}
 
 
-def read_moments(journal: Mapping[str, Any]) -> dict[Moment, int]:
+def read_moments(journal: Mapping[str, Any]) -> dict[Mark, int]:
     """The moments in a journal; words of another version are left out."""
-    known = {moment.value for moment in Moment}
-    return {Moment(key): int(value) for key, value in journal.get("moments", {}).items() if key in known}
+    known = {moment.value for moment in Mark}
+    return {Mark(key): int(value) for key, value in journal.get("moments", {}).items() if key in known}
 
 
 def entry(record: Record, layout: Layout) -> api.Incident:
@@ -62,8 +62,8 @@ def entry(record: Record, layout: Layout) -> api.Incident:
             num_ranks=incident.cause.num_ranks,
             message=incident.cause.message,
         ),
-        action=incident.action if incident.action in LADDER else None,
-        escalated_from=tuple(action for action in incident.escalated_from if action in LADDER)[:6],
+        action=incident.action if incident.action in FAULT_ACTIONS else None,
+        escalated_from=tuple(action for action in incident.escalated_from if action in FAULT_ACTIONS)[:6],
         outcome=record.outcome,
         phases=tuple(api.Phase(name=phase.name, milliseconds=phase.milliseconds) for phase in phases(record.moments)),
         lost_steps=restoration.lost_steps,

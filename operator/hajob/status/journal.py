@@ -12,9 +12,9 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any, Final
 
-from hajob.domain.actions import Command
+from hajob.domain.actions import OrderCommand
 from hajob.domain.goodput import Account, Bucket
-from hajob.domain.timeline import Moment
+from hajob.domain.timeline import Mark
 from hajob.objects.wanted_pods import WantedPods
 from hajob.plan import journal as plan_journal
 from hajob.plan.effects import SendOrder
@@ -36,7 +36,7 @@ class Journal:
     failed_reason: str = ""
     failed_message: str = ""
     open_record: Record | None = None
-    moments: Mapping[Moment, int] = field(default_factory=dict)
+    moments: Mapping[Mark, int] = field(default_factory=dict)
     restoration: Restoration = field(default_factory=Restoration)
     account: Account | None = None
     restart_seen: str = ""
@@ -91,7 +91,7 @@ class Journal:
 
 def _order(raw: Mapping[str, Any]) -> SendOrder:
     lists = {key: tuple(raw[key]) for key in ("lost_ranks", "restart_ranks", "replaced_nodes")}
-    return SendOrder(**{**raw, **lists, "command": Command(raw["command"])})
+    return SendOrder(**{**raw, **lists, "command": OrderCommand(raw["command"])})
 
 
 def _account_to_journal(account: Account) -> dict[str, Any]:

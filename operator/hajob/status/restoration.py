@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from hajob.api import status as api
 from hajob.domain.actions import Action
-from hajob.domain.checkpoints import MOST_REFUSALS, Refusal
+from hajob.domain.checkpoints import MOST_REFUSALS, CheckpointRefusal
 from hajob.domain.incidents import Incident, RestoredFrom
 from hajob.domain.layout import Layout
 
@@ -25,7 +25,7 @@ class Loaded:
     """What an attempt was given to load: its step (-1: nothing), what was refused, or why nobody could tell."""
 
     step: int
-    refused: tuple[Refusal, ...] = ()
+    refused: tuple[CheckpointRefusal, ...] = ()
     num_refused: int = 0
     problem: str = ""
 
@@ -47,7 +47,7 @@ class Restoration:
     told: bool = False
     loaded_step: int = -1
     from_nothing: bool = False
-    refused: tuple[Refusal, ...] = ()
+    refused: tuple[CheckpointRefusal, ...] = ()
     num_refused: int = 0
 
     @property
@@ -108,7 +108,7 @@ class Restoration:
     def from_journal(cls, raw: Mapping[str, Any]) -> Restoration:
         """The inverse; words of another version are left out."""
         known = {name: value for name, value in raw.items() if name in _BLANK}
-        known["refused"] = tuple(Refusal(**one) for one in raw.get("refused", ()))
+        known["refused"] = tuple(CheckpointRefusal(**one) for one in raw.get("refused", ()))
         return cls(**known)
 
 

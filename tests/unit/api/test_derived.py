@@ -16,7 +16,7 @@ from hajob.api.derived import (
     world_size,
 )
 from hajob.api.spec import HATrainingJobSpec
-from hajob.domain.actions import LADDER, Action
+from hajob.domain.actions import FAULT_ACTIONS, Action
 from hajob.domain.errors import LayoutError
 
 
@@ -63,7 +63,7 @@ def test_who_holds_the_same_shard_is_told_within_bounds() -> None:
 
 
 def test_limits_are_the_written_ones_else_those_of_the_action() -> None:
-    assert allowed_actions(spec()) == LADDER
+    assert allowed_actions(spec()) == FAULT_ACTIONS
     written = spec(recovery={"actions": [{"name": "Replace", "maxCount": 0}, {"name": "Retry", "windowSeconds": 5}]})
     assert Action.REPLACE not in allowed_actions(written)
     assert action_limits(written, Action.RETRY).window_seconds == 5

@@ -17,7 +17,7 @@ import pytest
 from e2e.trainer import checkpoint as toy
 from e2e.trainer.layout import Layout as ToyLayout
 from e2e.trainer.optimizer import KEYS, Shard
-from hajob.domain.checkpoints import Reason
+from hajob.domain.checkpoints import RefusalReason
 from hajob.domain.layout import Layout
 from trainer_sidecar.checkpoints import megatron, mindspore
 from trainer_sidecar.checkpoints.directory import RealDirectory, carry_out
@@ -147,10 +147,10 @@ def test_what_the_toy_trainer_saves_is_judged_like_megatrons(tmp_path: Path) -> 
     shard = tmp_path / "iter_0000010/mp_rank_01"
     whole = (shard / "model_optim_rng.pt").read_bytes()
     (shard / "model_optim_rng.pt").write_bytes((tmp_path / "iter_0000005/mp_rank_01/model_optim_rng.pt").read_bytes())
-    assert megatron.judge(RealDirectory(tmp_path), LAYOUT).refused[0].reason == Reason.MIXED_STEPS
+    assert megatron.judge(RealDirectory(tmp_path), LAYOUT).refused[0].reason == RefusalReason.MIXED_STEPS
     (shard / "model_optim_rng.pt").write_bytes(whole[:-1])
     verdict = megatron.judge(RealDirectory(tmp_path), LAYOUT)
-    assert (verdict.step, verdict.refused[0].reason) == (5, Reason.TRUNCATED_FILE)
+    assert (verdict.step, verdict.refused[0].reason) == (5, RefusalReason.TRUNCATED_FILE)
     carry_out(tmp_path, verdict)
     assert toy.newest(tmp_path) == 5
     assert megatron.judge(RealDirectory(tmp_path), LAYOUT).tracked

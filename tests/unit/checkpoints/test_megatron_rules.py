@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hajob.domain.checkpoints import SENTENCE, Reason, Refusal, in_words
+from hajob.domain.checkpoints import SENTENCE, CheckpointRefusal, RefusalReason, in_words
 from hajob.domain.layout import Layout, Sharding
 from tests.unit.checkpoints.fake_directory import FakeDirectory
 from trainer_sidecar.checkpoints.megatron import MODEL_FILE, OPTIMIZER_FILE, TRACKER, judge, shard_directories
@@ -81,16 +81,18 @@ def of_another_step(directory: FakeDirectory) -> None:
 @pytest.mark.parametrize(
     ("damage", "reason"),
     [
-        (truncated, Reason.TRUNCATED_FILE),
-        (empty, Reason.TRUNCATED_FILE),
-        (shard_lost, Reason.MISSING_SHARD),
-        (optimizer_lost, Reason.MISSING_SHARD),
-        (optimizer_of_all_lost, Reason.MISSING_SHARD),
-        (mixed, Reason.MIXED_STEPS),
-        (of_another_step, Reason.MIXED_STEPS),
+        (truncated, RefusalReason.TRUNCATED_FILE),
+        (empty, RefusalReason.TRUNCATED_FILE),
+        (shard_lost, RefusalReason.MISSING_SHARD),
+        (optimizer_lost, RefusalReason.MISSING_SHARD),
+        (optimizer_of_all_lost, RefusalReason.MISSING_SHARD),
+        (mixed, RefusalReason.MIXED_STEPS),
+        (of_another_step, RefusalReason.MIXED_STEPS),
     ],
 )
-def test_a_damaged_newest_one_is_refused_and_the_older_one_becomes_the_tracked(damage: object, reason: Reason) -> None:
+def test_a_damaged_newest_one_is_refused_and_the_older_one_becomes_the_tracked(
+    damage: object, reason: RefusalReason
+) -> None:
     directory = saved(5, 10)
     damage(directory)  # type: ignore[operator]
     verdict = judge(directory, LAYOUT)
@@ -113,8 +115,8 @@ def test_what_was_never_committed_is_refused() -> None:
     directory.looks["iter_0000020_tmp/mp_rank_00_000/model_optim_rng.pt"] = Look(step=20)
     verdict = judge(directory, LAYOUT)
     assert reasons(directory) == [
-        ("iter_0000020_tmp", Reason.TEMPORARY_LEFT_BEHIND),
-        ("iter_0000010", Reason.NOT_COMMITTED),
+        ("iter_0000020_tmp", RefusalReason.TEMPORARY_LEFT_BEHIND),
+        ("iter_0000010", RefusalReason.NOT_COMMITTED),
     ]
     assert (verdict.step, verdict.tracked) == (5, True)
 
@@ -130,14 +132,14 @@ def test_a_temporary_directory_of_an_older_step_is_nobodys_concern() -> None:
 def test_a_tracker_that_says_nothing_was_being_written_when_all_else_was_done(tracker: str) -> None:
     directory = saved(5, 10, tracker=tracker)
     verdict = judge(directory, LAYOUT)
-    assert reasons(directory) == [(TRACKER, Reason.WRONG_TRACKER)]
+    assert reasons(directory) == [(TRACKER, RefusalReason.WRONG_TRACKER)]
     assert (verdict.step, verdict.writes) == (10, {TRACKER: "10"})
 
 
 def test_a_tracker_that_names_what_is_not_there() -> None:
     directory = saved(5, 10, tracker="15")
     verdict = judge(directory, LAYOUT)
-    assert reasons(directory) == [(TRACKER, Reason.WRONG_TRACKER)]
+    assert reasons(directory) == [(TRACKER, RefusalReason.WRONG_TRACKER)]
     assert (verdict.step, verdict.writes) == (10, {TRACKER: "10"})
     assert "step 15" in verdict.refused[0].detail
 
@@ -146,7 +148,7 @@ def test_without_a_tracker_nothing_was_committed() -> None:
     directory = saved(5)
     del directory.texts[TRACKER]
     verdict = judge(directory, LAYOUT)
-    assert [one.reason for one in verdict.refused] == [Reason.NOT_COMMITTED]
+    assert [one.reason for one in verdict.refused] == [RefusalReason.NOT_COMMITTED]
     assert (verdict.step, verdict.aside) == (-1, ())
 
 
@@ -178,7 +180,7 @@ def test_weights_to_begin_from_and_formats_that_are_not_known_are_left_alone() -
         release.looks[f"release/{shard}/{MODEL_FILE}"] = Look()
     assert (judge(release, LAYOUT).step, judge(release, LAYOUT).tracked) == (0, True)
     release.drop(f"release/mp_rank_00_000/{MODEL_FILE}")
-    assert (reasons(release), judge(release, LAYOUT).aside) == ([("release", Reason.MISSING_SHARD)], ())
+    assert (reasons(release), judge(release, LAYOUT).aside) == ([("release", RefusalReason.MISSING_SHARD)], ())
     other = FakeDirectory({"iter_0000005/__0_0.distcp": Look(), "iter_0000005/metadata.json": Look()}, {TRACKER: "5"})
     assert (judge(other, LAYOUT).step, judge(other, LAYOUT).tracked) == (5, True)
 
@@ -223,9 +225,11 @@ def test_whatever_is_lost_what_is_taken_is_whole_and_everything_newer_has_a_name
 
 
 def test_every_reason_has_a_sentence_and_a_refusal_reads_like_one() -> None:
-    assert set(SENTENCE) == set(Reason)
-    refusal = Refusal("iter_0000010", Reason.TRUNCATED_FILE, "mp_rank_00/model_optim_rng.pt (17 bytes)")
+    assert set(SENTENCE) == set(RefusalReason)
+    refusal = CheckpointRefusal(
+        "iter_0000010", RefusalReason.TRUNCATED_FILE, "mp_rank_00/model_optim_rng.pt (17 bytes)"
+    )
     assert refusal.message == "a file is cut off or damaged: mp_rank_00/model_optim_rng.pt (17 bytes)"
-    assert Refusal("x", "OfANewerAgent").message == "OfANewerAgent"
+    assert CheckpointRefusal("x", "OfANewerAgent").message == "OfANewerAgent"
     assert in_words([refusal], 5).startswith("resumes from step 5; refused: iter_0000010 (TruncatedFile: mp_rank_00")
     assert in_words([], -1) == "no complete checkpoint is left, starts from step 0"

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hajob.domain.checkpoints import Reason
+from hajob.domain.checkpoints import RefusalReason
 from hajob.domain.layout import Layout
 from tests.unit.checkpoints.fake_directory import FakeDirectory
 from trainer_sidecar.checkpoints.mindspore import judge, partners, restore_list, step_of
@@ -78,13 +78,13 @@ def unfinished_both(directory: FakeDirectory) -> None:
 @pytest.mark.parametrize(
     ("damage", "reason", "left"),
     [
-        (cut_both, Reason.TRUNCATED_FILE, 4),
-        (lose_both, Reason.MIXED_STEPS, 4),
-        (unfinished_both, Reason.TEMPORARY_LEFT_BEHIND, 4),
-        (lose_both_for_ever, Reason.MISSING_SHARD, -1),
+        (cut_both, RefusalReason.TRUNCATED_FILE, 4),
+        (lose_both, RefusalReason.MIXED_STEPS, 4),
+        (unfinished_both, RefusalReason.TEMPORARY_LEFT_BEHIND, 4),
+        (lose_both_for_ever, RefusalReason.MISSING_SHARD, -1),
     ],
 )
-def test_what_nobody_can_give_refuses_the_checkpoint(damage: object, reason: Reason, left: int) -> None:
+def test_what_nobody_can_give_refuses_the_checkpoint(damage: object, reason: RefusalReason, left: int) -> None:
     directory = saved(3, 4, 5)
     damage(directory)  # type: ignore[operator]
     verdict = judge(directory, LAYOUT)
@@ -142,21 +142,21 @@ def test_a_meta_file_that_names_nothing(text: str) -> None:
     directory.texts["checkpoint/rank_0/meta.json"] = text
     verdict = judge(directory, LAYOUT)
     assert [(one.name, one.reason) for one in verdict.refused] == [
-        ("checkpoint/rank_0/meta.json", Reason.WRONG_TRACKER)
+        ("checkpoint/rank_0/meta.json", RefusalReason.WRONG_TRACKER)
     ]
     assert (verdict.step, list(verdict.writes or {})) == (5, ["checkpoint/rank_0/meta.json"])
 
 
 def test_strategy_files() -> None:
     dumped = saved(5, ranks=range(4), strategies=False)
-    assert judge(dumped, LAYOUT).refused[0].reason == Reason.MISSING_STRATEGY
+    assert judge(dumped, LAYOUT).refused[0].reason == RefusalReason.MISSING_STRATEGY
     dumped.looks["strategy/ckpt_strategy.ckpt"] = Look()  # merged into one
     assert judge(dumped, LAYOUT).step == 5
     assert judge(saved(5, strategies=False), LAYOUT).step == 5
     partly = saved(5)
     partly.sizes["strategy/ckpt_strategy_rank_3.ckpt"] = 0
     refusal = judge(partly, LAYOUT).refused[0]
-    assert (refusal.reason, refusal.detail) == (Reason.MISSING_STRATEGY, "rank 3")
+    assert (refusal.reason, refusal.detail) == (RefusalReason.MISSING_STRATEGY, "rank 3")
 
 
 def group(*ranks: int, packed: bool) -> bytes:

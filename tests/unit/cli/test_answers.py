@@ -15,7 +15,7 @@ import pytest
 
 from hajob.cli.simulate import as_json, as_text
 from hajob.domain.actions import Action
-from hajob.plan.simulate import Question, simulate
+from hajob.plan.simulate import SimulationRequest, simulate
 from tests.unit.cli.test_simulate import JOB
 
 GOLDEN = Path(__file__).parent / "answers.txt"
@@ -27,32 +27,33 @@ def spec(**changes: Any) -> dict[str, Any]:
 
 
 FORBIDDEN = {"actions": [{"name": name, "maxCount": 0} for name in ("InPlace", "Replace", "Shrink", "Checkpoint")]}
-CASES: dict[str, tuple[dict[str, Any], Question]] = {
-    "a process": (spec(), Question(ranks=(5,))),
-    "two processes, a node is free": (spec(), Question(ranks=(1, 6), free_nodes=1)),
-    "a node": (spec(), Question(nodes=(2,))),
-    "a node, one is free": (spec(model={"parameters": 10**9}), Question(nodes=(2,), free_nodes=1)),
-    "the node of rank 0": (spec(), Question(nodes=(0,))),
-    "two nodes, one is free": (spec(), Question(nodes=(2, 0), ranks=(1, 4, 6), free_nodes=1)),
-    "both holders": (spec(), Question(nodes=(1, 3))),
-    "both holders, two are free": (spec(), Question(nodes=(1, 3), free_nodes=2)),
+CASES: dict[str, tuple[dict[str, Any], SimulationRequest]] = {
+    "a process": (spec(), SimulationRequest(ranks=(5,))),
+    "two processes, a node is free": (spec(), SimulationRequest(ranks=(1, 6), free_nodes=1)),
+    "a node": (spec(), SimulationRequest(nodes=(2,))),
+    "a node, one is free": (spec(model={"parameters": 10**9}), SimulationRequest(nodes=(2,), free_nodes=1)),
+    "the node of rank 0": (spec(), SimulationRequest(nodes=(0,))),
+    "two nodes, one is free": (spec(), SimulationRequest(nodes=(2, 0), ranks=(1, 4, 6), free_nodes=1)),
+    "both holders": (spec(), SimulationRequest(nodes=(1, 3))),
+    "both holders, two are free": (spec(), SimulationRequest(nodes=(1, 3), free_nodes=2)),
     "pods of a shrink are released": (
         spec(elastic={"shrunkPodPolicy": "Release"}, parallelism={"tensor": 2, "pipeline": 2}),
-        Question(nodes=(1,)),
+        SimulationRequest(nodes=(1,)),
     ),
     "a layout that is not aligned": (
         spec(accelerator={"product": "A2"}, numNodes=6, parallelism={"tensor": 2, "pipeline": 4}, template={}),
-        Question(ranks=(40,)),
+        SimulationRequest(ranks=(40,)),
     ),
-    "almost nothing is allowed": (spec(recovery=FORBIDDEN), Question(ranks=(5,))),
+    "almost nothing is allowed": (spec(recovery=FORBIDDEN), SimulationRequest(ranks=(5,))),
     "sixteen chips": (
         spec(accelerator={"product": "A3"}, parallelism={"tensor": 8}, template={}),
-        Question(nodes=(3,)),
+        SimulationRequest(nodes=(3,)),
     ),
     **{
-        f"during {action}": (spec(), Question(ranks=(5,), nodes=(3,), free_nodes=1, during=action)) for action in Action
+        f"during {action}": (spec(), SimulationRequest(ranks=(5,), nodes=(3,), free_nodes=1, during=action))
+        for action in Action
     },
-    **{f"one process during {action}": (spec(), Question(ranks=(5,), during=action)) for action in Action},
+    **{f"one process during {action}": (spec(), SimulationRequest(ranks=(5,), during=action)) for action in Action},
 }
 
 

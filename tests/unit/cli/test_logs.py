@@ -10,7 +10,7 @@ import pytest
 from hajob.cli import cluster as clusters
 from hajob.cli import main
 from hajob.cli.cluster import ClusterError, Container, Streams
-from hajob.cli.logs import Question, check, readers, show
+from hajob.cli.logs import LogQuery, check, readers, show
 from hajob.domain.errors import HajobInputError
 from tests.unit.cli.test_simulate import JOB
 
@@ -92,7 +92,7 @@ class Printed:
 
 def ask(cluster: FakeCluster, **question: Any) -> tuple[int, Printed]:
     printed = Printed()
-    return show(Question("job", "", **{"rank": 3, **question}), cluster, printed.streams), printed
+    return show(LogQuery("job", "", **{"rank": 3, **question}), cluster, printed.streams), printed
 
 
 def test_it_is_read_in_the_ranks_own_newest_pod() -> None:
@@ -173,7 +173,7 @@ def test_ranks_that_somebody_else_starts() -> None:
 
 def test_what_ended_cannot_be_followed() -> None:
     with pytest.raises(HajobInputError, match="leave out --previous"):
-        check(Question("job", "", 1, previous=True, follow=True))
+        check(LogQuery("job", "", 1, previous=True, follow=True))
 
 
 @pytest.mark.parametrize(

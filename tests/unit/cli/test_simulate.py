@@ -17,8 +17,8 @@ from hajob.domain.errors import HajobInputError
 from hajob.domain.facts import FactKind
 from hajob.plan.journal import from_dict, to_dict
 from hajob.plan.policy import from_spec, layout_of
-from hajob.plan.simulate import Question, simulate
-from hajob.plan.view import View
+from hajob.plan.simulate import SimulationRequest, simulate
+from hajob.plan.view import ClusterView
 from tests.unit.plan.plan_rig import Rig
 
 ARGUMENTS = ["--global-batch-size", "64", "--micro-batch-size", "1", "--tensor-model-parallel-size", "2"]
@@ -128,7 +128,7 @@ def test_a_node_without_and_with_a_free_one(capsys: pytest.CaptureFixture[str], 
 
 def test_pods_that_leave_with_a_shrink_are_not_kept() -> None:
     spec = {**JOB["spec"], "parallelism": {"tensor": 2, "pipeline": 2}}
-    answer = simulate(spec, Question(nodes=(1,)))
+    answer = simulate(spec, SimulationRequest(nodes=(1,)))
     assert (answer.action, answer.isolation.nodes, answer.kept_nodes) == ("Shrink", (1, 3), (0, 2))
 
 
@@ -225,38 +225,40 @@ def test_a_manifest_on_standard_input(capsys: pytest.CaptureFixture[str], monkey
 
 @pytest.mark.parametrize("mode", ["Hold", "Observe"])
 def test_it_is_told_what_an_enforced_recovery_would_do(mode: str) -> None:
-    question = Question(nodes=(2,))
+    question = SimulationRequest(nodes=(2,))
     held = simulate({**JOB["spec"], "recovery": {"mode": mode}}, question)
     enforced = simulate(JOB["spec"], question)
     assert (held.action, held.considered) == (enforced.action, enforced.considered)
 
 
 def test_every_rung_up_to_the_action_is_judged_and_one_is_taken() -> None:
-    answer = simulate(JOB["spec"], Question(nodes=(2,)))
+    answer = simulate(JOB["spec"], SimulationRequest(nodes=(2,)))
     judged = [(verdict.action, verdict.taken) for verdict in answer.considered]
     assert judged == [("Retry", False), ("InPlace", False), ("Replace", False), ("Shrink", True)]
 
 
 def test_a_larger_action_that_would_not_have_worked_is_refused_as_well() -> None:
-    considered = simulate(JOB["spec"], Question(ranks=(5,))).considered
+    considered = simulate(JOB["spec"], SimulationRequest(ranks=(5,))).considered
     assert [(one.action, one.taken) for one in considered] == [("Retry", False), ("InPlace", True), ("Replace", False)]
 
 
 @pytest.mark.parametrize(
     ("question", "action", "phase", "attempt"),
     [
-        (Question(ranks=(5,)), "InPlace", "Running", 1),
-        (Question(nodes=(2,), free_nodes=1), "Replace", "Running", 1),
-        (Question(nodes=(2,)), "Shrink", "Shrunk", 1),
-        (Question(nodes=(0,)), "Checkpoint", "Running", 2),
-        (Question(nodes=(1, 3)), "Restart", "Running", 2),
-        (Question(ranks=(5,), during=Action.CHECKPOINT), "Checkpoint", "Running", 2),
-        (Question(ranks=(5,), during=Action.RESTART), "Restart", "Running", 2),
+        (SimulationRequest(ranks=(5,)), "InPlace", "Running", 1),
+        (SimulationRequest(nodes=(2,), free_nodes=1), "Replace", "Running", 1),
+        (SimulationRequest(nodes=(2,)), "Shrink", "Shrunk", 1),
+        (SimulationRequest(nodes=(0,)), "Checkpoint", "Running", 2),
+        (SimulationRequest(nodes=(1, 3)), "Restart", "Running", 2),
+        (SimulationRequest(ranks=(5,), during=Action.CHECKPOINT), "Checkpoint", "Running", 2),
+        (SimulationRequest(ranks=(5,), during=Action.RESTART), "Restart", "Running", 2),
     ],
 )
-def test_the_imagined_job_trains_again_in_the_end(question: Question, action: str, phase: str, attempt: int) -> None:
+def test_the_imagined_job_trains_again_in_the_end(
+    question: SimulationRequest, action: str, phase: str, attempt: int
+) -> None:
     answer = simulate(JOB["spec"], question)
-    end = answer.turns[-1].outcome.state
+    end = answer.turns[-1].transition.state
     assert (answer.action, end.phase, end.incident, end.attempt) == (action, phase, None, attempt)
 
 
@@ -266,19 +268,21 @@ def test_where_nothing_can_be_replaced_any_more_nothing_is_waited_for(
 ) -> None:
     answer = ask(capsys, manifest, "--lose", "node=2", "--during", during)
     assert answer["refused"].get("Replace") in (None, ["StillPossible"])
-    assert not any(turn.waited for turn in simulate(JOB["spec"], Question(nodes=(2,), during=Action(during))).turns)
+    assert not any(
+        turn.waited for turn in simulate(JOB["spec"], SimulationRequest(nodes=(2,), during=Action(during))).turns
+    )
 
 
 def test_a_restart_that_a_further_loss_brings_about_is_not_waited_for() -> None:
     """MindSpore cannot go on without a complete copy: the second node turns the replacement into a restart."""
-    answer = simulate({**JOB["spec"], "framework": "MindSpore"}, Question(nodes=(1, 3)))
+    answer = simulate({**JOB["spec"], "framework": "MindSpore"}, SimulationRequest(nodes=(1, 3)))
     assert answer.action == "Restart"
     assert not any(turn.waited for turn in answer.turns)
 
 
 @pytest.mark.parametrize("during", Action)
 def test_the_imagined_job_is_one_that_an_operator_could_find_in_its_journal(during: Action) -> None:
-    begin = simulate(JOB["spec"], Question(ranks=(5,), during=during)).turns[0].before
+    begin = simulate(JOB["spec"], SimulationRequest(ranks=(5,), during=during)).turns[0].before
     assert from_dict(to_dict(begin)) == begin
     assert begin.incident is not None
     assert begin.incident.action is during
@@ -286,14 +290,14 @@ def test_the_imagined_job_is_one_that_an_operator_could_find_in_its_journal(duri
 
 def test_a_question_without_a_loss_is_refused() -> None:
     with pytest.raises(HajobInputError, match=r"^nothing is lost: name at least one rank or node$"):
-        simulate(JOB["spec"], Question())
+        simulate(JOB["spec"], SimulationRequest())
 
 
 @pytest.mark.parametrize("sizes", [["--global-batch-size", "64"], ["--micro-batch-size", "1"]])
 def test_half_of_the_batch_sizes_tell_nothing(sizes: list[str]) -> None:
     job = copy.deepcopy(JOB)
     job["spec"]["template"]["spec"]["containers"][0]["args"] = sizes
-    answer = simulate(job["spec"], Question(ranks=(5,)))
+    answer = simulate(job["spec"], SimulationRequest(ranks=(5,)))
     assert (answer.micro_batches, answer.step_time) == ((), None)
 
 
@@ -389,13 +393,15 @@ def test_a_batch_that_does_not_divide_is_named(capsys: pytest.CaptureFixture[str
 def test_the_live_machine_decides_the_same(ranks: tuple[int, ...], nodes: tuple[int, ...], free: int) -> None:
     """Fed like the operator, fact by fact, the machine comes to the same action and the same effects."""
     spec = JOB["spec"]
-    answer = simulate(spec, Question(ranks, nodes, free))
-    rig = Rig.running(view=View(layout_of(spec), step=10, free_nodes=free, checkpoint_step=10), policy=from_spec(spec))
+    answer = simulate(spec, SimulationRequest(ranks, nodes, free))
+    rig = Rig.running(
+        view=ClusterView(layout_of(spec), step=10, free_nodes=free, checkpoint_step=10), policy=from_spec(spec)
+    )
     done = [effect for node in nodes for effect in rig.see(FactKind.NODE_NOT_READY, node=node)]
     done += [effect for rank in ranks if rank // 2 not in nodes for effect in rig.exits(rank)]
     if rig.incident.replaced_nodes and len(rig.incident.replaced_nodes) > free:
         done += rig.deadline("Recovery")
     assert rig.action is answer.action
-    imagined = [effect for turn in answer.turns for effect in turn.outcome.effects]
+    imagined = [effect for turn in answer.turns for effect in turn.transition.effects]
     assert [type(effect) for effect in done] == [type(effect) for effect in imagined[: len(done)]]
     assert [one for one in done if one.irreversible] == [one for one in imagined[: len(done)] if one.irreversible]

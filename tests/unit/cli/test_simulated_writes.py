@@ -12,7 +12,7 @@ from hajob.api.job import HATrainingJob
 from hajob.api.spec import HATrainingJobSpec
 from hajob.cli.simulated_writes import STATUS, Write, writes
 from hajob.plan import events
-from hajob.plan.simulate import Question, simulate
+from hajob.plan.simulate import SimulationRequest, simulate
 from hajob.protocol import sidecar_pb2 as wire
 from hajob.sources.pod import view
 from tests.unit.runtime.test_job_controller import Events, Town, death_of, settled
@@ -98,7 +98,7 @@ def in_runs(found: Iterable[Write], resource: str) -> list[list[Write]]:
     return [sorted(run, key=repr) for _, run in runs]
 
 
-def compare(town: Town, ledger: Ledger, question: Question) -> None:
+def compare(town: Town, ledger: Ledger, question: SimulationRequest) -> None:
     """Pods and Events one by one; of the status, that it was there first and not less often than was said.
 
     A status that may wait is written again for every three seconds that a recovery takes, and whenever the scripted
@@ -118,14 +118,14 @@ async def test_a_process(town: Town) -> None:
     ledger = await begin(town, free=2)
     await town.report(death_of(5), step=5)
     await go_on(town, wire.STOPPED, wire.NAMED, wire.RESUMED, wire.RESULT)
-    compare(town, ledger, Question(ranks=(5,), free_nodes=2))
+    compare(town, ledger, SimulationRequest(ranks=(5,), free_nodes=2))
 
 
 async def test_a_node(town: Town) -> None:
     ledger = await begin(town, free=2)
     await loses(town, 2, wait=False)
     await go_on(town, wire.STOPPED, wire.NAMED, wire.RESUMED, wire.RESULT)
-    compare(town, ledger, Question(nodes=(2,), free_nodes=2))
+    compare(town, ledger, SimulationRequest(nodes=(2,), free_nodes=2))
 
 
 async def test_a_shrink(town: Town) -> None:
@@ -133,7 +133,7 @@ async def test_a_shrink(town: Town) -> None:
     await loses(town, 2, wait=True)
     await go_on(town, wire.RESUMED)
     assert town.controller.state.phase == "Shrunk"
-    compare(town, ledger, Question(nodes=(2,)))
+    compare(town, ledger, SimulationRequest(nodes=(2,)))
 
 
 async def test_a_checkpoint_and_a_restart_from_it(town: Town) -> None:
@@ -142,7 +142,7 @@ async def test_a_checkpoint_and_a_restart_from_it(town: Town) -> None:
     await go_on(town, wire.RESULT, strategy="dump")
     await go_on(town, wire.STARTED, wire.RESUMED)
     assert town.controller.state.phase == "Running"
-    compare(town, ledger, Question(nodes=(0,)))
+    compare(town, ledger, SimulationRequest(nodes=(0,)))
 
 
 async def test_a_restart(town: Town) -> None:
@@ -150,4 +150,4 @@ async def test_a_restart(town: Town) -> None:
     await loses(town, 1, 3, wait=True)
     await go_on(town, wire.STARTED, wire.RESUMED)
     assert town.controller.state.phase == "Running"
-    compare(town, ledger, Question(nodes=(1, 3)))
+    compare(town, ledger, SimulationRequest(nodes=(1, 3)))

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from hajob.domain.checkpoints import MOST_REFUSALS, SENTENCE, Reason, Refusal, in_words
+from hajob.domain.checkpoints import MOST_REFUSALS, SENTENCE, CheckpointRefusal, RefusalReason, in_words
 
-MISSING = Refusal("iter_0000020", Reason.MISSING_SHARD, "rank 3")
-TORN = Refusal("iter_0000010", Reason.TRUNCATED_FILE, "model.pt")
+MISSING = CheckpointRefusal("iter_0000020", RefusalReason.MISSING_SHARD, "rank 3")
+TORN = CheckpointRefusal("iter_0000010", RefusalReason.TRUNCATED_FILE, "model.pt")
 NONE_LEFT = "no complete checkpoint is left, starts from step 0"
 
 
@@ -25,7 +25,7 @@ NONE_LEFT = "no complete checkpoint is left, starts from step 0"
         ),
     ],
 )
-def test_what_is_loaded_and_what_is_not(refused: tuple[Refusal, ...], step: int, words: str) -> None:
+def test_what_is_loaded_and_what_is_not(refused: tuple[CheckpointRefusal, ...], step: int, words: str) -> None:
     assert in_words(refused, step) == words
 
 
@@ -35,6 +35,8 @@ def test_many_refusals_are_cut_off() -> None:
 
 
 def test_a_refusal_is_a_sentence_whoever_has_sent_it() -> None:
-    assert MISSING.message == f"{SENTENCE[Reason.MISSING_SHARD]}: rank 3"
-    assert Refusal("iter_0000020", Reason.MISSING_SHARD).message == SENTENCE[Reason.MISSING_SHARD]
-    assert Refusal("iter_0000020", "WrongMoon", "full").message == "WrongMoon: full"
+    assert MISSING.message == f"{SENTENCE[RefusalReason.MISSING_SHARD]}: rank 3"
+    assert (
+        CheckpointRefusal("iter_0000020", RefusalReason.MISSING_SHARD).message == SENTENCE[RefusalReason.MISSING_SHARD]
+    )
+    assert CheckpointRefusal("iter_0000020", "WrongMoon", "full").message == "WrongMoon: full"

@@ -5,67 +5,66 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hajob.domain.timeline import Moment, Phase, outage_milliseconds, phases
+from hajob.domain.timeline import Mark, TimedPhase, outage_milliseconds, phases
 
 
 def test_the_usual_order() -> None:
     moments = {
-        Moment.STEP_BEFORE: 1000,
-        Moment.NOTICED: 1040,
-        Moment.STOPPED: 1042,
-        Moment.DECIDED: 1050,
-        Moment.READY: 1400,
-        Moment.NAMED: 1402,
-        Moment.RESUMED: 1600,
+        Mark.STEP_BEFORE: 1000,
+        Mark.NOTICED: 1040,
+        Mark.STOPPED: 1042,
+        Mark.DECIDED: 1050,
+        Mark.READY: 1400,
+        Mark.NAMED: 1402,
+        Mark.RESUMED: 1600,
     }
     assert phases(moments) == [
-        Phase("Detection", 40),
-        Phase("Stop", 2),
-        Phase("Decision", 8),
-        Phase("StartUp", 350),
-        Phase("Naming", 2),
-        Phase("Recovery", 198),
+        TimedPhase("Detection", 40),
+        TimedPhase("Stop", 2),
+        TimedPhase("Decision", 8),
+        TimedPhase("StartUp", 350),
+        TimedPhase("Naming", 2),
+        TimedPhase("Recovery", 198),
     ]
     assert outage_milliseconds(moments) == 600
 
 
 def test_a_moment_before_its_predecessor_costs_nothing() -> None:
-    moments = {Moment.NOTICED: 10, Moment.STOPPED: 30, Moment.DECIDED: 20, Moment.RESUMED: 40}
+    moments = {Mark.NOTICED: 10, Mark.STOPPED: 30, Mark.DECIDED: 20, Mark.RESUMED: 40}
     assert [phase.milliseconds for phase in phases(moments)] == [20, 0, 10]
 
 
 def test_an_incident_that_is_still_open_has_the_phases_that_are_over() -> None:
-    moments = {Moment.NOTICED: 10, Moment.STOPPED: 30, Moment.DECIDED: 35, Moment.READY: 90}
-    assert phases(moments) == [Phase("Stop", 20), Phase("Decision", 5), Phase("StartUp", 55)]
+    moments = {Mark.NOTICED: 10, Mark.STOPPED: 30, Mark.DECIDED: 35, Mark.READY: 90}
+    assert phases(moments) == [TimedPhase("Stop", 20), TimedPhase("Decision", 5), TimedPhase("StartUp", 55)]
 
 
 def test_a_moment_after_the_end_belongs_to_no_phase() -> None:
     """A replacement that reports late, when the others train already."""
-    moments = {Moment.NOTICED: 10, Moment.READY: 90, Moment.RESUMED: 40}
-    assert phases(moments) == [Phase("StartUp", 30), Phase("Recovery", 0)]
+    moments = {Mark.NOTICED: 10, Mark.READY: 90, Mark.RESUMED: 40}
+    assert phases(moments) == [TimedPhase("StartUp", 30), TimedPhase("Recovery", 0)]
 
 
 def test_an_outage_before_the_first_step_begins_when_it_is_noticed() -> None:
-    assert outage_milliseconds({Moment.NOTICED: 40, Moment.RESUMED: 100}) == 60
-    assert outage_milliseconds({Moment.STEP_BEFORE: 10, Moment.NOTICED: 40, Moment.RESUMED: 100}) == 90
-    assert outage_milliseconds({Moment.NOTICED: 40, Moment.RESUMED: 39}) == 0
+    assert outage_milliseconds({Mark.NOTICED: 40, Mark.RESUMED: 100}) == 60
+    assert outage_milliseconds({Mark.STEP_BEFORE: 10, Mark.NOTICED: 40, Mark.RESUMED: 100}) == 90
+    assert outage_milliseconds({Mark.NOTICED: 40, Mark.RESUMED: 39}) == 0
 
 
 def test_nothing_known() -> None:
     assert phases({}) == []
-    assert outage_milliseconds({Moment.RESUMED: 5}) is None
-    assert outage_milliseconds({Moment.NOTICED: 5}) is None
+    assert outage_milliseconds({Mark.RESUMED: 5}) is None
+    assert outage_milliseconds({Mark.NOTICED: 5}) is None
 
 
-@given(st.dictionaries(st.sampled_from(list(Moment)), st.integers(0, 10**6)))
-def test_phases_add_up_to_the_outage(moments: dict[Moment, int]) -> None:
+@given(st.dictionaries(st.sampled_from(list(Mark)), st.integers(0, 10**6)))
+def test_phases_add_up_to_the_outage(moments: dict[Mark, int]) -> None:
     outage = outage_milliseconds(moments)
-    begin = moments.get(Moment.STEP_BEFORE, moments.get(Moment.NOTICED))
+    begin = moments.get(Mark.STEP_BEFORE, moments.get(Mark.NOTICED))
     if (
         outage is None
         or begin is None
-        or next(m for m in Moment if m in moments)
-        != (Moment.STEP_BEFORE if Moment.STEP_BEFORE in moments else Moment.NOTICED)
+        or next(m for m in Mark if m in moments) != (Mark.STEP_BEFORE if Mark.STEP_BEFORE in moments else Mark.NOTICED)
     ):
         return
     assert all(phase.milliseconds >= 0 for phase in phases(moments))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hajob.domain.incidents import Outcome
+from hajob.domain.incidents import IncidentOutcome
 from hajob.objects.wanted_pods import WantedPods, apply
 from hajob.plan import effects
 
@@ -62,7 +62,7 @@ def test_effects_change_the_wish() -> None:
     wanted = apply(wanted, effects.CreateCoordinator(1), {})
     wanted = apply(wanted, effects.ReplacePods((2,), 2, ("node-c",)), {2: "node-c"})
     assert (wanted.coordinator, wanted.incarnation_of(2), wanted.avoided_by(2)) == (1, 2, ("dead", "node-c"))
-    assert apply(wanted, effects.CloseIncident(2, Outcome.RECOVERED), {}).avoided == {}
+    assert apply(wanted, effects.CloseIncident(2, IncidentOutcome.RECOVERED), {}).avoided == {}
     assert apply(wanted, effects.CompleteJob(), {}).coordinator == 0
     assert apply(wanted, effects.FailJob("Reason", "why"), {}).base == 0
     assert apply(wanted, effects.Announce("Held", "a fact waits"), {}) == wanted

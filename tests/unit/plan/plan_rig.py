@@ -9,10 +9,10 @@ from hajob.domain.facts import Fact, FactKind, Source
 from hajob.domain.incidents import Incident
 from hajob.plan import events as e
 from hajob.plan.effects import Effect, SendOrder
-from hajob.plan.machine import Outcome, advance
+from hajob.plan.machine import Transition, advance
 from hajob.plan.policy import Policy
-from hajob.plan.state import JobState, Phase
-from hajob.plan.view import View
+from hajob.plan.state import JobPhase, JobState
+from hajob.plan.view import ClusterView
 from tests.unit.plan.plan_worlds import VIEW
 
 
@@ -21,18 +21,18 @@ class Rig:
     """One job, its world, and the last outcome."""
 
     state: JobState
-    view: View = VIEW
+    view: ClusterView = VIEW
     policy: Policy = field(default_factory=Policy)
     now: int = 1_000_000
-    outcome: Outcome | None = None
+    transition: Transition | None = None
     last_fact: Fact = field(default_factory=lambda: Fact("none", FactKind.PROCESS_EXITED))
     last_incident: Incident = None  # type: ignore[assignment]
     facts: int = 0
 
     @classmethod
-    def running(cls, view: View = VIEW, policy: Policy | None = None, step: int = 5) -> Rig:
+    def running(cls, view: ClusterView = VIEW, policy: Policy | None = None, step: int = 5) -> Rig:
         """A job that trains."""
-        state = JobState(phase=Phase.RUNNING, incarnation=1, attempt=1, base=1, step=step)
+        state = JobState(phase=JobPhase.RUNNING, incarnation=1, attempt=1, base=1, step=step)
         return cls(state, view, policy or Policy())
 
     @classmethod
@@ -52,14 +52,14 @@ class Rig:
         rig.tell(e.Resumed(2, 11))
         return rig
 
-    def tell(self, event: e.Event, now: int | None = None) -> tuple[Effect, ...]:
+    def tell(self, event: e.JobEvent, now: int | None = None) -> tuple[Effect, ...]:
         """One event."""
         self.now = now if now is not None else self.now + 10
         if self.state.incident is not None:
             self.last_incident = self.state.incident
-        self.outcome = advance(self.state, event, self.view, self.policy, self.now)
-        self.state = self.outcome.state
-        return self.outcome.effects
+        self.transition = advance(self.state, event, self.view, self.policy, self.now)
+        self.state = self.transition.state
+        return self.transition.effects
 
     def see(
         self, kind: FactKind, *, node: int | None = None, ranks: tuple[int, ...] = (), **more: object
@@ -94,7 +94,7 @@ class Rig:
         for event in (e.Named(number), e.Resumed(number, self.state.step + 1), e.ResultReported(number, 0)):
             self.tell(event)
 
-    def at(self, phase: Phase) -> bool:
+    def at(self, phase: JobPhase) -> bool:
         """Whether the job is in this state."""
         return self.state.phase is phase
 
@@ -112,14 +112,14 @@ class Rig:
     @property
     def ignored(self) -> str:
         """Why the last event changed nothing."""
-        assert self.outcome is not None
-        return self.outcome.ignored
+        assert self.transition is not None
+        return self.transition.ignored
 
     @property
     def refused(self) -> dict[Action, tuple[str, ...]]:
         """Refusals of the last decision, by name."""
-        assert self.outcome is not None
-        considered = self.outcome.considered
+        assert self.transition is not None
+        considered = self.transition.considered
         return {one.action: tuple(r.name for r in one.refusals) for one in considered if not one.taken}
 
     def order(self, done: tuple[Effect, ...] | None = None) -> SendOrder:
@@ -129,8 +129,10 @@ class Rig:
 
     def orders(self, done: tuple[Effect, ...] | None = None) -> list[SendOrder]:
         """The orders among the effects of the last event."""
-        assert self.outcome is not None
-        return [effect for effect in (self.outcome.effects if done is None else done) if isinstance(effect, SendOrder)]
+        assert self.transition is not None
+        return [
+            effect for effect in (self.transition.effects if done is None else done) if isinstance(effect, SendOrder)
+        ]
 
     @staticmethod
     def kinds(done: tuple[Effect, ...]) -> list[str]:

@@ -6,18 +6,18 @@ from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
-from hajob.domain.actions import LADDER, Action
+from hajob.domain.actions import FAULT_ACTIONS, Action
 from hajob.domain.facts import Fact, FactKind, Source
 from hajob.domain.layout import Layout
 from hajob.plan import events as e
+from hajob.plan.context import TableRow
 from hajob.plan.machine import CELLS, advance
-from hajob.plan.moment import Row
-from hajob.plan.policy import DEFAULT_RUNGS, CoordinatorLossPolicy, Mode, NodePolicy, Policy, Rung
-from hajob.plan.state import JobState, Phase
-from hajob.plan.view import View
+from hajob.plan.policy import DEFAULT_ACTION_LIMITS, ActionLimits, CoordinatorLossPolicy, Mode, NodePolicy, Policy
+from hajob.plan.state import JobPhase, JobState
+from hajob.plan.view import ClusterView
 
 LAYOUT = Layout(num_nodes=4, chips_per_node=2, tensor=2)
-VIEW = View(
+VIEW = ClusterView(
     LAYOUT,
     step=5,
     coordinator_ready=True,
@@ -30,15 +30,15 @@ VIEW = View(
 
 def small_policy(**changes: object) -> Policy:
     """Budgets of two each, so that a walk meets their end soon."""
-    rungs = {action: Rung(2, 3600, 60) for action in DEFAULT_RUNGS}
-    policy = Policy(rungs=rungs, active_deadline_seconds=100_000, log_rules={"nan": Action.RESTART})
+    limits = {action: ActionLimits(2, 3600, 60) for action in DEFAULT_ACTION_LIMITS}
+    policy = Policy(limits=limits, active_deadline_seconds=100_000, log_rules={"nan": Action.RESTART})
     return replace(policy, **changes)  # type: ignore[arg-type]
 
 
 def without(*actions: Action) -> Policy:
     """A policy that forbids some actions."""
-    rungs = {action: Rung(0 if action in actions else 2, 3600, 60) for action in DEFAULT_RUNGS}
-    return small_policy(rungs=rungs)
+    limits = {action: ActionLimits(0 if action in actions else 2, 3600, 60) for action in DEFAULT_ACTION_LIMITS}
+    return small_policy(limits=limits)
 
 
 POLICIES = (
@@ -50,7 +50,7 @@ POLICIES = (
     without(Action.IN_PLACE, Action.REPLACE),
     without(Action.IN_PLACE, Action.REPLACE, Action.SHRINK),
     without(Action.CHECKPOINT, Action.RESTART),
-    without(*LADDER),
+    without(*FAULT_ACTIONS),
 )
 
 
@@ -63,7 +63,7 @@ def fact(kind: FactKind, state: JobState, *, rank: int = 5, node: int | None = N
     return e.FactSeen(fact=made)
 
 
-def every_event(state: JobState) -> Iterator[e.Event]:
+def every_event(state: JobState) -> Iterator[e.JobEvent]:
     """At least one event of every kind, and one for every guard."""
     number = state.incident.incarnation if state.incident else 0
     revision = state.incident.revision if state.incident else 0
@@ -117,7 +117,7 @@ def every_event(state: JobState) -> Iterator[e.Event]:
     yield from (e.RestartRequested(), e.PolicyChanged(), e.Deleted(), e.Unworkable(reason="ImageUnusable"))
 
 
-def due_time(state: JobState, event: e.Event, now_ms: int) -> int:
+def due_time(state: JobState, event: e.JobEvent, now_ms: int) -> int:
     """A deadline's event comes when it is due."""
     if isinstance(event, e.DeadlineReached):
         return max(now_ms, state.deadlines.get(event.name, now_ms))
@@ -137,7 +137,7 @@ def shape(state: JobState) -> tuple[object, ...]:
     return (state.phase, inner, gone is not None and 1 + bool(gone.capacity_ms), waits)
 
 
-WORLDS: tuple[tuple[Policy, View], ...] = (
+WORLDS: tuple[tuple[Policy, ClusterView], ...] = (
     (POLICIES[0], VIEW),
     (POLICIES[0], replace(VIEW, free_nodes=0)),
     (POLICIES[0], replace(VIEW, step=-1, coordinator_ready=False, free_nodes=None)),
@@ -151,8 +151,8 @@ class Walk:
     """Everything reachable from a new job under any policy and view: states by shape, rows that answered."""
 
     states: dict[tuple[object, ...], tuple[JobState, int]] = field(default_factory=dict)
-    rows: dict[int, Row] = field(default_factory=dict)
-    cells: set[tuple[Phase, type[e.Event]]] = field(default_factory=set)
+    rows: dict[int, TableRow] = field(default_factory=dict)
+    cells: set[tuple[JobPhase, type[e.JobEvent]]] = field(default_factory=set)
 
     def run(self) -> Walk:
         """Breadth first, one state for each shape, under every world at each step."""
@@ -165,11 +165,11 @@ class Walk:
                 at = due_time(state, event, now)
                 alone = len(CELLS[state.phase, type(event)]) == 1  # then no policy and no view can matter
                 for policy, view in WORLDS[:1] if alone else WORLDS:
-                    outcome = advance(state, event, view, policy, at)
-                    self.rows[id(outcome.row)] = outcome.row
+                    transition = advance(state, event, view, policy, at)
+                    self.rows[id(transition.row)] = transition.row
                     self.cells.add((state.phase, type(event)))
-                    key = shape(outcome.state)
+                    key = shape(transition.state)
                     if key not in self.states:
-                        self.states[key] = (outcome.state, at)
-                        queue.append((outcome.state, at))
+                        self.states[key] = (transition.state, at)
+                        queue.append((transition.state, at))
         return self

@@ -9,7 +9,7 @@ import pytest
 from hajob.domain.goodput import Account, Bucket
 from hajob.plan import events as e
 from hajob.plan.account import bucket_of, follow
-from hajob.plan.state import ENDED, JobState, Phase, Shrunk
+from hajob.plan.state import ENDED, JobPhase, JobState, Shrunk
 from tests.unit.plan.plan_rig import Rig
 from tests.unit.plan.plan_worlds import VIEW
 
@@ -17,27 +17,27 @@ from tests.unit.plan.plan_worlds import VIEW
 @pytest.mark.parametrize(
     ("phase", "bucket"),
     [
-        (Phase.NEW, Bucket.SCHEDULING),
-        (Phase.PENDING, Bucket.SCHEDULING),
-        (Phase.STARTING, Bucket.START_UP),
-        (Phase.WARMING, Bucket.START_UP),
-        (Phase.RUNNING, Bucket.TRAINING),
-        (Phase.UNPROTECTED, Bucket.TRAINING),
-        (Phase.CONFIRMING, Bucket.TRAINING),
-        (Phase.SHRUNK, Bucket.TRAINING),
-        (Phase.EXPANDING, Bucket.TRAINING),
-        (Phase.MIGRATING, Bucket.TRAINING),
-        (Phase.HELD, Bucket.DECISION),
-        (Phase.GATHERING, Bucket.RECOVERY),
-        (Phase.RESUMING, Bucket.RECOVERY),
-        (Phase.SHRINKING, Bucket.RECOVERY),
-        (Phase.SAVING, Bucket.CHECKPOINTING),
-        (Phase.RESTARTING, Bucket.SCHEDULING),
-        (Phase.SUSPENDED, Bucket.SUSPENDED),
+        (JobPhase.NEW, Bucket.SCHEDULING),
+        (JobPhase.PENDING, Bucket.SCHEDULING),
+        (JobPhase.STARTING, Bucket.START_UP),
+        (JobPhase.WARMING, Bucket.START_UP),
+        (JobPhase.RUNNING, Bucket.TRAINING),
+        (JobPhase.UNPROTECTED, Bucket.TRAINING),
+        (JobPhase.CONFIRMING, Bucket.TRAINING),
+        (JobPhase.SHRUNK, Bucket.TRAINING),
+        (JobPhase.EXPANDING, Bucket.TRAINING),
+        (JobPhase.MIGRATING, Bucket.TRAINING),
+        (JobPhase.HELD, Bucket.DECISION),
+        (JobPhase.GATHERING, Bucket.RECOVERY),
+        (JobPhase.RESUMING, Bucket.RECOVERY),
+        (JobPhase.SHRINKING, Bucket.RECOVERY),
+        (JobPhase.SAVING, Bucket.CHECKPOINTING),
+        (JobPhase.RESTARTING, Bucket.SCHEDULING),
+        (JobPhase.SUSPENDED, Bucket.SUSPENDED),
         *((phase, None) for phase in sorted(ENDED)),
     ],
 )
-def test_bucket_of_every_state(phase: Phase, bucket: Bucket | None) -> None:
+def test_bucket_of_every_state(phase: JobPhase, bucket: Bucket | None) -> None:
     assert bucket_of(JobState(phase=phase)) is bucket
 
 
@@ -58,7 +58,7 @@ def test_a_life_adds_up() -> None:
     rig = Rig(JobState(), view=replace(VIEW, free_nodes=0), now=0)
     account = Account(0)
 
-    def at(now: int, event: e.Event | None = None) -> Account:
+    def at(now: int, event: e.JobEvent | None = None) -> Account:
         if event is not None:
             rig.tell(event, now)
         return follow(account, rig.state, 4, now, free_nodes=0)
@@ -88,7 +88,7 @@ def test_a_life_adds_up() -> None:
 
 
 def test_a_shrink_counts_once_it_trains() -> None:
-    state = JobState(phase=Phase.SHRINKING, shrunk=Shrunk(dropped=(1, 2)))
+    state = JobState(phase=JobPhase.SHRINKING, shrunk=Shrunk(dropped=(1, 2)))
     assert follow(Account(0), state, 4, 0).missing == 0
-    assert follow(Account(0), replace(state, phase=Phase.SHRUNK), 4, 0).missing == 2
-    assert follow(Account(0), replace(state, phase=Phase.SHRUNK), 2, 0).missing == 1
+    assert follow(Account(0), replace(state, phase=JobPhase.SHRUNK), 4, 0).missing == 2
+    assert follow(Account(0), replace(state, phase=JobPhase.SHRUNK), 2, 0).missing == 1

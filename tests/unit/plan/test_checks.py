@@ -9,20 +9,20 @@ import pytest
 from hajob.api.enums import ConditionStatus
 from hajob.domain.actions import Action
 from hajob.domain.layout import Layout
-from hajob.plan.checks import Setting, absent, shown
+from hajob.plan.checks import JobSetting, absent, shown
 from hajob.plan.policy import Policy, Refusal, from_spec, layout_of, read_spec
 from hajob.plan.recoverability import recoverability
-from hajob.plan.state import JobState, Phase, Spend
-from hajob.plan.view import View
+from hajob.plan.state import JobPhase, JobState, Spend
+from hajob.plan.view import ClusterView
 from tests.unit.plan.plan_specs import GOOD, spec, unknown, unmet
 
 SCRIPT = ("bash", "train.sh")
-TRAINING = JobState(phase=Phase.RUNNING, incarnation=1, attempt=1, base=1, step=5)
+TRAINING = JobState(phase=JobPhase.RUNNING, incarnation=1, attempt=1, base=1, step=5)
 SIZES = ("tensor", "pipeline", "context", "expert")
 
 
-def setting(made: dict[str, Any]) -> Setting:
-    return Setting.of(read_spec(made))
+def setting(made: dict[str, Any]) -> JobSetting:
+    return JobSetting.of(read_spec(made))
 
 
 def by_script(arguments: str) -> dict[str, Any]:
@@ -149,7 +149,7 @@ def test_formats_of_checkpoints_and_strategies_of_sharding(flags: str, missing: 
 # ------------------------------------------------------------------------------------------------ what is told
 
 
-def told(view: View, policy: Policy, action: Action) -> list[tuple[str, str]]:
+def told(view: ClusterView, policy: Policy, action: Action) -> list[tuple[str, str]]:
     (found,) = [one for one in recoverability(TRAINING, view, policy) if one.action is action]
     return [(one.name, one.message) for one in found.unmet]
 
@@ -182,7 +182,7 @@ NO_CHECKPOINT = "there is no second optimizer copy, and no complete periodic che
 def test_what_is_missing_now_word_for_word(
     action: Action, more: dict[str, Any], missing: list[tuple[str, str]]
 ) -> None:
-    assert told(View(layout_of(spec()), step=5, **more), Policy(), action) == missing
+    assert told(ClusterView(layout_of(spec()), step=5, **more), Policy(), action) == missing
 
 
 @pytest.mark.parametrize("action", [Action.RETRY, Action.IN_PLACE, Action.REPLACE, Action.SHRINK, Action.CHECKPOINT])
@@ -190,21 +190,21 @@ def test_one_copy_needs_a_periodic_checkpoint_to_repair_from(action: Action) -> 
     one_copy = Layout(num_nodes=4, chips_per_node=2, tensor=2, copies=1)
     repairs = action in {Action.RETRY, Action.IN_PLACE, Action.REPLACE}
     expected = [("CheckpointPresent", NO_CHECKPOINT)] if repairs else []
-    assert told(View(one_copy, step=5, checkpoint_step=-1), Policy(), action) == expected
+    assert told(ClusterView(one_copy, step=5, checkpoint_step=-1), Policy(), action) == expected
     for step in (0, 1, 5, None):
-        assert told(View(one_copy, step=5, checkpoint_step=step), Policy(), action) == []
+        assert told(ClusterView(one_copy, step=5, checkpoint_step=step), Policy(), action) == []
 
 
 def test_the_experts_copies_do_not_stand_in_for_the_dense_ones() -> None:
     lone_experts = Layout(num_nodes=4, chips_per_node=2, tensor=2, expert=4)
-    assert told(View(lone_experts, step=5, checkpoint_step=-1), Policy(), Action.RETRY) == []
+    assert told(ClusterView(lone_experts, step=5, checkpoint_step=-1), Policy(), Action.RETRY) == []
 
 
 def test_it_is_told_in_order_and_once_and_not_without_end() -> None:
     many = tuple(Refusal(f"N{number}", f"words {number}") for number in range(33))
     again = Refusal("N2", "other words")
     policy = Policy(refusals={Action.RETRY: many[:3]}, advice={Action.RETRY: (again, many[3])})
-    view = View(layout_of(spec()), step=5)
+    view = ClusterView(layout_of(spec()), step=5)
     assert told(view, policy, Action.RETRY) == [(f"N{number}", f"words {number}") for number in range(4)]
     assert len(told(view, Policy(advice={Action.RETRY: many}), Action.RETRY)) == 32
     long = Policy(advice={Action.RETRY: (Refusal("Long", "x" * 2000),)})
@@ -213,7 +213,7 @@ def test_it_is_told_in_order_and_once_and_not_without_end() -> None:
 
 def test_what_is_unknown_is_told_only_where_nothing_is_missing() -> None:
     hidden = (Refusal("Hidden", "nobody sees it"),)
-    view = View(layout_of(spec()), step=5)
+    view = ClusterView(layout_of(spec()), step=5)
     policy = Policy(
         unknowns={Action.RETRY: hidden, Action.IN_PLACE: hidden}, advice={Action.IN_PLACE: (hidden[0],) * 2}
     )
@@ -225,6 +225,6 @@ def test_what_is_unknown_is_told_only_where_nothing_is_missing() -> None:
 
 def test_a_spent_budget_is_told_with_its_numbers() -> None:
     policy = from_spec(spec(recovery={"actions": [{"name": "Retry", "maxCount": 1, "windowSeconds": 9}]}))
-    state = JobState(phase=Phase.RUNNING, step=5, spent=(Spend("Retry", 10),))
-    first = recoverability(state, View(layout_of(spec()), step=5), policy, now_ms=10)[0]
+    state = JobState(phase=JobPhase.RUNNING, step=5, spent=(Spend("Retry", 10),))
+    first = recoverability(state, ClusterView(layout_of(spec()), step=5), policy, now_ms=10)[0]
     assert [(one.name, one.message) for one in first.unmet] == [("BudgetLeft", "1 uses in 9 s are spent")]

@@ -12,16 +12,16 @@ from hypothesis import strategies as st
 from hajob.domain.errors import JournalError
 from hajob.domain.facts import Fact, FactKind, Source
 from hajob.plan import events as e
-from hajob.plan.books import FACT_LIMIT, RENEWED_LIMIT
+from hajob.plan.bookkeeping import FACT_LIMIT, RENEWED_LIMIT
 from hajob.plan.journal import from_dict, to_dict
 from hajob.plan.machine import advance
 from hajob.plan.policy import Policy
-from hajob.plan.state import JobState, Phase, Stall
+from hajob.plan.state import JobPhase, JobState, Stall
 from tests.unit.plan.plan_rig import Rig
 from tests.unit.plan.plan_worlds import VIEW
 
 
-def log_of_a_bad_day() -> list[e.Event]:
+def log_of_a_bad_day() -> list[e.JobEvent]:
     """Two incidents with everything that is reported on the way, each report as it is repeated until acknowledged."""
 
     def exits(name: str, rank: int, number: int, time_ms: int) -> e.FactSeen:
@@ -50,7 +50,7 @@ def log_of_a_bad_day() -> list[e.Event]:
     ]
 
 
-def play(log: list[e.Event], state: JobState | None = None, start: int = 1_000_000) -> JobState:
+def play(log: list[e.JobEvent], state: JobState | None = None, start: int = 1_000_000) -> JobState:
     """One event every hundred milliseconds."""
     state = state or Rig.running().state
     for place, event in enumerate(log):
@@ -60,7 +60,7 @@ def play(log: list[e.Event], state: JobState | None = None, start: int = 1_000_0
 
 def test_the_log_itself_is_two_incidents() -> None:
     state = play(log_of_a_bad_day())
-    assert (state.phase, state.incarnation, state.incident) == (Phase.RUNNING, 3, None)
+    assert (state.phase, state.incarnation, state.incident) == (JobPhase.RUNNING, 3, None)
     assert [spend.budget for spend in state.spent] == ["InPlace", "Replace", "Retry"]
 
 
@@ -139,8 +139,10 @@ def test_nonsense_is_named_and_changes_nothing(event: e.FactSeen, words: str) ->
     assert words in rig.ignored
 
 
-@pytest.mark.parametrize("phase", [Phase.COMPLETE, Phase.FAILED, Phase.DELETED, Phase.SUSPENDED, Phase.NEW])
-def test_a_fault_of_a_job_that_does_not_train(phase: Phase) -> None:
+@pytest.mark.parametrize(
+    "phase", [JobPhase.COMPLETE, JobPhase.FAILED, JobPhase.DELETED, JobPhase.SUSPENDED, JobPhase.NEW]
+)
+def test_a_fault_of_a_job_that_does_not_train(phase: JobPhase) -> None:
     rig = Rig(JobState(phase=phase, incarnation=1, base=1))
     assert rig.tell(fact()) == ()
     assert rig.ignored.startswith(f"nothing to do here: in {phase}, FactSeen(")
@@ -149,7 +151,7 @@ def test_a_fault_of_a_job_that_does_not_train(phase: Phase) -> None:
 def test_an_unknown_incarnation_is_taken_as_now() -> None:
     rig = Rig.running()
     rig.tell(fact(incarnation=-1))
-    assert rig.at(Phase.GATHERING)
+    assert rig.at(JobPhase.GATHERING)
 
 
 def test_a_process_that_was_renewed_leaves_the_old_ones_facts_behind() -> None:
@@ -159,7 +161,7 @@ def test_a_process_that_was_renewed_leaves_the_old_ones_facts_behind() -> None:
     assert rig.tell(fact(id="late word", incarnation=1)) == ()
     assert rig.ignored.startswith("Stale")
     rig.tell(fact(id="the new one", incarnation=2))
-    assert rig.at(Phase.GATHERING)
+    assert rig.at(JobPhase.GATHERING)
 
 
 def test_of_several_ranks_only_the_living_ones_count() -> None:
@@ -187,7 +189,7 @@ def test_an_old_word_about_a_living_process_is_stale() -> None:
     assert rig.tell(fact(id="old", time_ms=end - 1, **memory)) == ()
     assert "older than the recovery" in rig.ignored
     rig.tell(fact(id="new", time_ms=end, **memory))
-    assert rig.at(Phase.GATHERING)
+    assert rig.at(JobPhase.GATHERING)
 
 
 @pytest.mark.parametrize(
@@ -201,7 +203,7 @@ def test_an_old_word_about_a_living_process_is_stale() -> None:
         e.ResultReported(1, 499),
     ],
 )
-def test_events_of_another_incarnation_are_counted_no_ops(event: e.Event) -> None:
+def test_events_of_another_incarnation_are_counted_no_ops(event: e.JobEvent) -> None:
     rig = Rig.running()
     rig.exits(5)
     before = rig.state
@@ -218,7 +220,7 @@ def test_an_unknown_strategy_is_named() -> None:
         assert rig.state is before
         assert rig.ignored.startswith("unknown strategy: fly")
     rig.tell(e.StrategiesOffered(2, ("fly", "recover")))
-    assert rig.at(Phase.RESUMING)
+    assert rig.at(JobPhase.RESUMING)
 
 
 def test_a_no_op_names_what_it_refused() -> None:
@@ -231,7 +233,7 @@ def test_a_no_op_names_what_it_refused() -> None:
 def test_a_step_that_is_not_known_leaves_what_was_known() -> None:
     rig = Rig.naming()
     rig.tell(e.Resumed(2, -1))
-    assert (rig.state.phase, rig.state.step) == (Phase.CONFIRMING, 5)
+    assert (rig.state.phase, rig.state.step) == (JobPhase.CONFIRMING, 5)
 
 
 def test_an_unknown_result_ends_nothing() -> None:
@@ -260,7 +262,7 @@ def test_memory_is_bounded() -> None:
         rig.now += 3_600_000
         if round_ in {200, 999}:
             sizes.append(len(str(to_dict(rig.state))))
-    assert rig.state.phase is Phase.RUNNING
+    assert rig.state.phase is JobPhase.RUNNING
     assert len(rig.state.fact_ids) <= FACT_LIMIT
     assert sizes[1] < sizes[0] * 1.2
     assert len(rig.state.spent) <= 25

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from hajob.plan.flags import Flags, parse, read_flags
+from hajob.plan.flags import TrainerFlags, parse, read_flags
 
 
 def template(*words: str) -> dict[str, Any]:
@@ -34,7 +34,7 @@ def test_no_trainer_flags_at_all_tell_nothing() -> None:
     assert (flags.has("bf16"), flags.lacks("bf16")) == (None, None)
 
 
-def read(*words: str) -> Flags:
+def read(*words: str) -> TrainerFlags:
     return read_flags(template("torchrun", "pretrain.py", "--train-iters", "5", *words))
 
 

@@ -6,14 +6,14 @@ from dataclasses import replace
 
 import pytest
 
-from hajob.domain.actions import Action, Command
+from hajob.domain.actions import Action, OrderCommand
 from hajob.domain.facts import FactKind, Source
 from hajob.domain.incidents import Cause, Purpose
 from hajob.plan import effects as do
 from hajob.plan import events as e
-from hajob.plan.books import RENEWED_LIMIT
+from hajob.plan.bookkeeping import RENEWED_LIMIT
 from hajob.plan.policy import NodePolicy, Policy
-from hajob.plan.state import Phase, Spend
+from hajob.plan.state import JobPhase, Spend
 from tests.unit.plan.plan_rig import Rig
 from tests.unit.plan.plan_worlds import VIEW
 
@@ -26,7 +26,7 @@ def shrinking() -> Rig:
     rig = Rig.running(view=replace(VIEW, free_nodes=0))
     rig.silent(2)
     rig.deadline("Recovery")
-    assert rig.at(Phase.SHRINKING)
+    assert rig.at(JobPhase.SHRINKING)
     return rig
 
 
@@ -64,7 +64,7 @@ def test_capacity_that_is_not_there_counts_from_never(lost: bool) -> None:
     else:
         rig.tell(e.ExpandDue())
         rig.deadline("Recovery")
-    assert rig.at(Phase.SHRUNK)
+    assert rig.at(JobPhase.SHRUNK)
     assert rig.state.shrunk.capacity_ms == 0
 
 
@@ -77,7 +77,7 @@ def test_growing_that_is_given_up_names_the_dropped_ranks_and_restarts_nobody() 
     assert (started.lost_ranks, started.restart_ranks, started.replaced_nodes) == ((4, 5, 6, 7), (6, 7), (2,))
     assert rig.incident.cause == Cause(code="ExpandDue", time_ms=rig.now, step=5)
     back = rig.order(rig.deadline("Recovery"))
-    assert (back.command, back.revision) == (Command.SHRINK, 2)
+    assert (back.command, back.revision) == (OrderCommand.SHRINK, 2)
     assert (back.lost_ranks, back.restart_ranks, back.replaced_nodes) == ((4, 5, 6, 7), (), ())
 
 
@@ -130,7 +130,7 @@ def test_a_move_that_fails_has_lost_nobody() -> None:
     rig = Rig.running()
     rig.tell(e.MigrateRequested(nodes=(0, 2)))
     rig.tell(e.ResultReported(2, 406, "no", "migration"))
-    assert (rig.state.phase, rig.incident.lost_ranks) == (Phase.SAVING, ())
+    assert (rig.state.phase, rig.incident.lost_ranks) == (JobPhase.SAVING, ())
     assert rig.incident.cause == Cause(code="ResultReported", time_ms=rig.now, step=5)
     assert rig.state.problem == "migration failed: 406 no"
 
@@ -152,7 +152,7 @@ def test_a_job_that_mindio_gives_up_while_shrunk_is_saved_at_no_cost() -> None:
     rig = Rig.shrunk()
     before = rig.state.spent
     rig.tell(e.ResultReported(0, 406, "no", "downgrade"))
-    assert (rig.state.phase, rig.action, rig.incident.lost_ranks) == (Phase.SAVING, Action.CHECKPOINT, ())
+    assert (rig.state.phase, rig.action, rig.incident.lost_ranks) == (JobPhase.SAVING, Action.CHECKPOINT, ())
     assert rig.state.spent == before
 
 
@@ -162,7 +162,7 @@ def test_after_405_pods_come_anew_only_where_they_were_lost() -> None:
     rig.exits(0)
     rig.tell(e.Named(2, 2))
     order = rig.order(rig.tell(e.ResultReported(2, 405)))
-    assert (order.command, order.lost_ranks) == (Command.REPLACE, (0, 4, 5))
+    assert (order.command, order.lost_ranks) == (OrderCommand.REPLACE, (0, 4, 5))
     assert (order.restart_ranks, order.replaced_nodes) == ((0,), (2,))
 
 
@@ -172,7 +172,7 @@ def test_after_405_pods_come_anew_only_where_they_were_lost() -> None:
 def test_a_move_off_a_cordoned_node_names_it_as_its_cause() -> None:
     rig = Rig.running()
     rig.see(FactKind.CORDONED, node=3, node_name="node-3", source=Source.NODE)
-    assert (rig.state.phase, rig.incident.purpose) == (Phase.MIGRATING, Purpose.MIGRATE)
+    assert (rig.state.phase, rig.incident.purpose) == (JobPhase.MIGRATING, Purpose.MIGRATE)
     cause = rig.incident.cause
     assert (cause.kind, cause.code, cause.source, cause.node_name) == (
         FactKind.CORDONED,
@@ -197,4 +197,4 @@ def test_a_policy_tolerates_its_own_kind_of_fact(kind: FactKind, policy: Policy,
     rig = Rig.running(policy=policy)
     rig.see(kind, node=1)
     assert rig.ignored == why.format(rig.last_fact.id)
-    assert rig.at(Phase.RUNNING) is bool(why)
+    assert rig.at(JobPhase.RUNNING) is bool(why)

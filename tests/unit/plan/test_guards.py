@@ -11,24 +11,24 @@ from hajob.domain.facts import Fact, FactKind
 from hajob.domain.incidents import Purpose
 from hajob.plan import events as e
 from hajob.plan import guards as g
-from hajob.plan.choice import FAULT, UNTRAINED
-from hajob.plan.moment import Guard, Moment
-from hajob.plan.policy import DEFAULT_RUNGS, Policy, Rung
-from hajob.plan.state import JobState, Phase
+from hajob.plan.context import Context, Guard
+from hajob.plan.evaluator import FAULT, UNTRAINED
+from hajob.plan.policy import DEFAULT_ACTION_LIMITS, ActionLimits, Policy
+from hajob.plan.state import JobPhase, JobState
 from tests.unit.plan.plan_rig import Rig
 from tests.unit.plan.plan_worlds import VIEW
 
 EXIT = Fact("a", FactKind.PROCESS_EXITED, ranks=(5,), incarnation=1, time_ms=10**9)
 CORDONED = Fact("b", FactKind.CORDONED, node_rank=1, incarnation=1, time_ms=10**9)
-FREE = Guard("free", "there are nodes", lambda moment: moment.view.free_nodes == 1)
+FREE = Guard("free", "there are nodes", lambda context: context.view.free_nodes == 1)
 
 
 def sick() -> Guard:
     return g.about("sick", "the node is sick", frozenset({FactKind.CORDONED, FactKind.SUB_HEALTH}))
 
 
-def moment(event: e.Event, state: JobState | None = None, policy: Policy | None = None) -> Moment:
-    made = Moment(state or Rig.running().state, event, VIEW, policy or Policy(), 1_000_000)
+def context(event: e.JobEvent, state: JobState | None = None, policy: Policy | None = None) -> Context:
+    made = Context(state or Rig.running().state, event, VIEW, policy or Policy(), 1_000_000)
     if isinstance(event, e.FactSeen):
         assert made.concerns()
     return made
@@ -36,7 +36,10 @@ def moment(event: e.Event, state: JobState | None = None, policy: Policy | None 
 
 def test_a_guard_says_what_it_asks() -> None:
     said = {
-        g.chooses(FAULT, Action.IN_PLACE): ("Fault: InPlace", "on the occasion Fault the ladder takes InPlace"),
+        g.chooses(FAULT, Action.IN_PLACE): (
+            "Fault: InPlace",
+            "on the trigger Fault InPlace is the smallest action that works",
+        ),
         sick(): ("sick", "the node is sick"),
         g.result(0): ("result 0", "MindIO's code is 0"),
         g.result(404, 499): ("result 404 or 499", "MindIO's code is 404 or 499"),
@@ -50,13 +53,13 @@ def test_a_guard_says_what_it_asks() -> None:
 @pytest.mark.parametrize("action", [Action.RETRY, Action.IN_PLACE, Action.REPLACE, Action.RESTART])
 def test_a_rung_holds_for_the_action_that_the_ladder_takes_on_that_occasion(action: Action) -> None:
     seen = e.FactSeen(fact=EXIT)
-    assert g.chooses(FAULT, action).test(moment(seen)) is (action is Action.IN_PLACE)
-    assert g.chooses(UNTRAINED, action).test(moment(seen)) is (action is Action.RESTART)
+    assert g.chooses(FAULT, action).test(context(seen)) is (action is Action.IN_PLACE)
+    assert g.chooses(UNTRAINED, action).test(context(seen)) is (action is Action.RESTART)
 
 
 def test_a_guard_about_kinds_holds_for_facts_of_these_kinds() -> None:
-    assert sick().test(moment(e.FactSeen(fact=CORDONED)))
-    assert not sick().test(moment(e.FactSeen(fact=EXIT)))
+    assert sick().test(context(e.FactSeen(fact=CORDONED)))
+    assert not sick().test(context(e.FactSeen(fact=EXIT)))
 
 
 @pytest.mark.parametrize(
@@ -76,11 +79,11 @@ def test_a_result_holds_by_code_and_by_strategy_where_both_name_one(
     codes: tuple[int, ...], strategy: str, event: e.ResultReported, holds: bool
 ) -> None:
     guard = g.result(*codes, strategy=strategy) if strategy else g.result(*codes)
-    assert guard.test(moment(event)) is holds
+    assert guard.test(context(event)) is holds
 
 
 def test_both_holds_where_each_does() -> None:
-    about, other = moment(e.FactSeen(fact=CORDONED)), moment(e.FactSeen(fact=EXIT))
+    about, other = context(e.FactSeen(fact=CORDONED)), context(e.FactSeen(fact=EXIT))
     never = Guard("never", "never", lambda _: False)
     assert g.both(sick(), FREE).test(about)
     assert not g.both(sick(), FREE).test(other)
@@ -90,20 +93,20 @@ def test_both_holds_where_each_does() -> None:
 
 @pytest.mark.parametrize("guard", [g.SUSPENDING, g.CONFIRMED, g.NO_POD_AWAITED, g.RETURNING, g.MORE_RANKS])
 def test_a_guard_about_the_open_incident_holds_for_none(guard: Guard) -> None:
-    assert not guard.test(moment(e.Stopped(0, (1, 2))))
+    assert not guard.test(context(e.Stopped(0, (1, 2))))
 
 
 def test_suspending_is_the_purpose_of_the_incident() -> None:
     rig = Rig.running()
     rig.tell(e.SuspendRequested())
-    assert g.SUSPENDING.test(moment(e.Deleted(), rig.state))
+    assert g.SUSPENDING.test(context(e.Deleted(), rig.state))
     rig.tell(e.ResumeRequested())
     assert rig.incident.purpose is Purpose.REQUEST
-    assert not g.SUSPENDING.test(moment(e.Deleted(), rig.state))
+    assert not g.SUSPENDING.test(context(e.Deleted(), rig.state))
 
 
 def test_of_a_job_at_full_size_no_node_is_missing() -> None:
-    assert g.ENOUGH_NODES.test(moment(e.CapacityAvailable(nodes=0)))
+    assert g.ENOUGH_NODES.test(context(e.CapacityAvailable(nodes=0)))
 
 
 def test_ranks_outside_the_world_are_not_lost_by_mindios_word() -> None:
@@ -121,9 +124,9 @@ def test_every_unknown_strategy_is_named() -> None:
     assert rig.ignored == "unknown strategy: fly, dance"
 
 
-@pytest.mark.parametrize(("attempt", "phase"), [(0, Phase.WARMING), (1, Phase.PENDING), (2, Phase.WARMING)])
-def test_ranks_of_another_attempt_do_not_count_and_one_that_is_not_said_does(attempt: int, phase: Phase) -> None:
-    rig = Rig(JobState(phase=Phase.PENDING, incarnation=2, attempt=2, base=2))
+@pytest.mark.parametrize(("attempt", "phase"), [(0, JobPhase.WARMING), (1, JobPhase.PENDING), (2, JobPhase.WARMING)])
+def test_ranks_of_another_attempt_do_not_count_and_one_that_is_not_said_does(attempt: int, phase: JobPhase) -> None:
+    rig = Rig(JobState(phase=JobPhase.PENDING, incarnation=2, attempt=2, base=2))
     rig.tell(e.AllRanksStarted(attempt=attempt))
     assert rig.at(phase)
 
@@ -134,18 +137,18 @@ def test_ranks_of_another_attempt_do_not_count_and_one_that_is_not_said_does(att
 @pytest.mark.parametrize(
     ("nodes", "step", "phase"),
     [
-        ((0,), 5, Phase.MIGRATING),
-        ((3,), 5, Phase.MIGRATING),
-        ((4,), 5, Phase.RUNNING),
-        ((1, 4), 5, Phase.RUNNING),
-        ((-1,), 5, Phase.RUNNING),
-        ((), 5, Phase.RUNNING),
-        ((1,), 1, Phase.MIGRATING),
-        ((1,), 0, Phase.RUNNING),
+        ((0,), 5, JobPhase.MIGRATING),
+        ((3,), 5, JobPhase.MIGRATING),
+        ((4,), 5, JobPhase.RUNNING),
+        ((1, 4), 5, JobPhase.RUNNING),
+        ((-1,), 5, JobPhase.RUNNING),
+        ((), 5, JobPhase.RUNNING),
+        ((1,), 1, JobPhase.MIGRATING),
+        ((1,), 0, JobPhase.RUNNING),
     ],
 )
 def test_what_may_move_is_a_node_rank_of_the_job_once_a_step_has_ended(
-    nodes: tuple[int, ...], step: int, phase: Phase
+    nodes: tuple[int, ...], step: int, phase: JobPhase
 ) -> None:
     rig = Rig.running(view=replace(VIEW, step=step))
     rig.tell(e.MigrateRequested(nodes=nodes))
@@ -153,22 +156,22 @@ def test_what_may_move_is_a_node_rank_of_the_job_once_a_step_has_ended(
 
 
 def test_moves_have_a_budget() -> None:
-    rig = Rig.running(policy=Policy(rungs={**DEFAULT_RUNGS, Action.MIGRATE: Rung(1, 3600, 60)}))
-    for phase in (Phase.MIGRATING, Phase.RUNNING):
+    rig = Rig.running(policy=Policy(limits={**DEFAULT_ACTION_LIMITS, Action.MIGRATE: ActionLimits(1, 3600, 60)}))
+    for phase in (JobPhase.MIGRATING, JobPhase.RUNNING):
         rig.tell(e.MigrateRequested(nodes=(1,)))
         assert rig.at(phase)
-        if phase is Phase.MIGRATING:
+        if phase is JobPhase.MIGRATING:
             rig.tell(e.Resumed(rig.incident.number, 7))
-    assert "the budget is spent" in str(rig.outcome)
+    assert "the budget is spent" in str(rig.transition)
 
 
-@pytest.mark.parametrize(("node", "phase"), [(2, Phase.SHRUNK), (1, Phase.SAVING)])
+@pytest.mark.parametrize(("node", "phase"), [(2, JobPhase.SHRUNK), (1, JobPhase.SAVING)])
 def test_a_returning_node_that_is_lost_again_ends_the_growing_and_another_one_costs_a_save(
-    node: int, phase: Phase
+    node: int, phase: JobPhase
 ) -> None:
     rig = Rig.shrunk()
     rig.view = VIEW
     rig.tell(e.ExpandDue())
-    assert rig.at(Phase.EXPANDING)
+    assert rig.at(JobPhase.EXPANDING)
     rig.silent(node)
     assert rig.at(phase)

@@ -13,7 +13,7 @@ from hajob.domain.errors import JournalError
 from hajob.domain.facts import FactKind, Source
 from hajob.plan import events as e
 from hajob.plan.journal import from_dict, to_dict
-from hajob.plan.state import JobState, Phase, Shrunk
+from hajob.plan.state import JobPhase, JobState, Shrunk
 from tests.unit.plan.plan_rig import Rig
 
 
@@ -88,4 +88,4 @@ def test_what_cannot_be_read_is_named_with_its_place(data: dict[str, Any], words
 def test_what_a_healthy_job_does_not_have_is_left_out() -> None:
     journal = to_dict(Rig.naming().state)
     assert set(journal["incident"]).isdisjoint({"corrupted", "escalated_from", "replaced_nodes"})
-    assert journal["phase"] == Phase.RESUMING.value
+    assert journal["phase"] == JobPhase.RESUMING.value

@@ -14,12 +14,12 @@ from typing import Any
 
 import pytest
 
-from hajob.domain.actions import LADDER, Action
+from hajob.domain.actions import FAULT_ACTIONS, Action
 from hajob.domain.facts import FactKind, Source
 from hajob.plan import events as e
 from hajob.plan.effects import Effect
 from hajob.plan.journal import from_dict, to_dict
-from hajob.plan.policy import CoordinatorLossPolicy, Mode, NodePolicy, Policy, Rung
+from hajob.plan.policy import ActionLimits, CoordinatorLossPolicy, Mode, NodePolicy, Policy
 from hajob.plan.state import JobState
 from tests.unit.plan.plan_rig import Rig
 from tests.unit.plan.plan_worlds import VIEW, without
@@ -33,15 +33,15 @@ class Teller(Rig):
 
     lines: list[str]
 
-    def tell(self, event: e.Event, now: int | None = None) -> tuple[Effect, ...]:
+    def tell(self, event: e.JobEvent, now: int | None = None) -> tuple[Effect, ...]:
         before = to_dict(self.state)
         done = super().tell(event, now)
-        assert self.outcome is not None
+        assert self.transition is not None
         assert from_dict(to_dict(self.state)) == self.state, "whoever takes over goes on from here"
         self.lines.append(f"{self.now} {event}"[:400])
         if self.ignored:
             self.lines.append(f"    ignored: {self.ignored}"[:200])
-        self.lines += [f"    {verdict.action}: {verdict.message}" for verdict in self.outcome.considered]
+        self.lines += [f"    {verdict.action}: {verdict.message}" for verdict in self.transition.considered]
         self.lines += [f"    > {effect}" for effect in done]
         self.lines += [f"    = {line}" for line in changes(before, to_dict(self.state))]
         return done
@@ -311,7 +311,7 @@ def broken_program() -> Teller:
 
 
 def nothing_left() -> Teller:
-    rig = start(replace(Policy(), rungs={a: replace(r, max_count=1) for a, r in Policy().rungs.items()}))
+    rig = start(replace(Policy(), limits={a: replace(r, max_count=1) for a, r in Policy().limits.items()}))
     rig.exits(5)
     for _ in range(3):
         rig.deadline("Recovery" if "Recovery" in rig.state.deadlines else "Startup")
@@ -347,7 +347,7 @@ def deleted_in_the_middle() -> Teller:
 
 
 def growing_by_budget() -> Teller:
-    policy = Policy(rungs={**Policy().rungs, Action.EXPAND: Rung(1, 100_000, 60)})
+    policy = Policy(limits={**Policy().limits, Action.EXPAND: ActionLimits(1, 100_000, 60)})
     rig = start(policy, view=NO_NODE)
     rig.silent(2)
     rig.deadline("Recovery")
@@ -379,7 +379,7 @@ def grown_by_its_first_step() -> Teller:
 
 
 def moves_refused() -> Teller:
-    rig = start(Policy(rungs={**Policy().rungs, Action.MIGRATE: Rung(0, 100, 60)}))
+    rig = start(Policy(limits={**Policy().limits, Action.MIGRATE: ActionLimits(0, 100, 60)}))
     rig.tell(e.MigrateRequested(nodes=(1,)))
     rig.policy = Policy()
     rig.view = replace(VIEW, coordinator_ready=False)
@@ -391,7 +391,7 @@ def moves_refused() -> Teller:
 
 
 def observed_without_a_way() -> Teller:
-    rig = start(replace(without(*LADDER), mode=Mode.OBSERVE))
+    rig = start(replace(without(*FAULT_ACTIONS), mode=Mode.OBSERVE))
     rig.exits(5)
     return rig
 

@@ -6,16 +6,16 @@ from dataclasses import replace
 
 import pytest
 
-from hajob.domain.actions import Action, Command
+from hajob.domain.actions import Action, OrderCommand
 from hajob.domain.facts import Fact, FactKind, Source
 from hajob.domain.incidents import RestoredFrom
 from hajob.plan import effects as do
 from hajob.plan import events as e
-from hajob.plan.choice import FAULT
-from hajob.plan.moment import Moment
+from hajob.plan.context import Context
+from hajob.plan.evaluator import FAULT
 from hajob.plan.policy import Policy
-from hajob.plan.state import JobState, Phase
-from hajob.plan.steps import begin_process
+from hajob.plan.recovery import begin_process
+from hajob.plan.state import JobPhase, JobState
 from tests.unit.plan.plan_rig import Rig
 from tests.unit.plan.plan_worlds import VIEW, without
 
@@ -44,18 +44,18 @@ def named() -> Rig:
 @pytest.mark.parametrize(
     ("action", "command", "restarted"),
     [
-        (Action.RETRY, Command.RETRY, ()),
-        (Action.IN_PLACE, Command.IN_PLACE, (5,)),
+        (Action.RETRY, OrderCommand.RETRY, ()),
+        (Action.IN_PLACE, OrderCommand.IN_PLACE, (5,)),
     ],
 )
 def test_a_process_is_begun_with_the_action_that_was_asked_for(
-    action: Action, command: Command, restarted: tuple[int, ...]
+    action: Action, command: OrderCommand, restarted: tuple[int, ...]
 ) -> None:
     dead = Fact("a", FactKind.PROCESS_EXITED, Source.AGENT, ranks=(5,), incarnation=1, time_ms=10**9)
-    moment = Moment(Rig.running().state, e.FactSeen(fact=dead), VIEW, Policy(), 1_000_000)
-    assert moment.concerns()
-    moment.decide(FAULT)
-    state, done = begin_process(action)(moment)
+    context = Context(Rig.running().state, e.FactSeen(fact=dead), VIEW, Policy(), 1_000_000)
+    assert context.concerns()
+    context.decide(FAULT)
+    state, done = begin_process(action)(context)
     (order,) = [effect for effect in done if isinstance(effect, do.SendOrder)]
     assert (order.command, order.restart_ranks) == (command, restarted)
     assert state.incident is not None
@@ -105,7 +105,7 @@ def test_corrupted_data_stay_corrupted_when_mindio_names_more() -> None:
 def test_a_retry_that_mindio_widens_goes_over_to_new_processes() -> None:
     rig = Rig.running().memory(3, Source.MINDIO)
     done = rig.tell(e.Stopped(2, (3, 7)))
-    assert rig.order(done) == do.SendOrder(Command.IN_PLACE, 2, 2, (3, 7), (3, 7), timeout_seconds=120)
+    assert rig.order(done) == do.SendOrder(OrderCommand.IN_PLACE, 2, 2, (3, 7), (3, 7), timeout_seconds=120)
     assert (rig.action, rig.incident.escalated_from) == (Action.IN_PLACE, (Action.RETRY,))
     rig.tell(e.Stopped(2, (3, 6, 7)))
     assert rig.incident.escalated_from == (Action.RETRY,)
@@ -125,7 +125,7 @@ def test_more_to_gather_is_not_ready() -> None:
 
 def test_a_shrink_at_once_takes_the_whole_pod_of_a_dead_process() -> None:
     rig = Rig.running(policy=without(Action.IN_PLACE, Action.REPLACE))
-    order = do.SendOrder(Command.SHRINK, 2, 1, (4, 5), parameters=SCALE_IN, timeout_seconds=60)
+    order = do.SendOrder(OrderCommand.SHRINK, 2, 1, (4, 5), parameters=SCALE_IN, timeout_seconds=60)
     assert rig.order(rig.exits(5)) == order
     assert rig.incident.restored_from is RestoredFrom.OPTIMIZER_COPY
     assert rig.incident.ready is False
@@ -133,7 +133,7 @@ def test_a_shrink_at_once_takes_the_whole_pod_of_a_dead_process() -> None:
 
 def test_a_shrink_after_a_repair_that_did_not_end_restarts_nobody() -> None:
     rig = named()
-    order = do.SendOrder(Command.SHRINK, 2, 2, (4, 5), parameters=SCALE_IN, timeout_seconds=300)
+    order = do.SendOrder(OrderCommand.SHRINK, 2, 2, (4, 5), parameters=SCALE_IN, timeout_seconds=300)
     assert rig.order(rig.deadline("Recovery")) == order
     assert (rig.incident.ready, rig.incident.restart_ranks, rig.incident.replaced_nodes) == (False, (), ())
 
@@ -143,22 +143,24 @@ def test_a_shrink_after_a_repair_that_did_not_end_restarts_nobody() -> None:
 
 def test_a_save_after_a_repair_restarts_nobody() -> None:
     rig = named()
-    assert rig.order(rig.exits(3)) == do.SendOrder(Command.CHECKPOINT, 2, 2, (3, 5), timeout_seconds=1860)
+    assert rig.order(rig.exits(3)) == do.SendOrder(OrderCommand.CHECKPOINT, 2, 2, (3, 5), timeout_seconds=1860)
     rig.tell(e.ResultReported(2, 0, "", "dump"))
-    assert rig.at(Phase.RESTARTING)
+    assert rig.at(JobPhase.RESTARTING)
     assert (rig.incident.ready, rig.incident.named) == (False, False)
 
 
 def test_a_restart_names_nobody() -> None:
     rig = named()
     rig.tell(e.ResultReported(2, 499, "", "recover"))
-    assert rig.at(Phase.RESTARTING)
+    assert rig.at(JobPhase.RESTARTING)
     assert (rig.incident.lost_ranks, rig.incident.restart_ranks, rig.incident.replaced_nodes) == ((), (), ())
     assert (rig.incident.ready, rig.incident.named) == (False, False)
 
 
-@pytest.mark.parametrize(("rank", "phase", "left"), [(2, Phase.SAVING, "Recovery"), (0, Phase.RESTARTING, "Startup")])
-def test_who_saves_or_restarts_does_not_wait_to_grow(rank: int, phase: Phase, left: str) -> None:
+@pytest.mark.parametrize(
+    ("rank", "phase", "left"), [(2, JobPhase.SAVING, "Recovery"), (0, JobPhase.RESTARTING, "Startup")]
+)
+def test_who_saves_or_restarts_does_not_wait_to_grow(rank: int, phase: JobPhase, left: str) -> None:
     rig = Rig.shrunk()
     assert set(rig.state.deadlines) == {"Expand"}
     rig.exits(rank)
@@ -175,7 +177,7 @@ def test_the_first_step_of_a_training_may_be_any(told: int, step: int) -> None:
     rig.tell(e.Accepted())
     rig.tell(e.AllRanksStarted(attempt=1))
     rig.tell(e.Resumed(1, told))
-    assert (rig.state.phase, rig.state.step) == (Phase.RUNNING, step)
+    assert (rig.state.phase, rig.state.step) == (JobPhase.RUNNING, step)
 
 
 def test_what_explained_a_slow_start_is_forgotten_when_it_trains() -> None:

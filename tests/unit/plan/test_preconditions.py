@@ -9,16 +9,16 @@ from typing import Any
 import pytest
 
 from hajob.api.enums import ConditionStatus
-from hajob.domain.actions import LADDER, Action
+from hajob.domain.actions import FAULT_ACTIONS, Action
 from hajob.domain.errors import HajobInputError, LayoutError
 from hajob.plan import diagram
-from hajob.plan.choice import Judge
-from hajob.plan.flags import Flags, parse, read_flags
-from hajob.plan.policy import Mode, NodePolicy, Policy, Rung, from_spec, layout_of, read_spec
+from hajob.plan.evaluator import Evaluator
+from hajob.plan.flags import TrainerFlags, parse, read_flags
+from hajob.plan.policy import ActionLimits, Mode, NodePolicy, Policy, from_spec, layout_of, read_spec
 from hajob.plan.preconditions import PRECONDITIONS
 from hajob.plan.recoverability import recoverability, recoverable
-from hajob.plan.state import JobState, Phase, Spend
-from hajob.plan.view import View
+from hajob.plan.state import JobPhase, JobState, Spend
+from hajob.plan.view import ClusterView
 from tests.unit.plan.plan_specs import GOOD, spec, unknown, unmet
 
 MINDIO = {Action.RETRY, Action.IN_PLACE, Action.REPLACE, Action.SHRINK, Action.CHECKPOINT}
@@ -167,14 +167,14 @@ def test_flags_of_odd_texts() -> None:
     assert parse(["--train_iters=5", "--save"]).values == {"train-iters": "5", "save": ""}
     assert parse(["--micro-batch-size", "${MBS}"]).number("micro-batch-size") is None
     assert not parse(["--verbose", "--save", "/x"]).visible
-    assert Flags().has("bf16") is None
-    assert Flags().lacks("bf16") is None
+    assert TrainerFlags().has("bf16") is None
+    assert TrainerFlags().lacks("bf16") is None
     broken = {"name": "trainer", "command": ["bash", "-c", "it's --train-iters 5"]}
     assert read_flags({"spec": {"containers": [broken]}}).number("train-iters") == 5
     other = {"name": "other", "args": ["--train-iters", "5"]}
     templates: list[dict[str, Any]] = [{}, {"spec": {}}, {"spec": {"containers": [other]}}]
     for template in templates:
-        assert read_flags(template) == Flags()
+        assert read_flags(template) == TrainerFlags()
 
 
 # ------------------------------------------------------------------------------------------------ policy
@@ -198,14 +198,14 @@ def test_the_policy_of_a_spec() -> None:
     )
     policy = from_spec(made)
     assert policy.mode is Mode.HOLD
-    assert policy.rungs[Action.IN_PLACE] == Rung(7, 8, 9)
-    assert policy.rungs[Action.RETRY] == Rung(3, 600, 60)
+    assert policy.limits[Action.IN_PLACE] == ActionLimits(7, 8, 9)
+    assert policy.limits[Action.RETRY] == ActionLimits(3, 600, 60)
     assert (policy.max_program_failures, policy.replacement_timeout_seconds) == (5, 77)
     assert (policy.sub_health, policy.cordon, policy.coordinator_loss) == (NodePolicy.EVICT, NodePolicy.IGNORE, "Never")
     assert policy.log_rules == {"nan": Action.IN_PLACE}
     assert (policy.elastic, policy.min_data_parallel, policy.release_shrunk_pods) == (False, 2, True)
     assert (policy.expand_delay_seconds, policy.startup_deadline_seconds, policy.active_deadline_seconds) == (5, 11, 12)
-    assert policy.allowed == tuple(action for action in LADDER if action is not Action.SHRINK)
+    assert policy.allowed == tuple(action for action in FAULT_ACTIONS if action is not Action.SHRINK)
     assert policy.no_copy_repair
     assert not from_spec(spec(framework="MindSpore")).no_copy_repair
     assert from_spec(read_spec(made)) == policy
@@ -232,17 +232,17 @@ def test_a_spec_that_is_none_is_named() -> None:
 
 # ------------------------------------------------------------------------------------------------ recoverability
 
-TRAINING = JobState(phase=Phase.RUNNING, incarnation=1, attempt=1, base=1, step=5)
+TRAINING = JobState(phase=JobPhase.RUNNING, incarnation=1, attempt=1, base=1, step=5)
 
 
-def view(**changes: Any) -> View:
+def view(**changes: Any) -> ClusterView:
     made: dict[str, Any] = {"step": 5, "free_nodes": 1, "coordinator_apart": True, **changes}
-    return View(layout_of(spec()), **made)
+    return ClusterView(layout_of(spec()), **made)
 
 
 def test_everything_would_work() -> None:
     judged = recoverability(TRAINING, view(), from_spec(spec()), now_ms=1)
-    assert [one.action for one in judged] == list(LADDER)
+    assert [one.action for one in judged] == list(FAULT_ACTIONS)
     assert all(one.status is ConditionStatus.TRUE and not one.unmet for one in judged)
     assert recoverable(judged) is ConditionStatus.TRUE
 
@@ -250,7 +250,7 @@ def test_everything_would_work() -> None:
 @pytest.mark.parametrize(
     ("state", "seen", "missing"),
     [
-        (JobState(phase=Phase.STARTING), view(step=-1), {key: {"FirstStepFinished"} for key in MINDIO}),
+        (JobState(phase=JobPhase.STARTING), view(step=-1), {key: {"FirstStepFinished"} for key in MINDIO}),
         (TRAINING, view(coordinator_ready=False), {key: {"CoordinatorReady"} for key in MINDIO}),
         (TRAINING, view(free_nodes=0), {Action.REPLACE: {"FreeNode"}}),
         (
@@ -261,7 +261,7 @@ def test_everything_would_work() -> None:
         (TRAINING, view(free_nodes=None, coordinator_apart=None), {}),
     ],
 )
-def test_what_is_missing_now(state: JobState, seen: View, missing: dict[Action, set[str]]) -> None:
+def test_what_is_missing_now(state: JobState, seen: ClusterView, missing: dict[Action, set[str]]) -> None:
     judged = recoverability(state, seen, from_spec(spec()))
     assert {one.action: {two.name for two in one.unmet} for one in judged if one.unmet} == missing
     assert recoverable(judged) is (ConditionStatus.FALSE if missing else ConditionStatus.TRUE)
@@ -269,7 +269,7 @@ def test_what_is_missing_now(state: JobState, seen: View, missing: dict[Action, 
 
 def test_a_spent_budget_is_told() -> None:
     policy = from_spec(spec())
-    state = JobState(phase=Phase.RUNNING, step=5, spent=(Spend("Retry", 10),) * 3)
+    state = JobState(phase=JobPhase.RUNNING, step=5, spent=(Spend("Retry", 10),) * 3)
     judged = recoverability(state, view(), policy, now_ms=20)
     assert [two.name for two in judged[0].unmet] == ["BudgetLeft"]
     assert recoverability(state, view(), policy, now_ms=700_000)[0].status is ConditionStatus.TRUE
@@ -277,20 +277,20 @@ def test_a_spent_budget_is_told() -> None:
 
 
 def test_the_list_never_promises_what_the_ladder_refuses() -> None:
-    """Every refusal of the ladder without a loss is in the list, under the same name."""
-    from hajob.plan.choice import FAULT, Loss
+    """Every refusal of a decision without a loss is in the list, under the same name."""
+    from hajob.plan.evaluator import FAULT, Loss
 
     for made in (spec(), spec(numNodes=3), spec(parallelism={"tensor": 8}), spec(optimizer={"copies": 1})):
         policy, layout = from_spec(made), layout_of(made)
-        seen = View(layout, step=5, free_nodes=1, coordinator_apart=True)
+        seen = ClusterView(layout, step=5, free_nodes=1, coordinator_apart=True)
         for one in recoverability(TRAINING, seen, policy):
-            refusals = Judge(Loss((), counted=False), FAULT, TRAINING, seen, policy, 0).refusals(one.action)
+            refusals = Evaluator(Loss((), counted=False), FAULT, TRAINING, seen, policy, 0).refusals(one.action)
             assert {refusal.name for refusal in refusals} <= {two.name for two in one.unmet}
 
 
 def test_a_name_stands_once() -> None:
     made = copy.deepcopy(spec(elastic={"minDataParallel": 4}, numNodes=3, parallelism={"tensor": 2}))
-    judged = recoverability(TRAINING, View(layout_of(made), step=5), from_spec(made))
+    judged = recoverability(TRAINING, ClusterView(layout_of(made), step=5), from_spec(made))
     for one in judged:
         names = [two.name for two in one.unmet]
         assert len(names) == len(set(names))
@@ -318,7 +318,7 @@ def test_the_check_fails_when_a_page_is_stale(tmp_path: Path, capsys: pytest.Cap
 def test_every_refusal_has_its_line() -> None:
     text = diagram.preconditions()
     source = Path(diagram.__file__).parent
-    for module in ("choice.py", "recoverability.py", "simulate.py"):
+    for module in ("evaluator.py", "recoverability.py", "simulate.py"):
         for line in (source / module).read_text(encoding="utf-8").split("Refusal(")[1:]:
             name = line.strip().split('"')[1] if line.strip().startswith('"') else ""
             assert not name or f"| {name} |" in text, name

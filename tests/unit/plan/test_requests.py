@@ -6,22 +6,22 @@ from dataclasses import replace
 
 import pytest
 
-from hajob.domain.actions import Action, Command
+from hajob.domain.actions import Action, OrderCommand
 from hajob.domain.facts import FactKind, Source
-from hajob.domain.incidents import Cause, Outcome, Purpose, RestoredFrom
+from hajob.domain.incidents import Cause, IncidentOutcome, Purpose, RestoredFrom
 from hajob.plan import effects as do
 from hajob.plan import events as e
 from hajob.plan import lifecycle as life
-from hajob.plan.moment import Moment
-from hajob.plan.policy import DEFAULT_RUNGS, CoordinatorLossPolicy, Mode, Policy, Refusal, Rung
-from hajob.plan.state import JobState, Phase, Spend
+from hajob.plan.context import Context
+from hajob.plan.policy import DEFAULT_ACTION_LIMITS, ActionLimits, CoordinatorLossPolicy, Mode, Policy, Refusal
+from hajob.plan.state import JobPhase, JobState, Spend
 from tests.unit.plan.plan_rig import Rig
 from tests.unit.plan.plan_worlds import VIEW, without
 
 ASKED = {Purpose.SUSPEND: e.SuspendRequested(), Purpose.REQUEST: e.RestartRequested()}
 
 
-def starting(phase: Phase = Phase.PENDING, **more: object) -> Rig:
+def starting(phase: JobPhase = JobPhase.PENDING, **more: object) -> Rig:
     """A job that is being started and has trained nothing yet."""
     rig = Rig(JobState(phase=phase, incarnation=1, attempt=1, base=1), view=replace(VIEW, step=-1), **more)  # type: ignore[arg-type]
     rig.state = replace(rig.state, deadlines={"Startup": rig.now + 1000})
@@ -32,7 +32,7 @@ def confirming() -> Rig:
     """A job that trains again and only awaits MindIO's word."""
     rig = Rig.naming()
     rig.tell(e.Resumed(2, 6))
-    assert rig.at(Phase.CONFIRMING)
+    assert rig.at(JobPhase.CONFIRMING)
     return rig
 
 
@@ -43,7 +43,7 @@ def confirming() -> Rig:
 def test_what_is_asked_for_while_only_a_word_is_awaited_closes_a_recovery_that_worked(purpose: Purpose) -> None:
     rig = confirming()
     done = rig.tell(ASKED[purpose])
-    assert do.CloseIncident(2, Outcome.RECOVERED, f"{purpose} took over") in done
+    assert do.CloseIncident(2, IncidentOutcome.RECOVERED, f"{purpose} took over") in done
     assert (rig.incident.number, rig.incident.purpose, rig.action) == (3, purpose, Action.CHECKPOINT)
     assert rig.incident.cause == Cause(code=purpose.value, time_ms=rig.now, step=5)
 
@@ -59,7 +59,7 @@ def test_what_is_asked_for_in_a_recovery_goes_on_in_its_incident(purpose: Purpos
 def test_what_follows_a_save_may_be_asked_for_anew() -> None:
     rig = Rig.running()
     rig.tell(e.RestartRequested())
-    asked: list[tuple[e.Event, Purpose]] = [
+    asked: list[tuple[e.JobEvent, Purpose]] = [
         (e.SuspendRequested(), Purpose.SUSPEND),
         (e.ResumeRequested(), Purpose.REQUEST),
     ]
@@ -70,11 +70,11 @@ def test_what_follows_a_save_may_be_asked_for_anew() -> None:
 
 def test_steps_for_a_purpose_are_made_for_it() -> None:
     rig = Rig.running()
-    moment = Moment(rig.state, e.SuspendRequested(), VIEW, rig.policy, rig.now)
-    state, _ = life.save_for(Purpose.SUSPEND)(moment)
+    context = Context(rig.state, e.SuspendRequested(), VIEW, rig.policy, rig.now)
+    state, _ = life.save_for(Purpose.SUSPEND)(context)
     assert state.incident is not None
     assert state.incident.purpose is Purpose.SUSPEND
-    later, _ = life.repurpose(Purpose.REQUEST)(Moment(state, e.ResumeRequested(), VIEW, rig.policy, rig.now))
+    later, _ = life.repurpose(Purpose.REQUEST)(Context(state, e.ResumeRequested(), VIEW, rig.policy, rig.now))
     assert later.incident is not None
     assert later.incident.purpose is Purpose.REQUEST
 
@@ -84,7 +84,7 @@ def test_without_a_copy_among_the_living_nothing_is_saved() -> None:
     rig.exits(1)
     rig.exits(5)
     rig.tell(e.SuspendRequested())
-    assert rig.at(Phase.SUSPENDED)
+    assert rig.at(JobPhase.SUSPENDED)
     assert "not saved (the survivors do not hold a complete optimizer copy)" in rig.state.problem
 
 
@@ -93,15 +93,15 @@ def test_pods_that_only_move_still_hold_their_copies() -> None:
     rig = Rig.running()
     rig.tell(e.MigrateRequested(nodes=(0, 2)))
     rig.tell(e.SuspendRequested())
-    assert rig.at(Phase.SAVING)
+    assert rig.at(JobPhase.SAVING)
 
 
 def test_a_save_that_is_asked_for_needs_no_budget() -> None:
-    rig = Rig.running(policy=Policy(rungs={**DEFAULT_RUNGS, Action.CHECKPOINT: Rung(1, 3600, 60)}))
+    rig = Rig.running(policy=Policy(limits={**DEFAULT_ACTION_LIMITS, Action.CHECKPOINT: ActionLimits(1, 3600, 60)}))
     spent = (Spend("Checkpoint", rig.now),)
     rig.state = replace(rig.state, spent=spent)
     rig.tell(e.SuspendRequested())
-    assert rig.at(Phase.SAVING)
+    assert rig.at(JobPhase.SAVING)
     assert rig.state.spent == spent
 
 
@@ -109,7 +109,7 @@ def test_a_save_that_is_asked_for_needs_no_budget() -> None:
 
 
 def test_everything_that_speaks_against_a_save_is_said() -> None:
-    rig = starting(Phase.STARTING)
+    rig = starting(JobPhase.STARTING)
     rig.view = replace(rig.view, coordinator_ready=False)
     rig.tell(e.SuspendRequested())
     assert rig.state.problem == (
@@ -126,7 +126,7 @@ def test_everything_that_speaks_against_a_save_is_said() -> None:
         (e.DeadlineReached(name="Recovery"), "the save did not end in time"),
     ],
 )
-def test_why_a_save_failed_is_told_whole(event: e.Event, why: str) -> None:
+def test_why_a_save_failed_is_told_whole(event: e.JobEvent, why: str) -> None:
     rig = Rig.running()
     rig.tell(e.SuspendRequested())
     rig.tell(event, rig.state.deadlines["Recovery"])
@@ -139,28 +139,28 @@ def test_a_shrunk_job_is_whole_again_after_a_suspend_and_at_its_end() -> None:
     rig = Rig.shrunk()
     rig.view = replace(VIEW, coordinator_ready=False)
     rig.tell(e.SuspendRequested())
-    assert (rig.state.phase, rig.state.shrunk) == (Phase.SUSPENDED, None)
+    assert (rig.state.phase, rig.state.shrunk) == (JobPhase.SUSPENDED, None)
     rig = Rig.shrunk()
     rig.tell(e.AllFinished())
-    assert (rig.state.phase, rig.state.shrunk) == (Phase.COMPLETE, None)
+    assert (rig.state.phase, rig.state.shrunk) == (JobPhase.COMPLETE, None)
 
 
 # ------------------------------------------------------------------------------------------------ given up
 
 
-@pytest.mark.parametrize("phase", [Phase.PENDING, Phase.STARTING, Phase.WARMING, Phase.RESTARTING])
-def test_a_job_that_no_restart_can_help_fails_at_once_with_the_events_words(phase: Phase) -> None:
+@pytest.mark.parametrize("phase", [JobPhase.PENDING, JobPhase.STARTING, JobPhase.WARMING, JobPhase.RESTARTING])
+def test_a_job_that_no_restart_can_help_fails_at_once_with_the_events_words(phase: JobPhase) -> None:
     rig = starting(phase)
     done = rig.tell(e.Unworkable(reason="ImageUnusable", message="the image has no mindio_ttp"))
     assert done == (do.FailJob("ImageUnusable", "the image has no mindio_ttp"),)
-    assert (rig.state.phase, rig.state.deadlines) == (Phase.FAILED, {})
+    assert (rig.state.phase, rig.state.deadlines) == (JobPhase.FAILED, {})
 
 
 def test_a_restart_that_turns_out_unworkable_closes_its_incident() -> None:
     rig = Rig.running(policy=Policy(coordinator_loss=CoordinatorLossPolicy.IMMEDIATELY))
     rig.tell(e.CoordinatorLost())
     done = rig.tell(e.Unworkable(reason="ImageUnusable", message="it has no torchrun"))
-    assert do.CloseIncident(2, Outcome.FAILED, "it has no torchrun") in done
+    assert do.CloseIncident(2, IncidentOutcome.FAILED, "it has no torchrun") in done
     assert rig.state.incident is None
 
 
@@ -199,24 +199,24 @@ def test_a_job_that_ran_out_of_time_says_what_it_was_recovering_from() -> None:
 def test_the_last_rung_says_why_nothing_is_left(policy: Policy, reason: str, message: str) -> None:
     rig = Rig.running(policy=policy)
     done = rig.exits(5, message="boom")
-    assert rig.at(Phase.FAILED)
+    assert rig.at(JobPhase.FAILED)
     assert done == (do.FailJob(reason, message),)
 
 
 def test_a_step_that_gives_up_says_its_own_reason_where_no_ladder_was_asked() -> None:
-    moment = Moment(Rig.running().state, e.Accepted(), VIEW, Policy(), 0)
-    assert life.fail("TooLate", "it is over")(moment)[1] == (do.FailJob("TooLate", "it is over"),)
-    assert life.fail("TooLate")(moment)[1] == (do.FailJob("TooLate", ""),)
+    context = Context(Rig.running().state, e.Accepted(), VIEW, Policy(), 0)
+    assert life.fail("TooLate", "it is over")(context)[1] == (do.FailJob("TooLate", "it is over"),)
+    assert life.fail("TooLate")(context)[1] == (do.FailJob("TooLate", ""),)
 
 
 def test_a_step_that_does_nothing_says_why() -> None:
     rig = Rig.running()
-    moment = Moment(rig.state, e.Accepted(), VIEW, Policy(), 0)
-    assert life.ignore("not now")(moment) == (rig.state, ())
-    assert moment.ignored == "not now: in Running, Accepted(incarnation=0)"
-    moment.ignored = "a better reason"
-    life.ignore("not now")(moment)
-    assert moment.ignored == "a better reason"
+    context = Context(rig.state, e.Accepted(), VIEW, Policy(), 0)
+    assert life.ignore("not now")(context) == (rig.state, ())
+    assert context.ignored == "not now: in Running, Accepted(incarnation=0)"
+    context.ignored = "a better reason"
+    life.ignore("not now")(context)
+    assert context.ignored == "a better reason"
 
 
 # ------------------------------------------------------------------------------------------------ held, noted
@@ -237,7 +237,7 @@ def test_what_joins_a_held_incident_never_makes_its_action_smaller(kind: FactKin
     rig = Rig.running(policy=Policy(mode=Mode.HOLD))
     rig.exits(5)
     rig.see(kind, ranks=(3,), source=Source.MINDIO)
-    assert (rig.action, rig.state.phase) == (action, Phase.HELD)
+    assert (rig.action, rig.state.phase) == (action, JobPhase.HELD)
 
 
 @pytest.mark.parametrize("first", [FactKind.DATA_CORRUPTED, FactKind.PROCESS_EXITED])
@@ -250,7 +250,7 @@ def test_corruption_that_was_held_is_not_forgotten_when_it_is_let_go(first: Fact
     assert rig.incident.corrupted
     rig.policy = without(Action.RETRY, Action.IN_PLACE, Action.REPLACE, Action.SHRINK)
     rig.tell(e.PolicyChanged())
-    assert rig.at(Phase.RESTARTING)
+    assert rig.at(JobPhase.RESTARTING)
     assert rig.refused[Action.CHECKPOINT] == ("DataSound",)
     assert rig.incident.restored_from is RestoredFrom.PERIODIC_CHECKPOINT
 
@@ -273,7 +273,7 @@ def test_a_held_incident_is_the_machines_as_soon_as_one_fact_is() -> None:
         (e.CoordinatorLost(), "the controller is gone"),
     ],
 )
-def test_why_a_job_trains_unprotected(event: e.Event, words: str) -> None:
+def test_why_a_job_trains_unprotected(event: e.JobEvent, words: str) -> None:
     rig = Rig.running()
     assert do.Announce("CoordinatorLost", words) in rig.tell(event)
 
@@ -295,7 +295,7 @@ def test_a_coordinator_that_cannot_be_reached_or_has_ended_again_says_why(words:
     done = rig.tell(e.CoordinatorLost(message=words, ended=False))
     assert done[0] == do.Announce("CoordinatorUnreachable", words)
     rig.tell(e.CoordinatorLost())
-    assert rig.at(Phase.UNPROTECTED)
+    assert rig.at(JobPhase.UNPROTECTED)
     done = rig.tell(e.CoordinatorLost(message=words))
     assert done[0] == do.Announce("CoordinatorLost", words or "it has ended")
 
@@ -304,8 +304,8 @@ def test_a_controller_lost_before_the_first_step_restarts_and_only_the_first_tim
     rig = starting()
     for uses in (0, 1, 2):
         rig.tell(e.CoordinatorLost(message="gone"))
-        assert rig.at(Phase.RESTARTING)
+        assert rig.at(JobPhase.RESTARTING)
         assert rig.state.spent == tuple(Spend("Restart", rig.now - 10 * late) for late in range(uses - 1, -1, -1))
         cause = rig.incident.cause
         assert (rig.incident.number, cause.code, cause.message, cause.step) == (2, "CoordinatorLost", "gone", -1)
-    assert rig.orders()[-1].command is Command.START
+    assert rig.orders()[-1].command is OrderCommand.START

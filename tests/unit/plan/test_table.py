@@ -13,7 +13,7 @@ from hajob.plan.guards import ALWAYS
 from hajob.plan.journal import from_dict, to_dict
 from hajob.plan.machine import CELLS, TABLE, advance
 from hajob.plan.policy import Policy
-from hajob.plan.state import ENDED, STEADY, JobState, Phase
+from hajob.plan.state import ENDED, STEADY, JobPhase, JobState
 from tests.unit.plan.plan_worlds import LAYOUT, VIEW, WORLDS, Walk, due_time, every_event, fact, small_policy
 
 SETTLED = STEADY | ENDED
@@ -40,7 +40,7 @@ def test_every_row_is_reached(walk: Walk) -> None:
 
 
 def test_every_state_is_reached(walk: Walk) -> None:
-    assert {state.phase for state, _ in walk.states.values()} == set(Phase)
+    assert {state.phase for state, _ in walk.states.values()} == set(JobPhase)
 
 
 def test_every_reached_state_survives_the_journal(walk: Walk) -> None:
@@ -71,11 +71,11 @@ def rest(state: JobState, now_ms: int, policy: Policy) -> JobState:
 def test_no_event_is_an_exception_and_no_op_says_why(walk: Walk) -> None:
     for state, now in walk.states.values():
         for event in every_event(state):
-            outcome = advance(state, event, VIEW, small_policy(), due_time(state, event, now))
-            if outcome.row.step.name == "ignore":
-                assert outcome.state is state
-                assert outcome.effects == ()
-                assert outcome.ignored, (state.phase, event)
+            transition = advance(state, event, VIEW, small_policy(), due_time(state, event, now))
+            if transition.row.handler.name == "ignore":
+                assert transition.state is state
+                assert transition.effects == ()
+                assert transition.ignored, (state.phase, event)
 
 
 def test_orders_only_ever_rise(walk: Walk) -> None:
@@ -95,9 +95,9 @@ def test_orders_only_ever_rise(walk: Walk) -> None:
 
 @pytest.mark.parametrize("kind", [FactKind.PROCESS_EXITED, FactKind.AGENT_SILENT, FactKind.MEMORY_FAULT])
 def test_the_same_fault_for_ever_spends_budget_and_ends(kind: FactKind) -> None:
-    """However willing MindIO is, a fault that comes back after each recovery climbs the ladder and fails the job."""
+    """A fault that comes back after each recovery takes larger and larger actions and fails the job in the end."""
     state, now = JobState(), 0
-    phases: list[Phase] = []
+    phases: list[JobPhase] = []
     for _ in range(400):
         state, now = settle(state, now)
         phases.append(state.phase)
@@ -107,27 +107,27 @@ def test_the_same_fault_for_ever_spends_budget_and_ends(kind: FactKind) -> None:
         now += 1000
         rank = 2 if state.shrunk else 5
         state = advance(state, fact(kind, state, rank=rank), VIEW, small_policy(), now).state
-        assert len(state.spent) > spent or state.phase is Phase.FAILED
-    assert state.phase is Phase.FAILED
+        assert len(state.spent) > spent or state.phase is JobPhase.FAILED
+    assert state.phase is JobPhase.FAILED
 
 
 def settle(state: JobState, now: int) -> tuple[JobState, int]:
     """A coordinator to which everything succeeds."""
     for _ in range(30):
-        if state.phase in {Phase.RUNNING, Phase.SHRUNK, *ENDED}:
+        if state.phase in {JobPhase.RUNNING, JobPhase.SHRUNK, *ENDED}:
             return state, now
         number = state.incident.incarnation if state.incident else 0
-        answer: dict[Phase, e.Event] = {
-            Phase.NEW: e.Accepted(),
-            Phase.PENDING: e.PodsReady(),
-            Phase.RESTARTING: e.PodsReady(),
-            Phase.STARTING: e.AllRanksStarted(attempt=state.attempt),
-            Phase.WARMING: e.Resumed(number, 5),
-            Phase.GATHERING: e.Named(number),
-            Phase.RESUMING: e.Resumed(number, 5),
-            Phase.CONFIRMING: e.ResultReported(number, 0),
-            Phase.SHRINKING: e.Resumed(number, 5),
-            Phase.SAVING: e.ResultReported(number, 0, "", "dump"),
+        answer: dict[JobPhase, e.JobEvent] = {
+            JobPhase.NEW: e.Accepted(),
+            JobPhase.PENDING: e.PodsReady(),
+            JobPhase.RESTARTING: e.PodsReady(),
+            JobPhase.STARTING: e.AllRanksStarted(attempt=state.attempt),
+            JobPhase.WARMING: e.Resumed(number, 5),
+            JobPhase.GATHERING: e.Named(number),
+            JobPhase.RESUMING: e.Resumed(number, 5),
+            JobPhase.CONFIRMING: e.ResultReported(number, 0),
+            JobPhase.SHRINKING: e.Resumed(number, 5),
+            JobPhase.SAVING: e.ResultReported(number, 0, "", "dump"),
         }
         now += 10
         state = advance(state, answer[state.phase], VIEW, small_policy(), now).state
@@ -136,15 +136,15 @@ def settle(state: JobState, now: int) -> tuple[JobState, int]:
 
 def test_a_job_that_dies_before_its_first_step_fails_with_the_programs_words() -> None:
     state, now = JobState(), 0
-    outcome = advance(state, e.Accepted(), VIEW, small_policy(), now)
+    transition = advance(state, e.Accepted(), VIEW, small_policy(), now)
     for _ in range(20):
-        state, now = outcome.state, now + 1000
-        if state.phase is Phase.FAILED:
+        state, now = transition.state, now + 1000
+        if state.phase is JobPhase.FAILED:
             break
         dead = fact(FactKind.PROCESS_EXITED, state, rank=0, exit_code=1, message="ModuleNotFoundError: no torch")
-        outcome = advance(state, dead, replace(VIEW, step=-1), Policy(), now)
-    assert state.phase is Phase.FAILED
-    reasons = [effect for effect in outcome.effects if type(effect).__name__ == "FailJob"]
+        transition = advance(state, dead, replace(VIEW, step=-1), Policy(), now)
+    assert state.phase is JobPhase.FAILED
+    reasons = [effect for effect in transition.effects if type(effect).__name__ == "FailJob"]
     assert "ProgramFailures" in str(reasons)
     assert "ModuleNotFoundError" in str(reasons)
     assert state.restarts_program == 3

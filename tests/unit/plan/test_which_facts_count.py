@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from hajob.domain.actions import LADDER, Action
+from hajob.domain.actions import FAULT_ACTIONS, Action
 from hajob.domain.errors import HajobInputError
 from hajob.domain.facts import Fact, FactKind, Source
 from hajob.plan import events as e
-from hajob.plan.choice import FAULT, UNTRAINED
-from hajob.plan.moment import Moment
-from hajob.plan.policy import DEFAULT_RUNGS, Mode, NodePolicy, Policy, Rung, read_spec
-from hajob.plan.state import JobState, Phase
+from hajob.plan.context import Context
+from hajob.plan.evaluator import FAULT, UNTRAINED
+from hajob.plan.policy import DEFAULT_ACTION_LIMITS, ActionLimits, Mode, NodePolicy, Policy, read_spec
+from hajob.plan.state import JobPhase, JobState
 from tests.unit.plan.plan_rig import Rig
 from tests.unit.plan.plan_worlds import VIEW
 
@@ -44,7 +44,7 @@ def test_a_process_that_came_with_a_new_pod_leaves_the_old_pods_words_behind() -
         rig.exits(rank, incarnation=1)
         assert rig.ignored.endswith(f"is of incarnation 1, rank {rank} has a newer one")
     rig.exits(5, incarnation=2)
-    assert rig.at(Phase.GATHERING)
+    assert rig.at(JobPhase.GATHERING)
 
 
 def test_a_death_counts_however_late_it_is_told() -> None:
@@ -53,7 +53,7 @@ def test_a_death_counts_however_late_it_is_told() -> None:
     rig.recover()
     assert rig.state.resumed_ms
     rig.exits(5, time_ms=rig.state.resumed_ms - 1)
-    assert (rig.at(Phase.GATHERING), rig.ignored) == (True, "")
+    assert (rig.at(JobPhase.GATHERING), rig.ignored) == (True, "")
 
 
 def test_a_node_that_left_with_a_shrink_is_no_news_as_a_whole() -> None:
@@ -64,27 +64,27 @@ def test_a_node_that_left_with_a_shrink_is_no_news_as_a_whole() -> None:
 
 @pytest.mark.parametrize(("incarnation", "stale"), [(0, False), (1, True), (2, True), (3, False), (-1, False)])
 def test_only_a_controller_of_an_attempt_that_is_known_to_be_over_is_not_mourned(incarnation: int, stale: bool) -> None:
-    rig = Rig(JobState(phase=Phase.RUNNING, incarnation=3, attempt=2, base=3, step=5))
+    rig = Rig(JobState(phase=JobPhase.RUNNING, incarnation=3, attempt=2, base=3, step=5))
     rig.see(FactKind.CONTROLLER_LOST, incarnation=incarnation)
-    assert rig.at(Phase.RUNNING if stale else Phase.UNPROTECTED)
+    assert rig.at(JobPhase.RUNNING if stale else JobPhase.UNPROTECTED)
     assert ("attempt that is over" in rig.ignored) is stale
 
 
 def test_a_ladder_is_climbed_once_for_each_occasion() -> None:
     fact = Fact("a", FactKind.PROCESS_EXITED, ranks=(5,), incarnation=1, time_ms=10**9)
-    moment = Moment(Rig.running().state, e.FactSeen(fact=fact), VIEW, Policy(), 1_000_000)
-    assert moment.concerns()
-    choice = moment.decide(FAULT)
-    assert moment.decide(FAULT) is choice
-    assert moment.decide(UNTRAINED).action is Action.RESTART
-    assert moment.decide(FAULT).action is Action.IN_PLACE
+    context = Context(Rig.running().state, e.FactSeen(fact=fact), VIEW, Policy(), 1_000_000)
+    assert context.concerns()
+    choice = context.decide(FAULT)
+    assert context.decide(FAULT) is choice
+    assert context.decide(UNTRAINED).action is Action.RESTART
+    assert context.decide(FAULT).action is Action.IN_PLACE
 
 
 def test_the_row_that_answered_is_told() -> None:
     rig = Rig.running()
     rig.exits(5)
-    assert rig.outcome is not None
-    assert (rig.outcome.row.step.name, rig.outcome.row.target) == ("restart processes", Phase.GATHERING)
+    assert rig.transition is not None
+    assert (rig.transition.row.handler.name, rig.transition.row.target) == ("restart processes", JobPhase.GATHERING)
 
 
 # ------------------------------------------------------------------------------------------------ words and budgets
@@ -93,7 +93,7 @@ def test_the_row_that_answered_is_told() -> None:
 def test_a_sick_node_that_asks_for_a_save_is_not_said_to_be_lost() -> None:
     rig = Rig.running(policy=Policy(sub_health=NodePolicy.CHECKPOINT))
     rig.see(FactKind.SUB_HEALTH, node=1)
-    assert (rig.state.phase, rig.incident.replaced_nodes) == (Phase.SAVING, ())
+    assert (rig.state.phase, rig.incident.replaced_nodes) == (JobPhase.SAVING, ())
     assert "PodAlive" not in {name for names in rig.refused.values() for name in names}
     assert rig.refused[Action.REPLACE] == ("Sufficient",)
 
@@ -101,14 +101,17 @@ def test_a_sick_node_that_asks_for_a_save_is_not_said_to_be_lost() -> None:
 def test_where_no_rank_is_lost_no_rank_is_named() -> None:
     rig = Rig.running(policy=Policy(mode=Mode.OBSERVE))
     rig.see(FactKind.CONTROLLER_LOST, source=Source.COORDINATOR)
-    assert rig.outcome is not None
-    words = [verdict.message for verdict in rig.outcome.considered[:-1]]
+    assert rig.transition is not None
+    words = [verdict.message for verdict in rig.transition.considered[:-1]]
     assert words == ["Restart is the smallest action asked for"] * 5
 
 
 def test_uses_are_remembered_for_a_day_at_least_because_the_programs_are() -> None:
-    assert Policy(rungs={action: Rung(1, 60, 60) for action in LADDER}).longest_window_ms == 86_400_000
-    assert Policy(rungs={**DEFAULT_RUNGS, Action.RETRY: Rung(1, 90_000, 60)}).longest_window_ms == 90_000_000
+    assert Policy(limits={action: ActionLimits(1, 60, 60) for action in FAULT_ACTIONS}).longest_window_ms == 86_400_000
+    assert (
+        Policy(limits={**DEFAULT_ACTION_LIMITS, Action.RETRY: ActionLimits(1, 90_000, 60)}).longest_window_ms
+        == 90_000_000
+    )
 
 
 def test_every_wrong_field_of_a_spec_is_named_with_what_is_wrong() -> None:

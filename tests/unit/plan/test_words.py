@@ -12,99 +12,110 @@ from hajob.domain.incidents import Cause, Purpose
 from hajob.domain.layout import Layout
 from hajob.plan import effects as do
 from hajob.plan import events as e
-from hajob.plan.choice import DUMP_OR_EXIT, EXIT_ONLY, FAULT, LATE, UNREPAIRABLE, UNTRAINED, Judge, Loss, spent, stalled
-from hajob.plan.policy import Policy, Refusal, Rung
-from hajob.plan.state import JobState, Phase, Shrunk, Spend, Stall
-from hajob.plan.view import View
+from hajob.plan.evaluator import (
+    DUMP_OR_EXIT,
+    EXIT_ONLY,
+    FAULT,
+    LATE,
+    UNREPAIRABLE,
+    UNTRAINED,
+    Evaluator,
+    Loss,
+    spent,
+    stalled,
+)
+from hajob.plan.policy import ActionLimits, Policy, Refusal
+from hajob.plan.state import JobPhase, JobState, Shrunk, Spend, Stall
+from hajob.plan.view import ClusterView
 from tests.unit.plan.plan_rig import Rig
 from tests.unit.plan.plan_worlds import LAYOUT, VIEW, without
 
-TRAINING = JobState(phase=Phase.RUNNING, incarnation=1, attempt=1, base=1, step=5)
+TRAINING = JobState(phase=JobPhase.RUNNING, incarnation=1, attempt=1, base=1, step=5)
 MISALIGNED = Layout(num_nodes=6, chips_per_node=8, tensor=2, pipeline=4)
 ONE_COPY = Layout(num_nodes=4, chips_per_node=2, tensor=2, copies=1)
 
 
-def judge(
-    loss: Loss, state: JobState = TRAINING, view: View = VIEW, policy: Policy | None = None, now: int = 1000
-) -> Judge:
-    return Judge(loss, FAULT, state, view, policy or Policy(), now)
+def evaluator(
+    loss: Loss, state: JobState = TRAINING, view: ClusterView = VIEW, policy: Policy | None = None, now: int = 1000
+) -> Evaluator:
+    return Evaluator(loss, FAULT, state, view, policy or Policy(), now)
 
 
 @pytest.mark.parametrize(
     ("judged", "action", "refusals"),
     [
         (
-            judge(Loss((5,), floor=Action.IN_PLACE)),
+            evaluator(Loss((5,), floor=Action.IN_PLACE)),
             Action.RETRY,
             [("ProcessAlive", "rank 5 needs a new process, a repeated step does not bring one")],
         ),
         (
-            judge(Loss((), floor=Action.RESTART)),
+            evaluator(Loss((), floor=Action.RESTART)),
             Action.RETRY,
             [("Sufficient", "Restart is the smallest action asked for")],
         ),
         (
-            judge(Loss((4, 5), (2,), floor=Action.RESTART)),
+            evaluator(Loss((4, 5), (2,), floor=Action.RESTART)),
             Action.REPLACE,
             [("Sufficient", "Restart is the smallest action asked for")],
         ),
         (
-            judge(Loss((0,), rank=0, step=7), replace(TRAINING, stalls=(Stall(Action.IN_PLACE, 0, 7, 3),))),
+            evaluator(Loss((0,), rank=0, step=7), replace(TRAINING, stalls=(Stall(Action.IN_PLACE, 0, 7, 3),))),
             Action.IN_PLACE,
             [("Progress", "rank 0 stood at step 7 3 times before, no progress")],
         ),
         (
-            judge(Loss((4, 5), (2,), floor=Action.REPLACE)),
+            evaluator(Loss((4, 5), (2,), floor=Action.REPLACE)),
             Action.IN_PLACE,
             [("PodAlive", "the pod of node rank 2 is lost, InPlace needs it")],
         ),
         (
-            judge(Loss((4, 5), (2,), floor=Action.RESTART)),
+            evaluator(Loss((4, 5), (2,), floor=Action.RESTART)),
             Action.CHECKPOINT,
             [("Sufficient", "Restart is the smallest action asked for")],
         ),
         (
-            judge(Loss((5,)), policy=without(Action.RETRY)),
+            evaluator(Loss((5,)), policy=without(Action.RETRY)),
             Action.RETRY,
             [("ActionAllowed", "spec does not allow Retry")],
         ),
         (
-            judge(Loss((5,)), replace(TRAINING, step=-1), replace(VIEW, step=0)),
+            evaluator(Loss((5,)), replace(TRAINING, step=-1), replace(VIEW, step=0)),
             Action.RETRY,
             [("FirstStepFinished", "step 0 is finished, MindIO needs step 1")],
         ),
         (
-            judge(Loss((5,)), view=replace(VIEW, coordinator_ready=False)),
+            evaluator(Loss((5,)), view=replace(VIEW, coordinator_ready=False)),
             Action.CHECKPOINT,
             [("CoordinatorReady", "the MindIO controller does not serve")],
         ),
         (
-            judge(Loss((5,)), view=replace(VIEW, capabilities=frozenset({"retry"}))),
+            evaluator(Loss((5,)), view=replace(VIEW, capabilities=frozenset({"retry"}))),
             Action.REPLACE,
             [("StrategyOffered", "MindIO does not offer recover")],
         ),
         (
-            judge(Loss((5,)), view=replace(VIEW, layout=ONE_COPY, checkpoint_step=-1)),
+            evaluator(Loss((5,)), view=replace(VIEW, layout=ONE_COPY, checkpoint_step=-1)),
             Action.IN_PLACE,
             [("CheckpointPresent", "no complete copy is left and there is no periodic checkpoint")],
         ),
         (
-            judge(Loss((5,)), view=replace(VIEW, layout=ONE_COPY), policy=Policy(no_copy_repair=False)),
+            evaluator(Loss((5,)), view=replace(VIEW, layout=ONE_COPY), policy=Policy(no_copy_repair=False)),
             Action.RETRY,
             [("CompleteCopy", "no complete optimizer copy is left and MindSpore needs one")],
         ),
         (
-            judge(Loss((4, 5)), replace(TRAINING, shrunk=Shrunk(nodes=(2,)))),
+            evaluator(Loss((4, 5)), replace(TRAINING, shrunk=Shrunk(nodes=(2,)))),
             Action.SHRINK,
             [("NotShrunk", "the job is shrunk already, MindIO shrinks once")],
         ),
         (
-            judge(Loss((0,))),
+            evaluator(Loss((0,))),
             Action.SHRINK,
             [("RankZeroInSet", "data-parallel rank 0 is among the dropped [0]")],
         ),
         (
-            judge(Loss((40,)), view=replace(VIEW, layout=MISALIGNED)),
+            evaluator(Loss((40,)), view=replace(VIEW, layout=MISALIGNED)),
             Action.SHRINK,
             [
                 ("RankZeroInSet", "data-parallel rank 0 is among the dropped [0, 1, 2, 3, 4, 5]"),
@@ -114,90 +125,90 @@ def judge(
             ],
         ),
         (
-            judge(Loss((2, 6), corrupted=True)),
+            evaluator(Loss((2, 6), corrupted=True)),
             Action.SHRINK,
             [("CompleteCopy", "the ranks that would stay do not hold a complete optimizer copy")],
         ),
         (
-            judge(Loss((4,)), policy=Policy(min_data_parallel=4)),
+            evaluator(Loss((4,)), policy=Policy(min_data_parallel=4)),
             Action.SHRINK,
             [("MinDataParallel", "3 data-parallel ranks would be left, at least 4 are wanted")],
         ),
         (
-            judge(Loss((5,), corrupted=True)),
+            evaluator(Loss((5,), corrupted=True)),
             Action.CHECKPOINT,
             [("DataSound", "data were reported corrupted, nothing is saved")],
         ),
         (
-            judge(Loss((1, 5))),
+            evaluator(Loss((1, 5))),
             Action.CHECKPOINT,
             [("CompleteCopy", "the survivors do not hold a complete optimizer copy")],
         ),
         (
-            judge(Loss((5,)), replace(TRAINING, spent=(Spend("Retry", 10),) * 3)),
+            evaluator(Loss((5,)), replace(TRAINING, spent=(Spend("Retry", 10),) * 3)),
             Action.RETRY,
             [("BudgetLeft", "3 of 3 uses in 600 s are spent")],
         ),
         (
-            judge(Loss((5,), program_failure=True), replace(TRAINING, spent=(Spend("Program", 10),) * 3)),
+            evaluator(Loss((5,), program_failure=True), replace(TRAINING, spent=(Spend("Program", 10),) * 3)),
             Action.IN_PLACE,
             [("ProgramBudgetLeft", "the program failed 4 times in a day, 3 are allowed")],
         ),
         (
-            judge(Loss((5,), rank=5, step=7), replace(TRAINING, stalls=(Stall(Action.IN_PLACE, 5, 7, 3),))),
+            evaluator(Loss((5,), rank=5, step=7), replace(TRAINING, stalls=(Stall(Action.IN_PLACE, 5, 7, 3),))),
             Action.IN_PLACE,
             [("Progress", "rank 5 stood at step 7 3 times before, no progress")],
         ),
         (
-            judge(Loss((), rank=-1, step=7), replace(TRAINING, stalls=(Stall(Action.RESTART, -1, 7, 4),))),
+            evaluator(Loss((), rank=-1, step=7), replace(TRAINING, stalls=(Stall(Action.RESTART, -1, 7, 4),))),
             Action.RESTART,
             [("Progress", "the job stood at step 7 4 times before, no progress")],
         ),
         (
-            judge(Loss((5,)), policy=Policy(refusals={Action.RETRY: (Refusal("Bf16", "words"),)})),
+            evaluator(Loss((5,)), policy=Policy(refusals={Action.RETRY: (Refusal("Bf16", "words"),)})),
             Action.RETRY,
             [("Bf16", "words")],
         ),
     ],
 )
-def test_every_refusal_word_for_word(judged: Judge, action: Action, refusals: list[tuple[str, str]]) -> None:
+def test_every_refusal_word_for_word(judged: Evaluator, action: Action, refusals: list[tuple[str, str]]) -> None:
     assert [(one.name, one.message) for one in judged.refusals(action)] == refusals
 
 
-@pytest.mark.parametrize("occasion", [LATE, UNREPAIRABLE, DUMP_OR_EXIT, EXIT_ONLY, UNTRAINED])
-def test_what_an_occasion_leaves(occasion: object) -> None:
-    assert occasion in {LATE, UNREPAIRABLE, DUMP_OR_EXIT, EXIT_ONLY, UNTRAINED}
-    judged = replace(judge(Loss((5,))), occasion=occasion)
+@pytest.mark.parametrize("trigger", [LATE, UNREPAIRABLE, DUMP_OR_EXIT, EXIT_ONLY, UNTRAINED])
+def test_what_an_occasion_leaves(trigger: object) -> None:
+    assert trigger in {LATE, UNREPAIRABLE, DUMP_OR_EXIT, EXIT_ONLY, UNTRAINED}
+    judged = replace(evaluator(Loss((5,))), trigger=trigger)
     for action in Action:
         if action in {Action.EXPAND, Action.MIGRATE}:
             continue
         refusals = judged.refusals(action)
-        left = action in judged.occasion.rungs
-        assert left or [(one.name, one.message) for one in refusals] == [("StillPossible", judged.occasion.why)]
+        left = action in judged.trigger.actions
+        assert left or [(one.name, one.message) for one in refusals] == [("StillPossible", judged.trigger.why)]
 
 
 def test_a_verdict_in_words() -> None:
-    choice = judge(Loss((4, 5), (2,), floor=Action.REPLACE)).choose()
+    choice = evaluator(Loss((4, 5), (2,), floor=Action.REPLACE)).choose()
     assert [verdict.message for verdict in choice.considered] == [
         "the pod of node rank 2 is lost, Retry needs it",
         "the pod of node rank 2 is lost, InPlace needs it",
         "taken: the smallest action that works",
     ]
     assert [verdict.taken for verdict in choice.considered] == [False, False, True]
-    two = judge(Loss((0, 4)), policy=Policy(min_data_parallel=4)).refusals(Action.SHRINK)
+    two = evaluator(Loss((0, 4)), policy=Policy(min_data_parallel=4)).refusals(Action.SHRINK)
     assert len(two) == 3
 
 
 def test_one_below_every_limit_is_allowed() -> None:
-    assert judge(Loss((5,)), replace(TRAINING, spent=(Spend("Retry", 10),) * 2)).refusals(Action.RETRY) == ()
+    assert evaluator(Loss((5,)), replace(TRAINING, spent=(Spend("Retry", 10),) * 2)).refusals(Action.RETRY) == ()
     failed = replace(TRAINING, spent=(Spend("Program", 10),) * 2)
-    assert judge(Loss((5,), program_failure=True), failed).refusals(Action.IN_PLACE) == ()
-    assert judge(Loss((5,)), replace(TRAINING, spent=(Spend("Program", 10),) * 9)).refusals(Action.IN_PLACE) == ()
+    assert evaluator(Loss((5,), program_failure=True), failed).refusals(Action.IN_PLACE) == ()
+    assert evaluator(Loss((5,)), replace(TRAINING, spent=(Spend("Program", 10),) * 9)).refusals(Action.IN_PLACE) == ()
     stood = replace(TRAINING, stalls=(Stall(Action.IN_PLACE, 5, 7, 2),))
-    assert judge(Loss((5,), rank=5, step=7), stood).refusals(Action.IN_PLACE) == ()
-    planned = judge(Loss((5,), counted=False), replace(TRAINING, spent=(Spend("Retry", 10),) * 3))
+    assert evaluator(Loss((5,), rank=5, step=7), stood).refusals(Action.IN_PLACE) == ()
+    planned = evaluator(Loss((5,), counted=False), replace(TRAINING, spent=(Spend("Retry", 10),) * 3))
     assert planned.refusals(Action.RETRY) == ()
-    joined = judge(Loss((5,), continues=Action.RETRY), replace(TRAINING, spent=(Spend("Retry", 10),) * 3))
+    joined = evaluator(Loss((5,), continues=Action.RETRY), replace(TRAINING, spent=(Spend("Retry", 10),) * 3))
     assert joined.refusals(Action.RETRY) == ()
 
 
@@ -260,7 +271,7 @@ def test_old_uses_of_budgets_are_forgotten() -> None:
     rig.exits(6, step=2)
     assert [spend.time_ms for spend in rig.state.spent] == [rig.now]
     assert Policy().longest_window_ms == 86_400_000
-    long = Policy(rungs={**Policy().rungs, Action.RETRY: Rung(1, 100_000, 1)})
+    long = Policy(limits={**Policy().limits, Action.RETRY: ActionLimits(1, 100_000, 1)})
     assert long.longest_window_ms == 100_000_000
 
 
@@ -278,7 +289,7 @@ def test_what_was_asked_for_books_no_budget_but_its_missed_deadlines() -> None:
     rig = Rig.running()
     rig.tell(e.RestartRequested())
     rig.tell(e.ResultReported(2, 499))
-    assert (rig.state.phase, rig.state.spent) == (Phase.RESTARTING, ())
+    assert (rig.state.phase, rig.state.spent) == (JobPhase.RESTARTING, ())
     rig.deadline("Startup")
     assert [spend.budget for spend in rig.state.spent] == ["Restart"]
 

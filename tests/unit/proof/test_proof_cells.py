@@ -8,7 +8,7 @@ from e2e.proof.chance import MOST_FAULTS, MOST_POWER_OFFS, WITHIN_SECONDS, draw
 from e2e.proof.setup import Setting, job_spec
 from e2e.proof.verdict import LAYOUT
 from e2e.trainer.faults import Fault
-from hajob.domain.actions import LADDER
+from hajob.domain.actions import FAULT_ACTIONS
 from trainer_sidecar.coordinator.steps import TOLD_AT_ONCE_SECONDS
 from trainer_sidecar.launcher.progress import QUICK, SECOND
 
@@ -36,7 +36,7 @@ def test_every_cell_can_be_played(cell: Cell) -> None:
     assert [Fault.parse(line.format(step=7)) for line in wanted.lines]
     assert wanted.action in wanted.allowed
     assert set(wanted.by_way_of) <= set(wanted.allowed)
-    assert {entry["name"] for entry in job_spec(wanted, Setting())["recovery"]["actions"]} == set(LADDER)
+    assert {entry["name"] for entry in job_spec(wanted, Setting())["recovery"]["actions"]} == set(FAULT_ACTIONS)
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ import yaml
 from hajob.api import constants as names
 from hajob.api.job import HATrainingJob
 from hajob.objects.settings import PodSettings
-from hajob.plan.state import Phase, Shrunk
+from hajob.plan.state import JobPhase, Shrunk
 from hajob.protocol import sidecar_pb2 as wire
 from hajob.runtime.announcements import Announcer
 from hajob.runtime.avoided_nodes import AvoidedNodes
@@ -239,7 +239,7 @@ async def test_an_incident_is_closed_in_the_status_though_the_next_begins_at_onc
         for kind in (wire.STOPPED, wire.REPLACEMENTS_READY, wire.NAMED, wire.RESUMED, wire.RESULT):
             told = wire.Milestone(kind=kind, incarnation=incarnation, step=6, strategy="recover")
             await town.report(milestones=[told], step=6, incarnation=incarnation, hello=False)
-        assert town.controller.state.phase is Phase.RUNNING
+        assert town.controller.state.phase is JobPhase.RUNNING
     await town.controller._status.acknowledged()
     assert [incident["outcome"] for incident in town.status()["incidents"]] == ["Recovered", "Recovered"]
 
@@ -282,7 +282,7 @@ async def test_a_pod_given_to_a_dead_node_is_made_anew_elsewhere(town: Town) -> 
     town.controller.look_for_stranded()
     town.controller.look_for_stranded()
     await settled(town)
-    assert town.controller.state.phase is Phase.RESTARTING
+    assert town.controller.state.phase is JobPhase.RESTARTING
     assert town.controller.state.restarts_infrastructure == 1
     assert stranded["metadata"]["name"] not in {pod.name for pod in town.pods()}
     assert town.status()["incidents"][0]["cause"]["code"] == "NodeNotReady"
@@ -418,7 +418,7 @@ async def test_a_shrunk_job_hears_of_nodes_that_come_and_go(town: Town) -> None:
     await town.controller.close()
     journal = Journal.load(town.status()["journal"])
     gone = Shrunk(dropped=(0,), ranks=(0, 1), nodes=(0,), lost_nodes=(0,))
-    shrunk = replace(journal, state=replace(journal.state, phase=Phase.SHRUNK, shrunk=gone))
+    shrunk = replace(journal, state=replace(journal.state, phase=JobPhase.SHRUNK, shrunk=gone))
     town.status()["journal"] = shrunk.dump()
     controller = town.open()
     await settled(town)

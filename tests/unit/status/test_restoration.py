@@ -8,21 +8,21 @@ from typing import Any
 import pytest
 
 from hajob.domain.actions import Action
-from hajob.domain.checkpoints import Reason, Refusal
+from hajob.domain.checkpoints import CheckpointRefusal, RefusalReason
 from hajob.domain.facts import Origin
-from hajob.domain.incidents import Cause, Incident, Outcome, Purpose, RestoredFrom
+from hajob.domain.incidents import Cause, Incident, IncidentOutcome, Purpose, RestoredFrom
 from hajob.domain.layout import Layout
-from hajob.domain.timeline import Moment
+from hajob.domain.timeline import Mark
 from hajob.plan.effects import CloseIncident
-from hajob.plan.events import Event, Resumed
-from hajob.plan.state import JobState, Phase
+from hajob.plan.events import JobEvent, Resumed
+from hajob.plan.state import JobPhase, JobState
 from hajob.runtime.incident_recorder import IncidentRecorder
 from hajob.status.incident_entry import Record, entry
 from hajob.status.journal import Journal
 from hajob.status.restoration import Loaded, Restoration
 
 LAYOUT = Layout(num_nodes=4, chips_per_node=2, tensor=2)
-REFUSED = Refusal("iter_0000040", Reason.TRUNCATED_FILE, "mp_rank_01/distrib_optim.pt (17 bytes)")
+REFUSED = CheckpointRefusal("iter_0000040", RefusalReason.TRUNCATED_FILE, "mp_rank_01/distrib_optim.pt (17 bytes)")
 
 
 def incident(action: Action, source: RestoredFrom | None = None, **more: Any) -> Incident:
@@ -38,20 +38,20 @@ class Book:
     def __init__(self, begun: Incident) -> None:
         self.said: list[tuple[str, str]] = []
         self.book = IncidentRecorder(None, lambda reason, text, _: self.said.append((reason, text)))
-        self.book.follow(begun, Event(), 48)
+        self.book.follow(begun, JobEvent(), 48)
 
     def stood_at(self, step: int) -> Book:
-        self.book.mark(Moment.STEP_BEFORE, 1, step)
+        self.book.mark(Mark.STEP_BEFORE, 1, step)
         return self
 
-    def loads(self, step: int, *refused: Refusal) -> Book:
+    def loads(self, step: int, *refused: CheckpointRefusal) -> Book:
         self.book.checkpoint_loaded(Loaded(step, refused, len(refused)))
         return self
 
     def resumes(self, step: int, incarnation: int = 2) -> dict[str, Any]:
         """The first step ends the incident; the entry of the status."""
         self.book.follow(None, Resumed(incarnation, step))
-        self.book.close(CloseIncident(2, Outcome.RECOVERED))
+        self.book.close(CloseIncident(2, IncidentOutcome.RECOVERED))
         assert self.book.record is not None
         found = entry(self.book.record, LAYOUT).to_json()
         keys = ("restoredFrom", "loadedStep", "lostSteps", "stateSources", "refusedCheckpoints")
@@ -155,8 +155,8 @@ def test_the_account_stays_small_whatever_the_size_of_the_job() -> None:
 def test_an_operator_that_takes_over_knows_what_the_one_before_knew() -> None:
     restart = incident(Action.RESTART, RestoredFrom.PERIODIC_CHECKPOINT)
     restoration = Restoration().stood_at(47).loaded(Loaded(20, (REFUSED,), 1))
-    record = Record(restart, {Moment.NOTICED: 5}, restoration=restoration)
-    state = JobState(phase=Phase.STARTING, incident=restart)
+    record = Record(restart, {Mark.NOTICED: 5}, restoration=restoration)
+    state = JobState(phase=JobPhase.STARTING, incident=restart)
     journal = Journal(state=state, open_record=record)
     assert Journal.load(journal.dump()).record() == record
     assert Restoration.from_journal({"before": 3, "of a newer version": 1}) == Restoration(before=3)
@@ -164,9 +164,9 @@ def test_an_operator_that_takes_over_knows_what_the_one_before_knew() -> None:
 
 def test_an_incident_that_the_next_one_closes_is_written_with_its_outcome() -> None:
     begun = Book(incident(Action.IN_PLACE)).stood_at(47).book
-    begun.follow(incident(Action.CHECKPOINT, number=3, incarnation=3), Event(), 50)
-    begun.close(CloseIncident(2, Outcome.RECOVERED))
+    begun.follow(incident(Action.CHECKPOINT, number=3, incarnation=3), JobEvent(), 50)
+    begun.close(CloseIncident(2, IncidentOutcome.RECOVERED))
     assert begun.settled is not None
-    assert (begun.settled.incident.number, begun.settled.outcome) == (2, Outcome.RECOVERED)
+    assert (begun.settled.incident.number, begun.settled.outcome) == (2, IncidentOutcome.RECOVERED)
     assert begun.record is not None
-    assert (begun.record.incident.number, begun.record.outcome) == (3, Outcome.OPEN)
+    assert (begun.record.incident.number, begun.record.outcome) == (3, IncidentOutcome.OPEN)

@@ -8,21 +8,21 @@ import yaml
 
 from hajob.api.job import HATrainingJob
 from hajob.domain.actions import Action
-from hajob.domain.checkpoints import Refusal
+from hajob.domain.checkpoints import CheckpointRefusal
 from hajob.domain.facts import Origin
 from hajob.domain.incidents import Cause, Incident, Purpose
 from hajob.objects.wanted_pods import WantedPods
-from hajob.plan.state import JobState, Phase
+from hajob.plan.state import JobPhase, JobState
 from hajob.status.build import CoordinatorView, Snapshot, build_status
 from hajob.status.incident_entry import Record
 from hajob.status.restoration import Loaded, Restoration
 
 EXAMPLE = Path(__file__).parents[3] / "examples" / "quickstart.yaml"
 RESTART = Incident(2, 3, 1, Purpose.FAULT, Origin.INFRASTRUCTURE, Action.RESTART, Cause(step=47), 0)
-REFUSED = Loaded(20, (Refusal("iter_0000040", "TruncatedFile", "mp_rank_01"),), 1)
+REFUSED = Loaded(20, (CheckpointRefusal("iter_0000040", "TruncatedFile", "mp_rank_01"),), 1)
 
 
-def running(phase: Phase, coordinator: CoordinatorView | None = None) -> str:
+def running(phase: JobPhase, coordinator: CoordinatorView | None = None) -> str:
     """The message of condition Running."""
     job = HATrainingJob.model_validate(yaml.safe_load(EXAMPLE.read_text(encoding="utf-8")))
     snapshot = Snapshot(
@@ -39,11 +39,11 @@ def running(phase: Phase, coordinator: CoordinatorView | None = None) -> str:
 
 def test_a_refusal_is_said_while_the_ranks_start() -> None:
     words = "resumes from step 20; refused: iter_0000040 (TruncatedFile: mp_rank_01)"
-    assert words in running(Phase.RESTARTING)
-    assert words in running(Phase.WARMING)
-    assert "iter_0000040" not in running(Phase.RUNNING)
+    assert words in running(JobPhase.RESTARTING)
+    assert words in running(JobPhase.WARMING)
+    assert "iter_0000040" not in running(JobPhase.RUNNING)
 
 
 def test_a_start_that_waits_for_the_checkpoints_says_why() -> None:
     waiting = CoordinatorView(connected=True, serving=True, problem="the checkpoints at /ckpt cannot be verified")
-    assert "cannot be verified" in running(Phase.RESTARTING, waiting)
+    assert "cannot be verified" in running(JobPhase.RESTARTING, waiting)

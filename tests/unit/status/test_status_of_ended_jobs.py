@@ -10,7 +10,7 @@ import yaml
 
 from hajob.api.job import HATrainingJob
 from hajob.objects.wanted_pods import WantedPods
-from hajob.plan.state import JobState, Phase
+from hajob.plan.state import JobPhase, JobState
 from hajob.sources.pod import PodView
 from hajob.status.build import CoordinatorView, Snapshot, build_status
 
@@ -18,8 +18,8 @@ EXAMPLES = Path(__file__).parents[3] / "examples"
 SILENT = CoordinatorView(problem="UNAVAILABLE: Cancelling all calls")
 
 
-@pytest.mark.parametrize("phase", [Phase.COMPLETE, Phase.FAILED, Phase.SUSPENDED])
-def test_a_coordinator_that_was_ended_with_its_job_is_no_problem(phase: Phase) -> None:
+@pytest.mark.parametrize("phase", [JobPhase.COMPLETE, JobPhase.FAILED, JobPhase.SUSPENDED])
+def test_a_coordinator_that_was_ended_with_its_job_is_no_problem(phase: JobPhase) -> None:
     content = yaml.safe_load((EXAMPLES / "quickstart.yaml").read_text(encoding="utf-8"))
     job = HATrainingJob.model_validate(content)
     status = build_status(Snapshot(job, JobState(phase=phase), WantedPods(), 1, 1_000, coordinator=SILENT))
@@ -28,7 +28,7 @@ def test_a_coordinator_that_was_ended_with_its_job_is_no_problem(phase: Phase) -
     assert "UNAVAILABLE" not in ready.message
 
 
-def suspended(phase: Phase, problem: str = "") -> tuple[str, str, str]:
+def suspended(phase: JobPhase, problem: str = "") -> tuple[str, str, str]:
     """The condition of a job that is to be suspended."""
     content = yaml.safe_load((EXAMPLES / "quickstart.yaml").read_text(encoding="utf-8"))
     content["spec"]["suspend"] = True
@@ -39,11 +39,11 @@ def suspended(phase: Phase, problem: str = "") -> tuple[str, str, str]:
 
 
 def test_a_suspended_job_says_how_far_it_was_saved() -> None:
-    assert suspended(Phase.SAVING) == ("False", "Suspending", "The training is being saved first.")
-    status, reason, message = suspended(Phase.SUSPENDED, "the step where the training stood is saved")
+    assert suspended(JobPhase.SAVING) == ("False", "Suspending", "The training is being saved first.")
+    status, reason, message = suspended(JobPhase.SUSPENDED, "the step where the training stood is saved")
     assert (status, reason) == ("True", "Suspended")
     assert message.endswith("the step where the training stood is saved")
-    assert suspended(Phase.COMPLETE)[:2] == ("False", "NotSuspended")
+    assert suspended(JobPhase.COMPLETE)[:2] == ("False", "NotSuspended")
 
 
 def test_the_reason_of_a_failure_outlives_the_pods_that_showed_it() -> None:
@@ -52,7 +52,7 @@ def test_the_reason_of_a_failure_outlives_the_pods_that_showed_it() -> None:
     pod = PodView("default", "one", "uid", "job", "rank", 0, 1, trouble_code="ImagePullBackOff")
     snapshot = Snapshot(
         job,
-        JobState(phase=Phase.FAILED),
+        JobState(phase=JobPhase.FAILED),
         WantedPods(),
         1,
         1_000,

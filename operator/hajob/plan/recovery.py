@@ -9,19 +9,21 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, Final
 
-from hajob.domain.actions import Action, Command
+from hajob.domain.actions import Action, OrderCommand
 from hajob.domain.facts import Origin
-from hajob.domain.incidents import Incident, Outcome, RestoredFrom
+from hajob.domain.incidents import Incident, IncidentOutcome, RestoredFrom
 from hajob.domain.loss import copy_survives
 from hajob.plan import effects, events
-from hajob.plan.books import clear_deadlines, close, enter, going_on, marked, renew, set_deadline
+from hajob.plan.bookkeeping import clear_deadlines, close, enter, going_on, marked, renew, set_deadline
+from hajob.plan.context import Context, HandlerResult
 from hajob.plan.effects import Effect
 from hajob.plan.guards import unknown_ranks
-from hajob.plan.moment import Moment, StepResult
 from hajob.plan.policy import CONFIRM_SECONDS
 from hajob.plan.state import Deadline, JobState, Shrunk
 
-COMMAND: Final[dict[Action, Command]] = {action: Command(action) for action in Action if action is not Action.RESTART}
+COMMAND: Final[dict[Action, OrderCommand]] = {
+    action: OrderCommand(action) for action in Action if action is not Action.RESTART
+}
 """What the coordinator is told for an action; a restart is carried out by stopping and starting."""
 SHRINK_PARAMETERS: Final = '{"scale-in-strategy":"DP"}'
 EXPAND_PARAMETERS: Final = '{"scale-out-strategy":"DP"}'
@@ -30,30 +32,30 @@ EXPAND_PARAMETERS: Final = '{"scale-out-strategy":"DP"}'
 # ---------------------------------------------------------------------- the actions
 
 
-def begin_process(action: Action) -> Callable[[Moment], StepResult]:
+def begin_process(action: Action) -> Callable[[Context], HandlerResult]:
     """Retry, InPlace and Replace: hold the training, make what is lost anew, tell MindIO once all are there."""
     return partial(_begin_process, action)
 
 
-def _begin_process(action: Action, moment: Moment) -> StepResult:
-    before = going_on(moment)
-    lost, restart, nodes, fresh = _extent(moment, before, action)
-    more: dict[str, Any] = {"ready": False, "restored_from": _source(moment, lost)}
+def _begin_process(action: Action, context: Context) -> HandlerResult:
+    before = going_on(context)
+    lost, restart, nodes, fresh = _extent(context, before, action)
+    more: dict[str, Any] = {"ready": False, "restored_from": _source(context, lost)}
     if before is not None and not set(fresh).isdisjoint(before.replaced_nodes):
-        more["incarnation"] = max(moment.state.incarnation, before.incarnation) + 1
-    state, incident, out = enter(moment, action, lost_ranks=lost, restart_ranks=restart, replaced_nodes=nodes, **more)
-    wait = moment.policy.replacement_timeout_seconds if nodes else moment.policy.rungs[action].deadline_seconds
-    state = renew(state, moment.now_ms, incident.incarnation, restart, fresh)
-    state = set_deadline(state, Deadline.RECOVERY, moment.now_ms + 1000 * wait)
+        more["incarnation"] = max(context.state.incarnation, before.incarnation) + 1
+    state, incident, out = enter(context, action, lost_ranks=lost, restart_ranks=restart, replaced_nodes=nodes, **more)
+    wait = context.policy.replacement_timeout_seconds if nodes else context.policy.limits[action].deadline_seconds
+    state = renew(state, context.now_ms, incident.incarnation, restart, fresh)
+    state = set_deadline(state, Deadline.RECOVERY, context.now_ms + 1000 * wait)
     out.append(order(incident, COMMAND[action], wait))
     if fresh:
-        out.append(effects.ReplacePods(fresh, incident.incarnation, names_to_avoid(moment, fresh)))
+        out.append(effects.ReplacePods(fresh, incident.incarnation, names_to_avoid(context, fresh)))
     return state, tuple(out)
 
 
-def _extent(moment: Moment, incident: Incident | None, action: Action) -> tuple[tuple[int, ...], ...]:
+def _extent(context: Context, incident: Incident | None, action: Action) -> tuple[tuple[int, ...], ...]:
     """Lost ranks, processes to be restarted, nodes to be replaced, and of these the ones to be made now."""
-    loss, layout = moment.loss, moment.view.layout
+    loss, layout = context.loss, context.view.layout
     assert loss is not None
     if action is Action.RETRY:
         return loss.ranks, (), (), ()
@@ -68,30 +70,30 @@ def _extent(moment: Moment, incident: Incident | None, action: Action) -> tuple[
     if not begun and not replaced and in_new_pods.issuperset(loss.ranks):
         return tuple(sorted(in_new_pods)), (), nodes, fresh
     in_fresh_pods = {rank for node in fresh for rank in layout.ranks_of(node)}
-    restart = ({*loss.ranks} - in_new_pods) | ({*begun, *moment.fact_ranks()} - in_fresh_pods)
+    restart = ({*loss.ranks} - in_new_pods) | ({*begun, *context.fact_ranks()} - in_fresh_pods)
     return tuple(sorted({*loss.ranks, *in_new_pods})), tuple(sorted(restart)), nodes, fresh
 
 
-def names_to_avoid(moment: Moment, nodes: tuple[int, ...]) -> tuple[str, ...]:
+def names_to_avoid(context: Context, nodes: tuple[int, ...]) -> tuple[str, ...]:
     """Names of the nodes that these pods are to keep away from."""
-    names = moment.view.node_names
+    names = context.view.node_names
     return tuple(sorted({name for node in nodes if (name := names.get(node))}))
 
 
-def _source(moment: Moment, lost: tuple[int, ...]) -> RestoredFrom:
+def _source(context: Context, lost: tuple[int, ...]) -> RestoredFrom:
     """Where the state of these lost ranks will come from: with no complete copy every rank loads a checkpoint."""
     corrupted = (
-        moment.loss.corrupted if moment.loss is not None else bool(moment.incident and moment.incident.corrupted)
+        context.loss.corrupted if context.loss is not None else bool(context.incident and context.incident.corrupted)
     )
-    judge = moment.judge
-    if judge is not None and judge.loss.ranks == lost:
-        sound = judge.copy and not corrupted  # asked by the ladder already
+    evaluator = context.evaluator
+    if evaluator is not None and evaluator.loss.ranks == lost:
+        sound = evaluator.copy and not corrupted  # computed for the decision
     else:
-        sound = copy_survives(moment.view.layout, lost) and not corrupted
+        sound = copy_survives(context.view.layout, lost) and not corrupted
     return RestoredFrom.OPTIMIZER_COPY if sound else RestoredFrom.PERIODIC_CHECKPOINT
 
 
-def order(incident: Incident, command: Command, timeout_seconds: int, parameters: str = "") -> effects.SendOrder:
+def order(incident: Incident, command: OrderCommand, timeout_seconds: int, parameters: str = "") -> effects.SendOrder:
     """The order that says where the incident stands now."""
     return effects.SendOrder(
         command,
@@ -105,14 +107,14 @@ def order(incident: Incident, command: Command, timeout_seconds: int, parameters
     )
 
 
-def begin_shrink(moment: Moment) -> StepResult:
+def begin_shrink(context: Context) -> HandlerResult:
     """Tell MindIO to drop the data-parallel ranks of the lost pods."""
-    judge = moment.judge
-    assert judge is not None
-    isolation, layout = judge.isolation, moment.view.layout
-    nodes = layout.nodes_of(judge.loss.ranks)
+    evaluator = context.evaluator
+    assert evaluator is not None
+    isolation, layout = evaluator.isolation, context.view.layout
+    nodes = layout.nodes_of(evaluator.loss.ranks)
     state, incident, out = enter(
-        moment,
+        context,
         Action.SHRINK,
         lost_ranks=tuple(rank for node in nodes for rank in layout.ranks_of(node)),
         restart_ranks=(),
@@ -120,47 +122,47 @@ def begin_shrink(moment: Moment) -> StepResult:
         ready=False,
         restored_from=RestoredFrom.OPTIMIZER_COPY,
     )
-    shrunk = Shrunk(isolation.dropped, isolation.ranks, isolation.nodes, nodes, moment.now_ms)
-    wait = moment.policy.rungs[Action.SHRINK].deadline_seconds
-    state = set_deadline(replace(state, shrunk=shrunk), Deadline.RECOVERY, moment.now_ms + 1000 * wait)
-    return state, (*out, order(incident, Command.SHRINK, wait, SHRINK_PARAMETERS))
+    shrunk = Shrunk(isolation.dropped, isolation.ranks, isolation.nodes, nodes, context.now_ms)
+    wait = context.policy.limits[Action.SHRINK].deadline_seconds
+    state = set_deadline(replace(state, shrunk=shrunk), Deadline.RECOVERY, context.now_ms + 1000 * wait)
+    return state, (*out, order(incident, OrderCommand.SHRINK, wait, SHRINK_PARAMETERS))
 
 
-def begin_checkpoint(moment: Moment) -> StepResult:
+def begin_checkpoint(context: Context) -> HandlerResult:
     """Have MindIO save the step where the training stands."""
-    loss = moment.loss
+    loss = context.loss
     assert loss is not None
-    state, incident, out = enter(moment, Action.CHECKPOINT, lost_ranks=loss.ranks, restart_ranks=(), replaced_nodes=())
-    return save(moment, state, incident, out)
+    state, incident, out = enter(context, Action.CHECKPOINT, lost_ranks=loss.ranks, restart_ranks=(), replaced_nodes=())
+    return save(context, state, incident, out)
 
 
-def save(moment: Moment, state: JobState, incident: Incident, out: list[Effect]) -> StepResult:
+def save(context: Context, state: JobState, incident: Incident, out: list[Effect]) -> HandlerResult:
     """Order the checkpoint and watch its deadline."""
-    wait = moment.policy.rungs[Action.CHECKPOINT].deadline_seconds
+    wait = context.policy.limits[Action.CHECKPOINT].deadline_seconds
     state = clear_deadlines(replace(state, incident=incident), Deadline.EXPAND)
-    state = set_deadline(state, Deadline.RECOVERY, moment.now_ms + 1000 * wait)
-    return state, (*out, order(incident, Command.CHECKPOINT, wait))
+    state = set_deadline(state, Deadline.RECOVERY, context.now_ms + 1000 * wait)
+    return state, (*out, order(incident, OrderCommand.CHECKPOINT, wait))
 
 
-def begin_restart(moment: Moment) -> StepResult:
+def begin_restart(context: Context) -> HandlerResult:
     """End every process and start the job anew."""
-    state, incident, out = enter(moment, Action.RESTART)
+    state, incident, out = enter(context, Action.RESTART)
     if incident.origin is Origin.PROGRAM:
         state = replace(state, restarts_program=state.restarts_program + 1)
     else:
         state = replace(state, restarts_infrastructure=state.restarts_infrastructure + 1)
-    return launch(moment, state, incident, out)
+    return launch(context, state, incident, out)
 
 
-def restart_from_saved(moment: Moment) -> StepResult:
+def restart_from_saved(context: Context) -> HandlerResult:
     """The checkpoint is complete: start anew from it."""
-    assert moment.state.incident is not None
-    saved = replace(moment.state.incident, restored_from=RestoredFrom.SAVED_CHECKPOINT)
-    moment.state = replace(moment.state, incident=saved)
-    return begin_restart(moment)
+    assert context.state.incident is not None
+    saved = replace(context.state.incident, restored_from=RestoredFrom.SAVED_CHECKPOINT)
+    context.state = replace(context.state, incident=saved)
+    return begin_restart(context)
 
 
-def launch(moment: Moment, state: JobState, incident: Incident | None, out: list[Effect]) -> StepResult:
+def launch(context: Context, state: JobState, incident: Incident | None, out: list[Effect]) -> HandlerResult:
     """Make every pod and the coordinator of a new attempt; what is older goes."""
     number = state.incarnation + 1
     revision = 1
@@ -184,86 +186,86 @@ def launch(moment: Moment, state: JobState, incident: Incident | None, out: list
         problem=state.problem if incident else "",
     )
     state = clear_deadlines(state, Deadline.RECOVERY, Deadline.EXPAND, Deadline.COORDINATOR)
-    at_ms = moment.now_ms + 1000 * moment.policy.startup_deadline_seconds
+    at_ms = context.now_ms + 1000 * context.policy.startup_deadline_seconds
     state = set_deadline(state, Deadline.STARTUP, at_ms)
     if attempt > 1:
-        out.append(effects.SendOrder(Command.STOP, number - 1, revision))
+        out.append(effects.SendOrder(OrderCommand.STOP, number - 1, revision))
         out += [effects.DeleteAllPods(below=number), effects.DeleteCoordinator(below=number)]
     out += [effects.CreateAllPods(attempt, number), effects.CreateCoordinator(number)]
-    out.append(effects.SendOrder(Command.START, number, revision))
+    out.append(effects.SendOrder(OrderCommand.START, number, revision))
     return state, tuple(out)
 
 
 # ---------------------------------------------------------------------- milestones of a recovery
 
 
-def milestone(name: str, **changes: object) -> Callable[[Moment], StepResult]:
+def milestone(name: str, **changes: object) -> Callable[[Context], HandlerResult]:
     """Note a milestone in the incident."""
     return partial(_milestone, name, changes)
 
 
-def _milestone(name: str, changes: dict[str, object], moment: Moment) -> StepResult:
-    incident = moment.incident
+def _milestone(name: str, changes: dict[str, object], context: Context) -> HandlerResult:
+    incident = context.incident
     if incident is None:
-        return moment.state, ()
-    return replace(moment.state, incident=marked(incident, name, moment.now_ms, **changes)), ()
+        return context.state, ()
+    return replace(context.state, incident=marked(incident, name, context.now_ms, **changes)), ()
 
 
-def gathered(moment: Moment) -> StepResult:
+def gathered(context: Context) -> HandlerResult:
     """Every replacement stands at its gate: from here on the action's own deadline counts."""
-    state, _ = milestone("ReplacementsReady", ready=True)(moment)
+    state, _ = milestone("ReplacementsReady", ready=True)(context)
     assert state.incident is not None
-    rung = moment.policy.rungs[state.incident.action]
-    return set_deadline(state, Deadline.RECOVERY, moment.now_ms + 1000 * rung.deadline_seconds), ()
+    limits = context.policy.limits[state.incident.action]
+    return set_deadline(state, Deadline.RECOVERY, context.now_ms + 1000 * limits.deadline_seconds), ()
 
 
-def widen_by_mindio(moment: Moment) -> StepResult:
+def widen_by_mindio(context: Context) -> HandlerResult:
     """MindIO found more ranks dead: their processes are made anew, too."""
-    incident = moment.incident
+    incident = context.incident
     assert incident is not None
-    more = unknown_ranks(moment)
+    more = unknown_ranks(context)
     lost = tuple(sorted({*incident.lost_ranks, *more}))
     action = Action.IN_PLACE if incident.action is Action.RETRY else incident.action
     restart = tuple(
         sorted({*incident.restart_ranks, *(incident.lost_ranks if action is not incident.action else ()), *more})
     )
-    state = renew(moment.state, moment.now_ms, incident.incarnation, restart)
+    state = renew(context.state, context.now_ms, incident.incarnation, restart)
     gone = (incident.action,) if action is not incident.action else ()
     incident = replace(
-        marked(incident, "Stopped", moment.now_ms, stopped=True, ready=False),
+        marked(incident, "Stopped", context.now_ms, stopped=True, ready=False),
         action=action,
         escalated_from=(*incident.escalated_from, *gone),
         lost_ranks=lost,
         restart_ranks=restart,
-        restored_from=_source(moment, lost),
+        restored_from=_source(context, lost),
         revision=incident.revision + 1,
     )
-    wait = moment.policy.rungs[action].deadline_seconds
+    wait = context.policy.limits[action].deadline_seconds
     return replace(state, incident=incident), (order(incident, COMMAND[action], wait),)
 
 
-def finished(moment: Moment) -> int:
+def finished(context: Context) -> int:
     """The step that ended the outage; one that is not known leaves what was known."""
-    assert isinstance(moment.event, events.Resumed)
-    return moment.event.step if moment.event.step >= 0 else moment.state.step
+    assert isinstance(context.event, events.Resumed)
+    return context.event.step if context.event.step >= 0 else context.state.step
 
 
-def resumed(moment: Moment) -> StepResult:
+def resumed(context: Context) -> HandlerResult:
     """The first step after the outage has ended; MindIO's result is still to come."""
-    incident = marked(moment.incident, "Resumed", moment.now_ms) if moment.incident is not None else None
-    state = replace(moment.state, incident=incident, step=finished(moment), resumed_ms=moment.now_ms)
-    return set_deadline(state, Deadline.RECOVERY, moment.now_ms + 1000 * CONFIRM_SECONDS), ()
+    incident = marked(context.incident, "Resumed", context.now_ms) if context.incident is not None else None
+    state = replace(context.state, incident=incident, step=finished(context), resumed_ms=context.now_ms)
+    return set_deadline(state, Deadline.RECOVERY, context.now_ms + 1000 * CONFIRM_SECONDS), ()
 
 
-def recovered(moment: Moment) -> StepResult:
+def recovered(context: Context) -> HandlerResult:
     """The incident is over."""
-    state = moment.state
-    if isinstance(moment.event, events.Resumed):
-        state = replace(state, step=finished(moment), resumed_ms=moment.now_ms)
+    state = context.state
+    if isinstance(context.event, events.Resumed):
+        state = replace(state, step=finished(context), resumed_ms=context.now_ms)
     state = clear_deadlines(replace(state, problem=""), Deadline.RECOVERY, Deadline.STARTUP)
-    return close(state, Outcome.RECOVERED)
+    return close(state, IncidentOutcome.RECOVERED)
 
 
-def nothing(_moment: Moment) -> StepResult:
+def nothing(_context: Context) -> HandlerResult:
     """Change nothing."""
-    return _moment.state, ()
+    return _context.state, ()

@@ -9,12 +9,12 @@ from typing import Any, Final
 
 from hajob.domain.actions import Action
 from hajob.domain.facts import Fact, Origin
-from hajob.domain.incidents import Cause, Incident, Milestone, Outcome, Purpose
+from hajob.domain.incidents import Cause, Incident, IncidentOutcome, Milestone, Purpose
 from hajob.plan import effects, events
-from hajob.plan.choice import stalled
+from hajob.plan.context import Context
 from hajob.plan.effects import Effect
-from hajob.plan.moment import Moment
-from hajob.plan.state import PROGRAM_BUDGET, Deadline, JobState, Phase, Spend, Stall
+from hajob.plan.evaluator import stalled
+from hajob.plan.state import PROGRAM_BUDGET, Deadline, JobPhase, JobState, Spend, Stall
 
 FACT_LIMIT: Final = 128
 STALL_LIMIT: Final = 64
@@ -51,16 +51,16 @@ def marked(incident: Incident, name: str, now_ms: int, **changes: Any) -> Incide
     return replace(incident, milestones=marks, **changes)
 
 
-def _spend(moment: Moment, state: JobState, action: Action) -> JobState:
+def _spend(context: Context, state: JobState, action: Action) -> JobState:
     """Book one use of the action's budget, and of the program's for a fresh failure of the program."""
-    loss = moment.loss
+    loss = context.loss
     assert loss is not None
     if not loss.counted or action is loss.continues:
         return state
-    since = moment.now_ms - moment.policy.longest_window_ms
-    spent = (*(spend for spend in state.spent if spend.time_ms > since), Spend(action, moment.now_ms))
+    since = context.now_ms - context.policy.longest_window_ms
+    spent = (*(spend for spend in state.spent if spend.time_ms > since), Spend(action, context.now_ms))
     if loss.program_failure:
-        spent = (*spent, Spend(PROGRAM_BUDGET, moment.now_ms))
+        spent = (*spent, Spend(PROGRAM_BUDGET, context.now_ms))
     return replace(state, spent=spent, stalls=_stalls(state, action, loss.rank, loss.step))
 
 
@@ -92,13 +92,13 @@ def _newest(old: Mapping[int, int], keys: tuple[int, ...], incarnation: int) -> 
 # ---------------------------------------------------------------------- opening, widening, closing
 
 
-def fact_of(moment: Moment) -> Fact | None:
+def fact_of(context: Context) -> Fact | None:
     """The fact of the event, if it is one."""
-    return moment.event.fact if isinstance(moment.event, events.FactSeen) else None
+    return context.event.fact if isinstance(context.event, events.FactSeen) else None
 
 
 def new_incident(
-    moment: Moment,
+    context: Context,
     state: JobState,
     action: Action,
     purpose: Purpose,
@@ -106,23 +106,23 @@ def new_incident(
     **more: Any,  # noqa: ANN401  # further fields
 ) -> Incident:
     """A new incident; its number is above every one ever used, and is the coordinator's where it minted one."""
-    number = max(state.incarnation + 1, moment.event.incarnation)
-    fact, loss = fact_of(moment), moment.loss
+    number = max(state.incarnation + 1, context.event.incarnation)
+    fact, loss = fact_of(context), context.loss
     if fact is not None:
-        cause = Cause.of(fact, moment.fact_ranks(), loss.step if loss is not None else moment.view.step)
+        cause = Cause.of(fact, context.fact_ranks(), loss.step if loss is not None else context.view.step)
     else:
-        code = _CODES.get(purpose) or type(moment.event).__name__
-        told = getattr(moment.event, "message", "")
-        cause = Cause(code=code, message=told, time_ms=moment.now_ms, step=moment.view.step)
-    origin = Origin.PROGRAM if moment.is_programs_doing else Origin.INFRASTRUCTURE
+        code = _CODES.get(purpose) or type(context.event).__name__
+        told = getattr(context.event, "message", "")
+        cause = Cause(code=code, message=told, time_ms=context.now_ms, step=context.view.step)
+    origin = Origin.PROGRAM if context.is_programs_doing else Origin.INFRASTRUCTURE
     ids, corrupted = (fact.id,) if fact else (), loss.corrupted if loss else False
-    opened = moment.now_ms
+    opened = context.now_ms
     return Incident(
         number, number, revision, purpose, origin, action, cause, opened, fact_ids=ids, corrupted=corrupted, **more
     )
 
 
-def close(state: JobState, outcome: Outcome, message: str = "") -> tuple[JobState, tuple[Effect, ...]]:
+def close(state: JobState, outcome: IncidentOutcome, message: str = "") -> tuple[JobState, tuple[Effect, ...]]:
     """Close the open incident, if there is one."""
     incident = state.incident
     if incident is None:
@@ -134,7 +134,7 @@ def close(state: JobState, outcome: Outcome, message: str = "") -> tuple[JobStat
 
 def abandon(state: JobState, incident: Incident, why: str) -> tuple[JobState, tuple[Effect, ...]]:
     """Close a planned action that was disturbed, say so, and take back the second pods of a move."""
-    state, closing = close(state, Outcome.FAILED, why)
+    state, closing = close(state, IncidentOutcome.FAILED, why)
     said = effects.Announce("Degraded", f"{incident.action} of node ranks {list(incident.replaced_nodes)}: {why}")
     if incident.purpose is not Purpose.MIGRATE:
         return state, (*closing, said)
@@ -142,51 +142,51 @@ def abandon(state: JobState, incident: Incident, why: str) -> tuple[JobState, tu
     return state, (*closing, said, effects.ReleasePods(incident.replaced_nodes, below=low + 1, not_below=low))
 
 
-def going_on(moment: Moment) -> Incident | None:
+def going_on(context: Context) -> Incident | None:
     """The open incident that the next action goes on with; None where it begins a new one."""
-    incident = moment.state.incident
+    incident = context.state.incident
     if incident is None or incident.purpose in _PLANNED:
         return None
-    over = moment.state.phase is Phase.CONFIRMING and fact_of(moment) is not None
+    over = context.state.phase is JobPhase.CONFIRMING and fact_of(context) is not None
     return None if over else incident
 
 
-def joined(moment: Moment, incident: Incident) -> dict[str, Any]:
+def joined(context: Context, incident: Incident) -> dict[str, Any]:
     """The event's fact joins the incident: what changes."""
-    fact, loss = fact_of(moment), moment.loss
+    fact, loss = fact_of(context), context.loss
     if fact is None:
         return {}
     return {
         "origin": Origin.INFRASTRUCTURE if fact.origin is Origin.INFRASTRUCTURE else incident.origin,
         "fact_ids": (*incident.fact_ids, fact.id)[-FACT_LIMIT:],
-        "lost_ranks": tuple(sorted({*incident.lost_ranks, *moment.fact_ranks()})),
+        "lost_ranks": tuple(sorted({*incident.lost_ranks, *context.fact_ranks()})),
         "corrupted": incident.corrupted or (loss is not None and loss.corrupted),
     }
 
 
 def enter(
-    moment: Moment,
+    context: Context,
     action: Action,
     **more: Any,  # noqa: ANN401  # fields of an incident
 ) -> tuple[JobState, Incident, list[Effect]]:
     """Open an incident for the action, or let the open one go over to it.
 
     Args:
-        moment: of the event.
+        context: of the event.
         action: that begins.
         more: further fields of the incident.
 
     Returns:
         The state with the incident in it and budgets spent; the incident; effects so far.
     """
-    before = going_on(moment)
+    before = going_on(context)
     if before is None:
-        state, out = _left(moment, action)
-        incident = new_incident(moment, state, action, Purpose.FAULT, revision=1, **more)
+        state, out = _left(context, action)
+        incident = new_incident(context, state, action, Purpose.FAULT, revision=1, **more)
     else:
-        state, out = moment.state, []
-        incident = _gone_over(moment, before, action, more)
-    state, event = _spend(moment, state, action), moment.event
+        state, out = context.state, []
+        incident = _gone_over(context, before, action, more)
+    state, event = _spend(context, state, action), context.event
     if isinstance(event, events.ResultReported) and event.code >= FAILED_CODE:
         problem = f"{event.strategy or 'MindIO'} failed: {event.code} {event.text}".rstrip()
         state = replace(state, problem=problem)
@@ -194,21 +194,21 @@ def enter(
     return replace(state, incident=incident, incarnation=incarnation), incident, out
 
 
-def _left(moment: Moment, action: Action) -> tuple[JobState, list[Effect]]:
+def _left(context: Context, action: Action) -> tuple[JobState, list[Effect]]:
     """Close what is open and does not go on."""
-    state, incident = moment.state, moment.state.incident
+    state, incident = context.state, context.state.incident
     if incident is None:
         return state, []
-    if state.phase is Phase.CONFIRMING:
-        state, closing = close(state, Outcome.RECOVERED, "the next fault came before MindIO's result")
+    if state.phase is JobPhase.CONFIRMING:
+        state, closing = close(state, IncidentOutcome.RECOVERED, "the next fault came before MindIO's result")
     else:
         state, closing = abandon(state, incident, f"disturbed, {action} follows")
     return state, [*closing]
 
 
-def _gone_over(moment: Moment, incident: Incident, action: Action, more: dict[str, object]) -> Incident:
+def _gone_over(context: Context, incident: Incident, action: Action, more: dict[str, object]) -> Incident:
     """The incident with the event's fact in it, on its way with another action, or with more of the same."""
     gone = (incident.action,) if incident.action is not action else ()
     escalated, revision = (*incident.escalated_from, *gone), incident.revision + 1
-    fields = {**joined(moment, incident), **more}
+    fields = {**joined(context, incident), **more}
     return replace(incident, action=action, escalated_from=escalated, revision=revision, **fields)

@@ -1,7 +1,7 @@
-"""The ladder: which action, and why not a smaller one.
+"""Which action answers a fault, and why not a smaller one.
 
-Pure arithmetic over a loss. Every rung is judged in the same order (needed at all, allowed, offered, possible,
-within budget, getting anywhere) and says in words why it was taken or refused; the first that is taken ends the
+Pure arithmetic over a loss. The actions are evaluated smallest first, each in the same order (needed at all, allowed,
+offered, possible, within budget, making progress); the first without a refusal is taken and ends the
 search. The identifiers of refusals are those of docs/preconditions.md.
 """
 
@@ -9,48 +9,48 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
-from hajob.domain.actions import LADDER, MINDIO_STRATEGY, RUNG, Action
+from hajob.domain.actions import ACTION_ORDER, FAULT_ACTIONS, MINDIO_STRATEGY, Action
 from hajob.domain.layout import Layout
 from hajob.domain.loss import Isolation, copy_survives, isolate
 from hajob.plan.policy import NO_PROGRESS_LIMIT, PROGRAM_WINDOW_SECONDS, Policy, Refusal
 from hajob.plan.state import PROGRAM_BUDGET, JobState
-from hajob.plan.view import View
+from hajob.plan.view import ClusterView
 
 
 @dataclass(frozen=True, slots=True)
-class Occasion:
-    """Which rungs MindIO and the state of the recovery leave, and the sentence for the others."""
+class Trigger:
+    """What makes the planner decide: the actions that are still possible then, and why the others are not."""
 
     name: str
-    rungs: tuple[Action, ...]
+    actions: tuple[Action, ...]
     why: str
 
 
-FAULT: Final = Occasion("Fault", LADDER, "")
-PROCESS_LATE: Final = Occasion(
+FAULT: Final = Trigger("Fault", FAULT_ACTIONS, "")
+PROCESS_LATE: Final = Trigger(
     "ProcessLate",
     (Action.REPLACE, Action.SHRINK, Action.CHECKPOINT, Action.RESTART),
     "its time is up; before the naming a process that does not come may still be replaced with its pod",
 )
-LATE: Final = Occasion(
+LATE: Final = Trigger(
     "Late",
     (Action.SHRINK, Action.CHECKPOINT, Action.RESTART),
     "its time is up; a waiting recovery can only become a shrink, a checkpoint or a restart",
 )
-UNREPAIRABLE: Final = Occasion(
+UNREPAIRABLE: Final = Trigger(
     "Unrepairable",
     (Action.IN_PLACE, Action.REPLACE, Action.CHECKPOINT, Action.RESTART),
     "MindIO could not clean the memory (405); it goes on with new processes only",
 )
-DUMP_OR_EXIT: Final = Occasion(
+DUMP_OR_EXIT: Final = Trigger(
     "DumpOrExit",
     (Action.CHECKPOINT, Action.RESTART),
     "after the naming, while shrunk and after a failed recovery (406) MindIO leaves only dump or exit",
 )
-EXIT_ONLY: Final = Occasion(
+EXIT_ONLY: Final = Trigger(
     "ExitOnly", (Action.RESTART,), "MindIO leaves only exit: after a save, after 499, or because its controller is gone"
 )
-UNTRAINED: Final = Occasion(
+UNTRAINED: Final = Trigger(
     "Untrained", (Action.RESTART,), "before every rank is registered and the first step has ended MindIO has no state"
 )
 
@@ -86,8 +86,8 @@ class Loss:
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
-    """One rung considered: taken, or refused with the preconditions that are not met."""
+class ActionVerdict:
+    """One action evaluated: taken, or refused with the preconditions that are not met."""
 
     action: Action
     taken: bool
@@ -103,20 +103,20 @@ class Verdict:
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """The outcome of the ladder; `action` is None when nothing is left."""
+    """The action that was chosen, None when nothing is left, and every action evaluated on the way."""
 
     action: Action | None
-    considered: tuple[Verdict, ...]
+    considered: tuple[ActionVerdict, ...]
 
 
 @dataclass(slots=True)
-class Judge:
-    """Judges the rungs for one loss; intermediate results are computed at most once and only when asked for."""
+class Evaluator:
+    """Evaluates actions for one loss; what is costly is computed at most once and only when asked for."""
 
     loss: Loss
-    occasion: Occasion
+    trigger: Trigger
     state: JobState
-    view: View
+    view: ClusterView
     policy: Policy
     now_ms: int
     _copy: bool | None = None
@@ -144,11 +144,11 @@ class Judge:
         return self._isolation
 
     def choose(self) -> Choice:
-        """Walk up the ladder to the first rung that works."""
-        considered: list[Verdict] = []
-        for action in LADDER:
+        """Evaluate the actions, smallest first, up to the first that works."""
+        considered: list[ActionVerdict] = []
+        for action in FAULT_ACTIONS:
             refusals = self.refusals(action)
-            considered.append(Verdict(action, not refusals, refusals))
+            considered.append(ActionVerdict(action, not refusals, refusals))
             if not refusals:
                 return Choice(action, tuple(considered))
         return Choice(None, tuple(considered))
@@ -162,10 +162,10 @@ class Judge:
         return tuple(found or self._budget(action))
 
     def _below(self, action: Action) -> tuple[Refusal, ...]:
-        """Whether the rung is too low, not left by MindIO, or not allowed by the spec."""
-        if action not in self.occasion.rungs:
-            return (Refusal("StillPossible", self.occasion.why),)
-        if RUNG[action] < RUNG[self.loss.floor]:
+        """Whether the action is no longer possible, too small, or not allowed by the spec."""
+        if action not in self.trigger.actions:
+            return (Refusal("StillPossible", self.trigger.why),)
+        if ACTION_ORDER[action] < ACTION_ORDER[self.loss.floor]:
             return (_too_small(action, self.loss),)
         if not self.policy.allows(action):
             return (Refusal("ActionAllowed", f"spec does not allow {action}"),)
@@ -174,10 +174,10 @@ class Judge:
     def _budget(self, action: Action) -> list[Refusal]:
         if not self.loss.counted or action is self.loss.continues:
             return []
-        rung, found = self.policy.rungs[action], []
-        used = spent(self.state, action, rung.window_seconds, self.now_ms)
-        if used >= rung.max_count:
-            words = f"{used} of {rung.max_count} uses in {rung.window_seconds} s are spent"
+        limits, found = self.policy.limits[action], []
+        used = spent(self.state, action, limits.window_seconds, self.now_ms)
+        if used >= limits.max_count:
+            words = f"{used} of {limits.max_count} uses in {limits.window_seconds} s are spent"
             found.append(Refusal("BudgetLeft", words))
         if self.loss.program_failure:
             failures = spent(self.state, PROGRAM_BUDGET, PROGRAM_WINDOW_SECONDS, self.now_ms)
@@ -212,44 +212,44 @@ def stalled(state: JobState, action: Action, rank: int, step: int) -> int:
 
 def _too_small(action: Action, loss: Loss) -> Refusal:
     """Why an action below the floor cannot cure the loss."""
-    if loss.nodes and RUNG[action] < RUNG[Action.REPLACE]:
+    if loss.nodes and ACTION_ORDER[action] < ACTION_ORDER[Action.REPLACE]:
         return Refusal("PodAlive", f"the pod of node rank {loss.nodes[0]} is lost, {action} needs it")
-    if loss.ranks and RUNG[action] < RUNG[Action.IN_PLACE]:
+    if loss.ranks and ACTION_ORDER[action] < ACTION_ORDER[Action.IN_PLACE]:
         words = f"rank {loss.ranks[0]} needs a new process, a repeated step does not bring one"
         return Refusal("ProcessAlive", words)
     return Refusal("Sufficient", f"{loss.floor} is the smallest action asked for")
 
 
-def _mindio(judge: Judge, action: Action) -> list[Refusal]:
+def _mindio(evaluator: Evaluator, action: Action) -> list[Refusal]:
     """What every action through MindIO needs."""
     found: list[Refusal] = []
-    step = max(judge.view.step, judge.state.step)
+    step = max(evaluator.view.step, evaluator.state.step)
     if step < 1:
         found.append(Refusal("FirstStepFinished", f"step {step} is finished, MindIO needs step 1"))
-    if not judge.view.coordinator_ready:
+    if not evaluator.view.coordinator_ready:
         found.append(Refusal("CoordinatorReady", "the MindIO controller does not serve"))
-    offered = judge.view.capabilities
+    offered = evaluator.view.capabilities
     if offered is not None and MINDIO_STRATEGY[action] not in offered:
         found.append(Refusal("StrategyOffered", f"MindIO does not offer {MINDIO_STRATEGY[action]}"))
     return found
 
 
-def _process(judge: Judge, action: Action) -> list[Refusal]:
+def _process(evaluator: Evaluator, action: Action) -> list[Refusal]:
     """Retry, InPlace, Replace: a copy, or the periodic checkpoint where the framework can use it."""
-    found = _mindio(judge, action)
-    if judge.loss.corrupted or not judge.copy:
-        if not judge.policy.no_copy_repair:
+    found = _mindio(evaluator, action)
+    if evaluator.loss.corrupted or not evaluator.copy:
+        if not evaluator.policy.no_copy_repair:
             found.append(Refusal("CompleteCopy", "no complete optimizer copy is left and MindSpore needs one"))
-        elif judge.view.checkpoint_step == -1:
+        elif evaluator.view.checkpoint_step == -1:
             found.append(Refusal("CheckpointPresent", "no complete copy is left and there is no periodic checkpoint"))
     return found
 
 
-def _shrink(judge: Judge, action: Action) -> list[Refusal]:
+def _shrink(evaluator: Evaluator, action: Action) -> list[Refusal]:
     """Shrink: MindIO's drop rule, rank 0, one shrink only, a complete copy among those who stay."""
-    found = _mindio(judge, action)
-    isolation, layout = judge.isolation, judge.layout
-    if judge.state.shrunk is not None:
+    found = _mindio(evaluator, action)
+    isolation, layout = evaluator.isolation, evaluator.layout
+    if evaluator.state.shrunk is not None:
         found.append(Refusal("NotShrunk", "the job is shrunk already, MindIO shrinks once"))
     if isolation.holds_rank_zero:
         words = f"data-parallel rank 0 is among the dropped {list(isolation.dropped)}"
@@ -259,30 +259,30 @@ def _shrink(judge: Judge, action: Action) -> list[Refusal]:
             f"MindIO would drop {len(isolation.mindio_ranks)} ranks, the pods that leave hold {len(isolation.ranks)}"
         )
         found.append(Refusal("DropSetClosed", words))
-    if judge.loss.corrupted or not copy_survives(layout, isolation.ranks):
+    if evaluator.loss.corrupted or not copy_survives(layout, isolation.ranks):
         found.append(Refusal("CompleteCopy", "the ranks that would stay do not hold a complete optimizer copy"))
     left = layout.data - len(isolation.dropped)
-    if left < judge.policy.min_data_parallel:
-        words = f"{left} data-parallel ranks would be left, at least {judge.policy.min_data_parallel} are wanted"
+    if left < evaluator.policy.min_data_parallel:
+        words = f"{left} data-parallel ranks would be left, at least {evaluator.policy.min_data_parallel} are wanted"
         found.append(Refusal("MinDataParallel", words))
     return found
 
 
-def _checkpoint(judge: Judge, action: Action) -> list[Refusal]:
+def _checkpoint(evaluator: Evaluator, action: Action) -> list[Refusal]:
     """Checkpoint: a complete copy of sound data."""
-    found = _mindio(judge, action)
-    if judge.loss.corrupted:
+    found = _mindio(evaluator, action)
+    if evaluator.loss.corrupted:
         found.append(Refusal("DataSound", "data were reported corrupted, nothing is saved"))
-    elif not judge.copy:
+    elif not evaluator.copy:
         found.append(Refusal("CompleteCopy", "the survivors do not hold a complete optimizer copy"))
     return found
 
 
-_CHECKS: Final[dict[Action, Callable[[Judge, Action], list[Refusal]]]] = {
+_CHECKS: Final[dict[Action, Callable[[Evaluator, Action], list[Refusal]]]] = {
     Action.RETRY: _process,
     Action.IN_PLACE: _process,
     Action.REPLACE: _process,
     Action.SHRINK: _shrink,
     Action.CHECKPOINT: _checkpoint,
-    Action.RESTART: lambda _judge, _action: [],
+    Action.RESTART: lambda _evaluate, _action: [],
 }

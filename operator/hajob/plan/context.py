@@ -1,24 +1,24 @@
 """One look at one job at one time, and the shape of a row of the table.
 
-A `Moment` holds what a guard or a step may look at and computes the costly parts once: whether the event concerns
-the job, what is lost, what the ladder says. Guards ask it, steps use its answers, so that the decision a guard saw
-is the decision the step carries out.
+A `Context` holds what a guard or a step may look at and computes the costly parts once: whether the event concerns
+the job, what is lost, what the evaluator says. Guards ask it, handlers use its answers, so that the decision a guard
+saw is the decision the handler carries out.
 """
 
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
-from hajob.domain.actions import RUNG, Action
+from hajob.domain.actions import ACTION_ORDER, Action
 from hajob.domain.errors import RankError
 from hajob.domain.facts import INFORMATION, PROCESS_LIVES, SICK_NODE, TAKES_THE_NODE, Fact, FactKind, Origin
 from hajob.domain.incidents import Incident, Purpose
-from hajob.plan.choice import Choice, Judge, Loss, Occasion
 from hajob.plan.effects import Effect
-from hajob.plan.events import CoordinatorLost, DeadlineReached, Event, FactSeen
+from hajob.plan.evaluator import Choice, Evaluator, Loss, Trigger
+from hajob.plan.events import CoordinatorLost, DeadlineReached, FactSeen, JobEvent
 from hajob.plan.policy import NodePolicy, Policy
-from hajob.plan.state import JobState, Phase
-from hajob.plan.view import View
+from hajob.plan.state import JobPhase, JobState
+from hajob.plan.view import ClusterView
 
 _NO_FACT: Final = Fact("", FactKind.POD_UNSTARTABLE)
 _ASK_THE_POLICY: Final = frozenset({FactKind.LOG_RULE, FactKind.SUB_HEALTH})
@@ -26,24 +26,24 @@ _ASK_THE_POLICY: Final = frozenset({FactKind.LOG_RULE, FactKind.SUB_HEALTH})
 
 
 @dataclass(slots=True)
-class Moment:
+class Context:
     """State, event, view, policy and time, and what follows from them.
 
     Attributes:
         ignored: why the event changes nothing; empty while it does.
-        choice: the ladder's answer, once a guard has asked for it.
+        choice: the evaluator's answer, once a guard has asked for it.
         fact: of a `FactSeen`; rows ask for it on no other event.
     """
 
     state: JobState
-    event: Event
-    view: View
+    event: JobEvent
+    view: ClusterView
     policy: Policy
     now_ms: int
     ignored: str = ""
     choice: Choice | None = None
     loss: Loss | None = None
-    judge: Judge | None = None
+    evaluator: Evaluator | None = None
     _looked: bool = False
     _ranks: tuple[int, ...] = ()
     fact: Fact = _NO_FACT
@@ -62,7 +62,7 @@ class Moment:
     def joins(self) -> Incident | None:
         """The open incident that a fault joins; one that only awaits MindIO's word is over."""
         incident = self.state.incident
-        if incident is None or incident.purpose is not Purpose.FAULT or self.state.phase is Phase.CONFIRMING:
+        if incident is None or incident.purpose is not Purpose.FAULT or self.state.phase is JobPhase.CONFIRMING:
             return None
         return incident
 
@@ -124,7 +124,12 @@ class Moment:
             return f"Known: fact {fact.id} concerns ranks that are being cured"
         if fact.time_ms < (state.resumed_ms if alive else state.forgotten_ms):
             return f"Stale: fact {fact.id} is older than the recovery it would disturb"
-        if state.shrunk is not None and ranks and set(ranks) <= set(state.shrunk.ranks) and state.phase is Phase.SHRUNK:
+        if (
+            state.shrunk is not None
+            and ranks
+            and set(ranks) <= set(state.shrunk.ranks)
+            and state.phase is JobPhase.SHRUNK
+        ):
             return f"Dropped: fact {fact.id} concerns ranks that left with the shrink"
         return self._why_tolerated(fact) if fact.kind in SICK_NODE else ""
 
@@ -149,12 +154,12 @@ class Moment:
             return Action.CHECKPOINT
         return fact.first_action
 
-    def decide(self, occasion: Occasion) -> Choice:
-        """What the ladder says on this occasion; computed once."""
-        if self.choice is None or self.judge is None or self.judge.occasion is not occasion:
+    def decide(self, trigger: Trigger) -> Choice:
+        """What the evaluator says on this trigger; computed once."""
+        if self.choice is None or self.evaluator is None or self.evaluator.trigger is not trigger:
             self.loss = self._loss_of_incident() if self.fact is _NO_FACT else self.loss_of_fact()
-            self.judge = Judge(self.loss, occasion, self.state, self.view, self.policy, self.now_ms)
-            self.choice = self.judge.choose()
+            self.evaluator = Evaluator(self.loss, trigger, self.state, self.view, self.policy, self.now_ms)
+            self.choice = self.evaluator.choose()
         return self.choice
 
     def loss_of_fact(self) -> Loss:
@@ -175,7 +180,7 @@ class Moment:
             again = incident.action is Action.RESTART or any(rank in incident.lost_ranks for rank in ranks)
             ranks = tuple(sorted({*incident.lost_ranks, *ranks}))
             nodes = tuple(sorted({*incident.replaced_nodes, *nodes}))
-            floor = max(floor, incident.action, key=RUNG.__getitem__)
+            floor = max(floor, incident.action, key=ACTION_ORDER.__getitem__)
             program = program and again
             continues = None if again else incident.action
             corrupted = corrupted or incident.corrupted
@@ -187,7 +192,7 @@ class Moment:
         incident, program = self.incident, self.is_programs_doing
         if incident is None:
             return Loss(ranks=(), program_failure=program, counted=program)
-        floor = incident.action if incident.action in RUNG else Action.RETRY
+        floor = incident.action if incident.action in ACTION_ORDER else Action.RETRY
         return Loss(
             ranks=incident.lost_ranks if incident.purpose is Purpose.FAULT else (),
             nodes=incident.replaced_nodes,
@@ -238,35 +243,35 @@ class Guard:
 
     name: str
     sentence: str
-    test: Callable[[Moment], bool]
+    test: Callable[[Context], bool]
 
 
-StepResult = tuple[JobState, tuple[Effect, ...]]
+HandlerResult = tuple[JobState, tuple[Effect, ...]]
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class Handler:
     """What a row does: a short name for the diagram, a sentence, a function."""
 
     name: str
     sentence: str
-    run: Callable[[Moment], StepResult]
+    run: Callable[[Context], HandlerResult]
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class TableRow:
     """One line of the table.
 
     Attributes:
         states: where it applies.
         event: on which event.
         guard: under which condition; rows of one cell are asked in the order of the table.
-        step: what is done.
+        handler: what is done.
         target: the next state, None stays.
     """
 
-    states: tuple[Phase, ...]
-    event: type[Event]
+    states: tuple[JobPhase, ...]
+    event: type[JobEvent]
     guard: Guard
-    step: Step
-    target: Phase | None = None
+    handler: Handler
+    target: JobPhase | None = None

@@ -6,15 +6,15 @@ from dataclasses import replace
 
 import pytest
 
-from hajob.domain.actions import Action, Command
+from hajob.domain.actions import Action, OrderCommand
 from hajob.domain.facts import Fact, FactKind, Origin, Source, origin_of_exit
-from hajob.domain.incidents import Outcome, Purpose, RestoredFrom
+from hajob.domain.incidents import IncidentOutcome, Purpose, RestoredFrom
 from hajob.domain.layout import Layout
 from hajob.plan import effects as do
 from hajob.plan import events as e
-from hajob.plan.policy import DEFAULT_RUNGS, CoordinatorLossPolicy, Mode, NodePolicy, Policy, Rung
-from hajob.plan.state import JobState, Phase
-from hajob.plan.view import View
+from hajob.plan.policy import DEFAULT_ACTION_LIMITS, ActionLimits, CoordinatorLossPolicy, Mode, NodePolicy, Policy
+from hajob.plan.state import JobPhase, JobState
+from hajob.plan.view import ClusterView
 from tests.unit.plan.plan_rig import Rig
 from tests.unit.plan.plan_worlds import VIEW, without
 
@@ -22,9 +22,9 @@ from tests.unit.plan.plan_worlds import VIEW, without
 def test_a_dead_process_is_restarted_in_its_pod() -> None:
     rig = Rig.running()
     done = rig.exits(5)
-    assert rig.at(Phase.GATHERING)
+    assert rig.at(JobPhase.GATHERING)
     order = rig.order(done)
-    assert order == do.SendOrder(Command.IN_PLACE, 2, 1, (5,), (5,), timeout_seconds=120)
+    assert order == do.SendOrder(OrderCommand.IN_PLACE, 2, 1, (5,), (5,), timeout_seconds=120)
     assert rig.kinds(done) == ["SendOrder"]
     assert rig.refused == {Action.RETRY: ("ProcessAlive",)}
     assert rig.incident.restored_from is RestoredFrom.OPTIMIZER_COPY
@@ -34,7 +34,7 @@ def test_a_dead_process_is_restarted_in_its_pod() -> None:
 def test_a_silent_node_is_replaced_and_avoided() -> None:
     rig = Rig.running()
     done = rig.silent(0)
-    assert rig.order(done) == do.SendOrder(Command.REPLACE, 2, 1, (0, 1), (), (0,), timeout_seconds=270)
+    assert rig.order(done) == do.SendOrder(OrderCommand.REPLACE, 2, 1, (0, 1), (), (0,), timeout_seconds=270)
     assert do.ReplacePods((0,), 2, ("node-0",)) in done
     assert rig.kinds(done)[-1] == "ReplacePods"
     assert rig.refused == {Action.RETRY: ("PodAlive",), Action.IN_PLACE: ("PodAlive",)}
@@ -50,7 +50,7 @@ def test_a_memory_fault_is_repeated_only_when_the_rank_itself_said_so() -> None:
 
 def test_the_order_of_a_retry_restarts_nobody() -> None:
     rig = Rig.running().memory(3, Source.MINDIO)
-    assert rig.order() == do.SendOrder(Command.RETRY, 2, 1, (3,), timeout_seconds=60)
+    assert rig.order() == do.SendOrder(OrderCommand.RETRY, 2, 1, (3,), timeout_seconds=60)
 
 
 @pytest.mark.parametrize(
@@ -90,13 +90,13 @@ def test_a_log_rule_asks_for_its_own_action() -> None:
 @pytest.mark.parametrize(
     ("policy", "phase"),
     [
-        (NodePolicy.IGNORE, Phase.RUNNING),
-        (NodePolicy.MIGRATE, Phase.MIGRATING),
-        (NodePolicy.EVICT, Phase.GATHERING),
-        (NodePolicy.CHECKPOINT, Phase.SAVING),
+        (NodePolicy.IGNORE, JobPhase.RUNNING),
+        (NodePolicy.MIGRATE, JobPhase.MIGRATING),
+        (NodePolicy.EVICT, JobPhase.GATHERING),
+        (NodePolicy.CHECKPOINT, JobPhase.SAVING),
     ],
 )
-def test_sub_health_goes_by_policy(policy: NodePolicy, phase: Phase) -> None:
+def test_sub_health_goes_by_policy(policy: NodePolicy, phase: JobPhase) -> None:
     rig = Rig.running(policy=Policy(sub_health=policy))
     rig.see(FactKind.SUB_HEALTH, node=1)
     assert rig.at(phase)
@@ -133,7 +133,7 @@ def test_a_replacement_that_dies_at_the_gate_is_started_again() -> None:
     rig = Rig.running()
     rig.exits(5)
     done = rig.exits(5)
-    assert rig.order(done) == do.SendOrder(Command.IN_PLACE, 2, 2, (5,), (5,), timeout_seconds=120)
+    assert rig.order(done) == do.SendOrder(OrderCommand.IN_PLACE, 2, 2, (5,), (5,), timeout_seconds=120)
     assert [spend.budget for spend in rig.state.spent] == ["InPlace", "InPlace"]
 
 
@@ -159,7 +159,7 @@ def test_mindio_may_name_more_ranks() -> None:
     rig = Rig.running()
     rig.exits(5)
     done = rig.tell(e.Stopped(2, (5, 7)))
-    assert rig.order(done) == do.SendOrder(Command.IN_PLACE, 2, 2, (5, 7), (5, 7), timeout_seconds=120)
+    assert rig.order(done) == do.SendOrder(OrderCommand.IN_PLACE, 2, 2, (5, 7), (5, 7), timeout_seconds=120)
     rig = Rig.running().memory(3, Source.MINDIO)
     done = rig.tell(e.Stopped(2, (3, 7)))
     assert rig.order(done).restart_ranks == (3, 7)
@@ -182,7 +182,7 @@ def test_a_node_without_a_name_is_not_avoided() -> None:
 def test_a_retry_that_meets_a_dead_process_restarts_both() -> None:
     rig = Rig.running().memory(3, Source.MINDIO)
     done = rig.exits(5)
-    assert rig.order(done) == do.SendOrder(Command.IN_PLACE, 2, 2, (3, 5), (3, 5), timeout_seconds=120)
+    assert rig.order(done) == do.SendOrder(OrderCommand.IN_PLACE, 2, 2, (3, 5), (3, 5), timeout_seconds=120)
 
 
 def test_a_second_word_about_the_same_memory_changes_nothing() -> None:
@@ -206,12 +206,12 @@ def test_a_recovery_to_its_end() -> None:
     assert rig.tell(e.ReplacementsReady(2, 1)) == ()
     assert rig.state.deadlines == {"Recovery": rig.now + 120_000}
     rig.tell(e.Named(2, 1))
-    assert rig.at(Phase.RESUMING)
+    assert rig.at(JobPhase.RESUMING)
     rig.tell(e.StrategiesOffered(2, ("exit", "dump", "recover")))
     rig.tell(e.Resumed(2, 11))
-    assert rig.at(Phase.CONFIRMING)
+    assert rig.at(JobPhase.CONFIRMING)
     done = rig.tell(e.ResultReported(2, 0, "", "recover"))
-    assert do.CloseIncident(2, Outcome.RECOVERED) in done
+    assert do.CloseIncident(2, IncidentOutcome.RECOVERED) in done
     assert rig.state == replace(
         Rig.running().state,
         incarnation=2,
@@ -230,9 +230,9 @@ def test_mindio_may_report_success_before_the_first_step() -> None:
     # observed: after a repair from the checkpoint the result comes before any retrained step
     rig = Rig.naming()
     rig.tell(e.ResultReported(2, 0, "", "recover"))
-    assert rig.at(Phase.RESUMING)
+    assert rig.at(JobPhase.RESUMING)
     rig.tell(e.Resumed(2, 6))
-    assert rig.at(Phase.RUNNING)
+    assert rig.at(JobPhase.RUNNING)
 
 
 # ------------------------------------------------------------------------------------------------ MindIO's falls
@@ -241,18 +241,18 @@ def test_mindio_may_report_success_before_the_first_step() -> None:
 def test_a_death_after_the_naming_costs_a_checkpoint_and_a_restart() -> None:
     rig = Rig.naming()
     done = rig.exits(3)
-    assert rig.at(Phase.SAVING)
-    assert rig.order(done).command is Command.CHECKPOINT
+    assert rig.at(JobPhase.SAVING)
+    assert rig.order(done).command is OrderCommand.CHECKPOINT
     assert rig.order(done).lost_ranks == (3, 5)
     done = rig.tell(e.ResultReported(2, 0, "do dump success", "dump"))
-    assert rig.at(Phase.RESTARTING)
+    assert rig.at(JobPhase.RESTARTING)
     assert rig.incident.restored_from is RestoredFrom.SAVED_CHECKPOINT
     assert rig.incident.escalated_from == (Action.IN_PLACE, Action.CHECKPOINT)
     assert do.DeleteAllPods(below=3) in done
     assert do.CreateAllPods(2, 3) in done
     assert do.DeleteCoordinator(below=3) in done
     assert do.CreateCoordinator(3) in done
-    assert [order.command for order in rig.orders(done)] == [Command.STOP, Command.START]
+    assert [order.command for order in rig.orders(done)] == [OrderCommand.STOP, OrderCommand.START]
 
 
 @pytest.mark.parametrize("named", [False, True])
@@ -262,15 +262,15 @@ def test_a_save_by_standing_order_while_a_pod_does_not_come_is_gone_on_from(name
     if named:
         rig.tell(e.Named(2, 1))
     rig.tell(e.ResultReported(2, 0, "do dump success", "dump"))
-    assert rig.at(Phase.RESTARTING)
+    assert rig.at(JobPhase.RESTARTING)
     assert rig.incident.restored_from is RestoredFrom.SAVED_CHECKPOINT
 
 
 def test_where_processes_are_never_restarted_a_second_death_takes_its_pod_along_too() -> None:
-    rig = Rig.running(policy=Policy(rungs={**DEFAULT_RUNGS, Action.IN_PLACE: Rung(0, 3600, 60)}))
+    rig = Rig.running(policy=Policy(limits={**DEFAULT_ACTION_LIMITS, Action.IN_PLACE: ActionLimits(0, 3600, 60)}))
     assert rig.order(rig.exits(5)).replaced_nodes == (2,)
     order = rig.order(rig.exits(6))
-    assert (order.command, order.replaced_nodes, order.restart_ranks) == (Command.REPLACE, (2, 3), ())
+    assert (order.command, order.replaced_nodes, order.restart_ranks) == (OrderCommand.REPLACE, (2, 3), ())
     order = rig.order(rig.exits(5))
     assert (order.replaced_nodes, order.restart_ranks) == ((2, 3), ())
 
@@ -280,13 +280,14 @@ def test_a_naming_that_crossed_a_widening_counts_as_after_the_naming() -> None:
     rig.exits(5)
     rig.exits(3)
     rig.tell(e.Named(2, 1))
-    assert rig.at(Phase.SAVING)
+    assert rig.at(JobPhase.SAVING)
 
 
 @pytest.mark.parametrize(
-    ("code", "phase"), [(405, Phase.GATHERING), (406, Phase.SAVING), (499, Phase.RESTARTING), (404, Phase.RESTARTING)]
+    ("code", "phase"),
+    [(405, JobPhase.GATHERING), (406, JobPhase.SAVING), (499, JobPhase.RESTARTING), (404, JobPhase.RESTARTING)],
 )
-def test_results_of_a_recovery(code: int, phase: Phase) -> None:
+def test_results_of_a_recovery(code: int, phase: JobPhase) -> None:
     rig = Rig.naming()
     rig.tell(e.ResultReported(2, code, "words", "recover"))
     assert rig.at(phase)
@@ -296,7 +297,7 @@ def test_405_goes_on_with_new_processes() -> None:
     rig = Rig.running().memory(3, Source.MINDIO)
     rig.tell(e.Named(2, 1))
     done = rig.tell(e.ResultReported(2, 405, "notify device clean failed", "retry"))
-    assert rig.order(done) == do.SendOrder(Command.IN_PLACE, 2, 2, (3,), (3,), timeout_seconds=120)
+    assert rig.order(done) == do.SendOrder(OrderCommand.IN_PLACE, 2, 2, (3,), (3,), timeout_seconds=120)
     assert rig.refused[Action.RETRY] == ("StillPossible",)
     assert rig.incident.escalated_from == (Action.RETRY,)
 
@@ -305,29 +306,29 @@ def test_no_node_in_time_becomes_a_shrink_and_back() -> None:
     rig = Rig.running(view=replace(VIEW, free_nodes=0))
     rig.silent(2)
     done = rig.deadline("Recovery")
-    assert rig.at(Phase.SHRINKING)
+    assert rig.at(JobPhase.SHRINKING)
     assert rig.order(done) == do.SendOrder(
-        Command.SHRINK, 2, 2, (4, 5), parameters='{"scale-in-strategy":"DP"}', timeout_seconds=300
+        OrderCommand.SHRINK, 2, 2, (4, 5), parameters='{"scale-in-strategy":"DP"}', timeout_seconds=300
     )
     rig.tell(e.ResultReported(2, 201, "controller notify isolate ranks.", "downgrade", (4, 5)))
     done = rig.tell(e.Resumed(2, 11))
-    assert rig.at(Phase.SHRUNK)
+    assert rig.at(JobPhase.SHRUNK)
     assert do.ReleasePods((2,), below=3) in done
-    assert do.CloseIncident(2, Outcome.RECOVERED, "shrunk") in done
+    assert do.CloseIncident(2, IncidentOutcome.RECOVERED, "shrunk") in done
     assert rig.tell(e.DeadlineReached(name="Expand")) == ()
     rig.deadline("Expand")
-    assert rig.at(Phase.SHRUNK)
+    assert rig.at(JobPhase.SHRUNK)
     assert rig.tell(e.CapacityAvailable(nodes=1)) == ()
     assert rig.state.deadlines == {"Expand": rig.now + 120_000}
     assert rig.tell(e.CapacityAvailable(nodes=1)) == ()
     rig.view = replace(rig.view, free_nodes=1)
     done = rig.deadline("Expand")
-    assert rig.at(Phase.EXPANDING)
+    assert rig.at(JobPhase.EXPANDING)
     assert do.ReplacePods((2,), 3) in done
     assert rig.order(done).parameters == '{"scale-out-strategy":"DP"}'
     rig.tell(e.ReplacementsReady(3, 1))
     rig.tell(e.Resumed(3, 20))
-    assert rig.at(Phase.RUNNING)
+    assert rig.at(JobPhase.RUNNING)
     assert rig.state.shrunk is None
     assert rig.state.pods == {2: 3}
 
@@ -340,10 +341,10 @@ def test_a_process_that_does_not_come_is_replaced_with_its_pod() -> None:
     assert rig.order(done).replaced_nodes == (2,)
     assert rig.order(done).lost_ranks == (4, 5)
     rig.deadline("Recovery")
-    assert rig.at(Phase.SHRINKING)
+    assert rig.at(JobPhase.SHRINKING)
     rig = Rig.naming()
     rig.deadline("Recovery")
-    assert rig.at(Phase.SHRINKING)
+    assert rig.at(JobPhase.SHRINKING)
 
 
 def test_capacity_that_flaps_starts_the_delay_again() -> None:
@@ -354,9 +355,9 @@ def test_capacity_that_flaps_starts_the_delay_again() -> None:
     assert rig.tell(e.CapacityAvailable(nodes=0)) == ()
     rig.view = replace(rig.view, free_nodes=1)
     rig.deadline("Expand")  # seen for the first time: the delay begins now
-    assert rig.at(Phase.SHRUNK)
+    assert rig.at(JobPhase.SHRUNK)
     rig.deadline("Expand")
-    assert rig.at(Phase.EXPANDING)
+    assert rig.at(JobPhase.EXPANDING)
 
 
 def test_capacity_that_is_there_already_only_has_to_last() -> None:
@@ -366,7 +367,7 @@ def test_capacity_that_is_there_already_only_has_to_last() -> None:
     rig.view = replace(rig.view, free_nodes=1)
     rig.tell(e.Resumed(2, 11))
     rig.deadline("Expand")
-    assert rig.at(Phase.EXPANDING)
+    assert rig.at(JobPhase.EXPANDING)
 
 
 def test_growing_that_fails_goes_on_shrunk() -> None:
@@ -375,18 +376,18 @@ def test_growing_that_fails_goes_on_shrunk() -> None:
     rig.view = replace(rig.view, free_nodes=1)
     rig.deadline("Expand")
     done = rig.deadline("Recovery")
-    assert rig.at(Phase.SHRUNK)
-    assert rig.order(done).command is Command.SHRINK
+    assert rig.at(JobPhase.SHRUNK)
+    assert rig.order(done).command is OrderCommand.SHRINK
     assert rig.state.shrunk is not None
 
 
 def test_a_fault_while_shrunk_leaves_dump_or_exit() -> None:
     rig = Rig.shrunk()
     rig.exits(2)
-    assert rig.at(Phase.SAVING)
+    assert rig.at(JobPhase.SAVING)
     rig = Rig.shrunk()
     rig.exits(0)  # its partner left with the shrink: no complete copy
-    assert rig.at(Phase.RESTARTING)
+    assert rig.at(JobPhase.RESTARTING)
     assert rig.refused[Action.CHECKPOINT] == ("CompleteCopy",)
 
 
@@ -400,8 +401,8 @@ def test_a_fault_before_mindios_word_opens_the_next_incident() -> None:
     rig = Rig.naming()
     rig.tell(e.Resumed(2, 11))
     done = rig.exits(3)
-    assert rig.at(Phase.SAVING)
-    assert do.CloseIncident(2, Outcome.RECOVERED, "the next fault came before MindIO's result") in done
+    assert rig.at(JobPhase.SAVING)
+    assert do.CloseIncident(2, IncidentOutcome.RECOVERED, "the next fault came before MindIO's result") in done
     assert rig.incident.number == 3
     assert rig.order(done).lost_ranks == (3,)
 
@@ -409,24 +410,24 @@ def test_a_fault_before_mindios_word_opens_the_next_incident() -> None:
 def test_what_is_not_offered_is_not_waited_for() -> None:
     rig = Rig.naming()
     rig.tell(e.StrategiesOffered(2, ("exit", "dump")))
-    assert rig.at(Phase.SAVING)
+    assert rig.at(JobPhase.SAVING)
     rig.tell(e.StrategiesOffered(2, ("exit",)))
-    assert rig.at(Phase.RESTARTING)
+    assert rig.at(JobPhase.RESTARTING)
 
 
 def test_where_only_exit_is_offered_no_save_is_waited_for() -> None:
     rig = Rig.naming()
     rig.tell(e.StrategiesOffered(2, ("exit",)))
-    assert rig.at(Phase.RESTARTING)
+    assert rig.at(JobPhase.RESTARTING)
 
 
 def test_a_checkpoint_that_fails_restarts_from_the_periodic_one() -> None:
     rig = Rig.naming()
     rig.exits(3)
     rig.tell(e.ResultReported(2, 406, "do last repair failed!", ""))
-    assert rig.at(Phase.SAVING)
+    assert rig.at(JobPhase.SAVING)
     rig.tell(e.ResultReported(2, 499, "DumpCallback: save ckpt failed, ret: 1", "dump"))
-    assert rig.at(Phase.RESTARTING)
+    assert rig.at(JobPhase.RESTARTING)
     assert rig.incident.restored_from is RestoredFrom.PERIODIC_CHECKPOINT
 
 
@@ -437,7 +438,7 @@ def test_nothing_is_saved_after_corruption() -> None:
     assert rig.incident.restored_from is RestoredFrom.PERIODIC_CHECKPOINT
     rig.tell(e.Named(2, 1))
     rig.tell(e.ResultReported(2, 406))
-    assert rig.at(Phase.RESTARTING)
+    assert rig.at(JobPhase.RESTARTING)
     assert rig.refused[Action.CHECKPOINT] == ("DataSound",)
 
 
@@ -452,7 +453,7 @@ def test_nothing_is_saved_after_corruption() -> None:
         (replace(VIEW, capabilities=frozenset({"dump"})), "StrategyOffered"),
     ],
 )
-def test_what_mindio_needs(view: View, name: str) -> None:
+def test_what_mindio_needs(view: ClusterView, name: str) -> None:
     rig = Rig.running(view=view, step=0)
     rig.exits(5)
     assert name in rig.refused[Action.IN_PLACE]
@@ -502,14 +503,14 @@ def test_why_no_shrink(nodes: tuple[int, ...], policy: Policy, names: tuple[str,
         rig.silent(node)
     rig.deadline("Recovery")
     assert rig.refused[Action.SHRINK] == names
-    assert rig.state.phase in {Phase.SAVING, Phase.RESTARTING}
+    assert rig.state.phase in {JobPhase.SAVING, JobPhase.RESTARTING}
 
 
 def test_exactly_the_wanted_data_parallel_ranks_may_be_left() -> None:
     rig = Rig.running(policy=Policy(min_data_parallel=3))
     rig.silent(2)
     rig.deadline("Recovery")
-    assert rig.at(Phase.SHRINKING)
+    assert rig.at(JobPhase.SHRINKING)
 
 
 def test_a_set_that_mindio_would_not_drop_is_refused_by_name() -> None:
@@ -531,11 +532,11 @@ def test_a_smaller_rung_that_is_forbidden_leads_to_the_next() -> None:
 
 
 def test_the_same_rank_at_the_same_step_climbs_after_three() -> None:
-    policy = Policy(rungs={action: Rung(100, 3600, 60) for action in Action})
+    policy = Policy(limits={action: ActionLimits(100, 3600, 60) for action in Action})
     actions = []
     state = Rig.running(policy=policy).state
     for _ in range(7):
-        rig = Rig(replace(state, phase=Phase.RUNNING, incident=None), policy=policy)
+        rig = Rig(replace(state, phase=JobPhase.RUNNING, incident=None), policy=policy)
         rig.exits(5, step=5)
         actions.append(rig.action)
         state = replace(rig.state, renewed={}, pods={}, shrunk=None)
@@ -543,23 +544,23 @@ def test_the_same_rank_at_the_same_step_climbs_after_three() -> None:
 
 
 def test_progress_forgets() -> None:
-    policy = Policy(rungs={action: Rung(100, 3600, 60) for action in Action})
+    policy = Policy(limits={action: ActionLimits(100, 3600, 60) for action in Action})
     state = Rig.running(policy=policy).state
     for step in (5, 5, 5, 6, 6, 6, 7):
-        rig = Rig(replace(state, phase=Phase.RUNNING, incident=None), policy=policy)
+        rig = Rig(replace(state, phase=JobPhase.RUNNING, incident=None), policy=policy)
         rig.exits(5, step=step)
         assert rig.action is Action.IN_PLACE
         state = replace(rig.state, renewed={})
 
 
 def test_a_budget_is_spent_and_comes_back_with_its_window() -> None:
-    policy = Policy(rungs={**Policy().rungs, Action.IN_PLACE: Rung(2, 100, 60)})
+    policy = Policy(limits={**Policy().limits, Action.IN_PLACE: ActionLimits(2, 100, 60)})
     rig = Rig.running(policy=policy)
     for rank, action in ((5, Action.IN_PLACE), (5, Action.IN_PLACE), (5, Action.REPLACE)):
         rig.exits(rank, step=rig.now)
         assert rig.action is action
     assert rig.refused[Action.IN_PLACE] == ("BudgetLeft",)
-    rig = Rig(replace(rig.state, phase=Phase.RUNNING, incident=None), policy=policy, now=rig.now + 100_000)
+    rig = Rig(replace(rig.state, phase=JobPhase.RUNNING, incident=None), policy=policy, now=rig.now + 100_000)
     rig.exits(6)
     assert rig.action is Action.IN_PLACE
 
@@ -570,7 +571,7 @@ def test_failures_of_the_program_have_a_budget_of_their_own() -> None:
     assert [spend.budget for spend in rig.state.spent] == ["InPlace", "Program"]
     rig.recover()
     done = rig.exits(5, exit_code=1, step=2, message="Traceback: boom")
-    assert rig.at(Phase.FAILED)
+    assert rig.at(JobPhase.FAILED)
     reasons = [effect for effect in done if isinstance(effect, do.FailJob)]
     assert reasons[0].reason == "ProgramFailures"
     assert "2 times" in reasons[0].message
@@ -587,7 +588,7 @@ def test_one_bug_in_eight_processes_is_one_failure() -> None:
     for rank in range(8):
         rig.exits(rank, exit_code=1)
     assert [spend.budget for spend in rig.state.spent] == ["InPlace", "Program"]
-    assert rig.at(Phase.GATHERING)
+    assert rig.at(JobPhase.GATHERING)
 
 
 def test_a_fault_of_the_machine_makes_the_incident_the_machines() -> None:
@@ -631,7 +632,7 @@ def test_whose_fault_an_exit_is(exit_code: int, origin: Origin) -> None:
 def test_observe_says_and_does_nothing() -> None:
     rig = Rig.running(policy=Policy(mode=Mode.OBSERVE))
     done = rig.exits(5)
-    assert rig.at(Phase.RUNNING)
+    assert rig.at(JobPhase.RUNNING)
     assert rig.kinds(done) == ["Announce"]
     assert "InPlace would follow" in str(done)
     assert rig.tell(e.FactSeen(fact=rig.last_fact)) == ()
@@ -640,7 +641,7 @@ def test_observe_says_and_does_nothing() -> None:
 def test_hold_waits_for_a_person() -> None:
     rig = Rig.running(policy=Policy(mode=Mode.HOLD))
     rig.exits(5)
-    assert rig.at(Phase.HELD)
+    assert rig.at(JobPhase.HELD)
     rig.silent(1)
     assert rig.tell(e.PolicyChanged()) == ()
     rig.policy = Policy()
@@ -652,13 +653,13 @@ def test_hold_waits_for_a_person() -> None:
 def test_suspend_saves_first_and_resume_starts_anew() -> None:
     rig = Rig.running()
     done = rig.tell(e.SuspendRequested())
-    assert rig.order(done).command is Command.CHECKPOINT
+    assert rig.order(done).command is OrderCommand.CHECKPOINT
     done = rig.tell(e.ResultReported(2, 0, "", "dump"))
-    assert rig.at(Phase.SUSPENDED)
+    assert rig.at(JobPhase.SUSPENDED)
     assert do.DeleteAllPods(below=3) in done
     assert rig.state.incident is None
     done = rig.tell(e.ResumeRequested())
-    assert rig.at(Phase.PENDING)
+    assert rig.at(JobPhase.PENDING)
     assert do.CreateAllPods(2, 4) in done
     assert rig.state.spent == ()
 
@@ -677,7 +678,7 @@ def test_suspend_that_is_taken_back_while_saving_restarts() -> None:
     rig.tell(e.SuspendRequested())
     rig.tell(e.ResumeRequested())
     rig.tell(e.ResultReported(2, 0, "", "dump"))
-    assert rig.at(Phase.RESTARTING)
+    assert rig.at(JobPhase.RESTARTING)
     assert rig.state.spent == ()
 
 
@@ -685,7 +686,7 @@ def test_suspend_before_the_first_step_saves_nothing() -> None:
     rig = Rig(JobState())
     rig.tell(e.Accepted())
     done = rig.tell(e.SuspendRequested())
-    assert rig.at(Phase.SUSPENDED)
+    assert rig.at(JobPhase.SUSPENDED)
     assert do.DeleteAllPods(below=2) in done
 
 
@@ -694,23 +695,23 @@ def test_a_restart_by_request_spends_nothing() -> None:
     rig.tell(e.RestartRequested())
     assert rig.incident.purpose is Purpose.REQUEST
     rig.tell(e.ResultReported(2, 0, "", "dump"))
-    assert rig.at(Phase.RESTARTING)
+    assert rig.at(JobPhase.RESTARTING)
     assert rig.state.spent == ()
 
 
 @pytest.mark.parametrize(
     ("policy", "now", "later"),
     [
-        (CoordinatorLossPolicy.IMMEDIATELY, Phase.RESTARTING, Phase.RESTARTING),
-        (CoordinatorLossPolicy.AT_NEXT_CHECKPOINT, Phase.UNPROTECTED, Phase.RESTARTING),
-        (CoordinatorLossPolicy.NEVER, Phase.UNPROTECTED, Phase.UNPROTECTED),
+        (CoordinatorLossPolicy.IMMEDIATELY, JobPhase.RESTARTING, JobPhase.RESTARTING),
+        (CoordinatorLossPolicy.AT_NEXT_CHECKPOINT, JobPhase.UNPROTECTED, JobPhase.RESTARTING),
+        (CoordinatorLossPolicy.NEVER, JobPhase.UNPROTECTED, JobPhase.UNPROTECTED),
     ],
 )
-def test_a_lost_coordinator_goes_by_policy(policy: CoordinatorLossPolicy, now: Phase, later: Phase) -> None:
+def test_a_lost_coordinator_goes_by_policy(policy: CoordinatorLossPolicy, now: JobPhase, later: JobPhase) -> None:
     rig = Rig.running(policy=Policy(coordinator_loss=policy))
     done = rig.tell(e.CoordinatorLost())
     assert rig.at(now)
-    assert do.CreateCoordinator(2) in done or now is Phase.RESTARTING
+    assert do.CreateCoordinator(2) in done or now is JobPhase.RESTARTING
     rig.tell(e.CheckpointVerified(step=9))
     assert rig.at(later)
 
@@ -735,19 +736,19 @@ def test_an_unreachable_coordinator_is_no_reason_to_begin_a_start_anew() -> None
     rig.tell(e.Accepted())
     assert rig.tell(e.CoordinatorLost(ended=False)) == ()
     rig.tell(e.CoordinatorLost())
-    assert rig.at(Phase.RESTARTING)
+    assert rig.at(JobPhase.RESTARTING)
 
 
 def test_a_coordinator_that_the_image_cannot_run_spends_the_programs_budget() -> None:
     rig = Rig(JobState(), policy=Policy(max_program_failures=1))
     rig.tell(e.Accepted())
     rig.tell(e.CoordinatorLost(message="no python3", program=True))
-    assert rig.at(Phase.RESTARTING)
+    assert rig.at(JobPhase.RESTARTING)
     assert (rig.state.restarts_program, rig.state.restarts_infrastructure) == (1, 0)
     rig.tell(e.CoordinatorLost(message="evicted"))
-    assert rig.at(Phase.RESTARTING)
+    assert rig.at(JobPhase.RESTARTING)
     (*_, failed) = rig.tell(e.CoordinatorLost(message="no python3 again", program=True))
-    assert rig.at(Phase.FAILED)
+    assert rig.at(JobPhase.FAILED)
     assert isinstance(failed, do.FailJob)
     assert failed.reason == "ProgramFailures"
     assert "no python3" in failed.message
@@ -765,13 +766,13 @@ def test_a_first_start_whose_coordinator_cannot_run_says_why_it_was_given_up() -
 @pytest.mark.parametrize(
     ("serves", "policy", "phase"),
     [
-        (True, CoordinatorLossPolicy.IMMEDIATELY, Phase.RUNNING),
-        (False, CoordinatorLossPolicy.NEVER, Phase.UNPROTECTED),
-        (False, CoordinatorLossPolicy.IMMEDIATELY, Phase.RESTARTING),
+        (True, CoordinatorLossPolicy.IMMEDIATELY, JobPhase.RUNNING),
+        (False, CoordinatorLossPolicy.NEVER, JobPhase.UNPROTECTED),
+        (False, CoordinatorLossPolicy.IMMEDIATELY, JobPhase.RESTARTING),
     ],
 )
 def test_a_running_training_waits_for_a_coordinator_that_cannot_be_reached(
-    serves: bool, policy: CoordinatorLossPolicy, phase: Phase
+    serves: bool, policy: CoordinatorLossPolicy, phase: JobPhase
 ) -> None:
     rig = Rig.running(policy=Policy(coordinator_loss=policy))
     done = rig.tell(e.CoordinatorLost(ended=False))
@@ -799,14 +800,14 @@ def test_a_deadline_that_nothing_waits_for_is_forgotten() -> None:
     assert set(rig.state.deadlines) == {"Coordinator", "Recovery"}
     rig.deadline("Coordinator")
     assert set(rig.state.deadlines) == {"Recovery"}
-    assert rig.at(Phase.GATHERING)
+    assert rig.at(JobPhase.GATHERING)
 
 
 def test_a_fault_without_controller_restarts() -> None:
     rig = Rig.running()
     rig.tell(e.CoordinatorLost())
     rig.exits(5)
-    assert rig.at(Phase.RESTARTING)
+    assert rig.at(JobPhase.RESTARTING)
 
 
 def test_a_move_and_its_two_ends() -> None:
@@ -819,7 +820,7 @@ def test_a_move_and_its_two_ends() -> None:
     rig = Rig.running()
     rig.tell(e.MigrateRequested(nodes=(1,)))
     done = rig.deadline("Recovery")
-    assert rig.at(Phase.RUNNING)
+    assert rig.at(JobPhase.RUNNING)
     assert do.ReleasePods((1,), below=3, not_below=2) in done
     assert "Degraded" in str(done)
 
@@ -828,7 +829,7 @@ def test_a_move_and_its_two_ends() -> None:
 def test_a_move_of_nodes_that_do_not_exist_is_said(nodes: tuple[int, ...]) -> None:
     rig = Rig.running()
     done = rig.tell(e.MigrateRequested(nodes=nodes))
-    assert rig.at(Phase.RUNNING)
+    assert rig.at(JobPhase.RUNNING)
     assert "Degraded" in str(done)
 
 
@@ -837,7 +838,7 @@ def test_a_start_that_takes_too_long_fails_with_what_is_known() -> None:
     rig.tell(e.Accepted())
     rig.see(FactKind.POD_UNSTARTABLE, node=1, code="ImagePullBackOff", message="no such image")
     done = rig.deadline("Startup")
-    assert rig.at(Phase.FAILED)
+    assert rig.at(JobPhase.FAILED)
     words = "startupDeadlineSeconds are over: ImagePullBackOff: no such image"
     assert do.FailJob("StartupDeadlineExceeded", words) in done
 
@@ -848,7 +849,7 @@ def test_the_whole_jobs_deadline() -> None:
     assert rig.state.deadlines["Active"] == rig.now + 50_000
     assert rig.tell(e.DeadlineReached(name="Active")) == ()
     rig.deadline("Active")
-    assert rig.at(Phase.FAILED)
+    assert rig.at(JobPhase.FAILED)
 
 
 def test_the_successor_of_a_lost_coordinator_is_followed_by_another_but_not_in_a_loop() -> None:
@@ -859,21 +860,23 @@ def test_the_successor_of_a_lost_coordinator_is_followed_by_another_but_not_in_a
     assert rig.tell(e.CoordinatorLost()) == ()
     assert rig.state.deadlines["Coordinator"] == rig.now - 10 + 10_000
     done = rig.deadline("Coordinator")
-    assert rig.at(Phase.UNPROTECTED)
+    assert rig.at(JobPhase.UNPROTECTED)
     assert do.CreateCoordinator(3) in done
     assert rig.state.deadlines == {}
 
 
-@pytest.mark.parametrize("phase", [Phase.WARMING, Phase.RUNNING, Phase.UNPROTECTED, Phase.CONFIRMING, Phase.SHRUNK])
-def test_pods_that_have_finished_complete_a_job_that_had_trained(phase: Phase) -> None:
+@pytest.mark.parametrize(
+    "phase", [JobPhase.WARMING, JobPhase.RUNNING, JobPhase.UNPROTECTED, JobPhase.CONFIRMING, JobPhase.SHRUNK]
+)
+def test_pods_that_have_finished_complete_a_job_that_had_trained(phase: JobPhase) -> None:
     rig = Rig.running()
     rig.state = replace(rig.state, phase=phase)
     assert do.CompleteJob() in rig.tell(e.PodsFinished())
-    assert rig.at(Phase.COMPLETE)
+    assert rig.at(JobPhase.COMPLETE)
 
 
-@pytest.mark.parametrize("phase", [Phase.PENDING, Phase.STARTING, Phase.RESTARTING, Phase.FAILED])
-def test_pods_that_end_before_their_ranks_have_started_complete_nothing(phase: Phase) -> None:
+@pytest.mark.parametrize("phase", [JobPhase.PENDING, JobPhase.STARTING, JobPhase.RESTARTING, JobPhase.FAILED])
+def test_pods_that_end_before_their_ranks_have_started_complete_nothing(phase: JobPhase) -> None:
     rig = Rig.running()
     rig.state = replace(rig.state, phase=phase)
     rig.tell(e.PodsFinished())
@@ -892,9 +895,9 @@ SUSPENDED_BY = {
 @pytest.mark.parametrize("words", SUSPENDED_BY)
 def test_a_suspended_job_says_what_was_saved(words: str) -> None:
     rig = Rig.running()
-    assert rig.order(rig.tell(e.SuspendRequested())).command is Command.CHECKPOINT
+    assert rig.order(rig.tell(e.SuspendRequested())).command is OrderCommand.CHECKPOINT
     done = rig.tell(SUSPENDED_BY[words])
-    assert rig.at(Phase.SUSPENDED)
+    assert rig.at(JobPhase.SUSPENDED)
     assert words in rig.state.problem
     assert do.Announce("Suspended", rig.state.problem) in done
     assert do.DeleteAllPods(below=3) in done
@@ -903,18 +906,18 @@ def test_a_suspended_job_says_what_was_saved(words: str) -> None:
 
 
 def test_a_save_that_never_ends_does_not_keep_a_job_from_being_suspended() -> None:
-    rig = Rig.running(policy=Policy(rungs={**DEFAULT_RUNGS, Action.CHECKPOINT: Rung(5, 3600, 60)}))
+    rig = Rig.running(policy=Policy(limits={**DEFAULT_ACTION_LIMITS, Action.CHECKPOINT: ActionLimits(5, 3600, 60)}))
     rig.tell(e.SuspendRequested())
     assert rig.state.deadlines["Recovery"] == rig.now + 60_000
     rig.deadline("Recovery")
-    assert rig.at(Phase.SUSPENDED)
+    assert rig.at(JobPhase.SUSPENDED)
     assert "the save did not end in time" in rig.state.problem
 
 
-@pytest.mark.parametrize("phase", [Phase.RUNNING, Phase.UNPROTECTED])
-def test_without_a_coordinator_nothing_is_saved_and_the_job_is_suspended_at_once(phase: Phase) -> None:
+@pytest.mark.parametrize("phase", [JobPhase.RUNNING, JobPhase.UNPROTECTED])
+def test_without_a_coordinator_nothing_is_saved_and_the_job_is_suspended_at_once(phase: JobPhase) -> None:
     rig = Rig.running(view=replace(VIEW, coordinator_ready=False))
     rig.state = replace(rig.state, phase=phase)
     rig.tell(e.SuspendRequested())
-    assert rig.at(Phase.SUSPENDED)
+    assert rig.at(JobPhase.SUSPENDED)
     assert "not saved (the MindIO controller does not serve)" in rig.state.problem
