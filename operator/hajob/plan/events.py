@@ -156,18 +156,28 @@ class MigrateRequested(JobEvent):
 
 @dataclass(frozen=True, slots=True)
 class CoordinatorLost(JobEvent):
-    """The MindIO controller is gone; the training goes on unprotected.
+    """The coordinator's pod has ended or is gone, and the MindIO controller with it.
 
     Attributes:
         message: for people.
-        ended: its pod has ended or is gone. One that merely cannot be reached (False) may come back: a running
-            training waits for it, a start or a recovery leaves it to its own deadline.
         program: it could not be started, or ended by its own doing: what is in the image fails, not the machine.
     """
 
     message: str = ""
-    ended: bool = True
     program: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class CoordinatorUnreachable(JobEvent):
+    """There is a coordinator to dial, and no word from it: now, or when a new leader began to dial.
+
+    It may come back: a running training waits for it, a start or a recovery leaves it to its own deadline.
+    """
+
+
+@dataclass(frozen=True, slots=True)
+class CoordinatorReachable(JobEvent):
+    """The coordinator is heard again; whether its controller serves is another matter."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -239,6 +249,8 @@ EVENTS: tuple[type[JobEvent], ...] = (
     ExpandDue,
     MigrateRequested,
     CoordinatorLost,
+    CoordinatorUnreachable,
+    CoordinatorReachable,
     CoordinatorReady,
     CheckpointVerified,
     Unworkable,

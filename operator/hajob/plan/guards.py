@@ -78,11 +78,6 @@ def _observing(context: Context) -> bool:
     return context.policy.mode is Mode.OBSERVE and context.decide(FAULT) is not None
 
 
-def _unreachable(context: Context) -> bool:
-    assert isinstance(context.event, events.CoordinatorLost)
-    return not context.event.ended
-
-
 def _strange(context: Context) -> bool:
     """A strategy that MindIO does not have; `ignored` names it."""
     event = context.event
@@ -185,7 +180,6 @@ OBSERVING: Final = Guard("observe", "mode is Observe", _observing)
 HOLDING: Final = Guard("hold", "mode is Hold", lambda context: context.policy.mode is Mode.HOLD)
 SICK_NODE: Final = about("sick node", "the fact is about a node that still works", SICK_NODES)
 SERVING: Final = Guard("serves again", "the controller serves", lambda context: context.view.coordinator_ready)
-UNREACHABLE: Final = Guard("unreachable", "the coordinator's pod has not ended", _unreachable)
 RELEASED: Final = Guard("released", "mode is no longer Hold", lambda context: context.policy.mode is not Mode.HOLD)
 MOVE: Final = Guard(
     "move asked",
@@ -229,6 +223,11 @@ DUE_RECOVERY: Final = Guard(
 )
 DUE_EXPAND: Final = Guard("expand due", "expandDelaySeconds are over", lambda context: due(context, Deadline.EXPAND))
 DUE_ACTIVE: Final = Guard("active due", "activeDeadlineSeconds are over", lambda context: due(context, Deadline.ACTIVE))
+DUE_UNREACHABLE: Final = Guard(
+    "unreachable due",
+    "the coordinator has not been reached for a moment",
+    lambda context: due(context, Deadline.UNREACHABLE),
+)
 DUE_COORDINATOR: Final = Guard(
     "coordinator due",
     "the coordinator could not be reached for too long",

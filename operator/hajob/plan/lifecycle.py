@@ -13,7 +13,7 @@ from hajob.plan.bookkeeping import FACT_LIMIT, abandon, clear_deadlines, close, 
 from hajob.plan.context import Context, HandlerResult
 from hajob.plan.effects import Effect
 from hajob.plan.evaluator import FAULT, ActionVerdict, Evaluator, Loss, Trigger
-from hajob.plan.policy import ANOTHER_COORDINATOR_SECONDS, COORDINATOR_SECONDS, Refusal
+from hajob.plan.policy import ANOTHER_COORDINATOR_SECONDS, COORDINATOR_SECONDS, UNREACHABLE_SECONDS, Refusal
 from hajob.plan.recovery import launch, save
 from hajob.plan.state import Deadline, JobPhase, JobState, Spend
 
@@ -100,7 +100,7 @@ def suspend(context: Context) -> HandlerResult:
     revision = context.incident.revision if context.incident else 0
     stop = effects.SendOrder(OrderCommand.STOP, state.incarnation, revision + 1)
     state = replace(state, incarnation=number, shrunk=None, renewed={}, pods={}, base=number, problem=saved)
-    stale = (Deadline.RECOVERY, Deadline.STARTUP, Deadline.EXPAND, Deadline.COORDINATOR)
+    stale = (Deadline.RECOVERY, Deadline.STARTUP, Deadline.EXPAND, Deadline.UNREACHABLE, Deadline.COORDINATOR)
     deletes = (effects.DeleteAllPods(below=number), effects.DeleteCoordinator(below=number))
     return clear_deadlines(state, *stale), (stop, *closing, effects.Announce("Suspended", saved), *deletes)
 
@@ -238,7 +238,7 @@ def lose_coordinator(context: Context) -> HandlerResult:
     """Go on unprotected, with a new coordinator that takes over the agents."""
     state, closing = settle(context, "the coordinator was lost")
     number = state.incarnation + 1
-    stale = (Deadline.RECOVERY, Deadline.EXPAND, Deadline.COORDINATOR)
+    stale = (Deadline.RECOVERY, Deadline.EXPAND, Deadline.UNREACHABLE, Deadline.COORDINATOR)
     state = clear_deadlines(replace(state, incarnation=number), *stale)
     announce = effects.Announce("CoordinatorLost", _told(context) or "the controller is gone")
     anew = (effects.DeleteCoordinator(below=number), effects.CreateCoordinator(number))
@@ -252,11 +252,22 @@ def _told(context: Context) -> str:
 
 
 def await_coordinator(context: Context) -> HandlerResult:
-    """It cannot be reached, but may come back: say so and wait."""
-    if Deadline.COORDINATOR in context.state.deadlines:
+    """It has not been reached for a moment, but may come back: say so and wait."""
+    state = clear_deadlines(context.state, Deadline.UNREACHABLE)
+    state = set_deadline(state, Deadline.COORDINATOR, context.now_ms + 1000 * COORDINATOR_SECONDS)
+    return state, (effects.Announce("CoordinatorUnreachable", "the coordinator cannot be reached"),)
+
+
+def miss_coordinator(context: Context) -> HandlerResult:
+    """It cannot be reached now: give it a moment."""
+    if {Deadline.UNREACHABLE, Deadline.COORDINATOR} & context.state.deadlines.keys():
         return context.state, ()
-    state = set_deadline(context.state, Deadline.COORDINATOR, context.now_ms + 1000 * COORDINATOR_SECONDS)
-    return state, (effects.Announce("CoordinatorUnreachable", _told(context)),)
+    return set_deadline(context.state, Deadline.UNREACHABLE, context.now_ms + 1000 * UNREACHABLE_SECONDS), ()
+
+
+def hear_coordinator(context: Context) -> HandlerResult:
+    """It is heard again before anybody was told."""
+    return clear_deadlines(context.state, Deadline.UNREACHABLE), ()
 
 
 def await_another(context: Context) -> HandlerResult:
@@ -270,7 +281,7 @@ def await_another(context: Context) -> HandlerResult:
 
 def coordinator_back(context: Context) -> HandlerResult:
     """It serves: nothing was lost."""
-    return clear_deadlines(context.state, Deadline.COORDINATOR), ()
+    return clear_deadlines(context.state, Deadline.UNREACHABLE, Deadline.COORDINATOR), ()
 
 
 def forget_deadline(context: Context) -> HandlerResult:

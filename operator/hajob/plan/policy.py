@@ -50,6 +50,9 @@ PROGRAM_WINDOW_SECONDS: Final = 86_400
 NO_PROGRESS_LIMIT: Final = 3
 """The same rank at the same step so often does not get the same action once more."""
 
+UNREACHABLE_SECONDS: Final = 5
+"""A coordinator that cannot be reached for so long is spoken of; most come back before."""
+
 COORDINATOR_SECONDS: Final = 60
 """How long a coordinator that cannot be reached is waited for: losing it costs a restart, waiting costs nothing yet."""
 

@@ -185,7 +185,7 @@ def launch(context: Context, state: JobState, incident: Incident | None, out: li
         shrunk=None,
         problem=state.problem if incident else "",
     )
-    state = clear_deadlines(state, Deadline.RECOVERY, Deadline.EXPAND, Deadline.COORDINATOR)
+    state = clear_deadlines(state, Deadline.RECOVERY, Deadline.EXPAND, Deadline.UNREACHABLE, Deadline.COORDINATOR)
     at_ms = context.now_ms + 1000 * context.policy.startup_deadline_seconds
     state = set_deadline(state, Deadline.STARTUP, at_ms)
     if attempt > 1:

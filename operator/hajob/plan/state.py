@@ -75,6 +75,7 @@ class Deadline(StrEnum):
     STARTUP = "Startup"
     RECOVERY = "Recovery"
     EXPAND = "Expand"
+    UNREACHABLE = "Unreachable"
     COORDINATOR = "Coordinator"
     ACTIVE = "Active"
 

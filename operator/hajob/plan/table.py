@@ -24,7 +24,9 @@ from hajob.plan.events import (
     CapacityLost,
     CheckpointVerified,
     CoordinatorLost,
+    CoordinatorReachable,
     CoordinatorReady,
+    CoordinatorUnreachable,
     DeadlineReached,
     Deleted,
     ExpandDue,
@@ -301,6 +303,9 @@ _DEADLINES = (
     ),
     _row(P.SHRUNK, DeadlineReached, g.both(g.DUE_EXPAND, g.FRESH_CAPACITY), _GROW_LATER),
     _row(P.SHRUNK, DeadlineReached, g.DUE_EXPAND, _WAIT_FOR_NODES),
+    _row(
+        _TRAINING, DeadlineReached, g.DUE_UNREACHABLE, Handler("wait for it", "say so and wait", life.await_coordinator)
+    ),
     _row(_TRAINING, DeadlineReached, g.both(g.DUE_COORDINATOR, g.SERVING), _BACK),
     _row(_TRAINING, DeadlineReached, g.both(g.DUE_COORDINATOR, g.RESTART_NOW), _RESTART_ALONE, P.RESTARTING),
     _row((*_TRAINING, P.UNPROTECTED), DeadlineReached, g.DUE_COORDINATOR, _UNPROTECTED, P.UNPROTECTED),
@@ -371,10 +376,8 @@ _REQUESTS = (
 )
 
 _COORDINATOR = (
-    _ignore(
-        (*_STARTING, *_HELD_UP, P.SAVING, P.HELD, P.UNPROTECTED), CoordinatorLost, "it may come back", g.UNREACHABLE
-    ),
-    _row(_TRAINING, CoordinatorLost, g.UNREACHABLE, Handler("wait for it", "say so and wait", life.await_coordinator)),
+    _row(_TRAINING, CoordinatorUnreachable, g.ALWAYS, Handler("miss it", "give it a moment", life.miss_coordinator)),
+    _row(_TRAINING, CoordinatorReachable, g.ALWAYS, Handler("heard", "nothing was lost", life.hear_coordinator)),
     _row(_TRAINING, CoordinatorReady, g.ALWAYS, _BACK),
     *_by_action((*_STARTING, *_HELD_UP, P.HELD), CoordinatorLost, EXIT_ONLY),
     _row(P.SAVING, CoordinatorLost, g.SUSPENDING, _SUSPEND, P.SUSPENDED),

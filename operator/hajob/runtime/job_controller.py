@@ -60,8 +60,6 @@ RETRY_SECONDS: Final = 1.0
 """Between two tries when the API server refuses or cannot be reached."""
 APART_SECONDS: Final = 10.0
 """A coordinator that finds no node of its own for so long may share one with a rank."""
-UNREACHABLE_SECONDS: Final = 5.0
-"""After so long the planner hears that a coordinator cannot be reached."""
 
 
 class JobController:
@@ -211,6 +209,8 @@ class JobController:
             self._advance(events.CoordinatorLost(message=told, program=pod.failed_by_itself and not deleted))
         elif pod.address and self._admission.credentials is not None:
             self._coordinator.pod_is_at(pod, self._admission.credentials)
+            if not self._coordinator.connected:
+                self._advance(events.CoordinatorUnreachable())
             self._assign()
             self._send_order()
 
@@ -270,13 +270,10 @@ class JobController:
         if self._coordinator.connected:
             self._assign()
             self._send_order()
+            self._advance(events.CoordinatorReachable())
         else:
-            self._ports.clock.call_later(UNREACHABLE_SECONDS, self._still_unreachable)
+            self._advance(events.CoordinatorUnreachable())
         self._publish()
-
-    def _still_unreachable(self) -> None:
-        if not self._coordinator.connected and not self._released and self._coordinator.address:
-            self._advance(events.CoordinatorLost(message="the coordinator cannot be reached", ended=False))
 
     def look_for_stranded(self) -> None:
         """A node turned, or a pod of this job was given to one: a pod may wait there in vain."""

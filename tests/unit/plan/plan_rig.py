@@ -88,6 +88,11 @@ class Rig:
         """Let a deadline pass."""
         return self.tell(e.DeadlineReached(name=name), max(self.now, self.state.deadlines[name]))
 
+    def out_of_reach(self) -> tuple[Effect, ...]:
+        """The coordinator cannot be reached, for long enough to be spoken of."""
+        self.tell(e.CoordinatorUnreachable())
+        return self.deadline("Unreachable") if "Unreachable" in self.state.deadlines else ()
+
     def recover(self) -> None:
         """MindIO succeeds."""
         number = self.incident.incarnation

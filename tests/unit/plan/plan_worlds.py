@@ -104,7 +104,8 @@ def every_event(state: JobState) -> Iterator[e.JobEvent]:
     )
     yield from (e.AllFinished(), e.PodsFinished())
     yield from (
-        e.DeadlineReached(name=name) for name in ("Startup", "Recovery", "Expand", "Coordinator", "Active", "Nonsense")
+        e.DeadlineReached(name=name)
+        for name in ("Startup", "Recovery", "Expand", "Unreachable", "Coordinator", "Active", "Nonsense")
     )
     yield from (e.CapacityAvailable(nodes=0), e.CapacityAvailable(nodes=4), e.CapacityLost(), e.ExpandDue())
     yield from (
@@ -113,7 +114,8 @@ def every_event(state: JobState) -> Iterator[e.JobEvent]:
         e.CoordinatorLost(),
         e.CoordinatorReady(),
     )
-    yield from (e.CoordinatorLost(ended=False), e.CheckpointVerified(step=9), e.SuspendRequested(), e.ResumeRequested())
+    yield from (e.CoordinatorUnreachable(), e.CoordinatorReachable())
+    yield from (e.CheckpointVerified(step=9), e.SuspendRequested(), e.ResumeRequested())
     yield from (e.RestartRequested(), e.PolicyChanged(), e.Deleted(), e.Unworkable(reason="ImageUnusable"))
 
 
@@ -132,7 +134,7 @@ def shape(state: JobState) -> tuple[object, ...]:
         confirmed = any(mark.name == "Result" for mark in incident.milestones)
         inner = (incident.purpose, incident.action, bool(incident.replaced_nodes), incident.corrupted, confirmed)
         inner += (incident.revision > 1,)
-    waits = tuple(name in state.deadlines for name in ("Expand", "Coordinator"))
+    waits = tuple(name in state.deadlines for name in ("Expand", "Unreachable", "Coordinator"))
     gone = state.shrunk
     return (state.phase, inner, gone is not None and 1 + bool(gone.capacity_ms), waits)
 

@@ -734,7 +734,7 @@ def test_the_controller_of_an_attempt_that_is_over_is_not_mourned_twice() -> Non
 def test_an_unreachable_coordinator_is_no_reason_to_begin_a_start_anew() -> None:
     rig = Rig(JobState())
     rig.tell(e.Accepted())
-    assert rig.tell(e.CoordinatorLost(ended=False)) == ()
+    assert rig.out_of_reach() == ()
     rig.tell(e.CoordinatorLost())
     assert rig.at(JobPhase.RESTARTING)
 
@@ -775,27 +775,41 @@ def test_a_running_training_waits_for_a_coordinator_that_cannot_be_reached(
     serves: bool, policy: CoordinatorLossPolicy, phase: JobPhase
 ) -> None:
     rig = Rig.running(policy=Policy(coordinator_loss=policy))
-    done = rig.tell(e.CoordinatorLost(ended=False))
+    done = rig.out_of_reach()
+    at = rig.now
     assert rig.kinds(done) == ["Announce"]
-    assert rig.tell(e.CoordinatorLost(ended=False)) == ()
-    assert rig.state.deadlines["Coordinator"] == rig.now - 10 + 60_000
+    assert rig.out_of_reach() == ()
+    assert rig.state.deadlines["Coordinator"] == at + 60_000
     rig.view = replace(rig.view, coordinator_ready=serves)
     rig.deadline("Coordinator")
     assert rig.at(phase)
     assert "Coordinator" not in rig.state.deadlines
 
 
-def test_a_coordinator_that_comes_back_cost_nothing() -> None:
+@pytest.mark.parametrize("back", [e.CoordinatorReady(), e.CoordinatorReachable()])
+def test_a_coordinator_back_within_a_moment_costs_nothing(back: e.JobEvent) -> None:
     rig = Rig.running()
     before = rig.state
-    rig.tell(e.CoordinatorLost(ended=False))
+    rig.tell(e.CoordinatorUnreachable())
+    assert rig.state.deadlines == {"Unreachable": rig.now + 5_000}
+    rig.tell(e.CoordinatorUnreachable())
+    rig.tell(back)
+    assert rig.state == before
+
+
+def test_a_coordinator_that_comes_back_late_cost_nothing() -> None:
+    rig = Rig.running()
+    before = rig.state
+    rig.out_of_reach()
+    rig.tell(e.CoordinatorReachable())
+    assert "Coordinator" in rig.state.deadlines
     rig.tell(e.CoordinatorReady())
     assert rig.state == before
 
 
 def test_a_deadline_that_nothing_waits_for_is_forgotten() -> None:
     rig = Rig.running()
-    rig.tell(e.CoordinatorLost(ended=False))
+    rig.out_of_reach()
     rig.exits(5)
     assert set(rig.state.deadlines) == {"Coordinator", "Recovery"}
     rig.deadline("Coordinator")
@@ -855,7 +869,7 @@ def test_the_whole_jobs_deadline() -> None:
 def test_the_successor_of_a_lost_coordinator_is_followed_by_another_but_not_in_a_loop() -> None:
     rig = Rig.running(policy=Policy(coordinator_loss=CoordinatorLossPolicy.NEVER))
     rig.tell(e.CoordinatorLost())
-    assert rig.tell(e.CoordinatorLost(ended=False)) == ()
+    assert rig.out_of_reach() == ()
     rig.tell(e.CoordinatorLost(message="evicted"))
     assert rig.tell(e.CoordinatorLost()) == ()
     assert rig.state.deadlines["Coordinator"] == rig.now - 10 + 10_000

@@ -250,7 +250,7 @@ def restart_asked_in_the_middle() -> Teller:
 def coordinator_gone(policy: CoordinatorLossPolicy) -> Callable[[], Teller]:
     def life() -> Teller:
         rig = start(Policy(coordinator_loss=policy))
-        rig.tell(e.CoordinatorLost(message="unreachable", ended=False))
+        rig.out_of_reach()
         rig.tell(e.CoordinatorReady())
         rig.see(FactKind.CONTROLLER_LOST, message="killed")
         rig.tell(e.CoordinatorReady())
@@ -266,7 +266,7 @@ def coordinator_gone(policy: CoordinatorLossPolicy) -> Callable[[], Teller]:
 def coordinator_gone_while_recovering() -> Teller:
     rig = start()
     rig.exits(5)
-    rig.tell(e.CoordinatorLost(ended=False))
+    rig.out_of_reach()
     rig.tell(e.CoordinatorLost())
     rig = start()
     rig.tell(e.MigrateRequested(nodes=(1,)))
@@ -277,7 +277,7 @@ def coordinator_gone_while_recovering() -> Teller:
 
 def coordinator_gone_for_a_minute() -> Teller:
     rig = start(view=replace(VIEW, coordinator_ready=False))
-    rig.tell(e.CoordinatorLost(ended=False))
+    rig.out_of_reach()
     rig.deadline("Coordinator")
     rig.tell(e.AllFinished())
     return rig

@@ -292,8 +292,7 @@ def test_the_last_words_of_a_controller_are_told() -> None:
 @pytest.mark.parametrize("words", ["evicted", ""])
 def test_a_coordinator_that_cannot_be_reached_or_has_ended_again_says_why(words: str) -> None:
     rig = Rig.running()
-    done = rig.tell(e.CoordinatorLost(message=words, ended=False))
-    assert done[0] == do.Announce("CoordinatorUnreachable", words)
+    assert rig.out_of_reach()[0] == do.Announce("CoordinatorUnreachable", "the coordinator cannot be reached")
     rig.tell(e.CoordinatorLost())
     assert rig.at(JobPhase.UNPROTECTED)
     done = rig.tell(e.CoordinatorLost(message=words))

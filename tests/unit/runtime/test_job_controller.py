@@ -361,6 +361,29 @@ async def test_a_lost_coordinator_shows_in_its_condition(town: Town) -> None:
     assert (ready["status"], ready["reason"]) == ("False", "Unreachable")
 
 
+async def test_a_wait_for_a_coordinator_survives_the_operator(town: Town) -> None:
+    await town.train()
+    town.controller._coordinator.connected_changed(False, "it hung up")
+    await town.clock.advance(3.1)  # so that it is written
+    assert "Unreachable" in town.controller.state.deadlines
+    await town.controller.close()
+    town.open()
+    await settled(town)
+    assert "Unreachable" in town.controller.state.deadlines
+
+
+async def test_a_coordinator_dead_before_the_leader_came_is_missed(town: Town) -> None:
+    await town.train()
+    await town.controller.close()
+    town.open()
+    await settled(town)
+    assert "Unreachable" in town.controller.state.deadlines
+    await town.clock.advance(16.0)
+    assert town.events.reasons[-1] == "CoordinatorUnreachable"
+    await town.clock.advance(61.0)
+    assert town.controller.state.phase is JobPhase.UNPROTECTED
+
+
 async def test_suspended_while_no_operator_looked(town: Town) -> None:
     await town.train()
     await town.controller.close()
