@@ -23,11 +23,11 @@ from hajob.domain.facts import Fact, FactKind, Source
 from hajob.domain.layout import Layout
 from hajob.domain.loss import isolate
 from hajob.plan import events
-from hajob.plan.journal import from_dict, to_dict
 from hajob.plan.machine import advance
 from hajob.plan.policy import Policy
 from hajob.plan.state import JobPhase, JobState
 from hajob.plan.view import ClusterView
+from hajob.status.journal import Journal, read
 
 BIG: Final = Layout(num_nodes=512, chips_per_node=8, tensor=8, pipeline=4)
 STEP_MS: Final = 3_600_000
@@ -103,14 +103,14 @@ def whole_incidents(count: int) -> tuple[float, int, int]:
         assert state.phase is JobPhase.RUNNING
         if place + 1 in {count // 3, count}:
             sizes.append(held(state))
-    assert len(json.dumps(to_dict(state))) < 64_000
+    assert len(Journal(state).dump(0)) < 64_000
     return 1e9 * count / spent, sizes[0], sizes[1]
 
 
 def held(state: JobState) -> int:
     """Bytes that a state holds, by copying it through its journal."""
     tracemalloc.start()
-    copy = from_dict(to_dict(state))
+    copy = read(Journal(state).dump(0)).journal.state
     size = tracemalloc.get_traced_memory()[0]
     tracemalloc.stop()
     assert copy == state

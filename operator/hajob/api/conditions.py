@@ -42,6 +42,19 @@ class Reason(Enum):
     POD_REFUSED = (_T.ACCEPTED, _FALSE, "PodRefused", "The API server refuses the pods of this job.")
     INVALID = (_T.ACCEPTED, _FALSE, "Invalid", "The job asks for something that cannot be.")
 
+    JOURNAL_NEWER = (
+        _T.ACCEPTED,
+        _UNKNOWN,
+        "JournalNewer",
+        "This operator is older than the journal of the job: the job is left as it is until a newer one leads.",
+    )
+    JOURNAL_UNREADABLE = (
+        _T.ACCEPTED,
+        _UNKNOWN,
+        "JournalUnreadable",
+        "status.journal is damaged; the job is left as it is until an operator that can read it leads.",
+    )
+
     NO_PODS = (_T.SCHEDULED, _UNKNOWN, "NoPods", "There are no pods to place.")
     ALL_PLACED = (_T.SCHEDULED, _TRUE, "AllPlaced", "Every pod has a node.")
     PODS_PENDING = (_T.SCHEDULED, _FALSE, "PodsPending", "Some pods wait for a node.")

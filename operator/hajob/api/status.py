@@ -14,7 +14,6 @@ from hajob.domain.actions import Action
 from hajob.domain.incidents import IncidentOutcome, RestoredFrom
 
 MAX_INCIDENTS: Final = 16
-JOURNAL_VERSION: Final = 1
 
 Number = Annotated[int, Field(ge=0)]
 Word = Annotated[str, StringConstraints(max_length=64)]
@@ -261,8 +260,8 @@ class HATrainingJobStatus(ApiModel):
     """Grows with every incident; pods, commands and reports carry it."""
     fence: Number = 0
     """Number of the leadership that wrote this; only grows."""
-    journal_version: Number = JOURNAL_VERSION
-    """How an unfinished incident is to be read after an upgrade."""
+    journal_version: Number = 1
+    """What an operator must know to read the journal; one that does not leaves the job as it is."""
     journal: Annotated[str, StringConstraints(max_length=262144)] = ""
     """What the operator remembers of an unfinished recovery, as JSON; for the operator, not for people."""
     start_time: Timestamp | None = None

@@ -11,7 +11,3 @@ class LayoutError(HajobInputError):
 
 class RankError(HajobInputError):
     """A rank or node rank outside the job."""
-
-
-class JournalError(HajobInputError):
-    """A journalled state that cannot be read."""

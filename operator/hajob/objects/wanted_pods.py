@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from hajob.api import constants as names
 from hajob.plan import effects
@@ -116,32 +116,6 @@ class WantedPods:
     def avoided_by(self, node_rank: int) -> tuple[str, ...]:
         """Names of the nodes on which the pod of a node rank must not be placed."""
         return tuple(sorted({*self.avoided.get(_EVERY, ()), *self.avoided.get(node_rank, ())}))
-
-    def to_journal(self) -> dict[str, Any]:
-        """Compact JSON types; what has its default is left out."""
-        journal: dict[str, Any] = {"attempt": self.attempt, "coordinator": self.coordinator, "base": self.base}
-        if not self.apart:
-            journal["apart"] = False
-        if self.replaced:
-            journal["replaced"] = [[rank, incarnation] for rank, incarnation in self.replaced.items()]
-        if self.released:
-            journal["released"] = sorted(self.released)
-        if self.avoided:
-            journal["avoided"] = [[rank, *names] for rank, names in self.avoided.items()]
-        return journal
-
-    @classmethod
-    def from_journal(cls, journal: Mapping[str, Any]) -> WantedPods:
-        """The inverse of `to_journal`."""
-        return cls(
-            attempt=int(journal.get("attempt", 0)),
-            coordinator=int(journal.get("coordinator", 0)),
-            base=int(journal.get("base", 0)),
-            apart=bool(journal.get("apart", True)),
-            replaced={int(rank): int(incarnation) for rank, incarnation in journal.get("replaced", [])},
-            released=frozenset(int(rank) for rank in journal.get("released", [])),
-            avoided={int(row[0]): tuple(str(name) for name in row[1:]) for row in journal.get("avoided", [])},
-        )
 
 
 def apply(

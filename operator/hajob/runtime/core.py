@@ -22,14 +22,18 @@ import pydantic
 
 from hajob.api import constants as names
 from hajob.api.base import Json
+from hajob.api.conditions import Reason
 from hajob.api.job import HATrainingJob
+from hajob.domain.errors import HajobInputError
 from hajob.runtime import metrics
 from hajob.runtime.backoff import Backoff
 from hajob.runtime.job_controller import JobController
+from hajob.runtime.job_on_hold import JobOnHold
 from hajob.runtime.kube import ApiError
 from hajob.runtime.ports import Ports
 from hajob.sources.node import NodeView
 from hajob.sources.pod import PodView
+from hajob.status.journal import JournalError
 
 log = logging.getLogger(__name__)
 
@@ -64,6 +68,7 @@ class Core:
         self._caches = caches
         self._controllers: dict[str, JobController] = {}
         self._broken: dict[str, Broken] = {}
+        self._on_hold: dict[str, JobOnHold] = {}
         self._waits: dict[str, Backoff] = {}
         self._reopening: set[asyncio.Task[None]] = set()
         self._closing: set[asyncio.Task[None]] = set()
@@ -83,16 +88,25 @@ class Core:
         controller = self._controllers.get(uid)
         if controller is not None:
             self._guard(uid, partial(controller.job_seen, job))
-        elif uid not in self._broken:
+        elif uid not in self._broken and not self._holds(job):
             self._open(job)
+
+    def _holds(self, job: HATrainingJob) -> bool:
+        """Whether the job is on hold; another journal or spec ends that."""
+        uid = job.metadata.uid
+        if uid in self._on_hold and not self._on_hold[uid].is_about(job):
+            self._let_go(self._on_hold.pop(uid))
+        return uid in self._on_hold
 
     def _open(self, job: HATrainingJob) -> None:
         uid = job.metadata.uid
         try:
             controller = JobController(job, self._ports, partial(self._broke, uid))
-        except ValueError as error:
-            metrics.REFUSED.labels("journal").inc()
-            log.warning("job %s: its journal cannot be read, it is left alone: %s", job.metadata.name, error)
+        except JournalError as error:
+            self._on_hold[uid] = JobOnHold(job, self._ports, error.reason, str(error))
+            return
+        except HajobInputError as error:
+            self._on_hold[uid] = JobOnHold(job, self._ports, Reason.INVALID, str(error))
             return
         self._controllers[uid] = controller
         metrics.JOBS.set(len(self._controllers))
@@ -121,9 +135,9 @@ class Core:
         self._reopening.add(task)
         task.add_done_callback(self._reopening.discard)
 
-    def _let_go(self, controller: JobController) -> asyncio.Task[None]:
-        """Close a job controller that is none of ours any more."""
-        task = asyncio.create_task(controller.close(), name=f"end of {controller.job.metadata.name}")
+    def _let_go(self, held: JobController | JobOnHold) -> asyncio.Task[None]:
+        """Close what is none of ours any more."""
+        task = asyncio.create_task(held.close(), name=f"end of {held.job.metadata.name}")
         self._closing.add(task)
         task.add_done_callback(self._closed)
         return task
@@ -177,6 +191,8 @@ class Core:
     def _forget(self, uid: str) -> None:
         self._broken.pop(uid, None)
         self._waits.pop(uid, None)
+        if uid in self._on_hold:
+            self._let_go(self._on_hold.pop(uid))
         metrics.JOBS.set(len(self._controllers))
 
     def pod_changed(self, pod: PodView, *, deleted: bool) -> None:
@@ -218,5 +234,7 @@ class Core:
             task.cancel()
         for controller in self._controllers.values():
             self._let_go(controller)
+        for job in self._on_hold.values():
+            self._let_go(job)
         self._controllers.clear()  # what breaks from now on is not opened anew
         await asyncio.gather(*self._reopening, *self._closing, return_exceptions=True)

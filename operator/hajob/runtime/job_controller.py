@@ -53,6 +53,7 @@ from hajob.sources.report import read
 from hajob.status import announcements
 from hajob.status.build import RUNNING_REASON, CoordinatorView, Snapshot, build_status, goodput, is_urgent
 from hajob.status.journal import Journal
+from hajob.status.journal import read as read_journal
 
 log = logging.getLogger(__name__)
 
@@ -71,7 +72,11 @@ class JobController:
         self.job = job
         self._ports = ports
         self._broke = broke
-        self._journal, self._time = _continued(Journal.load(job.status.journal), ports.clock)
+        reading = read_journal(job.status.journal, job.status.journal_version)
+        for place in reading.left_out:
+            metrics.REFUSED.labels("journal").inc()
+            log.warning("%s: %s in the journal is left out, this version does not know it", self._title, place)
+        self._journal, self._time = _continued(reading.journal, ports.clock)
         self._policy: Policy = from_spec(job.spec)
         self._layout = layout_of(job.spec)
         self._pods = PodIndex()
@@ -178,7 +183,7 @@ class JobController:
             return
         if pod.role == names.ROLE_COORDINATOR:
             self._coordinator_pod_seen(pod, deleted=deleted)
-        elif is_wanted(pod, self._journal.wanted):
+        elif is_wanted(pod, self._journal.pods):
             now = self._time.now()
             for fact in [pod_source.lost(pod, now)] if deleted else pod_source.facts(pod, now):
                 self._advance(events.FactSeen(fact=fact))
@@ -191,13 +196,13 @@ class JobController:
 
     def _look_for_the_end(self) -> None:
         """A training may end while no coordinator is there to tell; its pods say so, too."""
-        shrunk, wanted = self.state.shrunk, self._journal.wanted
+        shrunk, wanted = self.state.shrunk, self._journal.pods
         training = set(range(self._layout.num_nodes)) - set(shrunk.nodes if shrunk else ())
         if self.state.phase not in ENDED and self._pods.all_finished(training, wanted):
             self._advance(events.PodsFinished())
 
     def _coordinator_pod_seen(self, pod: PodView, *, deleted: bool) -> None:
-        wanted = self._journal.wanted
+        wanted = self._journal.pods
         if pod.name != coordinator_pod_name(self.job, wanted.coordinator, apart=wanted.apart):
             return
         if pod.unschedulable and wanted.apart and pod.name not in self._unplaced:
@@ -218,8 +223,8 @@ class JobController:
         """Where no node is free of ranks, a coordinator beside a rank is better than none."""
         pod = self._pods.pods.get(name)
         if pod is not None and pod.unschedulable and not self._released:
-            wanted = dataclasses.replace(self._journal.wanted, apart=False)
-            self._journal = dataclasses.replace(self._journal, wanted=wanted)
+            wanted = dataclasses.replace(self._journal.pods, apart=False)
+            self._journal = dataclasses.replace(self._journal, pods=wanted)
             self._announce("CoordinatorSharesNode", "no node is free of ranks; the coordinator may share one", True)
             self._publish()
             self._wake.set()
@@ -253,7 +258,7 @@ class JobController:
         """A fact from inside the job: it knows node ranks, the cluster knows which node that is."""
         fact = event.fact
         metrics.FACTS.labels(fact.kind.value).inc()
-        pod = self._pods.of_node_rank(fact.node_rank, self._journal.wanted)
+        pod = self._pods.of_node_rank(fact.node_rank, self._journal.pods)
         if pod is not None and pod.finished and fact.kind is FactKind.AGENT_SILENT:
             log.info("%s: the agent of %s is silent because the pod has finished", self._title, pod.name)
             return
@@ -278,7 +283,7 @@ class JobController:
     def look_for_stranded(self) -> None:
         """A node turned, or a pod of this job was given to one: a pod may wait there in vain."""
         now = self._time.now()
-        for pod in self._pods.stranded(self._ports.nodes(), self._journal.wanted):
+        for pod in self._pods.stranded(self._ports.nodes(), self._journal.pods):
             self._advance(events.FactSeen(fact=pod_source.stranded(pod, now)))
 
     def look_for_capacity(self) -> None:
@@ -303,7 +308,7 @@ class JobController:
             coordinator_apart=not self._pods.coordinator_shares_node(),
             free_nodes=self._ports.free_nodes(self.job, self._layout),
             checkpoint_step=self._coordinator.checkpoint_step,
-            node_names=self._pods.homes(self._journal.wanted),
+            node_names=self._pods.homes(self._journal.pods),
         )
 
     def _advance(self, event: events.JobEvent) -> None:
@@ -343,13 +348,13 @@ class JobController:
         """What the effects of one event change about the pods that should exist; nodes are looked at once for all."""
         if not taken:
             return
-        wanted = self._journal.wanted
+        wanted = self._journal.pods
         homes = self._pods.homes(wanted)
         starts = any(isinstance(effect, effects.CreateAllPods) for effect in taken)
         avoided = self._ports.nodes_to_avoid(self.job, self._layout) if starts else set()
         for effect in taken:
             wanted = apply(wanted, effect, homes, avoided)
-        self._journal = dataclasses.replace(self._journal, wanted=wanted)
+        self._journal = dataclasses.replace(self._journal, pods=wanted)
 
     def _arm(self) -> None:
         self._deadline.arm({} if self.state.phase in ENDED else self.state.deadlines)
@@ -374,7 +379,7 @@ class JobController:
                 revision=revision,
                 world_size=self._layout.world_size,
                 ranks_per_node=self._layout.chips_per_node,
-                attempt=self._journal.wanted.attempt,
+                attempt=self._journal.pods.attempt,
                 environment=rank_environment(self.job),
                 pods=pods,
                 standing=orders.standing_orders(self._policy),
@@ -399,7 +404,7 @@ class JobController:
         return Snapshot(
             job=self.job.model_copy(update={"status": before}),
             state=self.state,
-            wanted=self._journal.wanted,
+            wanted=self._journal.pods,
             fence=self._ports.fence(),
             now_ms=now,
             step=self._coordinator.step,
@@ -417,7 +422,7 @@ class JobController:
             failed_message=self._journal.failed_message,
             record=self._recorder.record,
             settled=self._recorder.settled,
-            journal=dataclasses.replace(self._journal, open_record=self._recorder.record).dump(),
+            journal=self._journal.dump(now, self._recorder.record),
             goodput=goodput(self._journal.account, now),
             recoverability=recoverability(self.state, self._view(), self._policy) if self._trains else (),
         )
@@ -454,14 +459,14 @@ class JobController:
         if not self._admission.admitted and not await self._admit():
             return
         self._follow_wishes()
-        todo = difference(self.job, self._journal.wanted, self._pods.pods, self._pods.gone | self._pods.made.keys())
+        todo = difference(self.job, self._journal.pods, self._pods.pods, self._pods.gone | self._pods.made.keys())
         if self.state.phase in ENDED:
             todo = dataclasses.replace(todo, surplus=tuple(pod for pod in todo.surplus if not pod.ended))
         if todo.empty:
             return
-        wanted = self._journal.wanted
+        wanted = self._journal.pods
         await self._status.acknowledged()
-        if wanted == self._journal.wanted and not self._released:
+        if wanted == self._journal.pods and not self._released:
             await self._reconciler.carry_out(self.job, wanted, todo, self._pod_made)
 
     async def _expire(self) -> None:
@@ -502,6 +507,8 @@ class JobController:
 
 def _continued(journal: Journal, clock: Clock) -> tuple[Journal, JobTime]:
     """A journal for the operator that goes on with it, and the time by which it does."""
-    time = JobTime(clock)
-    state = dataclasses.replace(journal.state, deadlines=restored(journal.state.deadlines, 0, time.now()))
+    time = JobTime(clock, journal.written_ms)
+    state = dataclasses.replace(
+        journal.state, deadlines=restored(journal.state.deadlines, journal.written_ms, time.now())
+    )
     return dataclasses.replace(journal, state=state), time

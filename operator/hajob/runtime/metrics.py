@@ -42,6 +42,12 @@ CHECKPOINTS_REFUSED = Counter(
 REFUSED = Counter("hajob_refused", "Input that was refused, by what it was.", ("what",), registry=REGISTRY)
 WRITES = Counter("hajob_api_writes", "Writes to the Kubernetes API.", ("verb", "resource"), registry=REGISTRY)
 JOBS = Gauge("hajob_jobs", "Jobs known.", registry=REGISTRY)
+JOBS_ON_HOLD = Gauge(
+    "hajob_jobs_on_hold",
+    "Jobs left as they are because journal or spec cannot be read.",
+    ("reason",),
+    registry=REGISTRY,
+)
 LEADER = Gauge("hajob_leader", "1 while this process is the leader.", registry=REGISTRY)
 WATCH_AGE = Gauge("hajob_watch_age_seconds", "Since a watch was last heard.", ("resource",), registry=REGISTRY)
 CONTROLLER_RESTARTS = Counter(

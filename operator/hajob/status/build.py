@@ -28,7 +28,7 @@ from hajob.plan.recoverability import recoverable as recoverable_status
 from hajob.plan.state import JobPhase, JobState
 from hajob.sources.pod import PodView
 from hajob.status.incident_entry import Record, entry
-from hajob.status.journal import ACCOUNT_MARK
+from hajob.status.journal import MOVING_MARK, VERSION
 
 RUNNING_REASON: Final = {
     JobPhase.NEW: Reason.NOT_STARTED,
@@ -166,6 +166,7 @@ def build_status(snapshot: Snapshot) -> api.HATrainingJobStatus:
         data_parallel=_data_parallel(snapshot),
         incarnation=state.incarnation,
         fence=snapshot.fence,
+        journal_version=VERSION,
         journal=snapshot.journal,
         start_time=previous.start_time or (now.replace(microsecond=0) if state.attempt else None),
         completion_time=(previous.completion_time or now.replace(microsecond=0)) if ended else None,
@@ -175,6 +176,17 @@ def build_status(snapshot: Snapshot) -> api.HATrainingJobStatus:
         recoverability=tuple(snapshot.recoverability),
         incidents=incidents,
     )
+
+
+def build_on_hold(job: HATrainingJob, reason: Reason, message: str, fence: int, now_ms: int) -> api.HATrainingJobStatus:
+    """The status of a job that is left as it is: what was last known of it, and why nobody looks after it now."""
+    now, generation = moment_of(now_ms), job.metadata.generation
+    conditions = job.status.conditions
+    for one in (reason, Reason.NOT_JUDGED):
+        conditions = with_condition(conditions, condition(one, now, message=message, generation=generation))
+    summary = (job.status.summary or api.Summary()).model_copy(update={"state": "OnHold"})
+    known = {"conditions": conditions, "summary": summary, "fence": fence, "recoverability": ()}
+    return job.status.model_copy(update=known)
 
 
 def _progress(snapshot: Snapshot, now: datetime) -> api.Progress | None:
@@ -333,7 +345,7 @@ def is_news(old: api.HATrainingJobStatus, new: api.HATrainingJobStatus) -> bool:
         age = new.progress.observed_time - old.progress.observed_time
         if age.total_seconds() >= PROGRESS_SECONDS:
             return True
-    same_journal = _without_account(old.journal) == _without_account(new.journal)
+    same_journal = _at_rest(old.journal) == _at_rest(new.journal)
     still = old.model_copy(update={**moving, "summary": None, "journal": ""})
     return not same_journal or still != new.model_copy(update={"summary": None, "journal": ""})
 
@@ -343,8 +355,8 @@ def is_urgent(before: JobState, after: JobState, done: Iterable[Effect]) -> bool
     return RUNNING_REASON[before.phase] is not RUNNING_REASON[after.phase] or any(one.irreversible for one in done)
 
 
-def _without_account(journal: str) -> str:
-    return journal.partition(ACCOUNT_MARK)[0]
+def _at_rest(journal: str) -> str:
+    return journal.partition(MOVING_MARK)[0]
 
 
 def goodput(account: Account | None, now_ms: int) -> api.Goodput | None:

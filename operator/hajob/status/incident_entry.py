@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
-from typing import Any, Final
+from typing import Final
 
 from hajob.api import status as api
 from hajob.domain.actions import FAULT_ACTIONS
@@ -32,17 +32,6 @@ class Record:
         if moment in self.moments and moment not in LATEST_COUNTS:
             return self
         return replace(self, moments={**self.moments, moment: time_ms})
-
-    def moments_journal(self) -> dict[str, Any]:
-        """The part that the planner's own journal does not hold."""
-        moments = {str(key): value for key, value in self.moments.items()}
-        return {"number": self.incident.number, "moments": moments, "restoration": self.restoration.to_journal()}
-
-
-def read_moments(journal: Mapping[str, Any]) -> dict[Mark, int]:
-    """The moments in a journal; words of another version are left out."""
-    known = {moment.value for moment in Mark}
-    return {Mark(key): int(value) for key, value in journal.get("moments", {}).items() if key in known}
 
 
 def entry(record: Record, layout: Layout) -> api.Incident:

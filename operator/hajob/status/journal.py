@@ -1,110 +1,235 @@
 """What the operator remembers of a job between two lives, as one text in the status.
 
-Everything that a decision depends on and that cannot be read off the cluster is in here: the planner's state, the
-pods that should exist, the newest order, and the moments of the open incident. It is read back by `load`, which takes
-an empty or foreign text for a job that is seen for the first time.
+Everything that a decision depends on and that cannot be read off the cluster is in here. Pydantic reads and writes it
+by the types of the fields; what is as it begins is left out.
+
+The text may be of an older operator, or of a newer one after a roll-back (docs/decisions/0009-one-journal.md): a key
+that is not known here is left out, and so is a word that is not known where nothing is decided by it; both are told to
+the caller. Anything else that cannot be read is a `JournalError`: acting on half a state is worse than not acting.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
-from hajob.domain.actions import OrderCommand
-from hajob.domain.goodput import Account, Bucket
+from pydantic import ConfigDict, TypeAdapter, ValidationError, with_config
+from pydantic_core import ErrorDetails
+
+from hajob.api.conditions import Reason
+from hajob.domain.goodput import Account
 from hajob.domain.timeline import Mark
 from hajob.objects.wanted_pods import WantedPods
-from hajob.plan import journal as plan_journal
 from hajob.plan.effects import SendOrder
-from hajob.plan.state import JobState
-from hajob.status.incident_entry import Record, read_moments
+from hajob.plan.state import Deadline, JobState
+from hajob.status.incident_entry import Record
 from hajob.status.restoration import Restoration
 
-ACCOUNT_MARK: Final = ',"account":'
+VERSION: Final = 2
+"""What an operator must know to read what this one writes (`status.journalVersion`).
+
+It rises only when an older operator that leaves out what it does not know would do harm.
+"""
+MOVING_MARK: Final = ',"written_ms":'
 """Begins the last part of a journal: it moves with the clock, and alone it is not worth a write."""
 
+Place = tuple[int | str, ...]
 
+_UNKNOWN_KEY: Final = frozenset({"extra_forbidden", "unexpected_keyword_argument"})
+_DISPENSABLE: Final[tuple[Place, ...]] = (
+    ("marks",),
+    ("restoration",),
+    ("account",),
+    ("state", "stalls"),
+    ("state", "incident", "cause"),
+    ("state", "incident", "milestones"),
+    ("state", "incident", "escalated_from"),
+    ("state", "incident", "restored_from"),
+)
+"""Parts that explain and count, and decide nothing that could do harm: what cannot be read in them is left out."""
+
+
+class JournalError(ValueError):
+    """A journal that this operator cannot read, with the reason of the condition that says so."""
+
+    def __init__(self, reason: Reason, message: str) -> None:
+        super().__init__(message)
+        self.reason = reason
+
+
+@with_config(ConfigDict(extra="forbid", strict=True))
 @dataclass(frozen=True, slots=True)
 class Journal:
-    """The memory of one job."""
+    """The memory of one job.
+
+    Attributes:
+        state: of the planner.
+        pods: that should exist.
+        order: the newest that was given to the coordinator.
+        failed_reason: why the job was given up, empty while it was not.
+        failed_message: the same in words.
+        marks: when things happened in the open incident, in milliseconds.
+        restoration: where the state after the open incident comes from.
+        restart_seen: the newest `spec.restartRequestTime` that was followed.
+        written_ms: time of the write; with it a deadline says how long it still was.
+        account: where the job's time went.
+    """
 
     state: JobState = field(default_factory=JobState)
-    wanted: WantedPods = field(default_factory=WantedPods)
+    pods: WantedPods = field(default_factory=WantedPods)
     order: SendOrder | None = None
     failed_reason: str = ""
     failed_message: str = ""
-    open_record: Record | None = None
-    moments: Mapping[Mark, int] = field(default_factory=dict)
+    marks: Mapping[Mark, int] = field(default_factory=dict)
     restoration: Restoration = field(default_factory=Restoration)
-    account: Account | None = None
     restart_seen: str = ""
+    written_ms: int = 0
+    account: Account | None = None
 
-    def dump(self) -> str:
-        """Compact JSON."""
-        text: dict[str, Any] = {"plan": plan_journal.to_dict(self.state), "pods": self.wanted.to_journal()}
-        if self.order is not None:
-            text["order"] = asdict(self.order)
-        if self.restart_seen:
-            text["restart"] = self.restart_seen
-        if self.failed_reason:
-            text["failed"] = [self.failed_reason, self.failed_message]
-        if self.open_record is not None and self.state.incident is not None:
-            journal = self.open_record.moments_journal()
-            text["moments"] = journal["moments"]
-            if journal["restoration"]:
-                text["restoration"] = journal["restoration"]
-        if self.account is not None:
-            text["account"] = _account_to_journal(self.account)
-        return json.dumps(text, separators=(",", ":"))
+    def dump(self, now_ms: int, record: Record | None = None) -> str:
+        """Compact JSON, as of now.
 
-    @classmethod
-    def load(cls, text: str) -> Journal:
-        """The inverse of `dump`.
-
-        Raises:
-            ValueError: the text is not a journal of a version that this operator can read.
+        Args:
+            now_ms: the time of the write.
+            record: of the newest incident; it is remembered while the incident is open.
         """
-        if not text:
-            return cls()
-        raw = json.loads(text)
-        failed = raw.get("failed", ["", ""])
-        return cls(
-            state=plan_journal.from_dict(raw["plan"]),
-            wanted=WantedPods.from_journal(raw["pods"]),
-            order=_order(raw["order"]) if "order" in raw else None,
-            failed_reason=failed[0],
-            failed_message=failed[1],
-            moments=read_moments(raw),
-            restoration=Restoration.from_journal(raw.get("restoration", {})),
-            restart_seen=raw.get("restart", ""),
-            account=_account(raw["account"]) if "account" in raw else None,
-        )
+        written = replace(self, written_ms=now_ms)
+        if self.state.incident is None:
+            written = replace(written, marks={}, restoration=Restoration())
+        elif record is not None:
+            written = replace(written, marks=record.moments, restoration=record.restoration)
+        return _FORM.dump_json(written, exclude_defaults=True).decode()
 
     def record(self) -> Record | None:
         """The record of the incident that was open."""
         if self.state.incident is None:
             return None
-        return Record(self.state.incident, self.moments, restoration=self.restoration)
+        return Record(self.state.incident, self.marks, restoration=self.restoration)
 
 
-def _order(raw: Mapping[str, Any]) -> SendOrder:
-    lists = {key: tuple(raw[key]) for key in ("lost_ranks", "restart_ranks", "replaced_nodes")}
-    return SendOrder(**{**raw, **lists, "command": OrderCommand(raw["command"])})
+_FORM: Final = TypeAdapter(Journal)
 
 
-def _account_to_journal(account: Account) -> dict[str, Any]:
-    return {
-        "since": account.since_ms,
-        "bucket": account.bucket.value if account.bucket else "",
-        "size": [account.missing, account.desired],
-        "booked": {bucket.value: amount for bucket, amount in account.booked.items()},
-    }
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """A journal as it was read, and the places in it that were left out."""
+
+    journal: Journal
+    left_out: tuple[str, ...] = ()
 
 
-def _account(raw: Mapping[str, Any]) -> Account:
-    missing, desired = raw["size"]
-    bucket = Bucket(raw["bucket"]) if raw["bucket"] else None
-    booked = {Bucket(name): int(amount) for name, amount in raw["booked"].items()}
-    return Account(int(raw["since"]), bucket, int(missing), int(desired), booked)
+def read(text: str, version: int = VERSION) -> Reading:
+    """The inverse of `Journal.dump`; an empty text is a job that is seen for the first time.
+
+    Args:
+        text: `status.journal`.
+        version: `status.journalVersion`.
+
+    Raises:
+        JournalError: it must not be acted upon; the message names the place.
+    """
+    if not text:
+        return Reading(Journal())
+    if version > VERSION:
+        raise JournalError(
+            Reason.JOURNAL_NEWER, f"status.journal is of version {version}, this operator knows up to {VERSION}"
+        )
+    try:
+        raw = json.loads(text)
+    except ValueError as error:
+        raise JournalError(Reason.JOURNAL_UNREADABLE, f"status.journal is not JSON: {error}") from None
+    if not isinstance(raw, dict):
+        raise JournalError(Reason.JOURNAL_UNREADABLE, "status.journal is not an object")
+    return _read(_from_version_1(raw) if version < 2 else raw)
+
+
+def _read(raw: dict[str, Any]) -> Reading:
+    """Leave out what may be, until the rest can be read."""
+    left_out = _deadlines_left_out(raw)
+    while True:
+        try:
+            return Reading(_FORM.validate_json(json.dumps(raw)), tuple(left_out))
+        except ValidationError as error:
+            wrong = error.errors(include_url=False, include_context=False)
+        places = [_dispensable(one) for one in wrong]
+        essential = [one for one, place in zip(wrong, places, strict=True) if place is None]
+        if essential:
+            raise _refusal(essential)
+        for place in reversed(_outermost(places)):  # of a list the last first, so that the others keep their places
+            left_out.append(_in_words(place))
+            _remove(raw, place)
+
+
+def _outermost(places: Iterable[Place | None]) -> list[Place]:
+    """Each place once, and none inside another one."""
+    known = dict.fromkeys(place for place in places if place is not None)
+    return [place for place in known if not any(place[:length] in known for length in range(len(place)))]
+
+
+def _deadlines_left_out(raw: dict[str, Any]) -> list[str]:
+    """Leave out deadlines that nothing waits for here."""
+    state = raw.get("state")
+    deadlines = state.get("deadlines") if isinstance(state, dict) else None
+    if not isinstance(deadlines, dict):
+        return []
+    unknown = sorted(deadlines.keys() - set(Deadline))
+    for name in unknown:
+        del deadlines[name]
+    return [f"state.deadlines.{name}" for name in unknown]
+
+
+def _dispensable(wrong: ErrorDetails) -> Place | None:
+    """What can be left out so that this is not wrong any more, if anything."""
+    place: Place = tuple(part for part in wrong["loc"] if part != "[key]")
+    if wrong["type"] in _UNKNOWN_KEY:
+        return place
+    if wrong["type"] == "missing":  # without it the whole around it says nothing
+        place = place[:-1]
+    return place if any(place[: len(root)] == root for root in _DISPENSABLE) else None
+
+
+def _refusal(wrong: list[ErrorDetails]) -> JournalError:
+    """An unknown word is a newer operator's; anything else is damage."""
+    newer = any(one["type"] == "enum" for one in wrong)
+    told = "; ".join(f"{_in_words(one['loc'])}: {one['msg']}, found {str(one['input'])[:80]!r}" for one in wrong[:3])
+    return JournalError(Reason.JOURNAL_NEWER if newer else Reason.JOURNAL_UNREADABLE, f"status.journal: {told}")
+
+
+def _in_words(place: Place) -> str:
+    return ".".join(str(part) for part in place if part != "[key]")
+
+
+def _remove(raw: Any, place: Place) -> None:  # noqa: ANN401  # JSON
+    *parents, last = place
+    for part in parents:
+        raw = raw[part]
+    del raw[last]
+
+
+def _from_version_1(raw: dict[str, Any]) -> dict[str, Any]:
+    """What 0.1 wrote, in the form of version 2; what is wrong in it is found afterwards."""
+    made: dict[str, Any] = {"state": raw.get("plan"), "pods": _pods_of_version_1(raw.get("pods"))}
+    for old, new in (("order", "order"), ("restart", "restart_seen"), ("moments", "marks"), ("restoration",) * 2):
+        if old in raw:
+            made[new] = raw[old]
+    if isinstance(failed := raw.get("failed"), list) and len(failed) == 2:
+        made["failed_reason"], made["failed_message"] = failed
+    if isinstance(account := raw.get("account"), dict):
+        missing, desired = account.get("size") or (0, 1)
+        made["account"] = {
+            "since_ms": account.get("since"),
+            "bucket": account.get("bucket") or None,
+            "missing": missing,
+            "desired": desired,
+            "booked": account.get("booked"),
+        }
+    return made
+
+
+def _pods_of_version_1(raw: Any) -> Any:  # noqa: ANN401  # JSON
+    if not isinstance(raw, dict):
+        return raw
+    pairs = {"replaced": dict(raw.get("replaced", ())), "avoided": {row[0]: row[1:] for row in raw.get("avoided", ())}}
+    return {**raw, **pairs}

@@ -6,9 +6,9 @@ coordinator's milestones and from what the agent found in the directory of check
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
-from typing import Any, Final
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Final
 
 from hajob.api import status as api
 from hajob.domain.actions import Action
@@ -98,21 +98,6 @@ class Restoration:
             return planned
         saved = planned is RestoredFrom.SAVED_CHECKPOINT and self.loaded_step >= self.before
         return RestoredFrom.SAVED_CHECKPOINT if saved else RestoredFrom.PERIODIC_CHECKPOINT
-
-    def to_journal(self) -> dict[str, Any]:
-        """What is not as it begins."""
-        plain = asdict(self)
-        return {name: value for name, value in plain.items() if value != _BLANK[name]}
-
-    @classmethod
-    def from_journal(cls, raw: Mapping[str, Any]) -> Restoration:
-        """The inverse; words of another version are left out."""
-        known = {name: value for name, value in raw.items() if name in _BLANK}
-        known["refused"] = tuple(CheckpointRefusal(**one) for one in raw.get("refused", ()))
-        return cls(**known)
-
-
-_BLANK: Final = asdict(Restoration())
 
 
 def sources(layout: Layout, incident: Incident, source: RestoredFrom | None) -> tuple[api.StateSource, ...]:

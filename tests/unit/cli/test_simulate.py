@@ -15,10 +15,10 @@ from hajob.cli.main import main
 from hajob.domain.actions import Action
 from hajob.domain.errors import HajobInputError
 from hajob.domain.facts import FactKind
-from hajob.plan.journal import from_dict, to_dict
 from hajob.plan.policy import from_spec, layout_of
 from hajob.plan.simulate import SimulationRequest, simulate
 from hajob.plan.view import ClusterView
+from hajob.status.journal import Journal, read
 from tests.unit.plan.plan_rig import Rig
 
 ARGUMENTS = ["--global-batch-size", "64", "--micro-batch-size", "1", "--tensor-model-parallel-size", "2"]
@@ -283,7 +283,7 @@ def test_a_restart_that_a_further_loss_brings_about_is_not_waited_for() -> None:
 @pytest.mark.parametrize("during", Action)
 def test_the_imagined_job_is_one_that_an_operator_could_find_in_its_journal(during: Action) -> None:
     begin = simulate(JOB["spec"], SimulationRequest(ranks=(5,), during=during)).turns[0].before
-    assert from_dict(to_dict(begin)) == begin
+    assert read(Journal(begin).dump(0)).journal.state == begin
     assert begin.incident is not None
     assert begin.incident.action is during
 

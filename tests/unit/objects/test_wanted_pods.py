@@ -50,12 +50,6 @@ def test_a_start_may_shun_nodes_for_every_node_rank() -> None:
     assert wanted.avoided_by(1) == ("dead", "sick")
 
 
-def test_the_journal_keeps_everything() -> None:
-    wanted = WantedPods().with_rank_pods(2, 4).with_replaced([0, 3], 6, {0: "a", 3: ""}).with_released([1])
-    assert WantedPods.from_journal(wanted.to_journal()) == wanted
-    assert WantedPods.from_journal({}) == WantedPods()
-
-
 def test_effects_change_the_wish() -> None:
     wanted = apply(WantedPods(), effects.CreateAllPods(attempt=1, incarnation=1), {}, {"dead"})
     assert (wanted.base, wanted.avoided_by(0)) == (1, ("dead",))

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from hajob.domain.actions import Action
 from hajob.domain.facts import Fact, FactKind, Source
@@ -13,7 +15,19 @@ from hajob.plan.machine import Transition, advance
 from hajob.plan.policy import Policy
 from hajob.plan.state import JobPhase, JobState
 from hajob.plan.view import ClusterView
+from hajob.status.journal import Journal, read
 from tests.unit.plan.plan_worlds import VIEW
+
+
+def to_dict(state: JobState) -> dict[str, Any]:
+    """The state as it stands in the journal."""
+    found: dict[str, Any] = json.loads(Journal(state).dump(0)).get("state", {})
+    return found
+
+
+def from_dict(data: dict[str, Any]) -> JobState:
+    """The inverse."""
+    return read(json.dumps({"state": data})).journal.state
 
 
 @dataclass

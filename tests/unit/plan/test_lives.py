@@ -18,10 +18,9 @@ from hajob.domain.actions import FAULT_ACTIONS, Action
 from hajob.domain.facts import FactKind, Source
 from hajob.plan import events as e
 from hajob.plan.effects import Effect
-from hajob.plan.journal import from_dict, to_dict
 from hajob.plan.policy import ActionLimits, CoordinatorLossPolicy, Mode, NodePolicy, Policy
 from hajob.plan.state import JobState
-from tests.unit.plan.plan_rig import Rig
+from tests.unit.plan.plan_rig import Rig, from_dict, to_dict
 from tests.unit.plan.plan_worlds import VIEW, without
 
 GOLDEN = Path(__file__).parent / "lives.txt"

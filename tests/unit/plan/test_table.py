@@ -10,10 +10,10 @@ from hajob.domain.facts import FactKind
 from hajob.plan import events as e
 from hajob.plan.effects import SendOrder
 from hajob.plan.guards import ALWAYS
-from hajob.plan.journal import from_dict, to_dict
 from hajob.plan.machine import CELLS, TABLE, advance
 from hajob.plan.policy import Policy
 from hajob.plan.state import ENDED, STEADY, JobPhase, JobState
+from tests.unit.plan.plan_rig import from_dict, to_dict
 from tests.unit.plan.plan_worlds import LAYOUT, VIEW, WORLDS, Walk, due_time, every_event, fact, small_policy
 
 SETTLED = STEADY | ENDED

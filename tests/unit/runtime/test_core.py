@@ -12,6 +12,7 @@ import pytest
 
 from hajob.api import constants as names
 from hajob.api.base import Json
+from hajob.runtime import metrics
 from hajob.runtime.channel import Channel, Credentials
 from hajob.runtime.core import Caches, Core
 from hajob.runtime.job_controller import JobController
@@ -237,3 +238,75 @@ async def test_a_controller_that_breaks_during_the_end_neither_stops_it_nor_is_o
     await hall.town.clock.advance(60.0)
     await settled(hall.town)
     assert hall.core._controllers == {}
+
+
+# --------------------------------------------------------------------------------- jobs that cannot be looked after
+
+
+async def taken_over(town: Town, **status: object) -> Hall:
+    """A job that trains, and an operator that finds this in its status when it begins to lead."""
+    await town.train()
+    await town.controller.close()
+    town.stored()["status"] |= status
+    town.kube.writes.clear()
+    town.events.reasons.clear()
+    hall = Hall(town)
+    await hall.show_pods()
+    await settled(town)
+    return hall
+
+
+def accepted(town: Town) -> tuple[str, str]:
+    found = next(one for one in town.status()["conditions"] if one["type"] == "Accepted")
+    return found["status"], found["reason"]
+
+
+@pytest.mark.parametrize(
+    ("status", "reason"),
+    [
+        ({"journalVersion": 99}, "JournalNewer"),
+        ({"journal": '{"state":{"phase":"Draining"}}'}, "JournalNewer"),
+        ({"journal": '{"state":{"phase":"Run'}, "JournalUnreadable"),
+    ],
+)
+async def test_a_job_with_a_foreign_journal_is_told_and_left(status: dict[str, object], reason: str) -> None:
+    town = Town()
+    hall = await taken_over(town, **status)
+    before = town.status()
+    assert accepted(town) == ("Unknown", reason)
+    assert town.events.reasons == [reason]
+    assert metrics.JOBS_ON_HOLD.labels(reason)._value.get() == 1
+    assert {key: before[key] for key in status} == status, "whoever can read it must find it"
+    assert [write[:2] for write in town.kube.writes] == [("patch", names.PLURAL)]
+    assert before["summary"]["state"] == "OnHold"
+    hall.core.job_seen(town.stored())
+    await hall.list_pods()
+    assert len(town.pods()) == 5
+    assert len(town.kube.writes) == 1
+    await hall.core.close()
+    assert metrics.JOBS_ON_HOLD.labels(reason)._value.get() == 0
+
+
+async def test_a_job_on_hold_is_taken_up_with_another_journal() -> None:
+    town = Town()
+    await town.train()
+    journal = town.status()["journal"]
+    hall = await taken_over(town, journal="{")
+    assert hall.controller is None
+    town.status()["journal"] = journal
+    hall.core.job_seen(town.stored())
+    await settled(town)
+    assert hall.controller is not None
+    await hall.show_pods()
+    await town.clock.advance(5.0)
+    assert accepted(town) == ("True", "Valid")
+    await hall.core.close()
+
+
+async def test_a_job_on_hold_can_be_deleted() -> None:
+    town = Town()
+    hall = await taken_over(town, journal="{")
+    await hall.core.job_released(UID)
+    await settled(town)
+    assert metrics.JOBS_ON_HOLD.labels("JournalUnreadable")._value.get() == 0
+    await hall.core.close()

@@ -24,7 +24,7 @@ from hajob.runtime.ports import Ports
 from hajob.runtime.status_writer import StatusWriter
 from hajob.sources.node import NodeView
 from hajob.sources.pod import PodView, view
-from hajob.status.journal import Journal
+from hajob.status.journal import read
 from tests.unit.runtime.runtime_fakes import FakeClock, FakeKube
 
 EXAMPLE = Path(__file__).parents[3] / "examples/quickstart.yaml"
@@ -439,10 +439,10 @@ async def test_the_silence_of_an_agent_whose_pod_has_finished_is_no_fault(town: 
 async def test_a_shrunk_job_hears_of_nodes_that_come_and_go(town: Town) -> None:
     await town.train()
     await town.controller.close()
-    journal = Journal.load(town.status()["journal"])
+    journal = read(town.status()["journal"]).journal
     gone = Shrunk(dropped=(0,), ranks=(0, 1), nodes=(0,), lost_nodes=(0,))
     shrunk = replace(journal, state=replace(journal.state, phase=JobPhase.SHRUNK, shrunk=gone))
-    town.status()["journal"] = shrunk.dump()
+    town.status()["journal"] = shrunk.dump(0)
     controller = town.open()
     await settled(town)
     waits, spare = {}, [name for name in town.nodes if name not in {pod.node_name for pod in town.pods()}]
