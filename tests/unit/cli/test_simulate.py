@@ -231,13 +231,13 @@ def test_it_is_told_what_an_enforced_recovery_would_do(mode: str) -> None:
     assert (held.action, held.considered) == (enforced.action, enforced.considered)
 
 
-def test_every_rung_up_to_the_action_is_judged_and_one_is_taken() -> None:
+def test_every_action_up_to_the_taken_one_is_evaluated() -> None:
     answer = simulate(JOB["spec"], SimulationRequest(nodes=(2,)))
     judged = [(verdict.action, verdict.taken) for verdict in answer.considered]
     assert judged == [("Retry", False), ("InPlace", False), ("Replace", False), ("Shrink", True)]
 
 
-def test_a_larger_action_that_would_not_have_worked_is_refused_as_well() -> None:
+def test_larger_actions_that_would_not_work_are_refused_too() -> None:
     considered = simulate(JOB["spec"], SimulationRequest(ranks=(5,))).considered
     assert [(one.action, one.taken) for one in considered] == [("Retry", False), ("InPlace", True), ("Replace", False)]
 
@@ -263,7 +263,7 @@ def test_the_imagined_job_trains_again_in_the_end(
 
 
 @pytest.mark.parametrize("during", ["Shrink", "Checkpoint", "Restart", "Expand"])
-def test_where_nothing_can_be_replaced_any_more_nothing_is_waited_for(
+def test_where_nothing_can_be_replaced_nothing_is_awaited(
     capsys: pytest.CaptureFixture[str], manifest: Path, during: str
 ) -> None:
     answer = ask(capsys, manifest, "--lose", "node=2", "--during", during)
@@ -273,7 +273,7 @@ def test_where_nothing_can_be_replaced_any_more_nothing_is_waited_for(
     )
 
 
-def test_a_restart_that_a_further_loss_brings_about_is_not_waited_for() -> None:
+def test_a_restart_after_a_further_loss_is_not_awaited() -> None:
     """MindSpore cannot go on without a complete copy: the second node turns the replacement into a restart."""
     answer = simulate({**JOB["spec"], "framework": "MindSpore"}, SimulationRequest(nodes=(1, 3)))
     assert answer.action == "Restart"
@@ -281,7 +281,7 @@ def test_a_restart_that_a_further_loss_brings_about_is_not_waited_for() -> None:
 
 
 @pytest.mark.parametrize("during", Action)
-def test_the_imagined_job_is_one_that_an_operator_could_find_in_its_journal(during: Action) -> None:
+def test_the_simulated_job_survives_its_journal(during: Action) -> None:
     begin = simulate(JOB["spec"], SimulationRequest(ranks=(5,), during=during)).turns[0].before
     assert read(Journal(begin).dump(0)).journal.state == begin
     assert begin.incident is not None

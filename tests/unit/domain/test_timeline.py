@@ -34,7 +34,7 @@ def test_a_moment_before_its_predecessor_costs_nothing() -> None:
     assert [phase.milliseconds for phase in phases(moments)] == [20, 0, 10]
 
 
-def test_an_incident_that_is_still_open_has_the_phases_that_are_over() -> None:
+def test_an_open_incident_has_the_phases_that_are_over() -> None:
     moments = {Mark.NOTICED: 10, Mark.STOPPED: 30, Mark.DECIDED: 35, Mark.READY: 90}
     assert phases(moments) == [TimedPhase("Stop", 20), TimedPhase("Decision", 5), TimedPhase("StartUp", 55)]
 
@@ -45,7 +45,7 @@ def test_a_moment_after_the_end_belongs_to_no_phase() -> None:
     assert phases(moments) == [TimedPhase("StartUp", 30), TimedPhase("Recovery", 0)]
 
 
-def test_an_outage_before_the_first_step_begins_when_it_is_noticed() -> None:
+def test_an_outage_before_the_first_step_begins_when_noticed() -> None:
     assert outage_milliseconds({Mark.NOTICED: 40, Mark.RESUMED: 100}) == 60
     assert outage_milliseconds({Mark.STEP_BEFORE: 10, Mark.NOTICED: 40, Mark.RESUMED: 100}) == 90
     assert outage_milliseconds({Mark.NOTICED: 40, Mark.RESUMED: 39}) == 0

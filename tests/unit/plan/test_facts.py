@@ -152,7 +152,7 @@ def test_an_unknown_incarnation_is_taken_as_now() -> None:
     assert rig.at(JobPhase.GATHERING)
 
 
-def test_a_process_that_was_renewed_leaves_the_old_ones_facts_behind() -> None:
+def test_facts_about_a_renewed_process_are_stale() -> None:
     rig = Rig.running()
     rig.exits(5)
     rig.recover()

@@ -1,4 +1,4 @@
-"""Which action, and why not a smaller one: facts, occasions, preconditions, budgets, progress."""
+"""Which action, and why not a smaller one: facts, triggers, preconditions, budgets, progress."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def test_a_silent_node_is_replaced_and_avoided() -> None:
     assert rig.state.deadlines == {"Recovery": rig.now + 270_000}
 
 
-def test_a_memory_fault_is_repeated_only_when_the_rank_itself_said_so() -> None:
+def test_only_a_memory_fault_told_by_its_rank_is_retried() -> None:
     assert Rig.running().memory(3, Source.MINDIO).action is Action.RETRY
     rig = Rig.running().memory(3, Source.DEVICE)
     assert rig.action is Action.IN_PLACE
@@ -238,7 +238,7 @@ def test_mindio_may_report_success_before_the_first_step() -> None:
 # ------------------------------------------------------------------------------------------------ MindIO's falls
 
 
-def test_a_death_after_the_naming_costs_a_checkpoint_and_a_restart() -> None:
+def test_a_death_after_the_naming_saves_and_restarts() -> None:
     rig = Rig.naming()
     done = rig.exits(3)
     assert rig.at(JobPhase.SAVING)
@@ -256,7 +256,7 @@ def test_a_death_after_the_naming_costs_a_checkpoint_and_a_restart() -> None:
 
 
 @pytest.mark.parametrize("named", [False, True])
-def test_a_save_by_standing_order_while_a_pod_does_not_come_is_gone_on_from(named: bool) -> None:
+def test_a_save_by_standing_orders_is_restarted_from(named: bool) -> None:
     rig = Rig.running()
     rig.silent(0)
     if named:
@@ -266,7 +266,7 @@ def test_a_save_by_standing_order_while_a_pod_does_not_come_is_gone_on_from(name
     assert rig.incident.restored_from is RestoredFrom.SAVED_CHECKPOINT
 
 
-def test_where_processes_are_never_restarted_a_second_death_takes_its_pod_along_too() -> None:
+def test_without_in_place_a_second_death_replaces_its_pod_too() -> None:
     rig = Rig.running(policy=Policy(limits={**DEFAULT_ACTION_LIMITS, Action.IN_PLACE: ActionLimits(0, 3600, 60)}))
     assert rig.order(rig.exits(5)).replaced_nodes == (2,)
     order = rig.order(rig.exits(6))
@@ -275,7 +275,7 @@ def test_where_processes_are_never_restarted_a_second_death_takes_its_pod_along_
     assert (order.replaced_nodes, order.restart_ranks) == ((2, 3), ())
 
 
-def test_a_naming_that_crossed_a_widening_counts_as_after_the_naming() -> None:
+def test_a_naming_older_than_a_widening_saves_and_restarts() -> None:
     rig = Rig.running()
     rig.exits(5)
     rig.exits(3)
@@ -520,7 +520,7 @@ def test_a_set_that_mindio_would_not_drop_is_refused_by_name() -> None:
     assert "DropSetClosed" in rig.refused[Action.SHRINK]
 
 
-def test_a_smaller_rung_that_is_forbidden_leads_to_the_next() -> None:
+def test_a_forbidden_action_leads_to_the_next_larger_one() -> None:
     rig = Rig.running(policy=without(Action.IN_PLACE))
     done = rig.exits(5)
     assert rig.action is Action.REPLACE
@@ -716,7 +716,7 @@ def test_a_lost_coordinator_goes_by_policy(policy: CoordinatorLossPolicy, now: J
     assert rig.at(later)
 
 
-def test_the_controller_of_an_attempt_that_is_over_is_not_mourned_twice() -> None:
+def test_the_controller_of_an_old_attempt_is_lost_only_once() -> None:
     """Its loss may be told in one breath with the checkpoint that the restart waited for."""
     rig = Rig.running(policy=Policy(coordinator_loss=CoordinatorLossPolicy.AT_NEXT_CHECKPOINT))
     rig.tell(e.CoordinatorLost())
@@ -731,7 +731,7 @@ def test_the_controller_of_an_attempt_that_is_over_is_not_mourned_twice() -> Non
     assert rig.state.restarts_infrastructure == 2
 
 
-def test_an_unreachable_coordinator_is_no_reason_to_begin_a_start_anew() -> None:
+def test_an_unreachable_coordinator_does_not_restart_a_start() -> None:
     rig = Rig(JobState())
     rig.tell(e.Accepted())
     assert rig.out_of_reach() == ()
@@ -739,7 +739,7 @@ def test_an_unreachable_coordinator_is_no_reason_to_begin_a_start_anew() -> None
     assert rig.at(JobPhase.RESTARTING)
 
 
-def test_a_coordinator_that_the_image_cannot_run_spends_the_programs_budget() -> None:
+def test_an_image_that_cannot_run_it_spends_the_program_budget() -> None:
     rig = Rig(JobState(), policy=Policy(max_program_failures=1))
     rig.tell(e.Accepted())
     rig.tell(e.CoordinatorLost(message="no python3", program=True))
@@ -754,7 +754,7 @@ def test_a_coordinator_that_the_image_cannot_run_spends_the_programs_budget() ->
     assert "no python3" in failed.message
 
 
-def test_a_first_start_whose_coordinator_cannot_run_says_why_it_was_given_up() -> None:
+def test_a_start_whose_coordinator_cannot_run_fails_with_words() -> None:
     rig = Rig(JobState(), policy=Policy(max_program_failures=0))
     rig.tell(e.Accepted())
     (*_, failed) = rig.tell(e.CoordinatorLost(message="container controller: no python3", program=True))
@@ -771,7 +771,7 @@ def test_a_first_start_whose_coordinator_cannot_run_says_why_it_was_given_up() -
         (False, CoordinatorLossPolicy.IMMEDIATELY, JobPhase.RESTARTING),
     ],
 )
-def test_a_running_training_waits_for_a_coordinator_that_cannot_be_reached(
+def test_a_running_training_waits_for_its_coordinator(
     serves: bool, policy: CoordinatorLossPolicy, phase: JobPhase
 ) -> None:
     rig = Rig.running(policy=Policy(coordinator_loss=policy))
@@ -866,7 +866,7 @@ def test_the_whole_jobs_deadline() -> None:
     assert rig.at(JobPhase.FAILED)
 
 
-def test_the_successor_of_a_lost_coordinator_is_followed_by_another_but_not_in_a_loop() -> None:
+def test_coordinators_that_end_are_made_anew_with_pauses() -> None:
     rig = Rig.running(policy=Policy(coordinator_loss=CoordinatorLossPolicy.NEVER))
     rig.tell(e.CoordinatorLost())
     assert rig.out_of_reach() == ()
@@ -890,7 +890,7 @@ def test_pods_that_have_finished_complete_a_job_that_had_trained(phase: JobPhase
 
 
 @pytest.mark.parametrize("phase", [JobPhase.PENDING, JobPhase.STARTING, JobPhase.RESTARTING, JobPhase.FAILED])
-def test_pods_that_end_before_their_ranks_have_started_complete_nothing(phase: JobPhase) -> None:
+def test_pods_that_end_before_their_ranks_start_end_nothing(phase: JobPhase) -> None:
     rig = Rig.running()
     rig.state = replace(rig.state, phase=phase)
     rig.tell(e.PodsFinished())
@@ -919,7 +919,7 @@ def test_a_suspended_job_says_what_was_saved(words: str) -> None:
     assert rig.state.problem == ""
 
 
-def test_a_save_that_never_ends_does_not_keep_a_job_from_being_suspended() -> None:
+def test_a_save_that_never_ends_does_not_prevent_a_suspend() -> None:
     rig = Rig.running(policy=Policy(limits={**DEFAULT_ACTION_LIMITS, Action.CHECKPOINT: ActionLimits(5, 3600, 60)}))
     rig.tell(e.SuspendRequested())
     assert rig.state.deadlines["Recovery"] == rig.now + 60_000
@@ -929,7 +929,7 @@ def test_a_save_that_never_ends_does_not_keep_a_job_from_being_suspended() -> No
 
 
 @pytest.mark.parametrize("phase", [JobPhase.RUNNING, JobPhase.UNPROTECTED])
-def test_without_a_coordinator_nothing_is_saved_and_the_job_is_suspended_at_once(phase: JobPhase) -> None:
+def test_without_a_coordinator_a_job_is_suspended_unsaved(phase: JobPhase) -> None:
     rig = Rig.running(view=replace(VIEW, coordinator_ready=False))
     rig.state = replace(rig.state, phase=phase)
     rig.tell(e.SuspendRequested())

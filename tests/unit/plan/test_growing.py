@@ -68,7 +68,7 @@ def test_capacity_that_is_not_there_counts_from_never(lost: bool) -> None:
     assert rig.state.shrunk.capacity_ms == 0
 
 
-def test_growing_that_is_given_up_names_the_dropped_ranks_and_restarts_nobody() -> None:
+def test_growth_given_up_names_the_dropped_and_restarts_nobody() -> None:
     rig = shrinking()
     rig.tell(e.ResultReported(2, 201, "isolate", "downgrade", (4, 5, 6, 7)))
     rig.tell(e.Resumed(2, 11))
@@ -84,7 +84,7 @@ def test_growing_that_is_given_up_names_the_dropped_ranks_and_restarts_nobody() 
 # ------------------------------------------------------------------------------------------------ what is remembered
 
 
-def test_growing_back_remembers_what_came_anew_and_when_something_had_to_be_forgotten() -> None:
+def test_growth_remembers_what_is_new_and_when_it_forgot() -> None:
     rig = shrinking()
     rig.tell(e.ResultReported(2, 201, "isolate", "downgrade", (4, 5, 6, 7)))
     rig.tell(e.Resumed(2, 11))
@@ -95,7 +95,7 @@ def test_growing_back_remembers_what_came_anew_and_when_something_had_to_be_forg
     assert (len(rig.state.renewed), rig.state.forgotten_ms) == (RENEWED_LIMIT, rig.now)
 
 
-def test_a_move_remembers_its_pods_and_when_something_had_to_be_forgotten() -> None:
+def test_a_move_remembers_its_pods_and_when_it_forgot() -> None:
     rig = Rig.running()
     rig.state = replace(rig.state, pods=FULL)
     rig.tell(e.MigrateRequested(nodes=(1,)))
@@ -112,7 +112,7 @@ def test_what_is_renewed_once_more_is_the_last_to_be_forgotten() -> None:
     assert (list(rig.state.renewed)[-1], len(rig.state.renewed), rig.state.forgotten_ms) == (5, RENEWED_LIMIT, 0)
 
 
-def test_a_use_of_a_budget_is_forgotten_when_the_longest_window_is_over() -> None:
+def test_uses_older_than_the_longest_window_are_forgotten() -> None:
     rig = Rig.running()
     longest = Policy().longest_window_ms
     rig.state = replace(
@@ -148,7 +148,7 @@ def test_what_mindio_said_when_it_failed_is_kept(result: e.ResultReported, probl
     assert rig.state.problem == problem
 
 
-def test_a_job_that_mindio_gives_up_while_shrunk_is_saved_at_no_cost() -> None:
+def test_a_shrunk_job_that_mindio_gives_up_is_saved_for_free() -> None:
     rig = Rig.shrunk()
     before = rig.state.spent
     rig.tell(e.ResultReported(0, 406, "no", "downgrade"))

@@ -51,7 +51,7 @@ def test_a_guard_says_what_it_asks() -> None:
 
 
 @pytest.mark.parametrize("action", [Action.RETRY, Action.IN_PLACE, Action.REPLACE, Action.RESTART])
-def test_a_rung_holds_for_the_action_that_the_ladder_takes_on_that_occasion(action: Action) -> None:
+def test_an_action_guard_holds_for_the_smallest_that_works(action: Action) -> None:
     seen = e.FactSeen(fact=EXIT)
     assert g.chooses(FAULT, action).test(context(seen)) is (action is Action.IN_PLACE)
     assert g.chooses(UNTRAINED, action).test(context(seen)) is (action is Action.RESTART)
@@ -75,7 +75,7 @@ def test_a_guard_about_kinds_holds_for_facts_of_these_kinds() -> None:
         ((0,), "dump", e.ResultReported(0, 499, "", "dump"), False),
     ],
 )
-def test_a_result_holds_by_code_and_by_strategy_where_both_name_one(
+def test_a_result_guard_holds_by_code_and_by_strategy(
     codes: tuple[int, ...], strategy: str, event: e.ResultReported, holds: bool
 ) -> None:
     guard = g.result(*codes, strategy=strategy) if strategy else g.result(*codes)
@@ -125,7 +125,7 @@ def test_every_unknown_strategy_is_named() -> None:
 
 
 @pytest.mark.parametrize(("attempt", "phase"), [(0, JobPhase.WARMING), (1, JobPhase.PENDING), (2, JobPhase.WARMING)])
-def test_ranks_of_another_attempt_do_not_count_and_one_that_is_not_said_does(attempt: int, phase: JobPhase) -> None:
+def test_ranks_of_another_attempt_do_not_count(attempt: int, phase: JobPhase) -> None:
     rig = Rig(JobState(phase=JobPhase.PENDING, incarnation=2, attempt=2, base=2))
     rig.tell(e.AllRanksStarted(attempt=attempt))
     assert rig.at(phase)
@@ -147,7 +147,7 @@ def test_ranks_of_another_attempt_do_not_count_and_one_that_is_not_said_does(att
         ((1,), 0, JobPhase.RUNNING),
     ],
 )
-def test_what_may_move_is_a_node_rank_of_the_job_once_a_step_has_ended(
+def test_only_node_ranks_of_the_job_move_once_a_step_has_ended(
     nodes: tuple[int, ...], step: int, phase: JobPhase
 ) -> None:
     rig = Rig.running(view=replace(VIEW, step=step))
@@ -166,9 +166,7 @@ def test_moves_have_a_budget() -> None:
 
 
 @pytest.mark.parametrize(("node", "phase"), [(2, JobPhase.SHRUNK), (1, JobPhase.SAVING)])
-def test_a_returning_node_that_is_lost_again_ends_the_growing_and_another_one_costs_a_save(
-    node: int, phase: JobPhase
-) -> None:
+def test_a_returning_node_lost_again_ends_growth_another_saves(node: int, phase: JobPhase) -> None:
     rig = Rig.shrunk()
     rig.view = VIEW
     rig.tell(e.ExpandDue())

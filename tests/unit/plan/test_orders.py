@@ -62,7 +62,7 @@ def test_a_process_is_begun_with_the_action_that_was_asked_for(
     assert state.incident.action is action
 
 
-def test_processes_that_die_together_are_judged_with_the_pods_they_take_along() -> None:
+def test_processes_that_die_together_take_their_pods_along() -> None:
     """Ranks 1 and 4 are no partners, but their pods hold both holders of a shard."""
     rig = Rig.running(policy=without(Action.IN_PLACE))
     rig.see(FactKind.PROCESS_EXITED, ranks=(1, 4), exit_code=-9)
@@ -131,7 +131,7 @@ def test_a_shrink_at_once_takes_the_whole_pod_of_a_dead_process() -> None:
     assert rig.incident.ready is False
 
 
-def test_a_shrink_after_a_repair_that_did_not_end_restarts_nobody() -> None:
+def test_a_shrink_after_an_unfinished_repair_restarts_nobody() -> None:
     rig = named()
     order = do.SendOrder(OrderCommand.SHRINK, 2, 2, (4, 5), parameters=SCALE_IN, timeout_seconds=300)
     assert rig.order(rig.deadline("Recovery")) == order

@@ -276,7 +276,7 @@ def test_a_spent_budget_is_told() -> None:
     assert recoverability(state, view(), policy)[0].status is ConditionStatus.TRUE
 
 
-def test_the_list_never_promises_what_the_ladder_refuses() -> None:
+def test_recoverability_never_promises_what_a_decision_refuses() -> None:
     """Every refusal of a decision without a loss is in the list, under the same name."""
     from hajob.plan.evaluator import FAULT, Loss
 

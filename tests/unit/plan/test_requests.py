@@ -40,7 +40,7 @@ def confirming() -> Rig:
 
 
 @pytest.mark.parametrize("purpose", ASKED)
-def test_what_is_asked_for_while_only_a_word_is_awaited_closes_a_recovery_that_worked(purpose: Purpose) -> None:
+def test_a_request_while_confirming_closes_a_recovery_as_good(purpose: Purpose) -> None:
     rig = confirming()
     done = rig.tell(ASKED[purpose])
     assert do.CloseIncident(2, IncidentOutcome.RECOVERED, f"{purpose} took over") in done
@@ -135,7 +135,7 @@ def test_why_a_save_failed_is_told_whole(event: e.JobEvent, why: str) -> None:
     )
 
 
-def test_a_shrunk_job_is_whole_again_after_a_suspend_and_at_its_end() -> None:
+def test_a_shrunk_job_is_whole_after_a_suspend_and_at_its_end() -> None:
     rig = Rig.shrunk()
     rig.view = replace(VIEW, coordinator_ready=False)
     rig.tell(e.SuspendRequested())
@@ -149,7 +149,7 @@ def test_a_shrunk_job_is_whole_again_after_a_suspend_and_at_its_end() -> None:
 
 
 @pytest.mark.parametrize("phase", [JobPhase.PENDING, JobPhase.STARTING, JobPhase.WARMING, JobPhase.RESTARTING])
-def test_a_job_that_no_restart_can_help_fails_at_once_with_the_events_words(phase: JobPhase) -> None:
+def test_an_unworkable_job_fails_at_once_with_its_words(phase: JobPhase) -> None:
     rig = starting(phase)
     done = rig.tell(e.Unworkable(reason="ImageUnusable", message="the image has no mindio_ttp"))
     assert done == (do.FailJob("ImageUnusable", "the image has no mindio_ttp"),)
@@ -170,7 +170,7 @@ def test_a_start_that_takes_too_long_is_never_left_without_words() -> None:
     assert do.FailJob("StartupDeadlineExceeded", "startupDeadlineSeconds are over") in done
 
 
-def test_a_job_that_ran_out_of_time_says_what_it_was_recovering_from() -> None:
+def test_a_job_out_of_time_says_what_it_was_recovering_from() -> None:
     rig = Rig.running()
     rig.exits(5, message="Killed")
     rig.state = replace(rig.state, deadlines={**rig.state.deadlines, "Active": rig.now})
@@ -196,14 +196,14 @@ def test_a_job_that_ran_out_of_time_says_what_it_was_recovering_from() -> None:
         ),
     ],
 )
-def test_the_last_rung_says_why_nothing_is_left(policy: Policy, reason: str, message: str) -> None:
+def test_the_last_action_says_why_nothing_is_left(policy: Policy, reason: str, message: str) -> None:
     rig = Rig.running(policy=policy)
     done = rig.exits(5, message="boom")
     assert rig.at(JobPhase.FAILED)
     assert done == (do.FailJob(reason, message),)
 
 
-def test_a_step_that_gives_up_says_its_own_reason_where_no_ladder_was_asked() -> None:
+def test_giving_up_without_a_decision_says_its_own_reason() -> None:
     context = Context(Rig.running().state, e.Accepted(), VIEW, Policy(), 0)
     assert life.fail("TooLate", "it is over")(context)[1] == (do.FailJob("TooLate", "it is over"),)
     assert life.fail("TooLate")(context)[1] == (do.FailJob("TooLate", ""),)
@@ -233,7 +233,7 @@ def test_a_note_keeps_the_end_of_a_long_message() -> None:
     ("kind", "action"),
     [(FactKind.MEMORY_FAULT, Action.IN_PLACE), (FactKind.POD_LOST, Action.REPLACE), (FactKind.HANG, Action.IN_PLACE)],
 )
-def test_what_joins_a_held_incident_never_makes_its_action_smaller(kind: FactKind, action: Action) -> None:
+def test_joining_a_held_incident_never_shrinks_its_action(kind: FactKind, action: Action) -> None:
     rig = Rig.running(policy=Policy(mode=Mode.HOLD))
     rig.exits(5)
     rig.see(kind, ranks=(3,), source=Source.MINDIO)
@@ -241,7 +241,7 @@ def test_what_joins_a_held_incident_never_makes_its_action_smaller(kind: FactKin
 
 
 @pytest.mark.parametrize("first", [FactKind.DATA_CORRUPTED, FactKind.PROCESS_EXITED])
-def test_corruption_that_was_held_is_not_forgotten_when_it_is_let_go(first: FactKind) -> None:
+def test_corruption_while_held_still_counts_once_released(first: FactKind) -> None:
     """Once data are reported corrupted no copy is taken and nothing is saved, whenever somebody lets it go on."""
     rig = Rig.running(policy=Policy(mode=Mode.HOLD))
     rig.see(first, ranks=(5,), source=Source.MINDIO)
@@ -290,7 +290,7 @@ def test_the_last_words_of_a_controller_are_told() -> None:
 
 
 @pytest.mark.parametrize("words", ["evicted", ""])
-def test_a_coordinator_that_cannot_be_reached_or_has_ended_again_says_why(words: str) -> None:
+def test_a_coordinator_unreachable_or_ended_again_says_why(words: str) -> None:
     rig = Rig.running()
     assert rig.out_of_reach()[0] == do.Announce("CoordinatorUnreachable", "the coordinator cannot be reached")
     rig.tell(e.CoordinatorLost())
@@ -299,7 +299,7 @@ def test_a_coordinator_that_cannot_be_reached_or_has_ended_again_says_why(words:
     assert done[0] == do.Announce("CoordinatorLost", words or "it has ended")
 
 
-def test_a_controller_lost_before_the_first_step_restarts_and_only_the_first_time_for_free() -> None:
+def test_a_controller_lost_before_step_one_restarts_the_job() -> None:
     rig = starting()
     for uses in (0, 1, 2):
         rig.tell(e.CoordinatorLost(message="gone"))

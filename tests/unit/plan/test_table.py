@@ -24,7 +24,7 @@ def walk() -> Walk:
     return Walk().run()
 
 
-def test_every_cell_has_an_answer_and_only_its_last_row_always_holds() -> None:
+def test_every_cell_ends_with_the_only_row_that_always_holds() -> None:
     for cell, rows in CELLS.items():
         assert rows, cell
         assert [row.guard is ALWAYS for row in rows].index(True) == len(rows) - 1, cell
@@ -134,7 +134,7 @@ def settle(state: JobState, now: int) -> tuple[JobState, int]:
     raise AssertionError(f"did not settle: {state}")
 
 
-def test_a_job_that_dies_before_its_first_step_fails_with_the_programs_words() -> None:
+def test_a_death_before_the_first_step_fails_with_its_output() -> None:
     state, now = JobState(), 0
     transition = advance(state, e.Accepted(), VIEW, small_policy(), now)
     for _ in range(20):

@@ -36,7 +36,7 @@ def test_a_fact_loses_its_own_ranks_or_all_of_a_node(
     assert rig.incident.lost_ranks == lost
 
 
-def test_a_process_that_came_with_a_new_pod_leaves_the_old_pods_words_behind() -> None:
+def test_facts_about_the_processes_of_an_old_pod_are_stale() -> None:
     rig = Rig.running()
     rig.silent(2)
     rig.recover()
@@ -63,14 +63,14 @@ def test_a_node_that_left_with_a_shrink_is_no_news_as_a_whole() -> None:
 
 
 @pytest.mark.parametrize(("incarnation", "stale"), [(0, False), (1, True), (2, True), (3, False), (-1, False)])
-def test_only_a_controller_of_an_attempt_that_is_known_to_be_over_is_not_mourned(incarnation: int, stale: bool) -> None:
+def test_only_the_controller_of_an_older_attempt_is_ignored(incarnation: int, stale: bool) -> None:
     rig = Rig(JobState(phase=JobPhase.RUNNING, incarnation=3, attempt=2, base=3, step=5))
     rig.see(FactKind.CONTROLLER_LOST, incarnation=incarnation)
     assert rig.at(JobPhase.RUNNING if stale else JobPhase.UNPROTECTED)
     assert ("attempt that is over" in rig.ignored) is stale
 
 
-def test_a_ladder_is_climbed_once_for_each_occasion() -> None:
+def test_a_decision_is_made_once_for_each_trigger() -> None:
     fact = Fact("a", FactKind.PROCESS_EXITED, ranks=(5,), incarnation=1, time_ms=10**9)
     context = Context(Rig.running().state, e.FactSeen(fact=fact), VIEW, Policy(), 1_000_000)
     assert context.concerns()
@@ -106,7 +106,7 @@ def test_where_no_rank_is_lost_no_rank_is_named() -> None:
     assert words == ["Restart is the smallest action asked for"] * 5
 
 
-def test_uses_are_remembered_for_a_day_at_least_because_the_programs_are() -> None:
+def test_uses_of_budgets_are_remembered_for_a_day_at_least() -> None:
     assert Policy(limits={action: ActionLimits(1, 60, 60) for action in FAULT_ACTIONS}).longest_window_ms == 86_400_000
     assert (
         Policy(limits={**DEFAULT_ACTION_LIMITS, Action.RETRY: ActionLimits(1, 90_000, 60)}).longest_window_ms

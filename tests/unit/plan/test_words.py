@@ -176,7 +176,7 @@ def test_every_refusal_word_for_word(judged: Evaluator, action: Action, refusals
 
 
 @pytest.mark.parametrize("trigger", [LATE, UNREPAIRABLE, DUMP_OR_EXIT, EXIT_ONLY, UNTRAINED])
-def test_what_an_occasion_leaves(trigger: object) -> None:
+def test_a_trigger_leaves_these_actions(trigger: object) -> None:
     assert trigger in {LATE, UNREPAIRABLE, DUMP_OR_EXIT, EXIT_ONLY, UNTRAINED}
     judged = replace(evaluator(Loss((5,))), trigger=trigger)
     for action in Action:
@@ -285,7 +285,7 @@ def test_a_replaced_node_is_not_restarted_in_place_after_405() -> None:
     assert not [effect for effect in done if isinstance(effect, do.ReplacePods)]
 
 
-def test_what_was_asked_for_books_no_budget_but_its_missed_deadlines() -> None:
+def test_requests_spend_no_budget_their_missed_deadlines_do() -> None:
     rig = Rig.running()
     rig.tell(e.RestartRequested())
     rig.tell(e.ResultReported(2, 499))
