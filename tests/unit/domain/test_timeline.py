@@ -29,7 +29,7 @@ def test_the_usual_order() -> None:
     assert outage_milliseconds(moments) == 600
 
 
-def test_a_moment_before_its_predecessor_costs_nothing() -> None:
+def test_a_mark_before_its_predecessor_costs_nothing() -> None:
     moments = {Mark.NOTICED: 10, Mark.STOPPED: 30, Mark.DECIDED: 20, Mark.RESUMED: 40}
     assert [phase.milliseconds for phase in phases(moments)] == [20, 0, 10]
 
@@ -39,7 +39,7 @@ def test_an_open_incident_has_the_phases_that_are_over() -> None:
     assert phases(moments) == [TimedPhase("Stop", 20), TimedPhase("Decision", 5), TimedPhase("StartUp", 55)]
 
 
-def test_a_moment_after_the_end_belongs_to_no_phase() -> None:
+def test_a_mark_after_the_end_belongs_to_no_phase() -> None:
     """A replacement that reports late, when the others train already."""
     moments = {Mark.NOTICED: 10, Mark.READY: 90, Mark.RESUMED: 40}
     assert phases(moments) == [TimedPhase("StartUp", 30), TimedPhase("Recovery", 0)]

@@ -531,7 +531,7 @@ def test_a_forbidden_action_leads_to_the_next_larger_one() -> None:
 # ------------------------------------------------------------------------------------------------ budgets
 
 
-def test_the_same_rank_at_the_same_step_climbs_after_three() -> None:
+def test_the_same_rank_at_the_same_step_gets_more_after_three() -> None:
     policy = Policy(limits={action: ActionLimits(100, 3600, 60) for action in Action})
     actions = []
     state = Rig.running(policy=policy).state
