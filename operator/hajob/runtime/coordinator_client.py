@@ -8,28 +8,23 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterator
-from typing import Final, Protocol
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Protocol
 
-from hajob.api.conditions import Reason
 from hajob.api.constants import COORDINATOR_TOKEN_AUDIENCE
 from hajob.api.job import HATrainingJob
 from hajob.domain.checkpoints import CheckpointRefusal
-from hajob.plan import events
-from hajob.plan.state import JobPhase, JobState
 from hajob.protocol import sidecar_pb2 as wire
 from hajob.runtime import metrics
 from hajob.runtime.channel import Credentials
 from hajob.runtime.kube import ApiError
 from hajob.runtime.ports import Link, Ports
+from hajob.sources.observe import Heard
 from hajob.sources.pod import PodView
-from hajob.sources.report import launchers_ready
 from hajob.status.restoration import Loaded
 
 log = logging.getLogger(__name__)
-
-UNWORKABLE: Final = frozenset({Reason.IMAGE_UNUSABLE.word, Reason.MINDIO_TLS_MISMATCH.word})
-"""Problems with which a job never trains, however often it is started."""
 
 
 class Owner(Protocol):
@@ -76,22 +71,20 @@ class CoordinatorClient:
         self._closing: set[asyncio.Task[None]] = set()
         self._revision = 0
         self.connected = False
-        self.heard = 0
+        self.sequence = 0
         self.problem = ""
-        self.state = wire.CoordinatorState(step=-1)
-        self._before = self.state
+        self.before = self.now = Heard()
         self._attempt_told = 0
-        self._checkpoint_known: int | None = None
 
     @property
     def serving(self) -> bool:
         """Whether it is heard and its MindIO controller serves."""
-        return self.connected and self.state.controller_ready
+        return self.connected and self.now.state.controller_ready
 
     @property
     def step(self) -> int:
         """Newest step that is known to be finished, -1 before the first."""
-        return self.state.step
+        return self.now.state.step
 
     @property
     def address(self) -> str:
@@ -101,8 +94,8 @@ class CoordinatorClient:
     @property
     def checkpoint_step(self) -> int | None:
         """Step of the complete checkpoint that would be loaded now; -1: there is none, None: nobody can look."""
-        found = self.state.checkpoint
-        if not self.state.HasField("checkpoint") or found.problem:
+        found = self.now.state.checkpoint
+        if not self.now.state.HasField("checkpoint") or found.problem:
             return None
         return found.step if found.tracked else -1
 
@@ -114,15 +107,6 @@ class CoordinatorClient:
         self._attempt_told = found.attempt
         refused = tuple(CheckpointRefusal(one.name, one.reason, one.detail) for one in found.refused)
         return Loaded(found.loaded_step, refused, found.num_refused, found.problem)
-
-    def _newer_checkpoint(self) -> Iterator[events.JobEvent]:
-        """A checkpoint was completed; the first one heard of may be old."""
-        found = self.state.checkpoint
-        if not self.state.HasField("checkpoint") or found.problem:
-            return
-        before, self._checkpoint_known = self._checkpoint_known, found.step
-        if before is not None and found.step > before:
-            yield events.CheckpointVerified(step=found.step)
 
     def pod_is_at(self, pod: PodView, credentials: Credentials) -> None:
         """Dial this pod, unless that is done already."""
@@ -141,7 +125,7 @@ class CoordinatorClient:
     def pod_lost(self) -> None:
         """The pod is gone: hang up."""
         self.connected, self._pod, self._ear.deaf = False, None, True
-        self.state = wire.CoordinatorState(step=self.state.step)
+        self.now = replace(self.now, state=wire.CoordinatorState(step=self.step), serving=False)
         if self._link is not None:
             task = asyncio.create_task(self._link.close())
             self._closing.add(task)
@@ -157,7 +141,7 @@ class CoordinatorClient:
     @property
     def problems(self) -> dict[str, str]:
         """What MindIO cannot work with, by its word."""
-        return {problem.code: problem.message for problem in self.state.problems}
+        return {problem.code: problem.message for problem in self.now.state.problems}
 
     def order(self, order: wire.Order) -> None:
         """The step that is wanted now."""
@@ -180,23 +164,6 @@ class CoordinatorClient:
         if self._link is not None:
             self._link.assign(self._assignment)
 
-    def events_of(self, report: wire.Report, state: JobState) -> Iterator[events.JobEvent]:
-        """What the coordinator's state says to the plan, beside its facts and milestones."""
-        if report.state.controller_ready and not self._before.controller_ready:
-            yield events.CoordinatorReady()
-        yield from self._newer_checkpoint()
-        if report.state.attempt == state.attempt:
-            for problem in report.state.problems:
-                if problem.code in UNWORKABLE:
-                    yield events.Unworkable(reason=problem.code, message=problem.message)
-        if state.phase is JobPhase.PENDING and report.state.controller_ready and report.state.attempt == state.attempt:
-            nodes = report.state.nodes
-            if launchers_ready(nodes, self._job.spec.num_nodes):
-                yield events.PodsReady()
-        trained = state.phase in {JobPhase.STARTING, JobPhase.WARMING} and report.state.attempt == state.attempt
-        if trained and report.state.step > max(state.step, 0):
-            yield events.Resumed(step=report.state.step)
-
     # ------------------------------------------------------------------------------------------- Listener
 
     async def greeted(self, hello: wire.Hello) -> bool:
@@ -216,13 +183,14 @@ class CoordinatorClient:
 
     def reported(self, report: wire.Report) -> None:
         """A report has come. Its state is taken over first: a fact in the first report is judged by it, too."""
-        self.heard = report.sequence
-        self._before, self.state = self.state, report.state
+        self.sequence = report.sequence
+        self.before, self.now = self.now, self.now.then(report.state)
         self.problem = report.state.controller_problem
         self._owner.reported(report)
 
     def connected_changed(self, up: bool, reason: str) -> None:
         """The channel came up, or is gone."""
         self.connected = up
+        self.now = self.now if up else self.now.lost()
         self.problem = reason
         self._owner.coordinator_changed()

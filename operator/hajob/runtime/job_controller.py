@@ -11,16 +11,16 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Final
 
 from hajob.api import constants as names
-from hajob.api.base import Json, format_time
+from hajob.api.base import Json
 from hajob.api.conditions import Reason
 from hajob.api.job import HATrainingJob
 from hajob.api.status import HATrainingJobStatus
-from hajob.domain.facts import FactKind
+from hajob.domain.facts import Fact, FactKind
 from hajob.domain.goodput import Account
 from hajob.domain.timeline import Mark
 from hajob.messages import orders
@@ -31,7 +31,7 @@ from hajob.plan import effects, events, machine
 from hajob.plan.account import follow
 from hajob.plan.policy import Policy, from_spec, layout_of
 from hajob.plan.recoverability import recoverability
-from hajob.plan.state import ENDED, JobPhase, JobState
+from hajob.plan.state import ENDED, JobState
 from hajob.plan.view import ClusterView
 from hajob.protocol import sidecar_pb2 as wire
 from hajob.runtime import metrics
@@ -47,9 +47,8 @@ from hajob.runtime.pod_reconciler import PodReconciler, difference
 from hajob.runtime.ports import Ports
 from hajob.runtime.status_publisher import StatusPublisher
 from hajob.runtime.status_writer import StatusRefusedError
-from hajob.sources import pod as pod_source
+from hajob.sources import observe
 from hajob.sources.pod import PodView
-from hajob.sources.report import read
 from hajob.status import announcements
 from hajob.status.build import RUNNING_REASON, CoordinatorView, Snapshot, build_status, goodput, is_urgent
 from hajob.status.journal import Journal
@@ -184,22 +183,13 @@ class JobController:
         if pod.role == names.ROLE_COORDINATOR:
             self._coordinator_pod_seen(pod, deleted=deleted)
         elif is_wanted(pod, self._journal.pods):
-            now = self._time.now()
-            for fact in [pod_source.lost(pod, now)] if deleted else pod_source.facts(pod, now):
-                self._advance(events.FactSeen(fact=fact))
+            self._advance_all(observe.of_pod(pod, deleted=deleted, now_ms=self._time.now()))
             self.look_for_stranded()
             if not deleted and not pod.ended:
                 self._assign()
-            self._look_for_the_end()
+            self._advance_all(observe.of_end(self.state, self._layout.num_nodes, self._serving()))
         self._publish(lazy=True)
         self._wake.set()
-
-    def _look_for_the_end(self) -> None:
-        """A training may end while no coordinator is there to tell; its pods say so, too."""
-        shrunk, wanted = self.state.shrunk, self._journal.pods
-        training = set(range(self._layout.num_nodes)) - set(shrunk.nodes if shrunk else ())
-        if self.state.phase not in ENDED and self._pods.all_finished(training, wanted):
-            self._advance(events.PodsFinished())
 
     def _coordinator_pod_seen(self, pod: PodView, *, deleted: bool) -> None:
         wanted = self._journal.pods
@@ -210,12 +200,11 @@ class JobController:
             self._ports.clock.call_later(APART_SECONDS, self._still_unplaced, pod.name)
         if deleted or pod.ended:
             self._coordinator.pod_lost()
-            told = pod.trouble or f"pod {pod.name} is gone"
-            self._advance(events.CoordinatorLost(message=told, program=pod.failed_by_itself and not deleted))
+            self._advance_all(observe.of_coordinator_pod(pod, deleted=deleted))
         elif pod.address and self._admission.credentials is not None:
             self._coordinator.pod_is_at(pod, self._admission.credentials)
             if not self._coordinator.connected:
-                self._advance(events.CoordinatorUnreachable())
+                self._advance(observe.of_channel(up=False))
             self._assign()
             self._send_order()
 
@@ -233,7 +222,7 @@ class JobController:
         """A coordinator's report: milestones, then facts, each advancing the plan at once."""
         begin = self._ports.clock.monotonic()
         now = self._time.now()
-        reading = read(report, now)
+        reading = observe.of_report(report, self._serving(), now)
         for what in reading.refused:
             metrics.REFUSED.labels(what).inc()
             log.warning("%s: the coordinator reports something this operator does not know: %s", self._title, what)
@@ -242,63 +231,55 @@ class JobController:
         if (loaded := self._coordinator.newly_loaded(report, self.state.attempt)) is not None:
             self._recorder.checkpoint_loaded(loaded)
         for observed in reading.observed:
-            if observed.moment is not None:
-                self._recorder.mark(observed.moment, observed.time_ms, observed.step_before)
+            if observed.mark is not None:
+                self._recorder.mark(observed.mark, observed.time_ms, observed.step_before)
             if isinstance(observed.event, events.FactSeen):
-                self._fact_seen(observed.event)
-            elif type(observed.event) is not events.JobEvent:
+                self._remember(observed.event.fact)
+            if observed.event is not None:
                 self._advance(observed.event)
-        for event in self._coordinator.events_of(report, self.state):
-            self._advance(event)
+        client = self._coordinator
+        self._advance_all(observe.of_coordinator(self.state, client.before, client.now, self._layout.num_nodes))
         if reading.observed:
             metrics.DECISION.observe(self._ports.clock.monotonic() - begin)
         self._publish(lazy=True)
 
-    def _fact_seen(self, event: events.FactSeen) -> None:
-        """A fact from inside the job: it knows node ranks, the cluster knows which node that is."""
-        fact = event.fact
+    def _remember(self, fact: Fact) -> None:
+        """What a fact says about places, for whoever makes or deletes a pod there."""
         metrics.FACTS.labels(fact.kind.value).inc()
-        pod = self._pods.of_node_rank(fact.node_rank, self._journal.pods)
-        if pod is not None and pod.finished and fact.kind is FactKind.AGENT_SILENT:
-            log.info("%s: the agent of %s is silent because the pod has finished", self._title, pod.name)
-            return
-        if pod is not None:
-            fact = dataclasses.replace(fact, node_name=fact.node_name or pod.node_name)
-            if fact.kind is FactKind.AGENT_SILENT:
-                self._pods.silent.add(pod.uid)
-            if fact.kind in {FactKind.AGENT_SILENT, FactKind.PORT_TAKEN}:
-                self._ports.avoided_nodes.add(pod.node_name, self._ports.clock.monotonic())
-        self._advance(dataclasses.replace(event, fact=fact))
+        if fact.kind is FactKind.AGENT_SILENT and (pod := self._serving().get(fact.node_rank or 0)) is not None:
+            self._pods.silent.add(pod.uid)
+        if fact.kind in {FactKind.AGENT_SILENT, FactKind.PORT_TAKEN}:
+            self._ports.avoided_nodes.add(fact.node_name, self._ports.clock.monotonic())
 
     def coordinator_changed(self) -> None:
         """The channel came up, or went away."""
         if self._coordinator.connected:
             self._assign()
             self._send_order()
-            self._advance(events.CoordinatorReachable())
-        else:
-            self._advance(events.CoordinatorUnreachable())
+        self._advance(observe.of_channel(up=self._coordinator.connected))
         self._publish()
 
     def look_for_stranded(self) -> None:
         """A node turned, or a pod of this job was given to one: a pod may wait there in vain."""
-        now = self._time.now()
-        for pod in self._pods.stranded(self._ports.nodes(), self._journal.pods):
-            self._advance(events.FactSeen(fact=pod_source.stranded(pod, now)))
+        pods = self._serving().values()
+        self._advance_all(observe.of_nodes(pods, self._ports.nodes(), self._time.now()))
 
     def look_for_capacity(self) -> None:
-        """A node, or a pod of any job on one, came or went: a shrunk job may grow back, or must wait again."""
-        shrunk = self.state.shrunk
-        if self.state.phase is not JobPhase.SHRUNK or shrunk is None:
-            return
-        free = self._ports.free_nodes(self.job, self._layout)
-        enough = free >= len(shrunk.absent(released=self._policy.release_shrunk_pods))
-        if enough and not shrunk.capacity_ms:
-            self._advance(events.CapacityAvailable(nodes=free))
-        elif not enough and shrunk.capacity_ms:
-            self._advance(events.CapacityLost())
+        """A node, or a pod of any job on one, came or went."""
+        free = partial(self._ports.free_nodes, self.job, self._layout)
+        self._advance_all(observe.of_capacity(self.state, self._policy, free))
+
+    def _homes(self) -> dict[int, str]:
+        return {node_rank: pod.node_name for node_rank, pod in self._serving().items()}
+
+    def _serving(self) -> observe.Pods:
+        return self._pods.serving(self._journal.pods)
 
     # ------------------------------------------------------------------------------------------------- plan
+
+    def _advance_all(self, seen: Iterable[events.JobEvent]) -> None:
+        for event in tuple(seen):
+            self._advance(event)
 
     def _view(self) -> ClusterView:
         return ClusterView(
@@ -308,7 +289,7 @@ class JobController:
             coordinator_apart=not self._pods.coordinator_shares_node(),
             free_nodes=self._ports.free_nodes(self.job, self._layout),
             checkpoint_step=self._coordinator.checkpoint_step,
-            node_names=self._pods.homes(self._journal.pods),
+            node_names=self._homes(),
         )
 
     def _advance(self, event: events.JobEvent) -> None:
@@ -349,7 +330,7 @@ class JobController:
         if not taken:
             return
         wanted = self._journal.pods
-        homes = self._pods.homes(wanted)
+        homes = self._homes()
         starts = any(isinstance(effect, effects.CreateAllPods) for effect in taken)
         avoided = self._ports.nodes_to_avoid(self.job, self._layout) if starts else set()
         for effect in taken:
@@ -394,7 +375,7 @@ class JobController:
 
     def _then_acknowledge(self) -> Callable[[], None]:
         """Reports count as taken in only once what they led to is written: a leader killed before hears them again."""
-        return partial(self._coordinator.acknowledge, self._coordinator.heard)
+        return partial(self._coordinator.acknowledge, self._coordinator.sequence)
 
     def _build_status(self, before: HATrainingJobStatus) -> HATrainingJobStatus:
         return build_status(self._snapshot(before))
@@ -458,7 +439,9 @@ class JobController:
             return
         if not self._admission.admitted and not await self._admit():
             return
-        self._follow_wishes()
+        asked, seen = observe.restart_asked(self.job.spec), self._journal.restart_seen
+        self._journal = dataclasses.replace(self._journal, restart_seen=asked)
+        self._advance_all(observe.of_spec(self.state, self.job.spec, seen))
         todo = difference(self.job, self._journal.pods, self._pods.pods, self._pods.gone | self._pods.made.keys())
         if self.state.phase in ENDED:
             todo = dataclasses.replace(todo, surplus=tuple(pod for pod in todo.surplus if not pod.ended))
@@ -476,21 +459,6 @@ class JobController:
             await self._status.acknowledged()
         if not self._released:
             self._expiry.follow(self.job, self._status.current.completion_time if counts else None)
-
-    def _follow_wishes(self) -> None:
-        """What the spec asks for now: compared with the state, so that nothing asked while nobody looked is missed."""
-        phase, spec = self.state.phase, self.job.spec
-        asked = format_time(spec.restart_request_time) if spec.restart_request_time else ""
-        if asked != self._journal.restart_seen:
-            self._journal = dataclasses.replace(self._journal, restart_seen=asked)
-            if asked and phase is not JobPhase.NEW:
-                self._advance(events.RestartRequested())
-        if phase is JobPhase.NEW:
-            self._advance(events.SuspendRequested() if spec.suspend else events.Accepted())
-        elif spec.suspend and phase not in {JobPhase.SUSPENDED, JobPhase.SAVING, *ENDED}:
-            self._advance(events.SuspendRequested())
-        elif not spec.suspend and phase is JobPhase.SUSPENDED:
-            self._advance(events.ResumeRequested())
 
     async def _admit(self) -> bool:
         admission = self._admission

@@ -5,7 +5,7 @@ Only looking and remembering; what follows from it is the planner's, what is don
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from hajob.api import constants as names
@@ -73,19 +73,9 @@ class PodIndex:
         """Rank pods that have not ended, of whatever incarnation."""
         return [pod for pod in self.pods.values() if pod.role == names.ROLE_RANK and not pod.ended]
 
-    def of_node_rank(self, node_rank: int | None, wanted: WantedPods) -> PodView | None:
-        """The pod that is a node rank now."""
-        return next((pod for pod in self.pods.values() if pod.node_rank == node_rank and is_wanted(pod, wanted)), None)
-
-    def all_finished(self, node_ranks: Iterable[int], wanted: WantedPods) -> bool:
-        """Whether the pods of all these node ranks have ended with 0, container by container; none at all has not."""
-        pods = {pod.node_rank: pod for pod in self.pods.values() if is_wanted(pod, wanted)}
-        looked_at = [pods.get(node_rank) for node_rank in node_ranks]
-        return bool(looked_at) and all(pod is not None and pod.phase == "Succeeded" for pod in looked_at)
-
-    def homes(self, wanted: WantedPods) -> dict[int, str]:
-        """Node rank -> name of the node where its pod is."""
-        return {pod.node_rank: pod.node_name for pod in self.pods.values() if is_wanted(pod, wanted)}
+    def serving(self, wanted: WantedPods) -> dict[int, PodView]:
+        """Node rank -> the pod that serves it: of the incarnation that should be there."""
+        return {pod.node_rank: pod for pod in self.pods.values() if is_wanted(pod, wanted)}
 
     def unreachable(self, pod: PodView, nodes: Mapping[str, NodeView]) -> bool:
         """Whether nobody on the pod's node could end it: the node is not ready, or its agent does not answer.
@@ -97,11 +87,6 @@ class PodIndex:
             return False
         node = nodes.get(pod.node_name)
         return node is None or not node.ready or pod.uid in self.silent
-
-    def stranded(self, nodes: Mapping[str, NodeView], wanted: WantedPods) -> list[PodView]:
-        """Those that were given to a node which is not ready and never started: no agent is there to fall silent."""
-        waiting = [pod for pod in self.pods.values() if is_wanted(pod, wanted) and not pod.address and not pod.ended]
-        return [pod for pod in waiting if pod.node_name in nodes and not nodes[pod.node_name].ready]
 
     def coordinator_shares_node(self) -> bool:
         """Whether the coordinator runs on a node of one of its ranks."""

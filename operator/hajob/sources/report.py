@@ -41,7 +41,7 @@ SOURCE: Final = {
 }
 """Who saw it; an agent where nothing else is said."""
 
-MOMENT: Final = {
+MARK: Final = {
     wire.STEP_BEFORE: Mark.STEP_BEFORE,
     wire.STOPPED: Mark.STOPPED,
     wire.REPLACEMENTS_STARTED: Mark.STARTED,
@@ -49,16 +49,21 @@ MOMENT: Final = {
     wire.NAMED: Mark.NAMED,
     wire.RESUMED: Mark.RESUMED,
 }
-"""Milestones that are moments of an incident's timeline."""
+"""Milestones that are marks of an incident's timeline."""
 
 
 @dataclass(frozen=True, slots=True)
 class Observed:
-    """One thing in a report, with the time at which it happened; `step_before`: of that moment, -1 else."""
+    """One thing in a report, with the time at which it happened.
 
-    event: events.JobEvent
+    Attributes:
+        event: None for a milestone that only is a mark of the incident's timeline.
+        step_before: of that mark, -1 else.
+    """
+
+    event: events.JobEvent | None
     time_ms: int
-    moment: Mark | None = None
+    mark: Mark | None = None
     step_before: int = -1
 
 
@@ -83,12 +88,10 @@ def read(report: wire.Report, now_ms: int) -> Reading:
     for milestone in report.milestones:
         time_ms = now_ms - milestone.age_nanoseconds // NANOSECONDS_PER_MILLISECOND
         event = _event(milestone, report.state)
-        moment = MOMENT.get(milestone.kind)
-        if event is not None or moment is not None:
-            before = milestone.step if moment is Mark.STEP_BEFORE else -1
-            observed.append(
-                Observed(event or events.JobEvent(milestone.incarnation), time_ms, moment, step_before=before)
-            )
+        mark = MARK.get(milestone.kind)
+        if event is not None or mark is not None:
+            before = milestone.step if mark is Mark.STEP_BEFORE else -1
+            observed.append(Observed(event, time_ms, mark, step_before=before))
         elif milestone.kind not in _SILENT:
             refused.append(f"milestone kind {milestone.kind}")
     for raw in report.facts:

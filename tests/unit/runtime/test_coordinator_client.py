@@ -9,8 +9,6 @@ from typing import Any, cast
 
 from hajob.api import constants as names
 from hajob.api.job import HATrainingJob
-from hajob.plan.events import CheckpointVerified
-from hajob.plan.state import JobState
 from hajob.protocol import sidecar_pb2 as wire
 from hajob.runtime.channel import Credentials, Listener
 from hajob.runtime.coordinator_client import CoordinatorClient
@@ -58,22 +56,17 @@ def test_what_an_attempt_loads_is_told_once_and_only_of_that_attempt() -> None:
     assert controller.newly_loaded(report_of(attempt=0, loaded_step=-1), 0) is None
 
 
-def test_a_checkpoint_is_news_when_it_is_newer_than_one_that_was_known() -> None:
+def test_the_checkpoint_that_would_be_loaded_is_the_tracked_one() -> None:
     owner = Owner()
 
-    def heard(**found: Any) -> list[Any]:
-        report = report_of(**found) if found else wire.Report(state=wire.CoordinatorState(attempt=1))
-        owner.controller.reported(report)
-        return [
-            event for event in owner.controller.events_of(report, JobState()) if isinstance(event, CheckpointVerified)
-        ]
+    def heard(**found: Any) -> int | None:
+        owner.controller.reported(report_of(**found) if found else wire.Report(state=wire.CoordinatorState(attempt=1)))
+        return owner.controller.checkpoint_step
 
-    assert (heard(), owner.controller.checkpoint_step) == ([], None)
-    assert (heard(step=20, tracked=True), owner.controller.checkpoint_step) == ([], 20)
-    assert [event.step for event in heard(step=40, tracked=True)] == [40]
-    assert heard(step=40, tracked=True) == []
-    assert (heard(step=40, tracked=False), owner.controller.checkpoint_step) == ([], -1)
-    assert (heard(step=40, problem="read-only"), owner.controller.checkpoint_step) == ([], None)
+    assert heard() is None
+    assert heard(step=20, tracked=True) == 20
+    assert heard(step=40, tracked=False) == -1
+    assert heard(step=40, problem="read-only") is None
 
 
 POD = PodView("ns", "coordinator-a", "uid-a", "job", names.ROLE_COORDINATOR, -1, 1, address="127.0.1.1")

@@ -1,0 +1,177 @@
+"""What is seen of a job becomes events of the planner: here, and nowhere else. Pure.
+
+What *happened* is told once, when it is seen: `of_pod`, `of_coordinator_pod`, `of_report`. What *is* can be read off at
+any time, and is told for as long as the state does not show it, so that nothing is missed that came about while nobody
+looked: all the others. None of them decides what follows; the table does, and ignores what does not matter now.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Collection, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from hajob.api.base import format_time
+from hajob.api.conditions import Reason
+from hajob.api.spec import HATrainingJobSpec
+from hajob.domain.facts import FactKind
+from hajob.plan import events
+from hajob.plan.policy import Policy
+from hajob.plan.state import ENDED, JobPhase, JobState
+from hajob.protocol import sidecar_pb2 as wire
+from hajob.sources import pod as pod_source
+from hajob.sources.node import NodeView
+from hajob.sources.pod import PodView
+from hajob.sources.report import Observed, Reading, launchers_ready, read
+
+Pods = Mapping[int, PodView]
+"""Node rank to the pod that serves it: the one that should exist, as it is."""
+
+UNWORKABLE: Final = frozenset({Reason.IMAGE_UNUSABLE.word, Reason.MINDIO_TLS_MISMATCH.word})
+"""Problems with which a job never trains, however often it is started."""
+_AT_REST: Final = frozenset({JobPhase.SUSPENDED, JobPhase.SAVING, *ENDED})
+"""Phases in which a suspend has been followed, is being followed, or has nothing to act on."""
+
+
+# ----------------------------------------------------------------------------------------------------- the job
+
+
+def restart_asked(spec: HATrainingJobSpec) -> str:
+    """The restart that the spec asks for; empty for none."""
+    return format_time(spec.restart_request_time) if spec.restart_request_time else ""
+
+
+def of_spec(state: JobState, spec: HATrainingJobSpec, restart_seen: str) -> Iterator[events.JobEvent]:
+    """What the spec asks for and the state does not show yet; `restart_seen`: the newest restart that was followed."""
+    phase, asked = state.phase, restart_asked(spec)
+    if asked and asked != restart_seen and phase is not JobPhase.NEW:
+        yield events.RestartRequested()
+    if phase is JobPhase.NEW:
+        yield events.SuspendRequested() if spec.suspend else events.Accepted()
+    elif spec.suspend and phase not in _AT_REST:
+        yield events.SuspendRequested()
+    elif not spec.suspend and phase is JobPhase.SUSPENDED:
+        yield events.ResumeRequested()
+
+
+# -------------------------------------------------------------------------------------------------------- pods
+
+
+def of_pod(pod: PodView, *, deleted: bool, now_ms: int) -> Iterator[events.JobEvent]:
+    """A pod that serves a node rank is as it is now, or gone."""
+    for fact in [pod_source.lost(pod, now_ms)] if deleted else pod_source.facts(pod, now_ms):
+        yield events.FactSeen(fact=fact)
+
+
+def of_coordinator_pod(pod: PodView, *, deleted: bool) -> Iterator[events.JobEvent]:
+    """The coordinator's pod is as it is now, or gone."""
+    if deleted or pod.ended:
+        told = pod.trouble or f"pod {pod.name} is gone"
+        yield events.CoordinatorLost(message=told, program=pod.failed_by_itself and not deleted)
+
+
+def of_end(state: JobState, num_nodes: int, pods: Pods) -> Iterator[events.JobEvent]:
+    """A training may end while no coordinator is there to tell; its pods say so, too, container by container."""
+    training = set(range(num_nodes)).difference(state.shrunk.nodes if state.shrunk else ())
+    finished = {node_rank for node_rank, pod in pods.items() if pod.phase == "Succeeded"}
+    if training and training <= finished and state.phase not in ENDED:
+        yield events.PodsFinished()
+
+
+# ------------------------------------------------------------------------------------------------------- nodes
+
+
+def of_nodes(pods: Collection[PodView], nodes: Mapping[str, NodeView], now_ms: int) -> Iterator[events.JobEvent]:
+    """Pods that were given to a node which is not ready and never started: no agent is there to fall silent."""
+    for pod in pods:
+        node = nodes.get(pod.node_name)
+        if node is not None and not node.ready and not pod.address and not pod.ended:
+            yield events.FactSeen(fact=pod_source.stranded(pod, now_ms))
+
+
+def of_capacity(state: JobState, policy: Policy, free_nodes: Callable[[], int]) -> Iterator[events.JobEvent]:
+    """A shrunk job may grow back, or must wait again; any other job does not ask for `free_nodes`."""
+    shrunk = state.shrunk
+    if state.phase is not JobPhase.SHRUNK or shrunk is None:
+        return
+    free = free_nodes()
+    enough = free >= len(shrunk.absent(released=policy.release_shrunk_pods))
+    if enough and not shrunk.capacity_ms:
+        yield events.CapacityAvailable(nodes=free)
+    elif not enough and shrunk.capacity_ms:
+        yield events.CapacityLost()
+
+
+# ------------------------------------------------------------------------------------------------- coordinator
+
+
+@dataclass(frozen=True, slots=True)
+class Heard:
+    """What a coordinator has said until now.
+
+    Attributes:
+        state: of its newest report.
+        serving: its channel is up and its MindIO controller serves.
+        checkpoint: step of the newest complete checkpoint that it has told of, -1 for none, None before it told.
+    """
+
+    state: wire.CoordinatorState = dataclasses.field(default_factory=lambda: wire.CoordinatorState(step=-1))
+    serving: bool = False
+    checkpoint: int | None = None
+
+    def then(self, state: wire.CoordinatorState) -> Heard:
+        """After one more report."""
+        told = state.HasField("checkpoint") and not state.checkpoint.problem
+        return Heard(state, state.controller_ready, state.checkpoint.step if told else self.checkpoint)
+
+    def lost(self) -> Heard:
+        """After its channel went down; what it said is still the newest that is known."""
+        return dataclasses.replace(self, serving=False)
+
+
+def of_channel(*, up: bool) -> events.JobEvent:
+    """The channel to the coordinator is up, or down though there is somebody to dial."""
+    return events.CoordinatorReachable() if up else events.CoordinatorUnreachable()
+
+
+def of_report(report: wire.Report, pods: Pods, now_ms: int) -> Reading:
+    """What a report tells, in order; facts from inside the job learn which node it was.
+
+    An agent falls silent, too, when its pod has finished: that is no fault.
+    """
+    reading = read(report, now_ms)
+    told = [_placed(one, pods) for one in reading.observed]
+    return Reading(tuple(one for one in told if one is not None), reading.refused)
+
+
+def _placed(observed: Observed, pods: Pods) -> Observed | None:
+    event = observed.event
+    if not isinstance(event, events.FactSeen):
+        return observed
+    fact = event.fact
+    pod = pods.get(fact.node_rank) if fact.node_rank is not None else None
+    if pod is None:
+        return observed
+    if pod.finished and fact.kind is FactKind.AGENT_SILENT:
+        return None
+    fact = dataclasses.replace(fact, node_name=fact.node_name or pod.node_name)
+    return dataclasses.replace(observed, event=dataclasses.replace(event, fact=fact))
+
+
+def of_coordinator(state: JobState, before: Heard, now: Heard, num_nodes: int) -> Iterator[events.JobEvent]:
+    """What a coordinator's state says, beside the facts and milestones of its report."""
+    told = now.state
+    if now.serving and not before.serving:
+        yield events.CoordinatorReady()
+    if before.checkpoint is not None and now.checkpoint is not None and now.checkpoint > before.checkpoint:
+        yield events.CheckpointVerified(step=now.checkpoint)  # the first one heard of may be old
+    if told.attempt != state.attempt:
+        return
+    for problem in told.problems:
+        if problem.code in UNWORKABLE:
+            yield events.Unworkable(reason=problem.code, message=problem.message)
+    if state.phase is JobPhase.PENDING and told.controller_ready and launchers_ready(told.nodes, num_nodes):
+        yield events.PodsReady()
+    if state.phase in {JobPhase.STARTING, JobPhase.WARMING} and told.step > max(state.step, 0):
+        yield events.Resumed(step=told.step)

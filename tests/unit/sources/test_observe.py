@@ -1,0 +1,189 @@
+"""What is seen of a job becomes events in one place; what is no news, or no fault, becomes none."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import UTC, datetime
+
+import pytest
+
+from hajob.api import constants as names
+from hajob.api.spec import HATrainingJobSpec
+from hajob.domain.facts import FactKind
+from hajob.plan import events
+from hajob.plan.policy import Policy
+from hajob.plan.state import JobPhase, JobState, Shrunk
+from hajob.protocol import sidecar_pb2 as wire
+from hajob.sources import observe
+from hajob.sources.node import NodeView
+from hajob.sources.pod import PodView
+
+NOW = 5_000
+PODS = {
+    rank: PodView(
+        "ns", f"pod-{rank}", f"uid-{rank}", "job", names.ROLE_RANK, rank, 1, phase="Running", address="10.0.0.1",
+        node_name=f"node-{rank}",
+    )
+    for rank in range(4)
+}  # fmt: skip
+
+
+def kinds(seen: object) -> list[str]:
+    return [type(event).__name__ for event in seen]  # type: ignore[attr-defined]
+
+
+def facts(seen: object) -> list[FactKind]:
+    return [event.fact.kind for event in seen]  # type: ignore[attr-defined]
+
+
+def in_phase(phase: JobPhase, **more: object) -> JobState:
+    return JobState(phase=phase, attempt=1, incarnation=1, base=1, **more)  # type: ignore[arg-type]
+
+
+# ---------------------------------------------------------------------------------------------------- of_spec
+
+
+SPEC = HATrainingJobSpec.model_construct(suspend=False, restart_request_time=None)
+ASKED = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+@pytest.mark.parametrize(
+    ("phase", "suspend", "event"),
+    [
+        (JobPhase.NEW, False, "Accepted"),
+        (JobPhase.NEW, True, "SuspendRequested"),
+        (JobPhase.RUNNING, True, "SuspendRequested"),
+        (JobPhase.GATHERING, True, "SuspendRequested"),
+        (JobPhase.SAVING, True, ""),
+        (JobPhase.SUSPENDED, True, ""),
+        (JobPhase.SUSPENDED, False, "ResumeRequested"),
+        (JobPhase.COMPLETE, True, ""),
+        (JobPhase.RUNNING, False, ""),
+    ],
+)
+def test_what_the_spec_asks_is_told_until_it_is_followed(phase: JobPhase, suspend: bool, event: str) -> None:
+    spec = SPEC.model_copy(update={"suspend": suspend})
+    assert kinds(observe.of_spec(in_phase(phase), spec, "")) == ([event] if event else [])
+
+
+def test_a_restart_is_asked_for_once_and_never_of_a_new_job() -> None:
+    spec = SPEC.model_copy(update={"restart_request_time": ASKED})
+    seen = observe.restart_asked(spec)
+    assert kinds(observe.of_spec(in_phase(JobPhase.RUNNING), spec, "")) == ["RestartRequested"]
+    assert kinds(observe.of_spec(in_phase(JobPhase.RUNNING), spec, seen)) == []
+    assert kinds(observe.of_spec(in_phase(JobPhase.NEW), spec, "")) == ["Accepted"]
+
+
+# -------------------------------------------------------------------------------------------- pods and nodes
+
+
+def test_a_pod_that_is_gone_is_lost_and_one_that_runs_says_nothing() -> None:
+    assert facts(observe.of_pod(PODS[0], deleted=True, now_ms=NOW)) == [FactKind.POD_LOST]
+    assert facts(observe.of_pod(PODS[0], deleted=False, now_ms=NOW)) == []
+
+
+@pytest.mark.parametrize(
+    ("pod", "deleted", "told"),
+    [
+        (PodView("ns", "c", "u", "job", names.ROLE_COORDINATOR, -1, 1, phase="Running"), False, []),
+        (PodView("ns", "c", "u", "job", names.ROLE_COORDINATOR, -1, 1, phase="Running"), True, [False]),
+        (PodView("ns", "c", "u", "job", names.ROLE_COORDINATOR, -1, 1, phase="Failed", exit_code=1), False, [True]),
+        (PodView("ns", "c", "u", "job", names.ROLE_COORDINATOR, -1, 1, phase="Failed", exit_code=1), True, [False]),
+    ],
+)
+def test_a_coordinator_is_lost_when_its_pod_ended_or_went(pod: PodView, deleted: bool, told: list[bool]) -> None:
+    seen = list(observe.of_coordinator_pod(pod, deleted=deleted))
+    assert [event.program for event in seen if isinstance(event, events.CoordinatorLost)] == told
+
+
+def test_the_end_is_when_every_rank_that_trains_has_succeeded() -> None:
+    done = {rank: replace(pod, phase="Succeeded") for rank, pod in PODS.items()}
+    running = in_phase(JobPhase.RUNNING)
+    assert kinds(observe.of_end(running, 4, done)) == ["PodsFinished"]
+    assert kinds(observe.of_end(running, 4, {**done, 2: PODS[2]})) == []
+    assert kinds(observe.of_end(running, 5, done)) == []
+    shrunk = in_phase(JobPhase.SHRUNK, shrunk=Shrunk(nodes=(2,)))
+    assert kinds(observe.of_end(shrunk, 4, {rank: pod for rank, pod in done.items() if rank != 2})) == ["PodsFinished"]
+    assert kinds(observe.of_end(in_phase(JobPhase.COMPLETE), 4, done)) == []
+
+
+def test_only_a_pod_that_never_started_is_stranded_on_a_dead_node() -> None:
+    nodes = {f"node-{rank}": NodeView(f"node-{rank}", ready=rank != 1) for rank in range(4)}
+    assert list(observe.of_nodes(PODS.values(), nodes, NOW)) == []
+    waiting = {rank: replace(pod, address="", phase="Pending") for rank, pod in PODS.items()}
+    assert facts(observe.of_nodes(waiting.values(), nodes, NOW)) == [FactKind.NODE_NOT_READY]
+    assert list(observe.of_nodes([replace(waiting[1], node_name="unheard-of")], nodes, NOW)) == []
+
+
+@pytest.mark.parametrize(
+    ("capacity_ms", "free", "told"),
+    [(0, 1, ["CapacityAvailable"]), (0, 0, []), (7, 1, []), (7, 0, ["CapacityLost"])],
+)
+def test_capacity_is_told_when_it_comes_and_when_it_goes(capacity_ms: int, free: int, told: list[str]) -> None:
+    shrunk = Shrunk(nodes=(0,), lost_nodes=(0,), capacity_ms=capacity_ms)
+    assert kinds(observe.of_capacity(in_phase(JobPhase.SHRUNK, shrunk=shrunk), Policy(), lambda: free)) == told
+
+
+def test_a_job_at_full_size_does_not_count_nodes() -> None:
+    def count() -> int:
+        raise AssertionError("asked")
+
+    assert list(observe.of_capacity(in_phase(JobPhase.RUNNING), Policy(), count)) == []
+
+
+# ------------------------------------------------------------------------------------------------ coordinator
+
+
+def silent(node_rank: int) -> wire.Report:
+    fact = wire.Fact(id="silent", kind=wire.AGENT_SILENT, node_rank=node_rank, incarnation=1)
+    return wire.Report(facts=[fact])
+
+
+def test_a_fact_from_inside_learns_its_node_and_a_finished_pod_may_be_silent() -> None:
+    (seen,) = observe.of_report(silent(2), PODS, NOW).observed
+    assert isinstance(seen.event, events.FactSeen)
+    assert seen.event.fact.node_name == "node-2"
+    finished = {**PODS, 2: replace(PODS[2], exit_code=0)}
+    assert observe.of_report(silent(2), finished, NOW).observed == ()
+
+
+def test_a_milestone_that_is_only_a_mark_is_no_event() -> None:
+    report = wire.Report(milestones=[wire.Milestone(kind=wire.STEP_BEFORE, step=7)])
+    (seen,) = observe.of_report(report, PODS, NOW).observed
+    assert (seen.event, seen.step_before) == (None, 7)
+
+
+def told(state: JobState, before: observe.Heard, **now: object) -> list[str]:
+    heard = before.then(wire.CoordinatorState(**now))  # type: ignore[arg-type]
+    return kinds(observe.of_coordinator(state, before, heard, 4))
+
+
+def test_a_controller_that_serves_is_told_once_and_after_each_gap() -> None:
+    state, serving = in_phase(JobPhase.RUNNING), observe.Heard(serving=True)
+    assert told(state, observe.Heard(), controller_ready=True) == ["CoordinatorReady"]
+    assert told(state, serving, controller_ready=True) == []
+    assert told(state, serving.lost(), controller_ready=True) == ["CoordinatorReady"]
+
+
+def test_a_checkpoint_is_news_when_an_older_one_was_known() -> None:
+    state = in_phase(JobPhase.RUNNING)
+    found, first = wire.CheckpointState(step=40, tracked=True), observe.Heard(serving=True)
+    assert told(state, first, checkpoint=found) == []
+    assert told(state, replace(first, checkpoint=20), checkpoint=found) == ["CheckpointVerified"]
+    assert told(state, replace(first, checkpoint=40), checkpoint=found) == []
+    unread = wire.CheckpointState(step=60, problem="read-only")
+    after = replace(first, checkpoint=40).then(wire.CoordinatorState(checkpoint=unread))
+    assert after.checkpoint == 40
+
+
+def test_a_start_goes_on_by_what_the_coordinator_says_of_its_attempt() -> None:
+    nodes = [wire.NodeState(connected=True, launcher_ready=True)] * 4
+    ready: dict[str, object] = {"controller_ready": True, "nodes": nodes}
+    serving, pending = observe.Heard(serving=True), in_phase(JobPhase.PENDING)
+    assert told(pending, serving, attempt=1, **ready) == ["PodsReady"]
+    assert told(pending, serving, attempt=2, **ready) == []
+    assert told(pending, serving, attempt=1, **{**ready, "nodes": nodes[:3]}) == []
+    assert told(in_phase(JobPhase.WARMING), serving, attempt=1, step=1) == ["Resumed"]
+    assert told(in_phase(JobPhase.WARMING), serving, attempt=1, step=0) == []
+    broken = [wire.Problem(code="ImageUnusable"), wire.Problem(code="CopiesNotRegistered")]
+    assert told(pending, serving, attempt=1, problems=broken) == ["Unworkable"]
