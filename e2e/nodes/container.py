@@ -20,7 +20,7 @@ from e2e.nodes.config import JsonObject
 from e2e.nodes.context import NodeContext
 from e2e.nodes.environment import PodFacts, ReferenceMissingError, References, object_variables, references
 from e2e.nodes.grace import GracePeriod
-from e2e.nodes.images import Image, ImageMissingError, read_image
+from e2e.nodes.images import Image, ImageMissingError, read_image, writable
 from e2e.nodes.logs import last_lines
 from e2e.nodes.plan import ContainerPlan, Surroundings, inside, make_sub_paths, plan_container
 from e2e.nodes.probes import ProbeCounter, ask
@@ -220,6 +220,7 @@ class LiveContainer:
     async def _plan(self, image: Image) -> ContainerPlan:
         """The plan; while a ConfigMap or Secret of the environment is missing, wait for it."""
         attempt = 0
+        image = writable(image, self._scope.directory / ".layers" / self.record.name)
         while True:
             try:
                 return plan_container(self.spec, image, self._surroundings(await self._references()))

@@ -7,8 +7,9 @@ holds (``env``, ``entrypoint``, ``cmd``, ``workingDir``), and the programs are t
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 _KNOWN = {"env", "entrypoint", "cmd", "workingDir"}
@@ -27,6 +28,16 @@ class Image:
     entrypoint: tuple[str, ...] = ()
     cmd: tuple[str, ...] = ()
     working_directory: str = ""
+
+
+def writable(image: Image, layer: Path) -> Image:
+    """The image as one container has it: with a copy of its files in `layer`, new at every start."""
+    if not image.working_directory:
+        return image
+    shutil.rmtree(layer, ignore_errors=True)
+    shutil.copytree(image.directory, layer)
+    working = layer / Path(image.working_directory).relative_to(image.directory)
+    return replace(image, directory=layer, working_directory=str(working))
 
 
 def read_image(name: str, directories: Mapping[str, Path]) -> Image:

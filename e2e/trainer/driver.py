@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 import threading
@@ -21,6 +22,7 @@ from pathlib import Path
 from typing import Protocol
 
 from e2e.cluster.loopback import own_address, own_port
+from e2e.trainer.container import CANN, HELPERS, IMAGE
 from e2e.trainer.layout import Layout
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -112,6 +114,7 @@ class Driver:
         """
         from e2e.trainer.store import serve
 
+        shutil.copytree(IMAGE / HELPERS, self.job.log_dir / HELPERS, dirs_exist_ok=True)
         threading.Thread(target=serve, args=(own_address(), self._store_port), daemon=True).start()
         self._start_controller()
         for rank in range(self.job.layout.world):
@@ -132,11 +135,11 @@ class Driver:
         threading.Thread(target=later, daemon=True).start()
 
     def at_step(self, step: int, action: Callable[[], object]) -> None:
-        """Do something once rank 0 has printed that it finished `step`."""
+        """Do something once the last rank has printed that it finished `step`."""
 
         def later() -> None:
-            path = self.job.log_dir / "output-rank0.log"
-            line = f" iteration {step:8d}/"
+            path = self.job.log_dir / f"output-rank{self.job.layout.world - 1}.log"
+            line = f"] iteration {step:8d}/"
             while not self._finished.wait(_LOOK_SECONDS):
                 if path.exists() and line in path.read_text():
                     action()
@@ -178,28 +181,35 @@ class Driver:
 
     def _start(self, rank: int) -> None:
         layout, job = self.job.layout, self.job
-        command = [sys.executable, "-m", "e2e.trainer.train", "--log-dir", str(job.log_dir), *layout_flags(layout)]
         job.log_dir.mkdir(parents=True, exist_ok=True)
+        command = [sys.executable, "-u", "-m", "e2e.trainer.train", "--log-dir", str(job.log_dir.resolve())]
+        command += layout_flags(layout)
         environment = {
             **os.environ,
             "RANK": str(rank),
+            "LOCAL_RANK": str(rank),
             "WORLD_SIZE": str(layout.world),
             "MASTER_ADDR": own_address(),
             "MASTER_PORT": str(self._store_port),
             "TTP_ADDR": own_address(),
             "TTP_PORT": str(self._controller_port),
             "MINDX_TASK_ID": "local",
+            CANN: "stand-in",
             "HAJOB_INCARNATION": str(job.incarnation),
             "HAJOB_EXEC_TIME": str(time.time_ns()),
             "PYTHONPATH": f"{ROOT}{os.pathsep}{package_directory()}",
             **job.environment,
         }
-        with (job.log_dir / f"output-rank{rank}.log").open("ab") as output:
+        with (
+            (job.log_dir / f"output-rank{rank}.log").open("ab") as output,
+            (job.log_dir / f"errors-rank{rank}.log").open("ab") as errors,
+        ):
             process = subprocess.Popen(
                 [*command, *job.arguments],
                 env=environment,
+                cwd=job.log_dir,
                 stdout=output,
-                stderr=output,
+                stderr=errors,
                 stdin=subprocess.DEVNULL,
                 start_new_session=job.own_sessions,
             )

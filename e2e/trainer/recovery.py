@@ -8,9 +8,10 @@ turns into a failed recovery.
 from __future__ import annotations
 
 import json
+import os
 from typing import TYPE_CHECKING, Final
 
-from e2e.trainer import checkpoint
+from e2e.trainer import checkpoint, manners
 from e2e.trainer.faults import OrderedError
 
 if TYPE_CHECKING:
@@ -18,6 +19,8 @@ if TYPE_CHECKING:
     from e2e.trainer.training import Training
 
 LOADS: Final = frozenset({5, 6})  # repair types that read the periodic checkpoint
+_HANG_SECONDS: Final = float(os.environ.get("HCCL_EXEC_TIMEOUT") or 1836)
+"""torch_npu's default."""
 _LOOK_SECONDS: Final = 0.2  # how often a handler that waits for another rank looks whether it is still there
 _KINDS: Final = {0: "send", 1: "uce high level", 2: "uce low level", 3: "receive", 5: "load", 6: "load and rebuild"}
 
@@ -188,8 +191,17 @@ class Handlers:
                 training.restore(self._take(source, tag % (source, target)))
 
     def _take(self, source: int, tag: bytes) -> bytes:
-        """Wait for a message another rank's handler sends; raises RuntimeError when that rank is found to be gone."""
+        """Wait for a message another rank's handler sends.
+
+        A collective on the device hangs where that rank has died; the kind way is to raise RuntimeError when it is
+        found to be gone.
+        """
         transport = self._training.transport
+        if manners.HANGS in self._training.settings.manners:
+            hung = transport.receive(tag, _HANG_SECONDS, from_handler=True)
+            if hung is None:
+                raise RuntimeError(f"the communication with rank {source} has timed out, error code is 107020")
+            return hung
         while (data := transport.receive(tag, _LOOK_SECONDS, from_handler=True)) is None:
             transport.send(source, b"?are you there", b"")
             if transport.is_lost(source):

@@ -13,11 +13,29 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from e2e.trainer.layout import Layout
+from e2e.trainer.manners import QUIET, manners_from
+from e2e.trainer.printing import MEGATRON, MINDFORMERS, Speaker
+from e2e.trainer.refusals import Sizes, checked_data_parallel
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
 
+FACE: Final = "TOY_FACE"
+IGNORED: Final = """
+    seq-length max-position-embeddings num-attention-heads tokenizer-type tokenizer-name-or-path data-path split
+    lr-decay-style min-lr weight-decay lr-warmup-fraction init-method-std attention-dropout hidden-dropout
+    position-embedding-type normalization clip-grad adam-beta1 adam-beta2 initial-loss-scale distributed-backend
+    ckpt-format
+    distributed-timeout-minutes make-vocab-size-divisible-by
+"""
+"""Flags with a value that start scripts give and that change nothing here."""
+IGNORED_SWITCHES: Final = """
+    use-mcore-models sequence-parallel use-flash-attn use-rotary-position-embeddings use-fused-rmsnorm use-fused-swiglu
+    swiglu bf16 untie-embeddings-and-output-weights disable-bias-linear no-masked-softmax-fusion
+    no-gradient-accumulation-fusion attention-softmax-in-fp32 overlap-grad-reduce overlap-param-gather no-load-rng
+    no-save-rng log-throughput no-shared-storage
+"""
 HURRY: Final = "hurry"
 """A file in the log directory: from now on no step takes longer than it must."""
 
@@ -31,6 +49,21 @@ class Model:
     feed_forward: int
     vocabulary: int = 16
     context: int = 4
+
+
+@dataclass(frozen=True)
+class Loading:
+    """What a start takes from the checkpoint it finds.
+
+    Attributes:
+        finetune: Weights only, and the counter begins at 0.
+        optimizer: The optimizer's state as well.
+        must_exist: End where there is no tracker, instead of starting from random weights.
+    """
+
+    finetune: bool = False
+    optimizer: bool = True
+    must_exist: bool = False
 
 
 @dataclass(frozen=True)
@@ -62,6 +95,12 @@ class Settings:
     save: Path | None
     load: Path | None
     save_interval: int
+    loading: Loading
+    log_interval: int
+    eval_interval: int
+    eval_iters: int
+    exit_interval: int
+    epoch: int
     log_dir: Path
     seed: int
     learning_rate: float
@@ -76,6 +115,16 @@ class Settings:
     tells_copies: bool
     mindio_tls: str
     relays: bool
+    manners: frozenset[str]
+    face: str
+
+    @property
+    def speaker(self) -> Speaker:
+        """Who prints what."""
+        rank, world = self.place.rank, self.place.world
+        everybody = QUIET not in self.manners or self.face == MINDFORMERS
+        prints = everybody or rank == world - 1
+        return Speaker(rank, world, prints, self.log_interval, self.train_iters, self.epoch, self.face)
 
 
 def parser() -> argparse.ArgumentParser:
@@ -96,6 +145,23 @@ def parser() -> argparse.ArgumentParser:
     number("--save", type=Path)
     number("--load", type=Path)
     number("--save-interval", type=int, default=0, help="steps between periodic checkpoints; 0: none")
+    number("--eval-interval", type=int, default=0, help="steps between evaluations; 0: none")
+    number("--eval-iters", type=int, default=10)
+    number("--exit-interval", type=int, default=0, help="end with 0 after a step that this divides; 0: never")
+    number("--log-interval", type=int, default=1, help="steps between two step lines")
+    number("--steps-per-epoch", type=int, default=100, help="MindFormers' face: steps are counted within the epoch")
+    number("--finetune", action="store_true", help="load weights only and count from step 0")
+    number("--no-load-optim", action="store_true")
+    number("--no-save-optim", action="store_true")
+    number("--exit-on-missing-checkpoint", action="store_true")
+    number("--context-parallel-size", type=int, default=1)
+    number("--expert-model-parallel-size", type=int, default=1)
+    number("--expert-tensor-parallel-size", type=int, default=0)
+    number("--local-rank", "--local_rank", type=int, help="given by torch.distributed.launch")
+    for name in IGNORED.split():
+        number(f"--{name}", help=argparse.SUPPRESS)
+    for name in IGNORED_SWITCHES.split():
+        number(f"--{name}", action="store_true", help=argparse.SUPPRESS)
     number("--use-distributed-optimizer", action="store_true")
     number("--distributed-optimizer-no-replica", action="store_true")
     number("--enable-high-availability", action="store_true")
@@ -144,7 +210,10 @@ def settings_from(arguments: Sequence[str], environment: Mapping[str, str] = os.
     """Parse flags and environment; raises ValueError with what does not fit, exits on an unknown flag."""
     options = parser().parse_args(arguments)
     place = place_from(environment)
-    data = _data_parallel(options, place.world)
+    words = set(environment.get("HIGH_AVAILABILITY", "").replace(";", ",").split(","))
+    any_word = bool(words & {"dump", "retry", "recover", "elastic-training"})
+    available = options.enable_high_availability or any_word
+    data = checked_data_parallel(sizes_from(options), place.world, replicas=available and _has_replicas(options))
     layout = Layout(
         tensor=options.tensor_model_parallel_size,
         data=data,
@@ -154,9 +223,6 @@ def settings_from(arguments: Sequence[str], environment: Mapping[str, str] = os.
     )
     model = Model(options.num_layers, options.hidden_size, options.ffn_hidden_size)
     _check_model(model, layout)
-    words = set(environment.get("HIGH_AVAILABILITY", "").replace(";", ",").split(","))
-    any_word = bool(words & {"dump", "retry", "recover", "elastic-training"})
-    available = options.enable_high_availability or any_word
     return Settings(
         layout=layout,
         model=model,
@@ -167,6 +233,12 @@ def settings_from(arguments: Sequence[str], environment: Mapping[str, str] = os.
         save=options.save,
         load=options.load,
         save_interval=options.save_interval,
+        loading=Loading(options.finetune, not options.no_load_optim, options.exit_on_missing_checkpoint),
+        log_interval=options.log_interval,
+        eval_interval=options.eval_interval,
+        eval_iters=options.eval_iters,
+        exit_interval=options.exit_interval,
+        epoch=options.steps_per_epoch,
         log_dir=options.log_dir,
         seed=options.seed,
         learning_rate=options.lr,
@@ -181,17 +253,24 @@ def settings_from(arguments: Sequence[str], environment: Mapping[str, str] = os.
         tells_copies=environment.get("TOY_TELL_NO_COPIES") != "1",
         mindio_tls=environment.get("TOY_MINDIO_TLS", ""),
         relays=environment.get("TOY_RELAY") == "1",
+        manners=manners_from(environment),
+        face=environment.get(FACE, MEGATRON),
     )
 
 
-def _data_parallel(options: argparse.Namespace, world: int) -> int:
-    other = options.tensor_model_parallel_size * options.pipeline_model_parallel_size
-    if world % other:
-        raise ValueError(
-            f"{world} ranks cannot be divided by --tensor-model-parallel-size {options.tensor_model_parallel_size} "
-            f"times --pipeline-model-parallel-size {options.pipeline_model_parallel_size}"
-        )
-    return int(world // other)
+def sizes_from(options: argparse.Namespace) -> Sizes:
+    """The sizes of parallelism that the flags give."""
+    return Sizes(
+        tensor=options.tensor_model_parallel_size,
+        pipeline=options.pipeline_model_parallel_size,
+        context=options.context_parallel_size,
+        expert=options.expert_model_parallel_size,
+        expert_tensor=options.expert_tensor_parallel_size,
+    )
+
+
+def _has_replicas(options: argparse.Namespace) -> bool:
+    return bool(options.use_distributed_optimizer and not options.distributed_optimizer_no_replica)
 
 
 def _micro_batches(options: argparse.Namespace, data: int) -> int:

@@ -13,6 +13,9 @@ import threading
 import time
 from typing import TYPE_CHECKING
 
+from e2e.trainer.container import compile_helpers, leave, prepare, start_child
+from e2e.trainer.manners import CHILDREN, COMPILES, LATE_END
+
 if TYPE_CHECKING:
     from e2e.trainer.training import Training
 
@@ -21,17 +24,23 @@ for _name in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"):
 
 _STARTED = time.time_ns()
 _LEAVE_SECONDS = 3.0
+_SPREAD_SECONDS = 1.5
 
 
 def main(arguments: list[str]) -> int:
     """Train as one rank; returns the exit code. A failure before MindIO takes over is printed."""
+    from e2e.trainer.refusals import RefusedLayoutError
     from e2e.trainer.settings import settings_from
 
     try:
         settings = settings_from(arguments)
+    except RefusedLayoutError as error:
+        print(f"Traceback (most recent call last):\n{error}", file=sys.stderr)
+        return 1
     except (ValueError, KeyError) as error:
         print(f"e2e.trainer.train: {error}", file=sys.stderr)
         return 2
+    prepare(settings.manners)
     from mindio_ttp import framework_ttp as mindio
     from mindio_ttp import utils as marks
 
@@ -46,6 +55,9 @@ def main(arguments: list[str]) -> int:
     faults = Faults(place.rank, settings.log_dir, settings.faults)
     faults.at("startup")
     training = Training(settings, events, faults, mindio, marks)
+    _say_sizes(training)
+    if CHILDREN in settings.manners:
+        start_child(place.rank)
     events.add("first_call")
     tls = settings.mindio_tls
     mindio.tft_init_processor(
@@ -55,8 +67,29 @@ def main(arguments: list[str]) -> int:
     Handlers(training).register(mindio, elastic=settings.enable_zit)
     _begin(training)
     mindio.tft_exception_handler(_train)(training)
-    events.flush()
+    training.has_left_mindio.set()
+    _end(training)
     return 0
+
+
+def _say_sizes(training: Training) -> None:
+    layout, printer = training.layout, training.printer
+    printer.first(
+        f"using world size: {layout.world}, data-parallel size: {layout.data}, context-parallel size: 1, "
+        f"tensor-model-parallel size: {layout.tensor}, encoder-tensor-model-parallel size: 0, "
+        f"pipeline-model-parallel size: {layout.pipeline}, encoder-pipeline-model-parallel size: 0"
+    )
+    printer.first("> initializing torch distributed ...")
+
+
+def _end(training: Training) -> None:
+    """What comes after MindIO was left, unprotected: the final save, and an end that is not the same for all ranks."""
+    training.events.flush()
+    if LATE_END not in training.settings.manners:
+        return
+    training.finish()
+    rank, last = training.rank, training.layout.world - 1
+    time.sleep(_SPREAD_SECONDS if rank in {0, last} else _SPREAD_SECONDS * (rank % 7) / 14)
 
 
 def _controller(training: Training) -> tuple[str, int]:
@@ -78,25 +111,34 @@ def _begin(training: Training) -> None:
     training.is_new_process = bool(mindio.tft_is_reboot_node())
     training.events.add("registered", reboot=training.is_new_process)
     training.join()
+    if COMPILES in training.settings.manners:
+        compile_helpers(training.printer, os.environ)
     if training.settings.tells_copies:
         kind = {"rank_list": group, "replica_cnt": layout.copies, "replica_shift": 0}
         mindio.tft_set_optimizer_replica(rank, [kind])
     if training.settings.enable_zit:
         mindio.tft_set_dp_group_info(rank, group)
     if not training.is_new_process:
-        training.load()
+        from e2e.trainer.loading import load_at_start
+
+        load_at_start(training)
+    training.printer.first(f"time to initialize megatron (seconds): {(time.time_ns() - _STARTED) / 1e9:.3f}")
+    training.printer.mark("after megatron is initialized")
+    training.printer.mark("before the start of training step")
 
 
 def _train(training: Training) -> None:
-    """The function MindIO guards. Its return destroys the processor, which may hang: then the process just ends."""
+    """The function MindIO guards. Its return destroys the processor, which may hang: then the process ends late."""
     training.run()
-    threading.Thread(target=_leave_late, name="leave", daemon=True).start()
+    if LATE_END not in training.settings.manners:
+        training.finish()
+    threading.Thread(target=_leave_late, args=(training,), name="leave", daemon=True).start()
 
 
-def _leave_late() -> None:
-    time.sleep(_LEAVE_SECONDS)
-    sys.stdout.flush()
-    os._exit(0)
+def _leave_late(training: Training) -> None:
+    if not training.has_left_mindio.wait(_LEAVE_SECONDS):
+        _end(training)
+        leave(0)
 
 
 if __name__ == "__main__":

@@ -11,18 +11,20 @@ from __future__ import annotations
 
 import hashlib
 import io
-import sys
+import threading
 import time
 from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
-from e2e.trainer import checkpoint
+from e2e.trainer import checkpoint, manners, printing
 from e2e.trainer.collectives import Collectives
+from e2e.trainer.container import leave
 from e2e.trainer.corpus import Corpus
 from e2e.trainer.model import Stage, Trace
 from e2e.trainer.optimizer import KEYS, Shard
+from e2e.trainer.pacing import Pace
 from e2e.trainer.settings import HURRY
 from e2e.trainer.store import Client, StoreError, StoreLostError
 from e2e.trainer.transport import Address, Transport
@@ -58,6 +60,9 @@ class Training:
         self.collectives = Collectives(self.transport, self.layout, settings.micro_batches)
         self.is_new_process = False
         self.loaded_in_recovery = False
+        self.has_left_mindio = threading.Event()
+        self.printer = printing.Printer(settings.speaker)
+        self.pace = Pace(settings.step_seconds, is_uneven=manners.UNEVEN in settings.manners)
         self._parameters_are_stale = False
         self._gather_seconds = 0.0
         self._corpus = Corpus(settings.seed, settings.model.vocabulary, settings.model.context)
@@ -74,11 +79,23 @@ class Training:
             self._resume()
             while self.shard.step < self.settings.train_iters:
                 self._step()
-            self._finish()
+            self.collectives.agree(b"finish", {})  # nobody leaves while another still needs it
+            self.printer.mark("after training is done")
         except RuntimeError as error:
+            self._echo(str(error))
             self.events.add("left", step=self.shard.step, reason=str(error)[:200])
             self._propose_generation()
             raise
+
+    def finish(self) -> None:
+        """After the training: the final save where none was due at the last step, and the weights for a comparison."""
+        settings, step = self.settings, self.shard.step
+        if settings.save and settings.save_interval and step % settings.save_interval:
+            self._save(step)
+        path = settings.log_dir / f"final-rank{self.rank}.npz"
+        place = np.array([step, *self.place], dtype=np.int64)
+        np.savez(path, place=place, parameters=self.parameters, **self.shard.arrays())  # type: ignore[arg-type]
+        self.events.add("finish", step=step)
 
     def regroup(self, lost: list[int]) -> None:
         """Take on the generation all who left the training have proposed; `lost` ranks have new addresses."""
@@ -182,6 +199,7 @@ class Training:
     def _announce(self) -> None:
         if self.is_new_process:
             self.is_new_process = False
+            self.pace.has_compiled()
             self.faults.at("ready")
             self.events.add("arf_finish")
             raise RuntimeError("ARF FINISH")
@@ -213,8 +231,7 @@ class Training:
         self.faults.at("forward", step)
         self.collectives.begin_step(step)
         gradients, losses = self._compute(step)
-        if self.settings.step_seconds and self.collectives.leads and not self._hurry.exists():
-            self.transport.pause(self.settings.step_seconds - (time.monotonic() - started))
+        self._take_time(self.pace.step(step) - (time.monotonic() - started))
         gradient = self.collectives.reduce_gradients(gradients)
         losses = self.collectives.agree(b"step.%d" % step, losses)
         self._update(step, gradient * np.float32(1 / self.settings.micro_batches))
@@ -224,11 +241,37 @@ class Training:
         self._gather_seconds = time.monotonic() - updated
         if self.settings.digests:
             self.events.add("state", step=step, digest=self._digest(), flush=False)
-        self._print(step, losses, time.monotonic() - started)
+        self._print(step, losses, time.monotonic() - started, float(np.linalg.norm(gradient)))
         self.faults.at("updated", step)
         self.mindio.tft_pause_train(step)
-        if self.settings.save and self.settings.save_interval and step % self.settings.save_interval == 0:
+        self._after_step(step, losses)
+
+    def _after_step(self, step: int, losses: dict[str, float]) -> None:
+        """Evaluation, save and early end, each where its interval says so; none of them prints a step line."""
+        settings = self.settings
+        if settings.eval_interval and step % settings.eval_interval == 0:
+            self._take_time(self.pace.evaluation(settings.eval_iters))
+            self.printer.evaluated(step, _mean(losses))
+        saves = settings.save is not None and settings.save_interval and step % settings.save_interval == 0
+        if saves:
             self._save(step)
+        if settings.exit_interval and step % settings.exit_interval == 0:
+            if settings.save is not None and not saves:
+                self._save(step)
+            self.printer.mark(f"exiting program at iteration {step}")
+            self.events.flush()
+            leave(0)  # sys.exit(): the processor is not deregistered
+
+    def _take_time(self, seconds: float) -> None:
+        """Let time pass on the rank the others wait for, unless the training is to be hurried."""
+        if seconds > 0 and self.collectives.leads and not self._hurry.exists():
+            self.transport.pause(seconds)
+
+    def _echo(self, reason: str) -> None:
+        """What a healthy rank prints when somebody else's fault stops it; its own fault prints where it is raised."""
+        if "FORCE STOP" in reason and manners.ECHOES in self.settings.manners:
+            printing.error(self.rank, "ERR02200", "DIST call hccl api failed.")
+            printing.error(self.rank, "ERR00100", f"PTA call acl api failed. {reason}")
 
     def _digest(self) -> str:
         """Of parameters, master weights and moments: two states are the same, bit for bit, when it is the same."""
@@ -291,23 +334,20 @@ class Training:
             self.collectives.send_stage(-1, b"error", stack.start, below)
         return gradient
 
-    def _print(self, step: int, losses: dict[str, float], seconds: float) -> None:
-        """Megatron's line, on every rank, and where Megatron prints it: after the parameters are gathered."""
-        loss = sum(losses[key] for key in sorted(losses, key=int)) / len(losses)
-        batch = self.settings.micro_batches * self.settings.micro_batch_size
-        sys.stdout.write(
-            f" iteration {step:8d}/{self.settings.train_iters:8d} | consumed samples: {step * batch:12d} |"
-            f" elapsed time per iteration (ms): {seconds * 1000:.1f} |"
-            f" learning rate: {self.settings.learning_rate:.6E} | global batch size: {batch:5d} |"
-            f" lm loss: {loss:.6E} |\n"
+    def _print(self, step: int, losses: dict[str, float], seconds: float, norm: float) -> None:
+        """The step line, where Megatron prints it: after the parameters are gathered."""
+        settings = self.settings
+        batch = settings.micro_batches * settings.micro_batch_size
+        self.printer.step(
+            step, loss=_mean(losses), seconds=seconds, batch=batch, learning_rate=settings.learning_rate, norm=norm
         )
-        sys.stdout.flush()
         self.events.flush()
 
     def _save(self, step: int) -> None:
         """Periodic checkpoint: one writer per (tensor, pipeline) coordinate; the first writer commits."""
         layout, active, group = self.layout, self.collectives.active, self.layout.data_group(self.rank)
-        writer = active[0]
+        writer, began = active[0], time.monotonic()
+        self.printer.saving(step, self.settings.save)
         sources = layout.sources(writer, active)
         self.faults.at("save", step)
         tag = b"save.%d.%%d" % step
@@ -315,17 +355,17 @@ class Training:
             self.events.add("save", phase="begin", kind="periodic", step=step)
             data = [None if source == writer else self.transport.receive(tag % source) for source in sources]
             self.write_checkpoint(step, [self.shard_from(one) if one else self.shard for one in data], "periodic")
+            self._take_time(self.pace.save())
             writers = [rank for rank in self.collectives.members() if layout.coordinate(rank).data == writer]
             self.collectives.meet(b"saved.%d" % step, writers)
             if self.rank == writers[0]:
                 self.commit(step, "periodic")
         elif self.place.data in sources:
             self.transport.send(group[writer], tag % self.place.data, self.snapshot(with_parameters=False))
+        self.collectives.meet(b"save ends.%d" % step, self.collectives.members())
+        self.printer.saved(step, self.settings.save, time.monotonic() - began)
 
-    def _finish(self) -> None:
-        """Meet once more, so that nobody leaves while another still needs it, and write the weights down."""
-        self.collectives.agree(b"finish", {})
-        path = self.settings.log_dir / f"final-rank{self.rank}.npz"
-        place = np.array([self.shard.step, *self.place], dtype=np.int64)
-        np.savez(path, place=place, parameters=self.parameters, **self.shard.arrays())  # type: ignore[arg-type]
-        self.events.add("finish", step=self.shard.step)
+
+def _mean(losses: dict[str, float]) -> float:
+    """Mean over the micro batches, in their order."""
+    return sum(losses[key] for key in sorted(losses, key=int)) / len(losses)

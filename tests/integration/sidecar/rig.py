@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -21,6 +22,7 @@ import grpc
 import grpc.aio
 
 from e2e.cluster.run import claim_block
+from e2e.trainer.container import CANN
 from e2e.trainer.events import read_events
 from e2e.trainer.settings import HURRY
 from hajob.protocol import sidecar_pb2 as pb
@@ -47,6 +49,7 @@ class Container:
     command: list[str]
     environment: dict[str, str]
     log: Path
+    directory: Path | None = None
     process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
@@ -55,6 +58,7 @@ class Container:
             self.process = subprocess.Popen(
                 self.command,
                 env=self.environment,
+                cwd=self.directory,
                 stdout=log,
                 stderr=log,
                 stdin=subprocess.DEVNULL,
@@ -271,6 +275,7 @@ class Job:
             "OPENBLAS_NUM_THREADS": "1",
             "OMP_NUM_THREADS": "1",
             "HAJOB_STORE": "e2e.trainer.store:serve",
+            CANN: "stand-in",
             "HAJOB_DIR": str(directory / "hajob"),
             "HAJOB_TLS_DIR": str(directory / "tls"),
             "HAJOB_JOB_UID": JOB,
@@ -322,13 +327,15 @@ class Job:
             "HAJOB_INCARNATION": str(incarnation),
         }
         agent = [sys.executable, "-m", "trainer_sidecar.agent"]
-        script = [str(ROOT / "e2e" / "trainer" / "image" / "train.sh"), *self.arguments]
+        shutil.copytree(ROOT / "e2e" / "trainer" / "image", directory / "image")
+        script = ["train.sh", *self.arguments]
         script += ["--log-dir", str(self.log_directory), "--save", str(self.directory / "ckpt")]
         trainer = [sys.executable, str(directory / "hajob" / "launcher.pyz"), "--", "bash", *script]
         pod.containers = {
             "agent": self.container("agent", directory, agent, environment),
             "trainer": self.container("trainer", directory, trainer, environment),
         }
+        pod.containers["trainer"].directory = directory / "image"
         for container in pod.containers.values():
             container.start()
         self.pods.append(pod)

@@ -15,6 +15,7 @@ from pydantic import ValidationError
 from e2e.nodes.chips import ChipAllocator, ChipsUnavailableError, chips_asked, pod_annotations
 from e2e.nodes.config import NodeSetSettings, read_settings
 from e2e.nodes.environment import ReferenceMissingError
+from e2e.nodes.images import Image, writable
 from e2e.nodes.logs import last_lines, tail_offset
 from e2e.nodes.probes import ProbeCounter, ask, port_number
 from e2e.nodes.provisioner import volume_for
@@ -243,3 +244,17 @@ def test_settings_are_read_and_addresses_follow(tmp_path: Path) -> None:
 def test_wrong_settings_are_refused_with_the_field(change: dict[str, Any], message: str) -> None:
     with pytest.raises(ValidationError, match=message):
         NodeSetSettings.model_validate({**SETTINGS, **change})
+
+
+def test_each_start_has_a_fresh_copy_of_the_image(tmp_path: Path) -> None:
+    image = tmp_path / "image"
+    image.mkdir()
+    (image / "train.sh").write_text("true")
+    made = Image(image, working_directory=str(image / "."))
+    layer = tmp_path / "layer"
+    working = Path(writable(made, layer).working_directory)
+    (working / "left behind").touch()
+    assert (working / "train.sh").read_text() == "true"
+    assert not (Path(writable(made, layer).working_directory) / "left behind").exists()
+    assert not (image / "left behind").exists()
+    assert writable(Image(image), layer).working_directory == ""
