@@ -60,6 +60,10 @@ e2e: ## whole trainings, faults included, with the MindIO simulator or the packa
 .PHONY: scenarios
 scenarios: e2e ## the same as e2e
 
+.PHONY: fuzz
+fuzz: ## give every parser of a fault source 100,000 damaged objects (some minutes)
+	@HAJOB_FUZZ_EXAMPLES=$${HAJOB_FUZZ_EXAMPLES:-100000} $(TOOL) -m pytest tests/unit/sources/test_sources_never_raise.py -n 2 --timeout 3600 $(TESTS)
+
 .PHONY: conformance
 conformance: ## the MindIO simulator, or the package in HAJOB_MINDIO, against recorded behaviour
 	@$(TOOL) -m e2e.mindio.conformance $(TESTS)

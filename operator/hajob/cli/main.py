@@ -9,9 +9,9 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import Final, cast
 
-from hajob.cli import logs, simulate
+from hajob.cli import facts, logs, simulate
 
-COMMANDS: Final = (logs, simulate)
+COMMANDS: Final = (facts, logs, simulate)
 
 
 def parser() -> argparse.ArgumentParser:

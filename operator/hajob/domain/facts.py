@@ -48,6 +48,7 @@ class Source(StrEnum):
     NODE = "Node"
     DEVICE = "Device"
     SWITCH = "Switch"
+    NODE_HARDWARE = "NodeD"
     PUBLIC = "Public"
     OPERATOR = "Operator"
 

@@ -4,7 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import Any, Final
+
+from hajob.domain.facts import FactKind, Source
+from hajob.domain.hardware import ClusterFact, Level, harms, kind_of
+from hajob.sources.reading import Reading, RejectionReason, Terms, is_node_name, items, mapping, name_of, text
 
 TOLD_OTHERWISE: Final = frozenset(
     f"node.kubernetes.io/{taint}" for taint in ("not-ready", "unreachable", "unschedulable")
@@ -76,3 +81,54 @@ def view(node: Mapping[str, Any]) -> NodeView:
             if taint.get("key") not in TOLD_OTHERWISE
         ),
     )
+
+
+def read(raw: Mapping[str, Any], terms: Terms) -> Reading:
+    """What a Node says about faults: not ready, cordoned, and the conditions that an admin has named."""
+    reading, node = Reading(terms), name_of(raw)
+    if not is_node_name(node):
+        reading.reject(RejectionReason.UNKNOWN_NODE, "metadata.name", node)
+        return reading
+    told = [mapping(one) for one in items(mapping(raw.get("status")).get("conditions"))]
+    ready = next((one for one in told if one.get("type") == "Ready"), None)
+    if ready is not None and ready.get("status") != "True":
+        why = text(ready.get("message")) or text(ready.get("reason")) or "the node does not report"
+        reading.facts.append(_fact(node, FactKind.NODE_NOT_READY, "NotReady", _since(ready, reading), why))
+    if mapping(raw.get("spec")).get("unschedulable") is True:
+        reading.facts.append(_fact(node, FactKind.CORDONED, "Unschedulable", None, "the node is cordoned"))
+    for one in told:
+        level = terms.conditions.get(text(one.get("type")))
+        if one.get("status") == "True" and level is not None:
+            reading.facts.append(_condition(node, one, level, _since(one, reading)))
+    return reading
+
+
+def _condition(node: str, told: Mapping[str, Any], level: Level, since_ms: int | None) -> ClusterFact:
+    kind = text(told.get("type"))
+    return ClusterFact(
+        id=f"node/{node}/condition/{kind}",
+        source=Source.NODE,
+        kind=kind_of(level),
+        node=node,
+        code=kind,
+        level=level,
+        since_ms=since_ms,
+        harms=harms(level),
+        message=f"condition {kind}: {text(told.get('message')) or text(told.get('reason'))}",
+    )
+
+
+def _fact(node: str, kind: FactKind, code: str, since_ms: int | None, message: str) -> ClusterFact:
+    return ClusterFact(f"node/{node}/{code}", Source.NODE, kind, node, code=code, since_ms=since_ms, message=message)
+
+
+def _since(condition: Mapping[str, Any], reading: Reading) -> int | None:
+    told = condition.get("lastTransitionTime")
+    if told is None:
+        return None
+    try:
+        since = int(datetime.fromisoformat(str(told)).timestamp() * 1000)
+    except (ValueError, OverflowError):
+        reading.reject(RejectionReason.MALFORMED, "lastTransitionTime", told)
+        return None
+    return reading.time(max(since, 0), "lastTransitionTime")

@@ -1,0 +1,196 @@
+"""`kubectl hajob facts`: what Hajob reads in an object, or why it does not use it. Works without a cluster.
+
+The objects are those of a file: ConfigMaps of device plugin, NodeD, ClusterD and others, Nodes, Pods, or a List of
+them. Pods of a job in the same file tell which rank sits on a chip; `--job` tells what that job would do.
+"""
+
+import argparse
+import json
+import sys
+from collections.abc import Iterator, Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Final
+
+import yaml
+
+from hajob.api.derived import chips_per_node
+from hajob.api.enums import CordonPolicy, SubHealthPolicy
+from hajob.api.spec import HATrainingJobSpec
+from hajob.cli.simulate import read_manifest
+from hajob.domain.actions import Action
+from hajob.domain.errors import HajobInputError
+from hajob.domain.facts import FIRST_ACTION, Fact, FactKind
+from hajob.domain.hardware import ClusterFact
+from hajob.runtime.clock import SystemClock
+from hajob.sources import pod as pod_source
+from hajob.sources import registry
+from hajob.sources.chips import PodChips, pod_chips
+from hajob.sources.reading import Reading, RejectionReason, Terms, items, mapping, name_of
+
+_BAD_INPUT: Final = 2
+_MOST_OBJECTS: Final = 100_000
+
+
+def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    """Add the command to the command line."""
+    parser = commands.add_parser("facts", help="what Hajob reads in an object, or why it does not use it")
+    parser.add_argument(
+        "-f",
+        "--filename",
+        required=True,
+        metavar="FILE",
+        help="objects as kubectl get -o yaml gives them; - reads them",
+    )
+    parser.add_argument("--job", metavar="FILE", help="manifest of a HATrainingJob: what this job would do")
+    parser.add_argument("-o", "--output", choices=["text", "json"], default="text", help="text (default) or json")
+    parser.set_defaults(run=run)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Print the facts; input that cannot be read at all is exit code 2."""
+    try:
+        objects = list(read_objects(arguments.filename))
+        spec = read_manifest(arguments.job) if arguments.job else None
+    except HajobInputError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return _BAD_INPUT
+    found = facts_of(objects, spec, SystemClock().now_milliseconds())
+    print(json.dumps(found, indent=2) if arguments.output == "json" else as_text(found))
+    return 0
+
+
+def read_objects(filename: str) -> Iterator[Mapping[str, Any]]:
+    """Every object of a file, those of a List one by one; raises `HajobInputError`."""
+    try:
+        content = sys.stdin.read() if filename == "-" else Path(filename).read_text(encoding="utf-8")
+        documents = list(yaml.safe_load_all(content))
+    except (OSError, UnicodeDecodeError, yaml.YAMLError, RecursionError, ValueError) as error:
+        raise HajobInputError(f"{filename} cannot be read: {error}") from None
+    for document in documents:
+        if document is None:
+            continue
+        if not isinstance(document, Mapping):
+            raise HajobInputError(f"{filename} holds {type(document).__name__}, which is no Kubernetes object")
+        if str(document.get("kind", "")).endswith("List"):
+            yield from (mapping(one) for one in items(document.get("items")))
+        else:
+            yield document
+
+
+def facts_of(objects: list[Mapping[str, Any]], spec: HATrainingJobSpec | None, now_ms: int) -> dict[str, Any]:
+    """Facts and rejections of all objects, in JSON types.
+
+    Args:
+        objects: as Kubernetes has them.
+        spec: of the job whose policies and size count; None: the defaults.
+        now_ms: milliseconds since 1970.
+    """
+    terms = Terms(now_ms)
+    pods = [found for one in objects if one.get("kind") == "Pod" and (found := pod_chips(one)) is not None]
+    rows: list[dict[str, Any]] = []
+    rejected: list[dict[str, Any]] = []
+    seen: set[str] = set()
+    for one in objects:
+        title = f"{one.get('kind')}/{name_of(one)}"
+        if one.get("kind") == "Pod":
+            rows += [_pod_row(fact, name_of(one)) for fact in pod_source.facts(pod_source.view(one), now_ms)]
+            continue
+        reading = registry.read(one, terms)
+        fresh = [fact for fact in reading.facts if fact.id not in seen]
+        seen.update(fact.id for fact in fresh)
+        rows += [row for fact in fresh for row in _rows(fact, pods, spec)]
+        rejected += _rejected(reading, title)
+    return {"facts": rows, "rejected": rejected}
+
+
+def _rows(fact: ClusterFact, pods: list[PodChips], spec: HATrainingJobSpec | None) -> Iterator[dict[str, Any]]:
+    """A fact for each pod that it hits; one without a pod where none of the file's does."""
+    chips = chips_per_node(spec) if spec is not None else 0
+    hit = [pod for pod in pods if pod.node == fact.node]
+    for pod in hit:
+        yield _row(fact, spec, pod.pod, pod.rank_on(fact.device, chips) if fact.device else None)
+    if not hit:
+        yield _row(fact, spec, None, None)
+
+
+def _row(fact: ClusterFact, spec: HATrainingJobSpec | None, pod: str | None, rank: int | None) -> dict[str, Any]:
+    return {
+        "source": fact.source,
+        "node": fact.node,
+        "device": fact.device or None,
+        "pod": pod,
+        "rank": rank,
+        "code": fact.code,
+        "level": fact.level,
+        "kind": fact.kind,
+        "since": _time(fact.since_ms),
+        "action": action_of(fact, spec),
+        "message": fact.message,
+    }
+
+
+def action_of(fact: ClusterFact, spec: HATrainingJobSpec | None) -> Action | None:
+    """What a job that is hit does first; None: nothing. Policies are those of the spec, or the defaults."""
+    if not fact.harms:
+        return None
+    if fact.kind is FactKind.SUB_HEALTH:
+        policy = spec.recovery.sub_health_policy if spec is not None else SubHealthPolicy.MIGRATE
+        return _SUB_HEALTH[policy]
+    if fact.kind is FactKind.CORDONED:
+        cordon = spec.recovery.cordon_policy if spec is not None else CordonPolicy.MIGRATE
+        return Action.MIGRATE if cordon is CordonPolicy.MIGRATE else None
+    return FIRST_ACTION[fact.kind]
+
+
+_SUB_HEALTH: Final = {
+    SubHealthPolicy.IGNORE: None,
+    SubHealthPolicy.CHECKPOINT: Action.CHECKPOINT,
+    SubHealthPolicy.MIGRATE: Action.MIGRATE,
+    SubHealthPolicy.EVICT: Action.REPLACE,
+}
+
+
+def _pod_row(fact: Fact, pod: str) -> dict[str, Any]:
+    return {
+        "source": fact.source,
+        "node": fact.node_name or None,
+        "device": None,
+        "pod": pod,
+        "rank": None,
+        "code": fact.code,
+        "level": None,
+        "kind": fact.kind,
+        "since": None,
+        "action": fact.first_action,
+        "message": fact.message,
+    }
+
+
+def _rejected(reading: Reading, title: str) -> Iterator[dict[str, Any]]:
+    for one in reading.rejected:
+        what = "" if one.reason is RejectionReason.UNKNOWN_OBJECT else one.where
+        yield {"object": title, "reason": one.reason, "where": what, "message": one.message}
+
+
+def _time(since_ms: int | None) -> str | None:
+    if since_ms is None:
+        return None
+    return datetime.fromtimestamp(since_ms / 1000, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def as_text(found: Mapping[str, Any]) -> str:
+    """The answer for people."""
+    lines = [_line(row) for row in found["facts"]] or ["no facts: nothing is wrong with what was read"]
+    if found["rejected"]:
+        lines += ["", "not used"]
+        lines += [f"  {one['object']}: {one['message']}" for one in found["rejected"]]
+    return "\n".join(lines)
+
+
+def _line(row: Mapping[str, Any]) -> str:
+    where = "/".join(str(row[key]) for key in ("node", "device") if row[key])
+    rank = f" rank {row['rank']}" if row["rank"] is not None else ""
+    pod = f" pod {row['pod']}{rank}" if row["pod"] else ""
+    level = f" {row['level']}" if row["level"] else ""
+    return f"{row['source']}: {where}{pod}:{level} {row['message']} -> {row['action'] or 'nothing'}"

@@ -1,0 +1,110 @@
+"""What is known about nodes and chips, outside any job: levels, and what each level does to a job.
+
+Every source of hardware faults (device plugin, NodeD, switches, public faults, nodes) speaks its own language; what
+leaves its parser is a `ClusterFact`. A fact about a chip becomes a fact of a job only where one of the job's ranks sits
+on that chip (docs/faults.md).
+"""
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final
+
+from hajob.domain.facts import FactKind, Source
+
+
+class Level(StrEnum):
+    """How bad a fault is, in MindCluster's words, mildest first."""
+
+    NOT_HANDLE = "NotHandleFault"
+    SUB_HEALTH = "SubHealthFault"
+    RESTART_REQUEST = "RestartRequest"
+    RESTART_BUSINESS = "RestartBusiness"
+    FREE_RESTART = "FreeRestartNPU"
+    RESTART_CHIP = "RestartNPU"
+    PRE_SEPARATE = "PreSeparateNPU"
+    SEPARATE = "SeparateNPU"
+    MANUALLY_SEPARATE = "ManuallySeparateNPU"
+
+
+SEVERITY: Final = {level: place for place, level in enumerate(Level)}
+"""Place of a level, 0 is the mildest."""
+
+LEVEL_SENTENCE: Final = {
+    Level.NOT_HANDLE: "ignored",
+    Level.SUB_HEALTH: "spec.recovery.subHealthPolicy says what follows",
+    Level.RESTART_REQUEST: "the processes on the chip are started anew",
+    Level.RESTART_BUSINESS: "the processes on the chip are started anew",
+    Level.FREE_RESTART: "the chip is reset once it is free; the job leaves it only when it is listed as unhealthy",
+    Level.RESTART_CHIP: "the chip must be reset, so the job leaves it",
+    Level.PRE_SEPARATE: "nothing new is placed there; what runs is left alone",
+    Level.SEPARATE: "the job leaves the chip, which is kept out of placement",
+    Level.MANUALLY_SEPARATE: "the job leaves the chip, which is kept out of placement until it is released",
+}
+"""What each level does to a job (docs/faults.md, "Levels")."""
+
+_KIND: Final = {
+    Level.NOT_HANDLE: FactKind.CHIP_ERROR,
+    Level.SUB_HEALTH: FactKind.SUB_HEALTH,
+    Level.RESTART_REQUEST: FactKind.CHIP_ERROR,
+    Level.RESTART_BUSINESS: FactKind.CHIP_ERROR,
+    Level.FREE_RESTART: FactKind.CHIP_FAULT,
+    Level.RESTART_CHIP: FactKind.CHIP_FAULT,
+    Level.PRE_SEPARATE: FactKind.CHIP_FAULT,
+    Level.SEPARATE: FactKind.CHIP_FAULT,
+    Level.MANUALLY_SEPARATE: FactKind.CHIP_FAULT,
+}
+_HARMLESS: Final = frozenset({Level.NOT_HANDLE, Level.PRE_SEPARATE})
+
+KEEPS_OUT: Final = frozenset(
+    {Level.FREE_RESTART, Level.RESTART_CHIP, Level.PRE_SEPARATE, Level.SEPARATE, Level.MANUALLY_SEPARATE}
+)
+"""Levels while which no pod is placed on the chip."""
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterFact:
+    """One observation about a node or one of its chips.
+
+    Attributes:
+        id: the same fault has the same id, whoever tells it and however often.
+        source: who told it.
+        kind: what it is to a job that is hit by it.
+        node: name of the Kubernetes node.
+        device: chip or device on the node, such as "Ascend910-3"; empty: the whole node.
+        code: of the fault, in the source's own words; empty where there is none.
+        level: how bad it is; None where the source has no levels (nodes).
+        since_ms: when it began, milliseconds since 1970; None when it is not told, or cannot be true.
+        harms: whether a job on the chip or node has to do something.
+        message: a sentence.
+    """
+
+    id: str
+    source: Source
+    kind: FactKind
+    node: str
+    device: str = ""
+    code: str = ""
+    level: Level | None = None
+    since_ms: int | None = None
+    harms: bool = True
+    message: str = ""
+
+
+def kind_of(level: Level) -> FactKind:
+    """What a fault of this level is to a job that is hit by it."""
+    return _KIND[level]
+
+
+def harms(level: Level, *, unhealthy: bool = False) -> bool:
+    """Whether a running job has to do something.
+
+    Args:
+        level: of the fault.
+        unhealthy: the chip is listed as unhealthy, which makes `FreeRestartNPU` count.
+    """
+    return unhealthy if level is Level.FREE_RESTART else level not in _HARMLESS
+
+
+def worst(levels: list[Level]) -> Level:
+    """The most severe of some levels; at least one."""
+    return max(levels, key=SEVERITY.__getitem__)

@@ -1,0 +1,181 @@
+"""Faults of chips: the ConfigMap `mindx-dl-deviceinfo-<node>` that MindCluster's device plugin writes.
+
+`DeviceInfoCfg` lists the chips and their faults and is sealed by a CheckCode; `ManuallySeparateNPU` and
+`UpgradeFaultReason` say which chips a person, or a rule of the plugin, has isolated. Formats: docs/faults.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from hajob.domain.facts import Source
+from hajob.domain.hardware import SEVERITY, ClusterFact, Level, harms, kind_of
+from hajob.sources.check_code import check_codes
+from hajob.sources.fault_codes import CodeTable
+from hajob.sources.reading import (
+    Reading,
+    RejectionReason,
+    Terms,
+    data_of,
+    is_device_name,
+    is_integer,
+    items,
+    mapping,
+    printable,
+    text,
+)
+
+KEY: Final = "DeviceInfoCfg"
+MANUAL_KEY: Final = "ManuallySeparateNPU"
+UPGRADE_KEY: Final = "UpgradeFaultReason"
+_FAULTS: Final = "-Fault"
+_UNHEALTHY: Final = "-Unhealthy"
+_SECOND: Final = 1000
+_UPGRADES: Final = {
+    "FaultAutofill": "the plugin raised it",
+    "FaultFrequency": "it came too often",
+    "FaultDuration": "it lasted too long",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class _ChipFault:
+    """One fault of one chip: how bad, why (for people), and its code where it has one."""
+
+    device: str
+    level: Level
+    why: str
+    code: str = ""
+
+
+def read(raw: Mapping[str, Any], node: str, terms: Terms) -> Reading:
+    """What the ConfigMap of a node says about its chips."""
+    reading = Reading(terms)
+    told = data_of(raw, KEY)
+    if told is None:
+        reading.reject(RejectionReason.MISSING_KEY, KEY)
+    else:
+        sealed = mapping(reading.json(told, KEY))
+        info = mapping(sealed.get("DeviceInfo"))
+        if _is_sealed(sealed, info, reading):
+            read_device_info(info, node, reading)
+    _read_manual(data_of(raw, MANUAL_KEY) or "", node, reading)
+    _read_upgrades(data_of(raw, UPGRADE_KEY) or "", node, reading)
+    return reading
+
+
+def _is_sealed(sealed: Mapping[str, Any], info: Mapping[str, Any], reading: Reading) -> bool:
+    """Whether the CheckCode is that of the content, encoded as its reader in Go would."""
+    if not sealed:
+        return False  # said already, or an empty object
+    devices, updated = info.get("DeviceList"), info.get("UpdateTime", 0)
+    is_list = isinstance(devices, Mapping) and all(isinstance(value, str) for value in devices.values())
+    if (devices is not None and not is_list) or not is_integer(updated):
+        reading.reject(RejectionReason.MALFORMED, KEY, info)
+        return False
+    ordered = None if devices is None else dict(sorted(devices.items()))
+    if sealed.get("CheckCode") in check_codes({"DeviceList": ordered, "UpdateTime": updated}):
+        return True
+    reading.reject(RejectionReason.CHECK_CODE, KEY, sealed.get("CheckCode"))
+    return False
+
+
+def read_device_info(info: Mapping[str, Any], node: str, reading: Reading) -> None:
+    """Read an inner DeviceInfo, which the aggregated maps of ClusterD hold without a seal of its own."""
+    updated = info.get("UpdateTime")
+    reading.updated_ms = updated * _SECOND if is_integer(updated) else None
+    unhealthy: set[str] = set()
+    faults: list[tuple[str, Any]] = []
+    for key, value in mapping(info.get("DeviceList")).items():
+        if not isinstance(value, str):
+            reading.reject(RejectionReason.MALFORMED, f"DeviceList[{key}]", value)
+        elif key.endswith(_FAULTS):
+            listed = items(reading.json(value, key) if value else None)
+            faults += [(f"{key}[{place}]", entry) for place, entry in enumerate(listed)]
+        elif key.endswith(_UNHEALTHY):
+            unhealthy.update(_names(value))
+    told: set[str] = set()
+    for where, entry in faults:
+        for chip, since_ms in _chip_faults(mapping(entry), reading, where):
+            told.add(chip.device)
+            reading.facts.append(_fact(node, chip, since_ms, unhealthy=chip.device in unhealthy))
+    _read_devices(sorted(unhealthy - told), node, reading, Level.PRE_SEPARATE, "listed as unhealthy without a fault")
+
+
+def _chip_faults(entry: Mapping[str, Any], reading: Reading, where: str) -> Iterator[tuple[_ChipFault, int | None]]:
+    """A fault, and since when, for each code of one entry of the fault list."""
+    device = text(entry.get("npu_name"))
+    if not is_device_name(device):
+        reading.reject(RejectionReason.UNKNOWN_DEVICE, f"{where}.npu_name", entry.get("npu_name"))
+        return
+    whole = reading.level(entry.get("fault_level") or entry.get("large_model_fault_level"), f"{where}.fault_level")
+    details = mapping(entry.get("fault_time_and_level_map"))
+    for code in dict.fromkeys((*_names(text(entry.get("fault_code"))), *details)):
+        detail, at = mapping(details.get(code)), f"{where}.fault_time_and_level_map[{code}]"
+        told = reading.level(detail.get("fault_level"), at) or whole
+        level = reading.terms.codes.level_told(CodeTable.CHIP, code, told)
+        since_ms = reading.time(detail.get("fault_time"), at)
+        yield _ChipFault(device, level, text(entry.get("fault_type")), printable(code)), since_ms
+
+
+def _names(listed: str) -> list[str]:
+    """The parts of a comma list."""
+    return [name for part in listed.split(",") if (name := part.strip())]
+
+
+def _fact(node: str, fault: _ChipFault, since_ms: int | None = None, *, unhealthy: bool = False) -> ClusterFact:
+    code, why = fault.code, fault.why
+    return ClusterFact(
+        id=f"node/{node}/chip/{fault.device}/{code or fault.level}",
+        source=Source.DEVICE,
+        kind=kind_of(fault.level),
+        node=node,
+        device=fault.device,
+        code=code,
+        level=fault.level,
+        since_ms=since_ms,
+        harms=harms(fault.level, unhealthy=unhealthy),
+        message=f"chip {fault.device}: {code or why}" + (f" ({why})" if code and why else ""),
+    )
+
+
+def _read_manual(listed: str, node: str, reading: Reading) -> None:
+    devices = list(dict.fromkeys(_names(listed)))
+    _read_devices(devices, node, reading, Level.MANUALLY_SEPARATE, "isolated by hand or by a rule")
+
+
+def _read_devices(devices: list[str], node: str, reading: Reading, level: Level, why: str) -> None:
+    """Chips that are only listed, without a code."""
+    for device in devices:
+        if is_device_name(device):
+            reading.facts.append(_fact(node, _ChipFault(device, level, why)))
+        else:
+            reading.reject(RejectionReason.UNKNOWN_DEVICE, why, device)
+
+
+def _read_upgrades(told: str, node: str, reading: Reading) -> None:
+    """What a rule of the plugin has made worse than its code says; the worse of the two levels counts."""
+    for device, reasons in mapping(reading.json(told, UPGRADE_KEY) if told else None).items():
+        if not is_device_name(device):
+            reading.reject(RejectionReason.UNKNOWN_DEVICE, UPGRADE_KEY, device)
+            continue
+        for place, entry in enumerate(items(reasons)):
+            _read_upgrade(mapping(entry), device, node, reading, f"{UPGRADE_KEY}[{device}][{place}]")
+
+
+def _read_upgrade(entry: Mapping[str, Any], device: str, node: str, reading: Reading, where: str) -> None:
+    level, code = reading.level(entry.get("fault_level"), where), text(entry.get("fault_code"))
+    if level is None or not code:
+        reading.reject(RejectionReason.MALFORMED, where, entry)
+        return
+    why = _UPGRADES.get(text(entry.get("upgrade_type")), "the plugin raised it")
+    fault = _ChipFault(device, level, why, printable(code))
+    raised = _fact(node, fault, reading.time(entry.get("upgrade_time"), where))
+    for place, fact in enumerate(reading.facts):
+        if fact.id == raised.id:
+            if fact.level is not None and SEVERITY[level] > SEVERITY[fact.level]:
+                reading.facts[place] = raised
+            return
+    reading.facts.append(raised)

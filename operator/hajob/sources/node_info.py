@@ -1,0 +1,96 @@
+"""Faults of a node's own hardware (CPU, memory, disks, fans): the ConfigMap `mindx-dl-nodeinfo-<node>` of NodeD.
+
+It is there only while something is wrong: its deletion is the recovery. Sealed by a CheckCode. Formats: docs/faults.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any, Final
+
+from hajob.domain.facts import Source
+from hajob.domain.hardware import ClusterFact, harms, kind_of
+from hajob.sources.check_code import check_codes
+from hajob.sources.fault_codes import CodeTable
+from hajob.sources.reading import Reading, RejectionReason, Terms, data_of, is_integer, items, mapping, printable, text
+
+KEY: Final = "NodeInfo"
+TIME_KEY: Final = "updateTime"
+
+
+def read(raw: Mapping[str, Any], node: str, terms: Terms) -> Reading:
+    """What NodeD's ConfigMap says about a node."""
+    reading = Reading(terms)
+    told = data_of(raw, KEY)
+    if told is None:
+        reading.reject(RejectionReason.MISSING_KEY, KEY)
+        return reading
+    sealed = mapping(reading.json(told, KEY))
+    info = mapping(sealed.get("NodeInfo"))
+    if not sealed or not _is_sealed(sealed, info, reading):
+        return reading
+    reading.updated_ms = _time(data_of(raw, TIME_KEY), reading)
+    read_node_info(info, node, reading)
+    return reading
+
+
+def _is_sealed(sealed: Mapping[str, Any], info: Mapping[str, Any], reading: Reading) -> bool:
+    devices = info.get("FaultDevList")
+    fields = [_device_fields(mapping(one)) for one in items(devices)]
+    if (devices is not None and not isinstance(devices, list)) or None in fields:
+        reading.reject(RejectionReason.MALFORMED, KEY, info)
+        return False
+    content = {"FaultDevList": None if devices is None else fields, "NodeStatus": text(info.get("NodeStatus"))}
+    if sealed.get("CheckCode") in check_codes(content):
+        return True
+    reading.reject(RejectionReason.CHECK_CODE, KEY, sealed.get("CheckCode"))
+    return False
+
+
+def _device_fields(device: Mapping[str, Any]) -> dict[str, object] | None:
+    """The fields of one device in the order of the writer's struct; None where one has another type."""
+    number, codes = device.get("DeviceId", 0), device.get("FaultCode")
+    if not is_integer(number) or not (codes is None or isinstance(codes, list)):
+        return None
+    return {
+        "DeviceType": text(device.get("DeviceType")),
+        "DeviceId": number,
+        "FaultCode": codes,
+        "FaultLevel": text(device.get("FaultLevel")),
+    }
+
+
+def read_node_info(info: Mapping[str, Any], node: str, reading: Reading) -> None:
+    """Read an inner NodeInfo, which ClusterD's aggregated map holds without a seal of its own."""
+    for place, entry in enumerate(items(info.get("FaultDevList"))):
+        device, where = mapping(entry), f"FaultDevList[{place}]"
+        name = f"{printable(device.get('DeviceType') or 'Device')}-{printable(device.get('DeviceId', 0))}"
+        told = reading.level(device.get("FaultLevel"), f"{where}.FaultLevel")
+        for code in dict.fromkeys(one for one in items(device.get("FaultCode")) if isinstance(one, str) and one):
+            level = reading.terms.codes.level_told(CodeTable.NODE, code, told)
+            reading.facts.append(
+                ClusterFact(
+                    id=f"node/{node}/hardware/{name}/{printable(code)}",
+                    source=Source.NODE_HARDWARE,
+                    kind=kind_of(level),
+                    node=node,
+                    device=name,
+                    code=printable(code),
+                    level=level,
+                    since_ms=reading.updated_ms,
+                    harms=harms(level),
+                    message=f"{name} of the node: {printable(code)}",
+                )
+            )
+
+
+def _time(told: str | None, reading: Reading) -> int | None:
+    if not told:
+        return None
+    try:
+        seconds = datetime.fromisoformat(told).timestamp()
+    except (ValueError, OverflowError):
+        reading.reject(RejectionReason.MALFORMED, TIME_KEY, told)
+        return None
+    return reading.time(max(int(seconds * 1000), 0), TIME_KEY)

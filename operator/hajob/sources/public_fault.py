@@ -1,0 +1,180 @@
+"""Public faults: what other systems report about nodes and chips through a ConfigMap (label `mc-consumer-publicfault`).
+
+Limits and senders are MindCluster's own, so that what ClusterD takes is taken here, and nothing else. Formats:
+docs/faults.md.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, Final
+
+from hajob.domain.facts import Source
+from hajob.domain.hardware import ClusterFact, Level, harms, kind_of
+from hajob.sources.fault_codes import CodeTable
+from hajob.sources.reading import (
+    Reading,
+    RejectionReason,
+    Terms,
+    data_of,
+    is_integer,
+    is_node_name,
+    items,
+    mapping,
+    text,
+)
+
+KEY: Final = "PublicFault"
+LABEL: Final = "mc-consumer-publicfault"
+VERSION: Final = "1.0"
+CHIP: Final = "Ascend910"
+"""What a chip is called before its number."""
+EARLIEST_MS: Final = 1_735_689_600_000
+"""2025-01-01T00:00:00Z: a time before it is taken for a broken clock."""
+_MOST_FAULTS: Final = 100
+_MOST_PLACES: Final = 1000
+_MOST_DEVICES: Final = 32
+_MOST_LOCATIONS: Final = 10
+_LONGEST_KEY: Final = 16
+_LONGEST_VALUE: Final = 128
+_TYPES: Final = frozenset({"NPU", "Node", "Network", "Storage"})
+_OCCUR, _RECOVER, _ONCE = "occur", "recover", "once"
+_ID: Final = re.compile(r"[a-zA-Z0-9_.\-]{8,128}")
+_CODE_LENGTH: Final = 9
+_DESCRIPTION: Final = re.compile(r"[\S ]{0,512}")
+
+
+def read(raw: Mapping[str, Any], terms: Terms) -> Reading:
+    """What a public fault ConfigMap reports."""
+    reading = Reading(terms)
+    told = data_of(raw, KEY)
+    if told is None:
+        reading.reject(RejectionReason.MISSING_KEY, KEY)
+        return reading
+    message = mapping(reading.json(told, KEY))
+    if not message or not _is_message(message, reading):
+        return reading
+    for place, entry in enumerate(items(message.get("faults"))):
+        _read_fault(mapping(entry), reading, f"faults[{place}]")
+    return reading
+
+
+def _is_message(message: Mapping[str, Any], reading: Reading) -> bool:
+    """Whether the envelope is in order; the whole message is refused otherwise."""
+    if text(message.get("resource")) not in reading.terms.senders:
+        reading.reject(RejectionReason.UNKNOWN_SENDER, "resource", message.get("resource"))
+        return False
+    for name, fits in (
+        ("id", _ID.fullmatch(text(message.get("id"))) is not None),
+        ("version", message.get("version") == VERSION),
+        ("timestamp", _is_time(message.get("timestamp"))),
+    ):
+        if not fits:
+            reading.reject(RejectionReason.MALFORMED, name, message.get(name))
+            return False
+    reading.updated_ms = reading.time(message.get("timestamp"), "timestamp")
+    return _are_many(message.get("faults"), _MOST_FAULTS, reading, "faults")
+
+
+def _are_many(listed: object, most: int, reading: Reading, where: str) -> bool:
+    """Whether it is a list of at least one and at most so many entries."""
+    if not isinstance(listed, list) or not listed:
+        reading.reject(RejectionReason.MALFORMED, where, listed)
+        return False
+    if len(listed) > most:
+        reading.reject(RejectionReason.TOO_MANY, where, len(listed))
+        return False
+    return True
+
+
+def _is_time(value: object) -> bool:
+    """Thirteen digits of milliseconds, not before 2025."""
+    return is_integer(value) and EARLIEST_MS <= value < 10**13
+
+
+def _read_fault(fault: Mapping[str, Any], reading: Reading, where: str) -> None:
+    wrong = _wrong(fault)
+    if wrong:
+        reading.reject(RejectionReason.MALFORMED, f"{where}.{wrong}", fault.get(wrong))
+        return
+    code = text(fault.get("faultCode"))
+    level = reading.terms.codes.level(CodeTable.PUBLIC, code)
+    if level is None:
+        reading.reject(RejectionReason.UNKNOWN_CODE, f"{where}.faultCode", code)
+        return
+    if not _are_many(fault.get("influence"), _MOST_PLACES, reading, f"{where}.influence"):
+        return
+    since = reading.time(fault.get("faultTime"), f"{where}.faultTime")
+    for node, device in _places(items(fault.get("influence")), reading, where):
+        fact = _fact(fault, node, device, level, since)
+        if fault.get("assertion") == _RECOVER:
+            reading.over.append(fact.id)
+        else:
+            reading.facts.append(fact)
+
+
+def _wrong(fault: Mapping[str, Any]) -> str:
+    """Name of the first field that is not what the format says; empty when all are."""
+    location = fault.get("faultLocation")
+    checks = {
+        "faultId": _ID.fullmatch(text(fault.get("faultId"))) is not None,
+        "faultType": text(fault.get("faultType")) in _TYPES,
+        "faultCode": len(text(fault.get("faultCode"))) == _CODE_LENGTH,
+        "faultTime": _is_time(fault.get("faultTime")),
+        "assertion": text(fault.get("assertion")) in {_OCCUR, _RECOVER, _ONCE},
+        "faultLocation": location is None or _is_location(location),
+        "description": _DESCRIPTION.fullmatch(text(fault.get("description"))) is not None,
+    }
+    return next((name for name, fits in checks.items() if not fits), "")
+
+
+def _is_location(location: object) -> bool:
+    return (
+        isinstance(location, Mapping)
+        and len(location) <= _MOST_LOCATIONS
+        and all(
+            len(key) <= _LONGEST_KEY and isinstance(value, str) and len(value) <= _LONGEST_VALUE
+            for key, value in location.items()
+        )
+    )
+
+
+def _places(influence: Iterable[Any], reading: Reading, where: str) -> Iterator[tuple[str, str]]:
+    """Node and chip of every place that the fault reaches."""
+    for place, entry in enumerate(influence):
+        at, spot = f"{where}.influence[{place}]", mapping(entry)
+        node, numbers = text(spot.get("nodeName")), spot.get("deviceIds")
+        if not is_node_name(node):
+            reading.reject(RejectionReason.UNKNOWN_NODE, at, node or spot.get("nodeSN"))
+        elif not _are_devices(numbers):
+            reading.reject(RejectionReason.UNKNOWN_DEVICE, f"{at}.deviceIds", numbers)
+        else:
+            for number in items(numbers):
+                yield node, f"{CHIP}-{number}"
+
+
+def _are_devices(numbers: object) -> bool:
+    """One to 32 different numbers from 0 to 31."""
+    return (
+        isinstance(numbers, list)
+        and 1 <= len(numbers) <= _MOST_DEVICES
+        and all(is_integer(number) and 0 <= number < _MOST_DEVICES for number in numbers)
+        and len(set(numbers)) == len(numbers)
+    )
+
+
+def _fact(fault: Mapping[str, Any], node: str, device: str, level: Level, since_ms: int | None) -> ClusterFact:
+    told, code = text(fault.get("description")), text(fault.get("faultCode"))
+    return ClusterFact(
+        id=f"public/{fault['faultId']}/{node}/{device}",
+        source=Source.PUBLIC,
+        kind=kind_of(level),
+        node=node,
+        device=device,
+        code=code,
+        level=level,
+        since_ms=since_ms,
+        harms=harms(level),
+        message=f"{fault['faultType']} fault {code}" + (f": {told}" if told else ""),
+    )

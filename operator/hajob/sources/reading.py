@@ -1,0 +1,194 @@
+"""What every parser of a hardware source shares: a bounded, patient look into objects that others wrote.
+
+A parser never raises for what is in an object. What it cannot use becomes a `Rejection` with a reason that is counted
+and shown, and the rest of the object is used. So every access goes through the few functions here.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any, Final, TypeGuard
+
+import orjson
+
+from hajob.domain.hardware import ClusterFact, Level
+from hajob.sources.fault_codes import LEVEL_WORDS, FaultCodes
+
+FUTURE_MILLISECONDS: Final = 24 * 3600 * 1000
+"""A time so far ahead of ours is no clock that is a little fast."""
+MOST_SHOWN: Final = 80
+_NODE_NAME: Final = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?")
+_DEVICE_NAME: Final = re.compile(r"[A-Za-z][A-Za-z0-9]{0,30}-\d{1,4}")
+_CONTROL: Final = re.compile(r"[\x00-\x1f\x7f-\x9f]")
+
+
+class RejectionReason(StrEnum):
+    """Why an object, or a part of it, is not used."""
+
+    UNKNOWN_OBJECT = "UnknownObject"
+    MISSING_KEY = "MissingKey"
+    MALFORMED = "Malformed"
+    CHECK_CODE = "CheckCodeMismatch"
+    UNKNOWN_NODE = "UnknownNode"
+    UNKNOWN_DEVICE = "UnknownDevice"
+    UNKNOWN_LEVEL = "UnknownLevel"
+    UNKNOWN_CODE = "UnknownCode"
+    UNKNOWN_SENDER = "UnknownSender"
+    FUTURE_TIME = "FutureTime"
+    TOO_MANY = "TooMany"
+
+
+REJECTION_SENTENCE: Final = {
+    RejectionReason.UNKNOWN_OBJECT: "no source reads such an object",
+    RejectionReason.MISSING_KEY: "a key that the format has is not there",
+    RejectionReason.MALFORMED: "it is not what the format says",
+    RejectionReason.CHECK_CODE: "its CheckCode is not that of its content: it was cut off or edited",
+    RejectionReason.UNKNOWN_NODE: "it names no node",
+    RejectionReason.UNKNOWN_DEVICE: "it names no device",
+    RejectionReason.UNKNOWN_LEVEL: "its level is none of the known ones; the code's own level is used",
+    RejectionReason.UNKNOWN_CODE: "its code has no level",
+    RejectionReason.UNKNOWN_SENDER: "its sender is not allowed to report faults",
+    RejectionReason.FUTURE_TIME: "its time is more than a day ahead; the fault counts, its time does not",
+    RejectionReason.TOO_MANY: "it has more entries than the format allows",
+}
+"""What each reason says to a person."""
+
+
+SENDERS: Final = frozenset({"CCAE", "fd-online", "pingmesh", "Netmind", "dpcStorage", "dtfsStorage"})
+"""Who may report public faults, as MindCluster ships it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Terms:
+    """What parsers go by, beside the object.
+
+    Attributes:
+        now_ms: milliseconds since 1970; times far ahead of it are not believed.
+        codes: levels of codes, the admin's overrides included.
+        conditions: types of node conditions that mean a fault while they are True, with its level.
+        senders: who may report public faults.
+    """
+
+    now_ms: int
+    codes: FaultCodes = field(default_factory=FaultCodes)
+    conditions: Mapping[str, Level] = field(default_factory=dict)
+    senders: Collection[str] = SENDERS
+
+
+@dataclass(frozen=True, slots=True)
+class Rejection:
+    """A part of an object that is not used: why, where in the object, and what was found."""
+
+    reason: RejectionReason
+    where: str
+    found: str = ""
+
+    @property
+    def message(self) -> str:
+        """A sentence."""
+        sentence = f"{self.where}: {REJECTION_SENTENCE[self.reason]}"
+        return f"{sentence} ({self.found})" if self.found else sentence
+
+
+@dataclass(slots=True)
+class Reading:
+    """What a parser found in one object; parsers add to it.
+
+    Attributes:
+        terms: by which it is read.
+        facts: what stands, in the order of the object.
+        over: ids of facts that the object says are over.
+        rejected: what could not be used.
+        updated_ms: when the writer wrote it, as far as it says.
+    """
+
+    terms: Terms
+    facts: list[ClusterFact] = field(default_factory=list)
+    over: list[str] = field(default_factory=list)
+    rejected: list[Rejection] = field(default_factory=list)
+    updated_ms: int | None = None
+
+    def reject(self, reason: RejectionReason, where: str, found: object = "") -> None:
+        """Note what is not used; what was found is shortened and made printable."""
+        self.rejected.append(Rejection(reason, where, printable(found)))
+
+    def json(self, source: str, where: str) -> Any:  # noqa: ANN401  # any JSON value
+        """A JSON text, or None and a rejection."""
+        try:
+            return orjson.loads(source)
+        except (ValueError, RecursionError):
+            self.reject(RejectionReason.MALFORMED, where, source)
+            return None
+
+    def level(self, word: object, where: str) -> Level | None:
+        """The level that a writer calls so; None where it gives none, or one that nobody knows."""
+        if word is None or word == "":
+            return None
+        found = LEVEL_WORDS.get(word) if isinstance(word, str) else None
+        if found is None:
+            self.reject(RejectionReason.UNKNOWN_LEVEL, where, word)
+        return found
+
+    def time(self, value: object, where: str) -> int | None:
+        """A time in milliseconds; None where it is none, or lies in the future."""
+        if value is None:
+            return None
+        if not is_integer(value) or not 0 <= value < 1 << 53:
+            self.reject(RejectionReason.MALFORMED, where, value)
+            return None
+        if value > self.terms.now_ms + FUTURE_MILLISECONDS:
+            self.reject(RejectionReason.FUTURE_TIME, where, value)
+            return None
+        return value
+
+
+def is_integer(value: object) -> TypeGuard[int]:
+    """Whether it is a number without a fraction; booleans are not."""
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def printable(value: object) -> str:
+    """A short text of anything, without control characters."""
+    text = value if isinstance(value, str) else repr(value)[: 4 * MOST_SHOWN]
+    shown = _CONTROL.sub("?", text[: MOST_SHOWN + 1])
+    return shown if len(shown) <= MOST_SHOWN else f"{shown[:MOST_SHOWN]}…"
+
+
+def name_of(raw: Mapping[str, Any]) -> str:
+    """`metadata.name` of an object; empty where it is none."""
+    found = mapping(raw.get("metadata")).get("name")
+    return found if isinstance(found, str) else ""
+
+
+def mapping(value: object) -> Mapping[str, Any]:
+    """The value if it is an object, else an empty one."""
+    return value if isinstance(value, Mapping) else {}
+
+
+def items(value: object) -> Iterable[Any]:
+    """The elements of a list; none where it is none."""
+    return value if isinstance(value, list) else ()
+
+
+def text(value: object) -> str:
+    """The value if it is a text, else an empty one."""
+    return value if isinstance(value, str) else ""
+
+
+def data_of(raw: Mapping[str, Any], key: str) -> str | None:
+    """The text under a key of a ConfigMap; None where there is none."""
+    found = mapping(raw.get("data")).get(key)
+    return found if isinstance(found, str) else None
+
+
+def is_node_name(name: str) -> bool:
+    """Whether Kubernetes could have a node of this name."""
+    return _NODE_NAME.fullmatch(name) is not None
+
+
+def is_device_name(name: str) -> bool:
+    """Whether it looks like "Ascend910-3"."""
+    return _DEVICE_NAME.fullmatch(name) is not None

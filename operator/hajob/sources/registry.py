@@ -1,0 +1,120 @@
+"""Every source of hardware faults: which objects it reads, and with what.
+
+A new source is one file with a pure `read` and one line here. Informers watch what the rows name; `kubectl hajob facts`
+hands every object of a file to the row that takes it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from hajob.sources import cluster_info, device_info, node, node_info, public_fault, switch_info
+from hajob.sources.reading import Reading, RejectionReason, Terms, is_node_name, mapping, name_of
+
+
+@dataclass(frozen=True, slots=True)
+class SourceRow:
+    """One source.
+
+    Attributes:
+        name: for people.
+        kind: of the objects.
+        selector: label selector by which they are listed; empty: all of the kind.
+        prefix: what their names begin with; what follows is the node, where `of_node`.
+        label: a label that they carry, where the name says nothing.
+        of_node: whether the name ends in a node's.
+        read: the pure parser; gets the object, the node's name (or nothing) and the terms.
+        silent_after_seconds: without an update for so long the writer is taken for dead; 0: it writes only on change.
+    """
+
+    name: str
+    kind: str
+    read: Callable[[Mapping[str, Any], str, Terms], Reading]
+    selector: str = ""
+    prefix: str = ""
+    label: str = ""
+    of_node: bool = False
+    silent_after_seconds: int = 0
+
+    def takes(self, raw: Mapping[str, Any]) -> bool:
+        """Whether an object is this source's."""
+        if raw.get("kind") != self.kind or not name_of(raw).startswith(self.prefix):
+            return False
+        return not self.label or self.label in mapping(mapping(raw.get("metadata")).get("labels"))
+
+
+CONSUMER: Final = "mx-consumer-cim=true"
+VOLCANO: Final = "mx-consumer-volcano=true"
+_FORCED_WRITE_SECONDS: Final = 300
+
+SOURCES: Final = (
+    SourceRow(
+        "device info",
+        "ConfigMap",
+        device_info.read,
+        selector=CONSUMER,
+        prefix="mindx-dl-deviceinfo-",
+        of_node=True,
+        silent_after_seconds=3 * _FORCED_WRITE_SECONDS,
+    ),
+    SourceRow(
+        "switch info",
+        "ConfigMap",
+        switch_info.read,
+        selector=CONSUMER,
+        prefix="mindx-dl-deviceinfo-",
+        of_node=True,
+    ),
+    SourceRow(
+        "node info",
+        "ConfigMap",
+        node_info.read,
+        selector=CONSUMER,
+        prefix="mindx-dl-nodeinfo-",
+        of_node=True,
+    ),
+    SourceRow(
+        "public fault",
+        "ConfigMap",
+        lambda raw, _, terms: public_fault.read(raw, terms),
+        selector=f"{public_fault.LABEL}=true",
+        label=public_fault.LABEL,
+    ),
+    SourceRow(
+        "cluster info",
+        "ConfigMap",
+        lambda raw, _, terms: cluster_info.read(raw, terms),
+        selector=VOLCANO,
+        prefix=cluster_info.PREFIX,
+    ),
+    SourceRow("node", "Node", lambda raw, _, terms: node.read(raw, terms)),
+)
+"""In the order in which they are asked."""
+
+
+def read(raw: Mapping[str, Any], terms: Terms) -> Reading:
+    """What every source that takes an object finds in it; an object that none takes is rejected."""
+    whole = Reading(terms)
+    rows = [row for row in SOURCES if row.takes(raw)]
+    if not rows:
+        whole.reject(RejectionReason.UNKNOWN_OBJECT, f"{raw.get('kind')} {name_of(raw)}")
+    for row in rows:
+        name = name_of(raw).removeprefix(row.prefix) if row.of_node else ""
+        if row.of_node and not is_node_name(name):
+            whole.reject(RejectionReason.UNKNOWN_NODE, "metadata.name", name_of(raw))
+            continue
+        found = row.read(raw, name, terms)
+        whole.facts += found.facts
+        whole.over += found.over
+        whole.rejected += found.rejected
+        whole.updated_ms = found.updated_ms if whole.updated_ms is None else whole.updated_ms
+    return whole
+
+
+def is_silent(row: SourceRow, updated_ms: int | None, now_ms: int) -> bool:
+    """Whether what a writer has said is too old to be true: it writes at the latest every so often."""
+    if not row.silent_after_seconds or updated_ms is None:
+        return False
+    return now_ms - updated_ms > row.silent_after_seconds * 1000

@@ -1,0 +1,115 @@
+"""kubectl hajob facts: what an admin is told about an object, without a cluster."""
+
+from __future__ import annotations
+
+import io
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from hajob.cli.main import main
+from tests.unit.cli.test_simulate import JOB
+from tests.unit.sources import hardware_objects as objects
+
+
+def ask(capsys: pytest.CaptureFixture[str], tmp_path: Path, *raw: Any, job: Any = None, output: str = "json") -> Any:
+    path = tmp_path / "objects.yaml"
+    path.write_text(yaml.safe_dump_all(raw), encoding="utf-8")
+    arguments = ["facts", "-f", str(path), "-o", output]
+    if job is not None:
+        (tmp_path / "job.yaml").write_text(yaml.safe_dump(job), encoding="utf-8")
+        arguments += ["--job", str(tmp_path / "job.yaml")]
+    assert main(arguments) == 0
+    told = capsys.readouterr().out
+    return json.loads(told) if output == "json" else told
+
+
+def test_a_chip_fault_has_the_promised_keys(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    found = ask(capsys, tmp_path, objects.device_info())
+    assert found["rejected"] == []
+    assert found["facts"] == [
+        {
+            "source": "Device",
+            "node": "node-1",
+            "device": "Ascend910-3",
+            "pod": None,
+            "rank": None,
+            "code": "80E01801",
+            "level": "RestartBusiness",
+            "kind": "ChipError",
+            "since": "2026-01-01T00:00:00.000Z",
+            "action": "InPlace",
+            "message": "chip Ascend910-3: 80E01801 (CardUnhealthy)",
+        }
+    ]
+
+
+def test_a_pod_in_the_file_tells_the_rank(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    (row,) = ask(capsys, tmp_path, objects.device_info(), objects.pod(rank=2, devices=("0", "3")))["facts"]
+    assert (row["pod"], row["rank"]) == ("job-2", 5)
+
+
+def test_a_pod_without_the_chip_has_no_rank_in_it(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    (row,) = ask(capsys, tmp_path, objects.device_info(), objects.pod(devices=("0", "1")))["facts"]
+    assert (row["pod"], row["rank"]) == ("job-1", None)
+
+
+@pytest.mark.parametrize(
+    ("policy", "action"), [("Ignore", None), ("Checkpoint", "Checkpoint"), ("Migrate", "Migrate"), ("Evict", "Replace")]
+)
+def test_the_jobs_policy_decides_about_sub_health(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, policy: str, action: str | None
+) -> None:
+    job = {**JOB, "spec": {**JOB["spec"], "recovery": {"subHealthPolicy": policy}}}
+    raw = objects.device_info(objects.fault(level="SubHealthFault"))
+    assert ask(capsys, tmp_path, raw, job=job)["facts"][0]["action"] == action
+
+
+def test_a_fault_that_clusterd_repeats_counts_once(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    name = "cluster-info-device-0"
+    info = {"mindx-dl-deviceinfo-node-1": {"DeviceList": objects.device_list(), "UpdateTime": 1}}
+    gathered = objects.config_map(name, {name: objects.compact(info)})
+    assert len(ask(capsys, tmp_path, objects.device_info(), gathered)["facts"]) == 1
+
+
+def test_what_is_not_used_is_told_with_its_reason(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    raw = objects.device_info()
+    raw["data"]["DeviceInfoCfg"] = raw["data"]["DeviceInfoCfg"].replace("RestartBusiness", "NotHandleFault")
+    found = ask(capsys, tmp_path, raw)
+    assert found["facts"] == []
+    assert [one["reason"] for one in found["rejected"]] == ["CheckCodeMismatch"]
+    assert "cut off or edited" in ask(capsys, tmp_path, raw, output="text")
+
+
+def test_a_list_is_taken_apart(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    listed = {"kind": "List", "items": [objects.node(ready="False"), objects.device_info()]}
+    assert [row["source"] for row in ask(capsys, tmp_path, listed)["facts"]] == ["Node", "Device"]
+
+
+def test_a_failed_pod_is_a_fact(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    pod = objects.pod()
+    pod["status"] = {"phase": "Failed", "reason": "Evicted", "message": "memory pressure"}
+    (row,) = ask(capsys, tmp_path, pod)["facts"]
+    assert (row["source"], row["pod"], row["code"], row["action"]) == ("Pod", "job-1", "Evicted", "Replace")
+
+
+def test_the_text_is_for_people(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    told = ask(capsys, tmp_path, objects.device_info(), objects.pod(), output="text")
+    assert told.strip() == (
+        "Device: node-1/Ascend910-3 pod job-1 rank 2: RestartBusiness "
+        "chip Ascend910-3: 80E01801 (CardUnhealthy) -> InPlace"
+    )
+    assert "nothing is wrong" in ask(capsys, tmp_path, objects.node(), output="text")
+
+
+@pytest.mark.parametrize("content", ["{", "- 1", "text", "\x00", "a: &a [*a]"])
+def test_a_file_that_holds_no_object_is_told(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, content: str
+) -> None:
+    monkeypatch.setattr("sys.stdin", io.StringIO(content))
+    code = main(["facts", "-f", "-"])
+    told = capsys.readouterr()
+    assert (code == 2 and told.err.startswith("error: ")) or (code == 0 and "no source reads" in told.out)
