@@ -22,7 +22,8 @@ import zipfile
 from pathlib import Path
 
 PACKAGE = Path(__file__).parent
-SHIMS = ("torchrun", "msrun")
+SHIMS = ("torchrun", "msrun", "torch_npu_run")
+INTERPRETERS = ("python", "python3")
 ARCHIVES = {"launcher.pyz": "launcher", "controller_host.pyz": "controller_host"}
 SHARED = ("__init__.py", "controller_protocol.py", "prctl.py", "signals.py")
 EARLIEST = (1980, 1, 1, 0, 0, 0)
@@ -68,6 +69,9 @@ def install(directory: Path) -> list[Path]:
     contents = {directory / file: build_archive(name) for file, name in ARCHIVES.items()}
     shim = (PACKAGE / "launcher" / "shim.py").read_bytes()
     contents.update({shims / name: shim for name in SHIMS})
+    contents[directory / "shim.py"] = shim
+    interpreter = (PACKAGE / "launcher" / "interpreter.sh").read_bytes()
+    contents.update({shims / name: interpreter for name in INTERPRETERS})
     contents[directory / "entry.py"] = (PACKAGE / "launcher" / "entry.py").read_bytes()
     for path, content in contents.items():
         write_whole(path, content)

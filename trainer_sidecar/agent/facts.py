@@ -43,9 +43,8 @@ def process_exited(settings: Settings, process: Process, step: int) -> pb.Fact:
     return fact
 
 
-def script_ended(settings: Settings, exit_code: int, last_lines: Iterable[str], *, asked: bool) -> pb.Fact:
-    """The start script has ended although its ranks have not finished."""
-    reason = "before its ranks finished" if asked else "without calling torchrun or msrun"
+def script_ended(settings: Settings, exit_code: int, last_lines: Iterable[str], *, reason: str) -> pb.Fact:
+    """The start script has ended although its ranks have not finished; `reason` completes "the start script ended"."""
     return pb.Fact(
         id=f"{settings.pod_uid}/script",
         kind=pb.SCRIPT_ENDED,

@@ -23,6 +23,9 @@ class Script:
     last_lines: tuple[str, ...] = ()
     tool: str = ""
     stopped: bool = False  # the launcher was told to end, with its pod
+    launch: int = 0  # number of the newest launch
+    training: bool = False  # it is the training: one of its ranks has registered with MindIO
+    problem: str = ""  # why the launcher has ended the script
 
 
 def read_process(message: Mapping[str, Any]) -> Process:
@@ -54,4 +57,7 @@ def read_script(message: Mapping[str, Any]) -> Script:
         last_lines=tuple(str(line) for line in message["last_lines"]),
         tool=str(message["tool"]),
         stopped=bool(message["stopped"]),
+        launch=int(message["launch"]),
+        training=bool(message["training"]),
+        problem=str(message["problem"]),
     )

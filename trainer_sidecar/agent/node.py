@@ -240,13 +240,22 @@ class Node:
 
     def _set_script(self, script: Script) -> None:
         before, self._script = self._script, script
+        if script.launch != before.launch:
+            self._begin_launch()
         if script.ended and not before.ended:
             log.info("the start script ended: %s", facts.exit_name(script.exit_code))
             self.send_launcher({"kind": "seen_end"})
             if not self._all_finished() and not script.stopped:
-                fact = facts.script_ended(self._settings, script.exit_code, script.last_lines, asked=bool(script.tool))
+                reason = _reason(script)
+                fact = facts.script_ended(self._settings, script.exit_code, script.last_lines, reason=reason)
                 self.outbox.add_fact(fact, self._clock.now(), self._clock.now())
         self._report_soon()
+
+    def _begin_launch(self) -> None:
+        """The processes of the launch before were none of the training; what they were called is free again."""
+        for processes in (self._processes, self._steps, self._beaten, self._copies, self._refused):
+            processes.clear()
+        self._lines.clear()
 
     def _all_finished(self) -> bool:
         return all(self._process_phase(self._processes.get(rank)) == pb.FINISHED for rank in self._settings.local_ranks)
@@ -311,7 +320,13 @@ class Node:
     def link_changed(self, rank: int) -> None:
         """A link of this rank was opened, linked or closed."""
         log.info("rank %d: link %s", rank, self.link_phase(rank).value)
+        self._tell_registered(rank)
         self._report_soon()
+
+    def _tell_registered(self, rank: int) -> None:
+        """The launch whose ranks reach the gate is the training; the launcher can't see that."""
+        if not self._script.training and self.link_phase(rank) is not LinkPhase.NONE:
+            self.send_launcher({"kind": "registered", "launch": self._script.launch})
 
     def heartbeat(self, rank: int, step: int) -> None:
         """A heartbeat has passed; its step counts where the output tells none."""
@@ -403,6 +418,21 @@ class Node:
         if process is None:
             return pb.ABSENT
         if not process.running:
-            return pb.FINISHED if process.exit_code == 0 and not process.ordered else pb.DEAD
+            if process.exit_code != 0 or process.ordered:
+                return pb.DEAD
+            if not self._script.training:  # the script may come to its training yet
+                return pb.DEAD if self._script.ended else pb.STARTING
+            return pb.FINISHED
         phases = {LinkPhase.NONE: pb.STARTING, LinkPhase.AT_GATE: pb.AT_GATE, LinkPhase.LINKED: pb.LINKED}
         return phases[self.link_phase(process.rank)]
+
+
+def _reason(script: Script) -> str:
+    """How a script ended that has not brought its training to an end, as "the start script ended ..."."""
+    if script.problem:
+        return f"by the launcher's hand: {script.problem}"
+    if not script.launch:
+        return "without calling torchrun or msrun"
+    if not script.training:
+        return "and no launch of it registered with MindIO, so none was the training"
+    return "before its ranks finished"

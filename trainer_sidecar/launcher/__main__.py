@@ -37,7 +37,7 @@ def read_settings(environment: Dict[str, str]) -> supervisor.Settings:
         directory=directory,
         size=size,
         ranks=kept,
-        finish_seconds=float(_number(environment, "HAJOB_FINISH_SECONDS", 300)),
+        finish_seconds=float(_number(environment, "HAJOB_FINISH_SECONDS", 1800)),
         ordered_end_seconds=float(_number(environment, "HAJOB_ORDERED_END_SECONDS", 30)),
         grace_seconds=float(_number(environment, "HAJOB_GRACE_SECONDS", 5)),
     )

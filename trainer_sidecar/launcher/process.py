@@ -105,11 +105,12 @@ def signal_group(leader: int, number: int) -> None:
         os.killpg(leader, number)
 
 
-def reap() -> List[Ended]:
+def reap(spared: int = 0) -> List[Ended]:
     """Every child that has ended, without waiting; what it leaves of its group is killed if it was started here.
 
     The group is signalled before the leader is reaped: until then nobody else can get its number. The groups of
-    strangers, daemons of the start script among them, are their own.
+    strangers, daemons of the start script among them, are their own; that of `spared`, the script, goes on: it may
+    hold a launch in its background.
     """
     ended: List[Ended] = []
     while True:
@@ -119,7 +120,8 @@ def reap() -> List[Ended]:
             return ended
         if found is None or found.si_pid == 0:
             return ended
-        signal_group(found.si_pid, signal.SIGKILL)
+        if found.si_pid != spared:
+            signal_group(found.si_pid, signal.SIGKILL)
         pid, status = os.waitpid(found.si_pid, 0)
         _leaders.discard(pid)
         ended.append(Ended(pid, exit_code(status)))

@@ -1,7 +1,7 @@
-"""What a start script asked for: the command line of torchrun or msrun, read as those tools read it.
+"""What a start script asked for: the command line of a launcher, read as that launcher reads it.
 
 Sizes, addresses and ranks belong to the job. A script may name them all the same, since it worked before Hajob; what
-contradicts the job is overridden and said once in the output.
+contradicts the job is overridden and said once in the output, and so is what has no effect here.
 """
 
 from __future__ import annotations
@@ -11,20 +11,28 @@ import os
 from typing import Dict, List, NamedTuple, NoReturn, Tuple
 
 TORCHRUN = "torchrun"
+LAUNCH = "launch"
+NPU_RUN = "torch_npu_run"
 MSRUN = "msrun"
+SPOKEN = {LAUNCH: "torch.distributed.launch"}
 ENTRY = "entry.py"
 
-# option names as torchrun writes them; each is also accepted with underscores
+# option names as torchrun writes them (1.13 to 2.9); each is also accepted with underscores, and as PET_NAME
 TORCHRUN_VALUES = """
     nnodes nproc-per-node node-rank master-addr master-port local-addr rdzv-backend rdzv-endpoint rdzv-id
     rdzv-conf max-restarts monitor-interval start-method event-log-handler role log-dir local-ranks-filter logs-specs
-    numa-binding signals-to-handle duplicate-stdout-filters duplicate-stderr-filters shutdown-timeout
+    numa-binding signals-to-handle duplicate-stdout-filters duplicate-stderr-filters shutdown-timeout redirects tee
 """
-TORCHRUN_FLAGS = "standalone no-python run-path virtual-local-rank"
+TORCHRUN_FLAGS = "standalone no-python run-path virtual-local-rank module"
 MSRUN_VALUES = """
     worker_num local_worker_num node_rank master_addr master_port log_dir join cluster_time_out bind_core sim_level
     sim_rank_id rank_table_file worker_log_name tail_worker_log
 """
+WITHOUT_EFFECT = """
+    max-restarts log-dir redirects tee local-ranks-filter logs-specs event-log-handler numa-binding
+    duplicate-stdout-filters duplicate-stderr-filters bind_core rank_table_file worker_log_name tail_worker_log
+"""
+SHORT = {"redirects": "-r", "tee": "-t", "module": "-m"}
 LOCAL_SIZE_WORDS = ("auto", "gpu", "cpu", "npu", "xpu")
 
 
@@ -63,6 +71,11 @@ class Program(NamedTuple):
     environment: Dict[str, str]
     notes: List[str]
     is_python: bool  # argv is an interpreter, -u, and a script or -m with a module
+    script: str = ""  # or the module
+    arguments: List[str] = []  # noqa: RUF012  never changed
+    numbered: bool = False  # --local-rank=N comes first after the script
+    detached: bool = False  # the call returns when the ranks are started
+    log_directory: str | None = None  # where a script looks for worker_<rank>.log
 
 
 class _Parser(argparse.ArgumentParser):
@@ -72,31 +85,55 @@ class _Parser(argparse.ArgumentParser):
 
 def parse(call: Call, size: Size) -> Program:
     """The program of a shim's call. ProgramError: the tool itself would have refused the arguments."""
-    if call.tool == TORCHRUN:
+    if call.tool in (TORCHRUN, LAUNCH, NPU_RUN):
         return _torchrun(call, size)
     if call.tool == MSRUN:
         return _msrun(call, size)
-    raise ProgramError("no shim is called {!r}; there are torchrun and msrun".format(call.tool))
+    raise ProgramError("no shim is called {!r}; there are torchrun, torch_npu_run and msrun".format(call.tool))
+
+
+def is_single(call: Call, size: Size) -> bool:
+    """Whether a call asks for one process on one node where the job has several per pod: no training of this job."""
+    if call.tool == MSRUN or size.ranks_per_node == 1:
+        return False
+    options = _torchrun_options(call)
+    return options.nproc_per_node == "1" and options.nnodes in (None, "1", "1:1")
+
+
+def _torchrun_options(call: Call) -> argparse.Namespace:
+    """The command line, with PET_<OPTION> as defaults, as torchrun has it."""
+    parser = _Parser(prog=SPOKEN.get(call.tool, call.tool), add_help=False)
+    for name in TORCHRUN_VALUES.split():
+        given = call.environment.get("PET_" + name.replace("-", "_").upper())
+        parser.add_argument(*_spellings(name), default=given)
+    for name in TORCHRUN_FLAGS.split():
+        given = call.environment.get("PET_" + name.replace("-", "_").upper(), "0")
+        parser.add_argument(*_spellings(name), action="store_true", default=given.strip() == "1")
+    if call.tool == LAUNCH:
+        parser.add_argument("--use-env", "--use_env", action="store_true")
+    if call.tool == NPU_RUN:
+        parser.add_argument("--enable-tiered-parallel-tcpstore", "--enable_tiered_parallel_tcpstore")
+    _add_script(parser)
+    return parser.parse_args(call.arguments)
+
+
+def _spellings(name: str) -> List[str]:
+    return [*([SHORT[name]] if name in SHORT else []), "--" + name, "--" + name.replace("-", "_")]
 
 
 def _torchrun(call: Call, size: Size) -> Program:
-    parser = _Parser(prog=TORCHRUN, add_help=False)
-    for name in TORCHRUN_VALUES.split():
-        parser.add_argument("--" + name, "--" + name.replace("-", "_"))
-    for name in TORCHRUN_FLAGS.split():
-        parser.add_argument("--" + name, "--" + name.replace("-", "_"), action="store_true")
-    parser.add_argument("-m", "--module", action="store_true")
-    parser.add_argument("-r", "--redirects")
-    parser.add_argument("-t", "--tee")
-    _add_script(parser)
-    options = parser.parse_args(call.arguments)
+    options, tool = _torchrun_options(call), SPOKEN.get(call.tool, call.tool)
+    if options.virtual_local_rank:
+        raise ProgramError("{}: --virtual-local-rank is not possible under Hajob; leave it out".format(tool))
+    if options.no_python and options.module:
+        raise ProgramError("{}: --no-python and --module exclude each other".format(tool))
     interpreter = [call.environment.get("PYTHON_EXEC") or call.python, "-u"]
     prefix = [] if options.no_python else interpreter + (["-m"] if options.module else [])
     environment = dict(call.environment)
     if size.ranks_per_node > 1:
         environment.setdefault("OMP_NUM_THREADS", "1")
     notes = _contradictions(
-        TORCHRUN,
+        tool,
         size,
         [
             ("--nnodes", options.nnodes, _nodes_fit(options.nnodes, size.nodes), size.nodes),
@@ -106,8 +143,16 @@ def _torchrun(call: Call, size: Size) -> Program:
             ("--standalone", "", not options.standalone or size.nodes == 1, "{} nodes".format(size.nodes)),
         ],
     )  # fmt: skip
-    argv = [*prefix, options.script, *options.arguments]
-    return Program(argv, call.cwd, environment, notes, is_python=not options.no_python)
+    return Program(
+        [*prefix, options.script, *options.arguments],
+        call.cwd,
+        environment,
+        notes + _without_effect(tool, options),
+        is_python=not options.no_python,
+        script=options.script,
+        arguments=options.arguments,
+        numbered=call.tool == LAUNCH and not options.use_env,
+    )
 
 
 def _msrun(call: Call, size: Size) -> Program:
@@ -116,6 +161,8 @@ def _msrun(call: Call, size: Size) -> Program:
         parser.add_argument("--" + name)
     _add_script(parser)
     options = parser.parse_args(call.arguments)
+    if options.sim_level not in (None, "-1"):
+        raise ProgramError("msrun: --sim_level is a dry run without chips, not a job for Hajob; leave it out")
     prefix = [call.python, "-u"] if options.script.endswith(".py") else []
     notes = _contradictions(
         MSRUN,
@@ -127,11 +174,30 @@ def _msrun(call: Call, size: Size) -> Program:
             ("--node_rank", options.node_rank, _fits(options.node_rank, size.node_rank), size.node_rank),
         ],
     )  # fmt: skip
-    argv = [*prefix, options.script, *options.arguments]
     environment = dict(call.environment)
     if options.cluster_time_out:
         environment["MS_TOPO_TIMEOUT"] = options.cluster_time_out
-    return Program(argv, call.cwd, environment, notes, is_python=bool(prefix))
+    return Program(
+        [*prefix, options.script, *options.arguments],
+        call.cwd,
+        environment,
+        notes + _without_effect(MSRUN, options),
+        is_python=bool(prefix),
+        script=options.script,
+        arguments=options.arguments,
+        detached=not _is_true(options.join),
+        log_directory=os.path.join(call.cwd, options.log_dir or ""),
+    )
+
+
+def _is_true(text: str | None) -> bool:
+    return (text or "").strip().lower() in ("true", "1", "yes", "y", "t", "on")
+
+
+def _without_effect(tool: str, options: argparse.Namespace) -> List[str]:
+    values = {name: getattr(options, name.replace("-", "_"), None) for name in WITHOUT_EFFECT.split()}
+    idle = [name for name, value in values.items() if value is not None and value.strip() not in ("", "0", "False")]
+    return ["{} --{} has no effect under Hajob".format(tool, name) for name in idle]
 
 
 def _add_script(parser: argparse.ArgumentParser) -> None:
@@ -165,6 +231,15 @@ def _contradictions(tool: str, size: Size, options: List[Tuple[str, str | None, 
     ]
 
 
+def of_rank(program: Program, local_rank: str) -> Program:
+    """The program of one rank: torch.distributed.launch tells each its number by an argument."""
+    if not program.numbered:
+        return program
+    before = len(program.argv) - len(program.arguments)
+    argv = [*program.argv[:before], "--local-rank={}".format(local_rank), *program.argv[before:]]
+    return program._replace(argv=argv)
+
+
 def armed(program: Program, directory: str) -> List[str]:
     """The program's argv, by way of entry.py where that knows how to start it (docs/protocols/launcher.md#stacks).
 
@@ -191,10 +266,3 @@ def mindspore_environment(environment: Dict[str, str]) -> Dict[str, str]:
         "DEVICE_ID": environment.get("LOCAL_RANK"),
     }
     return {name: value for name, value in table.items() if value is not None and name not in environment}
-
-
-def script_environment(environment: Dict[str, str], directory: str) -> Dict[str, str]:
-    """The environment of the user's command: the shims' directory comes first on PATH."""
-    shims = os.path.join(directory, "bin")
-    path = environment.get("PATH") or os.defpath
-    return dict(environment, PATH=shims + os.pathsep + path, HAJOB_DIR=directory)

@@ -12,6 +12,7 @@ import contextlib
 import json
 import os
 import socket
+import struct
 import time
 from typing import Any, Dict, List
 
@@ -124,6 +125,11 @@ class Connection:
             pass
         except OSError:
             self._unsent = b""
+
+    def peer_pid(self) -> int:
+        """The process at the other end, which keeps its number when it becomes another program."""
+        credentials = self.socket.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
+        return int(struct.unpack("3i", credentials)[0])
 
     def take_descriptors(self) -> List[int]:
         """The descriptors that came through the socket; they are the caller's from now on."""

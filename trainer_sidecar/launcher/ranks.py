@@ -34,7 +34,6 @@ class Rank:
         self.pid = spawned.pid
         self.environment = environment
         self.streams: Dict[int, Callable[[], None]] = {}  # open output: descriptor -> read what is there
-        self.counts_as_finished = False
         self.running = True
         self.exit_code = 0
         self.changed = boottime_nanoseconds()
@@ -233,7 +232,7 @@ class Ranks:
         if rank is None:
             return False
         rank.running, rank.changed = False, boottime_nanoseconds()
-        rank.exit_code = 0 if rank.counts_as_finished else code
+        rank.exit_code = code
         for drain in list(rank.streams.values()):
             drain()
         self._tell_steps()
@@ -266,10 +265,15 @@ class Ranks:
         if rank.running:
             process.signal_group(rank.pid, signal.SIGKILL)
 
-    def count_as_finished(self, rank: Rank) -> None:
-        """End a process that had done its work but does not end by itself; it is reported as finished."""
-        rank.counts_as_finished = True
+    def end_late(self, rank: Rank, text: str) -> None:
+        """End a process that does not end by itself; it is told as the fault it is, with `text` as its last words."""
+        rank.last_lines.add(text.encode())
+        rank.add_line("hajob: {}".format(text).encode())
         process.signal_group(rank.pid, signal.SIGKILL)
+
+    def forget(self) -> None:
+        """Every process has ended and was none of the training: their names may be used again."""
+        self._newest.clear()
 
     def flush(self, seconds: float) -> bool:
         """Give what was printed last the time to be written, to each target; False: something still waits."""

@@ -9,11 +9,11 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
-from typing import Any, Callable, Dict, List, NamedTuple
+from typing import Any, Callable, Dict, List, NamedTuple, Set
 
 from trainer_sidecar import prctl, signals
 
-from . import output, process, program, protocol, ranks, stacks
+from . import launches, output, process, program, protocol, ranks, shells, stacks, strangers
 from .loop import Loop
 
 REFUSED = 64
@@ -22,9 +22,11 @@ AGENT_WAIT_SECONDS = 3.0
 OUTPUT_WAIT_SECONDS = 0.005
 OUTPUT_WAITS = 400
 NO_CALL_NOTE_SECONDS = 60.0
-NO_CALL_NOTE = (
-    "the command has run for {:.0f} s and called neither torchrun nor msrun from PATH; Hajob starts ranks only through "
-    "them (python -m torch.distributed.run: write torchrun instead)"
+NO_CALL_NOTE = "the command has run for {:.0f} s and launched no ranks yet (torchrun, msrun, torch.distributed.launch)"
+STRANGERS_SECONDS = 1.0
+STRANGER = (
+    "a launcher of the image runs below the start script, past Hajob's: {}{}; call it by its name alone, "
+    "so that Hajob's is found on PATH"
 )
 
 
@@ -45,23 +47,24 @@ class Supervisor:
     def __init__(self, settings: Settings, command: List[str], environment: Dict[str, str]) -> None:
         self._settings = settings
         self._command = command
-        self._environment = program.script_environment(environment, settings.directory)
+        self._environment = shells.environment(environment, settings.directory)
         self._loop = Loop()
         self._ranks = ranks.Ranks(self._loop, settings.ranks, self._tell)
         self._server = protocol.listen(settings.directory)
+        shells.write_bash_file(settings.directory, environment.get("PATH") or os.defpath)
         self._script_pid = 0
         self._script_lines = output.LastLines()
         self._script_exit: int | None = None
         self._script_pipes: Dict[int, Callable[[], None]] = {}
         self._agent: protocol.Connection | None = None
-        self._shim: protocol.Connection | None = None
-        self._program: program.Program | None = None
-        self._call_tool = ""
-        self._target: ranks.Target | None = None
-        self._passed: List[output.Descriptor] = []
+        self._launch: launches.Launch | None = None
+        self._num_launches = 0
+        self._as_they_are: Set[int] = set()  # launchers that were let go their own way
+        self._suspect = 0  # a launcher of the image, seen once: it may only be looked at for help
+        self._problem = ""
         self._over = False
-        self._concluded = False
         self._late: List[ranks.Rank] = []  # had not ended when the first rank had finished
+        self._script_over = False  # it has ended, and nothing is waited for any more
         self._end_seen = False
         self._stop_signal = 0
 
@@ -79,6 +82,7 @@ class Supervisor:
         self._read_script(script.stdout, output.Descriptor(1))
         self._read_script(script.stderr, output.Descriptor(2))
         self._loop.later(NO_CALL_NOTE_SECONDS, self._note_missing_call)
+        self._loop.later(STRANGERS_SECONDS, self._look_for_strangers)
         self._loop.run()
         for child in process.children():
             with contextlib.suppress(OSError):
@@ -89,6 +93,8 @@ class Supervisor:
     def _exit_code(self) -> int:
         if self._stop_signal:
             return 128 + self._stop_signal
+        if self._problem:
+            return REFUSED
         code = self._script_exit or 0
         return code if code >= 0 else 128 - code
 
@@ -113,11 +119,32 @@ class Supervisor:
         self._loop.watch(descriptor, readable)
 
     def _note_missing_call(self) -> None:
-        if self._program is None and self._script_exit is None:
+        if not self._num_launches and self._script_exit is None:
             self._ranks.say(NO_CALL_NOTE.format(NO_CALL_NOTE_SECONDS))
 
+    def _look_for_strangers(self) -> None:
+        """Seen twice, a second apart: end the script and name the line; after the training everything may run."""
+        launch = self._launch
+        if self._script_exit is not None or self._stop_signal or (launch is not None and launch.is_training):
+            return
+        found = strangers.find(strangers.family(self._script_pid), self._settings.directory, self._as_they_are)
+        if found is not None and found.pid == self._suspect:
+            command = " ({})".format(found.command) if found.line else ""
+            self._problem = STRANGER.format(found.line or found.command, command)
+            self._ranks.say(self._problem)
+            self._end_script()
+            return
+        self._suspect = found.pid if found is not None else 0
+        self._loop.later(STRANGERS_SECONDS, self._look_for_strangers)
+
+    def _end_script(self) -> None:
+        """At once, with everything below it, whatever sessions that has made."""
+        for each in reversed(strangers.family(self._script_pid)):
+            with contextlib.suppress(OSError):
+                os.kill(each.pid, signal.SIGKILL)
+
     def _reap(self) -> None:
-        for pid, code in process.reap():
+        for pid, code in process.reap(spared=self._script_pid):
             if pid == self._script_pid:
                 self._script_ended(code)
             elif self._ranks.ended(pid, code):
@@ -127,13 +154,25 @@ class Supervisor:
                 self._stop_when_all_is_told()
 
     def _stop_when_all_is_told(self) -> None:
-        if self._end_seen and self._script_exit is not None and not self._ranks.running():
+        if self._end_seen and self._script_over and not self._ranks.running():
             self._loop.stop()
 
     def _script_ended(self, code: int) -> None:
+        """The ranks tell the end: a script that ended with 0 and left them behind is waited out."""
         for drain in list(self._script_pipes.values()):
             drain()
         self._script_exit = code
+        launch = self._launch
+        goes_on = launch is not None and not launch.concluded and (launch.shim is not None or launch.program.detached)
+        if code == 0 and goes_on and not self._stop_signal:
+            self._ranks.say("the start script has ended with 0, its ranks go on")
+        else:
+            self._end_script_for_good()
+
+    def _end_script_for_good(self) -> None:
+        if self._script_over:
+            return
+        self._script_over = True
         self._tell(self._script_record(), False)
         self._ranks.end_all(gently=False, ordered=False)
         self._loop.later(AGENT_WAIT_SECONDS, self._loop.stop)
@@ -150,6 +189,9 @@ class Supervisor:
 
     def _stop_script(self) -> None:
         """After its ranks: a torchrun that was ended first would take them along at once."""
+        if self._script_exit is not None:
+            self._end_script_for_good()
+            return
         process.signal_group(self._script_pid, signal.SIGTERM)
         self._loop.later(self._settings.grace_seconds, self._insist)
 
@@ -185,11 +227,11 @@ class Supervisor:
         self._loop.forget(connection.socket.fileno())
         if connection is self._agent:
             self._agent = None
-        if connection is self._shim:
-            self._shim = None
-            self._shim_gone()
-            for passed in self._passed:  # whoever reads the shim's output waits for its end
-                self._ranks.after_output(passed.close)
+        launch = self._launch
+        if launch is not None and connection is launch.shim:
+            launch.shim = None
+            self._shim_gone(launch)
+            self._close_output(launch)
         connection.close()
 
     def _send(self, connection: protocol.Connection, message: Dict[str, Any]) -> None:
@@ -243,14 +285,18 @@ class Supervisor:
         self._tell({"kind": "complete"}, False)
 
     def _script_record(self) -> Dict[str, Any]:
+        launch = self._launch
         return {
             "kind": "script",
-            "ready": self._program is not None and not self._concluded and not self._over,
-            "finished": self._concluded,
-            "ended": self._script_exit is not None,
+            "ready": launch is not None and not launch.concluded and not self._over,
+            "launch": self._num_launches,
+            "training": launch is not None and launch.is_training,
+            "finished": launch is not None and launch.concluded,
+            "ended": self._script_over,
             "exit_code": self._script_exit or 0,
-            "last_lines": [] if self._script_exit is None else self._script_lines.text(),
-            "tool": self._call_tool,
+            "last_lines": self._script_lines.text() if self._script_over else [],
+            "tool": launch.tool if launch is not None else "",
+            "problem": self._problem,
             "stopped": bool(self._stop_signal),
         }
 
@@ -264,6 +310,8 @@ class Supervisor:
         elif kind == "stack":
             name = ranks.Name(int(message["incarnation"]), int(message["start"]))
             self._ranks.take_stack(int(message["rank"]), name)
+        elif kind == "registered":
+            self._registered(int(message["launch"]))
         elif kind == "over":
             self._over = True
             self._ranks.end_all(gently=False, ordered=True)
@@ -278,16 +326,17 @@ class Supervisor:
     def _start(self, message: Dict[str, Any]) -> None:
         rank = int(message["rank"])
         name = ranks.Name(int(message["incarnation"]), int(message["start"]))
-        reason = self._refusal()
-        if reason is None and self._program is not None and self._target is not None:
-            environment = dict(self._program.environment)
+        reason, launch = self._refusal(), self._launch
+        if reason is None and launch is not None:
+            environment = shells.without_shims(launch.program.environment, self._settings.directory)
             environment.update({str(key): str(value) for key, value in message["environment"].items()})
-            if self._call_tool == program.MSRUN:
+            if launch.tool == program.MSRUN:
                 environment.update(program.mindspore_environment(environment))
             directory = self._settings.directory
             environment.update(stacks.variables(directory, "rank-{}.{}.{}".format(rank, *name)))
-            armed = self._program._replace(argv=program.armed(self._program, directory))
-            reason = self._ranks.start(rank, name, armed, environment, self._target)
+            own = program.of_rank(launch.program, environment.get("LOCAL_RANK", "0"))
+            armed = own._replace(argv=program.armed(own, directory))
+            reason = self._ranks.start(rank, name, armed, environment, launch.target)
         if reason is not None:
             refused = {"kind": "refused", "rank": rank, "incarnation": name.incarnation, "start": name.start}
             self._tell(dict(refused, reason=reason), False)
@@ -295,11 +344,18 @@ class Supervisor:
     def _refusal(self) -> str | None:
         if self._over or self._stop_signal:
             return "this pod's incarnation is over"
-        if self._program is None:
-            return "the start script has not called torchrun or msrun yet"
-        if self._concluded or self._script_exit is not None:
+        if self._script_over or (self._launch is not None and self._launch.concluded):
             return "the start script has gone on after its ranks"
+        if self._launch is None:
+            return "the start script has not called torchrun or msrun yet"
         return None
+
+    def _registered(self, number: int) -> None:
+        """A rank has reached MindIO: this launch is the training."""
+        launch = self._launch
+        if launch is not None and launch.number == number and not launch.is_training:
+            launch.is_training = True
+            self._tell(self._script_record(), False)
 
     # ---- the shims
 
@@ -312,43 +368,51 @@ class Supervisor:
             str(message["python"]),
         )
         try:
-            self._program = self._accepted(call)
+            decision = launches.decide(call, self._settings.size, self._launch)
         except program.ProgramError as problem:
             self._send(connection, {"kind": "say", "text": str(problem)})
             self._send(connection, {"kind": "outcome", "exit_code": REFUSED})
             return
-        self._shim, self._call_tool = connection, call.tool
-        self._target = self._targets(connection.take_descriptors())
-        for note in self._program.notes:
+        if decision.program is None:
+            self._let_go(connection, call, decision.note)
+            return
+        self._num_launches += 1
+        launch = self._launch = launches.Launch(self._num_launches, call, decision.program, connection)
+        ours = [os.fstat(descriptor).st_ino for descriptor in self._script_pipes]
+        launch.print_to(connection.take_descriptors(), lambda passed: os.fstat(passed).st_ino in ours)
+        for note in decision.program.notes:
             self._send(connection, {"kind": "say", "text": note})
         self._tell(self._script_record(), False)
+        if decision.program.detached:
+            launch.shim = None
+            self._send(connection, {"kind": "outcome", "exit_code": 0})
+            self._close_output(launch)
 
-    def _accepted(self, call: program.Call) -> program.Program:
-        if self._program is not None:
-            raise program.ProgramError(
-                "{}: this pod's ranks were already asked for; one call of torchrun or msrun per job".format(call.tool)
-            )
-        return program.parse(call, self._settings.size)
+    def _let_go(self, connection: protocol.Connection, call: program.Call, note: str) -> None:
+        """The shim becomes the image's own launcher."""
+        self._as_they_are.add(connection.peer_pid())
+        self._send(connection, {"kind": "say", "text": note})
+        environment = shells.without_shims(call.environment, self._settings.directory)
+        self._send(connection, {"kind": "run", "environment": environment})
 
-    def _targets(self, descriptors: List[int]) -> ranks.Target:
-        """The shim's stdout and stderr, unless they are the script's own, which are passed on anyway."""
-        ours = [os.fstat(descriptor).st_ino for descriptor in self._script_pipes]
-        targets = [output.Descriptor(1), output.Descriptor(2)]
-        for index, passed in enumerate(descriptors[:2]):
-            self._passed.append(output.Descriptor(passed, targets[index]))
-            if os.fstat(passed).st_ino not in ours:
-                targets[index] = self._passed[-1]
-        return ranks.Target(targets[0].write, targets[1].write)
+    def _close_output(self, launch: launches.Launch) -> None:
+        """Whoever reads the shim's output waits for its end."""
+        for passed in launch.passed:
+            self._ranks.after_output(passed.close)
 
-    def _shim_gone(self) -> None:
-        if not self._concluded and self._script_exit is None and not self._stop_signal:
-            self._ranks.say("{} was ended by the script; its ranks are ended, too".format(self._call_tool))
-            self._concluded = True
+    def _shim_gone(self, launch: launches.Launch) -> None:
+        if not launch.concluded and not self._script_over and not self._stop_signal:
+            self._ranks.say("{} was ended by the script; its ranks are ended, too".format(launch.tool))
+            launch.concluded = True
             self._ranks.end_all(gently=False, ordered=False)
             self._tell(self._script_record(), False)
+            if self._script_exit is not None:
+                self._end_script_for_good()
 
     def _look_for_the_end(self) -> None:
         """All ranks of this pod finished: the script goes on. Some: the others get a deadline."""
+        if self._agent is not None:  # it may have told of a registration just now
+            self._receive(self._agent)
         newest = self._ranks.newest()
         finished = [rank for rank in newest if rank.finished]
         if len(finished) == self._settings.size.ranks_per_node:
@@ -366,25 +430,35 @@ class Supervisor:
             self._conclude()
 
     def _conclude(self) -> None:
-        if not self._concluded:
-            self._concluded = True
-            self._tell(self._script_record(), False)
-            self._let_script_go_on(OUTPUT_WAITS)
+        launch = self._launch
+        if launch is None or launch.concluded:
+            return
+        if launch.is_training:
+            launch.concluded = True
+        else:
+            text = "{} has ended with 0 and its ranks never registered with MindIO: it was not the training"
+            self._ranks.say(text.format(launch.program.script))
+            self._ranks.forget()
+            self._launch, self._late = None, []
+        self._tell(self._script_record(), False)
+        self._let_script_go_on(launch, OUTPUT_WAITS)
 
-    def _let_script_go_on(self, waits: int) -> None:
+    def _let_script_go_on(self, launch: launches.Launch, waits: int) -> None:
         """Tell the shim, after what the ranks printed has been written: a script may read it next."""
         if waits > 0 and not self._ranks.flush(0.0):
-            self._loop.later(OUTPUT_WAIT_SECONDS, lambda: self._let_script_go_on(waits - 1))
-        elif self._shim is not None:
-            self._send(self._shim, {"kind": "outcome", "exit_code": 0})
+            self._loop.later(OUTPUT_WAIT_SECONDS, lambda: self._let_script_go_on(launch, waits - 1))
+            return
+        if launch.shim is not None:
+            shim, launch.shim = launch.shim, None
+            self._send(shim, {"kind": "outcome", "exit_code": 0})
+            self._close_output(launch)
+        if self._script_exit is not None:
+            self._end_script_for_good()
 
     def _end_late_ranks(self) -> None:
         late, self._late = self._late, []
         for rank in late:
             if not rank.running:
                 continue
-            self._ranks.say(
-                "rank {} has not ended {:.0f} s after another rank had finished; it is ended and counted as "
-                "finished".format(rank.rank, self._settings.finish_seconds)
-            )
-            self._ranks.count_as_finished(rank)
+            text = "rank {} has not ended {:.0f} s after another rank had finished, and is ended"
+            self._ranks.end_late(rank, text.format(rank.rank, self._settings.finish_seconds))

@@ -25,7 +25,7 @@ class Rig:
     def script(self, **changes: Any) -> None:
         script = {
             "kind": "script", "ready": True, "finished": False, "ended": False, "exit_code": 0, "last_lines": [],
-            "tool": "torchrun", "stopped": False,
+            "tool": "torchrun", "stopped": False, "launch": 1, "training": True, "problem": "",
         }  # fmt: skip
         self.node.take_launcher({**script, **changes})
 
@@ -114,6 +114,7 @@ def test_an_ordered_end_is_a_state_but_no_fact() -> None:
 
 def test_exit_code_zero_is_finished() -> None:
     rig = Rig()
+    rig.script()
     rig.process(2)
     rig.process(2, running=False)
     report = rig.report()
@@ -144,13 +145,14 @@ def test_a_launcher_that_goes_away_takes_its_ranks_along() -> None:
 
 def test_a_script_that_ends_without_its_ranks_is_a_fact_but_not_after_them_or_with_its_pod() -> None:
     rig = Rig()
-    rig.script(ended=True, exit_code=2, tool="", last_lines=["no such file"])
+    rig.script(ended=True, exit_code=2, tool="", launch=0, training=False, last_lines=["no such file"])
     (fact,) = rig.report().facts
     assert fact.kind == pb.SCRIPT_ENDED
     assert "without calling torchrun or msrun" in fact.message
     assert "no such file" in fact.message
 
     finished = Rig()
+    finished.script()
     for rank in (2, 3):
         finished.process(rank, running=False)
     finished.script(ended=True)

@@ -21,9 +21,10 @@ OLDEST = (3, 7)
 def test_everything_is_there_whole_and_executable(tmp_path: Path) -> None:
     written = install.install(tmp_path)
     names = {path.relative_to(tmp_path).as_posix() for path in written}
-    assert names == {"launcher.pyz", "controller_host.pyz", "entry.py", "bin/torchrun", "bin/msrun"}
+    shims = {f"bin/{name}" for name in ("torchrun", "msrun", "torch_npu_run", "python", "python3")}
+    assert names == {"launcher.pyz", "controller_host.pyz", "entry.py", "shim.py"} | shims
     assert all(path.stat().st_mode & 0o777 == 0o755 for path in written)
-    assert {path.name for path in tmp_path.iterdir()} == {"launcher.pyz", "controller_host.pyz", "entry.py", "bin"}
+    assert {path.name for path in tmp_path.iterdir()} == {name.split("/")[0] for name in names}
 
 
 def test_installing_again_gives_the_same_bytes(tmp_path: Path) -> None:

@@ -9,8 +9,8 @@ from trainer_sidecar.launcher.program import (
     ProgramError,
     Size,
     mindspore_environment,
+    of_rank,
     parse,
-    script_environment,
 )
 
 SIZE = Size(node_rank=1, ranks_per_node=8, world_size=32)
@@ -80,6 +80,59 @@ def test_msrun() -> None:
     assert parse(call("msrun", "./run", "a"), SIZE).argv == ["./run", "a"]
     waits = parse(call("msrun", "--cluster_time_out", "300", "t.py"), SIZE)
     assert waits.environment == {"MS_TOPO_TIMEOUT": "300"}
+    assert waits.detached
+    assert not parse(call("msrun", "--join=True", "t.py"), SIZE).detached
+    assert parse(call("msrun", "--log_dir=logs", "t.py"), SIZE).log_directory == "/work/logs"
+
+
+@pytest.mark.parametrize(
+    ("tool", "arguments", "first"),
+    [
+        ("launch", ["t.py", "-c"], ["t.py", "--local-rank=3", "-c"]),
+        ("launch", ["--use_env", "t.py", "-c"], ["t.py", "-c"]),
+        ("launch", ["--nproc_per_node", "8", "-m", "pkg.t", "-c"], ["-m", "pkg.t", "--local-rank=3", "-c"]),
+        ("torch_npu_run", ["--enable_tiered_parallel_tcpstore=true", "t.py"], ["t.py"]),
+        ("torchrun", ["-r", "3", "--tee", "0", "t.py"], ["t.py"]),
+    ],
+)
+def test_each_launcher_starts_a_rank_in_its_own_way(tool: str, arguments: list[str], first: list[str]) -> None:
+    assert of_rank(parse(call(tool, *arguments), SIZE), "3").argv[2:] == first
+
+
+def test_options_may_come_as_variables_as_with_torchrun() -> None:
+    program = parse(call("torchrun", "pkg.t", PET_MODULE="1", PET_NPROC_PER_NODE="4"), SIZE)
+    assert program.argv[2:] == ["-m", "pkg.t"]
+    assert "--nproc-per-node 4 is overridden" in program.notes[0]
+    assert parse(call("torchrun", "--nproc_per_node=8", "t.py", PET_NPROC_PER_NODE="4"), SIZE).notes == []
+
+
+@pytest.mark.parametrize(
+    ("tool", "option", "name"),
+    [
+        ("torchrun", "--log_dir=x", "torchrun --log-dir"),
+        ("torchrun", "--max-restarts=3", "torchrun --max-restarts"),
+        ("msrun", "--bind_core=True", "msrun --bind_core"),
+    ],
+)
+def test_what_has_no_effect_is_said(tool: str, option: str, name: str) -> None:
+    assert f"{name} has no effect under Hajob" in parse(call(tool, option, "t.py"), SIZE).notes
+
+
+@pytest.mark.parametrize(
+    ("tool", "option"),
+    [
+        ("torchrun", "--nproc-per-nod-e=8"),
+        ("torchrun", "--use_env"),
+        ("torchrun", "--virtual-local-rank"),
+        ("launch", "--no-such"),
+        ("torch_npu_run", "--enable_other"),
+        ("msrun", "--sim_level=1"),
+        ("msrun", "--nproc_per_node=8"),
+    ],
+)
+def test_an_option_that_cannot_be_followed_is_named(tool: str, option: str) -> None:
+    with pytest.raises(ProgramError, match=option.partition("=")[0]):
+        parse(call(tool, option, "t.py"), SIZE)
 
 
 @pytest.mark.parametrize("arguments", [["--no-such", "t.py"], [], ["--nnodes"]])
@@ -99,8 +152,3 @@ def test_mindspore_variables_follow_the_rank_and_never_override() -> None:
     assert added["MS_NODE_ID"] == "9"
     assert added["MS_SCHED_HOST"] == "10.0.0.1"
     assert "DEVICE_ID" not in added
-
-
-def test_the_shims_come_first_on_the_path() -> None:
-    assert script_environment({"PATH": "/usr/bin"}, "/hajob")["PATH"] == "/hajob/bin:/usr/bin"
-    assert script_environment({}, "/hajob")["PATH"].startswith("/hajob/bin:")

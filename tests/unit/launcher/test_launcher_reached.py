@@ -1,0 +1,140 @@
+"""However a script launches, its ranks are the launcher's; real shells, real pipes."""
+
+from __future__ import annotations
+
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.unit.launcher.pod import fake_tool, python_in, running
+
+VENV = "PATH={venv}/bin:/usr/bin:/bin; "
+
+
+@pytest.mark.parametrize(
+    "launch",
+    [
+        "torchrun echo.py a",
+        "python -m torch.distributed.run --nproc_per_node 2 echo.py a",
+        "python3 -u -m torch.distributed.launch --use_env echo.py a",
+        "python3 -m torch_npu.distributed.run echo.py a",
+        "torch_npu_run --enable_tiered_parallel_tcpstore=true echo.py a",
+        "msrun --worker_num=2 --local_worker_num=2 --join=True echo.py a",
+        "bash -lc 'torchrun echo.py a'",
+        "sh -c 'torchrun echo.py a'",
+        "PATH=/usr/bin:/bin; torchrun echo.py a",
+        "f() {{ export PATH=/usr/bin:/bin; torchrun echo.py a; }}; f",
+        "(PATH=/usr/bin:/bin; python3 -m torch.distributed.run echo.py a)",
+        "env FOO=1 timeout 60 torchrun echo.py a",
+        "exec torchrun echo.py a",
+        "source {venv}/bin/activate; torchrun echo.py a",
+        "source {venv}/bin/activate; python -m torch.distributed.run echo.py a",
+        "{venv}/bin/torchrun echo.py a",
+        "python3 $(which torchrun) echo.py a",
+        "set -euxo pipefail; torchrun echo.py a",
+    ],
+)
+def test_every_way_to_launch_leads_to_the_launcher(tmp_path: Path, launch: str) -> None:
+    venv = tmp_path / "venv"
+    fake_tool(venv / "bin", "torchrun")
+    python_in(venv / "bin", "python")
+    python_in(venv / "bin")
+    (venv / "bin" / "activate").write_text(f"export PATH={venv}/bin:$PATH\nhash -r\n")
+    path = f"/usr/local/bin:/usr/bin:/bin:{venv}/bin"
+    with running(tmp_path, launch.format(venv=venv), PATH=path) as pod:
+        pod.launched()
+        pod.register()
+        pod.start_ranks()
+        assert pod.ended() == 0
+        assert "rank 1 args a" in pod.log()
+        assert "REAL" not in pod.log()
+
+
+def test_torch_distributed_launch_numbers_its_ranks(tmp_path: Path) -> None:
+    with running(tmp_path, "python3 -m torch.distributed.launch --nproc_per_node 2 echo.py a") as pod:
+        pod.launched()
+        pod.register()
+        pod.start_ranks()
+        assert pod.ended() == 0
+        assert "rank 1 args --local-rank=1 a" in pod.log()
+
+
+def test_ranks_run_in_the_python_of_the_tool_called(tmp_path: Path) -> None:
+    venv = tmp_path / "venv" / "bin"
+    python_in(venv)
+    fake_tool(venv, "torchrun").write_text(f"#!{venv}/python3\n")
+    (tmp_path / "home").mkdir()
+    (tmp_path / "home" / "which.py").write_text("import sys; print('python', sys.executable)")
+    with running(tmp_path, "torchrun which.py", PATH=f"{venv}:/usr/bin:/bin") as pod:
+        pod.launched()
+        pod.register()
+        pod.start_ranks()
+        assert pod.ended() == 0
+        assert f"python {venv}/python3" in pod.log()
+
+
+def test_ranks_find_nothing_of_the_shims(tmp_path: Path) -> None:
+    (tmp_path / "home").mkdir()
+    (tmp_path / "home" / "env.sh").write_text("#!/bin/bash\nenv | sort; type python3 torchrun; :\n")
+    (tmp_path / "home" / "env.sh").chmod(0o755)
+    with running(tmp_path, "torchrun --no-python ./env.sh", ranks=1, BASH_ENV="/own") as pod:
+        pod.launched()
+        pod.register()
+        pod.start_ranks()
+        assert pod.ended() == 0
+        assert "BASH_ENV=/own" in pod.log()
+        assert "BASH_FUNC_" not in pod.log()
+        assert str(tmp_path / "shared" / "bin") not in pod.log()
+
+
+def test_a_killed_shim_is_the_one_the_script_started(tmp_path: Path) -> None:
+    script = "PATH=/usr/bin:/bin; torchrun echo.py & sleep 1; cat /proc/$!/cmdline | tr '\\0' ' '"
+    with running(tmp_path, script) as pod:
+        pod.launched()
+        pod.until(lambda: "bin/torchrun echo.py" in pod.log(), "the shim's own number")
+
+
+def test_any_other_python_runs_unchanged_at_once(tmp_path: Path) -> None:
+    script = (
+        "for i in $(seq 50); do python3 -c 'x=1' -m torch.distributed.run; done; "
+        "python3 -c 'import sys; print(sys.argv, sys.executable)' a 'b c'"
+    )
+    venv = tmp_path / "venv"
+    python_in(venv)
+    started = time.monotonic()
+    with running(tmp_path, script, PATH=f"{venv}:/usr/bin:/bin") as pod:
+        assert pod.ended() == 0
+        assert f"['-c', 'a', 'b c'] {venv}/python3" in pod.log()
+    wrapper = tmp_path / "shared" / "bin" / "python3"
+    true = fake_tool(tmp_path / "true", "python3", ":")
+    count = 200
+    started = time.monotonic()
+    subprocess.run(["sh", "-c", f"for i in $(seq {count}); do {true}; done"], check=True)
+    bare = time.monotonic() - started
+    started = time.monotonic()
+    path = {"PATH": f"{true.parent}:/usr/bin:/bin"}
+    subprocess.run(["sh", "-c", f"for i in $(seq {count}); do {wrapper}; done"], check=True, env=path)
+    assert (time.monotonic() - started - bare) / count < 0.005
+
+
+def test_a_launcher_of_the_image_is_named_with_its_line(tmp_path: Path) -> None:
+    venv = tmp_path / "venv" / "bin"
+    torchrun = fake_tool(venv, "torchrun", "sleep 60")
+    (tmp_path / "home").mkdir()
+    (tmp_path / "home" / "train.sh").write_text(f"# torchrun\necho begin\nenv {torchrun} --nproc_per_node 8 x.py\n")
+    started = time.monotonic()
+    with running(tmp_path, "train.sh", command=("bash",)) as pod:
+        assert pod.ended() == 64
+        assert time.monotonic() - started < 15
+        problem = pod.script()["problem"]
+        assert f"train.sh:3: env {torchrun} --nproc_per_node 8 x.py" in problem
+        assert problem in pod.log()
+
+
+def test_help_of_the_image_s_launcher_may_be_asked(tmp_path: Path) -> None:
+    torchrun = fake_tool(tmp_path / "venv", "torchrun", "sleep 3; echo HELP")
+    with running(tmp_path, f"env {torchrun} --help; echo went on") as pod:
+        assert pod.ended() == 0
+        assert "went on" in pod.log()

@@ -1,0 +1,97 @@
+"""How the shims stay in front, whatever a start script does to its PATH.
+
+Three ways, since each shell closes some: the shims' directory first on PATH; a file that every bash of a script reads
+(BASH_ENV), which puts it there again after a login shell, a virtual environment or the script has changed PATH, and
+catches the image's own launchers where they are called by their absolute paths; functions in the environment for a
+bash that reads no BASH_ENV (`sh`, `bash -p`, `bash -i`). The other shells have PATH alone: a launcher that slips
+through is found among the processes (strangers.py). docs/protocols/launcher.md#reached
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+from typing import Dict, List
+
+TOOLS = ("torchrun", "msrun", "torch_npu_run")
+USUAL = ("/usr/local/bin", "/usr/bin", "/opt/conda/bin", "/opt/venv/bin")
+BASH_FILE = "bash_env.sh"
+USER_FILE = "HAJOB_USER_BASH_ENV"
+OWN_TOOL = "HAJOB_TOOL"
+
+# The DEBUG trap runs before each simple command, inside functions and subshells too (set -T); the group keeps it out
+# of the trace of a script with `set -x`. A function named torchrun would be simpler, but `torchrun ... & kill $!`
+# would then end a shell instead of it.
+_BASH = """\
+# Read by every bash below Hajob's launcher (trainer_sidecar/launcher/shells.py).
+unset -f torchrun msrun torch_npu_run
+if [ -n "${{{user}-}}" ] && [ -r "${{{user}}}" ]; then . "${{{user}}}"; fi
+{absolute}set -T
+trap '{{ case $PATH in {shims}:*) ;; *) PATH={shims}:$PATH ;; esac; }} 2>/dev/null' DEBUG
+"""
+_ABSOLUTE = '{path}() {{ {tool}={path} {shim} "$@"; }}\n'
+
+
+def environment(given: Dict[str, str], directory: str) -> Dict[str, str]:
+    """The environment of the user's command, in which the shims come first."""
+    shims = os.path.join(directory, "bin")
+    made = dict(given, PATH=shims + os.pathsep + (given.get("PATH") or os.defpath), HAJOB_DIR=directory)
+    if given.get("BASH_ENV"):
+        made[USER_FILE] = given["BASH_ENV"]
+    made["BASH_ENV"] = os.path.join(directory, BASH_FILE)
+    for tool in TOOLS:
+        made[_function(tool)] = '() {{  {} "$@"; }}'.format(shlex.quote(os.path.join(shims, tool)))
+    return made
+
+
+def without_shims(given: Dict[str, str], directory: str) -> Dict[str, str]:
+    """The environment as it would be without Hajob: for a rank, and for a launcher that runs as what it is."""
+    shims = os.path.realpath(os.path.join(directory, "bin"))
+    ours = [_function(tool) for tool in TOOLS] + ["BASH_ENV", USER_FILE, OWN_TOOL]
+    made = {name: value for name, value in given.items() if name not in ours}
+    if given.get(USER_FILE):
+        made["BASH_ENV"] = given[USER_FILE]
+    path = given.get("PATH", os.defpath).split(os.pathsep)
+    made["PATH"] = os.pathsep.join(each for each in path if os.path.realpath(each) != shims)
+    return made
+
+
+def _function(tool: str) -> str:
+    """The name under which bash exports a function."""
+    return "BASH_FUNC_{}%%".format(tool)
+
+
+def bash_file(directory: str, installed: List[str]) -> str:
+    """What every bash reads; `installed`: the image's own launchers, which may be called by their paths."""
+    shims = os.path.join(directory, "bin")
+    absolute = "".join(
+        _ABSOLUTE.format(path=path, tool=OWN_TOOL, shim=shlex.quote(os.path.join(shims, os.path.basename(path))))
+        for path in installed
+    )
+    return _BASH.format(user=USER_FILE, absolute=absolute, shims=_in_trap(shims))
+
+
+def _in_trap(path: str) -> str:
+    """Quoted for a word within single quotes."""
+    return shlex.quote(path).replace("'", "'\\''")
+
+
+def installed_launchers(path: str) -> List[str]:
+    """Absolute paths of the launchers on PATH and in the usual directories, if bash can have functions so named."""
+    found = []
+    for directory in [*path.split(os.pathsep), *USUAL]:
+        for tool in TOOLS:
+            candidate = os.path.join(directory, tool)
+            plain = shlex.quote(candidate) == candidate and candidate.startswith("/")
+            if plain and candidate not in found and os.access(candidate, os.X_OK):
+                found.append(candidate)
+    return found
+
+
+def write_bash_file(directory: str, path: str) -> None:
+    """Write the file that BASH_ENV names. OSError: the directory can't be written to."""
+    target = os.path.join(directory, BASH_FILE)
+    with open(target + ".new", "w") as file:
+        file.write(bash_file(directory, installed_launchers(path)))
+    os.chmod(target + ".new", 0o644)
+    os.replace(target + ".new", target)

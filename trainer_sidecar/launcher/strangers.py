@@ -1,0 +1,134 @@
+"""A launcher of the image that runs below the start script, past the shims: found among the processes and named.
+
+Its ranks would train where nobody can restart them, so this is a failure of the start, told with the line of the script
+that has done it. Looked for in the script's own family only; ranks are the launcher's children, not the script's.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from typing import Dict, Iterable, List, NamedTuple, Set
+
+NAMES = ("torchrun", "msrun", "torch_npu_run", "mpirun", "mpiexec", "orterun", "deepspeed", "accelerate")
+MODULES = ("torch.distributed.run", "torch.distributed.launch", "torch_npu.distributed.run", "deepspeed", "accelerate")
+_FILE = re.compile(r"/(?:torch|torch_npu)/distributed/(?:run|launch)\.py$")
+ASKS = ("-h", "--help", "--version")
+SHELLS = ("bash", "sh", "dash", "zsh", "ksh")
+
+
+class Process(NamedTuple):
+    """A process of the script's family."""
+
+    pid: int
+    parent: int
+    argv: List[str]
+
+
+class Stranger(NamedTuple):
+    """A launcher that is not Hajob's, and where the script starts it, as far as that can be told."""
+
+    pid: int
+    command: str
+    line: str
+
+
+def launcher_name(argv: List[str], directory: str) -> str:
+    """What kind of launcher a command line is; "" for none, for Hajob's own, and for one that is asked for help."""
+    words = list(argv)
+    if _is_python(argv) or _is_shell(argv):
+        words = argv[1:]
+        while words and words[0].startswith("-") and words[0] not in ("-m", "-c"):
+            words = words[1:]
+    if not words or any(word in ASKS for word in words[:2]):
+        return ""
+    if words[0] == "-m" and _is_python(argv):
+        return words[1] if len(words) > 1 and words[1] in MODULES else ""
+    if os.path.realpath(words[0]).startswith(os.path.realpath(directory) + os.sep):
+        return ""
+    name = os.path.basename(words[0])
+    return name if name in NAMES or _FILE.search(words[0]) else ""
+
+
+def _is_python(argv: List[str]) -> bool:
+    return bool(argv) and os.path.basename(argv[0]).startswith(("python", "pypy"))
+
+
+def _is_shell(argv: List[str]) -> bool:
+    return bool(argv) and os.path.basename(argv[0]).lstrip("-") in SHELLS
+
+
+def find(family: Iterable[Process], directory: str, allowed: Set[int]) -> Stranger | None:
+    """The first launcher in the script's family; `allowed`: processes that run as what they are, with their own."""
+    known = {process.pid: process for process in family}
+    for process in known.values():
+        name = launcher_name(process.argv, directory)
+        if name and not _below(process, known, allowed):
+            return Stranger(process.pid, " ".join(process.argv)[:500], _line(process, known, name))
+    return None
+
+
+def _below(process: Process | None, known: Dict[int, Process], allowed: Set[int]) -> bool:
+    while process is not None:
+        if process.pid in allowed:
+            return True
+        process = known.get(process.parent)
+    return False
+
+
+def _line(process: Process, known: Dict[int, Process], name: str) -> str:
+    """`train.sh:12: torchrun ...`: the line of the nearest shell script that names this launcher; "" if none does."""
+    parent = known.get(process.parent)
+    while parent is not None:
+        script = _script(parent)
+        for number, text in enumerate(_lines(script, parent.pid), 1):
+            if name in text and not text.lstrip().startswith("#"):
+                return "{}:{}: {}".format(script, number, text.strip()[:300])
+        parent = known.get(parent.parent)
+    return ""
+
+
+def _script(process: Process) -> str:
+    """The script that a shell runs, "" for anything else."""
+    if not _is_shell(process.argv):
+        return ""
+    return next((word for word in process.argv[1:] if not word.startswith(("-", "+"))), "")
+
+
+def _lines(script: str, pid: int) -> List[str]:
+    try:
+        with open(os.path.join(os.readlink("/proc/{}/cwd".format(pid)), script), errors="replace") as file:
+            return file.read(1 << 20).splitlines()
+    except (OSError, ValueError):
+        return []
+
+
+def family(root: int) -> List[Process]:
+    """A process and everything below it; what ends meanwhile is left out."""
+    found: List[Process] = []
+    waiting = [(root, 0)]
+    while waiting:
+        pid, parent = waiting.pop()
+        found.append(Process(pid, parent, _argv(pid)))
+        waiting += [(child, pid) for child in children(pid)]
+    return found
+
+
+def children(pid: int) -> List[int]:
+    """The children of all threads of a process; empty where the kernel doesn't tell."""
+    found: List[int] = []
+    try:
+        for thread in os.listdir("/proc/{}/task".format(pid)):
+            with open("/proc/{}/task/{}/children".format(pid, thread)) as listing:
+                found += [int(word) for word in listing.read().split()]
+    except (OSError, ValueError):
+        pass
+    return found
+
+
+def _argv(pid: int) -> List[str]:
+    try:
+        with open("/proc/{}/cmdline".format(pid), "rb") as file:
+            return [word.decode("utf-8", "replace") for word in file.read().split(b"\0")[:-1]]
+    except OSError:
+        return []
