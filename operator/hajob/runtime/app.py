@@ -29,8 +29,9 @@ from hajob.runtime.core import Caches, Core
 from hajob.runtime.credentials import Credentials as ApiCredentials
 from hajob.runtime.credentials import load
 from hajob.runtime.frontend import Frontend
+from hajob.runtime.http_kube import HttpKube
 from hajob.runtime.informer import Change, ChangeType, Informer
-from hajob.runtime.kube import ApiError, HttpKube, Kube
+from hajob.runtime.kube import ApiError, Kube
 from hajob.runtime.lease import LeaseHolder, LeaseSettings
 from hajob.runtime.ports import Link, Ports
 from hajob.runtime.settings import Settings

@@ -8,7 +8,7 @@ import pytest
 
 from e2e.cluster.control_plane import ControlPlane
 from hajob.runtime.credentials import Credentials, from_kubeconfig
-from hajob.runtime.kube import HttpKube
+from hajob.runtime.http_kube import HttpKube
 
 
 @pytest.fixture

@@ -16,7 +16,8 @@ from hajob.api import constants as names
 from hajob.runtime.clock import SystemClock
 from hajob.runtime.credentials import Credentials, from_service_account
 from hajob.runtime.frontend import Frontend
-from hajob.runtime.kube import ApiError, HttpKube
+from hajob.runtime.http_kube import HttpKube
+from hajob.runtime.kube import ApiError
 from hajob.runtime.metrics import FRONTEND_RESTARTS
 
 Job = dict[str, Any]

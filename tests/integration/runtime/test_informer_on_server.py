@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from hajob.runtime.clock import SystemClock
+from hajob.runtime.http_kube import HttpKube
 from hajob.runtime.informer import Change, ChangeType, Informer
-from hajob.runtime.kube import HttpKube
 
 Object = dict[str, Any]
 

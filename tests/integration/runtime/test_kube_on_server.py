@@ -14,7 +14,8 @@ from hajob.api.job import HATrainingJob
 from hajob.objects.tls_secret import read_tls_secret, tls_secret
 from hajob.runtime.certificates import issue
 from hajob.runtime.credentials import Credentials, CredentialsError, from_kubeconfig, from_service_account, load
-from hajob.runtime.kube import ApiError, HttpKube, PatchKind
+from hajob.runtime.http_kube import HttpKube
+from hajob.runtime.kube import ApiError
 from hajob.runtime.pod_index import PodIndex
 
 POD = {
@@ -63,13 +64,6 @@ async def test_versions_tell_whether_a_list_is_newer_than_what_was_made(kube: Ht
     assert table.missed() == []
     table.listed = await listed()
     assert [pod.uid for pod in table.missed()] == [made["metadata"]["uid"]]
-
-
-async def test_apply_takes_a_field_over(kube: HttpKube, namespace: str) -> None:
-    await kube.create("pods", namespace, POD)
-    body = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "a", "labels": {"app": "z"}}}
-    applied = await kube.patch("pods", namespace, "a", body, kind=PatchKind.APPLY)
-    assert applied["metadata"]["labels"]["app"] == "z"
 
 
 async def test_a_coordinators_token_tells_which_pod_it_is(

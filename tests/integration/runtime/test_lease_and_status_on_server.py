@@ -11,7 +11,7 @@ import pytest
 from hajob.api import constants as names
 from hajob.api.status import HATrainingJobStatus
 from hajob.runtime.clock import SystemClock
-from hajob.runtime.kube import HttpKube
+from hajob.runtime.http_kube import HttpKube
 from hajob.runtime.lease import LeaseHolder, LeaseSettings
 from hajob.runtime.status_writer import JobGoneError, LeadershipLostError, StatusRefusedError, StatusWriter
 

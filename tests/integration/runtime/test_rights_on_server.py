@@ -23,7 +23,8 @@ from hajob.runtime.certificates import issue
 from hajob.runtime.clock import SystemClock
 from hajob.runtime.credentials import Credentials, from_service_account
 from hajob.runtime.frontend import Frontend
-from hajob.runtime.kube import ApiError, HttpKube, PatchKind
+from hajob.runtime.http_kube import HttpKube
+from hajob.runtime.kube import ApiError, PatchKind
 from hajob.runtime.status_writer import operations
 
 Job = dict[str, Any]

@@ -1,0 +1,160 @@
+"""The Kubernetes API over HTTP: one pool of connections, raw JSON.
+
+It takes the `kubernetes` package's credentials but not its models: decoding a pod into them costs 1.2 ms, reading it
+with orjson 0.04 ms.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from importlib.metadata import PackageNotFoundError, version
+from types import TracebackType
+from typing import Final, Self
+
+import aiohttp
+import orjson
+
+from hajob.api.base import Json
+from hajob.runtime.credentials import Credentials
+from hajob.runtime.kube import (
+    INACTIVITY_SECONDS,
+    REQUEST_SECONDS,
+    ApiError,
+    RestKube,
+    WatchEvent,
+    refusal,
+    unreachable,
+)
+
+CONNECT_SECONDS: Final = 3.0
+CONNECTIONS: Final = 64
+
+
+def user_agent() -> str:
+    """`hajob-operator/<version>`; the audit log of a cluster is read by it."""
+    try:
+        return f"hajob-operator/{version('hajob')}"
+    except PackageNotFoundError:
+        return "hajob-operator/unknown"
+
+
+class HttpKube(RestKube):
+    """`Kube` over one pool of connections; use it as an async context manager."""
+
+    def __init__(self, credentials: Credentials, *, agent: str = "") -> None:
+        self.transport = HttpTransport(credentials, agent or user_agent())
+        super().__init__(self.transport)
+
+    async def __aenter__(self) -> Self:
+        self.transport.open()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.transport.close()
+
+
+class HttpTransport:
+    """Requests to the server of some credentials."""
+
+    def __init__(self, credentials: Credentials, agent: str) -> None:
+        self._credentials = credentials
+        self._agent = agent
+        self._session: aiohttp.ClientSession | None = None
+
+    def open(self) -> None:
+        """Make the pool; called in the loop that uses it."""
+        connector = aiohttp.TCPConnector(ssl=self._credentials.tls(), limit=CONNECTIONS)
+        headers = {"User-Agent": self._agent, "Accept": "application/json"}
+        # Proxies of the environment are not for the cluster's own API server: trust_env stays off.
+        self._session = aiohttp.ClientSession(connector=connector, headers=headers, read_bufsize=2**20)
+
+    async def close(self) -> None:
+        """Close every connection."""
+        if self._session is not None:
+            await self._session.close()
+
+    async def request(
+        self,
+        method: str,
+        path: str,
+        *,
+        query: Mapping[str, str],
+        body: Json | Sequence[Json] | None = None,
+        content_type: str = "application/json",
+    ) -> Json:
+        """One request and its answer."""
+        timeout = aiohttp.ClientTimeout(total=REQUEST_SECONDS, sock_connect=CONNECT_SECONDS)
+        async with self._response(method, path, query, body, content_type, timeout=timeout) as response:
+            try:
+                answer: Json = orjson.loads(await response.read())
+            except (aiohttp.ClientError, TimeoutError, OSError, ValueError) as error:
+                raise _broken(method, path, error) from error
+            return answer
+
+    async def watch(self, path: str, query: Mapping[str, str]) -> AsyncIterator[WatchEvent]:
+        """The events of a watch."""
+        timeout = aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_SECONDS, sock_read=INACTIVITY_SECONDS)
+        async with self._response("GET", path, query, timeout=timeout) as response:
+            rest = b""
+            async for chunk in _chunks(response):
+                *lines, rest = (rest + chunk).split(b"\n")
+                for line in lines:
+                    if line:
+                        event = orjson.loads(line)
+                        yield WatchEvent(event["type"], event["object"])
+
+    @asynccontextmanager
+    async def _response(
+        self,
+        method: str,
+        path: str,
+        query: Mapping[str, str],
+        body: Json | Sequence[Json] | None = None,
+        content_type: str = "application/json",
+        *,
+        timeout: aiohttp.ClientTimeout,
+    ) -> AsyncIterator[aiohttp.ClientResponse]:
+        """A response with a good status; anything else is an `ApiError`."""
+        if self._session is None:
+            raise RuntimeError(
+                "the connection to the API server is used outside its context: write `async with HttpKube(…) as kube`"
+            )
+        headers = {**self._credentials.authorization(), "Content-Type": content_type}
+        data = None if body is None else orjson.dumps(body)
+        url = self._credentials.server + path
+        try:
+            response = await self._session.request(
+                method, url, params=query, data=data, headers=headers, timeout=timeout
+            )
+        except (aiohttp.ClientError, TimeoutError, OSError) as error:
+            raise _broken(method, path, error) from error
+        async with response:
+            if response.status == 401:
+                self._credentials.reload()
+            if response.status >= 400:
+                raise refusal(response.status, await _status(response), response.reason or "")
+            yield response
+
+
+async def _chunks(response: aiohttp.ClientResponse) -> AsyncIterator[bytes]:
+    """The body as it comes; silence and breaks are `ApiError`s."""
+    try:
+        async for chunk in response.content.iter_any():
+            yield chunk
+    except (aiohttp.ClientError, TimeoutError, OSError) as error:
+        raise _broken("GET", response.url.path, error) from error
+
+
+async def _status(response: aiohttp.ClientResponse) -> object:
+    """The body of a refusal; None where it is not JSON, as a proxy's or a path's that nobody serves."""
+    try:
+        return orjson.loads(await response.read())
+    except (aiohttp.ClientError, TimeoutError, OSError, ValueError):
+        return None
+
+
+def _broken(method: str, path: str, error: BaseException) -> ApiError:
+    return unreachable(method, path, f"{type(error).__name__} {error}".rstrip())
