@@ -40,6 +40,9 @@ CHECKPOINTS_REFUSED = Counter(
     registry=REGISTRY,
 )
 REFUSED = Counter("hajob_refused", "Input that was refused, by what it was.", ("what",), registry=REGISTRY)
+IGNORED = Counter(
+    "hajob_events_ignored", "Events of a job that changed nothing, by reason.", ("event", "reason"), registry=REGISTRY
+)
 WRITES = Counter("hajob_api_writes", "Writes to the Kubernetes API.", ("verb", "resource"), registry=REGISTRY)
 JOBS = Gauge("hajob_jobs", "Jobs known.", registry=REGISTRY)
 JOBS_ON_HOLD = Gauge(

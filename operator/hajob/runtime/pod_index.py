@@ -31,7 +31,8 @@ class PodIndex:
         gone: names of those that existed and have vanished.
         made: those that were created and have not been seen yet, by name.
         silent: UIDs of those whose agent has fallen silent.
-        listed: resourceVersion of the newest list of all pods that was shown to the end; empty before the first.
+        complete: whether a list of all pods was shown to the end.
+        listed: resourceVersion of the newest such list.
     """
 
     def __init__(self) -> None:
@@ -40,6 +41,11 @@ class PodIndex:
         self.made: dict[str, Made] = {}
         self.silent: set[str] = set()
         self.listed = ""
+        self.complete = False
+
+    def was_listed(self, version: str) -> None:
+        """Every pod of a list of this resourceVersion has been shown."""
+        self.complete, self.listed = True, version
 
     def was_made(self, raw: Json) -> None:
         """The server says that it has made this pod; the watch may have been faster."""

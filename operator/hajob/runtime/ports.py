@@ -13,6 +13,7 @@ from typing import Protocol
 from hajob.api.job import HATrainingJob
 from hajob.domain.layout import Layout
 from hajob.objects.settings import PodSettings
+from hajob.plan.policy import layout_of
 from hajob.protocol import sidecar_pb2 as wire
 from hajob.runtime.announcements import Announcer
 from hajob.runtime.avoided_nodes import AvoidedNodes
@@ -72,8 +73,8 @@ class Ports:
         """How many nodes could take a rank pod of this job now."""
         return len(free_nodes(self.nodes().values(), self.all_pods().values(), job.spec, layout))
 
-    def nodes_to_avoid(self, job: HATrainingJob, layout: Layout) -> set[str]:
+    def nodes_to_avoid(self, job: HATrainingJob) -> set[str]:
         """Names of the nodes on which no start of this job should go."""
         avoided = self.avoided_nodes.names(self.clock.monotonic())
         others = (pod for pod in self.all_pods().values() if pod.job_uid != job.metadata.uid)
-        return nodes_to_avoid(self.nodes().values(), others, job.spec, layout, avoided)
+        return nodes_to_avoid(self.nodes().values(), others, job.spec, layout_of(job.spec), avoided)

@@ -96,11 +96,11 @@ async def test_a_controller_whose_task_failed_is_opened_anew(hall: Hall, monkeyp
     async def fail() -> None:
         raise RuntimeError("a bug")
 
-    monkeypatch.setattr(broken._status._writer, "_send", fail)
+    monkeypatch.setattr(broken._outputs.status._writer, "_send", fail)
     broken._publish()
     broken._announce("Something", "has changed", False)
-    broken._status.current = broken._status.current.model_copy(update={"incarnation": 77})
-    broken._status._put()
+    broken._outputs.status.current = broken._outputs.status.current.model_copy(update={"incarnation": 77})
+    broken._outputs.status._put()
     await settled(hall.town)
     assert hall.controller is None
     await hall.town.clock.advance(1.0)

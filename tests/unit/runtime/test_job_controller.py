@@ -153,10 +153,10 @@ class Town:
         self.sequence += 1
         milestones = state.pop("milestones", [])
         if state.pop("hello", True):
-            self.controller._coordinator.connected_changed(True, "")
+            self.controller._observer.coordinator.connected_changed(True, "")
         attempt = self.controller.state.attempt
         known = {"controller_ready": True, "attempt": attempt, "step": 0, **state}
-        self.controller._coordinator.reported(
+        self.controller._observer.coordinator.reported(
             wire.Report(
                 sequence=self.sequence,
                 state=wire.CoordinatorState(**known),
@@ -204,7 +204,7 @@ async def test_a_new_job_gets_its_pods_and_is_started(town: Town) -> None:
 async def test_the_order_leaves_in_the_call_in_which_the_fault_came(town: Town) -> None:
     await town.train()
     before = len(town.links[0].orders)
-    town.controller._coordinator.reported(
+    town.controller._observer.coordinator.reported(
         wire.Report(
             sequence=9,
             state=wire.CoordinatorState(controller_ready=True, attempt=1, step=5),
@@ -240,7 +240,7 @@ async def test_an_incident_is_closed_in_the_status_though_the_next_begins_at_onc
             told = wire.Milestone(kind=kind, incarnation=incarnation, step=6, strategy="recover")
             await town.report(milestones=[told], step=6, incarnation=incarnation, hello=False)
         assert town.controller.state.phase is JobPhase.RUNNING
-    await town.controller._status.acknowledged()
+    await town.controller._outputs.status.acknowledged()
     assert [incident["outcome"] for incident in town.status()["incidents"]] == ["Recovered", "Recovered"]
 
 
@@ -355,7 +355,7 @@ async def test_a_recovery_is_told_with_phases_that_add_up(town: Town) -> None:
 
 async def test_a_lost_coordinator_shows_in_its_condition(town: Town) -> None:
     await town.train()
-    town.controller._coordinator.connected_changed(False, "it hung up")
+    town.controller._observer.coordinator.connected_changed(False, "it hung up")
     await settled(town)
     ready = next(each for each in town.status()["conditions"] if each["type"] == "CoordinatorReady")
     assert (ready["status"], ready["reason"]) == ("False", "Unreachable")
@@ -363,7 +363,7 @@ async def test_a_lost_coordinator_shows_in_its_condition(town: Town) -> None:
 
 async def test_a_wait_for_a_coordinator_survives_the_operator(town: Town) -> None:
     await town.train()
-    town.controller._coordinator.connected_changed(False, "it hung up")
+    town.controller._observer.coordinator.connected_changed(False, "it hung up")
     await town.clock.advance(3.1)  # so that it is written
     assert "Unreachable" in town.controller.state.deadlines
     await town.controller.close()

@@ -1,0 +1,141 @@
+"""What is remembered of one job, and how an event changes it.
+
+The planner's state, the pods that should exist, the newest order, the account of time and incidents: all of it is in
+the status, and whoever leads next goes on with it (docs/decisions/0004-the-status-is-the-journal.md).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import logging
+from collections.abc import Callable, Mapping
+
+from hajob.api.job import HATrainingJob
+from hajob.domain.goodput import Account
+from hajob.domain.timeline import Mark
+from hajob.objects.wanted_pods import apply
+from hajob.plan import effects, events, machine
+from hajob.plan.account import follow
+from hajob.plan.policy import from_spec, layout_of
+from hajob.plan.state import ENDED, JobState
+from hajob.plan.view import ClusterView
+from hajob.runtime import metrics
+from hajob.runtime.clock import Clock, JobTime
+from hajob.runtime.deadline_timer import restored
+from hajob.runtime.incident_recorder import Announce, IncidentRecorder
+from hajob.status import announcements
+from hajob.status.journal import read
+
+log = logging.getLogger(__name__)
+
+
+class JobMemory:
+    """The memory of one job, and the job itself as it is now.
+
+    Args:
+        job: as it was when this operator began to look after it.
+        clock: of the machine.
+        announce: tells people.
+        avoided: names of the nodes on which no start of this job should go now.
+
+    Raises:
+        JournalError: the journal must not be acted upon.
+        HajobInputError: the spec cannot be read.
+
+    Attributes:
+        title: namespace and name, for logs.
+        time: by which the job lives.
+        recorder: of its incidents.
+    """
+
+    def __init__(
+        self, job: HATrainingJob, clock: Clock, announce: Announce, avoided: Callable[[HATrainingJob], set[str]]
+    ) -> None:
+        self.job = job
+        self.title = f"{job.metadata.namespace}/{job.metadata.name}"
+        reading = read(job.status.journal, job.status.journal_version)
+        for place in reading.left_out:
+            metrics.REFUSED.labels("journal").inc()
+            log.warning("%s: %s in the journal is left out, this version does not know it", self.title, place)
+        journal = reading.journal
+        self.time = JobTime(clock, journal.written_ms)
+        deadlines = restored(journal.state.deadlines, journal.written_ms, self.time.now())
+        state = dataclasses.replace(journal.state, deadlines=deadlines)
+        self.journal = dataclasses.replace(journal, state=state)
+        self.policy, self.layout = from_spec(job.spec), layout_of(job.spec)
+        self.recorder = IncidentRecorder(self.journal.record(), announce)
+        self._announce, self._avoided = announce, avoided
+
+    @property
+    def state(self) -> JobState:
+        """What the planner remembers."""
+        return self.journal.state
+
+    @property
+    def ended(self) -> bool:
+        """Whether nothing more is to come."""
+        return self.state.phase in ENDED
+
+    @property
+    def deadlines(self) -> Mapping[str, int]:
+        """Name and job time in milliseconds."""
+        return {} if self.ended else self.state.deadlines
+
+    def job_seen(self, job: HATrainingJob) -> bool:
+        """The job as it is now; whether its spec has changed. The status is ours and not taken back from the server."""
+        before, self.job = self.job, job
+        if job.metadata.generation == before.metadata.generation:
+            return False
+        self.policy = from_spec(job.spec)
+        return True
+
+    def follow_restart(self, asked: str) -> str:
+        """Note the restart that the spec asks for; returns the one that was noted before."""
+        seen = self.journal.restart_seen
+        self.journal = dataclasses.replace(self.journal, restart_seen=asked)
+        return seen
+
+    def share_node(self) -> None:
+        """Where no node is free of ranks, a coordinator beside a rank is better than none."""
+        self.journal = dataclasses.replace(self.journal, pods=dataclasses.replace(self.journal.pods, apart=False))
+        self._announce("CoordinatorSharesNode", "no node is free of ranks; the coordinator may share one", True)
+
+    def advance(self, event: events.JobEvent, view: ClusterView) -> machine.Transition | None:
+        """One event through the table; None where it changes nothing."""
+        before, now = self.state, self.time.now()
+        transition = machine.advance(before, event, view, self.policy, now)
+        if transition.state is before and not transition.effects:
+            reason = transition.ignored.partition(":")[0]
+            metrics.IGNORED.labels(type(event).__name__, reason).inc()
+            return None
+        log.info("%s: %s: %s -> %s", self.title, type(event).__name__, before.phase, transition.state.phase)
+        account = follow(self.journal.account or Account(now), transition.state, self.layout.data, now)
+        self.journal = dataclasses.replace(self.journal, state=transition.state, account=account)
+        self.recorder.follow(transition.state.incident, event, max(view.step, before.step))
+        for effect in transition.effects:
+            self._take(effect)
+        self._desire(transition.effects, view)
+        return transition
+
+    def _take(self, effect: effects.Effect) -> None:
+        if told := announcements.of_effect(effect):
+            self._announce(told.reason, told.message, told.warning)
+        match effect:
+            case effects.SendOrder():
+                self.journal = dataclasses.replace(self.journal, order=effect)
+                self.recorder.mark(Mark.DECIDED, self.time.now())
+            case effects.FailJob(reason, message):
+                self.journal = dataclasses.replace(self.journal, failed_reason=reason, failed_message=message)
+            case effects.CloseIncident():
+                self.recorder.close(effect)
+            case effects.CreateSparePods(node_ranks):
+                log.warning("%s: spare pods for node ranks %s are not made by this version", self.title, node_ranks)
+
+    def _desire(self, taken: tuple[effects.Effect, ...], view: ClusterView) -> None:
+        """What the effects of one event change about the pods that should exist; nodes are looked at once for all."""
+        pods = self.journal.pods
+        starts = any(isinstance(effect, effects.CreateAllPods) for effect in taken)
+        avoided = self._avoided(self.job) if starts else set()
+        for effect in taken:
+            pods = apply(pods, effect, view.node_names, avoided)
+        self.journal = dataclasses.replace(self.journal, pods=pods)

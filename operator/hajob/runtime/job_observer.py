@@ -1,0 +1,140 @@
+"""Looks at one job: what is known of its pods, its coordinator and the nodes, as events and as the planner's view.
+
+It remembers what it has seen, and decides nothing; what is an event is said by `hajob.sources.observe`.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable
+from typing import Final
+
+from hajob.domain.facts import Fact, FactKind
+from hajob.objects.naming import coordinator_pod_name
+from hajob.plan import events
+from hajob.plan.view import ClusterView
+from hajob.protocol import sidecar_pb2 as wire
+from hajob.runtime import metrics
+from hajob.runtime.channel import Credentials
+from hajob.runtime.coordinator_client import CoordinatorClient, Owner
+from hajob.runtime.job_memory import JobMemory
+from hajob.runtime.pod_index import PodIndex, is_wanted
+from hajob.runtime.ports import Ports
+from hajob.sources import observe
+from hajob.sources.pod import PodView
+from hajob.sources.report import Observed
+
+log = logging.getLogger(__name__)
+
+Seen = Iterable[events.JobEvent]
+_BAD_PLACES: Final = frozenset({FactKind.AGENT_SILENT, FactKind.PORT_TAKEN})
+"""Facts after which nothing should be started on their node for a while."""
+
+
+class JobObserver:
+    """What is seen of one job.
+
+    Attributes:
+        pods: of the job, whatever their incarnation.
+        coordinator: the conversation with it.
+    """
+
+    def __init__(self, memory: JobMemory, ports: Ports, owner: Owner) -> None:
+        self._memory, self._ports = memory, ports
+        self.pods = PodIndex()
+        self.coordinator = CoordinatorClient(memory.job, ports, owner)
+
+    def serving(self) -> observe.Pods:
+        """Node rank to the pod that serves it."""
+        return self.pods.serving(self._memory.journal.pods)
+
+    def view(self) -> ClusterView:
+        """Cluster and training, as the planner looks at them."""
+        memory, coordinator = self._memory, self.coordinator
+        return ClusterView(
+            layout=memory.layout,
+            step=coordinator.step,
+            coordinator_ready=coordinator.serving,
+            coordinator_apart=not self.pods.coordinator_shares_node(),
+            free_nodes=self._free_nodes(),
+            checkpoint_step=coordinator.checkpoint_step,
+            node_names={node_rank: pod.node_name for node_rank, pod in self.serving().items()},
+        )
+
+    def _free_nodes(self) -> int:
+        return self._ports.free_nodes(self._memory.job, self._memory.layout)
+
+    def is_serving(self, pod: PodView) -> bool:
+        """Whether a pod is the one that its node rank should have."""
+        return is_wanted(pod, self._memory.journal.pods)
+
+    def is_coordinator(self, pod: PodView) -> bool:
+        """Whether it is the coordinator's pod that should be there."""
+        pods = self._memory.journal.pods
+        return pod.name == coordinator_pod_name(self._memory.job, pods.coordinator, apart=pods.apart)
+
+    def of_pod(self, pod: PodView, *, deleted: bool) -> Seen:
+        """A pod that serves has changed, or is gone."""
+        return observe.of_pod(pod, deleted=deleted, now_ms=self._memory.time.now())
+
+    def of_coordinator_pod(self, pod: PodView, credentials: Credentials | None, *, deleted: bool) -> Seen:
+        """The coordinator's pod has changed, or is gone: dial it, or hang up."""
+        yield from observe.of_coordinator_pod(pod, deleted=deleted)
+        if deleted or pod.ended:
+            self.coordinator.pod_lost()
+        elif pod.address and credentials is not None:
+            self.coordinator.pod_is_at(pod, credentials)
+            if not self.coordinator.connected:
+                yield from self.of_channel()
+
+    def of_nodes(self) -> Seen:
+        """A node turned, or a pod of this job was given to one."""
+        return observe.of_nodes(self.serving().values(), self._ports.nodes(), self._memory.time.now())
+
+    def of_end(self) -> Seen:
+        """All pods may have finished."""
+        return observe.of_end(self._memory.state, self._memory.layout.num_nodes, self.serving())
+
+    def of_capacity(self) -> Seen:
+        """A node, or a pod of any job on one, came or went."""
+        return observe.of_capacity(self._memory.state, self._memory.policy, self._free_nodes)
+
+    def of_spec(self) -> Seen:
+        """What the spec asks for and was not followed yet."""
+        spec = self._memory.job.spec
+        seen = self._memory.follow_restart(observe.restart_asked(spec))
+        return observe.of_spec(self._memory.state, spec, seen)
+
+    def of_report(self, report: wire.Report) -> tuple[Observed, ...]:
+        """What a report tells."""
+        reading = observe.of_report(report, self.serving(), self._memory.time.now())
+        for what in reading.refused:
+            metrics.REFUSED.labels(what).inc()
+            log.warning("%s: the coordinator reports what this operator does not know: %s", self._memory.title, what)
+        for observed in reading.observed:
+            if isinstance(observed.event, events.FactSeen):
+                self._remember(observed.event.fact)
+        return reading.observed
+
+    def of_coordinator(self) -> Seen:
+        """What the state in the coordinator's newest report says."""
+        client, memory = self.coordinator, self._memory
+        return observe.of_coordinator(memory.state, client.before, client.now, memory.layout.num_nodes)
+
+    def of_channel(self) -> Seen:
+        """Whether the coordinator is heard."""
+        return (observe.of_channel(up=self.coordinator.connected),)
+
+    def unreachable(self, pod: PodView) -> bool:
+        """Whether nobody on the pod's node could end it."""
+        return self.pods.unreachable(pod, self._ports.nodes())
+
+    def _remember(self, fact: Fact) -> None:
+        """What a fact says about places, for whoever makes or deletes a pod there."""
+        metrics.FACTS.labels(fact.kind.value).inc()
+        if fact.kind not in _BAD_PLACES or fact.node_rank is None:
+            return
+        pod = self.serving().get(fact.node_rank)
+        if fact.kind is FactKind.AGENT_SILENT and pod is not None:
+            self.pods.silent.add(pod.uid)
+        self._ports.avoided_nodes.add(fact.node_name, self._ports.clock.monotonic())

@@ -1,0 +1,97 @@
+"""What is put out about one job: its status to the server, orders and assignments to its coordinator, as levels.
+
+Nothing here waits and nothing decides; each call says what is the case now, and what is no news goes nowhere.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+
+from hajob.api.conditions import Reason
+from hajob.api.status import HATrainingJobStatus
+from hajob.messages import orders
+from hajob.objects.environment import rank_environment
+from hajob.plan.recoverability import recoverability
+from hajob.runtime.admission import Admission
+from hajob.runtime.job_memory import JobMemory
+from hajob.runtime.job_observer import JobObserver
+from hajob.runtime.ports import Ports
+from hajob.runtime.status_publisher import StatusPublisher
+from hajob.status.build import RUNNING_REASON, CoordinatorView, Snapshot, build_status, goodput
+
+
+class JobOutputs:
+    """The words of one job.
+
+    Attributes:
+        status: when it is written.
+    """
+
+    def __init__(self, memory: JobMemory, observer: JobObserver, admission: Admission, ports: Ports) -> None:
+        self._memory, self._observer, self._admission, self._ports = memory, observer, admission, ports
+        job = memory.job
+        self.status = StatusPublisher(
+            ports.clock, ports.status_writer(job), job.status, self._build_status, self._then_acknowledge
+        )
+
+    def send_order(self) -> None:
+        """Tell the coordinator the step that is wanted now."""
+        if self._memory.journal.order is not None:
+            self._observer.coordinator.order(orders.order(self._memory.journal.order))
+
+    def assign(self) -> None:
+        """Tell the coordinator what the job is and where its pods are."""
+        job, layout, journal = self._memory.job, self._memory.layout, self._memory.journal
+        pods = self._observer.pods.ranks()
+        self._observer.coordinator.assign(
+            lambda revision: orders.assignment(
+                revision=revision,
+                world_size=layout.world_size,
+                ranks_per_node=layout.chips_per_node,
+                attempt=journal.pods.attempt,
+                environment=rank_environment(job),
+                pods=pods,
+                standing=orders.standing_orders(self._memory.policy),
+                recovery=job.spec.recovery,
+                checkpoint_rules=orders.checkpoint_rules(job.spec.framework, layout),
+            )
+        )
+
+    def _then_acknowledge(self) -> Callable[[], None]:
+        """Reports count as taken in only once what they led to is written: a leader killed before hears them again."""
+        coordinator = self._observer.coordinator
+        return partial(coordinator.acknowledge, coordinator.sequence)
+
+    def _build_status(self, before: HATrainingJobStatus) -> HATrainingJobStatus:
+        return build_status(self._snapshot(before))
+
+    def _snapshot(self, before: HATrainingJobStatus) -> Snapshot:
+        memory, coordinator, pods = self._memory, self._observer.coordinator, self._observer.pods
+        now, journal, record = memory.time.now(), memory.journal, memory.recorder.record
+        trains = RUNNING_REASON[memory.state.phase] is Reason.TRAINING
+        return Snapshot(
+            job=memory.job.model_copy(update={"status": before}),
+            state=memory.state,
+            wanted=journal.pods,
+            fence=self._ports.fence(),
+            now_ms=now,
+            step=coordinator.step,
+            pods=pods.all(),
+            coordinator=CoordinatorView(
+                connected=coordinator.connected,
+                serving=coordinator.serving,
+                problem=coordinator.problem,
+                shares_node=pods.coordinator_shares_node(),
+                problems=coordinator.problems,
+            ),
+            accepted=self._admission.reason,
+            accepted_message=self._admission.message,
+            failed_reason=journal.failed_reason,
+            failed_message=journal.failed_message,
+            record=record,
+            settled=memory.recorder.settled,
+            journal=journal.dump(now, record),
+            goodput=goodput(journal.account, now),
+            recoverability=recoverability(memory.state, self._observer.view(), memory.policy) if trains else (),
+        )

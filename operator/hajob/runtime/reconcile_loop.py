@@ -1,0 +1,129 @@
+"""Brings one job's objects to what they should be: admits it, makes and deletes its pods, deletes it in its time.
+
+A task behind the decisions: pods are made and deleted only after the status that holds the decision has been
+acknowledged (docs/decisions/0004-the-status-is-the-journal.md).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import logging
+from typing import Final, Protocol
+
+from hajob.api.base import Json
+from hajob.runtime.admission import Admission
+from hajob.runtime.expiry import Expiry
+from hajob.runtime.job_memory import JobMemory
+from hajob.runtime.job_observer import JobObserver
+from hajob.runtime.kube import ApiError
+from hajob.runtime.pod_reconciler import PodReconciler, difference
+from hajob.runtime.ports import Ports
+from hajob.runtime.status_publisher import StatusPublisher
+from hajob.runtime.status_writer import StatusRefusedError
+
+log = logging.getLogger(__name__)
+
+RETRY_SECONDS: Final = 1.0
+"""Between two tries when the API server refuses or cannot be reached."""
+
+
+class Reconciled(Protocol):
+    """Whose job it is: the job controller."""
+
+    def admitted(self) -> None:
+        """The server takes the job's pods, and the credentials for its coordinator are there."""
+
+    def refused(self) -> None:
+        """It does not; the admission says why."""
+
+    def follow_spec(self) -> None:
+        """The job is admitted and its pods are known: do what its spec asks for."""
+
+    def look_for_missed(self) -> None:
+        """A pod was made; it may be gone again."""
+
+
+class ReconcileLoop:
+    """The loop of one job."""
+
+    def __init__(
+        self, memory: JobMemory, observer: JobObserver, admission: Admission, ports: Ports, owner: Reconciled
+    ) -> None:
+        self._memory, self._observer, self._admission, self._owner = memory, observer, admission, owner
+        self._clock = ports.clock
+        self._reconciler = PodReconciler(ports.kube, ports.pod_settings, observer.unreachable)
+        self._expiry = Expiry(ports.kube, ports.clock)
+        self._wake = asyncio.Event()
+        self._ended = False
+
+    def wake(self) -> None:
+        """Something may be to be done."""
+        self._wake.set()
+
+    def close(self) -> None:
+        """Change nothing any more."""
+        self._ended = True
+        self._expiry.close()
+
+    async def run(self, status: StatusPublisher) -> None:
+        """Reconcile until cancelled."""
+        while True:
+            await self._wake.wait()
+            self._wake.clear()
+            try:
+                await self._settle(status)
+                await self._expire(status)
+            except (ApiError, StatusRefusedError) as error:
+                log.warning("%s: %s; trying again in %s s", self._memory.title, error, RETRY_SECONDS)
+            except Exception:
+                log.exception("%s: an error of this program; trying again in %s s", self._memory.title, RETRY_SECONDS)
+            else:
+                continue
+            await self._clock.sleep(RETRY_SECONDS)
+            self._wake.set()
+
+    async def _settle(self, status: StatusPublisher) -> None:
+        memory, index = self._memory, self._observer.pods
+        if not index.complete or self._ended:
+            return
+        if not self._admission.admitted and not await self._admit():
+            return
+        self._owner.follow_spec()
+        desired = memory.journal.pods
+        todo = difference(memory.job, desired, index.pods, index.gone | index.made.keys())
+        if memory.ended:
+            todo = dataclasses.replace(todo, surplus=tuple(pod for pod in todo.surplus if not pod.ended))
+        if todo.empty:
+            return
+        await status.acknowledged()
+        if desired == memory.journal.pods and not self._ended:
+            await self._reconciler.carry_out(memory.job, desired, todo, self._pod_made)
+
+    def _pod_made(self, raw: Json) -> None:
+        self._observer.pods.was_made(raw)
+        self._owner.look_for_missed()
+
+    async def _admit(self) -> bool:
+        if await self._admission.ask(self._memory.job):
+            self._owner.admitted()
+            return True
+        self._owner.refused()
+        return False
+
+    async def _expire(self, status: StatusPublisher) -> None:
+        """An ended job is deleted in its time, once its end is written down."""
+        job = self._memory.job
+        counts = self._memory.ended and job.spec.ttl_seconds_after_finished is not None
+        if counts:
+            await status.acknowledged()
+        if not self._ended:
+            self._expiry.follow(job, status.current.completion_time if counts else None)
+
+    async def delete_pods(self) -> None:
+        """The job is being deleted: delete its pods at once, and without grace where a node is silent. Never raises."""
+        for pod in self._observer.pods.all():
+            try:
+                await self._reconciler.delete(pod)
+            except ApiError as error:
+                log.warning("%s: pod %s is left to its owner reference: %s", self._memory.title, pod.name, error)
