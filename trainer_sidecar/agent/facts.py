@@ -31,14 +31,15 @@ def _of_process(
         ranks=[rank],
         incarnation=name.incarnation,
         start=name.start,
-        step=-1,
     )
 
 
-def process_exited(settings: Settings, process: Process, step: int) -> pb.Fact:
+def process_exited(settings: Settings, process: Process, step: int | None) -> pb.Fact:
     """A rank's process has ended without having been told to."""
     fact = _of_process(settings, pb.PROCESS_EXITED, "exit", process.rank, process.name)
-    fact.exit_code, fact.step = process.exit_code, step
+    fact.exit_code = process.exit_code
+    if step is not None:
+        fact.step = step
     fact.code, fact.message = exit_name(process.exit_code), newest_text(process.last_lines)
     return fact
 
@@ -52,7 +53,6 @@ def script_ended(settings: Settings, exit_code: int, last_lines: Iterable[str], 
         ranks=list(settings.local_ranks),
         incarnation=settings.incarnation,
         exit_code=exit_code,
-        step=-1,
         code=exit_name(exit_code),
         message=newest_text([f"the start script ended {reason} ({exit_name(exit_code)})", *last_lines]),
     )
@@ -71,10 +71,12 @@ def heartbeat_silent(settings: Settings, rank: int, name: Name, since: int, now:
     return fact
 
 
-def log_rule(settings: Settings, match: Match, step: int, lines: Iterable[str]) -> pb.Fact:
+def log_rule(settings: Settings, match: Match, step: int | None, lines: Iterable[str]) -> pb.Fact:
     """A rank has printed what a rule of the job looks for, often enough; the last of `lines` is the one."""
     fact = _of_process(settings, pb.LOG_RULE, f"log/{match.rule}", match.rank, match.name, number=match.count)
-    fact.step, fact.code, fact.message = step, match.rule, newest_text(lines)
+    fact.code, fact.message = match.rule, newest_text(lines)
+    if step is not None:
+        fact.step = step
     return fact
 
 
@@ -92,7 +94,6 @@ def log_rule_off(settings: Settings, rule: str, reason: str) -> pb.Fact:
         kind=pb.LOG_RULE,
         node_rank=settings.node_rank,
         incarnation=settings.incarnation,
-        step=-1,
         code=rule,
         message=f"the log rule {rule} is off: {reason}",
     )
@@ -106,7 +107,6 @@ def port_taken(settings: Settings, port: int, problem: OSError) -> pb.Fact:
         node_rank=settings.node_rank,
         ranks=list(settings.local_ranks),
         incarnation=settings.incarnation,
-        step=-1,
         code=str(port),
         message=port_taken_text(settings.pod_address, port, problem),
     )

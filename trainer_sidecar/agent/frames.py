@@ -1,4 +1,4 @@
-"""As much of MindIO's wire as the gate must read: who connects, and which messages are heartbeats.
+"""As much of MindIO's wire as the gate must read: who connects, what a rank registers, and how far it is.
 
 docs/protocols/mindio.md has the layouts. The gate never changes a byte; what it cannot read it forwards all the same.
 """
@@ -6,7 +6,6 @@ docs/protocols/mindio.md has the layouts. The gate never changes a byte; what it
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 CONNECT = struct.Struct("<hh4xQ")  # magic, version, rank
@@ -15,15 +14,25 @@ REPLY = struct.Struct("<h")  # 0: taken
 HEADER = struct.Struct("<hhIII")  # type, result, length, sequence, checksum
 REGISTER = 0
 COPIES = 1
+DATA_PARALLEL = 2
 HEARTBEAT = 3
-HEARTBEAT_START = struct.Struct("<iiq")  # rank, repair counter, step
+COLLECTED = 10
+LOCKED = 12
+NORMAL = 26
+STATUS = struct.Struct("<iiqb")  # rank, repair counter, step, run status
 HEARTBEAT_BYTES = 56
+ANSWER_BYTES = 16  # before the heartbeat in an answer that carries one
+STATUS_OFFSETS = {HEARTBEAT: 0, COLLECTED: ANSWER_BYTES, LOCKED: ANSWER_BYTES, NORMAL: ANSWER_BYTES}
+KEPT = frozenset({REGISTER, COPIES, DATA_PARALLEL, *STATUS_OFFSETS})
+LARGEST_KEPT = 4 * 1024 * 1024  # the groups of 100,000 ranks and more
 LARGEST_BODY = 256 * 1024 * 1024
+LARGEST_STEP = 1 << 48
+TLS_HANDSHAKE = b"\x16\x03"
 
 
-def opens_tls(frame: bytes) -> bool:
-    """Whether these are the first bytes of a TLS handshake, where a connect frame should be."""
-    return frame[:2] == b"\x16\x03"
+def opens_tls(data: bytes) -> bool:
+    """Whether these are the first bytes of a TLS handshake."""
+    return data[:2] == TLS_HANDSHAKE
 
 
 def connecting_rank(frame: bytes) -> int | None:
@@ -32,53 +41,117 @@ def connecting_rank(frame: bytes) -> int | None:
     return int(rank) if magic == CONNECT_MAGIC else None
 
 
-@dataclass(frozen=True)
-class Heartbeat:
-    """What a heartbeat says that the gate uses."""
-
-    rank: int
-    step: int
-
-
-class HeartbeatReader:
-    """Finds the heartbeats in the bytes that flow from a rank to the controller, however they are cut.
+@dataclass(frozen=True, slots=True)
+class Status:
+    """What a rank says of itself, every 2 s and in its answers to collect, lock and normal.
 
     Attributes:
-        registered: The rank has registered on this link.
-        told_copies: The rank has said where its optimizer's copies are.
+        step: Optimizer steps it has completed, 0 before the first; None when the message does not tell.
+    """
+
+    rank: int
+    repair_counter: int
+    step: int | None
+    run_status: int
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """A whole message of a kind that the gate reads."""
+
+    kind: int
+    content: bytes  # header included
+
+    def status(self) -> Status | None:
+        """The heartbeat in it; None when it carries none, or one of another size."""
+        offset = STATUS_OFFSETS.get(self.kind)
+        if offset is None or len(self.content) != HEADER.size + offset + HEARTBEAT_BYTES:
+            return None
+        rank, counter, step, run_status = STATUS.unpack_from(self.content, HEADER.size + offset)
+        return Status(rank, counter, step if 0 <= step <= LARGEST_STEP else None, run_status)
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """Bytes as they came, cut where a message ends; all pieces together are the stream.
+
+    Attributes:
+        begins: A message begins with these bytes.
+        ends: A message ends with them.
+        message: That one, if it is of a kind that the gate reads.
+    """
+
+    data: bytes
+    begins: bool = False
+    ends: bool = False
+    message: Message | None = None
+
+    @property
+    def is_heartbeat(self) -> bool:
+        """Whether this is one heartbeat, which a later one makes worthless."""
+        return self.begins and self.message is not None and self.message.kind == HEARTBEAT
+
+
+class FrameReader:
+    """Cuts the bytes that flow between a rank and the controller into messages, however they come.
+
+    Attributes:
+        lost: The bytes don't look like MindIO's messages any more: from here on they are only passed on.
     """
 
     def __init__(self) -> None:
-        self.registered = False
-        self.told_copies = False
-        self._buffer = b""
-        self._skip = 0
-        self._lost = False
+        self.lost = False
+        self._kind = -1
+        self._content = bytearray()
+        self._is_header = True
+        self._is_kept = True
+        self._missing = HEADER.size
 
     @property
-    def is_lost(self) -> bool:
-        """The bytes don't look like MindIO's messages; silence can no longer be told."""
-        return self._lost
+    def is_at_boundary(self) -> bool:
+        """Whether the next byte begins a message."""
+        return not self.lost and self._is_header and self._missing == HEADER.size
 
-    def feed(self, data: bytes) -> Iterator[Heartbeat]:
-        """The heartbeats that `data` completes."""
-        while data and not self._lost:
-            if self._skip:
-                skipped = min(self._skip, len(data))
-                self._skip -= skipped
-                data = data[skipped:]
-                continue
-            self._buffer += data
-            data = b""
-            if len(self._buffer) < HEADER.size:
-                return
-            kind, _, length, _, _ = HEADER.unpack_from(self._buffer)
-            if kind == HEARTBEAT and length == HEARTBEAT_BYTES:
-                if len(self._buffer) < HEADER.size + length:
-                    return
-                rank, _, step = HEARTBEAT_START.unpack_from(self._buffer, HEADER.size)
-                yield Heartbeat(rank, step)
-            self.registered = self.registered or kind == REGISTER
-            self.told_copies = self.told_copies or kind == COPIES
-            self._lost = length > LARGEST_BODY
-            data, self._buffer, self._skip = self._buffer[HEADER.size :], b"", length
+    def feed(self, data: bytes) -> list[Piece]:
+        """The pieces of `data`, in order and complete."""
+        pieces: list[Piece] = []
+        position = 0
+        while position < len(data) and not self.lost:
+            begins = self.is_at_boundary
+            end, message = self._read_message(data, position)
+            pieces.append(Piece(data[position:end], begins, self.is_at_boundary, message))
+            position = end
+        if position < len(data):
+            pieces.append(Piece(data[position:]))
+        return pieces
+
+    def _read_message(self, data: bytes, position: int) -> tuple[int, Message | None]:
+        """Read to the end of one message or of `data`: where that is, and the message if it was read whole."""
+        while not self.lost:
+            taken = min(self._missing, len(data) - position)
+            if self._is_kept:
+                self._content += data[position : position + taken]
+            self._missing -= taken
+            position += taken
+            if self._missing:
+                return position, None
+            if not self._is_header:
+                return position, self._end()
+            length = self._begin_body()
+            if not length and not self.lost:
+                return position, self._end()
+        return position, None
+
+    def _begin_body(self) -> int:
+        self._kind, _, length, _, _ = HEADER.unpack(self._content)
+        self.lost = length > LARGEST_BODY
+        self._is_header, self._missing = False, int(length)
+        self._is_kept = self._kind in KEPT and length <= LARGEST_KEPT
+        return self._missing
+
+    def _end(self) -> Message | None:
+        message = Message(self._kind, bytes(self._content)) if self._is_kept else None
+        self._content.clear()
+        self._is_header = self._is_kept = True
+        self._missing = HEADER.size
+        return message

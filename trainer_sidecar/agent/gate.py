@@ -2,8 +2,9 @@
 
 A rank's link passes only while the order admits the process that runs and the lease holds; both are looked at for
 every chunk. Otherwise the gate *holds*: links stay open, bytes wait. It never accepts a connection and closes it,
-because a rank whose first connect is closed gives up MindIO for good; a link that was open may break, the rank then
-connects again. docs/protocols/launcher.md#the-gate
+because a rank whose first connect is closed gives up MindIO for good. A rank's link outlives the controller's: what the
+rank says of itself is read as it comes, also while the gate holds and while there is no controller.
+docs/protocols/launcher.md#the-gate
 """
 
 from __future__ import annotations
@@ -11,19 +12,15 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import enum
-import fcntl
 import logging
-import resource
-import socket
+from collections.abc import Iterable
 from typing import Any, Protocol
 
 from trainer_sidecar.agent import frames
 from trainer_sidecar.agent.clock import SECOND, Clock
+from trainer_sidecar.agent.listener import CHUNK, Listener
+from trainer_sidecar.agent.outward import Outward
 
-CHUNK = 65536
-BACKLOG = 512
-LISTENER_DESCRIPTOR = 4000
-BIND_RETRY_SECONDS = 1.0
 CONNECT_TIMEOUT_SECONDS = 5.0
 REPLY_TIMEOUT_SECONDS = 30.0
 FIRST_RETRY_SECONDS = 0.05
@@ -58,19 +55,22 @@ class Rules(Protocol):
     def link_changed(self, rank: int) -> None:
         """A link of this rank was opened, linked or closed."""
 
-    def heartbeat(self, rank: int, step: int) -> None:
-        """A heartbeat has passed."""
+    def heartbeat(self, rank: int, step: int | None, *, asked: bool) -> None:
+        """The rank has said that it lives, and how many steps it has finished (None: it did not say).
+
+        `asked`: in its answer to an action, at the moment of a stop.
+        """
 
     def copies(self, rank: int, *, told: bool) -> None:
         """At each heartbeat of a link on which the rank registered: whether it told MindIO of its copies."""
 
-    def tls_spoken(self) -> None:
-        """A process of this pod opened a connection with a TLS handshake."""
+    def tls_spoken(self, rank: int | None) -> None:
+        """A process of this pod opened a connection with a TLS handshake; None: before it said which rank it is."""
 
     def silent(self, rank: int, since: int) -> None:
         """A linked rank has said nothing since then, although it could."""
 
-    def port_taken(self, problem: OSError) -> None:
+    def port_taken(self, port: int, problem: OSError) -> None:
         """The gate can't listen."""
 
 
@@ -83,7 +83,11 @@ class Link:
         self._writer = writer
         self._upstream: asyncio.StreamWriter | None = None
         self._connecting: asyncio.Future[asyncio.StreamReader] | None = None
-        self._heartbeats = frames.HeartbeatReader()
+        self._frames = frames.FrameReader()
+        self._inward_frames = frames.FrameReader()
+        self._outward = Outward(self._is_held)
+        self._registered = self._told_copies = False
+        self._speaks_tls = self._is_answered = False
         self.rank: int | None = None
         self.address = ""
         self.phase = LinkPhase.NONE
@@ -99,27 +103,47 @@ class Link:
             rank = frames.connecting_rank(frame)
             if rank is None or not self._gate.rules.is_local(rank):
                 log.warning("the gate holds a connection that is no rank of this pod: %s", frame.hex())
-                if frames.opens_tls(frame) and self._gate.is_own(self._writer.get_extra_info("peername")):
-                    self._gate.rules.tls_spoken()
+                if frames.opens_tls(frame):
+                    self._gate.rules.tls_spoken(None)
                 await self._until_closed()
                 return
             self.rank = rank
             self._set_phase(LinkPhase.AT_GATE)
-            early = asyncio.ensure_future(self._reader.read(CHUNK))
-            try:
-                upstream = await self._wait_for_upstream(frame, early)
-                if upstream is not None:
-                    await self._forward(upstream, early)
-            finally:
-                early.cancel()
+            await self._serve_rank(frame)
         except (asyncio.IncompleteReadError, ConnectionError, TimeoutError):
             pass  # the rank will connect again
         finally:
             self._close()
 
+    async def _serve_rank(self, frame: bytes) -> None:
+        reading = asyncio.ensure_future(self._read())
+        pause = FIRST_RETRY_SECONDS
+        try:
+            while (upstream := await self._wait_for_upstream(frame, reading)) is not None:
+                begun = self._gate.clock.now()
+                await self._forward(upstream)
+                if reading.done() or not self._can_go_on():
+                    break
+                self._set_phase(LinkPhase.AT_GATE)
+                lasted = self._gate.clock.now() - begun > SECOND
+                pause = FIRST_RETRY_SECONDS if lasted else min(2 * pause, LAST_RETRY_SECONDS)
+                await asyncio.sleep(pause)
+            if self._speaks_tls:
+                await self._until_closed()
+        finally:
+            reading.cancel()
+
+    def _can_go_on(self) -> bool:
+        """Whether another connection to the controller can follow: both sides stand between two messages."""
+        self._outward.detach()
+        return not self._frames.lost and self._inward_frames.is_at_boundary
+
     async def _until_closed(self) -> None:
         while await self._reader.read(CHUNK):
             pass
+
+    def _is_held(self) -> bool:
+        return self.rank is None or not self._gate.rules.may_pass(self.rank)
 
     def _set_phase(self, phase: LinkPhase) -> None:
         self.phase = phase
@@ -133,15 +157,13 @@ class Link:
         self._gate.forget(self)
         self._set_phase(LinkPhase.NONE)
 
-    async def _wait_for_upstream(self, frame: bytes, early: asyncio.Future[bytes]) -> asyncio.StreamReader | None:
-        """The controller's side once it has taken the rank; None: the rank went away first."""
+    async def _wait_for_upstream(self, frame: bytes, reading: asyncio.Future[None]) -> asyncio.StreamReader | None:
+        """The controller's side once it has taken the rank; None: the rank went away first, or speaks TLS."""
         attempt = asyncio.ensure_future(self._connect_until_taken(frame))
         try:
-            both: set[asyncio.Future[Any]] = {attempt, early}
+            both: set[asyncio.Future[Any]] = {attempt, reading}
             await asyncio.wait(both, return_when=asyncio.FIRST_COMPLETED)
-            if early.done() and (early.exception() is not None or not early.result()):
-                return None
-            return await attempt
+            return None if reading.done() else await attempt
         finally:
             attempt.cancel()
 
@@ -166,11 +188,11 @@ class Link:
             delay = min(2 * delay, LAST_RETRY_SECONDS)
 
     def redirect(self, address: str) -> None:
-        """The controller is elsewhere now: a link that waits tries there, one that is open ends."""
+        """The controller is elsewhere now: a link goes there, be it that it waits or that it was open."""
         if self.phase is LinkPhase.AT_GATE and self._connecting is not None and self.address != address:
             self._connecting.cancel()
-        elif self.phase is LinkPhase.LINKED and self.address != address:
-            self._gate.end(self)
+        elif self.phase is LinkPhase.LINKED and self.address != address and self._upstream is not None:
+            self._upstream.transport.abort()
 
     async def _connect(self, frame: bytes) -> asyncio.StreamReader:
         self.address = self._gate.rules.controller_address()
@@ -182,60 +204,108 @@ class Link:
         async with asyncio.timeout(REPLY_TIMEOUT_SECONDS):
             reply = await reader.readexactly(frames.REPLY.size)
         await self._gate.until_open(self)
-        self._writer.write(reply)
         self.taken = frames.REPLY.unpack(reply)[0] == 0
+        if not self._is_answered:
+            self._is_answered = True
+            self._writer.write(reply)
+        elif not self.taken:
+            raise ValueError(f"the rank is not taken again: {reply.hex()}")
         return reader
 
-    async def _forward(self, upstream: asyncio.StreamReader, early: asyncio.Future[bytes]) -> None:
+    async def _forward(self, upstream: asyncio.StreamReader) -> None:
         """Both directions until one of them ends."""
         assert self._upstream is not None
         self.spoke = self._gate.clock.now()
+        self._outward.attach()
         if self.taken:
             self._set_phase(LinkPhase.LINKED)
-        nothing: asyncio.Future[bytes] = asyncio.ensure_future(upstream.read(CHUNK))
-        pumps = [
-            asyncio.ensure_future(self._pump(self._reader, self._upstream, early, outward=True)),
-            asyncio.ensure_future(self._pump(upstream, self._writer, nothing, outward=False)),
+        pumps: list[asyncio.Future[Any]] = [
+            asyncio.ensure_future(self._pass_outward(self._upstream)),
+            asyncio.ensure_future(self._pass_inward(upstream)),
         ]
         try:
             await asyncio.wait(pumps, return_when=asyncio.FIRST_COMPLETED)
         finally:
-            ended: list[asyncio.Future[Any]] = [*pumps, nothing]
-            for task in ended:
+            for task in pumps:
                 task.cancel()
-            await asyncio.gather(*ended, return_exceptions=True)
+            await asyncio.gather(*pumps, return_exceptions=True)
+            self._upstream.close()
+            self._upstream = None
 
-    async def _pump(
-        self,
-        reader: asyncio.StreamReader,
-        writer: asyncio.StreamWriter,
-        first: asyncio.Future[bytes],
-        *,
-        outward: bool,
-    ) -> None:
-        data = await first
-        while data:
-            await self._gate.until_open(self)
-            if outward:
-                self._listen(data)
-            writer.write(data)
-            await writer.drain()
-            await self._gate.until_open(self)
-            data = await reader.read(CHUNK)
+    async def _read(self) -> None:
+        """Read what the rank says until it ends, or turns out to be TLS."""
+        try:
+            data = await self._reader.read(CHUNK)
+            if len(data) == 1:  # two bytes tell what it is
+                data += await self._reader.read(CHUNK)
+            if frames.opens_tls(data):
+                self._found_tls()
+                return
+            while data:
+                for piece in self._cut(data):
+                    await self._outward.put(piece)
+                    if piece.message is not None:
+                        self._listen(piece.message)
+                data = await self._reader.read(CHUNK)
+        except ConnectionError:
+            pass  # as good as its end
+        finally:
+            self._outward.end()
 
-    def _listen(self, data: bytes) -> None:
-        for beat in self._heartbeats.feed(data):
-            self.heartbeats += 1
-            self.spoke = self._gate.clock.now()
-            self.reported_silent = False
-            if self.rank is not None:
-                self._gate.rules.heartbeat(self.rank, beat.step)
-                if self._heartbeats.registered:
-                    self._gate.rules.copies(self.rank, told=self._heartbeats.told_copies)
+    def _found_tls(self) -> None:
+        """MindIO sends its connect frame in the clear and begins TLS behind it."""
+        log.error("rank %s speaks TLS behind its connect frame: nothing of it is passed on", self.rank)
+        self._speaks_tls = True
+        self._set_phase(LinkPhase.NONE)
+        self._gate.rules.tls_spoken(self.rank)
+
+    def _cut(self, data: bytes) -> Iterable[frames.Piece]:
+        """The messages in these bytes; whatever goes wrong with reading them, the bytes pass."""
+        was_lost = self._frames.lost
+        try:
+            pieces = self._frames.feed(data)
+        except Exception:
+            log.exception("the messages of rank %s cannot be read", self.rank)
+            self._frames.lost = True
+            pieces = [frames.Piece(data)]
+        if self._frames.lost and not was_lost:
+            self._gate.count_unreadable(self.rank, "its bytes do not look like MindIO's messages")
+        return pieces
+
+    async def _pass_outward(self, upstream: asyncio.StreamWriter) -> None:
+        while await self._outward.until_some():
+            await self._gate.until_open(self)
+            upstream.write(self._outward.take())
+            await upstream.drain()
+
+    async def _pass_inward(self, upstream: asyncio.StreamReader) -> None:
+        while data := await upstream.read(CHUNK):
+            await self._gate.until_open(self)
+            self._inward_frames.feed(data)
+            self._writer.write(data)
+            await self._writer.drain()
+
+    def _listen(self, message: frames.Message) -> None:
+        if message.kind == frames.REGISTER:
+            self._registered = True
+        elif message.kind == frames.COPIES:
+            self._told_copies = True
+        if message.kind not in frames.STATUS_OFFSETS or self.rank is None:
+            return
+        status = message.status()
+        if status is None or status.rank != self.rank:
+            self._gate.count_unreadable(self.rank, f"a message of type {message.kind} has another size or rank")
+            return
+        self.heartbeats += message.kind == frames.HEARTBEAT
+        self.spoke = self._gate.clock.now()
+        self.reported_silent = False
+        self._gate.rules.heartbeat(self.rank, status.step, asked=message.kind != frames.HEARTBEAT)
+        if self._registered:
+            self._gate.rules.copies(self.rank, told=self._told_copies)
 
     def check_silence(self, now: int, *, excused: bool) -> None:
         """Report the rank when it is linked, could speak, and has not for 8 s (30 s when it never has)."""
-        if self.phase is not LinkPhase.LINKED or self.rank is None or self._heartbeats.is_lost:
+        if self.phase is not LinkPhase.LINKED or self.rank is None or self._frames.lost:
             return
         congested = self._upstream is not None and self._upstream.transport.get_write_buffer_size() > 0
         if excused or congested or not self._gate.rules.may_pass(self.rank):
@@ -250,64 +320,39 @@ class Link:
 class Gate:
     """The listener and its links.
 
-    When the agent is killed, its sockets are closed one after the other, and a rank that lost its link connects again
-    within microseconds: were the listener still open then, the kernel would accept that connection and close it. Linux
-    closes a dying process's descriptors from the highest down (measured: a listener below its links accepted and closed
-    135 of 300 such connections, one above them none), so the listener has a higher one than any link will get.
+    Attributes:
+        unreadable: Messages of ranks that could not be read. They have passed all the same.
     """
 
     def __init__(self, address: str, port: int, rules: Rules, clock: Clock) -> None:
-        self._address = address
-        self._port = port
         self.rules = rules
         self.clock = clock
+        self.listener = Listener(address, port, self._serve, rules.port_taken)
         self._links: dict[Link, asyncio.Task[None]] = {}
         self._change = asyncio.Event()
         self._checked = clock.now()
-        self._server: asyncio.Server | None = None
+        self.unreadable = 0
 
     async def listen(self) -> None:
         """Listen; while the port is somebody else's, say so and try again every second."""
-        while self._server is None:
-            try:
-                self._server = await asyncio.start_server(
-                    self._accept,
-                    sock=self._socket(),
-                    limit=CHUNK,
-                    backlog=BACKLOG,  # it listens again, by default to 100
-                )
-            except OSError as problem:
-                self.rules.port_taken(problem)
-                await asyncio.sleep(BIND_RETRY_SECONDS)
-
-    def _socket(self) -> socket.socket:
-        family = socket.AF_INET6 if ":" in self._address else socket.AF_INET
-        with socket.socket(family, socket.SOCK_STREAM) as listener:
-            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            listener.bind((self._address, self._port))
-            listener.listen(BACKLOG)
-            limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
-            highest = min(LISTENER_DESCRIPTOR, limit - 16)
-            return socket.socket(fileno=fcntl.fcntl(listener.fileno(), fcntl.F_DUPFD_CLOEXEC, highest))
+        await self.listener.listen()
 
     async def close(self) -> None:
         """Stop listening and end every link."""
-        if self._server is not None:
-            self._server.close()
-        for task in list(self._links.values()):
-            task.cancel()
-        await asyncio.gather(*self._links.values(), return_exceptions=True)
+        await self.listener.close()
 
-    def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         link = Link(self, reader, writer)
-        task = asyncio.ensure_future(link.run())
+        task = asyncio.current_task()
+        assert task is not None, "the listener serves every connection in a task"
         self._links[link] = task
-        task.add_done_callback(lambda done: done.cancelled() or done.exception())
+        await link.run()
 
-    def is_own(self, peer: tuple[Any, ...] | None) -> bool:
-        """Whether this comes from this pod itself, and is not somebody who tries ports."""
-        host = str(peer[0]) if peer else ""
-        return host == self._address or host.startswith("127.") or host == "::1"
+    def count_unreadable(self, rank: int | None, what: str) -> None:
+        """A message could not be read."""
+        self.unreadable += 1
+        if self.unreadable.bit_count() == 1:  # the first, second, fourth …: each heartbeat may be one
+            log.warning("rank %s: %s; passed on unread (number %d)", rank, what, self.unreadable)
 
     def forget(self, link: Link) -> None:
         """A link has ended."""

@@ -48,10 +48,11 @@ class Node:
         self.look_at_checkpoints: Callable[[pb.CheckpointOrder | None], None] = lambda _: None
         self._checkpoint: pb.CheckpointState | None = None
         self._processes: dict[int, Process] = {}
-        self._steps: dict[int, int] = {}
-        self._beaten: dict[int, int] = {}  # the newest step in a rank's heartbeats
+        self._steps: dict[int, int] = {}  # the newest that a rank's present process has printed
+        self._beaten: dict[int, int] = {}  # … and that its heartbeats have told
         self._copies: dict[int, bool] = {}  # whether a rank that registered here has told MindIO of its copies
-        self._tls_spoken = False
+        self._tls_spoken = False  # by a process that did not say which rank it is
+        self._tls_ranks: set[int] = set()
         self._wanted: dict[int, Wanted] = {}
         self._lines: dict[tuple[int, Name], deque[str]] = {}  # the newest of a process, where log rules need them
         self._fenced: set[tuple[int, Name]] = set()
@@ -63,7 +64,7 @@ class Node:
         self._revision = 0
         self._over = False
         self._last_word = clock.now()
-        self._last_step = 0
+        self._last_sign = 0  # of life of a rank: a heartbeat, a finished step
 
     # ---- from the coordinator
 
@@ -166,15 +167,18 @@ class Node:
 
     def _take_process(self, message: Mapping[str, Any]) -> None:
         process = read_process(message)
+        self._set_process(process)
         if int(message["step"]) >= 0 and process.rank not in self._steps:
             self._take_step(process.rank, int(message["step"]), int(message["step_time"]))
-        self._set_process(process)
         self._carry_out()
 
     def _set_process(self, process: Process) -> None:
         before = self._processes.get(process.rank)
         if before is not None and process.name < before.name:
             return
+        if before is not None and before.name != process.name:
+            self._steps.pop(process.rank, None)
+            self._beaten.pop(process.rank, None)
         self._processes[process.rank] = process
         self._refused.pop(process.rank, None)
         self._log_rules.process_started(process.rank, process.name, process.changed)
@@ -191,15 +195,20 @@ class Node:
         fenced = (process.rank, process.name) in self._fenced
         if process.exit_code != 0 and (fenced or not process.ordered):
             log.warning("rank %d (process %d) ended: %s", process.rank, process.pid, facts.exit_name(process.exit_code))
-            fact = facts.process_exited(self._settings, process, self._steps.get(process.rank, -1))
+            fact = facts.process_exited(self._settings, process, self._step(process.rank))
             if fenced:
                 fact.message = f"ended by the agent: no coordinator for {self._settings.fence_after_seconds} s"
             self.outbox.add_fact(fact, process.changed, self._clock.now())
 
     def _take_step(self, rank: int, step: int, time: int) -> None:
         self._steps[rank] = step
-        self._last_step = max(self._last_step, time)
+        self._last_sign = max(self._last_sign, time)
         self.outbox.add_step(rank, step, time, self._clock.now())
+
+    def _step(self, rank: int) -> int | None:
+        """The last step that the rank's present process has finished, None: unknown."""
+        known = [told[rank] for told in (self._steps, self._beaten) if rank in told]
+        return max(known, default=None)
 
     def _take_line(self, rank: int, text: str, time: int) -> None:
         process = self._processes.get(rank)
@@ -209,7 +218,7 @@ class Node:
         lines.append(text[:KEPT_LINE_CHARACTERS])
         for match in self._log_rules.line(rank, process.name, text, time):
             log.warning("rank %d meets the log rule %s: %s", rank, match.rule, match.line)
-            fact = facts.log_rule(self._settings, match, self._steps.get(rank, -1), lines)
+            fact = facts.log_rule(self._settings, match, self._step(rank), lines)
             self.outbox.add_fact(fact, time, self._clock.now())
             self.wake_report()
         if self._log_rules.switched_off:
@@ -285,15 +294,20 @@ class Node:
                 self.send_launcher({"kind": "stack", **named})
 
     def tick(self) -> None:
-        """About every second: try again what was refused; end the ranks when all is silent for `fence_after`."""
+        """About every second: try again what was refused; end the ranks when all is silent for `fence_after`.
+
+        A rank that trains, saves or waits for the others has a heartbeat every 2 s, whoever else is away.
+        """
         if self._refused and not self._over:
             self._carry_out()
         limit = self._settings.fence_after_seconds * SECOND
-        if self._clock.now() - max(self._last_word, self._last_step) <= limit:
+        if self._clock.now() - max(self._last_word, self._last_sign) <= limit:
             return
         for process in self._processes.values():
             if process.running and (process.rank, process.name) not in self._fenced:
-                log.error("rank %d is ended: no coordinator and no step for %d s", process.rank, limit // SECOND)
+                log.error(
+                    "rank %d is ended: no coordinator, no heartbeat and no step for %d s", process.rank, limit // SECOND
+                )
                 self._fenced.add((process.rank, process.name))
                 name = {"incarnation": process.name.incarnation, "start": process.name.start}
                 self.send_launcher({"kind": "end", "rank": process.rank, **name, "gently": False})
@@ -319,7 +333,10 @@ class Node:
 
     def link_changed(self, rank: int) -> None:
         """A link of this rank was opened, linked or closed."""
-        log.info("rank %d: link %s", rank, self.link_phase(rank).value)
+        phase = self.link_phase(rank)
+        log.info("rank %d: link %s", rank, phase.value)
+        if phase is LinkPhase.LINKED:
+            self._tls_ranks.discard(rank)
         self._tell_registered(rank)
         self._report_soon()
 
@@ -328,11 +345,15 @@ class Node:
         if not self._script.training and self.link_phase(rank) is not LinkPhase.NONE:
             self.send_launcher({"kind": "registered", "launch": self._script.launch})
 
-    def heartbeat(self, rank: int, step: int) -> None:
-        """A heartbeat has passed; its step counts where the output tells none."""
-        if rank not in self._steps and step > self._beaten.get(rank, 0):
+    def heartbeat(self, rank: int, step: int | None, *, asked: bool) -> None:
+        """The rank lives; its step is the only one that is known where it prints none."""
+        now = self._clock.now()
+        self._last_sign = now
+        if step and step != self._beaten.get(rank):  # 0: none yet by this process, whatever was trained before it
             self._beaten[rank] = step
-            self._last_step = self._clock.now()
+            self.outbox.add_heartbeat(rank, step, now, at_once=asked)
+            if asked:
+                self.wake_report()
 
     def copies(self, rank: int, *, told: bool) -> None:
         """Whether the rank has told MindIO of its optimizer's copies, looked at with each of its heartbeats."""
@@ -341,17 +362,20 @@ class Node:
         if self._problems() != before:
             self._report_soon()
 
-    def tls_spoken(self) -> None:
+    def tls_spoken(self, rank: int | None) -> None:
         """A process of this pod speaks TLS at the gate."""
-        self._tls_spoken = True
+        if rank is None:
+            self._tls_spoken = True
+        else:
+            self._tls_ranks.add(rank)
         self._report_soon()
 
     def _problems(self) -> list[pb.Problem]:
-        steps = {rank: max(self._steps.get(rank, 0), self._beaten.get(rank, 0)) for rank in self._copies}
-        untold = [rank for rank, told in sorted(self._copies.items()) if not told and steps[rank] >= 1]
-        outside = [p.rank for p in self._processes.values() if p.running and self.link_phase(p.rank) is LinkPhase.NONE]
+        untold = [rank for rank, told in sorted(self._copies.items()) if not told and (self._step(rank) or 0) >= 1]
         found = [facts.copies_not_registered(untold[0])] if untold else []
-        return [*found, facts.tls_mismatch(min(outside), self._settings)] if self._tls_spoken and outside else found
+        outside = [p.rank for p in self._processes.values() if p.running and self.link_phase(p.rank) is LinkPhase.NONE]
+        speaks_tls = self._tls_ranks.union(outside if self._tls_spoken else ())
+        return [*found, facts.tls_mismatch(min(speaks_tls), self._settings)] if speaks_tls else found
 
     def silent(self, rank: int, since: int) -> None:
         """A linked rank says nothing although it could."""
@@ -363,9 +387,9 @@ class Node:
                 log.warning("%s", fact.message)
             self.wake_report()
 
-    def port_taken(self, problem: OSError) -> None:
+    def port_taken(self, port: int, problem: OSError) -> None:
         """The gate can't listen on its port."""
-        fact = facts.port_taken(self._settings, self._settings.mindio_port, problem)
+        fact = facts.port_taken(self._settings, port, problem)
         if self.outbox.add_fact(fact, self._clock.now(), self._clock.now()):
             log.error("%s", fact.message)
         self.wake_report()
@@ -381,11 +405,11 @@ class Node:
         self.outbox.touch(self._clock.now())
         self.wake_report()
 
-    def next_report(self) -> pb.AgentReport | None:
-        """The report that is due now, None: nothing to say yet."""
+    def next_report(self, *, with_heartbeat: bool = False) -> pb.AgentReport | None:
+        """The report that is due now, None: nothing to say yet. A heartbeat to the coordinator takes more along."""
         now = self._clock.now()
         due = self.outbox.due()
-        if due is None or due > now:
+        if (due is None or due > now) and not (with_heartbeat and self.outbox.rides(now)):
             return None
         return self.outbox.take(now, self._state())
 
@@ -402,16 +426,15 @@ class Node:
 
     def _rank_state(self, rank: int) -> pb.RankState:
         process = self._processes.get(rank)
-        step = self._steps.get(rank, -1)
         if process is None:
-            return pb.RankState(rank=rank, phase=pb.ABSENT, step=step)
+            return pb.RankState(rank=rank, phase=pb.ABSENT)
         return pb.RankState(
             rank=rank,
             incarnation=process.name.incarnation,
             start=process.name.start,
             pid=process.pid,
             phase=self._process_phase(process),
-            step=step,
+            step=self._step(rank),
         )
 
     def _process_phase(self, process: Process | None) -> pb.RankPhase:

@@ -2,7 +2,8 @@
 
 Facts and steps are kept until a report that carried them is acknowledged, and all of them go out again on a new
 stream. The same observation has the same id, so hearing it twice does no harm. Everything is due at once: what may wait
-for company, steps, the launcher has gathered already.
+for company, steps, the launcher has gathered already. Steps that are only known from MindIO's heartbeats are late
+anyway: of each rank the newest goes with another report, or once a second with a heartbeat to the coordinator.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from trainer_sidecar.agent.clock import SECOND
 
 REPEAT_AFTER = 2 * SECOND
 KEPT_STEPS = 512
+RIDES_EVERY = SECOND
 
 
 @dataclass
@@ -34,6 +36,8 @@ class Outbox:
     def __init__(self) -> None:
         self._facts: list[_Kept] = []
         self._steps: deque[_Kept] = deque(maxlen=KEPT_STEPS)
+        self._beats: dict[int, _Kept] = {}  # by rank
+        self._rode = 0
         self._known_ids: set[str] = set()
         self._sequence = 0
         self._due: int | None = None
@@ -53,13 +57,23 @@ class Outbox:
         self._steps.append(_Kept(pb.StepFinished(rank=rank, step=step), time))
         self.touch(now)
 
+    def add_heartbeat(self, rank: int, step: int, time: int, *, at_once: bool) -> None:
+        """The step that a rank's MindIO heartbeat told of; `at_once`: do not wait for company."""
+        self._beats[rank] = _Kept(pb.StepFinished(rank=rank, step=step, heartbeat=True), time)
+        if at_once:
+            self.touch(time)
+
+    def rides(self, now: int) -> bool:
+        """Whether a heartbeat to the coordinator should take steps along."""
+        return now - self._rode >= RIDES_EVERY and any(not kept.sequence for kept in self._beats.values())
+
     def touch(self, now: int) -> None:
         """The state has changed: report it at once."""
         self._due = now
 
     def begin_stream(self, now: int) -> None:
         """A new stream hears everything that nobody has acknowledged."""
-        for kept in (*self._facts, *self._steps):
+        for kept in (*self._facts, *self._steps, *self._beats.values()):
             kept.sequence = kept.sent = 0
         self.touch(now)
 
@@ -83,7 +97,8 @@ class Outbox:
         self._sequence += 1
         self._due = None
         state.sequence = self._sequence
-        for kept in (*self._facts, *self._steps):
+        self._rode = now
+        for kept in (*self._facts, *self._steps, *self._beats.values()):
             if kept.sequence and now - kept.sent < REPEAT_AFTER:
                 continue
             kept.sequence, kept.sent = self._sequence, now
@@ -99,4 +114,5 @@ class Outbox:
         self._facts = [kept for kept in self._facts if not 0 < kept.sequence <= sequence]
         left = (kept for kept in self._steps if not 0 < kept.sequence <= sequence)
         self._steps = deque(left, maxlen=KEPT_STEPS)
+        self._beats = {rank: kept for rank, kept in self._beats.items() if not 0 < kept.sequence <= sequence}
         self._acknowledged.set()

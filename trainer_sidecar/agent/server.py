@@ -153,7 +153,8 @@ class AgentService(rpc.AgentServicer):
         next_heartbeat = 0
         while self._current is conversation:
             conversation.wake.clear()
-            report, now, number = self._node.next_report(), self._clock.now(), 0
+            now, number = self._clock.now(), 0
+            report = self._node.next_report(with_heartbeat=now >= next_heartbeat)
             if now >= next_heartbeat - (EARLY if report is not None else 0):
                 next_heartbeat = now + HEARTBEAT_INTERVAL
                 number = self._node.lease.heartbeat(now)
@@ -184,7 +185,8 @@ def make_server(service: AgentService, settings: Settings) -> grpc.aio.Server:
     """A server on the pod's own address, not started. OSError: the address is taken, or a TLS file is missing."""
     server = grpc.aio.server(options=SERVER_OPTIONS)
     rpc.add_AgentServicer_to_server(service, server)  # type: ignore[no-untyped-call]
-    address = f"{settings.pod_address}:{settings.agent_port}"
+    host = f"[{settings.pod_address}]" if ":" in settings.pod_address else settings.pod_address
+    address = f"{host}:{settings.agent_port}"
     secret = credentials(settings.tls_directory)
     try:
         bound = server.add_secure_port(address, secret)

@@ -11,12 +11,13 @@ from collections.abc import Mapping
 from typing import Any
 
 from hajob.protocol import sidecar_pb2 as pb
+from hajob.protocol.steps import known_step
 from trainer_sidecar.controller_protocol import PORT
 from trainer_sidecar.coordinator import attempt, checkpoints, hang, last_step, node_orders, orders, standing
 from trainer_sidecar.coordinator.clock import NANOSECONDS
 from trainer_sidecar.coordinator.conversation import Event, Kind, State
 from trainer_sidecar.coordinator.conversation_table import new_conversation
-from trainer_sidecar.coordinator.driver import carry_out, feed, lose, step_finished
+from trainer_sidecar.coordinator.driver import carry_out, feed, heartbeat_told, lose, step_finished
 from trainer_sidecar.coordinator.job import Endpoint, Job, Limits, Phase, Request
 from trainer_sidecar.coordinator.leases import LEASE_SECONDS, Leases
 from trainer_sidecar.coordinator.roster import Pod, View
@@ -140,7 +141,8 @@ class Core:
             lose(job, lost)
         for step in report.steps:
             if last_step.is_gathered(job) or self._is_of_this_attempt(pod, step.rank):
-                step_finished(job, step.rank, step.step, now - step.age_nanoseconds / NANOSECONDS)
+                take = heartbeat_told if step.heartbeat else step_finished
+                take(job, step.rank, step.step, now - step.age_nanoseconds / NANOSECONDS)
         if news:
             self._advance(now)
 
@@ -172,7 +174,7 @@ class Core:
     def _take_views(self, pod: Pod, report: pb.AgentReport) -> set[int]:
         job, lost = self.job, set()
         for state in report.ranks:
-            view = View(state.incarnation, state.start, state.pid, state.phase, state.step)
+            view = View(state.incarnation, state.start, state.pid, state.phase, known_step(state))
             before = pod.views.get(state.rank)
             pod.views[state.rank] = view
             if before is not None and (before.process, before.phase) == (view.process, view.phase):

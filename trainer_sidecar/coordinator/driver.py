@@ -33,6 +33,8 @@ FOUND_KINDS = {0: pb.MEMORY_FAULT, 1: pb.PROCESS_FAULT, 2: pb.COMMUNICATION_FAUL
 FAULT_ACTIONS = frozenset({pb.RETRY, pb.IN_PLACE, pb.REPLACE, pb.SHRINK, pb.CHECKPOINT})
 PLANNED_CALLS = frozenset({"dump", "pause", "prepare_action"})
 REPAIRS = frozenset({"retry", "recover"})
+LETTING_IN = frozenset({State.EXPANDING, State.MIGRATING})
+"""The others train while ranks are let in."""
 OPENING_CALLS = frozenset({"stop_train", "dump", "pause", "prepare_action"})
 
 
@@ -189,7 +191,7 @@ def _strategy_sent(job: Job, at: float) -> None:
         last_step.wait(job, job.incident)
         job.incident.strategy_sent = at
         return
-    common = job.steps.last_common(job.num_ranks)
+    common = job.steps.last_common()
     if common is not None:
         job.mark(pb.STEP_BEFORE, common[1], pb.Milestone(step=common[0]))
     job.incident.strategy_sent = at
@@ -230,15 +232,45 @@ def _first_step(job: Job) -> None:
 
 
 def step_finished(job: Job, rank: int, step: int, at: float) -> None:
-    """Count a finished step; the first one after the strategy ends the outage."""
+    """Count a step that a rank has printed; the first one after the strategy ends the outage."""
     if last_step.finished(job, rank, step, at):
         return
-    repaired = job.incident or job.unresumed
-    if repaired is not None and not repaired.resumed and _is_after(repaired, at) and step <= job.steps.newest:
+    if _is_being_repaired(job, at) and step <= job.steps.newest:
+        if job.steps.is_repeated(step):
+            return
         job.steps.go_back(step - 1)  # every rank has loaded a checkpoint
     job.steps.finished(rank, step, at, job.num_ranks)
-    incident = job.incident
     _first_step(job)
+    _end_outage(job, rank, step, at)
+
+
+def heartbeat_told(job: Job, rank: int, step: int, at: float) -> None:
+    """Count a step that a rank's heartbeat tells; only one that nobody has reached before ends an outage."""
+    if last_step.heartbeat(job, rank, step, at):
+        return
+    before = job.steps.told_by_heartbeat(rank)
+    if _is_being_repaired(job, at) and before is not None and step < before:
+        job.steps.go_back(step)  # every rank has loaded a checkpoint
+    is_new = step > job.steps.reached or (_is_awaited(job, rank) and before is not None and step > before)
+    job.steps.heartbeat(rank, step, at, job.num_ranks)
+    _first_step(job)
+    if is_new:
+        _end_outage(job, rank, step, at)
+
+
+def _is_awaited(job: Job, rank: int) -> bool:
+    """Whether the others train already and the outage is this rank's."""
+    conversation = job.conversation
+    return conversation.state in LETTING_IN and rank in conversation.memory.named
+
+
+def _is_being_repaired(job: Job, at: float) -> bool:
+    repaired = job.incident or job.unresumed
+    return repaired is not None and not repaired.resumed and _is_after(repaired, at)
+
+
+def _end_outage(job: Job, rank: int, step: int, at: float) -> None:
+    incident = job.incident
     if incident is None and job.unresumed is not None and _is_after(job.unresumed, at):
         late, job.unresumed = job.unresumed, None
         job.mark_in(late, pb.RESUMED, at, pb.Milestone(step=step))
@@ -247,7 +279,7 @@ def step_finished(job: Job, rank: int, step: int, at: float) -> None:
     conversation = job.conversation
     if conversation.state is State.SAVING:
         return
-    if conversation.state in (State.EXPANDING, State.MIGRATING) and rank not in conversation.memory.named:
+    if conversation.state in LETTING_IN and not _is_awaited(job, rank):
         return
     incident.resumed = True
     if conversation.state is State.MIGRATING:

@@ -17,6 +17,9 @@ WATCHED = frozenset({State.SERVING, State.SHRUNK})
 STACK_SECONDS = 10.0
 """How long answers are waited for: a launcher takes eight seconds at most."""
 
+SETTLED_SECONDS = 4.0
+"""A heartbeat comes every two seconds and is told within one: before, who seems to be behind may only be late."""
+
 NAMED_RANKS = 16
 SHOWN_PLACES = 2
 COMPARED_LINES = 4
@@ -42,7 +45,7 @@ def fact(job: Job) -> pb.Fact | None:
         return None
     found = job.standstill
     if found is None or found.since != since:
-        found = job.standstill = _ask(job, since)
+        found = job.standstill = _ask(job, since, is_settled=still >= SETTLED_SECONDS)
     if found.told or not (_has_answers(job, found) or job.now - found.asked >= STACK_SECONDS):
         return None
     found.told = True
@@ -58,7 +61,7 @@ def _is_watched(job: Job) -> bool:
     if job.conversation.state not in WATCHED and not job.conversation.is_blind:
         return False
     # After a restart of this process agents still know of steps that were finished before it.
-    stepped = (view.step >= 0 for pod in job.roster.pods.values() for view in pod.views.values())
+    stepped = (view.step is not None for pod in job.roster.pods.values() for view in pod.views.values())
     return job.steps.latest is not None or any(stepped)
 
 
@@ -78,9 +81,10 @@ def take_stack(job: Job, answer: pb.Fact) -> None:
         job.standstill.stacks.update(dict.fromkeys(answer.ranks, answer.message))
 
 
-def _ask(job: Job, since: float) -> Standstill:
+def _ask(job: Job, since: float, *, is_settled: bool) -> Standstill:
     training = [rank for rank in range(job.roster.world_size) if rank not in job.dropped]
-    found = Standstill(since, job.now, frozenset(job.steps.behind(training) or training))
+    behind = job.steps.behind(training) if is_settled else ()
+    found = Standstill(since, job.now, frozenset(behind or training))
     for rank in found.ranks & job.roster.targets.keys():
         job.roster.targets[rank].stacks += 1
         job.touch(rank)

@@ -218,4 +218,5 @@ class Job:
         self.fact_number += 1
         name = pb.FactKind.Name(kind).lower()
         identity = f"{name}/{subject}/{self.incarnation}/{self.fact_number}"
-        return pb.Fact(id=identity, kind=kind, node_rank=-1, step=self.steps.newest, message=message)
+        step = self.steps.newest if self.steps.newest >= 0 else None
+        return pb.Fact(id=identity, kind=kind, node_rank=-1, step=step, message=message)

@@ -58,13 +58,22 @@ def finished(job: Job, rank: int, step: int, at: float) -> bool:
     return True
 
 
+def heartbeat(job: Job, rank: int, step: int, at: float) -> bool:
+    """A heartbeat told of a step; whether it was of an attempt that is being ended."""
+    last = job.last_step
+    if last is None or not is_gathered(job):
+        return False
+    last.steps.heartbeat(rank, step, at, last.num_ranks)
+    return True
+
+
 def tell(job: Job) -> None:
     """Tell of the last common step, once it is time."""
     last = job.last_step
     if last is None or job.now < last.due:
         return
     job.last_step = None
-    common = last.steps.last_common(last.num_ranks)
+    common = last.steps.last_common()
     if common is not None:
         step, at = common
         job.mark_in(last.of, pb.STEP_BEFORE, at, pb.Milestone(step=step))

@@ -72,7 +72,7 @@ def coordinator_state(job: Job) -> pb.CoordinatorState:
         conversation=str(job.conversation.state),
         controller_ready=controller_protects(job),
         controller_problem=controller_problem(job),
-        step=job.steps.newest if job.attempt.stepped else -1,
+        step=job.steps.newest if job.attempt.stepped else None,
         attempt=max(attempt.number, 0),
         checkpoint=job.checkpoint,
         problems=problems(job),

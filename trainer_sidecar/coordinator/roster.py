@@ -23,7 +23,7 @@ class View:
     start: int
     pid: int
     phase: pb.RankPhase
-    step: int
+    step: int | None  # None: unknown
 
     @property
     def process(self) -> tuple[int, int]:

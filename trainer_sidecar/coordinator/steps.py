@@ -1,5 +1,10 @@
 """Finished steps: the last one all ranks had in common, the newest, and the time without any.
 
+Two things tell of them. A *line* of output tells exactly when a step ended; Megatron prints it on one rank, MindFormers
+on all. A *heartbeat* of MindIO comes from every rank, every two seconds: the step it carries and all before it have
+ended by then. So a rank's level is the higher of the two, heartbeats say which steps all ranks have behind them, and
+lines, where there are any, when. A line says nothing about the ranks that never print one.
+
 One dictionary entry per step that not everybody has finished, so a step costs the same whether the job has eight
 ranks or a thousand.
 """
@@ -7,9 +12,9 @@ ranks or a thousand.
 from __future__ import annotations
 
 import statistics
-from collections import deque
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections import Counter, deque
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass, field
 
 KEPT_STEPS = 64
 KEPT_TIMES = 101
@@ -18,8 +23,11 @@ TOLD_AT_ONCE_SECONDS = 0.25  # a step this long is told as soon as it is finishe
 
 @dataclass
 class _Finish:
-    ranks: set[int]
+    """Who is known to have finished a step, and when: the last of those who printed it, or else the first heartbeat."""
+
     latest: float
+    printed: bool
+    ranks: set[int] = field(default_factory=set)
 
 
 class Steps:
@@ -28,29 +36,90 @@ class Steps:
     def __init__(self) -> None:
         self._open: dict[int, _Finish] = {}
         self._common: tuple[int, float] | None = None
-        self._times: deque[float] = deque(maxlen=KEPT_TIMES)
-        self._last: dict[int, int] = {}
+        self._is_common_printed = False
+        self._times: deque[float] = deque(maxlen=KEPT_TIMES)  # seconds of a step, by lines
+        self._beat_times: deque[float] = deque(maxlen=KEPT_TIMES)  # … by the heartbeats of one rank
+        self._beaten_at: dict[int, float] = {}
+        self._printed: dict[int, int] = {}
+        self._beaten: dict[int, int] = {}
+        self._levels: dict[int, int] = {}
+        self._ranks_at: Counter[int] = Counter()  # how many ranks have each level
         self._unheard: set[int] = set()
         self.newest = -1
+        self.reached = -1  # the newest of all, also before ranks rolled back
         self.latest: float | None = None
 
     def finished(self, rank: int, step: int, at: float, num_ranks: int) -> None:
-        """`rank` finished `step` at `at`; `num_ranks` take part."""
-        self.newest = max(self.newest, step)
-        self._last[rank] = step
+        """`rank` has printed that it finished `step` at `at`; `num_ranks` take part."""
+        self._printed[rank] = step
         self._unheard.discard(rank)
-        self.latest = at if self.latest is None else max(self.latest, at)
-        finish = self._open.setdefault(step, _Finish(set(), at))
+        self._came(step, at)
+        finish = self._open.get(step)
+        if finish is None:
+            finish = self._open[step] = _Finish(at, printed=True)
+        finish.latest = max(finish.latest, at) if finish.printed else at
+        finish.printed = True
         finish.ranks.add(rank)
-        finish.latest = max(finish.latest, at)
-        if len(finish.ranks) >= num_ranks:
-            del self._open[step]
-            if self._common is not None and step == self._common[0] + 1:
-                self._times.append(finish.latest - self._common[1])
-            if self._common is None or step > self._common[0]:
-                self._common = (step, finish.latest)
-        elif len(self._open) > KEPT_STEPS:
-            del self._open[min(self._open)]
+        self._refine(step, at)
+        self._set_level(rank, max(step, self._beaten.get(rank, step)))
+        self._settle(num_ranks)
+
+    def heartbeat(self, rank: int, step: int, at: float, num_ranks: int) -> None:
+        """`rank` had finished `step` by the time of its heartbeat, `at`."""
+        before = self._beaten.get(rank, step)
+        if step > before:
+            self._beat_times.append((at - self._beaten_at[rank]) / (step - before))
+        self._beaten[rank], self._beaten_at[rank] = step, at
+        self._unheard.discard(rank)
+        if step > self.reached:
+            self._came(step, at)
+            self._open.setdefault(step, _Finish(at, printed=False))
+        self.newest = max(self.newest, step)
+        finish = self._open.get(step)
+        if finish is not None:
+            finish.ranks.add(rank)
+        self._set_level(rank, max(step, self._printed.get(rank, step)))
+        self._settle(num_ranks)
+
+    def _came(self, step: int, at: float) -> None:
+        self.newest = max(self.newest, step)
+        self.reached = max(self.reached, step)
+        self.latest = at if self.latest is None else max(self.latest, at)
+
+    def _set_level(self, rank: int, level: int) -> None:
+        before = self._levels.get(rank)
+        if before is not None:
+            self._ranks_at[before] -= 1
+            if not self._ranks_at[before]:
+                del self._ranks_at[before]
+        self._levels[rank] = level
+        self._ranks_at[level] += 1
+
+    def _settle(self, num_ranks: int) -> None:
+        """Move the common step up to the lowest level, once every rank has one."""
+        if len(self._levels) < num_ranks:
+            return
+        step = min(self._ranks_at)
+        if self._common is not None and step <= self._common[0]:
+            if len(self._open) > KEPT_STEPS:
+                del self._open[min(self._open)]
+            return
+        ended = min((one for one in self._open if one >= step), default=None)
+        if ended is not None:
+            self._become_common(step, self._open[ended])
+        for one in [one for one in self._open if one <= step]:
+            del self._open[one]
+
+    def _become_common(self, step: int, ended: _Finish) -> None:
+        before, were_both_printed = self._common, self._is_common_printed and ended.printed
+        if before is not None and were_both_printed and ended.latest > before[1]:
+            self._times.append((ended.latest - before[1]) / (step - before[0]))
+        self._common, self._is_common_printed = (step, ended.latest), ended.printed
+
+    def _refine(self, step: int, at: float) -> None:
+        """A line that comes behind the heartbeats tells better when the common step ended."""
+        if self._common is not None and self._common[0] == step:
+            self._common, self._is_common_printed = (step, at), True
 
     @property
     def common(self) -> tuple[int, float] | None:
@@ -63,58 +132,90 @@ class Steps:
 
     def leave_out(self, ranks: Iterable[int]) -> None:
         """These ranks take part no longer."""
-        self._unheard.difference_update(ranks)
+        for rank in ranks:
+            self.forget(rank)
 
-    def last_common(self, num_ranks: int) -> tuple[int, float] | None:
+    def forget(self, rank: int) -> None:
+        """What is known of this rank is of a process that is gone."""
+        self._unheard.discard(rank)
+        self._printed.pop(rank, None)
+        self._beaten.pop(rank, None)
+        self._beaten_at.pop(rank, None)
+        level = self._levels.pop(rank, None)
+        if level is not None:
+            self._ranks_at[level] -= 1
+            if not self._ranks_at[level]:
+                del self._ranks_at[level]
+
+    def last_common(self) -> tuple[int, float] | None:
         """The last step that every rank finished, as far as those out of sight can have, and when the last one did."""
         found = self._common
         for step, finish in self._open.items():
-            if (found is None or step > found[0]) and self._may_be_common(step, finish.ranks, num_ranks):
+            if (found is None or step > found[0]) and self._may_be_common(step, finish.ranks):
                 found = (step, finish.latest)
         return found
 
-    def _may_be_common(self, step: int, finished: set[int], num_ranks: int) -> bool:
+    def _may_be_common(self, step: int, finished: set[int]) -> bool:
         """Whether no rank is known not to have finished `step`.
 
-        Silence of one out of sight tells that, where steps are long enough to be told at once and its agent was heard
-        up to the step before: the others cannot be two steps ahead, so of an earlier silence it is the way to here
-        that was lost.
+        Somebody who is heard has finished it, so all others have come to its end: no rank ends a step that another
+        has not begun to end. Of those that print, silence tells that they have not. Of one out of sight it tells that
+        where steps are long enough to be told at once and its agent was heard up to the step before: the others cannot
+        be two steps ahead, so of an earlier silence it is the way to here that was lost.
         """
-        heard = finished - self._unheard
-        if not heard or len(heard) < num_ranks - len(self._unheard):
+        printing = self._printed.keys() - self._unheard
+        if not finished - self._unheard or any(self._levels[rank] < step for rank in printing):
             return False
         median = self.median_seconds
         if median is None or median < TOLD_AT_ONCE_SECONDS:
             return True
-        return all(self._last.get(rank) != step - 1 for rank in self._unheard - finished)
+        return all(self._printed.get(rank) != step - 1 for rank in self._unheard - finished)
 
     @property
     def median_seconds(self) -> float | None:
         """Of the last hundred steps; None before the second one."""
-        return statistics.median(self._times) if self._times else None
+        times = self._times or self._beat_times
+        return statistics.median(times) if times else None
 
-    def behind(self, ranks: Iterable[int]) -> set[int]:
-        """Those of `ranks` that have not finished the newest step that one of them has."""
-        steps = {rank: self._last.get(rank, -1) for rank in ranks}
+    def told_by_heartbeat(self, rank: int) -> int | None:
+        """The step in the rank's newest heartbeat that told one; None: there was none."""
+        return self._beaten.get(rank)
+
+    def is_repeated(self, step: int) -> bool:
+        """Whether a line is the newest step's a second time, as of a rank that was repaired."""
+        return step == self.reached and bool(self._beaten)
+
+    def behind(self, ranks: Collection[int]) -> set[int]:
+        """Those of `ranks` that are known not to have finished the newest step that one of them has.
+
+        Like is compared with like: a step that is skipped for an overflow is printed, and no heartbeat tells of it.
+        Where heartbeats tell, a rank that only prints is not compared; who has told nothing is not behind.
+        """
+        told = self._beaten if any(rank in self._beaten for rank in ranks) else self._printed
+        steps = {rank: told[rank] for rank in ranks if rank in told}
         newest = max(steps.values(), default=-1)
         return {rank for rank, step in steps.items() if step < newest}
 
     def roll_back(self) -> None:
         """Steps will be repeated: what only some had finished does not count."""
+        common = self.last_common()
         self._open.clear()
-        if self._common is not None:
-            self.newest = self._common[0]
+        if common is not None:
+            self._common, self.newest = common, common[0]
 
     def go_back(self, step: int) -> None:
         """Every rank goes on from the checkpoint of `step`."""
-        self._open.clear()
-        self._last.clear()
-        self._common, self.newest = None, step
+        self._forget_all()
+        self._common, self.newest, self.reached = None, step, step
 
     def begin_again(self) -> None:
         """A new attempt may go on from an older checkpoint."""
-        self._open.clear()
+        self._forget_all()
         self._times.clear()
-        self._last.clear()
+        self._beat_times.clear()
         self._unheard.clear()
-        self._common, self.newest, self.latest = None, -1, None
+        self._common, self.newest, self.reached, self.latest = None, -1, -1, None
+
+    def _forget_all(self) -> None:
+        for known in (self._open, self._printed, self._beaten, self._beaten_at, self._levels, self._ranks_at):
+            known.clear()

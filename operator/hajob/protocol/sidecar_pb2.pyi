@@ -550,11 +550,13 @@ class AgentReport(_message.Message):
     def __init__(self, sequence: _Optional[int] = ..., launcher_ready: _Optional[bool] = ..., ranks: _Optional[_Iterable[_Union[RankState, _Mapping]]] = ..., facts: _Optional[_Iterable[_Union[Fact, _Mapping]]] = ..., steps: _Optional[_Iterable[_Union[StepFinished, _Mapping]]] = ..., script_ended: _Optional[bool] = ..., script_exit_code: _Optional[int] = ..., sees_checkpoints: _Optional[bool] = ..., checkpoint: _Optional[_Union[CheckpointState, _Mapping]] = ..., problems: _Optional[_Iterable[_Union[Problem, _Mapping]]] = ..., heartbeat: _Optional[int] = ...) -> None: ...
 
 class StepFinished(_message.Message):
-    __slots__ = ("rank", "step", "age_nanoseconds")
+    __slots__ = ("rank", "step", "age_nanoseconds", "heartbeat")
     RANK_FIELD_NUMBER: _ClassVar[int]
     STEP_FIELD_NUMBER: _ClassVar[int]
     AGE_NANOSECONDS_FIELD_NUMBER: _ClassVar[int]
+    HEARTBEAT_FIELD_NUMBER: _ClassVar[int]
     rank: int
     step: int
     age_nanoseconds: int
-    def __init__(self, rank: _Optional[int] = ..., step: _Optional[int] = ..., age_nanoseconds: _Optional[int] = ...) -> None: ...
+    heartbeat: bool
+    def __init__(self, rank: _Optional[int] = ..., step: _Optional[int] = ..., age_nanoseconds: _Optional[int] = ..., heartbeat: _Optional[bool] = ...) -> None: ...

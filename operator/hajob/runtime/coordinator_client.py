@@ -16,6 +16,7 @@ from hajob.api.constants import COORDINATOR_TOKEN_AUDIENCE
 from hajob.api.job import HATrainingJob
 from hajob.domain.checkpoints import CheckpointRefusal
 from hajob.protocol import sidecar_pb2 as wire
+from hajob.protocol.steps import known_step
 from hajob.runtime import metrics
 from hajob.runtime.channel import Credentials
 from hajob.runtime.kube import ApiError
@@ -84,7 +85,8 @@ class CoordinatorClient:
     @property
     def step(self) -> int:
         """Newest step that is known to be finished, -1 before the first."""
-        return self.now.state.step
+        found = known_step(self.now.state)
+        return -1 if found is None else found
 
     @property
     def address(self) -> str:
@@ -125,7 +127,7 @@ class CoordinatorClient:
     def pod_lost(self) -> None:
         """The pod is gone: hang up."""
         self.connected, self._pod, self._ear.deaf = False, None, True
-        self.now = replace(self.now, state=wire.CoordinatorState(step=self.step), serving=False)
+        self.now = replace(self.now, state=wire.CoordinatorState(step=known_step(self.now.state)), serving=False)
         if self._link is not None:
             task = asyncio.create_task(self._link.close())
             self._closing.add(task)

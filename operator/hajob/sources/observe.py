@@ -116,7 +116,7 @@ class Heard:
         checkpoint: step of the newest complete checkpoint that it has told of, -1 for none, None before it told.
     """
 
-    state: wire.CoordinatorState = dataclasses.field(default_factory=lambda: wire.CoordinatorState(step=-1))
+    state: wire.CoordinatorState = dataclasses.field(default_factory=wire.CoordinatorState)
     serving: bool = False
     checkpoint: int | None = None
 

@@ -14,6 +14,7 @@ from hajob.domain.facts import Fact, FactKind, Source
 from hajob.domain.timeline import Mark
 from hajob.plan import events
 from hajob.protocol import sidecar_pb2 as wire
+from hajob.protocol.steps import known_step
 
 NANOSECONDS_PER_MILLISECOND: Final = 1_000_000
 
@@ -152,7 +153,7 @@ def _fact(raw: wire.Fact, now_ms: int) -> Fact:
         incarnation=raw.incarnation,
         code=raw.code,
         message=raw.message,
-        step=raw.step if raw.step >= 0 else None,
+        step=known_step(raw),
         time_ms=now_ms - raw.age_nanoseconds // NANOSECONDS_PER_MILLISECOND,
         exit_code=raw.exit_code if raw.kind in {wire.PROCESS_EXITED, wire.SCRIPT_ENDED} else None,
     )

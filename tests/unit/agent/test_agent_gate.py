@@ -13,10 +13,21 @@ import pytest
 from e2e.cluster.loopback import own_port
 from tests.unit.agent.fakes import FakeClock
 from tests.unit.agent.rig import ADDRESS, Controller, until
-from trainer_sidecar.agent.frames import HeartbeatReader
+from trainer_sidecar.agent.frames import FrameReader, Message, Piece
 from trainer_sidecar.agent.gate import Gate, LinkPhase
+from trainer_sidecar.agent.listener import HELD_STRANGERS, is_of_this_pod
 
-HEARTBEAT = struct.pack("<hhIII", 3, 0, 56, 1, 0) + struct.pack("<iiq4xiqq16s", 2, 0, 7, 0, 0, 0, b"")
+
+def heartbeat(rank: int = 2, step: int = 7) -> bytes:
+    return struct.pack("<hhIII", 3, 0, 56, 1, 0) + struct.pack("<iiq4xiqq16s", rank, 0, step, 0, 0, 0, b"")
+
+
+def message(kind: int, body: bytes) -> bytes:
+    return struct.pack("<hhIII", kind, 0, len(body), 1, 0) + body
+
+
+HEARTBEAT = heartbeat()
+REGISTER = message(0, struct.pack("<i", 2))
 
 
 class Rules:
@@ -26,11 +37,12 @@ class Rules:
         self.open = False
         self.address = ""
         self.changes: list[int] = []
-        self.beats: list[tuple[int, int]] = []
+        self.beats: list[tuple[int, int | None]] = []
+        self.asked: list[int | None] = []
         self.silences: list[tuple[int, int]] = []
         self.problems: list[OSError] = []
         self.told: list[tuple[int, bool]] = []
-        self.tls = 0
+        self.tls: list[int | None] = []
 
     def may_pass(self, _: int) -> bool:
         return self.open and bool(self.address)
@@ -44,8 +56,10 @@ class Rules:
     def link_changed(self, rank: int) -> None:
         self.changes.append(rank)
 
-    def heartbeat(self, rank: int, step: int) -> None:
+    def heartbeat(self, rank: int, step: int | None, *, asked: bool) -> None:
         self.beats.append((rank, step))
+        if asked:
+            self.asked.append(step)
 
     def silent(self, rank: int, since: int) -> None:
         self.silences.append((rank, since))
@@ -53,10 +67,10 @@ class Rules:
     def copies(self, rank: int, *, told: bool) -> None:
         self.told.append((rank, told))
 
-    def tls_spoken(self) -> None:
-        self.tls += 1
+    def tls_spoken(self, rank: int | None) -> None:
+        self.tls.append(rank)
 
-    def port_taken(self, problem: OSError) -> None:
+    def port_taken(self, _: int, problem: OSError) -> None:
         self.problems.append(problem)
 
 
@@ -110,20 +124,68 @@ async def test_a_rank_that_may_not_pass_is_held_and_taken_later(scene: Scene) ->
 
 async def test_without_the_lease_bytes_wait_and_nothing_is_closed(scene: Scene) -> None:
     reader, writer = await scene.linked()
-    writer.write(HEARTBEAT)
-    await until(lambda: scene.controller.heard.get(2) == len(HEARTBEAT), "the first heartbeat")
+    writer.write(REGISTER)
+    await until(lambda: scene.controller.heard.get(2) == len(REGISTER), "the first message")
     scene.open(False)
     for _ in range(50):
-        writer.write(HEARTBEAT)
+        writer.write(REGISTER)
         await writer.drain()
     await asyncio.sleep(0.1)
-    assert scene.controller.heard[2] == len(HEARTBEAT)
+    assert scene.controller.heard[2] == len(REGISTER)
     assert not reader.at_eof()
     scene.open()
-    await until(lambda: scene.controller.heard[2] == 51 * len(HEARTBEAT), "the bytes that waited")
+    await until(lambda: scene.controller.heard[2] == 51 * len(REGISTER), "the bytes that waited")
     assert scene.controller.links == [2]
-    assert len(scene.rules.beats) == 51
-    assert scene.rules.beats[0] == (2, 7)
+
+
+async def test_heartbeats_are_read_while_the_gate_holds_and_the_newest_passes(scene: Scene) -> None:
+    _, writer = await scene.linked()
+    scene.open(False)
+    for step in range(1, 2001):
+        writer.write(heartbeat(step=step))
+        await writer.drain()
+    await until(lambda: len(scene.rules.beats) == 2000, "every heartbeat")
+    assert scene.rules.beats[-1] == (2, 2000)
+    assert scene.controller.heard == {}
+    scene.open()
+    await until(lambda: scene.controller.heard.get(2, 0) >= len(HEARTBEAT), "the newest one")
+    await asyncio.sleep(0.1)
+    assert scene.controller.heard[2] % len(HEARTBEAT) == 0
+    assert scene.controller.heard[2] < 10 * len(HEARTBEAT), "but for those that a read cut in two"
+
+
+async def test_an_answer_to_a_stop_tells_the_step_of_that_moment(scene: Scene) -> None:
+    _, writer = await scene.linked()
+    collected = message(10, bytes(16) + heartbeat(step=41)[16:])
+    writer.write(heartbeat(step=39) + collected)
+    await until(lambda: len(scene.rules.beats) == 2, "both")
+    assert (scene.rules.beats, scene.rules.asked) == ([(2, 39), (2, 41)], [41])
+
+
+async def test_what_cannot_be_read_passes_and_is_counted(scene: Scene) -> None:
+    _, writer = await scene.linked()
+    odd = message(3, b"no heartbeat") + message(999, bytes(70_000)) + heartbeat(rank=3) + heartbeat(step=-1)
+    writer.write(odd)
+    await until(lambda: scene.controller.heard.get(2) == len(odd), "all of it")
+    assert scene.gate.unreadable == 2
+    assert scene.rules.beats == [(2, None)], "an unknown step is unknown"
+    writer.write(b"\xff" * 100)
+    await until(lambda: scene.controller.heard.get(2) == len(odd) + 100, "what is no message at all")
+    assert scene.gate.unreadable == 3
+
+
+async def test_an_error_of_the_reader_is_counted_and_the_bytes_pass(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _, writer = await scene.linked()
+
+    def fail(_: FrameReader, data: bytes) -> list[Piece]:
+        raise IndexError(len(data))
+
+    monkeypatch.setattr(FrameReader, "feed", fail)
+    writer.write(REGISTER + HEARTBEAT)
+    await until(lambda: scene.controller.heard.get(2) == len(REGISTER + HEARTBEAT), "the bytes")
+    assert scene.gate.unreadable == 1
 
 
 async def test_the_controllers_bytes_wait_too(scene: Scene) -> None:
@@ -172,28 +234,42 @@ async def test_a_controller_that_closes_before_its_reply_is_tried_again(scene: S
     assert await reader.readexactly(2) == b"\0\0"
 
 
-async def test_a_dead_controller_breaks_the_link_and_the_next_one_is_held(scene: Scene) -> None:
+async def test_a_ranks_link_outlives_the_controllers(scene: Scene) -> None:
+    reader, writer = await scene.linked()
+    writer.write(heartbeat(step=1) + REGISTER[:7])
+    await until(lambda: scene.controller.heard.get(2) == len(HEARTBEAT) + 7, "the beginning")
+    await scene.controller.stop()
+    await until(lambda: scene.gate.phase(2) is LinkPhase.AT_GATE, "the gate's turn")
+    writer.write(REGISTER[7:] + message(12, bytes(70)) + heartbeat(step=2) + heartbeat(step=3))
+    await until(lambda: (2, 3) in scene.rules.beats, "heartbeats without a controller")
+    scene.controller.heard.clear()
+    await scene.controller.start()
+    await until(lambda: scene.controller.heard.get(2) == len(HEARTBEAT), "the newest heartbeat and nothing else")
+    writer.write(REGISTER)
+    await until(lambda: scene.controller.heard.get(2) == len(HEARTBEAT + REGISTER), "whole messages again")
+    scene.controller.send(message(9, b"ab"))
+    assert await reader.readexactly(18) == message(9, b"ab"), "the second reply is not the rank's"
+    assert scene.controller.links == [2, 2]
+
+
+async def test_a_link_cut_within_a_message_to_the_rank_ends(scene: Scene) -> None:
     reader, _ = await scene.linked()
+    scene.controller.send(message(9, b"ab")[:17])
+    assert len(await reader.readexactly(17)) == 17
     await scene.controller.stop()
     assert await reader.read() == b""
-    again, _ = await scene.dial()
-    await until(lambda: scene.gate.phase(2) is LinkPhase.AT_GATE, "the held link")
-    await asyncio.sleep(0.1)
-    assert not again.at_eof()
-    await scene.controller.start()
-    assert await again.readexactly(2) == b"\0\0"
 
 
 async def test_links_follow_the_controller_to_another_address(scene: Scene) -> None:
-    reader, _ = await scene.linked()
+    reader, writer = await scene.linked()
     other = Controller()
     await other.start()
     scene.rules.address = other.address
     scene.gate.changed()
-    assert await reader.read() == b""
-    again, _ = await scene.dial()
-    assert await again.readexactly(2) == b"\0\0"
-    assert other.links == [2]
+    await until(lambda: other.links == [2], "the link to the other one")
+    writer.write(HEARTBEAT)
+    await until(lambda: other.heard.get(2) == len(HEARTBEAT), "the heartbeat")
+    assert not reader.at_eof()
     await other.stop()
 
 
@@ -282,23 +358,29 @@ async def test_a_taken_port_is_told_and_tried_again() -> None:
 
 
 @pytest.mark.parametrize("size", [1, 3, 16, 50, 1000])
-def test_heartbeats_are_found_however_the_bytes_are_cut(size: int) -> None:
-    register = struct.pack("<hhIII", 0, 0, 4, 1, 0) + struct.pack("<i", 2)
-    large = struct.pack("<hhIII", 1, 0, 300, 2, 0) + bytes(300)
-    stream = (register + HEARTBEAT + large + HEARTBEAT) * 3
-    reader = HeartbeatReader()
-    beats = [beat for at in range(0, len(stream), size) for beat in reader.feed(stream[at : at + size])]
-    assert [(beat.rank, beat.step) for beat in beats] == [(2, 7)] * 6
+def test_messages_are_found_however_the_bytes_are_cut(size: int) -> None:
+    large = message(1, bytes(300))
+    stream = (REGISTER + HEARTBEAT + large + message(99, b"unknown") + message(4, b"") + HEARTBEAT) * 3
+    reader = FrameReader()
+    pieces = [piece for at in range(0, len(stream), size) for piece in reader.feed(stream[at : at + size])]
+    assert b"".join(piece.data for piece in pieces) == stream, "no byte is changed, lost or kept back"
+    read = [piece.message for piece in pieces if piece.message is not None]
+    assert [one.content for one in read] == [REGISTER, HEARTBEAT, large, HEARTBEAT] * 3
+    assert sum(piece.ends for piece in pieces) == sum(piece.begins for piece in pieces) == 18
+    statuses = [status for one in read if (status := one.status()) is not None]
+    assert [(status.rank, status.step) for status in statuses] == [(2, 7)] * 6
 
 
 def test_bytes_that_are_not_messages_end_the_reading_not_the_link() -> None:
-    reader = HeartbeatReader()
-    assert list(reader.feed(b"\xff" * 100)) == []
-    assert reader.is_lost
+    reader = FrameReader()
+    assert b"".join(piece.data for piece in reader.feed(b"\xff" * 100)) == b"\xff" * 100
+    assert reader.lost
 
 
-def message(kind: int, body: bytes) -> bytes:
-    return struct.pack("<hhIII", kind, 0, len(body), 1, 0) + body
+def test_an_impossible_step_is_unknown() -> None:
+    status = Message(3, heartbeat(step=1 << 62)).status()
+    assert status is not None
+    assert status.step is None
 
 
 async def test_the_gate_sees_whether_a_rank_has_told_of_its_copies(scene: Scene) -> None:
@@ -311,11 +393,82 @@ async def test_the_gate_sees_whether_a_rank_has_told_of_its_copies(scene: Scene)
     assert scene.rules.told == [(2, False), (2, True)]
 
 
+CLIENT_HELLO = b"\x16\x03\x01\x02\x00\x01" + bytes(60)
+
+
 async def test_a_tls_handshake_of_the_pods_own_is_told_and_held(scene: Scene) -> None:
     scene.open()
     reader, writer = await asyncio.open_connection(ADDRESS, scene.port)
-    writer.write(b"\x16\x03\x01\x02\x00\x01" + bytes(60))
-    await until(lambda: scene.rules.tls == 1, "the handshake")
+    writer.write(CLIENT_HELLO)
+    await until(lambda: scene.rules.tls == [None], "the handshake")
     assert not reader.at_eof()
-    assert not scene.gate.is_own(("10.1.2.3", 1))
-    assert not scene.gate.is_own(None)
+
+
+@pytest.mark.parametrize("is_open", [True, False])
+@pytest.mark.parametrize("cut", [1, 66])
+async def test_tls_behind_the_connect_frame_is_told_and_held(scene: Scene, is_open: bool, cut: int) -> None:
+    scene.open(is_open)
+    reader, writer = await scene.dial()
+    if is_open:
+        assert await reader.readexactly(2) == b"\0\0"
+    writer.write(CLIENT_HELLO[:cut])
+    await writer.drain()
+    await asyncio.sleep(0.05)
+    writer.write(CLIENT_HELLO[cut:])
+    await until(lambda: scene.rules.tls == [2], "the handshake")
+    await asyncio.sleep(0.05)
+    assert scene.gate.phase(2) is LinkPhase.NONE
+    assert not reader.at_eof()
+    assert scene.controller.heard == {}, "nothing of it reaches the controller"
+
+
+async def test_another_pods_connection_is_held_and_counted(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It says that it is rank 2, and nobody listens."""
+    scene.open()
+    monkeypatch.setattr(scene.gate.listener, "is_own", lambda host: host != "127.0.0.9")
+    reader, writer = await asyncio.open_connection(ADDRESS, scene.port, local_addr=("127.0.0.9", 0))
+    writer.write(struct.pack("<hh4xQ", 0, 1, 2) + HEARTBEAT)
+    await until(lambda: scene.gate.listener.strangers == 1, "the count")
+    await asyncio.sleep(0.1)
+    assert not reader.at_eof()
+    assert (scene.controller.links, scene.rules.beats, scene.rules.changes) == ([], [], [])
+    own, _ = await scene.dial()
+    assert await own.readexactly(2) == b"\0\0"
+
+
+async def test_many_strangers_do_not_use_up_the_descriptors(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(scene.gate.listener, "is_own", lambda _: False)
+    readers = [(await asyncio.open_connection(ADDRESS, scene.port))[0] for _ in range(HELD_STRANGERS + 1)]
+    assert await readers[0].read() == b"", "the oldest is let go"
+    assert scene.gate.listener.strangers == HELD_STRANGERS + 1
+
+
+@pytest.mark.parametrize(
+    ("host", "is_own"),
+    [("127.0.0.1", True), ("::1", True), ("::ffff:127.0.0.1", True), ("192.0.2.1", False), ("2001:db8::1", False),
+     ("nonsense", False)],
+)  # fmt: skip
+def test_an_address_is_the_pods_when_its_namespace_has_it(host: str, is_own: bool) -> None:
+    assert is_of_this_pod(host) is is_own
+
+
+async def test_the_gate_serves_ipv6_on_both_sides() -> None:
+    controller = await asyncio.start_server(answer_and_echo, "::1", 0)
+    rules = Rules()
+    rules.open, rules.address = True, f"[::1]:{controller.sockets[0].getsockname()[1]}"
+    gate = Gate("::1", own_port(), rules, FakeClock())
+    await gate.listen()
+    reader, writer = await asyncio.open_connection("::1", gate.listener.port)
+    writer.write(struct.pack("<hh4xQ", 0, 1, 2) + HEARTBEAT)
+    assert await reader.readexactly(2 + len(HEARTBEAT)) == b"\0\0" + HEARTBEAT
+    assert rules.beats == [(2, 7)]
+    await gate.close()
+    controller.close()
+
+
+async def answer_and_echo(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    await reader.readexactly(16)
+    writer.write(b"\0\0")
+    while data := await reader.read(65536):
+        writer.write(data)
+    writer.close()

@@ -239,14 +239,59 @@ def test_silence_of_coordinator_and_steps_ends_the_ranks_and_tells_why() -> None
     assert "no coordinator for 60 s" in fact.message
 
 
-def test_heartbeats_count_as_progress_only_while_their_step_rises() -> None:
+def test_a_save_of_ten_minutes_without_a_coordinator_ends_nobody() -> None:
     rig = Rig(fence_after=60)
     rig.process(2)
-    for step in (5, 6, 6, 6):
-        rig.clock.pass_seconds(40)
-        rig.node.heartbeat(2, step)
+    for _ in range(300):
+        rig.clock.pass_seconds(2)
+        rig.node.heartbeat(2, 6, asked=False)
         rig.node.tick()
+    assert rig.kinds() == [], "its heartbeats go on"
+    rig.clock.pass_seconds(61)
+    rig.node.tick()
     assert rig.kinds() == ["end"]
+
+
+def steps_of(report: pb.AgentReport) -> list[tuple[int, int, bool]]:
+    return [(step.rank, step.step, step.heartbeat) for step in report.steps]
+
+
+def test_heartbeats_tell_the_steps_of_ranks_that_print_nothing() -> None:
+    rig = Rig()
+    rig.process(2)
+    rig.process(3)
+    assert not rig.report().ranks[0].HasField("step"), "nothing is known"
+    rig.clock.pass_seconds(2)
+    rig.node.heartbeat(2, 0, asked=False)
+    rig.node.heartbeat(3, 4, asked=False)
+    rig.node.heartbeat(3, 5, asked=False)
+    rig.clock.pass_seconds(0.4)
+    assert rig.node.next_report() is None, "they wait for a heartbeat to the coordinator"
+    report = rig.node.next_report(with_heartbeat=True)
+    assert report is not None
+    assert steps_of(report) == [(3, 5, True)]
+    assert report.steps[0].age_nanoseconds == 0.4 * SECOND
+    assert [state.step if state.HasField("step") else None for state in report.ranks] == [None, 5]
+    rig.node.heartbeat(3, 5, asked=False)
+    rig.clock.pass_seconds(2)
+    again = rig.node.next_report(with_heartbeat=True)
+    assert again is None or steps_of(again) == [(3, 5, True)], "repeated until acknowledged"
+
+
+def test_the_step_at_a_stop_is_told_at_once() -> None:
+    rig = Rig()
+    rig.process(2)
+    rig.report()
+    rig.node.heartbeat(2, 41, asked=True)
+    assert steps_of(rig.report()) == [(2, 41, True)]
+
+
+def test_another_process_of_a_rank_has_finished_no_step_yet() -> None:
+    rig = Rig()
+    rig.process(2)
+    rig.node.heartbeat(2, 41, asked=False)
+    rig.process(2, 2)
+    assert not rig.report().ranks[0].HasField("step")
 
 
 def test_a_word_of_a_coordinator_keeps_the_ranks() -> None:
@@ -326,7 +371,7 @@ def test_log_rules_ask_for_lines_and_become_facts() -> None:
 def test_a_taken_port_is_named_once() -> None:
     rig = Rig()
     for _ in range(3):
-        rig.node.port_taken(OSError(98, "Address already in use"))
+        rig.node.port_taken(8000, OSError(98, "Address already in use"))
     (fact,) = rig.report().facts
     assert fact.kind == pb.PORT_TAKEN
     assert "127.0.0.1:8000" in fact.message
@@ -358,7 +403,7 @@ def test_tls_at_the_gate_is_a_problem_while_a_rank_runs_that_is_not_linked() -> 
     rig = Rig()
     phases = {2: LinkPhase.NONE, 3: LinkPhase.LINKED}
     rig.node.link_phase = phases.__getitem__
-    rig.node.tls_spoken()
+    rig.node.tls_spoken(None)
     assert codes(rig) == []  # somebody else's
     rig.process(2)
     rig.process(3)
@@ -366,6 +411,18 @@ def test_tls_at_the_gate_is_a_problem_while_a_rank_runs_that_is_not_linked() -> 
     assert (problem.code, problem.message.split()[:2]) == ("MindIOTLSMismatch", ["rank", "2"])
     phases[2] = LinkPhase.LINKED
     rig.node.link_changed(2)
+    assert codes(rig) == []
+
+
+def test_a_rank_that_speaks_tls_is_named_until_it_is_linked() -> None:
+    rig = Rig()
+    rig.node.tls_spoken(3)
+    (problem,) = rig.report().problems
+    assert (problem.code, problem.message.split()[:2]) == ("MindIOTLSMismatch", ["rank", "3"])
+    rig.process(3, running=False, exit_code=2)
+    assert codes(rig) == ["MindIOTLSMismatch"], "it will be restarted, and do it again"
+    rig.node.link_phase = lambda _: LinkPhase.LINKED
+    rig.node.link_changed(3)
     assert codes(rig) == []
 
 

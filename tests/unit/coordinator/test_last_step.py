@@ -117,7 +117,7 @@ def test_a_start_ends_with_the_first_step_of_all_ranks() -> None:
     world.start()
     world.step(1, [0, 1, 2])
     assert world.marks(pb.RESUMED) == []
-    assert world.state.step == -1
+    assert not world.state.HasField("step")
     world.advance(0.2)
     world.step(1, [3])
     assert [mark.step for mark in world.marks(pb.RESUMED)] == [1]

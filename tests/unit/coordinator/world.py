@@ -23,7 +23,7 @@ class Process:
     start: int
     phase: pb.RankPhase = pb.AT_GATE
     pid: int = 1
-    step: int = -1
+    step: int | None = None
 
 
 @dataclass

@@ -1,0 +1,152 @@
+"""Steps as real trainings tell them: one rank prints, MindIO's heartbeats come from all, every two seconds."""
+
+from __future__ import annotations
+
+import pytest
+
+from hajob.protocol import sidecar_pb2 as pb
+from tests.unit.coordinator.world import World
+from trainer_sidecar.coordinator.steps import Steps
+
+PRINTING = 3
+
+
+def beat(world: World, steps: dict[int, int]) -> None:
+    """Heartbeats of these ranks come, and tell these steps."""
+    for agent in world.agents.values():
+        told = [pb.StepFinished(rank=r, step=s, heartbeat=True) for r, s in steps.items() if r in agent.processes]
+        if told and agent.answers:
+            world.core.agent_report(agent.uid, agent.report(steps=told), world.now)
+    world.pump()
+
+
+def all_at(step: int) -> dict[int, int]:
+    return dict.fromkeys(range(4), step)
+
+
+def trained(steps: int, *, prints: bool = True) -> World:
+    world = World()
+    world.hang_rule = pb.HangRule(step_time_multiple=5, minimum_seconds=5)
+    world.start()
+    for step in range(1, steps + 1):
+        world.advance(1.0)
+        if prints:
+            world.step(step, [PRINTING])
+        if step % 2 == 0:
+            beat(world, all_at(step))
+    return world
+
+
+@pytest.mark.parametrize("prints", [True, False])
+def test_a_training_runs_whoever_prints(prints: bool) -> None:
+    world = trained(4, prints=prints)
+    assert world.marks(pb.RESUMED)
+    assert (world.state.HasField("step"), world.state.step) == (True, 4)
+
+
+def test_one_line_alone_says_nothing_of_the_others() -> None:
+    world = World()
+    world.start()
+    world.step(1, [PRINTING])
+    assert world.marks(pb.RESUMED) == []
+    beat(world, {0: 1, 1: 1})
+    assert not world.state.HasField("step")
+    beat(world, {2: 1})
+    assert [mark.step for mark in world.marks(pb.RESUMED)] == [1]
+
+
+def test_the_printed_time_is_the_steps_time() -> None:
+    steps = Steps()
+    steps.finished(PRINTING, 1, 10.0, 4)
+    for rank, at in ((0, 10.7), (1, 11.3), (2, 11.9)):
+        steps.heartbeat(rank, 1, at, 4)
+    assert steps.common == (1, 10.0)
+    for rank in range(4):
+        steps.heartbeat(rank, 2, 12.5 + rank / 10, 4)
+    steps.finished(PRINTING, 2, 12.3, 4)
+    assert steps.common == (2, 12.3), "a line that comes behind the heartbeats"
+
+
+def test_a_hang_of_all_names_nobody_in_particular() -> None:
+    world = trained(8)
+    world.step(9, [PRINTING])  # a step that is skipped for an overflow is printed and not told by heartbeats
+    world.advance(12)
+    (fact,) = world.facts
+    assert (fact.kind, list(fact.ranks)) == (pb.HANG, [0, 1, 2, 3])
+    assert "no rank is behind" in fact.message
+
+
+def test_a_rank_whose_heartbeats_keep_the_old_step_is_behind() -> None:
+    world = trained(8)
+    world.step(9, [PRINTING])
+    beat(world, {0: 9, 1: 9, PRINTING: 9})
+    world.advance(12)
+    (fact,) = world.facts
+    assert list(fact.ranks) == [2]
+
+
+def test_a_rank_that_has_told_nothing_is_not_behind() -> None:
+    world = World()
+    world.hang_rule = pb.HangRule(step_time_multiple=5, minimum_seconds=5)
+    world.start()
+    beat(world, {0: 1, 1: 1, PRINTING: 1})
+    assert world.core.job.steps.behind(range(4)) == set()
+
+
+def fault(world: World, rank: int) -> None:
+    world.die(rank)
+    world.order(pb.IN_PLACE, revision=1, lost_ranks=[rank], restart_ranks=[rank])
+    world.advance(0.5)
+
+
+def test_a_heartbeat_of_before_the_fault_ends_no_outage() -> None:
+    world = trained(8)
+    world.step(9, [PRINTING])
+    before = len(world.marks(pb.RESUMED))
+    fault(world, 2)
+    assert world.marks(pb.STEP_BEFORE)[-1].step == 9
+    beat(world, {0: 9, 1: 9, PRINTING: 9})
+    beat(world, {2: 9})  # the new process was given its partner's state
+    assert len(world.marks(pb.RESUMED)) == before
+    beat(world, {0: 10})
+    assert [mark.step for mark in world.marks(pb.RESUMED)[before:]] == [10]
+
+
+def test_the_first_line_after_a_repair_ends_the_outage_unless_it_repeats_the_last() -> None:
+    world = trained(8)
+    before = len(world.marks(pb.RESUMED))
+    fault(world, 2)
+    world.step(8, [PRINTING])
+    assert len(world.marks(pb.RESUMED)) == before, "a repaired step may be printed twice"
+    world.step(9, [PRINTING])
+    assert [mark.step for mark in world.marks(pb.RESUMED)[before:]] == [9]
+
+
+def test_heartbeats_that_fall_tell_of_a_checkpoint_that_was_loaded() -> None:
+    world = trained(8, prints=False)
+    before = len(world.marks(pb.RESUMED))
+    fault(world, 2)
+    beat(world, all_at(4))
+    assert len(world.marks(pb.RESUMED)) == before
+    assert world.state.step == 4
+    beat(world, all_at(5))
+    assert [mark.step for mark in world.marks(pb.RESUMED)[before:]] == [5]
+    assert world.state.step == 5
+
+
+def test_a_dead_last_rank_leaves_the_step_it_had_printed_as_the_last() -> None:
+    world = trained(8)
+    world.step(9, [PRINTING])
+    fault(world, PRINTING)
+    assert world.marks(pb.STEP_BEFORE)[-1].step == 9
+
+
+def test_steps_go_on_when_no_rank_prints_and_the_times_are_known() -> None:
+    steps = Steps()
+    for at in range(2, 42, 2):
+        for rank in range(4):
+            steps.heartbeat(rank, 4 * at + rank, at + rank / 10, 4)
+    assert steps.newest == 163
+    assert steps.common is not None
+    assert steps.common[0] == 160
+    assert steps.median_seconds == pytest.approx(0.25, abs=0.1)

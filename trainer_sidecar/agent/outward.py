@@ -1,0 +1,90 @@
+"""A rank's bytes on their way to the controller: read as soon as they come, passed on when that is allowed.
+
+Reading goes on while the gate holds, because heartbeats tell that a rank lives and how far it is. What is held is
+bounded: of heartbeats behind one another only the newest is kept (each says everything, and none is answered), and
+beyond a limit nothing more is read. While there is no controller at all, nothing but the newest heartbeat is kept: what
+else the rank says answers a controller that is gone.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+
+from trainer_sidecar.agent.frames import Piece
+
+LIMIT_BYTES = 256 * 1024
+
+
+class Outward:
+    """A bounded queue of pieces with one reader and one writer; `is_held` says that nothing may pass for now."""
+
+    def __init__(self, is_held: Callable[[], bool]) -> None:
+        self._is_held = is_held
+        self._pieces: deque[Piece] = deque()
+        self._size = 0
+        self._ended = False
+        self._is_attached = True
+        self._is_between = True  # the last piece that came ended a message
+        self._is_torn = False  # the beginning of the message that comes now went to a controller that is gone
+        self._change = asyncio.Event()
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing waits."""
+        return not self._pieces
+
+    def detach(self) -> None:
+        """The controller is gone: keep the newest heartbeat only."""
+        self._is_attached = False
+        self._is_torn = not self._is_between
+        beats = [piece for piece in self._pieces if piece.is_heartbeat]
+        self._replace(beats[-1:])
+
+    def attach(self) -> None:
+        """There is a controller again: from the next whole message on everything is for it."""
+        self._is_attached = True
+
+    async def put(self, piece: Piece) -> None:
+        """Add a piece, once there is room for it."""
+        self._is_between = piece.ends
+        self._is_torn = (self._is_torn and not piece.begins) or (piece.begins and not self._is_attached)
+        if self._pieces and piece.is_heartbeat and self._pieces[-1].is_heartbeat and self._waits():
+            self._size -= len(self._pieces.pop().data)
+        if self._is_torn and not piece.is_heartbeat:
+            return
+        while self._size >= LIMIT_BYTES and self._is_attached:
+            await self._wait()
+        self._pieces.append(piece)
+        self._size += len(piece.data)
+        self._change.set()
+
+    def _waits(self) -> bool:
+        return not self._is_attached or self._is_held()
+
+    def end(self) -> None:
+        """Nothing more will come."""
+        self._ended = True
+        self._change.set()
+
+    async def until_some(self) -> bool:
+        """Wait until something is there to be taken; False: nothing more will come."""
+        while not self._pieces and not self._ended:
+            await self._wait()
+        return bool(self._pieces)
+
+    def take(self) -> bytes:
+        """All that waits."""
+        taken = b"".join(piece.data for piece in self._pieces)
+        self._replace([])
+        return taken
+
+    def _replace(self, pieces: list[Piece]) -> None:
+        self._pieces = deque(pieces)
+        self._size = sum(len(piece.data) for piece in pieces)
+        self._change.set()
+
+    async def _wait(self) -> None:
+        self._change.clear()
+        await self._change.wait()
