@@ -23,8 +23,9 @@ async def test_ranks_start_link_and_report_their_steps(tmp_path: Path, authority
         await coordinator.order(rank_order(0), rank_order(1), controller=controller.address)
         for rank in (0, 1):
             await coordinator.phase(rank, pb.LINKED)
-        await until(lambda: coordinator.state(1).step > 3, "steps of rank 1")
-        assert {step.rank for report in coordinator.reports for step in report.steps} == {0, 1}
+        await until(lambda: coordinator.state(1).step > 7, "steps of rank 1")
+        told = {(step.rank, step.heartbeat) for report in coordinator.reports for step in report.steps}
+        assert told == {(rank, heartbeat) for rank in (0, 1) for heartbeat in (False, True)}
         assert coordinator.facts == {}
         await coordinator.close()
         await controller.stop()
