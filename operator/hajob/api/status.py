@@ -98,7 +98,7 @@ class DataParallel(ApiModel):
     dropped: Annotated[tuple[Number, ...], Field(max_length=65536)] = ()
     """Those that were given up for now."""
     wait_reason: Word | None = None
-    """Why the job has not grown back."""
+    """Why a shrunk job has not grown back: NoFreeNode, ExpandDelay (waiting) or BudgetSpent (too many tries)."""
 
 
 class Restarts(ApiModel):

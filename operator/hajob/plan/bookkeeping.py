@@ -135,7 +135,7 @@ def close(state: JobState, outcome: IncidentOutcome, message: str = "") -> tuple
 def abandon(state: JobState, incident: Incident, why: str) -> tuple[JobState, tuple[Effect, ...]]:
     """Close a planned action that was disturbed, say so, and take back the second pods of a move."""
     state, closing = close(state, IncidentOutcome.FAILED, why)
-    said = effects.Announce("Degraded", f"{incident.action} of node ranks {list(incident.replaced_nodes)}: {why}")
+    said = effects.Announce(f"{incident.action}GivenUp", f"node ranks {list(incident.replaced_nodes)}: {why}")
     if incident.purpose is not Purpose.MIGRATE:
         return state, (*closing, said)
     low = incident.incarnation

@@ -1,6 +1,7 @@
 """Life with fewer data-parallel ranks and the way back, and planned moves off nodes that still work."""
 
 from dataclasses import replace
+from enum import StrEnum
 from typing import Any
 
 from hajob.domain.actions import Action, OrderCommand
@@ -8,8 +9,11 @@ from hajob.domain.incidents import IncidentOutcome, Purpose, RestoredFrom
 from hajob.plan import effects, events
 from hajob.plan.bookkeeping import FACT_LIMIT, abandon, clear_deadlines, close, new_incident, renew, set_deadline
 from hajob.plan.context import Context, HandlerResult
+from hajob.plan.evaluator import spent
+from hajob.plan.guards import why_no_move
+from hajob.plan.policy import Policy
 from hajob.plan.recovery import EXPAND_PARAMETERS, SHRINK_PARAMETERS, finished, names_to_avoid, order
-from hajob.plan.state import Deadline, JobState, Spend
+from hajob.plan.state import Deadline, JobPhase, JobState, Spend
 
 # ---------------------------------------------------------------------- shrunk life
 
@@ -102,6 +106,25 @@ def expanded(context: Context) -> HandlerResult:
     return close(clear_deadlines(state, Deadline.RECOVERY), IncidentOutcome.RECOVERED)
 
 
+class GrowthWait(StrEnum):
+    """Why a shrunk job has not grown back: `status.dataParallel.waitReason`."""
+
+    NO_FREE_NODE = "NoFreeNode"
+    BUDGET_SPENT = "BudgetSpent"
+    DELAY = "ExpandDelay"
+
+
+def why_not_grown(state: JobState, policy: Policy, now_ms: int) -> GrowthWait | None:
+    """What a shrunk job waits for; None at full size, and while it grows."""
+    if state.phase is not JobPhase.SHRUNK or state.shrunk is None:
+        return None
+    if not state.shrunk.capacity_ms:
+        return GrowthWait.NO_FREE_NODE
+    limits = policy.limits[Action.EXPAND]
+    used = spent(state, Action.EXPAND.value, limits.window_seconds, now_ms)
+    return GrowthWait.BUDGET_SPENT if used >= limits.max_count else GrowthWait.DELAY
+
+
 # ---------------------------------------------------------------------- planned moves
 
 
@@ -126,12 +149,13 @@ def migrate(context: Context) -> HandlerResult:
 
 def refuse_migrate(context: Context) -> HandlerResult:
     """A move that cannot be made is said, never silently ignored."""
-    ids = context.state.fact_ids
-    if isinstance(context.event, events.FactSeen):
-        ids = (*ids, context.fact.id)[-FACT_LIMIT:]
-    what = context.event.nodes if isinstance(context.event, events.MigrateRequested) else context.fact.id
-    text = f"the move {what} cannot be made now: another action runs, no step has ended, or the budget is spent"
-    return replace(context.state, fact_ids=ids), (effects.Announce("Degraded", text),)
+    event, fact_ids = context.event, context.state.fact_ids
+    if isinstance(event, events.MigrateRequested):
+        nodes = event.nodes
+    else:
+        nodes, fact_ids = context.view.layout.nodes_of(context.fact_ranks()), (*fact_ids, context.fact.id)[-FACT_LIMIT:]
+    said = effects.Announce("MoveRefused", f"node ranks {list(nodes)} cannot be moved now: {why_no_move(context)}")
+    return replace(context.state, fact_ids=fact_ids), (said,)
 
 
 def migrated(context: Context) -> HandlerResult:

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
-from hajob.domain.actions import ACTION_ORDER, FAULT_ACTIONS, MINDIO_STRATEGY, Action
+from hajob.domain.actions import ACTION_ORDER, FAULT_ACTIONS, Action
 from hajob.domain.layout import Layout
 from hajob.domain.loss import Isolation, copy_survives, isolate
 from hajob.plan.policy import NO_PROGRESS_LIMIT, PROGRAM_WINDOW_SECONDS, Policy, Refusal
@@ -158,7 +158,7 @@ class Evaluator:
         below = self._below(action)
         if below:
             return below
-        found = [*self.policy.refusals.get(action, ()), *_CHECKS[action](self, action)]
+        found = [*self.policy.refusals.get(action, ()), *_CHECKS[action](self)]
         return tuple(found or self._budget(action))
 
     def _below(self, action: Action) -> tuple[Refusal, ...]:
@@ -220,7 +220,7 @@ def _too_small(action: Action, loss: Loss) -> Refusal:
     return Refusal("Sufficient", f"{loss.floor} is the smallest action asked for")
 
 
-def _mindio(evaluator: Evaluator, action: Action) -> list[Refusal]:
+def _mindio(evaluator: Evaluator) -> list[Refusal]:
     """What every action through MindIO needs."""
     found: list[Refusal] = []
     step = max(evaluator.view.step, evaluator.state.step)
@@ -228,15 +228,12 @@ def _mindio(evaluator: Evaluator, action: Action) -> list[Refusal]:
         found.append(Refusal("FirstStepFinished", f"step {step} is finished, MindIO needs step 1"))
     if not evaluator.view.coordinator_ready:
         found.append(Refusal("CoordinatorReady", "the MindIO controller does not serve"))
-    offered = evaluator.view.capabilities
-    if offered is not None and MINDIO_STRATEGY[action] not in offered:
-        found.append(Refusal("StrategyOffered", f"MindIO does not offer {MINDIO_STRATEGY[action]}"))
     return found
 
 
-def _process(evaluator: Evaluator, action: Action) -> list[Refusal]:
+def _process(evaluator: Evaluator) -> list[Refusal]:
     """Retry, InPlace, Replace: a copy, or the periodic checkpoint where the framework can use it."""
-    found = _mindio(evaluator, action)
+    found = _mindio(evaluator)
     if evaluator.loss.corrupted or not evaluator.copy:
         if not evaluator.policy.no_copy_repair:
             found.append(Refusal("CompleteCopy", "no complete optimizer copy is left and MindSpore needs one"))
@@ -245,9 +242,9 @@ def _process(evaluator: Evaluator, action: Action) -> list[Refusal]:
     return found
 
 
-def _shrink(evaluator: Evaluator, action: Action) -> list[Refusal]:
+def _shrink(evaluator: Evaluator) -> list[Refusal]:
     """Shrink: MindIO's drop rule, rank 0, one shrink only, a complete copy among those who stay."""
-    found = _mindio(evaluator, action)
+    found = _mindio(evaluator)
     isolation, layout = evaluator.isolation, evaluator.layout
     if evaluator.state.shrunk is not None:
         found.append(Refusal("NotShrunk", "the job is shrunk already, MindIO shrinks once"))
@@ -268,9 +265,9 @@ def _shrink(evaluator: Evaluator, action: Action) -> list[Refusal]:
     return found
 
 
-def _checkpoint(evaluator: Evaluator, action: Action) -> list[Refusal]:
+def _checkpoint(evaluator: Evaluator) -> list[Refusal]:
     """Checkpoint: a complete copy of sound data."""
-    found = _mindio(evaluator, action)
+    found = _mindio(evaluator)
     if evaluator.loss.corrupted:
         found.append(Refusal("DataSound", "data were reported corrupted, nothing is saved"))
     elif not evaluator.copy:
@@ -278,11 +275,11 @@ def _checkpoint(evaluator: Evaluator, action: Action) -> list[Refusal]:
     return found
 
 
-_CHECKS: Final[dict[Action, Callable[[Evaluator, Action], list[Refusal]]]] = {
+_CHECKS: Final[dict[Action, Callable[[Evaluator], list[Refusal]]]] = {
     Action.RETRY: _process,
     Action.IN_PLACE: _process,
     Action.REPLACE: _process,
     Action.SHRINK: _shrink,
     Action.CHECKPOINT: _checkpoint,
-    Action.RESTART: lambda _evaluate, _action: [],
+    Action.RESTART: lambda _evaluator: [],
 }

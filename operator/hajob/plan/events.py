@@ -135,11 +135,6 @@ class CapacityLost(JobEvent):
 
 
 @dataclass(frozen=True, slots=True)
-class ExpandDue(JobEvent):
-    """Grow back now, without waiting for the delay (asked for by a person)."""
-
-
-@dataclass(frozen=True, slots=True)
 class MigrateRequested(JobEvent):
     """Move these node ranks' pods to other nodes without losing a step.
 
@@ -246,7 +241,6 @@ EVENTS: tuple[type[JobEvent], ...] = (
     DeadlineReached,
     CapacityAvailable,
     CapacityLost,
-    ExpandDue,
     MigrateRequested,
     CoordinatorLost,
     CoordinatorUnreachable,

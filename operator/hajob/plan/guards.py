@@ -11,7 +11,7 @@ from hajob.plan import events
 from hajob.plan.context import Context, Guard
 from hajob.plan.evaluator import FAULT, Trigger, spent
 from hajob.plan.policy import CoordinatorLossPolicy, Mode
-from hajob.plan.state import Deadline
+from hajob.plan.state import Deadline, JobPhase
 
 
 def chooses(trigger: Trigger, action: Action) -> Guard:
@@ -136,12 +136,23 @@ def _may_expand(context: Context) -> bool:
     return _enough(context) and not _spent_out(context, Action.EXPAND)
 
 
-def _may_migrate(context: Context) -> bool:
-    event, layout = context.event, context.view.layout
-    if isinstance(event, events.MigrateRequested) and not _all_exist(event.nodes, layout.num_nodes):
-        return False
-    ready = context.view.step >= 1 and context.view.coordinator_ready
-    return ready and not _spent_out(context, Action.MIGRATE)
+def why_no_move(context: Context) -> str:
+    """Why no pod can be moved now; empty when it can."""
+    event, view, policy = context.event, context.view, context.policy
+    if context.state.phase is not JobPhase.RUNNING:
+        return f"the job is {context.state.phase}, a move begins only while it is Running"
+    if policy.mode is not Mode.ENFORCE:
+        return f"recovery.mode is {policy.mode}"
+    if isinstance(event, events.MigrateRequested) and not _all_exist(event.nodes, view.layout.num_nodes):
+        return f"node ranks go from 0 to {view.layout.num_nodes - 1}"
+    if view.step < 1:
+        return "no step has ended yet"
+    if not view.coordinator_ready:
+        return "the MindIO controller does not serve"
+    if _spent_out(context, Action.MIGRATE):
+        limits = policy.limits[Action.MIGRATE]
+        return f"{limits.max_count} moves in {limits.window_seconds} s are spent"
+    return ""
 
 
 def _all_exist(nodes: tuple[int, ...], count: int) -> bool:
@@ -240,7 +251,6 @@ NO_POD_AWAITED: Final = Guard(
     lambda context: context.incident is not None and not context.incident.replaced_nodes,
 )
 ENOUGH_NODES: Final = Guard("enough nodes", "there are nodes for every pod that left", _enough)
-MAY_EXPAND: Final = Guard("may expand", "there are nodes, and the budget of Expand is not spent", _may_expand)
 STEADY_CAPACITY: Final = Guard(
     "steady capacity",
     "there have been nodes for the whole delay, and the budget of Expand is not spent",
@@ -253,7 +263,7 @@ FRESH_CAPACITY: Final = Guard(
 )
 MAY_MIGRATE: Final = Guard(
     "may migrate",
-    "the nodes exist, the first step has ended and the budget of Migrate is not spent",
-    _may_migrate,
+    "mode is Enforce, the nodes exist, the first step has ended and the budget of Migrate is not spent",
+    lambda context: not why_no_move(context),
 )
 RETURNING: Final = Guard("of a returning rank", "the fact concerns only ranks that are not training yet", _returning)

@@ -29,7 +29,6 @@ from hajob.plan.events import (
     CoordinatorUnreachable,
     DeadlineReached,
     Deleted,
-    ExpandDue,
     FactSeen,
     JobEvent,
     MigrateRequested,
@@ -316,7 +315,6 @@ _DEADLINES = (
 _CAPACITY = (
     _row(P.SHRUNK, CapacityAvailable, g.ENOUGH_NODES, _GROW_LATER),
     _row(P.SHRUNK, CapacityLost, g.ALWAYS, _WAIT_FOR_NODES),
-    _row(P.SHRUNK, ExpandDue, g.MAY_EXPAND, Handler("grow", "make the dropped pods anew", elastic.expand), P.EXPANDING),
 )
 
 _REQUESTS = (

@@ -21,7 +21,6 @@ class ClusterView:
         coordinator_apart: the coordinator shares no node with a rank of its job.
         free_nodes: nodes that could take a rank pod of this job now.
         checkpoint_step: step of the newest complete periodic checkpoint, None when unknown, -1 when there is none.
-        capabilities: strategies that MindIO was started with (retry, recover, downgrade, dump).
         node_names: node rank to the name of the node its pod runs on.
     """
 
@@ -31,5 +30,4 @@ class ClusterView:
     coordinator_apart: bool | None = None
     free_nodes: int | None = None
     checkpoint_step: int | None = None
-    capabilities: frozenset[str] | None = None
     node_names: Mapping[int, str] = field(default_factory=dict)

@@ -12,6 +12,7 @@ from hajob.api.conditions import Reason
 from hajob.api.status import HATrainingJobStatus
 from hajob.messages import orders
 from hajob.objects.environment import rank_environment
+from hajob.plan.elastic import why_not_grown
 from hajob.plan.recoverability import recoverability
 from hajob.runtime.admission import Admission
 from hajob.runtime.job_memory import JobMemory
@@ -93,5 +94,6 @@ class JobOutputs:
             settled=memory.recorder.settled,
             journal=journal.dump(now, record),
             goodput=goodput(journal.account, now),
+            wait_reason=why_not_grown(memory.state, memory.policy, now),
             recoverability=recoverability(memory.state, self._observer.view(), memory.policy) if trains else (),
         )

@@ -110,7 +110,6 @@ class CoordinatorView:
         connected: the operator talks to it.
         serving: its MindIO controller serves.
         problem: why not, in words.
-        lost: a controller that served is gone.
         shares_node: it runs on a node of one of its ranks.
         problems: what MindIO cannot work with, by its word (docs/protocols/sidecar.md).
     """
@@ -118,7 +117,6 @@ class CoordinatorView:
     connected: bool = False
     serving: bool = False
     problem: str = ""
-    lost: bool = False
     shares_node: bool = False
     problems: Mapping[str, str] = field(default_factory=dict)
 
@@ -144,6 +142,7 @@ class Snapshot:
     journal: str = ""
     recoverability: Sequence[api.ActionRecoverability] = ()
     goodput: api.Goodput | None = None
+    wait_reason: str | None = None
 
 
 def moment_of(milliseconds: int) -> datetime:
@@ -275,7 +274,7 @@ def _coordinator(snapshot: Snapshot) -> tuple[Reason, str]:
     view = snapshot.coordinator
     if snapshot.state.phase in WITHOUT_COORDINATOR:
         return Reason.COORDINATOR_NOT_NEEDED, ""  # it was ended by us, so its silence is no problem
-    if view.lost or snapshot.state.phase is JobPhase.UNPROTECTED:
+    if snapshot.state.phase is JobPhase.UNPROTECTED:
         return Reason.CONTROLLER_LOST, view.problem
     if view.serving:
         return (Reason.COORDINATOR_SHARES_NODE if view.shares_node else Reason.COORDINATOR_SERVING), ""
@@ -316,7 +315,9 @@ def _failed(snapshot: Snapshot) -> tuple[Reason, str]:
 def _data_parallel(snapshot: Snapshot) -> api.DataParallel:
     desired = data_parallel_size(snapshot.job.spec)
     dropped = snapshot.state.shrunk.dropped if snapshot.state.shrunk else ()
-    return api.DataParallel(desired=desired, current=desired - len(dropped), dropped=dropped)
+    return api.DataParallel(
+        desired=desired, current=desired - len(dropped), dropped=dropped, wait_reason=snapshot.wait_reason
+    )
 
 
 def _summary(snapshot: Snapshot, incidents: Sequence[api.Incident]) -> api.Summary:

@@ -102,6 +102,11 @@ class Rig:
         """Let a deadline pass."""
         return self.tell(e.DeadlineReached(name=name), max(self.now, self.state.deadlines[name]))
 
+    def grow(self) -> tuple[Effect, ...]:
+        """There are nodes for the pods that left, for long enough."""
+        self.tell(e.CapacityAvailable(nodes=self.view.layout.num_nodes))
+        return self.deadline("Expand")
+
     def out_of_reach(self) -> tuple[Effect, ...]:
         """The coordinator cannot be reached, for long enough to be spoken of."""
         self.tell(e.CoordinatorUnreachable())

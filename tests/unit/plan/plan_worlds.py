@@ -107,7 +107,7 @@ def every_event(state: JobState) -> Iterator[e.JobEvent]:
         e.DeadlineReached(name=name)
         for name in ("Startup", "Recovery", "Expand", "Unreachable", "Coordinator", "Active", "Nonsense")
     )
-    yield from (e.CapacityAvailable(nodes=0), e.CapacityAvailable(nodes=4), e.CapacityLost(), e.ExpandDue())
+    yield from (e.CapacityAvailable(nodes=0), e.CapacityAvailable(nodes=4), e.CapacityLost())
     yield from (
         e.MigrateRequested(nodes=(1,)),
         e.MigrateRequested(nodes=(99,)),

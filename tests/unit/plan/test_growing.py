@@ -12,7 +12,8 @@ from hajob.domain.incidents import Cause, Purpose
 from hajob.plan import effects as do
 from hajob.plan import events as e
 from hajob.plan.bookkeeping import RENEWED_LIMIT
-from hajob.plan.policy import NodePolicy, Policy
+from hajob.plan.elastic import GrowthWait, why_not_grown
+from hajob.plan.policy import ActionLimits, NodePolicy, Policy
 from hajob.plan.state import JobPhase, Spend
 from tests.unit.plan.plan_rig import Rig
 from tests.unit.plan.plan_worlds import VIEW
@@ -62,7 +63,7 @@ def test_capacity_that_is_not_there_counts_from_never(lost: bool) -> None:
     if lost:
         rig.tell(e.CapacityLost())
     else:
-        rig.tell(e.ExpandDue())
+        rig.grow()
         rig.deadline("Recovery")
     assert rig.at(JobPhase.SHRUNK)
     assert rig.state.shrunk.capacity_ms == 0
@@ -73,12 +74,28 @@ def test_growth_given_up_names_the_dropped_and_restarts_nobody() -> None:
     rig.tell(e.ResultReported(2, 201, "isolate", "downgrade", (4, 5, 6, 7)))
     rig.tell(e.Resumed(2, 11))
     rig.view = VIEW
-    started = rig.order(rig.tell(e.ExpandDue()))
+    started = rig.order(rig.grow())
     assert (started.lost_ranks, started.restart_ranks, started.replaced_nodes) == ((4, 5, 6, 7), (6, 7), (2,))
     assert rig.incident.cause == Cause(code="ExpandDue", time_ms=rig.now, step=5)
     back = rig.order(rig.deadline("Recovery"))
     assert (back.command, back.revision) == (OrderCommand.SHRINK, 2)
     assert (back.lost_ranks, back.restart_ranks, back.replaced_nodes) == ((4, 5, 6, 7), (), ())
+
+
+def test_a_shrunk_job_says_what_it_waits_for() -> None:
+    rig = Rig.shrunk()
+    limits = {**Policy().limits, Action.EXPAND: ActionLimits(1, 100_000, 60)}
+    assert why_not_grown(rig.state, rig.policy, rig.now) is GrowthWait.NO_FREE_NODE
+    rig.view = VIEW
+    rig.tell(e.CapacityAvailable(nodes=4))
+    assert why_not_grown(rig.state, Policy(limits=limits), rig.now) is GrowthWait.DELAY
+    rig.deadline("Expand")
+    assert rig.at(JobPhase.EXPANDING)
+    assert why_not_grown(rig.state, rig.policy, rig.now) is None
+    rig.deadline("Recovery")
+    rig.tell(e.CapacityAvailable(nodes=4))
+    assert why_not_grown(rig.state, Policy(limits=limits), rig.now) is GrowthWait.BUDGET_SPENT
+    assert why_not_grown(Rig.running().state, rig.policy, rig.now) is None
 
 
 # ------------------------------------------------------------------------------------------------ what is remembered
@@ -90,7 +107,7 @@ def test_growth_remembers_what_is_new_and_when_it_forgot() -> None:
     rig.tell(e.Resumed(2, 11))
     rig.view = VIEW
     rig.state = replace(rig.state, renewed=FULL)
-    rig.tell(e.ExpandDue())
+    rig.grow()
     assert (rig.state.renewed[6], rig.state.renewed[7], rig.state.pods) == (3, 3, {2: 3})
     assert (len(rig.state.renewed), rig.state.forgotten_ms) == (RENEWED_LIMIT, rig.now)
 

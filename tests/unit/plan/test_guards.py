@@ -9,11 +9,12 @@ import pytest
 from hajob.domain.actions import Action
 from hajob.domain.facts import Fact, FactKind
 from hajob.domain.incidents import Purpose
+from hajob.plan import effects as do
 from hajob.plan import events as e
 from hajob.plan import guards as g
 from hajob.plan.context import Context, Guard
 from hajob.plan.evaluator import FAULT, UNTRAINED
-from hajob.plan.policy import DEFAULT_ACTION_LIMITS, ActionLimits, Policy
+from hajob.plan.policy import DEFAULT_ACTION_LIMITS, ActionLimits, Mode, Policy
 from hajob.plan.state import JobPhase, JobState
 from tests.unit.plan.plan_rig import Rig
 from tests.unit.plan.plan_worlds import VIEW
@@ -162,14 +163,32 @@ def test_moves_have_a_budget() -> None:
         assert rig.at(phase)
         if phase is JobPhase.MIGRATING:
             rig.tell(e.Resumed(rig.incident.number, 7))
-    assert "the budget is spent" in str(rig.transition)
+    assert "1 moves in 3600 s are spent" in str(rig.transition)
+
+
+@pytest.mark.parametrize("mode", [Mode.HOLD, Mode.OBSERVE])
+def test_nothing_moves_while_the_mode_is_not_enforce(mode: Mode) -> None:
+    rig = Rig.running(policy=Policy(mode=mode))
+    rig.tell(e.MigrateRequested(nodes=(1,)))
+    assert rig.at(JobPhase.RUNNING)
+    assert f"cannot be moved now: recovery.mode is {mode}" in str(rig.transition)
+    rig.see(FactKind.CORDONED, node=1)
+    assert rig.at(JobPhase.RUNNING)
+
+
+def test_a_move_asked_for_during_a_recovery_says_why_not() -> None:
+    rig = Rig.running()
+    rig.exits(5)
+    done = rig.tell(e.MigrateRequested(nodes=(1,)))
+    why = "the job is Gathering, a move begins only while it is Running"
+    assert done == (do.Announce("MoveRefused", f"node ranks [1] cannot be moved now: {why}"),)
 
 
 @pytest.mark.parametrize(("node", "phase"), [(2, JobPhase.SHRUNK), (1, JobPhase.SAVING)])
 def test_a_returning_node_lost_again_ends_growth_another_saves(node: int, phase: JobPhase) -> None:
     rig = Rig.shrunk()
     rig.view = VIEW
-    rig.tell(e.ExpandDue())
+    rig.grow()
     assert rig.at(JobPhase.EXPANDING)
     rig.silent(node)
     assert rig.at(phase)

@@ -152,7 +152,7 @@ def shrunk_and_grown(policy: Policy | None = None) -> Teller:
     rig.deadline("Expand")
     rig.tell(e.ReplacementsReady(3, 1))
     rig.deadline("Recovery")
-    rig.tell(e.ExpandDue())
+    rig.grow()
     rig.tell(e.StrategiesOffered(4, ("upgrade",)))
     rig.tell(e.ResultReported(4, 0, "", "upgrade"))
     return rig
@@ -170,7 +170,7 @@ def growing_disturbed() -> Teller:
     rig.tell(e.ResultReported(2, 0, "", "downgrade"))
     rig.deadline("Expand")
     rig.exits(4)
-    rig.tell(e.ExpandDue())
+    rig.grow()
     rig.exits(2)
     return rig
 
@@ -352,15 +352,13 @@ def growing_by_budget() -> Teller:
     rig.deadline("Recovery")
     rig.tell(e.ResultReported(2, 201, "", "downgrade", (0, 4, 5)))
     rig.tell(e.Resumed(2, 11))
-    rig.tell(e.ExpandDue())
     rig.view = VIEW
     rig.deadline("Expand")
     rig.view = NO_NODE
     rig.deadline("Expand")
     rig.view = VIEW
-    rig.tell(e.ExpandDue())
+    rig.grow()
     rig.deadline("Recovery")
-    rig.tell(e.ExpandDue())
     rig.tell(e.CapacityAvailable(nodes=4))
     rig.deadline("Expand")
     return rig
@@ -372,7 +370,7 @@ def grown_by_its_first_step() -> Teller:
     rig.deadline("Recovery")
     rig.tell(e.Resumed(2, 11))
     rig.view = replace(VIEW, free_nodes=None)
-    rig.tell(e.ExpandDue())
+    rig.grow()
     rig.tell(e.Resumed(3, 30))
     return rig
 

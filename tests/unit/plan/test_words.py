@@ -90,11 +90,6 @@ def evaluator(
             [("CoordinatorReady", "the MindIO controller does not serve")],
         ),
         (
-            evaluator(Loss((5,)), view=replace(VIEW, capabilities=frozenset({"retry"}))),
-            Action.REPLACE,
-            [("StrategyOffered", "MindIO does not offer recover")],
-        ),
-        (
             evaluator(Loss((5,)), view=replace(VIEW, layout=ONE_COPY, checkpoint_step=-1)),
             Action.IN_PLACE,
             [("CheckpointPresent", "no complete copy is left and there is no periodic checkpoint")],
