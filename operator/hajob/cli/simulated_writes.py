@@ -1,6 +1,6 @@
 """The writes to the Kubernetes API that decisions lead to, without any API: what `kubectl hajob simulate` lists.
 
-Built of the parts that the live operator runs: the wanted pods and what changes them, which pods those are, the
+Built of the parts that the live operator runs: the states and which pods they want, the
 Events, and which change of the status is urgent. A test runs a real job controller beside it. Two things depend on how
 long a recovery takes and are not told here: a status whose write may wait is written once more for every three seconds
 that pass, and what else is posted about the pods while they start.
@@ -9,8 +9,9 @@ that pass, and what else is posted about the pods while they start.
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from hajob.objects.wanted_pods import Place, WantedPods, apply
+from hajob.api import constants as names
 from hajob.plan.effects import CloseIncident
+from hajob.plan.placements import CoordinatorPlacement, Placement, Placements, placements
 from hajob.plan.simulate import SimulationResult, Turn
 from hajob.status import announcements
 from hajob.status.build import is_urgent
@@ -42,23 +43,18 @@ STATUS = Write("patch", "hatrainingjobs/status")
 
 def writes(answer: SimulationResult) -> tuple[Write, ...]:
     """Every write that a simulated recovery makes, in the order of the live operator."""
-    begin = answer.turns[0].before
-    wanted = WantedPods(attempt=begin.attempt, coordinator=begin.base, base=begin.base)
+    num_nodes = answer.layout.num_nodes
     found: list[Write] = []
     late = False
     for turn in answer.turns:
         if late and turn.waited:
             found.append(STATUS)
             late = False
-        urgent = is_urgent(turn.before, turn.transition.state, turn.transition.effects)
+        urgent = is_urgent(turn.before, turn.transition.state, num_nodes)
         found += [STATUS] if urgent else []
         late = not urgent and (late or turn.transition.state is not turn.before)
         found += [Write("create", "events", reason=one.reason) for one in _told(turn)]
-        after = wanted
-        for effect in turn.transition.effects:
-            after = apply(after, effect, {})
-        found += _pods(wanted, after, answer.layout.num_nodes)
-        wanted = after
+        found += _pods(placements(turn.before, num_nodes), placements(turn.transition.state, num_nodes))
     return (*found, STATUS) if late else tuple(found)
 
 
@@ -75,13 +71,15 @@ def _told(turn: Turn) -> Iterator[announcements.Announcement]:
     return (one for one in told if one is not None)
 
 
-def _pods(before: WantedPods, after: WantedPods, num_nodes: int) -> Iterator[Write]:
+def _pods(before: Placements, after: Placements) -> Iterator[Write]:
     """New pods first: their start-up is what everybody waits for."""
-    old, new = before.places(num_nodes), after.places(num_nodes)
-    yield from (_pod("create", place) for place in new if place not in old)
-    yield from (_pod("delete", place) for place in old if place not in new)
+    old, new = [_pod(one) for one in before], [_pod(one) for one in after]
+    yield from (Write("create", "pods", *pod) for pod in new if pod not in old)
+    yield from (Write("delete", "pods", *pod) for pod in old if pod not in new)
 
 
-def _pod(verb: str, place: Place) -> Write:
-    node_rank = None if place.node_rank < 0 else place.node_rank
-    return Write(verb, "pods", node_rank, place.role, place.incarnation)
+def _pod(placement: Placement | CoordinatorPlacement) -> tuple[int | None, str, int]:
+    """Node rank, role and incarnation: what tells pods of a job apart."""
+    if isinstance(placement, CoordinatorPlacement):
+        return None, names.ROLE_COORDINATOR, placement.incarnation
+    return placement.node_rank, names.ROLE_RANK, placement.incarnation

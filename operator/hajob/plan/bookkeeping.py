@@ -73,20 +73,27 @@ def _stalls(state: JobState, action: Action, rank: int, step: int) -> tuple[Stal
 def renew(
     state: JobState, now_ms: int, incarnation: int, ranks: tuple[int, ...] = (), nodes: tuple[int, ...] = ()
 ) -> JobState:
-    """Remember that these processes and pods are of a new incarnation from now on; the oldest are forgotten."""
-    renewed, pods = _newest(state.renewed, ranks, incarnation), _newest(state.pods, nodes, incarnation)
-    forgets = max(len(renewed), len(pods)) > RENEWED_LIMIT
+    """These processes and pods are of a new incarnation from now on; the oldest processes are forgotten."""
+    renewed = {rank: number for rank, number in state.renewed.items() if rank not in ranks}
+    renewed |= dict.fromkeys(ranks, incarnation)
     return replace(
         state,
         renewed=dict(list(renewed.items())[-RENEWED_LIMIT:]),
-        pods=dict(list(pods.items())[-RENEWED_LIMIT:]),
-        forgotten_ms=now_ms if forgets else state.forgotten_ms,
+        pods={**state.pods, **dict.fromkeys(nodes, incarnation)},
+        released=tuple(node for node in state.released if node not in nodes),
+        forgotten_ms=now_ms if len(renewed) > RENEWED_LIMIT else state.forgotten_ms,
     )
 
 
-def _newest(old: Mapping[int, int], keys: tuple[int, ...], incarnation: int) -> dict[int, int]:
-    """The mapping with these keys at its end, where the newest are."""
-    return {key: number for key, number in old.items() if key not in keys} | dict.fromkeys(keys, incarnation)
+def release(state: JobState, nodes: tuple[int, ...]) -> JobState:
+    """These node ranks have no pod from now on."""
+    return replace(state, released=tuple(sorted({*state.released, *nodes})))
+
+
+def avoid(state: JobState, names: Mapping[int, tuple[str, ...]]) -> JobState:
+    """Until the incident is closed, pods of these node ranks are not placed on these nodes."""
+    more = {rank: tuple(dict.fromkeys((*state.avoided.get(rank, ()), *some))) for rank, some in names.items() if some}
+    return replace(state, avoided={**state.avoided, **more})
 
 
 # ---------------------------------------------------------------------- opening, widening, closing
@@ -128,18 +135,15 @@ def close(state: JobState, outcome: IncidentOutcome, message: str = "") -> tuple
     if incident is None:
         return state, ()
     known = (*state.fact_ids, *incident.fact_ids)[-FACT_LIMIT:]
-    state = replace(state, incident=None, fact_ids=known)
+    state = replace(state, incident=None, fact_ids=known, avoided={})
     return state, (effects.CloseIncident(incident.number, outcome, message),)
 
 
 def abandon(state: JobState, incident: Incident, why: str) -> tuple[JobState, tuple[Effect, ...]]:
-    """Close a planned action that was disturbed, say so, and take back the second pods of a move."""
+    """Close a planned action that was disturbed, and say so; the second pods of a move go with the incident."""
     state, closing = close(state, IncidentOutcome.FAILED, why)
     said = effects.Announce(f"{incident.action}GivenUp", f"node ranks {list(incident.replaced_nodes)}: {why}")
-    if incident.purpose is not Purpose.MIGRATE:
-        return state, (*closing, said)
-    low = incident.incarnation
-    return state, (*closing, said, effects.ReleasePods(incident.replaced_nodes, below=low + 1, not_below=low))
+    return state, (*closing, said)
 
 
 def going_on(context: Context) -> Incident | None:

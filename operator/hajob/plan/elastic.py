@@ -7,7 +7,17 @@ from typing import Any
 from hajob.domain.actions import Action, OrderCommand
 from hajob.domain.incidents import IncidentOutcome, Purpose, RestoredFrom
 from hajob.plan import effects, events
-from hajob.plan.bookkeeping import FACT_LIMIT, abandon, clear_deadlines, close, new_incident, renew, set_deadline
+from hajob.plan.bookkeeping import (
+    FACT_LIMIT,
+    abandon,
+    avoid,
+    clear_deadlines,
+    close,
+    new_incident,
+    release,
+    renew,
+    set_deadline,
+)
 from hajob.plan.context import Context, HandlerResult
 from hajob.plan.evaluator import spent
 from hajob.plan.guards import why_no_move
@@ -40,9 +50,8 @@ def shrunk(context: Context) -> HandlerResult:
     state = replace(state, resumed_ms=context.now_ms)
     nodes = gone.absent(released=context.policy.release_shrunk_pods)
     state, closing = close(clear_deadlines(state, Deadline.RECOVERY), IncidentOutcome.RECOVERED, "shrunk")
-    release = effects.ReleasePods(nodes, below=state.incarnation + 1)
     enough = context.view.free_nodes is not None and context.view.free_nodes >= len(nodes)
-    return _look_again(context, state, context.now_ms if enough else 0), (*closing, release)
+    return _look_again(context, release(state, nodes), context.now_ms if enough else 0), closing
 
 
 def _look_again(context: Context, state: JobState, capacity_ms: int) -> JobState:
@@ -70,7 +79,8 @@ def expand(context: Context) -> HandlerResult:
     state = context.state
     gone = state.shrunk
     assert gone is not None
-    nodes = gone.absent(released=context.policy.release_shrunk_pods)
+    absent = gone.absent(released=context.policy.release_shrunk_pods)
+    nodes = tuple(sorted({*absent, *state.released}))  # the policy may have been another one when they were released
     in_new_pods = {rank for node in nodes for rank in context.view.layout.ranks_of(node)}
     restart = tuple(rank for rank in gone.ranks if rank not in in_new_pods)
     extent: dict[str, Any] = {"lost_ranks": gone.ranks, "restart_ranks": restart, "replaced_nodes": nodes}
@@ -83,7 +93,7 @@ def expand(context: Context) -> HandlerResult:
     state = clear_deadlines(state, Deadline.EXPAND)
     state = set_deadline(state, Deadline.RECOVERY, context.now_ms + 1000 * wait)
     send = order(incident, OrderCommand.EXPAND, wait, EXPAND_PARAMETERS)
-    return state, (send, effects.ReplacePods(nodes, incident.number))
+    return state, (send,)
 
 
 def give_up_expand(context: Context) -> HandlerResult:
@@ -93,9 +103,8 @@ def give_up_expand(context: Context) -> HandlerResult:
     back = replace(incident, restart_ranks=(), replaced_nodes=(), revision=2)
     state = clear_deadlines(state, Deadline.RECOVERY)
     state, closing = close(state, IncidentOutcome.FAILED, "the dropped ranks did not come back in time")
-    release = effects.ReleasePods(incident.replaced_nodes, below=incident.incarnation + 1)
     send = order(back, OrderCommand.SHRINK, 0, SHRINK_PARAMETERS)
-    return _look_again(context, state, 0), (send, *closing, release)
+    return _look_again(context, release(state, incident.replaced_nodes), 0), (send, *closing)
 
 
 def expanded(context: Context) -> HandlerResult:
@@ -133,18 +142,17 @@ def migrate(context: Context) -> HandlerResult:
     event, state, layout = context.event, context.state, context.view.layout
     if isinstance(event, events.MigrateRequested):
         nodes = tuple(sorted(set(event.nodes)))
-        avoid = event.avoid
+        refused = event.avoid
     else:
-        nodes, avoid = layout.nodes_of(context.fact_ranks()), ()
+        nodes, refused = layout.nodes_of(context.fact_ranks()), ()
     incident = replace(new_incident(context, state, Action.MIGRATE, Purpose.MIGRATE), revision=1, replaced_nodes=nodes)
     incident = replace(incident, lost_ranks=tuple(rank for node in nodes for rank in layout.ranks_of(node)))
     spends = (*state.spent, Spend(Action.MIGRATE.value, context.now_ms))
     state = replace(state, incident=incident, incarnation=incident.number, spent=spends)
     wait = context.policy.replacement_timeout_seconds
     state = set_deadline(state, Deadline.RECOVERY, context.now_ms + 1000 * wait)
-    away = tuple(sorted({*avoid, *names_to_avoid(context, nodes)}))
-    spare = effects.CreateSparePods(nodes, incident.number, away)
-    return state, (order(incident, OrderCommand.MIGRATE, wait), spare)
+    away = tuple(sorted({*refused, *names_to_avoid(context, nodes)}))
+    return avoid(state, dict.fromkeys(nodes, away)), (order(incident, OrderCommand.MIGRATE, wait),)
 
 
 def refuse_migrate(context: Context) -> HandlerResult:
@@ -164,8 +172,7 @@ def migrated(context: Context) -> HandlerResult:
     assert incident is not None
     state = renew(state, context.now_ms, incident.incarnation, nodes=incident.replaced_nodes)
     state = clear_deadlines(replace(state, resumed_ms=context.now_ms), Deadline.RECOVERY)
-    state, closing = close(state, IncidentOutcome.RECOVERED)
-    return state, (*closing, effects.ReleasePods(incident.replaced_nodes, below=incident.incarnation))
+    return close(state, IncidentOutcome.RECOVERED)
 
 
 def give_up_migrate(context: Context) -> HandlerResult:

@@ -99,10 +99,10 @@ def suspend(context: Context) -> HandlerResult:
     number = state.incarnation + 1
     revision = context.incident.revision if context.incident else 0
     stop = effects.SendOrder(OrderCommand.STOP, state.incarnation, revision + 1)
-    state = replace(state, incarnation=number, shrunk=None, renewed={}, pods={}, base=number, problem=saved)
+    state = replace(state, incarnation=number, shrunk=None, renewed={}, pods={}, released=(), base=number)
+    state = replace(state, problem=saved)
     stale = (Deadline.RECOVERY, Deadline.STARTUP, Deadline.EXPAND, Deadline.UNREACHABLE, Deadline.COORDINATOR)
-    deletes = (effects.DeleteAllPods(below=number), effects.DeleteCoordinator(below=number))
-    return clear_deadlines(state, *stale), (stop, *closing, effects.Announce("Suspended", saved), *deletes)
+    return clear_deadlines(state, *stale), (stop, *closing, effects.Announce("Suspended", saved))
 
 
 def _how_saved(context: Context) -> str:
@@ -138,9 +138,7 @@ def complete(context: Context) -> HandlerResult:
 def delete(context: Context) -> HandlerResult:
     """Stop everything; owner references and the finalizer do the rest."""
     state = clear_deadlines(context.state, *Deadline)
-    state, closing = close(state, IncidentOutcome.FAILED, "the job was deleted")
-    number = state.incarnation + 1
-    return state, (*closing, effects.DeleteAllPods(below=number), effects.DeleteCoordinator(below=number))
+    return close(state, IncidentOutcome.FAILED, "the job was deleted")
 
 
 def fail(reason: str, sentence: str = "") -> Callable[[Context], HandlerResult]:
@@ -239,10 +237,9 @@ def lose_coordinator(context: Context) -> HandlerResult:
     state, closing = settle(context, "the coordinator was lost")
     number = state.incarnation + 1
     stale = (Deadline.RECOVERY, Deadline.EXPAND, Deadline.UNREACHABLE, Deadline.COORDINATOR)
-    state = clear_deadlines(replace(state, incarnation=number), *stale)
+    state = clear_deadlines(replace(state, incarnation=number, coordinator=number), *stale)
     announce = effects.Announce("CoordinatorLost", _told(context) or "the controller is gone")
-    anew = (effects.DeleteCoordinator(below=number), effects.CreateCoordinator(number))
-    return state, (announce, *closing, *anew)
+    return state, (announce, *closing)
 
 
 def _told(context: Context) -> str:

@@ -48,11 +48,6 @@ class Transition:
     row: TableRow
     ignored: str = ""
 
-    @property
-    def irreversible(self) -> bool:
-        """Whether a status write must be acknowledged before all effects are done."""
-        return any(effect.irreversible for effect in self.effects)
-
 
 def advance(state: JobState, event: JobEvent, view: ClusterView, policy: Policy, now_ms: int) -> Transition:
     """Answer one event.

@@ -1,7 +1,7 @@
 """What the rows of the table do: new state and effects, one short function for each.
 
-Order of effects matters: what is repeatable and urgent (orders) comes first, what is irreversible last, because the
-shell writes the status in between.
+Order of effects matters: what is urgent (orders) comes first. Pods have no effects: they are derived from the new state
+(hajob.plan.placements).
 """
 
 from collections.abc import Callable
@@ -14,12 +14,12 @@ from hajob.domain.facts import Origin
 from hajob.domain.incidents import Incident, IncidentOutcome, RestoredFrom
 from hajob.domain.loss import copy_survives
 from hajob.plan import effects, events
-from hajob.plan.bookkeeping import clear_deadlines, close, enter, going_on, marked, renew, set_deadline
+from hajob.plan.bookkeeping import avoid, clear_deadlines, close, enter, going_on, marked, renew, set_deadline
 from hajob.plan.context import Context, HandlerResult
 from hajob.plan.effects import Effect
 from hajob.plan.guards import unknown_ranks
 from hajob.plan.policy import CONFIRM_SECONDS
-from hajob.plan.state import Deadline, JobState, Shrunk
+from hajob.plan.state import EVERY_NODE_RANK, Deadline, JobState, Shrunk
 
 COMMAND: Final[dict[Action, OrderCommand]] = {
     action: OrderCommand(action) for action in Action if action is not Action.RESTART
@@ -47,10 +47,8 @@ def _begin_process(action: Action, context: Context) -> HandlerResult:
     wait = context.policy.replacement_timeout_seconds if nodes else context.policy.limits[action].deadline_seconds
     state = renew(state, context.now_ms, incident.incarnation, restart, fresh)
     state = set_deadline(state, Deadline.RECOVERY, context.now_ms + 1000 * wait)
-    out.append(order(incident, COMMAND[action], wait))
-    if fresh:
-        out.append(effects.ReplacePods(fresh, incident.incarnation, names_to_avoid(context, fresh)))
-    return state, tuple(out)
+    state = avoid(state, {node: names_to_avoid(context, (node,)) for node in fresh})
+    return state, (*out, order(incident, COMMAND[action], wait))
 
 
 def _extent(context: Context, incident: Incident | None, action: Action) -> tuple[tuple[int, ...], ...]:
@@ -182,6 +180,9 @@ def launch(context: Context, state: JobState, incident: Incident | None, out: li
         base=number,
         renewed={},
         pods={},
+        released=(),
+        avoided={EVERY_NODE_RANK: context.view.nodes_to_avoid} if context.view.nodes_to_avoid else {},
+        coordinator=number,
         shrunk=None,
         problem=state.problem if incident else "",
     )
@@ -190,8 +191,6 @@ def launch(context: Context, state: JobState, incident: Incident | None, out: li
     state = set_deadline(state, Deadline.STARTUP, at_ms)
     if attempt > 1:
         out.append(effects.SendOrder(OrderCommand.STOP, number - 1, revision))
-        out += [effects.DeleteAllPods(below=number), effects.DeleteCoordinator(below=number)]
-    out += [effects.CreateAllPods(attempt, number), effects.CreateCoordinator(number)]
     out.append(effects.SendOrder(OrderCommand.START, number, revision))
     return state, tuple(out)
 

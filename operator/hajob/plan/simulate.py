@@ -23,6 +23,7 @@ from hajob.plan import effects, events
 from hajob.plan.evaluator import FAULT, ActionVerdict, Evaluator, Loss
 from hajob.plan.flags import read_flags
 from hajob.plan.machine import Transition, advance
+from hajob.plan.placements import placements
 from hajob.plan.policy import Mode, Policy, Refusal, from_spec, layout_of, read_spec
 from hajob.plan.state import Deadline, JobPhase, JobState
 from hajob.plan.view import ClusterView
@@ -215,13 +216,13 @@ def _lost(layout: Layout, question: SimulationRequest) -> tuple[int, ...]:
 
 def _begin(during: Action | None) -> JobState:
     """A job that trains, or one in which an action runs that has lost nothing yet."""
-    state = JobState(phase=JobPhase.RUNNING, incarnation=1, attempt=1, base=1)
+    state = JobState(phase=JobPhase.RUNNING, incarnation=1, attempt=1, base=1, coordinator=1)
     if during is None:
         return state
     purpose = {Action.EXPAND: Purpose.EXPAND, Action.MIGRATE: Purpose.MIGRATE}.get(during, Purpose.FAULT)
     incident = Incident(2, 2, 1, purpose, Origin.INFRASTRUCTURE, during, Cause(), opened_ms=0)
     base = 2 if during is Action.RESTART else 1
-    return replace(state, phase=_DURING[during], incarnation=2, base=base, incident=incident)
+    return replace(state, phase=_DURING[during], incarnation=2, base=base, coordinator=base, incident=incident)
 
 
 def _facts(question: SimulationRequest, layout: Layout) -> list[Fact]:
@@ -280,12 +281,9 @@ def _batch(spec: HATrainingJobSpec, desired: int) -> Batch | None:
 
 def _touched(run: _Run) -> set[int]:
     """Node ranks whose pods are made, made anew or deleted."""
+    nodes = run.view.layout.num_nodes
     found: set[int] = set()
     for turn in run.turns:
-        for effect in turn.transition.effects:
-            match effect:
-                case effects.ReplacePods(nodes) | effects.ReleasePods(nodes) | effects.CreateSparePods(nodes):
-                    found.update(nodes)
-                case effects.DeleteAllPods() | effects.CreateAllPods() | effects.FailJob():
-                    found.update(range(run.view.layout.num_nodes))
+        before, after = (set(placements(state, nodes).ranks) for state in (turn.before, turn.transition.state))
+        found.update(one.node_rank for one in before ^ after)
     return found

@@ -80,6 +80,8 @@ class Deadline(StrEnum):
     ACTIVE = "Active"
 
 
+EVERY_NODE_RANK: Final = -1
+"""Key of what holds for each node rank."""
 PROGRAM_BUDGET: Final = "Program"
 """Name of the budget of faults that the program caused itself."""
 
@@ -137,7 +139,12 @@ class JobState:
         attempt: rises with every start of the whole job; the first is 1.
         base: incarnation of the attempt's start, of every pod and process not named below.
         renewed: rank to the incarnation of its process, where it was started anew; bounded, oldest forgotten.
-        pods: node rank to the incarnation of its pod, where it came anew; bounded, oldest forgotten.
+        pods: node rank to the incarnation of its pod, where it came anew.
+        released: node ranks that have no pod now, dropped by a shrink.
+        avoided: node rank to the names of nodes where its pod must not be placed again while the incident lasts. Kept
+            for longer, a job that lives long enough would have no node left.
+        coordinator: incarnation of the newest coordinator pod.
+        apart: the coordinator may not share a node with a rank; False where nothing else fits.
         forgotten_ms: what is older than this may concern something forgotten, and is stale.
         resumed_ms: end of the last outage; an older observation of a living process is stale.
         step: newest finished step that an event has told.
@@ -158,6 +165,10 @@ class JobState:
     base: int = 0
     renewed: Mapping[int, int] = field(default_factory=dict)
     pods: Mapping[int, int] = field(default_factory=dict)
+    released: tuple[int, ...] = ()
+    avoided: Mapping[int, tuple[str, ...]] = field(default_factory=dict)
+    coordinator: int = 0
+    apart: bool = True
     forgotten_ms: int = 0
     resumed_ms: int = 0
     step: int = -1

@@ -22,6 +22,7 @@ class ClusterView:
         free_nodes: nodes that could take a rank pod of this job now.
         checkpoint_step: step of the newest complete periodic checkpoint, None when unknown, -1 when there is none.
         node_names: node rank to the name of the node its pod runs on.
+        nodes_to_avoid: names of nodes where no start of the whole job should go.
     """
 
     layout: Layout
@@ -31,3 +32,4 @@ class ClusterView:
     free_nodes: int | None = None
     checkpoint_step: int | None = None
     node_names: Mapping[int, str] = field(default_factory=dict)
+    nodes_to_avoid: tuple[str, ...] = ()

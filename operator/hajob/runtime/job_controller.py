@@ -50,7 +50,7 @@ class JobController:
         self, job: HATrainingJob, ports: Ports, broke: Callable[[BaseException], None] = lambda _: None
     ) -> None:
         self._ports, self._broke = ports, broke
-        self._memory = JobMemory(job, ports.clock, self._announce, ports.nodes_to_avoid)
+        self._memory = JobMemory(job, ports.clock, self._announce)
         self._observer = JobObserver(self._memory, ports, self)
         self._admission = Admission(ports.kube, ports.clock, ports.pod_settings)
         self._outputs = JobOutputs(self._memory, self._observer, self._admission, ports)
@@ -143,7 +143,7 @@ class JobController:
         self._loop.wake()
 
     def _coordinator_pod_seen(self, pod: PodView, *, deleted: bool) -> None:
-        if pod.unschedulable and self._memory.journal.pods.apart and pod.name not in self._unplaced:
+        if pod.unschedulable and self.state.apart and pod.name not in self._unplaced:
             self._unplaced.add(pod.name)
             self._ports.clock.call_later(APART_SECONDS, self._still_unplaced, pod.name)
         self._take_in(self._observer.of_coordinator_pod(pod, self._admission.credentials, deleted=deleted))
@@ -230,7 +230,7 @@ class JobController:
         if any(isinstance(effect, effects.SendOrder) for effect in transition.effects):
             self._outputs.send_order()
         self._deadline.arm(self._memory.deadlines)
-        self._publish(lazy=not is_urgent(before, self.state, transition.effects))
+        self._publish(lazy=not is_urgent(before, self.state, self._memory.layout.num_nodes))
         self._loop.wake()
 
     def _say_all(self) -> None:

@@ -1,21 +1,21 @@
 """What is remembered of one job, and how an event changes it.
 
-The planner's state, the pods that should exist, the newest order, the account of time and incidents: all of it is in
-the status, and whoever leads next goes on with it (docs/decisions/0004-the-status-is-the-journal.md).
+The planner's state, the newest order, the account of time and incidents: all of it is in the status, the pods that
+should exist follow from it, and whoever leads next goes on with it (docs/decisions/0004-the-status-is-the-journal.md).
 """
 
 from __future__ import annotations
 
 import dataclasses
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 
 from hajob.api.job import HATrainingJob
 from hajob.domain.goodput import Account
 from hajob.domain.timeline import Mark
-from hajob.objects.wanted_pods import apply
 from hajob.plan import effects, events, machine
 from hajob.plan.account import follow
+from hajob.plan.placements import Placements, placements
 from hajob.plan.policy import from_spec, layout_of
 from hajob.plan.state import ENDED, JobState
 from hajob.plan.view import ClusterView
@@ -36,7 +36,6 @@ class JobMemory:
         job: as it was when this operator began to look after it.
         clock: of the machine.
         announce: tells people.
-        avoided: names of the nodes on which no start of this job should go now.
 
     Raises:
         JournalError: the journal must not be acted upon.
@@ -48,9 +47,7 @@ class JobMemory:
         recorder: of its incidents.
     """
 
-    def __init__(
-        self, job: HATrainingJob, clock: Clock, announce: Announce, avoided: Callable[[HATrainingJob], set[str]]
-    ) -> None:
+    def __init__(self, job: HATrainingJob, clock: Clock, announce: Announce) -> None:
         self.job = job
         self.title = f"{job.metadata.namespace}/{job.metadata.name}"
         reading = read(job.status.journal, job.status.journal_version)
@@ -64,12 +61,17 @@ class JobMemory:
         self.journal = dataclasses.replace(journal, state=state)
         self.policy, self.layout = from_spec(job.spec), layout_of(job.spec)
         self.recorder = IncidentRecorder(self.journal.record(), announce)
-        self._announce, self._avoided = announce, avoided
+        self._announce = announce
 
     @property
     def state(self) -> JobState:
         """What the planner remembers."""
         return self.journal.state
+
+    @property
+    def desired(self) -> Placements:
+        """The pods that should exist."""
+        return placements(self.state, self.layout.num_nodes)
 
     @property
     def ended(self) -> bool:
@@ -97,7 +99,7 @@ class JobMemory:
 
     def share_node(self) -> None:
         """Where no node is free of ranks, a coordinator beside a rank is better than none."""
-        self.journal = dataclasses.replace(self.journal, pods=dataclasses.replace(self.journal.pods, apart=False))
+        self.journal = dataclasses.replace(self.journal, state=dataclasses.replace(self.state, apart=False))
         self._announce("CoordinatorSharesNode", "no node is free of ranks; the coordinator may share one", True)
 
     def advance(self, event: events.JobEvent, view: ClusterView) -> machine.Transition | None:
@@ -114,7 +116,6 @@ class JobMemory:
         self.recorder.follow(transition.state.incident, event, max(view.step, before.step))
         for effect in transition.effects:
             self._take(effect)
-        self._desire(transition.effects, view)
         return transition
 
     def _take(self, effect: effects.Effect) -> None:
@@ -128,14 +129,3 @@ class JobMemory:
                 self.journal = dataclasses.replace(self.journal, failed_reason=reason, failed_message=message)
             case effects.CloseIncident():
                 self.recorder.close(effect)
-            case effects.CreateSparePods(node_ranks):
-                log.warning("%s: spare pods for node ranks %s are not made by this version", self.title, node_ranks)
-
-    def _desire(self, taken: tuple[effects.Effect, ...], view: ClusterView) -> None:
-        """What the effects of one event change about the pods that should exist; nodes are looked at once for all."""
-        pods = self.journal.pods
-        starts = any(isinstance(effect, effects.CreateAllPods) for effect in taken)
-        avoided = self._avoided(self.job) if starts else set()
-        for effect in taken:
-            pods = apply(pods, effect, view.node_names, avoided)
-        self.journal = dataclasses.replace(self.journal, pods=pods)

@@ -12,13 +12,14 @@ from typing import Final
 from hajob.domain.facts import Fact, FactKind
 from hajob.objects.naming import coordinator_pod_name
 from hajob.plan import events
+from hajob.plan.placements import coordinator_placement
 from hajob.plan.view import ClusterView
 from hajob.protocol import sidecar_pb2 as wire
 from hajob.runtime import metrics
 from hajob.runtime.channel import Credentials
 from hajob.runtime.coordinator_client import CoordinatorClient, Owner
 from hajob.runtime.job_memory import JobMemory
-from hajob.runtime.pod_index import PodIndex, is_wanted
+from hajob.runtime.pod_index import PodIndex, is_serving
 from hajob.runtime.ports import Ports
 from hajob.sources import observe
 from hajob.sources.pod import PodView
@@ -46,7 +47,7 @@ class JobObserver:
 
     def serving(self) -> observe.Pods:
         """Node rank to the pod that serves it."""
-        return self.pods.serving(self._memory.journal.pods)
+        return self.pods.serving(self._memory.state)
 
     def view(self) -> ClusterView:
         """Cluster and training, as the planner looks at them."""
@@ -59,6 +60,7 @@ class JobObserver:
             free_nodes=self._free_nodes(),
             checkpoint_step=coordinator.checkpoint_step,
             node_names={node_rank: pod.node_name for node_rank, pod in self.serving().items()},
+            nodes_to_avoid=tuple(sorted(self._ports.nodes_to_avoid(memory.job))),
         )
 
     def _free_nodes(self) -> int:
@@ -66,12 +68,12 @@ class JobObserver:
 
     def is_serving(self, pod: PodView) -> bool:
         """Whether a pod is the one that its node rank should have."""
-        return is_wanted(pod, self._memory.journal.pods)
+        return is_serving(pod, self._memory.state)
 
     def is_coordinator(self, pod: PodView) -> bool:
         """Whether it is the coordinator's pod that should be there."""
-        pods = self._memory.journal.pods
-        return pod.name == coordinator_pod_name(self._memory.job, pods.coordinator, apart=pods.apart)
+        desired, job = coordinator_placement(self._memory.state), self._memory.job
+        return desired is not None and pod.name == coordinator_pod_name(job, desired.incarnation, apart=desired.apart)
 
     def of_pod(self, pod: PodView, *, deleted: bool) -> Seen:
         """A pod that serves has changed, or is gone."""

@@ -50,7 +50,7 @@ class JobOutputs:
                 revision=revision,
                 world_size=layout.world_size,
                 ranks_per_node=layout.chips_per_node,
-                attempt=journal.pods.attempt,
+                attempt=journal.state.attempt,
                 environment=rank_environment(job),
                 pods=pods,
                 standing=orders.standing_orders(self._memory.policy),
@@ -74,7 +74,6 @@ class JobOutputs:
         return Snapshot(
             job=memory.job.model_copy(update={"status": before}),
             state=memory.state,
-            wanted=journal.pods,
             fence=self._ports.fence(),
             now_ms=now,
             step=coordinator.step,

@@ -10,7 +10,8 @@ from dataclasses import dataclass
 
 from hajob.api import constants as names
 from hajob.api.base import Json
-from hajob.objects.wanted_pods import WantedPods
+from hajob.plan.placements import serving_incarnation
+from hajob.plan.state import JobState
 from hajob.sources.node import NodeView
 from hajob.sources.pod import PodView, view
 
@@ -79,9 +80,9 @@ class PodIndex:
         """Rank pods that have not ended, of whatever incarnation."""
         return [pod for pod in self.pods.values() if pod.role == names.ROLE_RANK and not pod.ended]
 
-    def serving(self, wanted: WantedPods) -> dict[int, PodView]:
+    def serving(self, state: JobState) -> dict[int, PodView]:
         """Node rank -> the pod that serves it: of the incarnation that should be there."""
-        return {pod.node_rank: pod for pod in self.pods.values() if is_wanted(pod, wanted)}
+        return {pod.node_rank: pod for pod in self.pods.values() if is_serving(pod, state)}
 
     def unreachable(self, pod: PodView, nodes: Mapping[str, NodeView]) -> bool:
         """Whether nobody on the pod's node could end it: the node is not ready, or its agent does not answer.
@@ -105,6 +106,6 @@ def _is_within(version: str, listed: str) -> bool:
     return version.isdecimal() and listed.isdecimal() and int(version) <= int(listed)
 
 
-def is_wanted(pod: PodView, wanted: WantedPods) -> bool:
-    """Whether a pod is the one that its node rank should have."""
-    return pod.role == names.ROLE_RANK and pod.incarnation == wanted.incarnation_of(pod.node_rank)
+def is_serving(pod: PodView, state: JobState) -> bool:
+    """Whether a pod is the one that is its node rank now."""
+    return pod.role == names.ROLE_RANK and pod.incarnation == serving_incarnation(state, pod.node_rank)

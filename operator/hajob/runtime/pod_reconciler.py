@@ -15,14 +15,13 @@ import logging
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
-from hajob.api import constants as names
 from hajob.api.base import Json
 from hajob.api.job import HATrainingJob
 from hajob.objects.coordinator_pod import coordinator_pod
 from hajob.objects.naming import coordinator_pod_name, is_same_pod, rank_pod_name
 from hajob.objects.rank_pod import rank_pod
 from hajob.objects.settings import PodSettings
-from hajob.objects.wanted_pods import Place, WantedPods
+from hajob.plan.placements import CoordinatorPlacement, Placement, Placements
 from hajob.runtime.kube import ApiError, Kube
 from hajob.sources.pod import PodView
 
@@ -31,9 +30,9 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """What would make the pods agree with the wish."""
+    """What would make the pods the desired ones."""
 
-    missing: tuple[Place, ...]
+    missing: tuple[Placement | CoordinatorPlacement, ...]
     surplus: tuple[PodView, ...]
 
     @property
@@ -42,27 +41,27 @@ class Difference:
         return not self.missing and not self.surplus
 
 
-def difference(job: HATrainingJob, wanted: WantedPods, pods: Mapping[str, PodView], gone: Iterable[str]) -> Difference:
-    """Compare wish and cache.
+def difference(job: HATrainingJob, desired: Placements, pods: Mapping[str, PodView], gone: Iterable[str]) -> Difference:
+    """Compare desired pods and cache.
 
     Args:
         job: the job.
-        wanted: the pods that should exist.
+        desired: the pods that should exist.
         pods: cached pods of the job by name.
         gone: names that are not made again: of pods that vanished, their loss is a fact, and of those just made.
     """
-    names_wanted = {_name(job, wanted, place): place for place in wanted.places(job.spec.num_nodes)}
+    placed = {_name(job, placement): placement for placement in desired}
     known = {*pods, *gone}
     return Difference(
-        missing=tuple(place for name, place in names_wanted.items() if name not in known),
-        surplus=tuple(pod for name, pod in pods.items() if name not in names_wanted and not pod.deleting),
+        missing=tuple(placement for name, placement in placed.items() if name not in known),
+        surplus=tuple(pod for name, pod in pods.items() if name not in placed and not pod.deleting),
     )
 
 
-def _name(job: HATrainingJob, wanted: WantedPods, place: Place) -> str:
-    if place.role == names.ROLE_COORDINATOR:
-        return coordinator_pod_name(job, place.incarnation, apart=wanted.apart)
-    return rank_pod_name(job, place.node_rank, place.incarnation)
+def _name(job: HATrainingJob, placement: Placement | CoordinatorPlacement) -> str:
+    if isinstance(placement, CoordinatorPlacement):
+        return coordinator_pod_name(job, placement.incarnation, apart=placement.apart)
+    return rank_pod_name(job, placement.node_rank, placement.incarnation)
 
 
 class PodReconciler:
@@ -74,29 +73,25 @@ class PodReconciler:
         self._silent = silent
         self._deleted: set[str] = set()
 
-    def manifest(self, job: HATrainingJob, wanted: WantedPods, what: Place) -> Json:
+    def manifest(self, job: HATrainingJob, missing: Placement | CoordinatorPlacement) -> Json:
         """The pod that is missing."""
-        role, node_rank, incarnation = what
-        if role == names.ROLE_COORDINATOR:
-            return coordinator_pod(job, incarnation, self._settings, apart=wanted.apart)
-        return rank_pod(job, node_rank, incarnation, self._settings, wanted.avoided_by(node_rank))
+        if isinstance(missing, CoordinatorPlacement):
+            return coordinator_pod(job, missing.incarnation, self._settings, apart=missing.apart)
+        return rank_pod(job, missing.node_rank, missing.incarnation, self._settings, missing.avoid)
 
-    async def carry_out(
-        self, job: HATrainingJob, wanted: WantedPods, todo: Difference, made: Callable[[Json], None]
-    ) -> None:
+    async def carry_out(self, job: HATrainingJob, todo: Difference, made: Callable[[Json], None]) -> None:
         """Create first: a replacement's start-up is what everybody waits for.
 
         Args:
             job: the job.
-            wanted: the pods that should exist.
             todo: what is to be done.
             made: takes each pod that was made, as the server answered.
 
         Raises:
             ApiError: the server refuses a pod, or cannot be reached; the caller tries again.
         """
-        for what in todo.missing:
-            made(await self._create(job, self.manifest(job, wanted, what)))
+        for missing in todo.missing:
+            made(await self._create(job, self.manifest(job, missing)))
         for pod in todo.surplus:
             await self.delete(pod)
 

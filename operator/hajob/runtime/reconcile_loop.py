@@ -90,15 +90,15 @@ class ReconcileLoop:
         if not self._admission.admitted and not await self._admit():
             return
         self._owner.follow_spec()
-        desired = memory.journal.pods
+        desired = memory.desired
         todo = difference(memory.job, desired, index.pods, index.gone | index.made.keys())
         if memory.ended:
             todo = dataclasses.replace(todo, surplus=tuple(pod for pod in todo.surplus if not pod.ended))
         if todo.empty:
             return
         await status.acknowledged()
-        if desired == memory.journal.pods and not self._ended:
-            await self._reconciler.carry_out(memory.job, desired, todo, self._pod_made)
+        if desired == memory.desired and not self._ended:
+            await self._reconciler.carry_out(memory.job, todo, self._pod_made)
 
     def _pod_made(self, raw: Json) -> None:
         self._observer.pods.was_made(raw)

@@ -49,10 +49,13 @@ def nodes_to_avoid(
         avoided: names of nodes on which something was wrong a moment ago, the longest ago first: the likeliest to be
             well again.
     """
+    sick = {node.name for node in nodes if not node.ready}
+    if not avoided:
+        return sick
     could_take = {node.name for node in free_nodes(nodes, pods, spec, layout)}
     missing = layout.num_nodes - len(could_take.difference(avoided))
     taken = [name for name in avoided if name in could_take][: max(missing, 0)]
-    return {node.name for node in nodes if not node.ready} | (set(avoided) - set(taken))
+    return sick | (set(avoided) - set(taken))
 
 
 def may_take(node: NodeView, spec: HATrainingJobSpec) -> bool:

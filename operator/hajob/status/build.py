@@ -7,7 +7,7 @@ the operator (journal) leave in one write and can never contradict each other.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Final
@@ -21,8 +21,7 @@ from hajob.api.job import HATrainingJob
 from hajob.domain.checkpoints import in_words
 from hajob.domain.goodput import Account
 from hajob.domain.incidents import IncidentOutcome
-from hajob.objects.wanted_pods import WantedPods
-from hajob.plan.effects import Effect
+from hajob.plan.placements import placements
 from hajob.plan.policy import layout_of
 from hajob.plan.recoverability import recoverable as recoverable_status
 from hajob.plan.state import JobPhase, JobState
@@ -127,7 +126,6 @@ class Snapshot:
 
     job: HATrainingJob
     state: JobState
-    wanted: WantedPods
     fence: int
     now_ms: int
     step: int = -1
@@ -351,9 +349,10 @@ def is_news(old: api.HATrainingJobStatus, new: api.HATrainingJobStatus) -> bool:
     return not same_journal or still != new.model_copy(update={"summary": None, "journal": ""})
 
 
-def is_urgent(before: JobState, after: JobState, done: Iterable[Effect]) -> bool:
-    """Whether the status is written at once: people see a turn, or something that cannot be repeated waits for it."""
-    return RUNNING_REASON[before.phase] is not RUNNING_REASON[after.phase] or any(one.irreversible for one in done)
+def is_urgent(before: JobState, after: JobState, num_nodes: int) -> bool:
+    """Whether the status is written at once: people see a turn, or pods to be made or deleted wait for it."""
+    turned = RUNNING_REASON[before.phase] is not RUNNING_REASON[after.phase]
+    return turned or placements(before, num_nodes) != placements(after, num_nodes)
 
 
 def _at_rest(journal: str) -> str:

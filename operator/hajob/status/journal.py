@@ -21,7 +21,6 @@ from pydantic_core import ErrorDetails
 from hajob.api.conditions import Reason
 from hajob.domain.goodput import Account
 from hajob.domain.timeline import Mark
-from hajob.objects.wanted_pods import WantedPods
 from hajob.plan.effects import SendOrder
 from hajob.plan.state import Deadline, JobState
 from hajob.status.incident_entry import Record
@@ -66,7 +65,6 @@ class Journal:
 
     Attributes:
         state: of the planner.
-        pods: that should exist.
         order: the newest that was given to the coordinator.
         failed_reason: why the job was given up, empty while it was not.
         failed_message: the same in words.
@@ -78,7 +76,6 @@ class Journal:
     """
 
     state: JobState = field(default_factory=JobState)
-    pods: WantedPods = field(default_factory=WantedPods)
     order: SendOrder | None = None
     failed_reason: str = ""
     failed_message: str = ""
@@ -210,7 +207,7 @@ def _remove(raw: Any, place: Place) -> None:  # noqa: ANN401  # JSON
 
 def _from_version_1(raw: dict[str, Any]) -> dict[str, Any]:
     """What 0.1 wrote, in the form of version 2; what is wrong in it is found afterwards."""
-    made: dict[str, Any] = {"state": raw.get("plan"), "pods": _pods_of_version_1(raw.get("pods"))}
+    made: dict[str, Any] = {"state": _state_of_version_1(raw.get("plan"), raw.get("pods"))}
     for old, new in (("order", "order"), ("restart", "restart_seen"), ("moments", "marks"), ("restoration",) * 2):
         if old in raw:
             made[new] = raw[old]
@@ -228,8 +225,15 @@ def _from_version_1(raw: dict[str, Any]) -> dict[str, Any]:
     return made
 
 
-def _pods_of_version_1(raw: Any) -> Any:  # noqa: ANN401  # JSON
-    if not isinstance(raw, dict):
-        return raw
-    pairs = {"replaced": dict(raw.get("replaced", ())), "avoided": {row[0]: row[1:] for row in raw.get("avoided", ())}}
-    return {**raw, **pairs}
+def _state_of_version_1(state: Any, pods: Any) -> Any:  # noqa: ANN401  # JSON
+    """0.1 remembered the pods twice, here and there."""
+    if not isinstance(state, dict) or not isinstance(pods, dict):
+        return None
+    return {
+        **state,
+        "pods": {str(rank): number for rank, number in pods.get("replaced", ())} | state.get("pods", {}),
+        "released": pods.get("released", []),
+        "avoided": {str(row[0]): row[1:] for row in pods.get("avoided", ())},
+        "coordinator": pods.get("coordinator", 0),
+        "apart": pods.get("apart", True),
+    }

@@ -12,6 +12,14 @@ from hajob.domain.incidents import Incident
 from hajob.plan import events as e
 from hajob.plan.effects import Effect, SendOrder
 from hajob.plan.machine import Transition, advance
+from hajob.plan.placements import (
+    CoordinatorPlacement,
+    Placement,
+    Placements,
+    PodPurpose,
+    placements,
+    serving_incarnation,
+)
 from hajob.plan.policy import Policy
 from hajob.plan.state import JobPhase, JobState
 from hajob.plan.view import ClusterView
@@ -30,6 +38,14 @@ def from_dict(data: dict[str, Any]) -> JobState:
     return read(json.dumps({"state": data})).journal.state
 
 
+def in_words(pod: Placement | CoordinatorPlacement) -> str:
+    """`node rank:incarnation`, purpose, avoided nodes."""
+    if isinstance(pod, CoordinatorPlacement):
+        return f"coordinator:{pod.incarnation}{'' if pod.apart else ' anywhere'}"
+    purpose = "" if pod.purpose is PodPurpose.SERVING else f" {pod.purpose}"
+    return f"{pod.node_rank}:{pod.incarnation}{purpose}{' off ' if pod.avoid else ''}{','.join(pod.avoid)}"
+
+
 @dataclass
 class Rig:
     """One job, its world, and the last outcome."""
@@ -46,7 +62,7 @@ class Rig:
     @classmethod
     def running(cls, view: ClusterView = VIEW, policy: Policy | None = None, step: int = 5) -> Rig:
         """A job that trains."""
-        state = JobState(phase=JobPhase.RUNNING, incarnation=1, attempt=1, base=1, step=step)
+        state = JobState(phase=JobPhase.RUNNING, incarnation=1, attempt=1, base=1, coordinator=1, step=step)
         return cls(state, view, policy or Policy())
 
     @classmethod
@@ -121,6 +137,16 @@ class Rig:
     def at(self, phase: JobPhase) -> bool:
         """Whether the job is in this state."""
         return self.state.phase is phase
+
+    @property
+    def pods(self) -> Placements:
+        """The pods that should exist."""
+        return placements(self.state, self.view.layout.num_nodes)
+
+    @property
+    def served(self) -> dict[int, int]:
+        """Node rank to the incarnation of its pod, 0 where there should be none."""
+        return {node: serving_incarnation(self.state, node) for node in range(self.view.layout.num_nodes)}
 
     @property
     def incident(self) -> Incident:

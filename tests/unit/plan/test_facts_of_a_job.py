@@ -282,7 +282,14 @@ def test_what_is_forgotten_is_stale_by_its_time() -> None:
 
 def test_the_journal_of_a_healthy_job_is_small() -> None:
     state = Rig.running().state
-    assert to_dict(state) == {"phase": "Running", "incarnation": 1, "attempt": 1, "base": 1, "step": 5}
+    assert to_dict(state) == {
+        "phase": "Running",
+        "incarnation": 1,
+        "attempt": 1,
+        "base": 1,
+        "coordinator": 1,
+        "step": 5,
+    }
     assert from_dict({}) == JobState()
     stalled = replace(state, stalls=(Stall(Rig.running().memory(3, Source.MINDIO).action, 3, 5, 1),))
     assert from_dict(to_dict(stalled)) == stalled

@@ -12,6 +12,7 @@ from hajob.domain.incidents import IncidentOutcome, Purpose, RestoredFrom
 from hajob.domain.layout import Layout
 from hajob.plan import effects as do
 from hajob.plan import events as e
+from hajob.plan.placements import CoordinatorPlacement, Placements
 from hajob.plan.policy import DEFAULT_ACTION_LIMITS, ActionLimits, CoordinatorLossPolicy, Mode, NodePolicy, Policy
 from hajob.plan.state import JobPhase, JobState
 from hajob.plan.view import ClusterView
@@ -28,15 +29,15 @@ def test_a_dead_process_is_restarted_in_its_pod() -> None:
     assert rig.kinds(done) == ["SendOrder"]
     assert rig.refused == {Action.RETRY: ("ProcessAlive",)}
     assert rig.incident.restored_from is RestoredFrom.OPTIMIZER_COPY
-    assert not any(effect.irreversible for effect in done)
 
 
 def test_a_silent_node_is_replaced_and_avoided() -> None:
     rig = Rig.running()
     done = rig.silent(0)
     assert rig.order(done) == do.SendOrder(OrderCommand.REPLACE, 2, 1, (0, 1), (), (0,), timeout_seconds=270)
-    assert do.ReplacePods((0,), 2, ("node-0",)) in done
-    assert rig.kinds(done)[-1] == "ReplacePods"
+    assert rig.served == {0: 2, 1: 1, 2: 1, 3: 1}
+    assert rig.pods.ranks[0].avoid == ("node-0",)
+    assert rig.kinds(done) == ["SendOrder"]
     assert rig.refused == {Action.RETRY: ("PodAlive",), Action.IN_PLACE: ("PodAlive",)}
     assert rig.state.deadlines == {"Recovery": rig.now + 270_000}
 
@@ -117,7 +118,8 @@ def test_later_losses_join_until_all_are_there() -> None:
     assert rig.order(done).restart_ranks == (2, 6)
     assert rig.order(done).replaced_nodes == (0, 2)
     assert rig.order(done).revision == 4
-    assert [effect for effect in done if isinstance(effect, do.ReplacePods)] == [do.ReplacePods((2,), 2, ("node-2",))]
+    assert rig.served == {0: 2, 1: 1, 2: 2, 3: 1}
+    assert [one.avoid for one in rig.pods.ranks] == [("node-0",), (), ("node-2",), ()]
     assert rig.incident.escalated_from == (Action.IN_PLACE,)
 
 
@@ -140,17 +142,19 @@ def test_a_replacement_that_dies_at_the_gate_is_started_again() -> None:
 def test_a_process_that_dies_in_a_new_pod_is_restarted_there() -> None:
     rig = Rig.running()
     rig.silent(2)
+    pods = rig.pods
     done = rig.exits(5)
     assert rig.order(done).restart_ranks == (5,)
     assert rig.order(done).replaced_nodes == (2,)
-    assert not [effect for effect in done if isinstance(effect, do.ReplacePods)]
+    assert rig.pods == pods
 
 
 def test_a_pod_lost_twice_comes_under_a_new_number() -> None:
     rig = Rig.running()
     rig.silent(2)
     done = rig.silent(2)
-    assert do.ReplacePods((2,), 3, ("node-2",)) in done
+    assert rig.served[2] == 3
+    assert rig.pods.ranks[2].avoid == ("node-2",)
     assert (rig.incident.number, rig.incident.incarnation, rig.state.incarnation) == (2, 3, 3)
     assert rig.order(done).incarnation == 3
 
@@ -176,7 +180,9 @@ def test_mindio_may_name_rank_0_as_well() -> None:
 def test_a_node_without_a_name_is_not_avoided() -> None:
     rig = Rig.running(view=replace(VIEW, node_names={2: ""}))
     rig.silent(1)
-    assert do.ReplacePods((2,), 2) in rig.silent(2)
+    rig.silent(2)
+    assert rig.served == {0: 1, 1: 2, 2: 2, 3: 1}
+    assert rig.state.avoided == {}
 
 
 def test_a_retry_that_meets_a_dead_process_restarts_both() -> None:
@@ -248,10 +254,8 @@ def test_a_death_after_the_naming_saves_and_restarts() -> None:
     assert rig.at(JobPhase.RESTARTING)
     assert rig.incident.restored_from is RestoredFrom.SAVED_CHECKPOINT
     assert rig.incident.escalated_from == (Action.IN_PLACE, Action.CHECKPOINT)
-    assert do.DeleteAllPods(below=3) in done
-    assert do.CreateAllPods(2, 3) in done
-    assert do.DeleteCoordinator(below=3) in done
-    assert do.CreateCoordinator(3) in done
+    assert set(rig.served.values()) == {3}
+    assert (rig.state.attempt, rig.pods.coordinator) == (2, CoordinatorPlacement(3))
     assert [order.command for order in rig.orders(done)] == [OrderCommand.STOP, OrderCommand.START]
 
 
@@ -313,7 +317,7 @@ def test_no_node_in_time_becomes_a_shrink_and_back() -> None:
     rig.tell(e.ResultReported(2, 201, "controller notify isolate ranks.", "downgrade", (4, 5)))
     done = rig.tell(e.Resumed(2, 11))
     assert rig.at(JobPhase.SHRUNK)
-    assert do.ReleasePods((2,), below=3) in done
+    assert rig.served == {0: 1, 1: 1, 2: 0, 3: 1}
     assert do.CloseIncident(2, IncidentOutcome.RECOVERED, "shrunk") in done
     assert rig.tell(e.DeadlineReached(name="Expand")) == ()
     rig.deadline("Expand")
@@ -324,7 +328,7 @@ def test_no_node_in_time_becomes_a_shrink_and_back() -> None:
     rig.view = replace(rig.view, free_nodes=1)
     done = rig.deadline("Expand")
     assert rig.at(JobPhase.EXPANDING)
-    assert do.ReplacePods((2,), 3) in done
+    assert rig.served == {0: 1, 1: 1, 2: 3, 3: 1}
     assert rig.order(done).parameters == '{"scale-out-strategy":"DP"}'
     rig.tell(e.ReplacementsReady(3, 1))
     rig.tell(e.Resumed(3, 20))
@@ -655,11 +659,11 @@ def test_suspend_saves_first_and_resume_starts_anew() -> None:
     assert rig.order(done).command is OrderCommand.CHECKPOINT
     done = rig.tell(e.ResultReported(2, 0, "", "dump"))
     assert rig.at(JobPhase.SUSPENDED)
-    assert do.DeleteAllPods(below=3) in done
+    assert rig.pods == Placements()
     assert rig.state.incident is None
-    done = rig.tell(e.ResumeRequested())
+    rig.tell(e.ResumeRequested())
     assert rig.at(JobPhase.PENDING)
-    assert do.CreateAllPods(2, 4) in done
+    assert (set(rig.served.values()), rig.state.attempt) == ({4}, 2)
     assert rig.state.spent == ()
 
 
@@ -684,9 +688,9 @@ def test_suspend_that_is_taken_back_while_saving_restarts() -> None:
 def test_suspend_before_the_first_step_saves_nothing() -> None:
     rig = Rig(JobState())
     rig.tell(e.Accepted())
-    done = rig.tell(e.SuspendRequested())
+    rig.tell(e.SuspendRequested())
     assert rig.at(JobPhase.SUSPENDED)
-    assert do.DeleteAllPods(below=2) in done
+    assert rig.pods == Placements()
 
 
 def test_a_restart_by_request_spends_nothing() -> None:
@@ -708,9 +712,10 @@ def test_a_restart_by_request_spends_nothing() -> None:
 )
 def test_a_lost_coordinator_goes_by_policy(policy: CoordinatorLossPolicy, now: JobPhase, later: JobPhase) -> None:
     rig = Rig.running(policy=Policy(coordinator_loss=policy))
-    done = rig.tell(e.CoordinatorLost())
+    rig.tell(e.CoordinatorLost())
     assert rig.at(now)
-    assert do.CreateCoordinator(2) in done or now is JobPhase.RESTARTING
+    assert rig.pods.coordinator == CoordinatorPlacement(rig.state.incarnation)
+    assert rig.state.incarnation > 1
     rig.tell(e.CheckpointVerified(step=9))
     assert rig.at(later)
 
@@ -823,18 +828,11 @@ def test_a_fault_without_controller_restarts() -> None:
     assert rig.at(JobPhase.RESTARTING)
 
 
-def test_a_move_and_its_two_ends() -> None:
-    rig = Rig.running()
-    done = rig.tell(e.MigrateRequested(nodes=(1,), avoid=("sick",)))
-    assert do.CreateSparePods((1,), 2, ("node-1", "sick")) in done
-    done = rig.tell(e.Resumed(2, 7))
-    assert do.ReleasePods((1,), below=2) in done
-    assert rig.state.pods == {1: 2}
+def test_a_move_that_is_given_up_is_told() -> None:
     rig = Rig.running()
     rig.tell(e.MigrateRequested(nodes=(1,)))
     done = rig.deadline("Recovery")
     assert rig.at(JobPhase.RUNNING)
-    assert do.ReleasePods((1,), below=3, not_below=2) in done
     assert do.Announce("MigrateGivenUp", "node ranks [1]: no second pod stood ready in time") in done
 
 
@@ -874,9 +872,9 @@ def test_coordinators_that_end_are_made_anew_with_pauses() -> None:
     rig.tell(e.CoordinatorLost(message="evicted"))
     assert rig.tell(e.CoordinatorLost()) == ()
     assert rig.state.deadlines["Coordinator"] == rig.now - 10 + 10_000
-    done = rig.deadline("Coordinator")
+    rig.deadline("Coordinator")
     assert rig.at(JobPhase.UNPROTECTED)
-    assert do.CreateCoordinator(3) in done
+    assert rig.pods.coordinator == CoordinatorPlacement(3)
     assert rig.state.deadlines == {}
 
 
@@ -915,7 +913,7 @@ def test_a_suspended_job_says_what_was_saved(words: str) -> None:
     assert rig.at(JobPhase.SUSPENDED)
     assert words in rig.state.problem
     assert do.Announce("Suspended", rig.state.problem) in done
-    assert do.DeleteAllPods(below=3) in done
+    assert rig.pods == Placements()
     rig.tell(e.ResumeRequested())
     assert rig.state.problem == ""
 

@@ -20,7 +20,7 @@ from hajob.plan import events as e
 from hajob.plan.effects import Effect
 from hajob.plan.policy import ActionLimits, CoordinatorLossPolicy, Mode, NodePolicy, Policy
 from hajob.plan.state import JobState
-from tests.unit.plan.plan_rig import Rig, from_dict, to_dict
+from tests.unit.plan.plan_rig import Rig, from_dict, in_words, to_dict
 from tests.unit.plan.plan_worlds import VIEW, without
 
 GOLDEN = Path(__file__).parent / "lives.txt"
@@ -33,7 +33,7 @@ class Teller(Rig):
     lines: list[str]
 
     def tell(self, event: e.JobEvent, now: int | None = None) -> tuple[Effect, ...]:
-        before = to_dict(self.state)
+        before, pods = to_dict(self.state), set(self.pods)
         done = super().tell(event, now)
         assert self.transition is not None
         assert from_dict(to_dict(self.state)) == self.state, "whoever takes over goes on from here"
@@ -42,6 +42,8 @@ class Teller(Rig):
             self.lines.append(f"    ignored: {self.ignored}"[:200])
         self.lines += [f"    {verdict.action}: {verdict.message}" for verdict in self.transition.considered]
         self.lines += [f"    > {effect}" for effect in done]
+        self.lines += [f"    + pod {in_words(pod)}" for pod in self.pods if pod not in pods]
+        self.lines += [f"    - pod {in_words(pod)}" for pod in sorted(pods - set(self.pods), key=str)]
         self.lines += [f"    = {line}" for line in changes(before, to_dict(self.state))]
         return done
 

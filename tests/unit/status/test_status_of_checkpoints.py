@@ -11,7 +11,6 @@ from hajob.domain.actions import Action
 from hajob.domain.checkpoints import CheckpointRefusal
 from hajob.domain.facts import Origin
 from hajob.domain.incidents import Cause, Incident, Purpose
-from hajob.objects.wanted_pods import WantedPods
 from hajob.plan.state import JobPhase, JobState
 from hajob.status.build import CoordinatorView, Snapshot, build_status
 from hajob.status.incident_entry import Record
@@ -28,7 +27,6 @@ def running(phase: JobPhase, coordinator: CoordinatorView | None = None) -> str:
     snapshot = Snapshot(
         job,
         JobState(phase=phase, incident=RESTART),
-        WantedPods(),
         1,
         1_000,
         coordinator=coordinator or CoordinatorView(connected=True, serving=True),

@@ -9,7 +9,6 @@ import pytest
 import yaml
 
 from hajob.api.job import HATrainingJob
-from hajob.objects.wanted_pods import WantedPods
 from hajob.plan.state import JobPhase, JobState
 from hajob.sources.pod import PodView
 from hajob.status.build import CoordinatorView, Snapshot, build_status
@@ -22,7 +21,7 @@ SILENT = CoordinatorView(problem="UNAVAILABLE: Cancelling all calls")
 def test_a_coordinator_that_was_ended_with_its_job_is_no_problem(phase: JobPhase) -> None:
     content = yaml.safe_load((EXAMPLES / "quickstart.yaml").read_text(encoding="utf-8"))
     job = HATrainingJob.model_validate(content)
-    status = build_status(Snapshot(job, JobState(phase=phase), WantedPods(), 1, 1_000, coordinator=SILENT))
+    status = build_status(Snapshot(job, JobState(phase=phase), 1, 1_000, coordinator=SILENT))
     ready = next(each for each in status.conditions if each.type == "CoordinatorReady")
     assert (ready.status, ready.reason) == ("False", "NotNeeded")
     assert "UNAVAILABLE" not in ready.message
@@ -33,7 +32,7 @@ def suspended(phase: JobPhase, problem: str = "") -> tuple[str, str, str]:
     content = yaml.safe_load((EXAMPLES / "quickstart.yaml").read_text(encoding="utf-8"))
     content["spec"]["suspend"] = True
     job = HATrainingJob.model_validate(content)
-    status = build_status(Snapshot(job, JobState(phase=phase, problem=problem), WantedPods(), 1, 1_000))
+    status = build_status(Snapshot(job, JobState(phase=phase, problem=problem), 1, 1_000))
     found = next(each for each in status.conditions if each.type == "Suspended")
     return found.status, found.reason, found.message
 
@@ -53,7 +52,6 @@ def test_the_reason_of_a_failure_outlives_the_pods_that_showed_it() -> None:
     snapshot = Snapshot(
         job,
         JobState(phase=JobPhase.FAILED),
-        WantedPods(),
         1,
         1_000,
         failed_reason="StartupDeadlineExceeded",

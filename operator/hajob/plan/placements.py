@@ -1,0 +1,99 @@
+"""Which pods a job should have: derived from its state, remembered nowhere else.
+
+A decision ("replace node rank 3") changes the state, the state is written with the status, and only then pods are made
+and deleted until they agree with it. So a decision is never a queued command that a crash could lose or run twice
+(docs/decisions/0010-pods-are-derived.md).
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Final
+
+from hajob.domain.incidents import Purpose
+from hajob.plan.state import EVERY_NODE_RANK, JobPhase, JobState
+
+WITHOUT_RANK_PODS: Final = frozenset({JobPhase.NEW, JobPhase.SUSPENDED, JobPhase.FAILED, JobPhase.DELETED})
+WITHOUT_COORDINATOR: Final = WITHOUT_RANK_PODS | {JobPhase.COMPLETE}
+
+
+class PodPurpose(StrEnum):
+    """What a rank pod is for; of one node rank at most one serves."""
+
+    SERVING = "Serving"
+    SECOND_PLACE = "SecondPlace"
+    SPARE = "Spare"
+
+
+@dataclass(frozen=True, slots=True)
+class Placement:
+    """One rank pod that should exist.
+
+    Attributes:
+        node_rank: whose pod it is.
+        incarnation: tells it from earlier pods of the node rank, and from those beside it.
+        purpose: what it is for.
+        avoid: names of nodes where it must not be placed; they matter only while it is made.
+    """
+
+    node_rank: int
+    incarnation: int
+    purpose: PodPurpose = PodPurpose.SERVING
+    avoid: tuple[str, ...] = field(default=(), compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class CoordinatorPlacement:
+    """The coordinator pod that should exist; `apart`: on no node of a rank of its job."""
+
+    incarnation: int
+    apart: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Placements:
+    """Every pod that should exist, rank pods by node rank."""
+
+    ranks: tuple[Placement, ...] = ()
+    coordinator: CoordinatorPlacement | None = None
+
+    def __iter__(self) -> Iterator[Placement | CoordinatorPlacement]:
+        """All of them."""
+        yield from self.ranks
+        if self.coordinator is not None:
+            yield self.coordinator
+
+
+def placements(state: JobState, num_nodes: int) -> Placements:
+    """The pods that a job of so many nodes should have in this state."""
+    served = ((node_rank, serving_incarnation(state, node_rank)) for node_rank in range(num_nodes))
+    ranks = [Placement(rank, number, avoid=_avoided_by(state, rank)) for rank, number in served if number]
+    ranks += _second_places(state)
+    return Placements(tuple(ranks), coordinator_placement(state))
+
+
+def serving_incarnation(state: JobState, node_rank: int) -> int:
+    """Incarnation of the pod that is the node rank now, 0 where there should be none."""
+    if state.phase in WITHOUT_RANK_PODS or node_rank in state.released:
+        return 0
+    return state.pod_incarnation(node_rank)
+
+
+def coordinator_placement(state: JobState) -> CoordinatorPlacement | None:
+    """The coordinator pod that should exist, if any."""
+    if state.phase in WITHOUT_COORDINATOR or not state.coordinator:
+        return None
+    return CoordinatorPlacement(state.coordinator, state.apart)
+
+
+def _second_places(state: JobState) -> list[Placement]:
+    """While a move is open, each moving node rank has another pod elsewhere."""
+    incident = state.incident
+    if incident is None or incident.purpose is not Purpose.MIGRATE or state.phase in WITHOUT_RANK_PODS:
+        return []
+    number, purpose = incident.incarnation, PodPurpose.SECOND_PLACE
+    return [Placement(rank, number, purpose, _avoided_by(state, rank)) for rank in incident.replaced_nodes]
+
+
+def _avoided_by(state: JobState, node_rank: int) -> tuple[str, ...]:
+    return tuple(sorted({*state.avoided.get(EVERY_NODE_RANK, ()), *state.avoided.get(node_rank, ())}))
