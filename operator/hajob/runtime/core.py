@@ -111,7 +111,7 @@ class Core:
         self._controllers[uid] = controller
         metrics.JOBS.set(len(self._controllers))
         controller.start()
-        for pod in [pod for pod in self._caches.pods.values() if pod.job_uid == uid]:
+        for pod in [pod for pod in self._caches.pods.values() if _is_of(pod, job)]:
             self._guard(uid, partial(controller.pod_seen, pod))
         if self._caches.pods_are_complete:
             self._guard(uid, partial(controller.pods_listed, self._caches.pods_version))
@@ -203,7 +203,7 @@ class Core:
         else:
             self._caches.pods[key] = pod
         controller = self._controllers.get(pod.job_uid)
-        if controller is not None:
+        if controller is not None and _is_of(pod, controller.job):
             self._guard(pod.job_uid, partial(controller.pod_seen, pod, deleted=deleted))
         self._capacity_changed()
 
@@ -238,3 +238,8 @@ class Core:
             self._let_go(job)
         self._controllers.clear()  # what breaks from now on is not opened anew
         await asyncio.gather(*self._reopening, *self._closing, return_exceptions=True)
+
+
+def _is_of(pod: PodView, job: HATrainingJob) -> bool:
+    """Whether a pod is the job's: controlled by it, and in its namespace."""
+    return (pod.job_uid, pod.namespace) == (job.metadata.uid, job.metadata.namespace)

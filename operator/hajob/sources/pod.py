@@ -36,6 +36,7 @@ class PodView:
     """The part of a pod that the operator keeps.
 
     Attributes:
+        job_uid: of the job that controls it, by its owner reference; a label is not believed. Empty for none.
         role: rank or coordinator (label).
         node_rank: -1 for a coordinator.
         trouble: why a container cannot start or has ended badly: "container: Reason: message", or empty.
@@ -86,7 +87,7 @@ def view(pod: Mapping[str, Any]) -> PodView:
         namespace=metadata.get("namespace", ""),
         name=metadata.get("name", ""),
         uid=metadata.get("uid", ""),
-        job_uid=labels.get(names.LABEL_JOB_UID, ""),
+        job_uid=_controller(metadata),
         role=labels.get(names.LABEL_ROLE, ""),
         node_rank=_number(labels.get(names.LABEL_NODE_RANK), -1),
         incarnation=_number(labels.get(names.LABEL_INCARNATION), 0),
@@ -100,6 +101,14 @@ def view(pod: Mapping[str, Any]) -> PodView:
         trouble_code=code,
         exit_code=exit_code,
     )
+
+
+def _controller(metadata: Mapping[str, Any]) -> str:
+    """UID of the job that is the pod's controller: whoever may make pods can copy labels."""
+    for owner in metadata.get("ownerReferences") or []:
+        if owner.get("controller") and owner.get("kind") == names.KIND and owner.get("apiVersion") == names.API_VERSION:
+            return str(owner.get("uid", ""))
+    return ""
 
 
 def facts(pod: PodView, now_ms: int) -> list[Fact]:

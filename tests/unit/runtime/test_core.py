@@ -310,3 +310,26 @@ async def test_a_job_on_hold_can_be_deleted() -> None:
     await settled(town)
     assert metrics.JOBS_ON_HOLD.labels("JournalUnreadable")._value.get() == 0
     await hall.core.close()
+
+
+@pytest.mark.parametrize("how", ["another namespace", "labels alone", "not the controller"])
+async def test_a_copied_pod_changes_nothing(hall: Hall, how: str) -> None:
+    """Whoever may make pods can copy labels, and an owner reference into another namespace."""
+    await hall.show_pods()
+    assert hall.controller is not None
+    before = hall.controller.state
+    real = next(body for (kind, _, _), body in hall.town.kube.objects.items() if kind == "pods" and "-0-" in str(body))
+    copy: Json = {**real, "status": {"phase": "Failed"}}
+    copy["metadata"] = {**real["metadata"], "uid": "uid-of-the-copy", "name": "copy"}
+    if how == "another namespace":
+        copy["metadata"]["namespace"] = "elsewhere"
+    elif how == "labels alone":
+        copy["metadata"]["ownerReferences"] = []
+    else:
+        owners = real["metadata"]["ownerReferences"]
+        copy["metadata"]["ownerReferences"] = [{**owner, "controller": False} for owner in owners]
+    hall.core.pod_changed(view(copy), deleted=False)
+    hall.core.pod_changed(view(copy), deleted=True)
+    await settled(hall.town)
+    assert hall.controller.state == before
+    assert len(hall.town.pods()) == 5
