@@ -191,7 +191,7 @@ OBSERVING: Final = Guard("observe", "mode is Observe", _observing)
 HOLDING: Final = Guard("hold", "mode is Hold", lambda context: context.policy.mode is Mode.HOLD)
 SICK_NODE: Final = about("sick node", "the fact is about a node that still works", SICK_NODES)
 SERVING: Final = Guard("serves again", "the controller serves", lambda context: context.view.coordinator_ready)
-RELEASED: Final = Guard("released", "mode is no longer Hold", lambda context: context.policy.mode is not Mode.HOLD)
+RELEASED: Final = Guard("released", "mode is Enforce again", lambda context: context.policy.mode is Mode.ENFORCE)
 MOVE: Final = Guard(
     "move asked",
     "the node still works and the policy wants to move off it",

@@ -59,8 +59,12 @@ def of_spec(state: JobState, spec: HATrainingJobSpec, restart_seen: str) -> Iter
 
 
 def of_pod(pod: PodView, *, deleted: bool, now_ms: int) -> Iterator[events.JobEvent]:
-    """A pod that serves a node rank is as it is now, or gone."""
-    for fact in [pod_source.lost(pod, now_ms)] if deleted else pod_source.facts(pod, now_ms):
+    """A pod that serves a node rank is as it is now, or gone.
+
+    One that is being deleted is a loss in the making: nothing should be started in it any more.
+    """
+    going = deleted or (pod.deleting and not pod.finished)
+    for fact in [pod_source.lost(pod, now_ms)] if going else pod_source.facts(pod, now_ms):
         yield events.FactSeen(fact=fact)
 
 

@@ -126,8 +126,9 @@ def facts(pod: PodView, now_ms: int) -> list[Fact]:
 
 
 def lost(pod: PodView, now_ms: int) -> Fact:
-    """The fact that a pod which should be there has gone."""
-    return _fact(pod, FactKind.POD_LOST, "PodDeleted", f"pod {pod.name} is gone", now_ms)
+    """The fact that a pod which should be there has gone, or is going."""
+    going = "is being deleted" if pod.deleting else "is gone"
+    return _fact(pod, FactKind.POD_LOST, "PodDeleted", f"pod {pod.name} {going}", now_ms)
 
 
 def stranded(pod: PodView, now_ms: int) -> Fact:

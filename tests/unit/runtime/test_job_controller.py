@@ -228,6 +228,16 @@ async def test_a_pod_is_replaced_only_after_the_decision_is_written(town: Town) 
     assert (order.action, list(order.replaced_nodes)) == (wire.REPLACE, [0])
 
 
+async def test_nothing_is_started_in_a_pod_being_deleted(town: Town) -> None:
+    await town.train()
+    body = next(body for (kind, _, _), body in town.kube.objects.items() if kind == "pods" and "-2-" in str(body))
+    dying = {**body, "metadata": {**body["metadata"], "deletionTimestamp": "2026-11-22T12:00:00Z"}}
+    town.controller.pod_seen(view(dying))
+    await town.report(death_of(4), step=5)  # ended by the kubelet
+    order = town.links[0].orders[-1]
+    assert (order.action, list(order.replaced_nodes), list(order.restart_ranks)) == (wire.REPLACE, [2], [])
+
+
 async def test_an_incident_is_closed_in_the_status_though_the_next_begins_at_once(town: Town) -> None:
     """How an incident ended is written when there is time; the next one may begin before."""
     await town.train()

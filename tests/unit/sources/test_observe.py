@@ -82,6 +82,16 @@ def test_a_pod_that_is_gone_is_lost_and_one_that_runs_says_nothing() -> None:
     assert facts(observe.of_pod(PODS[0], deleted=False, now_ms=NOW)) == []
 
 
+def test_a_pod_being_deleted_is_a_loss_in_the_making() -> None:
+    dying = replace(PODS[0], deleting=True)
+    (early,) = observe.of_pod(dying, deleted=False, now_ms=NOW)
+    (late,) = observe.of_pod(dying, deleted=True, now_ms=NOW)
+    assert isinstance(early, events.FactSeen)
+    assert isinstance(late, events.FactSeen)
+    assert (early.fact.kind, early.fact.id) == (FactKind.POD_LOST, late.fact.id)
+    assert facts(observe.of_pod(replace(dying, exit_code=0), deleted=False, now_ms=NOW)) == []
+
+
 @pytest.mark.parametrize(
     ("pod", "deleted", "told"),
     [
