@@ -167,7 +167,8 @@ class Host:
         elif self._child is None:
             self._send({"answer": message.get("id"), "code": -1, "exception": "no controller was started"})
         else:
-            self._note({"called": call, "id": message.get("id"), "arguments": message.get("arguments", {})})
+            copied = {name: message.get(name) for name in ("id", "order")}
+            self._note({"called": call, "arguments": message.get("arguments", {}), **copied})
             self._write_child(self._child, message)
 
     # -- the controller -------------------------------------------------------------------------------------------
@@ -302,8 +303,9 @@ class Host:
     # -- what is remembered ---------------------------------------------------------------------------------------
 
     def _note(self, message: Message) -> None:
-        """Keep the log since MindIO last was at rest; a success report opens it anew."""
+        """Keep the log since MindIO last was at rest; a success report opens it anew, with the order that is over."""
         if message.get("event") == CALLBACKS[3] and message["arguments"][0] == 0:
+            message["order"] = max([entry.get("order") or 0 for entry in self._log], default=0)
             self._log = []
         self._log.append(message)
         del self._log[:-LOG_LIMIT]

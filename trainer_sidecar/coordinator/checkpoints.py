@@ -7,60 +7,53 @@ only while none of the job's ranks can write: before they are started, after the
 from __future__ import annotations
 
 from hajob.protocol import sidecar_pb2 as pb
-from trainer_sidecar.coordinator.job import Job, Phase
-from trainer_sidecar.coordinator.roster import Pod
+from trainer_sidecar.coordinator.attempt import AttemptPhase
+from trainer_sidecar.coordinator.job import Job
+from trainer_sidecar.coordinator.roster import RankPod
 
 LOAD_STEP = "HAJOB_LOAD_STEP"
 
 
 def are_verified(job: Job) -> bool:
     """Whether the ranks of the attempt that opens may be started; asks an agent where they may not yet."""
-    if not job.attempt.alone:
-        job.attempt.alone = True
+    if job.attempt.is_alone():
         follow(job, anew=True)
     if _rules(job) is None or _chosen(job) is None:
         return True  # nobody can look: the job is started as it would be without Hajob
-    return job.checkpoint is not None and job.checkpoint.attempt == job.attempt.number
+    return job.checkpoints.found is not None and job.checkpoints.found.attempt == job.attempt.number
 
 
 def follow(job: Job, *, anew: bool = False) -> None:
     """Tell the agents when it is another one's turn to look."""
     pod = _chosen(job)
     uid = pod.uid if pod is not None else ""
-    if uid != job.checkpoint_pod or anew:
-        job.dirty.update(one for one in (job.checkpoint_pod, uid) if one)
-        job.checkpoint_pod = uid
+    if uid != job.checkpoints.pod_uid or anew:
+        job.effects.touch(job.checkpoints.pod_uid, uid)
+        job.checkpoints.ask(uid)
 
 
-def order(job: Job, pod: Pod) -> pb.CheckpointOrder | None:
+def order(job: Job, pod: RankPod) -> pb.CheckpointOrder | None:
     """What this pod's agent is asked; None: nothing."""
     rules = _rules(job)
-    if rules is None or pod.uid != job.checkpoint_pod:
+    if rules is None or pod.uid != job.checkpoints.pod_uid:
         return None
-    prepares = job.attempt.phase is Phase.OPENING and job.attempt.alone
+    prepares = job.attempt.phase is AttemptPhase.OPENING and job.attempt.alone
     return pb.CheckpointOrder(rules=rules, prepare_attempt=job.attempt.number if prepares else 0)
 
 
-def take(job: Job, pod: Pod, report: pb.AgentReport) -> None:
-    """An agent's report: whether it sees the checkpoints, and what it found if it is the one that was asked."""
-    pod.sees_checkpoints = report.sees_checkpoints
-    if not report.HasField("checkpoint") or pod.uid != job.checkpoint_pod or report.checkpoint == job.checkpoint:
+def take(job: Job, pod: RankPod, report: pb.AgentReport) -> None:
+    """What an agent has found, if it is the one that was asked."""
+    view = job.checkpoints
+    if not report.HasField("checkpoint") or pod.uid != view.pod_uid or report.checkpoint == view.found:
         return
-    found = pb.CheckpointState()
-    found.CopyFrom(report.checkpoint)
-    before = job.checkpoint
-    if before is not None and found.attempt < before.attempt:  # another agent's turn: what was loaded stays known
-        found.attempt, found.loaded_step, found.num_filled = before.attempt, before.loaded_step, before.num_filled
-        found.num_refused = before.num_refused
-        del found.refused[:]
-        found.refused.extend(before.refused)
-    job.urgent = job.urgent or before is None or found.attempt != before.attempt
-    job.checkpoint, job.changed = found, True
+    before = view.found.attempt if view.found is not None else -1
+    view.take(report.checkpoint)
+    job.effects.note(urgent=view.found is None or view.found.attempt != before)
 
 
 def environment(job: Job) -> dict[str, str]:
     """The verified step, for start scripts that want to know it."""
-    found = job.checkpoint
+    found = job.checkpoints.found
     if found is None or found.attempt != job.attempt.number or found.loaded_step < 0:
         return {}
     return {LOAD_STEP: str(found.loaded_step)}
@@ -68,8 +61,8 @@ def environment(job: Job) -> dict[str, str]:
 
 def problem(job: Job) -> str:
     """Why a start waits; empty when it does not wait for this."""
-    found = job.checkpoint
-    waits = job.attempt.phase is Phase.OPENING and found is not None and found.attempt != job.attempt.number
+    found = job.checkpoints.found
+    waits = job.attempt.phase is AttemptPhase.OPENING and found is not None and found.attempt != job.attempt.number
     return found.problem if waits and found is not None else ""
 
 
@@ -79,10 +72,10 @@ def _rules(job: Job) -> pb.CheckpointRules | None:
     return assignment.checkpoint_rules if known and assignment is not None else None
 
 
-def _chosen(job: Job) -> Pod | None:
-    able = (
-        pod
-        for pod in job.roster.pods.values()
-        if pod.sees_checkpoints and pod.listed and not pod.over and job.hears(pod)
-    )
-    return min(able, key=lambda pod: (pod.node_rank, -pod.incarnation), default=None)
+def _chosen(job: Job) -> RankPod | None:
+    """The pod of the lowest node rank that can look."""
+    for node_rank in range(job.roster.num_nodes):
+        for pod in job.roster.pods_of(node_rank):
+            if pod.sees_checkpoints and pod.counts and job.hears(pod):
+                return pod
+    return None

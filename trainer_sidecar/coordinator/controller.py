@@ -55,15 +55,15 @@ class ControllerLink:
         self._greeted = False
         self._task = asyncio.create_task(self._run(), name="controller")
 
-    def send(self, call: str, arguments: Mapping[str, Any]) -> None:
-        """Ask for a call. Without a connection it is dropped: the host that comes back says how things stand."""
+    def send(self, call: str, arguments: Mapping[str, Any], order: int = 0) -> None:
+        """Ask for a call; `order` is for the log. Dropped without a connection: the host will say how things stand."""
         connection = self._socket
         if connection is None:
             log.warning("the controller host is away, %s is not sent", call)
             return
         self._number += 1
         top = {"start": dict(arguments), "end": dict(arguments)}.get(call, {"arguments": dict(arguments)})
-        message: Message = {"id": f"{self._name}-{self._number}", "call": call, **top}
+        message: Message = {"id": f"{self._name}-{self._number}", "call": call, "order": order, **top}
         try:
             connection.sendall(controller_protocol.encode(message))  # a short line into an empty buffer: never waits
         except OSError as error:

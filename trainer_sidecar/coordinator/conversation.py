@@ -10,11 +10,13 @@ Pure: time comes in with the event, calls go out as values.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import copy
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
 from hajob.protocol import sidecar_pb2 as pb
+from trainer_sidecar.coordinator.conversation_states import BLIND, GATHERS, State
 
 PROCESS_FAULT = 1
 RETRY_DELAY_SECONDS = 0.1
@@ -22,39 +24,13 @@ MAX_QUICK_RETRIES = 50
 SLOW_RETRY_SECONDS = 2.0
 
 
-class State(StrEnum):
-    """Where the conversation stands. Reported to the operator under these names."""
-
-    OFFLINE = "Offline"  # no controller serves
-    SERVING = "Serving"  # MindIO is at rest, nothing is asked
-    FINISHING = "Finishing"  # a rank has left in order: MindIO will not recover anything any more
-    STOPPING = "Stopping"  # stop_train went out
-    STOPPED = "Stopped"  # the step is locked, not stopped; everything that dies is gathered
-    RETRY_REFUSED = "RetryRefused"  # 405: wants a naming once more, will not report the ranks again
-    NAMING = "Naming"  # on_global_rank went out
-    CHOOSING = "Choosing"  # strategies are offered
-    RECOVERING = "Recovering"
-    RETRYING = "Retrying"
-    CONFIRMING = "Confirming"  # steps are finished again, MindIO's own success report is still to come
-    FAILED_OPEN = "FailedOpen"  # 406: a checkpoint may be chosen
-    SAVING = "Saving"
-    SHRINKING = "Shrinking"
-    SHRUNK = "Shrunk"  # trains with fewer data-parallel ranks
-    EXPANDING = "Expanding"
-    PAUSING = "Pausing"
-    PAUSED = "Paused"
-    CONTINUING = "Continuing"
-    SWITCHING = "Switching"  # a hot switch is prepared
-    MIGRATING = "Migrating"
-    CLOSED = "Closed"  # the controller has left or is leaving; nobody may be told anything through it
-    LOST = "Lost"  # the controller's process is gone
-
-
 class Kind(StrEnum):
     """What can happen in the conversation."""
 
     SERVES = "serves"
+    TAKEN_UP = "taken up"  # a controller serves, and carries out `strategy`
     GONE = "gone"
+    ENDED = "ended"  # every rank is ended by order
     FAULT = "report_fault_ranks"
     STOP_OK = "report_stop_complete 0"
     STOP_FAILED = "report_stop_complete other"
@@ -90,7 +66,8 @@ class Wish:
     """What is wanted of MindIO now, made of the operator's order and of what stands at the gates.
 
     `strategy` is MindIO's word, "" when nothing may be chosen yet. `names`: what on_global_rank is to name.
-    `ready`: every rank of `names` that has to come back stands at its gate.
+    `ready`: every rank of `names` that has to come back stands at its gate. `again`: it was said before, so whatever
+    had to be known for it was known.
     """
 
     strategy: str
@@ -98,6 +75,7 @@ class Wish:
     ready: bool = True
     parameters: str = ""
     seconds: int = 1
+    again: bool = False
 
 
 @dataclass(frozen=True)
@@ -207,43 +185,67 @@ class Conversation:
     @property
     def is_blind(self) -> bool:
         """Whether the next fault goes by the controller, and not because everything was saved and is ended."""
-        left = self.state is State.CLOSED and not self.memory.saved
-        return left or self.state in (State.OFFLINE, State.LOST)
+        return self.state in BLIND and not (self.state is State.CLOSED and self.memory.saved)
 
     def feed(self, event: Event, now: float) -> list[Command]:
-        """Take one event in; what is to be done, in order."""
-        self.memory.now = now
-        self.memory.accepted = self.memory.accepted or event.kind is Kind.ACCEPTED
-        commands = self._step(event)
-        while event.kind is not Kind.ACCEPTED and (row := self._match(Event(Kind.LOOK))) is not None:
-            commands += self._take(row, Event(Kind.LOOK))
+        """Take one event in, and decide on what is known then; what is to be done, in order."""
+        commands = self.hear(event, now)
+        while event.kind is not Kind.ACCEPTED and (decided := self.look()) is not None:
+            commands += decided
         return commands
 
-    def lose(self, ranks: Mapping[int, int], now: float) -> list[Command]:
-        """Registered ranks are known to be dead or are given up: stop, or gather."""
+    def hear(self, event: Event, now: float) -> list[Command]:
+        """Take one event in and decide on nothing; what is to be done, in order."""
         memory = self.memory
-        into = memory.lost if self.state in GATHERS else memory.late
-        for rank, kind in ranks.items():
-            into[rank] = max(kind, into.get(rank, kind)) if into.get(rank) != PROCESS_FAULT else PROCESS_FAULT
-        return self.feed(Event(Kind.LOOK), now)
-
-    def want(self, wish: Wish | None, now: float) -> list[Command]:
-        """The decision, or the readiness of the ranks it waits for, has changed."""
-        self.memory.wish = wish
-        return self.feed(Event(Kind.LOOK), now)
-
-    def _step(self, event: Event) -> list[Command]:
+        memory.now = now
+        memory.accepted = memory.accepted or event.kind is Kind.ACCEPTED
         row = self._match(event)
         if row is not None:
             return self._take(row, event)
         if event.kind in QUIET:
             return []
-        self.memory.unexpected += 1
-        return [Unexpected(event, self.state, self.memory.unexpected)]
+        memory.unexpected += 1
+        return [Unexpected(event, self.state, memory.unexpected)]
+
+    def look(self) -> list[Command] | None:
+        """Decide one thing on what is known; None when nothing is to be decided."""
+        row = self._match(LOOK)
+        return self._take(row, LOOK) if row is not None else None
+
+    def answers(self, event: Event) -> bool:
+        """Whether the controller would be called at once if it said this."""
+        row = self._match(event)
+        return row is not None and any(isinstance(one, Call) for one in row.effect(copy.deepcopy(self.memory), event))
+
+    def lose(self, ranks: Mapping[int, int], now: float) -> list[Command]:
+        """Registered ranks are known to be dead or are given up: stop, or gather."""
+        self.miss(ranks)
+        return self.feed(LOOK, now)
+
+    def miss(self, ranks: Mapping[int, int]) -> None:
+        """Remember that these ranks are lost. A process that has died is never less than that."""
+        into = self.memory.lost if self.state in GATHERS else self.memory.late
+        for rank, kind in ranks.items():
+            into[rank] = max(kind, into.get(rank, kind)) if into.get(rank) != PROCESS_FAULT else PROCESS_FAULT
+
+    def want(self, wish: Wish | None, now: float) -> list[Command]:
+        """The decision, or the readiness of the ranks it waits for, has changed."""
+        self.memory.wish = wish
+        return self.feed(LOOK, now)
+
+    def suppose(self, wish: Wish | None) -> None:
+        """A decision that was made before and is followed now, one call at a time."""
+        self.memory.wish = wish
+
+    def wait_for(self, ranks: Iterable[int]) -> None:
+        """Another process comes for these of the named ranks, and is to be let in."""
+        self.memory.renewed.update(ranks)
 
     def _match(self, event: Event) -> Row | None:
-        rows = self._rows.get((self.state, event.kind), [])
-        return next((row for row in rows if row.guard(self.memory, event)), None)
+        for row in self._rows.get((self.state, event.kind), ()):
+            if row.guard(self.memory, event):
+                return row
+        return None
 
     def _take(self, row: Row, event: Event) -> list[Command]:
         commands = row.effect(self.memory, event)
@@ -254,24 +256,6 @@ class Conversation:
         return commands
 
 
-GATHERS = frozenset(
-    {
-        State.OFFLINE,
-        State.SERVING,
-        State.FINISHING,
-        State.STOPPING,
-        State.STOPPED,
-        State.RETRY_REFUSED,
-        State.SHRUNK,
-        State.PAUSING,
-        State.PAUSED,
-        State.CONTINUING,
-        State.SWITCHING,
-        State.CLOSED,
-        State.LOST,
-    }
-)
-"""States in which a death can still be named, or needs no naming."""
-
+LOOK = Event(Kind.LOOK)
 QUIET = frozenset({Kind.LOOK, Kind.STEP, Kind.FINISH, Kind.GONE})
 """Events that most states have nothing to do with."""

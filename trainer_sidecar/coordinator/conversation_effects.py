@@ -50,6 +50,18 @@ def serve(memory: Memory, _event: Event) -> list[Command]:
     return []
 
 
+def take_up(memory: Memory, event: Event) -> list[Command]:
+    """A controller that was told this by somebody before us."""
+    memory.strategy = event.strategy
+    return []
+
+
+def lose_controller(memory: Memory, event: Event) -> list[Command]:
+    """What is wrong is said by whoever noticed it."""
+    memory.problem = event.text or memory.problem
+    return []
+
+
 def stop(memory: Memory, _event: Event) -> list[Command]:
     """Name every registered rank that is known dead."""
     return [Call("stop_train", {"ranks": _pairs(memory.lost)})]
@@ -159,8 +171,9 @@ def prepare_switch(memory: Memory, _event: Event) -> list[Command]:
     return [Call("prepare_action", {"action": "hot switch", "ranks": [[r, 0] for r in sorted(memory.wish.names)]})]
 
 
-def cancel_switch(_memory: Memory, _event: Event) -> list[Command]:
+def cancel_switch(memory: Memory, _event: Event) -> list[Command]:
     """No second process comes."""
+    memory.named = {}
     return [Call("prepare_action", {"action": "stop switch", "ranks": []})]
 
 
@@ -215,8 +228,9 @@ def saved(memory: Memory, event: Event) -> list[Command]:
     return [Mark(pb.RESULT, event), EndRanks(None)]
 
 
-def isolated(_memory: Memory, event: Event) -> list[Command]:
-    """Dropped ranks stay blocked for ever; nobody but us ends them."""
+def isolated(memory: Memory, event: Event) -> list[Command]:
+    """Dropped ranks stay blocked for ever; nobody but us ends them, and nobody misses them."""
+    memory.late = {rank: kind for rank, kind in memory.late.items() if rank not in event.ranks}
     return [Mark(pb.RESULT, event), EndRanks(frozenset(event.ranks))]
 
 

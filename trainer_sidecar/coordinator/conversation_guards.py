@@ -7,8 +7,8 @@ from trainer_sidecar.coordinator.conversation import (
     Event,
     Guard,
     Memory,
-    State,
 )
+from trainer_sidecar.coordinator.conversation_states import State
 
 
 def always(_memory: Memory, _event: Event) -> bool:
@@ -110,7 +110,8 @@ def successor_lost(*strategies: str) -> Guard:
     wanted = wants_offered(*strategies)
 
     def guard(memory: Memory, event: Event) -> bool:
-        return wanted(memory, event) and bool(memory.late.keys() & memory.named.keys())
+        again = memory.wish is not None and memory.wish.again
+        return wanted(memory, event) and (again or bool(memory.late.keys() & memory.named.keys()))
 
     return guard
 
@@ -133,3 +134,8 @@ def of_the_pause_accepted(memory: Memory, event: Event) -> bool:
 def given_up(memory: Memory, event: Event) -> bool:
     """MindIO has stopped every rank for a move that is not wanted any more."""
     return "migration" in memory.offered and wants("continue")(memory, event)
+
+
+def carries_out(strategy: str) -> Guard:
+    """This strategy is being carried out."""
+    return lambda _memory, event: event.strategy == strategy

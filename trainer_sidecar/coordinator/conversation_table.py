@@ -15,7 +15,6 @@ from trainer_sidecar.coordinator.conversation import (
     Guard,
     Kind,
     Row,
-    State,
 )
 from trainer_sidecar.coordinator.conversation_effects import (
     admit,
@@ -33,6 +32,7 @@ from trainer_sidecar.coordinator.conversation_effects import (
     found,
     found_and_stop,
     isolated,
+    lose_controller,
     mark_accepted,
     name,
     nothing,
@@ -50,6 +50,7 @@ from trainer_sidecar.coordinator.conversation_effects import (
     stop,
     stopped,
     success,
+    take_up,
     try_again,
 )
 from trainer_sidecar.coordinator.conversation_guards import (
@@ -58,6 +59,7 @@ from trainer_sidecar.coordinator.conversation_guards import (
     can_name,
     can_name_again,
     cannot_save,
+    carries_out,
     given_up,
     growing,
     has_lost,
@@ -72,6 +74,7 @@ from trainer_sidecar.coordinator.conversation_guards import (
     wants_offered,
     wants_others,
 )
+from trainer_sidecar.coordinator.conversation_states import CARRIES_OUT, OVER, TRAINING, State
 
 S, K = State, Kind
 
@@ -86,9 +89,6 @@ CALLBACKS = (
     K.OPEN_FAILURE,
     K.FAILURE,
 )
-TRAINING = (S.SERVING, S.SHRUNK, S.SWITCHING, S.PAUSING, S.PAUSED, S.CONTINUING)
-"""States in which the training runs or is held on request: what MindIO says there and no row expects ends them, because
-a controller that is not understood is blind, and must not look healthy."""
 
 
 def _calm(state: State, refused: State) -> Iterable[Row]:
@@ -231,8 +231,10 @@ def _everywhere() -> Iterable[Row]:
     for state in S:
         yield Row(state, K.ACCEPTED, always, mark_accepted, state)
         yield Row(state, K.SERVES, always, serve, S.SERVING)
-        over = state in (S.CLOSED, S.FINISHING, S.OFFLINE)
-        yield Row(state, K.GONE, always, nothing, state if over else S.LOST)
+        yield Row(state, K.GONE, always, lose_controller, state if state in OVER else S.LOST)
+        yield Row(state, K.ENDED, always, nothing, S.CLOSED)
+    for strategy, state in CARRIES_OUT.items():
+        yield Row(S.SERVING, K.TAKEN_UP, carries_out(strategy), take_up, state)
 
 
 def build_table() -> dict[tuple[State, Kind], list[Row]]:

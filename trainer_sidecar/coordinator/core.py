@@ -1,7 +1,7 @@
 """The coordinator's core: it is told what happened, and leaves in the job what is to be sent.
 
-No socket, task or clock in here. Every input carries the time; the shell asks `due_orders`, `requests` and `report`
-afterwards. What a caller sends that makes no sense is counted in `refused_input`, never raised.
+No socket, task or clock in here. Every input carries the time; the shell asks `take_orders`, `take_requests` and
+`report` afterwards. What a caller sends that makes no sense is counted and told in every report, never raised.
 """
 
 from __future__ import annotations
@@ -13,23 +13,22 @@ from typing import Any
 from hajob.protocol import sidecar_pb2 as pb
 from hajob.protocol.steps import known_step
 from trainer_sidecar.controller_protocol import PORT
-from trainer_sidecar.coordinator import attempt, checkpoints, hang, last_step, node_orders, orders, standing
+from trainer_sidecar.coordinator import checkpoints, hang, node_orders, orders, standing, start, takeover
+from trainer_sidecar.coordinator.callbacks import parse_callback
 from trainer_sidecar.coordinator.clock import NANOSECONDS
-from trainer_sidecar.coordinator.conversation import Event, Kind, State
+from trainer_sidecar.coordinator.conversation import Event, Kind
+from trainer_sidecar.coordinator.conversation_states import State
 from trainer_sidecar.coordinator.conversation_table import new_conversation
 from trainer_sidecar.coordinator.driver import carry_out, feed, heartbeat_told, lose, step_finished
-from trainer_sidecar.coordinator.job import Endpoint, Job, Limits, Phase, Request
+from trainer_sidecar.coordinator.effects import HostRequest
+from trainer_sidecar.coordinator.incidents import Incidents
+from trainer_sidecar.coordinator.job import Endpoint, Job, Limits
 from trainer_sidecar.coordinator.leases import LEASE_SECONDS, Leases
-from trainer_sidecar.coordinator.roster import Pod, View
+from trainer_sidecar.coordinator.roster import RankPod, RankView
 
 log = logging.getLogger(__name__)
 
-RESULT_KINDS = {
-    0: Kind.SUCCESS,
-    201: Kind.ISOLATED,
-    405: Kind.RETRY_REFUSED,
-    406: Kind.OPEN_FAILURE,
-}
+ALL = 1 << 30
 
 
 class Core:
@@ -37,8 +36,8 @@ class Core:
 
     def __init__(self, job_uid: str, endpoint: Endpoint, limits: Limits, now: float, incarnation: int = 0) -> None:
         conversation = new_conversation(limits.answer_seconds)
-        self.job = Job(job_uid, endpoint, limits, conversation, Leases(now), now)
-        self.job.incarnation = self.job.pod_incarnation = incarnation
+        incidents = Incidents(incarnation)
+        self.job = Job(job_uid, endpoint, limits, incarnation, conversation, Leases(now), now, incidents)
         self._sent: dict[str, pb.NodeOrder] = {}
 
     # -- from the operator ----------------------------------------------------------------------------------------
@@ -49,41 +48,47 @@ class Core:
         problem = assignment_problem(assignment, job.assignment)
         if problem:
             log.error("assignment %d is refused: %s", assignment.revision, problem)
-            job.refused_input += 1
+            job.refuse_input()
             return
-        job.assignment = assignment
-        job.roster.assign(assignment)
-        job.changed = True
-        for pod in job.roster.pods.values():
-            job.incarnation = max(job.incarnation, pod.incarnation)
+        job.take_assignment(assignment)
+        job.effects.note()
         self._advance(now)
 
     def order(self, order: pb.Order, now: float) -> None:
         """The step that is wanted now; one that is not newer than the one in hand is dropped."""
         job = self.job
-        stale = job.incident is not None and order.incarnation < job.incident.incarnation
-        if not orders.is_newer(job, order) or (stale and order.action != pb.STOP):
-            job.refused_input += not orders.is_newer(job, order)
+        if not orders.is_newer(job, order):
+            job.refuse_input()
             return
+        incident = job.incidents.current
+        if incident is not None and order.incarnation < incident.incarnation and order.action != pb.STOP:
+            return  # of an incident that is over
         self._carry_out(order, now)
 
     def _carry_out(self, order: pb.Order, now: float) -> None:
         job = self.job
-        job.now = now
-        job.order = order
-        job.urgent = True
+        job.look_at(now)
+        job.take_order(order)
+        job.effects.note(urgent=True)
         log.info(
             "order %s of incarnation %d, revision %d", pb.Action.Name(order.action), order.incarnation, order.revision
         )
         if order.action in (pb.STOP, pb.START):
-            last_step.gather(job)
-        if order.action == pb.STOP or attempt.is_for_a_successor(job):
-            attempt.end(job, order)
+            self._end_steps()
+        if order.action == pb.STOP or start.is_for_a_successor(job):
+            start.end(job, order)
         self._advance(now)
+
+    def _end_steps(self) -> None:
+        """Every rank is about to be ended; when the training last went on is told a moment later."""
+        job, incident = self.job, self.job.incidents.current
+        told = not job.runs or (incident is not None and incident.strategy_sent is not None)
+        of = None if told else incident or job.attempt
+        job.ending.end(job.steps, job.now, job.roster.num_training, of)
 
     def acknowledge(self, sequence: int) -> None:
         """The operator has taken in every report up to `sequence`."""
-        self.job.outbox.acknowledge(sequence)
+        self.job.effects.outbox.acknowledge(sequence)
 
     # -- from the agents ------------------------------------------------------------------------------------------
 
@@ -92,9 +97,9 @@ class Core:
         pod = self.job.roster.pods.get(uid)
         if pod is None:
             return
-        pod.connected, pod.reported = True, False
+        pod.connect()
         self._sent.pop(uid, None)
-        self.job.dirty.add(uid)
+        self.job.effects.touch(uid)
         self.job.silence.heard(uid, now)
         self._advance(now)
 
@@ -103,8 +108,7 @@ class Core:
         pod = self.job.roster.pods.get(uid)
         if pod is None:
             return
-        self.job.changed = self.job.changed or pod.connected
-        pod.connected = False
+        self.job.effects.note(changed=pod.disconnect())
         if refused:
             self.job.silence.refused(uid, now)
 
@@ -113,9 +117,8 @@ class Core:
         pod = self.job.roster.pods.get(uid)
         if pod is None:
             return None
-        if self.job.silence.heard(uid, now):
-            self.job.changed = True
-        if pod.over or (not pod.listed and self.job.attempt.phase is not Phase.RUNNING):
+        self.job.effects.note(changed=self.job.silence.heard(uid, now))
+        if pod.over or (not pod.listed and not self.job.runs):
             return None
         self.job.leases.grant(uid, now)
         return pb.LeaseGrant(heartbeat=number, lease_milliseconds=int(LEASE_SECONDS * 1000))
@@ -126,32 +129,30 @@ class Core:
         pod = job.roster.pods.get(uid)
         if pod is None:
             return
-        job.now = now
-        news = not pod.reported or pod.launcher_ready != report.launcher_ready or bool(report.facts)
-        if not pod.reported:
-            job.dirty.add(uid)
-        pod.reported, pod.launcher_ready = True, report.launcher_ready
-        job.changed = job.changed or pod.problems != list(report.problems)
-        pod.problems = list(report.problems)
+        job.look_at(now)
+        first, changed = pod.report(report)
+        job.effects.note(changed=changed)
+        if first:
+            job.effects.touch(uid)
         checkpoints.take(job, pod, report)
         lost = self._take_facts(pod, report)
         lost |= self._take_views(pod, report)
-        news = news or bool(lost) or job.changed
+        news = first or bool(lost) or bool(report.facts) or job.effects.changed
         if lost:
             lose(job, lost)
         for step in report.steps:
-            if last_step.is_gathered(job) or self._is_of_this_attempt(pod, step.rank):
+            if job.ending.is_gathered or self._is_of_this_attempt(pod, step.rank):
                 take = heartbeat_told if step.heartbeat else step_finished
                 take(job, step.rank, step.step, now - step.age_nanoseconds / NANOSECONDS)
         if news:
             self._advance(now)
 
-    def _take_facts(self, pod: Pod, report: pb.AgentReport) -> set[int]:
+    def _take_facts(self, pod: RankPod, report: pb.AgentReport) -> set[int]:
         """Forward facts about wanted processes; ranks that are lost by them."""
         job, lost = self.job, set()
         for fact in report.facts:
             if fact.kind == pb.STACK:
-                hang.take_stack(job, fact)
+                job.standstill.take_stack(fact.ranks, fact.message)
                 continue
             if fact.kind == pb.PROCESS_EXITED:
                 process = (fact.incarnation, fact.start)
@@ -160,10 +161,10 @@ class Core:
                     continue  # ended by order, or of a process that has a successor; before a takeover nobody knows
                 lost |= wanted if fact.exit_code != 0 else set()
             fact.node_rank = pod.node_rank
-            job.tell(fact, job.now - fact.age_nanoseconds / NANOSECONDS)
+            job.effects.tell(fact, job.now - fact.age_nanoseconds / NANOSECONDS)
         return lost
 
-    def _is_of_this_attempt(self, pod: Pod, rank: int) -> bool:
+    def _is_of_this_attempt(self, pod: RankPod, rank: int) -> bool:
         """Of a pod that a restart ends, steps are told that nobody had acknowledged before."""
         view = pod.views.get(rank)
         return view is None or view.incarnation >= self.job.attempt.incarnation
@@ -171,27 +172,25 @@ class Core:
     def _is_wanted(self, rank: int) -> bool:
         return self.job.roster.targets[rank].run
 
-    def _take_views(self, pod: Pod, report: pb.AgentReport) -> set[int]:
+    def _take_views(self, pod: RankPod, report: pb.AgentReport) -> set[int]:
         job, lost = self.job, set()
         for state in report.ranks:
-            view = View(state.incarnation, state.start, state.pid, state.phase, known_step(state))
-            before = pod.views.get(state.rank)
-            pod.views[state.rank] = view
-            if before is not None and (before.process, before.phase) == (view.process, view.phase):
+            view = RankView(state.incarnation, state.start, state.pid, state.phase, known_step(state))
+            if not pod.take_view(state.rank, view):
                 continue
-            job.changed = True
-            attempt.take_late(job, pod, state.rank, view)
+            job.effects.note()
+            takeover.take_late(job, pod, state.rank, view)
             if not job.roster.is_current(pod, state.rank, view.process):
                 continue
             if view.phase == pb.LINKED:
-                job.roster.registered.add(state.rank)
+                job.roster.register(state.rank)
             elif view.phase == pb.FINISHED:
-                attempt.rank_finished(job, state.rank)
+                takeover.rank_finished(job, state.rank)
             elif view.phase == pb.DEAD:
                 if self._is_wanted(state.rank):
                     lost.add(state.rank)
                 elif job.attempt.first_finish is not None:
-                    job.attempt.finished.add(state.rank)  # ended at its deadline
+                    job.attempt.finish(state.rank, job.now)  # ended at its deadline
         return lost
 
     # -- from the controller host ---------------------------------------------------------------------------------
@@ -201,21 +200,17 @@ class Core:
 
         What it says from now to the take-over of a running attempt, which waits for the agents, belongs to that log.
         """
-        self.job.controller.connected = True
-        self.job.controller_log = list(entries)
+        self.job.controller.connect(entries)
         self.controller_state(state, now)
 
     def controller_state(self, state: Mapping[str, Any], now: float) -> None:
         """The host says how controller and store are."""
         job, controller = self.job, self.job.controller
-        job.now = now
-        controller.attempt = int(state.get("attempt", 0))
-        controller.controller, controller.store = str(state.get("controller")), str(state.get("store"))
-        controller.problem, controller.kind = str(state.get("problem", "")), str(state.get("kind", ""))
-        controller.incidents = int(state.get("incidents", 0))
-        job.changed = job.urgent = True
+        job.look_at(now)
+        controller.take(state)
+        job.effects.note(urgent=True)
         if controller.kind == PORT:
-            job.tell(job.new_fact(pb.PORT_TAKEN, "controller", controller.problem), now)
+            job.effects.tell(job.new_fact(pb.PORT_TAKEN, "controller", controller.problem), now)
         if controller.controller == "lost":
             self._controller_gone(controller.problem, now)
         job.touch_all()
@@ -223,16 +218,14 @@ class Core:
 
     def controller_unreachable(self, now: float) -> None:
         """The host does not answer: its container is gone, and the controller with it."""
-        controller = self.job.controller
-        was_connected, controller.connected = controller.connected, False
-        if was_connected:
+        if self.job.controller.disconnect():
             self._controller_gone("the controller container has ended", now)
-            self.job.urgent = True
+            self.job.effects.note(urgent=True)
             self._advance(now)
 
     def _controller_gone(self, text: str, now: float) -> None:
         job = self.job
-        if job.attempt.phase is not Phase.RUNNING:
+        if not job.runs:
             return
         before = job.conversation.state
         feed(job, Event(Kind.GONE), now)
@@ -244,23 +237,23 @@ class Core:
         event = parse_callback(name, arguments)
         if event is None:
             log.warning("callback not understood: %s %s", name, arguments)
-            self.job.refused_input += 1
+            self.job.refuse_input()
             return
-        self.job.now = now
+        self.job.look_at(now)
         if self.job.conversation.state is State.OFFLINE:
-            self.job.controller_log.append({"event": name, "arguments": arguments})
+            self.job.controller.write_down({"event": name, "arguments": arguments})
         else:
             feed(self.job, event, at)
         self._advance(now)
 
     def answered(self, call: str, code: int, exception: str, at: float, now: float) -> None:
         """The controller took a call (code 0), or refused it."""
-        self.job.now = now
+        self.job.look_at(now)
         kind = Kind.ACCEPTED if code == 0 else Kind.REFUSED
         if kind is Kind.REFUSED:
             log.warning("MindIO refused %s: %s %s", call, code, exception)
         if self.job.conversation.state is State.OFFLINE:
-            self.job.controller_log.append({"answer": None, "call": call, "code": code})
+            self.job.controller.write_down({"answer": None, "call": call, "code": code})
         else:
             feed(self.job, Event(kind, code=code, text=exception, call=call), at)
 
@@ -269,15 +262,18 @@ class Core:
     def tick(self, now: float, lag: float) -> None:
         """Called about every tenth of a second; `lag`: how much later than due."""
         job = self.job
-        job.now = now
-        job.silence.extend(lag)
+        job.look_at(now)
+        job.silence.forgive(lag)
         for uid, seconds in job.silence.newly_silent(now).items():
             self._silent(uid, seconds)
         self._forget_pods()
-        last_step.tell(job)
+        last = job.ending.due(now)
+        if last is not None:
+            of, step, at = last
+            job.mark_in(of, pb.STEP_BEFORE, at, pb.Milestone(step=step))
         hanging = hang.fact(job)
         if hanging is not None:
-            job.tell(hanging, now)
+            job.effects.tell(hanging, now)
         order = standing.order(job)
         if order is not None:
             self._carry_out(order, now)
@@ -295,7 +291,7 @@ class Core:
         fact.ranks.extend(job.roster.ranks_of(pod.node_rank))
         fact.incarnation = pod.incarnation
         job.steps.lose_sight(fact.ranks)
-        job.tell(fact, job.now)
+        job.effects.tell(fact, job.now)
 
     def _forget_pods(self) -> None:
         job = self.job
@@ -311,36 +307,33 @@ class Core:
 
     def _advance(self, now: float) -> None:
         job = self.job
-        job.now = now
+        job.look_at(now)
         checkpoints.follow(job)
-        attempt.advance(job)
-        if job.attempt.phase is Phase.RUNNING:
+        start.advance(job)
+        if job.runs:
             orders.apply(job)
             orders.track(job)
             carry_out(job, job.conversation.want(orders.wish(job), now), now)
 
     # -- what is to be sent ---------------------------------------------------------------------------------------
 
-    def take_requests(self) -> list[Request]:
+    def take_requests(self) -> list[HostRequest]:
         """Calls for the controller host, in order."""
-        requests, self.job.requests = self.job.requests, []
-        return requests
+        return self.job.effects.take_requests()
 
-    def take_orders(self) -> dict[str, pb.NodeOrder]:
-        """Pods that have to be told something new. One that cannot be told now is told when it says hello."""
+    def take_orders(self, limit: int = ALL) -> dict[str, pb.NodeOrder]:
+        """Orders for at most so many of the pods that were touched; one that is away is told when it says hello."""
         job, due = self.job, {}
-        for uid in job.dirty:
+        for uid in job.effects.take_dirty(limit):
             pod = job.roster.pods.get(uid)
             order = node_orders.node_order(job, pod) if pod is not None and pod.connected else None
             if order is not None and order != self._sent.get(uid):
                 self._sent[uid] = due[uid] = order
-        job.dirty.clear()
         return due
 
     def report(self, now: float) -> pb.Report:
         """The next report to the operator."""
-        self.job.urgent = self.job.changed = False
-        return self.job.outbox.report(node_orders.coordinator_state(self.job), now)
+        return self.job.effects.report(node_orders.coordinator_state(self.job), now)
 
 
 def assignment_problem(assignment: pb.Assignment, before: pb.Assignment | None) -> str:
@@ -352,27 +345,3 @@ def assignment_problem(assignment: pb.Assignment, before: pb.Assignment | None) 
     nodes = -(-assignment.world_size // assignment.ranks_per_node)
     beyond = [pod.pod_name for pod in assignment.pods if pod.node_rank >= nodes or not pod.pod_uid]
     return f"pods {beyond} have no UID or a node rank beyond {nodes - 1}" if beyond else ""
-
-
-def parse_callback(name: str, arguments: list[Any]) -> Event | None:
-    """A callback's arguments, dictionaries as lists of pairs; None when they are not what MindIO sends."""
-    try:
-        return _parse(name, arguments)
-    except (IndexError, TypeError, ValueError):
-        return None
-
-
-def _parse(name: str, arguments: list[Any]) -> Event | None:
-    if name == "report_fault_ranks":
-        codes = dict(arguments[1]) if len(arguments) > 1 else {}
-        return Event(Kind.FAULT, dict(arguments[0]), codes)
-    if name == "report_stop_complete":
-        code, text, ranks = arguments
-        return Event(Kind.STOP_OK if code == 0 else Kind.STOP_FAILED, dict(ranks), code=code, text=text)
-    if name == "report_strategies":
-        return Event(Kind.OFFER, dict(arguments[0]), strategies=tuple(arguments[1]))
-    if name == "report_result":
-        code, text, ranks, strategy = arguments
-        kind = RESULT_KINDS.get(code, Kind.FAILURE)
-        return Event(kind, dict(ranks), code=code, text=text, strategy=strategy)
-    return None

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from functools import singledispatch
 
 from hajob.protocol import sidecar_pb2 as pb
-from trainer_sidecar.coordinator import last_step, migration
+from trainer_sidecar.coordinator import migration
 from trainer_sidecar.coordinator.conversation import (
     Admit,
     Call,
@@ -22,49 +22,33 @@ from trainer_sidecar.coordinator.conversation import (
     Kind,
     Left,
     Mark,
-    State,
     Unexpected,
 )
-from trainer_sidecar.coordinator.job import Incident, Job, Request
+from trainer_sidecar.coordinator.conversation_states import State
+from trainer_sidecar.coordinator.incidents import OpenIncident
+from trainer_sidecar.coordinator.job import Job
 
 log = logging.getLogger(__name__)
 
 FOUND_KINDS = {0: pb.MEMORY_FAULT, 1: pb.PROCESS_FAULT, 2: pb.COMMUNICATION_FAULT}
 FAULT_ACTIONS = frozenset({pb.RETRY, pb.IN_PLACE, pb.REPLACE, pb.SHRINK, pb.CHECKPOINT})
-PLANNED_CALLS = frozenset({"dump", "pause", "prepare_action"})
+PLANNED_CALLS = frozenset({"pause", "prepare_action"})
 REPAIRS = frozenset({"retry", "recover"})
 LETTING_IN = frozenset({State.EXPANDING, State.MIGRATING})
 """The others train while ranks are let in."""
 OPENING_CALLS = frozenset({"stop_train", "dump", "pause", "prepare_action"})
 
 
-def open_incident(job: Job, incarnation: int = 0, *, planned: bool = False) -> Incident:
-    """The open incident, or a new one: under the order's number, or the next one when there is no order for it yet.
-
-    A planned action that is disturbed by a fault is over; the fault is another incident. One that failed may be
-    followed by a checkpoint under its own number.
-    """
-    incident = job.incident
-    if incident is not None and incident.planned and not planned:
-        if 0 < incarnation <= max(incident.incarnation, incident.joined):
-            incident.planned = False
-        else:
-            conclude(job)
-            incident = None
-    if incident is None:
-        job.unresumed = None
-        number = incarnation or _ordered_number(job) or job.incarnation + 1
-        job.incarnation = max(job.incarnation, number)
-        incident = job.incident = Incident(number, job.now, planned)
-        job.changed = True
-    incident.joined = max(incident.joined, incarnation)
-    return incident
+def open_incident(job: Job, incarnation: int = 0, *, planned: bool = False) -> OpenIncident:
+    """The open incident, or a new one; `incarnation`: of the order that is about it, 0 when there is none yet."""
+    job.effects.note()
+    return job.incidents.open(incarnation, job.now, planned=planned, ordered=_ordered_number(job))
 
 
 def _ordered_number(job: Job) -> int:
     """The operator may have decided about a fault before MindIO could be told of it."""
     order = job.order
-    waits = order is not None and order.incarnation > job.concluded and order.action in FAULT_ACTIONS
+    waits = order is not None and order.incarnation > job.incidents.concluded and order.action in FAULT_ACTIONS
     return order.incarnation if waits and order is not None else 0
 
 
@@ -73,7 +57,7 @@ def lose(job: Job, ranks: Iterable[int], kinds: Mapping[int, int] | None = None)
 
     One that was left out and dies on its way back is missed by nobody: the others train on without it.
     """
-    missed = job.roster.registered - (job.dropped if job.conversation.state is State.SHRUNK else set())
+    missed = job.roster.registered - (job.roster.dropped if job.conversation.state is State.SHRUNK else set())
     lost = {rank: (kinds or {}).get(rank, 1) for rank in ranks if rank in missed}
     if lost:
         carry_out(job, job.conversation.lose(lost, job.now), job.now)
@@ -88,7 +72,7 @@ def carry_out(job: Job, commands: list[Command], at: float) -> None:
     """Do what the conversation asks for, in order."""
     for command in commands:
         _do(command, job, at)
-    job.changed = job.changed or bool(commands)
+    job.effects.note(changed=bool(commands))
 
 
 @singledispatch
@@ -101,7 +85,8 @@ def _call(command: Call, job: Job, _at: float) -> None:
     arguments = dict(command.arguments)
     if command.name in OPENING_CALLS:  # the number is for the host's log only
         arguments["incarnation"] = open_incident(job, planned=command.name in PLANNED_CALLS).incarnation
-    job.requests.append(Request(command.name, arguments))
+    incident = job.incidents.current
+    job.effects.request(command.name, arguments, incident.highest if incident is not None else 0)
 
 
 @_do.register
@@ -109,9 +94,8 @@ def _admit(command: Admit, job: Job, _at: float) -> None:
     roster = job.roster
     for rank in command.ranks:
         for target in (roster.targets.get(rank), roster.spares.get(rank)):
-            if target is not None and target.run and not target.admitted:
-                target.admitted = True
-                job.dirty.add(target.pod_uid)
+            if target is not None and target.admit():
+                job.effects.touch(target.pod_uid)
 
 
 @_do.register
@@ -123,7 +107,7 @@ def _found(command: Found, job: Job, at: float) -> None:
         fact.ranks.append(rank)
         fact.incarnation = incident.incarnation
         fact.code = command.codes.get(rank, "")
-        job.tell(fact, at)
+        job.effects.tell(fact, at)
 
 
 @_do.register
@@ -131,8 +115,7 @@ def _end(command: EndRanks, job: Job, _at: float) -> None:
     ranks = job.roster.targets.keys() if command.ranks is None else command.ranks
     for rank in ranks:
         target = job.roster.targets.get(rank)
-        if target is not None and target.run:
-            target.run = target.admitted = False
+        if target is not None and target.end():
             job.touch(rank)
 
 
@@ -141,7 +124,7 @@ def _left(command: Left, job: Job, at: float) -> None:
     """The ranks are without protection from here on; a planned action that it ends is over."""
     log.error("%s", command.text)
     job.tell_controller_lost(command.text, at)
-    if job.incident is not None and job.incident.planned:
+    if job.incidents.current is not None and job.incidents.current.planned:
         conclude(job)
 
 
@@ -166,8 +149,6 @@ def _mark(command: Mark, job: Job, at: float) -> None:
     if command.kind == pb.STRATEGY_SENT:
         milestone.strategy = job.conversation.memory.strategy
         _strategy_sent(job, at)
-    elif command.kind == pb.STOPPED and job.incident is not None:
-        job.incident.stopped = at
     job.mark(command.kind, at, milestone)
     if command.kind == pb.RESULT:
         _result(job, event)
@@ -175,84 +156,70 @@ def _mark(command: Mark, job: Job, at: float) -> None:
 
 def _go_over_to_the_next(job: Job) -> None:
     """A success that does not come ends the incident: the operator has ordered something under the next number."""
-    incident, order = job.incident, job.order
+    incident, order = job.incidents.current, job.order
     if incident is None or order is None or order.action not in FAULT_ACTIONS:
         return
-    if order.incarnation > max(incident.incarnation, incident.joined):
+    if order.incarnation > incident.highest:
         conclude(job)
         open_incident(job, order.incarnation)
 
 
 def _strategy_sent(job: Job, at: float) -> None:
     """Every step finished before the outage has been told of by now, unless a save follows the fault at once."""
-    if job.incident is None or job.incident.strategy_sent is not None:
+    incident = job.incidents.current
+    if incident is None or incident.strategy_sent is not None:
         return
+    incident.strategy_was_sent(at)
     if job.conversation.memory.strategy == "dump":
-        last_step.wait(job, job.incident)
-        job.incident.strategy_sent = at
+        job.ending.save(job.steps, job.now, job.roster.num_training, incident)
         return
     common = job.steps.last_common()
     if common is not None:
         job.mark(pb.STEP_BEFORE, common[1], pb.Milestone(step=common[0]))
-    job.incident.strategy_sent = at
     job.steps.roll_back()
 
 
 def _result(job: Job, event: Event) -> None:
-    if event.kind is Kind.ISOLATED:
-        job.dropped = set(event.ranks)
-        job.steps.leave_out(job.dropped)
-    elif event.kind is Kind.SUCCESS:
+    if event.kind is Kind.ISOLATED or (event.strategy == "downgrade" and event.ranks):
+        job.roster.leave_out(event.ranks)
+        job.steps.leave_out(event.ranks)
+    if event.kind is Kind.SUCCESS:
         if event.strategy == "upgrade":
-            job.dropped = set()
+            job.roster.leave_out(())
         migration.take_over(job)
-        if job.incident is not None and not job.incident.resumed and event.strategy in REPAIRS:
-            job.unresumed = job.incident
-        conclude(job)
-    elif job.conversation.state is State.SERVING:  # a pause that failed
+        conclude(job, unresumed=event.strategy in REPAIRS)
+    elif event.kind is not Kind.ISOLATED and job.conversation.state is State.SERVING:  # a pause that failed
         conclude(job)
 
 
-def conclude(job: Job) -> None:
+def conclude(job: Job, *, unresumed: bool = False) -> None:
     """The incident is over; orders that belong to it are carried out."""
-    if job.incident is not None:
-        job.concluded = max(job.concluded, job.incident.incarnation, job.incident.joined)
-    job.incident = None
-    job.changed = True
-
-
-def _first_step(job: Job) -> None:
-    """A start ends with the first step that all ranks have finished: one that is late belongs to the outage."""
-    common = job.steps.common
-    if common is None or not job.attempt.linked or job.attempt.stepped:
-        return
-    job.attempt.stepped = True
-    if job.incident is None:
-        job.mark(pb.RESUMED, common[1], pb.Milestone(step=common[0]))
+    job.incidents.conclude(unresumed=unresumed)
+    job.effects.note()
 
 
 def step_finished(job: Job, rank: int, step: int, at: float) -> None:
     """Count a step that a rank has printed; the first one after the strategy ends the outage."""
-    if last_step.finished(job, rank, step, at):
+    if job.ending.finished(rank, step, at):
         return
     if _is_being_repaired(job, at) and step <= job.steps.newest:
         if job.steps.is_repeated(step):
             return
         job.steps.go_back(step - 1)  # every rank has loaded a checkpoint
-    job.steps.finished(rank, step, at, job.num_ranks)
+    job.steps.finished(rank, step, at, job.roster.num_training)
     _first_step(job)
     _end_outage(job, rank, step, at)
 
 
 def heartbeat_told(job: Job, rank: int, step: int, at: float) -> None:
     """Count a step that a rank's heartbeat tells; only one that nobody has reached before ends an outage."""
-    if last_step.heartbeat(job, rank, step, at):
+    if job.ending.heartbeat(rank, step, at):
         return
     before = job.steps.told_by_heartbeat(rank)
     if _is_being_repaired(job, at) and before is not None and step < before:
         job.steps.go_back(step)  # every rank has loaded a checkpoint
     is_new = step > job.steps.reached or (_is_awaited(job, rank) and before is not None and step > before)
-    job.steps.heartbeat(rank, step, at, job.num_ranks)
+    job.steps.heartbeat(rank, step, at, job.roster.num_training)
     _first_step(job)
     if is_new:
         _end_outage(job, rank, step, at)
@@ -265,28 +232,31 @@ def _is_awaited(job: Job, rank: int) -> bool:
 
 
 def _is_being_repaired(job: Job, at: float) -> bool:
-    repaired = job.incident or job.unresumed
-    return repaired is not None and not repaired.resumed and _is_after(repaired, at)
+    repaired = job.incidents.current or job.incidents.unresumed
+    return repaired is not None and not repaired.resumed and repaired.is_after(at)
 
 
 def _end_outage(job: Job, rank: int, step: int, at: float) -> None:
-    incident = job.incident
-    if incident is None and job.unresumed is not None and _is_after(job.unresumed, at):
-        late, job.unresumed = job.unresumed, None
-        job.mark_in(late, pb.RESUMED, at, pb.Milestone(step=step))
-    if incident is None or incident.resumed or not _is_after(incident, at):
+    incident, unresumed, state = job.incidents.current, job.incidents.unresumed, job.conversation.state
+    if incident is None and unresumed is not None and unresumed.is_after(at):
+        job.incidents.late_resumed()
+        job.mark_in(unresumed, pb.RESUMED, at, pb.Milestone(step=step))
+    if incident is None or incident.resumed or not incident.is_after(at) or state is State.SAVING:
         return
-    conversation = job.conversation
-    if conversation.state is State.SAVING:
+    if state in LETTING_IN and not _is_awaited(job, rank):
         return
-    if conversation.state in LETTING_IN and not _is_awaited(job, rank):
-        return
-    incident.resumed = True
-    if conversation.state is State.MIGRATING:
+    incident.has_resumed()
+    if state is State.MIGRATING:
         migration.take_over(job)
     job.mark(pb.RESUMED, at, pb.Milestone(step=step))
     feed(job, Event(Kind.STEP), at)
 
 
-def _is_after(incident: Incident, at: float) -> bool:
-    return incident.strategy_sent is not None and at > incident.strategy_sent
+def _first_step(job: Job) -> None:
+    """A start ends with the first step that all ranks have finished: one that is late belongs to the outage."""
+    common = job.steps.common
+    if common is None or not job.attempt.linked or job.attempt.stepped:
+        return
+    job.attempt.has_stepped()
+    if job.incidents.current is None:
+        job.mark(pb.RESUMED, common[1], pb.Milestone(step=common[0]))

@@ -10,10 +10,10 @@ from __future__ import annotations
 
 from hajob.domain.text import last_lines
 from hajob.protocol import sidecar_pb2 as pb
-from trainer_sidecar.coordinator.conversation import State
-from trainer_sidecar.coordinator.job import Job, Phase, Standstill
+from trainer_sidecar.coordinator.conversation_states import STEADY
+from trainer_sidecar.coordinator.job import Job
+from trainer_sidecar.coordinator.standstill import Standstill
 
-WATCHED = frozenset({State.SERVING, State.SHRUNK})
 STACK_SECONDS = 10.0
 """How long answers are waited for: a launcher takes eight seconds at most."""
 
@@ -34,31 +34,30 @@ MESSAGE_CHARACTERS = 1000
 
 def fact(job: Job) -> pb.Fact | None:
     """The fact that is due now; one for each standstill."""
+    watch = job.standstill
     if not _is_watched(job):
-        job.standstill = job.watched_since = None
+        watch.rest()
         return None
-    if job.watched_since is None:  # what held the training up until now was no hang
-        job.watched_since = job.now
-    since = max(job.steps.latest or 0.0, job.watched_since)
+    since = max(job.steps.latest or 0.0, watch.expect(job.now))
     limit, still = _limit(job), job.now - since
     if not limit or still < limit:
         return None
-    found = job.standstill
+    found = watch.found
     if found is None or found.since != since:
-        found = job.standstill = _ask(job, since, is_settled=still >= SETTLED_SECONDS)
+        found = _ask(job, since, is_settled=still >= SETTLED_SECONDS)
     if found.told or not (_has_answers(job, found) or job.now - found.asked >= STACK_SECONDS):
         return None
-    found.told = True
+    watch.tell()
     return _make(job, still, found)
 
 
 def _is_watched(job: Job) -> bool:
     """Whether steps are to be expected: the training runs, has run before, and nothing is being done about it."""
-    if job.assignment is None or job.attempt.phase is not Phase.RUNNING:
+    if job.assignment is None or not job.runs:
         return False
-    if job.incident is not None or job.attempt.first_finish is not None:
+    if job.incidents.current is not None or job.attempt.first_finish is not None:
         return False
-    if job.conversation.state not in WATCHED and not job.conversation.is_blind:
+    if job.conversation.state not in STEADY and not job.conversation.is_blind:
         return False
     # After a restart of this process agents still know of steps that were finished before it.
     stepped = (view.step is not None for pod in job.roster.pods.values() for view in pod.views.values())
@@ -75,18 +74,12 @@ def _limit(job: Job) -> float:
     return max(rule.step_time_multiple * median, least)
 
 
-def take_stack(job: Job, answer: pb.Fact) -> None:
-    """Where a rank stands; late ones are in its kept output only."""
-    if job.standstill is not None and not job.standstill.told:
-        job.standstill.stacks.update(dict.fromkeys(answer.ranks, answer.message))
-
-
 def _ask(job: Job, since: float, *, is_settled: bool) -> Standstill:
-    training = [rank for rank in range(job.roster.world_size) if rank not in job.dropped]
+    training = [rank for rank in range(job.roster.world_size) if rank not in job.roster.dropped]
     behind = job.steps.behind(training) if is_settled else ()
-    found = Standstill(since, job.now, frozenset(behind or training))
+    found = job.standstill.find(since, job.now, behind or training)
     for rank in found.ranks & job.roster.targets.keys():
-        job.roster.targets[rank].stacks += 1
+        job.roster.targets[rank].ask_for_stack()
         job.touch(rank)
     return found
 
@@ -99,12 +92,12 @@ def _has_answers(job: Job, found: Standstill) -> bool:
 
 def _make(job: Job, still: float, standstill: Standstill) -> pb.Fact:
     ranks = sorted(standstill.ranks)
-    everybody = len(ranks) == job.roster.world_size - len(job.dropped)
+    everybody = len(ranks) == job.roster.world_size - len(job.roster.dropped)
     who = "no rank is behind the others" if everybody else f"ranks {ranks[:NAMED_RANKS]} are behind"
     text = f"every process lives, but no step has ended for {still:.0f} s; step {job.steps.newest} was the last, {who}"
     found = job.new_fact(pb.HANG, "job", "\n".join([text, *_shown(standstill, MESSAGE_CHARACTERS - len(text))]))
     found.ranks.extend(ranks)
-    found.incarnation = job.incarnation
+    found.incarnation = job.incidents.incarnation
     nodes = {job.roster.node_of(rank) for rank in ranks}
     found.node_rank = nodes.pop() if len(nodes) == 1 else -1
     return found

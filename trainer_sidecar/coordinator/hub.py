@@ -69,8 +69,8 @@ class Hub:
     def operator_connected(self, hello: pb.Hello) -> int:
         """Everything unacknowledged goes to the new stream."""
         self._fence = max(self._fence, hello.fence)
-        self._core.job.outbox.rewind()
-        return self._core.job.incarnation
+        self._core.job.effects.outbox.rewind()
+        return self._core.job.incidents.incarnation
 
     def operator_said(self, message: pb.OperatorMessage) -> None:
         """Assignment, order or acknowledgement."""
@@ -167,7 +167,7 @@ class Hub:
         for request in self._core.take_requests():
             log.info("to MindIO: %s %s", request.call, "" if request.call == "start" else request.arguments)
             if self._controller is not None:
-                self._controller.send(request.call, request.arguments)
+                self._controller.send(request.call, request.arguments, request.order)
         for uid, order in self._core.take_orders().items():
             self._revision += 1
             order_now = pb.NodeOrder()
@@ -178,8 +178,8 @@ class Hub:
         if job.roster.version != self._dialled:
             self._dialled = job.roster.version
             self._dial()
-        if job.urgent or job.changed:
-            self._server.wake(urgent=job.urgent)
+        if job.effects.urgent or job.effects.changed:
+            self._server.wake(urgent=job.effects.urgent)
 
     def _send(self, uid: str, message: pb.CoordinatorToAgent) -> None:
         link = self._agents.get(uid)

@@ -1,36 +1,36 @@
-"""Everything the coordinator knows of its job, in one place that the pure modules work on.
+"""Everything the coordinator knows of its job, put together from small values that are changed by their own modules.
 
-Effects are collected here and carried out by the shell after each event: requests to the controller host, node orders
-for pods marked dirty, a report when something urgent happened.
+| value | who changes it |
+| --- | --- |
+| `attempt`, `incidents`, `effects`, `steps`, `ending` | the module of its name (`ending`: last_step.py) |
+| `roster`, with pods, views and targets | roster.py |
+| `conversation`, with its memory | the conversation's table and its effects |
+| `controller`, `checkpoints` | views.py |
+| `leases`, `silence` | leases.py |
+| `standstill` | standstill.py |
+| `assignment`, `order` and the rest | this module |
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
-from enum import StrEnum
-from typing import TYPE_CHECKING, Any
 
 from hajob.protocol import sidecar_pb2 as pb
+from trainer_sidecar.coordinator.attempt import Attempt, AttemptPhase
 from trainer_sidecar.coordinator.conversation import Conversation
+from trainer_sidecar.coordinator.effects import Effects
+from trainer_sidecar.coordinator.incidents import Incidents, OpenIncident
+from trainer_sidecar.coordinator.last_step import LastStep
 from trainer_sidecar.coordinator.leases import Leases, Silence
-from trainer_sidecar.coordinator.outbox import Outbox
-from trainer_sidecar.coordinator.roster import Pod, Roster
+from trainer_sidecar.coordinator.roster import RankPod, Roster
+from trainer_sidecar.coordinator.standstill import StandstillWatch
 from trainer_sidecar.coordinator.steps import Steps
-
-if TYPE_CHECKING:
-    from trainer_sidecar.coordinator.last_step import LastStep
+from trainer_sidecar.coordinator.views import CheckpointView, ControllerView
 
 
-class Phase(StrEnum):
-    """Of the attempt: one start of the whole job."""
-
-    IDLE = "idle"  # no order has come, or every rank was told to end
-    OPENING = "opening"  # controller, store and launchers are being waited for
-    RUNNING = "running"
-
-
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Limits:
     """Times the job's rules go by, in seconds."""
 
@@ -42,7 +42,7 @@ class Limits:
     forget_seconds: float = 120.0  # an agent that hears nobody ends its ranks after 60 s
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Endpoint:
     """Where this pod's listeners are."""
 
@@ -57,166 +57,111 @@ class Endpoint:
         return f"{host}:{self.mindio_port}"
 
 
-@dataclass
-class ControllerView:
-    """What the controller host last said of itself."""
-
-    connected: bool = False
-    attempt: int = 0
-    controller: str = "none"
-    store: str = "none"
-    problem: str = ""
-    kind: str = ""
-    requested: int = -1  # the attempt a start was asked for
-    requested_at: float = 0.0
-    starts: int = 0  # so often for this attempt
-    incidents: int = 0  # that this controller has been through, by the count of its host
-
-    def serves(self, attempt: int) -> bool:
-        """Whether the controller of this attempt is up."""
-        return self.connected and self.attempt == attempt and self.controller == "serving"
-
-    def ready(self, attempt: int) -> bool:
-        """Whether controller and store of this attempt are up."""
-        return self.serves(attempt) and self.store == "listening"
-
-
-@dataclass
-class Incident:
-    """One outage, from the first loss to MindIO's success report."""
-
-    incarnation: int
-    opened: float
-    planned: bool = False  # nothing was lost: a move, a pause, growing
-    joined: int = 0  # the highest number of an order that is part of it
-    stopped: float | None = None
-    strategy_sent: float | None = None
-    resumed: bool = False
-    standing: pb.Action = pb.ACTION_UNSPECIFIED
-    started: frozenset[int] = frozenset()
-    ready: frozenset[int] = frozenset()
-
-
-@dataclass
-class Attempt:
-    """One start of the whole job."""
-
-    number: int = -1
-    incarnation: int = 0
-    phase: Phase = Phase.IDLE
-    since: float = 0.0
-    linked: bool = False  # every rank has been linked once
-    stepped: bool = False  # all ranks have finished the first step after the start
-    done: bool = False
-    alone: bool = False  # no process of an older attempt is left that could write a checkpoint
-    finished: set[int] = field(default_factory=set)
-    first_finish: float | None = None
-
-
-@dataclass
-class Standstill:
-    """No step has ended for too long. Before it is told, the ranks are asked where they stand."""
-
-    since: float  # the end of the last step
-    asked: float
-    ranks: frozenset[int]
-    stacks: dict[int, str] = field(default_factory=dict)
-    told: bool = False
-
-
-@dataclass(frozen=True)
-class Request:
-    """One line for the controller host."""
-
-    call: str
-    arguments: dict[str, object]
-
-
-@dataclass
+@dataclass(slots=True)
 class Job:
     """The state of one coordinator."""
 
     uid: str
     endpoint: Endpoint
     limits: Limits
+    pod_incarnation: int  # that this coordinator's own pod was made for; 0: not known
     conversation: Conversation
     leases: Leases
     now: float
+    incidents: Incidents
     roster: Roster = field(default_factory=Roster)
     silence: Silence = field(default_factory=Silence)
     steps: Steps = field(default_factory=Steps)
-    last_step: LastStep | None = None  # of an attempt that is being ended
-    outbox: Outbox = field(default_factory=Outbox)
+    ending: LastStep = field(default_factory=LastStep)
+    effects: Effects = field(default_factory=Effects)
     controller: ControllerView = field(default_factory=ControllerView)
-    controller_log: list[Mapping[str, Any]] = field(default_factory=list)
+    checkpoints: CheckpointView = field(default_factory=CheckpointView)
+    standstill: StandstillWatch = field(default_factory=StandstillWatch)
     attempt: Attempt = field(default_factory=Attempt)
     assignment: pb.Assignment | None = None
     order: pb.Order | None = None
-    incident: Incident | None = None
-    unresumed: Incident | None = None  # over for MindIO before a step had ended: it repaired from a checkpoint
-    pod_incarnation: int = 0  # that this coordinator's own pod was made for; 0: not known
-    incarnation: int = 0  # the highest known
-    concluded: int = 0  # orders up to this incarnation have been carried out
-    dropped: set[int] = field(default_factory=set)  # ranks left out since a shrink
-    checkpoint: pb.CheckpointState | None = None  # what the agent of `checkpoint_pod` has found
-    checkpoint_pod: str = ""
-    fact_number: int = 0
-    standstill: Standstill | None = None
-    watched_since: float | None = None  # steps have been expected since then
-    requests: list[Request] = field(default_factory=list)
-    dirty: set[str] = field(default_factory=set)
-    urgent: bool = False
-    changed: bool = False
-    refused_input: int = 0
+    refused_inputs: int = 0
+
+    # -- the only changes that are not a value's own ----------------------------------------------------------------
+
+    def look_at(self, now: float) -> None:
+        """What follows happens at `now`."""
+        self.now = now
+
+    def take_assignment(self, assignment: pb.Assignment) -> None:
+        """The pods that there are now."""
+        self.assignment = assignment
+        self.roster.assign(assignment)
+        for pod in self.roster.pods.values():
+            self.incidents.know(pod.incarnation)
+
+    def take_order(self, order: pb.Order) -> None:
+        """The step that is wanted now."""
+        self.order = order
+
+    def refuse_input(self) -> None:
+        """Somebody said what makes no sense here."""
+        self.refused_inputs += 1
+        self.effects.note()
+
+    def begin_attempt(self, number: int, incarnation: int) -> None:
+        """Another start of the whole job."""
+        self.attempt = Attempt(number, incarnation, AttemptPhase.OPENING, self.now)
+
+    @contextmanager
+    def muted(self) -> Iterator[Effects]:
+        """What happens inside has happened before: what it leaves to be sent is handed out instead of being sent."""
+        live, self.effects = self.effects, Effects()
+        try:
+            yield self.effects
+        finally:
+            self.effects = live
+
+    # -- questions ----------------------------------------------------------------------------------------------------
 
     @property
-    def num_ranks(self) -> int:
-        """Ranks that take part."""
-        return max(self.roster.world_size - len(self.dropped), 1)
+    def runs(self) -> bool:
+        """Whether ranks of the attempt have been ordered."""
+        return self.attempt.phase is AttemptPhase.RUNNING
 
-    def hears(self, pod: Pod) -> bool:
+    def hears(self, pod: RankPod) -> bool:
         """Whether the pod's agent is connected and has spoken lately."""
         return pod.connected and not self.silence.is_silent(pod.uid)
+
+    # -- words for the operator and the agents -----------------------------------------------------------------------
 
     def touch(self, rank: int) -> None:
         """The pod of this rank has to be told something new."""
         target = self.roster.targets.get(rank)
-        if target is not None and target.pod_uid:
-            self.dirty.add(target.pod_uid)
+        if target is not None:
+            self.effects.touch(target.pod_uid)
 
     def touch_all(self) -> None:
         """Every pod has to be looked at anew."""
-        self.dirty.update(self.roster.pods)
+        self.effects.touch(*self.roster.pods)
 
     def mark(self, kind: pb.MilestoneKind, at: float, message: pb.Milestone | None = None) -> None:
         """Note a milestone of the incident, or of the attempt when there is none."""
-        self.mark_in(self.incident or self.attempt, kind, at, message)
+        self.mark_in(self.incidents.current or self.attempt, kind, at, message)
 
     def mark_in(
-        self, of: Incident | Attempt, kind: pb.MilestoneKind, at: float, message: pb.Milestone | None = None
+        self, of: OpenIncident | Attempt, kind: pb.MilestoneKind, at: float, message: pb.Milestone | None = None
     ) -> None:
         """Note a milestone of this incident or attempt."""
         milestone = message if message is not None else pb.Milestone()
         milestone.kind = kind
         milestone.incarnation = of.incarnation
-        self.outbox.add_milestone(milestone, at)
-        self.urgent = True
+        self.effects.mark(milestone, at)
 
-    def tell(self, fact: pb.Fact, at: float) -> None:
-        """Queue a fact for the operator."""
-        if self.outbox.add_fact(fact, at):
-            self.urgent = True
+    def new_fact(self, kind: pb.FactKind, subject: str, message: str) -> pb.Fact:
+        """A fact of the coordinator's own."""
+        name = pb.FactKind.Name(kind).lower()
+        identity = f"{name}/{subject}/{self.incidents.incarnation}/{self.effects.next_fact_number()}"
+        step = self.steps.newest if self.steps.newest >= 0 else None
+        return pb.Fact(id=identity, kind=kind, node_rank=-1, step=step, message=message)
 
     def tell_controller_lost(self, text: str, at: float) -> None:
         """The controller of the attempt that runs is gone; a later attempt has another one."""
         fact = self.new_fact(pb.CONTROLLER_LOST, f"attempt-{self.attempt.number}", text)
-        fact.incarnation = self.incarnation
-        self.tell(fact, at)
-
-    def new_fact(self, kind: pb.FactKind, subject: str, message: str) -> pb.Fact:
-        """A fact of the coordinator's own."""
-        self.fact_number += 1
-        name = pb.FactKind.Name(kind).lower()
-        identity = f"{name}/{subject}/{self.incarnation}/{self.fact_number}"
-        step = self.steps.newest if self.steps.newest >= 0 else None
-        return pb.Fact(id=identity, kind=kind, node_rank=-1, step=step, message=message)
+        fact.incarnation = self.incidents.incarnation
+        self.effects.tell(fact, at)

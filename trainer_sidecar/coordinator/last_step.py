@@ -1,4 +1,4 @@
-"""When the training last went on, told although everything is ended at once.
+"""When the training last went on, told although everything is ended at once. Only this module changes it.
 
 An account of an outage begins with the last step that all ranks had in common. A restart or a save can be ordered a
 few milliseconds after a fault, when agents have not told of that step yet; so what they say is gathered for a moment
@@ -11,69 +11,68 @@ from __future__ import annotations
 import copy
 from dataclasses import dataclass
 
-from hajob.protocol import sidecar_pb2 as pb
-from trainer_sidecar.coordinator.job import Attempt, Incident, Job, Phase
+from trainer_sidecar.coordinator.attempt import Attempt
+from trainer_sidecar.coordinator.incidents import OpenIncident
 from trainer_sidecar.coordinator.steps import Steps
 
 GATHER_SECONDS = 0.2  # launchers keep the last quick steps for 0.1 s (docs/protocols/launcher.md)
+Told = tuple[OpenIncident | Attempt, int, float]
+"""As part of what, which step, and when it ended."""
 
 
-@dataclass
-class LastStep:
-    """Steps of an attempt that is being ended or saved, when they are told, and as part of what."""
-
+@dataclass(slots=True)
+class _Gathered:
     steps: Steps
     due: float
     num_ranks: int
-    of: Incident | Attempt
+    of: OpenIncident | Attempt
+    ends: bool  # the attempt; the job's own steps begin again
 
 
-def gather(job: Job) -> None:
-    """Every rank is about to be ended; the job's own steps begin again."""
-    incident, last = job.incident, job.last_step
-    told = incident is not None and incident.strategy_sent is not None
-    if last is not None:
-        last.steps = copy.deepcopy(last.steps)
-    elif job.attempt.phase is Phase.RUNNING and not told:
-        steps = copy.deepcopy(job.steps)
-        job.last_step = LastStep(steps, job.now + GATHER_SECONDS, job.num_ranks, incident or job.attempt)
+class LastStep:
+    """Steps of an attempt that is being ended or saved, when they are told, and as part of what."""
 
+    def __init__(self) -> None:
+        self._gathered: _Gathered | None = None
 
-def wait(job: Job, incident: Incident) -> None:
-    """The step that MindIO has locked is saved at once: no step will be repeated."""
-    job.last_step = LastStep(job.steps, job.now + GATHER_SECONDS, job.num_ranks, incident)
+    @property
+    def is_gathered(self) -> bool:
+        """Whether steps that are told now are of an attempt that is being ended."""
+        return self._gathered is not None and self._gathered.ends
 
+    def end(self, steps: Steps, now: float, num_ranks: int, of: OpenIncident | Attempt | None) -> None:
+        """Every rank is about to be ended. `of`: None where the step was told already, or there was none."""
+        last = self._gathered
+        if last is not None:
+            last.steps, last.ends = copy.deepcopy(last.steps), True
+        elif of is not None:
+            self._gathered = _Gathered(copy.deepcopy(steps), now + GATHER_SECONDS, num_ranks, of, ends=True)
 
-def is_gathered(job: Job) -> bool:
-    """Whether steps that are told now are of an attempt that is being ended."""
-    return job.last_step is not None and job.last_step.steps is not job.steps
+    def save(self, steps: Steps, now: float, num_ranks: int, of: OpenIncident) -> None:
+        """The step that MindIO has locked is saved at once: no step will be repeated."""
+        self._gathered = _Gathered(steps, now + GATHER_SECONDS, num_ranks, of, ends=False)
 
+    def finished(self, rank: int, step: int, at: float) -> bool:
+        """A step was told of; whether it was of an attempt that is being ended."""
+        last = self._gathered
+        if last is None or not last.ends:
+            return False
+        last.steps.finished(rank, step, at, last.num_ranks)
+        return True
 
-def finished(job: Job, rank: int, step: int, at: float) -> bool:
-    """A step was told of; whether it was of an attempt that is being ended."""
-    last = job.last_step
-    if last is None or not is_gathered(job):
-        return False
-    last.steps.finished(rank, step, at, last.num_ranks)
-    return True
+    def heartbeat(self, rank: int, step: int, at: float) -> bool:
+        """A heartbeat told of a step; whether it was of an attempt that is being ended."""
+        last = self._gathered
+        if last is None or not last.ends:
+            return False
+        last.steps.heartbeat(rank, step, at, last.num_ranks)
+        return True
 
-
-def heartbeat(job: Job, rank: int, step: int, at: float) -> bool:
-    """A heartbeat told of a step; whether it was of an attempt that is being ended."""
-    last = job.last_step
-    if last is None or not is_gathered(job):
-        return False
-    last.steps.heartbeat(rank, step, at, last.num_ranks)
-    return True
-
-
-def tell(job: Job) -> None:
-    """Tell of the last common step, once it is time."""
-    last = job.last_step
-    if last is None or job.now < last.due:
-        return
-    job.last_step = None
-    common = last.steps.last_common()
-    if common is not None:
-        step, at = common
-        job.mark_in(last.of, pb.STEP_BEFORE, at, pb.Milestone(step=step))
+    def due(self, now: float) -> Told | None:
+        """The last common step, once it is time, and only once."""
+        last = self._gathered
+        if last is None or now < last.due:
+            return None
+        self._gathered = None
+        common = last.steps.last_common()
+        return (last.of, *common) if common is not None else None

@@ -81,7 +81,7 @@ class Silence:
         if contact is not None and contact.refused_since is None:
             contact.refused_since = now
 
-    def extend(self, lag: float) -> None:
+    def forgive(self, lag: float) -> None:
         """This process stood still for `lag` seconds beyond its tick."""
         if lag <= LAG_SECONDS:
             return

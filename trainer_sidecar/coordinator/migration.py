@@ -9,14 +9,14 @@ ended with the first step of the new ones.
 from __future__ import annotations
 
 from hajob.protocol import sidecar_pb2 as pb
-from trainer_sidecar.coordinator.conversation import State
+from trainer_sidecar.coordinator.conversation_states import State
 from trainer_sidecar.coordinator.job import Job
-from trainer_sidecar.coordinator.roster import Pod, Target
+from trainer_sidecar.coordinator.roster import RankPod, RankTarget
 
 
 def moved_ranks(job: Job, order: pb.Order) -> set[int]:
     """The ranks of the nodes that are to be left."""
-    return {rank for node_rank in order.replaced_nodes for rank in job.roster.ranks_of(node_rank)}
+    return job.roster.ranks_of_nodes(order.replaced_nodes)
 
 
 def prepare(job: Job, order: pb.Order) -> None:
@@ -28,8 +28,8 @@ def prepare(job: Job, order: pb.Order) -> None:
             continue
         for rank in roster.ranks_of(node_rank):
             if rank not in roster.spares and roster.targets[rank].pod_uid != pod.uid:
-                roster.spares[rank] = Target(order.incarnation, 0, pod.uid)
-                job.dirty.add(pod.uid)
+                roster.aim_spare(rank, RankTarget(order.incarnation, 0, pod.uid))
+                job.effects.touch(pod.uid)
 
 
 def stands(job: Job, rank: int) -> bool:
@@ -40,23 +40,15 @@ def stands(job: Job, rank: int) -> bool:
 
 def take_over(job: Job) -> None:
     """The second processes are the ranks now; the pods of the first ones are over."""
-    roster = job.roster
-    for rank, spare in roster.spares.items():
-        old = roster.pods.get(roster.targets[rank].pod_uid)
-        if old is not None:
-            old.over = True
-            job.dirty.add(old.uid)
-        roster.targets[rank] = spare
-        job.dirty.add(spare.pod_uid)
-    roster.spares.clear()
+    job.effects.touch(*job.roster.promote_spares())
 
 
-def found(job: Job) -> dict[str, Pod]:
+def found(job: Job) -> dict[str, RankPod]:
     """In a take-over: the pods of second processes, by UID, and the pod of the first ones that each is to relieve."""
     order = job.order
     if order is None or order.action not in (pb.MIGRATE, pb.CONTINUE):
         return {}
-    second: dict[str, Pod] = {}
+    second: dict[str, RankPod] = {}
     for pod in job.roster.pods.values():
         moved = order.action == pb.CONTINUE or pod.node_rank in order.replaced_nodes
         if not moved or pod.over or pod.incarnation < order.incarnation:
@@ -68,7 +60,7 @@ def found(job: Job) -> dict[str, Pod]:
     return second
 
 
-def has_relieved(job: Job, second: Pod, first: Pod, *, moved: bool) -> bool:
+def has_relieved(job: Job, second: RankPod, first: RankPod, *, moved: bool) -> bool:
     """Whether the second processes have taken over. `moved`: MindIO's last success was a move."""
     phases = {view.phase for view in second.views.values()}
     if moved:
@@ -79,9 +71,4 @@ def has_relieved(job: Job, second: Pod, first: Pod, *, moved: bool) -> bool:
 
 def give_up(job: Job) -> None:
     """Nobody waits for the second processes any more."""
-    for spare in job.roster.spares.values():
-        pod = job.roster.pods.get(spare.pod_uid)
-        if pod is not None:
-            pod.over = True
-            job.dirty.add(pod.uid)
-    job.roster.spares.clear()
+    job.effects.touch(*job.roster.retire_spares())

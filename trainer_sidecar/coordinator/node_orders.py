@@ -5,9 +5,10 @@ from __future__ import annotations
 from hajob.protocol import sidecar_pb2 as pb
 from trainer_sidecar.controller_protocol import HUNG
 from trainer_sidecar.coordinator import checkpoints
-from trainer_sidecar.coordinator.job import Job, Phase
+from trainer_sidecar.coordinator.attempt import AttemptPhase
+from trainer_sidecar.coordinator.job import Job
 from trainer_sidecar.coordinator.problems import problems
-from trainer_sidecar.coordinator.roster import Pod
+from trainer_sidecar.coordinator.roster import RankPod
 
 WORN_INCIDENTS = 1000
 """MindIO numbers its actions up to 20,000 and fails all of them afterwards; an incident takes about a dozen."""
@@ -36,20 +37,19 @@ def rank_environment(job: Job) -> dict[str, str]:
     return {**job.assignment.environment, **mine, **checkpoints.environment(job)}
 
 
-def node_order(job: Job, pod: Pod) -> pb.NodeOrder | None:
+def node_order(job: Job, pod: RankPod) -> pb.NodeOrder | None:
     """The order for `pod` without its revision; None while nothing may be said to it.
 
     An agent whose ranks this coordinator has not understood yet is left alone: the wrong word would end them.
     """
     if job.assignment is None or not pod.reported:
         return None
-    everything = [*job.roster.targets.items(), *job.roster.spares.items()]
-    mine = sorted(((rank, target) for rank, target in everything if target.pod_uid == pod.uid), key=lambda one: one[0])
+    mine = list(job.roster.told(pod))
     looks = checkpoints.order(job, pod)
     if not mine and not pod.over and looks is None:
         return None
     order = pb.NodeOrder(over=pod.over, log_rules=job.assignment.log_rules, checkpoint=looks)
-    if job.attempt.phase is Phase.RUNNING and job.controller.serves(job.attempt.number):
+    if job.runs and job.controller.serves(job.attempt.number):
         order.controller_address = job.endpoint.controller
     environment = rank_environment(job)
     for rank, target in mine:
@@ -67,20 +67,20 @@ def coordinator_state(job: Job) -> pb.CoordinatorState:
     attempt = job.attempt
     revision = job.order.revision if job.order is not None else 0
     state = pb.CoordinatorState(
-        incarnation=job.incarnation,
+        incarnation=job.incidents.incarnation,
         order_revision=revision,
         conversation=str(job.conversation.state),
         controller_ready=controller_protects(job),
         controller_problem=controller_problem(job),
         step=job.steps.newest if job.attempt.stepped else None,
         attempt=max(attempt.number, 0),
-        checkpoint=job.checkpoint,
+        checkpoint=job.checkpoints.found,
         problems=problems(job),
     )
-    if job.incident is not None:
-        state.standing_action = job.incident.standing
+    if job.incidents.current is not None:
+        state.standing_action = job.incidents.current.standing
     for pod in job.roster.pods.values():
-        if pod.listed and not pod.over:
+        if pod.counts:
             _add_node(job, state, pod)
     return state
 
@@ -90,11 +90,11 @@ def controller_protects(job: Job) -> bool:
     attempt = job.attempt
     if job.controller.kind == HUNG:
         return False
-    if attempt.phase is Phase.OPENING:
-        blind = any(view.alive for pod in job.roster.pods.values() for view in pod.views.values())
+    if attempt.phase is AttemptPhase.OPENING:
+        blind = any(pod.any_alive() for pod in job.roster.pods.values())
         return job.controller.ready(attempt.number) and not blind
     sees = not job.conversation.is_blind
-    return attempt.phase is Phase.RUNNING and sees and job.controller.serves(attempt.number)
+    return job.runs and sees and job.controller.serves(attempt.number)
 
 
 def controller_problem(job: Job) -> str:
@@ -106,7 +106,7 @@ def controller_problem(job: Job) -> str:
     return controller.problem or checkpoints.problem(job) or job.conversation.memory.problem or worn
 
 
-def _add_node(job: Job, state: pb.CoordinatorState, pod: Pod) -> None:
+def _add_node(job: Job, state: pb.CoordinatorState, pod: RankPod) -> None:
     node = state.nodes.add(
         node_rank=pod.node_rank,
         pod_uid=pod.uid,

@@ -6,12 +6,15 @@ not matter whether a coordinator hears it once, twice or after a restart.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from hajob.protocol import sidecar_pb2 as pb
 from trainer_sidecar.coordinator import migration
-from trainer_sidecar.coordinator.conversation import PROCESS_FAULT, State, Wish
+from trainer_sidecar.coordinator.conversation import PROCESS_FAULT, Wish
+from trainer_sidecar.coordinator.conversation_states import TRAINING, State
 from trainer_sidecar.coordinator.driver import FAULT_ACTIONS, carry_out, conclude, lose, open_incident
 from trainer_sidecar.coordinator.job import Job
-from trainer_sidecar.coordinator.roster import Target
+from trainer_sidecar.coordinator.roster import ALIVE, RankTarget
 
 STRATEGIES = {
     pb.RETRY: "retry",
@@ -49,9 +52,9 @@ def is_newer(job: Job, order: pb.Order) -> bool:
 def is_open(job: Job) -> bool:
     """Whether the order in hand is about something that is not over."""
     order = job.order
-    if order is None or order.incarnation <= job.concluded or order.action not in STRATEGIES:
+    if order is None or order.incarnation <= job.incidents.concluded or order.action not in STRATEGIES:
         return False
-    return job.incident is None or order.incarnation >= job.incident.incarnation
+    return job.incidents.current is None or order.incarnation >= job.incidents.current.incarnation
 
 
 def apply(job: Job) -> None:
@@ -65,7 +68,7 @@ def apply(job: Job) -> None:
         return
     if job.roster.spares:
         migration.give_up(job)
-    job.incarnation = max(job.incarnation, order.incarnation)
+    job.incidents.know(order.incarnation)
     if _is_for_the_next(job, order):
         for rank in order.restart_ranks:
             _restart(job, rank, order.incarnation, order.incarnation)
@@ -76,29 +79,31 @@ def apply(job: Job) -> None:
     for rank in order.restart_ranks:
         _restart(job, rank, order.incarnation, incident.incarnation)
     memory = job.conversation.memory
-    known = memory.lost.keys() | memory.late.keys() | memory.named.keys()
-    given_up = set(order.lost_ranks) - known - job.dropped
+    known = memory.lost.keys() | memory.late.keys()
+    if job.conversation.state not in TRAINING:  # there MindIO was told of a move, and of no loss
+        known |= memory.named.keys()
+    given_up = set(order.lost_ranks) - known - job.roster.dropped
     if given_up and order.action not in (pb.EXPAND, pb.PAUSE, pb.CONTINUE):
         lose(job, given_up)
 
 
 def _is_for_the_next(job: Job, order: pb.Order) -> bool:
     """A decision about a death that MindIO is told of only after it has reported the success before."""
-    incident = job.incident
+    incident = job.incidents.current
     confirming = job.conversation.state is State.CONFIRMING
-    return confirming and incident is not None and order.incarnation > max(incident.incarnation, incident.joined)
+    return confirming and incident is not None and order.incarnation > incident.highest
 
 
 def _give_up_growing(job: Job, order: pb.Order) -> bool:
     """A SHRINK order of a job that is shrunk already: the ranks that were to come back are ended again."""
-    shrunk = job.conversation.state in (State.SHRUNK, State.EXPANDING) and set(order.lost_ranks) <= job.dropped
+    shrunk = job.conversation.state in (State.SHRUNK, State.EXPANDING) and set(order.lost_ranks) <= job.roster.dropped
     if order.action != pb.SHRINK or not shrunk:
         return False
     unwanted = Wish(STRATEGIES[order.action], dict.fromkeys(order.lost_ranks, PROCESS_FAULT))
     for rank in order.lost_ranks:
         target = job.roster.targets.get(rank)
         if target is not None:
-            target.run = target.admitted = False
+            target.end()
             job.touch(rank)
     conclude(job)
     carry_out(job, job.conversation.want(unwanted, job.now), job.now)
@@ -111,21 +116,20 @@ def _restart(job: Job, rank: int, incarnation: int, first_incarnation: int) -> N
     if target is None or not target.pod_uid:
         return
     if target.incarnation < first_incarnation or not target.run:
-        renewed = Target(max(incarnation, target.incarnation + 1), 0, target.pod_uid)
-        renewed.admitted = rank not in job.roster.registered
+        number, unknown = max(incarnation, target.incarnation + 1), rank not in job.roster.registered
+        renewed = RankTarget(number, 0, target.pod_uid, admitted=unknown)
     elif job.roster.phase(rank) == pb.DEAD and _again(job, rank):
-        renewed = Target(target.incarnation, target.start + 1, target.pod_uid)
+        renewed = RankTarget(target.incarnation, target.start + 1, target.pod_uid)
     else:
         return
     _renew(job, rank, renewed)
 
 
-def _renew(job: Job, rank: int, target: Target) -> None:
+def _renew(job: Job, rank: int, target: RankTarget) -> None:
     """Another process is the rank now; one that MindIO waits for is to be let in when it stands at its gate."""
-    job.roster.targets[rank] = target
-    memory = job.conversation.memory
-    if job.conversation.state is State.EXPANDING and rank in memory.named:
-        memory.renewed.add(rank)
+    job.roster.aim(rank, target)
+    if job.conversation.state is State.EXPANDING and rank in job.conversation.memory.named:
+        job.conversation.wait_for((rank,))
     job.touch(rank)
 
 
@@ -146,14 +150,14 @@ def _replace(job: Job, node_rank: int, first: int) -> None:
     newest = successor.incarnation if successor is not None else first
     for pod in roster.pods_of(node_rank):
         if pod.incarnation < newest and not pod.over:
-            pod.over = True
-            job.dirty.add(pod.uid)
+            pod.retire()
+            job.effects.touch(pod.uid)
     for rank in roster.ranks_of(node_rank):
         target = roster.targets.get(rank)
         if successor is not None and (target is None or target.pod_uid != successor.uid):
-            _renew(job, rank, Target(successor.incarnation, 0, successor.uid))
+            _renew(job, rank, RankTarget(successor.incarnation, 0, successor.uid))
         elif target is None or target.incarnation < first:
-            _renew(job, rank, Target(first))
+            _renew(job, rank, RankTarget(first))
 
 
 def fenced(job: Job, rank: int) -> bool:
@@ -172,10 +176,7 @@ def awaited(job: Job) -> set[int]:
     order = job.order
     if order is None:
         return set()
-    ranks = set(order.restart_ranks)
-    for node_rank in order.replaced_nodes:
-        ranks.update(job.roster.ranks_of(node_rank))
-    return ranks
+    return job.roster.ranks_of_nodes(order.replaced_nodes).union(order.restart_ranks)
 
 
 def stands(job: Job, rank: int) -> bool:
@@ -210,19 +211,19 @@ def wish(job: Job) -> Wish | None:
 
 def track(job: Job) -> None:
     """Milestones of the replacements, and the end of a recovery that MindIO needs not know of."""
-    incident = job.incident
+    incident = job.incidents.current
     if incident is None or not is_open(job):
         return
     ranks = frozenset(awaited(job))
-    started = (pb.STARTING, pb.AT_GATE, pb.LINKED)
     moving = job.order is not None and job.order.action == pb.MIGRATE
     phase = job.roster.spare_phase if moving else job.roster.phase
-    if ranks and ranks != incident.started and all(phase(rank) in started for rank in ranks):
-        incident.started = ranks
-        job.mark(pb.REPLACEMENTS_STARTED, job.now, pb.Milestone(ranks=sorted(ranks)))
-    if ranks and ranks != incident.ready and all(stands(job, rank) for rank in ranks):
-        incident.ready = ranks
-        job.mark(pb.REPLACEMENTS_READY, job.now, pb.Milestone(ranks=sorted(ranks)))
+    reached: dict[pb.MilestoneKind, Callable[[int], bool]] = {
+        pb.REPLACEMENTS_STARTED: lambda rank: phase(rank) in ALIVE,
+        pb.REPLACEMENTS_READY: lambda rank: stands(job, rank),
+    }
+    for kind, has_reached in reached.items():
+        if ranks and all(map(has_reached, ranks)) and incident.is_new(kind, ranks):
+            job.mark(kind, job.now, pb.Milestone(ranks=sorted(ranks)))
     if job.order is not None and job.order.action == pb.CONTINUE and job.conversation.state is State.SERVING:
         conclude(job)  # nothing is held any more
         return

@@ -26,7 +26,7 @@ class _Item:
     sequence: int = 0  # of the report it travelled in last; 0: in none on this stream
 
 
-class Outbox:
+class ReportOutbox:
     """Facts and milestones that the operator has not acknowledged."""
 
     def __init__(self) -> None:
@@ -52,6 +52,10 @@ class Outbox:
         self._items.append(item)
         if len(self._items) > KEPT_ITEMS:
             log.error("no operator has taken in anything for %d items; dropped: %s", KEPT_ITEMS, self._items.pop(0))
+
+    def milestones(self) -> list[pb.Milestone]:
+        """Those that wait, oldest first."""
+        return [item.message for item in self._items if isinstance(item.message, pb.Milestone)]
 
     def rewind(self) -> None:
         """A new stream: everything unacknowledged goes out again."""

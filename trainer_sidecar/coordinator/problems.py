@@ -21,11 +21,10 @@ def problems(job: Job) -> Iterable[pb.Problem]:
     """What is wrong now, each kind once; of several pods the lowest node rank speaks."""
     found: dict[str, pb.Problem] = {}
     controller = job.controller
-    failed = "failed" in (controller.controller, controller.store)
-    if failed and controller.kind == PACKAGE and controller.starts >= CERTAIN_STARTS:
+    if controller.has_failed and controller.kind == PACKAGE and controller.starts >= CERTAIN_STARTS:
         found[IMAGE_UNUSABLE] = pb.Problem(code=IMAGE_UNUSABLE, message=controller.problem)
     for pod in sorted(job.roster.pods.values(), key=lambda pod: pod.node_rank):
-        if pod.listed and not pod.over:
+        if pod.counts:
             for problem in pod.problems:
                 found.setdefault(problem.code, problem)
     return found.values()

@@ -1,22 +1,26 @@
-"""Who is there: the pods of the job, the ranks in them, and what each rank should be.
+"""Who is there: the pods of the job, the ranks in them, and what each rank should be. Only this module changes it.
 
 Two things are kept apart. A *view* is what an agent last said about a rank. A *target* is what this coordinator wants
 of it: which process (incarnation and start within it), in which pod, running or not, admitted to MindIO or not.
 Everything an agent is told is computed from targets, so a stream may break anywhere. Pure; times in seconds.
+
+Asked at every message of up to thousands of agents: what is looked up goes by pod UID or node rank, and what is asked
+of every rank remembers the one that it failed on last.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 
 from hajob.protocol import sidecar_pb2 as pb
 
 ALIVE = frozenset({pb.STARTING, pb.AT_GATE, pb.LINKED})
+ARRIVED = frozenset({pb.LINKED, pb.FINISHED})
 
 
-@dataclass(frozen=True)
-class View:
+@dataclass(frozen=True, slots=True)
+class RankView:
     """What an agent said about one of its ranks."""
 
     incarnation: int
@@ -36,8 +40,8 @@ class View:
         return self.phase in ALIVE
 
 
-@dataclass
-class Target:
+@dataclass(slots=True)
+class RankTarget:
     """What one rank should be. `pod_uid` is empty while the pod it waits for is not there."""
 
     incarnation: int
@@ -52,9 +56,24 @@ class Target:
         """Names one process of the rank."""
         return (self.incarnation, self.start)
 
+    def end(self) -> bool:
+        """It is to end; whether it was to run."""
+        ran, self.run, self.admitted = self.run, False, False
+        return ran
 
-@dataclass
-class Pod:
+    def admit(self) -> bool:
+        """It may pass its gate; whether that is new."""
+        new = self.run and not self.admitted
+        self.admitted = self.admitted or self.run
+        return new
+
+    def ask_for_stack(self) -> None:
+        """Its stack is wanted once more."""
+        self.stacks += 1
+
+
+@dataclass(slots=True, eq=False)
+class RankPod:
     """A rank pod and what is known of its agent."""
 
     node_rank: int
@@ -69,11 +88,50 @@ class Pod:
     launcher_ready: bool = False
     problems: list[pb.Problem] = field(default_factory=list)
     sees_checkpoints: bool = False
-    views: dict[int, View] = field(default_factory=dict)
+    views: dict[int, RankView] = field(default_factory=dict)
+    oldest_alive: int | None = None  # the lowest incarnation of a process that runs
+    newest_started: int | None = None  # the highest incarnation of a process that was started
+
+    @property
+    def counts(self) -> bool:
+        """Whether it is one of the job's pods as they are now."""
+        return self.listed and not self.over
 
     def any_alive(self) -> bool:
         """Whether a process was running when the agent last spoke."""
-        return any(view.alive for view in self.views.values())
+        return self.oldest_alive is not None
+
+    def connect(self) -> None:
+        """Its agent has said hello, and not yet how its ranks are."""
+        self.connected, self.reported = True, False
+
+    def disconnect(self) -> bool:
+        """The stream is gone; whether there was one."""
+        before, self.connected = self.connected, False
+        return before
+
+    def report(self, report: pb.AgentReport) -> tuple[bool, bool]:
+        """Take in all but ranks, facts and steps; whether it is the first one, and whether something is news."""
+        first, changed = not self.reported, self.launcher_ready != report.launcher_ready
+        changed = changed or self.problems != list(report.problems)
+        self.reported, self.launcher_ready = True, report.launcher_ready
+        self.problems, self.sees_checkpoints = list(report.problems), report.sees_checkpoints
+        return first, changed
+
+    def take_view(self, rank: int, view: RankView) -> bool:
+        """How a rank is; whether another process or phase was known."""
+        before = self.views.get(rank)
+        self.views[rank] = view
+        if before is not None and (before.process, before.phase) == (view.process, view.phase):
+            return False
+        views = self.views.values()
+        self.oldest_alive = min((one.incarnation for one in views if one.alive), default=None)
+        self.newest_started = max((one.incarnation for one in views if one.phase != pb.ABSENT), default=None)
+        return True
+
+    def retire(self) -> None:
+        """Its ranks live elsewhere from now on."""
+        self.over = True
 
 
 class Roster:
@@ -82,17 +140,26 @@ class Roster:
     def __init__(self) -> None:
         self.world_size = 0
         self.ranks_per_node = 1
-        self.pods: dict[str, Pod] = {}
-        self._by_node: dict[int, list[Pod]] = {}  # newest incarnation first
+        self.pods: dict[str, RankPod] = {}
+        self._by_node: dict[int, list[RankPod]] = {}  # newest incarnation first
+        self._failed_on: dict[str, int] = {}  # question -> the number that it was false for last
         self.version = 0  # rises when a pod comes, goes or gets an address
-        self.targets: dict[int, Target] = {}
-        self.spares: dict[int, Target] = {}  # second processes that are to take over from running ones
+        self.targets: dict[int, RankTarget] = {}
+        self.spares: dict[int, RankTarget] = {}  # second processes that are to take over from running ones
         self.registered: set[int] = set()
+        self.dropped: set[int] = set()  # left out since a shrink
+
+    # -- pods ---------------------------------------------------------------------------------------------------------
 
     @property
     def num_nodes(self) -> int:
         """How many rank pods the job has."""
         return -(-self.world_size // self.ranks_per_node)
+
+    @property
+    def num_training(self) -> int:
+        """Ranks that take part."""
+        return max(self.world_size - len(self.dropped), 1)
 
     def node_of(self, rank: int) -> int:
         """The node rank a rank lives in."""
@@ -102,6 +169,10 @@ class Roster:
         """The ranks of one node rank."""
         first = node_rank * self.ranks_per_node
         return range(first, min(first + self.ranks_per_node, self.world_size))
+
+    def ranks_of_nodes(self, node_ranks: Iterable[int]) -> set[int]:
+        """The ranks of all of these."""
+        return {rank for node_rank in node_ranks for rank in self.ranks_of(node_rank)}
 
     def assign(self, assignment: pb.Assignment) -> None:
         """Take in the pods that exist now; one that is gone is kept until nobody can be harmed by it."""
@@ -113,12 +184,12 @@ class Roster:
         for entry in assignment.pods:
             known = self.pods.get(entry.pod_uid)
             if known is None:
-                known = Pod(entry.node_rank, entry.pod_uid, entry.pod_name, entry.address, entry.incarnation)
+                known = RankPod(entry.node_rank, entry.pod_uid, entry.pod_name, entry.address, entry.incarnation)
                 self._add(known)
             known.address = entry.address or known.address
         self.version += 1
 
-    def _add(self, pod: Pod) -> None:
+    def _add(self, pod: RankPod) -> None:
         self.pods[pod.uid] = pod
         pods = self._by_node.setdefault(pod.node_rank, [])
         pods.append(pod)
@@ -131,50 +202,141 @@ class Roster:
             self._by_node[pod.node_rank].remove(pod)
             self.version += 1
 
-    def pods_of(self, node_rank: int) -> list[Pod]:
+    def pods_of(self, node_rank: int) -> list[RankPod]:
         """Newest incarnation first."""
         return self._by_node.get(node_rank, [])
 
-    def newest(self, node_rank: int, at_least: int = 0) -> Pod | None:
+    def newest(self, node_rank: int, at_least: int = 0) -> RankPod | None:
         """The pod a node rank lives in now, of incarnation `at_least` or later."""
-        fit = (p for p in self.pods_of(node_rank) if p.listed and not p.over and p.incarnation >= at_least)
-        return next(fit, None)
+        for pod in self._by_node.get(node_rank, ()):
+            if pod.listed and not pod.over and pod.incarnation >= at_least:
+                return pod
+        return None
 
-    def pod_of(self, rank: int) -> Pod | None:
+    # -- targets ------------------------------------------------------------------------------------------------------
+
+    def aim(self, rank: int, target: RankTarget) -> None:
+        """What the rank should be from now on."""
+        self.targets[rank] = target
+
+    def aim_at(self, targets: dict[int, RankTarget]) -> None:
+        """What every rank should be from now on."""
+        self.targets = targets
+
+    def aim_at_what_runs(self, pod: RankPod) -> None:
+        """Ranks that this coordinator never started count as wanted, so that they can be ended."""
+        for rank, view in pod.views.items():
+            self.targets.setdefault(rank, RankTarget(view.incarnation, view.start, pod.uid))
+
+    def aim_spare(self, rank: int, target: RankTarget) -> None:
+        """The second process of a rank."""
+        self.spares[rank] = target
+
+    def promote_spares(self) -> set[str]:
+        """The second processes are the ranks now; UIDs of the pods that are told so, those of the first ones over."""
+        touched = set()
+        for rank, spare in self.spares.items():
+            touched |= self._retire(self.targets[rank].pod_uid) | {spare.pod_uid}
+            self.targets[rank] = spare
+        self.spares.clear()
+        return touched
+
+    def retire_spares(self) -> set[str]:
+        """Nobody waits for the second processes any more; UIDs of their pods."""
+        touched = set()
+        for spare in self.spares.values():
+            touched |= self._retire(spare.pod_uid)
+        self.spares.clear()
+        return touched
+
+    def _retire(self, uid: str) -> set[str]:
+        pod = self.pods.get(uid)
+        if pod is None:
+            return set()
+        pod.retire()
+        return {uid}
+
+    def told(self, pod: RankPod) -> Iterator[tuple[int, RankTarget]]:
+        """What this pod's agent is told: first and second processes, by rank."""
+        for rank in self.ranks_of(pod.node_rank):
+            for target in (self.targets.get(rank), self.spares.get(rank)):
+                if target is not None and target.pod_uid == pod.uid:
+                    yield rank, target
+
+    # -- who takes part -----------------------------------------------------------------------------------------------
+
+    def register(self, rank: int) -> None:
+        """MindIO knows the rank."""
+        self.registered.add(rank)
+
+    def register_only(self, ranks: set[int]) -> None:
+        """MindIO knows these and no other."""
+        self.registered = ranks
+
+    def leave_out(self, ranks: Iterable[int]) -> None:
+        """These take part no longer; none: everybody takes part."""
+        self.dropped = set(ranks)
+
+    # -- questions ----------------------------------------------------------------------------------------------------
+
+    def pod_of(self, rank: int) -> RankPod | None:
         """The pod a rank is meant to live in."""
         target = self.targets.get(rank)
         return self.pods.get(target.pod_uid) if target is not None else None
 
-    def view(self, rank: int) -> View | None:
-        """The view of exactly the wanted process; None when it is not there or another one is."""
-        target, pod = self.targets.get(rank), self.pod_of(rank)
-        view = pod.views.get(rank) if pod is not None else None
-        return view if view is not None and target is not None and view.process == target.process else None
+    def phase(self, rank: int) -> pb.RankPhase:
+        """Of exactly the wanted process; absent when it is not there or another one is."""
+        target = self.targets.get(rank)
+        return self._phase(target, self.pods.get(target.pod_uid), rank) if target is not None else pb.ABSENT
 
     def spare_phase(self, rank: int) -> pb.RankPhase:
         """Of the process that is to take the rank over."""
         spare = self.spares.get(rank)
         pod = self.pods.get(spare.pod_uid) if spare is not None else None
+        return self._phase(spare, pod, rank) if spare is not None and pod is not None and pod.connected else pb.ABSENT
+
+    @staticmethod
+    def _phase(target: RankTarget, pod: RankPod | None, rank: int) -> pb.RankPhase:
         view = pod.views.get(rank) if pod is not None else None
-        if pod is None or not pod.connected or view is None or spare is None or view.process != spare.process:
-            return pb.ABSENT
-        return view.phase
+        same = view is not None and (view.incarnation, view.start) == (target.incarnation, target.start)
+        return view.phase if view is not None and same else pb.ABSENT
 
-    def phase(self, rank: int) -> pb.RankPhase:
-        """Of exactly the wanted process."""
-        view = self.view(rank)
-        return view.phase if view is not None else pb.ABSENT
-
-    def is_current(self, pod: Pod, rank: int, process: tuple[int, int]) -> bool:
+    def is_current(self, pod: RankPod, rank: int, process: tuple[int, int]) -> bool:
         """Whether this process in this pod is the wanted one."""
         target = self.targets.get(rank)
         return target is not None and target.pod_uid == pod.uid and target.process == process
 
-    def predecessors(self, rank: int) -> list[Pod]:
+    def predecessors(self, rank: int) -> list[RankPod]:
         """Pods in which an older process of the rank may still live."""
         target = self.targets[rank]
         return [pod for pod in self.pods_of(self.node_of(rank)) if pod.uid != target.pod_uid]
 
     def linked(self, ranks: Iterable[int]) -> bool:
         """Whether all of these have reached MindIO."""
-        return all(self.phase(rank) in (pb.LINKED, pb.FINISHED) for rank in ranks)
+        return all(self.phase(rank) in ARRIVED for rank in ranks)
+
+    def all_linked(self) -> bool:
+        """Whether every rank has reached MindIO."""
+        return self._all("linked", self.world_size, lambda rank: self.phase(rank) in ARRIVED)
+
+    def all_there(self) -> bool:
+        """Whether every node rank has a pod whose agent has said how its ranks are."""
+        return self._all("there", self.num_nodes, self._is_there)
+
+    def _is_there(self, node_rank: int) -> bool:
+        pod = self.newest(node_rank)
+        return pod is not None and pod.connected and pod.reported
+
+    def _all(self, question: str, size: int, holds: Callable[[int], bool]) -> bool:
+        """Whether it holds for 0 … size - 1. The number that it failed for last is asked first."""
+        failed = self._failed_on.get(question, 0)
+        if failed < size and not holds(failed):
+            return False
+        failed = next((number for number in range(size) if not holds(number)), size)
+        self._failed_on[question] = failed
+        return failed == size
+
+    def there(self) -> list[RankPod]:
+        """The newest pods whose agents have said how their ranks are."""
+        pods = (self.newest(node_rank) for node_rank in range(self.num_nodes))
+        return [pod for pod in pods if pod is not None and pod.connected and pod.reported]

@@ -9,23 +9,20 @@ strategy that is not offered) is undecided again.
 from __future__ import annotations
 
 from hajob.protocol import sidecar_pb2 as pb
-from trainer_sidecar.coordinator.conversation import PROCESS_FAULT, State
-from trainer_sidecar.coordinator.job import Incident, Job
+from trainer_sidecar.coordinator.conversation import PROCESS_FAULT
+from trainer_sidecar.coordinator.conversation_states import NAMEABLE, UNDECIDED, State
+from trainer_sidecar.coordinator.incidents import OpenIncident
+from trainer_sidecar.coordinator.job import Job
 from trainer_sidecar.coordinator.orders import STRATEGIES
 
 SAVE_BEFORE_SECONDS = 30.0
 """A checkpoint is begun this long before MindIO would leave."""
 
-UNNAMED = frozenset({State.STOPPED, State.RETRY_REFUSED})
-"""States in which everything may still be named; in the others a checkpoint is all that needs nobody else."""
-
-WAITING = UNNAMED | {State.CHOOSING, State.FAILED_OPEN}
-
 
 def order(job: Job) -> pb.Order | None:
     """The order the coordinator gives itself now; None while the operator has time, or what it wants can still come."""
-    incident, assignment = job.incident, job.assignment
-    if incident is None or assignment is None or job.conversation.state not in WAITING:
+    incident, assignment = job.incidents.current, job.assignment
+    if incident is None or assignment is None or job.conversation.state not in UNDECIDED:
         return None
     current, allowed = job.order, assignment.standing_orders
     if not _is_decided(job, incident) and _patience_is_over(job, incident, allowed):
@@ -36,7 +33,7 @@ def order(job: Job) -> pb.Order | None:
         return None
     if current is not None and incident.standing == action and not _is_overtaken(job, incident, current):
         return None
-    incident.standing = action
+    incident.stands_by(action)
     lost = sorted(job.conversation.memory.lost)
     restart = lost if action == pb.IN_PLACE else []
     revision = current.revision if current is not None and current.incarnation == incident.incarnation else 0
@@ -44,12 +41,12 @@ def order(job: Job) -> pb.Order | None:
     return pb.Order(incarnation=number, revision=revision, action=action, lost_ranks=lost, restart_ranks=restart)
 
 
-def _is_decided(job: Job, incident: Incident) -> bool:
+def _is_decided(job: Job, incident: OpenIncident) -> bool:
     """Whether the order in hand is about this incident, and MindIO may still be told what it wants."""
     current, conversation = job.order, job.conversation
     if current is None or current.incarnation < incident.incarnation:
         return False
-    if conversation.state in UNNAMED and _is_overtaken(job, incident, current):
+    if conversation.state in NAMEABLE and _is_overtaken(job, incident, current):
         return False
     if conversation.state is State.RETRY_REFUSED:
         return current.action != pb.RETRY
@@ -58,7 +55,7 @@ def _is_decided(job: Job, incident: Incident) -> bool:
     return conversation.state is State.STOPPED or STRATEGIES.get(current.action) in conversation.memory.offered
 
 
-def _is_overtaken(job: Job, incident: Incident, current: pb.Order) -> bool:
+def _is_overtaken(job: Job, incident: OpenIncident, current: pb.Order) -> bool:
     """Whether a death that came after the decision keeps it from being named as it is.
 
     Another order of the operator's is on its way, unless the operator is away; of a repair whose successors are still
@@ -71,7 +68,7 @@ def _is_overtaken(job: Job, incident: Incident, current: pb.Order) -> bool:
     return planned and not lost.keys() <= set(current.lost_ranks)
 
 
-def _patience_is_over(job: Job, incident: Incident, allowed: pb.StandingOrders) -> bool:
+def _patience_is_over(job: Job, incident: OpenIncident, allowed: pb.StandingOrders) -> bool:
     memory, patience = job.conversation.memory, allowed.decision_timeout_milliseconds / 1000
     if not patience or memory.due is None:
         return False
@@ -81,7 +78,7 @@ def _patience_is_over(job: Job, incident: Incident, allowed: pb.StandingOrders) 
 
 def _action(job: Job, allowed: pb.StandingOrders) -> pb.Action:
     conversation = job.conversation
-    if conversation.state not in UNNAMED:
+    if conversation.state not in NAMEABLE:
         return pb.CHECKPOINT if _can_save(job, allowed) else pb.ACTION_UNSPECIFIED
     lost = conversation.memory.lost
     if allowed.allow_retry and PROCESS_FAULT not in lost.values():
@@ -93,7 +90,7 @@ def _action(job: Job, allowed: pb.StandingOrders) -> pb.Action:
 
 def _can_save(job: Job, allowed: pb.StandingOrders) -> bool:
     conversation = job.conversation
-    return allowed.allow_checkpoint and (conversation.state in UNNAMED or "dump" in conversation.memory.offered)
+    return allowed.allow_checkpoint and (conversation.state in NAMEABLE or "dump" in conversation.memory.offered)
 
 
 def _must_save(job: Job, allowed: pb.StandingOrders) -> bool:

@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from tests.unit.coordinator.world import ENDPOINT, World
 from trainer_sidecar.coordinator.core import Core
-from trainer_sidecar.coordinator.job import Limits
+from trainer_sidecar.coordinator.job import Job, Limits
+from trainer_sidecar.coordinator.replay import Replayed, replay
+
+
+def replayed(log: Sequence[Mapping[str, Any]], now: float = 0.0) -> tuple[Job, Replayed]:
+    """A job whose conversation was taken up from `log`."""
+    job = Core("job", ENDPOINT, Limits(answer_seconds=100.0), now).job
+    job.controller.connect(log)
+    return job, replay(job)
 
 
 def restart_coordinator(world: World, log: Sequence[dict[str, Any]] | None = None, *, controller: bool = True) -> None:

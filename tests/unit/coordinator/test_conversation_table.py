@@ -18,10 +18,10 @@ from trainer_sidecar.coordinator.conversation import (
     Kind,
     Left,
     Mark,
-    State,
     Unexpected,
     Wish,
 )
+from trainer_sidecar.coordinator.conversation_states import State
 from trainer_sidecar.coordinator.conversation_table import CALLBACKS, TABLE, new_conversation
 
 MAY_BE_CALLED_IN = {
@@ -48,7 +48,7 @@ LIST = ("exit", "dump", "retry", "recover", "downgrade", "upgrade", "migration")
 EVENTS = [
     Event(kind, ranks={1: 1}, codes={1: ""}, strategies=LIST, strategy="recover", call="stop_train")
     for kind in Kind
-    if kind not in (Kind.SERVES, Kind.GONE)
+    if kind not in (Kind.SERVES, Kind.GONE, Kind.TAKEN_UP, Kind.ENDED)
 ]
 
 

@@ -6,8 +6,8 @@ import pytest
 
 from hajob.protocol import sidecar_pb2 as pb
 from tests.unit.coordinator.world import World
-from trainer_sidecar.coordinator.core import parse_callback
-from trainer_sidecar.coordinator.outbox import KEPT_ITEMS, Outbox
+from trainer_sidecar.coordinator.callbacks import parse_callback
+from trainer_sidecar.coordinator.outbox import KEPT_ITEMS, ReportOutbox
 from trainer_sidecar.coordinator.settings import SettingsError, read_settings
 
 
@@ -32,7 +32,7 @@ def test_an_assignment_that_cannot_be_followed(world: World, assignment: pb.Assi
     before = world.core.job.assignment
     world.core.assign(assignment, world.now)
     assert world.core.job.assignment is before
-    assert world.core.job.refused_input == 1
+    assert world.core.job.refused_inputs == 1
 
 
 @pytest.mark.parametrize(
@@ -65,7 +65,7 @@ def test_an_order_about_nothing_tells_mindio_nothing(world: World, order: pb.Ord
 def test_a_callback_of_another_shape(world: World, name: str, arguments: list[object]) -> None:
     assert parse_callback(name, arguments) is None
     world.core.callback(name, arguments, world.now, world.now)
-    assert world.core.job.refused_input == 1
+    assert world.core.job.refused_inputs == 1
     assert world.core.job.conversation.state == "Serving"
 
 
@@ -86,7 +86,7 @@ def test_an_exit_of_a_former_process_is_no_loss(world: World) -> None:
 
 
 def test_the_outbox_repeats_until_acknowledged_and_is_bounded() -> None:
-    outbox = Outbox()
+    outbox = ReportOutbox()
     assert outbox.add_fact(pb.Fact(id="a"), 1.0)
     assert not outbox.add_fact(pb.Fact(id="a"), 2.0), "the same observation"
     first = outbox.report(pb.CoordinatorState(), 3.0)

@@ -102,4 +102,19 @@ def ends_without_a_controller(world: World, results: list[int]) -> None:
     assert (world.state.conversation, world.state.controller_ready) == ("Closed", False)
     assert [(mark.incarnation, mark.result_code) for mark in world.marks(pb.RESULT)] == [(2, code) for code in results]
     assert [fact.kind for fact in world.facts] == [pb.CONTROLLER_LOST]
-    assert world.core.job.incident is None
+    assert world.core.job.incidents.current is None
+
+
+@pytest.mark.parametrize("given_up", [True, False])
+def test_a_node_that_is_moved_may_be_lost(world: World, *, given_up: bool) -> None:
+    """MindIO was told that second processes come for its ranks, which is no loss."""
+    world.mindio.silent = True
+    world.new_pod(1, 2)
+    world.advance(0.5)
+    assert world.state.conversation == "Switching"
+    if given_up:
+        world.order(pb.CONTINUE, incarnation=2, revision=2)
+    world.mindio.silent = False
+    world.agents["pod-1-1"].powered = False
+    world.order(pb.REPLACE, incarnation=3, revision=1, lost_ranks=[2, 3], replaced_nodes=[1])
+    assert world.called("stop_train") == [{"ranks": [[2, 1], [3, 1]], "incarnation": 3}]

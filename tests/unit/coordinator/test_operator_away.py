@@ -40,7 +40,7 @@ class Stage(World):
         self.away = True
         self.advance(AWAY_SECONDS)
         self.away = False
-        self.core.job.outbox.rewind()
+        self.core.job.effects.outbox.rewind()
         self.advance(0.1)
 
     def end(self, step: int) -> None:

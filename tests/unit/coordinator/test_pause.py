@@ -52,7 +52,7 @@ def test_a_controller_that_could_not_pause_is_said_to_be_gone(world: World) -> N
     assert [fact.kind for fact in world.facts] == [pb.PROCESS_EXITED, pb.CONTROLLER_LOST]
     assert [(mark.incarnation, mark.result_code) for mark in world.marks(pb.RESULT)] == [(2, 499)]
     assert not world.called("stop_train")
-    assert world.core.job.incident is None
+    assert world.core.job.incidents.current is None
 
 
 def test_a_controller_that_is_not_understood_is_said_to_be_gone(world: World) -> None:

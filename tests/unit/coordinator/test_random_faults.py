@@ -56,7 +56,7 @@ class SimpleOperator:
 
     def concluded(self) -> int:
         """The highest incident that MindIO has reported a success for."""
-        return self.world.core.job.concluded
+        return self.world.core.job.incidents.concluded
 
     def _send(
         self, action: pb.Action, before: pb.Order | None, fact: pb.Fact, restart: list[int], nodes: list[int]

@@ -16,6 +16,11 @@ GROWN = ["downgrade", "upgrade"]
 @pytest.fixture
 def world(world: World) -> World:
     """Node 1 has left; two ranks train on."""
+    shrink(world)
+    return world
+
+
+def shrink(world: World) -> None:
     world.mindio.strategies = ["exit", "dump", "downgrade"]
     world.die(2)
     world.die(3)
@@ -26,7 +31,6 @@ def world(world: World) -> World:
     world.mindio.result(ranks={2: 1, 3: 1})
     world.pump()
     assert world.state.conversation == "Shrunk"
-    return world
 
 
 def expand(world: World, incarnation: int, **pod: float) -> None:
@@ -88,7 +92,7 @@ def test_growing_is_given_up_and_begun_anew(world: World, *, restarted: bool) ->
     world.die(3)
     give_up(world, 3)
     assert world.state.conversation == "Shrunk"
-    assert world.core.job.incident is None
+    assert world.core.job.incidents.current is None
     assert world.phase(2) == pb.DEAD
     if restarted:
         restart_coordinator(world)
@@ -217,7 +221,7 @@ def test_a_growth_that_has_succeeded_when_it_was_given_up_is_full_size(world: Wo
     world.mindio.result()
     world.pump()
     assert (world.state.conversation, world.state.controller_ready) == ("Serving", True)
-    assert not world.core.job.dropped
+    assert not world.core.job.roster.dropped
     world.mindio.ask = "stop"
     world.callback("report_fault_ranks", [[[2, 1], [3, 1]], []])
     world.pump()
@@ -237,7 +241,7 @@ class Growth:
         self.world.advance(self.chance.choice([0.1, 0.5, 3.0]))
 
     def grow(self) -> None:
-        if self.world.state.conversation == "Shrunk" and self.world.core.job.incident is None:
+        if self.world.state.conversation == "Shrunk" and self.world.core.job.incidents.current is None:
             self.number, self.revision = self.number + 1, 1
             old = self.world.agent(1)
             self.world.listed.remove(old.uid)
@@ -304,3 +308,23 @@ def test_growing_at_random_ends_at_full_size_small_or_saved(world: World, seed: 
     world.advance(5.0)
     growth.end()
     assert world.state.conversation == "Serving"
+
+
+def test_a_dropped_rank_that_had_died_again_is_not_named() -> None:
+    """Its successor dies after the naming, so the job is shrunk by it; MindIO knows that it is gone."""
+    world = World()
+    world.start()
+    world.step(1)
+    world.mindio.strategies = ["exit", "dump", "recover", "downgrade"]
+    world.die(3)
+    world.order(pb.IN_PLACE, incarnation=2, revision=1, lost_ranks=[3], restart_ranks=[3])
+    world.advance(0.2)
+    assert world.state.conversation == "Recovering"
+    world.die(3)
+    world.order(pb.SHRINK, incarnation=2, revision=2, lost_ranks=[2, 3])
+    assert world.state.conversation == "Shrinking"
+    world.callback("report_result", [201, "isolate", [[2, 1], [3, 1]], "downgrade"])
+    world.pump()
+    world.mindio.result(ranks={2: 1, 3: 1})
+    world.pump()
+    assert (world.state.conversation, len(world.called("stop_train"))) == ("Shrunk", 1)

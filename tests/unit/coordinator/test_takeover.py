@@ -7,13 +7,11 @@ from typing import Any
 import pytest
 
 from hajob.protocol import sidecar_pb2 as pb
-from tests.unit.coordinator.restart import restart_coordinator
+from tests.unit.coordinator.restart import replayed, restart_coordinator
 from tests.unit.coordinator.world import ENDPOINT, Process, World
-from trainer_sidecar.coordinator.conversation import State
-from trainer_sidecar.coordinator.conversation_table import new_conversation
+from trainer_sidecar.coordinator.conversation_states import State
 from trainer_sidecar.coordinator.core import Core
 from trainer_sidecar.coordinator.job import Limits
-from trainer_sidecar.coordinator.resume import resume
 
 STOP = {"called": "stop_train", "id": 2, "arguments": {"ranks": [[3, 1]], "incarnation": 2}}
 STOP_TAKEN = {"answer": 2, "call": "stop_train", "code": 0}
@@ -43,9 +41,7 @@ SUCCESS = {"event": "report_result", "arguments": [0, "ok", [], "recover"]}
     ],
 )
 def test_the_log_tells_where_the_conversation_stands(log: list[dict[str, Any]], state: State) -> None:
-    conversation = new_conversation(100.0)
-    assert resume(conversation, log, 0.0).state is state
-    assert conversation.state is state
+    assert replayed(log)[0].conversation.state is state
 
 
 def pids(world: World) -> list[tuple[int, int]]:
@@ -216,7 +212,7 @@ def test_after_a_lost_controller_nothing_that_was_ordered_is_open(world: World) 
     world.advance(0.2)
     restart_coordinator(world, [], controller=False)
     world.advance(1.0)
-    assert world.core.job.incident is None
+    assert world.core.job.incidents.current is None
     for rank in range(4):
         world.finish(rank)
     assert [mark.kind for mark in world.milestones] == [pb.FINISHED_ALL]
@@ -283,11 +279,12 @@ def test_steps_of_the_attempt_before_do_not_count() -> None:
 
 
 def test_mindios_wait_counts_from_its_own_word() -> None:
-    conversation = new_conversation(100.0)
-    resume(
-        conversation, [STOP, {**STOPPED, "t": 40_000_000_000}, {"event": "report_fault_ranks", "arguments": [[]]}], 60.0
-    )
-    assert conversation.memory.due == 140.0
+    log: list[dict[str, Any]] = [
+        STOP,
+        {**STOPPED, "t": 40_000_000_000},
+        {"event": "report_fault_ranks", "arguments": [[]]},
+    ]
+    assert replayed(log, 60.0)[0].conversation.memory.due == 140.0
 
 
 def test_a_word_that_is_read_late_is_answered_in_its_time(world: World) -> None:
@@ -347,3 +344,22 @@ def test_ranks_that_a_start_in_the_middle_has_not_linked_are_not_named() -> None
     assert world.core.job.roster.registered == {0, 1}
     world.advance(31)
     assert world.core.job.roster.registered == {0, 1, 2, 3}
+
+
+def test_an_order_that_joined_an_incident_is_not_repeated(world: World) -> None:
+    """A second node was lost under a higher number; the first one's pod was made under the lower, and serves."""
+    world.agent(1).powered = False
+    world.order(pb.REPLACE, incarnation=2, revision=1, lost_ranks=[2, 3], replaced_nodes=[1])
+    world.new_pod(1, 2)
+    world.agent(0).powered = False
+    world.order(pb.REPLACE, incarnation=3, revision=1, lost_ranks=[0, 1, 2, 3], replaced_nodes=[0, 1])
+    world.new_pod(0, 3)
+    world.advance(4.0)
+    world.step(2)
+    world.mindio.result()
+    world.advance(4.0)
+    assert world.state.conversation == "Serving"
+    restart_coordinator(world)
+    world.advance(4.0)
+    assert (world.state.conversation, len(world.called("stop_train"))) == ("Serving", 1)
+    assert [(mark.incarnation, mark.strategy) for mark in world.marks(pb.RESULT)] == [(3, "recover")]

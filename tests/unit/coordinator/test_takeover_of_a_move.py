@@ -37,7 +37,7 @@ def stands_after_the_move(world: World) -> None:
     assert world.called("prepare_action") == [arguments]
     assert world.called("change_strategy") == [{"strategy": "migration", "parameters": ""}]
     assert not world.facts
-    assert world.core.job.incident is None
+    assert world.core.job.incidents.current is None
     world.mindio.silent = False
     world.die(2)
     assert world.called("stop_train") == [{"ranks": [[2, 1]], "incarnation": 3}]

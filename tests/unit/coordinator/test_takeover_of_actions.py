@@ -11,12 +11,11 @@ from typing import Any
 import pytest
 
 from hajob.protocol import sidecar_pb2 as pb
-from tests.unit.coordinator.restart import restart_coordinator
+from tests.unit.coordinator.restart import replayed, restart_coordinator
 from tests.unit.coordinator.test_operator_away import PLAYS, Play, Stage
 from tests.unit.coordinator.world import World
-from trainer_sidecar.coordinator.conversation import Kind, State
-from trainer_sidecar.coordinator.conversation_table import new_conversation
-from trainer_sidecar.coordinator.resume import resume
+from trainer_sidecar.coordinator.conversation import Kind
+from trainer_sidecar.coordinator.conversation_states import State
 
 
 def played(play: Play, restart_at: int | None = None) -> dict[str, Any]:
@@ -86,16 +85,20 @@ RETRY_FAILED = {"event": "report_result", "arguments": [405, "clean failed", [[1
     ],
 )
 def test_planned_actions_in_the_log(log: list[dict[str, Any]], state: State) -> None:
-    conversation = new_conversation(100.0)
-    assert resume(conversation, log, 0.0).state is state
+    conversation = replayed(log)[0].conversation
+    assert conversation.state is state
     assert conversation.is_blind is (state is State.CLOSED)
 
 
 def test_ranks_are_expected_as_soon_as_mindio_knows_of_them() -> None:
-    assert resume(new_conversation(100.0), [PREPARED], 0.0).expected == set()
-    assert resume(new_conversation(100.0), [PREPARED, PREPARE_TAKEN], 0.0).expected == {2, 3}
-    assert resume(new_conversation(100.0), [PREPARED, OFFER], 0.0).expected == {2, 3}
-    assert resume(new_conversation(100.0), [PREPARED, PREPARE_TAKEN, CANCELLED], 0.0).expected == set()
+    cases: list[tuple[list[dict[str, Any]], set[int]]] = [
+        ([PREPARED], set()),
+        ([PREPARED, PREPARE_TAKEN], {2, 3}),
+        ([PREPARED, OFFER], {2, 3}),
+        ([PREPARED, PREPARE_TAKEN, CANCELLED], set()),
+    ]
+    for log, expected in cases:
+        assert set(replayed(log)[0].conversation.memory.named) == expected
 
 
 def test_a_call_of_an_earlier_coordinator_is_not_refused_by_the_number_of_a_later_one() -> None:
@@ -104,22 +107,24 @@ def test_a_call_of_an_earlier_coordinator_is_not_refused_by_the_number_of_a_late
     naming = {"called": "on_global_rank", "id": 1, "arguments": {"ranks": [[3, 1]], "time": 1}}
     stopped = {"event": "report_stop_complete", "arguments": [0, "stop ok", [[3, 1]]]}
     log: list[dict[str, Any]] = [first, {"answer": 1, "code": 0}, stopped, naming, {"answer": 1, "code": 1}]
-    assert resume(new_conversation(100.0), log, 0.0).state is State.STOPPED
+    assert replayed(log)[0].conversation.state is State.STOPPED
 
 
 def test_ranks_that_a_refused_retry_has_lost_are_lost_after_a_takeover_too() -> None:
     stop = {"called": "stop_train", "id": "a-1", "arguments": {"ranks": [[1, 0]], "incarnation": 2}}
-    conversation = new_conversation(100.0)
-    assert resume(conversation, [FAULT, stop, RETRY, RETRY_FAILED], 0.0).state is State.RETRY_REFUSED
+    stopped = {"event": "report_stop_complete", "arguments": [0, "stop ok", [[1, 0]]]}
+    naming = {"called": "on_global_rank", "id": "a-2", "arguments": {"ranks": [[1, 0]], "time": 1}}
+    offer = {"event": "report_strategies", "arguments": [[[1, 0]], ["exit", "dump", "retry"]]}
+    conversation = replayed([FAULT, stop, stopped, naming, offer, RETRY, RETRY_FAILED])[0].conversation
+    assert conversation.state is State.RETRY_REFUSED
     assert conversation.memory.lost == {1: 1}
 
 
 def test_a_fault_report_that_nobody_answered_is_handed_back() -> None:
-    asked = resume(new_conversation(100.0), [FAULT], 0.0).asked
-    assert asked is not None
+    (asked,) = replayed([FAULT])[1].unanswered
     assert (asked.kind, asked.ranks, asked.codes) == (Kind.FAULT, {1: 0}, {1: "1234"})
-    assert resume(new_conversation(100.0), [FAULT, STOP], 0.0).asked is None
-    assert resume(new_conversation(100.0), [PAUSE, PAUSED, PAUSE_OVER, NOBODY], 0.0).asked is not None
+    assert not replayed([FAULT, STOP])[1].unanswered
+    assert replayed([PAUSE, PAUSED, PAUSE_OVER, NOBODY])[1].unanswered
 
 
 def test_a_fault_that_was_reported_to_nobody_is_answered_and_told(world: World) -> None:

@@ -141,13 +141,13 @@ class Mindio:
                 self.ask, self.strategies = "strategy", ["migration"]
                 self.world.callback("report_strategies", [[], ["migration"]])
 
-    def call(self, name: str, arguments: dict[str, object]) -> None:
+    def call(self, name: str, arguments: dict[str, object], order: int = 0) -> None:
         """A call of the coordinator, answered and followed as MindIO would."""
         if name in ("start", "end"):
             self._process(name)
             return
         self.calls.append((name, arguments))
-        self.world.note({"called": name, "id": len(self.calls), "arguments": arguments})
+        self.world.note({"called": name, "id": len(self.calls), "arguments": arguments, "order": order})
         ranks = dict(arguments.get("ranks", []))  # type: ignore[call-overload]
         if name == "stop_train" and not set(ranks) <= self.registered:
             self.world.answered(name, 1)
@@ -268,6 +268,7 @@ class World:
         """The host's log: everything since MindIO last was at rest."""
         arguments = entry.get("arguments")
         if entry.get("event") == "report_result" and isinstance(arguments, list) and arguments[0] == 0:
+            entry = {**entry, "order": max([int(str(one.get("order", 0))) for one in self.log], default=0)}
             self.log.clear()
         self.log.append(entry)
 
@@ -280,7 +281,7 @@ class World:
                     self.agents[uid].take(order)
                 busy = True
             for request in self.core.take_requests():
-                self.mindio.call(request.call, request.arguments)
+                self.mindio.call(request.call, request.arguments, request.order)
                 busy = True
             while self.pending:
                 name, arguments = self.pending.pop(0)

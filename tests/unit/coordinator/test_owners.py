@@ -1,0 +1,76 @@
+"""Who may change what the coordinator knows: the table in job.py, read from the code."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import trainer_sidecar.coordinator
+
+PACKAGE = Path(trainer_sidecar.coordinator.__file__).parent
+CONVERSATION = {"conversation", "conversation_effects"}
+OWNERS = {
+    "attempt": {"attempt"},
+    "incident": {"incidents"},
+    "incidents": {"incidents"},
+    "effects": {"effects"},
+    "outbox": {"effects", "outbox"},
+    "steps": {"steps"},
+    "ending": {"last_step"},
+    "roster": {"roster"},
+    "pod": {"roster"},
+    "target": {"roster"},
+    "targets": {"roster"},
+    "spares": {"roster"},
+    "registered": {"roster"},
+    "dropped": {"roster"},
+    "conversation": CONVERSATION,
+    "memory": CONVERSATION,
+    "controller": {"views"},
+    "checkpoints": {"views"},
+    "leases": {"leases"},
+    "silence": {"leases"},
+    "standstill": {"standstill"},
+    "job": {"job"},
+}
+"""What a value is called where it is used, and the modules that may change it."""
+
+CHANGES = {"add", "append", "clear", "discard", "extend", "insert", "pop", "popleft", "remove", "setdefault", "update"}
+
+
+def holder(node: ast.expr) -> str:
+    """The name of the value that `node` is an attribute or an entry of."""
+    inner = node.value if isinstance(node, ast.Attribute | ast.Subscript) else node
+    return inner.attr if isinstance(inner, ast.Attribute) else inner.id if isinstance(inner, ast.Name) else ""
+
+
+def changed(tree: ast.AST) -> Iterator[tuple[str, int]]:
+    """The values that the code of `tree` changes, and where."""
+    for node in ast.walk(tree):
+        targets: list[ast.expr] = []
+        if isinstance(node, ast.Assign | ast.Delete):
+            targets = node.targets
+        elif isinstance(node, ast.AugAssign):
+            targets = [node.target]
+        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in CHANGES:
+            targets = [node.func, node.func.value]  # x.add(…) changes x, job.x.add(…) what holds x, too
+        for target in targets:
+            for one in target.elts if isinstance(target, ast.Tuple) else [target]:
+                if isinstance(one, ast.Attribute | ast.Subscript):
+                    yield holder(one), one.lineno
+
+
+@pytest.mark.parametrize("path", sorted(PACKAGE.glob("*.py")), ids=lambda path: path.stem)
+def test_a_value_is_changed_by_its_own_module_only(path: Path) -> None:
+    for name, line in changed(ast.parse(path.read_text())):
+        assert path.stem in OWNERS.get(name, {path.stem}), f"{path.name}:{line} changes {name}"
+
+
+@pytest.mark.parametrize(
+    "code", ["job.order = 1", "job.attempt.done = True", "roster.targets[3] = 1", "job.roster.registered.add(1)"]
+)
+def test_a_change_is_seen_by_this_test(code: str) -> None:
+    assert {name for name, _ in changed(ast.parse(code))} & OWNERS.keys()

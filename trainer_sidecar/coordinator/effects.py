@@ -1,0 +1,77 @@
+"""What an event leaves to be sent: requests to the controller host, orders for agents, news for the operator.
+
+Only this module changes it. The shell takes it after each event.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from hajob.protocol import sidecar_pb2 as pb
+from trainer_sidecar.coordinator.outbox import ReportOutbox
+
+
+@dataclass(frozen=True, slots=True)
+class HostRequest:
+    """One line for the controller host. `order`: the highest number of an order that it is part of, for the log."""
+
+    call: str
+    arguments: dict[str, object]
+    order: int = 0
+
+
+class Effects:
+    """Collected until the shell takes them."""
+
+    def __init__(self) -> None:
+        self.outbox = ReportOutbox()
+        self.requests: list[HostRequest] = []
+        self.dirty: dict[str, None] = {}  # UIDs of pods to be looked at, in order
+        self.urgent = False  # a report is due at once
+        self.changed = False  # a report is due soon
+        self._facts = 0
+
+    def request(self, call: str, arguments: dict[str, object], order: int = 0) -> None:
+        """Ask the controller host for a call."""
+        self.requests.append(HostRequest(call, arguments, order))
+
+    def take_requests(self) -> list[HostRequest]:
+        """What the controller host is to be asked, in order."""
+        requests, self.requests = self.requests, []
+        return requests
+
+    def touch(self, *uids: str) -> None:
+        """The agents of these pods may have to be told something new. An empty UID is nobody's."""
+        self.dirty.update((uid, None) for uid in uids if uid)
+
+    def take_dirty(self, limit: int) -> list[str]:
+        """At most so many of the pods that were touched; the others stay."""
+        taken = list(self.dirty)[:limit] if len(self.dirty) > limit else list(self.dirty)
+        for uid in taken:
+            del self.dirty[uid]
+        return taken
+
+    def note(self, *, changed: bool = True, urgent: bool = False) -> None:
+        """Something in the state is another than in the last report."""
+        self.changed |= changed
+        self.urgent |= urgent
+
+    def next_fact_number(self) -> int:
+        """Counts the facts of the coordinator's own."""
+        self._facts += 1
+        return self._facts
+
+    def tell(self, fact: pb.Fact, at: float) -> None:
+        """Queue a fact for the operator."""
+        if self.outbox.add_fact(fact, at):
+            self.urgent = True
+
+    def mark(self, milestone: pb.Milestone, at: float) -> None:
+        """Queue a milestone for the operator."""
+        self.outbox.add_milestone(milestone, at)
+        self.urgent = True
+
+    def report(self, state: pb.CoordinatorState, now: float) -> pb.Report:
+        """The next report to the operator."""
+        self.urgent = self.changed = False
+        return self.outbox.report(state, now)

@@ -1,0 +1,108 @@
+"""The open incident, what is still expected of the one before, and the numbers. Only this module changes them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from hajob.protocol import sidecar_pb2 as pb
+
+
+@dataclass(slots=True)
+class OpenIncident:
+    """One outage, from the first loss to MindIO's success report."""
+
+    incarnation: int
+    opened: float
+    planned: bool = False  # nothing was lost: a move, a pause, growing
+    joined: int = 0  # the highest number of an order that is part of it
+    strategy_sent: float | None = None
+    resumed: bool = False
+    standing: pb.Action = pb.ACTION_UNSPECIFIED  # what the coordinator has decided by itself
+    told: dict[pb.MilestoneKind, frozenset[int]] = field(default_factory=dict)  # of its replacements
+
+    @property
+    def highest(self) -> int:
+        """The highest number that belongs to it."""
+        return max(self.incarnation, self.joined)
+
+    def is_after(self, at: float) -> bool:
+        """Whether what happened at `at` follows from the strategy."""
+        return self.strategy_sent is not None and at > self.strategy_sent
+
+    def join(self, incarnation: int) -> None:
+        """An order of this number is part of it."""
+        self.joined = max(self.joined, incarnation)
+
+    def strategy_was_sent(self, at: float) -> None:
+        """Steps that end from now on end the outage."""
+        self.strategy_sent = at
+
+    def has_resumed(self) -> None:
+        """The first step has ended."""
+        self.resumed = True
+
+    def stands_by(self, action: pb.Action) -> None:
+        """The coordinator has decided."""
+        self.standing = action
+
+    def is_new(self, kind: pb.MilestoneKind, ranks: frozenset[int]) -> bool:
+        """Whether this was not told of exactly these replacements before."""
+        before, self.told[kind] = self.told.get(kind), ranks
+        return before != ranks
+
+
+@dataclass(slots=True)
+class Incidents:
+    """One at a time."""
+
+    incarnation: int = 0  # the highest known
+    concluded: int = 0  # orders up to this number have been carried out
+    current: OpenIncident | None = None
+    unresumed: OpenIncident | None = None  # over for MindIO before a step had ended: it repaired from a checkpoint
+
+    def know(self, incarnation: int) -> None:
+        """A number is taken."""
+        self.incarnation = max(self.incarnation, incarnation)
+
+    def conclude_up_to(self, incarnation: int) -> None:
+        """Whatever was ordered up to this number is not open any more."""
+        self.know(incarnation)
+        self.concluded = max(self.concluded, incarnation)
+
+    def open(self, incarnation: int, now: float, *, planned: bool, ordered: int = 0) -> OpenIncident:
+        """The open incident, or a new one: under the order's number, or the next one when there is no order for it yet.
+
+        A planned action that a fault disturbs is over; the fault is another incident. One that failed may be followed
+        by a checkpoint under its own number. `ordered`: the number of an order that waits for an incident.
+        """
+        incident = self.current
+        if incident is not None and incident.planned and not planned:
+            if 0 < incarnation <= incident.highest:
+                incident.planned = False
+            else:
+                self.conclude()
+                incident = None
+        if incident is None:
+            self.unresumed = None
+            number = incarnation or ordered or self.incarnation + 1
+            self.know(number)
+            incident = self.current = OpenIncident(number, now, planned)
+        incident.join(incarnation)
+        return incident
+
+    def conclude(self, *, unresumed: bool = False) -> None:
+        """It is over; orders that belong to it are carried out. `unresumed`: the first step is still to come."""
+        incident, self.current = self.current, None
+        if incident is None:
+            return
+        self.concluded = max(self.concluded, incident.highest)
+        if unresumed and not incident.resumed:
+            self.unresumed = incident
+
+    def abandon(self) -> None:
+        """Every rank is ended: nothing is expected of it any more."""
+        self.current = None
+
+    def late_resumed(self) -> None:
+        """The first step after a repair from a checkpoint has ended."""
+        self.unresumed = None

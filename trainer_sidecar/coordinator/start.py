@@ -1,0 +1,175 @@
+"""Starting the whole job: its controller process, its ranks, its end.
+
+A start waits for three things that come up side by side: the controller with the rendezvous store, the launcher of
+every node, the death of whatever ran before. Ranks that run already are taken over as they are (takeover.py).
+"""
+
+from __future__ import annotations
+
+from hajob.protocol import sidecar_pb2 as pb
+from trainer_sidecar.coordinator import checkpoints, takeover
+from trainer_sidecar.coordinator.attempt import AttemptPhase
+from trainer_sidecar.coordinator.conversation import Event, Kind
+from trainer_sidecar.coordinator.driver import feed
+from trainer_sidecar.coordinator.job import Job
+from trainer_sidecar.coordinator.roster import RankPod, RankTarget
+
+
+def is_due(job: Job) -> bool:
+    """Whether a START order asks for an attempt that has not begun. Order and assignment may come in either order."""
+    order, assignment, attempt = job.order, job.assignment, job.attempt
+    if order is None or assignment is None or order.action != pb.START or is_for_a_successor(job):
+        return False
+    return order.incarnation > attempt.incarnation and assignment.attempt > attempt.number
+
+
+def is_for_a_successor(job: Job) -> bool:
+    """Whether a START belongs to a coordinator pod that is made for it: here it only ends what runs.
+
+    Starting it here would let the new ranks register with a controller that goes with this pod in a moment.
+    """
+    order = job.order
+    return order is not None and order.action == pb.START and 0 < job.pod_incarnation < order.incarnation
+
+
+def begin(job: Job, number: int, incarnation: int) -> None:
+    """End what runs, open what is needed."""
+    had_run = job.runs
+    job.begin_attempt(number, incarnation)
+    _abandon_incident(job, incarnation)
+    job.roster.leave_out(())
+    job.roster.register_only(set())
+    job.steps.begin_again()
+    if had_run:
+        _end_all(job)
+
+
+def end(job: Job, order: pb.Order) -> None:
+    """A STOP order: every rank is ended, nothing is saved."""
+    _abandon_incident(job, order.incarnation)
+    job.attempt.end()
+    _end_all(job)
+    feed(job, Event(Kind.ENDED), job.now)
+
+
+def _abandon_incident(job: Job, incarnation: int) -> None:
+    job.incidents.conclude_up_to(incarnation)
+    job.incidents.abandon()
+
+
+def _end_all(job: Job) -> None:
+    """Every rank, also those that this coordinator never started, and the controller."""
+    for pod in job.roster.pods.values():
+        job.roster.aim_at_what_runs(pod)
+    for target in job.roster.targets.values():
+        target.end()
+    job.touch_all()
+    job.effects.request("end", {})
+    job.controller.forget_request()
+
+
+def advance(job: Job) -> None:
+    """Go on with the attempt as far as what is there allows."""
+    attempt, assignment = job.attempt, job.assignment
+    if assignment is None or job.order is None:
+        return
+    if is_due(job):
+        begin(job, assignment.attempt, job.order.incarnation)
+        attempt = job.attempt
+    if attempt.phase is AttemptPhase.IDLE and job.order.action not in (pb.START, pb.STOP):
+        takeover.adopt(job, assignment.attempt, job.order.incarnation)
+    elif attempt.phase is AttemptPhase.OPENING:
+        _open(job)
+    elif attempt.phase is AttemptPhase.RUNNING:
+        _watch_running(job)
+
+
+def _open(job: Job) -> None:
+    all_there = job.roster.all_there()
+    if all_there or job.now - job.attempt.since >= job.limits.takeover_seconds:
+        there = job.roster.there()
+        if takeover.has_begun(job, there):
+            takeover.take_over(job, there)
+            return
+    if _stale_ranks(job):
+        return
+    _ask_for_controller(job)
+    if all_there and checkpoints.are_verified(job) and job.controller.ready(job.attempt.number):
+        there = job.roster.there()
+        if all(pod.launcher_ready for pod in there):
+            _start_ranks(job, there)
+
+
+def _stale_ranks(job: Job) -> bool:
+    """A process of an older attempt may still reach the controller: it must be gone before a new one serves."""
+    found = False
+    for pod in job.roster.pods.values():
+        if pod.oldest_alive is None or pod.oldest_alive >= job.attempt.incarnation:
+            continue
+        job.roster.aim_at_what_runs(pod)
+        for _, target in job.roster.told(pod):
+            target.end()
+        job.effects.touch(pod.uid)
+        found = found or pod.connected or not job.leases.expired(pod.uid, job.now)
+    return found
+
+
+def _ask_for_controller(job: Job) -> None:
+    controller, number = job.controller, job.attempt.number
+    if not controller.connected:
+        return
+    failed = controller.has_failed
+    if controller.attempt == number and controller.controller in ("starting", "serving") and not failed:
+        return
+    once = failed and controller.attempt == number and controller.starts == 1
+    patience = job.limits.controller_again_seconds if once else job.limits.controller_retry_seconds
+    if controller.requested == number and job.now - controller.requested_at < patience:
+        return
+    controller.asked_for(number, job.now)
+    job.effects.request("start", controller_arguments(job))
+
+
+def controller_arguments(job: Job) -> dict[str, object]:
+    """What the controller host needs for one attempt. MindIO's switches follow the ranks' own variable."""
+    assert job.assignment is not None
+    environment = dict(job.assignment.environment)
+    wanted = environment.get("HIGH_AVAILABILITY", "dump,retry,recover").split(",")
+    return {
+        "attempt": job.attempt.number,
+        "world_size": job.assignment.world_size,
+        "arf": "recover" in wanted,
+        "zit": "elastic-training" in wanted,
+        "address": job.endpoint.address,
+        "port": job.endpoint.mindio_port,
+        "store_port": job.endpoint.rendezvous_port,
+        "environment": environment,
+    }
+
+
+def _start_ranks(job: Job, pods: list[RankPod]) -> None:
+    number = job.attempt.incarnation
+    ranks = ((rank, pod) for pod in pods for rank in job.roster.ranks_of(pod.node_rank))
+    job.roster.aim_at({rank: RankTarget(number, 0, pod.uid, run=True, admitted=True) for rank, pod in ranks})
+    job.attempt.run(job.now)
+    feed(job, Event(Kind.SERVES), job.now)
+    job.touch_all()
+    job.effects.note()
+
+
+def _watch_running(job: Job) -> None:
+    attempt, roster = job.attempt, job.roster
+    if not attempt.linked and roster.all_linked():
+        attempt.has_linked()
+        job.mark(pb.STARTED, job.now)
+    if attempt.first_finish is None or attempt.done:
+        return
+    gone = attempt.finished | roster.dropped
+    if len(gone) >= roster.world_size:
+        attempt.has_finished()
+        job.mark(pb.FINISHED_ALL, job.now, pb.Milestone(step=job.steps.newest))
+        return
+    quiet_since = max(attempt.first_finish, job.steps.latest or 0.0)
+    if job.now - quiet_since >= job.limits.finish_seconds:
+        for rank in roster.targets.keys() - gone:  # nobody has heard of the others since this process was restarted
+            roster.targets[rank].end()
+            job.touch(rank)

@@ -1,0 +1,170 @@
+"""Taking over ranks that run: what an attempt's coordinator finds that has been restarted itself.
+
+It takes the ranks over as they are, and with them the controller if that is still the same process (replay.py); a new
+controller would be blind to running ranks and look healthy.
+"""
+
+from __future__ import annotations
+
+from hajob.protocol import sidecar_pb2 as pb
+from trainer_sidecar.coordinator import migration
+from trainer_sidecar.coordinator.conversation import Event, Kind
+from trainer_sidecar.coordinator.conversation_states import AT_REST, TRAINING, UNNAMED, State
+from trainer_sidecar.coordinator.driver import feed, lose
+from trainer_sidecar.coordinator.job import Job
+from trainer_sidecar.coordinator.replay import Replayed, replay
+from trainer_sidecar.coordinator.roster import RankPod, RankTarget, RankView
+
+SUCCESSORS = frozenset({pb.IN_PLACE, pb.REPLACE, pb.EXPAND, pb.MIGRATE})
+"""Orders that start one."""
+
+LOST_TEXT = "ranks run, but the MindIO controller they registered with is gone; the next fault cannot be recovered"
+LEFT_TEXT = "MindIO's controller has left; the next fault cannot be recovered"
+
+
+def has_begun(job: Job, pods: list[RankPod]) -> bool:
+    """A process of this attempt was started by somebody before us, be it that it has ended since."""
+    number = job.attempt.incarnation
+    return any(pod.newest_started is not None and pod.newest_started >= number for pod in pods)
+
+
+def adopt(job: Job, number: int, incarnation: int) -> None:
+    """An order about a running job reached a coordinator that has started nothing: it was restarted."""
+    second = [pod for pod in migration.found(job).values() if pod.connected and pod.reported]
+    there = [*job.roster.there(), *second]
+    waited = job.now - job.attempt.wait_since(job.now) >= job.limits.takeover_seconds
+    if not job.controller.connected and not waited:
+        return
+    if len(there) == job.roster.num_nodes + len(migration.found(job)) or (waited and there):
+        job.begin_attempt(number, 0)
+        job.incidents.know(incarnation)
+        take_over(job, there)
+
+
+def take_over(job: Job, pods: list[RankPod]) -> None:
+    """These pods' agents have said how their ranks are."""
+    attempt, roster = job.attempt, job.roster
+    is_blind = job.controller.requested == attempt.number  # this coordinator's own, the ranks never saw it
+    replayed = None
+    if job.controller.serves(attempt.number) and not is_blind:
+        replayed = replay(job)
+    else:
+        _controller_was_lost(job)
+    roster.register_only(set(range(roster.world_size)) - _never_linked(job, pods))
+    _take_processes(job, pods, moved=replayed is not None and replayed.moved)
+    attempt.take_up(job.now)
+    job.touch_all()
+    if replayed is not None:
+        _take_up_incident(job, replayed)
+    for rank in [rank for rank in roster.targets if roster.phase(rank) == pb.FINISHED]:
+        rank_finished(job, rank)
+    left = roster.dropped.union(job.conversation.memory.named if job.conversation.state is State.SHRINKING else ())
+    lose(job, [rank for rank in roster.targets if roster.phase(rank) == pb.DEAD and rank not in left])
+    for event in replayed.unanswered if replayed is not None else ():
+        feed(job, event, job.now)
+
+
+def _never_linked(job: Job, pods: list[RankPod]) -> set[int]:
+    """Ranks that a start in the middle has not brought to MindIO yet: naming one would refuse the whole call."""
+    if not job.attempt.incarnation:
+        return set()
+    first = (job.attempt.incarnation, 0)
+    heard = [(rank, pod.views.get(rank)) for pod in pods for rank in job.roster.ranks_of(pod.node_rank)]
+    return {
+        rank
+        for rank, view in heard
+        if view is None
+        or view.phase == pb.ABSENT
+        or (view.phase in (pb.STARTING, pb.AT_GATE) and view.process == first)
+    }
+
+
+def _take_processes(job: Job, pods: list[RankPod], *, moved: bool) -> None:
+    """Every process as it is; in the middle of a move the second ones stand beside the first ones."""
+    roster = job.roster
+    second = migration.found(job)
+    for uid, first in list(second.items()):
+        if migration.has_relieved(job, roster.pods[uid], first, moved=moved):
+            del second[uid]
+            first.retire()
+            job.effects.touch(first.uid)
+    heard = set(pods)
+    for pod in sorted(roster.pods.values(), key=lambda pod: (pod in heard, pod.incarnation)):  # the last one counts
+        for rank, view in pod.views.items():
+            if pod.uid not in second:
+                roster.aim(rank, _as_it_is(job, pod, view))
+            elif view.phase != pb.ABSENT:
+                admitted = view.alive and (view.phase == pb.LINKED or rank in job.conversation.memory.named)
+                roster.aim_spare(rank, RankTarget(view.incarnation, view.start, pod.uid, True, admitted))
+        job.silence.watch(pod.uid, job.now)
+    for first in second.values():
+        for rank in roster.ranks_of(first.node_rank):  # its agent has not been heard; its processes came with the pod
+            if rank not in roster.targets:
+                roster.aim(rank, RankTarget(first.incarnation, 0, first.uid, True, True))
+
+
+def _as_it_is(job: Job, pod: RankPod, view: RankView) -> RankTarget:
+    """What was found is what is wanted; a rank that a start in the middle has left out is started, too."""
+    if view.phase == pb.ABSENT and job.attempt.incarnation:
+        return RankTarget(job.attempt.incarnation, 0, pod.uid, True, job.conversation.state not in UNNAMED)
+    known = job.conversation.state not in UNNAMED and not _is_unnamed(job, view)
+    admitted = view.phase == pb.LINKED or (view.alive and known)
+    return RankTarget(view.incarnation, view.start, pod.uid, True, admitted)
+
+
+def _is_unnamed(job: Job, view: RankView) -> bool:
+    """A successor that was started by the order in hand, about which MindIO has not been told yet."""
+    order = job.order
+    if order is None or order.action not in SUCCESSORS or job.conversation.state not in TRAINING:
+        return False
+    return view.incarnation >= order.incarnation
+
+
+def take_late(job: Job, pod: RankPod, rank: int, view: RankView) -> None:
+    """An agent that could not be reached when its job was taken over tells of its ranks now."""
+    if job.runs and rank not in job.roster.targets and view.phase != pb.ABSENT:
+        job.roster.aim(rank, _as_it_is(job, pod, view))
+        job.touch(rank)
+
+
+def _take_up_incident(job: Job, replayed: Replayed) -> None:
+    """An order that was carried out is not carried out again; its result is told once more."""
+    order, conversation = job.order, job.conversation
+    if conversation.is_blind:
+        job.tell_controller_lost(conversation.memory.problem or LEFT_TEXT, job.now)
+    if conversation.state not in AT_REST or order is None:
+        return
+    if order.incarnation > job.incidents.concluded and not _carried_out(job, order):
+        return
+    job.incidents.conclude_up_to(order.incarnation)
+    if replayed.result is not None:
+        replayed.result.incarnation = order.incarnation
+        job.effects.mark(replayed.result, job.now)
+
+
+def _carried_out(job: Job, order: pb.Order) -> bool:
+    """Whether MindIO, at rest, has this order behind it: its successors are linked."""
+    if order.action in (pb.SHRINK, pb.EXPAND):
+        return (job.conversation.state is State.SHRUNK) is (order.action == pb.SHRINK)
+    if order.action not in SUCCESSORS:
+        return order.action in (pb.RETRY, pb.CONTINUE, pb.START)
+    ranks = job.roster.ranks_of_nodes(order.replaced_nodes).union(order.restart_ranks)
+    targets = {rank: job.roster.targets[rank] for rank in ranks if rank in job.roster.targets}
+    there = all(job.roster.phase(rank) not in (pb.STARTING, pb.AT_GATE) for rank in targets)
+    return there and all(target.incarnation >= order.incarnation for target in targets.values())
+
+
+def _controller_was_lost(job: Job) -> None:
+    """Whatever was ordered cannot be done any more: the ranks' controller has taken it along."""
+    if job.order is not None:
+        job.incidents.conclude_up_to(job.order.incarnation)
+    job.effects.request("end", {})
+    feed(job, Event(Kind.SERVES), job.now)  # somewhere, until now
+    feed(job, Event(Kind.GONE, text=LOST_TEXT), job.now)
+    job.tell_controller_lost(LOST_TEXT, job.now)
+
+
+def rank_finished(job: Job, rank: int) -> None:
+    """A rank left in order: from here on MindIO recovers nothing."""
+    if job.attempt.finish(rank, job.now):
+        feed(job, Event(Kind.FINISH), job.now)

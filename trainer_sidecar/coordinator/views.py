@@ -1,0 +1,94 @@
+"""What others said of themselves last: the controller host, and the agent that looks at the checkpoints.
+
+Only this module changes it; controllers are asked for by start.py, checkpoints by checkpoints.py.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from hajob.protocol import sidecar_pb2 as pb
+
+
+@dataclass(slots=True)
+class ControllerView:
+    """The controller host."""
+
+    connected: bool = False
+    attempt: int = 0
+    controller: str = "none"
+    store: str = "none"
+    problem: str = ""
+    kind: str = ""
+    requested: int = -1  # the attempt a start was asked for
+    requested_at: float = 0.0
+    starts: int = 0  # so often for this attempt
+    incidents: int = 0  # that this controller has been through, by the count of its host
+    log: list[Mapping[str, Any]] = field(default_factory=list)  # since MindIO last was at rest
+
+    @property
+    def has_failed(self) -> bool:
+        """Whether controller or store could not be started."""
+        return "failed" in (self.controller, self.store)
+
+    def serves(self, attempt: int) -> bool:
+        """Whether the controller of this attempt is up."""
+        return self.connected and self.attempt == attempt and self.controller == "serving"
+
+    def ready(self, attempt: int) -> bool:
+        """Whether controller and store of this attempt are up."""
+        return self.serves(attempt) and self.store == "listening"
+
+    def connect(self, log: Sequence[Mapping[str, Any]]) -> None:
+        """The host has said hello, and what it has written down."""
+        self.connected, self.log = True, list(log)
+
+    def disconnect(self) -> bool:
+        """The host does not answer; whether it did before."""
+        before, self.connected = self.connected, False
+        return before
+
+    def take(self, state: Mapping[str, Any]) -> None:
+        """The host has said how controller and store are."""
+        self.attempt = int(state.get("attempt", 0))
+        self.controller, self.store = str(state.get("controller")), str(state.get("store"))
+        self.problem, self.kind = str(state.get("problem", "")), str(state.get("kind", ""))
+        self.incidents = int(state.get("incidents", 0))
+
+    def write_down(self, entry: Mapping[str, Any]) -> None:
+        """What is said before the conversation was taken up belongs to the log."""
+        self.log.append(entry)
+
+    def asked_for(self, attempt: int, now: float) -> None:
+        """A start was asked for."""
+        self.starts = self.starts + 1 if self.requested == attempt else 1
+        self.requested, self.requested_at = attempt, now
+
+    def forget_request(self) -> None:
+        """What was asked for has been ended."""
+        self.requested = -1
+
+
+@dataclass(slots=True)
+class CheckpointView:
+    """What an agent has found, and the pod of the one that is asked."""
+
+    found: pb.CheckpointState | None = None
+    pod_uid: str = ""
+
+    def ask(self, pod_uid: str) -> None:
+        """It is another agent's turn."""
+        self.pod_uid = pod_uid
+
+    def take(self, said: pb.CheckpointState) -> None:
+        """An agent has looked; what an attempt was given to load stays known when it is another agent's turn."""
+        found, before = pb.CheckpointState(), self.found
+        found.CopyFrom(said)
+        if before is not None and found.attempt < before.attempt:
+            found.attempt, found.loaded_step, found.num_filled = before.attempt, before.loaded_step, before.num_filled
+            found.num_refused = before.num_refused
+            del found.refused[:]
+            found.refused.extend(before.refused)
+        self.found = found
