@@ -74,8 +74,8 @@ def _rules(job: Job) -> pb.CheckpointRules | None:
 
 def _chosen(job: Job) -> RankPod | None:
     """The pod of the lowest node rank that can look."""
-    for node_rank in range(job.roster.num_nodes):
+    for node_rank in range(job.roster.num_nodes if job.roster.seeing else 0):
         for pod in job.roster.pods_of(node_rank):
-            if pod.sees_checkpoints and pod.counts and job.hears(pod):
+            if pod.uid in job.roster.seeing and pod.counts and job.hears(pod):
                 return pod
     return None

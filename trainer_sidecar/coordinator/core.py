@@ -130,7 +130,7 @@ class Core:
         if pod is None:
             return
         job.look_at(now)
-        first, changed = pod.report(report)
+        first, changed = job.roster.report(pod, report)
         job.effects.note(changed=changed)
         if first:
             job.effects.touch(uid)

@@ -24,6 +24,8 @@ from trainer_sidecar.coordinator.settings import Settings
 log = logging.getLogger(__name__)
 
 TICK_SECONDS = 0.1
+ORDERS_PER_TURN = 64
+"""Orders for agents that one turn of the loop makes: of thousands the others wait for their turn, and leases do not."""
 
 
 class Hub:
@@ -36,6 +38,7 @@ class Hub:
         self._agents: dict[str, AgentLink] = {}
         self._controller: ControllerLink | None = None
         self._fence = 0
+        self._orders_wait = False
         self._dialled = 0  # version of the roster that the links were made for
         # By the wall clock, so that agents take the word of a later coordinator for the later one.
         self._revision = time.time_ns() // 1000
@@ -168,18 +171,29 @@ class Hub:
             log.info("to MindIO: %s %s", request.call, "" if request.call == "start" else request.arguments)
             if self._controller is not None:
                 self._controller.send(request.call, request.arguments, request.order)
-        for uid, order in self._core.take_orders().items():
-            self._revision += 1
-            order_now = pb.NodeOrder()
-            order_now.CopyFrom(order)
-            order_now.revision = self._revision
-            self._send(uid, pb.CoordinatorToAgent(node_order=order_now))
+        self._send_orders()
         job = self._core.job
         if job.roster.version != self._dialled:
             self._dialled = job.roster.version
             self._dial()
         if job.effects.urgent or job.effects.changed:
             self._server.wake(urgent=job.effects.urgent)
+
+    def _send_orders(self) -> None:
+        """The first ones now, the others when the loop has looked at what else has come."""
+        for uid, order in self._core.take_orders(ORDERS_PER_TURN).items():
+            self._revision += 1
+            order_now = pb.NodeOrder()
+            order_now.CopyFrom(order)
+            order_now.revision = self._revision
+            self._send(uid, pb.CoordinatorToAgent(node_order=order_now))
+        if self._core.job.effects.dirty and not self._orders_wait:
+            self._orders_wait = True
+            asyncio.get_running_loop().call_soon(self._send_waiting_orders)
+
+    def _send_waiting_orders(self) -> None:
+        self._orders_wait = False
+        self._send_orders()
 
     def _send(self, uid: str, message: pb.CoordinatorToAgent) -> None:
         link = self._agents.get(uid)

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
+from itertools import chain
 
 from hajob.protocol import sidecar_pb2 as pb
 
@@ -87,7 +88,6 @@ class RankPod:
     reported: bool = False
     launcher_ready: bool = False
     problems: list[pb.Problem] = field(default_factory=list)
-    sees_checkpoints: bool = False
     views: dict[int, RankView] = field(default_factory=dict)
     oldest_alive: int | None = None  # the lowest incarnation of a process that runs
     newest_started: int | None = None  # the highest incarnation of a process that was started
@@ -111,11 +111,11 @@ class RankPod:
         return before
 
     def report(self, report: pb.AgentReport) -> tuple[bool, bool]:
-        """Take in all but ranks, facts and steps; whether it is the first one, and whether something is news."""
+        """The agent has spoken."""
         first, changed = not self.reported, self.launcher_ready != report.launcher_ready
         changed = changed or self.problems != list(report.problems)
         self.reported, self.launcher_ready = True, report.launcher_ready
-        self.problems, self.sees_checkpoints = list(report.problems), report.sees_checkpoints
+        self.problems = list(report.problems)
         return first, changed
 
     def take_view(self, rank: int, view: RankView) -> bool:
@@ -146,6 +146,7 @@ class Roster:
         self.version = 0  # rises when a pod comes, goes or gets an address
         self.targets: dict[int, RankTarget] = {}
         self.spares: dict[int, RankTarget] = {}  # second processes that are to take over from running ones
+        self.seeing: set[str] = set()  # UIDs of pods whose agents see the checkpoints
         self.registered: set[int] = set()
         self.dropped: set[int] = set()  # left out since a shrink
 
@@ -200,6 +201,7 @@ class Roster:
         pod = self.pods.pop(uid, None)
         if pod is not None:
             self._by_node[pod.node_rank].remove(pod)
+            self.seeing.discard(uid)
             self.version += 1
 
     def pods_of(self, node_rank: int) -> list[RankPod]:
@@ -212,6 +214,12 @@ class Roster:
             if pod.listed and not pod.over and pod.incarnation >= at_least:
                 return pod
         return None
+
+    def report(self, pod: RankPod, report: pb.AgentReport) -> tuple[bool, bool]:
+        """Take in all but ranks, facts and steps; whether it is the pod's first one, and whether something is news."""
+        first, changed = pod.report(report)
+        (self.seeing.add if report.sees_checkpoints else self.seeing.discard)(pod.uid)
+        return first, changed
 
     # -- targets ------------------------------------------------------------------------------------------------------
 
@@ -328,13 +336,11 @@ class Roster:
         return pod is not None and pod.connected and pod.reported
 
     def _all(self, question: str, size: int, holds: Callable[[int], bool]) -> bool:
-        """Whether it holds for 0 … size - 1. The number that it failed for last is asked first."""
-        failed = self._failed_on.get(question, 0)
-        if failed < size and not holds(failed):
-            return False
-        failed = next((number for number in range(size) if not holds(number)), size)
-        self._failed_on[question] = failed
-        return failed == size
+        """Whether it holds for 0 … size - 1. The number that it failed for last is asked first, those after it next."""
+        begin = self._failed_on.get(question, 0)
+        failed = next((number for number in chain(range(begin, size), range(begin)) if not holds(number)), None)
+        self._failed_on[question] = failed if failed is not None else 0
+        return failed is None
 
     def there(self) -> list[RankPod]:
         """The newest pods whose agents have said how their ranks are."""

@@ -1,0 +1,156 @@
+"""One coordinator for 16,384 ranks on 2,048 pods: how long any one message keeps its loop from the next.
+
+The core is driven as the shell drives it, message by message, without sockets; agents answer at once. A lease is three
+seconds long, so a loop that stands still for longer ends every rank's protection: each message may take 50 ms.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import defaultdict
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from hajob.protocol import sidecar_pb2 as pb
+from trainer_sidecar.coordinator.core import Core
+from trainer_sidecar.coordinator.hub import ORDERS_PER_TURN
+from trainer_sidecar.coordinator.job import Endpoint, Limits
+
+NODES, CHIPS = 2048, 8
+LIMIT_SECONDS = 0.05
+STEPS = 3
+LOST = 100
+SERVING = {"attempt": 1, "controller": "serving", "store": "listening"}
+ENVIRONMENT = {f"VARIABLE_{number}": "of every rank" for number in range(20)}
+
+
+@dataclass
+class Scale:
+    """A core, its agents' answers, and the seconds of every turn of the loop by what it was about."""
+
+    nodes: int = NODES
+    now: float = 1000.0
+    turns: dict[str, list[float]] = field(default_factory=lambda: defaultdict(list))
+    started: dict[str, pb.NodeOrder] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.core = Core("job", Endpoint("10.0.0.1", 8000, 29500), Limits(), self.now)
+        self.calls: list[str] = []
+
+    def uid(self, node: int) -> str:
+        """Of a node rank's pod."""
+        return f"pod-{node}"
+
+    def turn(self, about: str, function: str, *arguments: object) -> None:
+        """One message, and what it leaves to be sent; orders that have to wait get turns of their own."""
+        began = time.thread_time()
+        getattr(self.core, function)(*arguments, self.now)
+        self._flush()
+        self.turns[about].append(time.thread_time() - began)
+        while self.core.job.effects.dirty:
+            began = time.thread_time()
+            self._flush()
+            self.turns["orders"].append(time.thread_time() - began)
+
+    def _flush(self) -> None:
+        self.calls += [request.call for request in self.core.take_requests()]
+        self.started.update(self.core.take_orders(ORDERS_PER_TURN))
+
+    def assign(self) -> None:
+        """Every pod is there."""
+        assignment = pb.Assignment(
+            revision=1, world_size=self.nodes * CHIPS, ranks_per_node=CHIPS, attempt=1, environment=ENVIRONMENT
+        )
+        assignment.hang_rule.step_time_multiple, assignment.hang_rule.minimum_seconds = 20, 120
+        for node in range(self.nodes):
+            uid = self.uid(node)
+            assignment.pods.add(node_rank=node, pod_uid=uid, pod_name=uid, address=f"10.1.{node // 256}.{node % 256}")
+        self.turn("assignment", "assign", assignment)
+
+    def report(self, node: int, phase: pb.RankPhase | None, **more: object) -> pb.AgentReport:
+        """What an agent says of its ranks."""
+        ranks = range(node * CHIPS, (node + 1) * CHIPS)
+        states = [pb.RankState(rank=rank, incarnation=1, pid=1, phase=phase) for rank in ranks] if phase else []
+        return pb.AgentReport(launcher_ready=True, ranks=states, **more)  # type: ignore[arg-type]
+
+    def start(self) -> None:
+        """From nothing to every rank linked."""
+        self.core.controller_hello({"attempt": 0, "controller": "none", "store": "none"}, [], self.now)
+        self.assign()
+        self.turn("order", "order", pb.Order(action=pb.START, incarnation=1))
+        self.turn("controller", "controller_state", SERVING)
+        for node in range(self.nodes):
+            self.turn("hello", "connected", self.uid(node))
+            self.turn("first report", "agent_report", self.uid(node), self.report(node, None))
+        assert len(self.started) == self.nodes, "every agent was told to start its ranks"
+        for phase in (pb.STARTING, pb.AT_GATE, pb.LINKED):
+            for node in reversed(range(self.nodes)):
+                self.turn("report of ranks", "agent_report", self.uid(node), self.report(node, phase))
+        assert self.core.job.attempt.linked
+        self.turn("report to the operator", "report")
+
+    def heartbeats(self, nodes: Iterator[int] | range) -> None:
+        """One of each."""
+        for node in nodes:
+            self.turn("heartbeat", "heartbeat", self.uid(node), 1)
+
+    def step(self, step: int) -> None:
+        """Every rank finishes one."""
+        for node in range(self.nodes):
+            steps = [pb.StepFinished(rank=rank, step=step) for rank in range(node * CHIPS, (node + 1) * CHIPS)]
+            self.turn("report of steps", "agent_report", self.uid(node), self.report(node, pb.LINKED, steps=steps))
+
+    def tick(self, seconds: float = 0.1) -> None:
+        """The clock goes on."""
+        self.now += seconds
+        self.core.job.look_at(self.now)
+        began = time.thread_time()
+        self.core.tick(self.now, 0.0)
+        self._flush()
+        self.turns["tick"].append(time.thread_time() - began)
+
+    def lose_a_node(self) -> float:
+        """Its silence is told, and the order stops the others; seconds in the coordinator from each to what follows."""
+        for _ in range(8):
+            self.tick(0.5)
+            self.heartbeats(node for node in range(self.nodes) if node != LOST)
+        self.turn("report to the operator", "report")
+        ranks = range(LOST * CHIPS, (LOST + 1) * CHIPS)
+        lost = pb.Order(action=pb.REPLACE, incarnation=2, revision=1, lost_ranks=ranks, replaced_nodes=[LOST])
+        began = time.thread_time()
+        self.core.order(lost, self.now)
+        stopped = [request.call for request in self.core.take_requests()]
+        seconds = time.thread_time() - began
+        assert stopped == ["stop_train"], stopped
+        self.turns["order"].append(seconds)
+        return seconds
+
+    def lose_a_process(self) -> float:
+        """Its exit stops the others at once; seconds in the coordinator."""
+        rank = (LOST + 1) * CHIPS
+        fact = pb.Fact(id="exit", kind=pb.PROCESS_EXITED, ranks=[rank], incarnation=1, exit_code=-9)
+        report = self.report(LOST + 1, pb.LINKED, facts=[fact])
+        report.ranks[0].phase = pb.DEAD
+        began = time.thread_time()
+        self.core.agent_report(self.uid(LOST + 1), report, self.now)
+        assert [request.call for request in self.core.take_requests()] == ["stop_train"]
+        return time.thread_time() - began
+
+
+def measure(nodes: int = NODES) -> tuple[dict[str, float], float, float]:
+    """The longest turn by what it was about; from a process exit, and from the order about a lost node, to the stop."""
+    exits = _trained(nodes)
+    process = exits.lose_a_process()
+    scale = _trained(nodes)
+    node = scale.lose_a_node()
+    return {about: max(seconds) for about, seconds in scale.turns.items()}, process, node
+
+
+def _trained(nodes: int) -> Scale:
+    scale = Scale(nodes)
+    scale.start()
+    for step in range(1, STEPS + 1):
+        scale.tick()
+        scale.step(step)
+        scale.heartbeats(range(nodes))
+    return scale
