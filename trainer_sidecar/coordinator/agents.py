@@ -44,11 +44,29 @@ class AgentListener(Protocol):
         """The stream has ended, or dialling failed."""
 
 
+class Dials:
+    """How many connections may be made at once; each costs a handshake, and thousands would keep the loop from leases.
+
+    Agents that have not answered the last time wait for each other only.
+    """
+
+    def __init__(self, first: int = 64, again: int = 128) -> None:
+        self._first, self._again = asyncio.Semaphore(first), asyncio.Semaphore(again)
+
+    def turn(self, failures: int) -> asyncio.Semaphore:
+        """To be held until the agent has answered; `failures`: attempts in a row that came to nothing."""
+        return self._again if failures else self._first
+
+
 class AgentLink:
     """Keeps a conversation with the agent at `address` (host:port) open until closed."""
 
-    def __init__(self, uid: str, address: str, job_uid: str, tls_directory: Path, listener: AgentListener) -> None:
+    def __init__(
+        self, uid: str, address: str, job_uid: str, tls_directory: Path, listener: AgentListener, *, dials: Dials
+    ) -> None:
         self.uid = uid
+        self._dials = dials
+        self._failures = 0
         self.address = address
         self._job_uid = job_uid
         self._tls_directory = tls_directory
@@ -67,12 +85,12 @@ class AgentLink:
             await self._task
 
     async def _run(self) -> None:
-        failures, said = 0, ""
+        said = ""
         while True:
             reason, refused = "it hung up", False
             try:
                 if await self._converse():
-                    failures, said = 0, ""
+                    self._failures, said = 0, ""
             except grpc.aio.AioRpcError as error:
                 refused = "refused" in (error.details() or "")
                 reason = f"{error.code().name}: {error.details()}"
@@ -85,8 +103,8 @@ class AgentLink:
                 said = reason
                 log.info("agent %s: %s", self.address, reason)
             self._tell_disconnected(refused=refused)
-            await asyncio.sleep(BACKOFF_SECONDS[min(failures, len(BACKOFF_SECONDS) - 1)])
-            failures += 1
+            await asyncio.sleep(BACKOFF_SECONDS[min(self._failures, len(BACKOFF_SECONDS) - 1)])
+            self._failures += 1
 
     def _tell_disconnected(self, *, refused: bool) -> None:
         try:
@@ -97,17 +115,12 @@ class AgentLink:
     async def _converse(self) -> bool:
         """One stream from hello to its end; True when the agent answered."""
         options = channel_options(f"agent.{self._job_uid}")
-        credentials = channel_credentials(self._tls_directory)
-        async with grpc.aio.secure_channel(self.address, credentials, options=options) as channel:
-            self._outgoing = asyncio.Queue()
-            stub = sidecar_pb2_grpc.AgentStub(channel)  # type: ignore[no-untyped-call]
-            stream: Stream = stub.Converse()
-            async with asyncio.timeout(HELLO_SECONDS):  # `wait_for` would lose a cancellation that meets a message
-                await stream.write(pb.CoordinatorToAgent(hello=self._listener.greeting()))
-                first = await stream.read()
-            if not isinstance(first, pb.AgentToCoordinator):
-                raise await _status(stream)
-            if not self._is_wanted(first):
+        async with contextlib.AsyncExitStack() as stack:
+            async with self._dials.turn(self._failures):
+                credentials = channel_credentials(self._tls_directory)
+                channel = grpc.aio.secure_channel(self.address, credentials, options=options)
+                stream = await self._greet(await stack.enter_async_context(channel))
+            if stream is None:
                 return False
             writer = asyncio.create_task(self._write(stream))
             try:
@@ -117,6 +130,18 @@ class AgentLink:
                 writer.cancel()
                 await asyncio.gather(writer, return_exceptions=True)
             return True
+
+    async def _greet(self, channel: grpc.aio.Channel) -> Stream | None:
+        """A stream on which the agent has answered; None when it is another pod's."""
+        self._outgoing = asyncio.Queue()
+        stub = sidecar_pb2_grpc.AgentStub(channel)  # type: ignore[no-untyped-call]
+        stream: Stream = stub.Converse()
+        async with asyncio.timeout(HELLO_SECONDS):  # `wait_for` would lose a cancellation that meets a message
+            await stream.write(pb.CoordinatorToAgent(hello=self._listener.greeting()))
+            first = await stream.read()
+        if not isinstance(first, pb.AgentToCoordinator):
+            raise await _status(stream)
+        return stream if self._is_wanted(first) else None
 
     def _is_wanted(self, first: pb.AgentToCoordinator) -> bool:
         """Whether the right pod of the right job answers: an address may have changed hands."""

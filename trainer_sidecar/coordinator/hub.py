@@ -14,7 +14,7 @@ from typing import Any
 
 from hajob.protocol import VERSION
 from hajob.protocol import sidecar_pb2 as pb
-from trainer_sidecar.coordinator.agents import CAPABILITIES, AgentLink
+from trainer_sidecar.coordinator.agents import CAPABILITIES, AgentLink, Dials
 from trainer_sidecar.coordinator.clock import now
 from trainer_sidecar.coordinator.controller import ControllerLink
 from trainer_sidecar.coordinator.core import Core
@@ -36,6 +36,7 @@ class Hub:
         self._core = Core(settings.job_uid, settings.endpoint, settings.limits, now(), settings.incarnation)
         self._server = OperatorServer(settings, self)
         self._agents: dict[str, AgentLink] = {}
+        self._dials = Dials()
         self._controller: ControllerLink | None = None
         self._fence = 0
         self._orders_wait = False
@@ -212,5 +213,6 @@ class Hub:
                 continue
             host = f"[{pod.address}]" if ":" in pod.address else pod.address
             address = f"{host}:{self._settings.agent_port}"
-            settings = self._settings
-            self._agents[pod.uid] = AgentLink(pod.uid, address, settings.job_uid, settings.tls_directory, self)
+            mine = self._settings
+            link = AgentLink(pod.uid, address, mine.job_uid, mine.tls_directory, self, dials=self._dials)
+            self._agents[pod.uid] = link

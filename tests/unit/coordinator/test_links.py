@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import socket
 from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
 from typing import Any
 
+import grpc.aio
 import pytest
 
 from hajob.protocol import sidecar_pb2 as pb
@@ -15,7 +17,7 @@ from tests.unit.agent.rig import PATIENCE, until
 from trainer_sidecar import controller_protocol
 from trainer_sidecar.controller_protocol import SOCKET_NAME
 from trainer_sidecar.coordinator import agents, controller
-from trainer_sidecar.coordinator.agents import AgentLink
+from trainer_sidecar.coordinator.agents import AgentLink, Dials
 from trainer_sidecar.coordinator.controller import ControllerLink
 
 HELLO: controller_protocol.Message = {"event": "hello", "state": {}, "log": []}
@@ -159,8 +161,53 @@ async def test_a_link_to_an_agent_outlives_an_exception(
 
     monkeypatch.setattr(AgentLink, "_converse", converse)
     listener.broken = {"said", "disconnected False"}
-    link = AgentLink("uid-1", "127.0.0.1:1", "job", tmp_path, listener)
+    link = AgentLink("uid-1", "127.0.0.1:1", "job", tmp_path, listener, dials=Dials())
     await until(lambda: conversations >= 3, "the third conversation")
     assert listener.heard[:4] == ["said", "disconnected False"] * 2
     assert "Traceback" in caplog.text
     await link.close()
+
+
+async def test_a_bounded_number_of_agents_is_dialled_at_once(
+    tmp_path: Path, listener: Listener, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Thousands of handshakes side by side would keep the loop from its leases."""
+    dialling, most, done = 0, 0, 0
+
+    async def greet(_link: AgentLink, _channel: object) -> None:
+        nonlocal dialling, most, done
+        dialling, most = dialling + 1, max(most, dialling + 1)
+        await asyncio.sleep(0.001)
+        dialling, done = dialling - 1, done + 1
+        raise TimeoutError
+
+    monkeypatch.setattr(AgentLink, "_greet", greet)
+    monkeypatch.setattr(agents, "channel_credentials", lambda _: None)
+    monkeypatch.setattr(grpc.aio, "secure_channel", lambda *_, **__: contextlib.nullcontext())
+    dials = Dials(first=3, again=2)
+    links = [AgentLink(f"uid-{n}", "127.0.0.1:1", "job", tmp_path, listener, dials=dials) for n in range(20)]
+    await until(lambda: done >= 60, "three rounds")
+    assert most <= 5
+    await asyncio.gather(*(link.close() for link in links))
+
+
+async def test_agents_that_do_not_answer_hold_up_no_new_one(
+    tmp_path: Path, listener: Listener, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    greeted: list[str] = []
+
+    async def greet(link: AgentLink, _channel: object) -> None:
+        greeted.append(link.uid)
+        if greeted.count(link.uid) > 1:
+            await asyncio.Event().wait()
+        raise TimeoutError
+
+    monkeypatch.setattr(AgentLink, "_greet", greet)
+    monkeypatch.setattr(agents, "channel_credentials", lambda _: None)
+    monkeypatch.setattr(grpc.aio, "secure_channel", lambda *_, **__: contextlib.nullcontext())
+    dials = Dials(first=1, again=1)
+    silent = [AgentLink(f"silent-{n}", "127.0.0.1:1", "job", tmp_path, listener, dials=dials) for n in range(3)]
+    await until(lambda: len(greeted) >= 4, "their second attempt")
+    new = AgentLink("new", "127.0.0.1:1", "job", tmp_path, listener, dials=dials)
+    await until(lambda: "new" in greeted, "the new one")
+    await asyncio.gather(*(link.close() for link in [*silent, new]))
