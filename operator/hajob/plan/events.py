@@ -176,6 +176,16 @@ class CoordinatorReachable(JobEvent):
 
 
 @dataclass(frozen=True, slots=True)
+class CoordinatorUnplaced(JobEvent):
+    """The scheduler finds no node for the coordinator's pod."""
+
+
+@dataclass(frozen=True, slots=True)
+class CoordinatorPlaced(JobEvent):
+    """The coordinator's pod has a node."""
+
+
+@dataclass(frozen=True, slots=True)
 class CoordinatorReady(JobEvent):
     """A coordinator serves; after a loss its controller is blind until the next restart."""
 
@@ -245,6 +255,8 @@ EVENTS: tuple[type[JobEvent], ...] = (
     CoordinatorLost,
     CoordinatorUnreachable,
     CoordinatorReachable,
+    CoordinatorUnplaced,
+    CoordinatorPlaced,
     CoordinatorReady,
     CheckpointVerified,
     Unworkable,

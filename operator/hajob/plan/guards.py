@@ -234,6 +234,11 @@ DUE_RECOVERY: Final = Guard(
 )
 DUE_EXPAND: Final = Guard("expand due", "expandDelaySeconds are over", lambda context: due(context, Deadline.EXPAND))
 DUE_ACTIVE: Final = Guard("active due", "activeDeadlineSeconds are over", lambda context: due(context, Deadline.ACTIVE))
+DUE_UNPLACED: Final = Guard(
+    "unplaced due",
+    "the coordinator has found no node of its own for a moment",
+    lambda context: due(context, Deadline.UNPLACED),
+)
 DUE_UNREACHABLE: Final = Guard(
     "unreachable due",
     "the coordinator has not been reached for a moment",

@@ -13,9 +13,15 @@ from hajob.plan.bookkeeping import FACT_LIMIT, abandon, clear_deadlines, close, 
 from hajob.plan.context import Context, HandlerResult
 from hajob.plan.effects import Effect
 from hajob.plan.evaluator import FAULT, ActionVerdict, Evaluator, Loss, Trigger
-from hajob.plan.policy import ANOTHER_COORDINATOR_SECONDS, COORDINATOR_SECONDS, UNREACHABLE_SECONDS, Refusal
+from hajob.plan.policy import (
+    ANOTHER_COORDINATOR_SECONDS,
+    COORDINATOR_SECONDS,
+    UNPLACED_SECONDS,
+    UNREACHABLE_SECONDS,
+    Refusal,
+)
 from hajob.plan.recovery import launch, save
-from hajob.plan.state import Deadline, JobPhase, JobState, Spend
+from hajob.plan.state import OF_COORDINATOR, Deadline, JobPhase, JobState, Spend
 
 _EVENT_LIMIT: Final = 240
 _MESSAGE_LIMIT: Final = 1024
@@ -101,7 +107,7 @@ def suspend(context: Context) -> HandlerResult:
     stop = effects.SendOrder(OrderCommand.STOP, state.incarnation, revision + 1)
     state = replace(state, incarnation=number, shrunk=None, renewed={}, pods={}, released=(), base=number)
     state = replace(state, problem=saved)
-    stale = (Deadline.RECOVERY, Deadline.STARTUP, Deadline.EXPAND, Deadline.UNREACHABLE, Deadline.COORDINATOR)
+    stale = (Deadline.RECOVERY, Deadline.STARTUP, Deadline.EXPAND, *OF_COORDINATOR)
     return clear_deadlines(state, *stale), (stop, *closing, effects.Announce("Suspended", saved))
 
 
@@ -236,7 +242,7 @@ def lose_coordinator(context: Context) -> HandlerResult:
     """Go on unprotected, with a new coordinator that takes over the agents."""
     state, closing = settle(context, "the coordinator was lost")
     number = state.incarnation + 1
-    stale = (Deadline.RECOVERY, Deadline.EXPAND, Deadline.UNREACHABLE, Deadline.COORDINATOR)
+    stale = (Deadline.RECOVERY, Deadline.EXPAND, *OF_COORDINATOR)
     state = clear_deadlines(replace(state, incarnation=number, coordinator=number), *stale)
     announce = effects.Announce("CoordinatorLost", _told(context) or "the controller is gone")
     return state, (announce, *closing)
@@ -253,6 +259,26 @@ def await_coordinator(context: Context) -> HandlerResult:
     state = clear_deadlines(context.state, Deadline.UNREACHABLE)
     state = set_deadline(state, Deadline.COORDINATOR, context.now_ms + 1000 * COORDINATOR_SECONDS)
     return state, (effects.Announce("CoordinatorUnreachable", "the coordinator cannot be reached"),)
+
+
+def await_place(context: Context) -> HandlerResult:
+    """The coordinator's pod finds no node: give the cluster a moment, then let it share one."""
+    if Deadline.UNPLACED in context.state.deadlines or not context.state.apart:
+        return context.state, ()
+    return set_deadline(context.state, Deadline.UNPLACED, context.now_ms + 1000 * UNPLACED_SECONDS), ()
+
+
+def placed(context: Context) -> HandlerResult:
+    """It has a node."""
+    return clear_deadlines(context.state, Deadline.UNPLACED), ()
+
+
+def share_node(context: Context) -> HandlerResult:
+    """Where no node is free of ranks, a coordinator beside a rank is better than none."""
+    state = replace(clear_deadlines(context.state, Deadline.UNPLACED), apart=False)
+    return state, (
+        effects.Announce("CoordinatorSharesNode", "no node is free of ranks; the coordinator may share one"),
+    )
 
 
 def miss_coordinator(context: Context) -> HandlerResult:

@@ -50,6 +50,9 @@ PROGRAM_WINDOW_SECONDS: Final = 86_400
 NO_PROGRESS_LIMIT: Final = 3
 """The same rank at the same step so often does not get the same action once more."""
 
+UNPLACED_SECONDS: Final = 10
+"""A coordinator that finds no node of its own for so long may share one with a rank."""
+
 UNREACHABLE_SECONDS: Final = 5
 """A coordinator that cannot be reached for so long is spoken of; most come back before."""
 

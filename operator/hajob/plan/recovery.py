@@ -19,7 +19,7 @@ from hajob.plan.context import Context, HandlerResult
 from hajob.plan.effects import Effect
 from hajob.plan.guards import unknown_ranks
 from hajob.plan.policy import CONFIRM_SECONDS
-from hajob.plan.state import EVERY_NODE_RANK, Deadline, JobState, Shrunk
+from hajob.plan.state import EVERY_NODE_RANK, OF_COORDINATOR, Deadline, JobState, Shrunk
 
 COMMAND: Final[dict[Action, OrderCommand]] = {
     action: OrderCommand(action) for action in Action if action is not Action.RESTART
@@ -186,7 +186,7 @@ def launch(context: Context, state: JobState, incident: Incident | None, out: li
         shrunk=None,
         problem=state.problem if incident else "",
     )
-    state = clear_deadlines(state, Deadline.RECOVERY, Deadline.EXPAND, Deadline.UNREACHABLE, Deadline.COORDINATOR)
+    state = clear_deadlines(state, Deadline.RECOVERY, Deadline.EXPAND, *OF_COORDINATOR)
     at_ms = context.now_ms + 1000 * context.policy.startup_deadline_seconds
     state = set_deadline(state, Deadline.STARTUP, at_ms)
     if attempt > 1:

@@ -75,6 +75,7 @@ class Deadline(StrEnum):
     STARTUP = "Startup"
     RECOVERY = "Recovery"
     EXPAND = "Expand"
+    UNPLACED = "Unplaced"
     UNREACHABLE = "Unreachable"
     COORDINATOR = "Coordinator"
     ACTIVE = "Active"
@@ -82,6 +83,8 @@ class Deadline(StrEnum):
 
 EVERY_NODE_RANK: Final = -1
 """Key of what holds for each node rank."""
+OF_COORDINATOR: Final = (Deadline.UNPLACED, Deadline.UNREACHABLE, Deadline.COORDINATOR)
+"""Deadlines of one coordinator: they go with it."""
 PROGRAM_BUDGET: Final = "Program"
 """Name of the budget of faults that the program caused itself."""
 

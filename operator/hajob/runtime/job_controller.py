@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
-from typing import Final
 
 from hajob.api.job import HATrainingJob
 from hajob.plan import effects, events
@@ -28,9 +27,6 @@ from hajob.sources.pod import PodView
 from hajob.status.build import is_urgent
 
 log = logging.getLogger(__name__)
-
-APART_SECONDS: Final = 10.0
-"""A coordinator that finds no node of its own for so long may share one with a rank."""
 
 
 class JobController:
@@ -56,7 +52,6 @@ class JobController:
         self._outputs = JobOutputs(self._memory, self._observer, self._admission, ports)
         self._loop = ReconcileLoop(self._memory, self._observer, self._admission, ports, self)
         self._deadline = DeadlineTimer(ports.clock, self._memory.time, self._deadline_reached)
-        self._unplaced: set[str] = set()
         self._tasks: list[asyncio.Task[None]] = []
         self._released = False
 
@@ -143,19 +138,9 @@ class JobController:
         self._loop.wake()
 
     def _coordinator_pod_seen(self, pod: PodView, *, deleted: bool) -> None:
-        if pod.unschedulable and self.state.apart and pod.name not in self._unplaced:
-            self._unplaced.add(pod.name)
-            self._ports.clock.call_later(APART_SECONDS, self._still_unplaced, pod.name)
         self._take_in(self._observer.of_coordinator_pod(pod, self._admission.credentials, deleted=deleted))
         if self._observer.coordinator.address:
             self._say_all()
-
-    def _still_unplaced(self, name: str) -> None:
-        pod = self._observer.pods.pods.get(name)
-        if pod is not None and pod.unschedulable and not self._released:
-            self._memory.share_node()
-            self._publish()
-            self._loop.wake()
 
     def reported(self, report: wire.Report) -> None:
         """A coordinator's report: milestones, then facts, each advancing the plan at once."""

@@ -97,11 +97,6 @@ class JobMemory:
         self.journal = dataclasses.replace(self.journal, restart_seen=asked)
         return seen
 
-    def share_node(self) -> None:
-        """Where no node is free of ranks, a coordinator beside a rank is better than none."""
-        self.journal = dataclasses.replace(self.journal, state=dataclasses.replace(self.state, apart=False))
-        self._announce("CoordinatorSharesNode", "no node is free of ranks; the coordinator may share one", True)
-
     def advance(self, event: events.JobEvent, view: ClusterView) -> machine.Transition | None:
         """One event through the table; None where it changes nothing."""
         before, now = self.state, self.time.now()

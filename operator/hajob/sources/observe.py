@@ -73,6 +73,10 @@ def of_coordinator_pod(pod: PodView, *, deleted: bool) -> Iterator[events.JobEve
     if deleted or pod.ended:
         told = pod.trouble or f"pod {pod.name} is gone"
         yield events.CoordinatorLost(message=told, program=pod.failed_by_itself and not deleted)
+    elif pod.unschedulable:
+        yield events.CoordinatorUnplaced()
+    elif pod.node_name:
+        yield events.CoordinatorPlaced()
 
 
 def of_end(state: JobState, num_nodes: int, pods: Pods) -> Iterator[events.JobEvent]:

@@ -105,7 +105,7 @@ def every_event(state: JobState) -> Iterator[e.JobEvent]:
     yield from (e.AllFinished(), e.PodsFinished())
     yield from (
         e.DeadlineReached(name=name)
-        for name in ("Startup", "Recovery", "Expand", "Unreachable", "Coordinator", "Active", "Nonsense")
+        for name in ("Startup", "Recovery", "Expand", "Unplaced", "Unreachable", "Coordinator", "Active", "Nonsense")
     )
     yield from (e.CapacityAvailable(nodes=0), e.CapacityAvailable(nodes=4), e.CapacityLost())
     yield from (
@@ -114,7 +114,7 @@ def every_event(state: JobState) -> Iterator[e.JobEvent]:
         e.CoordinatorLost(),
         e.CoordinatorReady(),
     )
-    yield from (e.CoordinatorUnreachable(), e.CoordinatorReachable())
+    yield from (e.CoordinatorUnreachable(), e.CoordinatorReachable(), e.CoordinatorUnplaced(), e.CoordinatorPlaced())
     yield from (e.CheckpointVerified(step=9), e.SuspendRequested(), e.ResumeRequested())
     yield from (e.RestartRequested(), e.PolicyChanged(), e.Deleted(), e.Unworkable(reason="ImageUnusable"))
 
@@ -134,7 +134,9 @@ def shape(state: JobState) -> tuple[object, ...]:
         confirmed = any(mark.name == "Result" for mark in incident.milestones)
         inner = (incident.purpose, incident.action, bool(incident.replaced_nodes), incident.corrupted, confirmed)
         inner += (incident.revision > 1,)
-    waits = tuple(name in state.deadlines for name in ("Expand", "Unreachable", "Coordinator"))
+    waits = tuple(name in state.deadlines for name in ("Expand", "Coordinator"))
+    waits += ("Unplaced" in state.deadlines and state.phase is JobPhase.PENDING,)  # one phase is like the others
+    waits += ("Unreachable" in state.deadlines and state.phase is JobPhase.RUNNING,)
     gone = state.shrunk
     return (state.phase, inner, gone is not None and 1 + bool(gone.capacity_ms), waits)
 

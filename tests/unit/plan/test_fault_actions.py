@@ -804,6 +804,22 @@ def test_a_coordinator_back_within_a_moment_costs_nothing(back: e.JobEvent) -> N
     assert rig.state == before
 
 
+def test_a_coordinator_without_a_node_of_its_own_shares_one() -> None:
+    rig = Rig.running()
+    before = rig.state
+    rig.tell(e.CoordinatorUnplaced())
+    assert rig.state.deadlines == {"Unplaced": rig.now + 10_000}
+    rig.tell(e.CoordinatorUnplaced())
+    rig.tell(e.CoordinatorPlaced())
+    assert rig.state == before
+    rig.tell(e.CoordinatorUnplaced())
+    done = rig.deadline("Unplaced")
+    assert rig.kinds(done) == ["Announce"]
+    assert (rig.state.apart, rig.state.deadlines) == (False, {})
+    assert rig.tell(e.CoordinatorUnplaced()) == ()
+    assert rig.state.deadlines == {}
+
+
 def test_a_coordinator_that_comes_back_late_cost_nothing() -> None:
     rig = Rig.running()
     before = rig.state

@@ -382,6 +382,22 @@ async def test_a_wait_for_a_coordinator_survives_the_operator(town: Town) -> Non
     assert "Unreachable" in town.controller.state.deadlines
 
 
+async def test_a_wait_for_a_node_survives_the_operator(town: Town) -> None:
+    await settled(town)
+    bodies = [body for (kind, _, _), body in town.kube.objects.items() if kind == "pods"]
+    (body,) = (body for body in bodies if view(body).role == names.ROLE_COORDINATOR)
+    full = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "0/6 nodes"}
+    body["status"] = {"phase": "Pending", "conditions": [full]}
+    town.controller.pod_seen(view(body))
+    await town.clock.advance(6.0)
+    await town.controller.close()
+    town.open()
+    await town.clock.advance(11.0)  # less would do, were it known that no other clock reads the journal
+    assert town.events.reasons[-1] == "CoordinatorSharesNode"
+    (coordinator,) = (pod for pod in town.pods() if pod.role == names.ROLE_COORDINATOR)
+    assert coordinator.name != view(body).name
+
+
 async def test_a_coordinator_dead_before_the_leader_came_is_missed(town: Town) -> None:
     await town.train()
     await town.controller.close()

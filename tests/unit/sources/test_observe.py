@@ -106,6 +106,14 @@ def test_a_coordinator_is_lost_when_its_pod_ended_or_went(pod: PodView, deleted:
     assert [event.program for event in seen if isinstance(event, events.CoordinatorLost)] == told
 
 
+def test_a_coordinator_pod_says_whether_it_has_a_node() -> None:
+    pod = PodView("ns", "c", "u", "job", names.ROLE_COORDINATOR, -1, 1)
+    assert kinds(observe.of_coordinator_pod(pod, deleted=False)) == []
+    unplaced = replace(pod, unschedulable="0/4 nodes are available")
+    assert kinds(observe.of_coordinator_pod(unplaced, deleted=False)) == ["CoordinatorUnplaced"]
+    assert kinds(observe.of_coordinator_pod(replace(pod, node_name="n"), deleted=False)) == ["CoordinatorPlaced"]
+
+
 def test_the_end_is_when_every_rank_that_trains_has_succeeded() -> None:
     done = {rank: replace(pod, phase="Succeeded") for rank, pod in PODS.items()}
     running = in_phase(JobPhase.RUNNING)
