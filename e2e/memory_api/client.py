@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from functools import partial
 from typing import Any, Final
 
+from e2e.memory_api.faults import CloseWatch, Fault, Proceed
 from e2e.memory_api.requests import Request
 from e2e.memory_api.server import MemoryServer
 from e2e.memory_api.streams import Line, Stream
@@ -57,21 +58,25 @@ class MemoryTransport:
         content_type: str = "application/json",
     ) -> Json:
         """One request; without an answer within 10 s the client gives up, and what is under way goes on."""
-        request = Request(method, path, query, body, content_type, self._client)
+        request = Request(method, path, dict(query), body, content_type, self._client)
         await asyncio.sleep(0)  # no answer of a network comes in the call that asks
         fault = self._server.faults.take(request)
         if fault is None:
             return self._server.handle(request)
-        task = asyncio.ensure_future(fault.carry(request, partial(self._server.handle, request)))
+        return await self._carried(fault, request, partial(self._server.handle, request), REQUEST_SECONDS)
+
+    async def _carried(self, fault: Fault, request: Request, proceed: Proceed, seconds: float) -> Json:
+        """Through a fault, for as long as the client waits; what is under way goes on without it."""
+        task = asyncio.ensure_future(fault.carry(request, proceed))
         self._under_way.add(task)
         task.add_done_callback(self._arrived)
-        timer = asyncio.ensure_future(self._server.clock.sleep(REQUEST_SECONDS))
+        timer = asyncio.ensure_future(self._server.clock.sleep(seconds))
         try:
             await asyncio.wait({task, timer}, return_when=asyncio.FIRST_COMPLETED)
         finally:
             timer.cancel()
         if not task.done():
-            raise unreachable(method, path, "TimeoutError")
+            raise unreachable(request.method, request.path, "TimeoutError")
         return task.result()
 
     def _arrived(self, task: asyncio.Future[Json]) -> None:
@@ -81,11 +86,13 @@ class MemoryTransport:
 
     async def watch(self, path: str, query: Mapping[str, str]) -> AsyncIterator[WatchEvent]:
         """The events of a watch: bookmarks every minute, an end after half an hour, an error after 70 s of silence."""
-        request = Request("GET", path, query, client=self._client)
+        request = Request("GET", path, dict(query), client=self._client)
         await asyncio.sleep(0)
         fault = self._server.faults.take(request)
         if fault is not None:
-            await fault.carry(request, dict)
+            await self._carried(fault, request, dict, INACTIVITY_SECONDS)
+        if isinstance(fault, CloseWatch):
+            return
         stream = self._server.watch(request)
         reader = _Reader(self._server, stream, float(query.get("timeoutSeconds") or WATCH_SECONDS))
         try:

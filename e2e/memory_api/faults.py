@@ -68,6 +68,15 @@ class LoseAnswer(Fault):
         raise unreachable(request.method, request.path, "connection reset by peer")
 
 
+class CloseWatch(Fault):
+    """A watch is opened and ends at once."""
+
+    async def carry(self, request: Request, proceed: Proceed) -> Json:
+        """Nothing is asked of the server."""
+        del request, proceed
+        return {}
+
+
 class Delay(Fault):
     """It takes long: on its way there, and back."""
 
@@ -133,6 +142,10 @@ class Faults:
     def lose_answer(self, *, matching: Matching = any_request, times: int | None = 1) -> LoseAnswer:
         """What is asked is done, and the answer is lost."""
         return self._added(LoseAnswer(matching, times))
+
+    def close_watches(self, *, matching: Matching = any_request, times: int | None = None) -> CloseWatch:
+        """Watches end as soon as they begin."""
+        return self._added(CloseWatch(lambda request: request.is_watch and matching(request), times))
 
     def delay(
         self, before: float = 0.0, after: float = 0.0, *, matching: Matching = any_request, times: int | None = None

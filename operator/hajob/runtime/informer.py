@@ -4,7 +4,8 @@ What it promises (docs/decisions names why kopf does not do this for us):
 
 - an object that vanished while the watch was away is reported as deleted after the next list, and an object that was
   made again under the same name is reported as deleted and added;
-- it never gives up: every error is answered by a capped backoff, 410 in the stream or as an HTTP status by a new list;
+- it never gives up, and never storms: whatever ends a watch, a pause comes before the next, a longer one each time
+  until a watch has lived for a while; 410 in the stream or as an HTTP status leads to a new list;
 - objects are projected when they are decoded, and a change that the projection does not show is no change;
 - the handler is a plain function, called in the loop without a queue; every 32 events the loop gets its turn.
 """
@@ -30,6 +31,8 @@ T = TypeVar("T")
 
 EVENTS_PER_TURN: Final = 32
 GONE: Final = 410
+STEADY_SECONDS: Final = 5.0
+"""A watch that lived for so long was a good one: the next pause is the shortest again."""
 
 
 class ChangeType(StrEnum):
@@ -100,7 +103,7 @@ class Informer(Generic[T]):
         self._backoff = backoff or Backoff()
         self._entries: dict[tuple[str, str], _Entry[T]] = {}
         self._version = ""
-        self._heard = clock.monotonic()
+        self._heard = self._active = clock.monotonic()
         self._events = 0
 
     def get(self, namespace: str, name: str) -> T | None:
@@ -119,26 +122,39 @@ class Informer(Generic[T]):
         """Seconds since the server was last heard; above some 70 the cache may be out of date."""
         return self._clock.monotonic() - self._heard
 
+    def idle(self) -> float:
+        """Seconds since this cache did anything: heard the server, or found that it cannot.
+
+        A server that is away keeps it busy; above some 85 it is stuck by an error of this program.
+        """
+        return self._clock.monotonic() - self._active
+
     async def run(self) -> None:
         """List and watch until cancelled."""
         while True:
+            began = self._clock.monotonic()
             try:
                 if not self._version:
                     await self._list()
+                    began = self._clock.monotonic()
                 await self._watch()
             except ApiError as error:
+                log.warning("%s: %s; trying again", self.resource, error)
                 if error.status == GONE:
                     self._version = ""
-                    continue
-                await self._pause(error)
             except Exception:
                 log.exception("%s: the watch is started again after an unexpected error", self.resource)
                 self._version = ""
-                await self._clock.sleep(self._backoff.delay())
+            await self._pause(began)
 
-    async def _pause(self, error: ApiError) -> None:
-        log.warning("%s: %s; trying again", self.resource, error)
+    async def _pause(self, began: float) -> None:
+        self._active = self._clock.monotonic()
+        if self._active - began >= STEADY_SECONDS:
+            self._backoff.reset()
         await self._clock.sleep(self._backoff.delay())
+
+    def _is_heard(self) -> None:
+        self._heard = self._active = self._clock.monotonic()
 
     async def _list(self) -> None:
         """Read everything page by page, then report what is gone."""
@@ -151,12 +167,11 @@ class Informer(Generic[T]):
                     self._take(raw)
                     await self._give_way()
                 version = page.resource_version
-                self._heard = self._clock.monotonic()
+                self._is_heard()
         for key in [key for key in self._entries if key not in seen]:
             self._drop(key)
             await self._give_way()
         self._version = version
-        self._backoff.reset()
         self.synced.set()
         self._listed(version)
 
@@ -165,7 +180,7 @@ class Informer(Generic[T]):
         stream = self._kube.watch(self.resource, self._namespace, self._selector, self._version)
         async with aclosing(stream) as events:  # type: ignore[type-var]
             async for event in events:
-                self._heard = self._clock.monotonic()
+                self._is_heard()
                 if event.type == "ERROR":
                     raise _stream_error(event.object)
                 if event.type == "DELETED":
@@ -173,7 +188,6 @@ class Informer(Generic[T]):
                 elif event.type != "BOOKMARK":
                     self._take(event.object)
                 self._version = event.object["metadata"]["resourceVersion"]
-                self._backoff.reset()
                 await self._give_way()
 
     def _take(self, raw: Json) -> None:

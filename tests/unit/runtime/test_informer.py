@@ -6,38 +6,48 @@ import asyncio
 
 import pytest
 
+from e2e.memory_api.client import MemoryKube
+from e2e.memory_api.requests import requests
+from e2e.memory_api.server import MemoryServer
 from hajob.api.base import Json
 from hajob.runtime.backoff import Backoff
-from hajob.runtime.informer import Change, ChangeType, Informer
+from hajob.runtime.informer import ChangeType, Informer
 from hajob.runtime.kube import ApiError
-from tests.unit.runtime.runtime_fakes import FakeClock, FakeKube, settle, unreachable
+from tests.unit.runtime.runtime_fakes import FakeClock, settle, unreachable
 
 ADDED, MODIFIED, DELETED = ChangeType
+NAMESPACE = "default"
+GONE = ApiError(410, "Expired", "too old")
 
 
 class World:
-    def __init__(self, project: object = None) -> None:
-        self.kube, self.clock = FakeKube(), FakeClock()
+    """An informer of the ConfigMaps of a server."""
+
+    def __init__(self) -> None:
+        self.clock = FakeClock()
+        self.server = MemoryServer(self.clock, page_limit=2)
+        self.kube = MemoryKube(self.server)
         self.changes: list[tuple[ChangeType, str]] = []
         self.lists: list[tuple[str, int]] = []
         self.informer: Informer[str] = Informer(
             self.kube,
             self.clock,
-            "pods",
-            self._project,
-            self._take,
+            "configmaps",
+            lambda raw: str(raw["data"]["value"]),
+            lambda change: self.changes.append((change.type, change.value)),
             listed=lambda version: self.lists.append((version, len(self.changes))),
             backoff=Backoff(rand=lambda: 1.0),
         )
 
-    def _project(self, raw: Json) -> str:
-        return str(raw["value"])
+    async def put(self, name: str, value: str) -> Json:
+        body: Json = {"metadata": {"name": name}, "data": {"value": value}}
+        return await self.kube.create("configmaps", NAMESPACE, body)
 
-    def _take(self, change: Change[str]) -> None:
-        self.changes.append((change.type, change.value))
+    async def change(self, name: str, value: str) -> None:
+        await self.kube.patch("configmaps", NAMESPACE, name, {"data": {"value": value}})
 
-    def put(self, name: str, value: str) -> Json:
-        return self.kube.put("pods", "ns", {"metadata": {"name": name}, "value": value})
+    async def delete(self, name: str) -> None:
+        await self.kube.delete("configmaps", NAMESPACE, name)
 
     async def started(self) -> None:
         self.task = asyncio.create_task(self.informer.run())
@@ -45,23 +55,33 @@ class World:
         assert self.informer.synced.is_set()
         self.changes.clear()
 
+    def cut(self, error: ApiError | None = None) -> None:
+        """The watch ends: with an error, or as a server ends it."""
+        for stream in self.server.open_streams():
+            stream.end(error)
+
+    def asked(self, *, watch: bool) -> int:
+        """Requests for a watch, or for a list from its beginning, so far."""
+        log = [request for request in self.server.log if request.method == "GET" and "continue" not in request.query]
+        return sum(request.is_watch is watch for request in log)
+
 
 async def test_pages_are_put_together() -> None:
     world = World()
     for number in range(7):
-        world.put(f"p{number}", str(number))
+        await world.put(f"p{number}", str(number))
     await world.started()
     assert sorted(world.informer.values()) == [str(number) for number in range(7)]
-    assert world.informer.get("ns", "p3") == "3"
+    assert world.informer.get(NAMESPACE, "p3") == "3"
     assert len(world.informer) == 7
 
 
 async def test_a_change_that_the_projection_does_not_show_is_none() -> None:
     world = World()
-    pod = world.put("a", "1")
+    await world.put("a", "1")
     await world.started()
-    world.kube.send("MODIFIED", {**pod, "noise": 1})
-    world.kube.send("MODIFIED", {**pod, "value": "2"})
+    await world.kube.patch("configmaps", NAMESPACE, "a", {"metadata": {"annotations": {"noise": "1"}}})
+    await world.change("a", "2")
     await settle()
     assert world.changes == [(MODIFIED, "2")]
 
@@ -69,32 +89,32 @@ async def test_a_change_that_the_projection_does_not_show_is_none() -> None:
 @pytest.mark.parametrize("how", ["in the stream", "as an HTTP status"])
 async def test_410_leads_to_a_new_list_that_tells_what_was_missed(how: str) -> None:
     world = World()
-    world.put("stays", "1")
-    world.put("goes", "2")
-    world.put("anew", "3")
+    for name, value in (("stays", "1"), ("goes", "2"), ("anew", "3")):
+        await world.put(name, value)
     await world.started()
-    del world.kube.objects["pods", "ns", "goes"]
-    world.put("anew", "4")
-    if how == "in the stream":
-        world.kube.send("ERROR", {"code": 410, "reason": "Expired", "message": "too old"})
-    else:
-        world.kube.fail(ApiError(410, "Expired", "too old"))
-        world.kube.break_watch()
-    await settle()
+    world.cut(unreachable())
+    await world.delete("goes")
+    await world.delete("anew")
+    await world.put("anew", "4")
+    world.server.history.forget()
+    if how == "as an HTTP status":
+        world.server.faults.refuse(GONE, matching=requests("configmaps", "GET"))
+    await world.clock.advance(1.0)
     assert sorted(world.changes) == sorted([(DELETED, "2"), (DELETED, "3"), (ADDED, "4")])
-    assert world.kube.lists == 2
+    assert world.asked(watch=False) == 2
 
 
 async def test_the_version_of_a_list_is_told_after_all_that_it_holds_and_lacks() -> None:
     world = World()
-    world.put("goes", "1")
+    await world.put("goes", "1")
+    first = str(world.server.history.version)
     await world.started()
-    assert world.lists == [("101", 1)]
-    del world.kube.objects["pods", "ns", "goes"]
-    world.put("comes", "2")
-    world.kube.break_watch(ApiError(410, "Expired", "too old"))
-    await settle()
-    assert world.lists == [("101", 1), ("102", len(world.changes))]
+    assert world.lists == [(first, 1)]
+    world.cut(GONE)
+    await world.delete("goes")
+    await world.put("comes", "2")
+    await world.clock.advance(1.0)
+    assert world.lists == [(first, 1), (str(world.server.history.version), len(world.changes))]
     assert sorted(world.changes) == sorted([(ADDED, "2"), (DELETED, "1")])
 
 
@@ -110,16 +130,48 @@ async def test_the_version_of_a_list_is_told_after_all_that_it_holds_and_lacks()
 )
 async def test_every_other_error_is_waited_out_and_the_watch_goes_on(error: ApiError) -> None:
     world = World()
-    pod = world.put("a", "1")
+    await world.put("a", "1")
     await world.started()
-    world.kube.fail(*[error] * 20)
-    world.kube.break_watch(error)
+    world.server.faults.refuse(error, matching=requests("", "GET"), times=20)
+    world.cut(error)
     await world.clock.advance(300)
     assert not world.task.done()
-    assert world.kube.lists == 1
-    world.kube.send("MODIFIED", {**pod, "value": "2"})
+    assert world.asked(watch=False) == 1
+    await world.change("a", "2")
     await settle()
     assert world.changes == [(MODIFIED, "2")]
+
+
+@pytest.mark.parametrize("trouble", ["410 for every watch", "watches that end at once", "410 in every stream"])
+async def test_watches_that_fail_at_once_are_asked_for_ever_more_rarely(trouble: str) -> None:
+    world = World()
+    await world.put("a", "1")
+    if trouble == "410 for every watch":
+        world.server.faults.refuse(GONE, matching=lambda request: request.is_watch, times=None)
+    elif trouble == "watches that end at once":
+        world.server.faults.close_watches()
+    await world.started()
+    for _ in range(600):
+        if trouble == "410 in every stream":
+            for stream in world.server.open_streams():
+                stream.refuse(GONE)
+        await world.clock.advance(0.1)
+    assert world.asked(watch=False) + world.asked(watch=True) <= 30
+    world.server.faults.clear()
+    await world.change("a", "2")
+    await world.clock.advance(11)
+    assert world.changes[-1] == (MODIFIED, "2")
+
+
+async def test_a_watch_that_lived_is_followed_by_the_next_at_once() -> None:
+    world = World()
+    await world.started()
+    for _ in range(20):
+        await world.clock.advance(6)
+        world.cut()
+        await settle()
+        await world.clock.advance(0.2)
+        assert len(list(world.server.open_streams())) == 1
 
 
 async def test_delays_grow_to_a_cap_and_start_again_after_a_success() -> None:
@@ -132,31 +184,45 @@ async def test_delays_grow_to_a_cap_and_start_again_after_a_success() -> None:
 
 async def test_the_age_tells_of_silence_and_a_bookmark_ends_it() -> None:
     world = World()
-    pod = world.put("a", "1")
     await world.started()
     await world.clock.advance(50)
     assert world.informer.age() == 50
-    world.kube.send("BOOKMARK", pod)
-    await settle()
-    assert world.informer.age() == 0
+    await world.clock.advance(11)
+    assert world.informer.age() < 2
+
+
+async def test_a_server_that_is_away_makes_an_informer_old_but_not_idle() -> None:
+    world = World()
+    await world.started()
+    world.server.faults.hold(times=None)
+    for stream in world.server.open_streams():
+        stream.silent = True
+    idle = []
+    for _ in range(180):
+        await world.clock.advance(10)
+        idle.append(world.informer.idle())
+    assert world.informer.age() > 1700
+    assert max(idle) < 85
 
 
 async def test_a_late_deletion_of_a_predecessor_is_none() -> None:
     world = World()
-    old = world.put("a", "1")
+    old = await world.put("a", "1")
     await world.started()
-    world.kube.send("ADDED", world.put("a", "2"))
-    world.kube.send("DELETED", old)
+    await world.delete("a")
+    await world.put("a", "2")
     await settle()
+    world.informer._drop((NAMESPACE, "a"), old)
     assert world.changes == [(DELETED, "1"), (ADDED, "2")]
+    assert world.informer.get(NAMESPACE, "a") == "2"
 
 
 async def test_an_object_that_cannot_be_read_and_a_handler_that_fails_stop_nothing() -> None:
     world = World()
     await world.started()
     world.informer._handler = lambda _: (_ for _ in ()).throw(RuntimeError("handler"))
-    world.kube.send("ADDED", {"metadata": {"name": "bad", "namespace": "ns", "uid": "u", "resourceVersion": "1"}})
-    world.kube.send("ADDED", world.put("good", "2"))
+    await world.kube.create("configmaps", NAMESPACE, {"metadata": {"name": "bad"}})
+    await world.put("good", "2")
     await settle()
     assert list(world.informer.values()) == ["2"]
     assert not world.task.done()
