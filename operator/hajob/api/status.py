@@ -16,6 +16,8 @@ from hajob.domain.incidents import IncidentOutcome, RestoredFrom
 MAX_INCIDENTS: Final = 16
 
 Number = Annotated[int, Field(ge=0)]
+MAX_FENCE: Final = 2_000_000_000
+"""Room below what a Lease can count to; a number that is larger can still be read, only not written."""
 Word = Annotated[str, StringConstraints(max_length=64)]
 Sentence = Annotated[str, StringConstraints(max_length=4096)]
 SOURCES_OF_LOST_STATE: Final = (
@@ -258,7 +260,7 @@ class HATrainingJobStatus(ApiModel):
     """The data-parallel ranks."""
     incarnation: Number = 0
     """Grows with every incident; pods, commands and reports carry it."""
-    fence: Number = 0
+    fence: Annotated[Number, Field(json_schema_extra={"maximum": MAX_FENCE})] = 0
     """Number of the leadership that wrote this; only grows."""
     journal_version: Number = 1
     """What an operator must know to read the journal; one that does not leaves the job as it is."""

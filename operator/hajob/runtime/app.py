@@ -14,7 +14,6 @@ import logging
 import signal
 import sys
 from collections.abc import Callable, Iterable
-from functools import partial
 
 from aiohttp import web
 
@@ -23,6 +22,7 @@ from hajob.api.job import HATrainingJob
 from hajob.objects.settings import PodSettings
 from hajob.runtime import metrics
 from hajob.runtime.announcements import Announcer
+from hajob.runtime.backoff import Backoff
 from hajob.runtime.channel import Channel, Credentials, Listener
 from hajob.runtime.clock import Clock, SystemClock
 from hajob.runtime.core import Caches, Core
@@ -32,7 +32,8 @@ from hajob.runtime.frontend import Frontend
 from hajob.runtime.http_kube import HttpKube
 from hajob.runtime.informer import Change, ChangeType, Informer
 from hajob.runtime.kube import ApiError, Kube
-from hajob.runtime.lease import LeaseHolder, LeaseSettings
+from hajob.runtime.leader_kube import LeaderKube
+from hajob.runtime.lease import FENCE_LIMIT, LeaseHolder, LeaseSettings
 from hajob.runtime.ports import Link, Ports
 from hajob.runtime.settings import Settings
 from hajob.runtime.status_writer import StatusWriter
@@ -43,8 +44,9 @@ from hajob.sources.pod import PodView
 
 log = logging.getLogger(__name__)
 
-STALE_SECONDS = 120.0
-"""A watch that was not heard for so long makes the process unhealthy: it reconnects after 70 s of silence itself."""
+IDLE_SECONDS = 120.0
+"""A cache that has done nothing for so long is stuck: it tries again after 70 s of silence itself. One that tries in
+vain is not: an API server that is away is no reason to start the operator anew, which could do even less."""
 
 
 class Operator:
@@ -73,6 +75,7 @@ class Operator:
             on_lost=self._lost,
             floor=lambda: self._fence_floor,
         )
+        self._leader_kube = LeaderKube(kube, clock, self._lease)
         self._announcer = Announcer(kube, clock, settings.identity)
         self._core = Core(self._ports(), self._caches)
         self._frontend = Frontend(kube, credentials, clock, settings.watch_namespace)
@@ -90,7 +93,7 @@ class Operator:
 
     def _ports(self) -> Ports:
         return Ports(
-            kube=self._kube,
+            kube=self._leader_kube,
             clock=self._clock,
             dial=self._dial,
             status_writer=self._status_writer,
@@ -106,14 +109,15 @@ class Operator:
 
     def _status_writer(self, job: HATrainingJob) -> StatusWriter:
         return StatusWriter(
-            self._kube,
+            self._leader_kube,
             self._clock,
             namespace=job.metadata.namespace,
             name=job.metadata.name,
             uid=job.metadata.uid,
             known=job.status.to_json(),
             may_write=self._lease.writable,
-            on_leadership_lost=partial(self._lost, "the server refuses this leader's fence"),
+            fence=lambda: self._lease.fence,
+            on_claim=self._lease.claim,
         )
 
     def _pod_changed(self, change: Change[PodView]) -> None:
@@ -164,14 +168,21 @@ class Operator:
             task.add_done_callback(_say_why)
 
     async def _highest_fence(self) -> int:
-        """The highest fence in any job's status: a Lease that was deleted must not make this leader a late one."""
-        highest = 0
-        try:
-            async for page in self._kube.pages(names.PLURAL, self._settings.watch_namespace):
-                highest = max([highest, *(int((raw.get("status") or {}).get("fence", 0)) for raw in page.items)])
-        except ApiError as error:
-            log.warning("HATrainingJobs cannot be listed yet: %s", error)
-        return highest
+        """The highest fence in any job's status: a Lease that was deleted must not make this leader a late one.
+
+        It is asked until there is an answer; a fence that no operator can have reached does not count.
+        """
+        backoff = Backoff()
+        while True:
+            found = [0]
+            try:
+                async for page in self._kube.pages(names.PLURAL, self._settings.watch_namespace):
+                    found += [int((raw.get("status") or {}).get("fence", 0)) for raw in page.items]
+            except ApiError as error:
+                log.warning("HATrainingJobs cannot be listed yet: %s", error)
+                await self._clock.sleep(backoff.delay())
+            else:
+                return max(fence for fence in found if fence < FENCE_LIMIT)
 
     async def _shut_down(self, runner: web.AppRunner) -> None:
         """Stop writing, then give the Lease back: the next leader finds nobody at work."""
@@ -186,8 +197,8 @@ class Operator:
     def _unhealthy(self) -> str:
         for informer in (self._pods, self._nodes):
             metrics.WATCH_AGE.labels(informer.resource).set(informer.age())
-            if informer.age() > STALE_SECONDS:
-                return f"the watch of {informer.resource} was last heard {informer.age():.0f} s ago"
+            if informer.idle() > IDLE_SECONDS:
+                return f"the watch of {informer.resource} has done nothing for {informer.idle():.0f} s"
         ended = next((task for task in self._tasks if task.done()), None)
         if ended is not None:
             return f"the task {ended.get_name()} has ended"

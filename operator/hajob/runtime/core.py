@@ -43,11 +43,19 @@ UNHEALTHY_SECONDS: Final = 30.0
 
 @dataclass(slots=True)
 class Broken:
-    """A job controller that failed and is not open now."""
+    """A job controller that failed and is not open now.
+
+    Attributes:
+        job: as it was last known.
+        since: when it failed.
+        problem: why.
+        server_away: the API server cannot be asked: another process could do no better.
+    """
 
     job: HATrainingJob
     since: float
     problem: str
+    server_away: bool = False
 
 
 class Caches:
@@ -158,6 +166,8 @@ class Core:
                 job = HATrainingJob.from_object(raw)
             except (ApiError, pydantic.ValidationError) as error:
                 log.warning("the controller of job %s cannot be opened again yet: %s", uid, error)
+                if uid in self._broken:
+                    self._broken[uid].server_away = isinstance(error, ApiError) and error.passes
                 continue
             self._broken.pop(uid, None)
             if job.metadata.uid == uid and job.metadata.deletion_timestamp is None:
@@ -167,7 +177,7 @@ class Core:
         """Why this process should be started anew; empty when it need not."""
         now = self._ports.clock.monotonic()
         for one in self._broken.values():
-            if now - one.since > UNHEALTHY_SECONDS:
+            if not one.server_away and now - one.since > UNHEALTHY_SECONDS:
                 return f"the controller of job {one.job.metadata.name} is broken: {one.problem}"
         return ""
 

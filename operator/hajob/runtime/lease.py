@@ -10,7 +10,11 @@ Rules:
   we hold counts from before we asked;
 - a leader that cannot renew stops *writing* after `renew_seconds`, but keeps leading: its coordinators are still
   served. It stops leading when it sees another holder;
-- every write is a PUT with the version that was read, so that two takers cannot both succeed.
+- every write is a PUT with the version that was read, so that two takers cannot both succeed;
+- a Lease that is not there may have been deleted under a leader: it is made after it was missing for a whole duration,
+  at once only where no fence is known. A leader whose Lease was deleted makes another and goes on leading;
+- a look that takes longer than half the time between renewal and loss is given up, so that one request that hangs
+  does not cost the Lease.
 """
 
 from __future__ import annotations
@@ -19,12 +23,19 @@ import asyncio
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Final
 
 from hajob.api.base import Json
-from hajob.runtime.clock import Clock, timestamp
+from hajob.runtime.clock import Clock, timeout, timestamp
 from hajob.runtime.kube import ApiError, Kube
 
 log = logging.getLogger(__name__)
+
+FENCE_LIMIT: Final = 1_000_000_000
+"""Fences that statuses claim count only below this. Whoever may write a status may claim one; what is left above, up to
+the 2,000,000,000 that the CRD allows and the 31 bits of a Lease, is more changes of leader than there will ever be.
+"""
+_MISSING: Final = ("no Lease",)
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +60,7 @@ class LeaseHolder:
         on_gained: called with the fence when this process becomes the leader.
         on_lost: called with a reason when it no longer is.
         floor: the highest fence that is known from statuses; a new leadership gets a larger one, even where the Lease
-            was deleted meanwhile and counts from the beginning.
+            was deleted meanwhile and counts from the beginning. From `FENCE_LIMIT` on it is not believed.
     """
 
     def __init__(
@@ -71,6 +82,7 @@ class LeaseHolder:
         self._on_lost = on_lost
         self._floor = floor
         self._fence = 0
+        self._claimed = 0
         self._renewed = 0.0
         self._seen: tuple[object, ...] = ()
         self._seen_since = 0.0
@@ -91,6 +103,18 @@ class LeaseHolder:
         """Whether nobody else can have taken over yet."""
         return self.is_leader and self._clock.monotonic() - self._renewed < self._settings.renew_seconds
 
+    @property
+    def seconds_left(self) -> float:
+        """For how long nobody else can begin to lead; 0 where somebody may have."""
+        if not self.may_write:
+            return 0.0
+        return self._settings.lease_seconds - (self._clock.monotonic() - self._renewed)
+
+    def claim(self, fence: int) -> None:
+        """A status holds this fence: the next renewal writes a larger one, unless the Lease has another holder."""
+        if fence < FENCE_LIMIT:
+            self._claimed = max(self._claimed, fence)
+
     async def writable(self) -> None:
         """Wait until `may_write`."""
         while not self.may_write:
@@ -100,17 +124,23 @@ class LeaseHolder:
     async def run(self) -> None:
         """Take or renew the Lease for ever; cancel it to end."""
         while True:
-            await self.step()
-            await self._clock.sleep(self._settings.retry_seconds)
+            if await self.step():
+                await self._clock.sleep(self._settings.retry_seconds)
 
-    async def step(self) -> None:
-        """One look at the Lease, and what follows from it."""
+    async def step(self) -> bool:
+        """One look at the Lease, and what follows from it; whether there was an answer."""
         asked = self._clock.monotonic()
+        limit = (self._settings.lease_seconds - self._settings.retry_seconds) / 2
         try:
-            await self._look(asked)
+            async with timeout(self._clock, limit):
+                await self._look(asked)
         except ApiError as error:
             if error.status != 409:  # 409: somebody was faster, the next look tells who
                 log.warning("lease %s: %s", self._settings.name, error)
+        except TimeoutError:
+            log.warning("lease %s: no answer within %.1f s; asking again", self._settings.name, limit)
+            return False
+        return True
 
     async def release(self) -> None:
         """Give the Lease back, so that another one need not wait for its end."""
@@ -137,16 +167,17 @@ class LeaseHolder:
     async def _look(self, asked: float) -> None:
         lease = await self._read()
         if lease is None:
-            body: Json = {"metadata": {"name": self._settings.name}, "spec": {}}
-            self._hold(body, self._next_fence(self._fence))
-            await self._kube.create("leases", self._settings.namespace, body)
-            self._gain(body, asked)
+            if self.is_leader or self._is_missing(asked):
+                body: Json = {"metadata": {"name": self._settings.name}, "spec": {}}
+                self._hold(body, self._next_fence(self._fence))
+                await self._kube.create("leases", self._settings.namespace, body)
+                self._gain(body, asked)
             return
         spec = lease.setdefault("spec", {})
         if self.is_leader and not self._is_ours(spec, self._fence):
             self._lose(f"{spec.get('holderIdentity') or 'nobody'} holds the Lease")
         if self.is_leader:
-            self._hold(lease, self._fence)
+            self._hold(lease, self._fence if self._claimed <= self._fence else self._next_fence(self._fence))
         elif self._is_free(spec, asked):
             self._hold(lease, self._next_fence(int(spec.get("leaseTransitions") or 0)))
         else:
@@ -155,7 +186,8 @@ class LeaseHolder:
         self._gain(lease, asked)
 
     def _next_fence(self, last: int) -> int:
-        return max(last, self._floor()) + 1
+        floor = self._floor()
+        return max(last, floor if floor < FENCE_LIMIT else 0, self._claimed) + 1
 
     def _is_ours(self, spec: Json, fence: int) -> bool:
         return spec.get("holderIdentity") == self._identity and spec.get("leaseTransitions") == fence
@@ -169,10 +201,19 @@ class LeaseHolder:
         if not spec.get("holderIdentity"):
             return True
         state = (spec.get("holderIdentity"), spec.get("leaseTransitions"), spec.get("renewTime"))
+        duration = float(spec.get("leaseDurationSeconds") or self._settings.lease_seconds)
+        return self._has_stood_still(state, max(duration, self._settings.lease_seconds), asked)
+
+    def _is_missing(self, asked: float) -> bool:
+        """Whether nobody can hold a Lease that is not there: whoever had it may still write for its duration."""
+        if not self._seen and not self._floor():
+            return True
+        return self._has_stood_still(_MISSING, self._settings.lease_seconds, asked)
+
+    def _has_stood_still(self, state: tuple[object, ...], seconds: float, asked: float) -> bool:
         if state != self._seen:
             self._seen, self._seen_since = state, self._clock.monotonic()
-        duration = float(spec.get("leaseDurationSeconds") or self._settings.lease_seconds)
-        return asked - self._seen_since >= max(duration, self._settings.lease_seconds)
+        return asked - self._seen_since >= seconds
 
     def _hold(self, lease: Json, fence: int) -> None:
         now = timestamp(self._clock.now_milliseconds())
@@ -191,8 +232,10 @@ class LeaseHolder:
         fence = int(lease["spec"]["leaseTransitions"])
         before, self._fence, self._renewed = self._fence, fence, asked
         self._writable.set()
-        if before != fence:
-            log.info("lease %s: leading with fence %d", self._settings.name, fence)
+        if before == fence:
+            return
+        log.info("lease %s: leading with fence %d", self._settings.name, fence)
+        if not before:
             self._on_gained(fence)
 
     def _lose(self, reason: str) -> None:

@@ -13,7 +13,7 @@ from typing import Final
 
 from hajob.api.status import HATrainingJobStatus
 from hajob.runtime.clock import Clock, Timer
-from hajob.runtime.status_writer import JobGoneError, LeadershipLostError, StatusRefusedError, StatusWriter
+from hajob.runtime.status_writer import JobGoneError, StatusRefusedError, StatusWriter
 from hajob.status.build import is_news
 
 LAZY_SECONDS: Final = 3.0
@@ -98,6 +98,6 @@ class StatusPublisher:
 
     async def _confirm(self, version: int, then: Callable[[], None]) -> None:
         """Once the server has this version, say so; where it never will, whoever leads next hears the reports again."""
-        with contextlib.suppress(StatusRefusedError, JobGoneError, LeadershipLostError):
+        with contextlib.suppress(StatusRefusedError, JobGoneError):
             await self._writer.acknowledged(version)
             then()

@@ -2,8 +2,12 @@
 
 The job controller hands over whole statuses, as often as it likes. The writer sends the difference to what the server
 has, nothing when there is none, and tries for ever. So an outage of the API costs no memory and loses nothing that
-still matters. `fence` is in every patch, because the server refuses a smaller one (422): that is how an operator that
-was asleep learns that another one has taken over.
+still matters. `fence` is in every patch, because the server refuses a smaller one (422). A refused fence means that
+another operator has taken over, or that somebody else wrote one: the Lease tells which, so the writer only reports it
+and tries again. A fence that no operator can have reached makes this one job's status unwritable, and nothing else.
+
+A 404 may come from a proxy, or from a server that has just lost sight of the CRD: the job is gone once the server says
+so by its name, twice, with a pause between.
 
 It is a JSON patch whose first operation tests the UID: a UID in the metadata of a merge patch is ignored for the
 status of a custom resource, and a job that was deleted and applied again must not get its predecessor's status.
@@ -22,15 +26,16 @@ from hajob.api.status import HATrainingJobStatus
 from hajob.runtime.backoff import Backoff
 from hajob.runtime.clock import Clock
 from hajob.runtime.kube import ApiError, Kube, PatchKind
+from hajob.runtime.lease import FENCE_LIMIT
 
 log = logging.getLogger(__name__)
 
 _FENCE: Final = "fence"
 _FENCE_FIELD: Final = "status.fence"
-
-
-class LeadershipLostError(Exception):
-    """The server has seen a higher fence: another operator leads."""
+FORGED: Final = (
+    "status.fence is {fence}, which no operator has written: the status can't be written any more. Delete the job and "
+    "apply it again; see who may write the status of HATrainingJobs"
+)
 
 
 class JobGoneError(Exception):
@@ -68,7 +73,8 @@ class StatusWriter:
         namespace, name, uid: the job; a job of another UID is never written to.
         known: the status that the server has, raw.
         may_write: waits until this process may write, such as `LeaseHolder.writable`.
-        on_leadership_lost: called once when the server refuses the fence.
+        fence: of this leadership; a status that was computed under an earlier one is written with this.
+        on_claim: told the fence in the server's status when it refuses a smaller one, such as `LeaseHolder.claim`.
     """
 
     def __init__(
@@ -81,7 +87,8 @@ class StatusWriter:
         uid: str,
         known: Json,
         may_write: Callable[[], Awaitable[None]],
-        on_leadership_lost: Callable[[], None] = lambda: None,
+        fence: Callable[[], int] = lambda: 0,
+        on_claim: Callable[[int], None] = lambda _: None,
         backoff: Backoff | None = None,
     ) -> None:
         self._kube = kube
@@ -89,7 +96,8 @@ class StatusWriter:
         self._job = (namespace, name, uid)
         self._known = known
         self._may_write = may_write
-        self._on_leadership_lost = on_leadership_lost
+        self._fence = fence
+        self._on_claim = on_claim
         self._backoff = backoff or Backoff()
         self._wanted: Json | None = None
         self._revision = 0
@@ -121,7 +129,6 @@ class StatusWriter:
         """Wait until the server has this status or a newer one.
 
         Raises:
-            LeadershipLostError: another operator leads; nothing more is written.
             JobGoneError: there is nothing left to write to.
             StatusRefusedError: the server does not accept this status.
         """
@@ -136,7 +143,7 @@ class StatusWriter:
         await future
 
     async def run(self) -> None:
-        """Write until cancelled, or until there is no job or no leadership any more."""
+        """Write until cancelled, or until there is no job any more."""
         while self._ended is None:
             await self._changed.wait()
             await self._wait_until_due()
@@ -160,6 +167,8 @@ class StatusWriter:
     async def _send(self) -> None:
         """Send the newest status once; on failure it is due again."""
         revision, wanted = self._revision, self._wanted or {}
+        if _FENCE in wanted:
+            wanted = {**wanted, _FENCE: max(wanted[_FENCE], self._fence())}
         namespace, name, uid = self._job
         patch = operations(self._known, wanted, uid)
         if not patch:
@@ -177,16 +186,25 @@ class StatusWriter:
         self._acknowledge(revision)
 
     async def _failed(self, revision: int, error: ApiError) -> None:
-        namespace, name, _ = self._job
         if error.status == 404:
-            self._end(JobGoneError(f"{namespace}/{name} is gone"))
-        elif error.status == 422 and _is_about_fence(error):
-            self._end(LeadershipLostError(f"{namespace}/{name}: {error.message}"))
-            self._on_leadership_lost()
+            await self._not_found(error)
         elif error.status in {400, 413, 422}:
             await self._refused(revision, error)
         else:
             await self._again(error)
+
+    async def _not_found(self, error: ApiError) -> None:
+        """Ask once more, a little later: a single 404 proves nothing."""
+        await self._again(error)
+        namespace, name, uid = self._job
+        try:
+            current = await self._kube.get(names.PLURAL, namespace, name)
+        except ApiError as again:
+            if again.status == 404 and again.details.get("name") == name == error.details.get("name"):
+                self._end(JobGoneError(f"{namespace}/{name} is gone"))
+            return
+        if current["metadata"]["uid"] != uid:
+            self._end(JobGoneError(f"{namespace}/{name} is another job now"))
 
     async def _refused(self, revision: int, error: ApiError) -> None:
         """The patch does not fit: another job has the name, the status is not what we thought, or it is not valid."""
@@ -199,12 +217,17 @@ class StatusWriter:
         status = current.get("status") or {}
         if current["metadata"]["uid"] != uid:
             self._end(JobGoneError(f"{namespace}/{name} is another job now"))
-        elif status != self._known:
+        elif _is_about_fence(error) and status.get(_FENCE, 0) < FENCE_LIMIT:
+            self._known = status
+            self._on_claim(int(status.get(_FENCE, 0)))
+            await self._again(error)
+        elif status != self._known and not _is_about_fence(error):
             self._known = status
             await self._again(error)
         else:
-            log.error("%s/%s: the server refuses the status: %s", namespace, name, error)
-            self._refuse(revision, StatusRefusedError(error.message))
+            message = FORGED.format(fence=status[_FENCE]) if _is_about_fence(error) else error.message
+            log.error("%s/%s: the server refuses the status: %s", namespace, name, message)
+            self._refuse(revision, StatusRefusedError(message))
 
     async def _again(self, error: ApiError) -> None:
         """Make the newest status due once more, a little later."""

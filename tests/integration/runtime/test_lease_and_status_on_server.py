@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -12,8 +13,9 @@ from hajob.api import constants as names
 from hajob.api.status import HATrainingJobStatus
 from hajob.runtime.clock import SystemClock
 from hajob.runtime.http_kube import HttpKube
-from hajob.runtime.lease import LeaseHolder, LeaseSettings
-from hajob.runtime.status_writer import JobGoneError, LeadershipLostError, StatusRefusedError, StatusWriter
+from hajob.runtime.kube import ApiError
+from hajob.runtime.lease import FENCE_LIMIT, LeaseHolder, LeaseSettings
+from hajob.runtime.status_writer import JobGoneError, StatusRefusedError, StatusWriter
 
 Job = dict[str, Any]
 
@@ -50,11 +52,17 @@ async def test_one_leads_and_the_next_one_gets_a_higher_fence(kube: HttpKube, na
     assert (lease["spec"]["holderIdentity"], lease["spec"]["leaseTransitions"]) == ("three", 3)
 
 
+async def until(condition: Callable[[], bool]) -> None:
+    """Wait for what another task does."""
+    while not condition():  # noqa: ASYNC110  # what is waited for has no event
+        await asyncio.sleep(0.05)
+
+
 async def _always() -> None:
     """Leading all the time."""
 
 
-def _writer(kube: HttpKube, made: Job) -> StatusWriter:
+def _writer(kube: HttpKube, made: Job, on_claim: Callable[[int], None] = lambda _: None) -> StatusWriter:
     return StatusWriter(
         kube,
         SystemClock(),
@@ -63,13 +71,15 @@ def _writer(kube: HttpKube, made: Job) -> StatusWriter:
         uid=made["metadata"]["uid"],
         known=made.get("status") or {},
         may_write=_always,
+        on_claim=on_claim,
     )
 
 
 async def test_statuses_arrive_and_a_late_leader_is_stopped(kube: HttpKube, crd: Job, job: Job) -> None:
     made = await kube.create(names.PLURAL, "default", job)
     read = partial(kube.get, names.PLURAL, "default", made["metadata"]["name"])
-    old, new = _writer(kube, made), _writer(kube, made)
+    claimed: list[int] = []
+    old, new = _writer(kube, made, claimed.append), _writer(kube, made)
     tasks = [asyncio.create_task(writer.run()) for writer in (old, new)]
     async with asyncio.timeout(30):
         await old.acknowledged(old.write(HATrainingJobStatus(fence=4, incarnation=1)))
@@ -77,16 +87,18 @@ async def test_statuses_arrive_and_a_late_leader_is_stopped(kube: HttpKube, crd:
         await old.acknowledged(old.write(HATrainingJobStatus(fence=4, incarnation=1)))
         assert (await read())["metadata"]["resourceVersion"] == version
         await new.acknowledged(new.write(HATrainingJobStatus(fence=5, incarnation=2)))
-        with pytest.raises(LeadershipLostError):
-            await old.acknowledged(old.write(HATrainingJobStatus(fence=4, incarnation=9)))
-        assert (await read())["status"]["incarnation"] == 2
+        late = asyncio.create_task(old.acknowledged(old.write(HATrainingJobStatus(fence=4, incarnation=9))))
+        await until(lambda: bool(claimed))
+        assert (claimed[0], late.done(), (await read())["status"]["incarnation"]) == (5, False, 2)
+        late.cancel()
+        tasks[0].cancel()
         with pytest.raises(StatusRefusedError, match="journal"):
             await new.acknowledged(new.write(HATrainingJobStatus.model_construct(fence=5, journal="x" * 300_000)))
         await new.acknowledged(new.write(HATrainingJobStatus(fence=5, incarnation=3)))
         await kube.delete(names.PLURAL, "default", made["metadata"]["name"])
         with pytest.raises(JobGoneError):
             await new.acknowledged(new.write(HATrainingJobStatus(fence=5, incarnation=4)))
-    await asyncio.gather(*tasks)
+        await tasks[1]
 
 
 async def test_a_job_that_was_applied_again_is_not_touched(kube: HttpKube, crd: Job, job: Job) -> None:
@@ -100,3 +112,36 @@ async def test_a_job_that_was_applied_again_is_not_touched(kube: HttpKube, crd: 
             await writer.acknowledged(writer.write(HATrainingJobStatus(fence=1)))
         await task
     assert "status" not in await kube.get(names.PLURAL, "default", again["metadata"]["name"])
+
+
+async def test_a_forged_fence_stops_no_operator(kube: HttpKube, crd: Job, job: Job) -> None:
+    """The CRD refuses what no Lease can count to; below that only this job's status suffers, and is told so."""
+    made = await kube.create(names.PLURAL, "default", job)
+    name, writer = made["metadata"]["name"], _writer(kube, made)
+    task = asyncio.create_task(writer.run())
+
+    async def forge(fence: int) -> None:
+        await kube.patch(names.PLURAL, "default", name, {"status": {"fence": fence}}, subresource="status")
+
+    async with asyncio.timeout(30):
+        await writer.acknowledged(writer.write(HATrainingJobStatus(fence=1)))
+        with pytest.raises(ApiError, match="less than or equal to 2000000000"):
+            await forge(2**31)
+        await forge(FENCE_LIMIT)
+        with pytest.raises(StatusRefusedError, match="which no operator has written"):
+            await writer.acknowledged(writer.write(HATrainingJobStatus(fence=1, incarnation=2)))
+    assert not task.done()
+    task.cancel()
+
+
+async def test_a_lease_deleted_under_a_leader_is_made_again(kube: HttpKube, namespace: str) -> None:
+    settings = LeaseSettings(namespace, lease_seconds=1.0, renew_seconds=0.7, retry_seconds=0.1)
+    gained: list[int] = []
+    holder = LeaseHolder(kube, SystemClock(), settings, "one", on_gained=gained.append)
+    task = asyncio.create_task(holder.run())
+    async with asyncio.timeout(20):
+        await until(lambda: holder.fence == 1)
+        await kube.delete("leases", namespace, settings.name)
+        await until(lambda: holder.fence == 2)
+    assert gained == [1]
+    task.cancel()

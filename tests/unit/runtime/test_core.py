@@ -16,6 +16,7 @@ from hajob.runtime import metrics
 from hajob.runtime.channel import Channel, Credentials
 from hajob.runtime.core import Caches, Core
 from hajob.runtime.job_controller import JobController
+from hajob.runtime.kube import ApiError
 from hajob.sources.pod import view
 from tests.unit.runtime.runtime_fakes import FakeClock, unreachable
 from tests.unit.runtime.test_job_controller import NAMESPACE, Town, settled
@@ -112,7 +113,7 @@ async def test_what_cannot_be_opened_again_makes_the_process_unhealthy(
     hall: Hall, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await broken_by(hall, monkeypatch)
-    hall.town.kube.fail(*[unreachable()] * 100)
+    hall.town.kube.fail(*[ApiError(403, "Forbidden", "")] * 100)
     await hall.town.clock.advance(20.0)
     assert hall.core.unhealthy() == ""
     await hall.town.clock.advance(20.0)
@@ -122,6 +123,18 @@ async def test_what_cannot_be_opened_again_makes_the_process_unhealthy(
     await settled(hall.town)
     assert hall.controller is not None
     assert hall.core.unhealthy() == ""
+
+
+async def test_a_server_that_is_away_makes_no_process_unhealthy(hall: Hall, monkeypatch: pytest.MonkeyPatch) -> None:
+    await broken_by(hall, monkeypatch)
+    hall.town.kube.fail(*[unreachable()] * 10_000)
+    for _ in range(180):
+        await hall.town.clock.advance(10.0)
+        assert hall.core.unhealthy() == ""
+    hall.town.kube.failures.clear()
+    await hall.town.clock.advance(60.0)
+    await settled(hall.town)
+    assert hall.controller is not None
 
 
 async def test_a_broken_controller_of_a_deleted_job_is_forgotten(hall: Hall, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,17 +7,33 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
+from e2e.memory_api.client import MemoryKube
+from e2e.memory_api.requests import requests
+from e2e.memory_api.server import MemoryServer
 from hajob.api.base import Json
-from hajob.runtime.lease import LeaseHolder, LeaseSettings
-from tests.unit.runtime.runtime_fakes import FakeClock, FakeKube, unreachable
+from hajob.runtime.lease import FENCE_LIMIT, LeaseHolder, LeaseSettings
+from tests.unit.runtime.runtime_fakes import FakeClock
 
 SETTINGS = LeaseSettings("hajob-system")
+LEASE = ("leases", "hajob-system", "hajob-operator")
+
+
+def made() -> tuple[MemoryKube, FakeClock]:
+    """A server and its clock."""
+    clock = FakeClock()
+    return MemoryKube(MemoryServer(clock)), clock
+
+
+async def spec_of(kube: MemoryKube) -> Json:
+    spec: Json = (await kube.get(*LEASE))["spec"]
+    return spec
 
 
 class Process:
     """An operator's lease holder and what it was told."""
 
-    def __init__(self, kube: FakeKube, clock: FakeClock, identity: str, floor: int = 0) -> None:
+    def __init__(self, kube: MemoryKube, clock: FakeClock, identity: str, floor: int = 0) -> None:
+        kube = MemoryKube(kube.server, identity)
         self.gained: list[int] = []
         self.lost: list[str] = []
         self.holder = LeaseHolder(
@@ -33,18 +49,18 @@ class Process:
 
 
 async def test_the_first_one_leads_at_once_and_renews() -> None:
-    kube, clock = FakeKube(), FakeClock()
+    kube, clock = made()
     one = Process(kube, clock, "one")
     await clock.advance(0)
     assert (one.gained, one.holder.fence, one.holder.may_write) == ([1], 1, True)
     await clock.advance(20)
     assert (one.gained, one.lost, one.holder.may_write) == ([1], [], True)
-    spec = kube.objects["leases", "hajob-system", "hajob-operator"]["spec"]
+    spec = await spec_of(kube)
     assert (spec["holderIdentity"], spec["leaseTransitions"], spec["leaseDurationSeconds"]) == ("one", 1, 4)
 
 
 async def test_a_standby_takes_over_once_the_lease_has_stood_still() -> None:
-    kube, clock = FakeKube(), FakeClock()
+    kube, clock = made()
     one = Process(kube, clock, "one")
     await clock.advance(0)
     two = Process(kube, clock, "two")
@@ -58,7 +74,7 @@ async def test_a_standby_takes_over_once_the_lease_has_stood_still() -> None:
 
 
 async def test_a_lease_that_was_given_back_is_taken_at_the_next_look() -> None:
-    kube, clock = FakeKube(), FakeClock()
+    kube, clock = made()
     one = Process(kube, clock, "one")
     await clock.advance(0)
     two = Process(kube, clock, "two")
@@ -71,27 +87,26 @@ async def test_a_lease_that_was_given_back_is_taken_at_the_next_look() -> None:
 
 
 async def test_an_outage_stops_writing_but_not_leading() -> None:
-    kube, clock = FakeKube(), FakeClock()
+    kube, clock = made()
     one = Process(kube, clock, "one")
     await clock.advance(0)
-    kube.fail(*[unreachable() for _ in range(10)])
+    outage = kube.server.faults.unreachable()
     await clock.advance(4)
     assert (one.holder.is_leader, one.holder.may_write, one.lost) == (True, False, [])
     waiting = asyncio.create_task(one.holder.writable())
     await clock.advance(3)
     assert not waiting.done()
+    outage.end()
     await clock.advance(10)
     assert waiting.done()
     assert (one.gained, one.holder.fence, one.holder.may_write) == ([1], 1, True)
 
 
 async def test_a_leader_that_slept_sees_the_other_and_stops() -> None:
-    kube, clock = FakeKube(), FakeClock()
+    kube, clock = made()
     one = Process(kube, clock, "one")
     await clock.advance(0)
-    lease = kube.objects["leases", "hajob-system", "hajob-operator"]
-    lease["spec"] |= {"holderIdentity": "two", "leaseTransitions": 2}
-    kube.put("leases", "hajob-system", lease)
+    await kube.patch(*LEASE, {"spec": {"holderIdentity": "two", "leaseTransitions": 2}})
     await clock.advance(1)
     assert one.lost == ["two holds the Lease"]
     assert not one.holder.is_leader
@@ -99,7 +114,7 @@ async def test_a_leader_that_slept_sees_the_other_and_stops() -> None:
 
 
 async def test_two_takers_cannot_both_succeed() -> None:
-    kube, clock = FakeKube(), FakeClock()
+    kube, clock = made()
     processes = [Process(kube, clock, str(number)) for number in range(5)]
     await clock.advance(30)
     assert sum(process.holder.is_leader for process in processes) == 1
@@ -107,7 +122,7 @@ async def test_two_takers_cannot_both_succeed() -> None:
 
 
 async def test_a_restarted_process_waits_like_everybody_and_gets_a_new_fence() -> None:
-    kube, clock = FakeKube(), FakeClock()
+    kube, clock = made()
     one = Process(kube, clock, "pod_1111")
     await clock.advance(0)
     one.task.cancel()
@@ -118,14 +133,79 @@ async def test_a_restarted_process_waits_like_everybody_and_gets_a_new_fence() -
     assert again.gained == [2]
 
 
-async def test_a_deleted_lease_does_not_count_from_the_beginning() -> None:
-    kube, clock = FakeKube(), FakeClock()
+async def test_a_new_lease_counts_on_from_what_statuses_say() -> None:
+    kube, clock = made()
     one = Process(kube, clock, "one", floor=7)
-    await clock.advance(0)
+    await clock.advance(10)
     assert one.gained == [8]
-    kube.objects.clear()
-    await clock.advance(1)
-    assert one.gained == [8, 9]
+
+
+@pytest.mark.parametrize("floor", [FENCE_LIMIT, 2**31 - 1, 2**62])
+async def test_a_fence_that_nobody_can_have_reached_is_not_believed(floor: int) -> None:
+    kube, clock = made()
+    one = Process(kube, clock, "one", floor=floor)
+    await clock.advance(10)
+    assert (one.gained, one.holder.may_write) == ([1], True)
+    one.holder.claim(floor)
+    await clock.advance(10)
+    assert (one.holder.fence, one.lost) == (1, [])
+
+
+async def test_a_claimed_fence_is_outdone_without_a_change_of_leader() -> None:
+    kube, clock = made()
+    one = Process(kube, clock, "one")
+    await clock.advance(0)
+    one.holder.claim(FENCE_LIMIT - 1)
+    await clock.advance(2)
+    assert (one.holder.fence, one.gained, one.lost) == (FENCE_LIMIT, [1], [])
+    assert (await spec_of(kube))["leaseTransitions"] == FENCE_LIMIT
+    one.task.cancel()
+    two = Process(kube, clock, "two")
+    await clock.advance(10)
+    assert two.gained == [FENCE_LIMIT + 1]
+
+
+async def test_a_lease_deleted_under_a_leader_changes_nothing_but_the_fence() -> None:
+    kube, clock = made()
+    one = Process(kube, clock, "one")
+    await clock.advance(0)
+    two = Process(kube, clock, "two")
+    await clock.advance(5)
+    for _ in range(3):
+        await kube.delete(*LEASE)
+        await clock.advance(5)
+    assert (one.gained, one.lost, one.holder.fence, one.holder.may_write) == ([1], [], 4, True)
+    assert two.gained == []
+
+
+@pytest.mark.parametrize("known", ["from the Lease", "from statuses"])
+async def test_a_lease_that_is_missing_may_still_be_somebodys(known: str) -> None:
+    """Its holder may go on writing for as long as it was given: nobody makes another before."""
+    kube, clock = made()
+    if known == "from the Lease":
+        one = Process(kube, clock, "one")
+        await clock.advance(0)
+    two = Process(kube, clock, "two", floor=0 if known == "from the Lease" else 5)
+    await clock.advance(2)
+    if known == "from the Lease":
+        one.task.cancel()
+        await kube.delete(*LEASE)
+    await clock.advance(1.9)
+    assert two.gained == []
+    await clock.advance(4)
+    assert len(two.gained) == 1
+
+
+async def test_a_request_that_hangs_does_not_cost_the_lease() -> None:
+    kube, clock = made()
+    one = Process(kube, clock, "one")
+    await clock.advance(0.5)
+    two = Process(kube, clock, "two")
+    await clock.advance(5)
+    for method in ("GET", "PUT"):
+        kube.server.faults.hold(matching=requests("leases", method, client="one"))
+        await clock.advance(30)
+    assert (one.lost, one.holder.is_leader, two.gained) == ([], True, [])
 
 
 Request = Callable[..., Awaitable[Json]]
@@ -143,7 +223,7 @@ def stalled(clock: FakeClock, request: Request, before: float, after: float) -> 
     return slow
 
 
-def holder_of(kube: FakeKube, clock: FakeClock, identity: str) -> LeaseHolder:
+def holder_of(kube: MemoryKube, clock: FakeClock, identity: str) -> LeaseHolder:
     return LeaseHolder(kube, clock, SETTINGS, identity)
 
 
@@ -152,7 +232,7 @@ async def test_a_record_counts_as_seen_once_the_answer_is_there(
     monkeypatch: pytest.MonkeyPatch, before: float, after: float
 ) -> None:
     """The server stood still: the leader renewed right before the standby's read, long after that was asked."""
-    kube, clock = FakeKube(), FakeClock()
+    kube, clock = made()
     await holder_of(kube, clock, "one").step()
     standby = holder_of(kube, clock, "two")
     with monkeypatch.context() as patch:
@@ -169,7 +249,7 @@ async def test_a_record_counts_as_seen_once_the_answer_is_there(
 
 async def test_a_record_has_stood_still_only_until_it_was_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
     """How long the answer lay about says nothing: the leader may have renewed since."""
-    kube, clock = FakeKube(), FakeClock()
+    kube, clock = made()
     await holder_of(kube, clock, "one").step()
     standby = holder_of(kube, clock, "two")
     await standby.step()
@@ -180,7 +260,7 @@ async def test_a_record_has_stood_still_only_until_it_was_asked_for(monkeypatch:
 
 async def test_a_renewal_counts_from_before_it_was_asked(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nobody knows when in between the server took it: others count from then at the earliest."""
-    kube, clock = FakeKube(), FakeClock()
+    kube, clock = made()
     leader = holder_of(kube, clock, "one")
     await leader.step()
     assert leader.may_write

@@ -3,25 +3,86 @@
 from __future__ import annotations
 
 import asyncio
+from pathlib import Path
 
 import pytest
+import yaml
 from aiohttp import web
 
+from e2e.memory_api.client import MemoryKube
+from e2e.memory_api.requests import requests
+from e2e.memory_api.server import MemoryServer
+from hajob.api import constants as names
 from hajob.runtime.app import Operator
 from hajob.runtime.credentials import Credentials
+from hajob.runtime.kube import ApiError
+from hajob.runtime.lease import FENCE_LIMIT
 from hajob.runtime.settings import Settings
-from tests.unit.runtime.runtime_fakes import FakeClock, FakeKube, settle
+from tests.unit.runtime.runtime_fakes import FakeClock, settle
+
+JOB = yaml.safe_load((Path(__file__).parents[3] / "examples/quickstart.yaml").read_text())
+
+
+class World:
+    """An operator on a server."""
+
+    def __init__(self) -> None:
+        self.clock = FakeClock()
+        self.server = MemoryServer(self.clock)
+        self.kube = MemoryKube(self.server)
+        settings = Settings(identity="one", metrics_port=0)
+        self.operator = Operator(settings, self.kube, Credentials("https://nowhere"), self.clock)
+
+    async def job(self, name: str, fence: int) -> None:
+        """A job whose status holds a fence."""
+        await self.kube.create(names.PLURAL, "default", {**JOB, "metadata": {"name": name}})
+        await self.kube.patch(names.PLURAL, "default", name, {"status": {"fence": fence}}, subresource="status")
+
+
+class Led:
+    """An operator that runs, with a frontend that only counts its starts."""
+
+    def __init__(self, world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.operator, self.clock, self.starts = world.operator, world.clock, 0
+
+        async def stop() -> None:
+            """Nothing was started."""
+
+        monkeypatch.setattr(self.operator._frontend, "start", self._start)
+        monkeypatch.setattr(self.operator._frontend, "stop", stop)
+        self.task = asyncio.create_task(self.operator.run())
+
+    def _start(self, _: object) -> None:
+        self.starts += 1
+
+    async def wait_until_leading(self) -> None:
+        async with asyncio.timeout(20):
+            while not self.operator._lease.is_leader:
+                await asyncio.sleep(0.01)  # the metrics' listener is a real one
+                await self.clock.advance(0.1)
+
+    async def end(self) -> None:
+        self.operator._stop.set()
+        await self.task
 
 
 @pytest.fixture
-async def operator() -> Operator:
-    return Operator(Settings(identity="one"), FakeKube(), Credentials("https://nowhere"), FakeClock())
+async def world() -> World:
+    return World()
 
 
-async def test_every_list_of_pods_is_told_to_the_core(operator: Operator) -> None:
+@pytest.fixture
+async def operator(world: World) -> Operator:
+    return world.operator
+
+
+async def test_every_list_of_pods_is_told_to_the_core(world: World, operator: Operator) -> None:
     watch = asyncio.create_task(operator._pods.run())
     await settle()
-    assert (operator._caches.pods_are_complete, operator._caches.pods_version) == (True, "100")
+    assert (operator._caches.pods_are_complete, operator._caches.pods_version) == (
+        True,
+        str(world.server.history.version),
+    )
     watch.cancel()
 
 
@@ -50,3 +111,59 @@ async def test_the_lease_is_given_back_also_after_a_task_has_failed(operator: Op
     await operator._shut_down(web.AppRunner(web.Application()))
     lease = await operator._kube.get("leases", "hajob-system", "hajob-operator")
     assert lease["spec"]["holderIdentity"] == ""
+
+
+async def test_an_api_server_away_for_half_an_hour_ends_nothing(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    led = Led(world, monkeypatch)
+    await led.wait_until_leading()
+    fence = led.operator._lease.fence
+    outage = world.server.faults.unreachable()
+    for stream in world.server.open_streams():
+        stream.silent = True
+    for _ in range(180):
+        await world.clock.advance(10)
+        assert led.operator._unhealthy() == ""
+        assert (led.operator._lease.is_leader, led.operator._lease.may_write) == (True, False)
+    outage.end()
+    await world.clock.advance(80)
+    assert (led.operator._lease.fence, led.operator._lease.may_write, led.starts) == (fence, True, 1)
+    assert max(led.operator._pods.age(), led.operator._nodes.age()) < 70
+    await led.end()
+
+
+async def test_an_operator_that_starts_without_an_api_waits(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    await world.job("job", 41)
+    outage = world.server.faults.unreachable()
+    led = Led(world, monkeypatch)
+    for _ in range(60):
+        await world.clock.advance(10)
+        assert (led.operator._unhealthy(), led.operator._unready() == "") == ("", False)
+    outage.end()
+    world.server.faults.refuse(ApiError(500, "", ""), matching=requests(names.PLURAL), times=5)
+    await led.wait_until_leading()
+    assert led.operator._lease.fence == 42
+    await led.end()
+
+
+async def test_a_forged_fence_costs_no_leader(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    await world.job("honest", 7)
+    await world.job("forged", FENCE_LIMIT)
+    led = Led(world, monkeypatch)
+    await led.wait_until_leading()
+    assert led.operator._lease.fence == 8
+    led.operator._lease.claim(FENCE_LIMIT)
+    led.operator._lease.claim(900)
+    await world.clock.advance(5)
+    assert (led.operator._lease.fence, led.starts, led.task.done()) == (901, 1, False)
+    await led.end()
+
+
+async def test_a_lease_deleted_under_a_leader_starts_one_frontend(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    led = Led(world, monkeypatch)
+    await led.wait_until_leading()
+    await world.kube.delete("leases", "hajob-system", "hajob-operator")
+    await world.clock.advance(5)
+    assert (led.starts, led.operator._lease.fence, led.task.done()) == (1, 2, False)
+    await led.end()

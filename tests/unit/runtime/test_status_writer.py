@@ -3,69 +3,89 @@
 from __future__ import annotations
 
 import asyncio
+from pathlib import Path
 
 import pytest
+import yaml
 
+from e2e.memory_api.client import MemoryKube
+from e2e.memory_api.requests import Request
+from e2e.memory_api.server import MemoryServer
 from hajob.api import constants as names
 from hajob.api.base import Json
 from hajob.api.status import HATrainingJobStatus, Restarts
-from hajob.runtime.kube import ApiError
-from hajob.runtime.status_writer import (
-    JobGoneError,
-    LeadershipLostError,
-    StatusRefusedError,
-    StatusWriter,
-    operations,
-)
-from tests.unit.runtime.runtime_fakes import FakeClock, FakeKube, settle, unreachable
+from hajob.runtime.kube import ApiError, PatchKind
+from hajob.runtime.lease import FENCE_LIMIT
+from hajob.runtime.status_writer import JobGoneError, StatusRefusedError, StatusWriter, operations
+from tests.unit.runtime.runtime_fakes import FakeClock, settle, unreachable
 
-
-def _check_fence(old: Json, new: Json) -> None:
-    if new["status"].get("fence", 0) < (old.get("status") or {}).get("fence", 0):
-        causes = {"causes": [{"field": "status.fence", "reason": "FieldValueInvalid"}]}
-        raise ApiError(422, "Invalid", "status.fence may only grow", causes)
+JOB: Json = yaml.safe_load((Path(__file__).parents[3] / "examples/quickstart.yaml").read_text())
 
 
 class World:
     """One job on a server, and its writer."""
 
+    writer: StatusWriter
+    task: asyncio.Task[None]
+
     def __init__(self) -> None:
-        self.kube, self.clock = FakeKube(), FakeClock()
-        self.kube.on_status = _check_fence
-        made = self.kube.put(names.PLURAL, "ns", {"metadata": {"name": "job"}})
+        self.clock = FakeClock()
+        self.server = MemoryServer(self.clock)
+        self.kube = MemoryKube(self.server)
+        self.fence = 0
+        self.claimed: list[int] = []
         self.open = asyncio.Event()
         self.open.set()
-        self.leadership_lost = 0
-        self.writer = StatusWriter(
-            self.kube,
-            self.clock,
-            namespace="ns",
+
+    @classmethod
+    async def made(cls) -> World:
+        world = cls()
+        world.writer = StatusWriter(
+            world.kube,
+            world.clock,
+            namespace="default",
             name="job",
-            uid=made["metadata"]["uid"],
+            uid=(await world.apply())["metadata"]["uid"],
             known={},
-            may_write=self._may_write,
-            on_leadership_lost=self._lost,
+            may_write=world._may_write,
+            fence=lambda: world.fence,
+            on_claim=world.claimed.append,
         )
-        self.task = asyncio.create_task(self.writer.run())
+        world.task = asyncio.create_task(world.writer.run())
+        return world
+
+    async def apply(self) -> Json:
+        """The job, as a user makes it."""
+        return await self.kube.create(names.PLURAL, "default", {**JOB, "metadata": {"name": "job"}})
 
     async def _may_write(self) -> None:
         await self.open.wait()
 
-    def _lost(self) -> None:
-        self.leadership_lost += 1
+    async def stored(self) -> Json:
+        """The status that the server has."""
+        found: Json = (await self.kube.get(names.PLURAL, "default", "job")).get("status") or {}
+        return found
+
+    async def forge(self, *operations: Json) -> None:
+        """Somebody else writes into the status."""
+        patch, kind = list(operations), PatchKind.JSON
+        await self.kube.patch(names.PLURAL, "default", "job", patch, kind=kind, subresource="status")
+        self.server.log.pop()
 
     @property
     def patches(self) -> list[Json]:
         """What was written into the status, by field."""
-        found = []
-        for _, _, write in self.kube.writes:
-            fields: Json = {}
-            for operation in write["body"]:
-                name = operation["path"].removeprefix("/status").strip("/")
-                if operation["op"] != "test":
-                    fields |= {name: operation.get("value")} if name else operation["value"]
-            found.append(fields)
-        return found
+        return [fields(request) for request in self.server.log if request.method == "PATCH"]
+
+
+def fields(request: Request) -> Json:
+    found: Json = {}
+    for operation in request.body or ():
+        assert isinstance(operation, dict)
+        name = operation["path"].removeprefix("/status").strip("/")
+        if operation["op"] != "test":
+            found |= {name: operation.get("value")} if name else operation["value"]
+    return found
 
 
 def status(incarnation: int, fence: int = 1) -> HATrainingJobStatus:
@@ -73,7 +93,7 @@ def status(incarnation: int, fence: int = 1) -> HATrainingJobStatus:
 
 
 async def test_a_write_is_acknowledged_and_a_repetition_is_none() -> None:
-    world = World()
+    world = await World.made()
     await world.writer.acknowledged(world.writer.write(status(1)))
     await world.writer.acknowledged(world.writer.write(status(1)))
     assert len(world.patches) == 1
@@ -82,8 +102,8 @@ async def test_a_write_is_acknowledged_and_a_repetition_is_none() -> None:
 
 
 async def test_of_many_statuses_during_an_outage_only_the_newest_is_written() -> None:
-    world = World()
-    world.kube.fail(*[unreachable() for _ in range(8)])
+    world = await World.made()
+    world.server.faults.refuse(unreachable(), times=8)
     first = world.writer.write(status(1))
     waiting = asyncio.create_task(world.writer.acknowledged(first))
     for incarnation in range(2, 50):
@@ -95,7 +115,7 @@ async def test_of_many_statuses_during_an_outage_only_the_newest_is_written() ->
 
 
 async def test_nothing_is_written_while_this_process_may_not() -> None:
-    world = World()
+    world = await World.made()
     world.open.clear()
     world.writer.write(status(1))
     await world.clock.advance(60)
@@ -107,7 +127,7 @@ async def test_nothing_is_written_while_this_process_may_not() -> None:
 
 
 async def test_a_write_that_has_time_rides_with_an_urgent_one() -> None:
-    world = World()
+    world = await World.made()
     world.writer.write(status(1), within=600)
     await world.clock.advance(599)
     assert world.patches == []
@@ -120,58 +140,101 @@ async def test_a_write_that_has_time_rides_with_an_urgent_one() -> None:
 
 
 async def test_waiting_for_an_acknowledgement_makes_a_write_urgent() -> None:
-    world = World()
+    world = await World.made()
     revision = world.writer.write(status(1), within=600)
     await world.writer.acknowledged(revision)
     assert len(world.patches) == 1
 
 
-async def test_a_smaller_fence_ends_the_writer() -> None:
-    world = World()
+async def test_a_claimed_fence_is_reported_and_then_outdone() -> None:
+    """The Lease decides who leads: a status may have been written by anybody who has the right."""
+    world = await World.made()
+    world.fence = 3
     await world.writer.acknowledged(world.writer.write(status(1, fence=3)))
-    stored = world.kube.objects[names.PLURAL, "ns", "job"]
-    stored["status"]["fence"] = 4
-    with pytest.raises(LeadershipLostError):
-        await world.writer.acknowledged(world.writer.write(status(2, fence=3)))
-    assert world.leadership_lost == 1
-    assert world.task.done()
-    with pytest.raises(LeadershipLostError):
-        await world.writer.acknowledged(world.writer.write(status(3, fence=3)))
+    await world.forge({"op": "add", "path": "/status/fence", "value": 900})
+    waiting = asyncio.create_task(world.writer.acknowledged(world.writer.write(status(2, fence=3))))
+    await world.clock.advance(20)
+    assert (waiting.done(), set(world.claimed), world.task.done()) == (False, {900}, False)
+    world.fence = 901
+    await world.clock.advance(20)
+    assert waiting.done()
+    assert ((await world.stored())["fence"], (await world.stored())["incarnation"]) == (901, 2)
+
+
+async def test_a_fence_that_no_operator_reaches_costs_this_job_alone() -> None:
+    world = await World.made()
+    await world.writer.acknowledged(world.writer.write(status(1)))
+    await world.forge({"op": "add", "path": "/status/fence", "value": FENCE_LIMIT})
+    with pytest.raises(StatusRefusedError, match="which no operator has written"):
+        await world.writer.acknowledged(world.writer.write(status(2)))
+    assert (world.claimed, world.task.done()) == ([], False)
 
 
 async def test_a_job_of_the_same_name_is_another_job() -> None:
-    world = World()
-    world.kube.put(names.PLURAL, "ns", {"metadata": {"name": "job", "uid": "another"}})
+    world = await World.made()
+    await world.kube.delete(names.PLURAL, "default", "job")
+    await world.apply()
     with pytest.raises(JobGoneError):
         await world.writer.acknowledged(world.writer.write(status(1)))
-    assert world.patches == []
+    assert await world.stored() == {}
 
 
 async def test_a_deleted_job_ends_the_writer() -> None:
-    world = World()
-    await world.kube.delete(names.PLURAL, "ns", "job")
+    world = await World.made()
+    await world.kube.delete(names.PLURAL, "default", "job")
+    waiting = asyncio.create_task(world.writer.acknowledged(world.writer.write(status(1))))
+    await world.clock.advance(1)
     with pytest.raises(JobGoneError):
-        await world.writer.acknowledged(world.writer.write(status(1)))
+        await waiting
+    await world.task
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        ApiError(404, "Not Found", ""),
+        ApiError(404, "NotFound", "the server could not find the requested resource", {}),
+        ApiError(404, "NotFound", '"job" not found', {"name": "job", "kind": names.PLURAL}),
+    ],
+    ids=["a proxy", "no CRD", "by name"],
+)
+async def test_a_single_404_does_not_end_the_writer(answer: ApiError) -> None:
+    world = await World.made()
+    world.server.faults.refuse(answer)
+    waiting = asyncio.create_task(world.writer.acknowledged(world.writer.write(status(1))))
+    await world.clock.advance(5)
+    assert waiting.done()
+    assert (await world.stored())["incarnation"] == 1
+
+
+async def test_a_crd_that_is_away_for_minutes_does_not_end_the_writer() -> None:
+    world = await World.made()
+    away = ApiError(404, "NotFound", "the server could not find the requested resource")
+    fault = world.server.faults.refuse(away, times=None)
+    waiting = asyncio.create_task(world.writer.acknowledged(world.writer.write(status(1))))
+    await world.clock.advance(300)
+    assert not waiting.done()
+    fault.end()
+    await world.clock.advance(20)
+    assert waiting.done()
 
 
 async def test_a_refused_status_is_told_and_the_next_one_is_tried() -> None:
-    world = World()
-    world.kube.fail(ApiError(422, "Invalid", "status.summary.state: Too long"))
+    world = await World.made()
+    too_long = HATrainingJobStatus.model_construct(fence=1, journal="x" * 300_000)
     with pytest.raises(StatusRefusedError, match="Too long"):
-        await world.writer.acknowledged(world.writer.write(status(1)))
+        await world.writer.acknowledged(world.writer.write(too_long))
     await world.writer.acknowledged(world.writer.write(status(2)))
-    assert [patch["incarnation"] for patch in world.patches] == [2]
+    assert (await world.stored())["incarnation"] == 2
 
 
 async def test_a_status_that_is_not_what_was_thought_is_read_again() -> None:
-    world = World()
-    stored = world.kube.objects[names.PLURAL, "ns", "job"]
+    world = await World.made()
     await world.writer.acknowledged(world.writer.write(status(1)))
-    stored = world.kube.objects[names.PLURAL, "ns", "job"]
-    del stored["status"]
+    await world.forge({"op": "remove", "path": "/status"})
     world.writer.write(status(2))
     await world.clock.advance(5)
-    assert world.kube.objects[names.PLURAL, "ns", "job"]["status"]["incarnation"] == 2
+    assert (await world.stored())["incarnation"] == 2
 
 
 def test_the_operations_remove_what_is_no_longer_there() -> None:

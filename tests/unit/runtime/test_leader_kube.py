@@ -1,0 +1,155 @@
+"""No write of a leader outlives its Lease; what a proxy delivers later changes nothing that the next one decided."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+import yaml
+
+from e2e.memory_api.client import MemoryKube
+from e2e.memory_api.requests import writes
+from e2e.memory_api.server import MemoryServer
+from hajob.api import constants as names
+from hajob.api.base import Json
+from hajob.api.status import HATrainingJobStatus
+from hajob.runtime.kube import ApiError
+from hajob.runtime.leader_kube import NOT_LEADING, LeaderKube
+from hajob.runtime.lease import LeaseHolder, LeaseSettings
+from hajob.runtime.status_writer import StatusWriter
+from tests.unit.runtime.runtime_fakes import FakeClock, settle
+
+NAMESPACE = "default"
+POD: Json = {"metadata": {"name": "p"}, "spec": {"containers": [{"name": "c", "image": "i"}], "nodeName": "n"}}
+JOB: Json = yaml.safe_load((Path(__file__).parents[3] / "examples/quickstart.yaml").read_text())
+
+
+class Leader:
+    """An operator's Lease, and its writes."""
+
+    def __init__(self, server: MemoryServer, clock: FakeClock, name: str) -> None:
+        self.kube = MemoryKube(server, name)
+        self.lease = LeaseHolder(MemoryKube(server, f"{name}-lease"), clock, LeaseSettings("hajob-system"), name)
+        self.writes = LeaderKube(self.kube, clock, self.lease)
+        self.task = asyncio.create_task(self.lease.run())
+
+    def status_writer(self, job: Json) -> StatusWriter:
+        return StatusWriter(
+            self.writes,
+            self.lease._clock,
+            namespace=NAMESPACE,
+            name=job["metadata"]["name"],
+            uid=job["metadata"]["uid"],
+            known=job.get("status") or {},
+            may_write=self.lease.writable,
+            fence=lambda: self.lease.fence,
+            on_claim=self.lease.claim,
+        )
+
+
+class World:
+    """A server, a leader and its standby."""
+
+    def __init__(self) -> None:
+        self.clock = FakeClock()
+        self.server = MemoryServer(self.clock)
+        self.one = Leader(self.server, self.clock, "one")
+
+    async def started(self) -> World:
+        await self.clock.advance(0.5)
+        self.two = Leader(self.server, self.clock, "two")
+        await self.clock.advance(1.4)
+        assert (self.one.lease.is_leader, self.two.lease.is_leader) == (True, False)
+        return self
+
+    def cut_off(self) -> None:
+        """The leader's Lease is renewed no more."""
+        self.server.faults.unreachable(matching=lambda request: request.client == "one-lease")
+
+    async def time_of_change(self) -> float:
+        while not self.two.lease.is_leader:
+            await self.clock.advance(0.05)
+        return self.clock.monotonic()
+
+
+@pytest.mark.parametrize("verb", ["create", "replace", "patch", "delete"])
+async def test_a_write_is_given_up_before_another_may_lead(verb: str) -> None:
+    world = await World().started()
+    made = await world.one.kube.create("pods", NAMESPACE, POD)
+    world.cut_off()
+    await world.clock.advance(1.5)
+    world.server.faults.hold(matching=writes)
+    one = world.one.writes
+    task = asyncio.ensure_future(
+        {
+            "create": lambda: one.create("pods", NAMESPACE, {**POD, "metadata": {"name": "q"}}),
+            "replace": lambda: one.replace("pods", NAMESPACE, made),
+            "patch": lambda: one.patch("pods", NAMESPACE, "p", {"metadata": {"labels": {"a": "b"}}}),
+            "delete": lambda: one.delete("pods", NAMESPACE, "p"),
+        }[verb]()  # type: ignore[no-untyped-call]
+    )
+    ended: list[float] = []
+    task.add_done_callback(lambda _: ended.append(world.clock.monotonic()))
+    changed = await world.time_of_change()
+    assert ended
+    assert ended[0] < changed
+    with pytest.raises(ApiError, match=NOT_LEADING) as error:
+        await task
+    assert error.value.passes
+
+
+async def test_no_write_begins_once_the_lease_is_not_sure() -> None:
+    world = await World().started()
+    world.cut_off()
+    await world.clock.advance(3.5)
+    before = len(world.server.log)
+    for write in (
+        world.one.writes.create("pods", NAMESPACE, POD),
+        world.one.writes.delete("pods", NAMESPACE, "p"),
+    ):
+        with pytest.raises(ApiError, match=NOT_LEADING):
+            await write
+    assert [request for request in world.server.log[before:] if writes(request)] == []
+    await world.one.writes.create("pods", NAMESPACE, POD, dry_run=True)
+    with pytest.raises(ApiError, match="not found"):
+        await world.one.writes.get("pods", NAMESPACE, "p")
+
+
+async def test_a_status_that_a_proxy_held_is_refused_after_a_change() -> None:
+    world = await World().started()
+    job = await world.one.kube.create(names.PLURAL, NAMESPACE, {**JOB, "metadata": {"name": "job"}})
+    first, second = world.one.status_writer(job), world.two.status_writer(job)
+    tasks = [asyncio.create_task(writer.run()) for writer in (first, second)]
+    await first.acknowledged(first.write(HATrainingJobStatus(fence=1, incarnation=1)))
+    held = world.server.faults.hold(matching=writes)
+    first.write(HATrainingJobStatus(fence=1, incarnation=7))
+    await settle()
+    assert held.held == 1
+    world.cut_off()
+    await world.time_of_change()
+    second.write(HATrainingJobStatus(fence=2, incarnation=2))
+    await world.clock.advance(1)
+    held.release()
+    await world.clock.advance(5)
+    status = (await world.two.kube.get(names.PLURAL, NAMESPACE, "job"))["status"]
+    assert (status["fence"], status["incarnation"]) == (2, 2)
+    for task in tasks:
+        task.cancel()
+
+
+async def test_a_delete_that_a_proxy_held_hits_no_namesake() -> None:
+    world = await World().started()
+    old = await world.one.kube.create("pods", NAMESPACE, POD)
+    held = world.server.faults.hold(matching=writes)
+    delete = asyncio.create_task(world.one.writes.delete("pods", NAMESPACE, "p", uid=old["metadata"]["uid"]))
+    await settle()
+    world.cut_off()
+    await world.time_of_change()
+    with pytest.raises(ApiError):
+        await delete
+    await world.two.writes.delete("pods", NAMESPACE, "p", uid=old["metadata"]["uid"], grace_seconds=0)
+    anew = await world.two.writes.create("pods", NAMESPACE, POD)
+    held.release()
+    await settle()
+    assert (await world.two.kube.get("pods", NAMESPACE, "p"))["metadata"]["uid"] == anew["metadata"]["uid"]
