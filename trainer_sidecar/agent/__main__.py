@@ -17,6 +17,7 @@ from typing import Any
 
 import grpc
 
+from hajob.protocol import descriptors
 from trainer_sidecar.agent.checkpoints import Checkpoints
 from trainer_sidecar.agent.clock import BootClock, Clock
 from trainer_sidecar.agent.gate import Gate
@@ -128,6 +129,7 @@ def main() -> int:
     except SettingsError as problem:
         print(f"hajob: the agent cannot start: {problem}", file=sys.stderr)
         return 64
+    descriptors.raise_limit()
     asyncio.run(_main(settings))
     return 0
 

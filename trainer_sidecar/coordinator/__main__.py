@@ -12,6 +12,7 @@ import logging
 import os
 import sys
 
+from hajob.protocol import descriptors
 from trainer_sidecar.coordinator.hub import Hub
 from trainer_sidecar.coordinator.settings import SettingsError, read_settings
 
@@ -35,6 +36,7 @@ def main() -> int:
     except SettingsError as error:
         print(f"hajob coordinator: {error}", file=sys.stderr)
         return 2
+    descriptors.raise_limit()
     try:
         asyncio.run(serve(Hub(settings)))
     except (RuntimeError, OSError) as error:

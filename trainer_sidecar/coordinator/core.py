@@ -58,7 +58,8 @@ class Core:
         """The step that is wanted now; one that is not newer than the one in hand is dropped."""
         job = self.job
         if not orders.is_newer(job, order):
-            job.refuse_input()
+            if order != job.order:  # a level is repeated on every new stream
+                job.refuse_input()
             return
         incident = job.incidents.current
         if incident is not None and order.incarnation < incident.incarnation and order.action != pb.STOP:

@@ -76,6 +76,7 @@ def coordinator_state(job: Job) -> pb.CoordinatorState:
         attempt=max(attempt.number, 0),
         checkpoint=job.checkpoints.found,
         problems=problems(job),
+        refused_inputs=job.refused_inputs,
     )
     if job.incidents.current is not None:
         state.standing_action = job.incidents.current.standing

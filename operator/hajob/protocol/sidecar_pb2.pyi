@@ -293,7 +293,7 @@ class Report(_message.Message):
     def __init__(self, sequence: _Optional[int] = ..., state: _Optional[_Union[CoordinatorState, _Mapping]] = ..., facts: _Optional[_Iterable[_Union[Fact, _Mapping]]] = ..., milestones: _Optional[_Iterable[_Union[Milestone, _Mapping]]] = ...) -> None: ...
 
 class CoordinatorState(_message.Message):
-    __slots__ = ("incarnation", "order_revision", "conversation", "controller_ready", "controller_problem", "step", "attempt", "nodes", "standing_action", "checkpoint", "problems")
+    __slots__ = ("incarnation", "order_revision", "conversation", "controller_ready", "controller_problem", "step", "attempt", "nodes", "standing_action", "checkpoint", "problems", "refused_inputs")
     INCARNATION_FIELD_NUMBER: _ClassVar[int]
     ORDER_REVISION_FIELD_NUMBER: _ClassVar[int]
     CONVERSATION_FIELD_NUMBER: _ClassVar[int]
@@ -305,6 +305,7 @@ class CoordinatorState(_message.Message):
     STANDING_ACTION_FIELD_NUMBER: _ClassVar[int]
     CHECKPOINT_FIELD_NUMBER: _ClassVar[int]
     PROBLEMS_FIELD_NUMBER: _ClassVar[int]
+    REFUSED_INPUTS_FIELD_NUMBER: _ClassVar[int]
     incarnation: int
     order_revision: int
     conversation: str
@@ -316,7 +317,8 @@ class CoordinatorState(_message.Message):
     standing_action: Action
     checkpoint: CheckpointState
     problems: _containers.RepeatedCompositeFieldContainer[Problem]
-    def __init__(self, incarnation: _Optional[int] = ..., order_revision: _Optional[int] = ..., conversation: _Optional[str] = ..., controller_ready: _Optional[bool] = ..., controller_problem: _Optional[str] = ..., step: _Optional[int] = ..., attempt: _Optional[int] = ..., nodes: _Optional[_Iterable[_Union[NodeState, _Mapping]]] = ..., standing_action: _Optional[_Union[Action, str]] = ..., checkpoint: _Optional[_Union[CheckpointState, _Mapping]] = ..., problems: _Optional[_Iterable[_Union[Problem, _Mapping]]] = ...) -> None: ...
+    refused_inputs: int
+    def __init__(self, incarnation: _Optional[int] = ..., order_revision: _Optional[int] = ..., conversation: _Optional[str] = ..., controller_ready: _Optional[bool] = ..., controller_problem: _Optional[str] = ..., step: _Optional[int] = ..., attempt: _Optional[int] = ..., nodes: _Optional[_Iterable[_Union[NodeState, _Mapping]]] = ..., standing_action: _Optional[_Union[Action, str]] = ..., checkpoint: _Optional[_Union[CheckpointState, _Mapping]] = ..., problems: _Optional[_Iterable[_Union[Problem, _Mapping]]] = ..., refused_inputs: _Optional[int] = ...) -> None: ...
 
 class Problem(_message.Message):
     __slots__ = ("code", "message")

@@ -20,6 +20,7 @@ from aiohttp import web
 from hajob.api import constants as names
 from hajob.api.job import HATrainingJob
 from hajob.objects.settings import PodSettings
+from hajob.protocol import descriptors
 from hajob.runtime import metrics
 from hajob.runtime.announcements import Announcer
 from hajob.runtime.backoff import Backoff
@@ -235,6 +236,7 @@ def main() -> int:
         level=settings.log_level, format="%(asctime)s %(levelname)s %(name)s: %(message)s", stream=sys.stderr
     )
     sys.setswitchinterval(0.0005)  # kopf's thread must not hold the core's up
+    descriptors.raise_limit()
     asyncio.run(serve(settings))
     return 0
 

@@ -188,6 +188,7 @@ class CoordinatorClient:
         self.sequence = report.sequence
         self.before, self.now = self.now, self.now.then(report.state)
         self.problem = report.state.controller_problem
+        _count(self.before.state, report.state)
         self._owner.reported(report)
 
     def connected_changed(self, up: bool, reason: str) -> None:
@@ -196,3 +197,11 @@ class CoordinatorClient:
         self.now = self.now if up else self.now.lost()
         self.problem = reason
         self._owner.coordinator_changed()
+
+
+def _count(before: wire.CoordinatorState, now: wire.CoordinatorState) -> None:
+    """What coordinators refuse, and what they do without this operator. A lower number is another process's."""
+    known = before.refused_inputs if before.refused_inputs <= now.refused_inputs else 0
+    metrics.REFUSED.labels("coordinator input").inc(now.refused_inputs - known)
+    if now.standing_action not in (wire.ACTION_UNSPECIFIED, before.standing_action):
+        metrics.STANDING_ACTIONS.labels(wire.Action.Name(now.standing_action)).inc()

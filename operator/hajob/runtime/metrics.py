@@ -43,6 +43,12 @@ REFUSED = Counter("hajob_refused", "Input that was refused, by what it was.", ("
 IGNORED = Counter(
     "hajob_events_ignored", "Events of a job that changed nothing, by reason.", ("event", "reason"), registry=REGISTRY
 )
+STANDING_ACTIONS = Counter(
+    "hajob_standing_actions",
+    "Actions that coordinators took by their standing orders because no decision had come.",
+    ("action",),
+    registry=REGISTRY,
+)
 WRITES = Counter("hajob_api_writes", "Writes to the Kubernetes API.", ("verb", "resource"), registry=REGISTRY)
 JOBS = Gauge("hajob_jobs", "Jobs known.", registry=REGISTRY)
 JOBS_ON_HOLD = Gauge(

@@ -125,3 +125,11 @@ def test_settings_have_defaults_and_name_what_is_wrong() -> None:
             read_settings({key: value for key, value in GOOD.items() if key != name})
     with pytest.raises(SettingsError, match="HAJOB_AGENT_PORT='x'"):
         read_settings({**GOOD, "HAJOB_AGENT_PORT": "x"})
+
+
+def test_an_older_order_is_told_a_repeated_one_is_not(world: World) -> None:
+    world.order(pb.PAUSE, incarnation=2, revision=1)
+    world.order(pb.PAUSE, incarnation=2, revision=1)
+    assert world.state.refused_inputs == 0
+    world.order(pb.CONTINUE, incarnation=1, revision=9)
+    assert world.state.refused_inputs == 1

@@ -10,6 +10,7 @@ from typing import Any, cast
 from hajob.api import constants as names
 from hajob.api.job import HATrainingJob
 from hajob.protocol import sidecar_pb2 as wire
+from hajob.runtime import metrics
 from hajob.runtime.channel import Credentials, Listener
 from hajob.runtime.coordinator_client import CoordinatorClient
 from hajob.runtime.kube import TokenIdentity
@@ -67,6 +68,26 @@ def test_the_checkpoint_that_would_be_loaded_is_the_tracked_one() -> None:
     assert heard(step=20, tracked=True) == 20
     assert heard(step=40, tracked=False) == -1
     assert heard(step=40, problem="read-only") is None
+
+
+def counted(name: str, **labels: str) -> float:
+    return metrics.REGISTRY.get_sample_value(name, labels) or 0.0
+
+
+def test_what_a_coordinator_refused_is_counted_once() -> None:
+    before = counted("hajob_refused_total", what="coordinator input")
+    controller = Owner().controller
+    for refused in (2, 2, 3, 1):  # the last one is of another process
+        controller.reported(wire.Report(state=wire.CoordinatorState(refused_inputs=refused)))
+    assert counted("hajob_refused_total", what="coordinator input") - before == 4
+
+
+def test_what_a_coordinator_did_by_itself_is_counted_once() -> None:
+    before = counted("hajob_standing_actions_total", action="IN_PLACE")
+    controller = Owner().controller
+    for action in (wire.ACTION_UNSPECIFIED, wire.IN_PLACE, wire.IN_PLACE, wire.ACTION_UNSPECIFIED, wire.IN_PLACE):
+        controller.reported(wire.Report(state=wire.CoordinatorState(standing_action=action)))
+    assert counted("hajob_standing_actions_total", action="IN_PLACE") - before == 2
 
 
 POD = PodView("ns", "coordinator-a", "uid-a", "job", names.ROLE_COORDINATOR, -1, 1, address="127.0.1.1")
