@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from e2e.bench import many_ranks, overhead, plan, report
+from e2e.bench import coordinator_scale, many_ranks, overhead, plan, report
 from e2e.bench.decision import OTHER_JOBS, decisions
 from e2e.bench.false_alarms import frozen_nodes, loaded_machine
 from e2e.bench.faults_without_deaths import MINDIO_RETRY_SECONDS, Retried, Saved, retry, save
@@ -35,6 +35,7 @@ SECTIONS = (
     "retry",
     "save",
     "many-ranks",
+    "coordinator-scale",
     "overhead",
     "frozen",
     "loaded",
@@ -76,6 +77,7 @@ class Bench:
             "retry": self._retry,
             "save": self._save,
             "many-ranks": self._many_ranks,
+            "coordinator-scale": self._coordinator_scale,
             "overhead": self._overhead,
             "frozen": self._frozen,
             "loaded": self._loaded,
@@ -145,6 +147,9 @@ class Bench:
         finally:
             rig.stop()
             self.rows += many_ranks_rows(found)
+
+    def _coordinator_scale(self) -> None:
+        self.rows += coordinator_rows(coordinator_scale.measure())
 
     def _overhead(self) -> None:
         for size in overhead.SIZES:
@@ -228,6 +233,20 @@ def many_ranks_rows(found: Mapping[int, Sequence[Round]]) -> list[Row]:
     ratio = [statistics.median(many) / statistics.median(few)] if few and many else []
     rows.append(row("InPlace: control share of 64 ranks / of 8, medians", "", ratio, Limit("max", 1.5)))
     return rows
+
+
+def coordinator_rows(found: coordinator_scale.Found) -> list[Row]:
+    """The numbers of one coordinator for thousands of agents; of its own CPU time, so that no other load counts."""
+    name = f"{coordinator_scale.NODES} agents"
+    limit = Limit("max", 1000 * coordinator_scale.LIMIT_SECONDS)
+    return [
+        row(f"{name}: process exit -> stop_train", "ms", [1000 * found.exit_to_stop], limit),
+        row(f"{name}: order about a lost node -> stop_train", "ms", [1000 * found.order_to_stop], limit),
+        *(
+            row(f"{name}: loop held by one {about}", "ms", [1000 * each for each in seconds], limit)
+            for about, seconds in sorted(found.turns.items())
+        ),
+    ]
 
 
 def overhead_rows(ranks: int, found: Sequence[overhead.Pair]) -> list[Row]:

@@ -1,6 +1,7 @@
 """One coordinator for 16,384 ranks on 2,048 pods: how long any one message keeps its loop from the next.
 
-The core is driven as the shell drives it, message by message, without sockets; agents answer at once. A lease is three
+The core is driven as the shell drives it, message by message, without sockets; agents answer at once. What counts is
+its thread's own CPU time, so that other load on the machine does not. A lease is three
 seconds long, so a loop that stands still for longer ends every rank's protection: each message may take 50 ms.
 """
 
@@ -137,13 +138,21 @@ class Scale:
         return time.thread_time() - began
 
 
-def measure(nodes: int = NODES) -> tuple[dict[str, float], float, float]:
-    """The longest turn by what it was about; from a process exit, and from the order about a lost node, to the stop."""
-    exits = _trained(nodes)
-    process = exits.lose_a_process()
+@dataclass(frozen=True)
+class Found:
+    """Seconds: of every turn of the loop by what it was about; from a process exit and from an order to the stop."""
+
+    turns: dict[str, list[float]]
+    exit_to_stop: float
+    order_to_stop: float
+
+
+def measure(nodes: int = NODES) -> Found:
+    """Start, train, lose a process; start, train, lose a node."""
+    exit_to_stop = _trained(nodes).lose_a_process()
     scale = _trained(nodes)
-    node = scale.lose_a_node()
-    return {about: max(seconds) for about, seconds in scale.turns.items()}, process, node
+    order_to_stop = scale.lose_a_node()
+    return Found(dict(scale.turns), exit_to_stop, order_to_stop)
 
 
 def _trained(nodes: int) -> Scale:

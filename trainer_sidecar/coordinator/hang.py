@@ -8,6 +8,8 @@ before the fact is told, and the fact carries the answers.
 
 from __future__ import annotations
 
+import re
+
 from hajob.domain.text import last_lines
 from hajob.protocol import sidecar_pb2 as pb
 from trainer_sidecar.coordinator.conversation_states import STEADY
@@ -26,7 +28,13 @@ COMPARED_LINES = 4
 """Innermost frames by which two ranks stand at the same place."""
 
 UNMEASURED_SECONDS = 1800.0
-"""The least limit while nobody knows how long a step takes: after a start, or a restart of this process."""
+"""The least limit while nobody knows how long it takes: a step after a start or a restart of this process, a save."""
+
+BUSY = re.compile(r"\b(\w*save_checkpoint\w*|_?save_ckpt\w*|evaluate\w*|_?do_eval\w*)\b")
+"""Functions of Megatron and MindFormers in whose stacks a rank saves or evaluates between two steps."""
+
+LONGER_THAN_SEEN = 2.0
+"""Times the longest wait for a step that has ended by itself: the next save or evaluation may take longer."""
 
 MESSAGE_CHARACTERS = 1000
 """Of the fact: as much as an incident keeps of it. Every stack is in its rank's kept output, whole."""
@@ -38,14 +46,17 @@ def fact(job: Job) -> pb.Fact | None:
     if not _is_watched(job):
         watch.rest()
         return None
-    since = max(job.steps.latest or 0.0, watch.expect(job.now))
+    since = watch.expect(job.now, job.steps.latest)
     limit, still = _limit(job), job.now - since
-    if not limit or still < limit:
+    if not limit or still < max(limit, LONGER_THAN_SEEN * watch.longest, watch.patience):
         return None
     found = watch.found
     if found is None or found.since != since:
         found = _ask(job, since, is_settled=still >= SETTLED_SECONDS)
     if found.told or not (_has_answers(job, found) or job.now - found.asked >= STACK_SECONDS):
+        return None
+    if still < UNMEASURED_SECONDS and any(BUSY.search(stack) for stack in found.stacks.values()):
+        watch.wait(UNMEASURED_SECONDS)
         return None
     watch.tell()
     return _make(job, still, found)

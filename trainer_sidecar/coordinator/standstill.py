@@ -19,19 +19,32 @@ class Standstill:
 
 @dataclass(slots=True)
 class StandstillWatch:
-    """Since when steps are expected, and the standstill that was found."""
+    """Since when steps are expected, how long they have taken at most, and the standstill that was found."""
 
-    since: float | None = None
     found: Standstill | None = None
+    longest: float = 0.0  # seconds without a step that ended before they were told
+    patience: float = 0.0  # seconds that this standstill is given, whatever the rule says
+    _begin: float | None = None
+    _since: float | None = None
 
     def rest(self) -> None:
         """No step is expected."""
-        self.since = self.found = None
+        self.found = self._begin = self._since = None
+        self.patience = 0.0
 
-    def expect(self, now: float) -> float:
-        """Steps are expected; since when. What held the training up until then was no hang."""
-        self.since = now if self.since is None else self.since
-        return self.since
+    def expect(self, now: float, last_step: float | None) -> float:
+        """A step is expected; since when. What held the training up before any was expected was no hang."""
+        self._begin = now if self._begin is None else self._begin
+        since = max(last_step or 0.0, self._begin)
+        if self._since is not None and since > self._since:
+            told = self.found is not None and self.found.told
+            self.longest, self.patience = max(self.longest, 0.0 if told else since - self._since), 0.0
+        self._since = since
+        return since
+
+    def wait(self, seconds: float) -> None:
+        """What the ranks do takes its time; if it takes longer than this, they are asked anew."""
+        self.found, self.patience = None, seconds
 
     def find(self, since: float, now: float, ranks: Iterable[int]) -> Standstill:
         """These ranks are asked where they stand."""

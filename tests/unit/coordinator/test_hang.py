@@ -172,3 +172,66 @@ def test_a_hang_is_noticed_by_a_coordinator_that_was_restarted_in_it() -> None:
     assert not world.facts, "how long a step takes is not known any more"
     world.advance(15)
     assert [fact.kind for fact in world.facts] == [pb.HANG]
+
+
+def stands_still(world: World, where: str, seconds: float) -> None:
+    """No step ends, and each rank says where it stands when it is asked."""
+    for agent in world.agents.values():
+        agent.tells_stacks = False
+    for _ in range(round(seconds)):
+        world.advance(1.0)
+        for agent in world.agents.values():
+            for rank, times in ((entry.rank, entry.stacks) for entry in (agent.order.ranks if agent.order else ())):
+                if times > agent.stacks.get(rank, 0):
+                    agent.stacks[rank] = times
+                    identity = f"stack/{rank}/{times}"
+                    agent.said.append(pb.Fact(id=identity, kind=pb.STACK, ranks=[rank], message=where))
+
+
+SAVING = 'File "checkpointing.py", line 5 in save_checkpoint\nFile "serialization.py", line 9 in write'
+EVALUATING = 'File "training.py", line 7 in evaluate_and_print_results\nFile "model.py", line 3 in forward'
+
+
+@pytest.mark.parametrize("where", [SAVING, EVALUATING])
+def test_saving_and_evaluating_are_no_hang(where: str) -> None:
+    world = trained(5, 2)
+    stands_still(world, where, 600)
+    assert not world.facts
+    world.step(12)
+    world.advance(3.0)
+    assert not world.facts
+
+
+def test_a_save_that_never_ends_is_a_hang_after_half_an_hour() -> None:
+    world = trained(5, 2)
+    stands_still(world, SAVING, 1790)
+    assert not world.facts
+    stands_still(world, SAVING, 25)
+    (fact,) = world.facts
+    assert fact.kind == pb.HANG
+    assert "in save_checkpoint" in fact.message
+
+
+def test_after_a_save_a_standstill_in_a_step_is_a_hang_again() -> None:
+    """The limit has become twice the longest time without a step that ended by itself."""
+    world = trained(5, 2)
+    stands_still(world, SAVING, 20)
+    world.step(12)
+    stands_still(world, "in all_reduce", 38)
+    assert not world.facts
+    stands_still(world, "in all_reduce", 6)
+    assert [fact.kind for fact in world.facts] == [pb.HANG]
+
+
+def test_an_outage_does_not_make_hangs_later() -> None:
+    world = trained(5, 2)
+    world.die(3)
+    world.advance(60)
+    world.order(pb.IN_PLACE, incarnation=2, revision=1, lost_ranks=[3], restart_ranks=[3])
+    world.advance(0.5)
+    world.step(12)
+    world.mindio.result()
+    world.pump()
+    world.step(13)
+    world.advance(7.0)
+    assert [fact.kind for fact in world.facts] == [pb.PROCESS_EXITED, pb.HANG]
