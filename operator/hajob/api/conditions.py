@@ -124,8 +124,14 @@ class Reason(Enum):
     FULL_SIZE = (_T.SHRUNK, _FALSE, "FullSize", "Every data-parallel rank trains.")
     FEWER_RANKS = (_T.SHRUNK, _TRUE, "FewerDataParallelRanks", "The job trains with fewer data-parallel ranks.")
 
-    HEALTHY = (_T.DEGRADED, _FALSE, "Healthy", "No node or chip of this job is known to be sick.")
-    SICK_NODE = (_T.DEGRADED, _TRUE, "SickNode", "A node of this job works badly.")
+    PROTECTION_NOT_JUDGED = (_T.DEGRADED, _UNKNOWN, "NotTraining", "Protection is judged while the job trains.")
+    PROTECTED = (_T.DEGRADED, _FALSE, "Protected", "No action that the spec allows is known to lack anything.")
+    PROTECTION_MISSING = (
+        _T.DEGRADED,
+        _TRUE,
+        "ProtectionMissing",
+        "Some actions lack a precondition; the message and status.recoverability name it.",
+    )
 
     NOT_HELD = (_T.HELD, _FALSE, "NotHeld", "Hajob acts on faults of this job.")
     MODE_HOLD = (_T.HELD, _TRUE, "ModeHold", "spec.recovery.mode is Hold: nothing new is started.")
@@ -205,7 +211,7 @@ INITIAL_REASONS: tuple[Reason, ...] = (
     Reason.NOT_JUDGED,
     Reason.COORDINATOR_ABSENT,
     Reason.FULL_SIZE,
-    Reason.HEALTHY,
+    Reason.PROTECTION_NOT_JUDGED,
     Reason.NOT_HELD,
     Reason.NOT_SUSPENDED,
     Reason.NOT_COMPLETE,

@@ -159,7 +159,7 @@ class ActionRecoverability(ApiModel):
     """What is missing."""
 
 
-class Cause(ApiModel):
+class CauseEntry(ApiModel):
     """The fact that opened an incident."""
 
     source: Word
@@ -176,7 +176,16 @@ class Cause(ApiModel):
     """What was seen, with the last lines of output where a program failed."""
 
 
-class Phase(ApiModel):
+class RefusedActionEntry(ApiModel):
+    """An action that would have been smaller, and did not work."""
+
+    action: Action
+    """The action."""
+    unmet: Annotated[tuple[Word, ...], Field(max_length=8)] = ()
+    """Preconditions that were not met, by name (docs/preconditions.md)."""
+
+
+class PhaseEntry(ApiModel):
     """A part of an outage."""
 
     name: Word
@@ -216,22 +225,24 @@ class StateSource(ApiModel):
     """The first of them."""
 
 
-class Incident(ApiModel):
+class IncidentEntry(ApiModel):
     """One outage, from the fault to the first step after it."""
 
     incarnation: Number
     """Its number."""
     start_time: Timestamp
     """End of the last step before it."""
-    cause: Cause
+    cause: CauseEntry
     """The fact that opened it."""
     action: Action | None = None
     """What was decided; none while nothing is."""
     escalated_from: Annotated[tuple[Action, ...], Field(max_length=6)] = ()
     """What was tried before."""
+    refused: Annotated[tuple[RefusedActionEntry, ...], Field(max_length=6, json_schema_extra=keyed_list("action"))] = ()
+    """Smaller actions that were not tried, and why not."""
     outcome: IncidentOutcome = IncidentOutcome.OPEN
     """How it stands."""
-    phases: Annotated[tuple[Phase, ...], Field(max_length=16, json_schema_extra=keyed_list("name"))] = ()
+    phases: Annotated[tuple[PhaseEntry, ...], Field(max_length=16, json_schema_extra=keyed_list("name"))] = ()
     """Its parts; they add up to the outage."""
     lost_steps: Number = 0
     """Steps that had to be done again."""
@@ -280,7 +291,7 @@ class HATrainingJobStatus(ApiModel):
         tuple[ActionRecoverability, ...], Field(max_length=6, json_schema_extra=keyed_list("action"))
     ] = ()
     """What would work now, with each unmet precondition by name."""
-    incidents: Annotated[tuple[Incident, ...], Field(max_length=MAX_INCIDENTS)] = ()
+    incidents: Annotated[tuple[IncidentEntry, ...], Field(max_length=MAX_INCIDENTS)] = ()
     """The newest outages, newest first."""
 
     model_config = ConfigDict(

@@ -8,6 +8,7 @@ construction. Integer milliseconds, no clock.
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
+from typing import Final
 
 from hajob.domain.errors import HajobInputError
 
@@ -28,6 +29,10 @@ class Bucket(StrEnum):
     SUSPENDED = "Suspended"
 
 
+PROGRESS: Final = frozenset({Bucket.TRAINING, Bucket.LOST_STEPS})
+"""Where time goes while ranks finish steps."""
+
+
 @dataclass(frozen=True, slots=True)
 class Account:
     """Milliseconds per bucket.
@@ -38,6 +43,9 @@ class Account:
         missing: of `TRAINING`, the part (missing of desired data-parallel ranks) that goes to `SHRUNK` instead.
         desired: data-parallel ranks at full size.
         booked: milliseconds so far.
+        furthest_step: the newest step that was ever finished: until it is reached again, steps are done again.
+        disturbed: where time went when the running outage began; None while there is none.
+        undetected_ms: how long that outage went unnoticed, as far as it has been moved to `DETECTION`.
     """
 
     since_ms: int
@@ -45,6 +53,9 @@ class Account:
     missing: int = 0
     desired: int = 1
     booked: Mapping[Bucket, int] = field(default_factory=dict)
+    furthest_step: int = -1
+    disturbed: Bucket | None = None
+    undetected_ms: int = 0
 
     def until(self, now_ms: int) -> "Account":
         """Book the time up to now; a clock that went back books nothing."""
@@ -80,6 +91,30 @@ class Account:
         booked = {**self.booked, source: self.booked[source] - amount}
         booked[target] = booked.get(target, 0) + amount
         return replace(self, booked=booked)
+
+    def outage(self, bucket: Bucket | None, now_ms: int) -> "Account":
+        """An outage begins or goes on: time goes into another bucket, and where it went before is remembered."""
+        if self.disturbed is None and self.bucket in PROGRESS:
+            return replace(self.switch(bucket, now_ms), disturbed=self.bucket, undetected_ms=0)
+        return self.switch(bucket, now_ms)
+
+    def train(self, step: int, now_ms: int) -> "Account":
+        """The training goes on at this step (-1: not known): forward, or through steps that are done again."""
+        again = step < self.furthest_step if step >= 0 else self.bucket is Bucket.LOST_STEPS
+        account = self.switch(Bucket.LOST_STEPS if again else Bucket.TRAINING, now_ms)
+        return replace(account, furthest_step=max(step, self.furthest_step), disturbed=None)
+
+    def unnoticed(self, milliseconds: int) -> "Account":
+        """So long the running outage went unnoticed: it was booked as if the training had gone on.
+
+        May be told again and again, and of an outage that is over: only what is new is moved.
+        """
+        more = milliseconds - self.undetected_ms
+        if self.disturbed is None or more <= 0:
+            return self
+        lost = more * self.missing // self.desired if self.disturbed is Bucket.TRAINING else 0
+        account = self.move(self.disturbed, Bucket.DETECTION, more - lost).move(Bucket.SHRUNK, Bucket.DETECTION, lost)
+        return replace(account, undetected_ms=milliseconds)
 
     @property
     def total_ms(self) -> int:

@@ -73,6 +73,14 @@ class Milestone:
 
 
 @dataclass(frozen=True, slots=True)
+class RefusedAction:
+    """An action that was smaller than the one taken and would not have worked: the preconditions that were not met."""
+
+    action: Action
+    unmet: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Incident:
     """One outage and how far its recovery has come.
 
@@ -94,6 +102,7 @@ class Incident:
         named: MindIO has been told the ranks; from here on nothing can be added.
         corrupted: somebody reported corrupted data; nothing is saved any more.
         restored_from: where the restarted ranks' state comes from.
+        refused: smaller actions that were never tried, and why; the first reason of each counts.
     """
 
     number: int
@@ -115,3 +124,4 @@ class Incident:
     corrupted: bool = False
     restored_from: RestoredFrom | None = None
     milestones: tuple[Milestone, ...] = ()
+    refused: tuple[RefusedAction, ...] = ()

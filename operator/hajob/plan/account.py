@@ -1,10 +1,12 @@
-"""Which bucket of the goodput account a job's time goes into, by state of the table."""
+"""Which bucket of the goodput account a job's time goes into, by state of the table (docs/goodput.md)."""
 
+from collections.abc import Mapping
 from typing import Final
 
 from hajob.domain.goodput import Account, Bucket
-from hajob.domain.incidents import Purpose
+from hajob.domain.timeline import Mark
 from hajob.plan.state import ENDED, JobPhase, JobState
+from hajob.plan.view import ClusterView
 
 _BUCKET: Final = {
     JobPhase.NEW: Bucket.SCHEDULING,
@@ -25,24 +27,32 @@ _BUCKET: Final = {
     JobPhase.RESTARTING: Bucket.SCHEDULING,
     JobPhase.SUSPENDED: Bucket.SUSPENDED,
 }
+_PLACED: Final = frozenset({JobPhase.PENDING, JobPhase.RESTARTING, JobPhase.GATHERING})
+"""Phases in which pods are being placed; where one finds no node, it is capacity that is awaited."""
 
 
-def bucket_of(state: JobState, *, free_nodes: int | None = None) -> Bucket | None:
+def bucket_of(state: JobState, *, unplaced: int = 0) -> Bucket | None:
     """The bucket that time goes into in this state; None once the job has ended.
 
-    While pods are lost and no node is free for them it is the capacity that is awaited, not the recovery.
+    Args:
+        state: of the job.
+        unplaced: rank pods that should exist and for which the scheduler finds no node.
     """
     if state.phase in ENDED:
         return None
-    incident = state.incident
-    waits = incident is not None and incident.purpose is Purpose.FAULT and incident.replaced_nodes
-    if state.phase is JobPhase.GATHERING and waits and incident is not None and not incident.ready and free_nodes == 0:
-        return Bucket.WAITING
-    return _BUCKET[state.phase]
+    return Bucket.WAITING if unplaced and state.phase in _PLACED else _BUCKET[state.phase]
 
 
-def follow(account: Account, state: JobState, desired: int, now_ms: int, *, free_nodes: int | None = None) -> Account:
-    """Bring the account to the state as it is now."""
+def follow(account: Account, state: JobState, view: ClusterView, at_ms: int) -> Account:
+    """Bring the account to the state and the view as they are now; `at_ms`: since when it is so."""
     missing = len(state.shrunk.dropped) if state.shrunk and state.phase is not JobPhase.SHRINKING else 0
-    account = account.switch(bucket_of(state, free_nodes=free_nodes), now_ms)
-    return account.shrink(min(missing, desired - 1), desired, now_ms)
+    bucket, desired = bucket_of(state, unplaced=view.unplaced), view.layout.data
+    account = account.train(view.step, at_ms) if bucket is Bucket.TRAINING else account.outage(bucket, at_ms)
+    return account.shrink(min(missing, desired - 1), desired, at_ms)
+
+
+def undetected(account: Account, marks: Mapping[Mark, int]) -> Account:
+    """Take over how long the running outage went unnoticed, as soon as its marks tell."""
+    if Mark.STEP_BEFORE not in marks or Mark.NOTICED not in marks:
+        return account
+    return account.unnoticed(marks[Mark.NOTICED] - marks[Mark.STEP_BEFORE])

@@ -7,9 +7,9 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, Final
 
-from hajob.domain.actions import Action
+from hajob.domain.actions import FAULT_ACTIONS, Action
 from hajob.domain.facts import Fact, Origin
-from hajob.domain.incidents import Cause, Incident, IncidentOutcome, Milestone, Purpose
+from hajob.domain.incidents import Cause, Incident, IncidentOutcome, Milestone, Purpose, RefusedAction
 from hajob.plan import effects, events
 from hajob.plan.context import Context
 from hajob.plan.effects import Effect
@@ -20,6 +20,8 @@ FACT_LIMIT: Final = 128
 STALL_LIMIT: Final = 64
 RENEWED_LIMIT: Final = 512
 MILESTONE_LIMIT: Final = 32
+UNMET_LIMIT: Final = 8
+"""So many unmet preconditions of a refused action are remembered."""
 FAILED_CODE: Final = 400
 """From here on MindIO's codes are failures (docs/protocols/mindio.md)."""
 _PLANNED: Final = frozenset({Purpose.EXPAND, Purpose.MIGRATE})
@@ -194,8 +196,18 @@ def enter(
     if isinstance(event, events.ResultReported) and event.code >= FAILED_CODE:
         problem = f"{event.strategy or 'MindIO'} failed: {event.code} {event.text}".rstrip()
         state = replace(state, problem=problem)
+    incident = replace(incident, refused=_refused(context, incident))
     incarnation = max(incident.incarnation, state.incarnation)
     return replace(state, incident=incident, incarnation=incarnation), incident, out
+
+
+def _refused(context: Context, incident: Incident) -> tuple[RefusedAction, ...]:
+    """The actions that this decision and those before it refused and that were never tried, smallest first."""
+    verdicts = context.choice.considered if context.choice is not None else ()
+    found = {one.action: RefusedAction(one.action, one.unmet[:UNMET_LIMIT]) for one in verdicts if not one.taken}
+    found |= {one.action: one for one in incident.refused}
+    tried = {*incident.escalated_from, incident.action}
+    return tuple(found[action] for action in FAULT_ACTIONS if action in found and action not in tried)
 
 
 def _left(context: Context, action: Action) -> tuple[JobState, list[Effect]]:

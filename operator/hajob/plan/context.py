@@ -16,6 +16,7 @@ from hajob.domain.incidents import Incident, Purpose
 from hajob.plan.effects import Effect
 from hajob.plan.evaluator import Choice, Evaluator, Loss, Trigger
 from hajob.plan.events import CoordinatorLost, DeadlineReached, FactSeen, JobEvent
+from hajob.plan.ignored import Ignored, IgnoreReason
 from hajob.plan.policy import NodePolicy, Policy
 from hajob.plan.state import JobPhase, JobState
 from hajob.plan.view import ClusterView
@@ -30,7 +31,7 @@ class Context:
     """State, event, view, policy and time, and what follows from them.
 
     Attributes:
-        ignored: why the event changes nothing; empty while it does.
+        ignored: why the event changes nothing; None while it does.
         choice: the evaluator's answer, once a guard has asked for it.
         fact: of a `FactSeen`; rows ask for it on no other event.
     """
@@ -40,7 +41,7 @@ class Context:
     view: ClusterView
     policy: Policy
     now_ms: int
-    ignored: str = ""
+    ignored: Ignored | None = None
     choice: Choice | None = None
     loss: Loss | None = None
     evaluator: Evaluator | None = None
@@ -85,23 +86,28 @@ class Context:
         if not self._looked:
             self._looked = True
             self.ignored = self._why_ignored()
-        return not self.ignored
+        return self.ignored is None
 
-    def _why_ignored(self) -> str:
+    def _why_ignored(self) -> Ignored | None:
         fact, state = self.fact, self.state
         try:
             ranks = self._named_ranks()
         except RankError as error:
-            return f"Invalid: fact {fact.id}: {error}"
+            return Ignored(IgnoreReason.INVALID, f"fact {fact.id}: {error}")
         if not ranks and fact.kind not in INFORMATION:
-            return f"Invalid: fact {fact.id} of kind {fact.kind} names neither a rank nor a node rank"
+            return Ignored(
+                IgnoreReason.INVALID, f"fact {fact.id} of kind {fact.kind} names neither a rank nor a node rank"
+            )
         if fact.id in state.fact_ids or (state.incident is not None and fact.id in state.incident.fact_ids):
-            return f"Duplicate: fact {fact.id}"
+            return Ignored(IgnoreReason.DUPLICATE, f"fact {fact.id}")
         if fact.kind is FactKind.CONTROLLER_LOST and 0 < fact.incarnation < state.base:
-            return f"Stale: fact {fact.id} is about the controller of an attempt that is over"
+            return Ignored(IgnoreReason.STALE, f"fact {fact.id} is about the controller of an attempt that is over")
         self._ranks = ranks if fact.incarnation < 0 else self._current(ranks)
         if ranks and not self._ranks:
-            return f"Stale: fact {fact.id} is of incarnation {fact.incarnation}, rank {ranks[0]} has a newer one"
+            return Ignored(
+                IgnoreReason.STALE,
+                f"fact {fact.id} is of incarnation {fact.incarnation}, rank {ranks[0]} has a newer one",
+            )
         return self._why_stale(fact)
 
     def _current(self, ranks: tuple[int, ...]) -> tuple[int, ...]:
@@ -114,30 +120,34 @@ class Context:
             return tuple(rank for rank in ranks if seen >= state.pod_incarnation(rank // chips))
         return tuple(rank for rank in ranks if seen >= state.incarnation_of(rank, rank // chips))
 
-    def _why_stale(self, fact: Fact) -> str:
+    def _why_stale(self, fact: Fact) -> Ignored | None:
         state, ranks = self.state, self._ranks
         newest = max(state.incarnation, self.event.incarnation)
         if fact.incarnation > newest:
-            return f"Invalid: fact {fact.id} is of incarnation {fact.incarnation}, the newest is {newest}"
+            return Ignored(
+                IgnoreReason.INVALID, f"fact {fact.id} is of incarnation {fact.incarnation}, the newest is {newest}"
+            )
         alive = fact.kind in PROCESS_LIVES
         if alive and self.joins and set(ranks) <= set(self.joins.lost_ranks) and not self._worse():
-            return f"Known: fact {fact.id} concerns ranks that are being cured"
+            return Ignored(IgnoreReason.KNOWN, f"fact {fact.id} concerns ranks that are being cured")
         if fact.time_ms < (state.resumed_ms if alive else state.forgotten_ms):
-            return f"Stale: fact {fact.id} is older than the recovery it would disturb"
+            return Ignored(IgnoreReason.STALE, f"fact {fact.id} is older than the recovery it would disturb")
         if (
             state.shrunk is not None
             and ranks
             and set(ranks) <= set(state.shrunk.ranks)
             and state.phase is JobPhase.SHRUNK
         ):
-            return f"Dropped: fact {fact.id} concerns ranks that left with the shrink"
-        return self._why_tolerated(fact) if fact.kind in SICK_NODE else ""
+            return Ignored(IgnoreReason.DROPPED, f"fact {fact.id} concerns ranks that left with the shrink")
+        return self._why_tolerated(fact) if fact.kind in SICK_NODE else None
 
-    def _why_tolerated(self, fact: Fact) -> str:
+    def _why_tolerated(self, fact: Fact) -> Ignored | None:
         """Facts about nodes that still work are the policy's to ignore."""
         sick = fact.kind is FactKind.SUB_HEALTH
         name, policy = ("subHealth", self.policy.sub_health) if sick else ("cordon", self.policy.cordon)
-        return f"Tolerated: fact {fact.id}, {name}Policy is Ignore" if policy is NodePolicy.IGNORE else ""
+        if policy is not NodePolicy.IGNORE:
+            return None
+        return Ignored(IgnoreReason.TOLERATED, f"fact {fact.id}, {name}Policy is Ignore")
 
     def _worse(self) -> bool:
         """The first word of corrupted data makes a known loss worse."""

@@ -94,6 +94,11 @@ class ActionVerdict:
     refusals: tuple[Refusal, ...] = ()
 
     @property
+    def unmet(self) -> tuple[str, ...]:
+        """Identifiers of the preconditions that are not met, each once."""
+        return tuple(dict.fromkeys(refusal.name for refusal in self.refusals))
+
+    @property
     def message(self) -> str:
         """The reason, in words."""
         if self.taken:

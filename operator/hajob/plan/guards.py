@@ -10,6 +10,7 @@ from hajob.domain.incidents import Purpose
 from hajob.plan import events
 from hajob.plan.context import Context, Guard
 from hajob.plan.evaluator import FAULT, Trigger, spent
+from hajob.plan.ignored import Ignored, IgnoreReason
 from hajob.plan.policy import CoordinatorLossPolicy, Mode
 from hajob.plan.state import Deadline, JobPhase
 
@@ -87,7 +88,7 @@ def _strange(context: Context) -> bool:
         assert isinstance(event, events.ResultReported)
         strange = (event.strategy,) if event.strategy and event.strategy not in STRATEGIES else ()
     if strange:
-        context.ignored = f"unknown strategy: {', '.join(strange)}"
+        context.ignored = Ignored(IgnoreReason.UNKNOWN_STRATEGY, ", ".join(strange))
     return bool(strange)
 
 

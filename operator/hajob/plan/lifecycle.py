@@ -13,6 +13,7 @@ from hajob.plan.bookkeeping import FACT_LIMIT, abandon, clear_deadlines, close, 
 from hajob.plan.context import Context, HandlerResult
 from hajob.plan.effects import Effect
 from hajob.plan.evaluator import FAULT, ActionVerdict, Evaluator, Loss, Trigger
+from hajob.plan.ignored import Ignored, IgnoreReason
 from hajob.plan.policy import (
     ANOTHER_COORDINATOR_SECONDS,
     COORDINATOR_SECONDS,
@@ -192,13 +193,14 @@ def _why_failed(reason: str, sentence: str, verdicts: tuple[ActionVerdict, ...])
 # ---------------------------------------------------------------------- notes that change little
 
 
-def ignore(reason: str) -> Callable[[Context], HandlerResult]:
+def ignore(reason: IgnoreReason) -> Callable[[Context], HandlerResult]:
     """Change nothing, and say why so that it can be counted."""
     return partial(_ignore, reason)
 
 
-def _ignore(reason: str, context: Context) -> HandlerResult:
-    context.ignored = context.ignored or f"{reason}: in {context.state.phase}, {str(context.event)[:_EVENT_LIMIT]}"
+def _ignore(reason: IgnoreReason, context: Context) -> HandlerResult:
+    message = f"in {context.state.phase}, {str(context.event)[:_EVENT_LIMIT]}"
+    context.ignored = context.ignored or Ignored(reason, message)
     return context.state, ()
 
 

@@ -12,6 +12,7 @@ from hajob.plan.effects import Effect
 from hajob.plan.evaluator import ActionVerdict
 from hajob.plan.events import EVENTS, JobEvent
 from hajob.plan.guards import ALWAYS
+from hajob.plan.ignored import Ignored
 from hajob.plan.policy import Policy
 from hajob.plan.state import JobPhase, JobState
 from hajob.plan.table import TABLE
@@ -39,14 +40,14 @@ class Transition:
         effects: what the shell is to do, in this order.
         considered: the actions evaluated for it, smallest first, each taken or refused with words.
         row: the row of the table that answered.
-        ignored: why the event changed nothing, to be counted and logged; empty when it did.
+        ignored: why the event changed nothing, to be counted; None when it did.
     """
 
     state: JobState
     effects: tuple[Effect, ...]
     considered: tuple[ActionVerdict, ...]
     row: TableRow
-    ignored: str = ""
+    ignored: Ignored | None = None
 
 
 def advance(state: JobState, event: JobEvent, view: ClusterView, policy: Policy, now_ms: int) -> Transition:

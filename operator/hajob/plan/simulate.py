@@ -118,11 +118,7 @@ class SimulationResult:
     @property
     def refused(self) -> dict[Action, tuple[str, ...]]:
         """Identifiers of the unmet preconditions of every refused action."""
-        return {
-            verdict.action: tuple(dict.fromkeys(refusal.name for refusal in verdict.refusals))
-            for verdict in self.considered
-            if not verdict.taken
-        }
+        return {verdict.action: verdict.unmet for verdict in self.considered if not verdict.taken}
 
 
 @dataclass(slots=True)

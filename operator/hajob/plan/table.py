@@ -48,6 +48,8 @@ from hajob.plan.events import (
     SuspendRequested,
     Unworkable,
 )
+from hajob.plan.ignored import IGNORE_SENTENCE
+from hajob.plan.ignored import IgnoreReason as Why
 from hajob.plan.state import LIVE, JobPhase
 
 P = JobPhase
@@ -107,8 +109,8 @@ def _by_action(
     return tuple(rows)
 
 
-def _ignore(states: States, event: type[JobEvent], reason: str, guard: Guard = g.ALWAYS) -> TableRow:
-    return _row(states, event, guard, Handler("ignore", f"nothing: {reason}", life.ignore(reason)))
+def _ignore(states: States, event: type[JobEvent], reason: Why, guard: Guard = g.ALWAYS) -> TableRow:
+    return _row(states, event, guard, Handler("ignore", f"nothing: {IGNORE_SENTENCE[reason]}", life.ignore(reason)))
 
 
 def _mark(name: str, **changes: bool) -> Handler:
@@ -125,22 +127,20 @@ _ACTIVE = (*_HELD_UP, P.CONFIRMING, P.SAVING, P.EXPANDING, P.MIGRATING)
 _LIFE = (
     _row(P.NEW, Accepted, g.ALWAYS, Handler("create", "make pods and coordinator", life.accept), P.PENDING),
     _row((P.PENDING, P.RESTARTING), PodsReady, g.ALWAYS, Handler("none", "nothing", r.nothing), P.STARTING),
-    _ignore(_STARTING, AllRanksStarted, "another attempt", g.OTHER_ATTEMPT),
+    _ignore(_STARTING, AllRanksStarted, Why.OTHER_ATTEMPT, g.OTHER_ATTEMPT),
     _row((P.PENDING, P.RESTARTING, P.STARTING), AllRanksStarted, g.ALWAYS, _mark("Started"), P.WARMING),
-    _ignore(_STARTING, Resumed, "another incarnation", g.FOREIGN),
+    _ignore(_STARTING, Resumed, Why.OTHER_INCARNATION, g.FOREIGN),
     _row((P.STARTING, P.WARMING), Resumed, g.ALWAYS, Handler("trained", "close what is open", r.recovered), P.RUNNING),
     _row(_STARTING, Unworkable, g.ALWAYS, _UNWORKABLE, P.FAILED),
     *(_row(phase, AllFinished, g.ALWAYS, _COMPLETE, P.COMPLETE) for phase in _WITH_PODS),
-    _ignore(
-        (P.PENDING, P.STARTING, P.RESTARTING), PodsFinished, "a script that ends before its ranks trained is a fact"
-    ),
+    _ignore((P.PENDING, P.STARTING, P.RESTARTING), PodsFinished, Why.NOT_TRAINED),
     *(_row(phase, PodsFinished, g.ALWAYS, _COMPLETE, P.COMPLETE) for phase in _BEYOND_START),
     _row(LIVE, Deleted, g.ALWAYS, _DELETE, P.DELETED),
     _row((P.COMPLETE, P.FAILED), Deleted, g.ALWAYS, _DELETE, P.DELETED),
 )
 
 _FACTS = (
-    _ignore(_WITH_PODS, FactSeen, "unconcerned", g.UNCONCERNED),
+    _ignore(_WITH_PODS, FactSeen, Why.INVALID, g.UNCONCERNED),
     _row(_WITH_PODS, FactSeen, g.NOTE, Handler("note", "remember what explains a slow start", life.note)),
     # the first step has not ended, or there is no controller: only a restart is left
     _row(P.UNPROTECTED, FactSeen, g.CONTROLLER_FACT, Handler("none", "nothing", r.nothing)),
@@ -183,16 +183,16 @@ _FACTS = (
     ),
     *_by_action(P.EXPANDING, FactSeen, DUMP_OR_EXIT),
     *_by_action(P.MIGRATING, FactSeen, FAULT),
-    _ignore(P.SAVING, FactSeen, "a checkpoint is being saved; its result or its deadline decides"),
+    _ignore(P.SAVING, FactSeen, Why.SAVING),
 )
 
 _RECOVERY = (
     *(
-        _ignore(_ACTIVE, event, "another incarnation", g.FOREIGN)
+        _ignore(_ACTIVE, event, Why.OTHER_INCARNATION, g.FOREIGN)
         for event in (Stopped, ReplacementsReady, Named, StrategiesOffered, Resumed, ResultReported)
     ),
     *(
-        _ignore((*_ACTIVE, P.SHRUNK), event, "unknown strategy", g.STRANGE)
+        _ignore((*_ACTIVE, P.SHRUNK), event, Why.UNKNOWN_STRATEGY, g.STRANGE)
         for event in (StrategiesOffered, ResultReported)
     ),
     _row(
@@ -202,7 +202,7 @@ _RECOVERY = (
         Handler("widen", "restart these as well", r.widen_by_mindio),
     ),
     _row((*_HELD_UP, P.SAVING), Stopped, g.ALWAYS, _mark("Stopped", stopped=True)),
-    _ignore(P.GATHERING, ReplacementsReady, "older order", g.OLD_REVISION),
+    _ignore(P.GATHERING, ReplacementsReady, Why.OLDER_ORDER, g.OLD_REVISION),
     _row((P.GATHERING, P.EXPANDING, P.MIGRATING), ReplacementsReady, g.ALWAYS, _GATHERED),
     *_by_action(P.GATHERING, Named, DUMP_OR_EXIT, g.NAMED_TOO_FEW),
     _row(P.GATHERING, Named, g.ALWAYS, _mark("Named", named=True), P.RESUMING),
@@ -256,7 +256,7 @@ _RESULTS = (
     ),
     _row(P.SAVING, ResultReported, g.both(g.result(404, 499), g.SUSPENDING), _SUSPEND, P.SUSPENDED),
     *_by_action(P.SAVING, ResultReported, EXIT_ONLY, g.result(404, 499)),
-    _ignore((*_HELD_UP, *_TRAINING, P.SAVING), ResultReported, "a result that ends nothing"),
+    _ignore((*_HELD_UP, *_TRAINING, P.SAVING), ResultReported, Why.ENDS_NOTHING),
 )
 
 _DEADLINES = (
@@ -312,7 +312,7 @@ _DEADLINES = (
     _row(_TRAINING, DeadlineReached, g.both(g.DUE_COORDINATOR, g.RESTART_NOW), _RESTART_ALONE, P.RESTARTING),
     _row((*_TRAINING, P.UNPROTECTED), DeadlineReached, g.DUE_COORDINATOR, _UNPROTECTED, P.UNPROTECTED),
     _row(LIVE, DeadlineReached, g.PASSED, Handler("forget", "forget the deadline", life.forget_deadline)),
-    _ignore(tuple(P), DeadlineReached, "not set, or not yet due"),
+    _ignore(tuple(P), DeadlineReached, Why.NOT_DUE),
 )
 
 _CAPACITY = (
@@ -403,7 +403,7 @@ def _rest() -> tuple[TableRow, ...]:
         answered = {state for row in _WRITTEN if row.event is event and row.guard is g.ALWAYS for state in row.states}
         states = tuple(phase for phase in JobPhase if phase not in answered)
         if states:
-            rows.append(_ignore(states, event, "nothing to do here"))
+            rows.append(_ignore(states, event, Why.NOTHING_TO_DO))
     return tuple(rows)
 
 

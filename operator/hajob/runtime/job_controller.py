@@ -134,6 +134,7 @@ class JobController:
             if not deleted and not pod.ended:
                 self._outputs.assign()
             self._take_in(observer.of_end())
+            self._memory.book(observer.view())
         self._publish(lazy=True)
         self._loop.wake()
 
@@ -154,8 +155,9 @@ class JobController:
             if observed.mark is not None:
                 recorder.mark(observed.mark, observed.time_ms, observed.step_before)
             if observed.event is not None:
-                self._advance(observed.event)
+                self._advance(observed.event, observed.time_ms)
         self._take_in(self._observer.of_coordinator())
+        self._memory.book(self._observer.view())
         if told:
             metrics.DECISION.observe(self._ports.clock.monotonic() - begin)
         self._publish(lazy=True)
@@ -206,10 +208,10 @@ class JobController:
         for event in tuple(seen):
             self._advance(event)
 
-    def _advance(self, event: events.JobEvent) -> None:
+    def _advance(self, event: events.JobEvent, happened_ms: int | None = None) -> None:
         """One event through the table, and what follows from it."""
         before = self.state
-        transition = self._memory.advance(event, self._observer.view())
+        transition = self._memory.advance(event, self._observer.view(), happened_ms)
         if transition is None:
             return
         if any(isinstance(effect, effects.SendOrder) for effect in transition.effects):

@@ -12,9 +12,10 @@ from collections.abc import Mapping
 
 from hajob.api.job import HATrainingJob
 from hajob.domain.goodput import Account
+from hajob.domain.incidents import IncidentOutcome
 from hajob.domain.timeline import Mark
 from hajob.plan import effects, events, machine
-from hajob.plan.account import follow
+from hajob.plan.account import follow, undetected
 from hajob.plan.placements import Placements, placements
 from hajob.plan.policy import from_spec, layout_of
 from hajob.plan.state import ENDED, JobState
@@ -97,21 +98,32 @@ class JobMemory:
         self.journal = dataclasses.replace(self.journal, restart_seen=asked)
         return seen
 
-    def advance(self, event: events.JobEvent, view: ClusterView) -> machine.Transition | None:
-        """One event through the table; None where it changes nothing."""
+    def advance(
+        self, event: events.JobEvent, view: ClusterView, happened_ms: int | None = None
+    ) -> machine.Transition | None:
+        """One event through the table; None where it changes nothing. `happened_ms`: when, if it was not now."""
         before, now = self.state, self.time.now()
         transition = machine.advance(before, event, view, self.policy, now)
         if transition.state is before and not transition.effects:
-            reason = transition.ignored.partition(":")[0]
+            reason = transition.ignored.reason if transition.ignored else "NothingNew"
             metrics.IGNORED.labels(type(event).__name__, reason).inc()
             return None
         log.info("%s: %s: %s -> %s", self.title, type(event).__name__, before.phase, transition.state.phase)
-        account = follow(self.journal.account or Account(now), transition.state, self.layout.data, now)
-        self.journal = dataclasses.replace(self.journal, state=transition.state, account=account)
+        self.journal = dataclasses.replace(self.journal, state=transition.state)
+        self.book(view, happened_ms)
         self.recorder.follow(transition.state.incident, event, max(view.step, before.step))
         for effect in transition.effects:
             self._take(effect)
         return transition
+
+    def book(self, view: ClusterView, happened_ms: int | None = None) -> None:
+        """Bring the account of time to what is the case now, and has been since `happened_ms` where that is known."""
+        now, record = self.time.now(), self.recorder.record
+        account = self.journal.account or Account(now)
+        if record is not None and record.outcome is IncidentOutcome.OPEN:
+            account = undetected(account, record.moments)
+        account = follow(account, self.state, view, min(now, happened_ms if happened_ms is not None else now))
+        self.journal = dataclasses.replace(self.journal, account=account)
 
     def _take(self, effect: effects.Effect) -> None:
         if told := announcements.of_effect(effect):

@@ -58,6 +58,7 @@ class JobObserver:
             coordinator_ready=coordinator.serving,
             coordinator_apart=not self.pods.coordinator_shares_node(),
             free_nodes=self._free_nodes(),
+            unplaced=sum(1 for pod in self.serving().values() if pod.unschedulable and not pod.node_name),
             checkpoint_step=coordinator.checkpoint_step,
             node_names={node_rank: pod.node_name for node_rank, pod in self.serving().items()},
             nodes_to_avoid=tuple(sorted(self._ports.nodes_to_avoid(memory.job))),

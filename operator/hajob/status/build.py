@@ -97,6 +97,8 @@ RECOVERABLE_REASON: Final = {
     ConditionStatus.UNKNOWN: Reason.NOT_ALL_KNOWN,
 }
 
+MESSAGE_LIMIT: Final = 1024
+"""Characters of a condition's message that lists things."""
 ENDED: Final = frozenset({JobPhase.COMPLETE, JobPhase.FAILED})
 WITHOUT_COORDINATOR: Final = ENDED | {JobPhase.SUSPENDED}
 
@@ -191,7 +193,7 @@ def _progress(snapshot: Snapshot, now: datetime) -> api.Progress | None:
     return api.Progress(step=step, observed_time=now.replace(microsecond=0)) if step >= 0 else None
 
 
-def _incidents(snapshot: Snapshot) -> tuple[api.Incident, ...]:
+def _incidents(snapshot: Snapshot) -> tuple[api.IncidentEntry, ...]:
     known = snapshot.job.status.incidents
     if snapshot.record is None:
         return known
@@ -227,12 +229,22 @@ def _reasons(snapshot: Snapshot) -> list[tuple[Reason, str]]:
         (recoverable, unmet),
         _coordinator(snapshot),
         (Reason.FEWER_RANKS if state.shrunk else Reason.FULL_SIZE, ""),
-        (Reason.HEALTHY, ""),
+        _degraded(snapshot.recoverability),
         (held.get(mode, Reason.NOT_HELD), ""),
         _suspended(snapshot),
         (Reason.ALL_RANKS_FINISHED if state.phase is JobPhase.COMPLETE else Reason.NOT_COMPLETE, ""),
         _failed(snapshot),
     ]
+
+
+def _degraded(judged: Sequence[api.ActionRecoverability]) -> tuple[Reason, str]:
+    """Which precondition of which action is missing; what cannot be known misses nothing."""
+    if not judged:
+        return Reason.PROTECTION_NOT_JUDGED, ""
+    missing = [
+        f"{one.action}: {', '.join(unmet.name for unmet in one.unmet)}" for one in judged if one.status == "False"
+    ]
+    return (Reason.PROTECTION_MISSING, "; ".join(missing)[:MESSAGE_LIMIT]) if missing else (Reason.PROTECTED, "")
 
 
 def _checkpoints(snapshot: Snapshot) -> str:
@@ -318,7 +330,7 @@ def _data_parallel(snapshot: Snapshot) -> api.DataParallel:
     )
 
 
-def _summary(snapshot: Snapshot, incidents: Sequence[api.Incident]) -> api.Summary:
+def _summary(snapshot: Snapshot, incidents: Sequence[api.IncidentEntry]) -> api.Summary:
     state, size = snapshot.state, _data_parallel(snapshot)
     refused = snapshot.accepted in {Reason.POD_REFUSED, Reason.INVALID}
     newest = incidents[0] if incidents else None

@@ -34,16 +34,16 @@ class Record:
         return replace(self, moments={**self.moments, moment: time_ms})
 
 
-def entry(record: Record, layout: Layout) -> api.Incident:
+def entry(record: Record, layout: Layout) -> api.IncidentEntry:
     """The entry of status.incidents, of a job of this layout."""
     incident = record.incident
     start = min(record.moments.values(), default=incident.opened_ms)
     restoration = record.restoration
     restored = restoration.source(incident)
-    return api.Incident(
+    return api.IncidentEntry(
         incarnation=incident.number,
         start_time=datetime.fromtimestamp(start / 1000, UTC),
-        cause=api.Cause(
+        cause=api.CauseEntry(
             source=incident.cause.source.value,
             code=incident.cause.code[:64],
             node_name=incident.cause.node_name,
@@ -53,8 +53,11 @@ def entry(record: Record, layout: Layout) -> api.Incident:
         ),
         action=incident.action if incident.action in FAULT_ACTIONS else None,
         escalated_from=tuple(action for action in incident.escalated_from if action in FAULT_ACTIONS)[:6],
+        refused=tuple(api.RefusedActionEntry(action=one.action, unmet=one.unmet) for one in incident.refused),
         outcome=record.outcome,
-        phases=tuple(api.Phase(name=phase.name, milliseconds=phase.milliseconds) for phase in phases(record.moments)),
+        phases=tuple(
+            api.PhaseEntry(name=phase.name, milliseconds=phase.milliseconds) for phase in phases(record.moments)
+        ),
         lost_steps=restoration.lost_steps,
         restored_from=restored if restored in api.SOURCES_OF_LOST_STATE else None,
         loaded_step=restoration.loaded_step if restoration.loaded_step >= 0 else None,

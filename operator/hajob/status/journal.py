@@ -46,6 +46,7 @@ _DISPENSABLE: Final[tuple[Place, ...]] = (
     ("state", "incident", "milestones"),
     ("state", "incident", "escalated_from"),
     ("state", "incident", "restored_from"),
+    ("state", "incident", "refused"),
 )
 """Parts that explain and count, and decide nothing that could do harm: what cannot be read in them is left out."""
 

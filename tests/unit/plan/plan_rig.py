@@ -163,14 +163,14 @@ class Rig:
     def ignored(self) -> str:
         """Why the last event changed nothing."""
         assert self.transition is not None
-        return self.transition.ignored
+        return str(self.transition.ignored or "")
 
     @property
     def refused(self) -> dict[Action, tuple[str, ...]]:
         """Refusals of the last decision, by name."""
         assert self.transition is not None
         considered = self.transition.considered
-        return {one.action: tuple(r.name for r in one.refusals) for one in considered if not one.taken}
+        return {one.action: one.unmet for one in considered if not one.taken}
 
     def order(self, done: tuple[Effect, ...] | None = None) -> SendOrder:
         """The one order among the effects."""

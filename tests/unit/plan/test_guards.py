@@ -122,7 +122,7 @@ def test_ranks_outside_the_world_are_not_lost_by_mindios_word() -> None:
 def test_every_unknown_strategy_is_named() -> None:
     rig = Rig.naming()
     rig.tell(e.StrategiesOffered(2, ("fly", "dance")))
-    assert rig.ignored == "unknown strategy: fly, dance"
+    assert rig.ignored == "UnknownStrategy: fly, dance"
 
 
 @pytest.mark.parametrize(("attempt", "phase"), [(0, JobPhase.WARMING), (1, JobPhase.PENDING), (2, JobPhase.WARMING)])

@@ -13,6 +13,7 @@ from hajob.plan import effects as do
 from hajob.plan import events as e
 from hajob.plan import lifecycle as life
 from hajob.plan.context import Context
+from hajob.plan.ignored import Ignored, IgnoreReason
 from hajob.plan.policy import DEFAULT_ACTION_LIMITS, ActionLimits, CoordinatorLossPolicy, Mode, Policy, Refusal
 from hajob.plan.state import JobPhase, JobState, Spend
 from tests.unit.plan.plan_rig import Rig
@@ -212,11 +213,11 @@ def test_giving_up_without_a_decision_says_its_own_reason() -> None:
 def test_a_step_that_does_nothing_says_why() -> None:
     rig = Rig.running()
     context = Context(rig.state, e.Accepted(), VIEW, Policy(), 0)
-    assert life.ignore("not now")(context) == (rig.state, ())
-    assert context.ignored == "not now: in Running, Accepted(incarnation=0)"
-    context.ignored = "a better reason"
-    life.ignore("not now")(context)
-    assert context.ignored == "a better reason"
+    assert life.ignore(IgnoreReason.NOT_DUE)(context) == (rig.state, ())
+    assert context.ignored == Ignored(IgnoreReason.NOT_DUE, "in Running, Accepted(incarnation=0)")
+    context.ignored = better = Ignored(IgnoreReason.STALE, "a better reason")
+    life.ignore(IgnoreReason.NOT_DUE)(context)
+    assert context.ignored is better
 
 
 # ------------------------------------------------------------------------------------------------ held, noted

@@ -1,0 +1,56 @@
+"""Why an event changes nothing, each reason once: a label of the metric `hajob_events_ignored`, and words for logs."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final
+
+
+class IgnoreReason(StrEnum):
+    """The reasons; the set is closed, so that it can be the label of a metric."""
+
+    INVALID = "Invalid"
+    DUPLICATE = "Duplicate"
+    STALE = "Stale"
+    KNOWN = "Known"
+    DROPPED = "Dropped"
+    TOLERATED = "Tolerated"
+    UNKNOWN_STRATEGY = "UnknownStrategy"
+    OTHER_ATTEMPT = "OtherAttempt"
+    OTHER_INCARNATION = "OtherIncarnation"
+    OLDER_ORDER = "OlderOrder"
+    NOT_TRAINED = "NotTrained"
+    SAVING = "Saving"
+    ENDS_NOTHING = "EndsNothing"
+    NOT_DUE = "NotDue"
+    NOTHING_TO_DO = "NothingToDo"
+
+
+IGNORE_SENTENCE: Final = {
+    IgnoreReason.INVALID: "it makes no sense for this job",
+    IgnoreReason.DUPLICATE: "it was told before",
+    IgnoreReason.STALE: "what it concerns is over",
+    IgnoreReason.KNOWN: "it concerns ranks that are being cured",
+    IgnoreReason.DROPPED: "it concerns ranks that left with a shrink",
+    IgnoreReason.TOLERATED: "the policy tolerates it",
+    IgnoreReason.UNKNOWN_STRATEGY: "MindIO has no such strategy",
+    IgnoreReason.OTHER_ATTEMPT: "it belongs to another attempt",
+    IgnoreReason.OTHER_INCARNATION: "it belongs to another incarnation",
+    IgnoreReason.OLDER_ORDER: "it answers an older order",
+    IgnoreReason.NOT_TRAINED: "a script that ends before its ranks trained is a fact",
+    IgnoreReason.SAVING: "a checkpoint is being saved; its result or its deadline decides",
+    IgnoreReason.ENDS_NOTHING: "a result that ends nothing",
+    IgnoreReason.NOT_DUE: "not set, or not yet due",
+    IgnoreReason.NOTHING_TO_DO: "nothing to do in this state",
+}
+"""What each reason says in the table."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ignored:
+    """One event that changed nothing: the reason, and what exactly it was."""
+
+    reason: IgnoreReason
+    message: str
+
+    def __str__(self) -> str:
+        return f"{self.reason}: {self.message}"

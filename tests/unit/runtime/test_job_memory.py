@@ -1,0 +1,60 @@
+"""What is remembered of a job: events that change nothing are counted, time is booked when things happened."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import yaml
+
+from hajob.api.job import HATrainingJob
+from hajob.domain.facts import Fact, FactKind
+from hajob.domain.goodput import Bucket
+from hajob.domain.timeline import Mark
+from hajob.plan import events
+from hajob.plan.policy import layout_of
+from hajob.plan.state import JobPhase
+from hajob.plan.view import ClusterView
+from hajob.runtime import metrics
+from hajob.runtime.job_memory import JobMemory
+from tests.unit.runtime.runtime_fakes import FakeClock
+
+EXAMPLE = Path(__file__).parents[3] / "examples/quickstart.yaml"
+JOB = HATrainingJob.model_validate(yaml.safe_load(EXAMPLE.read_text(encoding="utf-8")))
+VIEW = ClusterView(layout_of(JOB.spec), step=10, free_nodes=1)
+
+
+def memory(clock: FakeClock) -> JobMemory:
+    return JobMemory(JOB, clock, lambda *_: None)
+
+
+def ignored(event: str, reason: str) -> float:
+    return metrics.REGISTRY.get_sample_value("hajob_events_ignored_total", {"event": event, "reason": reason}) or 0.0
+
+
+def test_an_event_that_changes_nothing_is_counted_by_reason() -> None:
+    told, before = memory(FakeClock()), ignored("AllFinished", "NothingToDo")
+    assert told.advance(events.AllFinished(), VIEW) is None
+    assert ignored("AllFinished", "NothingToDo") == before + 1
+
+
+def test_an_outage_is_booked_from_when_it_happened() -> None:
+    clock = FakeClock()
+    told = memory(clock)
+    for event in (events.Accepted(), events.PodsReady(), events.AllRanksStarted(attempt=1), events.Resumed(1, 1)):
+        told.advance(event, VIEW)
+    clock.seconds += 100
+    told.book(VIEW)
+    clock.seconds += 10
+    now = told.time.now()
+    fact = Fact("a", FactKind.PROCESS_EXITED, ranks=(3,), incarnation=1, time_ms=now - 4000)
+    told.advance(events.FactSeen(fact=fact), VIEW, now - 4000)
+    assert told.state.phase is JobPhase.GATHERING
+    clock.seconds += 2
+    told.advance(events.Named(2), VIEW)
+    told.recorder.mark(Mark.STEP_BEFORE, now - 5000, 10)
+    clock.seconds += 1
+    told.advance(events.Resumed(2, 11), replace(VIEW, step=11))
+    account = told.journal.account
+    assert account is not None
+    assert account.booked == {Bucket.TRAINING: 105_000, Bucket.DETECTION: 1000, Bucket.RECOVERY: 7000}
