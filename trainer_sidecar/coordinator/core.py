@@ -265,8 +265,10 @@ class Core:
         job = self.job
         job.look_at(now)
         job.silence.forgive(lag)
-        for uid, seconds in job.silence.newly_silent(now).items():
+        before = job.silence.unreachable
+        for uid, seconds in job.silence.newly_silent(now, self._is_missed).items():
             self._silent(uid, seconds)
+        job.effects.note(changed=job.silence.unreachable != before)
         self._forget_pods()
         last = job.ending.due(now)
         if last is not None:
@@ -275,18 +277,23 @@ class Core:
         hanging = hang.fact(job)
         if hanging is not None:
             job.effects.tell(hanging, now)
-        order = standing.order(job)
+        order = standing.order(job) if not job.silence.doubts else None
         if order is not None:
             self._carry_out(order, now)
         self._advance(now)
 
-    def _silent(self, uid: str, seconds: float) -> None:
+    def _is_missed(self, uid: str) -> bool:
+        """Whether the silence of this pod's agent is a loss: its ranks may have left in order, and it with them."""
         job = self.job
         pod = job.roster.pods.get(uid)
-        if pod is None or not pod.listed or pod.over or job.attempt.done:
+        if pod is None or not pod.counts or job.attempt.done:
+            return False
+        return not job.attempt.finished.issuperset(job.roster.ranks_of(pod.node_rank))
+
+    def _silent(self, uid: str, seconds: float) -> None:
+        if not self._is_missed(uid):
             return
-        if job.attempt.finished.issuperset(job.roster.ranks_of(pod.node_rank)):
-            return  # its ranks have left in order, and the pod with them
+        job, pod = self.job, self.job.roster.pods[uid]
         fact = job.new_fact(pb.AGENT_SILENT, uid, f"nothing heard from the agent of {pod.name} for {seconds:.1f} s")
         fact.node_rank = pod.node_rank
         fact.ranks.extend(job.roster.ranks_of(pod.node_rank))
@@ -314,7 +321,8 @@ class Core:
         if job.runs:
             orders.apply(job)
             orders.track(job)
-            carry_out(job, job.conversation.want(orders.wish(job), now), now)
+            if not job.silence.doubts:
+                carry_out(job, job.conversation.want(orders.wish(job), now), now)
 
     # -- what is to be sent ---------------------------------------------------------------------------------------
 

@@ -10,6 +10,7 @@ either: the time it lost is given to everybody. Pure; seconds of a clock that co
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 LEASE_SECONDS = 3.0
@@ -23,6 +24,11 @@ REFUSED_SECONDS = 1.5
 agent is not there, not that the pod is: a kubelet restarts a crashed agent at once, the ranks live on, and the new one
 listens within a second. Giving up on the first refusals would replace a node for a crashed sidecar; waiting for the
 full silence would give away half of what the refusal tells."""
+
+SECOND_LOOK_SECONDS = 6.0
+"""How much longer more than half of the agents must be silent together until they are named: one lost node is likelier
+than two, but a coordinator whose own network is gone is likelier than half of all nodes lost in one moment. Of a single
+agent nobody can tell."""
 
 LAG_SECONDS = 0.5
 
@@ -59,6 +65,9 @@ class Silence:
 
     def __init__(self) -> None:
         self._contacts: dict[str, _Contact] = {}
+        self._doubted_since: float | None = None
+        self.doubts = False  # nobody is to be stopped or named on what is heard now
+        self.unreachable: tuple[int, int] | None = None  # so many of so many, while more than half are silent
 
     def watch(self, uid: str, now: float) -> None:
         """Count from now, although nothing was heard yet; unless the pod is watched already."""
@@ -90,20 +99,37 @@ class Silence:
             if contact.refused_since is not None:
                 contact.refused_since += lag
 
-    def newly_silent(self, now: float) -> dict[str, float]:
-        """UID -> seconds of silence of every agent that must be named now, each told once."""
-        due = [uid for uid, contact in self._contacts.items() if not contact.told and _is_silent(contact, now)]
-        if not due:
-            return {}
-        along = [
-            uid
-            for uid, contact in self._contacts.items()
-            if not contact.told and now - contact.heard >= NAMED_ALONG_SECONDS
-        ]
-        named = dict.fromkeys([*due, *along])
+    def newly_silent(self, now: float, is_missed: Callable[[str], bool]) -> dict[str, float]:
+        """UID -> seconds of silence of every agent that must be named now, each told once.
+
+        `is_missed`: whether the pod is one whose silence is a loss. While this process doubts itself, only those are
+        named whose machines refuse.
+        """
+        named = [uid for uid, contact in self._contacts.items() if not contact.told and _is_silent(contact, now)]
+        if named:
+            named = [uid for uid, contact in self._contacts.items() if not contact.told and _may_be_named(contact, now)]
+        self._doubt(now, set(named), is_missed)
+        if self.doubts:
+            named = [uid for uid in named if _is_refused(self._contacts[uid], now)]
         for uid in named:
             self._contacts[uid].told = True
         return {uid: now - self._contacts[uid].heard for uid in named}
+
+    def _doubt(self, now: float, silent: set[str], is_missed: Callable[[str], bool]) -> None:
+        """More than half at once: most likely this process hears nothing, until a second look says otherwise."""
+        if not silent and self._doubted_since is None:
+            return
+        missed = {uid: contact for uid, contact in self._contacts.items() if is_missed(uid)}
+        if self._doubted_since is None:
+            heard = [contact for contact in missed.values() if not contact.told]
+            quiet = [uid for uid in silent if uid in missed and self._contacts[uid].refused_since is None]
+            self._doubted_since = now if len(heard) > 1 and 2 * len(quiet) > len(heard) else None
+        quiet = [uid for uid, contact in missed.items() if contact.told or uid in silent]
+        if 2 * len(quiet) <= len(missed):
+            self._doubted_since = None
+        since = self._doubted_since
+        self.doubts = since is not None and now - since < SECOND_LOOK_SECONDS
+        self.unreachable = (len(quiet), len(missed)) if since is not None else None
 
     def is_silent(self, uid: str) -> bool:
         """Whether the agent has been given up."""
@@ -112,5 +138,12 @@ class Silence:
 
 
 def _is_silent(contact: _Contact, now: float) -> bool:
-    refused = contact.refused_since
-    return now - contact.heard >= SILENT_SECONDS or (refused is not None and now - refused >= REFUSED_SECONDS)
+    return now - contact.heard >= SILENT_SECONDS or _is_refused(contact, now)
+
+
+def _is_refused(contact: _Contact, now: float) -> bool:
+    return contact.refused_since is not None and now - contact.refused_since >= REFUSED_SECONDS
+
+
+def _may_be_named(contact: _Contact, now: float) -> bool:
+    return now - contact.heard >= NAMED_ALONG_SECONDS or _is_refused(contact, now)

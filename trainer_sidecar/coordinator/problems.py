@@ -11,8 +11,10 @@ from collections.abc import Iterable
 from hajob.protocol import sidecar_pb2 as pb
 from trainer_sidecar.controller_protocol import PACKAGE
 from trainer_sidecar.coordinator.job import Job
+from trainer_sidecar.coordinator.leases import SECOND_LOOK_SECONDS
 
 IMAGE_UNUSABLE = "ImageUnusable"
+AGENTS_UNREACHABLE = "AgentsUnreachable"
 CERTAIN_STARTS = 2
 """What an image lacks it lacks every time; the first failure may have been a disk that was slow."""
 
@@ -23,6 +25,13 @@ def problems(job: Job) -> Iterable[pb.Problem]:
     controller = job.controller
     if controller.has_failed and controller.kind == PACKAGE and controller.starts >= CERTAIN_STARTS:
         found[IMAGE_UNUSABLE] = pb.Problem(code=IMAGE_UNUSABLE, message=controller.problem)
+    if job.silence.unreachable is not None:
+        silent, agents = job.silence.unreachable
+        text = (
+            f"{silent} of {agents} agents fell silent at once: the network of this coordinator's own pod or node, most "
+            f"likely; they count as lost when they are still silent {SECOND_LOOK_SECONDS:.0f} s later"
+        )
+        found[AGENTS_UNREACHABLE] = pb.Problem(code=AGENTS_UNREACHABLE, message=text)
     for pod in sorted(job.roster.pods.values(), key=lambda pod: pod.node_rank):
         if pod.counts:
             for problem in pod.problems:

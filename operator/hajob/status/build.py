@@ -287,7 +287,8 @@ def _coordinator(snapshot: Snapshot) -> tuple[Reason, str]:
     if snapshot.state.phase is JobPhase.UNPROTECTED:
         return Reason.CONTROLLER_LOST, view.problem
     if view.serving:
-        return (Reason.COORDINATOR_SHARES_NODE if view.shares_node else Reason.COORDINATOR_SERVING), ""
+        reason = Reason.COORDINATOR_SHARES_NODE if view.shares_node else Reason.COORDINATOR_SERVING
+        return reason, view.problems.get("AgentsUnreachable", "")
     pod = next((pod for pod in snapshot.pods if pod.role == names.ROLE_COORDINATOR), None)
     if pod is None:
         return Reason.COORDINATOR_ABSENT, ""

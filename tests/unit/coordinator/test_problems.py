@@ -27,6 +27,7 @@ def test_an_image_that_lacks_something_is_believed_when_it_lacks_it_twice() -> N
         assert state.controller_problem == "no mindio_ttp"
         assert [problem.code for problem in state.problems] == ["ImageUnusable"] * certain
         world.now += pause - 0.1
+        world.keep_alive()
         world.core.tick(world.now, 0.0)
         assert world.core.take_requests() == []
         world.now += 0.1

@@ -67,11 +67,11 @@ def test_refused_connections_count_as_silence_sooner_but_not_at_once() -> None:
     silence.heard("a", 10.0)
     silence.refused("a", 10.2)
     silence.refused("a", 10.6)
-    assert not silence.newly_silent(11.6)
-    assert set(silence.newly_silent(11.8)) == {"a"}
-    assert not silence.newly_silent(12.0), "told once"
+    assert not silence.newly_silent(11.6, lambda _: True)
+    assert set(silence.newly_silent(11.8, lambda _: True)) == {"a"}
+    assert not silence.newly_silent(12.0, lambda _: True), "told once"
     assert silence.heard("a", 13.0), "it had been given up"
-    assert not silence.newly_silent(15.9)
+    assert not silence.newly_silent(15.9, lambda _: True)
 
 
 def test_an_agent_that_is_started_again_in_time_is_no_fault() -> None:
@@ -79,7 +79,7 @@ def test_an_agent_that_is_started_again_in_time_is_no_fault() -> None:
     silence.heard("a", 10.0)
     silence.refused("a", 10.2)
     silence.heard("a", 11.3)
-    assert not silence.newly_silent(12.5)
+    assert not silence.newly_silent(12.5, lambda _: True)
 
 
 def test_a_lease_that_a_former_coordinator_granted_is_waited_for() -> None:
@@ -206,3 +206,89 @@ def test_a_node_that_was_replaced_and_stays_away_is_dialled_no_longer() -> None:
     assert lost.uid in world.core.job.roster.pods, "it may come back, and is told then that it is over"
     world.advance(25)
     assert list(world.core.job.roster.pods) == ["pod-0-1", "pod-1-2"]
+
+
+def cut_off(world: World, nodes: list[int], *, back: bool = False) -> None:
+    """These nodes' agents are not heard; everything there lives."""
+    for node in nodes:
+        world.agent(node).frozen = not back
+
+
+def problems(world: World) -> list[str]:
+    return [problem.code for problem in world.state.problems]
+
+
+def test_more_than_half_silent_at_once_is_said_and_withdrawn(world: World) -> None:
+    cut_off(world, [0, 1, 2])
+    world.advance(4.0)
+    assert (problems(world), world.facts) == (["AgentsUnreachable"], [])
+    assert "3 of 4" in world.state.problems[0].message
+    cut_off(world, [0, 1, 2], back=True)
+    world.advance(1.0)
+    assert (problems(world), world.facts) == ([], [])
+    cut_off(world, [2])
+    world.advance(3.6)
+    assert [fact.node_rank for fact in world.facts] == [2], "one alone is named as ever"
+
+
+def test_half_of_the_agents_are_no_doubt_about_oneself(world: World) -> None:
+    cut_off(world, [0, 1])
+    world.advance(3.6)
+    assert ([fact.node_rank for fact in world.facts], problems(world)) == ([0, 1], [])
+
+
+def test_who_is_silent_at_the_second_look_is_named(world: World) -> None:
+    cut_off(world, [0, 1, 2])
+    world.advance(8.5)
+    assert not world.facts
+    world.advance(2.0)
+    assert [fact.node_rank for fact in world.facts] == [0, 1, 2]
+    assert problems(world) == ["AgentsUnreachable"], "until they are back"
+    cut_off(world, [0, 1, 2], back=True)
+    world.advance(1.0)
+    assert problems(world) == []
+
+
+def test_who_stays_away_when_the_others_return_is_named(world: World) -> None:
+    cut_off(world, [0, 1, 2])
+    world.advance(5.0)
+    cut_off(world, [0, 1], back=True)
+    world.advance(1.0)
+    assert ([fact.node_rank for fact in world.facts], problems(world)) == ([2], [])
+
+
+def test_in_doubt_about_itself_it_stops_nobody(world: World) -> None:
+    """The other ranks would not hear of the stop, and MindIO would give up."""
+    cut_off(world, [0, 1, 2])
+    world.advance(4.0)
+    world.die(7)
+    assert not world.called("stop_train")
+    assert [fact.kind for fact in world.facts] == [pb.PROCESS_EXITED]
+    cut_off(world, [0, 1, 2], back=True)
+    world.advance(1.0)
+    assert world.called("stop_train") == [{"ranks": [[7, 1]], "incarnation": 2}]
+
+
+def test_nodes_lost_one_by_one_are_no_doubt_about_oneself(world: World) -> None:
+    for node in range(3):
+        cut_off(world, [node])
+        world.advance(4.0)
+    assert ([fact.node_rank for fact in world.facts], problems(world)) == ([0, 1, 2], [])
+
+
+def test_refused_by_the_machines_of_many_pods_they_are_named(world: World) -> None:
+    """Their kernels answer: it is not this coordinator that is cut off."""
+    cut_off(world, [0, 1, 2])
+    for node in range(3):
+        world.core.disconnected(world.agent(node).uid, world.now, refused=True)
+    world.advance(2.2)
+    assert ([fact.node_rank for fact in world.facts], problems(world)) == ([0, 1, 2], [])
+
+
+def test_the_only_agent_that_is_silent_is_named() -> None:
+    world = World(nodes=1, per_node=2)
+    world.start()
+    world.step(1)
+    cut_off(world, [0])
+    world.advance(3.6)
+    assert [fact.kind for fact in world.facts] == [pb.AGENT_SILENT]

@@ -323,6 +323,11 @@ class World:
         self.milestones.extend(report.milestones)
         self.core.acknowledge(report.sequence)
 
+    def keep_alive(self) -> None:
+        """Every agent is heard now."""
+        for agent in self.agents.values():
+            self.core.heartbeat(agent.uid, self.heartbeat, self.now)
+
     def advance(self, seconds: float) -> None:
         """Let time pass in ticks of a tenth of a second."""
         for _ in range(round(seconds * 10)):
