@@ -22,19 +22,19 @@ WORN_TEXT = (
 def rank_environment(job: Job) -> dict[str, str]:
     """Variables of every rank of this attempt; those of the pod are the agent's to add."""
     assert job.assignment is not None
-    address, port = job.endpoint.address, str(job.endpoint.rendezvous_port)
-    attempt = str(job.attempt.number)
-    mine = {
+    return {**job.assignment.environment, **of_attempt(job)}
+
+
+def of_attempt(job: Job) -> dict[str, str]:
+    """What this coordinator knows: where the rendezvous is, which start this is, what is loaded."""
+    address, attempt = job.endpoint.address, str(job.attempt.number)
+    return {
         "MASTER_ADDR": address,
-        "MASTER_PORT": port,
-        "TORCHELASTIC_USE_AGENT_STORE": "True",
+        "MS_SCHED_HOST": address,
         "TORCHELASTIC_RESTART_COUNT": attempt,
         "HAJOB_ATTEMPT": attempt,
-        "MS_SCHED_HOST": address,
-        "MS_SCHED_PORT": port,
-        "MS_WORKER_NUM": str(job.roster.world_size),
+        **checkpoints.environment(job),
     }
-    return {**job.assignment.environment, **mine, **checkpoints.environment(job)}
 
 
 def node_order(job: Job, pod: RankPod) -> pb.NodeOrder | None:

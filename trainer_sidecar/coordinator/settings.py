@@ -39,7 +39,7 @@ def read_settings(environment: Mapping[str, str]) -> Settings:
         _number(environment, "HAJOB_MINDIO_PORT", 8000),
         _number(environment, "HAJOB_RENDEZVOUS_PORT", 29500),
     )
-    wait = _number(environment, "MINDIO_WAIT_MINDX_TIME", 30)
+    wait = _number(environment, "MINDIO_WAIT_MINDX_TIME")
     token = environment.get("HAJOB_TOKEN_FILE", "")
     return Settings(
         job_uid=_text(environment, "HAJOB_JOB_UID"),
@@ -66,10 +66,10 @@ def _text(environment: Mapping[str, str], name: str) -> str:
     return value
 
 
-def _number(environment: Mapping[str, str], name: str, default: int) -> int:
-    value = environment.get(name, "")
+def _number(environment: Mapping[str, str], name: str, default: int | None = None) -> int:
+    value = environment.get(name, "") if default is not None else _text(environment, name)
     try:
-        number = int(value) if value else default
+        number = int(value or str(default))
     except ValueError:
         number = 0
     if number <= 0:

@@ -14,10 +14,9 @@ from hajob.api.base import Json
 from hajob.api.job import HATrainingJob
 from hajob.objects import containers as parts
 from hajob.objects.affinity import coordinator_affinity, with_node_loss_tolerations
-from hajob.objects.environment import recovery_environment
+from hajob.objects.environment import mindio_wait, recovery_environment
 from hajob.objects.naming import coordinator_pod_name, job_labels, owner_references
 from hajob.objects.settings import PodSettings
-from hajob.plan.policy import mindio_wait_seconds
 
 _INHERITED: Final = (
     "imagePullSecrets",
@@ -37,7 +36,7 @@ def _variables(job: HATrainingJob, settings: PodSettings, incarnation: int) -> l
         "HAJOB_RENDEZVOUS_PORT": str(job.spec.network.rendezvous_port),
         "HAJOB_NUM_NODES": str(job.spec.num_nodes),
         "MINDX_TASK_ID": job.metadata.uid,
-        "MINDIO_WAIT_MINDX_TIME": str(mindio_wait_seconds(job.spec.recovery.replacement_timeout_seconds)),
+        "MINDIO_WAIT_MINDX_TIME": mindio_wait(job.spec),
     }
     return [*parts.variables(own), *parts.pod_fields()]
 

@@ -1,8 +1,8 @@
 """The environment that a training process needs, derived from the job.
 
 Users of the stack write these by hand today, in every job and on every rank (docs/pods.md). What is the
-same for all ranks goes to the coordinator as `Assignment.environment`; addresses are filled in by coordinator and
-agent, because pod environment cannot change while a pod lives.
+same for all ranks goes to the coordinator as `Assignment.environment`; the coordinator and the agent add what only they
+know, because pod environment cannot change while a pod lives. docs/pods.md says of every variable who sets it.
 """
 
 from typing import Final
@@ -12,7 +12,6 @@ from hajob.api.enums import ElasticPolicy, Framework
 from hajob.api.job import HATrainingJob
 from hajob.api.spec import HATrainingJobSpec
 from hajob.domain.actions import Action
-from hajob.plan.policy import mindio_wait_seconds
 
 # The words of HIGH_AVAILABILITY; they only switch features of the training framework on, never off.
 _HIGH_AVAILABILITY: Final = {
@@ -35,6 +34,14 @@ def _usable_actions(spec: HATrainingJobSpec) -> tuple[Action, ...]:
     """Actions that are allowed and that the framework can take part in with this layout."""
     elastic = spec.elastic.policy is ElasticPolicy.ENABLED and layout_can_shrink(spec)
     return tuple(action for action in allowed_actions(spec) if action is not Action.SHRINK or elastic)
+
+
+def mindio_wait(spec: HATrainingJobSpec) -> str:
+    """MINDIO_WAIT_MINDX_TIME: MindIO, which takes 3600 s at most, outwaits a new node and a change of leader.
+
+    Controller and ranks wait by it, and the coordinator counts along: all must have the same.
+    """
+    return str(min(3600, max(120, spec.recovery.replacement_timeout_seconds + 30)))
 
 
 def high_availability(spec: HATrainingJobSpec) -> str:
@@ -60,17 +67,20 @@ def recovery_environment(spec: HATrainingJobSpec) -> dict[str, str]:
 def _framework_environment(job: HATrainingJob) -> dict[str, str]:
     """World and rendezvous, without addresses."""
     spec = job.spec
-    world, local, port = str(world_size(spec)), str(chips_per_node(spec)), str(spec.network.rendezvous_port)
+    world, port = str(world_size(spec)), str(spec.network.rendezvous_port)
     if spec.framework is Framework.MINDSPORE:
         return {
             "MS_WORKER_NUM": world,
-            "MS_LOCAL_WORKER": local,
+            "MS_LOCAL_WORKER": str(chips_per_node(spec)),
             "MS_SERVER_NUM": "0",
             "MS_ROLE": "MS_WORKER",
             "MS_SCHED_PORT": port,
         }
     return {
         "MASTER_PORT": port,
+        "GROUP_WORLD_SIZE": str(spec.num_nodes),
+        "ROLE_NAME": "default",
+        "ROLE_WORLD_SIZE": world,
         "TORCHELASTIC_USE_AGENT_STORE": "True",
         "TORCHELASTIC_MAX_RESTARTS": _UNLIMITED_RESTARTS,
         "TORCHELASTIC_RUN_ID": job.metadata.uid,
@@ -83,10 +93,8 @@ def rank_environment(job: HATrainingJob) -> dict[str, str]:
     spec = job.spec
     return {
         "WORLD_SIZE": str(world_size(spec)),
-        "LOCAL_WORLD_SIZE": str(chips_per_node(spec)),
-        "TTP_PORT": str(spec.network.mindio_port),
         "MINDX_TASK_ID": job.metadata.uid,
-        "MINDIO_WAIT_MINDX_TIME": str(mindio_wait_seconds(spec.recovery.replacement_timeout_seconds)),
+        "MINDIO_WAIT_MINDX_TIME": mindio_wait(spec),
         "HCCL_SOCKET_IFNAME": spec.network.interface,
         "GLOO_SOCKET_IFNAME": spec.network.interface,
         **recovery_environment(spec),

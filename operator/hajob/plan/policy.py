@@ -74,11 +74,6 @@ class Refusal:
     message: str
 
 
-def mindio_wait_seconds(replacement_timeout_seconds: int) -> int:
-    """What `MINDIO_WAIT_MINDX_TIME` must be: it outwaits the replacement of a node; MindIO takes 3600 s at most."""
-    return min(3600, max(120, replacement_timeout_seconds + 30))
-
-
 @dataclass(frozen=True, slots=True)
 class Policy:
     """The recovery policy of one job.
@@ -110,11 +105,6 @@ class Policy:
     advice: Mapping[Action, tuple[Refusal, ...]] = field(default_factory=dict)
     unknowns: Mapping[Action, tuple[Refusal, ...]] = field(default_factory=dict)
     no_copy_repair: bool = True
-
-    @property
-    def mindio_wait_seconds(self) -> int:
-        """What `MINDIO_WAIT_MINDX_TIME` must be under this policy."""
-        return mindio_wait_seconds(self.replacement_timeout_seconds)
 
     @property
     def longest_window_ms(self) -> int:

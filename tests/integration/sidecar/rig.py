@@ -254,7 +254,11 @@ class Job:
         self.containers: list[Container] = []
         self.revision = 0
         self.attempt = 1
-        self.environment = {"HIGH_AVAILABILITY": "dump,retry,recover", "MINDX_TASK_ID": JOB}
+        self.environment = {
+            "HIGH_AVAILABILITY": "dump,retry,recover",
+            "TORCHELASTIC_USE_AGENT_STORE": "True",
+            "WORLD_SIZE": str(self.world_size),
+        }
         self.wait_mindx = 120
         self.standing = pb.StandingOrders()
         self.operator = Operator(self.coordinator_address, self.authority)

@@ -284,7 +284,7 @@ def rank_order(
     rank: int, incarnation: int = 1, start: int = 0, *, run: bool = True, admitted: bool = True, stacks: int = 0
 ) -> pb.RankOrder:
     """A RankOrder with the environment that coordinators send."""
-    environment = {"HAJOB_ATTEMPT": "1", "MASTER_ADDR": ADDRESS, "MASTER_PORT": "29500"}
+    environment = {"HAJOB_ATTEMPT": "1", "MASTER_ADDR": ADDRESS, "MASTER_PORT": "29500", "WORLD_SIZE": "2"}
     made = pb.RankOrder(rank=rank, incarnation=incarnation, start=start, run=run, admitted=admitted, stacks=stacks)
     made.environment.update(environment)
     return made

@@ -77,7 +77,7 @@ def test_the_environment_names_the_gate_and_the_place_in_the_pod() -> None:
     expected = {
         "RANK": "3", "LOCAL_RANK": "1", "LOCAL_WORLD_SIZE": "2", "WORLD_SIZE": "4", "GROUP_RANK": "1",
         "TTP_ADDR": "127.0.0.1", "CONTROLLER_ADDR": "127.0.0.1", "PROCESSOR_ADDR": "127.0.0.1", "TTP_PORT": "8000",
-        "TORCHELASTIC_USE_AGENT_STORE": "True", "TORCHELASTIC_RESTART_COUNT": "3", "HAJOB_INCARNATION": "7",
+        "HAJOB_ATTEMPT": "3", "HAJOB_INCARNATION": "7",
     }  # fmt: skip
     assert expected.items() <= environment.items()
 

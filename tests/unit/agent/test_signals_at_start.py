@@ -44,6 +44,7 @@ def test_a_signal_among_the_imports_is_honoured(
     authority.write(tmp_path / "tls", f"coordinator.{JOB}")
     pod = Pod(tmp_path, authority)
     environment = {**pod.environment(), "DELETED_AT": deleted_at, "HAJOB_COORDINATOR_PORT": str(pod.agent_port)}
+    environment["MINDIO_WAIT_MINDX_TIME"] = "120"
     environment["PYTHONPATH"] = f"{tmp_path / 'site'}:{environment['PYTHONPATH']}"
     done = subprocess.run(
         [sys.executable, *(word.format(tmp_path) for word in words)],

@@ -113,11 +113,12 @@ GOOD = {
     "HAJOB_DIR": "/hajob",
     "HAJOB_TLS_DIR": "/tls",
     "HAJOB_JOB_UID": "j",
+    "MINDIO_WAIT_MINDX_TIME": "120",
 }
 
 
 def test_settings_have_defaults_and_name_what_is_wrong() -> None:
-    settings = read_settings({**GOOD, "MINDIO_WAIT_MINDX_TIME": "120"})
+    settings = read_settings(GOOD)
     assert (settings.port, settings.agent_port, settings.endpoint.controller) == (7070, 7071, "10.0.0.1:8000")
     assert settings.limits.answer_seconds == 118.0
     for name in GOOD:

@@ -14,7 +14,7 @@ from hajob.domain.errors import HajobInputError, LayoutError
 from hajob.plan import diagram
 from hajob.plan.evaluator import Evaluator
 from hajob.plan.flags import TrainerFlags, parse, read_flags
-from hajob.plan.policy import ActionLimits, Mode, NodePolicy, Policy, from_spec, layout_of, read_spec
+from hajob.plan.policy import ActionLimits, Mode, NodePolicy, from_spec, layout_of, read_spec
 from hajob.plan.preconditions import PRECONDITIONS
 from hajob.plan.recoverability import recoverability, recoverable
 from hajob.plan.state import JobPhase, JobState, Spend
@@ -215,11 +215,6 @@ def test_an_action_with_no_uses_is_not_allowed() -> None:
     policy = from_spec(spec(recovery={"actions": [{"name": "Replace", "maxCount": 0}]}))
     assert Action.REPLACE not in policy.allowed
     assert Action.SHRINK in policy.allowed
-
-
-@pytest.mark.parametrize(("timeout", "wait"), [(10, 120), (90, 120), (91, 121), (270, 300), (100_000, 3600)])
-def test_mindio_outwaits_a_replacement(timeout: int, wait: int) -> None:
-    assert Policy(replacement_timeout_seconds=timeout).mindio_wait_seconds == wait
 
 
 def test_a_spec_that_is_none_is_named() -> None:

@@ -1,0 +1,75 @@
+"""docs/pods.md says of every variable of a rank who sets it, and nobody else does."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
+import yaml
+
+from hajob.api.job import HATrainingJob
+from hajob.objects.environment import mindio_wait, rank_environment
+from hajob.objects.rank_pod import rank_pod
+from hajob.objects.settings import PodSettings
+from trainer_sidecar.agent import environment as agent
+from trainer_sidecar.coordinator import node_orders
+from trainer_sidecar.launcher.program import mindspore_environment
+
+ROOT = Path(__file__).parents[3]
+SECTION = (ROOT / "docs/pods.md").read_text().partition("## Environment")[2].partition("\n## ")[0]
+ROWS = [[cell.strip() for cell in line.split("|")[1:-1]] for line in SECTION.splitlines() if line.startswith("| `")]
+TOLD = {name: row[1] for row in ROWS for name in re.findall(r"`([A-Z_]+)`", row[0])}
+IN_THE_CONTAINER_TOO = {"MINDX_TASK_ID", "POD_IP"}
+
+
+def told(who: str) -> set[str]:
+    return {name for name, setter in TOLD.items() if setter == who}
+
+
+def job(**changes: Any) -> HATrainingJob:
+    raw = yaml.safe_load((ROOT / "examples/full.yaml").read_text())
+    raw["metadata"] |= {"namespace": "default", "uid": "uid-1"}
+    raw["spec"] |= changes
+    return HATrainingJob.from_object(raw)
+
+
+def test_the_operator_sets_what_is_told() -> None:
+    pytorch, mindspore = rank_environment(job()), rank_environment(job(framework="MindSpore"))
+    assert {*pytorch, *mindspore} == told("operator")
+
+
+def test_the_coordinator_sets_what_is_told() -> None:
+    attempt = SimpleNamespace(number=3)
+    checkpoint = SimpleNamespace(attempt=3, loaded_step=40)
+    known = SimpleNamespace(attempt=attempt, checkpoint=checkpoint, endpoint=SimpleNamespace(address="10.0.0.1"))
+    assert set(node_orders.of_attempt(cast("Any", known))) == told("coordinator")
+
+
+def test_the_agent_sets_what_is_told() -> None:
+    wanted = SimpleNamespace(rank=3, name=SimpleNamespace(incarnation=1, start=0))
+    settings = SimpleNamespace(
+        local_ranks=range(2, 4), ranks_per_node=2, node_rank=1, pod_address="10.0.0.2", mindio_port=8000
+    )
+    assert set(agent.of_pod(cast("Any", wanted), cast("Any", settings))) == told("agent")
+
+
+def test_the_launcher_adds_only_what_is_missing() -> None:
+    known = dict.fromkeys(told("operator") | told("coordinator") | told("agent"), "x")
+    assert set(mindspore_environment(known)) == told("launcher") - {"HAJOB_EXEC_TIME"}
+
+
+def test_the_container_has_what_is_told() -> None:
+    pod = rank_pod(job(), 0, 1, PodSettings(sidecar_image="sidecar"))
+    (trainer,) = [one for one in pod["spec"]["containers"] if one["name"] == "trainer"]
+    users = {one["name"] for one in job().spec.template["spec"]["containers"][0].get("env", [])}
+    names = {one["name"] for one in trainer["env"]} - users
+    assert names == told("container") | IN_THE_CONTAINER_TOO
+
+
+def test_mindio_outwaits_a_replacement() -> None:
+    recovery = job().spec.recovery
+    for timeout, wait in ((10, "120"), (90, "120"), (91, "121"), (270, "300"), (100_000, "3600")):
+        changed = recovery.model_copy(update={"replacement_timeout_seconds": timeout})
+        assert mindio_wait(job().spec.model_copy(update={"recovery": changed})) == wait
