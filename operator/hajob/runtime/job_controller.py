@@ -128,15 +128,22 @@ class JobController:
             return
         if observer.is_coordinator(pod):
             self._coordinator_pod_seen(pod, deleted=deleted)
-        elif observer.is_serving(pod):
-            self._take_in(observer.of_pod(pod, deleted=deleted))
-            self._take_in(observer.of_nodes())
-            if not deleted and not pod.ended:
-                self._outputs.assign()
-            self._take_in(observer.of_end())
-            self._memory.book(observer.view())
+        else:
+            self._rank_pod_seen(pod, deleted=deleted)
         self._publish(lazy=True)
         self._loop.wake()
+
+    def _rank_pod_seen(self, pod: PodView, *, deleted: bool) -> None:
+        """Of the second pods of a move the coordinator is told where they are; they are not the job's ranks yet."""
+        observer, serving = self._observer, self._observer.is_serving(pod)
+        if serving:
+            self._take_in(observer.of_pod(pod, deleted=deleted))
+            self._take_in(observer.of_nodes())
+        if not deleted and not pod.ended:
+            self._outputs.assign()
+        if serving:
+            self._take_in(observer.of_end())
+            self._memory.book(observer.view())
 
     def _coordinator_pod_seen(self, pod: PodView, *, deleted: bool) -> None:
         self._take_in(self._observer.of_coordinator_pod(pod, self._admission.credentials, deleted=deleted))

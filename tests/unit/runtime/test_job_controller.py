@@ -13,6 +13,7 @@ import yaml
 from hajob.api import constants as names
 from hajob.api.job import HATrainingJob
 from hajob.objects.settings import PodSettings
+from hajob.plan import events
 from hajob.plan.state import JobPhase, Shrunk
 from hajob.protocol import sidecar_pb2 as wire
 from hajob.runtime.announcements import Announcer
@@ -226,6 +227,64 @@ async def test_a_pod_is_replaced_only_after_the_decision_is_written(town: Town) 
     assert (incident["action"], incident["cause"]["nodeName"]) == ("Replace", lost.node_name)
     order = town.links[0].orders[-1]
     assert (order.action, list(order.replaced_nodes)) == (wire.REPLACE, [0])
+
+
+async def moving(town: Town) -> PodView:
+    """A job that trains and whose node rank 1 is being moved; its first pod."""
+    await town.train()
+    first = next(pod for pod in town.pods() if pod.node_rank == 1)
+    town.controller._advance(events.MigrateRequested(nodes=(1,)))
+    await settled(town)
+    return first
+
+
+def of_node_rank_1(town: Town) -> list[int]:
+    return sorted(pod.incarnation for pod in town.pods() if pod.node_rank == 1)
+
+
+async def test_a_move_makes_a_second_pod_on_another_node(town: Town) -> None:
+    first = await moving(town)
+    assert of_node_rank_1(town) == [1, 2]
+    (second,) = [
+        body for (kind, _, _), body in town.kube.objects.items() if kind == "pods" and view(body).incarnation == 2
+    ]
+    assert first.node_name in str(second["spec"]["affinity"]["nodeAffinity"])
+    await town.run_pods()
+    told = [(pod.node_rank, pod.incarnation) for pod in town.links[0].assignments[-1].pods]
+    assert told == [(0, 1), (1, 1), (1, 2), (2, 1), (3, 1)]
+    assert town.links[0].orders[-1].action == wire.MIGRATE
+
+
+async def test_when_a_move_is_done_the_first_pod_goes(town: Town) -> None:
+    await moving(town)
+    await town.run_pods()
+    await town.report(step=9, milestones=[wire.Milestone(kind=wire.RESUMED, incarnation=2, step=9)])
+    assert town.controller.state.phase is JobPhase.RUNNING
+    assert of_node_rank_1(town) == [2]
+    assert len(town.pods()) == 5
+
+
+async def test_when_a_move_is_given_up_the_second_pod_goes(town: Town) -> None:
+    await moving(town)
+    await town.run_pods()
+    town.controller.reported(
+        wire.Report(sequence=8, state=wire.CoordinatorState(controller_ready=True, attempt=1, step=6))
+    )
+    await town.clock.advance(300.0)
+    await settled(town)
+    assert town.controller.state.phase is JobPhase.RUNNING
+    assert of_node_rank_1(town) == [1]
+
+
+async def test_a_new_operator_goes_on_with_a_move(town: Town) -> None:
+    await moving(town)
+    await town.run_pods()
+    await town.controller.close()
+    town.open()
+    await settled(town)
+    assert of_node_rank_1(town) == [1, 2]
+    await town.report(step=9, milestones=[wire.Milestone(kind=wire.RESUMED, incarnation=2, step=9)])
+    assert of_node_rank_1(town) == [2]
 
 
 async def test_nothing_is_started_in_a_pod_being_deleted(town: Town) -> None:
