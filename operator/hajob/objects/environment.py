@@ -67,17 +67,16 @@ def recovery_environment(spec: HATrainingJobSpec) -> dict[str, str]:
 def _framework_environment(job: HATrainingJob) -> dict[str, str]:
     """World and rendezvous, without addresses."""
     spec = job.spec
-    world, port = str(world_size(spec)), str(spec.network.rendezvous_port)
+    world = str(world_size(spec))
     if spec.framework is Framework.MINDSPORE:
         return {
             "MS_WORKER_NUM": world,
             "MS_LOCAL_WORKER": str(chips_per_node(spec)),
             "MS_SERVER_NUM": "0",
             "MS_ROLE": "MS_WORKER",
-            "MS_SCHED_PORT": port,
+            "MS_SCHED_PORT": str(spec.network.rendezvous_port),
         }
     return {
-        "MASTER_PORT": port,
         "GROUP_WORLD_SIZE": str(spec.num_nodes),
         "ROLE_NAME": "default",
         "ROLE_WORLD_SIZE": world,
@@ -93,6 +92,7 @@ def rank_environment(job: HATrainingJob) -> dict[str, str]:
     spec = job.spec
     return {
         "WORLD_SIZE": str(world_size(spec)),
+        "MASTER_PORT": str(spec.network.rendezvous_port),
         "MINDX_TASK_ID": job.metadata.uid,
         "MINDIO_WAIT_MINDX_TIME": mindio_wait(spec),
         "HCCL_SOCKET_IFNAME": spec.network.interface,
