@@ -1,7 +1,7 @@
 """The writes to the Kubernetes API that decisions lead to, without any API: what `kubectl hajob simulate` lists.
 
-Built of the parts that the live operator runs: the states and which pods they want, the
-Events, and which change of the status is urgent. A test runs a real job controller beside it. Two things depend on how
+Built of the parts that the live operator runs: the states and which pods they want, the Events, and which change of the
+status is urgent. A test runs a real job controller beside it. Two things depend on how
 long a recovery takes and are not told here: a status whose write may wait is written once more for every three seconds
 that pass, and what else is posted about the pods while they start.
 """

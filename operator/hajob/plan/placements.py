@@ -96,4 +96,6 @@ def _second_places(state: JobState) -> list[Placement]:
 
 
 def _avoided_by(state: JobState, node_rank: int) -> tuple[str, ...]:
+    if not state.avoided:
+        return ()
     return tuple(sorted({*state.avoided.get(EVERY_NODE_RANK, ()), *state.avoided.get(node_rank, ())}))
