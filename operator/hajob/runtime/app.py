@@ -103,6 +103,7 @@ class Operator:
             fence=lambda: self._lease.fence,
             nodes=lambda: self._caches.nodes,
             all_pods=lambda: self._caches.pods,
+            changes=lambda: self._caches.changes,
         )
 
     def _dial(self, address: str, job_uid: str, credentials: Credentials, listener: Listener) -> Link:

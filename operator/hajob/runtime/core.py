@@ -66,6 +66,7 @@ class Caches:
         self.nodes: dict[str, NodeView] = {}
         self.pods_are_complete = False
         self.pods_version = ""
+        self.changes = 0
 
 
 class Core:
@@ -208,6 +209,7 @@ class Core:
     def pod_changed(self, pod: PodView, *, deleted: bool) -> None:
         """From the informer of pods."""
         key = f"{pod.namespace}/{pod.name}"
+        self._caches.changes += 1
         if deleted:
             self._caches.pods.pop(key, None)
         else:
@@ -225,6 +227,7 @@ class Core:
 
     def node_changed(self, node: NodeView, *, deleted: bool) -> None:
         """From the informer of nodes."""
+        self._caches.changes += 1
         if deleted:
             self._caches.nodes.pop(node.name, None)
         else:

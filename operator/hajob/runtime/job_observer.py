@@ -31,6 +31,9 @@ Seen = Iterable[events.JobEvent]
 _BAD_PLACES: Final = frozenset({FactKind.AGENT_SILENT, FactKind.PORT_TAKEN})
 """Facts after which nothing should be started on their node for a while."""
 
+MOVE_AGAIN_SECONDS: Final = 600.0
+"""A move that was refused or given up is asked for again after so long, or when the spec is edited."""
+
 
 class JobObserver:
     """What is seen of one job.
@@ -44,6 +47,8 @@ class JobObserver:
         self._memory, self._ports = memory, ports
         self.pods = PodIndex()
         self.coordinator = CoordinatorClient(memory.job, ports, owner)
+        self._places: tuple[object, int, tuple[str, ...]] = (None, 0, ())
+        self._move_asked: tuple[object, float] = (None, 0.0)
 
     def serving(self) -> observe.Pods:
         """Node rank to the pod that serves it."""
@@ -52,17 +57,26 @@ class JobObserver:
     def view(self) -> ClusterView:
         """Cluster and training, as the planner looks at them."""
         memory, coordinator = self._memory, self.coordinator
+        free_nodes, nodes_to_avoid = self._look_for_places()
         return ClusterView(
             layout=memory.layout,
             step=coordinator.step,
             coordinator_ready=coordinator.serving,
             coordinator_apart=not self.pods.coordinator_shares_node(),
-            free_nodes=self._free_nodes(),
+            free_nodes=free_nodes,
             unplaced=sum(1 for pod in self.serving().values() if pod.unschedulable and not pod.node_name),
             checkpoint_step=coordinator.checkpoint_step,
             node_names={node_rank: pod.node_name for node_rank, pod in self.serving().items()},
-            nodes_to_avoid=tuple(sorted(self._ports.nodes_to_avoid(memory.job))),
+            nodes_to_avoid=nodes_to_avoid,
         )
+
+    def _look_for_places(self) -> tuple[int, tuple[str, ...]]:
+        """Nodes are counted anew only where something about nodes, pods or the spec has changed."""
+        job = self._memory.job
+        seen = (self._ports.changes(), self._ports.avoided(), job.metadata.generation)
+        if seen != self._places[0]:
+            self._places = (seen, self._free_nodes(), tuple(sorted(self._ports.nodes_to_avoid(job))))
+        return self._places[1:]
 
     def _free_nodes(self) -> int:
         return self._ports.free_nodes(self._memory.job, self._memory.layout)
@@ -106,7 +120,12 @@ class JobObserver:
         """What the spec asks for and was not followed yet."""
         spec = self._memory.job.spec
         seen = self._memory.follow_restart(observe.restart_asked(spec))
-        return observe.of_spec(self._memory.state, spec, seen)
+        yield from observe.of_spec(self._memory.state, spec, seen)
+        for move in observe.of_exclusions(self._memory.state, spec, self.serving()):
+            asked, now = (move, self._memory.job.metadata.generation), self._ports.clock.monotonic()
+            if asked != self._move_asked[0] or now - self._move_asked[1] > MOVE_AGAIN_SECONDS:
+                self._move_asked = (asked, now)
+                yield move
 
     def of_report(self, report: wire.Report) -> tuple[Observed, ...]:
         """What a report tells."""

@@ -68,6 +68,12 @@ class Ports:
     nodes: Callable[[], dict[str, NodeView]]
     all_pods: Callable[[], dict[str, PodView]]
     avoided_nodes: AvoidedNodes = field(default_factory=AvoidedNodes)
+    changes: Callable[[], object] = object
+    """Another value after each change of a node or pod."""
+
+    def avoided(self) -> list[str]:
+        """Names of the nodes that any job had trouble with a moment ago, the longest ago first."""
+        return self.avoided_nodes.names(self.clock.monotonic())
 
     def free_nodes(self, job: HATrainingJob, layout: Layout) -> int:
         """How many nodes could take a rank pod of this job now."""
@@ -75,6 +81,5 @@ class Ports:
 
     def nodes_to_avoid(self, job: HATrainingJob) -> set[str]:
         """Names of the nodes on which no start of this job should go."""
-        avoided = self.avoided_nodes.names(self.clock.monotonic())
         others = (pod for pod in self.all_pods().values() if pod.job_uid != job.metadata.uid)
-        return nodes_to_avoid(self.nodes().values(), others, job.spec, layout_of(job.spec), avoided)
+        return nodes_to_avoid(self.nodes().values(), others, job.spec, layout_of(job.spec), self.avoided())

@@ -55,6 +55,16 @@ def of_spec(state: JobState, spec: HATrainingJobSpec, restart_seen: str) -> Iter
         yield events.ResumeRequested()
 
 
+def of_exclusions(state: JobState, spec: HATrainingJobSpec, pods: Pods) -> Iterator[events.MigrateRequested]:
+    """Pods on nodes that the spec excludes are to be moved off them, while the training is whole."""
+    excluded = spec.scheduling.excluded_node_names
+    if state.phase is not JobPhase.RUNNING or not excluded:
+        return
+    nodes = tuple(sorted(node_rank for node_rank, pod in pods.items() if pod.node_name in excluded))
+    if nodes:
+        yield events.MigrateRequested(nodes=nodes, avoid=excluded)
+
+
 # -------------------------------------------------------------------------------------------------------- pods
 
 

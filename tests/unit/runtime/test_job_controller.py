@@ -646,3 +646,22 @@ async def test_what_was_recovered_while_no_operator_looked_is_told_as_one_recove
     assert (incident["action"], incident["outcome"], incident["incarnation"]) == ("InPlace", "Recovered", 2)
     assert [order.action for order in town.links[-1].orders[-1:]] == [wire.IN_PLACE]
     assert len(town.pods()) == 5
+
+
+async def test_a_pod_on_a_node_excluded_while_running_moves(town: Town) -> None:
+    await town.train()
+    home = next(pod.node_name for pod in town.pods() if pod.node_rank == 1)
+    town.stored()["spec"]["scheduling"] = {"excludedNodeNames": [home]}
+    town.stored()["metadata"]["generation"] += 1
+    town.controller.job_seen(HATrainingJob.from_object(town.stored()))
+    await settled(town)
+    assert str(town.controller.state.phase) == "Migrating"
+    assert town.links[0].orders[-1].action == wire.MIGRATE
+    pods = [pod for pod in town.pods() if pod.node_rank == 1]
+    assert [pod.incarnation for pod in pods] == [1, 2]
+    await town.run_pods()
+    await town.clock.advance(300.0)
+    assert str(town.controller.state.phase) == "Running"
+    assert [pod.incarnation for pod in town.pods() if pod.node_rank == 1] == [1]
+    await town.clock.advance(300.0)
+    assert town.events.reasons.count("MigrateGivenUp") == 1

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 import pytest
 
 from hajob.api import constants as names
-from hajob.api.spec import HATrainingJobSpec
+from hajob.api.spec import HATrainingJobSpec, Scheduling
 from hajob.domain.facts import FactKind
 from hajob.plan import events
 from hajob.plan.policy import Policy
@@ -72,6 +72,28 @@ def test_a_restart_is_asked_for_once_and_never_of_a_new_job() -> None:
     assert kinds(observe.of_spec(in_phase(JobPhase.RUNNING), spec, "")) == ["RestartRequested"]
     assert kinds(observe.of_spec(in_phase(JobPhase.RUNNING), spec, seen)) == []
     assert kinds(observe.of_spec(in_phase(JobPhase.NEW), spec, "")) == ["Accepted"]
+
+
+def excluding(*nodes: str) -> HATrainingJobSpec:
+    return SPEC.model_copy(update={"scheduling": Scheduling(excluded_node_names=nodes)})
+
+
+@pytest.mark.parametrize(
+    ("phase", "excluded", "moved"),
+    [
+        (JobPhase.RUNNING, ("node-1", "node-3", "node-9"), [(1, 3)]),
+        (JobPhase.RUNNING, ("node-9",), []),
+        (JobPhase.RUNNING, (), []),
+        (JobPhase.GATHERING, ("node-1",), []),
+        (JobPhase.MIGRATING, ("node-1",), []),
+    ],
+)
+def test_pods_on_excluded_nodes_are_to_be_moved(
+    phase: JobPhase, excluded: tuple[str, ...], moved: list[tuple[int, ...]]
+) -> None:
+    seen = list(observe.of_exclusions(in_phase(phase), excluding(*excluded), PODS))
+    assert [event.nodes for event in seen] == moved
+    assert all(event.avoid == excluded for event in seen)
 
 
 # -------------------------------------------------------------------------------------------- pods and nodes
