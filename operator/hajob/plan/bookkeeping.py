@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any, Final
 
 from hajob.domain.actions import FAULT_ACTIONS, Action
-from hajob.domain.facts import Fact, Origin
+from hajob.domain.facts import Origin
 from hajob.domain.incidents import Cause, Incident, IncidentOutcome, Milestone, Purpose, RefusedAction
 from hajob.plan import effects, events
 from hajob.plan.context import Context
@@ -101,11 +101,6 @@ def avoid(state: JobState, names: Mapping[int, tuple[str, ...]]) -> JobState:
 # ---------------------------------------------------------------------- opening, widening, closing
 
 
-def fact_of(context: Context) -> Fact | None:
-    """The fact of the event, if it is one."""
-    return context.event.fact if isinstance(context.event, events.FactSeen) else None
-
-
 def new_incident(
     context: Context,
     state: JobState,
@@ -116,7 +111,7 @@ def new_incident(
 ) -> Incident:
     """A new incident; its number is above every one ever used, and is the coordinator's where it minted one."""
     number = max(state.incarnation + 1, context.event.incarnation)
-    fact, loss = fact_of(context), context.loss
+    fact, loss = context.seen, context.loss
     if fact is not None:
         cause = Cause.of(fact, context.fact_ranks(), loss.step if loss is not None else context.view.step)
     else:
@@ -153,13 +148,13 @@ def going_on(context: Context) -> Incident | None:
     incident = context.state.incident
     if incident is None or incident.purpose in _PLANNED:
         return None
-    over = context.state.phase is JobPhase.CONFIRMING and fact_of(context) is not None
+    over = context.state.phase is JobPhase.CONFIRMING and context.seen is not None
     return None if over else incident
 
 
 def joined(context: Context, incident: Incident) -> dict[str, Any]:
     """The event's fact joins the incident: what changes."""
-    fact, loss = fact_of(context), context.loss
+    fact, loss = context.seen, context.loss
     if fact is None:
         return {}
     return {

@@ -22,6 +22,7 @@ from hajob.plan.policy import (
     Refusal,
 )
 from hajob.plan.recovery import launch, save
+from hajob.plan.relevance import joined_by_faults
 from hajob.plan.state import OF_COORDINATOR, Deadline, JobPhase, JobState, Spend
 
 _EVENT_LIMIT: Final = 240
@@ -75,7 +76,7 @@ def save_for(purpose: Purpose) -> Callable[[Context], HandlerResult]:
 
 def _save_for(purpose: Purpose, context: Context) -> HandlerResult:
     incident = context.incident
-    if incident is not None and context.joins is not None:
+    if incident is not None and joined_by_faults(context.state) is not None:
         gone = (*incident.escalated_from, incident.action)
         incident = replace(
             incident,
@@ -252,7 +253,7 @@ def lose_coordinator(context: Context) -> HandlerResult:
 
 def _told(context: Context) -> str:
     """What the event, or its fact, says for people; not every kind of event says anything."""
-    told: str = getattr(context.event, "message", context.fact.message)
+    told: str = context.seen.message if context.seen else getattr(context.event, "message", "")
     return last_lines(told, _MESSAGE_LIMIT)
 
 

@@ -7,7 +7,7 @@ Order of effects matters: what is urgent (orders) comes first. Pods have no effe
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from hajob.domain.actions import Action, OrderCommand
 from hajob.domain.facts import Origin
@@ -51,25 +51,33 @@ def _begin_process(action: Action, context: Context) -> HandlerResult:
     return state, (*out, order(incident, COMMAND[action], wait))
 
 
-def _extent(context: Context, incident: Incident | None, action: Action) -> tuple[tuple[int, ...], ...]:
-    """Lost ranks, processes to be restarted, nodes to be replaced, and of these the ones to be made now."""
+class Extent(NamedTuple):
+    """What a recovery takes in: lost ranks, processes to be restarted, nodes to be replaced, and which of these now."""
+
+    lost: tuple[int, ...]
+    restart: tuple[int, ...] = ()
+    nodes: tuple[int, ...] = ()
+    fresh: tuple[int, ...] = ()
+
+
+def _extent(context: Context, incident: Incident | None, action: Action) -> Extent:
+    """What this loss takes in, together with what the incident has begun already."""
     loss, layout = context.loss, context.view.layout
     assert loss is not None
     if action is Action.RETRY:
-        return loss.ranks, (), (), ()
-    nodes = loss.nodes
+        return Extent(loss.ranks)
     begun, replaced = (incident.restart_ranks, incident.replaced_nodes) if incident else ((), ())
+    nodes = loss.nodes
     if action is Action.REPLACE and not nodes and loss.continues is not Action.REPLACE:
-        nodes = layout.nodes_of(loss.ranks)
-    if not nodes and not begun:
-        return loss.ranks, loss.ranks, (), ()
-    fresh = tuple([node for node in nodes if node in loss.newly or node not in replaced])
+        nodes = layout.nodes_of(loss.ranks)  # no pod was lost, but what is smaller does not work: the pods go, too
+    # A pod that is being made already is made once more only if the event takes it again.
+    fresh = tuple(node for node in nodes if node in loss.newly or node not in replaced)
+    # A rank that comes with a new pod is not restarted by an order: its agent starts it. A restart that was begun, or
+    # a rank that died again, stays to be restarted, unless its pod is made now.
     in_new_pods = {rank for node in nodes for rank in layout.ranks_of(node)}
-    if not begun and not replaced and in_new_pods.issuperset(loss.ranks):
-        return tuple(sorted(in_new_pods)), (), nodes, fresh
     in_fresh_pods = {rank for node in fresh for rank in layout.ranks_of(node)}
     restart = ({*loss.ranks} - in_new_pods) | ({*begun, *context.fact_ranks()} - in_fresh_pods)
-    return tuple(sorted({*loss.ranks, *in_new_pods})), tuple(sorted(restart)), nodes, fresh
+    return Extent(tuple(sorted({*loss.ranks, *in_new_pods})), tuple(sorted(restart)), nodes, fresh)
 
 
 def names_to_avoid(context: Context, nodes: tuple[int, ...]) -> tuple[str, ...]:

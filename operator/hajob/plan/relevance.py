@@ -1,0 +1,123 @@
+"""Which facts count: the ranks that a fact loses, and why one that is stale, known or tolerated changes nothing."""
+
+from dataclasses import dataclass
+
+from hajob.domain.errors import RankError
+from hajob.domain.facts import INFORMATION, PROCESS_LIVES, SICK_NODE, TAKES_THE_NODE, Fact, FactKind
+from hajob.domain.incidents import Incident, Purpose
+from hajob.domain.layout import Layout
+from hajob.plan.ignored import Ignored
+from hajob.plan.ignored import IgnoreReason as Why
+from hajob.plan.policy import NodePolicy, Policy
+from hajob.plan.state import JobPhase, JobState
+
+
+@dataclass(frozen=True, slots=True)
+class Relevance:
+    """What a fact means for a job.
+
+    Attributes:
+        ranks: every rank that it loses and whose process, or pod, is still the one that was observed.
+        ignored: why it changes nothing; None when it does.
+    """
+
+    ranks: tuple[int, ...] = ()
+    ignored: Ignored | None = None
+
+
+def joined_by_faults(state: JobState) -> Incident | None:
+    """The open incident that a fault joins; one that only awaits MindIO's result is over."""
+    incident = state.incident
+    if incident is None or incident.purpose is not Purpose.FAULT or state.phase is JobPhase.CONFIRMING:
+        return None
+    return incident
+
+
+def relevance(fact: Fact, newest: int, state: JobState, layout: Layout, policy: Policy) -> Relevance:
+    """Look at a fact.
+
+    Args:
+        fact: as it was observed.
+        newest: the highest incarnation that is known here or to whoever tells the fact.
+        state: of the job.
+        layout: of the job.
+        policy: of the job.
+    """
+    try:
+        named = _named_ranks(fact, layout)
+    except RankError as error:
+        return Relevance(ignored=Ignored(Why.INVALID, f"fact {fact.id}: {error}"))
+    ranks = _current(fact, named, newest, state, layout.chips_per_node)
+    found = _why_invalid(fact, named, newest) or _why_over(fact, named, ranks, state) or _why_known(fact, ranks, state)
+    if found is None and fact.kind in SICK_NODE:
+        found = _why_tolerated(fact, policy)
+    return Relevance(ranks, Ignored(found[0], f"fact {fact.id}{found[1]}") if found else None)
+
+
+Found = tuple[Why, str] | None
+"""A reason, and what is said behind the name of the fact."""
+
+
+def _named_ranks(fact: Fact, layout: Layout) -> tuple[int, ...]:
+    """Its own ranks, or all of their nodes'."""
+    for rank in fact.ranks:
+        layout.check_rank(rank)
+    nodes: tuple[int, ...] = ()
+    if fact.node_rank is not None and (fact.kind in TAKES_THE_NODE or not fact.ranks):
+        nodes = (fact.node_rank,)
+    elif fact.kind in TAKES_THE_NODE:
+        nodes = layout.nodes_of(fact.ranks)
+    else:
+        return tuple(sorted(set(fact.ranks)))
+    return tuple(rank for node in nodes for rank in layout.ranks_of(node))
+
+
+def _current(fact: Fact, ranks: tuple[int, ...], newest: int, state: JobState, chips: int) -> tuple[int, ...]:
+    """Those of the ranks whose process, or pod, is still the one that was observed."""
+    seen = fact.incarnation
+    if seen < 0 or seen >= newest:
+        return ranks
+    if fact.kind in TAKES_THE_NODE:
+        return tuple(rank for rank in ranks if seen >= state.pod_incarnation(rank // chips))
+    return tuple(rank for rank in ranks if seen >= state.incarnation_of(rank, rank // chips))
+
+
+def _why_invalid(fact: Fact, named: tuple[int, ...], newest: int) -> Found:
+    if not named and fact.kind not in INFORMATION:
+        return Why.INVALID, f" of kind {fact.kind} names neither a rank nor a node rank"
+    if fact.incarnation > newest:
+        return Why.INVALID, f" is of incarnation {fact.incarnation}, the newest is {newest}"
+    return None
+
+
+def _why_over(fact: Fact, named: tuple[int, ...], ranks: tuple[int, ...], state: JobState) -> Found:
+    """It was told before, or is about a process, pod or controller that is no more."""
+    incident = state.incident
+    if fact.id in state.fact_ids or (incident is not None and fact.id in incident.fact_ids):
+        return Why.DUPLICATE, ""
+    if fact.kind is FactKind.CONTROLLER_LOST and 0 < fact.incarnation < state.base:
+        return Why.STALE, " is about the controller of an attempt that is over"
+    if named and not ranks:
+        return Why.STALE, f" is of incarnation {fact.incarnation}, rank {named[0]} has a newer one"
+    return None
+
+
+def _why_known(fact: Fact, ranks: tuple[int, ...], state: JobState) -> Found:
+    """Of a process that lives no incarnation tells an old observation from a new one: ranks and times must."""
+    alive, incident, shrunk = fact.kind in PROCESS_LIVES, joined_by_faults(state), state.shrunk
+    if alive and incident is not None and set(ranks) <= set(incident.lost_ranks):
+        worse = fact.kind is FactKind.DATA_CORRUPTED and not incident.corrupted
+        if not worse:
+            return Why.KNOWN, " concerns ranks that are being cured"
+    if fact.time_ms < (state.resumed_ms if alive else state.forgotten_ms):
+        return Why.STALE, " is older than the recovery it would disturb"
+    if shrunk is not None and ranks and set(ranks) <= set(shrunk.ranks) and state.phase is JobPhase.SHRUNK:
+        return Why.DROPPED, " concerns ranks that left with the shrink"
+    return None
+
+
+def _why_tolerated(fact: Fact, policy: Policy) -> Found:
+    """Facts about nodes that still work are the policy's to ignore."""
+    sick = fact.kind is FactKind.SUB_HEALTH
+    name, answer = ("subHealth", policy.sub_health) if sick else ("cordon", policy.cordon)
+    return (Why.TOLERATED, f", {name}Policy is Ignore") if answer is NodePolicy.IGNORE else None
