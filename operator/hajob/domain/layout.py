@@ -151,12 +151,7 @@ class Layout:
 
     def nodes_of(self, ranks: Iterable[int]) -> tuple[int, ...]:
         """Node ranks of the pods that run these ranks, ascending."""
-        found = tuple(ranks)
-        if not found:
-            return ()
-        chips = self.chips_per_node
-        first, last = self.check_rank(min(found)) // chips, self.check_rank(max(found)) // chips
-        return (first,) if first == last else tuple(sorted({rank // chips for rank in found}))
+        return tuple(sorted({self.check_rank(rank) // self.chips_per_node for rank in ranks}))
 
     # ------------------------------------------------------------------ coordinates
 
@@ -211,10 +206,6 @@ class Layout:
     def group_size(self, kind: CopyKind) -> int:
         """Size of a copy group of this kind."""
         return self.dense_group_size if kind is CopyKind.DENSE else self.expert_data
-
-    def spacing(self, kind: CopyKind) -> int:
-        """Neighbours in a copy group stand at least so many ranks apart."""
-        return self.tensor if kind is CopyKind.DENSE else self.expert_tensor * self.expert
 
     def effective_copies(self, kind: CopyKind) -> int:
         """How often each shard exists; without sharding every rank of the group holds everything."""

@@ -6,6 +6,7 @@ MindIO's single pass is kept beside it (docs/layout.md, "What a loss takes along
 fault costs, never what the world costs.
 """
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
@@ -107,17 +108,9 @@ def _takes_a_shard(layout: Layout, lost: AbstractSet[int], kind: CopyKind, size:
     """Whether some shard of this kind has lost every holder."""
     if size % copies:
         return any(all(holder in lost for holder in layout.holders(rank, kind)) for rank in lost)
-    offset = size // copies
-    if max(lost) - min(lost) < layout.spacing(kind) * offset:  # two holders of a shard stand at least so far apart
-        return False
-    counts: dict[tuple[int, int], int] = {}
-    for rank in lost:
-        key, place = layout.position(rank, kind)
-        shard = (key, place % offset)
-        counts[shard] = count = counts.get(shard, 0) + 1
-        if count == copies:
-            return True
-    return False
+    positions = (layout.position(rank, kind) for rank in lost)
+    lost_copies = Counter((key, place % (size // copies)) for key, place in positions)  # of each shard
+    return max(lost_copies.values()) == copies
 
 
 @dataclass(frozen=True, slots=True)

@@ -132,9 +132,9 @@ _LIFE = (
     _ignore(_STARTING, Resumed, Why.OTHER_INCARNATION, g.FOREIGN),
     _row((P.STARTING, P.WARMING), Resumed, g.ALWAYS, Handler("trained", "close what is open", r.recovered), P.RUNNING),
     _row(_STARTING, Unworkable, g.ALWAYS, _UNWORKABLE, P.FAILED),
-    *(_row(phase, AllFinished, g.ALWAYS, _COMPLETE, P.COMPLETE) for phase in _WITH_PODS),
+    _row(_WITH_PODS, AllFinished, g.ALWAYS, _COMPLETE, P.COMPLETE),
     _ignore((P.PENDING, P.STARTING, P.RESTARTING), PodsFinished, Why.NOT_TRAINED),
-    *(_row(phase, PodsFinished, g.ALWAYS, _COMPLETE, P.COMPLETE) for phase in _BEYOND_START),
+    _row(_BEYOND_START, PodsFinished, g.ALWAYS, _COMPLETE, P.COMPLETE),
     _row(LIVE, Deleted, g.ALWAYS, _DELETE, P.DELETED),
     _row((P.COMPLETE, P.FAILED), Deleted, g.ALWAYS, _DELETE, P.DELETED),
 )
@@ -158,14 +158,8 @@ _FACTS = (
     _row(P.RUNNING, FactSeen, g.MOVE, _NO_MOVE),
     _row((P.CONFIRMING, P.SHRUNK, P.EXPANDING, P.MIGRATING, *_HELD_UP, P.SAVING), FactSeen, g.SICK_NODE, _NO_MOVE),
     # a lost controller costs nothing as long as the training goes on
-    *(
-        row
-        for phase in (P.RUNNING, P.SHRUNK, P.CONFIRMING, P.EXPANDING, P.MIGRATING)
-        for row in (
-            _row(phase, FactSeen, g.both(g.CONTROLLER_FACT, g.RESTART_NOW), _RESTART_ALONE, P.RESTARTING),
-            _row(phase, FactSeen, g.CONTROLLER_FACT, _UNPROTECTED, P.UNPROTECTED),
-        )
-    ),
+    _row(_TRAINING, FactSeen, g.both(g.CONTROLLER_FACT, g.RESTART_NOW), _RESTART_ALONE, P.RESTARTING),
+    _row(_TRAINING, FactSeen, g.CONTROLLER_FACT, _UNPROTECTED, P.UNPROTECTED),
     _row(P.SAVING, FactSeen, g.both(g.CONTROLLER_FACT, g.SUSPENDING), _SUSPEND, P.SUSPENDED),
     *_by_action((*_HELD_UP, P.SAVING), FactSeen, EXIT_ONLY, g.CONTROLLER_FACT),
     _row(P.RUNNING, FactSeen, g.HOLDING, Handler("hold", "open an incident, start nothing", life.hold), P.HELD),
