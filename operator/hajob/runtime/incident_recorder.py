@@ -1,4 +1,4 @@
-"""Writes the account of a job's incidents down while they happen: moments, the newest state, how each was closed.
+"""Writes the account of a job's incidents down while they happen: marks, the newest state, how each was closed.
 
 It decides nothing. The planner opens and closes incidents; this remembers when things happened, so that the status can
 show phases that add up, and tells people in Events and metrics.
@@ -46,13 +46,13 @@ class IncidentRecorder:
         """Moments that were waiting for an incident belong to the report before and to none."""
         self._early, self._stood_at = {}, -1
 
-    def mark(self, moment: Mark, time_ms: int, step_before: int = -1) -> None:
-        """Write a moment into the open incident; before one is open, keep it for the incident of the same report."""
+    def mark(self, mark: Mark, time_ms: int, step_before: int = -1) -> None:
+        """Write a mark into the open incident; before one is open, keep it for the incident of the same report."""
         if self._open and self.record is not None:
             restoration = self.record.restoration.stood_at(step_before)
-            self.record = dataclasses.replace(self.record.at(moment, time_ms), restoration=restoration)
+            self.record = dataclasses.replace(self.record.at(mark, time_ms), restoration=restoration)
         else:
-            self._early[moment] = time_ms
+            self._early[mark] = time_ms
             self._stood_at = max(self._stood_at, step_before)
 
     def checkpoint_loaded(self, found: Loaded) -> None:
@@ -102,7 +102,7 @@ class IncidentRecorder:
     def _closed(self, record: Record, closed: effects.CloseIncident) -> Record:
         action = record.incident.action.value
         metrics.INCIDENTS.labels(action, closed.outcome.value).inc()
-        outage = outage_milliseconds(record.moments)
+        outage = outage_milliseconds(record.marks)
         if closed.outcome is IncidentOutcome.RECOVERED and outage is not None:
             metrics.OUTAGE.labels(action).observe(outage / 1000)
         self._tell(announcements.of_closing(closed, action, outage))

@@ -121,7 +121,7 @@ class JobMemory:
         now, record = self.time.now(), self.recorder.record
         account = self.journal.account or Account(now)
         if record is not None and record.outcome is IncidentOutcome.OPEN:
-            account = undetected(account, record.moments)
+            account = undetected(account, record.marks)
         account = follow(account, self.state, view, min(now, happened_ms if happened_ms is not None else now))
         self.journal = dataclasses.replace(self.journal, account=account)
 

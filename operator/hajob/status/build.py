@@ -145,7 +145,7 @@ class Snapshot:
     wait_reason: str | None = None
 
 
-def moment_of(milliseconds: int) -> datetime:
+def time_of(milliseconds: int) -> datetime:
     """A time of the status."""
     return datetime.fromtimestamp(milliseconds / 1000, UTC)
 
@@ -154,7 +154,7 @@ def build_status(snapshot: Snapshot) -> api.HATrainingJobStatus:
     """The whole status."""
     job, state = snapshot.job, snapshot.state
     previous = job.status
-    now = moment_of(snapshot.now_ms)
+    now = time_of(snapshot.now_ms)
     incidents = _incidents(snapshot)
     ended = state.phase in ENDED
     return api.HATrainingJobStatus(
@@ -179,7 +179,7 @@ def build_status(snapshot: Snapshot) -> api.HATrainingJobStatus:
 
 def build_on_hold(job: HATrainingJob, reason: Reason, message: str, fence: int, now_ms: int) -> api.HATrainingJobStatus:
     """The status of a job that is left as it is: what was last known of it, and why nobody looks after it now."""
-    now, generation = moment_of(now_ms), job.metadata.generation
+    now, generation = time_of(now_ms), job.metadata.generation
     conditions = job.status.conditions
     for one in (reason, Reason.NOT_JUDGED):
         conditions = with_condition(conditions, condition(one, now, message=message, generation=generation))

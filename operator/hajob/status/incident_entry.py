@@ -15,7 +15,7 @@ from hajob.domain.timeline import Mark, phases
 from hajob.status.restoration import Restoration, sources
 
 LATEST_COUNTS: Final = frozenset({Mark.STARTED, Mark.READY, Mark.NAMED, Mark.RESUMED})
-"""Moments that a widened incident reaches again; of the others the first one counts."""
+"""Marks that a widened incident reaches again; of the others the first one counts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,21 +23,21 @@ class Record:
     """One incident as it is being written down."""
 
     incident: Incident
-    moments: Mapping[Mark, int] = field(default_factory=dict)
+    marks: Mapping[Mark, int] = field(default_factory=dict)
     outcome: IncidentOutcome = IncidentOutcome.OPEN
     restoration: Restoration = field(default_factory=Restoration)
 
-    def at(self, moment: Mark, time_ms: int) -> Record:
-        """With a moment added."""
-        if moment in self.moments and moment not in LATEST_COUNTS:
+    def at(self, mark: Mark, time_ms: int) -> Record:
+        """With a mark added."""
+        if mark in self.marks and mark not in LATEST_COUNTS:
             return self
-        return replace(self, moments={**self.moments, moment: time_ms})
+        return replace(self, marks={**self.marks, mark: time_ms})
 
 
 def entry(record: Record, layout: Layout) -> api.IncidentEntry:
     """The entry of status.incidents, of a job of this layout."""
     incident = record.incident
-    start = min(record.moments.values(), default=incident.opened_ms)
+    start = min(record.marks.values(), default=incident.opened_ms)
     restoration = record.restoration
     restored = restoration.source(incident)
     return api.IncidentEntry(
@@ -56,7 +56,7 @@ def entry(record: Record, layout: Layout) -> api.IncidentEntry:
         refused=tuple(api.RefusedActionEntry(action=one.action, unmet=one.unmet) for one in incident.refused),
         outcome=record.outcome,
         phases=tuple(
-            api.PhaseEntry(name=phase.name, milliseconds=phase.milliseconds) for phase in phases(record.moments)
+            api.PhaseEntry(name=phase.name, milliseconds=phase.milliseconds) for phase in phases(record.marks)
         ),
         lost_steps=restoration.lost_steps,
         restored_from=restored if restored in api.SOURCES_OF_LOST_STATE else None,

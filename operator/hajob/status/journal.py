@@ -44,6 +44,7 @@ _DISPENSABLE: Final[tuple[Place, ...]] = (
     ("state", "stalls"),
     ("state", "incident", "cause"),
     ("state", "incident", "milestones"),
+    ("state", "incident", "refused"),
     ("state", "incident", "escalated_from"),
     ("state", "incident", "restored_from"),
     ("state", "incident", "refused"),
@@ -97,7 +98,7 @@ class Journal:
         if self.state.incident is None:
             written = replace(written, marks={}, restoration=Restoration())
         elif record is not None:
-            written = replace(written, marks=record.moments, restoration=record.restoration)
+            written = replace(written, marks=record.marks, restoration=record.restoration)
         return _FORM.dump_json(written, exclude_defaults=True).decode()
 
     def record(self) -> Record | None:

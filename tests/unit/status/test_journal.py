@@ -126,6 +126,10 @@ def changed_text(change: Any) -> str:
         (lambda raw: raw["state"]["deadlines"].update(Comet=5), "state.deadlines.Comet"),
         (lambda raw: raw["state"]["stalls"][0].update(action="Fly"), "state.stalls.0"),
         (lambda raw: raw["state"]["incident"]["milestones"].insert(0, {"name": "a"}), "state.incident.milestones.0"),
+        (
+            lambda raw: raw["state"]["incident"].update(refused=[{"action": "Fly", "unmet": []}]),
+            "state.incident.refused.0",
+        ),
         (lambda raw: raw.update(marks={"comet": 4}), "marks.comet"),
         (lambda raw: raw["account"].update(booked={"Comets": 4}), "account.booked.Comets"),
         (lambda raw: raw["account"].pop("since_ms"), "account"),
