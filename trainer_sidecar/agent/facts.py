@@ -17,6 +17,8 @@ from trainer_sidecar.agent.ranks import Name, Process
 from trainer_sidecar.agent.settings import Settings
 
 MESSAGE_CHARACTERS = 4000
+NOT_FINISHED = "NotFinished"
+NOT_RELOADED = "CheckpointNotReloaded"
 
 
 def _of_process(
@@ -40,7 +42,24 @@ def process_exited(settings: Settings, process: Process, step: int | None) -> pb
     fact.exit_code = process.exit_code
     if step is not None:
         fact.step = step
-    fact.code, fact.message = exit_name(process.exit_code), newest_text(process.last_lines)
+    told = [line for line in process.notices.values() if line not in process.last_lines]
+    fact.code, fact.message = exit_name(process.exit_code), newest_text([*process.last_lines, *told])
+    return fact
+
+
+def not_finished(settings: Settings, process: Process, step: int | None, problem: str) -> pb.Fact:
+    """A rank's process has ended with 0, and its training was not at its end; `problem` names the line."""
+    fact = process_exited(settings, process, step)
+    fact.code, fact.message = NOT_FINISHED, newest_text([*process.last_lines, problem])
+    return fact
+
+
+def not_reloaded(settings: Settings, process: Process, step: int | None, problem: str) -> pb.Fact:
+    """A rank trains again from a step before the one that its start was to load."""
+    fact = _of_process(settings, pb.LOG_RULE, "reload", process.rank, process.name)
+    if step is not None:
+        fact.step = step
+    fact.code, fact.message = NOT_RELOADED, problem
     return fact
 
 

@@ -25,6 +25,9 @@ class Script:
     stopped: bool = False  # the launcher was told to end, with its pod
     launch: int = 0  # number of the newest launch
     training: bool = False  # it is the training: one of its ranks has registered with MindIO
+    entry: str = ""  # the script or module of the newest launch
+    arguments: tuple[str, ...] = ()  # and what it was called with
+    lost_log: str = ""  # what `tee` said when it could not write its file
     problem: str = ""  # why the launcher has ended the script
 
 
@@ -39,6 +42,8 @@ def read_process(message: Mapping[str, Any]) -> Process:
         ordered=bool(message["ordered"]),
         changed=int(message["changed"]),
         last_lines=tuple(str(line) for line in message["last_lines"]),
+        last_step=int(message["last_step"]),
+        notices={str(kind): str(line) for kind, line in message["notices"].items()},
     )
 
 
@@ -59,5 +64,8 @@ def read_script(message: Mapping[str, Any]) -> Script:
         stopped=bool(message["stopped"]),
         launch=int(message["launch"]),
         training=bool(message["training"]),
+        entry=str(message["entry"]),
+        arguments=tuple(str(argument) for argument in message["arguments"]),
+        lost_log=str(message["lost_log"]),
         problem=str(message["problem"]),
     )

@@ -15,6 +15,7 @@ from typing import Any
 from hajob.protocol import sidecar_pb2 as pb
 from trainer_sidecar.agent import facts
 from trainer_sidecar.agent.clock import SECOND, Clock
+from trainer_sidecar.agent.endings import Endings, Training
 from trainer_sidecar.agent.environment import rank_environment
 from trainer_sidecar.agent.gate import LinkPhase
 from trainer_sidecar.agent.launcher_messages import Script, read_name, read_process, read_script
@@ -23,6 +24,8 @@ from trainer_sidecar.agent.log_rules import LogRules, Rule
 from trainer_sidecar.agent.outbox import Outbox
 from trainer_sidecar.agent.ranks import Command, Name, Process, Wanted, is_admitted, reconcile, runs
 from trainer_sidecar.agent.settings import Settings
+from trainer_sidecar.launcher import endings
+from trainer_sidecar.launcher.arguments import ARGUMENTS, LOAD_STEP, RESUME_POLICY, means_to_resume, options
 from trainer_sidecar.launcher.output import KEPT_LINE_CHARACTERS, KEPT_LINES
 
 log = logging.getLogger(__name__)
@@ -58,6 +61,8 @@ class Node:
         self._fenced: set[tuple[int, Name]] = set()
         self._stacks: dict[tuple[int, Name], int] = {}  # how often the launcher was asked for a process's stack
         self._script = Script()
+        self._endings = Endings()
+        self._unfinished: dict[tuple[int, Name], str] = {}  # ended with 0, and why that is no finish
         self._controller_address = ""
         self._following = False  # what the launcher was told about lines
         self._refused: dict[int, str] = {}  # why the launcher did not start a rank; asked again with each tick
@@ -143,7 +148,13 @@ class Node:
             self._following = False  # a launcher that is connected anew
             self._follow_lines()
             self._carry_out()
-        elif kind == "refused":
+        elif kind == "all_ended":
+            self._tell_verdict(int(message["launch"]))
+        else:
+            self._take_other(kind, message)
+
+    def _take_other(self, kind: str, message: Mapping[str, Any]) -> None:
+        if kind == "refused":
             self._take_refusal(int(message["rank"]), str(message["reason"]))
         elif kind != "launcher":
             log.warning("a message of the launcher is not understood: %s", kind)
@@ -167,9 +178,15 @@ class Node:
 
     def _take_process(self, message: Mapping[str, Any]) -> None:
         process = read_process(message)
+        step, time = int(message["step"]), int(message["step_time"])
+        if step >= 0:  # before its end is judged
+            self._endings.stepped(process.rank, process.name, step, time)
         self._set_process(process)
-        if int(message["step"]) >= 0 and process.rank not in self._steps:
-            self._take_step(process.rank, int(message["step"]), int(message["step_time"]))
+        if endings.NO_TRACKER in process.notices and self._load_step(process.rank):
+            text = f"rank {process.rank} finds no checkpoint after a start that was to load one"
+            self._not_reloaded(process, None, text)
+        if step >= 0 and process.rank not in self._steps:
+            self._take_step(process.rank, step, time)
         self._carry_out()
 
     def _set_process(self, process: Process) -> None:
@@ -192,6 +209,8 @@ class Node:
         self._lines.pop((process.rank, process.name), None)
         self.end_links(process.rank)
         self._copies.pop(process.rank, None)
+        if process.exit_code == 0 and not process.ordered and self._script.training:
+            self._judge(process)
         fenced = (process.rank, process.name) in self._fenced
         if process.exit_code != 0 and (fenced or not process.ordered):
             log.warning("rank %d (process %d) ended: %s", process.rank, process.pid, facts.exit_name(process.exit_code))
@@ -202,6 +221,7 @@ class Node:
 
     def _take_step(self, rank: int, step: int, time: int) -> None:
         self._steps[rank] = step
+        self._stepped(rank, step, time)
         self._last_sign = max(self._last_sign, time)
         self.outbox.add_step(rank, step, time, self._clock.now())
 
@@ -251,6 +271,7 @@ class Node:
         before, self._script = self._script, script
         if script.launch != before.launch:
             self._begin_launch()
+        self._endings.training = Training.of(options(script.arguments))
         if script.ended and not before.ended:
             log.info("the start script ended: %s", facts.exit_name(script.exit_code))
             self.send_launcher({"kind": "seen_end"})
@@ -265,6 +286,47 @@ class Node:
         for processes in (self._processes, self._steps, self._beaten, self._copies, self._refused):
             processes.clear()
         self._lines.clear()
+        self._endings, self._unfinished = Endings(), {}
+
+    def _judge(self, process: Process) -> None:
+        """A process has ended with 0: it has finished its training, or this is a fault of the program."""
+        rank, name = process.rank, process.name
+        problem = self._endings.verdict(rank, name, process.notices, process.last_step or None)
+        if not problem:
+            return
+        log.error("%s", problem)
+        self._unfinished[rank, name] = problem
+        fact = facts.not_finished(self._settings, process, self._step(rank), problem)
+        self.outbox.add_fact(fact, process.changed, self._clock.now())
+
+    def _tell_verdict(self, launch: int) -> None:
+        newest = ((process.rank, process.name) for process in self._processes.values())
+        problem = next((self._unfinished[one] for one in newest if one in self._unfinished), "")
+        self.send_launcher({"kind": "verdict", "launch": launch, "problem": problem})
+
+    def _stepped(self, rank: int, step: int, time: int) -> None:
+        """A rank told of a step: the first one of a process tells whether it has loaded what it should."""
+        process = self._processes.get(rank)
+        if process is None or step < 1 or not self._endings.stepped(rank, process.name, step, time):
+            return
+        loads = self._load_step(rank)
+        if loads is not None and step < loads:
+            text = f"rank {rank} trains step {step} after a start that was to load the checkpoint of step {loads}"
+            self._not_reloaded(process, step, text)
+
+    def _load_step(self, rank: int) -> int | None:
+        """The step of the checkpoint that this start is to load, None: none, or the script does not mean to resume."""
+        wanted = self._wanted.get(rank)
+        text = wanted.environment.get(LOAD_STEP, "") if wanted is not None else ""
+        mends = wanted is not None and wanted.environment.get(RESUME_POLICY) == ARGUMENTS
+        return int(text) if text.isdecimal() and (mends or means_to_resume(options(self._script.arguments))) else None
+
+    def _not_reloaded(self, process: Process, step: int | None, text: str) -> None:
+        tracker = process.notices.get(endings.NO_TRACKER)
+        fact = facts.not_reloaded(self._settings, process, step, f"{text}: {tracker}" if tracker else text)
+        if self.outbox.add_fact(fact, self._clock.now(), self._clock.now()):
+            log.error("%s", fact.message)
+            self.wake_report()
 
     def _all_finished(self) -> bool:
         return all(self._process_phase(self._processes.get(rank)) == pb.FINISHED for rank in self._settings.local_ranks)
@@ -343,6 +405,7 @@ class Node:
     def _tell_registered(self, rank: int) -> None:
         """The launch whose ranks reach the gate is the training; the launcher can't see that."""
         if not self._script.training and self.link_phase(rank) is not LinkPhase.NONE:
+            self._script = replace(self._script, training=True)
             self.send_launcher({"kind": "registered", "launch": self._script.launch})
 
     def heartbeat(self, rank: int, step: int | None, *, asked: bool) -> None:
@@ -350,6 +413,7 @@ class Node:
         now = self._clock.now()
         self._last_sign = now
         if step and step != self._beaten.get(rank):  # 0: none yet by this process, whatever was trained before it
+            self._stepped(rank, step, now)
             self._beaten[rank] = step
             self.outbox.add_heartbeat(rank, step, now, at_once=asked)
             if asked:
@@ -445,7 +509,7 @@ class Node:
                 return pb.DEAD
             if not self._script.training:  # the script may come to its training yet
                 return pb.DEAD if self._script.ended else pb.STARTING
-            return pb.FINISHED
+            return pb.DEAD if (process.rank, process.name) in self._unfinished else pb.FINISHED
         phases = {LinkPhase.NONE: pb.STARTING, LinkPhase.AT_GATE: pb.AT_GATE, LinkPhase.LINKED: pb.LINKED}
         return phases[self.link_phase(process.rank)]
 

@@ -32,6 +32,8 @@ class Process:
     ordered: bool = False  # its end was asked for
     changed: int = 0  # nanoseconds of the shared clock
     last_lines: tuple[str, ...] = ()
+    last_step: int = 0  # that it is to reach, as it prints it; 0 unknown
+    notices: Mapping[str, str] = field(default_factory=dict)  # lines that tell how it ends, by kind
 
 
 @dataclass(frozen=True)

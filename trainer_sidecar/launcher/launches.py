@@ -24,6 +24,9 @@ class Launch:
         self.target = ranks.Target(output.Descriptor(1).write, output.Descriptor(2).write)
         self.is_training = False
         self.concluded = False
+        self.finished = False  # the training has come to its end
+        self.waits_for_verdict = False
+        self.mended_for = ""  # the attempt whose changed arguments were said
 
     def print_to(self, descriptors: List[int], is_ours: Callable[[int], bool]) -> None:
         """The shim's stdout and stderr, unless they are the script's own, which are passed on anyway."""

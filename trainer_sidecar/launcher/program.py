@@ -231,6 +231,12 @@ def _contradictions(tool: str, size: Size, options: List[Tuple[str, str | None, 
     ]
 
 
+def with_arguments(program: Program, changed: List[str]) -> Program:
+    """The same program with other arguments."""
+    before = len(program.argv) - len(program.arguments)
+    return program._replace(argv=[*program.argv[:before], *changed], arguments=changed)
+
+
 def of_rank(program: Program, local_rank: str) -> Program:
     """The program of one rank: torch.distributed.launch tells each its number by an argument."""
     if not program.numbered:

@@ -1,6 +1,7 @@
-"""A training's steps, read from the line that Megatron-like trainers print after each one, on their way to the agent.
+"""A training's steps, read from the line that trainers print after each one, on their way to the agent.
 
-` iteration        5/     100 | consumed samples: ... | lm loss: 1.234E+00 |`: step 5 of 100 is finished.
+Megatron: ` iteration        5/     100 | consumed samples: ... | lm loss: 1.234E+00 |`: step 5 of 100 is finished.
+MindFormers: `{ Epoch:[  2/  3], step:[    5/   10], loss: ...`: step 15 of 30, since it counts within the epoch.
 
 A node that loses its power takes along what it has not told, so a step of usual length is told at once. Quick ones are
 gathered: a message for each would cost more than they do. Where no more of them come they are told, since that may be
@@ -10,7 +11,7 @@ an outage, whose account begins with the last step.
 from __future__ import annotations
 
 import re
-from typing import List
+from typing import List, Tuple
 
 SECOND = 1_000_000_000
 TOGETHER = SECOND // 200
@@ -22,13 +23,21 @@ GATHER = 2 * SECOND // 5
 STILL = SECOND // 10
 """… and until no step has ended for so long."""
 
-LINE = re.compile(rb"iteration\s+(\d{1,15})/\s*\d{1,15}")
+LINE = re.compile(
+    rb"iteration\s+(\d{1,15})/\s*(\d{1,15})"
+    rb"|Epoch:\[\s*(\d{1,9})/\s*(\d{1,9})\],\s*step:\[\s*(\d{1,9})/\s*(\d{1,9})\]"
+)
 
 
-def parse(line: bytes) -> int | None:
-    """The finished step that a line of output tells of, None for any other line."""
+def parse(line: bytes) -> Tuple[int, int] | None:
+    """The finished step that a line of output tells of, and the last one; None for any other line."""
     found = LINE.search(line)
-    return int(found.group(1)) if found else None
+    if found is None:
+        return None
+    if found.group(1) is not None:
+        return int(found.group(1)), int(found.group(2))
+    epoch, epochs, step, steps = (int(number) for number in found.groups()[2:])
+    return (epoch - 1) * steps + step, epochs * steps
 
 
 class Untold:

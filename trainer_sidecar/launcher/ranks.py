@@ -11,7 +11,7 @@ import os
 import signal
 from typing import Any, Callable, Dict, List, NamedTuple
 
-from . import kept, output, process, program, progress, stacks
+from . import endings, kept, output, process, program, progress, stacks
 from .loop import Loop
 from .protocol import boottime_nanoseconds
 
@@ -41,6 +41,8 @@ class Rank:
         self.asked = False  # SIGTERM was sent
         self.step = -1
         self.step_time = 0
+        self.last_step = 0  # that it is to reach, as it prints it; 0 unknown
+        self.notices: Dict[str, str] = {}
         self.last_lines = output.LastLines()
         self.add_line: Callable[[bytes], None] = lambda _: None  # to its output, as if it had printed it
 
@@ -63,6 +65,8 @@ class Rank:
             "changed": self.changed,
             "step": self.step,
             "step_time": self.step_time,
+            "last_step": self.last_step,
+            "notices": self.notices,
             "last_lines": [] if self.running else self.last_lines.text(),
         }
 
@@ -177,13 +181,16 @@ class Ranks:
 
     def _line(self, rank: Rank, line: bytes, write: Callable[[bytes], None], log: output.LogFile) -> None:
         now = boottime_nanoseconds()
-        step = progress.parse(line)
-        if step is not None:
+        found = progress.parse(line)
+        if found is not None:
+            step, rank.last_step = found
             waits = bool(self._untold.steps)
             self._untold.add(rank.rank, step, now, rank.step_time)
             rank.step, rank.step_time = step, now
             if not waits:
                 self._tell_steps_later(now)
+        elif endings.note(rank.notices, line) == endings.NO_TRACKER:
+            self._tell(rank.record(), False)
         if self.follow_lines:
             text = line.decode("utf-8", "replace")
             self._tell({"kind": "line", "rank": rank.rank, "text": text, "time": now}, True)

@@ -13,7 +13,7 @@ from typing import Any, Callable, Dict, List, NamedTuple, Set
 
 from trainer_sidecar import prctl, signals
 
-from . import launches, output, process, program, protocol, ranks, shells, stacks, strangers
+from . import arguments, endings, launches, output, process, program, protocol, ranks, shells, stacks, strangers
 from .loop import Loop
 
 REFUSED = 64
@@ -24,6 +24,10 @@ OUTPUT_WAITS = 400
 NO_CALL_NOTE_SECONDS = 60.0
 NO_CALL_NOTE = "the command has run for {:.0f} s and launched no ranks yet (torchrun, msrun, torch.distributed.launch)"
 STRANGERS_SECONDS = 1.0
+VERDICT_SECONDS = 5.0
+UNFINISHED = 65
+TERMINATION_LOG = "/dev/termination-log"
+LOST_LOG = "its log is lost and the start script will end with an error, the training goes on: make the directory"
 STRANGER = (
     "a launcher of the image runs below the start script, past Hajob's: {}{}; call it by its name alone, "
     "so that Hajob's is found on PATH"
@@ -62,6 +66,7 @@ class Supervisor:
         self._as_they_are: Set[int] = set()  # launchers that were let go their own way
         self._suspect = 0  # a launcher of the image, seen once: it may only be looked at for help
         self._problem = ""
+        self._lost_log = ""
         self._over = False
         self._late: List[ranks.Rank] = []  # had not ended when the first rank had finished
         self._script_over = False  # it has ended, and nothing is waited for any more
@@ -96,7 +101,25 @@ class Supervisor:
         if self._problem:
             return REFUSED
         code = self._script_exit or 0
-        return code if code >= 0 else 128 - code
+        code = code if code >= 0 else 128 - code
+        launch = self._launch
+        if launch is not None and launch.finished:
+            if code:
+                self._last_word("the training has finished; the start script ended with {} after it".format(code))
+            return 0
+        if self._num_launches and not code:
+            self._last_word("the start script ended with 0, but no training of it has finished")
+            return UNFINISHED
+        return code
+
+    def _last_word(self, text: str) -> None:
+        """For whoever looks at the container: in its output, and as its termination message."""
+        lines = [text, *([self._lost_log] if self._lost_log else []), *self._script_lines.text()[-5:]]
+        self._ranks.say(text)
+        self._ranks.flush(1.0)
+        if os.path.isfile(TERMINATION_LOG):
+            with contextlib.suppress(OSError), open(TERMINATION_LOG, "w") as file:
+                file.write("\n".join(lines)[:4000])
 
     def _read_script(self, descriptor: int, target: output.Descriptor) -> None:
         lines = output.Lines()
@@ -108,6 +131,10 @@ class Supervisor:
                 return
             for line in lines.feed(data) if data else lines.end():
                 self._script_lines.add(line)
+                if not self._lost_log and endings.is_lost_log(line):
+                    self._lost_log = line[:500].decode("utf-8", "replace")
+                    self._ranks.say("{}: {}".format(self._lost_log, LOST_LOG))
+                    self._tell(self._script_record(), False)
             if data:
                 self._ranks.pass_on(target.write, data)
                 return
@@ -291,7 +318,10 @@ class Supervisor:
             "ready": launch is not None and not launch.concluded and not self._over,
             "launch": self._num_launches,
             "training": launch is not None and launch.is_training,
-            "finished": launch is not None and launch.concluded,
+            "finished": launch is not None and launch.finished,
+            "entry": launch.program.script if launch is not None else "",
+            "arguments": launch.program.arguments if launch is not None else [],
+            "lost_log": self._lost_log,
             "ended": self._script_over,
             "exit_code": self._script_exit or 0,
             "last_lines": self._script_lines.text() if self._script_over else [],
@@ -312,6 +342,8 @@ class Supervisor:
             self._ranks.take_stack(int(message["rank"]), name)
         elif kind == "registered":
             self._registered(int(message["launch"]))
+        elif kind == "verdict":
+            self._judged(int(message["launch"]), str(message["problem"]))
         elif kind == "over":
             self._over = True
             self._ranks.end_all(gently=False, ordered=True)
@@ -334,12 +366,23 @@ class Supervisor:
                 environment.update(program.mindspore_environment(environment))
             directory = self._settings.directory
             environment.update(stacks.variables(directory, "rank-{}.{}.{}".format(rank, *name)))
-            own = program.of_rank(launch.program, environment.get("LOCAL_RANK", "0"))
+            own = program.of_rank(self._mended(launch, environment), environment.get("LOCAL_RANK", "0"))
             armed = own._replace(argv=program.armed(own, directory))
             reason = self._ranks.start(rank, name, armed, environment, launch.target)
         if reason is not None:
             refused = {"kind": "refused", "rank": rank, "incarnation": name.incarnation, "start": name.start}
             self._tell(dict(refused, reason=reason), False)
+
+    def _mended(self, launch: launches.Launch, environment: Dict[str, str]) -> program.Program:
+        """The program with arguments that load what it has saved, where the job asks for that."""
+        if launch.tool == program.MSRUN or not arguments.resumes(environment, launch.program.arguments):
+            return launch.program
+        resumed = arguments.resumed(launch.program.arguments)
+        attempt = environment.get("HAJOB_ATTEMPT", "")
+        if resumed.changes and launch.mended_for != attempt:
+            launch.mended_for = attempt
+            self._ranks.say("start {}: {}".format(attempt, ", ".join(resumed.changes)))
+        return program.with_arguments(launch.program, resumed.arguments)
 
     def _refusal(self) -> str | None:
         if self._over or self._stop_signal:
@@ -434,12 +477,36 @@ class Supervisor:
         if launch is None or launch.concluded:
             return
         if launch.is_training:
-            launch.concluded = True
-        else:
-            text = "{} has ended with 0 and its ranks never registered with MindIO: it was not the training"
-            self._ranks.say(text.format(launch.program.script))
-            self._ranks.forget()
-            self._launch, self._late = None, []
+            self._ask_for_verdict(launch)
+            return
+        text = "{} has ended with 0 and its ranks never registered with MindIO: it was not the training"
+        self._ranks.say(text.format(launch.program.script))
+        self._ranks.forget()
+        self._launch, self._late = None, []
+        self._tell(self._script_record(), False)
+        self._let_script_go_on(launch, OUTPUT_WAITS)
+
+    def _ask_for_verdict(self, launch: launches.Launch) -> None:
+        """Whether they have trained to the end, which the agent knows from their heartbeats."""
+        if self._agent is None:
+            self._finish(launch)
+        elif not launch.waits_for_verdict:
+            launch.waits_for_verdict = True
+            self._tell({"kind": "all_ended", "launch": launch.number}, False)
+            self._loop.later(VERDICT_SECONDS, lambda: self._judged(launch.number, ""))
+
+    def _judged(self, number: int, problem: str) -> None:
+        launch = self._launch
+        if launch is None or launch.number != number or not launch.waits_for_verdict:
+            return
+        launch.waits_for_verdict = False
+        if problem:  # the ranks will be started again, or the pod is deleted
+            self._ranks.say("the training has not finished: {}".format(problem))
+        elif not self._ranks.running():
+            self._finish(launch)
+
+    def _finish(self, launch: launches.Launch) -> None:
+        launch.concluded = launch.finished = True
         self._tell(self._script_record(), False)
         self._let_script_go_on(launch, OUTPUT_WAITS)
 

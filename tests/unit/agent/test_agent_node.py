@@ -26,6 +26,7 @@ class Rig:
         script = {
             "kind": "script", "ready": True, "finished": False, "ended": False, "exit_code": 0, "last_lines": [],
             "tool": "torchrun", "stopped": False, "launch": 1, "training": True, "problem": "",
+            "entry": "train.py", "arguments": [], "lost_log": "",
         }  # fmt: skip
         self.node.take_launcher({**script, **changes})
 
@@ -33,6 +34,7 @@ class Rig:
         record = {
             "kind": "rank", "rank": rank, "incarnation": incarnation, "start": 0, "pid": 100 + rank, "running": True,
             "exit_code": 0, "ordered": False, "changed": self.clock.now(), "step": -1, "step_time": 0, "last_lines": [],
+            "last_step": 0, "notices": {},
         }  # fmt: skip
         self.node.take_launcher({**record, **changes})
 
@@ -116,6 +118,7 @@ def test_exit_code_zero_is_finished() -> None:
     rig = Rig()
     rig.script()
     rig.process(2)
+    rig.node.take_launcher({"kind": "steps", "steps": [[2, 5, rig.clock.now()]]})
     rig.process(2, running=False)
     report = rig.report()
     assert list(report.facts) == []
@@ -154,6 +157,8 @@ def test_a_script_that_ends_without_its_ranks_is_a_fact_but_not_after_them_or_wi
     finished = Rig()
     finished.script()
     for rank in (2, 3):
+        finished.process(rank)
+        finished.node.take_launcher({"kind": "steps", "steps": [[rank, 5, finished.clock.now()]]})
         finished.process(rank, running=False)
     finished.script(ended=True)
     assert list(finished.report().facts) == []

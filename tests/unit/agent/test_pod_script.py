@@ -47,12 +47,10 @@ async def test_the_script_goes_on_after_its_ranks(tmp_path: Path, authority: Aut
     )
     async with running_pod(tmp_path, authority, script) as pod:
         coordinator = await ordered(pod, authority)
-        assert await ended(pod) == 7
+        assert await ended(pod) == 0
         assert "tail 0" in pod.log()
-        assert sorted((tmp_path / "log.txt").read_text().splitlines()) == [
-            "[rank 0] rank 0 of 2",
-            "[rank 1] rank 1 of 2",
-        ]
+        printed = (tmp_path / "log.txt").read_text().splitlines()
+        assert [line for line in sorted(printed) if " of 2" in line] == ["[rank 0] rank 0 of 2", "[rank 1] rank 1 of 2"]
         assert "--nproc-per-node 8 is overridden by the job: 2" in pod.log()
         await until(lambda: coordinator.reports[-1].script_ended, "the end of the script")
         assert coordinator.reports[-1].script_exit_code == 7

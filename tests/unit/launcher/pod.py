@@ -96,6 +96,10 @@ class Container:
         self.hear()
         return next((message for message in reversed(self.said) if message["kind"] == kind), {})
 
+    def heard(self, kind: str) -> bool:
+        """Whether a message of this kind has come."""
+        return bool(self._newest(kind))
+
     def rank(self, rank: int) -> dict[str, Any]:
         """The newest message about a rank."""
         self.hear()

@@ -126,5 +126,5 @@ def test_when_the_reader_is_gone_output_goes_to_the_container() -> None:
 
 def test_the_line_of_a_step() -> None:
     line = b" iteration        5/     100 | consumed samples: 80 | lm loss: 1.234E+00 |"
-    assert progress.parse(line) == 5
+    assert progress.parse(line) == (5, 100)
     assert progress.parse(b"saving checkpoint at iteration 5") is None

@@ -1,0 +1,109 @@
+"""Whether a rank that ended with 0 has finished: steps, the last one, and a few lines decide."""
+
+from __future__ import annotations
+
+import pytest
+
+from hajob.protocol import sidecar_pb2 as pb
+from tests.unit.agent.test_agent_node import Rig, order
+from trainer_sidecar.agent.clock import SECOND
+from trainer_sidecar.agent.endings import Endings, Training
+from trainer_sidecar.agent.ranks import Name
+from trainer_sidecar.launcher import endings as lines
+
+FIRST = Name(1, 0)
+MISSING = "could not load the checkpoint"
+
+
+def after(steps: dict[int, float], **arguments: str) -> Endings:
+    """A process that told of steps, at seconds."""
+    made = Endings(Training.of({name.replace("_", "-"): value for name, value in arguments.items()}))
+    for step, seconds in steps.items():
+        made.stepped(0, FIRST, step, int(seconds * SECOND))
+    return made
+
+
+@pytest.mark.parametrize(
+    ("steps", "arguments", "notices", "target", "problem"),
+    [
+        ({100: 1}, {"train_iters": "100"}, {}, None, ""),
+        ({}, {}, {}, None, "has trained no step"),
+        ({5: 1}, {}, {}, None, ""),
+        ({5: 1}, {}, {}, 9, "at step 5 of 9"),
+        ({1: 1, 50: 50}, {"train_iters": "100"}, {}, None, "at step 50 of 100"),
+        ({1: 1, 98: 98}, {"train_iters": "100"}, {}, None, ""),  # the last heartbeats of a second each
+        ({1: 0, 400: 4}, {"train_iters": "600"}, {}, None, ""),  # a hundred steps a second
+        ({50: 1}, {"train_iters": "100"}, {lines.EARLY_END: "exiting program at iteration 50"}, None, ""),
+        ({50: 1}, {"train_iters": "100", "exit_interval": "50"}, {}, None, ""),
+        ({1: 1, 60: 60}, {"train_iters": "100", "exit_interval": "50"}, {}, None, "at step 60 of 100"),
+        ({50: 1}, {"train_iters": "100", "exit_duration_in_mins": "230"}, {}, None, ""),
+        ({}, {"train_iters": "100"}, {lines.NOT_LOADED: MISSING}, None, MISSING),
+        ({}, {"train_iters": "40"}, {lines.LOADED: "successfully loaded checkpoint from /c at iteration 40"}, None, ""),
+    ],
+)
+def test_an_end_with_zero(
+    steps: dict[int, float], arguments: dict[str, str], notices: dict[str, str], target: int | None, problem: str
+) -> None:
+    found = after(steps, **arguments).verdict(0, FIRST, notices, target)
+    assert (problem in found) if problem else (found == "")
+
+
+def test_steps_of_another_process_do_not_count() -> None:
+    assert (
+        after({100: 1}, train_iters="100").verdict(0, Name(1, 1), {}, None)
+        == "rank 0 ended with 0 and has trained no step"
+    )
+
+
+def test_an_unfinished_end_is_a_fault_that_names_the_line() -> None:
+    rig = Rig()
+    rig.script(arguments=["--train-iters", "100"])
+    rig.process(2)
+    rig.process(2, running=False, notices={lines.NOT_LOADED: MISSING}, last_lines=["the last line"])
+    report = rig.report()
+    (fact,) = report.facts
+    assert (fact.kind, fact.exit_code, fact.code) == (pb.PROCESS_EXITED, 0, "NotFinished")
+    assert fact.message == f"the last line\nrank 2 ended with 0 and did not train: {MISSING}"
+    assert report.ranks[0].phase == pb.DEAD
+    rig.commands.clear()
+    rig.node.take_launcher({"kind": "all_ended", "launch": 1})
+    assert rig.commands == [
+        {"kind": "verdict", "launch": 1, "problem": f"rank 2 ended with 0 and did not train: {MISSING}"}
+    ]
+
+
+def reloading(step: int, *, arguments: list[str]) -> Rig:
+    """A start that is to load the checkpoint of step 40, and its first step."""
+    rig = Rig()
+    rig.script(arguments=arguments)
+    wanted = order(2)
+    wanted.environment["HAJOB_LOAD_STEP"] = "40"
+    rig.order(wanted)
+    rig.process(2)
+    rig.node.take_launcher({"kind": "steps", "steps": [[2, step, rig.clock.now()]]})
+    return rig
+
+
+SAME = ["--save", "/c", "--load", "/c"]
+
+
+def test_a_start_that_goes_on_from_its_checkpoint_is_none() -> None:
+    assert list(reloading(41, arguments=SAME).report().facts) == []
+
+
+def test_a_start_from_step_zero_is_a_fault_at_its_first_step() -> None:
+    (fact,) = reloading(1, arguments=SAME).report().facts
+    assert (fact.kind, fact.code) == (pb.LOG_RULE, "CheckpointNotReloaded")
+    assert fact.message == "rank 2 trains step 1 after a start that was to load the checkpoint of step 40"
+
+
+def test_a_script_that_never_resumes_may_start_over() -> None:
+    assert list(reloading(1, arguments=["--save", "/c", "--load", "/pretrained"]).report().facts) == []
+
+
+def test_a_missing_tracker_is_told_before_the_first_step() -> None:
+    rig = reloading(41, arguments=SAME)
+    rig.report()
+    rig.process(2, notices={lines.NO_TRACKER: "WARNING: could not find the metadata file /c/latest"})
+    (fact,) = rig.report().facts
+    assert fact.message.endswith("WARNING: could not find the metadata file /c/latest")

@@ -1,0 +1,95 @@
+"""How a training ends is told by its ranks, whatever the script's own code says; real pipes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.unit.launcher.pod import Container, running
+from trainer_sidecar.launcher import endings, progress
+
+
+def trained(pod: Container, problem: str = "") -> int:
+    """Bring the training to its end and judge it."""
+    pod.launched()
+    pod.register()
+    pod.start_ranks()
+    pod.until(lambda: pod.heard("all_ended"), "the end of the ranks")
+    pod.send({"kind": "verdict", "launch": 1, "problem": problem})
+    return pod.ended()
+
+
+def test_a_lost_log_does_not_fail_a_training(tmp_path: Path) -> None:
+    with running(tmp_path, "set -o pipefail; torchrun echo.py | tee logs/train.log") as pod:
+        assert trained(pod) == 0
+        assert pod.script()["finished"]
+        assert pod.script()["exit_code"] == 1
+        assert "tee: logs/train.log: No such file or directory" in pod.script()["lost_log"]
+        assert "the training has finished; the start script ended with 1 after it" in pod.log()
+
+
+def test_a_pipe_does_not_hide_a_failed_training(tmp_path: Path) -> None:
+    (tmp_path / "home").mkdir()
+    (tmp_path / "home" / "fail.py").write_text("raise SystemExit(3)")
+    with running(tmp_path, "torchrun fail.py | cat & sleep 2; kill $(jobs -p); exit 0") as pod:
+        pod.launched()
+        pod.register()
+        pod.start_ranks()
+        assert pod.ended() == 65
+        assert "the start script ended with 0, but no training of it has finished" in pod.log()
+
+
+def test_a_script_waits_while_its_training_is_not_finished(tmp_path: Path) -> None:
+    with running(tmp_path, "torchrun echo.py; echo went on", ranks=1) as pod:
+        pod.launched()
+        pod.register()
+        pod.start_ranks()
+        pod.until(lambda: pod.heard("all_ended"), "the end of the ranks")
+        pod.send({"kind": "verdict", "launch": 1, "problem": "rank 0 ended with 0 at step 3 of 9"})
+        pod.until(lambda: "the training has not finished: rank 0 ended with 0 at step 3 of 9" in pod.log(), "the line")
+        pod.said.clear()
+        pod.start_ranks(1)
+        pod.until(lambda: pod.heard("all_ended"), "the second end")
+        assert "went on" not in pod.log()
+        pod.send({"kind": "verdict", "launch": 1, "problem": ""})
+        assert pod.ended() == 0
+        assert "went on" in pod.log()
+
+
+def test_notices_travel_with_the_end(tmp_path: Path) -> None:
+    (tmp_path / "home").mkdir()
+    program = "print('could not load the checkpoint'); print('\\n' * 100); print('bye')"
+    (tmp_path / "home" / "load.py").write_text(program)
+    with running(tmp_path, "torchrun load.py", ranks=1) as pod:
+        pod.launched()
+        pod.register()
+        pod.start_ranks()
+        pod.until(lambda: pod.rank(0).get("running") is False, "the end")
+        assert pod.rank(0)["notices"] == {"CheckpointNotLoaded": "could not load the checkpoint"}
+
+
+@pytest.mark.parametrize(
+    ("line", "kind"),
+    [
+        (b"[exiting program at iteration 50] datetime: 2026-01-01 00:00:00", endings.EARLY_END),
+        (b"exiting program after receiving SIGTERM.", endings.EARLY_END),
+        (b"ERROR: Invalid metadata file /c/latest_checkpointed_iteration.txt. Exiting", endings.NOT_LOADED),
+        (b">> '--exit-on-missing-checkpoint' set ... exiting. <<", endings.NOT_LOADED),
+        (b"WARNING: could not find the metadata file /c/latest", endings.NO_TRACKER),
+        (b"ValueError: High availability do not support the size of dp_ep_ranks", endings.LAYOUT),
+        (b"/bin/sh: 1: g++: not found", endings.BUILD),
+        (b"make: *** [Makefile:13: default] Error 127", endings.BUILD),
+        (b"sh: make: command not found", endings.BUILD),
+        (b"  successfully loaded checkpoint from /c [ t 1/1, p 1/1 ] at iteration 40", endings.LOADED),
+        (b" iteration        5/     100 | lm loss: 1.0E+00 |", ""),
+        (b"makefile found", ""),
+    ],
+)
+def test_lines_that_tell(line: bytes, kind: str) -> None:
+    assert endings.kind_of(line) == kind
+
+
+def test_steps_within_an_epoch_are_steps_of_the_training() -> None:
+    line = b"2026 - INFO - { Epoch:[  2/  3], step:[    5/   10], loss: 1.0, per_step_time: 20ms }"
+    assert progress.parse(line) == (15, 30)

@@ -1,0 +1,100 @@
+"""Whether a rank that ended with 0 has finished its training: the exit code does not tell.
+
+Megatron ends with 0 when a checkpoint can't be loaded, after an orderly early end, and at the last step. What tells
+them apart: the steps of this process, the last one it was to reach, and a few lines. Steps come from heartbeats, two
+seconds apart, on all ranks but the one that prints, so a rank may have ended a few steps later than is known.
+docs/protocols/launcher.md#ends
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from trainer_sidecar.agent.clock import SECOND
+from trainer_sidecar.agent.ranks import Name
+from trainer_sidecar.launcher import endings
+
+HEARTBEATS = 3 * SECOND
+"""What may have been trained since the newest heartbeat that told a step: one interval, and the way here."""
+
+
+@dataclass
+class Progress:
+    """The steps one process has told of."""
+
+    first: int
+    first_time: int
+    newest: int
+    newest_time: int
+
+    def reached(self) -> int:
+        """The highest step it may have finished by now."""
+        steps, time = self.newest - self.first, self.newest_time - self.first_time
+        return self.newest + 1 + (steps * HEARTBEATS // time if steps > 0 and time > 0 else 0)
+
+
+@dataclass(frozen=True, slots=True)
+class Training:
+    """What the arguments of the training say about its end."""
+
+    last_step: int | None = None
+    exit_interval: int | None = None
+    may_stop_early: bool = False  # by time or by signal, which only one rank tells
+
+    @classmethod
+    def of(cls, options: Mapping[str, str]) -> Training:
+        """Read Megatron's options, by name without dashes."""
+        early = "exit-duration-in-mins" in options or "exit-signal-handler" in options
+        return cls(_number(options, "train-iters"), _number(options, "exit-interval"), early)
+
+    def is_early_end(self, progress: Progress) -> bool:
+        """Whether an end after these steps is one of those the arguments ask for."""
+        if self.may_stop_early:
+            return True
+        interval = self.exit_interval
+        return bool(interval) and progress.reached() // (interval or 1) > (progress.newest - 1) // (interval or 1)
+
+
+def _number(options: Mapping[str, str], name: str) -> int | None:
+    text = options.get(name, "")
+    return int(text) if text.isdecimal() and int(text) > 0 else None
+
+
+@dataclass
+class Endings:
+    """The progress of every process, and the verdict on its end."""
+
+    training: Training = field(default_factory=Training)
+    _progress: dict[tuple[int, Name], Progress] = field(default_factory=dict)
+
+    def stepped(self, rank: int, name: Name, step: int, time: int) -> bool:
+        """A process told of a step, in a line or a heartbeat; whether it is its first."""
+        known = self._progress.get((rank, name))
+        if known is None:
+            self._progress[rank, name] = Progress(step, time, step, time)
+            return True
+        if step > known.newest:
+            known.newest, known.newest_time = step, time
+        return False
+
+    def verdict(self, rank: int, name: Name, notices: Mapping[str, str], target: int | None) -> str:
+        """Why an end with 0 is no finish, as a sentence; empty when it is one. `target`: the last step, as printed."""
+        progress, last = self._progress.get((rank, name)), self.training.last_step or target
+        for kind in (endings.NOT_LOADED, endings.LAYOUT):
+            if kind in notices:
+                return f"rank {rank} ended with 0 and did not train: {notices[kind]}"
+        if progress is None:
+            if last is not None and (_loaded(notices) or 0) >= last:
+                return ""  # it was told to train to a step that its checkpoint has
+            return f"rank {rank} ended with 0 and has trained no step"
+        if last is None or progress.reached() >= last or endings.EARLY_END in notices:
+            return ""
+        if self.training.is_early_end(progress):
+            return ""
+        return f"rank {rank} ended with 0 at step {progress.newest} of {last}"
+
+
+def _loaded(notices: Mapping[str, str]) -> int | None:
+    words = notices.get(endings.LOADED, "").split()
+    return int(words[-1]) if words and words[-1].isdecimal() else None

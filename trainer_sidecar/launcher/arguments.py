@@ -1,0 +1,96 @@
+"""The training's own arguments, as Megatron and MindSpeed-LLM read them: what a restart would load, and mending it.
+
+Most example scripts save to one directory and load from another, without the optimizer and from iteration 0
+(`--finetune`), so that a restart of the unchanged script starts over. docs/protocols/launcher.md#arguments
+"""
+
+from __future__ import annotations
+
+import os
+from typing import Dict, Iterable, List, NamedTuple
+
+TRACKER = "latest_checkpointed_iteration.txt"
+LOAD_STEP = "HAJOB_LOAD_STEP"
+"""Variable of a rank: the step of the verified checkpoint that this start of the job loads."""
+RESUME_POLICY = "HAJOB_RESUME_POLICY"
+ARGUMENTS = "Arguments"
+AGAINST_RESUMING = ("finetune", "no-load-optim", "no-load-rng", "ckpt-step")
+
+
+def options(words: Iterable[str]) -> Dict[str, str]:
+    """Options by name without dashes, a value or "" for each; the last one wins, underscores are dashes."""
+    found: Dict[str, str] = {}
+    name = ""
+    for word in words:
+        if word.startswith("--"):
+            name, _, value = word[2:].partition("=")
+            name = name.replace("_", "-")
+            found[name] = value
+            name = "" if value else name
+        elif name:
+            found[name] = word
+            name = ""
+    return found
+
+
+def means_to_resume(found: Dict[str, str]) -> bool:
+    """Whether a start loads what an earlier one has saved, with optimizer and step."""
+    save, load = found.get("save", ""), found.get("load", "")
+    same = bool(save) and os.path.normpath(save) == os.path.normpath(load)
+    return same and "finetune" not in found
+
+
+class Resumed(NamedTuple):
+    """Arguments that resume, and what was changed, for the output."""
+
+    arguments: List[str]
+    changes: List[str]
+
+
+def resumed(arguments: List[str]) -> Resumed:
+    """The arguments with `--load` where they save, without what would start over; unchanged if nothing is saved."""
+    save = options(arguments).get("save", "")
+    if not save:
+        return Resumed(list(arguments), [])
+    kept: List[str] = []
+    changes: List[str] = []
+    position = 0
+    while position < len(arguments):
+        words = _option_at(arguments, position)
+        name = words[0][2:].partition("=")[0].replace("_", "-") if words[0].startswith("--") else ""
+        if name in AGAINST_RESUMING:
+            changes.append("without {}".format(" ".join(words)))
+        elif name == "load":
+            pass  # the last one counts, and it is set below
+        else:
+            kept += words
+        position += len(words)
+    if options(arguments).get("load", "") != save:
+        changes.append("with --load {}".format(save))
+    return Resumed([*kept, "--load", save], changes)
+
+
+def _option_at(arguments: List[str], position: int) -> List[str]:
+    """The word at a position, with its value where it is one of the options that are taken out and has one."""
+    word = arguments[position]
+    name = word[2:].replace("_", "-") if word.startswith("--") else ""
+    has_value = name in ("load", "ckpt-step") and position + 1 < len(arguments)
+    return arguments[position : position + 2] if has_value else [word]
+
+
+def resumes(environment: Dict[str, str], arguments: List[str]) -> bool:
+    """Whether the arguments of this start are mended: as the job says, from its second start on, if there is a save."""
+    attempt = environment.get("HAJOB_ATTEMPT", "")
+    if environment.get(RESUME_POLICY) != ARGUMENTS or not attempt.isdigit() or int(attempt) < 2:
+        return False
+    return LOAD_STEP in environment or tracked_step(options(arguments).get("save", "")) is not None
+
+
+def tracked_step(directory: str) -> int | None:
+    """The step that a training which loads from here goes on after; None: there is none, or it can't be told."""
+    try:
+        with open(os.path.join(directory, TRACKER)) as file:
+            text = file.read(32).strip()
+    except OSError:
+        return None
+    return int(text) if text.isdigit() else None

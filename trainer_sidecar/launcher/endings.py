@@ -1,0 +1,63 @@
+"""Lines of a training that tell how it ends or why it cannot begin, where its exit code does not.
+
+Megatron ends with 0 when a checkpoint can't be loaded, and also when it stops early as it was told; some of its
+failures lie far above the last lines of its output. The texts are those of Megatron core 0.12 and MindSpeed-LLM
+(docs/protocols/launcher.md#ends).
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Dict, List, Tuple
+
+EARLY_END = "EarlyEnd"
+NOT_LOADED = "CheckpointNotLoaded"
+NO_TRACKER = "TrackerMissing"
+LAYOUT = "LayoutRefused"
+BUILD = "BuildFailed"
+LOADED = "CheckpointLoaded"
+
+_TEXTS: List[Tuple[str, bytes]] = [
+    (EARLY_END, rb"exiting program (?:at iteration|after) "),
+    (
+        NOT_LOADED,
+        (
+            rb"could not load the checkpoint|ERROR: Invalid metadata file|unable to load iteration from checkpoint"
+            rb"|Unable to load (?:optimizer|rng state) from checkpoint|'--exit-on-missing-checkpoint' set"
+        ),
+    ),
+    (NO_TRACKER, rb"could not find the metadata file"),
+    (LAYOUT, rb"High availability do not support the size of"),
+    (
+        BUILD,
+        (
+            rb"(?:gcc|g\+\+|c\+\+|cc1plus|make)(?:: command)?:? not found|make(?:\[\d+\])?: \*\*\* "
+            rb"|Failed to compile the C\+\+ dataset helper|helpers.*(?:Permission denied|Read-only file system)"
+        ),
+    ),
+    (LOADED, rb"successfully loaded checkpoint from .* at iteration \d+"),
+]
+_ANY = re.compile(b"|".join(b"(" + text + b")" for _, text in _TEXTS))
+_KINDS = [kind for kind, _ in _TEXTS]
+_LINE_CHARACTERS = 500
+_TEE = re.compile(rb"^tee: .+: .+")
+
+
+def kind_of(line: bytes) -> str:
+    """What a line of a rank tells, "" for most lines."""
+    found = _ANY.search(line)
+    return _KINDS[(found.lastindex or 1) - 1] if found else ""
+
+
+def note(notices: Dict[str, str], line: bytes) -> str:
+    """Keep the first line of each kind in `notices`; the kind when it is new, else ""."""
+    kind = kind_of(line)
+    if not kind or kind in notices:
+        return ""
+    notices[kind] = line[:_LINE_CHARACTERS].decode("utf-8", "replace").strip()
+    return kind
+
+
+def is_lost_log(line: bytes) -> bool:
+    """Whether the script's `tee` says that it can't write its file: it ends with 1 then, however the training ends."""
+    return _TEE.match(line) is not None
