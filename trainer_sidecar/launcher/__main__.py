@@ -7,7 +7,7 @@ import sys
 import warnings
 from typing import Dict, List
 
-from trainer_sidecar.launcher import program, ranks, supervisor
+from trainer_sidecar.launcher import helpers, program, ranks, supervisor
 
 USAGE = "usage: python3 launcher.pyz -- COMMAND [ARGUMENT...]"
 FILE_BYTES = 64 * 1024 * 1024
@@ -32,6 +32,7 @@ def read_settings(environment: Dict[str, str]) -> supervisor.Settings:
         output_directory=environment.get("HAJOB_OUTPUT_DIR") or os.path.join(directory, "output"),
         file_bytes=_number(environment, "HAJOB_OUTPUT_FILE_BYTES", FILE_BYTES),
         attempt_limit=_number(environment, "HAJOB_OUTPUT_ATTEMPT_LIMIT", 5),
+        chips=tuple(environment.get("HAJOB_CHIP_DEVICES", "").split()) or helpers.CHIPS,
     )
     return supervisor.Settings(
         directory=directory,

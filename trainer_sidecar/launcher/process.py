@@ -38,7 +38,7 @@ class Ended(NamedTuple):
 
 
 def spawn(argv: List[str], environment: Dict[str, str], cwd: str, stamp: bool = False) -> Spawned:
-    """Start `argv` as leader of a new process group that dies with this process.
+    """Start `argv` as leader of a new process group that dies with this process; with `stamp` of a new session.
 
     `stamp` adds HAJOB_EXEC_TIME, the wall clock in nanoseconds right before exec. A program that can't be executed
     says so on its stderr and ends with code 127. OSError: no pipe or no process could be made.
@@ -61,8 +61,9 @@ def spawn(argv: List[str], environment: Dict[str, str], cwd: str, stamp: bool = 
         signal.pthread_sigmask(signal.SIG_UNBLOCK, RESET)
     _leaders.add(pid)
     stdout_read, stdout_write, stderr_read, stderr_write = ends
-    with contextlib.suppress(OSError):  # the child does it, too: whoever is first
-        os.setpgid(pid, pid)
+    if not stamp:  # of a group's leader no session can be made
+        with contextlib.suppress(OSError):  # the child does it, too: whoever is first
+            os.setpgid(pid, pid)
     os.close(stdout_write)
     os.close(stderr_write)
     os.set_blocking(stdout_read, False)
@@ -75,7 +76,10 @@ def _become(
 ) -> None:
     """The child's side of `spawn`; never returns."""
     try:
-        os.setpgid(0, 0)
+        if stamp:
+            os.setsid()
+        else:
+            os.setpgid(0, 0)
         prctl.die_with_parent()
         if os.getppid() != parent:  # it died before the request was made
             os._exit(CANNOT_EXECUTE)
@@ -102,7 +106,10 @@ def signal_group(leader: int, number: int) -> None:
     if leader not in _leaders:
         return
     with contextlib.suppress(ProcessLookupError, PermissionError):
-        os.killpg(leader, number)
+        try:
+            os.killpg(leader, number)
+        except ProcessLookupError:  # it has only just been forked
+            os.kill(leader, number)
 
 
 def reap(spared: int = 0) -> List[Ended]:

@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import os
 import signal
-from typing import Any, Callable, Dict, List, NamedTuple
+from typing import Any, Callable, Dict, List, NamedTuple, Tuple
 
-from . import endings, kept, output, process, program, progress, stacks
+from . import endings, helpers, kept, output, process, program, progress, stacks, strangers
 from .loop import Loop
 from .protocol import boottime_nanoseconds
+from .variables import TOKEN
 
 GENTLE_SECONDS = 2.0  # short: MindIO makes ranks ignore SIGTERM, and a restart of the job waits for it
 
@@ -28,8 +29,11 @@ class Name(NamedTuple):
 class Rank:
     """One process of a rank: running, or ended with a code."""
 
-    def __init__(self, rank: int, name: Name, spawned: process.Spawned, environment: Dict[str, str]) -> None:
+    def __init__(
+        self, rank: int, name: Name, spawned: process.Spawned, environment: Dict[str, str], token: str
+    ) -> None:
         self.rank = rank
+        self.token = token
         self.name = name
         self.pid = spawned.pid
         self.environment = environment
@@ -84,6 +88,7 @@ class Settings(NamedTuple):
     output_directory: str
     file_bytes: int
     attempt_limit: int
+    chips: Tuple[str, ...] = helpers.CHIPS
 
 
 class Ranks:
@@ -99,6 +104,7 @@ class Ranks:
         self._by_pid: Dict[int, Rank] = {}
         self._untold = progress.Untold()
         self.follow_lines = False
+        self._own = "{}.{}".format(os.getpid(), boottime_nanoseconds())  # no other launcher's, also of another pod
 
     def keep_output(self, directory: str, attempt_limit: int) -> None:
         """Keep output of later starts where the agent says; empty and 0: as before."""
@@ -124,11 +130,12 @@ class Ranks:
             return None if name == before.name else "{} was started after it".format(before.name)
         if before is not None and before.running:
             return "its predecessor, process {}, has not ended".format(before.pid)
+        token = "{}/{}.{}.{}".format(self._own, rank, *name)
         try:
-            spawned = process.spawn(what.argv, environment, what.cwd, stamp=True)
+            spawned = process.spawn(what.argv, dict(environment, **{TOKEN: token}), what.cwd, stamp=True)
         except OSError as problem:
             return "no process could be made: {}".format(problem)
-        started = Rank(rank, name, spawned, environment)
+        started = Rank(rank, name, spawned, environment, token)
         self._newest[rank] = self._by_pid[started.pid] = started
         log = self._log_file(rank, name, environment)
         started.add_line = lambda line: self._keep(started, line, target.stderr, log)
@@ -240,11 +247,24 @@ class Ranks:
             return False
         rank.running, rank.changed = False, boottime_nanoseconds()
         rank.exit_code = code
+        self._end_helpers(rank)
         for drain in list(rank.streams.values()):
             drain()
         self._tell_steps()
         self._tell(rank.record(), False)
         return True
+
+    def _end_helpers(self, rank: Rank) -> None:
+        """What it has left in other sessions: all of it after a failure, else what holds a chip."""
+        known = [each.pid for each in self.running()]
+        roots = [pid for pid in strangers.children(os.getpid()) if pid not in known]
+        ended = helpers.end(rank.token, roots, only_with_chip=rank.finished, chips=self._settings.chips)
+        if ended:
+            self.say("rank {} left processes {} behind, they are ended with it".format(rank.rank, ended))
+
+    def has_run(self, rank: int) -> bool:
+        """Whether a process of this rank was started here before."""
+        return rank in self._newest
 
     def end(self, rank: int, up_to: Name, gently: bool) -> None:
         """End a rank's process as the agent ordered, if it is not newer than `up_to`."""

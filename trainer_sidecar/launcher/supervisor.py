@@ -13,7 +13,20 @@ from typing import Any, Callable, Dict, List, NamedTuple, Set
 
 from trainer_sidecar import prctl, signals
 
-from . import arguments, endings, launches, output, process, program, protocol, ranks, shells, stacks, strangers
+from . import (
+    arguments,
+    endings,
+    launches,
+    output,
+    process,
+    program,
+    protocol,
+    ranks,
+    shells,
+    stacks,
+    strangers,
+    variables,
+)
 from .loop import Loop
 
 REFUSED = 64
@@ -67,6 +80,7 @@ class Supervisor:
         self._suspect = 0  # a launcher of the image, seen once: it may only be looked at for help
         self._problem = ""
         self._lost_log = ""
+        self._noted: List[str] = []
         self._over = False
         self._late: List[ranks.Rank] = []  # had not ended when the first rank had finished
         self._script_over = False  # it has ended, and nothing is waited for any more
@@ -360,8 +374,13 @@ class Supervisor:
         name = ranks.Name(int(message["incarnation"]), int(message["start"]))
         reason, launch = self._refusal(), self._launch
         if reason is None and launch is not None:
-            environment = shells.without_shims(launch.program.environment, self._settings.directory)
-            environment.update({str(key): str(value) for key, value in message["environment"].items()})
+            called = shells.without_shims(launch.program.environment, self._settings.directory)
+            ordered = {str(key): str(value) for key, value in message["environment"].items()}
+            environment, notes = variables.merged(called, ordered, is_restart=self._ranks.has_run(rank))
+            for note in notes:
+                if note not in self._noted:
+                    self._noted.append(note)
+                    self._ranks.say(note)
             if launch.tool == program.MSRUN:
                 environment.update(program.mindspore_environment(environment))
             directory = self._settings.directory

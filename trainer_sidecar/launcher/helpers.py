@@ -1,0 +1,52 @@
+"""What a rank leaves behind in sessions of its own: data loaders, compilers, profilers, uploaders.
+
+A group is killed with its leader, but who has made a session of his own is in another group, and one that holds a chip
+keeps the next process of the rank from it. They are known by a variable that they have inherited; once the rank is gone
+they are the launcher's children. docs/protocols/launcher.md#processes
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+from typing import Iterable, List, Tuple
+
+from .strangers import family
+from .variables import TOKEN
+
+CHIPS = ("/dev/davinci", "/dev/devmm_svm", "/dev/hisi_hdc")
+
+
+def left_by(token: str, roots: Iterable[int]) -> List[int]:
+    """The processes below `roots` that have inherited this token."""
+    mark = "{}={}".format(TOKEN, token).encode()
+    return [each.pid for root in roots for each in family(root) if mark in _environment(each.pid)]
+
+
+def _environment(pid: int) -> List[bytes]:
+    try:
+        with open("/proc/{}/environ".format(pid), "rb") as file:
+            return file.read().split(b"\0")
+    except OSError:
+        return []
+
+
+def holds_chip(pid: int, chips: Tuple[str, ...] = CHIPS) -> bool:
+    """Whether a process has the device of a chip open."""
+    directory = "/proc/{}/fd".format(pid)
+    with contextlib.suppress(OSError):
+        for descriptor in os.listdir(directory):
+            with contextlib.suppress(OSError):
+                if os.readlink(os.path.join(directory, descriptor)).startswith(chips):
+                    return True
+    return False
+
+
+def end(token: str, roots: Iterable[int], *, only_with_chip: bool, chips: Tuple[str, ...] = CHIPS) -> List[int]:
+    """End what a rank has left; after a finish only what holds a chip, since an upload may go on."""
+    ended = [pid for pid in left_by(token, roots) if not only_with_chip or holds_chip(pid, chips)]
+    for pid in ended:
+        with contextlib.suppress(OSError):
+            os.kill(pid, signal.SIGKILL)
+    return ended
