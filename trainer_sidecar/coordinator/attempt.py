@@ -28,6 +28,7 @@ class Attempt:
     alone: bool = False  # no process of an older attempt is left that could write a checkpoint
     finished: set[int] = field(default_factory=set)
     first_finish: float | None = None
+    late_told: bool = False  # that ranks have not ended long after the first one
 
     def wait_since(self, now: float) -> float:
         """When it was first looked for what runs already."""
@@ -67,6 +68,11 @@ class Attempt:
             return False
         self.first_finish = now
         return True
+
+    def is_late(self) -> bool:
+        """Note that ranks have not ended long after the first one; whether that is new."""
+        new, self.late_told = not self.late_told, True
+        return new
 
     def has_finished(self) -> None:
         """Every rank has left."""

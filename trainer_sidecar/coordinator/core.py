@@ -187,11 +187,8 @@ class Core:
                 job.roster.register(state.rank)
             elif view.phase == pb.FINISHED:
                 takeover.rank_finished(job, state.rank)
-            elif view.phase == pb.DEAD:
-                if self._is_wanted(state.rank):
-                    lost.add(state.rank)
-                elif job.attempt.first_finish is not None:
-                    job.attempt.finish(state.rank, job.now)  # ended at its deadline
+            elif view.phase == pb.DEAD and self._is_wanted(state.rank):
+                lost.add(state.rank)
         return lost
 
     # -- from the controller host ---------------------------------------------------------------------------------

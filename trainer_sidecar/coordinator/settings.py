@@ -53,7 +53,7 @@ def read_settings(environment: Mapping[str, str]) -> Settings:
         agent_port=_number(environment, "HAJOB_AGENT_PORT", 7071),
         limits=Limits(
             answer_seconds=max(wait - ANSWER_MARGIN_SECONDS, wait / 2),
-            finish_seconds=float(_number(environment, "HAJOB_FINISH_DEADLINE_SECONDS", 120)),
+            finish_seconds=float(_number(environment, "HAJOB_FINISH_DEADLINE_SECONDS", 1800)),
         ),
         incarnation=_number(environment, "HAJOB_INCARNATION", 0) if environment.get("HAJOB_INCARNATION") else 0,
     )

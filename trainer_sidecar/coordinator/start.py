@@ -14,6 +14,7 @@ from trainer_sidecar.coordinator.driver import feed
 from trainer_sidecar.coordinator.job import Job
 from trainer_sidecar.coordinator.roster import RankPod, RankTarget
 
+NAMED_RANKS = 16
 
 def is_due(job: Job) -> bool:
     """Whether a START order asks for an attempt that has not begun. Order and assignment may come in either order."""
@@ -169,7 +170,14 @@ def _watch_running(job: Job) -> None:
         job.mark(pb.FINISHED_ALL, job.now, pb.Milestone(step=job.steps.newest))
         return
     quiet_since = max(attempt.first_finish, job.steps.latest or 0.0)
-    if job.now - quiet_since >= job.limits.finish_seconds:
-        for rank in roster.targets.keys() - gone:  # nobody has heard of the others since this process was restarted
-            roster.targets[rank].end()
-            job.touch(rank)
+    if job.now - quiet_since >= job.limits.finish_seconds and attempt.is_late():
+        _tell_late(job, sorted(set(range(roster.world_size)) - gone))
+
+
+def _tell_late(job: Job, ranks: list[int]) -> None:
+    """Ranks that never end have not finished: whoever is ended and counted as finished may have saved nothing."""
+    text = f"ranks {ranks[:NAMED_RANKS]} have not ended {job.limits.finish_seconds:.0f} s after others had finished"
+    found = job.new_fact(pb.HANG, "finish", f"{text} (spec.finishTimeoutSeconds)")
+    found.ranks.extend(ranks)
+    found.incarnation = job.incidents.incarnation
+    job.effects.tell(found, job.now)

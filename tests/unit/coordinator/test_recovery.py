@@ -339,14 +339,18 @@ def test_after_the_first_rank_has_left_nothing_is_said_to_mindio(world: World) -
     assert world.state.conversation == "Finishing"
 
 
-def test_ranks_that_hang_after_the_others_left_are_ended(world: World) -> None:
+def test_a_rank_that_never_ends_is_a_fault_and_no_finish(world: World) -> None:
     for rank in (0, 1, 2):
         world.finish(rank)
-    world.advance(119)
-    assert not world.marks(pb.FINISHED_ALL)
-    world.advance(3)
+    world.advance(1799)
+    assert not world.facts
+    world.advance(10)
+    (fact,) = world.facts
+    assert (fact.kind, list(fact.ranks)) == (pb.HANG, [3])
+    assert "have not ended 1800 s after others had finished" in fact.message
+    assert not world.agent(1).ended
+    world.finish(3)
     assert world.marks(pb.FINISHED_ALL)
-    assert world.agent(1).ended == [3]
 
 
 def test_a_new_attempt_gets_a_new_controller_and_new_processes(world: World) -> None:
