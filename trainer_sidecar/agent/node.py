@@ -299,6 +299,10 @@ class Node:
         fact = facts.not_finished(self._settings, process, self._step(rank), problem)
         self.outbox.add_fact(fact, process.changed, self._clock.now())
 
+    def _tells_launch(self) -> bool:
+        """All pods launch the same, and what they launch is long: one of them tells."""
+        return bool(self._script.entry) and self._settings.node_rank == 0
+
     def _tell_verdict(self, launch: int) -> None:
         newest = ((process.rank, process.name) for process in self._processes.values())
         problem = next((self._unfinished[one] for one in newest if one in self._unfinished), "")
@@ -486,6 +490,7 @@ class Node:
             sees_checkpoints=bool(self._settings.checkpoint_directory),
             checkpoint=self._checkpoint,
             problems=self._problems(),
+            launched=[self._script.entry, *self._script.arguments] if self._tells_launch() else [],
         )
 
     def _rank_state(self, rank: int) -> pb.RankState:

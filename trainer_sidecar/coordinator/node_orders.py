@@ -77,6 +77,7 @@ def coordinator_state(job: Job) -> pb.CoordinatorState:
         checkpoint=job.checkpoints.found,
         problems=problems(job),
         refused_inputs=job.refused_inputs,
+        launched=next((pod.launched for pod in job.roster.pods_of(0) if pod.counts and pod.launched), ()),
     )
     if job.incidents.current is not None:
         state.standing_action = job.incidents.current.standing

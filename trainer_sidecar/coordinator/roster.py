@@ -88,6 +88,7 @@ class RankPod:
     reported: bool = False
     launcher_ready: bool = False
     problems: list[pb.Problem] = field(default_factory=list)
+    launched: tuple[str, ...] = ()  # what node rank 0's script has launched: script or module, its arguments
     views: dict[int, RankView] = field(default_factory=dict)
     oldest_alive: int | None = None  # the lowest incarnation of a process that runs
     newest_started: int | None = None  # the highest incarnation of a process that was started
@@ -218,6 +219,7 @@ class Roster:
     def report(self, pod: RankPod, report: pb.AgentReport) -> tuple[bool, bool]:
         """Take in all but ranks, facts and steps; whether it is the pod's first one, and whether something is news."""
         first, changed = pod.report(report)
+        pod.launched = tuple(report.launched)
         (self.seeing.add if report.sees_checkpoints else self.seeing.discard)(pod.uid)
         return first, changed
 

@@ -16,6 +16,7 @@ from trainer_sidecar.coordinator.roster import RankPod, RankTarget
 
 NAMED_RANKS = 16
 
+
 def is_due(job: Job) -> bool:
     """Whether a START order asks for an attempt that has not begun. Order and assignment may come in either order."""
     order, assignment, attempt = job.order, job.assignment, job.attempt

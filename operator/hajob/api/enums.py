@@ -28,6 +28,13 @@ class Launcher(StrEnum):
     TASKD = "TaskD"
 
 
+class ResumePolicy(StrEnum):
+    """Who makes sure that a restart of the whole job goes on from its checkpoint."""
+
+    SCRIPT = "Script"
+    ARGUMENTS = "Arguments"
+
+
 class GangPolicy(StrEnum):
     """Who makes sure that the pods of a job start together."""
 

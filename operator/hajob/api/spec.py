@@ -22,6 +22,7 @@ from hajob.api.enums import (
     Product,
     RecoveryMode,
     RestartSize,
+    ResumePolicy,
     ShrunkPodPolicy,
     SubHealthPolicy,
 )
@@ -95,6 +96,10 @@ class Checkpoint(ApiModel):
     """Directory on a volume that all ranks share, the same as the trainer's --save and --load."""
     saved_limit: Annotated[int, Field(ge=1, le=1000)] = 2
     """How many checkpoints that were saved while recovering are kept."""
+    resume_policy: ResumePolicy = ResumePolicy.SCRIPT
+    """Script: every start runs the script as it is. Arguments: from the second start on, where a checkpoint was saved,
+    the launcher sets the trainer's --load to its --save and leaves out --finetune, --no-load-optim, --no-load-rng and
+    --ckpt-step, so that an unchanged script resumes (PyTorch)."""
 
     model_config = ConfigDict(
         json_schema_extra=rules(
@@ -347,6 +352,8 @@ class HATrainingJobSpec(ApiModel):
     """True: no pods; false again: the job starts from its checkpoint."""
     restart_request_time: Timestamp | None = None
     """A time newer than the last start restarts the job once."""
+    finish_timeout_seconds: Seconds = 1800
+    """Between the ends of the first and the last rank, which may save, convert and upload; more than that is a hang."""
     startup_deadline_seconds: Seconds = 1800
     """How long the first start may take until every rank trains."""
     active_deadline_seconds: Seconds | None = None

@@ -46,6 +46,7 @@ def _coordinator(job: HATrainingJob, settings: PodSettings, incarnation: int) ->
     own = parts.variables(
         {
             "HAJOB_COORDINATOR_PORT": str(settings.coordinator_port),
+            "HAJOB_FINISH_DEADLINE_SECONDS": str(job.spec.finish_timeout_seconds),
             "HAJOB_TLS_DIR": settings.tls_directory,
             "HAJOB_TOKEN_FILE": f"{settings.token_directory}/{parts.TOKEN_FILE}",
         }

@@ -8,7 +8,7 @@ know, because pod environment cannot change while a pod lives. docs/pods.md says
 from typing import Final
 
 from hajob.api.derived import allowed_actions, chips_per_node, layout_can_shrink, world_size
-from hajob.api.enums import ElasticPolicy, Framework
+from hajob.api.enums import ElasticPolicy, Framework, ResumePolicy
 from hajob.api.job import HATrainingJob
 from hajob.api.spec import HATrainingJobSpec
 from hajob.domain.actions import Action
@@ -99,4 +99,10 @@ def rank_environment(job: HATrainingJob) -> dict[str, str]:
         "GLOO_SOCKET_IFNAME": spec.network.interface,
         **recovery_environment(spec),
         **_framework_environment(job),
+        **({"HAJOB_RESUME_POLICY": spec.checkpoint.resume_policy.value} if _is_mended(spec) else {}),
     }
+
+
+def _is_mended(spec: HATrainingJobSpec) -> bool:
+    """Whether the launcher changes the trainer's arguments; only Megatron's are known."""
+    return spec.checkpoint.resume_policy is ResumePolicy.ARGUMENTS and spec.framework is Framework.PYTORCH

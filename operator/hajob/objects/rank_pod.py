@@ -50,6 +50,7 @@ def _trainer(job: HATrainingJob, settings: PodSettings, node_rank: int, trainer:
                 "HAJOB_NODE_RANK": str(node_rank),
                 "HAJOB_RANKS_PER_NODE": str(chips_per_node(job.spec)),
                 "HAJOB_WORLD_SIZE": str(world_size(job.spec)),
+                "HAJOB_FINISH_SECONDS": str(job.spec.finish_timeout_seconds),
                 "HAJOB_JOB_UID": job.metadata.uid,
                 "MINDX_TASK_ID": job.metadata.uid,
             }

@@ -4,15 +4,15 @@ A check answers True, False, or None where it cannot be known from outside; what
 never taken for absent. The list of what every action needs is hajob.plan.preconditions.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from hajob.api.derived import layout as layout_from
-from hajob.api.enums import Framework
+from hajob.api.enums import Framework, ResumePolicy
 from hajob.api.spec import HATrainingJobSpec
 from hajob.domain.layout import CopyKind, Layout, RankOrder, Sharding
 from hajob.domain.loss import Tolerance, tolerance
-from hajob.plan.flags import TrainerFlags, read_flags
+from hajob.plan.flags import TrainerFlags, launched, read_flags
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,10 +25,10 @@ class JobSetting:
     tolerance: Tolerance
 
     @classmethod
-    def of(cls, spec: HATrainingJobSpec) -> "JobSetting":
-        """Gather it from a spec; raises `LayoutError` when the sizes do not divide."""
+    def of(cls, spec: HATrainingJobSpec, words: Sequence[str] = ()) -> "JobSetting":
+        """Gather it from a spec and what its script has launched; raises `LayoutError` when the sizes do not divide."""
         layout = layout_from(spec)
-        return cls(spec, layout, read_flags(spec.template), tolerance(layout))
+        return cls(spec, layout, launched(words) if words else read_flags(spec.template), tolerance(layout))
 
 
 def copied(setting: JobSetting) -> bool:
@@ -81,6 +81,52 @@ def same_directory(setting: JobSetting) -> bool | None:
     if any(value not in {None, path} for value in (save, load)):
         return False
     return _as_far_as_seen(flags, fits=save == load == path)
+
+
+def is_mended(setting: JobSetting) -> bool:
+    """Whether the launcher makes a restart load what the job has saved."""
+    return setting.spec.checkpoint.resume_policy is ResumePolicy.ARGUMENTS and on_pytorch(setting)
+
+
+def reloaded(setting: JobSetting) -> bool | None:
+    """Whether a restart goes on from what the job has saved; known at the latest when the training is launched."""
+    flags = setting.flags
+    if not on_pytorch(setting):
+        return True  # by its own files of settings
+    if not flags.entry and not (flags.visible and flags.complete):
+        return None
+    save = flags.text("save")
+    return bool(save) and (is_mended(setting) or (flags.text("load") == save and "finetune" not in flags.values))
+
+
+def unless_mended(met: Callable[[JobSetting], bool | None]) -> Callable[[JobSetting], bool | None]:
+    """A flag that the launcher leaves out on a restart hinders nothing."""
+    return lambda setting: True if is_mended(setting) else met(setting)
+
+
+def saves_periodically(setting: JobSetting) -> bool | None:
+    """Whether a checkpoint is saved before the end."""
+    flags = setting.flags
+    every, last = flags.number("save-interval"), flags.number("train-iters")
+    if every is None or last is None or not on_pytorch(setting):
+        return True if flags.visible or not on_pytorch(setting) else None
+    return 0 < every < last
+
+
+def not_by(entry: str) -> Callable[[JobSetting], bool | None]:
+    """The training is not started by an entry of this name; a template that shows the arguments is believed."""
+
+    def met(setting: JobSetting) -> bool | None:
+        if entry in setting.flags.entry:
+            return not on_pytorch(setting)
+        return True if setting.flags.visible or not on_pytorch(setting) else None
+
+    return met
+
+
+def entry(setting: JobSetting) -> str:
+    """What was launched, in words."""
+    return setting.flags.entry or "not launched yet"
 
 
 def _as_far_as_seen(flags: TrainerFlags, *, fits: bool) -> bool | None:

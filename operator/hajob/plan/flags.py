@@ -7,7 +7,7 @@ Where the container's command or arguments carry Megatron's or MindSpeed's flags
 
 import re
 import shlex
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import Any, Final
@@ -43,11 +43,13 @@ class TrainerFlags:
         values: option to its value, empty for a switch.
         visible: some of them are the trainer's.
         complete: the trainer is started right there, so what is absent is not given; a start script may add more.
+        entry: the script or module that the launcher was told to run, "" while nobody knows.
     """
 
     values: Mapping[str, str] = field(default_factory=dict)
     visible: bool = False
     complete: bool = True
+    entry: str = ""
 
     def has(self, name: str) -> bool | None:
         """Whether a switch is given; None when that cannot be seen."""
@@ -78,6 +80,15 @@ def read_flags(template: Mapping[str, Any]) -> TrainerFlags:
             words = _words([*(container.get("command") or []), *(container.get("args") or [])])
             return replace(parse(words), complete=any(_is_program(word) for word in words))
     return TrainerFlags()
+
+
+def launched(words: Sequence[str]) -> TrainerFlags:
+    """Read what a start script has launched: script or module, then its arguments.
+
+    What contradicts recovery is seen by what is given; what is absent may have its place in a file of settings.
+    """
+    found = parse(words[1:])
+    return replace(found, complete=False, entry=words[0] if words and found.visible else "")
 
 
 def _is_program(word: str) -> bool:

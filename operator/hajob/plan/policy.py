@@ -6,7 +6,7 @@ refused by name.
 """
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -121,17 +121,18 @@ class Policy:
         return tuple(action for action in FAULT_ACTIONS if self.allows(action))
 
 
-def from_spec(spec: Mapping[str, Any] | HATrainingJobSpec) -> Policy:
+def from_spec(spec: Mapping[str, Any] | HATrainingJobSpec, launched: Sequence[str] = ()) -> Policy:
     """The policy of a job.
 
     Args:
         spec: spec of a HATrainingJob, as the API model or as the plain mapping of a manifest.
+        launched: what its start script has launched (script or module, then its arguments), once that is known.
 
     Raises:
         HajobInputError: the mapping is no valid spec, or its sizes do not divide; the message names the field.
     """
     model = read_spec(spec)
-    refusals, advice, unknowns = judge_spec(model)
+    refusals, advice, unknowns = judge_spec(model, launched)
     recovery, elastic = model.recovery, model.elastic
     limits = {**DEFAULT_ACTION_LIMITS, **{action: action_limits(model, action) for action in FAULT_ACTIONS}}
     return Policy(
@@ -175,13 +176,13 @@ def read_spec(spec: Mapping[str, Any] | HATrainingJobSpec) -> HATrainingJobSpec:
 Judgement = dict[Action, tuple[Refusal, ...]]
 
 
-def judge_spec(spec: HATrainingJobSpec) -> tuple[Judgement, Judgement, Judgement]:
-    """Preconditions of every action that bind, that are advice, and that cannot be known, from the spec alone.
+def judge_spec(spec: HATrainingJobSpec, launched: Sequence[str] = ()) -> tuple[Judgement, Judgement, Judgement]:
+    """Preconditions of every action that bind, that are advice, and that cannot be known, from spec and arguments.
 
     What follows from the sizes binds. What the visible arguments say binds only where elastic training refuses it by
     itself; everywhere else the trainer may know better, and a Restart is better than none.
     """
-    setting = JobSetting.of(spec)
+    setting = JobSetting.of(spec, launched)
     hidden = dataclasses.replace(setting, flags=TrainerFlags())
     found: tuple[dict[Action, list[Refusal]], ...] = tuple({action: [] for action in FAULT_ACTIONS} for _ in range(3))
     for one in PRECONDITIONS:

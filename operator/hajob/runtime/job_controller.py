@@ -155,6 +155,7 @@ class JobController:
         begin, recorder = self._ports.clock.monotonic(), self._memory.recorder
         told = self._observer.of_report(report)
         recorder.new_report()
+        self._memory.launch_seen(tuple(report.state.launched))
         self._deadline.heard()
         if (loaded := self._observer.coordinator.newly_loaded(report, self.state.attempt)) is not None:
             recorder.checkpoint_loaded(loaded)

@@ -61,6 +61,7 @@ class JobMemory:
         state = dataclasses.replace(journal.state, deadlines=deadlines)
         self.journal = dataclasses.replace(journal, state=state)
         self.policy, self.layout = from_spec(job.spec), layout_of(job.spec)
+        self._launched: tuple[str, ...] = ()
         self.recorder = IncidentRecorder(self.journal.record(), announce)
         self._announce = announce
 
@@ -89,8 +90,14 @@ class JobMemory:
         before, self.job = self.job, job
         if job.metadata.generation == before.metadata.generation:
             return False
-        self.policy = from_spec(job.spec)
+        self.policy = from_spec(job.spec, self._launched)
         return True
+
+    def launch_seen(self, launched: tuple[str, ...]) -> None:
+        """What the start script has launched: its arguments tell more of the preconditions than the spec."""
+        if launched and launched != self._launched:
+            self._launched = launched
+            self.policy = from_spec(self.job.spec, launched)
 
     def follow_restart(self, asked: str) -> str:
         """Note the restart that the spec asks for; returns the one that was noted before."""

@@ -80,6 +80,8 @@ def test_a_good_job_lacks_nothing() -> None:
         (spec(GOOD.replace("torch ", "torch_dist ")), "CheckpointFormatTorch", {Action.CHECKPOINT}),
         (spec(GOOD + " --no-load-optim"), "OptimizerLoaded", {Action.CHECKPOINT, Action.RESTART}),
         (spec(GOOD + " --no-load-rng"), "RandomStateLoaded", {Action.CHECKPOINT, Action.RESTART}),
+        (spec(GOOD + " --finetune"), "CheckpointReloaded", {Action.RESTART}),
+        (spec(GOOD + " --save-interval 100 --train-iters 100"), "PeriodicSave", {Action.RESTART}),
         (spec(accelerator={"product": "A2"}, numNodes=1), "TwoNodes", {Action.REPLACE, Action.SHRINK}),
         (spec(None, framework="MindSpore", optimizer={"copies": 1}), "MindSporeOptimizerCopies", MINDIO),
     ],
@@ -118,9 +120,32 @@ def test_sizes_bind_but_never_a_restart() -> None:
     assert not any(policy.advice.values())
 
 
+EXAMPLE = "--train-iters 2000 --save-interval 2000 --save /ckpt --load /model --finetune --no-load-optim --no-load-rng"
+LAUNCHED = [
+    ("pretrain_gpt.py --train-iters 9 --save /ckpt --load /ckpt", set()),
+    (f"pretrain_gpt.py {EXAMPLE}", {"CheckpointReloaded", "PeriodicSave", "SaveAndLoadSame", "OptimizerLoaded"}),
+    ("posttrain_gpt.py --train-iters 9 --save /ckpt --load /ckpt", {"HandlersRegistered"}),
+    ("train_fsdp2.py --train-iters 9 --save /ckpt --load /ckpt", {"NoFsdp2"}),
+    ("pretrain_gpt.py --train-iters 9 --save /ckpt --load /ckpt --lora-target-modules q", {"NoLora"}),
+]
+
+
+@pytest.mark.parametrize(("words", "names"), LAUNCHED)
+def test_what_a_script_has_launched_is_judged(words: str, names: set[str]) -> None:
+    policy = from_spec(spec(None), words.split())
+    told = {one.name for found in policy.advice.values() for one in found}
+    assert told - {"RandomStateLoaded"} == names
+
+
+def test_arguments_that_the_launcher_mends_hinder_nothing() -> None:
+    made = spec(None, checkpoint={"path": "/ckpt", "resumePolicy": "Arguments"})
+    policy = from_spec(made, f"pretrain_gpt.py {EXAMPLE}".split())
+    assert {one.name for found in policy.advice.values() for one in found} == {"PeriodicSave"}
+
+
 def test_every_precondition_but_the_unknowable_has_a_case() -> None:
     cases = test_each_precondition_by_name.pytestmark[0].args[1]
-    named = {case[1] for case in cases}
+    named = {case[1] for case in cases}.union(*(names for _, names in LAUNCHED))
     assert {one.name for one in PRECONDITIONS} - named == {"MindSporeGraphMode", "MindSporeSinkSizeOne"}
 
 
