@@ -53,7 +53,9 @@ def write_images(directory: Path, trainer_environment: Mapping[str, str] | None 
     shutil.copytree(CHECKOUT / "e2e/trainer/image", trainer, dirs_exist_ok=True)
     own = json.loads((trainer / "image.json").read_text())
     trainer_paths = os.pathsep.join([str(mindio_directory()), str(CHECKOUT)])
-    own["env"] = base | own.get("env", {}) | {"PYTHONPATH": trainer_paths} | dict(trainer_environment or {})
+    # the ranks' interpreter is that of the image's torchrun: this image has none, but the machine below it may
+    variables = {"PYTHONPATH": trainer_paths, "PYTHON_EXEC": sys.executable}
+    own["env"] = base | own.get("env", {}) | variables | dict(trainer_environment or {})
     return {
         OPERATOR_IMAGE: _write(
             directory / "operator",

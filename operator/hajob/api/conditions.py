@@ -143,6 +143,12 @@ class Reason(Enum):
 
     NOT_COMPLETE = (_T.COMPLETE, _FALSE, "NotComplete", "The training has not come to its end.")
     ALL_RANKS_FINISHED = (_T.COMPLETE, _TRUE, "AllRanksFinished", "Every rank ended with exit code 0.")
+    SCRIPT_DISAGREES = (
+        _T.COMPLETE,
+        _TRUE,
+        "ScriptDisagrees",
+        "Every rank has finished its training; the start script ended with an error after it.",
+    )
 
     NOT_FAILED = (_T.FAILED, _FALSE, "NotFailed", "Nothing has made the job give up.")
     IMAGE_UNAVAILABLE = (_T.FAILED, _TRUE, "ImageUnavailable", "An image could not be pulled.")

@@ -42,6 +42,7 @@ class PodView:
         trouble: why a container cannot start or has ended badly: "container: Reason: message", or empty.
         trouble_code: the reason alone.
         exit_code: of the main container, None while it has not ended.
+        last_word: what the main container left as it ended with 0: the training finished, its script did not.
     """
 
     namespace: str
@@ -60,6 +61,7 @@ class PodView:
     trouble: str = ""
     trouble_code: str = ""
     exit_code: int | None = None
+    last_word: str = ""
 
     @property
     def ended(self) -> bool:
@@ -100,7 +102,16 @@ def view(pod: Mapping[str, Any]) -> PodView:
         trouble=trouble,
         trouble_code=code,
         exit_code=exit_code,
+        last_word=_last_word(status),
     )
+
+
+def _last_word(status: Mapping[str, Any]) -> str:
+    for container in status.get("containerStatuses") or []:
+        ended = (container.get("state") or {}).get("terminated") or {}
+        if container.get("name") in MAIN_CONTAINERS and ended.get("exitCode") == 0:
+            return str(ended.get("message") or "")
+    return ""
 
 
 def _controller(metadata: Mapping[str, Any]) -> str:

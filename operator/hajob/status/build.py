@@ -232,9 +232,17 @@ def _reasons(snapshot: Snapshot) -> list[tuple[Reason, str]]:
         _degraded(snapshot.recoverability),
         (held.get(mode, Reason.NOT_HELD), ""),
         _suspended(snapshot),
-        (Reason.ALL_RANKS_FINISHED if state.phase is JobPhase.COMPLETE else Reason.NOT_COMPLETE, ""),
+        _complete(snapshot),
         _failed(snapshot),
     ]
+
+
+def _complete(snapshot: Snapshot) -> tuple[Reason, str]:
+    """The ranks tell whether it is; where a start script said otherwise, that stands beside it."""
+    if snapshot.state.phase is not JobPhase.COMPLETE:
+        return Reason.NOT_COMPLETE, ""
+    said = next((pod for pod in snapshot.pods if pod.last_word), None)
+    return (Reason.SCRIPT_DISAGREES, f"pod {said.name}: {said.last_word}") if said else (Reason.ALL_RANKS_FINISHED, "")
 
 
 def _degraded(judged: Sequence[api.ActionRecoverability]) -> tuple[Reason, str]:
