@@ -38,15 +38,17 @@ class Owner(Protocol):
         """The channel came up, or went away."""
 
 
-class _Ear:
-    """Hears one link for as long as it is this pod's: what its channel has read already may come after the end."""
+class _Line:
+    """One pod's link, heard while it is this pod's: what its channel has read already may come after the end."""
 
-    def __init__(self, client: CoordinatorClient) -> None:
+    def __init__(self, client: CoordinatorClient, pod: PodView, address: str) -> None:
         self._client = client
+        self.pod, self.address = pod, address
+        self.link: Link | None = None
         self.deaf = False
 
     async def greeted(self, hello: wire.Hello) -> bool:
-        return not self.deaf and await self._client.greeted(hello) and not self.deaf
+        return not self.deaf and await self._client.greeted(hello, self.pod) and not self.deaf
 
     def reported(self, report: wire.Report) -> None:
         if not self.deaf:
@@ -64,13 +66,10 @@ class CoordinatorClient:
         self._job = job
         self._ports = ports
         self._owner = owner
-        self._pod: PodView | None = None
-        self._link: Link | None = None
-        self._ear = _Ear(self)
+        self._line: _Line | None = None
         self._assignment: wire.Assignment | None = None
         self._order: wire.Order | None = None
         self._closing: set[asyncio.Task[None]] = set()
-        self._revision = 0
         self.connected = False
         self.sequence = 0
         self.problem = ""
@@ -91,7 +90,11 @@ class CoordinatorClient:
     @property
     def address(self) -> str:
         """Where it is dialled; empty while there is no pod to dial."""
-        return self._link.address if self._link else ""
+        return self._line.address if self._line else ""
+
+    @property
+    def _link(self) -> Link | None:
+        return self._line.link if self._line else None
 
     @property
     def checkpoint_step(self) -> int | None:
@@ -113,26 +116,26 @@ class CoordinatorClient:
     def pod_is_at(self, pod: PodView, credentials: Credentials) -> None:
         """Dial this pod, unless that is done already."""
         address = f"{pod.address}:{self._ports.pod_settings.coordinator_port}"
-        if self._pod is not None and self._pod.uid == pod.uid and self.address == address:
+        if self._line is not None and self._line.pod.uid == pod.uid and self.address == address:
             return
         self.pod_lost()
-        self._pod, self._ear = pod, _Ear(self)
-        self._link = self._ports.dial(address, self._job.metadata.uid, credentials, self._ear)
+        self._line = _Line(self, pod, address)
+        self._line.link = link = self._ports.dial(address, self._job.metadata.uid, credentials, self._line)
         if self._order is not None:
-            self._link.order(self._order)
+            link.order(self._order)
         if self._assignment is not None:
-            self._link.assign(self._assignment)
-        self._link.start()
+            link.assign(self._assignment)
+        link.start()
 
     def pod_lost(self) -> None:
         """The pod is gone: hang up."""
-        self.connected, self._pod, self._ear.deaf = False, None, True
+        self.connected, line, self._line = False, self._line, None
         self.now = replace(self.now, state=wire.CoordinatorState(step=known_step(self.now.state)), serving=False)
-        if self._link is not None:
-            task = asyncio.create_task(self._link.close())
+        if line is not None and line.link is not None:
+            line.deaf = True
+            task = asyncio.create_task(line.link.close())
             self._closing.add(task)
             task.add_done_callback(self._closing.discard)
-            self._link = None
 
     async def close(self) -> None:
         """Hang up for good."""
@@ -156,30 +159,32 @@ class CoordinatorClient:
         if self._link is not None:
             self._link.acknowledge(sequence)
 
-    def assign(self, build: Callable[[int], wire.Assignment]) -> None:
-        """The pods as they are now; `build` makes the message of a revision, sent only if it says something new."""
+    def assign(self, build: Callable[[int], wire.Assignment], now_ms: int) -> None:
+        """The pods as they are now; `build` makes the message of a revision, sent only if it says something new.
+
+        Revisions are job time: a coordinator takes no smaller one, and no leader's job time is behind that of the one
+        before it, whatever their clocks say.
+        """
         current = self._assignment
         if current is not None and build(current.revision) == current:
             return
-        self._revision = max(self._revision + 1, self._ports.clock.now_milliseconds())
-        self._assignment = build(self._revision)
+        self._assignment = build(max(current.revision + 1 if current is not None else 0, now_ms))
         if self._link is not None:
             self._link.assign(self._assignment)
 
-    # ------------------------------------------------------------------------------------------- Listener
+    # ----------------------------------------------------------------------------------------- from its line
 
-    async def greeted(self, hello: wire.Hello) -> bool:
+    async def greeted(self, hello: wire.Hello, pod: PodView) -> bool:
         """Whether the token proves that this is the pod that was dialled (docs/protocols/sidecar.md)."""
-        pod = self._pod
         try:
             identity = await self._ports.kube.token_review(hello.token, COORDINATOR_TOKEN_AUDIENCE)
         except ApiError as error:
             log.warning("the token of %s cannot be checked: %s", self.address, error)
             return False
-        if pod is not None and identity is not None and identity.pod_uid == pod.uid:
+        if identity is not None and identity.pod_uid == pod.uid:
             return True
         metrics.REFUSED.labels("coordinator token").inc()
-        self.problem = f"the coordinator at {self.address} does not prove to be pod {pod.name if pod else '?'}"
+        self.problem = f"the coordinator at {self.address} does not prove to be pod {pod.name}"
         log.warning(self.problem)
         return False
 

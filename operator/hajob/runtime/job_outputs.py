@@ -56,7 +56,8 @@ class JobOutputs:
                 standing=orders.standing_orders(self._memory.policy),
                 recovery=job.spec.recovery,
                 checkpoint_rules=orders.checkpoint_rules(job.spec.framework, layout),
-            )
+            ),
+            self._memory.time.now(),
         )
 
     def _then_acknowledge(self) -> Callable[[], None]:

@@ -665,3 +665,17 @@ async def test_a_pod_on_a_node_excluded_while_running_moves(town: Town) -> None:
     assert [pod.incarnation for pod in town.pods() if pod.node_rank == 1] == [1]
     await town.clock.advance(300.0)
     assert town.events.reasons.count("MigrateGivenUp") == 1
+
+
+async def test_a_leader_with_a_clock_behind_is_not_refused(town: Town) -> None:
+    """Coordinators refuse an assignment of a smaller revision than the one they have."""
+    await town.train()
+    await town.clock.advance(4.0)
+    newest = town.links[-1].assignments[-1].revision
+    await town.controller.close()
+    town.clock.step_wall(-60.0)
+    town.open()
+    await settled(town)
+    await town.run_pods()
+    assert len(town.links) == 2
+    assert town.links[-1].assignments[-1].revision >= newest
