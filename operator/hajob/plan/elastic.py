@@ -80,7 +80,8 @@ def expand(context: Context) -> HandlerResult:
     gone = state.shrunk
     assert gone is not None
     absent = gone.absent(released=context.policy.release_shrunk_pods)
-    nodes = tuple(sorted({*absent, *state.released}))  # the policy may have been another one when they were released
+    released = set(state.released).intersection(gone.nodes)  # by a policy that may have been another one
+    nodes = tuple(sorted({*absent, *released}))
     in_new_pods = {rank for node in nodes for rank in context.view.layout.ranks_of(node)}
     restart = tuple(rank for rank in gone.ranks if rank not in in_new_pods)
     extent: dict[str, Any] = {"lost_ranks": gone.ranks, "restart_ranks": restart, "replaced_nodes": nodes}
