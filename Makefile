@@ -8,6 +8,8 @@ RUN := $(SETUP) -m
 GENERATORS := hajob.protocol.generate hajob.api.crd hajob.api.reference hajob.plan.diagram
 # Options for pytest, for example TESTS="-k rank_table".
 TESTS ?=
+# What trains in `make e2e`: the toy, or with TRAINER=torch a GPT in real PyTorch (docs/toy-trainer.md).
+TRAINER ?= toy
 PYTEST := $(RUN) pytest -o tmp_path_retention_policy=failed
 .DEFAULT_GOAL := help
 
@@ -54,8 +56,13 @@ integration: ## tests on a real API server
 	@$(PYTEST) tests/integration $(TESTS)
 
 .PHONY: e2e
-e2e: ## whole trainings, faults included, with the MindIO simulator or the package in HAJOB_MINDIO
+e2e: ## whole trainings, faults included, with the MindIO simulator or the package in HAJOB_MINDIO; TRAINER=torch
+ifeq ($(TRAINER),torch)
+	@$(TOOL) -m e2e.torch_trainer
+	@HAJOB_TRAINER=torch $(PYTEST) e2e/scenarios/test_real_torch.py $(TESTS)
+else
 	@HAJOB_EVERY_POINT=1 $(PYTEST) e2e/scenarios $(TESTS)
+endif
 
 .PHONY: scenarios
 scenarios: e2e ## the same as e2e

@@ -13,10 +13,13 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from e2e.bootstrap.paths import CHECKOUT
+from e2e.torch_trainer.interpreter import VARIABLE, torch_python
 
 OPERATOR_IMAGE = "hajob/operator:dev"
 SIDECAR_IMAGE = "hajob/sidecar:dev"
 TRAINER_IMAGE = "example/toy-trainer:1"
+TRAINER = "HAJOB_TRAINER"
+TORCH = "torch"
 SIMULATOR = CHECKOUT / "e2e/mindio/package"
 
 
@@ -30,6 +33,16 @@ def mindio_directory() -> Path:
     if not (directory / "mindio_ttp").is_dir():
         raise FileNotFoundError(f"HAJOB_MINDIO: there is no package mindio_ttp in {directory}")
     return directory
+
+
+def is_torch() -> bool:
+    """Whether jobs train the GPT in real PyTorch: TRAINER=torch."""
+    return os.environ.get(TRAINER, "") == TORCH
+
+
+def torch_settings() -> dict[str, str]:
+    """Variables that a process of a run needs to find the same interpreter with torch."""
+    return {VARIABLE: os.environ[VARIABLE]} if VARIABLE in os.environ else {}
 
 
 def write_images(directory: Path, trainer_environment: Mapping[str, str] | None = None) -> dict[str, Path]:
@@ -53,9 +66,13 @@ def write_images(directory: Path, trainer_environment: Mapping[str, str] | None 
     shutil.copytree(CHECKOUT / "e2e/trainer/image", trainer, dirs_exist_ok=True)
     own = json.loads((trainer / "image.json").read_text())
     trainer_paths = os.pathsep.join([str(mindio_directory()), str(CHECKOUT)])
-    # the ranks' interpreter is that of the image's torchrun: this image has none, but the machine below it may
-    variables = {"PYTHONPATH": trainer_paths, "PYTHON_EXEC": sys.executable}
-    own["env"] = base | own.get("env", {}) | variables | dict(trainer_environment or {})
+    own["env"] = base | own.get("env", {}) | {"PYTHONPATH": trainer_paths} | dict(trainer_environment or {})
+    if is_torch():
+        own["env"] |= {
+            "PATH": f"{torch_python().parent}{os.pathsep}{os.defpath}",
+            "TOY_TRAINER": "e2e.torch_trainer.train",
+        }
+        del own["env"]["HAJOB_STORE"]  # the store is torch's own
     return {
         OPERATOR_IMAGE: _write(
             directory / "operator",

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from e2e.bootstrap.paths import CHECKOUT
 from e2e.cluster.run import Run
-from e2e.harness.images import mindio_directory
+from e2e.harness.images import is_torch, mindio_directory, torch_settings
 
 
 def undisturbed(run: Run, *, tensor: int, pipeline: int, data: int, iterations: int) -> Path:
@@ -31,10 +31,11 @@ def _train(run: Run, name: str, directory: Path, **sizes: int) -> None:
     iterations = sizes.pop("iterations")
     flags = [word for key, value in sizes.items() for word in (f"--{key}", str(value))]
     command = [sys.executable, "-m", "e2e.trainer.local", *flags, "--log-dir", str(directory)]
+    command += ["--torch"] if is_torch() else []
     process = run.spawn(
         name,
         [*command, "--", "--train-iters", str(iterations)],
-        {"HAJOB_MINDIO": str(mindio_directory()), "PYTHONPATH": str(CHECKOUT)},
+        {"HAJOB_MINDIO": str(mindio_directory()), "PYTHONPATH": str(CHECKOUT), **torch_settings()},
     )
     if process.wait() != 0:
         words = (run.logs / f"{name}.log").read_text(errors="replace")[-2000:]

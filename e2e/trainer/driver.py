@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Protocol
 
 from e2e.cluster.loopback import own_address, own_port
+from e2e.torch_trainer.interpreter import torch_python
 from e2e.trainer.container import CANN, HELPERS, IMAGE
 from e2e.trainer.layout import Layout
 
@@ -87,6 +88,8 @@ class Job:
     environment: dict[str, str] = field(default_factory=dict)
     timeout: float = 120.0
     own_sessions: bool = False
+    torch: bool = False
+    """The GPT in real PyTorch, with torch's own store."""
 
 
 class Driver:
@@ -112,10 +115,8 @@ class Driver:
 
         No process is left behind.
         """
-        from e2e.trainer.store import serve
-
         shutil.copytree(IMAGE / HELPERS, self.job.log_dir / HELPERS, dirs_exist_ok=True)
-        threading.Thread(target=serve, args=(own_address(), self._store_port), daemon=True).start()
+        self._serve_store()
         self._start_controller()
         for rank in range(self.job.layout.world):
             self._start(rank)
@@ -124,6 +125,20 @@ class Driver:
             process.kill()
         dumped = (0, "dump") in self.results
         return in_time and (dumped or all(code == 0 for code in self._exits.values()))
+
+    def _serve_store(self) -> None:
+        where = own_address(), self._store_port
+        if not self.job.torch:
+            from e2e.trainer.store import serve
+
+            threading.Thread(target=serve, args=where, daemon=True).start()
+            return
+        command = [str(torch_python()), "-m", "e2e.torch_trainer.store", *map(str, where)]
+        paths = {"PYTHONPATH": str(ROOT)}
+        store = subprocess.Popen(command, env=os.environ | paths, stdout=subprocess.PIPE, stdin=subprocess.DEVNULL)
+        self._started.append(store)
+        assert store.stdout is not None
+        store.stdout.readline()
 
     def after(self, seconds: float, action: Callable[[], object]) -> None:
         """Do something `seconds` from now unless the training has ended."""
@@ -182,7 +197,8 @@ class Driver:
     def _start(self, rank: int) -> None:
         layout, job = self.job.layout, self.job
         job.log_dir.mkdir(parents=True, exist_ok=True)
-        command = [sys.executable, "-u", "-m", "e2e.trainer.train", "--log-dir", str(job.log_dir.resolve())]
+        python, module = (torch_python(), "torch_trainer") if job.torch else (sys.executable, "trainer")
+        command = [str(python), "-u", "-m", f"e2e.{module}.train", "--log-dir", str(job.log_dir.resolve())]
         command += layout_flags(layout)
         environment = {
             **os.environ,
@@ -193,6 +209,8 @@ class Driver:
             "MASTER_PORT": str(self._store_port),
             "TTP_ADDR": own_address(),
             "TTP_PORT": str(self._controller_port),
+            "TORCHELASTIC_USE_AGENT_STORE": "True",
+            "TORCHELASTIC_RESTART_COUNT": "0",
             "MINDX_TASK_ID": "local",
             CANN: "stand-in",
             "HAJOB_INCARNATION": str(job.incarnation),

@@ -34,6 +34,7 @@ def parser() -> argparse.ArgumentParser:
     result.add_argument("--log-dir", type=Path, required=True)
     result.add_argument("--compare", type=Path, help="log directory of an undisturbed run")
     result.add_argument("--own-sessions", action="store_true", help="a session for each rank")
+    result.add_argument("--torch", action="store_true", help="the GPT in real PyTorch (e2e/torch_trainer)")
     result.add_argument("--timeout", type=float, default=120.0)
     result.add_argument("trainer", nargs="*", help="further arguments of the trainer, after --")
     return result
@@ -48,7 +49,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     strategies = tuple(options.strategy.split(","))
     arguments = [*options.trainer, *ordered]
     sessions = options.own_sessions
-    driver = Driver(Job(layout, options.log_dir, arguments, strategies, timeout=options.timeout, own_sessions=sessions))
+    job = Job(layout, options.log_dir, arguments, strategies, timeout=options.timeout, own_sessions=sessions)
+    job.torch = options.torch
+    driver = Driver(job)
     _order(driver, options)
     found = [] if driver.run() else ["not every rank ended with code 0 in time"]
     found += _report(layout, options.log_dir, [int(rank) for rank, _ in kills] if strategies == ("recover",) else [])

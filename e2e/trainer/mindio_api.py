@@ -51,6 +51,9 @@ class Processor(Protocol):
     def tft_is_reboot_node(self) -> bool:
         """Whether the job has been through a recovery already."""
 
+    def tft_get_repair_type(self) -> str:
+        """What goes on: "retry", "recover", "dump" or "unknow"."""
+
     def tft_set_optimizer_replica(self, rank: int, replica_info: Sequence[Mapping[str, object]]) -> None:
         """Report who holds the copies of this rank's optimizer shard."""
 

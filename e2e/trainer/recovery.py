@@ -22,7 +22,7 @@ LOADS: Final = frozenset({5, 6})  # repair types that read the periodic checkpoi
 _HANG_SECONDS: Final = float(os.environ.get("HCCL_EXEC_TIMEOUT") or 1836)
 """torch_npu's default."""
 _LOOK_SECONDS: Final = 0.2  # how often a handler that waits for another rank looks whether it is still there
-_KINDS: Final = {0: "send", 1: "uce high level", 2: "uce low level", 3: "receive", 5: "load", 6: "load and rebuild"}
+KINDS: Final = {0: "send", 1: "uce high level", 2: "uce low level", 3: "receive", 5: "load", 6: "load and rebuild"}
 
 
 class Handlers:
@@ -173,7 +173,7 @@ class Handlers:
             asked=step,
             source=source,
             type=kind,
-            name=_KINDS.get(kind, "unknown"),
+            name=KINDS.get(kind, "unknown"),
             src=info["src"],
             dst=info["dst"],
             need_rebuild=need_rebuild,

@@ -80,4 +80,4 @@ def test_a_wait_in_vain_says_how_far_the_job_came(tmp_path: Path) -> None:
 
 def test_the_demo_knows_its_example() -> None:
     assert f"path: {VOLUME}" in EXAMPLE.read_text()
-    assert f"TRAIN_ITERS:-{STEPS}}}" in (CHECKOUT / "e2e/trainer/image/train.sh").read_text()
+    assert f"--train-iters ${{TRAIN_ITERS:-{STEPS}}}" in (CHECKOUT / "e2e/trainer/image/train.sh").read_text()

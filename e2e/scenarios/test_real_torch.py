@@ -1,0 +1,74 @@
+"""Recoveries of a GPT in real PyTorch, with torch's TCPStore in the coordinator's pod: weights bitwise as undisturbed.
+
+`make e2e TRAINER=torch` plays all of them, `TESTS="-k in_place"` the short half.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+from e2e.harness.images import is_torch
+from e2e.harness.job import Job
+from e2e.harness.rig import Rig
+from e2e.scenarios.proofs import assert_recovered, assert_weights_equal
+
+pytestmark = [
+    pytest.mark.skipif(not is_torch(), reason="make e2e TRAINER=torch plays it"),
+    pytest.mark.timeout(600),
+]
+
+ITERATIONS = 80
+STEP = 300.0
+"""Milliseconds: eight ranks of torch on two cores need a fifth of that."""
+START_SECONDS = 180.0
+RECOVERY_SECONDS = 180.0
+
+
+def started(rig: Rig, *smaller: str) -> Job:
+    """A job that trains, in which these actions are not allowed."""
+    spec = {"recovery": {"actions": [{"name": name, "maxCount": 0} for name in smaller]}}
+    job = rig.submit(
+        iterations=ITERATIONS, step_milliseconds=STEP, arguments=["--save-interval", "10"], spec=spec if smaller else {}
+    )
+    job.wait_step(12, seconds=START_SECONDS)
+    return job
+
+
+@pytest.mark.parametrize("rank", [3, 0])
+def test_a_killed_rank_comes_back_in_place(rig: Rig, rank: int) -> None:
+    job = started(rig)
+    rig.nodes.control.kill(namespace=rig.namespace, rank=rank)
+    assert job.wait_incident(2, seconds=RECOVERY_SECONDS)["action"] == "InPlace"
+    assert_recovered(job, [rank], ITERATIONS)
+
+
+def test_the_node_of_rank_zero_is_replaced(rig: Rig) -> None:
+    job = started(rig)
+    rig.nodes.control.power_off(job.node_of(0))
+    assert job.wait_incident(2, seconds=RECOVERY_SECONDS)["action"] == "Replace"
+    assert_recovered(job, [0, 1], ITERATIONS)
+
+
+def test_two_ranks_lost_at_once_come_back(rig: Rig) -> None:
+    job = started(rig)
+    for rank in (1, 6):
+        rig.nodes.control.kill(namespace=rig.namespace, rank=rank)
+    assert job.wait_incident(2, seconds=RECOVERY_SECONDS)["action"] == "InPlace"
+    assert_recovered(job, [1, 6], ITERATIONS)
+
+
+def test_without_replacement_it_is_saved_and_starts_anew(rig: Rig) -> None:
+    job = started(rig, "Retry", "InPlace", "Replace", "Shrink")
+    rig.nodes.control.kill(namespace=rig.namespace, rank=3)
+    incident = job.wait_incident(2, seconds=RECOVERY_SECONDS)
+    assert (incident["action"], incident["escalatedFrom"]) == ("Restart", ["Checkpoint"])
+    assert incident["lostSteps"] == 0
+    assert_weights_equal(job, ITERATIONS)
+
+
+def test_a_restart_goes_on_from_the_periodic_checkpoint(rig: Rig) -> None:
+    job = started(rig, "Retry", "InPlace", "Replace", "Shrink", "Checkpoint")
+    rig.nodes.control.kill(namespace=rig.namespace, rank=3)
+    incident = job.wait_incident(2, seconds=RECOVERY_SECONDS)
+    assert incident["action"] == "Restart"
+    assert_weights_equal(job, ITERATIONS)
