@@ -153,7 +153,12 @@ class Job:
 
         def reached() -> int | None:
             newest = self.common_step()
-            return newest if newest >= step else None
+            if newest >= step:
+                return newest
+            failed = self.condition("Failed")
+            if failed.get("status") == "True":
+                raise AssertionError(f"{self.name} failed: {failed['reason']}: {failed['message']}")
+            return None
 
         return self.plane.wait(f"step {step} of {self.name}", reached, seconds)
 

@@ -6,15 +6,24 @@ away, and one-sided TLS is switched on with material that is in order and that n
 
 from __future__ import annotations
 
+import datetime
 import json
 import os
 import shutil
 from collections.abc import Mapping
 from pathlib import Path
 
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import rsa
+from cryptography.x509.oid import NameOID
+
 from e2e.bootstrap.paths import CHECKOUT
-from e2e.cluster.pki import Authority
 from e2e.harness.images import mindio_directory
+
+LEAST_BITS = 3072
+"""MindIO takes no shorter key."""
+DAY = datetime.timedelta(days=1)
 
 OLDER = '''\
 """The package that comes next on the path, without one function."""
@@ -55,9 +64,16 @@ def no_mindio() -> dict[str, str]:
 def trainer_with_tls(directory: Path) -> dict[str, str]:
     """Variables with which the trainer switches MindIO's TLS on; certificates go to `directory`."""
     directory.mkdir(parents=True)
-    authority = Authority.create("trainers")
-    authority.credential().write(directory, "ca")
-    trainer = authority.client("trainer")
-    certificate, _ = trainer.write(directory, "trainer")
-    files = f"tlsCert:{certificate};tlsCaPath:{directory};tlsCaFile:ca.crt"
-    return {"TOY_MINDIO_TLS": f"{files};tlsPk:{trainer.key.decode()}"}
+    key = rsa.generate_private_key(public_exponent=65537, key_size=LEAST_BITS)
+    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "trainer")])
+    now = datetime.datetime.now(datetime.UTC)
+    builder = x509.CertificateBuilder().subject_name(name).issuer_name(name).public_key(key.public_key())
+    builder = builder.serial_number(x509.random_serial_number())
+    builder = builder.not_valid_before(now - DAY).not_valid_after(now + DAY)
+    signed = builder.sign(key, hashes.SHA256())
+    certificate = directory / "trainer.crt"
+    for path in (certificate, directory / "ca.crt"):
+        path.write_bytes(signed.public_bytes(serialization.Encoding.PEM))
+    encodings = serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+    files = f"tlsCert:{certificate};tlsCaPath:{directory};tlsCaFile:ca.crt;packagePath:{mindio_directory()}"
+    return {"TOY_MINDIO_TLS": f"{files};tlsPk:{key.private_bytes(*encodings).decode()}"}

@@ -11,6 +11,7 @@ import sys
 import threading
 import time
 import traceback
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from e2e.trainer.container import compile_helpers, leave, prepare, start_child
@@ -53,10 +54,10 @@ def main(arguments: list[str]) -> int:
 
 
 def _fitting(settings: Settings) -> Settings:
-    """The settings; raises RefusedLayoutError where the GPT cannot have them."""
-    if settings.layout.pipeline > 1 or settings.enable_zit:
-        raise RefusedLayoutError("the GPT has one pipeline stage, and its groups cannot shrink")
-    return settings
+    """The settings as the GPT can have them: its groups cannot shrink; raises RefusedLayoutError for a pipeline."""
+    if settings.layout.pipeline > 1:
+        raise RefusedLayoutError("the GPT has one pipeline stage")
+    return replace(settings, enable_zit=False)
 
 
 def _made(settings: Settings) -> Training:

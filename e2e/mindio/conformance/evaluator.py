@@ -50,6 +50,8 @@ class Evaluator:
             return bool(got == ARGUMENTS)
         if wanted == "ANY":
             return True
+        if isinstance(wanted, dict) and set(wanted) == {"ONE_OF"}:
+            return any(self.equal(one, got) for one in wanted["ONE_OF"])
         if isinstance(wanted, list):
             same = isinstance(got, list) and len(wanted) == len(got)
             return same and all(self.equal(w, g) for w, g in zip(wanted, got, strict=True))

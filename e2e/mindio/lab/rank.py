@@ -21,6 +21,8 @@ from e2e.mindio.lab.lines import listen, tell
 
 HANDLERS = ("stop", "clean", "repair", "rollback", "rebuild_group", "save_ckpt", "rename", "stream_sync", "exit")
 ELASTIC = ("zit_downgrade_rebuild", "zit_upgrade_rebuild", "zit_upgrade_repair", "zit_upgrade_rollback")
+RETURN_INT = ("clean",)
+"""A handler of these that returns anything else aborts its process."""
 ARGUMENTS = ("model", 7)
 
 
@@ -77,7 +79,7 @@ class Trainer:
             part = getattr(self, f"on_{name}", None)
             if part is not None:
                 part(*args)
-            return self.settings.returns.get(name)
+            return self.settings.returns.get(name, 0 if name in RETURN_INT else None)
 
         return called
 

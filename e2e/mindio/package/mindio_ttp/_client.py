@@ -78,9 +78,9 @@ class Client:
         try:
             sock.settimeout(None)
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            if self.speaks_tls:
-                sock = _handshake(sock)
             sock.sendall(wire.CONNECT.pack(wire.MAGIC, wire.VERSION, self.rank))
+            if self.speaks_tls:  # the connect frame goes first, in the clear
+                sock = _handshake(sock)
             reply = b""
             while len(reply) < wire.CONNECT_REPLY.size:
                 data = sock.recv(wire.CONNECT_REPLY.size - len(reply))

@@ -99,7 +99,10 @@ def offer(controller: Controller) -> list[str]:
         return ["exit"]
     filtered = settings.framework_type() == 1 or settings.mindspore() or not settings.on("strategies_unfiltered")
     if filtered and not controller.replicas.has_copy(controller.usable):
-        return ["exit"]
+        rest = settings.framework_type() == 1 and all(
+            group.rest_lives(controller.usable) for group in controller.replicas.groups(0)
+        )
+        return ["exit", "dump"] if rest else ["exit"]
     if controller.scaled_in and settings.on("no_second_shrink"):
         return ["exit", "dump"]
     offered = ["exit", "dump"]

@@ -85,9 +85,11 @@ def decorate(
                 if processor is None:
                     raise
                 after(processor, error)
-            except BaseException:
+            except Exception:  # and no more: sys.exit() passes without a word to the controller
                 if processor is not None:
                     processor.report(S.RS_UNKNOWN)
+                    if settings.on("odd_error_waits"):
+                        wait_for_exit(processor)
                 raise
             else:
                 end()

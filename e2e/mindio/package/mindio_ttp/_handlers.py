@@ -7,6 +7,7 @@ Arguments of the trainer's handlers are exactly those of docs/protocols/mindio.m
 
 from __future__ import annotations
 
+import os
 import threading
 import time
 from collections.abc import Callable
@@ -129,10 +130,19 @@ def shown_type(strategy: str) -> str:
 def clean(processor: Processor, arguments: dict[str, Any]) -> Result:
     """Clean, then let the thread go on to its second wait."""
     returned = call("clean", arguments["uce"], registered.args, context("clean"))
+    if not isinstance(returned, int):
+        wrong_type("clean")
     result = returned if isinstance(returned, int) else wire.OK
     if result in {wire.OK, wire.NO_REBUILD} and not settings.mindspore():
         release(processor, "cleaned")
     return result, {}
+
+
+def wrong_type(name: str) -> None:
+    """A handler that must return an int and does not: C++ throws a director type mismatch, the process aborts."""
+    if name in registered.handlers and settings.on("wrong_type_aborts"):
+        os.write(2, b"terminate called after throwing an instance of 'Swig::DirectorTypeMismatchException'\n")
+        os.abort()
 
 
 def release(processor: Processor, word: str) -> None:

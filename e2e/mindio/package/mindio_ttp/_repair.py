@@ -96,7 +96,8 @@ def refused(controller: Controller, text: str) -> str:
         return "exit"
     answer = controller.mindx.wait(settings.mindx_wait_seconds(), controller.is_closing)
     if answer == "dump":
-        fault.result(controller, 499, "do not support dump!", controller.errors, "dump")
+        text = "stop & clean failed! not allowed to dump!"
+        fault.result(controller, 499, text, controller.errors, "dump")
     return "exit"
 
 

@@ -41,12 +41,21 @@ class Group:
         return [self.ranks[p] for p in places]
 
     def _shifted(self, position: int) -> list[int]:
-        block = self.copies * max(1, self.shift)
-        if position >= block * (len(self.ranks) // block):
+        block = self.block
+        if position >= block:
             return [self.ranks[position]]
-        start, inside = position - position % block, position % block
-        places = [start + (inside + k * max(1, self.shift)) % block for k in range(self.copies)]
-        return [self.ranks[p] for p in places]
+        places = [(position + k * max(1, self.shift)) % block for k in range(self.copies)]
+        return [self.ranks[p] for p in places if p < len(self.ranks)]
+
+    @property
+    def block(self) -> int:
+        """With partners `shift` apart only the first so many positions have any."""
+        return self.copies * max(1, self.shift)
+
+    def rest_lives(self, usable: Usable) -> bool:
+        """Whether there are positions behind the block, and all are usable."""
+        rest = self.ranks[self.block :]
+        return bool(rest) and all(usable(rank) for rank in rest)
 
     def partner(self, rank: int, usable: Usable) -> int | None:
         """The first usable other holder of `rank`'s shard."""

@@ -132,6 +132,9 @@ BEHAVIOURS: dict[str, str] = {
     "stop_switch_before": "7.7",
     "stop_switch_after": "7.7",
     "raising_handler_fails": "8.3",
+    "wrong_type_aborts": "8.3",
+    "odd_error_waits": "8.2",
+    "unchecked_without_zit": "4.8",
     "slow_handler_fails": "8.3",
     "closed_link_no_fault": "9.2",
     "theft_is_mutual": "9.2",
@@ -213,6 +216,17 @@ def first_serial() -> int:
 def on(behaviour: str) -> bool:
     """Whether a behaviour is simulated; everything is unless `SIM_MINDIO_OFF` names it."""
     return behaviour not in os.environ.get("SIM_MINDIO_OFF", "").split(",")
+
+
+_logging: set[str] = set()
+
+
+def open_log(role: str) -> None:
+    """Each role makes its logger once: a second one of that name aborts the process, unless logs go to stdout."""
+    if role in _logging and os.environ.get("TTP_LOG_STDOUT") != "1":
+        os.write(2, f"logger with name '{role}' already exists\n".encode())
+        os.abort()
+    _logging.add(role)
 
 
 def fault(name: str) -> bool:

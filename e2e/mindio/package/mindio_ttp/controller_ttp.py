@@ -40,6 +40,7 @@ def tft_init_controller(
     ):
         if not isinstance(value, kind):
             raise TypeError(f"expected {kind.__name__}, got {type(value).__name__}")
+    settings.open_log("controller")
     if _Here.controller is not None:
         raise Exception("init controller failed to set register callback")  # noqa: TRY002
     in_range = 1 <= world_size <= MOST_RANKS and -1 <= rank < world_size

@@ -10,7 +10,7 @@ import atexit
 from collections.abc import Callable
 from typing import Any
 
-from . import _decorator, _handlers
+from . import _decorator, _handlers, _tls
 from . import _settings as settings
 from ._names import Action, OptimizerType, RepairType, ReportState
 from ._processor import Options, Processor, ignore_signals, registered
@@ -59,8 +59,9 @@ def tft_init_processor(  # noqa: PLR0917 - the real signature
 ) -> None:
     """Make this process a rank; from here on SIGTERM and SIGINT are ignored."""
     ignore_signals()
+    settings.open_log("ttp_log")
     sizes = isinstance(rank, int) and isinstance(world_size, int) and 0 <= rank < world_size <= MOST_RANKS
-    tls_missing = enable_tls and not tls_info
+    tls_missing = enable_tls and not _tls.is_usable(tls_info)
     odd = settings.mindspore() and (enable_local_copy or enable_zit)
     if _Here.processor is not None or not sizes or tls_missing or odd:
         _die(f"init processor failed: rank {rank} of {world_size}, tls {enable_tls}")
@@ -126,12 +127,14 @@ def tft_set_optimizer_replica(rank: int, replica_info: list[dict[str, Any]]) -> 
     processor.groups = [dict(g) for g in replica_info]
     if _Here.started:
         processor.report_replicas()
+        processor.hot_switch = False  # the reply overwrites it with a field that the controller never sets
 
 
 def tft_set_dp_group_info(rank: int, dp_rank_list: list[int]) -> None:
     """Tell the pure data-parallel group; counts only for elastic training."""
     processor = _need()
-    if not _check_list(dp_rank_list, processor.options.world_size) or rank not in dp_rank_list:
+    checks = processor.options.zit or not settings.on("unchecked_without_zit")
+    if checks and (not _check_list(dp_rank_list, processor.options.world_size) or rank not in dp_rank_list):
         raise Exception  # noqa: TRY002
     processor.data_parallel = list(dp_rank_list)
     if _Here.started and processor.groups:
