@@ -89,7 +89,7 @@ def decorate(
                 if processor is not None:
                     processor.report(S.RS_UNKNOWN)
                     if settings.on("odd_error_waits"):
-                        wait_for_exit(processor)
+                        is_told_to_leave(processor)
                 raise
             else:
                 end()
@@ -114,10 +114,14 @@ def after(processor: Processor, error: RuntimeError) -> None:
 
 def wait_for_exit(processor: Processor) -> None:
     """A rank that failed for an unknown reason waits for the message to leave, up to the action limit."""
-    with processor.condition:
-        told = processor.condition.wait_for(lambda: processor.leaving, settings.action_seconds())
-    if told:
+    if is_told_to_leave(processor):
         processor.forced_exit()
+
+
+def is_told_to_leave(processor: Processor) -> bool:
+    """Wait for the message to leave, up to the action limit; whether it came."""
+    with processor.condition:
+        return processor.condition.wait_for(lambda: processor.leaving, settings.action_seconds())
 
 
 def hosted_here(rank: int) -> bool:
