@@ -15,8 +15,11 @@ from typing import Final
 
 from e2e.cluster.run import claim_block
 
-FIRST_PORT: Final = 20000
-"""Below the range the kernel takes ports of outgoing connections from."""
+FIRST_PORT: Final = 10000
+"""Of block 0."""
+PORTS: Final = 80
+"""Each block begins so many further on, below the range of outgoing connections: some programs listen on every
+address of the machine (torch's store before 2.0), and two of them must not meet either."""
 
 
 class Loopback:
@@ -29,7 +32,7 @@ class Loopback:
     def __init__(self) -> None:
         self._claim, block = claim_block()  # held, and not inherited, until the process ends
         self.address = f"127.{block}.0.1"
-        self._ports: Iterator[int] = itertools.count(FIRST_PORT)
+        self._ports: Iterator[int] = itertools.count(FIRST_PORT + PORTS * block)
 
     def port(self) -> int:
         """A port of the address that this process has not given out before, and that can be listened on.

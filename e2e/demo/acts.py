@@ -116,7 +116,7 @@ class Demo:
         observer = Observer(job, self.screen, self.switches.steps)
         scene = Scene(rig, job, observer)
         self.screen.begin("waiting for 8 ranks to train")
-        observer.wait("the training", lambda board: board.step >= FIRST_FAULT_STEP, START_SECONDS)
+        observer.wait("the training", _is_under_way, START_SECONDS)
         self._kill(scene)
         self._power_off(scene)
         self.screen.begin("letting the training end")
@@ -203,6 +203,11 @@ class Demo:
         self.outcome.weights_differ = job.weights_differ(reference)
         for sentence in self.outcome.weights_differ:
             self.screen.say(f"  weights differ: {sentence}")
+
+
+def _is_under_way(board: Board) -> bool:
+    """The ranks are far enough, and Hajob knows that they train."""
+    return board.step >= FIRST_FAULT_STEP and board.state == "Running"
 
 
 def _recovered(board: Board, before: int) -> Incident | None:

@@ -66,7 +66,8 @@ def write_images(directory: Path, trainer_environment: Mapping[str, str] | None 
     shutil.copytree(CHECKOUT / "e2e/trainer/image", trainer, dirs_exist_ok=True)
     own = json.loads((trainer / "image.json").read_text())
     trainer_paths = os.pathsep.join([str(mindio_directory()), str(CHECKOUT)])
-    own["env"] = base | own.get("env", {}) | {"PYTHONPATH": trainer_paths} | dict(trainer_environment or {})
+    tools = {"PATH": f"{trainer / 'bin'}{os.pathsep}{base['PATH']}", "PYTHONPATH": trainer_paths}
+    own["env"] = base | own.get("env", {}) | tools | dict(trainer_environment or {})
     if is_torch():
         own["env"] |= {
             "PATH": f"{torch_python().parent}{os.pathsep}{os.defpath}",

@@ -34,6 +34,7 @@ def manifest(
     environment: Mapping[str, str] | None = None,
     node_selector: Mapping[str, str] | None = None,
     spec: Mapping[str, Any] | None = None,
+    script: str = "train.sh",
 ) -> Object:
     """A job that trains the toy model; its checkpoints and logs go to `volume`, a directory of this machine.
 
@@ -51,6 +52,7 @@ def manifest(
         environment: More environment variables of the trainer.
         node_selector: Where its pods may run.
         spec: Fields that replace those of the spec.
+        script: The start script, of those in the image.
     """
     flags: dict[str, object] = {
         "--tensor-model-parallel-size": tensor,
@@ -61,7 +63,8 @@ def manifest(
         "--save": CHECKPOINT_MOUNT,
         "--load": CHECKPOINT_MOUNT,
     }
-    pod = _pod(volume, [*(str(word) for pair in flags.items() for word in pair), *arguments], environment or {})
+    words = [*(str(word) for pair in flags.items() for word in pair), *arguments]
+    pod = _pod(volume, script, words, environment or {})
     if node_selector:
         pod["nodeSelector"] = dict(node_selector)
     content: Object = {
@@ -81,12 +84,12 @@ def manifest(
     }
 
 
-def _pod(volume: Path, arguments: Sequence[str], environment: Mapping[str, str]) -> Object:
+def _pod(volume: Path, script: str, arguments: Sequence[str], environment: Mapping[str, str]) -> Object:
     """Spec of a pod that trains the toy model."""
     container = {
         "name": "trainer",
         "image": TRAINER_IMAGE,
-        "command": ["bash", "train.sh"],
+        "command": ["bash", script],
         "args": list(arguments),
         "env": [{"name": key, "value": value} for key, value in environment.items()],
         "volumeMounts": [{"name": "checkpoints", "mountPath": CHECKPOINT_MOUNT}],
@@ -109,6 +112,7 @@ class Job:
         self.namespace = namespace
         self.volume = volume
         self.plane = plane
+        self._has_run = False
 
     @property
     def path(self) -> str:
@@ -149,7 +153,11 @@ class Job:
         return self.plane.wait(f"condition {kind}={value} of {self.name}", reached, seconds)
 
     def wait_step(self, step: int, seconds: float = 60.0) -> int:
-        """Wait until all ranks have finished `step`; returns the newest step that they have in common."""
+        """Wait until all ranks have finished `step`; returns the newest step that they have in common.
+
+        The first time it waits for the job to say that it runs, too: ranks that print nothing are known to train two
+        seconds late, by their heartbeats, and a fault before that is one of the start.
+        """
 
         def reached() -> int | None:
             newest = self.common_step()
@@ -160,7 +168,11 @@ class Job:
                 raise AssertionError(f"{self.name} failed: {failed['reason']}: {failed['message']}")
             return None
 
-        return self.plane.wait(f"step {step} of {self.name}", reached, seconds)
+        self.plane.wait(f"step {step} of {self.name}", reached, seconds)
+        if not self._has_run:
+            self.wait_condition("Running", seconds=seconds)
+            self._has_run = True
+        return self.common_step()
 
     def wait_incident(self, incarnation: int, outcome: str = "Recovered", seconds: float = 60.0) -> Object:
         """Wait until the incident of an incarnation has an outcome; returns its entry in the status."""

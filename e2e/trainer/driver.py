@@ -325,9 +325,8 @@ def layout_flags(layout: Layout) -> list[str]:
         str(layout.tensor),
         "--pipeline-model-parallel-size",
         str(layout.pipeline),
-        "--use-distributed-optimizer",
-        "--enable-high-availability",
-        "--enable-worker-reboot",
-        "--enable-hbmfault-repair",
     ]
+    if os.environ.get("MINDIO_FOR_MINDSPORE") != "1":
+        flags += ["--use-distributed-optimizer", "--enable-high-availability"]
+        flags += ["--enable-worker-reboot", "--enable-hbmfault-repair"]
     return [*flags, "--use-tp-pp-dp-mapping"] if layout.tensor_pipeline_data else flags

@@ -8,14 +8,18 @@ of the run that left its logs there.
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Final
 
 from e2e.trainer import proof
 from e2e.trainer.compare import differences
 from e2e.trainer.driver import Driver, Job
 from e2e.trainer.layout import Layout
+
+MINDFORMERS: Final = {"MINDIO_FOR_MINDSPORE": "1", "MS_ENABLE_TFT": "{TTP:1,UCE:1,ARF:1}"}
 
 
 def parser() -> argparse.ArgumentParser:
@@ -34,6 +38,7 @@ def parser() -> argparse.ArgumentParser:
     result.add_argument("--log-dir", type=Path, required=True)
     result.add_argument("--compare", type=Path, help="log directory of an undisturbed run")
     result.add_argument("--own-sessions", action="store_true", help="a session for each rank")
+    result.add_argument("--mindformers", action="store_true", help="MindFormers' face: no shards, every rank has all")
     result.add_argument("--torch", action="store_true", help="the GPT in real PyTorch (e2e/torch_trainer)")
     result.add_argument("--timeout", type=float, default=120.0)
     result.add_argument("trainer", nargs="*", help="further arguments of the trainer, after --")
@@ -43,7 +48,10 @@ def parser() -> argparse.ArgumentParser:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one training; returns 0 when it ended well and the recovery kept its promise."""
     options = parser().parse_args(arguments)
-    layout = Layout(options.tensor, options.data, options.pipeline, 2, options.tp_pp_dp)
+    if options.mindformers:
+        os.environ |= MINDFORMERS
+    copies = options.data if options.mindformers else 2
+    layout = Layout(options.tensor, options.data, options.pipeline, copies, options.tp_pp_dp)
     kills = [kill.split("@") for kill in options.kill]
     ordered = [word for rank, step in kills for word in ("--fault", f"rank={rank} step={step} at={options.at} do=kill")]
     strategies = tuple(options.strategy.split(","))

@@ -54,6 +54,15 @@ class Processor(Protocol):
     def tft_get_repair_type(self) -> str:
         """What goes on: "retry", "recover", "dump" or "unknow"."""
 
+    def tft_report_error(self, error_type: int, error_code: str = ...) -> None:
+        """Report a state by its number; MindSpore does, torch's decorator does it by itself."""
+
+    def tft_wait_next_action(self) -> int:
+        """Block; 0 means go on, 1 means leave."""
+
+    def tft_destroy_processor(self) -> None:
+        """Leave in order."""
+
     def tft_set_optimizer_replica(self, rank: int, replica_info: Sequence[Mapping[str, object]]) -> None:
         """Report who holds the copies of this rank's optimizer shard."""
 

@@ -12,7 +12,9 @@ import os
 from typing import TYPE_CHECKING, Final
 
 from e2e.trainer import checkpoint, manners
+from e2e.trainer.container import leave
 from e2e.trainer.faults import OrderedError
+from e2e.trainer.printing import MINDFORMERS
 
 if TYPE_CHECKING:
     from e2e.trainer.mindio_api import Processor, SaveGroup, Transfers
@@ -120,8 +122,10 @@ class Handlers:
         self._training.events.add("stream_sync")
 
     def exit(self, _context: object) -> None:
-        """MindIO ends the process itself; this only leaves a trace."""
+        """MindIO ends the process itself; with MindSpore this does."""
         self._training.events.add("exit")
+        if self._training.settings.face == MINDFORMERS:
+            leave(1)
 
     def downgrade_rebuild(self, data_group: list[int], ranks: list[int], _arguments: object, params: str) -> None:
         """Go on with the data-parallel ranks that are left; the share of each grows."""

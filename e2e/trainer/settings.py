@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final
 
 from e2e.trainer.layout import Layout
 from e2e.trainer.manners import QUIET, manners_from
+from e2e.trainer.mindspore import is_on
 from e2e.trainer.printing import MEGATRON, MINDFORMERS, Speaker
 from e2e.trainer.refusals import Sizes, checked_data_parallel
 
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
 
-FACE: Final = "TOY_FACE"
 IGNORED: Final = """
     seq-length max-position-embeddings num-attention-heads tokenizer-type tokenizer-name-or-path data-path split
     lr-decay-style min-lr weight-decay lr-warmup-fraction init-method-std attention-dropout hidden-dropout
@@ -210,6 +210,7 @@ def settings_from(arguments: Sequence[str], environment: Mapping[str, str] = os.
     """Parse flags and environment; raises ValueError with what does not fit, exits on an unknown flag."""
     options = parser().parse_args(arguments)
     place = place_from(environment)
+    face = MINDFORMERS if environment.get("MINDIO_FOR_MINDSPORE", "").lower() in {"1", "true"} else MEGATRON
     words = set(environment.get("HIGH_AVAILABILITY", "").replace(";", ",").split(","))
     any_word = bool(words & {"dump", "retry", "recover", "elastic-training"})
     available = options.enable_high_availability or any_word
@@ -244,8 +245,8 @@ def settings_from(arguments: Sequence[str], environment: Mapping[str, str] = os.
         learning_rate=options.lr,
         step_seconds=options.step_time_ms / 1000,
         distributed=options.use_distributed_optimizer,
-        enable_uce=available and (options.enable_hbmfault_repair or "retry" in words),
-        enable_arf=available and (options.enable_worker_reboot or "recover" in words),
+        enable_uce=(available and (options.enable_hbmfault_repair or "retry" in words)) or is_on("UCE", environment),
+        enable_arf=(available and (options.enable_worker_reboot or "recover" in words)) or is_on("ARF", environment),
         enable_zit=available and (options.enable_elastic_training or "elastic-training" in words),
         faults=tuple(options.fault),
         digests=options.log_digests,
@@ -254,7 +255,7 @@ def settings_from(arguments: Sequence[str], environment: Mapping[str, str] = os.
         mindio_tls=environment.get("TOY_MINDIO_TLS", ""),
         relays=environment.get("TOY_RELAY") == "1",
         manners=manners_from(environment),
-        face=environment.get(FACE, MEGATRON),
+        face=face,
     )
 
 

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from e2e.trainer.container import compile_helpers, leave, prepare, start_child
 from e2e.trainer.manners import CHILDREN, COMPILES, LATE_END
+from e2e.trainer.printing import MINDFORMERS
 
 if TYPE_CHECKING:
     from e2e.trainer.training import Training
@@ -66,7 +67,12 @@ def main(arguments: list[str]) -> int:
     mindio.tft_start_processor(*_controller(training))
     Handlers(training).register(mindio, elastic=settings.enable_zit)
     _begin(training)
-    mindio.tft_exception_handler(_train)(training)
+    if settings.face == MINDFORMERS:
+        from e2e.trainer import mindspore
+
+        mindspore.run(training)
+    else:
+        mindio.tft_exception_handler(_train)(training)
     training.has_left_mindio.set()
     _end(training)
     return 0
@@ -85,7 +91,7 @@ def _say_sizes(training: Training) -> None:
 def _end(training: Training) -> None:
     """What comes after MindIO was left, unprotected: the final save, and an end that is not the same for all ranks."""
     training.events.flush()
-    if LATE_END not in training.settings.manners:
+    if LATE_END not in training.settings.manners and training.settings.face != MINDFORMERS:
         return
     training.finish()
     rank, last = training.rank, training.layout.world - 1

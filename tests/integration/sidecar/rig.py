@@ -272,7 +272,7 @@ class Job:
         """A container with the environment an image gives."""
         python_path = f"{ROOT}{os.pathsep}{mindio_package()}"
         full = {
-            "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
+            "PATH": f"{ROOT}/e2e/trainer/image/bin:{Path(sys.executable).parent}:{os.environ['PATH']}",
             "HOME": os.environ.get("HOME", "/"),
             "PYTHONPATH": python_path,
             "PYTHONUNBUFFERED": "1",
