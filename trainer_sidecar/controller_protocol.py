@@ -63,7 +63,7 @@ class LineBuffer:
 
 
 def listen(directory: str, name: str) -> socket.socket:
-    """A listening unix socket `name` in `directory`; what lay there before is replaced."""
+    """A listening unix socket `name` in `directory`, open to every user; what lay there before is replaced."""
     descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
     try:
         path = "/proc/self/fd/%d/%s" % (descriptor, name)
@@ -71,6 +71,7 @@ def listen(directory: str, name: str) -> socket.socket:
             os.unlink(path)
         listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         listener.bind(path)
+        os.chmod(path, 0o666)  # the other end is another container's user; the directory is the pod's own
         listener.listen(4)
         listener.setblocking(False)
         return listener

@@ -15,6 +15,7 @@ from pathlib import Path
 from hajob.domain.checkpoints import MOST_REFUSALS
 from hajob.domain.layout import Layout, RankOrder, Sharding
 from hajob.protocol import sidecar_pb2 as pb
+from trainer_sidecar import access
 from trainer_sidecar.checkpoints import megatron, mindspore
 from trainer_sidecar.checkpoints.directory import RealDirectory, carry_out
 from trainer_sidecar.checkpoints.verdict import Verdict
@@ -72,7 +73,8 @@ class Checkpoints:
             self._seen = None
             state = pb.CheckpointState()
             state.CopyFrom(self._state)
-            state.problem = f"the checkpoints at {directory} cannot be verified: {error}"
+            why = access.refused(directory, error) if isinstance(error, PermissionError) else str(error)
+            state.problem = f"the checkpoints at {directory} cannot be verified: {why}"
             if state.problem != self._state.problem:
                 log.exception("%s; trying again", state.problem)
         if state != self._state:
@@ -96,8 +98,12 @@ def prepare(directory: Path, order: pb.CheckpointOrder, _before: pb.CheckpointSt
     try:
         verdict = judge(directory, order.rules)
     except (PermissionError, TimeoutError) as error:
-        why = "the agent may not read them" if isinstance(error, PermissionError) else "the volume is too slow"
-        problem = f"the checkpoints at {directory} are not verified, {why}: {error}"
+        why = (
+            access.refused(directory, error)
+            if isinstance(error, PermissionError)
+            else f"the volume is too slow: {error}"
+        )
+        problem = f"the checkpoints at {directory} are not verified: {why}"
         log.warning("%s", problem)
         return pb.CheckpointState(attempt=order.prepare_attempt, step=-1, loaded_step=-1, problem=problem)
     if verdict.doubt:

@@ -16,6 +16,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+from trainer_sidecar.access import refused
 from trainer_sidecar.launcher import protocol
 
 RETRY_SECONDS = 0.1
@@ -39,6 +40,7 @@ class LauncherClient:
         self._take = take
         self._lost = lost
         self._orders: protocol.Connection | None = None
+        self._refusal = ""
 
     def send(self, message: dict[str, Any]) -> None:
         """Send when connected; after a connect everything is decided anew, so nothing is queued."""
@@ -62,9 +64,11 @@ class LauncherClient:
         while True:
             try:
                 reader, writer = await self._connect()
-            except OSError:
+            except OSError as problem:
+                self._say_refused(problem)
                 await asyncio.sleep(RETRY_SECONDS)
                 continue
+            self._refusal = ""
             self._orders = protocol.Connection(writer.get_extra_info("socket").dup())
             self.send({"kind": "agent", "version": protocol.VERSION, **self._hello})
             try:
@@ -77,6 +81,15 @@ class LauncherClient:
                 await asyncio.sleep(REPLACED_SECONDS)
             else:
                 self._lost()
+
+    def _say_refused(self, problem: OSError) -> None:
+        """A launcher that is not there yet is no news; one that may not be spoken to never will be."""
+        if not isinstance(problem, PermissionError):
+            return
+        text = refused(self._directory / protocol.SOCKET_NAME, problem)
+        if text != self._refusal:
+            log.error("the launcher cannot be reached: %s", text)
+        self._refusal = text
 
     def _close(self, orders: protocol.Connection) -> None:
         self._orders = None

@@ -1,4 +1,4 @@
-"""The process that holds one MindIO controller and the rendezvous store, for one attempt of the job.
+"""The process that holds one MindIO controller, for one attempt of the job.
 
 MindIO keeps its state in the process: a repair counter that is never reset, serials that run out, native logging that
 cannot be set up twice. So an attempt gets a process of its own, forked by the host, and never a second controller.
@@ -8,13 +8,12 @@ Callbacks come on MindIO's own threads and must neither raise nor wait: they wri
 from __future__ import annotations
 
 import os
-import threading
 from types import ModuleType
 from typing import Any, Callable, Dict, List, Mapping
 
-from trainer_sidecar.controller_host import store
+from trainer_sidecar.controller_host.part import Part
 from trainer_sidecar.controller_host.problems import StartError, check_address, load_controller_module
-from trainer_sidecar.controller_protocol import LOST, OTHER, LineBuffer, Message, encode, now_nanoseconds
+from trainer_sidecar.controller_protocol import OTHER, Message
 
 PING = "ping"
 """The host's own call: its answer says that this process lives and that no call hangs. MindIO is not asked."""
@@ -52,53 +51,24 @@ CALLS: Dict[str, Callable[[Any, Mapping[str, Any]], int]] = {
 }
 
 
-class ControllerProcess:
+class ControllerProcess(Part):
     """One controller: `run` returns when the host has closed its end of the pipe."""
 
-    def __init__(self, request: Message, read_end: int, write_end: int) -> None:
-        self._request = request
-        self._read_end = read_end
-        self._write_end = write_end
-        self._lock = threading.Lock()
-        self._module: Any = None
+    _module: Any = None
+
+    @staticmethod
+    def package(_environment: Dict[str, str]) -> str:
+        """What its Python must have: the controller's half of MindIO needs neither torch nor CANN."""
+        return "mindio_ttp"
 
     def run(self) -> None:
-        """Open the store, start the controller, carry out calls until the host goes."""
-        os.environ.update(self._request.get("environment", {}))
+        """Start the controller, carry out calls until the host goes."""
         os.environ.setdefault("TTP_LOG_STDOUT", "1")
-        threading.Thread(target=self._open_store, name="open-store", daemon=True).start()
-        self._open("controller", "serving", self._start_controller)
-        buffer = LineBuffer()
-        while True:
-            data = os.read(self._read_end, 65536)
-            if not data:
-                return
-            for message in buffer.feed(data):
-                self._send(self._answer(message))
-
-    def _open_store(self) -> None:
-        request = self._request
-        self._open(
-            "store",
-            "listening",
-            lambda: store.serve(request["address"], request["store_port"], dict(os.environ), self._store_lost),
-        )
-
-    def _store_lost(self, problem: str) -> None:
-        self._send({"event": "part", "part": "store", "state": "lost", "problem": problem, "kind": LOST})
-
-    def _open(self, part: str, good_state: str, opener: Callable[[], None]) -> None:
-        message = {"event": "part", "part": part, "state": good_state, "problem": "", "kind": ""}
-        try:
-            opener()
-        except StartError as problem:
-            message.update(state="failed", problem=problem.text, kind=problem.kind)
-        except BaseException as error:  # a thread or a start that fails silently would look like a slow one
-            message.update(state="failed", problem="%s: %s" % (type(error).__name__, error), kind=OTHER)
-        self._send(message)
+        self.open("serving", self._start_controller)
+        self.serve(lambda message: self.send(self._answer(message)))
 
     def _start_controller(self) -> None:
-        request = self._request
+        request = self.request
         check_address(request["address"], request["port"], "the MindIO controller")
         module = load_controller_module()
         self._register_callbacks(module)
@@ -121,7 +91,7 @@ class ControllerProcess:
     def _callback(self, name: str) -> Callable[..., int]:
         def forward(*arguments: object) -> int:
             try:
-                self._send({"event": name, "arguments": plain(list(arguments))})
+                self.send({"event": name, "arguments": plain(list(arguments))})
             except BaseException as error:  # raising here would send the controller to its exit state
                 os.write(2, b"hajob: callback lost: %s\n" % repr(error).encode())
             return 0
@@ -142,10 +112,3 @@ class ControllerProcess:
         if name not in CALLS:
             raise ValueError("unknown call %s" % name)
         return int(CALLS[name](self._module, arguments))
-
-    def _send(self, message: Message) -> None:
-        message["t"] = now_nanoseconds()
-        line = encode(message)
-        with self._lock:
-            while line:
-                line = line[os.write(self._write_end, line) :]

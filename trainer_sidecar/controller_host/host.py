@@ -1,8 +1,9 @@
 """The supervisor: it outlives every controller, and the coordinator's connections.
 
-One thread, one selector, nothing of MindIO in it: what the training image brings can crash the child only. It keeps
-the log of calls and callbacks since MindIO last was at rest, so that a coordinator that was restarted finds out where
-the conversation stands instead of guessing; a wrong guess ends the controller.
+One thread, one selector, nothing of MindIO in it: what the training image brings can crash a child only. There are
+two: the controller, a new one with each `start`, and the store, which stays as long as the attempt is the same. The
+host keeps the log of calls and callbacks since MindIO last was at rest, so that a coordinator that was restarted finds
+out where the conversation stands instead of guessing; a wrong guess ends the controller.
 """
 
 from __future__ import annotations
@@ -12,13 +13,14 @@ import selectors
 import signal
 import socket
 import time
+import traceback
 from typing import List, Optional, Tuple
 
 from trainer_sidecar import controller_protocol, prctl, signals
-from trainer_sidecar.controller_host import process_group
-from trainer_sidecar.controller_host.controller import CALLBACKS, PING, ControllerProcess
+from trainer_sidecar.controller_host import part, process_group
+from trainer_sidecar.controller_host.controller import CALLBACKS, PING
 from trainer_sidecar.controller_host.problems import HUNG_TEXT
-from trainer_sidecar.controller_protocol import HUNG, SOCKET_NAME, LineBuffer, Message, encode
+from trainer_sidecar.controller_protocol import HUNG, LOST, SOCKET_NAME, LineBuffer, Message, encode
 
 VERSION = 1
 LOG_LIMIT = 512
@@ -32,9 +34,10 @@ OPENING_CALLS = ("stop_train", "pause", "prepare_action", "dump")
 
 
 class Child:
-    """A forked controller process and the two pipes to it."""
+    """A forked part and the two pipes to it."""
 
-    def __init__(self, pid: int, write_end: int, read_end: int) -> None:
+    def __init__(self, part: str, pid: int, write_end: int, read_end: int) -> None:
+        self.part = part
         self.pid = pid
         self.write_end = write_end
         self.read_end = read_end
@@ -63,6 +66,8 @@ class Host:
         self._selector.register(self._listener, selectors.EVENT_READ, "listener")
         self._client: Optional[Client] = None
         self._child: Optional[Child] = None
+        self._store: Optional[Child] = None
+        self._store_of: Tuple[object, ...] = ()  # attempt and place of the store that runs
         self._log: List[Message] = []
         self._done = False
         self._state: Message = _no_controller(0)
@@ -83,6 +88,7 @@ class Host:
             if self._child is not None and self._state["controller"] == "serving":
                 self._look_after(self._child)
         self._end_child()
+        self._end_store()
 
     def _stop(self, _number: int, _frame: object) -> None:
         self._done = True
@@ -93,7 +99,7 @@ class Host:
             self._accept()
         elif isinstance(source, Client) and source is self._client:
             self._serve_client(source, mask)
-        elif isinstance(source, Child) and source is self._child:
+        elif isinstance(source, Child) and source in (self._child, self._store):
             self._read_child(source)
 
     # -- the coordinator ------------------------------------------------------------------------------------------
@@ -159,7 +165,7 @@ class Host:
     def _request(self, message: Message) -> None:
         call = message.get("call")
         if call == "start":
-            self._start_child(message)
+            self._start(message)
         elif call == "end":
             self._done = bool(message.get("host", False))
             self._end_child()
@@ -173,20 +179,35 @@ class Host:
 
     # -- the controller -------------------------------------------------------------------------------------------
 
-    def _start_child(self, request: Message) -> None:
+    def _start(self, request: Message) -> None:
         self._end_child()
         self._log = []
-        self._state = _no_controller(int(request["attempt"]))
-        self._state.update(controller="starting", store="starting", world_size=request["world_size"])
-        try:
-            self._child = self._fork(request)
-        except OSError as error:
-            self._state.update(controller="failed", problem="no process for the controller: %s" % error)
-        else:
-            self._selector.register(self._child.read_end, selectors.EVENT_READ, self._child)
+        self._state = dict(_no_controller(int(request["attempt"])), store=self._state["store"])
+        self._state.update(controller="starting", world_size=request["world_size"])
+        self._keep_store(request)
+        self._child = self._begin(part.CONTROLLER, request)
         self._tell_state()
 
-    def _fork(self, request: Message) -> Child:
+    def _keep_store(self, request: Message) -> None:
+        """The ranks of an attempt have one store; another attempt's begins empty."""
+        wanted = (request["attempt"], request["address"], request["store_port"])
+        if self._store is not None and self._store_of == wanted and self._state["store"] in ("starting", "listening"):
+            return
+        self._end_store()
+        self._store_of = wanted
+        self._state["store"] = "starting"
+        self._store = self._begin(part.STORE, request)
+
+    def _begin(self, name: str, request: Message) -> Optional[Child]:
+        try:
+            child = self._fork(name, request)
+        except OSError as error:
+            self._state.update({name: "failed", "problem": "no process for the %s: %s" % (name, error)})
+            return None
+        self._selector.register(child.read_end, selectors.EVENT_READ, child)
+        return child
+
+    def _fork(self, name: str, request: Message) -> Child:
         child_reads, host_writes = os.pipe()
         host_reads, child_writes = os.pipe()
         try:
@@ -196,13 +217,13 @@ class Host:
                 os.close(descriptor)
             raise
         if pid == 0:
-            self._become_controller(request, child_reads, child_writes, (host_writes, host_reads))
+            self._become(name, request, child_reads, child_writes, (host_writes, host_reads))
         process_group.lead(pid)
         os.close(child_reads)
         os.close(child_writes)
-        return Child(pid, host_writes, host_reads)
+        return Child(name, pid, host_writes, host_reads)
 
-    def _become_controller(self, request: Message, read_end: int, write_end: int, foreign: Tuple[int, int]) -> None:
+    def _become(self, name: str, request: Message, read_end: int, write_end: int, foreign: Tuple[int, int]) -> None:
         """In the child: leave behind what is the host's, run, end without the host's exit hooks."""
         code = 1
         try:
@@ -213,10 +234,15 @@ class Host:
             self._listener.close()
             if self._client is not None:
                 self._client.connection.close()
-            for descriptor in foreign:
+            siblings = [child for child in (self._child, self._store) if child is not None]
+            for descriptor in (*foreign, *(end for child in siblings for end in (child.write_end, child.read_end))):
                 os.close(descriptor)
-            ControllerProcess(request, read_end, write_end).run()
+            part.run(name, request, read_end, write_end, may_change=True)
             code = 0
+        except BrokenPipeError:
+            pass  # the host has ended it, or is gone
+        except BaseException:
+            traceback.print_exc()
         finally:
             os._exit(code)
 
@@ -278,9 +304,12 @@ class Host:
 
     def _child_ended(self, child: Child) -> None:
         text = self._reap(child)
-        self._child = None
-        if self._state["controller"] != "failed":
-            self._state.update(controller="lost", store="lost", problem=text, kind="lost")
+        if child is self._store:
+            self._store = None
+        else:
+            self._child = None
+        if self._state[child.part] != "failed":
+            self._state.update({child.part: "lost", "problem": text, "kind": LOST})
         self._tell_state()
 
     def _reap(self, child: Child) -> str:
@@ -289,8 +318,8 @@ class Host:
         os.close(child.write_end)
         status = process_group.end(child.pid)
         if os.WIFSIGNALED(status):
-            return "the controller process was ended by signal %d" % os.WTERMSIG(status)
-        return "the controller process ended with code %d" % os.WEXITSTATUS(status)
+            return "the %s process was ended by signal %d" % (child.part, os.WTERMSIG(status))
+        return "the %s process ended with code %d" % (child.part, os.WEXITSTATUS(status))
 
     def _end_child(self) -> None:
         """End it at once: an orderly end would tell the ranks that the controller goes, and may hang."""
@@ -298,7 +327,13 @@ class Host:
         if child is None:
             return
         self._reap(child)
-        self._state = _no_controller(int(self._state["attempt"]))
+        self._state = dict(_no_controller(int(self._state["attempt"])), store=self._state["store"])
+
+    def _end_store(self) -> None:
+        child, self._store = self._store, None
+        if child is not None:
+            self._reap(child)
+        self._state["store"] = "none"
 
     # -- what is remembered ---------------------------------------------------------------------------------------
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import errno
 import socket
+import sys
 from types import ModuleType
 from typing import List, Optional
 
@@ -51,8 +52,9 @@ def load_controller_module() -> ModuleType:
     except BaseException as error:
         raise StartError(
             PACKAGE,
-            "the training image has no usable package mindio_ttp (%s: %s); install the MindIO wheel of the "
-            "MindCluster version in use into the image of container trainer" % (type(error).__name__, error),
+            "the training image has no usable package mindio_ttp (%s: %s), as far as %s sees; install the MindIO wheel "
+            "of the MindCluster version in use into the image of container trainer, or name the Python that has it in "
+            "spec.coordinator.pythonPath" % (type(error).__name__, error, sys.executable),
         ) from None
     missing = missing_names(controller_ttp)
     if missing:

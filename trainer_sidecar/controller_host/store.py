@@ -1,6 +1,6 @@
 """The rendezvous store of the job: where the ranks meet.
 
-It lives beside the controller and not in rank 0, so that rank 0 can be lost like any other rank. A job of MindSpore
+It lives in the coordinator's pod and not in rank 0, so that rank 0 can be lost like any other rank. A job of MindSpore
 gets MindSpore's scheduler, an image with torch gets torch's `TCPStore`; any other image names a function of its own,
 `module:function`, in `HAJOB_STORE`, which comes before both. The function is called with host and port and may either
 return when it listens or block while it serves.
@@ -11,6 +11,7 @@ from __future__ import annotations
 import functools
 import importlib
 import socket
+import sys
 import threading
 import time
 from typing import Any, Callable, Dict, List
@@ -19,6 +20,7 @@ from trainer_sidecar.controller_host import scheduler
 from trainer_sidecar.controller_host.problems import StartError, check_address
 from trainer_sidecar.controller_protocol import OTHER, PACKAGE
 
+HOOK = "HAJOB_STORE"
 START_SECONDS = 20.0
 POLL_SECONDS = 0.02
 
@@ -31,7 +33,7 @@ def serve(host: str, port: int, environment: Dict[str, str], lost: Callable[[str
     `lost` is called from another thread, with the reason, when it fails later.
     """
     check_address(host, port, "the rendezvous store")
-    hook = environment.get("HAJOB_STORE", "")
+    hook = environment.get(HOOK, "")
     if hook:
         _serve_in_thread(_load_hook(hook), host, port, START_SECONDS, lost)
     elif scheduler.is_wanted(environment):
@@ -89,12 +91,24 @@ def _serve_torch(host: str, port: int) -> None:
     try:
         from torch.distributed import TCPStore
     except BaseException as error:
-        text = "the training image has no torch (%s) and HAJOB_STORE names no store" % type(error).__name__
-        raise StartError(PACKAGE, text) from None
+        raise StartError(PACKAGE, _no_torch(error)) from None
     try:
         _kept.append(_open_torch_store(TCPStore, host, port))
     except BaseException as error:
         raise StartError(OTHER, "torch's TCPStore on %s:%d failed: %s" % (host, port, error)) from None
+
+
+def _no_torch(error: BaseException) -> str:
+    if isinstance(error, ModuleNotFoundError) and (error.name or "").partition(".")[0] == "torch":
+        return (
+            "no Python of the training image has torch (looked at: %s and others) and HAJOB_STORE names no store; name "
+            "the Python that has it in spec.coordinator.pythonPath" % sys.executable
+        )
+    return "torch of the training image cannot be imported by %s: %s: %s" % (
+        sys.executable,
+        type(error).__name__,
+        error,
+    )
 
 
 def _open_torch_store(store_class: Callable[..., object], host: str, port: int) -> object:

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from trainer_sidecar import controller_protocol
+from trainer_sidecar.access import refused
 from trainer_sidecar.controller_protocol import SOCKET_NAME, LineBuffer, Message
 from trainer_sidecar.coordinator.clock import NANOSECONDS
 
@@ -42,6 +43,9 @@ class ControllerListener(Protocol):
     def controller_unreachable(self) -> None:
         """The host is gone."""
 
+    def controller_refused(self, text: str) -> None:
+        """The host's socket is there and may not be opened, or (empty) no longer."""
+
 
 class ControllerLink:
     """Keeps the connection to the host open until closed."""
@@ -53,6 +57,7 @@ class ControllerLink:
         self._number = 0
         self._socket: socket.socket | None = None
         self._greeted = False
+        self._refusal = ""
         self._task = asyncio.create_task(self._run(), name="controller")
 
     def send(self, call: str, arguments: Mapping[str, Any], order: int = 0) -> None:
@@ -103,8 +108,11 @@ class ControllerLink:
         """One connection to its end; True when the host said hello on it."""
         try:
             connection = controller_protocol.connect(str(self._directory), SOCKET_NAME)
-        except OSError:
+        except OSError as error:
+            path = self._directory / SOCKET_NAME
+            self._say_refused(refused(path, error) if isinstance(error, PermissionError) else "")
             return False
+        self._say_refused("")
         self._greeted = False
         try:
             await self._listen(connection)
@@ -112,6 +120,11 @@ class ControllerLink:
             self._socket = None
             connection.close()
         return self._greeted
+
+    def _say_refused(self, text: str) -> None:
+        if text != self._refusal:
+            self._refusal = text
+            self._listener.controller_refused(text)
 
     async def _listen(self, connection: socket.socket) -> None:
         connection.setblocking(False)

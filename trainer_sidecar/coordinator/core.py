@@ -221,6 +221,13 @@ class Core:
             self.job.effects.note(urgent=True)
             self._advance(now)
 
+    def controller_refused(self, text: str) -> None:
+        """The host is there and may not be spoken to; empty: it may again."""
+        if text:
+            log.error("the controller host cannot be reached: %s", text)
+        self.job.controller.refuse(text)
+        self.job.effects.note(urgent=True)
+
     def _controller_gone(self, text: str, now: float) -> None:
         job = self.job
         if not job.runs:

@@ -165,6 +165,11 @@ class Hub:
         self._core.controller_unreachable(now())
         self._flush()
 
+    def controller_refused(self, text: str) -> None:
+        """The host's socket may not be opened, or (empty) may again."""
+        self._core.controller_refused(text)
+        self._flush()
+
     # -- what the core wants --------------------------------------------------------------------------------------
 
     def _flush(self) -> None:

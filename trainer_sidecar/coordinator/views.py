@@ -22,6 +22,7 @@ class ControllerView:
     store: str = "none"
     problem: str = ""
     kind: str = ""
+    refusal: str = ""  # why the host's socket may not be opened
     requested: int = -1  # the attempt a start was asked for
     requested_at: float = 0.0
     starts: int = 0  # so often for this attempt
@@ -44,6 +45,10 @@ class ControllerView:
     def connect(self, log: Sequence[Mapping[str, Any]]) -> None:
         """The host has said hello, and what it has written down."""
         self.connected, self.log = True, list(log)
+
+    def refuse(self, why: str) -> None:
+        """The host is there and may not be spoken to; empty: it may again."""
+        self.refusal = why
 
     def disconnect(self) -> bool:
         """The host does not answer; whether it did before."""

@@ -120,7 +120,7 @@ async def test_what_may_not_be_read_is_not_refused(rig: Rig, tmp_path: Path, mon
     monkeypatch.setattr("trainer_sidecar.checkpoints.formats.look", denied)
     rig.ask(1)
     found = await rig.until(lambda state: state.attempt == 1)
-    assert "may not read" in found.problem
+    assert "may not open" in found.problem
     assert (found.num_refused, toy.newest(tmp_path)) == (0, 5)
 
 

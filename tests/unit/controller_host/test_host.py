@@ -126,9 +126,9 @@ class Client:
         self.messages = kept
         return answer
 
-    def start(self, port: int, store_port: int, **environment: str) -> None:
-        """Ask for a controller."""
-        request = {"id": 0, "call": "start", "attempt": 1, "world_size": 4, "arf": True, "zit": False}
+    def start(self, port: int, store_port: int, *, number: int = 1, **environment: str) -> None:
+        """Ask for a controller of this attempt."""
+        request = {"id": 0, "call": "start", "attempt": number, "world_size": 4, "arf": True, "zit": False}
         place = {"address": own_address(), "port": port, "store_port": store_port, "environment": environment}
         self.socket.sendall(encode({**request, **place}))
 
@@ -138,7 +138,14 @@ def host(tmp_path: Path) -> Iterator[Callable[..., Client]]:
     """Starts `controller_host.pyz` as an image with the given package would."""
     processes: list[subprocess.Popen[bytes]] = []
 
-    def start(package: str = PACKAGE % {"start": "pass"}, *, store: str = "store:serve", program: str = "") -> Client:
+    def start(
+        package: str = PACKAGE % {"start": "pass"},
+        *,
+        store: str = "store:serve",
+        program: str = "",
+        sees_image: bool = True,
+        **more: str,
+    ) -> Client:
         deep = tmp_path / ("a directory whose name is far too long for a socket " * 3)
         image = tmp_path / "image"
         (image / "mindio_ttp").mkdir(parents=True, exist_ok=True)
@@ -147,8 +154,8 @@ def host(tmp_path: Path) -> Iterator[Callable[..., Client]]:
             (image / "mindio_ttp" / "controller_ttp.py").write_text(package)
         (image / "store.py").write_text(STORE)
         install(deep)
-        path = f"{image}:{deep / 'controller_host.pyz'}"
-        environment = {**os.environ, "HAJOB_DIR": str(deep), "PYTHONPATH": path, "HAJOB_STORE": store}
+        path = f"{image}:{deep / 'controller_host.pyz'}" if sees_image else str(deep / "controller_host.pyz")
+        environment = {**os.environ, "HAJOB_DIR": str(deep), "PYTHONPATH": path, "HAJOB_STORE": store, **more}
         command = ["-c", program] if program else [str(deep / "controller_host.pyz")]
         processes.append(subprocess.Popen([sys.executable, *command], env=environment))
         return Client(deep, processes[-1])
@@ -157,6 +164,11 @@ def host(tmp_path: Path) -> Iterator[Callable[..., Client]]:
     for process in processes:
         process.kill()
         process.wait()
+
+
+def children(client: Client) -> list[str]:
+    """The host's, the store first and the controller behind it."""
+    return Path(f"/proc/{client.process.pid}/task/{client.process.pid}/children").read_text().split()
 
 
 def serving(client: Client) -> tuple[int, int]:
@@ -260,7 +272,7 @@ host.Host(os.environ["HAJOB_DIR"]).run()
 def test_a_controller_that_stands_still_is_said_and_taken_back(host: Callable[..., Client]) -> None:
     client = host(program=IMPATIENT)
     serving(client)
-    (child,) = Path(f"/proc/{client.process.pid}/task/{client.process.pid}/children").read_text().split()
+    _, child = children(client)
     for _ in range(2):
         os.kill(int(child), signal.SIGSTOP)
         state = client.state(controller="serving", kind="hung")
@@ -284,15 +296,49 @@ def test_a_controller_that_dies_is_lost_and_the_host_lives(host: Callable[..., C
 
 def test_a_new_start_is_a_new_process_and_end_ends_it(host: Callable[..., Client]) -> None:
     client = host()
-    serving(client)
-    children = Path(f"/proc/{client.process.pid}/task/{client.process.pid}/children")
-    first = children.read_text().split()
-    client.start(own_port(), own_port())
+    port, store_port = serving(client)
+    store, controller = children(client)
+    client.start(port, store_port)
     client.state(controller="serving", store="listening")
-    assert len(first) == 1
-    assert children.read_text().split() != first
+    assert children(client)[0] == store, "the ranks of this attempt meet at it"
+    assert children(client)[1] != controller
     client.socket.sendall(encode({"id": 1, "call": "end", "host": True}))
     assert client.process.wait(PATIENCE) == 0
+
+
+def test_the_store_outlives_its_controller_and_the_coordinator(host: Callable[..., Client]) -> None:
+    client = host()
+    _, store_port = serving(client)
+    store, controller = children(client)
+    with socket.create_connection((own_address(), store_port)) as rank:
+        os.kill(int(controller), signal.SIGKILL)
+        assert client.state(controller="lost")["store"] == "listening"
+        client.connect()
+        assert client.event("hello")["state"]["store"] == "listening"
+        client.socket.sendall(encode({"id": 1, "call": "end"}))
+        assert client.state()["store"] == "listening"
+        assert children(client) == [store]
+        assert rank.getsockname()
+
+
+def test_another_attempt_meets_at_an_empty_store(host: Callable[..., Client]) -> None:
+    client = host()
+    port, store_port = serving(client)
+    store, _ = children(client)
+    client.start(port, store_port, number=2)
+    client.state(controller="serving", store="listening")
+    assert store not in children(client)
+
+
+def test_a_store_that_dies_is_lost_and_comes_again_with_the_next_start(host: Callable[..., Client]) -> None:
+    client = host()
+    port, store_port = serving(client)
+    os.kill(int(children(client)[0]), signal.SIGKILL)
+    state = client.state(store="lost")
+    assert (state["controller"], state["kind"]) == ("serving", "lost")
+    assert "the store process was ended by signal 9" in state["problem"]
+    client.start(port, store_port)
+    client.state(controller="serving", store="listening")
 
 
 HOLDING = """
@@ -316,7 +362,7 @@ host.Host(os.environ["HAJOB_DIR"]).run()
 def test_a_controller_that_dies_while_it_is_ended_ends_nothing_else(host: Callable[..., Client]) -> None:
     client = host(program=HOLDING)
     serving(client)
-    (child,) = Path(f"/proc/{client.process.pid}/task/{client.process.pid}/children").read_text().split()
+    _, child = children(client)
     hold = client.directory / "hold"
     hold.touch()
     client.socket.sendall(encode({"id": 1, "call": "end"}))
@@ -397,7 +443,7 @@ def test_a_taken_port_and_a_foreign_address_are_said(host: Callable[..., Client]
     ],
 )
 def test_a_store_that_does_not_serve_is_said(host: Callable[..., Client], store: str, sentence: str) -> None:
-    client = host(store=store)
+    client = host(store=store, PATH="/nowhere")
     client.start(own_port(), own_port())
     assert sentence in client.state(store="failed")["problem"]
 
@@ -430,26 +476,26 @@ def mindspore(tmp_path: Path) -> dict[str, str]:
     return {"MINDIO_FOR_MINDSPORE": "1", "MS_ROLE": "MS_WORKER", "MS_WORKER_NUM": "4", "TOLD": told}
 
 
-def test_mindspores_scheduler_serves_beside_the_controller_and_ends_with_it(
+def test_mindspores_scheduler_serves_beside_the_controller_and_ends_with_the_attempt(
     host: Callable[..., Client], mindspore: dict[str, str]
 ) -> None:
     client = host(store="")
     port, store_port = own_port(), own_port()
-    client.start(port, store_port, **mindspore)
+    client.start(port, store_port, number=1, **mindspore)
     client.state(controller="serving", store="listening")
     told = json.loads(Path(mindspore["TOLD"]).read_text())
     scheduler = told.pop("pid")
     wanted = {"MS_ROLE": "MS_SCHED", "MS_SCHED_HOST": own_address(), "MS_WORKER_NUM": "4"}
     assert told == {**wanted, "MS_SCHED_PORT": str(store_port)}
     assert Path(f"/proc/{scheduler}").exists()
-    client.socket.sendall(encode({"id": 1, "call": "end"}))
-    client.state(controller="none")
+    client.start(port, store_port, number=2, **mindspore)
+    client.state(store="starting")
     assert not Path(f"/proc/{scheduler}").exists(), "the next one wants its port at once"
 
 
 def test_a_scheduler_that_dies_is_said(host: Callable[..., Client], mindspore: dict[str, str]) -> None:
     client = host(store="")
-    client.start(own_port(), own_port(), **mindspore)
+    client.start(own_port(), own_port(), number=1, **mindspore)
     client.state(controller="serving", store="listening")
     os.kill(json.loads(Path(mindspore["TOLD"]).read_text())["pid"], signal.SIGKILL)
     assert "scheduler was ended by signal 9" in client.state(controller="serving", store="lost")["problem"]
@@ -472,3 +518,69 @@ def test_garbage_is_counted_and_the_rest_is_read() -> None:
     assert buffer.feed(b'{"a":1}\nnonsense\n[1]\n{"b"') == [{"a": 1}]
     assert buffer.feed(b":2}\n") == [{"b": 2}]
     assert buffer.malformed == 2
+
+
+TORCH = """
+import os
+if os.environ.get("TORCH_DEVICE_BACKEND_AUTOLOAD") != "0":
+    raise RuntimeError("Failed to load the backend extension: torch_npu. libascend_hal.so: cannot open shared object")
+%s
+"""
+TORCH_STORE = """
+import socket
+class TCPStore:
+    def __init__(self, host, port, is_master=False, wait_for_workers=True, master_listen_fd=None, use_libuv=True):
+        assert is_master and not wait_for_workers and not use_libuv
+        self.listener = socket.socket(fileno=master_listen_fd)
+"""
+
+
+def put_torch(tmp_path: Path, more: str = "") -> None:
+    package = tmp_path / "image" / "torch"
+    package.mkdir(parents=True)
+    (package / "__init__.py").write_text(TORCH % more)
+    (package / "distributed.py").write_text(TORCH_STORE)
+
+
+def test_torch_is_imported_without_its_device(host: Callable[..., Client], tmp_path: Path) -> None:
+    """As in a container without driver and chip, where torch 2.5 and newer fail in the device's extension."""
+    put_torch(tmp_path)
+    needs_no_torch = "import sys\nassert 'torch' not in sys.modules\n" + PACKAGE % {"start": "pass"}
+    client = host(needs_no_torch, store="", TORCH_DEVICE_BACKEND_AUTOLOAD="1")
+    _, store_port = serving(client)
+    socket.create_connection((own_address(), store_port)).close()
+
+
+def test_what_torch_says_when_it_fails_is_kept(host: Callable[..., Client], tmp_path: Path) -> None:
+    put_torch(tmp_path, "raise ImportError('libhccl.so: cannot open shared object file; source set_env.sh')")
+    client = host(store="")
+    client.start(own_port(), own_port())
+    problem = client.state(store="failed")["problem"]
+    assert "ImportError: libhccl.so: cannot open shared object file; source set_env.sh" in problem
+    assert sys.executable in problem
+
+
+def put_environment(tmp_path: Path) -> Path:
+    """A virtual environment of the image; only its Python sees what is installed there."""
+    python = tmp_path / "venv" / "bin" / "python"
+    python.parent.mkdir(parents=True)
+    python.write_text(f'#!/bin/sh\nPYTHONPATH={tmp_path / "image"} exec {sys.executable} "$@"\n')
+    python.chmod(0o755)
+    return python.parent
+
+
+@pytest.mark.parametrize("activated", [True, False])
+def test_the_python_that_has_mindio_is_found(host: Callable[..., Client], tmp_path: Path, activated: bool) -> None:
+    place = put_environment(tmp_path)
+    where = {"VIRTUAL_ENV": str(place.parent)} if activated else {"PATH": f"{place}:{os.environ['PATH']}"}
+    client = host(sees_image=False, store="store:serve", **where)
+    serving(client)
+    assert client.call("stop_train", ranks=[[2, 1]])["code"] == 0
+
+
+def test_without_mindio_anywhere_the_field_that_names_a_python_is_said(host: Callable[..., Client]) -> None:
+    client = host(sees_image=False)
+    client.start(own_port(), own_port())
+    problem = client.state(controller="failed")["problem"]
+    assert "spec.coordinator.pythonPath" in problem
+    assert sys.executable in problem

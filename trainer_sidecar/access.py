@@ -1,0 +1,28 @@
+"""Who may not open what, in a sentence: containers of a pod seldom run as the same user."""
+
+from __future__ import annotations
+
+import os
+import stat
+from pathlib import Path
+
+
+def refused(path: Path | str, error: OSError) -> str:
+    """What was refused to whom, and whose it is; `error` names the path where it has one of its own."""
+    named = Path(os.fsdecode(error.filename)) if error.filename is not None else Path(path)
+    if named.parts[:3] == ("/", "proc", "self"):  # how long paths of sockets are named
+        named = Path(path)
+    who = f"user {os.geteuid()} (group {os.getegid()})"
+    return f"{who} may not open {named}: {error.strerror or error}{_owner(named)}"
+
+
+def _owner(path: Path) -> str:
+    """Of the path, or of the nearest directory above it that can be looked at."""
+    for place in (path, *path.parents):
+        try:
+            found = place.stat()
+        except OSError:
+            continue
+        mode = stat.S_IMODE(found.st_mode)
+        return f"; {place} belongs to user {found.st_uid}, group {found.st_gid}, mode {mode:04o}"
+    return ""

@@ -1,0 +1,35 @@
+"""The process of the rendezvous store, apart from the controller's.
+
+Clients of torch's store never connect again, and every rebuild of process groups needs it: so it lives as long as the
+ranks of an attempt, whatever becomes of the controller or the coordinator. A later attempt gets a new and empty one: no
+rank of it reads keys of the one before, in no version of torch (docs/protocols/sidecar.md, "The rendezvous store").
+"""
+
+from __future__ import annotations
+
+import os
+from typing import Dict
+
+from trainer_sidecar.controller_host import scheduler, store
+from trainer_sidecar.controller_host.part import Part
+from trainer_sidecar.controller_protocol import LOST
+
+
+class StoreProcess(Part):
+    """Serves until the host has closed its end of the pipe."""
+
+    @staticmethod
+    def package(environment: Dict[str, str]) -> str:
+        """What its Python must have."""
+        if environment.get(store.HOOK):
+            return environment[store.HOOK].partition(":")[0].partition(".")[0]
+        return "mindspore" if scheduler.is_wanted(environment) else "torch"
+
+    def run(self) -> None:
+        """Open the store and stay."""
+        request, environment = self.request, dict(os.environ)
+        self.open("listening", lambda: store.serve(request["address"], request["store_port"], environment, self._lost))
+        self.serve(lambda _: None)
+
+    def _lost(self, problem: str) -> None:
+        self.tell_state("lost", problem, LOST)
