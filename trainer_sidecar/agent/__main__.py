@@ -25,6 +25,7 @@ from trainer_sidecar.agent.launcher_client import LauncherClient
 from trainer_sidecar.agent.node import Node
 from trainer_sidecar.agent.server import AgentService, make_server
 from trainer_sidecar.agent.settings import Settings, SettingsError, read_settings
+from trainer_sidecar.agent.store_gate import StoreGate
 
 TICK_SECONDS = 1.0
 BIND_RETRY_SECONDS = 1.0
@@ -41,12 +42,13 @@ class Agent:
         self._clock = clock
         self.node = Node(settings, clock)
         self.gate = Gate(settings.pod_address, settings.mindio_port, self.node, clock)
+        self.store_gate = StoreGate(settings.pod_address, settings.rendezvous_port, self.node)
         self.service = AgentService(settings, self.node, clock)
         hello = {"output_directory": settings.output_directory, "attempt_limit": settings.output_attempt_limit}
         self.launcher = LauncherClient(settings.directory, hello, self.node.take_launcher, self.node.launcher_lost)
         self.node.send_launcher = self.launcher.send
         self.node.wake_report = self.service.wake
-        self.node.wake_gate = self.gate.changed
+        self.node.wake_gate = self._wake_gates
         self.node.end_links = self.gate.end_links
         self.node.link_phase = self.gate.phase
         directory = Path(settings.checkpoint_directory) if settings.checkpoint_directory else None
@@ -60,6 +62,7 @@ class Agent:
             for part in (
                 self.launcher.run(),
                 self.gate.listen(),
+                self.store_gate.listen(),
                 self._tick(),
                 self._serve(),
                 self.checkpoints.run(),
@@ -78,6 +81,11 @@ class Agent:
             for part in (*parts, stopped):
                 part.cancel()
             await self.gate.close()
+            await self.store_gate.close()
+
+    def _wake_gates(self) -> None:
+        self.gate.changed()
+        self.store_gate.changed()
 
     async def _serve(self) -> None:
         server = await self._bound_server()

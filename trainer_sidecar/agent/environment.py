@@ -1,7 +1,7 @@
 """The variables of one rank's process: what comes with the order, and what only this pod knows.
 
-The pod's part is its address, because a rank dials MindIO at the gate of its own pod, and its place among the local
-ranks. docs/pods.md says of every variable who sets it.
+The pod's part is its address, because a rank dials MindIO and the rendezvous store at the gates of its own pod, and its
+place among the local ranks. docs/pods.md says of every variable who sets it.
 """
 
 from __future__ import annotations
@@ -10,9 +10,13 @@ from trainer_sidecar.agent.ranks import Wanted
 from trainer_sidecar.agent.settings import Settings
 
 
-def rank_environment(wanted: Wanted, settings: Settings) -> dict[str, str]:
-    """Every variable of the process that an order asks for; the pod's own part cannot be overridden."""
-    return {**wanted.environment, **of_pod(wanted, settings)}
+def rank_environment(wanted: Wanted, settings: Settings, *, meets_here: bool) -> dict[str, str]:
+    """Every variable of the process that an order asks for; the pod's own part cannot be overridden.
+
+    `meets_here`: the store is reached at this pod, not where the order says.
+    """
+    store = {"MASTER_ADDR": settings.pod_address, "MASTER_PORT": str(settings.rendezvous_port)} if meets_here else {}
+    return {**wanted.environment, **of_pod(wanted, settings), **store}
 
 
 def of_pod(wanted: Wanted, settings: Settings) -> dict[str, str]:

@@ -127,16 +127,17 @@ def port_taken(settings: Settings, port: int, problem: OSError) -> pb.Fact:
         ranks=list(settings.local_ranks),
         incarnation=settings.incarnation,
         code=str(port),
-        message=port_taken_text(settings.pod_address, port, problem),
+        message=port_taken_text(settings, port, problem),
     )
 
 
-def port_taken_text(address: str, port: int, problem: OSError) -> str:
+def port_taken_text(settings: Settings, port: int, problem: OSError) -> str:
     """What to do about a port that can't be listened on."""
+    field = "rendezvousPort" if port == settings.rendezvous_port else "mindIOPort"
     return (
-        f"{address}:{port} cannot be listened on ({problem.strerror or problem}): another process of this pod or, with "
-        "hostNetwork or a listener on 0.0.0.0, of this node has it; end it, or choose another port in "
-        "spec.network.mindIOPort; tried again every second"
+        f"{settings.pod_address}:{port} cannot be listened on ({problem.strerror or problem}): another process of this "
+        "pod or, with hostNetwork or a listener on 0.0.0.0, of this node has it; end it, or choose another port in "
+        f"spec.network.{field}; tried again every second"
     )
 
 

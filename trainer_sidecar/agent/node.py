@@ -63,7 +63,7 @@ class Node:
         self._script = Script()
         self._endings = Endings()
         self._unfinished: dict[tuple[int, Name], str] = {}  # ended with 0, and why that is no finish
-        self._controller_address = ""
+        self._controller_address = self._store_address = ""
         self._following = False  # what the launcher was told about lines
         self._refused: dict[int, str] = {}  # why the launcher did not start a rank; asked again with each tick
         self._revision = 0
@@ -103,7 +103,7 @@ class Node:
             log.info("order %d came after %d and is ignored", order.revision, self._revision)
             return
         self._revision = order.revision
-        self._controller_address = order.controller_address
+        self._controller_address, self._store_address = order.controller_address, order.store_address
         self._wanted = {}
         for entry in order.ranks:
             if not self.is_local(entry.rank):
@@ -346,10 +346,13 @@ class Node:
         for command, wanted in reconcile(self._wanted.values(), self._processes, can_start=can_start):
             named = {"rank": wanted.rank, "incarnation": wanted.name.incarnation, "start": wanted.name.start}
             if command is Command.START:
-                self.send_launcher({"kind": "start", **named, "environment": rank_environment(wanted, self._settings)})
+                self.send_launcher({"kind": "start", **named, "environment": self._environment(wanted)})
             else:
                 self.send_launcher({"kind": "end", **named, "gently": command is Command.END})
         self._ask_for_stacks()
+
+    def _environment(self, wanted: Wanted) -> dict[str, str]:
+        return rank_environment(wanted, self._settings, meets_here=bool(self._store_address))
 
     def _ask_for_stacks(self) -> None:
         for wanted in self._wanted.values():
@@ -396,6 +399,14 @@ class Node:
     def controller_address(self) -> str:
         """host:port of the MindIO controller, empty while there is none."""
         return self._controller_address
+
+    def may_meet(self) -> bool:
+        """Whether processes of this pod may reach the rendezvous store now."""
+        return bool(self._store_address) and not self._over and self.lease.is_valid(self._clock.now())
+
+    def store_address(self) -> str:
+        """host:port of the rendezvous store, empty while there is none."""
+        return self._store_address
 
     def link_changed(self, rank: int) -> None:
         """A link of this rank was opened, linked or closed."""

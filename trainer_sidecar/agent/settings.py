@@ -27,6 +27,7 @@ class Settings:
     incarnation: int
     agent_port: int
     mindio_port: int
+    rendezvous_port: int
     output_directory: str
     output_attempt_limit: int
     checkpoint_directory: str
@@ -69,6 +70,7 @@ def read_settings(environment: Mapping[str, str]) -> Settings:
         incarnation=number("HAJOB_INCARNATION"),
         agent_port=number("HAJOB_AGENT_PORT", 7071),
         mindio_port=number("HAJOB_MINDIO_PORT", 8000),
+        rendezvous_port=number("HAJOB_RENDEZVOUS_PORT", 29500),
         output_directory=environment.get("HAJOB_OUTPUT_DIR", ""),
         checkpoint_directory=environment.get("HAJOB_CHECKPOINT_DIR", ""),
         output_attempt_limit=number("HAJOB_OUTPUT_ATTEMPT_LIMIT", 5),

@@ -52,7 +52,7 @@ def fact(job: Job) -> pb.Fact | None:
         return None
     found = watch.found
     if found is None or found.since != since:
-        found = _ask(job, since, is_settled=still >= SETTLED_SECONDS)
+        found = _ask(job, since)
     if found.told or not (_has_answers(job, found) or job.now - found.asked >= STACK_SECONDS):
         return None
     if still < UNMEASURED_SECONDS and any(BUSY.search(stack) for stack in found.stacks.values()):
@@ -82,13 +82,13 @@ def _limit(job: Job) -> float:
     least = float(rule.minimum_seconds)
     if median is None:
         return max(least, UNMEASURED_SECONDS) if rule.step_time_multiple or least else 0.0
-    return max(rule.step_time_multiple * median, least)
+    limit = max(rule.step_time_multiple * median, least)
+    return max(limit, SETTLED_SECONDS) if limit and job.steps.hears_heartbeats else limit
 
 
-def _ask(job: Job, since: float, *, is_settled: bool) -> Standstill:
+def _ask(job: Job, since: float) -> Standstill:
     training = [rank for rank in range(job.roster.world_size) if rank not in job.roster.dropped]
-    behind = job.steps.behind(training) if is_settled else ()
-    found = job.standstill.find(since, job.now, behind or training)
+    found = job.standstill.find(since, job.now, job.steps.behind(training) or training)
     for rank in found.ranks & job.roster.targets.keys():
         job.roster.targets[rank].ask_for_stack()
         job.touch(rank)

@@ -53,8 +53,16 @@ class Endpoint:
     @property
     def controller(self) -> str:
         """Where the gates forward to."""
-        host = f"[{self.address}]" if ":" in self.address else self.address
-        return f"{host}:{self.mindio_port}"
+        return f"{self._host}:{self.mindio_port}"
+
+    @property
+    def store(self) -> str:
+        """Where the pods' store ports forward to."""
+        return f"{self._host}:{self.rendezvous_port}"
+
+    @property
+    def _host(self) -> str:
+        return f"[{self.address}]" if ":" in self.address else self.address
 
 
 @dataclass(slots=True)

@@ -51,6 +51,7 @@ def node_order(job: Job, pod: RankPod) -> pb.NodeOrder | None:
     order = pb.NodeOrder(over=pod.over, log_rules=job.assignment.log_rules, checkpoint=looks)
     if job.runs and job.controller.serves(job.attempt.number):
         order.controller_address = job.endpoint.controller
+    order.store_address = job.endpoint.store
     environment = rank_environment(job)
     for rank, target in mine:
         run = target.run and not pod.over
@@ -103,7 +104,7 @@ def controller_problem(job: Job) -> str:
     """Why MindIO does not protect the job, for a person; empty when it does."""
     controller = job.controller
     if not controller.connected:
-        return "the controller container does not answer yet"
+        return controller.refusal or "the controller container does not answer yet"
     worn = WORN_TEXT if controller.incidents >= WORN_INCIDENTS else ""
     return controller.problem or checkpoints.problem(job) or job.conversation.memory.problem or worn
 

@@ -177,13 +177,18 @@ class Steps:
         times = self._times or self._beat_times
         return statistics.median(times) if times else None
 
+    @property
+    def hears_heartbeats(self) -> bool:
+        """Whether heartbeats tell steps."""
+        return bool(self._beaten)
+
     def told_by_heartbeat(self, rank: int) -> int | None:
         """The step in the rank's newest heartbeat that told one; None: there was none."""
         return self._beaten.get(rank)
 
     def is_repeated(self, step: int) -> bool:
         """Whether a line is the newest step's a second time, as of a rank that was repaired."""
-        return step == self.reached and bool(self._beaten)
+        return step == self.reached and self.hears_heartbeats
 
     def behind(self, ranks: Collection[int]) -> set[int]:
         """Those of `ranks` that are known not to have finished the newest step that one of them has.

@@ -237,6 +237,8 @@ class Coordinator(ApiModel):
     """Taints that it tolerates."""
     priority_class_name: Annotated[str, StringConstraints(max_length=253)] = ""
     """Its priority class; none: that of the template."""
+    python_path: Annotated[str, StringConstraints(max_length=1024, pattern="^(/.*)?$")] = ""
+    """Absolute path of the Python with mindio_ttp in the training image; empty: it is found."""
 
 
 class Agent(ApiModel):

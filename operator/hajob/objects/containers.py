@@ -42,6 +42,7 @@ def job_variables(job: HATrainingJob, settings: PodSettings, incarnation: int) -
         "HAJOB_INCARNATION": str(incarnation),
         "HAJOB_AGENT_PORT": str(settings.agent_port),
         "HAJOB_MINDIO_PORT": str(job.spec.network.mindio_port),
+        "HAJOB_RENDEZVOUS_PORT": str(job.spec.network.rendezvous_port),
         "HAJOB_FRAMEWORK": str(job.spec.framework),
         "HAJOB_MINDIO_TLS_POLICY": str(job.spec.network.mindio_tls_policy),
     }

@@ -33,7 +33,6 @@ _CONTROLLER_RESOURCES: Final[Json] = {"requests": {"cpu": "100m", "memory": "256
 def _variables(job: HATrainingJob, settings: PodSettings, incarnation: int) -> list[Json]:
     own = {
         **parts.job_variables(job, settings, incarnation),
-        "HAJOB_RENDEZVOUS_PORT": str(job.spec.network.rendezvous_port),
         "HAJOB_NUM_NODES": str(job.spec.num_nodes),
         "MINDX_TASK_ID": job.metadata.uid,
         "MINDIO_WAIT_MINDX_TIME": mindio_wait(job.spec),
@@ -73,7 +72,7 @@ def _controller(job: HATrainingJob, settings: PodSettings, incarnation: int) -> 
     container: Json = {
         "name": "controller",
         "image": trainer.get("image", ""),
-        "command": ["python3", "$(HAJOB_DIR)/controller_host.pyz"],
+        "command": [job.spec.coordinator.python_path or "python3", "$(HAJOB_DIR)/controller_host.pyz"],
         "env": parts.with_user_variables(ours, trainer.get("env") or []),
         "volumeMounts": [parts.mount(parts.SHARED_VOLUME, settings.shared_directory)],
         "resources": parts.resources_or(job.spec.coordinator.resources, _CONTROLLER_RESOURCES),

@@ -38,6 +38,7 @@ def pod_settings(*, node_rank: int = 1, fence_after: int = 60) -> Settings:
         incarnation=1,
         agent_port=7071,
         mindio_port=8000,
+        rendezvous_port=29500,
         output_directory="",
         output_attempt_limit=5,
         checkpoint_directory="",

@@ -383,6 +383,32 @@ def test_a_taken_port_is_named_once() -> None:
     assert "spec.network.mindIOPort" in fact.message
 
 
+def test_the_stores_port_is_named_by_its_own_field() -> None:
+    rig = Rig()
+    rig.node.port_taken(29500, OSError(98, "Address already in use"))
+    (fact,) = rig.report().facts
+    assert "spec.network.rendezvousPort" in fact.message
+
+
+def test_ranks_meet_at_their_own_pod_while_order_and_lease_hold() -> None:
+    rig = Rig()
+    rig.script()
+    rig.order(order(2))
+    assert "MASTER_ADDR" not in rig.commands[-1]["environment"], "a coordinator of 0.1 says where the store is"
+    assert not rig.node.may_meet()
+    rig.order(order(3), store_address="10.0.0.1:29500")
+    environment = rig.commands[-1]["environment"]
+    assert (environment["MASTER_ADDR"], environment["MASTER_PORT"]) == ("127.0.0.1", "29500")
+    assert not rig.node.may_meet(), "no lease"
+    rig.grant()
+    assert rig.node.may_meet()
+    rig.clock.pass_seconds(3)
+    assert not rig.node.may_meet(), "a pod that is cut off must not write into the keys of the others"
+    rig.grant()
+    rig.order(order(3), store_address="10.0.0.1:29500", over=True)
+    assert not rig.node.may_meet()
+
+
 def codes(rig: Rig) -> list[str]:
     return [problem.code for problem in rig.report().problems]
 

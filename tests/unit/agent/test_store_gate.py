@@ -1,0 +1,114 @@
+"""The store's port of a pod: it forwards, holds, and serves nobody else."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+
+import pytest
+
+from e2e.cluster.loopback import own_port
+from tests.unit.agent.rig import ADDRESS, until
+from trainer_sidecar.agent.store_gate import StoreGate
+
+
+class Rules:
+    """What the agent would decide."""
+
+    def __init__(self) -> None:
+        self.open = False
+        self.address = ""
+        self.problems: list[int] = []
+
+    def may_meet(self) -> bool:
+        return self.open
+
+    def store_address(self) -> str:
+        return self.address
+
+    def port_taken(self, port: int, _: OSError) -> None:
+        self.problems.append(port)
+
+
+class Scene:
+    """A gate and a store behind it that echoes."""
+
+    def __init__(self) -> None:
+        self.rules = Rules()
+        self.gate = StoreGate(ADDRESS, own_port(), self.rules)
+        self.store_port = own_port()
+        self.store: asyncio.Server | None = None
+        self.served = 0
+
+    async def serve(self) -> None:
+        self.store = await asyncio.start_server(self._echo, ADDRESS, self.store_port)
+
+    async def _echo(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.served += 1
+        while data := await reader.read(65536):
+            writer.write(data)
+        writer.close()
+
+    def open(self, is_open: bool = True) -> None:
+        self.rules.open, self.rules.address = is_open, f"{ADDRESS}:{self.store_port}"
+        self.gate.changed()
+
+    async def dial(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        return await asyncio.open_connection(ADDRESS, self.gate.listener.port)
+
+
+@pytest.fixture
+async def scene() -> AsyncIterator[Scene]:
+    made = Scene()
+    await made.gate.listen()
+    yield made
+    await made.gate.close()
+    if made.store is not None:
+        made.store.close()
+
+
+async def test_a_client_that_comes_too_early_waits_for_order_and_store(scene: Scene) -> None:
+    reader, writer = await scene.dial()
+    writer.write(b"validate")
+    await asyncio.sleep(0.05)
+    scene.open()
+    await asyncio.sleep(0.1)
+    assert not reader.at_eof(), "a store that does not listen yet is tried again"
+    await scene.serve()
+    assert await reader.readexactly(8) == b"validate"
+
+
+async def test_without_the_lease_bytes_wait_and_the_connection_stays(scene: Scene) -> None:
+    await scene.serve()
+    scene.open()
+    reader, writer = await scene.dial()
+    writer.write(b"one")
+    assert await reader.readexactly(3) == b"one"
+    scene.open(False)
+    writer.write(b"two")
+    with pytest.raises(TimeoutError):
+        await asyncio.wait_for(reader.readexactly(1), 0.1)
+    scene.open()
+    assert await reader.readexactly(3) == b"two"
+    assert scene.served == 1
+
+
+async def test_each_side_that_ends_ends_the_other(scene: Scene) -> None:
+    await scene.serve()
+    scene.open()
+    reader, writer = await scene.dial()
+    writer.write(b"x")
+    assert await reader.readexactly(1) == b"x"
+    writer.write_eof()
+    assert await reader.read() == b""
+
+
+async def test_another_pods_process_does_not_reach_the_store(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+    await scene.serve()
+    scene.open()
+    monkeypatch.setattr(scene.gate.listener, "is_own", lambda _: False)
+    _, writer = await scene.dial()
+    writer.write(b"x")
+    await until(lambda: scene.gate.listener.strangers == 1, "the count")
+    await asyncio.sleep(0.05)
+    assert scene.served == 0
