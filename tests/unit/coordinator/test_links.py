@@ -51,6 +51,9 @@ class Listener:
     def controller_unreachable(self) -> None:
         self._hear("unreachable")
 
+    def controller_refused(self, _text: str) -> None:
+        self._hear("refused")
+
     def greeting(self) -> pb.Hello:
         return pb.Hello()
 
