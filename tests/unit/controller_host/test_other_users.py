@@ -22,9 +22,10 @@ IMAGE_USER, SIDECAR_USER = 1000, 65532
 as_root = pytest.mark.skipif(os.geteuid() != 0, reason="two other users: root only")
 
 CONNECT = """
-import socket, sys
+import os, socket, sys
+os.chdir(sys.argv[1])
 s = socket.socket(socket.AF_UNIX)
-s.connect(sys.argv[1])
+s.connect("controller.sock")
 print(s.recv(5))
 """
 
@@ -65,7 +66,7 @@ def test_the_sidecars_user_reaches_the_host_of_the_images_user(shared: Path) -> 
         while not (shared / SOCKET_NAME).exists() and time.monotonic() < deadline:
             time.sleep(0.01)
         said = subprocess.run(
-            ["/usr/bin/env", "python3", "-c", CONNECT, str(shared / SOCKET_NAME)],
+            ["/usr/bin/env", "python3", "-c", CONNECT, str(shared)],
             env={"PATH": "/usr/bin:/bin"},
             user=SIDECAR_USER,
             capture_output=True,

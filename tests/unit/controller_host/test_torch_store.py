@@ -6,6 +6,7 @@ import functools
 import json
 import os
 import signal
+import socket
 import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -64,6 +65,12 @@ for line in sys.stdin:
 """
 
 
+def wildcard_port() -> int:
+    """A port that nobody has at any address: older torch binds them all."""
+    with socket.create_server(("::", 0), family=socket.AF_INET6, dualstack_ipv6=True) as server:
+        return int(server.getsockname()[1])
+
+
 class Rank:
     """A process of torch's: `raw` is its store without, `elastic` with what its version puts before every key."""
 
@@ -113,7 +120,7 @@ def store(host: Callable[..., Client]) -> tuple[Client, int, int]:  # noqa: F811
     """A host whose store is torch's: the client, MindIO's port, the store's."""
     client = host(PACKAGE % {"start": "pass"}, store="", PATH=f"{Path(torch_python()).parent}:{os.environ['PATH']}")
     client.socket.settimeout(PATIENCE)
-    port, store_port = own_port(), own_port()
+    port, store_port = own_port(), wildcard_port()
     client.event("hello")
     client.start(port, store_port)
     client.state(controller="serving", store="listening")
