@@ -16,6 +16,8 @@ from e2e.bootstrap.paths import CHECKOUT
 from e2e.cluster.control_plane import ControlPlane
 
 MANIFEST = CHECKOUT / "deploy/hajob.yaml"
+MINDCLUSTER = CHECKOUT / "deploy/mindcluster.yaml"
+"""Process nodes write where NodeD and ClusterD do."""
 CRDS = CHECKOUT / "crds"
 NAMESPACE = "hajob-system"
 NAME = "hajob-operator"
@@ -47,7 +49,8 @@ def manifests(
         environment: More settings.
         node_selector: Where its pods run.
     """
-    objects = [each for each in yaml.safe_load_all(MANIFEST.read_text()) if each]
+    texts = (path.read_text() for path in (MANIFEST, MINDCLUSTER))
+    objects = [each for text in texts for each in yaml.safe_load_all(text) if each]
     found = [_moved(each, namespace) for each in objects if each["kind"] != "Namespace" or namespace == NAMESPACE]
     spec = next(each for each in found if each["kind"] == "Deployment")["spec"]
     spec["replicas"] = replicas
@@ -76,16 +79,17 @@ def install(plane: ControlPlane, objects: list[Object], seconds: float = 60.0) -
 
 
 def _moved(original: Object, namespace: str) -> Object:
-    """A manifest for another namespace; cluster-wide objects get a name of their own, so that two can exist."""
+    """A manifest for another namespace; what is elsewhere, or cluster-wide, gets a name of its own: two can exist."""
     moved = copy.deepcopy(original)
     if namespace == NAMESPACE:
         return moved
-    if "namespace" in moved["metadata"]:
-        moved["metadata"]["namespace"] = namespace
+    metadata = moved["metadata"]
+    if metadata.get("namespace") == NAMESPACE:
+        metadata["namespace"] = namespace
     else:
-        moved["metadata"]["name"] = f"{NAME}-{namespace}"
-    if moved["kind"] == "ClusterRoleBinding":
-        moved["roleRef"]["name"] = f"{NAME}-{namespace}"
+        metadata["name"] += f"-{namespace}"
+    if moved.get("roleRef", {}).get("kind") == "ClusterRole":
+        moved["roleRef"]["name"] += f"-{namespace}"
     for subject in moved.get("subjects", []):
         subject["namespace"] = namespace
     return moved

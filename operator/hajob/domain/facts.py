@@ -94,7 +94,9 @@ INFORMATION: Final = frozenset({FactKind.POD_UNSTARTABLE, FactKind.CONTROLLER_LO
 SICK_NODE: Final = frozenset({FactKind.SUB_HEALTH, FactKind.CORDONED})
 """Kinds about nodes that still work; the policy says what they lead to."""
 
-PROCESS_LIVES: Final = frozenset({FactKind.MEMORY_FAULT, FactKind.COMMUNICATION_FAULT, FactKind.DATA_CORRUPTED})
+PROCESS_LIVES: Final = frozenset(
+    {FactKind.MEMORY_FAULT, FactKind.COMMUNICATION_FAULT, FactKind.DATA_CORRUPTED, FactKind.CHIP_ERROR}
+)
 """Kinds that leave the process alive, so that no incarnation tells an old observation from a new one."""
 
 _BY_PROGRAM: Final = frozenset({FactKind.LOG_RULE, FactKind.SCRIPT_ENDED})

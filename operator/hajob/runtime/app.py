@@ -14,6 +14,7 @@ import logging
 import signal
 import sys
 from collections.abc import Callable, Iterable
+from typing import Protocol
 
 from aiohttp import web
 
@@ -29,6 +30,7 @@ from hajob.runtime.clock import Clock, SystemClock
 from hajob.runtime.core import Caches, Core
 from hajob.runtime.credentials import Credentials as ApiCredentials
 from hajob.runtime.credentials import load
+from hajob.runtime.fault_watch import FaultWatch
 from hajob.runtime.frontend import Frontend
 from hajob.runtime.http_kube import HttpKube
 from hajob.runtime.informer import Change, ChangeType, Informer
@@ -48,6 +50,15 @@ log = logging.getLogger(__name__)
 IDLE_SECONDS = 120.0
 """A cache that has done nothing for so long is stuck: it tries again after 70 s of silence itself. One that tries in
 vain is not: an API server that is away is no reason to start the operator anew, which could do even less."""
+
+
+class Watch(Protocol):
+    """What all informers are, whatever they keep."""
+
+    resource: str
+
+    async def run(self) -> None:
+        """List and watch until cancelled."""
 
 
 class Operator:
@@ -78,6 +89,13 @@ class Operator:
         )
         self._leader_kube = LeaderKube(kube, clock, self._lease)
         self._announcer = Announcer(kube, clock, settings.identity)
+        self._faults = FaultWatch(
+            kube,
+            clock,
+            num_nodes=lambda: len(self._caches.nodes),
+            tell=self._faults_changed,
+            namespaces=[name for part in settings.fault_namespaces.split(",") if (name := part.strip())],
+        )
         self._core = Core(self._ports(), self._caches)
         self._frontend = Frontend(kube, credentials, clock, settings.watch_namespace)
         self._pods = Informer(
@@ -104,6 +122,8 @@ class Operator:
             nodes=lambda: self._caches.nodes,
             all_pods=lambda: self._caches.pods,
             changes=lambda: self._caches.changes,
+            faults_on=self._faults.on_node,
+            kept_out=self._faults.kept_out,
         )
 
     def _dial(self, address: str, job_uid: str, credentials: Credentials, listener: Listener) -> Link:
@@ -128,6 +148,9 @@ class Operator:
     def _node_changed(self, change: Change[NodeView]) -> None:
         self._core.node_changed(change.value, deleted=change.type is ChangeType.DELETED)
 
+    def _faults_changed(self, nodes: frozenset[str]) -> None:
+        self._core.faults_changed(nodes)
+
     def _gained(self, fence: int) -> None:
         log.info("this process leads, fence %d", fence)
         metrics.LEADER.set(1)
@@ -146,10 +169,8 @@ class Operator:
         runner = web.AppRunner(metrics.application(self._unhealthy, self._unready), access_log=None)
         await runner.setup()
         await web.TCPSite(runner, self._settings.pod_ip, self._settings.metrics_port).start()
-        watches = [
-            asyncio.create_task(informer.run(), name=f"watch of {informer.resource}")
-            for informer in (self._pods, self._nodes)
-        ]
+        informers: tuple[Watch, ...] = (self._pods, self._nodes, *self._faults.informers)
+        watches = [asyncio.create_task(informer.run(), name=f"watch of {informer.resource}") for informer in informers]
         await asyncio.gather(self._pods.synced.wait(), self._nodes.synced.wait())
         self._fence_floor = await self._highest_fence()
         gc.freeze()  # the filled caches need not be walked by every collection

@@ -236,6 +236,14 @@ class Core:
             self._guard(uid, controller.look_for_stranded)
         self._capacity_changed()
 
+    def faults_changed(self, nodes: frozenset[str]) -> None:
+        """From the watch of faults: what stands on these nodes, or on their chips, has changed."""
+        for uid in {pod.job_uid for pod in self._caches.pods.values() if pod.node_name in nodes}:
+            controller = self._controllers.get(uid)
+            if controller is not None:
+                self._guard(uid, partial(controller.look_for_faults, nodes))
+        self._capacity_changed()
+
     def _capacity_changed(self) -> None:
         """Pods of others decide whether a shrunk job can grow; a job that is not shrunk answers at once."""
         for uid, controller in list(self._controllers.items()):

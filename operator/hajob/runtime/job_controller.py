@@ -139,6 +139,7 @@ class JobController:
         if serving:
             self._take_in(observer.of_pod(pod, deleted=deleted))
             self._take_in(observer.of_nodes())
+            self._take_in(observer.of_hardware({pod.node_name}) if not deleted else ())
         if not deleted and not pod.ended:
             self._outputs.assign()
         if serving:
@@ -180,6 +181,10 @@ class JobController:
     def look_for_stranded(self) -> None:
         """A node turned: a pod may wait there in vain."""
         self._take_in(self._observer.of_nodes())
+
+    def look_for_faults(self, nodes: frozenset[str]) -> None:
+        """Faults of these nodes, or of their chips, have changed."""
+        self._take_in(self._observer.of_hardware(nodes))
 
     def look_for_capacity(self) -> None:
         """A node, or a pod of any job on one, came or went."""

@@ -6,7 +6,7 @@ It remembers what it has seen, and decides nothing; what is an event is said by 
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import Final
 
 from hajob.domain.facts import Fact, FactKind
@@ -93,6 +93,13 @@ class JobObserver:
     def of_pod(self, pod: PodView, *, deleted: bool) -> Seen:
         """A pod that serves has changed, or is gone."""
         return observe.of_pod(pod, deleted=deleted, now_ms=self._memory.time.now())
+
+    def of_hardware(self, nodes: Collection[str] = ()) -> Seen:
+        """Faults that stand where pods of this job serve; `nodes`: only those, none given: all."""
+        now, chips = self._memory.time.now(), self._memory.layout.chips_per_node
+        for pod in self.serving().values():
+            if pod.node_name and not pod.ended and (not nodes or pod.node_name in nodes):
+                yield from observe.of_hardware(pod, self._ports.faults_on(pod.node_name), chips, now)
 
     def of_coordinator_pod(self, pod: PodView, credentials: Credentials | None, *, deleted: bool) -> Seen:
         """The coordinator's pod has changed, or is gone: dial it, or hang up."""

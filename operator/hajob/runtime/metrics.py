@@ -49,6 +49,12 @@ STANDING_ACTIONS = Counter(
     ("action",),
     registry=REGISTRY,
 )
+HARDWARE_FAULTS = Gauge(
+    "hajob_hardware_faults", "Faults of nodes and chips that stand, whether a job is hit or not.", registry=REGISTRY
+)
+BREAKER_OPEN = Gauge(
+    "hajob_breaker_open", "1 while so many nodes turned bad at once that jobs are not told.", registry=REGISTRY
+)
 WRITES = Counter("hajob_api_writes", "Writes to the Kubernetes API.", ("verb", "resource"), registry=REGISTRY)
 JOBS = Gauge("hajob_jobs", "Jobs known.", registry=REGISTRY)
 JOBS_ON_HOLD = Gauge(

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from hajob.api.job import HATrainingJob
+from hajob.domain.hardware import ClusterFact
 from hajob.domain.layout import Layout
 from hajob.objects.settings import PodSettings
 from hajob.plan.policy import layout_of
@@ -67,17 +68,20 @@ class Ports:
     fence: Callable[[], int]
     nodes: Callable[[], dict[str, NodeView]]
     all_pods: Callable[[], dict[str, PodView]]
+    faults_on: Callable[[str], list[tuple[ClusterFact, int]]] = lambda _: []
+    kept_out: Callable[[], frozenset[str]] = frozenset
     avoided_nodes: AvoidedNodes = field(default_factory=AvoidedNodes)
     changes: Callable[[], object] = object
     """Another value after each change of a node or pod."""
 
     def avoided(self) -> list[str]:
-        """Names of the nodes that any job had trouble with a moment ago, the longest ago first."""
-        return self.avoided_nodes.names(self.clock.monotonic())
+        """Nodes that any job had trouble with a moment ago, the longest ago first, then those with bad chips."""
+        return [*self.avoided_nodes.names(self.clock.monotonic()), *sorted(self.kept_out())]
 
     def free_nodes(self, job: HATrainingJob, layout: Layout) -> int:
         """How many nodes could take a rank pod of this job now."""
-        return len(free_nodes(self.nodes().values(), self.all_pods().values(), job.spec, layout))
+        free = free_nodes(self.nodes().values(), self.all_pods().values(), job.spec, layout)
+        return sum(node.name not in self.kept_out() for node in free)
 
     def nodes_to_avoid(self, job: HATrainingJob) -> set[str]:
         """Names of the nodes on which no start of this job should go."""

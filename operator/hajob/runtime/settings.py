@@ -33,6 +33,9 @@ class Settings:
     watch_namespace: str = ""
     """The one namespace whose jobs are served; empty: all."""
 
+    fault_namespaces: str = "kube-system,mindx-dl"
+    """Namespaces of the ConfigMaps that tell of faults (device plugin, NodeD, ClusterD), separated by commas."""
+
     kubeconfig: str = ""
     """A kubeconfig file; empty: the pod's own service account."""
 

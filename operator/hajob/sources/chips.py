@@ -56,10 +56,11 @@ def pod_chips(raw: Mapping[str, Any]) -> PodChips | None:
     if not rank.isdecimal() or not rank.isascii() or len(rank) > 6:
         return None
     node = text(mapping(raw.get("spec")).get("nodeName"))
-    return PodChips(name_of(raw), node, int(rank), _numbers(mapping(metadata.get("annotations"))))
+    return PodChips(name_of(raw), node, int(rank), chip_numbers(mapping(metadata.get("annotations"))))
 
 
-def _numbers(annotations: Mapping[str, Any]) -> tuple[str, ...]:
+def chip_numbers(annotations: Mapping[str, Any]) -> tuple[str, ...]:
+    """Numbers of a pod's chips on its node, in the order of its ranks, by its annotations; empty while nobody told."""
     for key in CONFIGURATION:
         told = mapping(Reading(Terms(0)).json(text(annotations.get(key)) or "null", key))
         found = [text(mapping(device).get("device_id")) for device in items(told.get("devices"))]

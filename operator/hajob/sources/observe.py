@@ -8,14 +8,15 @@ looked: all the others. None of them decides what follows; the table does, and i
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
 from hajob.api.base import format_time
 from hajob.api.conditions import Reason
 from hajob.api.spec import HATrainingJobSpec
-from hajob.domain.facts import FactKind
+from hajob.domain.facts import Fact, FactKind, Source
+from hajob.domain.hardware import ClusterFact
 from hajob.plan import events
 from hajob.plan.policy import Policy
 from hajob.plan.state import ENDED, JobPhase, JobState
@@ -106,6 +107,41 @@ def of_nodes(pods: Collection[PodView], nodes: Mapping[str, NodeView], now_ms: i
         node = nodes.get(pod.node_name)
         if node is not None and not node.ready and not pod.address and not pod.ended:
             yield events.FactSeen(fact=pod_source.stranded(pod, now_ms))
+
+
+def of_hardware(
+    pod: PodView, facts: Iterable[tuple[ClusterFact, int]], chips_per_node: int, now_ms: int
+) -> Iterator[events.JobEvent]:
+    """Faults of the node or the chips on which a pod sits, as long as they stand (docs/faults.md, "From chip to rank").
+
+    Args:
+        pod: that serves a node rank.
+        facts: that stand on its node, each with its age in milliseconds.
+        chips_per_node: ranks of one pod.
+        now_ms: time of the job.
+    """
+    for fact, age_ms in facts:
+        number = fact.device.rpartition("-")[2] if fact.source in _ON_A_CHIP else ""
+        if not fact.harms or (number and pod.chips and number not in pod.chips):
+            continue
+        ranks = (pod.node_rank * chips_per_node + pod.chips.index(number),) if number and pod.chips else ()
+        yield events.FactSeen(
+            fact=Fact(
+                id=f"{fact.id}@{fact.since_ms or ''}/{pod.uid}",
+                kind=fact.kind,
+                source=fact.source,
+                node_rank=pod.node_rank,
+                ranks=ranks,
+                code=fact.code,
+                message=fact.message,
+                time_ms=now_ms - age_ms,
+                node_name=fact.node,
+            )
+        )
+
+
+_ON_A_CHIP: Final = frozenset({Source.DEVICE, Source.PUBLIC})
+"""Sources that name chips; what the others call a device is a part of the node."""
 
 
 def of_capacity(state: JobState, policy: Policy, free_nodes: Callable[[], int]) -> Iterator[events.JobEvent]:

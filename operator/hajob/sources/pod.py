@@ -13,6 +13,7 @@ from typing import Any, Final
 
 from hajob.api import constants as names
 from hajob.domain.facts import Fact, FactKind, Origin, Source, origin_of_exit
+from hajob.sources.chips import chip_numbers
 
 UNSTARTABLE: Final = frozenset(
     {
@@ -43,6 +44,7 @@ class PodView:
         trouble_code: the reason alone.
         exit_code: of the main container, None while it has not ended.
         last_word: what the main container left as it ended with 0: the training finished, its script did not.
+        chips: numbers of its chips on the node, in the order of its ranks; empty while nobody has told.
     """
 
     namespace: str
@@ -62,6 +64,7 @@ class PodView:
     trouble_code: str = ""
     exit_code: int | None = None
     last_word: str = ""
+    chips: tuple[str, ...] = ()
 
     @property
     def ended(self) -> bool:
@@ -103,6 +106,7 @@ def view(pod: Mapping[str, Any]) -> PodView:
         trouble_code=code,
         exit_code=exit_code,
         last_word=_last_word(status),
+        chips=chip_numbers(metadata.get("annotations") or {}),
     )
 
 

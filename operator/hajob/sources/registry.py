@@ -25,6 +25,7 @@ class SourceRow:
         prefix: what their names begin with; what follows is the node, where `of_node`.
         label: a label that they carry, where the name says nothing.
         of_node: whether the name ends in a node's.
+        keeps: the object is a message and not a state: what it told stands until it is said to be over.
         read: the pure parser; gets the object, the node's name (or nothing) and the terms.
         silent_after_seconds: without an update for so long the writer is taken for dead; 0: it writes only on change.
     """
@@ -36,6 +37,7 @@ class SourceRow:
     prefix: str = ""
     label: str = ""
     of_node: bool = False
+    keeps: bool = False
     silent_after_seconds: int = 0
 
     def takes(self, raw: Mapping[str, Any]) -> bool:
@@ -81,6 +83,7 @@ SOURCES: Final = (
         lambda raw, _, terms: public_fault.read(raw, terms),
         selector=f"{public_fault.LABEL}=true",
         label=public_fault.LABEL,
+        keeps=True,
     ),
     SourceRow(
         "cluster info",

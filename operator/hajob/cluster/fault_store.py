@@ -1,0 +1,129 @@
+"""Which faults of nodes and chips stand now, from all sources together.
+
+A source tells everything that an object says, each time anew; the store compares it with what that object said before.
+A fault stands for as long as one object says so, so that what device plugin and ClusterD both tell is one fault, and
+appears and goes once. Nothing here knows a job (docs/faults.md, "From a fact to a job").
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from hajob.domain.hardware import KEEPS_OUT, SEVERITY, ClusterFact
+from hajob.sources.reading import Reading
+
+
+@dataclass(frozen=True, slots=True)
+class FaultChange:
+    """What one object has changed.
+
+    Attributes:
+        appeared: faults that stand from now on, or got worse or milder.
+        withdrawn: faults that no object tells any more.
+    """
+
+    appeared: tuple[ClusterFact, ...] = ()
+    withdrawn: tuple[ClusterFact, ...] = ()
+
+    @property
+    def nodes(self) -> frozenset[str]:
+        """Names of the nodes that it concerns."""
+        return frozenset(fact.node for fact in (*self.appeared, *self.withdrawn))
+
+
+class FaultStore:
+    """All faults that stand. Every method costs what the object holds, never what the cluster holds."""
+
+    def __init__(self) -> None:
+        self._told: dict[str, Mapping[str, ClusterFact]] = {}
+        self._by_id: dict[str, dict[str, ClusterFact]] = {}
+        self._on_node: dict[str, dict[str, ClusterFact]] = {}
+
+    def take(self, origin: str, reading: Reading, *, keeps: bool = False) -> FaultChange:
+        """An object was read.
+
+        Args:
+            origin: which object, such as "kube-system/mindx-dl-deviceinfo-node-1".
+            reading: what it says.
+            keeps: the object is a message and not a state: what it told before stands until it is said to be over.
+        """
+        now = {fact.id: fact for fact in reading.facts}
+        if keeps:
+            now = {**self._told.get(origin, {}), **now}
+        for over in reading.over:
+            now.pop(over, None)
+        return self._replace(origin, now, ended=reading.over)
+
+    def forget(self, origin: str) -> FaultChange:
+        """An object is gone, and with it what it said."""
+        return self._replace(origin, {})
+
+    def on_node(self, node: str) -> tuple[ClusterFact, ...]:
+        """Faults that stand on a node or one of its chips."""
+        return tuple(self._on_node.get(node, {}).values())
+
+    def kept_out(self) -> frozenset[str]:
+        """Names of nodes of which the whole, or a chip, should get no new pod."""
+        return frozenset(
+            node for node, facts in self._on_node.items() if any(fact.level in KEEPS_OUT for fact in facts.values())
+        )
+
+    def __len__(self) -> int:
+        return len(self._by_id)
+
+    def _replace(self, origin: str, now: Mapping[str, ClusterFact], ended: Iterable[str] = ()) -> FaultChange:
+        before = self._told.get(origin, {})
+        if now:
+            self._told[origin] = now
+        else:
+            self._told.pop(origin, None)
+        appeared, withdrawn = [], []
+        for fact_id in dict.fromkeys((*before, *now, *ended)):
+            old = self._standing(fact_id)
+            self._tell(fact_id, origin, now.get(fact_id), everywhere=fact_id in ended)
+            new = self._standing(fact_id)
+            if new is not None and not _is_same(old, new):
+                appeared.append(new)
+            elif new is None and old is not None:
+                withdrawn.append(old)
+            self._place(fact_id, old, new)
+        return FaultChange(tuple(appeared), tuple(withdrawn))
+
+    def _tell(self, fact_id: str, origin: str, fact: ClusterFact | None, *, everywhere: bool) -> None:
+        """Note what one object says of one fault; a fault that is over is over for whoever told it."""
+        told = self._by_id.setdefault(fact_id, {})
+        if everywhere:
+            for other in told:
+                self._told[other] = {key: value for key, value in self._told.get(other, {}).items() if key != fact_id}
+            told.clear()
+        elif fact is None:
+            told.pop(origin, None)
+        else:
+            told[origin] = fact
+        if not told:
+            del self._by_id[fact_id]
+
+    def _standing(self, fact_id: str) -> ClusterFact | None:
+        """The fault as the worst of its tellers has it."""
+        told = self._by_id.get(fact_id)
+        return max(told.values(), key=_severity) if told else None
+
+    def _place(self, fact_id: str, old: ClusterFact | None, new: ClusterFact | None) -> None:
+        node = (new or old).node if (new or old) else ""  # type: ignore[union-attr]  # one of the two is there
+        here = self._on_node.setdefault(node, {})
+        if new is not None:
+            here[fact_id] = new
+        else:
+            here.pop(fact_id, None)
+        if not here:
+            del self._on_node[node]
+
+
+def _severity(fact: ClusterFact) -> int:
+    return SEVERITY[fact.level] if fact.level is not None else len(SEVERITY)
+
+
+def _is_same(old: ClusterFact | None, new: ClusterFact) -> bool:
+    """Whether nothing that matters to a job has changed."""
+    return old is not None and (old.kind, old.level, old.harms) == (new.kind, new.level, new.harms)

@@ -1,0 +1,198 @@
+"""Which faults stand, which of them a job hears of and when, and when nobody is believed."""
+
+from __future__ import annotations
+
+import dataclasses
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hajob.cluster.breaker import Breaker, BreakerSettings
+from hajob.cluster.fault_store import FaultStore
+from hajob.cluster.faults import ClusterFaults
+from hajob.domain.facts import Source
+from hajob.domain.hardware import ClusterFact, Level, harms, kind_of
+from hajob.sources.reading import Reading, Terms
+
+NODES = 10
+
+
+def fact(code: str = "c", level: Level = Level.SEPARATE, node: str = "n1", device: str = "Ascend910-0") -> ClusterFact:
+    name = f"node/{node}/chip/{device}/{code}"
+    kind = kind_of(level)
+    return ClusterFact(name, Source.DEVICE, kind, node, device, code, level, harms=harms(level), message=code)
+
+
+def reading(*facts: ClusterFact, over: tuple[str, ...] = ()) -> Reading:
+    return Reading(Terms(0), facts=list(facts), over=list(over))
+
+
+def heard(faults: ClusterFaults, now_ms: int, node: str = "n1", nodes: int = NODES) -> list[tuple[str, Level | None]]:
+    return [(one.code, one.level) for one in faults.of_node(node, nodes, now_ms)]
+
+
+# ------------------------------------------------------------------ store
+
+
+def test_a_fault_appears_once_and_goes_once() -> None:
+    store = FaultStore()
+    assert store.take("a", reading(fact())).appeared == (fact(),)
+    assert store.take("a", reading(fact())).nodes == frozenset()
+    assert store.take("a", reading()).withdrawn == (fact(),)
+    assert (store.on_node("n1"), len(store)) == ((), 0)
+
+
+def test_a_fault_stands_while_one_object_tells_it() -> None:
+    store = FaultStore()
+    store.take("a", reading(fact()))
+    assert store.take("b", reading(fact())).appeared == ()
+    assert store.forget("a").withdrawn == ()
+    assert store.forget("b").withdrawn == (fact(),)
+
+
+def test_the_worse_word_counts() -> None:
+    store = FaultStore()
+    store.take("a", reading(fact(level=Level.SUB_HEALTH)))
+    (worse,) = store.take("b", reading(fact(level=Level.SEPARATE))).appeared
+    assert worse.level is Level.SEPARATE
+    (milder,) = store.forget("b").appeared
+    assert milder.level is Level.SUB_HEALTH
+
+
+def test_a_message_stands_until_it_is_over() -> None:
+    store = FaultStore()
+    store.take("m", reading(fact("a")), keeps=True)
+    store.take("m", reading(fact("b")), keeps=True)
+    assert {one.code for one in store.on_node("n1")} == {"a", "b"}
+    over = store.take("m", reading(over=(fact("a").id,)), keeps=True)
+    assert [one.code for one in over.withdrawn] == ["a"]
+
+
+def test_what_is_over_is_over_for_every_teller() -> None:
+    store = FaultStore()
+    store.take("m1", reading(fact()), keeps=True)
+    store.take("m2", reading(fact()), keeps=True)
+    assert store.take("m1", reading(over=(fact().id,)), keeps=True).withdrawn == (fact(),)
+    assert store.take("m2", reading(), keeps=True).nodes == frozenset()
+
+
+def test_nodes_with_isolated_chips_are_kept_out() -> None:
+    store = FaultStore()
+    store.take("a", reading(fact(level=Level.PRE_SEPARATE), fact(level=Level.RESTART_BUSINESS, node="n2")))
+    assert store.kept_out() == {"n1"}
+
+
+@given(
+    st.lists(
+        st.tuples(st.sampled_from("abc"), st.lists(st.tuples(st.sampled_from("xyz"), st.sampled_from(list(Level))))),
+        max_size=12,
+    )
+)
+def test_changes_add_up_to_what_stands(history: list[tuple[str, list[tuple[str, Level]]]]) -> None:
+    store, told = FaultStore(), dict[str, ClusterFact]()
+    for origin, listed in history:
+        change = store.take(origin, reading(*(fact(code, level) for code, level in listed)))
+        told.update({one.id: one for one in change.appeared})
+        for one in change.withdrawn:
+            del told[one.id]
+    assert {one.id: one.level for one in store.on_node("n1")} == {one.id: one.level for one in told.values()}
+
+
+# ------------------------------------------------------------------ filters
+
+
+def test_a_memory_fault_is_left_to_the_training_first() -> None:
+    faults = ClusterFaults()
+    faults.take("a", reading(fact("80E01801", Level.RESTART_BUSINESS)), 1000)
+    assert (heard(faults, 1000), faults.wakes_in_ms(NODES, 1000)) == ([], 10_000)
+    assert faults.news(NODES, 11_000) == {"n1"}
+    assert heard(faults, 11_000) == [("80E01801", Level.RESTART_BUSINESS)]
+
+
+def test_the_shadows_of_a_memory_fault_are_none() -> None:
+    faults = ClusterFaults()
+    shadow, other = (
+        fact("80C98009", Level.RESTART_REQUEST),
+        fact("80C98009", Level.RESTART_REQUEST, device="Ascend910-1"),
+    )
+    faults.take("a", reading(shadow, other), 0)
+    faults.take("b", reading(fact("80E01801", Level.RESTART_BUSINESS)), 4_000)
+    assert [one.device for one in faults.of_node("n1", NODES, 6_000)] == ["Ascend910-1"]
+    assert [code for code, _ in heard(faults, 14_000)] == ["80C98009", "80E01801"]
+
+
+def test_a_shadow_long_after_is_a_fault_of_its_own() -> None:
+    faults = ClusterFaults()
+    faults.take("b", reading(fact("80E01801", Level.RESTART_BUSINESS)), 0)
+    faults.take("a", reading(fact("80CB8009", Level.RESTART_REQUEST)), 5_001)
+    assert len(heard(faults, 20_000)) == 2
+
+
+def test_a_network_fault_beside_a_broken_link_isolates() -> None:
+    faults = ClusterFaults()
+    faults.take("a", reading(fact("8C1F8608", Level.NOT_HANDLE), fact("81078603", Level.NOT_HANDLE)), 0)
+    assert heard(faults, 0)[0] == ("8C1F8608", Level.SEPARATE)
+    faults.take("a", reading(fact("8C1F8608", Level.NOT_HANDLE)), 1)
+    assert heard(faults, 1) == [("8C1F8608", Level.NOT_HANDLE)]
+
+
+def test_a_link_of_another_chip_explains_nothing() -> None:
+    faults = ClusterFaults()
+    link = fact("81078603", Level.NOT_HANDLE, device="Ascend910-7")
+    faults.take("a", reading(fact("8C1F860B", Level.NOT_HANDLE), link), 0)
+    assert ("8C1F860B", Level.NOT_HANDLE) in heard(faults, 0)
+
+
+# ------------------------------------------------------------------ floods
+
+
+def flood(faults: ClusterFaults, count: int, now_ms: int) -> None:
+    for number in range(count):
+        faults.take(f"o{number}", reading(fact(node=f"n{number}")), now_ms)
+
+
+def test_a_few_bad_nodes_are_believed() -> None:
+    faults = ClusterFaults()
+    flood(faults, 3, 0)
+    assert faults.news(NODES, 0) == {"n0", "n1", "n2"}
+    assert faults.news(NODES, 0) == frozenset()
+
+
+def test_a_flood_is_held_and_told_when_it_is_over() -> None:
+    faults = ClusterFaults()
+    flood(faults, 4, 0)
+    assert "4 of 10 nodes turned bad" in faults.why_held(NODES, 0)
+    assert (faults.news(NODES, 0), heard(faults, 0)) == (frozenset(), [])
+    assert faults.wakes_in_ms(NODES, 0) == 60_000
+    assert faults.news(NODES, 60_000) == {"n0", "n1", "n2", "n3"}
+
+
+def test_the_share_counts_in_a_large_cluster() -> None:
+    faults = ClusterFaults()
+    flood(faults, 200, 0)
+    assert faults.why_held(1000, 0) == ""
+    faults.take("one more", reading(fact(node="m")), 1)
+    assert faults.why_held(1000, 1)
+
+
+def test_nodes_that_are_well_again_were_no_flood() -> None:
+    faults = ClusterFaults()
+    flood(faults, 4, 0)
+    faults.forget("o0", 10)
+    assert faults.why_held(NODES, 10) == ""
+
+
+def test_a_person_may_let_a_flood_pass() -> None:
+    breaker = Breaker(BreakerSettings(minimum=0, share=0))
+    breaker.turned_bad("n", 0)
+    assert breaker.why_open(NODES, 0)
+    breaker.let_pass(1000)
+    assert (breaker.why_open(NODES, 0), bool(breaker.why_open(NODES, 1000))) == ("", True)
+
+
+def test_faults_that_harm_nobody_open_no_breaker() -> None:
+    faults = ClusterFaults()
+    for number in range(9):
+        harmless = dataclasses.replace(fact(node=f"n{number}", level=Level.NOT_HANDLE))
+        faults.take(f"o{number}", reading(harmless), 0)
+    assert len(faults.news(NODES, 0)) == 9
