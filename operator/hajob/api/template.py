@@ -1,8 +1,9 @@
 """How much of the pod template the CRD declares.
 
 The full PodSpec schema would be several hundred kB, would eat the budget of the rules and would age with every
-Kubernetes release. So the template is kept as it is, and only what a rule must see is declared; the rest is judged
-by the API server itself when the first pod is created as a dry run.
+Kubernetes release. So the template is kept as it is, and only what a rule must see or Hajob builds upon is declared,
+no deeper than that: text where a list belongs is refused at once. The rest is judged by the API server itself when the
+first pod is created as a dry run.
 
 The list of containers is deliberately no list-map: two trainers should be refused with our sentence.
 """
@@ -17,6 +18,34 @@ from hajob.api.constants import TRAINER_CONTAINER
 _KEEP: Final[Json] = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
 _WORDS: Final[Json] = {"type": "array", "maxItems": 512, "items": {"type": "string", "maxLength": 65536}}
 _ITEMS: Final[Json] = {"type": "array", "maxItems": 512, "items": _KEEP}
+_AS_IN_A_POD: Final[Json] = {"description": "As in a Pod."}
+_TEXT: Final[Json] = {"type": "string", **_AS_IN_A_POD}
+_TEXTS: Final[Json] = {"type": "object", "additionalProperties": {"type": "string"}, **_AS_IN_A_POD}
+_AMOUNTS: Final[Json] = {
+    "type": "object",
+    "additionalProperties": {"x-kubernetes-int-or-string": True},
+    **_AS_IN_A_POD,
+}
+
+
+def _keep(**properties: Json) -> Json:
+    """An object of which only these are declared."""
+    return {**_KEEP, "properties": properties, **_AS_IN_A_POD}
+
+
+def _items(**properties: Json) -> Json:
+    return {**_ITEMS, "items": _keep(**properties), **_AS_IN_A_POD}
+
+
+_TOLERATIONS: Final[Json] = _items(key=_TEXT, operator=_TEXT, value=_TEXT, effect=_TEXT)
+_LIST: Final[Json] = {**_ITEMS, **_AS_IN_A_POD}
+_TERMS: Final[Json] = _items(matchFields=_LIST, matchExpressions=_LIST)
+_RULES: Final = "requiredDuringSchedulingIgnoredDuringExecution"
+_AFFINITY: Final[Json] = _keep(
+    nodeAffinity=_keep(**{_RULES: _keep(nodeSelectorTerms=_TERMS)}),
+    podAffinity=_keep(**{_RULES: _LIST}),
+    podAntiAffinity=_keep(**{_RULES: _LIST}),
+)
 
 # What stays as it is even while a job is suspended, so that a suspended job comes back as the same training.
 _KEPT_IN_CONTAINER: Final = ("command", "args", "env", "envFrom", "volumeMounts", "resources", "workingDir")
@@ -35,10 +64,19 @@ _CONTAINER: Final[Json] = {
         "image": {"type": "string", "maxLength": 1024, "description": "The image."},
         "command": {**_WORDS, "description": "The start command; the trainer needs one."},
         "args": {**_WORDS, "description": "Arguments of the start command."},
-        "env": {**_ITEMS, "description": "Environment; what Hajob sets itself cannot be overridden."},
+        "env": {
+            **_items(name=_TEXT, value=_TEXT),
+            "description": "Environment; what Hajob sets itself cannot be overridden.",
+        },
         "envFrom": {**_ITEMS, "description": "Environment from ConfigMaps and Secrets."},
-        "volumeMounts": {**_ITEMS, "description": "Mounts, among them that of checkpoint.path."},
-        "resources": {**_KEEP, "description": "CPU and memory; the chips are added."},
+        "volumeMounts": {
+            **_items(name=_TEXT, mountPath=_TEXT),
+            "description": "Mounts, among them that of checkpoint.path.",
+        },
+        "resources": {
+            **_keep(requests=_AMOUNTS, limits=_AMOUNTS),
+            "description": "CPU and memory; the chips are added.",
+        },
         "workingDir": {"type": "string", "maxLength": 4096, "description": "Where the command starts."},
     },
 }
@@ -56,7 +94,10 @@ TEMPLATE_SCHEMA: Final[Json] = {
     "type": "object",
     "required": ["spec"],
     "properties": {
-        "metadata": {**_KEEP, "description": "Labels and annotations of every rank pod."},
+        "metadata": {
+            **_keep(labels=_TEXTS, annotations=_TEXTS),
+            "description": "Labels and annotations of every rank pod.",
+        },
         "spec": {
             **_KEEP,
             "description": (
@@ -73,7 +114,12 @@ TEMPLATE_SCHEMA: Final[Json] = {
                 "volumes": {**_ITEMS, "description": "Volumes, among them that of checkpoint.path."},
                 "initContainers": {**_ITEMS, "description": "Containers that run before; Hajob's own come first."},
                 "serviceAccountName": {"type": "string", "maxLength": 253, "description": "Service account."},
-                "affinity": {**_KEEP, "description": "Placement, which Hajob adds to."},
+                "affinity": {**_AFFINITY, "description": "Placement, which Hajob adds to."},
+                "nodeSelector": {**_TEXTS, "description": "Labels that a node must have."},
+                "tolerations": {
+                    **_TOLERATIONS,
+                    "description": "Taints that the pods bear; those of a lost node are added.",
+                },
                 "hostNetwork": {"type": "boolean", "description": "Whether the pods use the node's network."},
             },
             "x-kubernetes-validations": [

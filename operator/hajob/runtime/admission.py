@@ -9,6 +9,7 @@ from __future__ import annotations
 import base64
 from datetime import UTC, datetime
 
+from hajob.api.base import Json
 from hajob.api.conditions import Reason
 from hajob.api.derived import not_served
 from hajob.api.job import HATrainingJob
@@ -75,18 +76,32 @@ async def judge(kube: Kube, job: HATrainingJob, settings: PodSettings) -> tuple[
         return Reason.INVALID, wish
     try:
         pods = (rank_pod(job, 0, 1, settings), coordinator_pod(job, 1, settings))
-    except (ValueError, KeyError, TypeError) as error:
-        return Reason.INVALID, f"spec.template: {error}"
+    except (ValueError, KeyError, TypeError, AttributeError) as error:  # a template may hold anything anywhere
+        refusal = await _refusal(kube, job.metadata.namespace, _as_written(job))
+        return Reason.INVALID, f"spec.template: {refusal or error}"
     for pod in pods:
-        try:
-            await kube.create("pods", job.metadata.namespace, pod, dry_run=True)
-        except ApiError as error:
-            if error.reason == "AlreadyExists":  # it was accepted once, in an earlier life of the operator
-                continue
-            if error.status not in REFUSALS:
-                raise
-            return Reason.POD_REFUSED, error.message
+        if refusal := await _refusal(kube, job.metadata.namespace, pod):
+            return Reason.POD_REFUSED, refusal
     return Reason.VALID, ""
+
+
+async def _refusal(kube: Kube, namespace: str, pod: Json) -> str:
+    """What the server says against a pod; empty where it would make it."""
+    try:
+        await kube.create("pods", namespace, pod, dry_run=True)
+    except ApiError as error:
+        if error.reason == "AlreadyExists":  # it was accepted once, in an earlier life of the operator
+            return ""
+        if error.status not in REFUSALS:
+            raise
+        return error.message
+    return ""
+
+
+def _as_written(job: HATrainingJob) -> Json:
+    """The template as a pod of its own: what is wrong with it, the server says better than a builder that fails."""
+    metadata = {"generateName": f"{job.metadata.name}-"}
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": job.spec.template["spec"]}
 
 
 async def credentials(kube: Kube, clock: Clock, job: HATrainingJob) -> Credentials:

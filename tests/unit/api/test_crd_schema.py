@@ -53,12 +53,15 @@ def test_no_number_may_be_negative_but_where_minus_one_means_none() -> None:
             assert node["minimum"] >= 0, path
 
 
+FREE_MAPS = {"requests", "limits", "nodeSelector", "labels", "annotations"}  # those of a Pod
+
+
 def test_no_floats_no_free_maps_and_few_booleans() -> None:
     booleans = []
     for path, node in _nodes(crd.open_api_schema()):
         assert node.get("type") != "number", path
         if "additionalProperties" in node:
-            assert path.rsplit(".", 1)[-1] in {"requests", "limits", "nodeSelector"}, path
+            assert path.rsplit(".", 1)[-1] in FREE_MAPS, path
         if node.get("type") == "boolean":
             booleans.append(path)
     assert booleans == [".spec.template.spec.hostNetwork", ".spec.suspend"]

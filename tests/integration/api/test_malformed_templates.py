@@ -1,0 +1,44 @@
+"""Nonsense in a template against the real server: refused when it is applied, or by the operator in words."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+
+from e2e.cluster.control_plane import ControlPlane
+from hajob.api import constants as names
+from hajob.api.base import Json
+from hajob.runtime.credentials import from_kubeconfig
+from hajob.runtime.http_kube import HttpKube
+from tests.unit.runtime.malformed_templates import MALFORMED, shown
+from tests.unit.runtime.test_admission import refused_in_words
+
+
+class Named(HttpKube):
+    """A client whose jobs get names of their own, and are gone after the test."""
+
+    made: list[str]
+
+    async def create(self, resource: str, namespace: str, body: Json, *, dry_run: bool = False) -> Json:
+        """Create an object."""
+        if resource == names.PLURAL:
+            body["metadata"]["name"] = f"job-{secrets.token_hex(4)}"
+            self.made.append(body["metadata"]["name"])
+        return await super().create(resource, namespace, body, dry_run=dry_run)
+
+
+@pytest.fixture
+async def kube(control_plane: ControlPlane, crd: Json) -> AsyncIterator[Named]:
+    async with Named(await from_kubeconfig(str(control_plane.kubeconfig))) as made:
+        made.made = []
+        yield made
+        for name in made.made:
+            control_plane.api.delete(f"/apis/{names.API_VERSION}/namespaces/default/{names.PLURAL}/{name}")
+
+
+@pytest.mark.parametrize("case", MALFORMED, ids=shown)
+async def test_nonsense_in_a_template_is_refused_in_words(kube: Named, case: Any) -> None:
+    await refused_in_words(kube, case)

@@ -1,0 +1,67 @@
+"""Pod templates with a value of a wrong kind: what people write by mistake, at every place Hajob builds on."""
+
+from __future__ import annotations
+
+import copy
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from hajob.api.base import Json
+
+QUICKSTART: Json = yaml.safe_load((Path(__file__).parents[3] / "examples/quickstart.yaml").read_text())
+RULES = "requiredDuringSchedulingIgnoredDuringExecution"
+TRAINER = ("containers", 0)
+PLACES: dict[tuple[str | int, ...], tuple[Any, ...]] = {
+    ("tolerations",): ("text", {"key": "a"}, ["text"], [{"key": 1}]),
+    ("nodeSelector",): ("text", ["a"], {"a": 1}, {"a": {"b": "c"}}),
+    ("affinity",): ("text", ["a"]),
+    ("affinity", "nodeAffinity"): ("text", ["a"]),
+    ("affinity", "nodeAffinity", RULES): ("text", ["a"]),
+    ("affinity", "nodeAffinity", RULES, "nodeSelectorTerms"): ("text", {"a": "b"}, ["a"], [{"matchFields": "text"}]),
+    ("affinity", "podAntiAffinity"): ("text", ["a"]),
+    ("affinity", "podAntiAffinity", RULES): ("text", {"a": "b"}, ["a"]),
+    ("volumes",): ("text", {"name": "a"}, ["text"]),
+    ("initContainers",): ("text", {"name": "a"}, ["text"]),
+    (*TRAINER, "env"): ("text", {"A": "b"}, ["A=b"], [{"name": 1, "value": "x"}], [{"name": "A", "value": 1}]),
+    (*TRAINER, "envFrom"): ("text", ["text"]),
+    (*TRAINER, "volumeMounts"): (
+        "text",
+        ["text"],
+        [{"name": "a", "mountPath": 1}],
+        [{"name": "a", "mountPath": ["b"]}],
+    ),
+    (*TRAINER, "volumeMounts", 0, "mountPath"): (None,),
+    (*TRAINER, "resources"): ("text", ["a"]),
+    (*TRAINER, "resources", "requests"): ("text", ["a"], {"cpu": "lots"}, {"cpu": {"a": "b"}}),
+    (*TRAINER, "resources", "limits"): ("text", ["a"]),
+    (*TRAINER, "command"): ("bash train.sh", [1]),
+    (*TRAINER, "securityContext"): ("text", ["a"]),
+    ("securityContext",): ("text", ["a"]),
+    ("terminationGracePeriodSeconds",): ("text", [1]),
+    ("imagePullSecrets",): ("text", ["text"]),
+    ("priorityClassName",): (1, ["a"]),
+}
+MALFORMED = [(place, value) for place, values in PLACES.items() for value in values]
+
+
+def shown(case: tuple[tuple[str | int, ...], Any]) -> str:
+    """The name of a case."""
+    place, value = case
+    return f"{'.'.join(map(str, place)).replace(RULES, 'required')}={value}"
+
+
+def job_with(place: tuple[str | int, ...], value: object) -> Json:
+    """The quickstart with this value in its template's spec; None takes the place away."""
+    body = copy.deepcopy(QUICKSTART)
+    node: Any = body["spec"]["template"]["spec"]
+    for part in place[:-1]:
+        if isinstance(node, dict) and part not in node:
+            node[part] = {}
+        node = node[part]
+    if value is None:
+        del node[place[-1]]
+    else:
+        node[place[-1]] = value
+    return body

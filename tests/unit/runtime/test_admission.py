@@ -1,0 +1,64 @@
+"""A template with nonsense in it is refused when it is applied, or named in a condition, and breaks nothing."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from e2e.memory_api.client import MemoryKube
+from e2e.memory_api.server import MemoryServer
+from hajob.api import constants as names
+from hajob.api.conditions import Reason
+from hajob.api.job import HATrainingJob
+from hajob.objects.settings import PodSettings
+from hajob.plan.flags import read_flags
+from hajob.runtime.admission import judge
+from hajob.runtime.kube import ApiError, Kube
+from hajob.scheduling.free_nodes import may_take
+from hajob.sources.node import NodeView
+from tests.unit.runtime.malformed_templates import MALFORMED, job_with, shown
+from tests.unit.runtime.runtime_fakes import FakeClock
+
+SETTINGS = PodSettings(sidecar_image="hajob/sidecar:dev")
+NODE = NodeView("node", chips={names.DEFAULT_RESOURCE_NAME: 2})
+
+
+async def refused_in_words(kube: Kube, case: Any) -> None:
+    """By the CRD, or by the operator; whatever reads the template before that must bear it."""
+    stored = None
+    try:
+        stored = await kube.create(names.PLURAL, "default", job_with(*case))
+    except ApiError as error:
+        refused = error
+    if stored is None:
+        assert (refused.status, "spec.template" in refused.message) == (422, True)
+        return
+    job = HATrainingJob.from_object(stored)
+    read_flags(job.spec.template)
+    may_take(NODE, job.spec)
+    reason, message = await judge(kube, job, SETTINGS)
+    assert reason in {Reason.INVALID, Reason.POD_REFUSED}
+    assert message
+
+
+@pytest.mark.parametrize("case", MALFORMED, ids=shown)
+async def test_nonsense_in_a_template_is_refused_in_words(case: Any) -> None:
+    await refused_in_words(MemoryKube(MemoryServer(FakeClock())), case)
+
+
+@pytest.mark.parametrize("case", [case for case in MALFORMED if case[0][-1] != "command"], ids=shown)
+async def test_nonsense_that_is_stored_already_is_told_all_the_same(case: Any) -> None:
+    """By an operator that is newer than the CRD, or than the job; the CRD of 0.1 knew what a command is."""
+    kube = MemoryKube(MemoryServer(FakeClock()))
+    body = job_with(*case)
+    body["metadata"] = {"name": "job", "namespace": "default", "uid": "u"}
+    reason, message = await judge(kube, HATrainingJob.from_object(body), SETTINGS)
+    assert reason in {Reason.INVALID, Reason.POD_REFUSED}
+    assert message
+
+
+async def test_the_quickstart_is_accepted() -> None:
+    kube = MemoryKube(MemoryServer(FakeClock()))
+    stored = await kube.create(names.PLURAL, "default", job_with(("nodeSelector",), {"a": "b"}))
+    assert await judge(kube, HATrainingJob.from_object(stored), SETTINGS) == (Reason.VALID, "")
