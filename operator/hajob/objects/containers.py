@@ -68,8 +68,37 @@ def resources_or(chosen: Resources, default: Json | None = None) -> Json:
     return written or copy.deepcopy(default or _DEFAULT_RESOURCES)
 
 
+def security_context(job: HATrainingJob, settings: PodSettings) -> Json:
+    """What Pod Security `restricted` asks of a container, with the installation's differences.
+
+    A pod whose template says that it runs as root stays so: Hajob's containers write where the user's do.
+    """
+    pod: Json = job.spec.template["spec"].get("securityContext") or {}
+    return {
+        "allowPrivilegeEscalation": False,
+        "capabilities": {"drop": ["ALL"]},
+        "readOnlyRootFilesystem": True,
+        "runAsNonRoot": pod.get("runAsUser") != 0,
+        "seccompProfile": {"type": "RuntimeDefault"},
+        **settings.security_context,
+    }
+
+
+def pull_secrets(template_spec: Json, settings: PodSettings) -> Json:
+    """`imagePullSecrets` of a pod: the template's and the installation's; nothing where there are none."""
+    names = [*(template_spec.get("imagePullSecrets") or []), *({"name": each} for each in settings.image_pull_secrets)]
+    return {"imagePullSecrets": list({each.get("name"): each for each in names}.values())} if names else {}
+
+
 def sidecar_container(
-    name: str, arguments: list[str], settings: PodSettings, *, env: list[Json], mounts: list[Json], resources: Json
+    name: str,
+    arguments: list[str],
+    job: HATrainingJob,
+    settings: PodSettings,
+    *,
+    env: list[Json],
+    mounts: list[Json],
+    resources: Json,
 ) -> Json:
     """A container of the sidecar image."""
     return {
@@ -80,19 +109,21 @@ def sidecar_container(
         "env": env,
         "volumeMounts": mounts,
         "resources": resources,
+        "securityContext": security_context(job, settings),
         "terminationMessagePolicy": "FallbackToLogsOnError",
     }
 
 
-def install_container(settings: PodSettings) -> Json:
+def install_container(job: HATrainingJob, settings: PodSettings) -> Json:
     """Copies launcher, controller host and shims to where the training image finds them."""
     return sidecar_container(
         "install",
         ["-m", "trainer_sidecar.install", "$(HAJOB_DIR)"],
+        job,
         settings,
         env=variables({"HAJOB_DIR": settings.shared_directory}),
         mounts=[mount(SHARED_VOLUME, settings.shared_directory)],
-        resources=copy.deepcopy(_DEFAULT_RESOURCES),
+        resources=copy.deepcopy(settings.resources or _DEFAULT_RESOURCES),
     )
 
 

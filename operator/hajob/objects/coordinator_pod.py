@@ -53,6 +53,7 @@ def _coordinator(job: HATrainingJob, settings: PodSettings, incarnation: int) ->
     container = parts.sidecar_container(
         "coordinator",
         ["-m", "trainer_sidecar.coordinator"],
+        job,
         settings,
         env=[*_variables(job, settings, incarnation), *own],
         mounts=[
@@ -60,7 +61,7 @@ def _coordinator(job: HATrainingJob, settings: PodSettings, incarnation: int) ->
             parts.mount(parts.TLS_VOLUME, settings.tls_directory, read_only=True),
             parts.mount(parts.TOKEN_VOLUME, settings.token_directory, read_only=True),
         ],
-        resources=parts.resources_or(job.spec.agent.resources),
+        resources=parts.resources_or(job.spec.agent.resources, settings.resources),
     )
     return {**container, "restartPolicy": "Always"}
 
@@ -106,8 +107,9 @@ def coordinator_pod(
     labels = job_labels(job, names.ROLE_COORDINATOR, incarnation)
     labels[names.LABEL_PLACEMENT] = names.PLACEMENT_APART if apart else names.PLACEMENT_ANYWHERE
     spec: Json = {name: copy.deepcopy(template[name]) for name in _INHERITED if name in template}
+    spec |= parts.pull_secrets(template, settings)
     spec |= {
-        "initContainers": [parts.install_container(settings), _coordinator(job, settings, incarnation)],
+        "initContainers": [parts.install_container(job, settings), _coordinator(job, settings, incarnation)],
         "containers": [_controller(job, settings, incarnation)],
         "volumes": [parts.shared_volume(), parts.tls_volume(job, "coordinator"), parts.token_volume(settings)],
         "affinity": coordinator_affinity(job, excluded_nodes, apart=apart),

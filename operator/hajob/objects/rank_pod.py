@@ -96,10 +96,11 @@ def _agent(job: HATrainingJob, settings: PodSettings, node_rank: int, incarnatio
     container = parts.sidecar_container(
         "agent",
         ["-m", "trainer_sidecar.agent"],
+        job,
         settings,
         env=[*parts.variables(own), *parts.pod_fields()],
         mounts=mounts,
-        resources=parts.resources_or(job.spec.agent.resources),
+        resources=parts.resources_or(job.spec.agent.resources, settings.resources),
     )
     return {**container, "restartPolicy": "Always"}
 
@@ -144,7 +145,7 @@ def rank_pod(
     spec: Json = copy.deepcopy(job.spec.template["spec"])
     trainer = parts.trainer_of(spec)
     spec["initContainers"] = [
-        parts.install_container(settings),
+        parts.install_container(job, settings),
         _agent(job, settings, node_rank, incarnation, trainer),
         *(spec.get("initContainers") or []),
     ]
@@ -155,6 +156,7 @@ def rank_pod(
     spec["volumes"] = [*(spec.get("volumes") or []), parts.shared_volume(), parts.tls_volume(job, "agent")]
     spec["affinity"] = rank_affinity(job, spec.get("affinity") or {}, excluded_nodes)
     spec["tolerations"] = with_node_loss_tolerations(spec.get("tolerations") or [])
+    spec |= parts.pull_secrets(spec, settings)
     spec["restartPolicy"] = "Never"
     spec.setdefault("terminationGracePeriodSeconds", settings.rank_grace_seconds)
     spec.setdefault("enableServiceLinks", False)

@@ -5,7 +5,14 @@ None of them is a prefix of another one, because a node that has no root file sy
 their place.
 """
 
-from dataclasses import dataclass
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from hajob.api.base import Json
+
+PULL_POLICIES: Final = ("Always", "IfNotPresent", "Never")
 
 
 @dataclass(frozen=True, slots=True)
@@ -14,6 +21,12 @@ class PodSettings:
 
     sidecar_image: str
     image_pull_policy: str = "IfNotPresent"
+    image_pull_secrets: Sequence[str] = ()
+    """Names of Secrets in the job's namespace; they come beside those of the template."""
+    resources: Json = field(default_factory=dict)
+    """Of agent, coordinator and installer where the job says nothing; empty: the built-in ones."""
+    security_context: Json = field(default_factory=dict)
+    """What differs, in Hajob's own containers, from what Pod Security `restricted` asks for."""
     agent_port: int = 7071
     coordinator_port: int = 7070
     fence_after_seconds: int = 60
@@ -23,3 +36,29 @@ class PodSettings:
     token_seconds: int = 3600
     rank_grace_seconds: int = 10
     coordinator_grace_seconds: int = 5
+
+
+def read_object(variable: str, text: str) -> Json:
+    """A setting that is a JSON object; empty for an empty text.
+
+    Raises:
+        ValueError: it is none; names the variable.
+    """
+    try:
+        found = json.loads(text or "{}")
+    except ValueError as error:
+        raise ValueError(f"{variable} is not JSON: {error}") from None
+    if isinstance(found, dict):
+        return found
+    raise ValueError(f"{variable}={text} is not a JSON object")
+
+
+def read_pull_policy(variable: str, text: str) -> str:
+    """A pull policy.
+
+    Raises:
+        ValueError: it is none; names the variable.
+    """
+    if text not in PULL_POLICIES:
+        raise ValueError(f"{variable}={text!r} is none of {', '.join(PULL_POLICIES)}")
+    return text

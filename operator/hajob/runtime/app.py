@@ -20,7 +20,6 @@ from aiohttp import web
 
 from hajob.api import constants as names
 from hajob.api.job import HATrainingJob
-from hajob.objects.settings import PodSettings
 from hajob.protocol import descriptors
 from hajob.runtime import metrics
 from hajob.runtime.announcements import Announcer
@@ -117,7 +116,7 @@ class Operator:
             dial=self._dial,
             status_writer=self._status_writer,
             announcer=self._announcer,
-            pod_settings=PodSettings(sidecar_image=self._settings.sidecar_image),
+            pod_settings=self._settings.pod_settings(),
             fence=lambda: self._lease.fence,
             nodes=lambda: self._caches.nodes,
             all_pods=lambda: self._caches.pods,

@@ -13,6 +13,8 @@ import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from hajob.objects.settings import PodSettings, read_object, read_pull_policy
+
 
 @dataclass(frozen=True, slots=True)
 class Settings:
@@ -45,6 +47,18 @@ class Settings:
     sidecar_image: str = "hajob/sidecar:dev"
     """Image of agent, coordinator and installer."""
 
+    sidecar_image_pull_policy: str = "IfNotPresent"
+    """When that image is pulled: Always, IfNotPresent or Never."""
+
+    sidecar_pull_secrets: str = ""
+    """Secrets in the jobs' namespaces that open its registry, separated by commas; beside those of the template."""
+
+    sidecar_resources: str = ""
+    """Requests and limits of its containers as JSON, where the job says nothing; empty: 50m CPU and 64Mi requested."""
+
+    sidecar_security_context: str = ""
+    """Fields of their securityContext as JSON, over what Pod Security `restricted` asks for: {"runAsUser": 1000}."""
+
     lease_name: str = "hajob-operator"
     """Name of the leader's Lease."""
 
@@ -68,7 +82,7 @@ class Settings:
         """Read every setting that is set.
 
         Raises:
-            SystemExit: a number does not read as one; names the variable and its value.
+            SystemExit: a value does not read as what it should be; names the variable and the value.
         """
         values = os.environ if environment is None else environment
         found: dict[str, object] = {}
@@ -82,4 +96,23 @@ class Settings:
             except ValueError:
                 raise SystemExit(f"{name}={values[name]!r} is not a {kind.__name__}") from None
         found.setdefault("identity", f"{found.get('pod_name', cls().pod_name)}_{secrets.token_hex(4)}")
-        return cls(**found)  # type: ignore[arg-type]
+        settings = cls(**found)  # type: ignore[arg-type]
+        try:
+            settings.pod_settings()
+        except ValueError as error:
+            raise SystemExit(str(error)) from None
+        return settings
+
+    def pod_settings(self) -> PodSettings:
+        """What the builders of pods need of these.
+
+        Raises:
+            ValueError: a value does not read as what it should be; names the variable.
+        """
+        return PodSettings(
+            sidecar_image=self.sidecar_image,
+            image_pull_policy=read_pull_policy("HAJOB_SIDECAR_IMAGE_PULL_POLICY", self.sidecar_image_pull_policy),
+            image_pull_secrets=tuple(name.strip() for name in self.sidecar_pull_secrets.split(",") if name.strip()),
+            resources=read_object("HAJOB_SIDECAR_RESOURCES", self.sidecar_resources),
+            security_context=read_object("HAJOB_SIDECAR_SECURITY_CONTEXT", self.sidecar_security_context),
+        )
