@@ -78,7 +78,7 @@ def _event_problems(body: Json) -> list[Cause]:
     else:
         found += [required(field) for field in _EVENT_FIELDS if not body.get(field)]
         if len(body.get("note", "").encode()) > _NOTE_BYTES:
-            found.append(invalid_value("note", "", f"can have at most {_NOTE_BYTES} bytes"))
+            found.append(invalid_value("message", "", f"can have at most {_NOTE_BYTES} characters"))
     if body.get("type") not in _EVENT_TYPES:
         found.append(invalid_value("type", "", f"has invalid value: {body.get('type', '')}"))
     return found

@@ -52,8 +52,8 @@ class Resource:
 
     @property
     def qualified_kind(self) -> str:
-        """Kind and group, as refusals name it."""
-        return f"{self.kind}.{self.group}" if self.group else self.kind
+        """Kind and group, as refusals name it; Events are still those of the core group inside the server."""
+        return f"{self.kind}.{self.group}" if self.group and self.kind != "Event" else self.kind
 
     @property
     def custom(self) -> bool:

@@ -23,7 +23,8 @@ log = logging.getLogger(__name__)
 
 _QUEUE_LENGTH: Final = 1000
 _TRIES: Final = 4
-_NOTE_LENGTH: Final = 1024  # the API's own limit
+_NOTE_BYTES: Final = 1024  # the API's own limit
+_CUT: Final = "…"
 
 
 class EventType(StrEnum):
@@ -47,7 +48,7 @@ def event(
         "type": str(type_),
         "reason": reason,
         "action": reason,
-        "note": note if len(note) <= _NOTE_LENGTH else note[: _NOTE_LENGTH - 1] + "…",
+        "note": _shortened(note),
         "reportingController": names.MANAGED_BY,
         "reportingInstance": instance,
         "regarding": {
@@ -58,6 +59,13 @@ def event(
             "uid": job.metadata.uid,
         },
     }
+
+
+def _shortened(note: str) -> str:
+    """At most as many bytes as the API takes, whole characters only."""
+    if len(note.encode()) <= _NOTE_BYTES:
+        return note
+    return note.encode()[: _NOTE_BYTES - len(_CUT.encode())].decode(errors="ignore") + _CUT
 
 
 class Announcer:

@@ -191,6 +191,26 @@ async def test_an_event_must_say_when_and_about_whom(api: Api) -> None:
     assert [cause["field"] for cause in causes] == ["involvedObject.namespace", "eventTime", "type"]
 
 
+async def test_a_note_is_measured_in_bytes(api: Api) -> None:
+    path = f"/apis/events.k8s.io/v1/namespaces/{api.namespace}/events"
+
+    def event(name: str, note: str) -> Json:
+        about = {"kind": "Pod", "namespace": api.namespace, "name": "p"}
+        words = {
+            "reason": "R",
+            "action": "A",
+            "reportingController": "x.io/c",
+            "reportingInstance": "i",
+            "type": "Normal",
+        }
+        time = "2026-11-21T09:00:00.000000Z"
+        return {"metadata": {"name": name}, "eventTime": time, "note": note, "regarding": about, **words}
+
+    await api.ask("POST", path, event("a", "x" * 1024))
+    refused = await api.refusal("POST", path, event("b", "x" * 1023 + "…"))
+    assert refused.message == 'Event "b" is invalid: message: Invalid value: "": can have at most 1024 characters'
+
+
 async def test_secrets_come_back_encoded(api: Api) -> None:
     made = await api.kube.create("secrets", api.namespace, {"metadata": {"name": "s"}, "stringData": {"k": "v"}})
     assert (made["data"], made["type"], "stringData" in made) == ({"k": "dg=="}, "Opaque", False)

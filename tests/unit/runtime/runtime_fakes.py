@@ -1,8 +1,4 @@
-"""A clock that moves only when told to, and an API server in memory, for tests of the runtime.
-
-The API keeps what these tests need of the real one's rules: resource versions and conflicts, UID preconditions, merge
-patches, watches that end in errors on command. It says what it is not: no schema, no defaults, no authentication.
-"""
+"""A clock that moves only when told to, and the API server in memory with what unit tests of the runtime do to it."""
 
 from __future__ import annotations
 
@@ -10,10 +6,13 @@ import asyncio
 import copy
 import heapq
 import itertools
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import Callable, Iterator, MutableMapping, Sequence
 
+from e2e.memory_api.client import MemoryKube
+from e2e.memory_api.history import key_of
+from e2e.memory_api.server import MemoryServer
 from hajob.api.base import Json
-from hajob.runtime.kube import ApiError, Page, PatchKind, TokenIdentity, WatchEvent
+from hajob.runtime.kube import ApiError, PatchKind
 
 START_MILLISECONDS = 1_795_255_200_000
 
@@ -95,126 +94,33 @@ async def settle() -> None:
         await asyncio.sleep(0)
 
 
-def merged(target: Json, patch: Json) -> Json:
-    """A merge patch as RFC 7386 says."""
-    result = dict(target)
-    for name, value in patch.items():
-        if value is None:
-            result.pop(name, None)
-        elif isinstance(value, dict):
-            old = result.get(name)
-            result[name] = merged(old if isinstance(old, dict) else {}, value)
-        else:
-            result[name] = value
-    return result
+class FakeKube(MemoryKube):
+    """The server in memory, with what these tests do to it beyond an API's verbs."""
 
-
-def operated(target: Json, patch: Sequence[Json]) -> Json:
-    """A JSON patch as RFC 6902 says, as far as `test`, `add` and `remove` of members go."""
-    result = copy.deepcopy(target)
-    for operation in patch:
-        *parents, last = operation["path"].strip("/").split("/")
-        node = result
-        for parent in parents:
-            if parent not in node:
-                raise ApiError(422, "Invalid", f"{operation['path']}: missing path")
-            node = node[parent]
-        if operation["op"] == "add":
-            node[last] = copy.deepcopy(operation["value"])
-        elif last not in node or (operation["op"] == "test" and node[last] != operation["value"]):
-            raise ApiError(422, "Invalid", f"{operation['op']} {operation['path']} failed")
-        elif operation["op"] == "remove":
-            del node[last]
-    return result
-
-
-class FakeKube:
-    """The part of an API server that the runtime's tests need."""
-
-    def __init__(self) -> None:
-        self.objects: dict[tuple[str, str, str], Json] = {}
+    def __init__(self, clock: FakeClock | None = None) -> None:
+        super().__init__(MemoryServer(clock or FakeClock()))
+        self.objects = Objects(self.server)
         self.writes: list[tuple[str, str, Json]] = []
-        self.failures: list[ApiError] = []
-        self.on_status: Callable[[Json, Json], None] = lambda _old, _new: None
-        self.streams: list[asyncio.Queue[WatchEvent | ApiError | None]] = []
-        self.lists = 0
-        self._version = 100
 
     @property
     def version(self) -> str:
         """The resourceVersion that a list has now."""
-        return str(self._version)
+        return str(self.server.history.version)
 
     def fail(self, *errors: ApiError) -> None:
         """The next requests fail like this."""
-        self.failures += errors
+        for error, row in itertools.groupby(reversed(errors)):
+            self.server.faults.refuse(error, times=len(list(row)))
 
     def put(self, resource: str, namespace: str, body: Json) -> Json:
-        """Set an object, as somebody else would."""
-        self._version += 1
-        made = copy.deepcopy(body)
-        made["metadata"] = {"uid": f"uid-{self._version}", "namespace": namespace, **made["metadata"]}
-        made["metadata"]["resourceVersion"] = str(self._version)
-        self.objects[resource, namespace, made["metadata"]["name"]] = made
-        return copy.deepcopy(made)
-
-    def send(self, type_: str, body: Json) -> None:
-        """A line in the newest watch."""
-        self.streams[-1].put_nowait(WatchEvent(type_, copy.deepcopy(body)))
-
-    def break_watch(self, error: ApiError | None = None) -> None:
-        """The newest watch ends, with an error or as a server ends it."""
-        self.streams[-1].put_nowait(error)
-
-    def _check(self) -> None:
-        if self.failures:
-            raise self.failures.pop(0)
-
-    def _find(self, resource: str, namespace: str, name: str) -> Json:
-        try:
-            return self.objects[resource, namespace, name]
-        except KeyError:
-            raise ApiError(404, "NotFound", f"{resource} {name} not found") from None
-
-    async def get(self, resource: str, namespace: str, name: str) -> Json:
-        self._check()
-        return copy.deepcopy(self._find(resource, namespace, name))
-
-    async def pages(self, resource: str, namespace: str = "", label_selector: str = "") -> AsyncIterator[Page]:
-        self.lists += 1
-        self._check()
-        found = [copy.deepcopy(body) for key, body in self.objects.items() if key[0] == resource]
-        version = self.version
-        for start in range(0, max(len(found), 1), 2):
-            yield Page(found[start : start + 2], version)
-
-    async def watch(
-        self, resource: str, namespace: str = "", label_selector: str = "", resource_version: str = ""
-    ) -> AsyncIterator[WatchEvent]:
-        self._check()
-        stream: asyncio.Queue[WatchEvent | ApiError | None] = asyncio.Queue()
-        self.streams.append(stream)
-        while (item := await stream.get()) is not None:
-            if isinstance(item, ApiError):
-                raise item
-            yield item
+        """Set an object as it is, as somebody else might have done long ago."""
+        metadata = {"uid": f"uid-of-{body['metadata']['name']}", "namespace": namespace, **body["metadata"]}
+        return copy.deepcopy(self.server.history.put(resource, {**copy.deepcopy(body), "metadata": metadata}))
 
     async def create(self, resource: str, namespace: str, body: Json, *, dry_run: bool = False) -> Json:
-        self._check()
-        if (resource, namespace, body["metadata"]["name"]) in self.objects:
-            raise ApiError(409, "AlreadyExists", "it is there")
-        if dry_run:
-            return copy.deepcopy(body)
-        self.writes.append(("create", resource, body))
-        return self.put(resource, namespace, body)
-
-    async def replace(self, resource: str, namespace: str, body: Json) -> Json:
-        self._check()
-        old = self._find(resource, namespace, body["metadata"]["name"])
-        if old["metadata"]["resourceVersion"] != body["metadata"].get("resourceVersion"):
-            raise ApiError(409, "Conflict", "the object has been modified")
-        self.writes.append(("replace", resource, body))
-        return self.put(resource, namespace, body)
+        answer = await super().create(resource, namespace, body, dry_run=dry_run)
+        self.writes += [] if dry_run else [("create", resource, body)]
+        return answer
 
     async def patch(
         self,
@@ -226,23 +132,34 @@ class FakeKube:
         kind: PatchKind = PatchKind.MERGE,
         subresource: str = "",
     ) -> Json:
-        self._check()
-        old = self._find(resource, namespace, name)
-        new = merged(old, body) if isinstance(body, dict) else operated(old, body)
-        self.on_status(old, new)
+        answer = await super().patch(resource, namespace, name, body, kind=kind, subresource=subresource)
         self.writes.append(("patch", resource, {"body": body}))
-        return self.put(resource, namespace, new)
+        return answer
 
-    async def delete(
-        self, resource: str, namespace: str, name: str, *, uid: str = "", grace_seconds: int | None = None
-    ) -> None:
-        self._check()
-        self._find(resource, namespace, name)
-        del self.objects[resource, namespace, name]
 
-    async def token_review(self, token: str, audience: str) -> TokenIdentity | None:
-        self._check()
-        return None
+class Objects(MutableMapping[tuple[str, str, str], Json]):
+    """What is stored, by resource, namespace and name; a change of it in place makes no version."""
+
+    def __init__(self, server: MemoryServer) -> None:
+        self._history = server.history
+
+    def __getitem__(self, key: tuple[str, str, str]) -> Json:
+        found = self._history.find(key[0], key[1:])
+        if found is None:
+            raise KeyError(key)
+        return found
+
+    def __setitem__(self, key: tuple[str, str, str], body: Json) -> None:
+        self._history.put(key[0], body)
+
+    def __delitem__(self, key: tuple[str, str, str]) -> None:
+        self._history.remove(key[0], self[key])
+
+    def __iter__(self) -> Iterator[tuple[str, str, str]]:
+        return iter([(plural, *key_of(body)) for plural, body in self._history.everything()])
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
 
 
 def unreachable() -> ApiError:

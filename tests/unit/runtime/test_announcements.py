@@ -13,7 +13,7 @@ from tests.unit.runtime.runtime_fakes import FakeClock, FakeKube, unreachable
 
 JOB = HATrainingJob.from_object(
     {
-        "metadata": {"name": "job", "namespace": "ns", "uid": "u"},
+        "metadata": {"name": "job", "namespace": "default", "uid": "u"},
         "spec": {
             "accelerator": {"product": "A2"},
             "numNodes": 1,
@@ -26,7 +26,8 @@ JOB = HATrainingJob.from_object(
 
 
 async def test_an_event_is_posted_once_the_server_is_back() -> None:
-    kube, clock = FakeKube(), FakeClock()
+    clock = FakeClock()
+    kube = FakeKube(clock)
     announcer = Announcer(kube, clock, "operator-1")
     task = asyncio.create_task(announcer.run())
     kube.fail(unreachable(), unreachable())
@@ -34,12 +35,13 @@ async def test_an_event_is_posted_once_the_server_is_back() -> None:
     await clock.advance(10)
     (posted,) = [body for verb, resource, body in kube.writes if resource == "events"]
     assert (posted["type"], posted["reason"], posted["regarding"]["uid"]) == ("Warning", "Replaced", "u")
-    assert len(posted["note"]) == 1024
+    assert len(posted["note"].encode()) == 1024
     task.cancel()
 
 
 async def test_a_refused_event_is_dropped_and_the_next_one_comes_through() -> None:
-    kube, clock = FakeKube(), FakeClock()
+    clock = FakeClock()
+    kube = FakeKube(clock)
     announcer = Announcer(kube, clock, "operator-1")
     task = asyncio.create_task(announcer.run())
     kube.fail(ApiError(403, "Forbidden", "no"))
@@ -56,7 +58,8 @@ async def test_a_refused_event_is_dropped_and_the_next_one_comes_through() -> No
 
 
 async def test_an_error_of_this_program_costs_one_event(monkeypatch: pytest.MonkeyPatch) -> None:
-    kube, clock = FakeKube(), FakeClock()
+    clock = FakeClock()
+    kube = FakeKube(clock)
     announcer = Announcer(kube, clock, "operator-1")
     task = asyncio.create_task(announcer.run())
 

@@ -118,7 +118,7 @@ async def test_what_cannot_be_opened_again_makes_the_process_unhealthy(
     assert hall.core.unhealthy() == ""
     await hall.town.clock.advance(20.0)
     assert hall.core.unhealthy() == "the controller of job quickstart is broken: RuntimeError: a bug"
-    hall.town.kube.failures.clear()
+    hall.town.kube.server.faults.clear()
     await hall.town.clock.advance(60.0)
     await settled(hall.town)
     assert hall.controller is not None
@@ -131,7 +131,7 @@ async def test_a_server_that_is_away_makes_no_process_unhealthy(hall: Hall, monk
     for _ in range(180):
         await hall.town.clock.advance(10.0)
         assert hall.core.unhealthy() == ""
-    hall.town.kube.failures.clear()
+    hall.town.kube.server.faults.clear()
     await hall.town.clock.advance(60.0)
     await settled(hall.town)
     assert hall.controller is not None

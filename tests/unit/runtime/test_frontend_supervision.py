@@ -49,12 +49,12 @@ class Stubborn(Ending):
 
 async def test_it_waits_for_the_crd_and_starts_kopf_again_and_again() -> None:
     kube = FakeKube()
-    kube.fail(ApiError(404, "NotFound", "the server could not find the requested resource"))
+    refused = kube.server.faults.refuse(ApiError(404, "NotFound", "the server could not find the requested resource"))
     controller = Ending(kube)
     controller.start(cast("JobIntake", None))
     async with asyncio.timeout(30):
         await controller.lives.get()
-        assert kube.lists == 2
+        assert refused.met == 1
         await controller.lives.get()
     await controller.stop()
 
