@@ -14,7 +14,7 @@ import sys
 
 from hajob.protocol import descriptors
 from trainer_sidecar.coordinator.hub import Hub
-from trainer_sidecar.coordinator.settings import SettingsError, read_settings
+from trainer_sidecar.coordinator.settings import CoordinatorSettingsError, read_settings
 
 
 async def serve(hub: Hub) -> None:
@@ -33,7 +33,7 @@ def main() -> int:
     logging.basicConfig(level=level, format="%(asctime)s.%(msecs)03d %(levelname)s %(message)s", datefmt="%H:%M:%S")
     try:
         settings = read_settings(os.environ)
-    except SettingsError as error:
+    except CoordinatorSettingsError as error:
         print(f"hajob coordinator: {error}", file=sys.stderr)
         return 2
     descriptors.raise_limit()

@@ -141,9 +141,9 @@ class AgentLink:
             first = await stream.read()
         if not isinstance(first, pb.AgentToCoordinator):
             raise await _status(stream)
-        return stream if self._is_wanted(first) else None
+        return stream if self._is_of_this_pod(first) else None
 
-    def _is_wanted(self, first: pb.AgentToCoordinator) -> bool:
+    def _is_of_this_pod(self, first: pb.AgentToCoordinator) -> bool:
         """Whether the right pod of the right job answers: an address may have changed hands."""
         hello = first.hello
         if hello.version != VERSION or hello.job_uid != self._job_uid:

@@ -24,7 +24,7 @@ MAX_QUICK_RETRIES = 50
 SLOW_RETRY_SECONDS = 2.0
 
 
-class Kind(StrEnum):
+class EventKind(StrEnum):
     """What can happen in the conversation."""
 
     SERVES = "serves"
@@ -48,10 +48,10 @@ class Kind(StrEnum):
 
 
 @dataclass(frozen=True)
-class Event:
+class MindIOEvent:
     """One thing that happened. `ranks`: rank -> fault type; `codes`: rank -> MindIO's error code."""
 
-    kind: Kind
+    kind: EventKind
     ranks: Mapping[int, int] = field(default_factory=dict)
     codes: Mapping[int, str] = field(default_factory=dict)
     code: int = 0
@@ -62,8 +62,8 @@ class Event:
 
 
 @dataclass(frozen=True)
-class Wish:
-    """What is wanted of MindIO now, made of the operator's order and of what stands at the gates.
+class Desired:
+    """What is desired of MindIO now, made of the operator's order and of what stands at the gates.
 
     `strategy` is MindIO's word, "" when nothing may be chosen yet. `names`: what on_global_rank is to name.
     `ready`: every rank of `names` that has to come back stands at its gate. `again`: it was said before, so whatever
@@ -98,7 +98,7 @@ class Mark:
     """A milestone of the incident."""
 
     kind: pb.MilestoneKind
-    event: Event = Event(Kind.LOOK)
+    event: MindIOEvent = MindIOEvent(EventKind.LOOK)
 
 
 @dataclass(frozen=True)
@@ -128,7 +128,7 @@ class Left:
 class Unexpected:
     """No row answers this event in this state. `number`: how many there have been."""
 
-    event: Event
+    event: MindIOEvent
     state: State
     number: int
 
@@ -137,11 +137,11 @@ Command = Call | Admit | Mark | Found | EndRanks | Left | Unexpected
 
 
 @dataclass
-class Memory:
+class ConversationMemory:
     """What the conversation has to remember between two events."""
 
     answer_seconds: float
-    wish: Wish | None = None
+    desired: Desired | None = None
     lost: dict[int, int] = field(default_factory=dict)  # before the naming: will be named
     late: dict[int, int] = field(default_factory=dict)  # after the naming: cannot be named any more
     named: dict[int, int] = field(default_factory=dict)
@@ -159,16 +159,16 @@ class Memory:
     unexpected: int = 0
 
 
-Guard = Callable[[Memory, Event], bool]
-Effect = Callable[[Memory, Event], list[Command]]
+Guard = Callable[[ConversationMemory, MindIOEvent], bool]
+Effect = Callable[[ConversationMemory, MindIOEvent], list[Command]]
 
 
 @dataclass(frozen=True)
-class Row:
+class TableRow:
     """One line of the table; `following` None means the state the last call was made from."""
 
     state: State
-    event: Kind
+    event: EventKind
     guard: Guard
     effect: Effect
     following: State | None
@@ -177,28 +177,28 @@ class Row:
 class Conversation:
     """Walks the table. Feed it events in the order in which they happened."""
 
-    def __init__(self, rows: Mapping[tuple[State, Kind], list[Row]], answer_seconds: float) -> None:
+    def __init__(self, rows: Mapping[tuple[State, EventKind], list[TableRow]], answer_seconds: float) -> None:
         self._rows = rows
         self.state = State.OFFLINE
-        self.memory = Memory(answer_seconds)
+        self.memory = ConversationMemory(answer_seconds)
 
     @property
     def is_blind(self) -> bool:
         """Whether the next fault goes by the controller, and not because everything was saved and is ended."""
         return self.state in BLIND and not (self.state is State.CLOSED and self.memory.saved)
 
-    def feed(self, event: Event, now: float) -> list[Command]:
+    def feed(self, event: MindIOEvent, now: float) -> list[Command]:
         """Take one event in, and decide on what is known then; what is to be done, in order."""
         commands = self.hear(event, now)
-        while event.kind is not Kind.ACCEPTED and (decided := self.look()) is not None:
+        while event.kind is not EventKind.ACCEPTED and (decided := self.look()) is not None:
             commands += decided
         return commands
 
-    def hear(self, event: Event, now: float) -> list[Command]:
+    def hear(self, event: MindIOEvent, now: float) -> list[Command]:
         """Take one event in and decide on nothing; what is to be done, in order."""
         memory = self.memory
         memory.now = now
-        memory.accepted = memory.accepted or event.kind is Kind.ACCEPTED
+        memory.accepted = memory.accepted or event.kind is EventKind.ACCEPTED
         row = self._match(event)
         if row is not None:
             return self._take(row, event)
@@ -212,7 +212,7 @@ class Conversation:
         row = self._match(LOOK)
         return self._take(row, LOOK) if row is not None else None
 
-    def answers(self, event: Event) -> bool:
+    def answers(self, event: MindIOEvent) -> bool:
         """Whether the controller would be called at once if it said this."""
         row = self._match(event)
         return row is not None and any(isinstance(one, Call) for one in row.effect(copy.deepcopy(self.memory), event))
@@ -228,26 +228,26 @@ class Conversation:
         for rank, kind in ranks.items():
             into[rank] = max(kind, into.get(rank, kind)) if into.get(rank) != PROCESS_FAULT else PROCESS_FAULT
 
-    def want(self, wish: Wish | None, now: float) -> list[Command]:
+    def pursue(self, desired: Desired | None, now: float) -> list[Command]:
         """The decision, or the readiness of the ranks it waits for, has changed."""
-        self.memory.wish = wish
+        self.memory.desired = desired
         return self.feed(LOOK, now)
 
-    def suppose(self, wish: Wish | None) -> None:
+    def suppose(self, desired: Desired | None) -> None:
         """A decision that was made before and is followed now, one call at a time."""
-        self.memory.wish = wish
+        self.memory.desired = desired
 
     def wait_for(self, ranks: Iterable[int]) -> None:
         """Another process comes for these of the named ranks, and is to be let in."""
         self.memory.renewed.update(ranks)
 
-    def _match(self, event: Event) -> Row | None:
+    def _match(self, event: MindIOEvent) -> TableRow | None:
         for row in self._rows.get((self.state, event.kind), ()):
             if row.guard(self.memory, event):
                 return row
         return None
 
-    def _take(self, row: Row, event: Event) -> list[Command]:
+    def _take(self, row: TableRow, event: MindIOEvent) -> list[Command]:
         commands = row.effect(self.memory, event)
         calls = any(isinstance(command, Call) for command in commands)
         came_from, self.state = self.state, row.following or self.memory.came_from
@@ -256,6 +256,6 @@ class Conversation:
         return commands
 
 
-LOOK = Event(Kind.LOOK)
-QUIET = frozenset({Kind.LOOK, Kind.STEP, Kind.FINISH, Kind.GONE})
+LOOK = MindIOEvent(EventKind.LOOK)
+QUIET = frozenset({EventKind.LOOK, EventKind.STEP, EventKind.FINISH, EventKind.GONE})
 """Events that most states have nothing to do with."""

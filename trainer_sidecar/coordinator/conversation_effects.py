@@ -11,13 +11,13 @@ from trainer_sidecar.coordinator.conversation import (
     Admit,
     Call,
     Command,
+    ConversationMemory,
     EndRanks,
-    Event,
+    EventKind,
     Found,
-    Kind,
     Left,
     Mark,
-    Memory,
+    MindIOEvent,
 )
 
 FAILED_FOR_GOOD = 499
@@ -34,47 +34,47 @@ MARKED_CALLS = {
 }
 
 
-def nothing(_memory: Memory, _event: Event) -> list[Command]:
+def nothing(_memory: ConversationMemory, _event: MindIOEvent) -> list[Command]:
     """The state changes, nothing is said."""
     return []
 
 
-def serve(memory: Memory, _event: Event) -> list[Command]:
+def serve(memory: ConversationMemory, _event: MindIOEvent) -> list[Command]:
     """A new controller process knows nothing of what was."""
     memory.lost.clear()
     memory.late.clear()
     memory.named.clear()
     memory.renewed.clear()
-    memory.offered, memory.strategy, memory.wish = (), "", None
+    memory.offered, memory.strategy, memory.desired = (), "", None
     memory.due, memory.saved, memory.problem, memory.refusals, memory.hold_until = None, False, "", 0, 0.0
     return []
 
 
-def take_up(memory: Memory, event: Event) -> list[Command]:
+def take_up(memory: ConversationMemory, event: MindIOEvent) -> list[Command]:
     """A controller that was told this by somebody before us."""
     memory.strategy = event.strategy
     return []
 
 
-def lose_controller(memory: Memory, event: Event) -> list[Command]:
+def lose_controller(memory: ConversationMemory, event: MindIOEvent) -> list[Command]:
     """What is wrong is said by whoever noticed it."""
     memory.problem = event.text or memory.problem
     return []
 
 
-def stop(memory: Memory, _event: Event) -> list[Command]:
+def stop(memory: ConversationMemory, _event: MindIOEvent) -> list[Command]:
     """Name every registered rank that is known dead."""
     return [Call("stop_train", {"ranks": _pairs(memory.lost)})]
 
 
-def found(memory: Memory, event: Event) -> list[Command]:
+def found(memory: ConversationMemory, event: MindIOEvent) -> list[Command]:
     """What MindIO found and nobody had said before."""
     new = {rank: kind for rank, kind in event.ranks.items() if rank not in memory.lost}
     memory.lost.update(new)
     return [Found(new, event.codes)] if new else []
 
 
-def found_and_stop(memory: Memory, event: Event) -> list[Command]:
+def found_and_stop(memory: ConversationMemory, event: MindIOEvent) -> list[Command]:
     """MindIO asks: the answer is due at once, and names everybody known dead.
 
     Where it names nobody, nobody is stopped, and one is named afterwards.
@@ -89,32 +89,32 @@ def found_and_stop(memory: Memory, event: Event) -> list[Command]:
     return [Found(dict(NAMED_FOR_NOBODY), {}, text), *commands]
 
 
-def stopped(memory: Memory, event: Event) -> list[Command]:
+def stopped(memory: ConversationMemory, event: MindIOEvent) -> list[Command]:
     """The step is locked; an answer is expected from now on."""
     memory.refusals = 0
     _expect_answer(memory)
     return [*found(memory, event), Mark(pb.STOPPED, event)]
 
 
-def paused(_memory: Memory, event: Event) -> list[Command]:
+def paused(_memory: ConversationMemory, event: MindIOEvent) -> list[Command]:
     """Every rank waits at the end of a step."""
     return [Mark(pb.STOPPED, event)]
 
 
-def name(memory: Memory, _event: Event) -> list[Command]:
+def name(memory: ConversationMemory, _event: MindIOEvent) -> list[Command]:
     """The one naming: everything that has died so far."""
-    wish = memory.wish
-    assert wish is not None
-    memory.named = {**memory.lost, **wish.names}
-    return [Call("on_global_rank", {"ranks": _pairs(memory.named), "time": min(max(wish.seconds, 1), 3600)})]
+    desired = memory.desired
+    assert desired is not None
+    memory.named = {**memory.lost, **desired.names}
+    return [Call("on_global_rank", {"ranks": _pairs(memory.named), "time": min(max(desired.seconds, 1), 3600)})]
 
 
-def admit(memory: Memory, _event: Event) -> list[Command]:
+def admit(memory: ConversationMemory, _event: MindIOEvent) -> list[Command]:
     """The successors may pass their gates."""
     return [Admit(frozenset(memory.named))]
 
 
-def offered(memory: Memory, event: Event) -> list[Command]:
+def offered(memory: ConversationMemory, event: MindIOEvent) -> list[Command]:
     """Strategies are offered; an answer is expected from now on."""
     memory.offered = event.strategies
     memory.refusals = 0
@@ -122,74 +122,74 @@ def offered(memory: Memory, event: Event) -> list[Command]:
     return [*admit(memory, event), Mark(pb.STRATEGIES, event)]
 
 
-def choose(memory: Memory, _event: Event) -> list[Command]:
-    """Send the wanted strategy. Successors that were ordered after the naming of their ranks may pass now."""
-    wish = memory.wish
-    assert wish is not None
-    memory.strategy = wish.strategy
-    call = Call("change_strategy", {"strategy": wish.strategy, "parameters": wish.parameters})
-    return [call, Admit(frozenset(memory.named))] if wish.strategy == "recover" else [call]
+def choose(memory: ConversationMemory, _event: MindIOEvent) -> list[Command]:
+    """Send the desired strategy. Successors that were ordered after the naming of their ranks may pass now."""
+    desired = memory.desired
+    assert desired is not None
+    memory.strategy = desired.strategy
+    call = Call("change_strategy", {"strategy": desired.strategy, "parameters": desired.parameters})
+    return [call, Admit(frozenset(memory.named))] if desired.strategy == "recover" else [call]
 
 
-def expand(memory: Memory, event: Event) -> list[Command]:
+def expand(memory: ConversationMemory, event: MindIOEvent) -> list[Command]:
     """The dropped ranks are known to the controller already: they need no naming.
 
     MindIO is asked once, and waits for all of them, whichever process they come with.
     """
-    assert memory.wish is not None
+    assert memory.desired is not None
     asked = memory.strategy == "upgrade"
-    memory.named, memory.renewed = dict(memory.wish.names), set()
+    memory.named, memory.renewed = dict(memory.desired.names), set()
     memory.late = {rank: kind for rank, kind in memory.late.items() if rank not in memory.named}  # all stand again
     memory.offered = ("upgrade", "dump")  # a growth that fails can still be saved
     admitted = Admit(frozenset(memory.named))
     return [admitted, Mark(pb.STRATEGY_SENT)] if asked else [admitted, *choose(memory, event)]
 
 
-def stay_small(memory: Memory, _event: Event) -> list[Command]:
+def stay_small(memory: ConversationMemory, _event: MindIOEvent) -> list[Command]:
     """The ranks that were to come back go again, while MindIO goes on waiting. Others that have died are lost."""
     memory.lost = {rank: kind for rank, kind in memory.late.items() if rank not in memory.named}
-    memory.late, memory.wish = {}, None
+    memory.late, memory.desired = {}, None
     memory.named, memory.renewed = {}, set()
     return []
 
 
-def save_now(memory: Memory, _event: Event) -> list[Command]:
+def save_now(memory: ConversationMemory, _event: MindIOEvent) -> list[Command]:
     """Save and exit, without a fault."""
     memory.strategy = "dump"
     return [Call("dump", {})]
 
 
-def pause(memory: Memory, _event: Event) -> list[Command]:
+def pause(memory: ConversationMemory, _event: MindIOEvent) -> list[Command]:
     """Hold every rank at the end of its step."""
-    assert memory.wish is not None
-    return [Call("pause", {"timeout": max(memory.wish.seconds, 1)})]
+    assert memory.desired is not None
+    return [Call("pause", {"timeout": max(memory.desired.seconds, 1)})]
 
 
-def prepare_switch(memory: Memory, _event: Event) -> list[Command]:
+def prepare_switch(memory: ConversationMemory, _event: MindIOEvent) -> list[Command]:
     """Announce second processes."""
-    assert memory.wish is not None
-    return [Call("prepare_action", {"action": "hot switch", "ranks": [[r, 0] for r in sorted(memory.wish.names)]})]
+    assert memory.desired is not None
+    return [Call("prepare_action", {"action": "hot switch", "ranks": [[r, 0] for r in sorted(memory.desired.names)]})]
 
 
-def cancel_switch(memory: Memory, _event: Event) -> list[Command]:
+def cancel_switch(memory: ConversationMemory, _event: MindIOEvent) -> list[Command]:
     """No second process comes."""
     memory.named = {}
     return [Call("prepare_action", {"action": "stop switch", "ranks": []})]
 
 
-def admit_second(memory: Memory, event: Event) -> list[Command]:
+def admit_second(memory: ConversationMemory, event: MindIOEvent) -> list[Command]:
     """MindIO knows now that second processes come."""
-    memory.named = dict(memory.wish.names) if memory.wish is not None else {}
+    memory.named = dict(memory.desired.names) if memory.desired is not None else {}
     return [Admit(frozenset(memory.named)), *mark_accepted(memory, event)]
 
 
-def mark_accepted(_memory: Memory, event: Event) -> list[Command]:
+def mark_accepted(_memory: ConversationMemory, event: MindIOEvent) -> list[Command]:
     """A call was taken."""
     kind = MARKED_CALLS.get(event.call)
     return [] if kind is None else [Mark(kind, event)]
 
 
-def try_again(memory: Memory, event: Event) -> list[Command]:
+def try_again(memory: ConversationMemory, event: MindIOEvent) -> list[Command]:
     """A refused call changes nothing at the controller: a rank was not registered yet, most likely."""
     memory.refusals += 1
     if event.call == "change_strategy":
@@ -200,111 +200,111 @@ def try_again(memory: Memory, event: Event) -> list[Command]:
     return []
 
 
-def result(_memory: Memory, event: Event) -> list[Command]:
+def result(_memory: ConversationMemory, event: MindIOEvent) -> list[Command]:
     """Pass the result on."""
     return [Mark(pb.RESULT, event)]
 
 
-def pause_failed(memory: Memory, event: Event) -> list[Command]:
+def pause_failed(memory: ConversationMemory, event: MindIOEvent) -> list[Command]:
     """The training goes on; asking again is a new decision. A fault that broke the pause is reported next."""
-    memory.wish = None
+    memory.desired = None
     return result(memory, event)
 
 
-def success(memory: Memory, event: Event) -> list[Command]:
+def success(memory: ConversationMemory, event: MindIOEvent) -> list[Command]:
     """At rest again. What died after the naming, or without one, is the beginning of the next incident."""
     unnamed = {rank: kind for rank, kind in memory.lost.items() if rank not in memory.named}
     memory.lost = {**unnamed, **memory.late}
     memory.late = {}
     memory.named, memory.renewed = {}, set()
-    memory.offered, memory.strategy, memory.wish, memory.problem = (), "", None, ""
+    memory.offered, memory.strategy, memory.desired, memory.problem = (), "", None, ""
     memory.due, memory.refusals, memory.hold_until = None, 0, 0.0
     return result(memory, event)
 
 
-def saved(memory: Memory, event: Event) -> list[Command]:
+def saved(memory: ConversationMemory, event: MindIOEvent) -> list[Command]:
     """The ranks would leave by themselves only after MindIO's long wait."""
     memory.saved = True
     return [Mark(pb.RESULT, event), EndRanks(None)]
 
 
-def isolated(memory: Memory, event: Event) -> list[Command]:
+def isolated(memory: ConversationMemory, event: MindIOEvent) -> list[Command]:
     """Dropped ranks stay blocked for ever; nobody but us ends them, and nobody misses them."""
     memory.late = {rank: kind for rank, kind in memory.late.items() if rank not in event.ranks}
     return [Mark(pb.RESULT, event), EndRanks(frozenset(event.ranks))]
 
 
-def retry_refused(memory: Memory, event: Event) -> list[Command]:
+def retry_refused(memory: ConversationMemory, event: MindIOEvent) -> list[Command]:
     """These ranks count as lost processes now; the decision in hand does not fit any more, and all is named anew."""
     memory.lost.update(dict.fromkeys(event.ranks, PROCESS_FAULT) | memory.late)
     memory.late, memory.named = {}, {}
-    memory.wish = None
+    memory.desired = None
     _expect_answer(memory)
     return result(memory, event)
 
 
-def open_failure(memory: Memory, event: Event) -> list[Command]:
+def open_failure(memory: ConversationMemory, event: MindIOEvent) -> list[Command]:
     """A checkpoint may be chosen; an answer is expected from now on."""
     _expect_answer(memory)
     return result(memory, event)
 
 
-def close(memory: Memory, event: Event) -> list[Command]:
+def close(memory: ConversationMemory, event: MindIOEvent) -> list[Command]:
     """MindIO has left."""
     memory.due = None
     return result(memory, event)
 
 
-def close_overdue(memory: Memory, _event: Event) -> list[Command]:
+def close_overdue(memory: ConversationMemory, _event: MindIOEvent) -> list[Command]:
     """MindIO leaves without a word when its wait is over, so the word is ours."""
     memory.due = None
     memory.problem = "nobody decided before MindIO's wait was over; its controller has left"
-    return [Mark(pb.RESULT, Event(Kind.FAILURE, code=FAILED_FOR_GOOD, text=memory.problem))]
+    return [Mark(pb.RESULT, MindIOEvent(EventKind.FAILURE, code=FAILED_FOR_GOOD, text=memory.problem))]
 
 
-def close_pause_failed(memory: Memory, event: Event) -> list[Command]:
+def close_pause_failed(memory: ConversationMemory, event: MindIOEvent) -> list[Command]:
     """MindIO leaves: it ends the ranks after its wait, or forgets them at the next word."""
     text = f"the training could not be paused, and MindIO's controller leaves: {_said(event)}"
     return _lose_track(memory, text, event)
 
 
-def close_unexpected(memory: Memory, event: Event) -> list[Command]:
+def close_unexpected(memory: ConversationMemory, event: MindIOEvent) -> list[Command]:
     """What MindIO waits for now is not known, and a wrong word would make it forget the ranks: it is told nothing."""
     text = f"MindIO's controller said what it was not asked for, so it is told nothing more: {_said(event)}"
     return _lose_track(memory, text, event)
 
 
-def close_given_up(memory: Memory, _event: Event) -> list[Command]:
+def close_given_up(memory: ConversationMemory, _event: MindIOEvent) -> list[Command]:
     """The ranks wait at the end of a step for a move that nobody wants any more; any other answer is the end."""
     text = "a move was given up when MindIO had stopped every rank for it already; its controller leaves"
-    return _lose_track(memory, text, Event(Kind.FAILURE, code=FAILED_FOR_GOOD, text=text))
+    return _lose_track(memory, text, MindIOEvent(EventKind.FAILURE, code=FAILED_FOR_GOOD, text=text))
 
 
-def close_nothing_left(memory: Memory, _event: Event) -> list[Command]:
+def close_nothing_left(memory: ConversationMemory, _event: MindIOEvent) -> list[Command]:
     """MindIO would hold every rank for its whole wait, and then leave."""
     offer = ", ".join(memory.offered) or "nothing"
     text = f"MindIO holds the training, and nothing but the end is left (it offered {offer}); its controller leaves"
-    return _lose_track(memory, text, Event(Kind.FAILURE, code=FAILED_FOR_GOOD, text=text))
+    return _lose_track(memory, text, MindIOEvent(EventKind.FAILURE, code=FAILED_FOR_GOOD, text=text))
 
 
-def close_stop_failed(memory: Memory, event: Event) -> list[Command]:
+def close_stop_failed(memory: ConversationMemory, event: MindIOEvent) -> list[Command]:
     """MindIO could not even lock the step, and leaves."""
     memory.problem = f"MindIO could not stop the training: {event.code} {event.text}"
     return [Mark(pb.RESULT, event)]
 
 
-def _lose_track(memory: Memory, text: str, event: Event) -> list[Command]:
-    memory.due, memory.wish, memory.problem = None, None, text
-    results = (Kind.STOP_FAILED, Kind.FAILURE)
+def _lose_track(memory: ConversationMemory, text: str, event: MindIOEvent) -> list[Command]:
+    memory.due, memory.desired, memory.problem = None, None, text
+    results = (EventKind.STOP_FAILED, EventKind.FAILURE)
     return [*([Mark(pb.RESULT, event)] if event.kind in results else []), Left(text)]
 
 
-def _said(event: Event) -> str:
+def _said(event: MindIOEvent) -> str:
     what = event.strategy or ", ".join(event.strategies)
     return " ".join(part for part in (event.kind.value, str(event.code or ""), what, event.text) if part)
 
 
-def _expect_answer(memory: Memory) -> None:
+def _expect_answer(memory: ConversationMemory) -> None:
     memory.due = memory.now + memory.answer_seconds
 
 

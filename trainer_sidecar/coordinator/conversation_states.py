@@ -45,7 +45,12 @@ AT_REST = frozenset({State.SERVING, State.SHRUNK, State.FINISHING, State.CLOSED}
 STEADY = frozenset({State.SERVING, State.SHRUNK})
 """The training runs and nothing is being done about it."""
 
-TRAINING = STEADY | {State.SWITCHING, State.PAUSING, State.PAUSED, State.CONTINUING}
+TRAINING = STEADY | {
+    State.SWITCHING,
+    State.PAUSING,
+    State.PAUSED,
+    State.CONTINUING,
+}
 """The training runs or is held on request, and MindIO knows of no loss. What it says here and no row expects ends the
 conversation, because a controller that is not understood is blind, and must not look healthy."""
 

@@ -1,6 +1,6 @@
 """The rows of the conversation with MindIO's controller.
 
-Read one block per state. `LOOK` rows decide on what is remembered (the wish, the lost ranks, the time); the others
+Read one block per state. `LOOK` rows decide on what is remembered (the desired, the lost ranks, the time); the others
 react to the controller. The first row whose guard holds is taken.
 """
 
@@ -10,73 +10,12 @@ from collections import defaultdict
 from collections.abc import Iterable
 from itertools import chain
 
-from trainer_sidecar.coordinator.conversation import (
-    Conversation,
-    Guard,
-    Kind,
-    Row,
-)
-from trainer_sidecar.coordinator.conversation_effects import (
-    admit,
-    admit_second,
-    cancel_switch,
-    choose,
-    close,
-    close_given_up,
-    close_nothing_left,
-    close_overdue,
-    close_pause_failed,
-    close_stop_failed,
-    close_unexpected,
-    expand,
-    found,
-    found_and_stop,
-    isolated,
-    lose_controller,
-    mark_accepted,
-    name,
-    nothing,
-    offered,
-    open_failure,
-    pause,
-    pause_failed,
-    paused,
-    prepare_switch,
-    retry_refused,
-    save_now,
-    saved,
-    serve,
-    stay_small,
-    stop,
-    stopped,
-    success,
-    take_up,
-    try_again,
-)
-from trainer_sidecar.coordinator.conversation_guards import (
-    accepted,
-    always,
-    can_name,
-    can_name_again,
-    cannot_save,
-    carries_out,
-    given_up,
-    growing,
-    has_lost,
-    of_the_growth,
-    of_the_pause,
-    of_the_pause_accepted,
-    only_the_end,
-    overdue,
-    successor_lost,
-    wants,
-    wants_nobody_back,
-    wants_offered,
-    wants_others,
-)
+from trainer_sidecar.coordinator import conversation_effects as do
+from trainer_sidecar.coordinator import conversation_guards as when
+from trainer_sidecar.coordinator.conversation import Conversation, EventKind, Guard, TableRow
 from trainer_sidecar.coordinator.conversation_states import CARRIES_OUT, OVER, TRAINING, State
 
-S, K = State, Kind
+S, K = State, EventKind
 
 CALLBACKS = (
     K.FAULT,
@@ -91,155 +30,161 @@ CALLBACKS = (
 )
 
 
-def _calm(state: State, refused: State) -> Iterable[Row]:
+def _calm(state: State, refused: State) -> Iterable[TableRow]:
     """At rest: a loss or a report of MindIO's own begins an incident. `refused`: where a refused call is made again."""
     return (
-        Row(state, K.LOOK, has_lost, stop, S.STOPPING),
-        Row(state, K.FAULT, always, found_and_stop, S.STOPPING),
-        Row(state, K.REFUSED, always, try_again, refused),
+        TableRow(state, K.LOOK, when.has_lost, do.stop, S.STOPPING),
+        TableRow(state, K.FAULT, when.always, do.found_and_stop, S.STOPPING),
+        TableRow(state, K.REFUSED, when.always, do.try_again, refused),
     )
 
 
-def _closing(state: State) -> Iterable[Row]:
+def _closing(state: State) -> Iterable[TableRow]:
     return (
-        Row(state, K.FAILURE, always, close, S.CLOSED),
-        Row(state, K.OPEN_FAILURE, always, open_failure, S.FAILED_OPEN),
+        TableRow(state, K.FAILURE, when.always, do.close, S.CLOSED),
+        TableRow(state, K.OPEN_FAILURE, when.always, do.open_failure, S.FAILED_OPEN),
     )
 
 
-def _gathering(state: State, may_name: Guard) -> Iterable[Row]:
+def _gathering(state: State, may_name: Guard) -> Iterable[TableRow]:
     return (
-        Row(state, K.LOOK, overdue, close_overdue, S.CLOSED),
-        Row(state, K.LOOK, may_name, name, S.NAMING),
+        TableRow(state, K.LOOK, when.overdue, do.close_overdue, S.CLOSED),
+        TableRow(state, K.LOOK, may_name, do.name, S.NAMING),
         *_closing(state),
     )
 
 
-def _front() -> Iterable[Row]:
+def _front() -> Iterable[TableRow]:
     """From the first loss to the strategies."""
     yield from _calm(S.SERVING, S.SERVING)
-    yield Row(S.SERVING, K.LOOK, wants("dump"), save_now, S.SAVING)
-    yield Row(S.SERVING, K.LOOK, wants("pause"), pause, S.PAUSING)
-    yield Row(S.SERVING, K.LOOK, wants("migration"), prepare_switch, S.SWITCHING)
-    yield Row(S.SERVING, K.FINISH, always, nothing, S.FINISHING)
+    yield TableRow(S.SERVING, K.LOOK, when.desires("dump"), do.save_now, S.SAVING)
+    yield TableRow(S.SERVING, K.LOOK, when.desires("pause"), do.pause, S.PAUSING)
+    yield TableRow(S.SERVING, K.LOOK, when.desires("migration"), do.prepare_switch, S.SWITCHING)
+    yield TableRow(S.SERVING, K.FINISH, when.always, do.nothing, S.FINISHING)
 
-    yield Row(S.STOPPING, K.FAULT, always, found, S.STOPPING)
-    yield Row(S.STOPPING, K.STOP_OK, always, stopped, S.STOPPED)
-    yield Row(S.STOPPING, K.STOP_FAILED, always, close_stop_failed, S.CLOSED)
-    yield Row(S.STOPPING, K.REFUSED, always, try_again, None)
-    yield Row(S.STOPPING, K.OPEN_FAILURE, of_the_pause_accepted, nothing, S.SERVING)
-    yield Row(S.STOPPING, K.OPEN_FAILURE, of_the_pause, nothing, S.STOPPING)
+    yield TableRow(S.STOPPING, K.FAULT, when.always, do.found, S.STOPPING)
+    yield TableRow(S.STOPPING, K.STOP_OK, when.always, do.stopped, S.STOPPED)
+    yield TableRow(S.STOPPING, K.STOP_FAILED, when.always, do.close_stop_failed, S.CLOSED)
+    yield TableRow(S.STOPPING, K.REFUSED, when.always, do.try_again, None)
+    yield TableRow(S.STOPPING, K.OPEN_FAILURE, when.of_the_pause_accepted, do.nothing, S.SERVING)
+    yield TableRow(S.STOPPING, K.OPEN_FAILURE, when.of_the_pause, do.nothing, S.STOPPING)
     yield from _closing(S.STOPPING)
 
-    yield from _gathering(S.STOPPED, can_name)
-    yield from _gathering(S.RETRY_REFUSED, can_name_again)
+    yield from _gathering(S.STOPPED, when.can_name)
+    yield from _gathering(S.RETRY_REFUSED, when.can_name_again)
 
-    yield Row(S.NAMING, K.FAULT, always, admit, S.NAMING)
-    yield Row(S.NAMING, K.OFFER, always, offered, S.CHOOSING)
-    yield Row(S.NAMING, K.REFUSED, always, try_again, None)
+    yield TableRow(S.NAMING, K.FAULT, when.always, do.admit, S.NAMING)
+    yield TableRow(S.NAMING, K.OFFER, when.always, do.offered, S.CHOOSING)
+    yield TableRow(S.NAMING, K.REFUSED, when.always, do.try_again, None)
     yield from _closing(S.NAMING)
 
 
-def _repairs() -> Iterable[Row]:
+def _repairs() -> Iterable[TableRow]:
     """What is chosen, and how it ends."""
-    yield Row(S.CHOOSING, K.LOOK, overdue, close_overdue, S.CLOSED)
-    yield Row(S.CHOOSING, K.LOOK, only_the_end, close_nothing_left, S.CLOSED)
-    yield Row(S.CHOOSING, K.LOOK, wants_offered("recover"), choose, S.RECOVERING)
-    yield Row(S.CHOOSING, K.LOOK, wants_offered("retry"), choose, S.RETRYING)
-    yield Row(S.CHOOSING, K.LOOK, wants_offered("dump"), choose, S.SAVING)
-    yield Row(S.CHOOSING, K.LOOK, wants_offered("downgrade"), choose, S.SHRINKING)
-    yield Row(S.CHOOSING, K.LOOK, wants_offered("migration"), choose, S.MIGRATING)
-    yield Row(S.CHOOSING, K.LOOK, given_up, close_given_up, S.CLOSED)
+    yield TableRow(S.CHOOSING, K.LOOK, when.overdue, do.close_overdue, S.CLOSED)
+    yield TableRow(S.CHOOSING, K.LOOK, when.only_the_end, do.close_nothing_left, S.CLOSED)
+    yield TableRow(S.CHOOSING, K.LOOK, when.desires_offered("recover"), do.choose, S.RECOVERING)
+    yield TableRow(S.CHOOSING, K.LOOK, when.desires_offered("retry"), do.choose, S.RETRYING)
+    yield TableRow(S.CHOOSING, K.LOOK, when.desires_offered("dump"), do.choose, S.SAVING)
+    yield TableRow(S.CHOOSING, K.LOOK, when.desires_offered("downgrade"), do.choose, S.SHRINKING)
+    yield TableRow(S.CHOOSING, K.LOOK, when.desires_offered("migration"), do.choose, S.MIGRATING)
+    yield TableRow(S.CHOOSING, K.LOOK, when.given_up, do.close_given_up, S.CLOSED)
     yield from _closing(S.CHOOSING)
 
     for state in (S.RECOVERING, S.RETRYING, S.MIGRATING):
-        yield Row(state, K.STEP, always, nothing, S.CONFIRMING)
-        yield Row(state, K.SUCCESS, always, success, S.SERVING)
-        yield Row(state, K.REFUSED, always, try_again, None)
+        yield TableRow(state, K.STEP, when.always, do.nothing, S.CONFIRMING)
+        yield TableRow(state, K.SUCCESS, when.always, do.success, S.SERVING)
+        yield TableRow(state, K.REFUSED, when.always, do.try_again, None)
         yield from _closing(state)
-    yield Row(S.RECOVERING, K.LOOK, successor_lost("dump"), choose, S.SAVING)
-    yield Row(S.RECOVERING, K.LOOK, successor_lost("downgrade"), choose, S.SHRINKING)
-    yield Row(S.RETRYING, K.RETRY_REFUSED, always, retry_refused, S.RETRY_REFUSED)
+    yield TableRow(S.RECOVERING, K.LOOK, when.successor_lost("dump"), do.choose, S.SAVING)
+    yield TableRow(S.RECOVERING, K.LOOK, when.successor_lost("downgrade"), do.choose, S.SHRINKING)
+    yield TableRow(S.RETRYING, K.RETRY_REFUSED, when.always, do.retry_refused, S.RETRY_REFUSED)
 
-    yield Row(S.CONFIRMING, K.SUCCESS, always, success, S.SERVING)
-    yield Row(S.CONFIRMING, K.FAULT, always, close_unexpected, S.CLOSED)  # it comes as 406 before the success
+    yield TableRow(S.CONFIRMING, K.SUCCESS, when.always, do.success, S.SERVING)
+    yield TableRow(
+        S.CONFIRMING, K.FAULT, when.always, do.close_unexpected, S.CLOSED
+    )  # it comes as 406 before the success
     yield from _closing(S.CONFIRMING)
 
-    yield Row(S.FAILED_OPEN, K.LOOK, overdue, close_overdue, S.CLOSED)
-    yield Row(S.FAILED_OPEN, K.LOOK, cannot_save, close_nothing_left, S.CLOSED)
-    yield Row(S.FAILED_OPEN, K.LOOK, wants_offered("dump"), choose, S.SAVING)
+    yield TableRow(S.FAILED_OPEN, K.LOOK, when.overdue, do.close_overdue, S.CLOSED)
+    yield TableRow(S.FAILED_OPEN, K.LOOK, when.cannot_save, do.close_nothing_left, S.CLOSED)
+    yield TableRow(S.FAILED_OPEN, K.LOOK, when.desires_offered("dump"), do.choose, S.SAVING)
     yield from _closing(S.FAILED_OPEN)
 
-    yield Row(S.SAVING, K.SUCCESS, of_the_growth, save_now, S.SAVING)  # the word may have been dropped with it
-    yield Row(S.SAVING, K.SUCCESS, always, saved, S.CLOSED)
-    yield Row(S.SAVING, K.FAULT, always, found, S.SAVING)
-    yield Row(S.SAVING, K.REFUSED, always, try_again, None)
+    yield TableRow(
+        S.SAVING, K.SUCCESS, when.of_the_growth, do.save_now, S.SAVING
+    )  # the word may have been dropped with it
+    yield TableRow(S.SAVING, K.SUCCESS, when.always, do.saved, S.CLOSED)
+    yield TableRow(S.SAVING, K.FAULT, when.always, do.found, S.SAVING)
+    yield TableRow(S.SAVING, K.REFUSED, when.always, do.try_again, None)
     yield from _closing(S.SAVING)
 
 
-def _sizes() -> Iterable[Row]:
+def _sizes() -> Iterable[TableRow]:
     """Fewer data-parallel ranks, and all of them again."""
-    yield Row(S.SHRINKING, K.ISOLATED, always, isolated, S.SHRINKING)
-    yield Row(S.SHRINKING, K.FAULT, always, close_unexpected, S.CLOSED)  # as in CONFIRMING
-    yield Row(S.SHRINKING, K.SUCCESS, always, success, S.SHRUNK)
-    yield Row(S.SHRINKING, K.REFUSED, always, try_again, None)
+    yield TableRow(S.SHRINKING, K.ISOLATED, when.always, do.isolated, S.SHRINKING)
+    yield TableRow(S.SHRINKING, K.FAULT, when.always, do.close_unexpected, S.CLOSED)  # as in CONFIRMING
+    yield TableRow(S.SHRINKING, K.SUCCESS, when.always, do.success, S.SHRUNK)
+    yield TableRow(S.SHRINKING, K.REFUSED, when.always, do.try_again, None)
     yield from _closing(S.SHRINKING)
 
     yield from _calm(S.SHRUNK, S.SHRUNK)
-    yield Row(S.SHRUNK, K.LOOK, wants("upgrade"), expand, S.EXPANDING)
-    yield Row(S.SHRUNK, K.LOOK, wants("dump"), save_now, S.SAVING)
-    yield Row(S.SHRUNK, K.FINISH, always, nothing, S.FINISHING)
-    yield Row(S.SHRUNK, K.SUCCESS, growing, success, S.SERVING)  # it was given up too late
-    yield Row(S.SHRUNK, K.OPEN_FAILURE, growing, open_failure, S.FAILED_OPEN)
+    yield TableRow(S.SHRUNK, K.LOOK, when.desires("upgrade"), do.expand, S.EXPANDING)
+    yield TableRow(S.SHRUNK, K.LOOK, when.desires("dump"), do.save_now, S.SAVING)
+    yield TableRow(S.SHRUNK, K.FINISH, when.always, do.nothing, S.FINISHING)
+    yield TableRow(S.SHRUNK, K.SUCCESS, when.growing, do.success, S.SERVING)  # it was given up too late
+    yield TableRow(S.SHRUNK, K.OPEN_FAILURE, when.growing, do.open_failure, S.FAILED_OPEN)
 
-    yield Row(S.EXPANDING, K.LOOK, wants("dump"), save_now, S.SAVING)
-    yield Row(S.EXPANDING, K.LOOK, wants_nobody_back, stay_small, S.SHRUNK)
-    yield Row(S.EXPANDING, K.LOOK, wants_others, expand, S.EXPANDING)
-    yield Row(S.EXPANDING, K.SUCCESS, always, success, S.SERVING)
-    yield Row(S.EXPANDING, K.REFUSED, always, try_again, None)
-    yield Row(S.EXPANDING, K.FAULT, always, found_and_stop, S.STOPPING)
+    yield TableRow(S.EXPANDING, K.LOOK, when.desires("dump"), do.save_now, S.SAVING)
+    yield TableRow(S.EXPANDING, K.LOOK, when.desires_nobody_back, do.stay_small, S.SHRUNK)
+    yield TableRow(S.EXPANDING, K.LOOK, when.desires_others, do.expand, S.EXPANDING)
+    yield TableRow(S.EXPANDING, K.SUCCESS, when.always, do.success, S.SERVING)
+    yield TableRow(S.EXPANDING, K.REFUSED, when.always, do.try_again, None)
+    yield TableRow(S.EXPANDING, K.FAULT, when.always, do.found_and_stop, S.STOPPING)
     yield from _closing(S.EXPANDING)
 
 
-def _planned() -> Iterable[Row]:
+def _planned() -> Iterable[TableRow]:
     """Pause, continue, hot switch."""
-    yield Row(S.PAUSING, K.STOP_OK, always, paused, S.PAUSED)
-    yield Row(S.PAUSING, K.STOP_FAILED, always, close_pause_failed, S.CLOSED)
-    yield Row(S.PAUSING, K.OPEN_FAILURE, always, pause_failed, S.SERVING)
-    yield Row(S.PAUSING, K.REFUSED, always, try_again, None)
+    yield TableRow(S.PAUSING, K.STOP_OK, when.always, do.paused, S.PAUSED)
+    yield TableRow(S.PAUSING, K.STOP_FAILED, when.always, do.close_pause_failed, S.CLOSED)
+    yield TableRow(S.PAUSING, K.OPEN_FAILURE, when.always, do.pause_failed, S.SERVING)
+    yield TableRow(S.PAUSING, K.REFUSED, when.always, do.try_again, None)
 
-    yield Row(S.PAUSED, K.LOOK, has_lost, stop, S.STOPPING)
-    yield Row(S.PAUSED, K.LOOK, wants("continue"), choose, S.CONTINUING)
-    yield Row(S.PAUSED, K.OPEN_FAILURE, always, pause_failed, S.SERVING)
-    yield Row(S.PAUSED, K.FAULT, always, found_and_stop, S.STOPPING)
-    yield Row(S.PAUSED, K.REFUSED, always, try_again, S.PAUSED)
+    yield TableRow(S.PAUSED, K.LOOK, when.has_lost, do.stop, S.STOPPING)
+    yield TableRow(S.PAUSED, K.LOOK, when.desires("continue"), do.choose, S.CONTINUING)
+    yield TableRow(S.PAUSED, K.OPEN_FAILURE, when.always, do.pause_failed, S.SERVING)
+    yield TableRow(S.PAUSED, K.FAULT, when.always, do.found_and_stop, S.STOPPING)
+    yield TableRow(S.PAUSED, K.REFUSED, when.always, do.try_again, S.PAUSED)
 
-    yield Row(S.CONTINUING, K.SUCCESS, always, success, S.SERVING)
-    yield Row(S.CONTINUING, K.OPEN_FAILURE, accepted, pause_failed, S.SERVING)  # else it lies there as a wake-up
-    yield Row(S.CONTINUING, K.REFUSED, always, try_again, None)
+    yield TableRow(S.CONTINUING, K.SUCCESS, when.always, do.success, S.SERVING)
+    yield TableRow(
+        S.CONTINUING, K.OPEN_FAILURE, when.accepted, do.pause_failed, S.SERVING
+    )  # else it lies there as a wake-up
+    yield TableRow(S.CONTINUING, K.REFUSED, when.always, do.try_again, None)
 
     yield from _calm(S.SWITCHING, S.SERVING)
-    yield Row(S.SWITCHING, K.LOOK, wants("continue"), cancel_switch, S.SERVING)
-    yield Row(S.SWITCHING, K.ACCEPTED, always, admit_second, S.SWITCHING)
-    yield Row(S.SWITCHING, K.OFFER, always, offered, S.CHOOSING)
+    yield TableRow(S.SWITCHING, K.LOOK, when.desires("continue"), do.cancel_switch, S.SERVING)
+    yield TableRow(S.SWITCHING, K.ACCEPTED, when.always, do.admit_second, S.SWITCHING)
+    yield TableRow(S.SWITCHING, K.OFFER, when.always, do.offered, S.CHOOSING)
 
 
-def _everywhere() -> Iterable[Row]:
+def _everywhere() -> Iterable[TableRow]:
     for state in TRAINING:
         for kind in CALLBACKS:
-            yield Row(state, kind, always, close_unexpected, S.CLOSED)
+            yield TableRow(state, kind, when.always, do.close_unexpected, S.CLOSED)
     for state in S:
-        yield Row(state, K.ACCEPTED, always, mark_accepted, state)
-        yield Row(state, K.SERVES, always, serve, S.SERVING)
-        yield Row(state, K.GONE, always, lose_controller, state if state in OVER else S.LOST)
-        yield Row(state, K.ENDED, always, nothing, S.CLOSED)
+        yield TableRow(state, K.ACCEPTED, when.always, do.mark_accepted, state)
+        yield TableRow(state, K.SERVES, when.always, do.serve, S.SERVING)
+        yield TableRow(state, K.GONE, when.always, do.lose_controller, state if state in OVER else S.LOST)
+        yield TableRow(state, K.ENDED, when.always, do.nothing, S.CLOSED)
     for strategy, state in CARRIES_OUT.items():
-        yield Row(S.SERVING, K.TAKEN_UP, carries_out(strategy), take_up, state)
+        yield TableRow(S.SERVING, K.TAKEN_UP, when.carries_out(strategy), do.take_up, state)
 
 
-def build_table() -> dict[tuple[State, Kind], list[Row]]:
+def build_table() -> dict[tuple[State, EventKind], list[TableRow]]:
     """The rows by state and event, in the order in which they are tried."""
-    table: dict[tuple[State, Kind], list[Row]] = defaultdict(list)
+    table: dict[tuple[State, EventKind], list[TableRow]] = defaultdict(list)
     for row in chain(_front(), _repairs(), _sizes(), _planned(), _everywhere()):
         table[row.state, row.event].append(row)
     return dict(table)

@@ -16,7 +16,7 @@ from trainer_sidecar.controller_protocol import PORT
 from trainer_sidecar.coordinator import checkpoints, hang, node_orders, orders, standing, start, takeover
 from trainer_sidecar.coordinator.callbacks import parse_callback
 from trainer_sidecar.coordinator.clock import NANOSECONDS
-from trainer_sidecar.coordinator.conversation import Event, Kind
+from trainer_sidecar.coordinator.conversation import EventKind, MindIOEvent
 from trainer_sidecar.coordinator.conversation_states import State
 from trainer_sidecar.coordinator.conversation_table import new_conversation
 from trainer_sidecar.coordinator.driver import carry_out, feed, heartbeat_told, lose, step_finished
@@ -55,7 +55,7 @@ class Core:
         self._advance(now)
 
     def order(self, order: pb.Order, now: float) -> None:
-        """The step that is wanted now; one that is not newer than the one in hand is dropped."""
+        """The step that is desired now; one that is not newer than the one in hand is dropped."""
         job = self.job
         if not orders.is_newer(job, order):
             if order != job.order:  # a level is repeated on every new stream
@@ -149,7 +149,7 @@ class Core:
             self._advance(now)
 
     def _take_facts(self, pod: RankPod, report: pb.AgentReport) -> set[int]:
-        """Forward facts about wanted processes; ranks that are lost by them."""
+        """Forward facts about desired processes; ranks that are lost by them."""
         job, lost = self.job, set()
         for fact in report.facts:
             if fact.kind == pb.STACK:
@@ -157,10 +157,10 @@ class Core:
                 continue
             if fact.kind == pb.PROCESS_EXITED:
                 process = (fact.incarnation, fact.start)
-                wanted = {r for r in fact.ranks if job.roster.is_current(pod, r, process) and self._is_wanted(r)}
-                if not wanted and job.roster.targets:
+                desired = {r for r in fact.ranks if job.roster.is_current(pod, r, process) and self._is_desired(r)}
+                if not desired and job.roster.targets:
                     continue  # ended by order, or of a process that has a successor; before a takeover nobody knows
-                lost |= wanted if fact.exit_code != 0 else set()
+                lost |= desired if fact.exit_code != 0 else set()
             fact.node_rank = pod.node_rank
             job.effects.tell(fact, job.now - fact.age_nanoseconds / NANOSECONDS)
         return lost
@@ -170,7 +170,7 @@ class Core:
         view = pod.views.get(rank)
         return view is None or view.incarnation >= self.job.attempt.incarnation
 
-    def _is_wanted(self, rank: int) -> bool:
+    def _is_desired(self, rank: int) -> bool:
         return self.job.roster.targets[rank].run
 
     def _take_views(self, pod: RankPod, report: pb.AgentReport) -> set[int]:
@@ -187,7 +187,7 @@ class Core:
                 job.roster.register(state.rank)
             elif view.phase == pb.FINISHED:
                 takeover.rank_finished(job, state.rank)
-            elif view.phase == pb.DEAD and self._is_wanted(state.rank):
+            elif view.phase == pb.DEAD and self._is_desired(state.rank):
                 lost.add(state.rank)
         return lost
 
@@ -233,7 +233,7 @@ class Core:
         if not job.runs:
             return
         before = job.conversation.state
-        feed(job, Event(Kind.GONE), now)
+        feed(job, MindIOEvent(EventKind.GONE), now)
         if job.conversation.state is State.LOST and before is not State.LOST:
             job.tell_controller_lost(text, now)
 
@@ -254,13 +254,13 @@ class Core:
     def answered(self, call: str, code: int, exception: str, at: float, now: float) -> None:
         """The controller took a call (code 0), or refused it."""
         self.job.look_at(now)
-        kind = Kind.ACCEPTED if code == 0 else Kind.REFUSED
-        if kind is Kind.REFUSED:
+        kind = EventKind.ACCEPTED if code == 0 else EventKind.REFUSED
+        if kind is EventKind.REFUSED:
             log.warning("MindIO refused %s: %s %s", call, code, exception)
         if self.job.conversation.state is State.OFFLINE:
             self.job.controller.write_down({"answer": None, "call": call, "code": code})
         else:
-            feed(self.job, Event(kind, code=code, text=exception, call=call), at)
+            feed(self.job, MindIOEvent(kind, code=code, text=exception, call=call), at)
 
     # -- time -----------------------------------------------------------------------------------------------------
 
@@ -326,7 +326,7 @@ class Core:
             orders.apply(job)
             orders.track(job)
             if not job.silence.doubts:
-                carry_out(job, job.conversation.want(orders.wish(job), now), now)
+                carry_out(job, job.conversation.pursue(orders.desired(job), now), now)
 
     # -- what is to be sent ---------------------------------------------------------------------------------------
 

@@ -17,11 +17,11 @@ from trainer_sidecar.coordinator.conversation import (
     Call,
     Command,
     EndRanks,
-    Event,
+    EventKind,
     Found,
-    Kind,
     Left,
     Mark,
+    MindIOEvent,
     Unexpected,
 )
 from trainer_sidecar.coordinator.conversation_states import State
@@ -65,7 +65,7 @@ def lose(job: Job, ranks: Iterable[int], kinds: Mapping[int, int] | None = None)
         carry_out(job, job.conversation.lose(lost, job.now), job.now)
 
 
-def feed(job: Job, event: Event, at: float) -> None:
+def feed(job: Job, event: MindIOEvent, at: float) -> None:
     """Take in an event of the conversation that happened at `at`: MindIO's waits count from then."""
     carry_out(job, job.conversation.feed(event, at), at)
 
@@ -138,7 +138,7 @@ def _unexpected(command: Unexpected, _job: Job, _at: float) -> None:
 @_do.register
 def _mark(command: Mark, job: Job, at: float) -> None:
     event = command.event
-    if command.kind == pb.RESULT and event.kind in (Kind.OPEN_FAILURE, Kind.FAILURE):
+    if command.kind == pb.RESULT and event.kind in (EventKind.OPEN_FAILURE, EventKind.FAILURE):
         _go_over_to_the_next(job)
     milestone = pb.Milestone(
         step=job.steps.newest,
@@ -181,16 +181,16 @@ def _strategy_sent(job: Job, at: float) -> None:
     job.steps.roll_back()
 
 
-def _result(job: Job, event: Event) -> None:
-    if event.kind is Kind.ISOLATED or (event.strategy == "downgrade" and event.ranks):
+def _result(job: Job, event: MindIOEvent) -> None:
+    if event.kind is EventKind.ISOLATED or (event.strategy == "downgrade" and event.ranks):
         job.roster.leave_out(event.ranks)
         job.steps.leave_out(event.ranks)
-    if event.kind is Kind.SUCCESS:
+    if event.kind is EventKind.SUCCESS:
         if event.strategy == "upgrade":
             job.roster.leave_out(())
         migration.take_over(job)
         conclude(job, unresumed=event.strategy in REPAIRS)
-    elif event.kind is not Kind.ISOLATED and job.conversation.state is State.SERVING:  # a pause that failed
+    elif event.kind is not EventKind.ISOLATED and job.conversation.state is State.SERVING:  # a pause that failed
         conclude(job)
 
 
@@ -251,7 +251,7 @@ def _end_outage(job: Job, rank: int, step: int, at: float) -> None:
     if state is State.MIGRATING:
         migration.take_over(job)
     job.mark(pb.RESUMED, at, pb.Milestone(step=step))
-    feed(job, Event(Kind.STEP), at)
+    feed(job, MindIOEvent(EventKind.STEP), at)
 
 
 def _first_step(job: Job) -> None:

@@ -19,7 +19,7 @@ from trainer_sidecar.coordinator.clock import now
 from trainer_sidecar.coordinator.controller import ControllerLink
 from trainer_sidecar.coordinator.core import Core
 from trainer_sidecar.coordinator.server import OperatorServer
-from trainer_sidecar.coordinator.settings import Settings
+from trainer_sidecar.coordinator.settings import CoordinatorSettings
 
 log = logging.getLogger(__name__)
 
@@ -31,7 +31,7 @@ ORDERS_PER_TURN = 64
 class Hub:
     """One coordinator with all its connections."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: CoordinatorSettings) -> None:
         self._settings = settings
         self._core = Core(settings.job_uid, settings.endpoint, settings.limits, now(), settings.incarnation)
         self._server = OperatorServer(settings, self)

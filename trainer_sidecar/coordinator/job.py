@@ -104,7 +104,7 @@ class Job:
             self.incidents.know(pod.incarnation)
 
     def take_order(self, order: pb.Order) -> None:
-        """The step that is wanted now."""
+        """The step that is desired now."""
         self.order = order
 
     def refuse_input(self) -> None:

@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 from hajob.protocol import sidecar_pb2 as pb
 from trainer_sidecar.coordinator import migration
-from trainer_sidecar.coordinator.conversation import PROCESS_FAULT, Wish
+from trainer_sidecar.coordinator.conversation import PROCESS_FAULT, Desired
 from trainer_sidecar.coordinator.conversation_states import TRAINING, State
 from trainer_sidecar.coordinator.driver import FAULT_ACTIONS, carry_out, conclude, lose, open_incident
 from trainer_sidecar.coordinator.job import Job
@@ -99,14 +99,14 @@ def _give_up_growing(job: Job, order: pb.Order) -> bool:
     shrunk = job.conversation.state in (State.SHRUNK, State.EXPANDING) and set(order.lost_ranks) <= job.roster.dropped
     if order.action != pb.SHRINK or not shrunk:
         return False
-    unwanted = Wish(STRATEGIES[order.action], dict.fromkeys(order.lost_ranks, PROCESS_FAULT))
+    desired = Desired(STRATEGIES[order.action], dict.fromkeys(order.lost_ranks, PROCESS_FAULT))
     for rank in order.lost_ranks:
         target = job.roster.targets.get(rank)
         if target is not None:
             target.end()
             job.touch(rank)
     conclude(job)
-    carry_out(job, job.conversation.want(unwanted, job.now), job.now)
+    carry_out(job, job.conversation.pursue(desired, job.now), job.now)
     return True
 
 
@@ -189,15 +189,15 @@ def stands(job: Job, rank: int) -> bool:
     return job.roster.phase(rank) in (pb.AT_GATE, pb.LINKED) and fenced(job, rank)
 
 
-def wish(job: Job) -> Wish | None:
-    """What is wanted of MindIO now; None when nothing is, or nothing may be yet."""
+def desired(job: Job) -> Desired | None:
+    """What is desired of MindIO now; None when nothing is, or nothing may be yet."""
     order = job.order
     if order is None or not is_open(job):
         return None
     memory = job.conversation.memory
     if order.action == pb.MIGRATE:
         moved = migration.moved_ranks(job, order)
-        return Wish("migration", dict.fromkeys(moved, 0), all(migration.stands(job, rank) for rank in moved))
+        return Desired("migration", dict.fromkeys(moved, 0), all(migration.stands(job, rank) for rank in moved))
     waiting = awaited(job) & job.roster.registered
     names = {rank: memory.lost.get(rank, 1) for rank in set(order.lost_ranks) & job.roster.registered}
     names.update(dict.fromkeys(waiting, 1))
@@ -206,7 +206,7 @@ def wish(job: Job) -> Wish | None:
     ready = order.action in WITHOUT_WAITING or all(stands(job, rank) for rank in waiting)
     seconds = order.timeout_seconds or (PAUSE_SECONDS if order.action == pb.PAUSE else DEFAULT_SECONDS)
     parameters = order.parameters or PARAMETERS.get(order.action, "")
-    return Wish(STRATEGIES[order.action], names, ready, parameters, seconds)
+    return Desired(STRATEGIES[order.action], names, ready, parameters, seconds)
 
 
 def track(job: Job) -> None:

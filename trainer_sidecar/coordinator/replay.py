@@ -16,7 +16,7 @@ from typing import Any
 from hajob.protocol import sidecar_pb2 as pb
 from trainer_sidecar.coordinator.callbacks import parse_callback
 from trainer_sidecar.coordinator.clock import NANOSECONDS
-from trainer_sidecar.coordinator.conversation import PROCESS_FAULT, Event, Kind, Wish
+from trainer_sidecar.coordinator.conversation import PROCESS_FAULT, Desired, EventKind, MindIOEvent
 from trainer_sidecar.coordinator.conversation_states import AT_REST, CARRIES_OUT, REPAIRING, State
 from trainer_sidecar.coordinator.driver import OPENING_CALLS, PLANNED_CALLS, carry_out, open_incident
 from trainer_sidecar.coordinator.effects import Effects
@@ -32,7 +32,7 @@ class Replayed:
     """The last result, and the fault reports that nobody has answered: they are to be heard live."""
 
     result: pb.Milestone | None
-    unanswered: tuple[Event, ...]
+    unanswered: tuple[MindIOEvent, ...]
 
     @property
     def moved(self) -> bool:
@@ -84,32 +84,32 @@ class _Replay:
     def __init__(self, job: Job, said: Effects, log: list[Entry]) -> None:
         self._job, self._said, self._log = job, said, log
         self._at = max(job.now - job.limits.answer_seconds / 2, 0.0)  # where the log has no times
-        self.unanswered: list[Event] = []
+        self.unanswered: list[MindIOEvent] = []
 
     def run(self) -> None:
         """Hear and decide, entry by entry."""
-        self._hear(Event(Kind.SERVES))
+        self._hear(MindIOEvent(EventKind.SERVES))
         events = [parse_callback(entry["event"], entry["arguments"]) for entry in self._log[:1] if "event" in entry]
-        if events and events[0] is not None and events[0].kind is Kind.SUCCESS:  # a success opens the log anew
+        if events and events[0] is not None and events[0].kind is EventKind.SUCCESS:  # a success opens the log anew
             strategy = events[0].strategy
-            self._hear(Event(Kind.TAKEN_UP, strategy=strategy if strategy in CARRIES_OUT else "recover"))
+            self._hear(MindIOEvent(EventKind.TAKEN_UP, strategy=strategy if strategy in CARRIES_OUT else "recover"))
             self._job.incidents.conclude_up_to(self._log[0].get("order", 0))
         for index, entry in enumerate(self._log):
             self._at = entry["t"] / NANOSECONDS if "t" in entry else self._at
             if "called" in entry:
                 self._decide(entry["called"], entry.get("arguments", {}), entry.get("order") or 0)
             elif "answer" in entry:
-                self._hear(Event(Kind.ACCEPTED, call=entry.get("call", "")))
+                self._hear(MindIOEvent(EventKind.ACCEPTED, call=entry.get("call", "")))
             elif (event := parse_callback(entry.get("event", ""), entry.get("arguments", []))) is not None:
                 self._said_by_mindio(event, self._log[index + 1 :])
 
-    def _said_by_mindio(self, event: Event, following: list[Entry]) -> None:
+    def _said_by_mindio(self, event: MindIOEvent, following: list[Entry]) -> None:
         conversation = self._job.conversation
-        if event.kind is Kind.OFFER and conversation.state is State.SWITCHING and not conversation.memory.accepted:
-            self._hear(Event(Kind.ACCEPTED, call="prepare_action"))  # or there would be no offer
-        if event.kind is Kind.FAULT and conversation.state in REPAIRING:
-            self._hear(Event(Kind.STEP))  # or it would have come as 406
-        if event.kind is Kind.FAULT and conversation.answers(event):
+        if event.kind is EventKind.OFFER and conversation.state is State.SWITCHING and not conversation.memory.accepted:
+            self._hear(MindIOEvent(EventKind.ACCEPTED, call="prepare_action"))  # or there would be no offer
+        if event.kind is EventKind.FAULT and conversation.state in REPAIRING:
+            self._hear(MindIOEvent(EventKind.STEP))  # or it would have come as 406
+        if event.kind is EventKind.FAULT and conversation.answers(event):
             answer = next((entry for entry in following if entry.get("called") == "stop_train"), None)
             if answer is None:
                 self.unanswered.append(event)
@@ -117,14 +117,14 @@ class _Replay:
             open_incident(self._job, answer.get("arguments", {}).get("incarnation", 0))
         self._hear(event)
 
-    def _hear(self, event: Event) -> None:
+    def _hear(self, event: MindIOEvent) -> None:
         carry_out(self._job, self._job.conversation.hear(event, self._at), self._at)
 
     def _decide(self, name: str, arguments: Mapping[str, Any], order: int) -> None:
         """Make this call again, unless it was the answer to what was heard and has been made already."""
         job, conversation, ranks = self._job, self._job.conversation, dict(arguments.get("ranks", []))
         if name == "stop_train" and conversation.state is State.EXPANDING:  # what was given up comes back no more
-            self._look(Wish("downgrade", conversation.memory.named))
+            self._look(Desired("downgrade", conversation.memory.named))
         if name in OPENING_CALLS:
             open_incident(job, arguments.get("incarnation", 0), planned=name in PLANNED_CALLS)
         elif order and job.incidents.current is None:
@@ -137,20 +137,20 @@ class _Replay:
             self._look(_wish(name, arguments, job.roster.dropped))
         made = [request.call for request in self._said.take_requests()]
         if made != [name]:
-            self._hear(Event(Kind.FAILURE, text="what it was told before cannot be followed"))
+            self._hear(MindIOEvent(EventKind.FAILURE, text="what it was told before cannot be followed"))
 
-    def _look(self, wish: Wish | None) -> None:
-        self._job.conversation.suppose(wish)
+    def _look(self, desired: Desired | None) -> None:
+        self._job.conversation.suppose(desired)
         carry_out(self._job, self._job.conversation.look() or [], self._at)
 
 
-def _wish(name: str, arguments: Mapping[str, Any], dropped: set[int]) -> Wish | None:
+def _wish(name: str, arguments: Mapping[str, Any], dropped: set[int]) -> Desired | None:
     """The decision behind a call."""
     ranks, parameters = dict(arguments.get("ranks", [])), str(arguments.get("parameters", ""))
     if name == "change_strategy":
         strategy = str(arguments["strategy"])
         names = dict.fromkeys(dropped if strategy == "upgrade" else (), PROCESS_FAULT)
-        return Wish(strategy, names, parameters=parameters, again=True)
+        return Desired(strategy, names, parameters=parameters, again=True)
     if name == "prepare_action":
-        return Wish("migration" if arguments.get("action") == "hot switch" else "continue", ranks)
-    return {"on_global_rank": Wish(UNKNOWN, ranks), "pause": Wish("pause"), "dump": Wish("dump")}.get(name)
+        return Desired("migration" if arguments.get("action") == "hot switch" else "continue", ranks)
+    return {"on_global_rank": Desired(UNKNOWN, ranks), "pause": Desired("pause"), "dump": Desired("dump")}.get(name)

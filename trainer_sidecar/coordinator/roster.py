@@ -50,7 +50,7 @@ class RankTarget:
     pod_uid: str = ""
     run: bool = True
     admitted: bool = False
-    stacks: int = 0  # how often its stack was wanted
+    stacks: int = 0  # how often its stack was desired
 
     @property
     def process(self) -> tuple[int, int]:
@@ -69,7 +69,7 @@ class RankTarget:
         return new
 
     def ask_for_stack(self) -> None:
-        """Its stack is wanted once more."""
+        """Its stack is desired once more."""
         self.stacks += 1
 
 
@@ -234,7 +234,7 @@ class Roster:
         self.targets = targets
 
     def aim_at_what_runs(self, pod: RankPod) -> None:
-        """Ranks that this coordinator never started count as wanted, so that they can be ended."""
+        """Ranks that this coordinator never started count as desired, so that they can be ended."""
         for rank, view in pod.views.items():
             self.targets.setdefault(rank, RankTarget(view.incarnation, view.start, pod.uid))
 
@@ -295,7 +295,7 @@ class Roster:
         return self.pods.get(target.pod_uid) if target is not None else None
 
     def phase(self, rank: int) -> pb.RankPhase:
-        """Of exactly the wanted process; absent when it is not there or another one is."""
+        """Of exactly the desired process; absent when it is not there or another one is."""
         target = self.targets.get(rank)
         return self._phase(target, self.pods.get(target.pod_uid), rank) if target is not None else pb.ABSENT
 
@@ -312,7 +312,7 @@ class Roster:
         return view.phase if view is not None and same else pb.ABSENT
 
     def is_current(self, pod: RankPod, rank: int, process: tuple[int, int]) -> bool:
-        """Whether this process in this pod is the wanted one."""
+        """Whether this process in this pod is the desired one."""
         target = self.targets.get(rank)
         return target is not None and target.pod_uid == pod.uid and target.process == process
 

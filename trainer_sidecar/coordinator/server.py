@@ -18,7 +18,7 @@ import grpc.aio
 
 from hajob.protocol import VERSION, sidecar_pb2_grpc
 from hajob.protocol import sidecar_pb2 as pb
-from trainer_sidecar.coordinator.settings import Settings
+from trainer_sidecar.coordinator.settings import CoordinatorSettings
 from trainer_sidecar.coordinator.tls import SERVER_OPTIONS, peer_is, server_credentials
 
 log = logging.getLogger(__name__)
@@ -45,7 +45,7 @@ class OperatorListener(Protocol):
 class OperatorServer(sidecar_pb2_grpc.CoordinatorServicer):
     """Serves `Coordinator.Converse`."""
 
-    def __init__(self, settings: Settings, listener: OperatorListener) -> None:
+    def __init__(self, settings: CoordinatorSettings, listener: OperatorListener) -> None:
         self._settings = settings
         self._listener = listener
         self._fence = 0

@@ -11,12 +11,12 @@ from trainer_sidecar.coordinator.job import Endpoint, Limits
 ANSWER_MARGIN_SECONDS = 2.0
 
 
-class SettingsError(ValueError):
+class CoordinatorSettingsError(ValueError):
     """A variable of the pod's environment is missing or unusable."""
 
 
 @dataclass(frozen=True)
-class Settings:
+class CoordinatorSettings:
     """Where things are, which ports are used, and the incarnation this pod was made for (0: not told)."""
 
     job_uid: str
@@ -32,8 +32,8 @@ class Settings:
     incarnation: int = 0
 
 
-def read_settings(environment: Mapping[str, str]) -> Settings:
-    """The settings in `environment`; `SettingsError` names the variable that is wrong."""
+def read_settings(environment: Mapping[str, str]) -> CoordinatorSettings:
+    """The settings in `environment`; `CoordinatorSettingsError` names the variable that is wrong."""
     endpoint = Endpoint(
         _text(environment, "POD_IP"),
         _number(environment, "HAJOB_MINDIO_PORT", 8000),
@@ -41,7 +41,7 @@ def read_settings(environment: Mapping[str, str]) -> Settings:
     )
     wait = _number(environment, "MINDIO_WAIT_MINDX_TIME")
     token = environment.get("HAJOB_TOKEN_FILE", "")
-    return Settings(
+    return CoordinatorSettings(
         job_uid=_text(environment, "HAJOB_JOB_UID"),
         pod_name=_text(environment, "POD_NAME"),
         pod_uid=_text(environment, "POD_UID"),
@@ -62,7 +62,7 @@ def read_settings(environment: Mapping[str, str]) -> Settings:
 def _text(environment: Mapping[str, str], name: str) -> str:
     value = environment.get(name, "")
     if not value:
-        raise SettingsError(f"{name} is not set; the coordinator's pod must carry it")
+        raise CoordinatorSettingsError(f"{name} is not set; the coordinator's pod must carry it")
     return value
 
 
@@ -73,5 +73,5 @@ def _number(environment: Mapping[str, str], name: str, default: int | None = Non
     except ValueError:
         number = 0
     if number <= 0:
-        raise SettingsError(f"{name}={value!r} is not a positive whole number")
+        raise CoordinatorSettingsError(f"{name}={value!r} is not a positive whole number")
     return number

@@ -9,7 +9,7 @@ from __future__ import annotations
 from hajob.protocol import sidecar_pb2 as pb
 from trainer_sidecar.coordinator import checkpoints, takeover
 from trainer_sidecar.coordinator.attempt import AttemptPhase
-from trainer_sidecar.coordinator.conversation import Event, Kind
+from trainer_sidecar.coordinator.conversation import EventKind, MindIOEvent
 from trainer_sidecar.coordinator.driver import feed
 from trainer_sidecar.coordinator.job import Job
 from trainer_sidecar.coordinator.roster import RankPod, RankTarget
@@ -51,7 +51,7 @@ def end(job: Job, order: pb.Order) -> None:
     _abandon_incident(job, order.incarnation)
     job.attempt.end()
     _end_all(job)
-    feed(job, Event(Kind.ENDED), job.now)
+    feed(job, MindIOEvent(EventKind.ENDED), job.now)
 
 
 def _abandon_incident(job: Job, incarnation: int) -> None:
@@ -135,12 +135,12 @@ def controller_arguments(job: Job) -> dict[str, object]:
     """What the controller host needs for one attempt. MindIO's switches follow the ranks' own variable."""
     assert job.assignment is not None
     environment = dict(job.assignment.environment)
-    wanted = environment.get("HIGH_AVAILABILITY", "dump,retry,recover").split(",")
+    enabled = environment.get("HIGH_AVAILABILITY", "dump,retry,recover").split(",")
     return {
         "attempt": job.attempt.number,
         "world_size": job.assignment.world_size,
-        "arf": "recover" in wanted,
-        "zit": "elastic-training" in wanted,
+        "arf": "recover" in enabled,
+        "zit": "elastic-training" in enabled,
         "address": job.endpoint.address,
         "port": job.endpoint.mindio_port,
         "store_port": job.endpoint.rendezvous_port,
@@ -153,7 +153,7 @@ def _start_ranks(job: Job, pods: list[RankPod]) -> None:
     ranks = ((rank, pod) for pod in pods for rank in job.roster.ranks_of(pod.node_rank))
     job.roster.aim_at({rank: RankTarget(number, 0, pod.uid, run=True, admitted=True) for rank, pod in ranks})
     job.attempt.run(job.now)
-    feed(job, Event(Kind.SERVES), job.now)
+    feed(job, MindIOEvent(EventKind.SERVES), job.now)
     job.touch_all()
     job.effects.note()
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from hajob.protocol import sidecar_pb2 as pb
 from trainer_sidecar.coordinator import migration
-from trainer_sidecar.coordinator.conversation import Event, Kind
+from trainer_sidecar.coordinator.conversation import EventKind, MindIOEvent
 from trainer_sidecar.coordinator.conversation_states import AT_REST, TRAINING, UNNAMED, State
 from trainer_sidecar.coordinator.driver import feed, lose
 from trainer_sidecar.coordinator.job import Job
@@ -104,7 +104,7 @@ def _take_processes(job: Job, pods: list[RankPod], *, moved: bool) -> None:
 
 
 def _as_it_is(job: Job, pod: RankPod, view: RankView) -> RankTarget:
-    """What was found is what is wanted; a rank that a start in the middle has left out is started, too."""
+    """What was found is what is desired; a rank that a start in the middle has left out is started, too."""
     if view.phase == pb.ABSENT and job.attempt.incarnation:
         return RankTarget(job.attempt.incarnation, 0, pod.uid, True, job.conversation.state not in UNNAMED)
     known = job.conversation.state not in UNNAMED and not _is_unnamed(job, view)
@@ -159,12 +159,12 @@ def _controller_was_lost(job: Job) -> None:
     if job.order is not None:
         job.incidents.conclude_up_to(job.order.incarnation)
     job.effects.request("end", {})
-    feed(job, Event(Kind.SERVES), job.now)  # somewhere, until now
-    feed(job, Event(Kind.GONE, text=LOST_TEXT), job.now)
+    feed(job, MindIOEvent(EventKind.SERVES), job.now)  # somewhere, until now
+    feed(job, MindIOEvent(EventKind.GONE, text=LOST_TEXT), job.now)
     job.tell_controller_lost(LOST_TEXT, job.now)
 
 
 def rank_finished(job: Job, rank: int) -> None:
     """A rank left in order: from here on MindIO recovers nothing."""
     if job.attempt.finish(rank, job.now):
-        feed(job, Event(Kind.FINISH), job.now)
+        feed(job, MindIOEvent(EventKind.FINISH), job.now)

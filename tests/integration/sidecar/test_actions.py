@@ -24,7 +24,7 @@ RETRIED: tuple[tuple[str, pb.FactKind, list[int]], ...] = (
 """What a rank reports, what becomes of it, and MindIO's types of repair: a partner sends (0), the rank rebuilds (1)."""
 
 
-async def test_faults_that_a_rank_reports_are_retried_in_the_same_process(new_job: NewJob, undisturbed: Path) -> None:
+async def test_reported_faults_are_retried_in_the_same_process(new_job: NewJob, undisturbed: Path) -> None:
     job = new_job()
     operator = job.operator
     await job.start()

@@ -87,7 +87,7 @@ def text(job: Job) -> str:
     return job.operator.marks(pb.RESULT)[-1][0].text
 
 
-async def test_a_retry_that_fails_a_successor_that_dies_and_a_stop_that_fails(
+async def test_failed_retry_dead_successor_and_failed_stop(
     new_job: NewJob, undisturbed: Path
 ) -> None:
     job = await with_checkpoints(new_job, step=8)
@@ -127,7 +127,7 @@ async def test_a_retry_that_fails_a_successor_that_dies_and_a_stop_that_fails(
     await goes_on(job, undisturbed)
 
 
-async def test_damaged_data_is_repaired_from_the_periodic_checkpoint_and_never_saved(
+async def test_damaged_data_is_never_saved(
     new_job: NewJob, undisturbed: Path
 ) -> None:
     job = await with_checkpoints(new_job, step=8)
@@ -173,7 +173,7 @@ nothing to say until the limit of its action.
 """
 
 
-async def test_handlers_that_answer_nonsense_or_raise_are_named_and_nothing_is_left_hanging(
+async def test_bad_handlers_are_named_and_leave_nothing_hanging(
     new_job: NewJob, undisturbed: Path
 ) -> None:
     job = await with_checkpoints(new_job, step=6)

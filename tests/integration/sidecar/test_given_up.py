@@ -25,7 +25,7 @@ async def replace(job: Job, rank: int, incident: int) -> None:
     assert operator.facts == facts
 
 
-async def test_a_mute_rank_and_one_with_a_fault_it_never_reported_are_replaced_in_place(
+async def test_mute_ranks_are_replaced_in_place(
     new_job: NewJob, undisturbed: Path
 ) -> None:
     """MindIO finds nothing wrong with either: only the gate misses heartbeats, only a device plugin sees the fault."""

@@ -26,7 +26,7 @@ from trainer_sidecar.coordinator import clock
 NewJob = Callable[..., Job]
 
 
-async def test_a_coordinator_that_crashes_in_the_middle_of_an_incident_goes_on(
+async def test_coordinator_crash_in_an_incident_goes_on(
     new_job: NewJob, undisturbed: Path
 ) -> None:
     job = new_job()
@@ -44,7 +44,7 @@ async def test_a_coordinator_that_crashes_in_the_middle_of_an_incident_goes_on(
     await finish(job, undisturbed, {3})
 
 
-async def test_a_coordinator_that_crashes_in_peace_keeps_the_job_recoverable(
+async def test_coordinator_crash_at_rest_keeps_the_job_recoverable(
     new_job: NewJob, undisturbed: Path
 ) -> None:
     job = new_job()
@@ -105,7 +105,7 @@ async def _status(call: Any) -> grpc.aio.AioRpcError:
     return grpc.aio.AioRpcError(await call.code(), grpc.aio.Metadata(), grpc.aio.Metadata(), details=details)
 
 
-async def test_only_the_operator_of_this_job_with_the_highest_fence_is_heard(new_job: NewJob) -> None:
+async def test_only_the_operator_with_the_highest_fence_is_heard(new_job: NewJob) -> None:
     job = new_job()
     job.operator._fence = 7
     job.start_coordinator()
@@ -137,7 +137,7 @@ async def test_a_taken_port_is_named(new_job: NewJob) -> None:
     await job.operator.until(lambda: job.operator.state.controller_problem == "", "the port, free again")
 
 
-async def test_gates_that_lose_their_lease_for_six_seconds_cost_nothing(new_job: NewJob, undisturbed: Path) -> None:
+async def test_six_seconds_without_a_lease_cost_nothing(new_job: NewJob, undisturbed: Path) -> None:
     """The coordinator stands still: no grants, the gates hold, nobody is taken for dead afterwards."""
     job = new_job()
     await job.start()
@@ -155,7 +155,7 @@ async def test_gates_that_lose_their_lease_for_six_seconds_cost_nothing(new_job:
     await finish(job, undisturbed, {1})
 
 
-async def test_a_new_leader_in_the_middle_of_an_incident_hears_what_the_old_one_had_not_taken_in(
+async def test_new_leader_hears_what_the_old_one_had_not(
     new_job: NewJob, undisturbed: Path
 ) -> None:
     job = new_job()

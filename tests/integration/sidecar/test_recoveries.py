@@ -49,7 +49,7 @@ async def test_rank_0_is_recovered_like_any_other(new_job: NewJob, undisturbed: 
     await finish(job, undisturbed, {0})
 
 
-async def test_a_second_death_during_a_replacement_is_recovered_with_it(new_job: NewJob, undisturbed: Path) -> None:
+async def test_second_death_during_a_replacement_is_recovered(new_job: NewJob, undisturbed: Path) -> None:
     """Node 3 is being replaced, its new pod takes its time; three seconds later the process of node 0 dies."""
     job = new_job(nodes=4)
     operator = job.operator
@@ -75,7 +75,7 @@ async def test_a_second_death_during_a_replacement_is_recovered_with_it(new_job:
     await finish(job, undisturbed, {0, 3})
 
 
-async def test_a_frozen_node_is_replaced_and_disturbs_nothing_when_it_returns(
+async def test_frozen_node_is_replaced_and_returns_harmless(
     new_job: NewJob, undisturbed: Path
 ) -> None:
     job = new_job()

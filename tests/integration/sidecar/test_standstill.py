@@ -7,7 +7,7 @@ import pytest
 from tests.integration.sidecar.standstill import Standstill
 
 
-def test_only_what_is_far_longer_than_a_tick_and_within_the_measurement_counts() -> None:
+def test_only_long_ticks_within_the_measurement_count() -> None:
     standstill = Standstill(100.0)
     for now in (100.01, 100.3, 100.31, 102.32, 102.33):
         standstill.tick(now)

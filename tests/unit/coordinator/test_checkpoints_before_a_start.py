@@ -61,7 +61,7 @@ def test_where_there_is_none_the_ranks_learn_no_step() -> None:
     assert environments(world) == [None] * 4
 
 
-def test_an_answer_for_an_older_attempt_starts_nothing_and_a_problem_is_said() -> None:
+def test_answer_for_an_older_attempt_starts_nothing() -> None:
     world = looking_world()
     world.attempt = 2
     ask_for_a_start(world)
@@ -83,7 +83,7 @@ def test_the_next_agent_is_asked_when_the_first_falls_silent() -> None:
     assert asked(world.agent(1)) == 1
 
 
-def test_nobody_who_could_look_and_rules_that_nobody_sent_stop_no_start() -> None:
+def test_start_waits_for_no_one_where_nobody_can_look() -> None:
     blind, ruleless = looking_world(), looking_world()
     for agent in blind.agents.values():
         agent.sees_checkpoints = False
@@ -95,7 +95,7 @@ def test_nobody_who_could_look_and_rules_that_nobody_sent_stop_no_start() -> Non
         assert not world.state.HasField("checkpoint")
 
 
-def test_nothing_is_set_right_while_an_older_process_may_still_write() -> None:
+def test_nothing_is_prepared_while_an_older_process_may_write() -> None:
     world = looking_world()
     ask_for_a_start(world)
     answer(world.agent(0), 1, 5)

@@ -13,21 +13,33 @@ from trainer_sidecar.coordinator.conversation import (
     Call,
     Command,
     Conversation,
+    Desired,
     EndRanks,
-    Event,
-    Kind,
+    EventKind,
     Left,
     Mark,
+    MindIOEvent,
     Unexpected,
-    Wish,
 )
 from trainer_sidecar.coordinator.conversation_states import State
 from trainer_sidecar.coordinator.conversation_table import CALLBACKS, TABLE, new_conversation
 
 MAY_BE_CALLED_IN = {
-    "stop_train": {State.SERVING, State.SHRUNK, State.PAUSED, State.SWITCHING, State.EXPANDING},
+    "stop_train": {
+        State.SERVING,
+        State.SHRUNK,
+        State.PAUSED,
+        State.SWITCHING,
+        State.EXPANDING,
+    },
     "on_global_rank": {State.STOPPED, State.RETRY_REFUSED},
-    "change_strategy": {State.CHOOSING, State.RECOVERING, State.FAILED_OPEN, State.SHRUNK, State.PAUSED},
+    "change_strategy": {
+        State.CHOOSING,
+        State.RECOVERING,
+        State.FAILED_OPEN,
+        State.SHRUNK,
+        State.PAUSED,
+    },
     "dump": {State.SERVING, State.SHRUNK, State.EXPANDING},
     "pause": {State.SERVING},
     "prepare_action": {State.SERVING, State.SWITCHING},
@@ -38,25 +50,32 @@ A fault before the success of a repair or a shrink comes as 406, never as a repo
 (docs/protocols/mindio.md, 5.8); while a growth waits for its ranks MindIO trains scaled in, and asks as ever.
 """
 
-TOLD_NOTHING = {State.OFFLINE, State.FINISHING, State.CLOSED, State.LOST}
+TOLD_NOTHING = {
+    State.OFFLINE,
+    State.FINISHING,
+    State.CLOSED,
+    State.LOST,
+}
 WISHES = [
-    Wish(strategy, {1: 1}, ready, "{}", 10)
+    Desired(strategy, {1: 1}, ready, "{}", 10)
     for strategy in ("recover", "retry", "dump", "downgrade", "upgrade", "pause", "continue", "migration")
     for ready in (True, False)
 ]
 LIST = ("exit", "dump", "retry", "recover", "downgrade", "upgrade", "migration")
 EVENTS = [
-    Event(kind, ranks={1: 1}, codes={1: ""}, strategies=LIST, strategy="recover", call="stop_train")
-    for kind in Kind
-    if kind not in (Kind.SERVES, Kind.GONE, Kind.TAKEN_UP, Kind.ENDED)
+    MindIOEvent(kind, ranks={1: 1}, codes={1: ""}, strategies=LIST, strategy="recover", call="stop_train")
+    for kind in EventKind
+    if kind not in (EventKind.SERVES, EventKind.GONE, EventKind.TAKEN_UP, EventKind.ENDED)
 ]
 
 
-def drive(state: State, event: Event, wish: Wish | None, *, lost: bool) -> tuple[list[Command], Conversation]:
+def drive(
+    state: State, event: MindIOEvent, desired: Desired | None, *, lost: bool
+) -> tuple[list[Command], Conversation]:
     conversation = new_conversation(100.0)
     conversation.state = state
     memory = conversation.memory
-    memory.wish, memory.offered = wish, LIST
+    memory.desired, memory.offered = desired, LIST
     memory.came_from = State.SERVING
     memory.named = {1: 1}
     if lost:
@@ -65,23 +84,23 @@ def drive(state: State, event: Event, wish: Wish | None, *, lost: bool) -> tuple
 
 
 @pytest.mark.parametrize("state", list(State))
-def test_no_event_makes_a_state_say_what_its_phase_does_not_ask_for(state: State) -> None:
+def test_no_state_makes_a_call_its_phase_does_not_ask_for(state: State) -> None:
     """One call at most, and only from a state that may make it."""
     for event in EVENTS:
-        for wish in [None, *WISHES]:
+        for desired in [None, *WISHES]:
             for lost in (True, False):
-                commands, conversation = drive(state, event, wish, lost=lost)
+                commands, conversation = drive(state, event, desired, lost=lost)
                 calls = [command.name for command in commands if isinstance(command, Call)]
                 for call in calls:
                     assert conversation.memory.came_from in MAY_BE_CALLED_IN[call], (state, event.kind, call)
-                assert len(calls) <= 1, (state, event.kind, wish, calls)
+                assert len(calls) <= 1, (state, event.kind, desired, calls)
 
 
 @pytest.mark.parametrize("state", sorted(TOLD_NOTHING))
 def test_a_controller_that_has_left_is_told_nothing(state: State) -> None:
     for event in EVENTS:
-        for wish in WISHES:
-            commands, conversation = drive(state, event, wish, lost=True)
+        for desired in WISHES:
+            commands, conversation = drive(state, event, desired, lost=True)
             assert not [command for command in commands if isinstance(command, Call)]
             assert conversation.state is state
 
@@ -102,13 +121,13 @@ def test_every_state_can_be_reached_and_left() -> None:
 
 
 @pytest.mark.parametrize("state", list(State))
-def test_a_new_controller_is_served_from_every_state_with_nothing_remembered(state: State) -> None:
+def test_new_controller_is_served_from_every_state(state: State) -> None:
     conversation = new_conversation(100.0)
     conversation.state = state
     conversation.memory.lost = {1: 1}
     conversation.memory.late = {2: 1}
-    conversation.memory.wish = Wish("recover", {1: 1})
-    assert not [c for c in conversation.feed(Event(Kind.SERVES), 1.0) if isinstance(c, Call)]
+    conversation.memory.desired = Desired("recover", {1: 1})
+    assert not [c for c in conversation.feed(MindIOEvent(EventKind.SERVES), 1.0) if isinstance(c, Call)]
     assert conversation.state is State.SERVING
     assert not conversation.memory.lost
 
@@ -117,28 +136,35 @@ def test_a_new_controller_is_served_from_every_state_with_nothing_remembered(sta
 def test_a_controller_that_goes_is_lost_unless_it_had_left(state: State) -> None:
     conversation = new_conversation(100.0)
     conversation.state = state
-    conversation.feed(Event(Kind.GONE), 1.0)
+    conversation.feed(MindIOEvent(EventKind.GONE), 1.0)
     stays = state in (State.CLOSED, State.FINISHING, State.OFFLINE)
     assert conversation.state is (state if stays else State.LOST)
 
 
-CALM = (State.SERVING, State.SHRUNK, State.SWITCHING, State.PAUSING, State.PAUSED, State.CONTINUING)
+CALM = (
+    State.SERVING,
+    State.SHRUNK,
+    State.SWITCHING,
+    State.PAUSING,
+    State.PAUSED,
+    State.CONTINUING,
+)
 ANSWERED_THERE = {
-    State.SERVING: {Kind.FAULT},
-    State.SHRUNK: {Kind.FAULT},
-    State.SWITCHING: {Kind.FAULT, Kind.OFFER},
-    State.PAUSING: {Kind.STOP_OK, Kind.OPEN_FAILURE},
-    State.PAUSED: {Kind.OPEN_FAILURE, Kind.FAULT},
-    State.CONTINUING: {Kind.SUCCESS},
+    State.SERVING: {EventKind.FAULT},
+    State.SHRUNK: {EventKind.FAULT},
+    State.SWITCHING: {EventKind.FAULT, EventKind.OFFER},
+    State.PAUSING: {EventKind.STOP_OK, EventKind.OPEN_FAILURE},
+    State.PAUSED: {EventKind.OPEN_FAILURE, EventKind.FAULT},
+    State.CONTINUING: {EventKind.SUCCESS},
 }
 """What MindIO may say while the training runs or is held on request; all else means that it is not understood."""
 
 
 @pytest.mark.parametrize("state", CALM)
 @pytest.mark.parametrize("kind", CALLBACKS)
-def test_a_controller_that_says_what_it_was_not_asked_for_is_not_trusted_any_more(state: State, kind: Kind) -> None:
+def test_unasked_callback_closes_the_conversation(state: State, kind: EventKind) -> None:
     """It may wait for an answer that nobody knows, or be leaving: it must not look healthy, and is told nothing."""
-    event = Event(kind, ranks={1: 1}, strategies=LIST, code=499, text="why")
+    event = MindIOEvent(kind, ranks={1: 1}, strategies=LIST, code=499, text="why")
     commands, conversation = drive(state, event, None, lost=False)
     end = conversation.state
     left = [command.text for command in commands if isinstance(command, Left)]
@@ -154,9 +180,9 @@ def test_a_controller_that_says_what_it_was_not_asked_for_is_not_trusted_any_mor
 
 
 @pytest.mark.parametrize("state", [State.CONFIRMING, State.SHRINKING])
-def test_a_fault_that_is_asked_about_before_the_success_of_a_repair_is_not_understood(state: State) -> None:
+def test_fault_question_before_a_success_closes(state: State) -> None:
     """It comes as 406; what is remembered as lost there are ranks that have been recovered."""
-    commands, conversation = drive(state, Event(Kind.FAULT, {3: 1}), None, lost=True)
+    commands, conversation = drive(state, MindIOEvent(EventKind.FAULT, {3: 1}), None, lost=True)
     assert [type(command) for command in commands] == [Left]
     assert conversation.state is State.CLOSED
 
@@ -164,7 +190,7 @@ def test_a_fault_that_is_asked_about_before_the_success_of_a_repair_is_not_under
 def test_what_no_row_expects_elsewhere_is_counted_and_said() -> None:
     conversation = new_conversation(100.0)
     conversation.state = State.NAMING
-    event = Event(Kind.STOP_OK)
+    event = MindIOEvent(EventKind.STOP_OK)
     assert conversation.feed(event, 1.0) == [Unexpected(event, State.NAMING, 1)]
     assert conversation.state is State.NAMING
 
@@ -173,11 +199,11 @@ def test_what_no_row_expects_elsewhere_is_counted_and_said() -> None:
 def test_a_pause_that_failed_is_the_end_of_the_controller(*, dead: bool) -> None:
     """MindIO leaves; a stop_train that meets it there would make it forget the ranks."""
     conversation = new_conversation(100.0)
-    conversation.feed(Event(Kind.SERVES), 0.0)
-    conversation.want(Wish("pause", seconds=60), 1.0)
+    conversation.feed(MindIOEvent(EventKind.SERVES), 0.0)
+    conversation.pursue(Desired("pause", seconds=60), 1.0)
     if dead:
         assert conversation.lose({1: 1}, 2.0) == []
-    commands = conversation.feed(Event(Kind.STOP_FAILED, code=499, text="no pause points"), 30.0)
+    commands = conversation.feed(MindIOEvent(EventKind.STOP_FAILED, code=499, text="no pause points"), 30.0)
     assert conversation.state is State.CLOSED
     assert not [command for command in commands if isinstance(command, Call)]
     assert [(mark.kind, mark.event.code) for mark in commands if isinstance(mark, Mark)] == [(pb.RESULT, 499)]
@@ -189,64 +215,64 @@ def test_a_pause_that_failed_is_the_end_of_the_controller(*, dead: bool) -> None
 def test_a_continue_that_meets_the_end_of_its_pause(accepted: bool, state: State) -> None:
     """Taken before MindIO said so, it was dropped; taken afterwards it lies there and is the wrong answer."""
     conversation = new_conversation(100.0)
-    conversation.feed(Event(Kind.SERVES), 0.0)
-    conversation.want(Wish("pause", seconds=60), 1.0)
-    conversation.feed(Event(Kind.STOP_OK), 1.1)
-    conversation.want(Wish("continue"), 61.0)
+    conversation.feed(MindIOEvent(EventKind.SERVES), 0.0)
+    conversation.pursue(Desired("pause", seconds=60), 1.0)
+    conversation.feed(MindIOEvent(EventKind.STOP_OK), 1.1)
+    conversation.pursue(Desired("continue"), 61.0)
     if accepted:
-        conversation.feed(Event(Kind.ACCEPTED, call="change_strategy"), 61.0)
-    conversation.feed(Event(Kind.OPEN_FAILURE, code=406), 61.0)
+        conversation.feed(MindIOEvent(EventKind.ACCEPTED, call="change_strategy"), 61.0)
+    conversation.feed(MindIOEvent(EventKind.OPEN_FAILURE, code=406), 61.0)
     assert conversation.state is state
 
 
 @pytest.mark.parametrize(("accepted", "calls"), [(True, ["stop_train"]), (False, [])])
 def test_a_stop_that_meets_the_end_of_a_pause_is_heard_once(accepted: bool, calls: list[str]) -> None:
     conversation = new_conversation(100.0)
-    conversation.feed(Event(Kind.SERVES), 0.0)
-    conversation.want(Wish("pause", seconds=60), 1.0)
-    conversation.feed(Event(Kind.STOP_OK), 1.1)
+    conversation.feed(MindIOEvent(EventKind.SERVES), 0.0)
+    conversation.pursue(Desired("pause", seconds=60), 1.0)
+    conversation.feed(MindIOEvent(EventKind.STOP_OK), 1.1)
     conversation.lose({1: 1}, 61.0)
     if accepted:
-        conversation.feed(Event(Kind.ACCEPTED, call="stop_train"), 61.0)
-    commands = conversation.feed(Event(Kind.OPEN_FAILURE, code=406), 61.0)
+        conversation.feed(MindIOEvent(EventKind.ACCEPTED, call="stop_train"), 61.0)
+    commands = conversation.feed(MindIOEvent(EventKind.OPEN_FAILURE, code=406), 61.0)
     assert [command.name for command in commands if isinstance(command, Call)] == calls
-    assert not conversation.feed(Event(Kind.FAULT, {1: 1}), 61.1)
-    conversation.feed(Event(Kind.STOP_OK, {1: 1}), 61.2)
+    assert not conversation.feed(MindIOEvent(EventKind.FAULT, {1: 1}), 61.1)
+    conversation.feed(MindIOEvent(EventKind.STOP_OK, {1: 1}), 61.2)
     assert conversation.state is State.STOPPED
 
 
 def test_a_refused_hot_switch_is_asked_for_again() -> None:
     conversation = new_conversation(100.0)
-    conversation.feed(Event(Kind.SERVES), 0.0)
+    conversation.feed(MindIOEvent(EventKind.SERVES), 0.0)
     call = Call("prepare_action", {"action": "hot switch", "ranks": [[2, 0]]})
-    assert conversation.want(Wish("migration", {2: 0}), 1.0) == [call]
-    assert conversation.feed(Event(Kind.REFUSED, code=1, call="prepare_action"), 1.0) == []
-    assert conversation.feed(Event(Kind.LOOK), 1.05) == []
-    assert conversation.feed(Event(Kind.LOOK), 1.2) == [call]
+    assert conversation.pursue(Desired("migration", {2: 0}), 1.0) == [call]
+    assert conversation.feed(MindIOEvent(EventKind.REFUSED, code=1, call="prepare_action"), 1.0) == []
+    assert conversation.feed(MindIOEvent(EventKind.LOOK), 1.05) == []
+    assert conversation.feed(MindIOEvent(EventKind.LOOK), 1.2) == [call]
 
 
-def test_a_stop_that_crosses_the_offer_of_a_hot_switch_closes_the_conversation() -> None:
+def test_stop_crossing_the_offer_of_a_switch_closes() -> None:
     """MindIO takes it for its answer and leaves; what would be said then would make it forget the ranks."""
     conversation = new_conversation(100.0)
-    conversation.feed(Event(Kind.SERVES), 0.0)
-    conversation.want(Wish("migration", {2: 0}), 1.0)
-    conversation.feed(Event(Kind.ACCEPTED, call="prepare_action"), 1.0)
-    (call,) = conversation.want(Wish("continue"), 2.0)
+    conversation.feed(MindIOEvent(EventKind.SERVES), 0.0)
+    conversation.pursue(Desired("migration", {2: 0}), 1.0)
+    conversation.feed(MindIOEvent(EventKind.ACCEPTED, call="prepare_action"), 1.0)
+    (call,) = conversation.pursue(Desired("continue"), 2.0)
     assert isinstance(call, Call)
     assert call.arguments["action"] == "stop switch"
-    commands = conversation.feed(Event(Kind.OFFER, strategies=("migration",)), 2.0)
+    commands = conversation.feed(MindIOEvent(EventKind.OFFER, strategies=("migration",)), 2.0)
     assert conversation.state is State.CLOSED
     assert [type(command) for command in commands] == [Left]
     assert conversation.lose({1: 1}, 3.0) == []
 
 
-def test_a_move_that_is_given_up_after_its_offer_is_not_waited_for() -> None:
+def test_move_given_up_after_its_offer_closes() -> None:
     conversation = new_conversation(100.0)
-    conversation.feed(Event(Kind.SERVES), 0.0)
-    conversation.want(Wish("migration", {2: 0}), 1.0)
-    conversation.want(Wish("migration", {2: 0}, ready=False), 1.5)
-    conversation.feed(Event(Kind.OFFER, strategies=("migration",)), 2.0)
-    commands = conversation.want(Wish("continue"), 3.0)
+    conversation.feed(MindIOEvent(EventKind.SERVES), 0.0)
+    conversation.pursue(Desired("migration", {2: 0}), 1.0)
+    conversation.pursue(Desired("migration", {2: 0}, ready=False), 1.5)
+    conversation.feed(MindIOEvent(EventKind.OFFER, strategies=("migration",)), 2.0)
+    commands = conversation.pursue(Desired("continue"), 3.0)
     assert conversation.state is State.CLOSED
     assert [mark.event.code for mark in commands if isinstance(mark, Mark)] == [499]
     assert [command for command in commands if isinstance(command, Left)]
@@ -255,9 +281,9 @@ def test_a_move_that_is_given_up_after_its_offer_is_not_waited_for() -> None:
 def test_a_growth_that_fails_can_still_be_saved() -> None:
     conversation = new_conversation(100.0)
     conversation.state = State.SHRUNK
-    conversation.want(Wish("upgrade", {2: 1, 3: 1}, True, "{}"), 1.0)
-    conversation.feed(Event(Kind.OPEN_FAILURE, {3: 1}, code=406, strategy="upgrade"), 5.0)
-    commands = conversation.want(Wish("dump"), 6.0)
+    conversation.pursue(Desired("upgrade", {2: 1, 3: 1}, True, "{}"), 1.0)
+    conversation.feed(MindIOEvent(EventKind.OPEN_FAILURE, {3: 1}, code=406, strategy="upgrade"), 5.0)
+    commands = conversation.pursue(Desired("dump"), 6.0)
     assert [command.arguments["strategy"] for command in commands if isinstance(command, Call)] == ["dump"]
 
 
@@ -265,17 +291,17 @@ def test_an_answer_that_is_refused_is_still_due() -> None:
     conversation = new_conversation(100.0)
     conversation.state = State.STOPPED
     conversation.memory.due = 100.0
-    conversation.want(Wish("recover", {1: 1}), 1.0)
-    conversation.feed(Event(Kind.REFUSED, code=1, call="on_global_rank"), 1.0)
+    conversation.pursue(Desired("recover", {1: 1}), 1.0)
+    conversation.feed(MindIOEvent(EventKind.REFUSED, code=1, call="on_global_rank"), 1.0)
     assert str(conversation.state) == "Stopped"
-    conversation.memory.wish = None
-    conversation.feed(Event(Kind.LOOK), 100.0)
+    conversation.memory.desired = None
+    conversation.feed(MindIOEvent(EventKind.LOOK), 100.0)
     assert conversation.state is State.CLOSED
 
 
 def test_a_type_1_fault_is_never_lowered() -> None:
     conversation = new_conversation(100.0)
-    conversation.feed(Event(Kind.SERVES), 0.0)
+    conversation.feed(MindIOEvent(EventKind.SERVES), 0.0)
     conversation.lose({1: 1}, 0.0)
     conversation.lose({1: 0}, 0.0)
     assert conversation.memory.lost == {1: 1}
@@ -283,9 +309,9 @@ def test_a_type_1_fault_is_never_lowered() -> None:
 
 def test_stop_failed_means_that_the_controller_leaves() -> None:
     conversation = new_conversation(100.0)
-    conversation.feed(Event(Kind.SERVES), 0.0)
+    conversation.feed(MindIOEvent(EventKind.SERVES), 0.0)
     conversation.lose({1: 1}, 0.0)
-    commands = conversation.feed(Event(Kind.STOP_FAILED, code=404, text="no replica info"), 1.0)
+    commands = conversation.feed(MindIOEvent(EventKind.STOP_FAILED, code=404, text="no replica info"), 1.0)
     assert conversation.state is State.CLOSED
     assert [(c.kind, c.event.code) for c in commands if isinstance(c, Mark)] == [(pb.RESULT, 404)]
     assert "404" in conversation.memory.problem
@@ -296,33 +322,35 @@ def test_isolated_ranks_are_ended_whether_they_were_named_or_not() -> None:
     conversation = new_conversation(100.0)
     conversation.state = State.SHRINKING
     conversation.memory.named = {2: 1}
-    commands = conversation.feed(Event(Kind.ISOLATED, {2: 1, 3: 1}, code=201), 1.0)
+    commands = conversation.feed(MindIOEvent(EventKind.ISOLATED, {2: 1, 3: 1}, code=201), 1.0)
     assert EndRanks(frozenset({2, 3})) in commands
 
 
 def test_shrink_then_expand() -> None:
     conversation = new_conversation(100.0)
-    conversation.feed(Event(Kind.SERVES), 0.0)
+    conversation.feed(MindIOEvent(EventKind.SERVES), 0.0)
     conversation.lose({3: 1}, 0.0)
-    conversation.feed(Event(Kind.STOP_OK, {3: 1}), 0.1)
-    conversation.want(Wish("downgrade", {3: 1}, True, "{}"), 0.2)
-    (call,) = [c for c in conversation.feed(Event(Kind.OFFER, strategies=LIST), 0.3) if isinstance(c, Call)]
+    conversation.feed(MindIOEvent(EventKind.STOP_OK, {3: 1}), 0.1)
+    conversation.pursue(Desired("downgrade", {3: 1}, True, "{}"), 0.2)
+    (call,) = [c for c in conversation.feed(MindIOEvent(EventKind.OFFER, strategies=LIST), 0.3) if isinstance(c, Call)]
     assert call.arguments == {"strategy": "downgrade", "parameters": "{}"}
-    conversation.feed(Event(Kind.ISOLATED, {2: 1, 3: 1}, code=201), 0.4)
-    conversation.feed(Event(Kind.SUCCESS, {2: 1, 3: 1}, strategy="downgrade"), 2.4)
+    conversation.feed(MindIOEvent(EventKind.ISOLATED, {2: 1, 3: 1}, code=201), 0.4)
+    conversation.feed(MindIOEvent(EventKind.SUCCESS, {2: 1, 3: 1}, strategy="downgrade"), 2.4)
     assert conversation.state is State.SHRUNK
-    assert not [c for c in conversation.want(Wish("upgrade", {2: 1, 3: 1}, False, "{}"), 3.0) if isinstance(c, Call)]
-    commands = conversation.want(Wish("upgrade", {2: 1, 3: 1}, True, "{}"), 4.0)
+    assert not [
+        c for c in conversation.pursue(Desired("upgrade", {2: 1, 3: 1}, False, "{}"), 3.0) if isinstance(c, Call)
+    ]
+    commands = conversation.pursue(Desired("upgrade", {2: 1, 3: 1}, True, "{}"), 4.0)
     assert [c.name for c in commands if isinstance(c, Call)] == ["change_strategy"]
-    conversation.feed(Event(Kind.SUCCESS, strategy="upgrade"), 6.0)
+    conversation.feed(MindIOEvent(EventKind.SUCCESS, strategy="upgrade"), 6.0)
     assert str(conversation.state) == "Serving"
 
 
 def test_pause_and_continue_and_a_death_in_between() -> None:
     conversation = new_conversation(100.0)
-    conversation.feed(Event(Kind.SERVES), 0.0)
-    assert conversation.want(Wish("pause", seconds=60), 1.0) == [Call("pause", {"timeout": 60})]
-    conversation.feed(Event(Kind.STOP_OK), 1.1)
+    conversation.feed(MindIOEvent(EventKind.SERVES), 0.0)
+    assert conversation.pursue(Desired("pause", seconds=60), 1.0) == [Call("pause", {"timeout": 60})]
+    conversation.feed(MindIOEvent(EventKind.STOP_OK), 1.1)
     assert conversation.state is State.PAUSED
     commands = conversation.lose({1: 1}, 2.0)
     assert commands == [Call("stop_train", {"ranks": [[1, 1]]})]
@@ -330,9 +358,9 @@ def test_pause_and_continue_and_a_death_in_between() -> None:
 
 def test_a_pause_that_fails_is_not_asked_for_again() -> None:
     conversation = new_conversation(100.0)
-    conversation.feed(Event(Kind.SERVES), 0.0)
-    conversation.want(Wish("pause", seconds=60), 1.0)
-    commands = conversation.feed(Event(Kind.OPEN_FAILURE, code=406), 60.0)
+    conversation.feed(MindIOEvent(EventKind.SERVES), 0.0)
+    conversation.pursue(Desired("pause", seconds=60), 1.0)
+    commands = conversation.feed(MindIOEvent(EventKind.OPEN_FAILURE, code=406), 60.0)
     assert not [command for command in commands if isinstance(command, Call)]
     assert conversation.state is State.SERVING
 
@@ -340,7 +368,7 @@ def test_a_pause_that_fails_is_not_asked_for_again() -> None:
 STEPS = st.lists(
     st.one_of(
         st.sampled_from([("event", event) for event in EVENTS]),
-        st.sampled_from([("want", wish) for wish in [None, *WISHES]]),
+        st.sampled_from([("want", desired) for desired in [None, *WISHES]]),
         st.sampled_from([("lose", rank) for rank in range(4)]),
         st.sampled_from([("wait", seconds) for seconds in (0.05, 3.0, 90.0)]),
     ),
@@ -353,24 +381,30 @@ STEPS = st.lists(
 def test_whatever_happens_stop_train_and_naming_alternate(steps: list[tuple[str, object]]) -> None:
     """No second stop_train before a naming or a refusal or a success, and no second naming before 405 or a success."""
     conversation = new_conversation(100.0)
-    commands = conversation.feed(Event(Kind.SERVES), 0.0)
+    commands = conversation.feed(MindIOEvent(EventKind.SERVES), 0.0)
     now, stopped, named = 0.0, False, False
     for kind, value in steps:
         if kind == "event":
-            assert isinstance(value, Event)
-            fresh = value.kind in (Kind.SUCCESS, Kind.REFUSED, Kind.RETRY_REFUSED, Kind.FAULT, Kind.OPEN_FAILURE)
+            assert isinstance(value, MindIOEvent)
+            fresh = value.kind in (
+                EventKind.SUCCESS,
+                EventKind.REFUSED,
+                EventKind.RETRY_REFUSED,
+                EventKind.FAULT,
+                EventKind.OPEN_FAILURE,
+            )
             stopped, named = stopped and not fresh, named and not fresh
             commands = conversation.feed(value, now)
         elif kind == "want":
-            assert value is None or isinstance(value, Wish)
-            commands = conversation.want(value, now)
+            assert value is None or isinstance(value, Desired)
+            commands = conversation.pursue(value, now)
         elif kind == "lose":
             assert isinstance(value, int)
             commands = conversation.lose({value: 1}, now)
         else:
             assert isinstance(value, float)
             now += value
-            commands = conversation.feed(Event(Kind.LOOK), now)
+            commands = conversation.feed(MindIOEvent(EventKind.LOOK), now)
         for call in (command for command in commands if isinstance(command, Call)):
             if call.name == "stop_train":
                 assert not stopped

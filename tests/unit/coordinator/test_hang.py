@@ -21,7 +21,7 @@ def trained(multiple: int, minimum: int) -> World:
     return world
 
 
-def test_a_standstill_is_told_once_with_the_ranks_that_are_behind() -> None:
+def test_standstill_is_told_once_with_the_ranks_behind() -> None:
     world = trained(5, 2)
     world.advance(0.5)
     world.step(12, [0, 1, 3])
@@ -165,7 +165,7 @@ def test_an_outage_that_ended_before_a_step_is_no_standstill() -> None:
     assert (world.state.conversation, [fact.kind for fact in world.facts]) == ("Serving", [pb.PROCESS_EXITED])
 
 
-def test_a_hang_is_noticed_by_a_coordinator_that_was_restarted_in_it() -> None:
+def test_hang_is_noticed_after_a_restart_in_it() -> None:
     world = trained(5, 2)
     restart_coordinator(world)
     world.advance(1790)

@@ -39,7 +39,7 @@ def test_a_stop_tells_the_last_common_step_a_moment_later() -> None:
     assert told(world) == [4]
 
 
-def test_a_silent_node_does_not_hide_the_step_that_all_others_have_finished() -> None:
+def test_silent_node_does_not_hide_the_common_step() -> None:
     world = trained()
     world.step(4, [0, 1])
     world.agent(1).powered = False
@@ -65,7 +65,7 @@ def with_long_steps(steps: int) -> World:
     return world
 
 
-def test_a_node_that_would_have_told_of_a_step_at_once_has_not_finished_it() -> None:
+def test_node_heard_up_to_a_step_has_not_finished_the_next() -> None:
     world = with_long_steps(3)
     without_power(world, 4)
     assert told(world) == [3]
@@ -101,7 +101,7 @@ def test_a_save_that_follows_at_once_hides_no_step() -> None:
     assert world.state.step == 4
 
 
-def test_a_step_that_was_told_with_the_strategy_is_not_told_again() -> None:
+def test_step_told_with_the_strategy_is_not_repeated() -> None:
     world = trained()
     world.die(3)
     world.order(pb.CHECKPOINT, revision=1, lost_ranks=[3])

@@ -104,7 +104,7 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(agents, "BACKOFF_SECONDS", (0.01,))
 
 
-async def test_what_could_not_be_taken_in_is_a_lost_controller_and_it_is_dialled_again(
+async def test_listener_error_loses_the_controller_and_redials(
     host: Host, listener: Listener, caplog: pytest.LogCaptureFixture
 ) -> None:
     listener.broken = {"state"}
@@ -125,7 +125,7 @@ async def test_not_even_the_word_that_it_is_lost_ends_the_dialling(host: Host, l
     await until(lambda: listener.heard.count("unreachable") == 2, "the second word that it is lost")
 
 
-async def test_a_message_that_is_not_what_the_host_says_is_an_error_as_well(host: Host, listener: Listener) -> None:
+async def test_malformed_host_message_is_an_error(host: Host, listener: Listener) -> None:
     await host.accept(HELLO, {"event": "report_result"})
     await host.accept(HELLO)
     await until(lambda: len(listener.heard) == 3, "the second connection")

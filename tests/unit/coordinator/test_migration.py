@@ -60,7 +60,7 @@ def test_a_move_that_is_given_up_leaves_the_training_alone(world: World) -> None
     assert world.called("stop_train") == [{"ranks": [[1, 1]], "incarnation": 3}]
 
 
-def test_a_fault_during_a_move_is_recovered_without_the_second_processes(world: World) -> None:
+def test_fault_during_a_move_drops_the_second_processes(world: World) -> None:
     world.new_pod(1, 2, start_delay=9.0)
     world.advance(0.5)
     world.die(0)

@@ -15,10 +15,10 @@ from hajob.protocol import sidecar_pb2 as pb
 from tests.unit.coordinator.world import World
 
 AWAY_SECONDS = 65.0
-Play = Callable[["Stage"], Iterator[None]]
+Play = Callable[["AwayWorld"], Iterator[None]]
 
 
-class Stage(World):
+class AwayWorld(World):
     """A world whose operator may be away."""
 
     def __init__(self) -> None:
@@ -69,144 +69,144 @@ class Stage(World):
         }
 
 
-def in_place(stage: Stage) -> Iterator[None]:
-    stage.die(3)
+def in_place(world: AwayWorld) -> Iterator[None]:
+    world.die(3)
     yield
-    stage.order(pb.IN_PLACE, incarnation=2, revision=1, lost_ranks=[3], restart_ranks=[3])
+    world.order(pb.IN_PLACE, incarnation=2, revision=1, lost_ranks=[3], restart_ranks=[3])
     yield
-    stage.advance(0.2)
-    stage.step(4)
+    world.advance(0.2)
+    world.step(4)
     yield
-    stage.end(5)
+    world.end(5)
 
 
-def retry(stage: Stage) -> Iterator[None]:
-    stage.mindio.strategies = ["exit", "dump", "retry"]
-    stage.mindio.ask = "stop"
-    stage.callback("report_fault_ranks", [[[1, 0]], [[1, ""]]])
-    stage.pump()
+def retry(world: AwayWorld) -> Iterator[None]:
+    world.mindio.strategies = ["exit", "dump", "retry"]
+    world.mindio.ask = "stop"
+    world.callback("report_fault_ranks", [[[1, 0]], [[1, ""]]])
+    world.pump()
     yield
-    stage.order(pb.RETRY, incarnation=2, revision=1, lost_ranks=[1])
+    world.order(pb.RETRY, incarnation=2, revision=1, lost_ranks=[1])
     yield
-    stage.end(4)
+    world.end(4)
 
 
-def new_pod(stage: Stage, incarnation: int, seconds: float, *, step: int) -> Iterator[None]:
+def new_pod(world: AwayWorld, incarnation: int, seconds: float, *, step: int) -> Iterator[None]:
     """A pod is made for node 1, its ranks come within `seconds`, and the training goes on with `step`."""
-    stage.new_pod(1, incarnation, start_delay=1.0)
+    world.new_pod(1, incarnation, start_delay=1.0)
     yield
-    stage.advance(seconds)
+    world.advance(seconds)
     yield
-    stage.end(step)
+    world.end(step)
 
 
-def replace(stage: Stage) -> Iterator[None]:
-    stage.agent(1).powered = False
-    stage.core.disconnected(stage.agent(1).uid, stage.now, refused=False)
-    stage.advance(4.0)
+def replace(world: AwayWorld) -> Iterator[None]:
+    world.agent(1).powered = False
+    world.core.disconnected(world.agent(1).uid, world.now, refused=False)
+    world.advance(4.0)
     yield
-    stage.order(pb.REPLACE, incarnation=2, revision=1, lost_ranks=[2, 3], replaced_nodes=[1])
+    world.order(pb.REPLACE, incarnation=2, revision=1, lost_ranks=[2, 3], replaced_nodes=[1])
     yield
-    yield from new_pod(stage, 2, 3.0, step=4)
+    yield from new_pod(world, 2, 3.0, step=4)
 
 
-def shrink(stage: Stage) -> Iterator[None]:
-    stage.agent(1).powered = False
-    stage.core.disconnected(stage.agent(1).uid, stage.now, refused=False)
-    stage.advance(4.0)
-    yield from leave_out_node_1(stage)
+def shrink(world: AwayWorld) -> Iterator[None]:
+    world.agent(1).powered = False
+    world.core.disconnected(world.agent(1).uid, world.now, refused=False)
+    world.advance(4.0)
+    yield from leave_out_node_1(world)
 
 
-def shrink_beside_its_agent(stage: Stage) -> Iterator[None]:
+def shrink_beside_its_agent(world: AwayWorld) -> Iterator[None]:
     """One process has died, another lives, and so does the agent of both."""
-    stage.die(3)
-    yield from leave_out_node_1(stage)
+    world.die(3)
+    yield from leave_out_node_1(world)
 
 
-def leave_out_node_1(stage: Stage) -> Iterator[None]:
-    stage.mindio.strategies = ["exit", "dump", "recover", "downgrade"]
-    stage.order(pb.SHRINK, incarnation=2, revision=1, lost_ranks=[2, 3])
-    stage.advance(0.5)
+def leave_out_node_1(world: AwayWorld) -> Iterator[None]:
+    world.mindio.strategies = ["exit", "dump", "recover", "downgrade"]
+    world.order(pb.SHRINK, incarnation=2, revision=1, lost_ranks=[2, 3])
+    world.advance(0.5)
     yield
-    stage.callback("report_result", [201, "isolate", [[2, 1], [3, 1]], "downgrade"])
-    stage.pump()
+    world.callback("report_result", [201, "isolate", [[2, 1], [3, 1]], "downgrade"])
+    world.pump()
     yield
-    stage.step(4)
-    stage.mindio.result(ranks={2: 1, 3: 1})
-    stage.pump()
-    yield
-
-
-def checkpoint(stage: Stage) -> Iterator[None]:
-    stage.order(pb.CHECKPOINT, incarnation=2, revision=1)
-    stage.advance(0.5)
-    yield
-    stage.mindio.result()
-    stage.pump()
+    world.step(4)
+    world.mindio.result(ranks={2: 1, 3: 1})
+    world.pump()
     yield
 
 
-def expand(stage: Stage) -> Iterator[None]:
-    for _ in shrink(stage):
+def checkpoint(world: AwayWorld) -> Iterator[None]:
+    world.order(pb.CHECKPOINT, incarnation=2, revision=1)
+    world.advance(0.5)
+    yield
+    world.mindio.result()
+    world.pump()
+    yield
+
+
+def expand(world: AwayWorld) -> Iterator[None]:
+    for _ in shrink(world):
         pass
-    stage.order(pb.EXPAND, incarnation=3, revision=1, lost_ranks=[2, 3], replaced_nodes=[1])
+    world.order(pb.EXPAND, incarnation=3, revision=1, lost_ranks=[2, 3], replaced_nodes=[1])
     yield
-    yield from new_pod(stage, 3, 1.5, step=5)
+    yield from new_pod(world, 3, 1.5, step=5)
 
 
-def until_growing(stage: Stage) -> Iterator[None]:
+def until_growing(world: AwayWorld) -> Iterator[None]:
     """The pod is kept: its processes are started again."""
-    for _ in shrink_beside_its_agent(stage):
+    for _ in shrink_beside_its_agent(world):
         pass
-    stage.order(pb.EXPAND, incarnation=3, revision=1, lost_ranks=[2, 3], restart_ranks=[2, 3])
-    stage.advance(0.2)
+    world.order(pb.EXPAND, incarnation=3, revision=1, lost_ranks=[2, 3], restart_ranks=[2, 3])
+    world.advance(0.2)
     yield
 
 
-def growth_that_fails(stage: Stage) -> Iterator[None]:
-    yield from until_growing(stage)
-    stage.mindio.strategies = ["exit", "dump"]
-    stage.mindio.result(406, "upgrade repair failed", {3: 1})
-    stage.pump()
-    stage.order(pb.CHECKPOINT, incarnation=3, revision=2, lost_ranks=[2, 3])
+def growth_that_fails(world: AwayWorld) -> Iterator[None]:
+    yield from until_growing(world)
+    world.mindio.strategies = ["exit", "dump"]
+    world.mindio.result(406, "upgrade repair failed", {3: 1})
+    world.pump()
+    world.order(pb.CHECKPOINT, incarnation=3, revision=2, lost_ranks=[2, 3])
     yield
-    stage.mindio.result()
-    stage.pump()
+    world.mindio.result()
+    world.pump()
     yield
 
 
-def growth_that_is_given_up(stage: Stage) -> Iterator[None]:
-    yield from until_growing(stage)
-    stage.die(3)
-    stage.order(pb.SHRINK, incarnation=3, revision=2, lost_ranks=[2, 3])
+def growth_that_is_given_up(world: AwayWorld) -> Iterator[None]:
+    yield from until_growing(world)
+    world.die(3)
+    world.order(pb.SHRINK, incarnation=3, revision=2, lost_ranks=[2, 3])
     yield
-    stage.order(pb.EXPAND, incarnation=4, revision=1, lost_ranks=[2, 3], restart_ranks=[2, 3])
-    stage.advance(0.2)
+    world.order(pb.EXPAND, incarnation=4, revision=1, lost_ranks=[2, 3], restart_ranks=[2, 3])
+    world.advance(0.2)
     yield
-    stage.end(5)
+    world.end(5)
 
 
-def pause(stage: Stage) -> Iterator[None]:
-    stage.order(pb.PAUSE, incarnation=2, revision=1, timeout_seconds=600)
+def pause(world: AwayWorld) -> Iterator[None]:
+    world.order(pb.PAUSE, incarnation=2, revision=1, timeout_seconds=600)
     yield
-    stage.order(pb.CONTINUE, incarnation=2, revision=2)
+    world.order(pb.CONTINUE, incarnation=2, revision=2)
     yield
-    stage.end(4)
+    world.end(4)
 
 
-def migrate(stage: Stage) -> Iterator[None]:
-    stage.order(pb.MIGRATE, incarnation=2, revision=1, lost_ranks=[2, 3], replaced_nodes=[1])
+def migrate(world: AwayWorld) -> Iterator[None]:
+    world.order(pb.MIGRATE, incarnation=2, revision=1, lost_ranks=[2, 3], replaced_nodes=[1])
     yield
-    yield from new_pod(stage, 2, 1.5, step=4)
+    yield from new_pod(world, 2, 1.5, step=4)
 
 
-def played(play: Play, away_at: int | None = None) -> Stage:
-    stage = Stage()
-    for number, _ in enumerate(play(stage)):
+def played(play: Play, away_at: int | None = None) -> AwayWorld:
+    world = AwayWorld()
+    for number, _ in enumerate(play(world)):
         if number == away_at:
-            stage.leave()
-    stage.advance(0.5)
-    return stage
+            world.leave()
+    world.advance(0.5)
+    return world
 
 
 PLAYS: dict[Play, int] = {
@@ -234,9 +234,9 @@ def test_an_operator_that_is_away_changes_nothing_in_the_result(play: Play, away
 
 @pytest.mark.parametrize(("play", "standing"), [(in_place, pb.IN_PLACE), (retry, pb.RETRY)])
 def test_what_needs_nobody_else_is_done_meanwhile_and_said(play: Play, standing: pb.Action) -> None:
-    stage = Stage()
-    next(play(stage))
-    stage.leave()
-    assert stage.state.standing_action == standing
-    assert len(stage.called("change_strategy")) == 1
-    assert stage.marks(pb.STRATEGY_SENT)
+    world = AwayWorld()
+    next(play(world))
+    world.leave()
+    assert world.state.standing_action == standing
+    assert len(world.called("change_strategy")) == 1
+    assert world.marks(pb.STRATEGY_SENT)

@@ -6,7 +6,7 @@ from hajob.protocol import sidecar_pb2 as pb
 from tests.unit.coordinator.world import World
 
 
-def test_a_pause_that_nobody_ends_is_a_fault_with_a_cause_and_costs_no_step(world: World) -> None:
+def test_unended_pause_is_a_fault_and_costs_no_step(world: World) -> None:
     """MindIO stops and names nobody; the operator is told of somebody, and may have the step repeated."""
     world.order(pb.PAUSE, incarnation=2, revision=1, timeout_seconds=60)
     assert world.state.conversation == "Paused"
@@ -28,7 +28,7 @@ def test_a_pause_that_nobody_ends_is_a_fault_with_a_cause_and_costs_no_step(worl
     assert world.state.controller_ready
 
 
-def test_without_an_operator_the_step_is_repeated_after_a_pause_that_nobody_ended() -> None:
+def test_unended_pause_without_operator_is_retried() -> None:
     world = World()
     world.standing = pb.StandingOrders(decision_timeout_milliseconds=5000, allow_retry=True)
     world.start()
@@ -75,7 +75,7 @@ def test_a_save_that_succeeded_is_no_lost_controller(world: World) -> None:
     assert not world.facts
 
 
-def test_a_death_between_continue_and_its_result_is_the_next_incident(world: World) -> None:
+def test_death_before_result_of_continue_is_the_next_incident(world: World) -> None:
     """MindIO would need ten seconds to see it."""
     world.order(pb.PAUSE, incarnation=2, revision=1, timeout_seconds=60)
     world.order(pb.CONTINUE, incarnation=2, revision=2)

@@ -15,7 +15,7 @@ def codes(world: World) -> list[str]:
     return [problem.code for problem in world.core.report(world.now).state.problems]
 
 
-def test_an_image_that_lacks_something_is_believed_when_it_lacks_it_twice() -> None:
+def test_unusable_image_is_believed_the_second_time() -> None:
     world = World()
     world.core.controller_hello(world.controller, [], world.now)
     world.assign()
@@ -52,7 +52,7 @@ def test_a_port_that_is_taken_says_nothing_about_the_image() -> None:
     assert codes(world) == []
 
 
-def test_a_worn_controller_is_told_by_its_hosts_count_also_to_the_next_coordinator() -> None:
+def test_worn_controller_is_told_also_after_a_restart() -> None:
     world = World()
     world.start()
     assert world.state.controller_problem == ""
@@ -63,7 +63,7 @@ def test_a_worn_controller_is_told_by_its_hosts_count_also_to_the_next_coordinat
     assert world.state.controller_ready
 
 
-def test_a_controller_that_hangs_protects_nobody_until_it_answers() -> None:
+def test_hung_controller_protects_nobody_until_it_answers() -> None:
     world = World()
     world.start()
     serving = dict(world.controller)
@@ -73,7 +73,7 @@ def test_a_controller_that_hangs_protects_nobody_until_it_answers() -> None:
         assert (state.controller_ready, state.controller_problem) == (not problem, problem)
 
 
-def test_what_agents_see_is_told_once_and_only_of_pods_that_count() -> None:
+def test_agents_problems_are_told_once_of_current_pods() -> None:
     world = World()
     world.start()
     for agent in world.agents.values():

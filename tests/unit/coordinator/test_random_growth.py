@@ -133,7 +133,7 @@ def test_a_rank_that_dies_before_it_has_come_back_stops_nobody(world: World) -> 
     grown(world, 4)
 
 
-def test_others_that_die_after_growing_was_given_up_are_named_at_once(world: World) -> None:
+def test_deaths_after_growth_was_given_up_are_named_at_once(world: World) -> None:
     expand(world, 3)
     world.die(3)
     give_up(world, 3)
@@ -141,7 +141,7 @@ def test_others_that_die_after_growing_was_given_up_are_named_at_once(world: Wor
     assert world.called("stop_train")[1:] == [{"ranks": [[1, 1]], "incarnation": 4}]
 
 
-def test_others_that_died_before_growing_is_given_up_are_named_then(world: World) -> None:
+def test_deaths_before_growth_is_given_up_are_named_then(world: World) -> None:
     """Before that MindIO may be taking the ranks back, and would keep the word for its next fault."""
     expand(world, 3)
     world.die(1)
@@ -151,7 +151,7 @@ def test_others_that_died_before_growing_is_given_up_are_named_then(world: World
     assert world.called("stop_train")[1:] == [{"ranks": [[1, 1]], "incarnation": 4}]
 
 
-def test_others_that_die_while_mindio_waits_for_the_ranks_are_found_by_it(world: World) -> None:
+def test_deaths_while_growing_are_found_by_mindio(world: World) -> None:
     """Everybody known dead is in the answer: a silent rank that is not would cost MindIO five seconds."""
     expand(world, 3)
     world.die(0)
@@ -176,7 +176,7 @@ def test_the_step_is_saved_while_mindio_waits_for_the_ranks(world: World) -> Non
     assert (result.incarnation, result.result_code, result.strategy) == (3, 0, "dump")
 
 
-def test_a_save_that_meets_a_growth_that_fails_is_asked_for_as_its_answer(world: World) -> None:
+def test_save_crossing_a_failed_growth_is_its_answer(world: World) -> None:
     """MindIO drops the word with its report."""
     expand(world, 3)
     world.order(pb.CHECKPOINT, incarnation=3, revision=2, lost_ranks=[1])
@@ -187,7 +187,7 @@ def test_a_save_that_meets_a_growth_that_fails_is_asked_for_as_its_answer(world:
     assert (world.state.conversation, strategies(world)) == ("Saving", [*GROWN, "dump"])
 
 
-def test_a_save_that_meets_a_growth_that_succeeds_is_asked_for_again(world: World) -> None:
+def test_save_crossing_a_successful_growth_is_repeated(world: World) -> None:
     """What succeeded is not the save: nobody may be ended yet."""
     expand(world, 3)
     world.order(pb.CHECKPOINT, incarnation=4, revision=1)
@@ -202,7 +202,7 @@ def test_a_save_that_meets_a_growth_that_succeeds_is_asked_for_again(world: Worl
     assert [world.phase(rank) for rank in range(4)] == [pb.DEAD] * 4
 
 
-def test_a_growth_that_fails_when_it_was_given_up_can_still_be_saved(world: World) -> None:
+def test_failed_growth_after_giving_up_can_be_saved(world: World) -> None:
     expand(world, 3)
     world.die(3)
     give_up(world, 3)
@@ -214,7 +214,7 @@ def test_a_growth_that_fails_when_it_was_given_up_can_still_be_saved(world: Worl
     assert strategies(world) == [*GROWN, "dump"]
 
 
-def test_a_growth_that_has_succeeded_when_it_was_given_up_is_full_size(world: World) -> None:
+def test_successful_growth_after_giving_up_is_full_size(world: World) -> None:
     """MindIO misses the ranks that were ended, and says so like any other fault."""
     expand(world, 3)
     give_up(world, 3)

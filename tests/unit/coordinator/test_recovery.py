@@ -39,7 +39,7 @@ def test_an_exit_stops_the_training_before_anybody_is_asked(world: World) -> Non
     assert not world.called("on_global_rank")
 
 
-def test_in_place_names_the_rank_when_its_successor_stands_at_the_gate(world: World) -> None:
+def test_in_place_names_when_the_successor_is_ready(world: World) -> None:
     world.die(3)
     world.agent(1).start_delay = 1.0
     world.order(pb.IN_PLACE, revision=1, lost_ranks=[3], restart_ranks=[3])
@@ -97,7 +97,7 @@ def test_everything_that_dies_before_the_naming_is_named_once(world: World) -> N
     assert world.state.conversation == "Serving"
 
 
-def test_a_successor_that_dies_before_the_naming_is_started_again(world: World) -> None:
+def test_successor_dead_before_the_naming_is_restarted(world: World) -> None:
     world.agent(0).start_delay = 5.0
     world.die(3)
     world.die(0)
@@ -112,7 +112,7 @@ def test_a_successor_that_dies_before_the_naming_is_started_again(world: World) 
     assert world.state.conversation == "Serving"
 
 
-def test_a_death_after_the_naming_is_a_fact_and_is_saved_after_406(world: World) -> None:
+def test_death_after_the_naming_is_saved_after_406(world: World) -> None:
     world.die(3)
     world.order(pb.IN_PLACE, revision=1, lost_ranks=[3], restart_ranks=[3])
     world.advance(0.1)
@@ -129,7 +129,7 @@ def test_a_death_after_the_naming_is_a_fact_and_is_saved_after_406(world: World)
     assert len([fact for fact in world.facts if fact.kind == pb.PROCESS_EXITED]) == 2, "ended ranks are no faults"
 
 
-def test_a_death_between_the_first_step_and_the_result_becomes_the_next_incident(world: World) -> None:
+def test_death_before_the_result_is_the_next_incident(world: World) -> None:
     """MindIO would answer it with 406; two seconds later it is recovered like any other."""
     world.die(3)
     world.order(pb.IN_PLACE, revision=1, lost_ranks=[3], restart_ranks=[3])
@@ -146,7 +146,7 @@ def test_a_death_between_the_first_step_and_the_result_becomes_the_next_incident
     assert world.state.conversation == "Serving"
 
 
-def test_a_decision_about_it_may_come_before_mindio_has_confirmed(world: World) -> None:
+def test_decision_may_come_before_mindio_confirms(world: World) -> None:
     """Its successor starts at once, under the order's number; MindIO hears of it after its own report."""
     world.die(3)
     world.order(pb.IN_PLACE, revision=1, lost_ranks=[3], restart_ranks=[3])
@@ -195,7 +195,7 @@ def test_a_memory_fault_is_answered_at_once_and_retried(world: World) -> None:
     assert world.state.conversation == "Serving"
 
 
-def test_a_retry_that_is_refused_becomes_a_recovery_without_a_second_fault_report(world: World) -> None:
+def test_refused_retry_becomes_a_recovery(world: World) -> None:
     world.mindio.strategies = ["exit", "dump", "retry"]
     world.mindio.ask = "stop"
     world.callback("report_fault_ranks", [[[1, 0]], [[1, ""]]])
@@ -213,7 +213,7 @@ def test_a_retry_that_is_refused_becomes_a_recovery_without_a_second_fault_repor
     assert world.state.conversation == "Serving"
 
 
-def test_a_successor_that_dies_after_a_refused_retry_is_started_again(world: World) -> None:
+def test_successor_dead_after_a_refused_retry_is_restarted(world: World) -> None:
     """What was named for the retry is to be named anew, so MindIO has let nobody in yet."""
     world.mindio.strategies = ["exit", "dump", "retry", "recover"]
     world.mindio.ask = "stop"
@@ -280,7 +280,7 @@ def test_a_shrink_that_a_death_has_overtaken_takes_nobody_along(world: World) ->
     assert [call["strategy"] for call in world.called("change_strategy")] == ["dump"]
 
 
-def test_successors_that_are_ordered_after_the_naming_are_let_in_with_the_strategy(world: World) -> None:
+def test_late_successors_are_admitted_with_the_strategy(world: World) -> None:
     """They were named as faulty, and a recover waits for whoever was."""
     memory_fault(world, "recover")
     world.order(pb.RETRY, revision=1, lost_ranks=[1])
@@ -294,7 +294,7 @@ def test_successors_that_are_ordered_after_the_naming_are_let_in_with_the_strate
     assert world.state.conversation == "Serving"
 
 
-def test_a_memory_fault_recovered_in_place_restarts_the_running_process(world: World) -> None:
+def test_memory_fault_in_place_restarts_the_process(world: World) -> None:
     world.mindio.ask = "stop"
     world.callback("report_fault_ranks", [[[1, 0]], [[1, ""]]])
     world.pump()
@@ -369,7 +369,7 @@ def test_a_new_attempt_gets_a_new_controller_and_new_processes(world: World) -> 
     assert world.state.conversation == "Stopped"
 
 
-def test_a_leader_that_decides_anew_under_the_same_revision_is_heard(world: World) -> None:
+def test_same_revision_with_another_decision_is_heard(world: World) -> None:
     """The one before it was killed between its order and its record of it."""
     world.agent(1).start_delay = 5.0
     world.die(3)
@@ -378,7 +378,7 @@ def test_a_leader_that_decides_anew_under_the_same_revision_is_heard(world: Worl
     assert world.called("change_strategy") == [{"strategy": "dump", "parameters": ""}]
 
 
-def test_a_death_before_the_success_that_becomes_a_failure_is_answered_under_the_number_it_was_ordered_with(
+def test_failure_after_confirming_keeps_the_orders_number(
     world: World,
 ) -> None:
     """The operator has opened an incident of its own for the death; what MindIO says from then on is about that one."""

@@ -34,7 +34,7 @@ def test_the_first_step_is_told_although_the_incident_is_over() -> None:
     assert world.state.step == 7
 
 
-def test_the_next_fault_counts_from_the_steps_that_were_done_again() -> None:
+def test_next_fault_counts_from_the_repeated_steps() -> None:
     world = repaired(9)
     for one in (6, 7):
         world.step(one)

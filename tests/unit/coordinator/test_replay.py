@@ -9,7 +9,7 @@ import pytest
 
 from hajob.protocol import sidecar_pb2 as pb
 from tests.unit.coordinator.restart import replayed, restart_coordinator
-from tests.unit.coordinator.test_operator_away import PLAYS, Play, Stage
+from tests.unit.coordinator.test_operator_away import PLAYS, AwayWorld, Play
 from tests.unit.coordinator.test_random_faults import Round, check, hurt
 from tests.unit.coordinator.test_random_growth import Growth, shrink
 from tests.unit.coordinator.world import World
@@ -66,7 +66,7 @@ def test_while_a_job_grows_the_log_tells_all(world: World, seed: int) -> None:
 
 @pytest.mark.parametrize("play", PLAYS)
 def test_in_the_middle_of_an_action_the_log_tells_all(play: Play) -> None:
-    stage = Stage()
+    stage = AwayWorld()
     for _ in play(stage):
         compare(stage)
 

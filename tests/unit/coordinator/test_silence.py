@@ -18,7 +18,7 @@ def world() -> World:
     return world
 
 
-def test_a_silent_agent_is_named_after_three_seconds_with_all_its_ranks(world: World) -> None:
+def test_silent_agent_is_named_after_three_seconds(world: World) -> None:
     world.agent(2).powered = False
     world.advance(2.4)
     assert not world.facts
@@ -62,7 +62,7 @@ def test_an_agent_that_has_never_spoken_is_starting_not_silent() -> None:
     assert not world.facts
 
 
-def test_refused_connections_count_as_silence_sooner_but_not_at_once() -> None:
+def test_refused_connections_are_silence_sooner() -> None:
     silence = Silence()
     silence.heard("a", 10.0)
     silence.refused("a", 10.2)
@@ -90,7 +90,7 @@ def test_a_lease_that_a_former_coordinator_granted_is_waited_for() -> None:
     assert not leases.expired("a", 106.9)
 
 
-def test_replace_stops_names_and_recovers_when_the_new_pod_stands_ready(world: World) -> None:
+def test_replace_names_when_the_new_pod_is_ready(world: World) -> None:
     world.agent(2).powered = False
     world.advance(3.6)
     world.order(pb.REPLACE, incarnation=2, revision=1, lost_ranks=[4, 5], replaced_nodes=[2])
@@ -131,7 +131,7 @@ def test_a_predecessor_that_confirms_its_end_is_not_waited_for(world: World) -> 
     assert not world.facts, "ranks ended by order are no fault"
 
 
-def test_a_pod_that_is_over_gets_no_lease_and_ends_its_ranks_when_it_returns(world: World) -> None:
+def test_pod_that_is_over_gets_no_lease_and_ends_its_ranks(world: World) -> None:
     old = world.agent(2)
     old.frozen = True
     world.advance(3.6)
@@ -165,7 +165,7 @@ def test_node_and_process_lost_together_need_one_naming(world: World) -> None:
     assert len(world.called("stop_train")) == 1
 
 
-def test_a_replacement_that_dies_too_is_replaced_under_a_higher_incarnation(world: World) -> None:
+def test_dead_replacement_is_replaced_again(world: World) -> None:
     world.agent(2).powered = False
     world.advance(3.6)
     world.order(pb.REPLACE, incarnation=2, revision=1, lost_ranks=[4, 5], replaced_nodes=[2])
@@ -189,7 +189,7 @@ def test_a_pod_whose_ranks_have_finished_may_go(world: World) -> None:
     assert not world.facts
 
 
-def test_a_node_that_was_replaced_and_stays_away_is_dialled_no_longer() -> None:
+def test_replaced_node_that_stays_away_is_forgotten() -> None:
     world = World()
     world.start()
     world.step(1)

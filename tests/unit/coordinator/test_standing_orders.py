@@ -74,7 +74,7 @@ def test_a_lost_pod_is_waited_for_and_saved_before_mindio_leaves() -> None:
     assert world.called("change_strategy") == [{"strategy": "dump", "parameters": ""}]
 
 
-def test_a_replacement_that_never_comes_is_given_up_for_a_checkpoint() -> None:
+def test_missing_replacement_is_given_up_for_a_checkpoint() -> None:
     world = started(allow_checkpoint=True)
     world.die(3)
     world.agent(1).powered = False
@@ -85,9 +85,7 @@ def test_a_replacement_that_never_comes_is_given_up_for_a_checkpoint() -> None:
 
 
 @pytest.mark.parametrize(("action", "standing"), [(pb.RETRY, pb.IN_PLACE), (pb.SHRINK, pb.IN_PLACE)])
-def test_an_order_that_a_death_has_overtaken_is_none_when_the_operator_stays_away(
-    action: pb.Action, standing: pb.Action
-) -> None:
+def test_overtaken_order_counts_as_none_without_operator(action: pb.Action, standing: pb.Action) -> None:
     world = started(allow_retry=True, allow_in_place=True, allow_checkpoint=True)
     world.mindio.ask = "stop"
     world.callback("report_fault_ranks", [[[1, 0]], [[1, ""]]])
@@ -102,7 +100,7 @@ def test_an_order_that_a_death_has_overtaken_is_none_when_the_operator_stays_awa
     assert [call["strategy"] for call in world.called("change_strategy")] == ["recover"]
 
 
-def test_an_order_that_a_death_has_overtaken_is_given_up_for_a_checkpoint_before_mindio_leaves() -> None:
+def test_overtaken_order_becomes_a_checkpoint_in_time() -> None:
     world = started(allow_checkpoint=True)
     world.mindio.ask = "stop"
     world.callback("report_fault_ranks", [[[1, 0]], [[1, ""]]])
@@ -131,7 +129,7 @@ def refused_retry(**allowed: object) -> World:
     return world
 
 
-def test_a_process_that_a_retry_has_lost_is_started_again_in_place() -> None:
+def test_process_lost_by_a_retry_is_restarted_in_place() -> None:
     world = refused_retry(allow_retry=True, allow_in_place=True, allow_checkpoint=True)
     world.advance(4.9)
     assert len(world.called("on_global_rank")) == 1
@@ -141,7 +139,7 @@ def test_a_process_that_a_retry_has_lost_is_started_again_in_place() -> None:
     assert [call["strategy"] for call in world.called("change_strategy")] == ["retry", "recover"]
 
 
-def test_a_retry_that_was_refused_is_given_up_for_a_checkpoint_before_mindio_leaves() -> None:
+def test_refused_retry_becomes_a_checkpoint_in_time() -> None:
     world = refused_retry(allow_retry=True, allow_checkpoint=True)
     world.advance(85)
     assert world.state.conversation == "RetryRefused"
@@ -170,7 +168,7 @@ def test_a_repair_that_failed_is_followed_by_a_checkpoint() -> None:
     assert [call["strategy"] for call in world.called("change_strategy")] == ["recover", "dump"]
 
 
-def test_without_leave_to_save_a_repair_that_failed_ends_with_mindio() -> None:
+def test_failed_repair_without_checkpoint_ends_with_mindio() -> None:
     world = failed_repair(allow_in_place=True)
     world.advance(117)
     assert world.state.conversation == "FailedOpen"
@@ -178,7 +176,7 @@ def test_without_leave_to_save_a_repair_that_failed_ends_with_mindio() -> None:
     assert world.state.conversation == "Closed"
 
 
-def test_what_was_decided_and_is_not_offered_is_followed_by_a_checkpoint() -> None:
+def test_strategy_not_offered_becomes_a_checkpoint() -> None:
     world = started(allow_in_place=True, allow_checkpoint=True)
     world.mindio.strategies = ["exit", "dump"]
     world.die(3)
@@ -191,7 +189,7 @@ def test_what_was_decided_and_is_not_offered_is_followed_by_a_checkpoint() -> No
 
 
 @pytest.mark.parametrize("ordered", [True, False])
-def test_where_nothing_but_the_end_is_offered_nobody_is_held_for_the_whole_wait(*, ordered: bool) -> None:
+def test_offer_of_exit_only_holds_nobody(*, ordered: bool) -> None:
     """A word outside the list is the end, and says nothing more; so MindIO is told nothing, the operator at once."""
     world = started(allow_in_place=True, allow_checkpoint=True)
     world.mindio.strategies = ["exit"]
@@ -231,7 +229,7 @@ def test_a_growth_that_failed_is_saved(ordered: int) -> None:
     assert [call["strategy"] for call in world.called("change_strategy")] == ["downgrade", "upgrade", "dump"]
 
 
-def test_without_leave_to_save_the_controller_is_known_to_have_left() -> None:
+def test_controller_is_told_gone_where_saving_is_not_allowed() -> None:
     world = started()
     world.die(3)
     world.advance(117)

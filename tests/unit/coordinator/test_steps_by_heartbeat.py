@@ -112,7 +112,7 @@ def test_a_heartbeat_of_before_the_fault_ends_no_outage() -> None:
     assert [mark.step for mark in world.marks(pb.RESUMED)[before:]] == [10]
 
 
-def test_the_first_line_after_a_repair_ends_the_outage_unless_it_repeats_the_last() -> None:
+def test_repeated_line_after_a_repair_does_not_end_the_outage() -> None:
     world = trained(8)
     before = len(world.marks(pb.RESUMED))
     fault(world, 2)
@@ -122,7 +122,7 @@ def test_the_first_line_after_a_repair_ends_the_outage_unless_it_repeats_the_las
     assert [mark.step for mark in world.marks(pb.RESUMED)[before:]] == [9]
 
 
-def test_heartbeats_that_fall_tell_of_a_checkpoint_that_was_loaded() -> None:
+def test_falling_heartbeats_tell_of_a_loaded_checkpoint() -> None:
     world = trained(8, prints=False)
     before = len(world.marks(pb.RESUMED))
     fault(world, 2)
@@ -134,7 +134,7 @@ def test_heartbeats_that_fall_tell_of_a_checkpoint_that_was_loaded() -> None:
     assert world.state.step == 5
 
 
-def test_a_dead_last_rank_leaves_the_step_it_had_printed_as_the_last() -> None:
+def test_dead_printing_rank_leaves_its_last_step() -> None:
     world = trained(8)
     world.step(9, [PRINTING])
     fault(world, PRINTING)

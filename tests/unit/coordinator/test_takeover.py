@@ -106,9 +106,7 @@ def test_a_recovery_whose_successor_stands_at_the_gate_goes_on(world: World) -> 
 
 
 @pytest.mark.parametrize("recovered_before", [False, True])
-def test_without_the_old_controller_the_loss_is_said_and_no_blind_one_is_started(
-    world: World, recovered_before: bool
-) -> None:
+def test_lost_controller_is_told_and_no_blind_one_started(world: World, recovered_before: bool) -> None:
     if recovered_before:
         world.die(3)
         world.order(pb.IN_PLACE, revision=1, lost_ranks=[3], restart_ranks=[3])
@@ -150,7 +148,7 @@ def test_a_coordinator_alone_does_not_end_what_it_does_not_know(world: World) ->
     assert all(agent.lease_until > world.now for agent in world.agents.values())
 
 
-def test_a_death_that_is_told_before_the_takeover_is_not_forgotten(world: World) -> None:
+def test_death_told_before_takeover_is_kept(world: World) -> None:
     """Agents repeat to a new coordinator what the old one had not acknowledged, before the operator has spoken."""
     assignment, order = world.core.job.assignment, world.core.job.order
     assert assignment is not None
@@ -184,7 +182,7 @@ def test_a_training_that_ends_while_nobody_listens_has_ended(world: World, contr
     assert [fact.kind for fact in world.facts] == ([] if controller else [pb.CONTROLLER_LOST])
 
 
-def test_a_job_is_taken_over_although_one_pod_does_not_answer_and_its_ranks_count_when_it_does(world: World) -> None:
+def test_takeover_without_one_agent_counts_its_ranks_later(world: World) -> None:
     world.agent(1).frozen = True
     restart_coordinator(world, [], controller=False)
     assert world.state.conversation == "Offline"
@@ -206,7 +204,7 @@ def test_a_pod_that_stays_silent_after_the_takeover_is_told(world: World) -> Non
     assert [(fact.kind, list(fact.ranks)) for fact in world.facts] == [(pb.AGENT_SILENT, [2, 3])]
 
 
-def test_after_a_lost_controller_nothing_that_was_ordered_is_open(world: World) -> None:
+def test_lost_controller_concludes_every_order(world: World) -> None:
     world.die(3)
     world.order(pb.IN_PLACE, revision=1, lost_ranks=[3], restart_ranks=[3])
     world.advance(0.2)
@@ -323,7 +321,7 @@ def test_ranks_that_were_left_out_on_purpose_are_no_fault(world: World, *, shrun
     assert {world.phase(rank) for rank in (0, 1)} == {pb.LINKED}
 
 
-def test_ranks_of_an_agent_that_was_never_heard_do_not_disturb_the_end(world: World) -> None:
+def test_unheard_ranks_do_not_disturb_the_end(world: World) -> None:
     world.agent(1).frozen = True
     restart_coordinator(world)
     world.advance(6)
@@ -333,7 +331,7 @@ def test_ranks_of_an_agent_that_was_never_heard_do_not_disturb_the_end(world: Wo
     assert world.state.conversation == "Finishing"
 
 
-def test_ranks_that_a_start_in_the_middle_has_not_linked_are_not_named() -> None:
+def test_ranks_not_yet_linked_by_a_start_are_not_named() -> None:
     world = World()
     world.agents["pod-1-1"].start_delay = 30.0
     world.core.controller_hello(world.controller, [], world.now)

@@ -75,7 +75,7 @@ def test_before_the_second_processes_stand(world: World) -> None:
     is_moved(world)
 
 
-def test_second_processes_that_stand_are_held_until_mindio_knows_of_them(world: World) -> None:
+def test_second_processes_are_held_until_mindio_knows(world: World) -> None:
     """The predecessor was killed right before its word to MindIO."""
     new = world.new_pod(1, 2, start_delay=2.0)
     world.advance(0.5)
@@ -213,9 +213,7 @@ def test_a_move_that_is_given_up_meanwhile(world: World) -> None:
 
 
 @pytest.mark.parametrize("crossed", [True, False])
-def test_a_move_that_is_given_up_when_it_was_offered_leaves_no_controller_that_looks_healthy(
-    world: World, *, crossed: bool
-) -> None:
+def test_move_given_up_when_offered_leaves_no_healthy_controller(world: World, *, crossed: bool) -> None:
     until_prepared(world)
     world.core.job.order = pb.Order(action=pb.CONTINUE, incarnation=2, revision=2)
     if crossed:

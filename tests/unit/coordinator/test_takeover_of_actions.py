@@ -12,20 +12,20 @@ import pytest
 
 from hajob.protocol import sidecar_pb2 as pb
 from tests.unit.coordinator.restart import replayed, restart_coordinator
-from tests.unit.coordinator.test_operator_away import PLAYS, Play, Stage
+from tests.unit.coordinator.test_operator_away import PLAYS, AwayWorld, Play
 from tests.unit.coordinator.world import World
-from trainer_sidecar.coordinator.conversation import Kind
+from trainer_sidecar.coordinator.conversation import EventKind
 from trainer_sidecar.coordinator.conversation_states import State
 
 
 def played(play: Play, restart_at: int | None = None) -> dict[str, Any]:
-    stage = Stage()
-    for number, _ in enumerate(play(stage)):
+    world = AwayWorld()
+    for number, _ in enumerate(play(world)):
         if number == restart_at:
-            restart_coordinator(stage)
-            stage.advance(4.0)  # agents that do not answer are waited for
-    stage.advance(0.5)
-    outcome = stage.outcome()
+            restart_coordinator(world)
+            world.advance(4.0)  # agents that do not answer are waited for
+    world.advance(0.5)
+    outcome = world.outcome()
     return {key: outcome[key] for key in ("calls", "processes", "conversation", "incarnation")}
 
 
@@ -33,7 +33,7 @@ def played(play: Play, restart_at: int | None = None) -> dict[str, Any]:
     ("play", "restart_at"),
     [pytest.param(play, at, id=f"{play.__name__}-{at}") for play, points in PLAYS.items() for at in range(points)],
 )
-def test_a_coordinator_that_is_restarted_changes_nothing_in_the_result(play: Play, restart_at: int) -> None:
+def test_restarted_coordinator_changes_nothing_in_the_result(play: Play, restart_at: int) -> None:
     assert played(play, restart_at) == played(play)
 
 
@@ -101,7 +101,7 @@ def test_ranks_are_expected_as_soon_as_mindio_knows_of_them() -> None:
         assert set(replayed(log)[0].conversation.memory.named) == expected
 
 
-def test_a_call_of_an_earlier_coordinator_is_not_refused_by_the_number_of_a_later_one() -> None:
+def test_equal_call_ids_of_two_coordinators_are_told_apart() -> None:
     """The ids of two processes may be equal in the log of an older host; the last call before the answer is meant."""
     first = {"called": "stop_train", "id": 1, "arguments": {"ranks": [[3, 1]], "incarnation": 2}}
     naming = {"called": "on_global_rank", "id": 1, "arguments": {"ranks": [[3, 1]], "time": 1}}
@@ -110,7 +110,7 @@ def test_a_call_of_an_earlier_coordinator_is_not_refused_by_the_number_of_a_late
     assert replayed(log)[0].conversation.state is State.STOPPED
 
 
-def test_ranks_that_a_refused_retry_has_lost_are_lost_after_a_takeover_too() -> None:
+def test_ranks_lost_by_a_retry_are_lost_after_takeover() -> None:
     stop = {"called": "stop_train", "id": "a-1", "arguments": {"ranks": [[1, 0]], "incarnation": 2}}
     stopped = {"event": "report_stop_complete", "arguments": [0, "stop ok", [[1, 0]]]}
     naming = {"called": "on_global_rank", "id": "a-2", "arguments": {"ranks": [[1, 0]], "time": 1}}
@@ -122,18 +122,18 @@ def test_ranks_that_a_refused_retry_has_lost_are_lost_after_a_takeover_too() -> 
 
 def test_a_fault_report_that_nobody_answered_is_handed_back() -> None:
     (asked,) = replayed([FAULT])[1].unanswered
-    assert (asked.kind, asked.ranks, asked.codes) == (Kind.FAULT, {1: 0}, {1: "1234"})
+    assert (asked.kind, asked.ranks, asked.codes) == (EventKind.FAULT, {1: 0}, {1: "1234"})
     assert not replayed([FAULT, STOP])[1].unanswered
     assert replayed([PAUSE, PAUSED, PAUSE_OVER, NOBODY])[1].unanswered
 
 
-def test_a_fault_that_was_reported_to_nobody_is_answered_and_told(world: World) -> None:
+def test_unanswered_fault_is_answered_and_told(world: World) -> None:
     restart_coordinator(world, [FAULT])
     assert world.called("stop_train") == [{"ranks": [[1, 0]], "incarnation": 2}]
     assert [(fact.kind, list(fact.ranks), fact.code) for fact in world.facts] == [(pb.MEMORY_FAULT, [1], "1234")]
 
 
-def test_what_mindio_says_while_the_agents_are_waited_for_is_not_lost(world: World) -> None:
+def test_callback_while_waiting_for_agents_is_not_lost(world: World) -> None:
     world.mindio.ask = "stop"
     world.agent(1).frozen = True
     restart_coordinator(world)
@@ -145,14 +145,14 @@ def test_what_mindio_says_while_the_agents_are_waited_for_is_not_lost(world: Wor
     assert world.called("stop_train") == [{"ranks": [[1, 0]], "incarnation": 2}]
 
 
-def test_a_controller_that_has_left_is_said_to_be_gone_after_a_takeover(world: World) -> None:
+def test_controller_that_left_is_told_after_takeover(world: World) -> None:
     restart_coordinator(world, [PAUSE, PAUSE_FAILED])
     assert world.state.conversation == "Closed"
     assert not world.state.controller_ready
     assert [fact.kind for fact in world.facts] == [pb.CONTROLLER_LOST]
 
 
-def test_a_call_that_is_refused_after_the_takeover_is_made_again_from_where_it_was_made(world: World) -> None:
+def test_call_refused_after_takeover_is_repeated(world: World) -> None:
     world.die(3)
     world.mindio.silent = True
     world.order(pb.IN_PLACE, revision=1, lost_ranks=[3], restart_ranks=[3])
@@ -167,7 +167,7 @@ def test_a_call_that_is_refused_after_the_takeover_is_made_again_from_where_it_w
     assert len(world.called("on_global_rank")) == 2
 
 
-def test_a_successor_that_mindio_has_not_been_told_of_stays_at_its_gate(world: World) -> None:
+def test_unannounced_successor_stays_at_its_gate(world: World) -> None:
     """The predecessor was killed between the order and its first word to MindIO."""
     world.agent(1).powered = False
     world.new_pod(1, 2)
