@@ -48,7 +48,7 @@ def replay(job: Job) -> Replayed:
         reading.run()
         _number_the_incident(job)
     for request in said.requests:  # made by the table, and missing in the log: nobody was left to send it
-        job.effects.request(request.call, request.arguments)
+        job.effects.request(request.call, request.arguments, request.order)
     results = [milestone for milestone in said.outbox.milestones() if milestone.kind == pb.RESULT]
     return Replayed(results[-1] if results else None, tuple(reading.unanswered))
 

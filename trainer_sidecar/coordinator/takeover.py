@@ -53,6 +53,7 @@ def take_over(job: Job, pods: list[RankPod]) -> None:
     roster.register_only(set(range(roster.world_size)) - _never_linked(job, pods))
     _take_processes(job, pods, moved=replayed is not None and replayed.moved)
     attempt.take_up(job.now)
+    _end_dropped(job)
     job.touch_all()
     if replayed is not None:
         _take_up_incident(job, replayed)
@@ -62,6 +63,15 @@ def take_over(job: Job, pods: list[RankPod]) -> None:
     lose(job, [rank for rank in roster.targets if roster.phase(rank) == pb.DEAD and rank not in left])
     for event in replayed.unanswered if replayed is not None else ():
         feed(job, event, job.now)
+
+
+def _end_dropped(job: Job) -> None:
+    """Those that a shrink has left out are blocked for ever; the ones that a growth brings back are newer."""
+    order = job.order
+    for rank in job.roster.dropped & job.roster.targets.keys():
+        target = job.roster.targets[rank]
+        if order is None or order.action == pb.SHRINK or target.incarnation < order.incarnation:
+            target.end()
 
 
 def _never_linked(job: Job, pods: list[RankPod]) -> set[int]:

@@ -361,3 +361,19 @@ def test_an_order_that_joined_an_incident_is_not_repeated(world: World) -> None:
     world.advance(4.0)
     assert (world.state.conversation, len(world.called("stop_train"))) == ("Serving", 1)
     assert [(mark.incarnation, mark.strategy) for mark in world.marks(pb.RESULT)] == [(3, "recover")]
+
+
+def test_a_dropped_rank_that_nobody_has_ended_is_ended(world: World) -> None:
+    """The coordinator was killed between MindIO's word and its own: MindIO leaves the rank blocked for ever."""
+    world.agent(1).powered = False
+    shrinking(world)
+    agent = world.agent(1)
+    agent.powered, agent.order = True, None
+    assert world.phase(2) == pb.LINKED
+    restart_coordinator(world)
+    world.advance(0.5)
+    assert world.phase(2) == pb.DEAD
+    world.step(2, [0, 1])
+    world.mindio.result(0, "ok", {2: 1, 3: 1})
+    world.pump()
+    assert (world.state.conversation, len(world.called("stop_train"))) == ("Shrunk", 1)
