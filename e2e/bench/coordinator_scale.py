@@ -22,6 +22,7 @@ LIMIT_SECONDS = 0.05
 STEPS = 3
 LOST = 100
 SERVING = {"attempt": 1, "controller": "serving", "store": "listening"}
+STACK = "\n".join(f'File "megatron/core/module_{number}.py", line {number} in forward' for number in range(40))
 ENVIRONMENT = {f"VARIABLE_{number}": "of every rank" for number in range(20)}
 
 
@@ -110,6 +111,20 @@ class Scale:
         self._flush()
         self.turns["tick"].append(time.thread_time() - began)
 
+    def stand_still(self) -> None:
+        """No step for too long: every rank is asked where it stands, and the fact carries the answers."""
+        for _ in range(130):
+            self.tick(1.0)
+            self.heartbeats(range(self.nodes))
+        for node in range(self.nodes):
+            report = self.report(node, pb.LINKED)
+            for rank in range(node * CHIPS, (node + 1) * CHIPS):
+                report.facts.add(id=f"stack-{rank}", kind=pb.STACK, ranks=[rank], message=STACK)
+            self.turn("report of stacks", "agent_report", self.uid(node), report)
+        self.tick()
+        found = [fact.kind for fact in self.core.report(self.now).facts]
+        assert found == [pb.HANG], found
+
     def lose_a_node(self) -> float:
         """Its silence is told, and the order stops the others; seconds in the coordinator from each to what follows."""
         for _ in range(8):
@@ -148,11 +163,13 @@ class Found:
 
 
 def measure(nodes: int = NODES) -> Found:
-    """Start, train, lose a process; start, train, lose a node."""
+    """Start and train three times: a process is lost, a node is lost, everybody stands still."""
     exit_to_stop = _trained(nodes).lose_a_process()
-    scale = _trained(nodes)
+    scale, still = _trained(nodes), _trained(nodes)
     order_to_stop = scale.lose_a_node()
-    return Found(dict(scale.turns), exit_to_stop, order_to_stop)
+    still.stand_still()
+    turns = {about: [*scale.turns.get(about, ()), *seconds] for about, seconds in still.turns.items()}
+    return Found({**scale.turns, **turns}, exit_to_stop, order_to_stop)
 
 
 def _trained(nodes: int) -> Scale:

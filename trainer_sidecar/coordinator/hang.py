@@ -8,8 +8,6 @@ before the fact is told, and the fact carries the answers.
 
 from __future__ import annotations
 
-import re
-
 from hajob.domain.text import last_lines
 from hajob.protocol import sidecar_pb2 as pb
 from trainer_sidecar.coordinator.conversation_states import STEADY
@@ -24,14 +22,8 @@ SETTLED_SECONDS = 4.0
 
 NAMED_RANKS = 16
 SHOWN_PLACES = 2
-COMPARED_LINES = 4
-"""Innermost frames by which two ranks stand at the same place."""
-
 UNMEASURED_SECONDS = 1800.0
 """The least limit while nobody knows how long it takes: a step after a start or a restart of this process, a save."""
-
-BUSY = re.compile(r"\b(\w*save_checkpoint\w*|_?save_ckpt\w*|evaluate\w*|_?do_eval\w*)\b")
-"""Functions of Megatron and MindFormers in whose stacks a rank saves or evaluates between two steps."""
 
 LONGER_THAN_SEEN = 2.0
 """Times the longest wait for a step that has ended by itself: the next save or evaluation may take longer."""
@@ -55,7 +47,7 @@ def fact(job: Job) -> pb.Fact | None:
         found = _ask(job, since)
     if found.told or not (_has_answers(job, found) or job.now - found.asked >= STACK_SECONDS):
         return None
-    if still < UNMEASURED_SECONDS and any(BUSY.search(stack) for stack in found.stacks.values()):
+    if still < UNMEASURED_SECONDS and found.busy:
         watch.wait(UNMEASURED_SECONDS)
         return None
     watch.tell()
@@ -97,8 +89,8 @@ def _ask(job: Job, since: float) -> Standstill:
 
 def _has_answers(job: Job, found: Standstill) -> bool:
     """Whether everybody has said where it stands who can."""
-    pods = {rank: job.roster.pod_of(rank) for rank in found.ranks - found.stacks.keys()}
-    return not any(pod is not None and job.hears(pod) for pod in pods.values())
+    pods = (job.roster.pod_of(rank) for rank in found.ranks if rank not in found.answered)
+    return not any(pod is not None and job.hears(pod) for pod in pods)
 
 
 def _make(job: Job, still: float, standstill: Standstill) -> pb.Fact:
@@ -116,14 +108,10 @@ def _make(job: Job, still: float, standstill: Standstill) -> pb.Fact:
 
 def _shown(standstill: Standstill, room: int) -> list[str]:
     """Where the ranks stand, the places with the fewest of them first: who waits is many, who is waited for is one."""
-    places: dict[str, list[int]] = {}
-    for rank, stack in sorted(standstill.stacks.items()):
-        places.setdefault("\n".join(stack.splitlines()[-COMPARED_LINES:]), []).append(rank)
-    rarest = sorted(places.values(), key=len)[:SHOWN_PLACES]
-    headings = [f"{_names(ranks)} here:\n" for ranks in rarest]
+    rarest = sorted(standstill.places.values(), key=lambda place: (len(place.ranks), place.lowest))[:SHOWN_PLACES]
+    headings = [f"{_names(sorted(place.ranks))} here:\n" for place in rarest]
     share = (room - sum(len(heading) + 1 for heading in headings)) // max(len(rarest), 1)
-    stacks = [last_lines(standstill.stacks[ranks[0]], share) for ranks in rarest]
-    return [heading + stack for heading, stack in zip(headings, stacks, strict=True)]
+    return [heading + last_lines(place.stack, share) for heading, place in zip(headings, rarest, strict=True)]
 
 
 def _names(ranks: list[int]) -> str:

@@ -2,8 +2,24 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+
+COMPARED_LINES = 4
+"""Innermost frames by which two ranks stand at the same place."""
+
+BUSY = re.compile(r"\b(\w*save_checkpoint\w*|_?save_ckpt\w*|evaluate\w*|_?do_eval\w*)\b")
+"""Functions of Megatron and MindFormers in whose stacks a rank saves or evaluates between two steps."""
+
+
+@dataclass(slots=True)
+class Place:
+    """Ranks that stand at the same place, and the stack of the lowest of them."""
+
+    lowest: int
+    stack: str
+    ranks: list[int] = field(default_factory=list)
 
 
 @dataclass(slots=True)
@@ -13,8 +29,19 @@ class Standstill:
     since: float  # the end of the last step
     asked: float
     ranks: frozenset[int]
-    stacks: dict[int, str] = field(default_factory=dict)
+    answered: set[int] = field(default_factory=set)
+    places: dict[str, Place] = field(default_factory=dict)
+    busy: bool = False  # a rank saves or evaluates
     told: bool = False
+
+    def take(self, rank: int, stack: str) -> None:
+        """Where a rank stands; each answer is looked at when it comes, of thousands."""
+        self.answered.add(rank)
+        self.busy = self.busy or BUSY.search(stack) is not None
+        place = self.places.setdefault("\n".join(stack.splitlines()[-COMPARED_LINES:]), Place(rank, stack))
+        if rank < place.lowest:
+            place.lowest, place.stack = rank, stack
+        place.ranks.append(rank)
 
 
 @dataclass(slots=True)
@@ -54,7 +81,8 @@ class StandstillWatch:
     def take_stack(self, ranks: Iterable[int], stack: str) -> None:
         """Where ranks stand; late answers are in their kept output only."""
         if self.found is not None and not self.found.told:
-            self.found.stacks.update(dict.fromkeys(ranks, stack))
+            for rank in ranks:
+                self.found.take(rank, stack)
 
     def tell(self) -> None:
         """It is told once."""
