@@ -7,6 +7,7 @@ seconds long, so a loop that stands still for longer ends every rank's protectio
 
 from __future__ import annotations
 
+import gc
 import time
 from collections import defaultdict
 from collections.abc import Iterator
@@ -173,6 +174,8 @@ def measure(nodes: int = NODES) -> Found:
 
 
 def _trained(nodes: int) -> Scale:
+    gc.collect()
+    gc.freeze()  # the objects of the jobs before are none of this one's
     scale = Scale(nodes)
     scale.start()
     for step in range(1, STEPS + 1):
