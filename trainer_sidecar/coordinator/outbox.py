@@ -66,10 +66,6 @@ class ReportOutbox:
         """Everything up to this report has been taken in."""
         self._items = [item for item in self._items if not 0 < item.sequence <= sequence]
 
-    def has_news(self) -> bool:
-        """Whether something has not travelled on this stream yet."""
-        return any(item.sequence == 0 for item in self._items)
-
     def report(self, state: pb.CoordinatorState, now: float) -> pb.Report:
         """The next report: the state, and everything new on this stream."""
         self._sequence += 1

@@ -87,9 +87,7 @@ def text(job: Job) -> str:
     return job.operator.marks(pb.RESULT)[-1][0].text
 
 
-async def test_failed_retry_dead_successor_and_failed_stop(
-    new_job: NewJob, undisturbed: Path
-) -> None:
+async def test_failed_retry_dead_successor_and_failed_stop(new_job: NewJob, undisturbed: Path) -> None:
     job = await with_checkpoints(new_job, step=8)
     operator = job.operator
     job.fault("rank=1 at=clean do=fail")
@@ -127,9 +125,7 @@ async def test_failed_retry_dead_successor_and_failed_stop(
     await goes_on(job, undisturbed)
 
 
-async def test_damaged_data_is_never_saved(
-    new_job: NewJob, undisturbed: Path
-) -> None:
+async def test_damaged_data_is_never_saved(new_job: NewJob, undisturbed: Path) -> None:
     job = await with_checkpoints(new_job, step=8)
     operator = job.operator
     resumed = len(operator.marks(pb.RESUMED))
@@ -173,9 +169,7 @@ nothing to say until the limit of its action.
 """
 
 
-async def test_bad_handlers_are_named_and_leave_nothing_hanging(
-    new_job: NewJob, undisturbed: Path
-) -> None:
+async def test_bad_handlers_are_named_and_leave_nothing_hanging(new_job: NewJob, undisturbed: Path) -> None:
     job = await with_checkpoints(new_job, step=6)
     operator = job.operator
     for line in ANSWERS:

@@ -25,9 +25,7 @@ async def replace(job: Job, rank: int, incident: int) -> None:
     assert operator.facts == facts
 
 
-async def test_mute_ranks_are_replaced_in_place(
-    new_job: NewJob, undisturbed: Path
-) -> None:
+async def test_mute_ranks_are_replaced_in_place(new_job: NewJob, undisturbed: Path) -> None:
     """MindIO finds nothing wrong with either: only the gate misses heartbeats, only a device plugin sees the fault."""
     job = new_job()
     job.environment["TOY_RELAY"] = "1"

@@ -26,9 +26,7 @@ from trainer_sidecar.coordinator import clock
 NewJob = Callable[..., Job]
 
 
-async def test_coordinator_crash_in_an_incident_goes_on(
-    new_job: NewJob, undisturbed: Path
-) -> None:
+async def test_coordinator_crash_in_an_incident_goes_on(new_job: NewJob, undisturbed: Path) -> None:
     job = new_job()
     await job.start()
     await job.until_step(5)
@@ -44,9 +42,7 @@ async def test_coordinator_crash_in_an_incident_goes_on(
     await finish(job, undisturbed, {3})
 
 
-async def test_coordinator_crash_at_rest_keeps_the_job_recoverable(
-    new_job: NewJob, undisturbed: Path
-) -> None:
+async def test_coordinator_crash_at_rest_keeps_the_job_recoverable(new_job: NewJob, undisturbed: Path) -> None:
     job = new_job()
     await job.start()
     await job.until_step(5)
@@ -155,9 +151,7 @@ async def test_six_seconds_without_a_lease_cost_nothing(new_job: NewJob, undistu
     await finish(job, undisturbed, {1})
 
 
-async def test_new_leader_hears_what_the_old_one_had_not(
-    new_job: NewJob, undisturbed: Path
-) -> None:
+async def test_new_leader_hears_what_the_old_one_had_not(new_job: NewJob, undisturbed: Path) -> None:
     job = new_job()
     await job.start()
     await job.until_step(5)

@@ -75,9 +75,7 @@ async def test_second_death_during_a_replacement_is_recovered(new_job: NewJob, u
     await finish(job, undisturbed, {0, 3})
 
 
-async def test_frozen_node_is_replaced_and_returns_harmless(
-    new_job: NewJob, undisturbed: Path
-) -> None:
+async def test_frozen_node_is_replaced_and_returns_harmless(new_job: NewJob, undisturbed: Path) -> None:
     job = new_job()
     await job.start()
     await job.until_step(10)

@@ -97,10 +97,11 @@ def test_the_outbox_repeats_until_acknowledged_and_is_bounded() -> None:
     assert (again.facts[0].id, again.facts[0].age_nanoseconds) == ("a", 3_000_000_000)
     outbox.acknowledge(again.sequence - 1)
     outbox.rewind()
-    assert outbox.has_news(), "an old acknowledgement takes nothing newer"
-    outbox.acknowledge(outbox.report(pb.CoordinatorState(), 4.0).sequence)
+    last = outbox.report(pb.CoordinatorState(), 4.0)
+    assert last.facts, "an old acknowledgement takes nothing newer"
+    outbox.acknowledge(last.sequence)
     outbox.rewind()
-    assert not outbox.has_news()
+    assert not outbox.report(pb.CoordinatorState(), 4.0).facts
     for number in range(KEPT_ITEMS + 5):
         outbox.add_milestone(pb.Milestone(step=number), 5.0)
     assert len(outbox.report(pb.CoordinatorState(), 6.0).milestones) == KEPT_ITEMS
