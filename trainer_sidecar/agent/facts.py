@@ -11,6 +11,7 @@ from collections.abc import Iterable
 
 from hajob.domain.text import last_lines
 from hajob.protocol import sidecar_pb2 as pb
+from hajob.protocol.addresses import host_port
 from trainer_sidecar.agent.clock import SECOND
 from trainer_sidecar.agent.log_rules import Match
 from trainer_sidecar.agent.ranks import Name, Process
@@ -135,9 +136,9 @@ def port_taken_text(settings: Settings, port: int, problem: OSError) -> str:
     """What to do about a port that can't be listened on."""
     field = "rendezvousPort" if port == settings.rendezvous_port else "mindIOPort"
     return (
-        f"{settings.pod_address}:{port} cannot be listened on ({problem.strerror or problem}): another process of this "
-        "pod or, with hostNetwork or a listener on 0.0.0.0, of this node has it; end it, or choose another port in "
-        f"spec.network.{field}; tried again every second"
+        f"{host_port(settings.pod_address, port)} cannot be listened on ({problem.strerror or problem}): another "
+        "process of this pod or, with hostNetwork or a listener on 0.0.0.0, of this node has it; end it, or choose "
+        f"another port in spec.network.{field}; tried again every second"
     )
 
 

@@ -15,6 +15,7 @@ import grpc
 
 from hajob.protocol import sidecar_pb2 as pb
 from hajob.protocol import sidecar_pb2_grpc as rpc
+from hajob.protocol.addresses import host_port
 from trainer_sidecar.agent.clock import SECOND, Clock
 from trainer_sidecar.agent.node import Node
 from trainer_sidecar.agent.settings import Settings
@@ -185,8 +186,7 @@ def make_server(service: AgentService, settings: Settings) -> grpc.aio.Server:
     """A server on the pod's own address, not started. OSError: the address is taken, or a TLS file is missing."""
     server = grpc.aio.server(options=SERVER_OPTIONS)
     rpc.add_AgentServicer_to_server(service, server)  # type: ignore[no-untyped-call]
-    host = f"[{settings.pod_address}]" if ":" in settings.pod_address else settings.pod_address
-    address = f"{host}:{settings.agent_port}"
+    address = host_port(settings.pod_address, settings.agent_port)
     secret = credentials(settings.tls_directory)
     try:
         bound = server.add_secure_port(address, secret)

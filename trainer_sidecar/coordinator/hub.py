@@ -14,6 +14,7 @@ from typing import Any
 
 from hajob.protocol import VERSION
 from hajob.protocol import sidecar_pb2 as pb
+from hajob.protocol.addresses import host_port
 from trainer_sidecar.coordinator.agents import CAPABILITIES, AgentLink, Dials
 from trainer_sidecar.coordinator.clock import now
 from trainer_sidecar.coordinator.controller import ControllerLink
@@ -216,8 +217,7 @@ class Hub:
         for pod in pods.values():
             if pod.uid in self._agents or not pod.address:
                 continue
-            host = f"[{pod.address}]" if ":" in pod.address else pod.address
-            address = f"{host}:{self._settings.agent_port}"
+            address = host_port(pod.address, self._settings.agent_port)
             mine = self._settings
             link = AgentLink(pod.uid, address, mine.job_uid, mine.tls_directory, self, dials=self._dials)
             self._agents[pod.uid] = link

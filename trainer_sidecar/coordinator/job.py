@@ -18,6 +18,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from hajob.protocol import sidecar_pb2 as pb
+from hajob.protocol.addresses import host_port
 from trainer_sidecar.coordinator.attempt import Attempt, AttemptPhase
 from trainer_sidecar.coordinator.conversation import Conversation
 from trainer_sidecar.coordinator.effects import Effects
@@ -53,16 +54,12 @@ class Endpoint:
     @property
     def controller(self) -> str:
         """Where the gates forward to."""
-        return f"{self._host}:{self.mindio_port}"
+        return host_port(self.address, self.mindio_port)
 
     @property
     def store(self) -> str:
         """Where the pods' store ports forward to."""
-        return f"{self._host}:{self.rendezvous_port}"
-
-    @property
-    def _host(self) -> str:
-        return f"[{self.address}]" if ":" in self.address else self.address
+        return host_port(self.address, self.rendezvous_port)
 
 
 @dataclass(slots=True)

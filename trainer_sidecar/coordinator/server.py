@@ -18,6 +18,7 @@ import grpc.aio
 
 from hajob.protocol import VERSION, sidecar_pb2_grpc
 from hajob.protocol import sidecar_pb2 as pb
+from hajob.protocol.addresses import host_port
 from trainer_sidecar.coordinator.settings import CoordinatorSettings
 from trainer_sidecar.coordinator.tls import SERVER_OPTIONS, peer_is, server_credentials
 
@@ -58,8 +59,7 @@ class OperatorServer(sidecar_pb2_grpc.CoordinatorServicer):
         """Listen; `RuntimeError` when address and port cannot be had."""
         self._server = grpc.aio.server(options=SERVER_OPTIONS)
         sidecar_pb2_grpc.add_CoordinatorServicer_to_server(self, self._server)  # type: ignore[no-untyped-call]
-        host = self._settings.endpoint.address
-        address = f"[{host}]:{self._settings.port}" if ":" in host else f"{host}:{self._settings.port}"
+        address = host_port(self._settings.endpoint.address, self._settings.port)
         self._server.add_secure_port(address, server_credentials(self._settings.tls_directory))
         await self._server.start()
 

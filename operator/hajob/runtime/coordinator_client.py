@@ -16,6 +16,7 @@ from hajob.api.constants import COORDINATOR_TOKEN_AUDIENCE
 from hajob.api.job import HATrainingJob
 from hajob.domain.checkpoints import CheckpointRefusal
 from hajob.protocol import sidecar_pb2 as wire
+from hajob.protocol.addresses import host_port
 from hajob.protocol.steps import known_step
 from hajob.runtime import metrics
 from hajob.runtime.channel import Credentials
@@ -115,7 +116,7 @@ class CoordinatorClient:
 
     def pod_is_at(self, pod: PodView, credentials: Credentials) -> None:
         """Dial this pod, unless that is done already."""
-        address = f"{pod.address}:{self._ports.pod_settings.coordinator_port}"
+        address = host_port(pod.address, self._ports.pod_settings.coordinator_port)
         if self._line is not None and self._line.pod.uid == pod.uid and self.address == address:
             return
         self.pod_lost()

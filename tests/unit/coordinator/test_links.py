@@ -13,12 +13,14 @@ import grpc.aio
 import pytest
 
 from hajob.protocol import sidecar_pb2 as pb
+from hajob.protocol.addresses import host_port
 from tests.unit.agent.rig import PATIENCE, until
 from trainer_sidecar import controller_protocol
 from trainer_sidecar.controller_protocol import SOCKET_NAME
 from trainer_sidecar.coordinator import agents, controller
 from trainer_sidecar.coordinator.agents import AgentLink, Dials
 from trainer_sidecar.coordinator.controller import ControllerLink
+from trainer_sidecar.coordinator.job import Endpoint
 
 HELLO: controller_protocol.Message = {"event": "hello", "state": {}, "log": []}
 STATE: controller_protocol.Message = {"event": "state", "state": {}}
@@ -214,3 +216,11 @@ async def test_agents_that_do_not_answer_hold_up_no_new_one(
     new = AgentLink("new", "127.0.0.1:1", "job", tmp_path, listener, dials=dials)
     await until(lambda: "new" in greeted, "the new one")
     await asyncio.gather(*(link.close() for link in [*silent, new]))
+
+
+@pytest.mark.parametrize(
+    ("address", "written"), [("10.0.0.1", "10.0.0.1:7071"), ("fd00::1", "[fd00::1]:7071"), ("pod-0", "pod-0:7071")]
+)
+def test_an_ipv6_address_is_dialled_in_brackets(address: str, written: str) -> None:
+    assert host_port(address, 7071) == written
+    assert Endpoint(address, 7071, 7071).store == Endpoint(address, 7071, 7071).controller == written

@@ -1,0 +1,8 @@
+"""host:port as gRPC, sockets and people write it, with brackets around an IPv6 address."""
+
+from __future__ import annotations
+
+
+def host_port(address: str, port: int) -> str:
+    """The two in one text; `address` is a name or an IP address without brackets."""
+    return f"[{address}]:{port}" if ":" in address else f"{address}:{port}"
