@@ -92,6 +92,16 @@ class Scale:
         assert self.core.job.attempt.linked
         self.turn("report to the operator", "report")
 
+    def take_over(self) -> None:
+        """Another process in the place of one whose job trains."""
+        self.core.controller_hello(SERVING, [], self.now)
+        self.assign()
+        self.turn("order", "order", pb.Order(action=pb.RETRY, incarnation=5))
+        for node in range(self.nodes):
+            self.turn("hello", "connected", self.uid(node))
+            self.turn("report in a take-over", "agent_report", self.uid(node), self.report(node, pb.LINKED))
+        assert str(self.core.job.conversation.state) == "Serving"
+
     def heartbeats(self, nodes: Iterator[int] | range) -> None:
         """One of each."""
         for node in nodes:
@@ -164,19 +174,28 @@ class Found:
 
 
 def measure(nodes: int = NODES) -> Found:
-    """Start and train three times: a process is lost, a node is lost, everybody stands still."""
+    """Trainings that lose a process, a node, stand still; and a coordinator that takes one over."""
     exit_to_stop = _trained(nodes).lose_a_process()
     scale, still = _trained(nodes), _trained(nodes)
     order_to_stop = scale.lose_a_node()
     still.stand_still()
-    turns = {about: [*scale.turns.get(about, ()), *seconds] for about, seconds in still.turns.items()}
-    return Found({**scale.turns, **turns}, exit_to_stop, order_to_stop)
+    taken = _new(nodes)
+    taken.take_over()
+    turns: dict[str, list[float]] = defaultdict(list)
+    for one in (scale, still, taken):
+        for about, seconds in one.turns.items():
+            turns[about] += seconds
+    return Found(dict(turns), exit_to_stop, order_to_stop)
+
+
+def _new(nodes: int) -> Scale:
+    gc.collect()
+    gc.freeze()  # the objects of the jobs before are none of this one's
+    return Scale(nodes)
 
 
 def _trained(nodes: int) -> Scale:
-    gc.collect()
-    gc.freeze()  # the objects of the jobs before are none of this one's
-    scale = Scale(nodes)
+    scale = _new(nodes)
     scale.start()
     for step in range(1, STEPS + 1):
         scale.tick()

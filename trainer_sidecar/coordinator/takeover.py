@@ -30,12 +30,12 @@ def has_begun(job: Job, pods: list[RankPod]) -> bool:
 
 def adopt(job: Job, number: int, incarnation: int) -> None:
     """An order about a running job reached a coordinator that has started nothing: it was restarted."""
-    second = [pod for pod in migration.found(job).values() if pod.connected and pod.reported]
-    there = [*job.roster.there(), *second]
     waited = job.now - job.attempt.wait_since(job.now) >= job.limits.takeover_seconds
-    if not job.controller.connected and not waited:
+    if not waited and not (job.controller.connected and job.roster.all_there()):
         return
-    if len(there) == job.roster.num_nodes + len(migration.found(job)) or (waited and there):
+    first = migration.found(job).values()
+    there = [*job.roster.there(), *(pod for pod in first if pod.connected and pod.reported)]
+    if len(there) == job.roster.num_nodes + len(first) or (waited and there):
         job.begin_attempt(number, 0)
         job.incidents.know(incarnation)
         take_over(job, there)
