@@ -52,6 +52,15 @@ def attempts(directory: str) -> List[int]:
     return sorted(int(name) for name in os.listdir(directory) if name.isdigit())
 
 
+def link(path: str, target: str) -> None:
+    """Make `path` a link to `target`, in place of an older link; what is no link is left alone."""
+    with contextlib.suppress(OSError):
+        os.makedirs(os.path.dirname(path), exist_ok=True)
+        if os.path.islink(path):
+            os.unlink(path)
+        os.symlink(os.path.abspath(target), path)
+
+
 def make_room(directory: str, rank: int, attempt: int, attempt_limit: int) -> None:
     """Before a process of `attempt` starts: delete what this rank has beyond the limits.
 

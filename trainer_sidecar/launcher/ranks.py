@@ -47,6 +47,7 @@ class Rank:
         self.step_time = 0
         self.last_step = 0  # that it is to reach, as it prints it; 0 unknown
         self.notices: Dict[str, str] = {}
+        self.kept_in = ""  # the file with its output
         self.last_lines = output.LastLines()
         self.add_line: Callable[[bytes], None] = lambda _: None  # to its output, as if it had printed it
 
@@ -138,6 +139,7 @@ class Ranks:
         started = Rank(rank, name, spawned, environment, token)
         self._newest[rank] = self._by_pid[started.pid] = started
         log = self._log_file(rank, name, environment)
+        started.kept_in = log.path
         started.add_line = lambda line: self._keep(started, line, target.stderr, log)
         self._read(started, spawned.stdout, target.stdout, log)
         self._read(started, spawned.stderr, target.stderr, log)
@@ -261,6 +263,11 @@ class Ranks:
         ended = helpers.end(rank.token, roots, only_with_chip=rank.finished, chips=self._settings.chips)
         if ended:
             self.say("rank {} left processes {} behind, they are ended with it".format(rank.rank, ended))
+
+    def show_output_in(self, directory: str, rank: int) -> None:
+        """Where msrun would have written it: `worker_<rank>.log`, a link to what is kept."""
+        path, kept_in = os.path.join(directory, "worker_{}.log".format(rank)), self._newest[rank].kept_in
+        self._files.call(lambda: kept.link(path, kept_in))
 
     def has_run(self, rank: int) -> bool:
         """Whether a process of this rank was started here before."""

@@ -388,6 +388,8 @@ class Supervisor:
             own = program.of_rank(self._mended(launch, environment), environment.get("LOCAL_RANK", "0"))
             armed = own._replace(argv=program.armed(own, directory))
             reason = self._ranks.start(rank, name, armed, environment, launch.target)
+            if reason is None and own.log_directory is not None:
+                self._ranks.show_output_in(own.log_directory, rank)
         if reason is not None:
             refused = {"kind": "refused", "rank": rank, "incarnation": name.incarnation, "start": name.start}
             self._tell(dict(refused, reason=reason), False)

@@ -68,7 +68,9 @@ def test_a_script_that_never_trains_says_so_at_its_end(tmp_path: Path) -> None:
 
 
 def test_msrun_without_join_returns_and_its_ranks_go_on(tmp_path: Path) -> None:
-    script = "msrun --worker_num=2 --log_dir=logs echo.py; echo saw $?"
+    script = (
+        "msrun --worker_num=2 --log_dir=logs echo.py; echo saw $?; until grep 'rank 1' logs/worker_1.log; do :; done"
+    )
     with running(tmp_path, script) as pod:
         pod.launched()
         pod.until(lambda: "saw 0" in pod.log(), "the return of msrun")

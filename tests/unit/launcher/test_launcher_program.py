@@ -68,7 +68,7 @@ def test_what_agrees_is_not(size: str) -> None:
     assert parse(call("torchrun", "--nproc-per-node", size, "--nnodes", "1:4", "train.py"), SIZE).notes == []
 
 
-def test_threads_are_limited_as_torchrun_does_unless_the_user_says_otherwise() -> None:
+def test_threads_are_limited_unless_the_user_says_otherwise() -> None:
     assert parse(call("torchrun", "t.py"), SIZE).environment["OMP_NUM_THREADS"] == "1"
     assert parse(call("torchrun", "t.py", OMP_NUM_THREADS="4"), SIZE).environment["OMP_NUM_THREADS"] == "4"
 
