@@ -116,7 +116,7 @@ def new_incident(
         cause = Cause.of(fact, context.fact_ranks(), loss.step if loss is not None else context.view.step)
     else:
         code = _CODES.get(purpose) or type(context.event).__name__
-        told = getattr(context.event, "message", "")
+        told = getattr(context.event, "message", "") or getattr(context.event, "reason", "")
         cause = Cause(code=code, message=told, time_ms=context.now_ms, step=context.view.step)
     origin = Origin.PROGRAM if context.is_programs_doing else Origin.INFRASTRUCTURE
     ids, corrupted = (fact.id,) if fact else (), loss.corrupted if loss else False

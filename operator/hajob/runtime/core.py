@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from functools import partial
 from typing import Final
@@ -228,21 +228,26 @@ class Core:
     def node_changed(self, node: NodeView, *, deleted: bool) -> None:
         """From the informer of nodes."""
         self._caches.changes += 1
-        if deleted:
-            self._caches.nodes.pop(node.name, None)
-        else:
+        before = self._caches.nodes.pop(node.name, None)
+        if not deleted:
             self._caches.nodes[node.name] = node
         for uid, controller in list(self._controllers.items()):
             self._guard(uid, controller.look_for_stranded)
+        if before is not None and before.unschedulable != node.unschedulable:
+            for uid, controller in self._on_nodes({node.name}):
+                self._guard(uid, controller.look_for_moves)
         self._capacity_changed()
 
     def faults_changed(self, nodes: frozenset[str]) -> None:
         """From the watch of faults: what stands on these nodes, or on their chips, has changed."""
-        for uid in {pod.job_uid for pod in self._caches.pods.values() if pod.node_name in nodes}:
-            controller = self._controllers.get(uid)
-            if controller is not None:
-                self._guard(uid, partial(controller.look_for_faults, nodes))
+        for uid, controller in self._on_nodes(nodes):
+            self._guard(uid, partial(controller.look_for_faults, nodes))
         self._capacity_changed()
+
+    def _on_nodes(self, nodes: Collection[str]) -> list[tuple[str, JobController]]:
+        """The controllers of jobs with pods on these nodes."""
+        uids = {pod.job_uid for pod in self._caches.pods.values() if pod.node_name in nodes}
+        return [(uid, self._controllers[uid]) for uid in sorted(uids) if uid in self._controllers]
 
     def _capacity_changed(self) -> None:
         """Pods of others decide whether a shrunk job can grow; a job that is not shrunk answers at once."""

@@ -182,6 +182,10 @@ class JobController:
         """A node turned: a pod may wait there in vain."""
         self._take_in(self._observer.of_nodes())
 
+    def look_for_moves(self) -> None:
+        """A node under this job was cordoned, or is in service again."""
+        self._take_in(self._observer.of_moves())
+
     def look_for_faults(self, nodes: frozenset[str]) -> None:
         """Faults of these nodes, or of their chips, have changed."""
         self._take_in(self._observer.of_hardware(nodes))

@@ -128,7 +128,12 @@ class JobObserver:
         spec = self._memory.job.spec
         seen = self._memory.follow_restart(observe.restart_asked(spec))
         yield from observe.of_spec(self._memory.state, spec, seen)
-        for move in observe.of_exclusions(self._memory.state, spec, self.serving()):
+        yield from self.of_moves()
+
+    def of_moves(self) -> Seen:
+        """Pods that are to leave their nodes; a move that was refused is asked for again now and then."""
+        spec = self._memory.job.spec
+        for move in observe.of_moves(self._memory.state, spec, self.serving(), self._ports.nodes()):
             asked, now = (move, self._memory.job.metadata.generation), self._ports.clock.monotonic()
             if asked != self._move_asked[0] or now - self._move_asked[1] > MOVE_AGAIN_SECONDS:
                 self._move_asked = (asked, now)

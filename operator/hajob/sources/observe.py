@@ -14,6 +14,7 @@ from typing import Final
 
 from hajob.api.base import format_time
 from hajob.api.conditions import Reason
+from hajob.api.enums import CordonPolicy
 from hajob.api.spec import HATrainingJobSpec
 from hajob.domain.facts import Fact, FactKind, Source
 from hajob.domain.hardware import ClusterFact
@@ -56,14 +57,25 @@ def of_spec(state: JobState, spec: HATrainingJobSpec, restart_seen: str) -> Iter
         yield events.ResumeRequested()
 
 
-def of_exclusions(state: JobState, spec: HATrainingJobSpec, pods: Pods) -> Iterator[events.MigrateRequested]:
-    """Pods on nodes that the spec excludes are to be moved off them, while the training is whole."""
-    excluded = spec.scheduling.excluded_node_names
-    if state.phase is not JobPhase.RUNNING or not excluded:
+def of_moves(
+    state: JobState, spec: HATrainingJobSpec, pods: Pods, nodes: Mapping[str, NodeView]
+) -> Iterator[events.MigrateRequested]:
+    """Pods on nodes that the spec excludes, or that are cordoned, are to be moved off, while the training is whole."""
+    if state.phase is not JobPhase.RUNNING:
         return
-    nodes = tuple(sorted(node_rank for node_rank, pod in pods.items() if pod.node_name in excluded))
-    if nodes:
-        yield events.MigrateRequested(nodes=nodes, avoid=excluded)
+    excluded = set(spec.scheduling.excluded_node_names)
+    if spec.recovery.cordon_policy is CordonPolicy.MIGRATE:
+        excluded.update(pod.node_name for pod in pods.values() if _is_cordoned(nodes.get(pod.node_name)))
+    moved = tuple(sorted(node_rank for node_rank, pod in pods.items() if pod.node_name in excluded))
+    if moved:
+        left = sorted({pods[node_rank].node_name for node_rank in moved})
+        why = f"{', '.join(left)} cordoned or excluded by spec.scheduling.excludedNodeNames"
+        yield events.MigrateRequested(nodes=moved, avoid=tuple(sorted(excluded)), reason=why)
+
+
+def _is_cordoned(node: NodeView | None) -> bool:
+    """Whether somebody wants it empty; a node that is not ready is another matter."""
+    return node is not None and node.unschedulable and node.ready
 
 
 # -------------------------------------------------------------------------------------------------------- pods

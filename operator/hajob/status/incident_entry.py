@@ -51,7 +51,7 @@ def entry(record: Record, layout: Layout) -> api.IncidentEntry:
             num_ranks=incident.cause.num_ranks,
             message=incident.cause.message,
         ),
-        action=incident.action if incident.action in FAULT_ACTIONS else None,
+        action=incident.action,
         escalated_from=tuple(action for action in incident.escalated_from if action in FAULT_ACTIONS)[:6],
         refused=tuple(api.RefusedActionEntry(action=one.action, unmet=one.unmet) for one in incident.refused),
         outcome=record.outcome,

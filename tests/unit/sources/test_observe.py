@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 import pytest
 
 from hajob.api import constants as names
+from hajob.api.enums import CordonPolicy
 from hajob.api.spec import HATrainingJobSpec, Scheduling
 from hajob.domain.facts import FactKind
 from hajob.plan import events
@@ -91,7 +92,7 @@ def excluding(*nodes: str) -> HATrainingJobSpec:
 def test_pods_on_excluded_nodes_are_to_be_moved(
     phase: JobPhase, excluded: tuple[str, ...], moved: list[tuple[int, ...]]
 ) -> None:
-    seen = list(observe.of_exclusions(in_phase(phase), excluding(*excluded), PODS))
+    seen = list(observe.of_moves(in_phase(phase), excluding(*excluded), PODS, {}))
     assert [event.nodes for event in seen] == moved
     assert all(event.avoid == excluded for event in seen)
 
@@ -227,3 +228,15 @@ def test_a_start_goes_on_by_what_the_coordinator_says_of_its_attempt() -> None:
     assert told(in_phase(JobPhase.WARMING), serving, attempt=1, step=0) == []
     broken = [wire.Problem(code="ImageUnusable"), wire.Problem(code="CopiesNotRegistered")]
     assert told(pending, serving, attempt=1, problems=broken) == ["Unworkable"]
+
+
+@pytest.mark.parametrize(
+    ("policy", "ready", "moved"), [("Migrate", True, (1,)), ("Ignore", True, ()), ("Migrate", False, ())]
+)
+def test_a_cordoned_node_is_left_as_the_policy_says(policy: str, ready: bool, moved: tuple[int, ...]) -> None:
+    spec = SPEC.model_copy(
+        update={"recovery": SPEC.recovery.model_copy(update={"cordon_policy": CordonPolicy(policy)})}
+    )
+    cordoned = NodeView(PODS[1].node_name, ready=ready, unschedulable=True)
+    seen = list(observe.of_moves(in_phase(JobPhase.RUNNING), spec, PODS, {cordoned.name: cordoned}))
+    assert [move.nodes for move in seen] == ([moved] if moved else [])
