@@ -58,6 +58,8 @@ class Reason(Enum):
     NO_PODS = (_T.SCHEDULED, _UNKNOWN, "NoPods", "There are no pods to place.")
     ALL_PLACED = (_T.SCHEDULED, _TRUE, "AllPlaced", "Every pod has a node.")
     PODS_PENDING = (_T.SCHEDULED, _FALSE, "PodsPending", "Some pods wait for a node.")
+    QUOTA_EXCEEDED = (_T.SCHEDULED, _FALSE, "QuotaExceeded", "A ResourceQuota has no room for some pods.")
+    PODS_NOT_CREATED = (_T.SCHEDULED, _FALSE, "PodsNotCreated", "The API server does not create some pods.")
     UNSCHEDULABLE = (_T.SCHEDULED, _FALSE, "Unschedulable", "The scheduler finds no node for some pods.")
 
     NOT_STARTED = (_T.RUNNING, _FALSE, "NotStarted", "The training has not been started yet.")

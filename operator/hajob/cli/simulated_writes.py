@@ -72,10 +72,10 @@ def _told(turn: Turn) -> Iterator[announcements.Announcement]:
 
 
 def _pods(before: Placements, after: Placements) -> Iterator[Write]:
-    """New pods first: their start-up is what everybody waits for."""
+    """Old pods first: they may hold what the new ones need."""
     old, new = [_pod(one) for one in before], [_pod(one) for one in after]
-    yield from (Write("create", "pods", *pod) for pod in new if pod not in old)
     yield from (Write("delete", "pods", *pod) for pod in old if pod not in new)
+    yield from (Write("create", "pods", *pod) for pod in new if pod not in old)
 
 
 def _pod(placement: Placement | CoordinatorPlacement) -> tuple[int | None, str, int]:

@@ -22,6 +22,7 @@ from hajob.runtime.certificates import issue
 from hajob.runtime.channel import Credentials
 from hajob.runtime.clock import Clock
 from hajob.runtime.kube import ApiError, Kube
+from hajob.sources.creation import is_over_quota
 
 REFUSALS = frozenset({400, 403, 422})
 """Answers that will not change by asking again."""
@@ -53,13 +54,18 @@ class Admission:
         if self.reason in AGAIN:
             self.reason = Reason.NOT_CHECKED
 
-    async def ask(self, job: HATrainingJob) -> bool:
+    async def ask(self, job: HATrainingJob, *, accepted_before: bool = False) -> bool:
         """Judge the job, and get its credentials; whether it is admitted now.
 
+        Args:
+            job: as it is now.
+            accepted_before: its pods may exist: it is not judged again, for a dry run would meet a quota that they
+                fill, or a policy that is newer than they are.
+
         Raises:
-            ApiError: the server could not be asked.
+            ApiError: the server could not be asked, or refuses the Secret.
         """
-        reason, refusal = await judge(self._kube, job, self._settings)
+        reason, refusal = (Reason.VALID, "") if accepted_before else await judge(self._kube, job, self._settings)
         if reason is Reason.VALID:
             self.credentials = await credentials(self._kube, self._clock, job)
         self.reason, self.message = reason, refusal
@@ -90,8 +96,8 @@ async def _refusal(kube: Kube, namespace: str, pod: Json) -> str:
     try:
         await kube.create("pods", namespace, pod, dry_run=True)
     except ApiError as error:
-        if error.reason == "AlreadyExists":  # it was accepted once, in an earlier life of the operator
-            return ""
+        if error.reason == "AlreadyExists" or is_over_quota(error.status, error.message):
+            return ""  # nothing is wrong with the pod
         if error.status not in REFUSALS:
             raise
         return error.message

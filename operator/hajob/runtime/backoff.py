@@ -9,6 +9,8 @@ import random
 from collections.abc import Callable
 from typing import Final
 
+from hajob.runtime.clock import Clock, Timer
+
 FIRST_SECONDS: Final = 0.1
 LONGEST_SECONDS: Final = 10.0
 
@@ -36,3 +38,48 @@ class Backoff:
         ceiling = self._next
         self._next = min(self._next * 2, self._longest)
         return ceiling * (0.5 + 0.5 * self._random())
+
+
+class Retry:
+    """One thing that is tried again: not before its time has come, and then somebody is woken.
+
+    Args:
+        clock: of the machine.
+        wake: called when the time has come.
+        first: seconds before the second try.
+        longest: cap of the delays, in seconds.
+    """
+
+    def __init__(self, clock: Clock, wake: Callable[[], None], first: float, longest: float) -> None:
+        self._clock, self._wake = clock, wake
+        self._backoff = Backoff(first, longest)
+        self._timer: Timer | None = None
+        self._at = 0.0
+
+    @property
+    def due(self) -> bool:
+        """Whether it may be tried now."""
+        return self._clock.monotonic() >= self._at
+
+    def failed(self) -> None:
+        """Wait, longer each time."""
+        self.cancel()
+        delay = self._backoff.delay()
+        self._at = self._clock.monotonic() + delay
+        self._timer = self._clock.call_later(delay, self._wake)
+
+    def succeeded(self) -> None:
+        """Begin with the shortest delay again."""
+        self._backoff.reset()
+        self.hurry()
+
+    def hurry(self) -> None:
+        """What it failed of may have changed."""
+        self._at = 0.0
+        self.cancel()
+
+    def cancel(self) -> None:
+        """Wake nobody."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None

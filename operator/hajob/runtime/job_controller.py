@@ -11,6 +11,7 @@ import asyncio
 import logging
 from collections.abc import Callable
 
+from hajob.api.conditions import Reason
 from hajob.api.job import HATrainingJob
 from hajob.plan import effects, events
 from hajob.plan.state import JobState
@@ -23,6 +24,7 @@ from hajob.runtime.job_observer import JobObserver, Seen
 from hajob.runtime.job_outputs import JobOutputs
 from hajob.runtime.ports import Ports
 from hajob.runtime.reconcile_loop import ReconcileLoop
+from hajob.sources.creation import NotCreated
 from hajob.sources.pod import PodView
 from hajob.status.build import is_urgent
 
@@ -108,7 +110,7 @@ class JobController:
         if self._memory.job_seen(job):
             self._admission.spec_changed()
             self._advance(events.PolicyChanged())
-            self._loop.wake()
+            self._loop.wake(hurry=True)
 
     def pods_listed(self, version: str = "") -> None:
         """Every pod of a list of this resourceVersion has been shown: what is missing now is missing indeed."""
@@ -131,7 +133,7 @@ class JobController:
         else:
             self._rank_pod_seen(pod, deleted=deleted)
         self._publish(lazy=True)
-        self._loop.wake()
+        self._loop.wake(hurry=deleted)
 
     def _rank_pod_seen(self, pod: PodView, *, deleted: bool) -> None:
         """Of the second pods of a move the coordinator is told where they are; they are not the job's ranks yet."""
@@ -218,6 +220,15 @@ class JobController:
     def follow_spec(self) -> None:
         """Do what the spec asks for."""
         self._take_in(self._observer.of_spec())
+
+    def creation_tried(self, refused: NotCreated | None) -> None:
+        """Whether all pods could be created, and why not: people are told once, until it is another reason."""
+        before, self._observer.not_created = self._observer.not_created, refused
+        if refused is not None and (before is None or before.over_quota is not refused.over_quota):
+            reason = Reason.QUOTA_EXCEEDED if refused.over_quota else Reason.PODS_NOT_CREATED
+            self._announce(reason.word, refused.message, True)
+        if refused != before:
+            self._publish(lazy=(refused is None) is (before is None))
 
     # --------------------------------------------------------------------------------------------- the plan
 

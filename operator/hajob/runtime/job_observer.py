@@ -22,6 +22,7 @@ from hajob.runtime.job_memory import JobMemory
 from hajob.runtime.pod_index import PodIndex, is_serving
 from hajob.runtime.ports import Ports
 from hajob.sources import observe
+from hajob.sources.creation import NotCreated
 from hajob.sources.pod import PodView
 from hajob.sources.report import Observed
 
@@ -41,12 +42,14 @@ class JobObserver:
     Attributes:
         pods: of the job, whatever their incarnation.
         coordinator: the conversation with it.
+        not_created: why pods that should exist are not created; None while all are.
     """
 
     def __init__(self, memory: JobMemory, ports: Ports, owner: Owner) -> None:
         self._memory, self._ports = memory, ports
         self.pods = PodIndex()
         self.coordinator = CoordinatorClient(memory.job, ports, owner)
+        self.not_created: NotCreated | None = None
         self._places: tuple[object, int, tuple[str, ...]] = (None, 0, ())
         self._move_asked: tuple[object, float] = (None, 0.0)
 

@@ -79,6 +79,7 @@ class JobOutputs:
             now_ms=now,
             step=coordinator.step,
             pods=pods.all(),
+            not_created=self._observer.not_created,
             coordinator=CoordinatorView(
                 connected=coordinator.connected,
                 serving=coordinator.serving,

@@ -40,6 +40,12 @@ CHECKPOINTS_REFUSED = Counter(
     registry=REGISTRY,
 )
 REFUSED = Counter("hajob_refused", "Input that was refused, by what it was.", ("what",), registry=REGISTRY)
+NOT_CREATED = Counter(
+    "hajob_pods_not_created",
+    "Tries to create a job's pods that the API server refused.",
+    ("reason",),
+    registry=REGISTRY,
+)
 IGNORED = Counter(
     "hajob_events_ignored", "Events of a job that changed nothing, by reason.", ("event", "reason"), registry=REGISTRY
 )

@@ -12,7 +12,7 @@ a node that is silent is deleted without grace: nobody is there who could end it
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 from hajob.api.base import Json
@@ -23,6 +23,7 @@ from hajob.objects.rank_pod import rank_pod
 from hajob.objects.settings import PodSettings
 from hajob.plan.placements import CoordinatorPlacement, Placement, Placements
 from hajob.runtime.kube import ApiError, Kube
+from hajob.sources.creation import NotCreated, not_created
 from hajob.sources.pod import PodView
 
 log = logging.getLogger(__name__)
@@ -79,21 +80,52 @@ class PodReconciler:
             return coordinator_pod(job, missing.incarnation, self._settings, apart=missing.apart)
         return rank_pod(job, missing.node_rank, missing.incarnation, self._settings, missing.avoid)
 
-    async def carry_out(self, job: HATrainingJob, todo: Difference, made: Callable[[Json], None]) -> None:
-        """Create first: a replacement's start-up is what everybody waits for.
+    async def carry_out(self, job: HATrainingJob, todo: Difference, made: Callable[[Json], None]) -> NotCreated | None:
+        """Delete first: what is surplus may hold the quota and the nodes that the missing pods need.
+
+        A delete that fails keeps no pod from being created, nor the other way round.
 
         Args:
             job: the job.
             todo: what is to be done.
             made: takes each pod that was made, as the server answered.
 
+        Returns:
+            Why pods are still missing, None when there are all.
+
         Raises:
-            ApiError: the server refuses a pod, or cannot be reached; the caller tries again.
+            ApiError: the server cannot be reached, or refuses a delete; the caller tries again.
         """
-        for missing in todo.missing:
-            made(await self._create(job, self.manifest(job, missing)))
-        for pod in todo.surplus:
-            await self.delete(pod)
+        failures = [error for pod in todo.surplus if (error := await self._try(self.delete(pod))) is not None]
+        ranks = [one for one in todo.missing if not isinstance(one, CoordinatorPlacement)]
+        others = [one for one in todo.missing if isinstance(one, CoordinatorPlacement)]
+        refused = [await self._create_row(job, row, made) for row in (ranks, others)]
+        if failures:
+            raise failures[0]
+        return next(filter(None, refused), None)
+
+    @staticmethod
+    async def _try(deleting: Awaitable[None]) -> ApiError | None:
+        try:
+            await deleting
+        except ApiError as error:
+            return error
+        return None
+
+    async def _create_row(
+        self, job: HATrainingJob, row: Iterable[Placement | CoordinatorPlacement], made: Callable[[Json], None]
+    ) -> NotCreated | None:
+        """Pods that are alike: where one is refused, the next ones would be as well."""
+        for missing in row:
+            try:
+                made(await self._create(job, self.manifest(job, missing)))
+            except ApiError as error:
+                if not error.status:
+                    raise
+                return not_created(error.status, error.reason, error.message)
+            except (ValueError, KeyError, TypeError, AttributeError) as error:  # a template may hold anything anywhere
+                return NotCreated(f"spec.template: {error}", code="Invalid")
+        return None
 
     async def _create(self, job: HATrainingJob, manifest: Json) -> Json:
         name = manifest["metadata"]["name"]

@@ -12,7 +12,10 @@ import logging
 from typing import Final, Protocol
 
 from hajob.api.base import Json
-from hajob.runtime.admission import Admission
+from hajob.plan.state import JobPhase
+from hajob.runtime import metrics
+from hajob.runtime.admission import REFUSALS, Admission
+from hajob.runtime.backoff import Backoff, Retry
 from hajob.runtime.expiry import Expiry
 from hajob.runtime.job_memory import JobMemory
 from hajob.runtime.job_observer import JobObserver
@@ -21,11 +24,14 @@ from hajob.runtime.pod_reconciler import PodReconciler, difference
 from hajob.runtime.ports import Ports
 from hajob.runtime.status_publisher import StatusPublisher
 from hajob.runtime.status_writer import StatusRefusedError
+from hajob.sources.creation import NotCreated, not_created
 
 log = logging.getLogger(__name__)
 
 RETRY_SECONDS: Final = 1.0
-"""Between two tries when the API server refuses or cannot be reached."""
+"""Before the second try when the API server refuses or cannot be reached."""
+LONGEST_RETRY_SECONDS: Final = 30.0
+"""A pod that is refused is asked for again after so long at the latest; a quota that has got room is found by that."""
 
 
 class Reconciled(Protocol):
@@ -43,6 +49,9 @@ class Reconciled(Protocol):
     def look_for_missed(self) -> None:
         """A pod was made; it may be gone again."""
 
+    def creation_tried(self, refused: NotCreated | None) -> None:
+        """Whether all pods could be created now, and why not; told when that has changed."""
+
 
 class ReconcileLoop:
     """The loop of one job."""
@@ -55,16 +64,21 @@ class ReconcileLoop:
         self._reconciler = PodReconciler(ports.kube, ports.pod_settings, observer.unreachable)
         self._expiry = Expiry(ports.kube, ports.clock)
         self._wake = asyncio.Event()
+        self._creation = Retry(ports.clock, self.wake, RETRY_SECONDS, LONGEST_RETRY_SECONDS)
+        self._backoff = Backoff(RETRY_SECONDS, LONGEST_RETRY_SECONDS)
         self._ended = False
 
-    def wake(self) -> None:
-        """Something may be to be done."""
+    def wake(self, *, hurry: bool = False) -> None:
+        """Something may be to be done; `hurry`: a pod that was refused may be created now."""
+        if hurry:
+            self._creation.hurry()
         self._wake.set()
 
     def close(self) -> None:
         """Change nothing any more."""
         self._ended = True
         self._expiry.close()
+        self._creation.cancel()
 
     async def run(self, status: StatusPublisher) -> None:
         """Reconcile until cancelled."""
@@ -75,12 +89,13 @@ class ReconcileLoop:
                 await self._settle(status)
                 await self._expire(status)
             except (ApiError, StatusRefusedError) as error:
-                log.warning("%s: %s; trying again in %s s", self._memory.title, error, RETRY_SECONDS)
+                log.warning("%s: %s; trying again soon", self._memory.title, error)
             except Exception:
-                log.exception("%s: an error of this program; trying again in %s s", self._memory.title, RETRY_SECONDS)
+                log.exception("%s: an error of this program; trying again soon", self._memory.title)
             else:
+                self._backoff.reset()
                 continue
-            await self._clock.sleep(RETRY_SECONDS)
+            await self._clock.sleep(self._backoff.delay())
             self._wake.set()
 
     async def _settle(self, status: StatusPublisher) -> None:
@@ -94,22 +109,45 @@ class ReconcileLoop:
         todo = difference(memory.job, desired, index.pods, index.gone | index.made.keys())
         if memory.ended:
             todo = dataclasses.replace(todo, surplus=tuple(pod for pod in todo.surplus if not pod.ended))
+        if not todo.missing:
+            self._tried(None)
+        elif not self._creation.due:
+            todo = dataclasses.replace(todo, missing=())
         if todo.empty:
             return
         await status.acknowledged()
         if desired == memory.desired and not self._ended:
-            await self._reconciler.carry_out(memory.job, todo, self._pod_made)
+            refused = await self._reconciler.carry_out(memory.job, todo, self._pod_made)
+            if todo.missing:
+                self._tried(refused)
+
+    def _tried(self, refused: NotCreated | None) -> None:
+        """Creating the missing pods was tried, or none is missing."""
+        if refused is None:
+            self._creation.succeeded()
+        else:
+            metrics.NOT_CREATED.labels("QuotaExceeded" if refused.over_quota else refused.code).inc()
+            self._creation.failed()
+        self._owner.creation_tried(refused)
 
     def _pod_made(self, raw: Json) -> None:
         self._observer.pods.was_made(raw)
         self._owner.look_for_missed()
 
     async def _admit(self) -> bool:
-        if await self._admission.ask(self._memory.job):
+        """A job that was accepted once is not judged again: its pods may be there."""
+        accepted_before = self._memory.state.phase is not JobPhase.NEW
+        try:
+            admitted = await self._admission.ask(self._memory.job, accepted_before=accepted_before)
+        except ApiError as error:
+            if error.status in REFUSALS:
+                self._owner.creation_tried(not_created(error.status, error.reason, error.message))
+            raise
+        if admitted:
             self._owner.admitted()
-            return True
-        self._owner.refused()
-        return False
+        else:
+            self._owner.refused()
+        return admitted
 
     async def _expire(self, status: StatusPublisher) -> None:
         """An ended job is deleted in its time, once its end is written down."""

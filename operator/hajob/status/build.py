@@ -25,6 +25,7 @@ from hajob.plan.placements import placements
 from hajob.plan.policy import layout_of
 from hajob.plan.recoverability import recoverable as recoverable_status
 from hajob.plan.state import JobPhase, JobState
+from hajob.sources.creation import NotCreated
 from hajob.sources.pod import PodView
 from hajob.status.incident_entry import Record, entry
 from hajob.status.journal import MOVING_MARK, VERSION
@@ -132,6 +133,7 @@ class Snapshot:
     now_ms: int
     step: int = -1
     pods: Sequence[PodView] = ()
+    not_created: NotCreated | None = None
     coordinator: CoordinatorView = field(default_factory=CoordinatorView)
     accepted: Reason = Reason.NOT_CHECKED
     accepted_message: str = ""
@@ -224,7 +226,7 @@ def _reasons(snapshot: Snapshot) -> list[tuple[Reason, str]]:
         recoverable, unmet = Reason.COPIES_NOT_REGISTERED, untold
     return [
         (snapshot.accepted, snapshot.accepted_message),
-        _scheduled(snapshot.pods),
+        _scheduled(snapshot),
         (RUNNING_REASON[state.phase], "; ".join(filter(None, (_checkpoints(snapshot), _why_not_training(state))))),
         (recoverable, unmet),
         _coordinator(snapshot),
@@ -276,7 +278,10 @@ def _why_not_training(state: JobState) -> str:
     return f"{state.incident.cause.code or 'after'}: {state.incident.cause.message}"
 
 
-def _scheduled(pods: Sequence[PodView]) -> tuple[Reason, str]:
+def _scheduled(snapshot: Snapshot) -> tuple[Reason, str]:
+    pods, refused = snapshot.pods, snapshot.not_created
+    if refused is not None:
+        return (Reason.QUOTA_EXCEEDED if refused.over_quota else Reason.PODS_NOT_CREATED), refused.message
     if not pods:
         return Reason.NO_PODS, ""
     stuck = [pod for pod in pods if not pod.node_name and pod.unschedulable]

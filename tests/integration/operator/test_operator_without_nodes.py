@@ -132,6 +132,31 @@ def test_deleting_and_applying_at_once_gives_a_new_job_and_leaves_nothing_of_the
     served.until("the Secrets to be collected", lambda: not served.plane.api.items(secrets))
 
 
+def test_a_job_in_a_quota_that_fits_exactly_goes_on(served: Served) -> None:
+    """It waits while the quota is too small, is taken over by another operator, and is restarted within it."""
+    quotas = f"/api/v1/namespaces/{served.namespace}/resourcequotas"
+    quota = {"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "q"}, "spec": {"hard": {"pods": "4"}}}
+    served.plane.kubectl("apply", "-n", served.namespace, "-f", "-", stdin=json.dumps(quota))
+    counted = "the quota to be counted"
+    served.until(counted, lambda: ((served.plane.api.find(f"{quotas}/q") or {}).get("status") or {}).get("hard"))
+    served.apply()
+    served.until("the wait", lambda: served.condition("Scheduled").get("reason") == "QuotaExceeded")
+    assert (
+        "exceeded quota: q, requested: pods=1, used: pods=4, limited: pods=4"
+        in served.condition("Scheduled")["message"]
+    )
+    assert served.condition("Accepted")["status"] == "True"
+    served.plane.api.merge(f"{quotas}/q", {"spec": {"hard": {"pods": "5"}}})
+    served.until("all pods", lambda: len(served.pods()) == 5)
+    before = served.pods()
+    served.kill_operators()
+    served.start_operator()
+    served.edit(restartRequestTime="2026-11-22T12:00:00Z")
+    served.until("new pods", lambda: len(served.pods()) == 5 and not before.keys() & served.pods().keys())
+    assert served.condition("Accepted")["status"] == "True"
+    assert "PodRefused" not in served.plane.kubectl("describe", "hajob", "-n", served.namespace).stdout
+
+
 def test_suspending_takes_the_pods_and_resuming_makes_new_ones(served: Served) -> None:
     served.apply()
     served.until("pods", lambda: len(served.pods()) == 5)

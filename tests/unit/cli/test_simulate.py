@@ -124,7 +124,7 @@ def test_a_node_without_and_with_a_free_one(capsys: pytest.CaptureFixture[str], 
     assert answer["action"] == "Replace"
     assert answer["dataParallel"]["current"] == 4
     pods = [(write["verb"], write["nodeRank"]) for write in answer["writes"] if write["resource"] == "pods"]
-    assert pods == [("create", 2), ("delete", 2)]
+    assert pods == [("delete", 2), ("create", 2)]
 
 
 def test_pods_that_leave_with_a_shrink_are_not_kept() -> None:

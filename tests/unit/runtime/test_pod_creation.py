@@ -1,0 +1,160 @@
+"""Pods that the API server does not create: a quota that is full, a policy that refuses, and what goes on beside it."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+
+from hajob.api import constants as names
+from hajob.plan.state import JobPhase
+from hajob.protocol import sidecar_pb2 as wire
+from hajob.runtime import metrics
+from hajob.runtime.kube import ApiError
+from tests.unit.runtime.test_job_controller import NAMESPACE, Town, death_of, settled
+
+
+class Quota:
+    """A ResourceQuota of the town's namespace."""
+
+    def __init__(self, town: Town) -> None:
+        self._town = town
+
+    async def allow(self, pods: int) -> None:
+        """So many pods may be there."""
+        kube, path = self._town.kube, f"/api/v1/namespaces/{NAMESPACE}/resourcequotas"
+        body: dict[str, Any] = {"metadata": {"name": "q"}, "spec": {"hard": {"pods": str(pods)}}}
+        if ("resourcequotas", NAMESPACE, "q") in kube.objects:
+            await kube.transport.request("DELETE", f"{path}/q", query={})
+        await kube.transport.request("POST", path, query={}, body=body)
+        await self._town.clock.advance(0.5)
+
+
+@pytest.fixture
+async def town() -> AsyncIterator[Town]:
+    made = Town()
+    yield made
+    await made.controller.close()
+
+
+def condition(town: Town, type_: str) -> dict[str, Any]:
+    found: dict[str, Any] = next(one for one in town.status()["conditions"] if one["type"] == type_)
+    return found
+
+
+def ranks(town: Town) -> list[int]:
+    return sorted(pod.node_rank for pod in town.pods() if pod.role == names.ROLE_RANK and not pod.deleting)
+
+
+async def test_a_job_over_quota_waits_with_the_servers_words(town: Town) -> None:
+    quota = Quota(town)
+    await quota.allow(0)
+    await settled(town)
+    scheduled = condition(town, "Scheduled")
+    assert (scheduled["status"], scheduled["reason"]) == ("False", "QuotaExceeded")
+    assert "exceeded quota: q, requested: pods=1, used: pods=0, limited: pods=0" in scheduled["message"]
+    assert condition(town, "Accepted")["status"] == "True"
+    await town.clock.advance(200.0)
+    assert town.events.reasons.count("QuotaExceeded") == 1
+    await quota.allow(5)
+    await town.clock.advance(30.0)
+    assert ranks(town) == [0, 1, 2, 3]
+    assert condition(town, "Scheduled")["reason"] != "QuotaExceeded"
+
+
+async def test_a_refused_pod_is_asked_for_less_and_less_often(town: Town) -> None:
+    await Quota(town).allow(0)
+    counted = metrics.NOT_CREATED.labels("QuotaExceeded")._value
+    first = counted.get()
+    await town.clock.advance(30.0)
+    soon = counted.get() - first
+    await town.clock.advance(300.0)
+    assert 4 <= soon <= 10
+    assert 10 <= counted.get() - first - soon <= 21
+
+
+async def test_a_running_job_that_fills_its_quota_gets_a_new_leader(town: Town) -> None:
+    await town.train()
+    await Quota(town).allow(5)
+    await town.controller.close()
+    create = town.kube.create
+
+    async def refuse(*arguments: Any, dry_run: bool = False) -> Any:
+        assert not dry_run, "its pods are there"
+        return await create(*arguments)
+
+    town.kube.create = refuse  # type: ignore[method-assign, assignment]
+    town.open()
+    await settled(town)
+    assert condition(town, "Accepted")["status"] == "True"
+    assert len(town.links) == 2
+
+
+async def test_a_replacement_in_a_full_quota_comes_after_the_lost_pod(town: Town) -> None:
+    await town.train()
+    await Quota(town).allow(5)
+    await town.report(wire.Fact(id="silent", kind=wire.AGENT_SILENT, node_rank=0, ranks=[0, 1], incarnation=1), step=5)
+    await town.clock.advance(1.0)
+    assert ranks(town) == [0, 1, 2, 3]
+    assert {pod.node_rank: pod.incarnation for pod in town.pods() if not pod.deleting}[0] == 2
+
+
+async def test_a_restart_in_a_full_quota_does_not_deadlock(town: Town) -> None:
+    await town.train()
+    await Quota(town).allow(5)
+    await town.report(death_of(2), step=5)
+    failed = wire.Milestone(kind=wire.RESULT, incarnation=2, result_code=499, strategy="recover")
+    await town.report(milestones=[failed], step=5, incarnation=2)
+    assert town.controller.state.phase is JobPhase.RESTARTING
+    for _ in range(3):
+        for (resource, _, _), body in list(town.kube.objects.items()):  # the kubelets end them
+            if resource == "pods" and "deletionTimestamp" in body["metadata"]:
+                await town.kube.delete("pods", NAMESPACE, body["metadata"]["name"], grace_seconds=0)
+        await town.clock.advance(31.0)
+    assert ranks(town) == [0, 1, 2, 3]
+
+
+async def test_a_delete_that_fails_keeps_no_pod_from_being_made(town: Town) -> None:
+    await town.train()
+    refused = ApiError(500, "InternalError", "no")
+
+    async def delete(*_: object, **__: object) -> None:
+        raise refused
+
+    town.kube.delete = delete  # type: ignore[method-assign]
+    await town.report(wire.Fact(id="silent", kind=wire.AGENT_SILENT, node_rank=0, ranks=[0, 1], incarnation=1), step=5)
+    assert 2 in [pod.incarnation for pod in town.pods() if pod.node_rank == 0]
+
+
+async def test_a_policy_that_refuses_a_replacement_is_told_once(town: Town) -> None:
+    await town.train()
+    create = town.kube.create
+
+    async def refuse(resource: str, *arguments: Any, **more: Any) -> Any:
+        if resource == "pods":
+            raise ApiError(403, "Forbidden", "violates PodSecurity")
+        return await create(resource, *arguments, **more)
+
+    town.kube.create = refuse  # type: ignore[method-assign]
+    lost = next(pod for pod in town.pods() if pod.node_rank == 0)
+    await town.report(wire.Fact(id="silent", kind=wire.AGENT_SILENT, node_rank=0, ranks=[0, 1], incarnation=1), step=5)
+    await town.clock.advance(20.0)
+    assert lost.name not in {pod.name for pod in town.pods()}
+    assert condition(town, "Scheduled")["reason"] == "PodsNotCreated"
+    assert condition(town, "Scheduled")["message"] == "violates PodSecurity"
+    assert town.events.reasons.count("PodsNotCreated") == 1
+
+
+async def test_a_secret_over_quota_is_told(town: Town) -> None:
+    create = town.kube.create
+
+    async def refuse(resource: str, *arguments: Any, **more: Any) -> Any:
+        if resource == "secrets":
+            raise ApiError(403, "Forbidden", 'secrets "x" is forbidden: exceeded quota: q')
+        return await create(resource, *arguments, **more)
+
+    town.kube.create = refuse  # type: ignore[method-assign]
+    await town.clock.advance(5.0)
+    assert condition(town, "Scheduled")["reason"] == "QuotaExceeded"
+    assert town.events.reasons.count("QuotaExceeded") == 1
