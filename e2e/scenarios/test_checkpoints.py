@@ -36,7 +36,7 @@ def stood_at(job: Job, loaded_step: int) -> int:
     return max(step for step, time in proof.common_steps(events, job.world()) if time < opened)
 
 
-def test_a_truncated_checkpoint_is_refused_and_the_older_one_loaded(rig: Rig) -> None:
+def test_a_truncated_checkpoint_is_refused_the_older_loaded(rig: Rig) -> None:
     recovery = {"recovery": {"actions": RESTART_ONLY}}
     standing = Fault.parse(f"rank=0 step={2 * INTERVAL + 4} do=hang")  # so that no newer one is saved
     arguments = ["--save-interval", str(INTERVAL), "--fault", standing.line]
@@ -66,7 +66,7 @@ def test_a_truncated_checkpoint_is_refused_and_the_older_one_loaded(rig: Rig) ->
         pytest.param([], {}, [0, 2], id="both partners lost"),
     ],
 )
-def test_without_a_copy_the_periodic_checkpoint_repairs_what_runs(
+def test_without_a_copy_the_periodic_checkpoint_repairs(
     rig: Rig, flags: list[str], spec: dict[str, Any], killed: list[int]
 ) -> None:
     job = rig.submit(arguments=["--save-interval", str(INTERVAL), *flags], spec=spec, **SMALL)

@@ -72,7 +72,7 @@ def test_the_node_of_rank_zero_is_replaced(rig: Rig) -> None:
     check(rig, job, found, "Replace")
 
 
-def test_an_operator_that_stands_still_in_the_middle_changes_nothing(rig: Rig) -> None:
+def test_an_operator_that_stands_still_changes_nothing(rig: Rig) -> None:
     job = rig.submit(iterations=ITERATIONS)
     job.wait_step(10)
     rig.nodes.control.kill(namespace=rig.namespace, rank=3)
@@ -97,9 +97,7 @@ def hit(rig: Rig, job: Job, action: str) -> None:
 @pytest.mark.skipif("HAJOB_EVERY_POINT" not in os.environ, reason="a minute and more each; make e2e takes them")
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize(("action", "by_way_of"), [("Retry", []), ("Replace", []), ("Restart", ["Checkpoint"])])
-def test_an_operator_away_for_a_minute_in_the_middle_changes_nothing(
-    rig: Rig, action: str, by_way_of: Sequence[str]
-) -> None:
+def test_an_operator_away_for_a_minute_changes_nothing(rig: Rig, action: str, by_way_of: Sequence[str]) -> None:
     first = next(iter(by_way_of), action)
     smaller = [{"name": name, "maxCount": 0} for name in LADDER[: LADDER.index(first)]]
     spec = {"recovery": {"actions": smaller}}

@@ -36,7 +36,7 @@ def test_a_healthy_job_whose_last_rank_alone_prints_runs(rig: Rig) -> None:
     assert_recovered(job, [1], STEPS)
 
 
-def test_a_rank_that_hangs_without_printing_is_the_one_that_is_blamed(rig: Rig) -> None:
+def test_a_rank_that_hangs_without_printing_is_blamed(rig: Rig) -> None:
     stuck = ["--fault", f"rank=0 step={STUCK_STEP} at=update do=hang"]
     job = rig.submit("quiet", **SMALL, arguments=stuck, spec={"recovery": {"hang": HANG}})
     wait_runs(job)

@@ -24,7 +24,7 @@ def test_a_second_process_dies_while_a_node_is_replaced(rig: Rig) -> None:
     assert_recovered(job, [0, 6, 7], STEPS)
 
 
-def test_both_copies_lost_before_any_checkpoint_start_the_job_anew(rig: Rig, hajob_logs: Logs) -> None:
+def test_both_copies_lost_before_a_checkpoint_restart_the_job(rig: Rig, hajob_logs: Logs) -> None:
     job = rig.submit(iterations=STEPS)  # still trains when its output is read
     finished = job.wait_step(5)
     rig.nodes.control.power_off(job.node_of(3))

@@ -39,7 +39,7 @@ def test_chips_are_annotated_by_the_device_plugin_s_own_account(rig: Rig) -> Non
     rig.wait("one free chip", lambda: device_info(rig, rig.small)[RESOURCE] == "Ascend910-1")
 
 
-def test_a_pod_without_chips_left_is_refused_and_they_are_freed_with_the_containers(rig: Rig) -> None:
+def test_chips_are_refused_when_taken_and_freed_with_containers(rig: Rig) -> None:
     rig.run("first", "exec sleep 600", node=rig.small, container=asks(2))
     rig.wait_phase("first", "Running")
     rig.run("second", "exec sleep 600", node=rig.small, container=asks(1))

@@ -89,7 +89,7 @@ def test_a_node_that_boots_has_lost_what_ran(rig: Rig) -> None:
     assert rig.container("always")["lastState"]["terminated"]["exitCode"] == 255
 
 
-def test_a_pod_that_was_frozen_with_its_node_ends_only_when_that_thaws(rig: Rig) -> None:
+def test_a_pod_frozen_with_its_node_ends_when_that_thaws(rig: Rig) -> None:
     rig.run("p", "exec sleep 600", node=rig.small)
     rig.wait_phase("p", "Running")
     (pid,) = rig.pids("p")
@@ -102,7 +102,7 @@ def test_a_pod_that_was_frozen_with_its_node_ends_only_when_that_thaws(rig: Rig)
     assert state_of(pid) == "gone"
 
 
-def test_a_pod_that_was_removed_while_its_node_was_off_is_dead_after_the_boot(rig: Rig) -> None:
+def test_a_pod_removed_while_its_node_was_off_is_dead_at_boot(rig: Rig) -> None:
     rig.run("p", "exec sleep 600", node=rig.small)
     rig.wait_phase("p", "Running")
     (pid,) = rig.pids("p")
@@ -144,7 +144,7 @@ def test_a_node_without_its_api_runs_on_and_tells_later(rig: Rig) -> None:
     assert rig.container("p")["state"]["terminated"]["exitCode"] == 5
 
 
-def test_a_pod_that_was_made_and_deleted_while_its_node_was_cut_off(rig: Rig) -> None:
+def test_a_pod_made_and_deleted_during_a_cut_is_gone_after_it(rig: Rig) -> None:
     rig.control.cut_api(rig.small)
     rig.run("p", "exec sleep 600", node=rig.small)
     rig.delete("p", gracePeriodSeconds=20)
@@ -153,7 +153,7 @@ def test_a_pod_that_was_made_and_deleted_while_its_node_was_cut_off(rig: Rig) ->
     rig.wait_gone("p")
 
 
-def test_a_chip_that_breaks_while_its_node_is_cut_off_is_told_later(rig: Rig) -> None:
+def test_a_chip_broken_on_a_cut_off_node_is_told_later(rig: Rig) -> None:
     rig.control.cut_api(rig.small)
     rig.control.break_chip(rig.small, 0)
     allocatable = node(rig, rig.small)["status"]["allocatable"]
@@ -168,7 +168,7 @@ def test_a_chip_that_breaks_while_its_node_is_cut_off_is_told_later(rig: Rig) ->
     assert chips() == "2"
 
 
-def test_hajob_s_connections_of_a_node_are_cut_by_freezing_its_sidecars(rig: Rig) -> None:
+def test_freezing_sidecars_cuts_hajobs_connections_of_a_node(rig: Rig) -> None:
     agent = shell("agent", "exec sleep 600", restartPolicy="Always")
     rig.run("p", "exec sleep 600", node=rig.small, initContainers=[agent])
     rig.wait_phase("p", "Running")

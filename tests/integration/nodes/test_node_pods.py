@@ -160,14 +160,14 @@ def test_restart_on_failure_until_it_succeeds(rig: Rig) -> None:
     assert rig.container("p")["restartCount"] == 1
 
 
-def test_a_failing_init_container_fails_a_pod_that_never_restarts(rig: Rig) -> None:
+def test_a_failing_init_container_fails_a_pod_without_restarts(rig: Rig) -> None:
     rig.run("p", "exit 0", initContainers=[shell("init", "exit 4"), shell("next", "exit 0")])
     rig.wait_phase("p", "Failed")
     assert rig.container("p", "init")["state"]["terminated"]["exitCode"] == 4
     assert rig.container("p", "next")["state"]["waiting"]["reason"] == "PodInitializing"
 
 
-def test_an_init_container_is_tried_again_where_the_pod_may_restart(rig: Rig) -> None:
+def test_an_init_container_is_retried_where_the_pod_may_restart(rig: Rig) -> None:
     mount = {"volumeMounts": [{"name": "d", "mountPath": "/d"}]}
     init = shell("init", "test -e /d/x && exit 0; touch /d/x; exit 1", **mount)
     rig.run("p", "exit 0", restartPolicy="OnFailure", volumes=[{"name": "d", "emptyDir": {}}], initContainers=[init])
@@ -277,7 +277,7 @@ def test_a_host_path_that_must_be_there_is_waited_for(rig: Rig) -> None:
     rig.wait_phase("p", "Succeeded")
 
 
-def test_a_claim_that_nobody_binds_is_a_directory_of_the_node_set(rig: Rig) -> None:
+def test_a_claim_nobody_binds_is_a_directory_of_the_node_set(rig: Rig) -> None:
     spec = {"accessModes": ["ReadWriteOnce"], "storageClassName": "", "resources": {"requests": {"storage": "1Gi"}}}
     rig.create("persistentvolumeclaims", {"metadata": {"name": "unbound"}, "spec": spec})
     volume = {"name": "v", "persistentVolumeClaim": {"claimName": "unbound"}}
@@ -346,7 +346,7 @@ def test_a_second_deletion_shortens_the_grace_period(rig: Rig) -> None:
     rig.wait_gone("p")
 
 
-def test_a_pod_that_is_deleted_and_made_again_at_once_is_another_pod(rig: Rig) -> None:
+def test_a_pod_deleted_and_made_again_at_once_is_another_pod(rig: Rig) -> None:
     rig.run("p", "trap '' TERM; echo up; while :; do sleep 0.05; done", terminationGracePeriodSeconds=600)
     rig.wait_log("p", "up")
     rig.delete("p", gracePeriodSeconds=0)
@@ -397,7 +397,7 @@ def test_kubectl_exec(rig: Rig) -> None:
     assert rig.container("p")["restartCount"] == 0
 
 
-def test_a_service_account_token_works_against_the_server_of_the_environment(rig: Rig) -> None:
+def test_a_service_account_token_works_against_the_server(rig: Rig) -> None:
     script = (
         "import os, ssl, urllib.request as u\n"
         "d = os.environ['TOKENS']; t = open(d + '/token').read()\n"

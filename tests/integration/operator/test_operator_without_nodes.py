@@ -106,7 +106,7 @@ def test_a_job_gets_its_pods_and_tells_what_it_waits_for(served: Served) -> None
     assert printed[:3] == ["quickstart", "Pending", "4/4"]
 
 
-def test_an_impossible_job_is_accepted_false_with_the_servers_words(served: Served) -> None:
+def test_an_impossible_job_is_refused_in_the_servers_words(served: Served) -> None:
     served.job["spec"]["template"]["spec"]["containers"][0]["volumeMounts"][0]["name"] = "missing"
     served.apply()
     served.until("a verdict", lambda: served.condition("Accepted").get("status") == "False")
@@ -119,7 +119,7 @@ def test_an_impossible_job_is_accepted_false_with_the_servers_words(served: Serv
     )
 
 
-def test_deleting_and_applying_at_once_gives_a_new_job_and_leaves_nothing_of_the_old(served: Served) -> None:
+def test_delete_and_apply_at_once_gives_a_clean_new_job(served: Served) -> None:
     served.apply()
     served.until("the first job's pods", lambda: len(served.pods()) == 5)
     first = served.pods()

@@ -116,7 +116,7 @@ async def test_a_job_deleted_while_nobody_was_there_is_held_too(
     await frontend.stop()
 
 
-async def test_kopf_is_started_again_after_credentials_that_were_refused(
+async def test_kopf_is_started_again_after_refused_credentials(
     kube: HttpKube, control_plane: ControlPlane, namespace: str, intake: Intake, crd: Job, job: Job, tmp_path: Path
 ) -> None:
     control_plane.apply(*(each for each in manifests(namespace) if each["kind"] != "Deployment"))

@@ -50,7 +50,7 @@ async def test_a_dry_run_leaves_nothing_and_tells_why(kube: HttpKube, namespace:
     assert refused.value.details["causes"][0]["field"] == "spec.containers"
 
 
-async def test_versions_tell_whether_a_list_is_newer_than_what_was_made(kube: HttpKube, namespace: str) -> None:
+async def test_versions_tell_whether_a_list_is_newer_than_a_write(kube: HttpKube, namespace: str) -> None:
     """A pod that came and went unseen is found by that (hajob.runtime.pod_index)."""
 
     async def listed() -> str:

@@ -148,7 +148,7 @@ async def test_a_volume_that_is_too_slow_holds_no_start(
     assert "the volume is too slow" in found.problem
 
 
-async def test_a_disk_that_fails_refuses_nothing_either_and_is_tried_again(
+async def test_a_failing_disk_refuses_nothing_and_is_tried_again(
     rig: Rig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     save_toy(tmp_path, 5)

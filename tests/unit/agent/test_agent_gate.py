@@ -138,7 +138,7 @@ async def test_without_the_lease_bytes_wait_and_nothing_is_closed(scene: Scene) 
     assert scene.controller.links == [2]
 
 
-async def test_heartbeats_are_read_while_the_gate_holds_and_the_newest_passes(scene: Scene) -> None:
+async def test_a_holding_gate_reads_heartbeats_and_passes_the_newest(scene: Scene) -> None:
     _, writer = await scene.linked()
     scene.open(False)
     for step in range(1, 2001):
@@ -224,7 +224,7 @@ async def test_a_rank_is_held_until_the_controller_answers(scene: Scene) -> None
     assert await reader.readexactly(2) == b"\0\0"
 
 
-async def test_a_controller_that_closes_before_its_reply_is_tried_again(scene: Scene) -> None:
+async def test_a_controller_that_closes_without_reply_is_tried_again(scene: Scene) -> None:
     scene.controller.answering = False
     scene.open()
     reader, _ = await scene.dial()
@@ -330,7 +330,7 @@ async def test_a_linked_rank_without_heartbeats_is_reported_once(scene: Scene) -
     assert scene.rules.silences == [(2, spoke)]
 
 
-async def test_silence_does_not_count_while_the_gate_holds_or_the_agent_was_frozen(scene: Scene) -> None:
+async def test_silence_does_not_count_while_held_or_frozen(scene: Scene) -> None:
     _, writer = await scene.linked()
     writer.write(HEARTBEAT)
     await until(lambda: len(scene.rules.beats) == 1, "the heartbeat")
@@ -371,7 +371,7 @@ def test_messages_are_found_however_the_bytes_are_cut(size: int) -> None:
     assert [(status.rank, status.step) for status in statuses] == [(2, 7)] * 6
 
 
-def test_bytes_that_are_not_messages_end_the_reading_not_the_link() -> None:
+def test_bytes_that_are_no_messages_end_the_reading_not_the_link() -> None:
     reader = FrameReader()
     assert b"".join(piece.data for piece in reader.feed(b"\xff" * 100)) == b"\xff" * 100
     assert reader.lost

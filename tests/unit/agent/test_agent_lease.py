@@ -18,7 +18,7 @@ def test_a_grant_counts_from_when_its_heartbeat_was_sent() -> None:
     assert not lease.is_valid(clock.now())
 
 
-def test_a_grant_that_lay_in_a_socket_while_the_machine_stood_still_has_run_out() -> None:
+def test_a_grant_that_waited_in_a_socket_has_run_out() -> None:
     clock, lease = FakeClock(), Lease()
     number = lease.heartbeat(clock.now())
     clock.pass_seconds(30)
@@ -47,7 +47,7 @@ def test_an_older_grant_does_not_shorten_the_lease() -> None:
     assert lease.is_valid(clock.now())
 
 
-def test_another_stream_does_not_answer_the_heartbeats_of_the_former() -> None:
+def test_another_stream_does_not_answer_former_heartbeats() -> None:
     clock, lease = FakeClock(), Lease()
     number = lease.heartbeat(clock.now())
     lease.begin_conversation()

@@ -24,7 +24,7 @@ class Rig:
         return [match.count for match in self.rules.line(rank, name, text, self.clock.now())]
 
 
-def test_the_threshold_within_the_window_meets_the_rule_and_counting_begins_anew() -> None:
+def test_the_threshold_in_the_window_meets_the_rule_and_resets() -> None:
     rig = Rig(Rule("nan", "loss: nan", threshold=3, window_seconds=60))
     assert [rig.say("lm loss: nan", after=10) for _ in range(6)] == [[], [], [1], [], [], [2]]
 

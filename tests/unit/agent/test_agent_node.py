@@ -63,7 +63,7 @@ def order(rank: int, incarnation: int = 1, *, admitted: bool = True) -> pb.RankO
     return pb.RankOrder(rank=rank, incarnation=incarnation, run=True, admitted=admitted, environment=environment)
 
 
-def test_ranks_start_when_both_the_order_and_the_script_are_there() -> None:
+def test_ranks_start_when_order_and_script_are_there() -> None:
     rig = Rig()
     rig.order(order(2), order(3))
     assert rig.kinds() == []
@@ -146,7 +146,7 @@ def test_a_launcher_that_goes_away_takes_its_ranks_along() -> None:
     assert not report.launcher_ready
 
 
-def test_a_script_that_ends_without_its_ranks_is_a_fact_but_not_after_them_or_with_its_pod() -> None:
+def test_a_script_that_ends_before_its_ranks_is_a_fact() -> None:
     rig = Rig()
     rig.script(ended=True, exit_code=2, tool="", launch=0, training=False, last_lines=["no such file"])
     (fact,) = rig.report().facts
@@ -168,7 +168,7 @@ def test_a_script_that_ends_without_its_ranks_is_a_fact_but_not_after_them_or_wi
     assert list(deleted.report().facts) == []
 
 
-def test_a_start_that_was_refused_is_asked_for_again_until_the_process_is_there() -> None:
+def test_a_refused_start_is_repeated_until_the_process_is_there() -> None:
     rig = Rig()
     rig.script()
     rig.order(order(2), order(3))
@@ -227,7 +227,7 @@ def test_a_link_passes_only_with_order_process_and_lease() -> None:
     assert not rig.node.may_pass(2), "not admitted"
 
 
-def test_silence_of_coordinator_and_steps_ends_the_ranks_and_tells_why() -> None:
+def test_silence_of_coordinator_and_steps_ends_the_ranks() -> None:
     rig = Rig(fence_after=60)
     rig.process(2)
     rig.clock.pass_seconds(50)
@@ -323,7 +323,7 @@ def test_what_nobody_acknowledged_is_said_again() -> None:
     assert rig.node.next_report() is None
 
 
-def test_a_new_stream_hears_the_state_and_everything_unacknowledged() -> None:
+def test_a_new_stream_hears_state_and_unacknowledged_facts() -> None:
     rig = Rig()
     rig.process(2, running=False, exit_code=1)
     rig.report()
@@ -413,7 +413,7 @@ def codes(rig: Rig) -> list[str]:
     return [problem.code for problem in rig.report().problems]
 
 
-def test_a_rank_that_trains_without_a_word_about_its_copies_is_a_problem_until_it_speaks_or_ends() -> None:
+def test_a_rank_silent_about_its_copies_is_a_problem_meanwhile() -> None:
     rig = Rig()
     rig.process(2)
     rig.node.copies(2, told=False)
@@ -430,7 +430,7 @@ def test_a_rank_that_trains_without_a_word_about_its_copies_is_a_problem_until_i
     assert codes(rig) == []
 
 
-def test_tls_at_the_gate_is_a_problem_while_a_rank_runs_that_is_not_linked() -> None:
+def test_tls_at_the_gate_is_a_problem_while_a_rank_has_no_link() -> None:
     rig = Rig()
     phases = {2: LinkPhase.NONE, 3: LinkPhase.LINKED}
     rig.node.link_phase = phases.__getitem__

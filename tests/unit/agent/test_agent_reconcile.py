@@ -46,7 +46,7 @@ def test_one_rank(order: Wanted, existing: Process | None, expected: list[Comman
     assert commands(order, existing) == expected
 
 
-def test_nothing_starts_before_the_script_asks_but_what_runs_is_ended() -> None:
+def test_before_the_script_asks_nothing_starts_but_ranks_end() -> None:
     assert commands(wanted(1), None, can_start=False) == []
     assert commands(wanted(2), process(1), can_start=False) == [Command.KILL]
 

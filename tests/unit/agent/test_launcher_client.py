@@ -54,7 +54,7 @@ async def test_last_words_are_heard_although_an_order_fails(tmp_path: Path) -> N
         assert scene.events == ["rank", "script", "lost"]
 
 
-async def test_an_order_that_the_launcher_never_read_drops_no_last_words(tmp_path: Path) -> None:
+async def test_an_order_never_read_drops_no_last_words(tmp_path: Path) -> None:
     async with connected(tmp_path) as scene:
         scene.client.send({"kind": "end"})
         scene.launcher.sendall(protocol.encode({"kind": "rank"}))

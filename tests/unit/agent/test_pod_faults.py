@@ -210,7 +210,7 @@ async def test_ranks_that_stand_still_without_a_coordinator_are_ended(tmp_path: 
         await until(lambda: not any(is_alive(pid) for pid in pids), "the end of the ranks")
 
 
-async def test_a_rank_killed_again_before_it_was_named_is_started_again(tmp_path: Path, authority: Authority) -> None:
+async def test_a_rank_killed_again_before_its_name_is_started_again(tmp_path: Path, authority: Authority) -> None:
     async with training(tmp_path, authority) as (_, coordinator, controller):
         os.kill(coordinator.state(1).pid, signal.SIGKILL)
         await coordinator.phase(1, pb.DEAD)
@@ -227,7 +227,7 @@ async def test_a_rank_killed_again_before_it_was_named_is_started_again(tmp_path
         await until(lambda: all(path.exists() for path in kept), "a file of each process")
 
 
-async def test_a_stream_that_does_not_begin_as_it_should_is_turned_away(tmp_path: Path, authority: Authority) -> None:
+async def test_a_stream_that_begins_wrongly_is_turned_away(tmp_path: Path, authority: Authority) -> None:
     wrong = [
         pb.CoordinatorToAgent(hello=pb.Hello(version=2, job_uid=JOB)),
         pb.CoordinatorToAgent(hello=pb.Hello(version=1, job_uid="another")),

@@ -24,7 +24,7 @@ def test_every_condition_is_there_from_the_first_visit() -> None:
     assert [reason.type for reason in INITIAL_REASONS] == list(ConditionType)
 
 
-def test_reasons_are_words_with_sentences_and_unique_within_a_condition() -> None:
+def test_reasons_have_sentences_and_are_unique_in_a_condition() -> None:
     for reason in Reason:
         assert reason.word.isalnum(), reason
         assert reason.word[0].isupper(), reason

@@ -47,7 +47,7 @@ def test_every_rule_tells_the_fix_in_a_sentence() -> None:
         assert len(rule["message"]) < 400
 
 
-def test_no_number_may_be_negative_but_where_minus_one_means_none() -> None:
+def test_numbers_are_negative_only_where_minus_one_means_none() -> None:
     for path, node in _nodes(crd.open_api_schema()["properties"]["spec"]):
         if node.get("type") == "integer" and not path.endswith("tolerationSeconds"):
             assert node["minimum"] >= 0, path

@@ -227,7 +227,7 @@ def test_a_whole_last_checkpoint_of_mindio_on_disk(tmp_path: Path) -> None:
             (output / f"checkpoint/rank_{rank}/net_rank_{rank}-5_1.ckpt").unlink()
 
 
-def test_other_files_of_the_volume_are_not_looked_at_and_no_directory_is_no_checkpoint(tmp_path: Path) -> None:
+def test_other_files_and_missing_directories_are_no_checkpoints(tmp_path: Path) -> None:
     (tmp_path / "hajob-output").mkdir()
     (tmp_path / "hajob-output/iter_0000005").write_text("x")
     (tmp_path / "iter_0000005").mkdir()

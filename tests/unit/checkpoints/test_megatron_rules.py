@@ -33,7 +33,7 @@ def reasons(directory: FakeDirectory, layout: Layout = LAYOUT) -> list[tuple[str
     return [(one.name, one.reason) for one in judge(directory, layout).refused]
 
 
-def test_a_whole_checkpoint_that_the_tracker_names_is_taken_and_nothing_is_done() -> None:
+def test_a_whole_tracked_checkpoint_is_taken_unchanged() -> None:
     verdict = judge(saved(5, 10), LAYOUT)
     assert (verdict.name, verdict.step, verdict.refused, verdict.tracked) == ("iter_0000010", 10, (), True)
 
@@ -90,9 +90,7 @@ def of_another_step(directory: FakeDirectory) -> None:
         (of_another_step, RefusalReason.MIXED_STEPS),
     ],
 )
-def test_a_damaged_newest_one_is_refused_and_the_older_one_becomes_the_tracked(
-    damage: object, reason: RefusalReason
-) -> None:
+def test_a_damaged_newest_is_refused_and_the_older_is_tracked(damage: object, reason: RefusalReason) -> None:
     directory = saved(5, 10)
     damage(directory)  # type: ignore[operator]
     verdict = judge(directory, LAYOUT)
@@ -100,7 +98,7 @@ def test_a_damaged_newest_one_is_refused_and_the_older_one_becomes_the_tracked(
     assert (verdict.step, verdict.writes, verdict.aside) == (5, {TRACKER: "5"}, ())
 
 
-def test_the_optimizer_is_not_asked_for_where_it_is_never_saved_or_not_sharded() -> None:
+def test_no_optimizer_shard_is_asked_for_where_none_is_saved() -> None:
     directory = saved(5)
     directory.drop(*(path for path in list(directory.looks) if path.endswith(OPTIMIZER_FILE)))
     assert judge(directory, LAYOUT).step == 5
@@ -121,7 +119,7 @@ def test_what_was_never_committed_is_refused() -> None:
     assert (verdict.step, verdict.tracked) == (5, True)
 
 
-def test_a_temporary_directory_of_an_older_step_is_nobodys_concern() -> None:
+def test_a_temporary_directory_of_an_older_step_is_ignored() -> None:
     directory = saved(5, 10)
     directory.looks["iter_0000010_tmp/mp_rank_00_000/model_optim_rng.pt"] = Look(step=10)
     directory.looks["iter_0000007_tmp/mp_rank_00_000/model_optim_rng.pt"] = Look(step=7)
@@ -129,7 +127,7 @@ def test_a_temporary_directory_of_an_older_step_is_nobodys_concern() -> None:
 
 
 @pytest.mark.parametrize("tracker", ["", "ten", "-5", "5.0", "٥", "9" * 400])
-def test_a_tracker_that_says_nothing_was_being_written_when_all_else_was_done(tracker: str) -> None:
+def test_an_empty_tracker_was_written_last_and_is_mended(tracker: str) -> None:
     directory = saved(5, 10, tracker=tracker)
     verdict = judge(directory, LAYOUT)
     assert reasons(directory) == [(TRACKER, RefusalReason.WRONG_TRACKER)]
@@ -174,7 +172,7 @@ def test_where_nothing_complete_is_left_the_tracker_goes_too() -> None:
     assert (verdict.name, verdict.step, verdict.aside) == ("", -1, (TRACKER,))
 
 
-def test_weights_to_begin_from_and_formats_that_are_not_known_are_left_alone() -> None:
+def test_initial_weights_and_unknown_formats_are_left_alone() -> None:
     release = FakeDirectory(texts={TRACKER: "release\n"})
     for shard in shard_directories(LAYOUT):
         release.looks[f"release/{shard}/{MODEL_FILE}"] = Look()
@@ -206,9 +204,7 @@ STEPS = st.lists(st.integers(1, 50), min_size=1, max_size=5, unique=True).map(so
 
 
 @given(STEPS, st.data())
-def test_whatever_is_lost_what_is_taken_is_whole_and_everything_newer_has_a_name(
-    steps: list[int], data: st.DataObject
-) -> None:
+def test_whatever_is_lost_the_newest_whole_one_is_taken(steps: list[int], data: st.DataObject) -> None:
     directory = saved(*steps)
     damaged = data.draw(st.sets(st.sampled_from(steps)))
     for step in damaged:
@@ -224,7 +220,7 @@ def test_whatever_is_lost_what_is_taken_is_whole_and_everything_newer_has_a_name
     assert verdict.step == -1 or judge(directory, LAYOUT).tracked
 
 
-def test_every_reason_has_a_sentence_and_a_refusal_reads_like_one() -> None:
+def test_every_reason_and_refusal_reads_as_a_sentence() -> None:
     assert set(SENTENCE) == set(RefusalReason)
     refusal = CheckpointRefusal(
         "iter_0000010", RefusalReason.TRUNCATED_FILE, "mp_rank_00/model_optim_rng.pt (17 bytes)"

@@ -42,7 +42,7 @@ def test_the_newest_one_that_every_rank_has() -> None:
     assert (judge(bare, LAYOUT).name, judge(bare, LAYOUT).step) == ("1_77", 77)
 
 
-def test_the_last_checkpoint_of_mindio_is_filled_from_the_partners() -> None:
+def test_the_last_checkpoint_of_mindio_is_filled_by_partners() -> None:
     directory = saved(5, ranks=range(4))
     del directory.looks[path(1, 5)]
     directory.looks[path(5, 5)] = Look()  # rank 1 had died: its partner saved
@@ -167,7 +167,7 @@ def group(*ranks: int, packed: bool) -> bytes:
 
 
 @pytest.mark.parametrize("packed", [True, False])
-def test_the_relation_of_the_training_counts_more_than_the_layout(packed: bool) -> None:
+def test_the_trainings_own_relation_counts_before_the_layout(packed: bool) -> None:
     content = group(0, 2, packed=packed)
     assert restore_list(content) == (0, 2)
     directory = saved(5)
@@ -196,7 +196,7 @@ def test_epochs_are_counted_from_one() -> None:
 
 
 @given(st.sets(st.integers(0, 7)), st.sets(st.integers(0, 7)))
-def test_whatever_is_lost_a_checkpoint_is_taken_only_if_every_rank_has_its_shard(lost: set[int], cut: set[int]) -> None:
+def test_a_checkpoint_is_taken_only_with_every_ranks_shard(lost: set[int], cut: set[int]) -> None:
     directory = saved(5)
     directory.drop(*(path(rank, 5) for rank in lost))
     for rank in cut - lost:

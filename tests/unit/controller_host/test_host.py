@@ -201,7 +201,7 @@ def test_refusals_and_exceptions_are_answers(host: Callable[..., Client]) -> Non
     assert "KeyError" in client.call("stop_train")["exception"]
 
 
-def test_the_log_since_mindio_was_at_rest_is_told_to_the_next_coordinator(host: Callable[..., Client]) -> None:
+def test_the_next_coordinator_hears_the_log_since_mindios_rest(host: Callable[..., Client]) -> None:
     client = host()
     serving(client)
     client.call("stop_train", ranks=[[2, 1]])
@@ -232,7 +232,7 @@ def test_refused_calls_do_not_push_out_how_the_incident_began(host: Callable[...
     ]  # fmt: skip
 
 
-def test_what_uses_up_mindios_serials_is_counted_for_each_controller(host: Callable[..., Client]) -> None:
+def test_mindios_serials_are_counted_for_each_controller(host: Callable[..., Client]) -> None:
     client = host()
     serving(client)
     for number in range(1, 4):
@@ -330,7 +330,7 @@ def test_another_attempt_meets_at_an_empty_store(host: Callable[..., Client]) ->
     assert store not in children(client)
 
 
-def test_a_store_that_dies_is_lost_and_comes_again_with_the_next_start(host: Callable[..., Client]) -> None:
+def test_a_dead_store_is_lost_and_comes_with_the_next_start(host: Callable[..., Client]) -> None:
     client = host()
     port, store_port = serving(client)
     os.kill(int(children(client)[0]), signal.SIGKILL)
@@ -359,7 +359,7 @@ host.Host(os.environ["HAJOB_DIR"]).run()
 """A host that, while there is a file `hold`, waits with what it is told; then it finds all of it in one look."""
 
 
-def test_a_controller_that_dies_while_it_is_ended_ends_nothing_else(host: Callable[..., Client]) -> None:
+def test_a_controller_dying_while_ended_ends_nothing_else(host: Callable[..., Client]) -> None:
     client = host(program=HOLDING)
     serving(client)
     _, child = children(client)
@@ -382,7 +382,7 @@ def wait_gone(process: Path) -> None:
         time.sleep(0.001)
 
 
-def test_a_coordinator_that_was_followed_by_another_orders_nothing_any_more(host: Callable[..., Client]) -> None:
+def test_a_superseded_coordinator_orders_nothing_any_more(host: Callable[..., Client]) -> None:
     client = host(program=HOLDING)
     serving(client)
     hold, former = client.directory / "hold", client.socket
@@ -476,7 +476,7 @@ def mindspore(tmp_path: Path) -> dict[str, str]:
     return {"MINDIO_FOR_MINDSPORE": "1", "MS_ROLE": "MS_WORKER", "MS_WORKER_NUM": "4", "TOLD": told}
 
 
-def test_mindspores_scheduler_serves_beside_the_controller_and_ends_with_the_attempt(
+def test_mindspores_scheduler_serves_until_the_attempt_ends(
     host: Callable[..., Client], mindspore: dict[str, str]
 ) -> None:
     client = host(store="")
@@ -578,7 +578,7 @@ def test_the_python_that_has_mindio_is_found(host: Callable[..., Client], tmp_pa
     assert client.call("stop_train", ranks=[[2, 1]])["code"] == 0
 
 
-def test_without_mindio_anywhere_the_field_that_names_a_python_is_said(host: Callable[..., Client]) -> None:
+def test_without_mindio_the_field_for_a_python_is_named(host: Callable[..., Client]) -> None:
     client = host(sees_image=False)
     client.start(own_port(), own_port())
     problem = client.state(controller="failed")["problem"]

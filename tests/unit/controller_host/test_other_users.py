@@ -30,7 +30,7 @@ print(s.recv(5))
 """
 
 
-def test_the_hosts_socket_is_open_to_every_user_whatever_the_umask(tmp_path: Path) -> None:
+def test_the_hosts_socket_is_open_to_all_whatever_the_umask(tmp_path: Path) -> None:
     before = os.umask(0o077)
     try:
         listener = controller_protocol.listen(str(tmp_path), SOCKET_NAME)

@@ -36,7 +36,7 @@ def test_a_rank_does_what_its_last_line_says() -> None:
     assert seen(event("step_end", step=5), event("save", step=5)).does == "training"
 
 
-def test_a_new_process_takes_over_and_the_old_one_is_not_heard_again() -> None:
+def test_after_a_takeover_the_old_process_is_not_heard_again() -> None:
     rank = seen(event("step_end", step=5), event("exec", pid=8), event("step_end", step=6), event("first_call", pid=8))
     assert rank == Rank(3, 8, 5, "starting")
     assert rank_after(rank, event("step_end", pid=8, step=6)) == Rank(3, 8, 6, "training")

@@ -23,7 +23,7 @@ def _signals_of_the_tests() -> Iterator[None]:
 
 @pytest.mark.parametrize("number", ENDING)
 @pytest.mark.parametrize("turned", [False, True])
-def test_a_signal_is_the_reason_also_where_a_library_makes_an_error_of_it(
+def test_a_signal_is_the_reason_even_as_a_librarys_error(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], number: signal.Signals, *, turned: bool
 ) -> None:
     def play(*_: object) -> None:

@@ -59,7 +59,7 @@ def test_a_request_that_fails_leaves_the_rest_to_be_seen(tmp_path: Path) -> None
     assert watching.look().step == 7
 
 
-def test_a_process_that_was_killed_is_shown_so_until_it_has_a_successor(tmp_path: Path) -> None:
+def test_a_killed_process_is_shown_until_its_successor_comes(tmp_path: Path) -> None:
     watching = observer(tmp_path, RUNNING)
     watching.lost[1] = "killed"
     assert watching.look().ranks[0].does == "killed"

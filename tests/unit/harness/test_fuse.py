@@ -36,7 +36,7 @@ def test_without_a_fuse_nothing_happens(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-def test_it_counts_from_the_first_order_of_a_new_incident_and_burns_once(tmp_path: Path) -> None:
+def test_it_counts_from_an_incidents_first_order_and_burns_once(tmp_path: Path) -> None:
     lay(tmp_path, "first", above=1, acts=3)
     fuse = Fuse(tmp_path)
     fuse.did("patch hatrainingjobs/status job")  # of the time before the fault

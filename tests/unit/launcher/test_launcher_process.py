@@ -46,9 +46,7 @@ def loop() -> Iterator[Loop]:
     signal.signal(signal.SIGTERM, before)
 
 
-def test_a_signal_to_a_child_that_has_just_been_forked_is_the_childs(
-    loop: Loop, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_signal_to_a_child_just_forked_is_the_childs(loop: Loop, monkeypatch: pytest.MonkeyPatch) -> None:
     heard: list[int] = []
     setpgid = os.setpgid
 

@@ -153,9 +153,7 @@ def test_without_entry_nobody_is_hit_by_a_signal(tmp_path: Path, environment: di
         assert Path(f"/proc/{pid}").exists()
 
 
-def test_a_process_that_stands_still_altogether_is_told_by_the_kernel(
-    tmp_path: Path, environment: dict[str, str]
-) -> None:
+def test_a_process_standing_still_is_told_by_the_kernel(tmp_path: Path, environment: dict[str, str]) -> None:
     with hanging(tmp_path, "time.sleep(600)", environment, (str(ENTRY),)) as pid:
         os.kill(pid, signal.SIGSTOP)
         deadline = time.monotonic() + 10

@@ -35,7 +35,7 @@ def test_a_step_that_is_done_again_is_told_again(tmp_path: Path) -> None:
     assert told == [[7, 4], [7, 5], [7, 5], [7, 6]]
 
 
-def test_a_step_of_usual_length_waits_only_for_the_other_ranks_of_its_pod() -> None:
+def test_a_usual_step_waits_only_for_the_ranks_of_its_pod() -> None:
     untold = progress.Untold()
     untold.add(0, 7, 10 * progress.SECOND, 9 * progress.SECOND)
     untold.add(1, 7, 10 * progress.SECOND + 1000, 9 * progress.SECOND)

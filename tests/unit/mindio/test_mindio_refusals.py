@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from e2e.harness.misfits import trainer_with_tls
+from e2e.harness.mismatched_images import trainer_with_tls
 from e2e.mindio.conformance.world import SIMULATOR
 
 SECOND = """

@@ -42,7 +42,7 @@ def test_command_and_args_replace_entry_point_and_cmd(container: dict[str, Any],
     assert command_line(container, IMAGE, {"X": "1"}) == line
 
 
-def test_the_environment_is_image_then_container_and_nothing_of_the_node(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_environment_is_image_then_container_never_the_node(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LEAK", "1")
     container = {"name": "c", "env": [{"name": "PYTHONPATH", "value": "mine"}, {"name": "HOME", "value": "/root"}]}
     environment = plan_container(container, IMAGE, around()).environment
@@ -80,7 +80,7 @@ def test_mounts_are_put_in_after_variables_are_expanded() -> None:
     assert (plan.environment["DIR"], plan.environment["LIBS"]) == ("/run/1/h", "/lib:/run/1/h/lib")
 
 
-def test_a_probe_runs_with_the_container_s_mounts_and_environment() -> None:
+def test_a_probe_runs_with_the_containers_mounts_and_variables() -> None:
     container = {"name": "c", "volumeMounts": [{"name": "h", "mountPath": "/hajob"}]}
     plan = plan_container(container, IMAGE, around(h="/run/1/h"))
     probe = inside(plan, container, around(h="/run/1/h"), ["test", "-e", "/hajob/ready", "$(PATH)"])
@@ -117,7 +117,7 @@ def test_an_image_is_read_from_its_directory(tmp_path: Path) -> None:
     assert Path(image.working_directory) == tmp_path
 
 
-def test_an_image_that_cannot_be_had_is_said_with_the_ones_that_can(tmp_path: Path) -> None:
+def test_an_unknown_image_is_told_with_the_known_ones(tmp_path: Path) -> None:
     with pytest.raises(ImageMissingError, match=r'"y:1": not among this node set.s images \(x:1\)'):
         read_image("y:1", {"x:1": tmp_path})
     with pytest.raises(ImageMissingError, match=r"image\.json"):

@@ -63,7 +63,7 @@ async def test_a_signal_is_128_and_its_number(host: ProcessHost, tmp_path: Path)
         assert await process.exited == 128 + signal.SIGSEGV
 
 
-async def test_a_container_leads_a_session_and_is_found_with_its_children(host: ProcessHost, tmp_path: Path) -> None:
+async def test_a_container_leads_a_session_found_with_its_children(host: ProcessHost, tmp_path: Path) -> None:
     script = (
         "import subprocess, sys; child = subprocess.Popen([sys.executable, '-S', '-c', 'import time; time.sleep(60)']);"
         "print('up', flush=True); child.wait()"
@@ -116,7 +116,7 @@ async def test_what_cannot_start_says_why(
     assert message in str(raised.value)
 
 
-def test_a_tree_is_everything_below_its_root_and_nothing_that_has_ended() -> None:
+def test_a_tree_is_all_below_its_root_that_has_not_ended() -> None:
     table = {
         entry.pid: entry
         for entry in (

@@ -75,7 +75,7 @@ def test_the_users_template_is_not_changed() -> None:
     assert job.spec.template == before
 
 
-def test_names_fit_a_label_for_the_longest_job_and_differ_with_job_and_incarnation() -> None:
+def test_names_fit_a_label_and_differ_by_job_and_incarnation() -> None:
     job = example("quickstart")
     longest = job.model_copy(update={"metadata": job.metadata.model_copy(update={"name": "n" * 40})})
     assert len(rank_pod_name(longest, 16383, 10**9)) <= 63
@@ -84,7 +84,7 @@ def test_names_fit_a_label_for_the_longest_job_and_differ_with_job_and_incarnati
     assert len({rank_pod_name(job, 0, 1), rank_pod_name(job, 0, 2), rank_pod_name(again, 0, 1)}) == 3
 
 
-def test_already_exists_is_a_success_only_for_the_same_owner_and_incarnation() -> None:
+def test_already_exists_succeeds_only_for_owner_and_incarnation() -> None:
     job = example("quickstart")
     pod = rank_pod(job, 0, 1, SETTINGS)
     assert is_same_pod(deepcopy(pod), pod)
@@ -116,7 +116,7 @@ def test_hajobs_variables_come_first_and_count() -> None:
     assert "PATH" not in {entry["name"] for entry in env}
 
 
-def test_command_and_arguments_follow_the_launcher_and_taskd_is_left_alone() -> None:
+def test_the_command_follows_the_launcher_and_taskd_is_left() -> None:
     full = _container(rank_pod(example("full"), 0, 1, SETTINGS), "trainer")
     assert full["command"][:4] == ["python3", "$(HAJOB_DIR)/launcher.pyz", "--", "bash"]
     assert full["command"][4] == "pretrain_qwen3_8b.sh"
@@ -139,7 +139,7 @@ def test_excluded_nodes_are_out_in_every_alternative() -> None:
         assert term["matchExpressions"]
 
 
-def test_a_coordinator_that_may_go_anywhere_is_not_kept_off_by_the_ranks() -> None:
+def test_a_coordinator_free_to_go_anywhere_may_sit_with_ranks() -> None:
     job = example("quickstart")
     ranks = rank_pod(job, 0, 1, SETTINGS)["spec"]["affinity"]["podAntiAffinity"]
     shunned = ranks["requiredDuringSchedulingIgnoredDuringExecution"][1]["labelSelector"]["matchLabels"]

@@ -22,7 +22,7 @@ def test_the_matrix_is_whole() -> None:
     assert len({cell.name for cell in cells()}) == len(cells()) > 80
 
 
-def test_where_a_node_loses_its_power_its_agent_tells_of_each_step_at_once() -> None:
+def test_before_a_power_loss_the_agent_tells_each_step_at_once() -> None:
     for cell in cells():
         wanted = script(cell)
         length = wanted.step_milliseconds(STEP_MILLISECONDS) / 1000
@@ -42,13 +42,13 @@ def test_every_cell_can_be_played(cell: Cell) -> None:
 @pytest.mark.parametrize(
     "cell", [cell for cell in cells() if script(cell).restored == COPY], ids=lambda cell: cell.name
 )
-def test_where_copies_are_promised_a_copy_of_every_shard_survives(cell: Cell) -> None:
+def test_where_copies_are_promised_one_of_each_shard_survives(cell: Cell) -> None:
     lost = script(cell).repaired
     assert {LAYOUT.partner(rank) for rank in lost}.isdisjoint(lost)
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_a_cascade_can_be_drawn_again_and_leaves_a_copy_of_every_shard(seed: int) -> None:
+def test_a_cascade_is_repeatable_and_leaves_copies_of_all_shards(seed: int) -> None:
     for key, further in CASCADES.items():
         cell = Cell(*key)
         drawn = script(cell, seed=seed)

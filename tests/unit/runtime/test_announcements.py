@@ -39,7 +39,7 @@ async def test_an_event_is_posted_once_the_server_is_back() -> None:
     task.cancel()
 
 
-async def test_a_refused_event_is_dropped_and_the_next_one_comes_through() -> None:
+async def test_a_refused_event_is_dropped_and_the_next_one_passes() -> None:
     clock = FakeClock()
     kube = FakeKube(clock)
     announcer = Announcer(kube, clock, "operator-1")

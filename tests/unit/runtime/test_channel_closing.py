@@ -28,7 +28,7 @@ class Deaf:
         pass
 
 
-async def test_closing_is_not_lost_when_a_message_comes_at_the_same_moment() -> None:
+async def test_closing_is_not_lost_when_a_message_comes_with_it() -> None:
     stream = Stream()
     channel = Channel("127.0.0.1:1", "uid", Credentials(b"", b"", b""), Deaf(), fence=lambda: 1, clock=FakeClock())
     reading = asyncio.create_task(channel._read(stream))  # type: ignore[arg-type]

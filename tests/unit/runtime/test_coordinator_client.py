@@ -34,7 +34,7 @@ class Owner:
         self.changes.append(self.controller.connected)
 
 
-def test_a_fact_in_the_first_report_is_judged_by_the_state_in_that_report() -> None:
+def test_a_fact_of_the_first_report_is_read_by_its_state() -> None:
     owner = Owner()
     owner.controller.connected_changed(True, "")
     owner.controller.reported(wire.Report(sequence=1, state=wire.CoordinatorState(controller_ready=True, step=41)))
@@ -46,7 +46,7 @@ def report_of(**found: Any) -> wire.Report:
     return wire.Report(state=wire.CoordinatorState(attempt=1, checkpoint=checkpoint))
 
 
-def test_what_an_attempt_loads_is_told_once_and_only_of_that_attempt() -> None:
+def test_what_an_attempt_loads_is_told_once_for_that_attempt() -> None:
     controller = Owner().controller
     told = report_of(attempt=1, loaded_step=20, refused=[wire.RefusedCheckpoint(name="x", reason="y")], num_refused=1)
     assert controller.newly_loaded(told, 2) is None
@@ -160,7 +160,7 @@ async def test_only_the_newest_pod_is_heard() -> None:
     assert (owner.seen, owner.changes) == ([(True, 6)], [True])
 
 
-async def test_a_token_that_was_being_checked_when_the_pod_went_proves_nothing() -> None:
+async def test_a_token_of_a_pod_gone_meanwhile_proves_nothing() -> None:
     owner = Dialled()
     owner.controller.pod_is_at(POD, Credentials(b"", b"", b""))
     greeting = asyncio.create_task(owner.lines[0].listener.greeted(wire.Hello(token=POD.uid)))

@@ -208,7 +208,7 @@ async def test_a_pod_that_came_and_went_within_one_create_is_made_anew(monkeypat
     await halls[0].core.close()
 
 
-async def test_a_job_that_went_without_a_release_leaves_nothing_at_work(hall: Hall) -> None:
+async def test_a_job_gone_without_release_leaves_nothing_at_work(hall: Hall) -> None:
     for (resource, _, _), body in hall.town.kube.objects.items():
         if resource == "pods":
             body["status"] = {"phase": "Running", "podIP": "127.0.1.1"}
@@ -224,7 +224,7 @@ async def test_a_job_that_went_without_a_release_leaves_nothing_at_work(hall: Ha
     assert controller._deadline._timer is None
 
 
-async def test_the_end_waits_for_a_controller_that_is_just_being_closed(hall: Hall) -> None:
+async def test_the_end_waits_for_a_controller_that_is_closing(hall: Hall) -> None:
     controller = hall.controller
     assert controller is not None
     hall.core.job_gone(UID)
@@ -232,9 +232,7 @@ async def test_the_end_waits_for_a_controller_that_is_just_being_closed(hall: Ha
     assert [task.done() for task in controller._tasks] == [True, True]
 
 
-async def test_a_controller_that_breaks_during_the_end_neither_stops_it_nor_is_opened_anew(
-    hall: Hall, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_controller_broken_at_the_end_does_not_stop_it(hall: Hall, monkeypatch: pytest.MonkeyPatch) -> None:
     other = {**hall.town.raw, "metadata": {**hall.town.raw["metadata"], "name": "other", "uid": "uid-2"}}
     hall.core.job_seen(hall.town.kube.put(names.PLURAL, NAMESPACE, other))
     await settled(hall.town)

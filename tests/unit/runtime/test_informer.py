@@ -104,7 +104,7 @@ async def test_410_leads_to_a_new_list_that_tells_what_was_missed(how: str) -> N
     assert world.asked(watch=False) == 2
 
 
-async def test_the_version_of_a_list_is_told_after_all_that_it_holds_and_lacks() -> None:
+async def test_a_lists_version_is_told_after_all_it_holds_and_lacks() -> None:
     world = World()
     await world.put("goes", "1")
     first = str(world.server.history.version)
@@ -143,7 +143,7 @@ async def test_every_other_error_is_waited_out_and_the_watch_goes_on(error: ApiE
 
 
 @pytest.mark.parametrize("trouble", ["410 for every watch", "watches that end at once", "410 in every stream"])
-async def test_watches_that_fail_at_once_are_asked_for_ever_more_rarely(trouble: str) -> None:
+async def test_watches_that_fail_at_once_are_asked_for_more_rarely(trouble: str) -> None:
     world = World()
     await world.put("a", "1")
     if trouble == "410 for every watch":
@@ -191,7 +191,7 @@ async def test_the_age_tells_of_silence_and_a_bookmark_ends_it() -> None:
     assert world.informer.age() < 2
 
 
-async def test_a_server_that_is_away_makes_an_informer_old_but_not_idle() -> None:
+async def test_an_absent_server_makes_an_informer_old_but_not_idle() -> None:
     world = World()
     await world.started()
     world.server.faults.hold(times=None)
@@ -217,7 +217,7 @@ async def test_a_late_deletion_of_a_predecessor_is_none() -> None:
     assert world.informer.get(NAMESPACE, "a") == "2"
 
 
-async def test_an_object_that_cannot_be_read_and_a_handler_that_fails_stop_nothing() -> None:
+async def test_unreadable_objects_and_failing_handlers_stop_nothing() -> None:
     world = World()
     await world.started()
     world.informer._handler = lambda _: (_ for _ in ()).throw(RuntimeError("handler"))

@@ -298,7 +298,7 @@ async def test_nothing_is_started_in_a_pod_being_deleted(town: Town) -> None:
     assert (order.action, list(order.replaced_nodes), list(order.restart_ranks)) == (wire.REPLACE, [2], [])
 
 
-async def test_an_incident_is_closed_in_the_status_though_the_next_begins_at_once(town: Town) -> None:
+async def test_an_incident_is_closed_though_the_next_begins_at_once(town: Town) -> None:
     """How an incident ended is written when there is time; the next one may begin before."""
     await town.train()
     for number, rank in enumerate((5, 6), 1):
@@ -314,7 +314,7 @@ async def test_an_incident_is_closed_in_the_status_though_the_next_begins_at_onc
     assert [incident["outcome"] for incident in town.status()["incidents"]] == ["Recovered", "Recovered"]
 
 
-async def test_a_new_operator_goes_on_with_the_same_order_and_makes_nothing_twice(town: Town) -> None:
+async def test_a_new_operator_repeats_the_order_and_makes_no_copies(town: Town) -> None:
     await town.train()
     await town.report(wire.Fact(id="silent", kind=wire.AGENT_SILENT, node_rank=0, ranks=[0, 1], incarnation=1), step=5)
     order, pods = town.links[-1].orders[-1], {pod.uid for pod in town.pods()}
@@ -326,7 +326,7 @@ async def test_a_new_operator_goes_on_with_the_same_order_and_makes_nothing_twic
     assert {pod.uid for pod in town.pods()} == pods
 
 
-async def test_a_new_start_avoids_a_silent_node_whose_pod_is_gone_already(town: Town) -> None:
+async def test_a_new_start_avoids_a_silent_node_without_its_pod(town: Town) -> None:
     await town.train()
     lost = next(pod for pod in town.pods() if pod.node_rank == 3)
     await town.report(wire.Fact(id="silent", kind=wire.AGENT_SILENT, node_rank=3, ranks=[6, 7], incarnation=1), step=5)
@@ -359,7 +359,7 @@ async def test_a_pod_given_to_a_dead_node_is_made_anew_elsewhere(town: Town) -> 
     assert "node-0" in town.status()["incidents"][0]["cause"]["message"]
 
 
-async def test_a_job_applied_anew_avoids_the_node_that_was_silent_before() -> None:
+async def test_a_job_applied_anew_avoids_the_formerly_silent_node() -> None:
     town = Town()
     town.avoided_nodes.add("node-3", town.clock.monotonic())  # learnt from another job
     await settled(town)
@@ -403,7 +403,7 @@ def test_a_pod_without_a_node_makes_no_node_avoided() -> None:
     assert nodes.names(62.0) == []
 
 
-async def test_a_report_is_acknowledged_after_what_it_led_to_is_written(town: Town) -> None:
+async def test_a_report_is_acknowledged_after_its_effects_are_written(town: Town) -> None:
     await town.train()
     await town.report(death_of(5), step=5)
     assert town.links[0].acknowledged == town.sequence
@@ -490,7 +490,7 @@ async def end_pods(town: Town, role: str, code: int = 0) -> None:
     await settled(town)
 
 
-async def test_a_training_that_ends_without_a_coordinator_completes_the_job(town: Town) -> None:
+async def test_an_end_without_a_coordinator_completes_the_job(town: Town) -> None:
     await town.train()
     await end_pods(town, names.ROLE_COORDINATOR, 137)
     assert town.controller.state.phase == "Unprotected"
@@ -499,7 +499,7 @@ async def test_a_training_that_ends_without_a_coordinator_completes_the_job(town
     assert town.status()["summary"]["state"] == "Complete"
 
 
-async def test_a_training_that_ended_while_no_operator_and_no_coordinator_looked_is_complete(town: Town) -> None:
+async def test_an_end_that_nobody_saw_is_complete(town: Town) -> None:
     await town.train()
     await town.controller.close()
     await end_pods(town, names.ROLE_COORDINATOR, 137)
@@ -510,7 +510,7 @@ async def test_a_training_that_ended_while_no_operator_and_no_coordinator_looked
     assert town.status()["incidents"] == []
 
 
-async def test_the_silence_of_an_agent_whose_pod_has_finished_is_no_fault(town: Town) -> None:
+async def test_the_silence_of_a_finished_pods_agent_is_no_fault(town: Town) -> None:
     await town.train()
     first = next(body for (kind, _, _), body in sorted(town.kube.objects.items()) if kind == "pods")
     first["status"]["containerStatuses"] = [{"name": "trainer", "state": {"terminated": {"exitCode": 0}}}]
@@ -554,7 +554,7 @@ async def test_what_no_restart_changes_fails_the_job_at_once(town: Town, code: s
     assert all(pod.deleting for pod in town.pods())
 
 
-async def test_a_trainer_that_keeps_its_copies_secret_trains_on_and_is_called_unrecoverable(town: Town) -> None:
+async def test_a_trainer_silent_about_copies_is_called_unrecoverable(town: Town) -> None:
     await town.train()
     secret = wire.Problem(code="CopiesNotRegistered", message="rank 0 trains and has not told")
     await town.report(step=6, problems=[secret])
@@ -564,7 +564,7 @@ async def test_a_trainer_that_keeps_its_copies_secret_trains_on_and_is_called_un
     assert condition_of(town, "Recoverable") == ("False", "CopiesNotRegistered", secret.message)
 
 
-async def test_a_recovery_that_failed_in_the_trainer_is_named_while_the_job_restarts(town: Town) -> None:
+async def test_a_recovery_failed_in_the_trainer_is_named_at_restart(town: Town) -> None:
     await town.train()
     await town.report(death_of(5), step=5)
     failed = wire.Milestone(kind=wire.RESULT, incarnation=2, result_code=499, text="clean failed", strategy="recover")
@@ -598,7 +598,7 @@ async def test_an_ended_job_is_deleted_in_its_time(town: Town) -> None:
     assert not job_there(town)
 
 
-async def test_a_new_operator_goes_on_counting_and_a_changed_wish_counts(town: Town) -> None:
+async def test_a_new_operator_counts_on_and_a_changed_limit_counts(town: Town) -> None:
     await complete_with_ttl(town, 600)
     await town.controller.close()
     await town.clock.advance(1000.0)
@@ -637,7 +637,7 @@ async def away_during(town: Town, *facts: wire.Fact) -> None:
 
 
 @pytest.mark.parametrize("decided", [True, False])
-async def test_what_was_recovered_while_no_operator_looked_is_told_as_one_recovery(town: Town, decided: bool) -> None:
+async def test_recoveries_without_an_operator_are_told_as_one(town: Town, decided: bool) -> None:
     await town.train()
     if decided:
         await town.report(death_of(5), step=5)

@@ -121,7 +121,7 @@ async def test_two_takers_cannot_both_succeed() -> None:
     assert [process.gained for process in processes if process.gained] == [[1]]
 
 
-async def test_a_restarted_process_waits_like_everybody_and_gets_a_new_fence() -> None:
+async def test_a_restarted_process_waits_and_gets_a_new_fence() -> None:
     kube, clock = made()
     one = Process(kube, clock, "pod_1111")
     await clock.advance(0)
@@ -165,7 +165,7 @@ async def test_a_claimed_fence_is_outdone_without_a_change_of_leader() -> None:
     assert two.gained == [FENCE_LIMIT + 1]
 
 
-async def test_a_lease_deleted_under_a_leader_changes_nothing_but_the_fence() -> None:
+async def test_a_lease_deleted_under_a_leader_changes_only_the_fence() -> None:
     kube, clock = made()
     one = Process(kube, clock, "one")
     await clock.advance(0)

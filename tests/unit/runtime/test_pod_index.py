@@ -29,7 +29,7 @@ def test_a_pod_whose_agent_is_silent_is_not() -> None:
     assert table.unreachable(POD, NODES)
 
 
-def test_a_pod_that_had_no_node_when_it_was_looked_at_gets_its_grace() -> None:
+def test_a_pod_seen_without_a_node_gets_its_grace() -> None:
     """Its containers may have been started since; without grace their chips would be given away while they run."""
     assert not PodIndex().unreachable(replace(POD, node_name=""), NODES)
 
@@ -38,7 +38,7 @@ RAW = {"metadata": {"namespace": "default", "name": "job-0-a", "uid": "uid-0", "
 
 
 @pytest.mark.parametrize(("listed", "is_missed"), [("", False), ("98", False), ("99", True), ("100", True)])
-def test_a_pod_is_missed_once_a_list_that_is_newer_than_it_does_not_hold_it(listed: str, is_missed: bool) -> None:
+def test_a_pod_is_missing_once_a_newer_list_lacks_it(listed: str, is_missed: bool) -> None:
     """Also where the list was shown before the server's answer to the create came."""
     before, after = PodIndex(), PodIndex()
     before.listed = listed

@@ -101,7 +101,7 @@ async def test_a_write_is_acknowledged_and_a_repetition_is_none() -> None:
     assert world.patches[1] == {"incarnation": 2, "fence": 1}
 
 
-async def test_of_many_statuses_during_an_outage_only_the_newest_is_written() -> None:
+async def test_after_an_outage_only_the_newest_status_is_written() -> None:
     world = await World.made()
     world.server.faults.refuse(unreachable(), times=8)
     first = world.writer.write(status(1))

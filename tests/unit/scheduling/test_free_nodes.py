@@ -88,7 +88,7 @@ def test_a_node_as_kubernetes_has_it() -> None:
     assert (seen.labels, seen.taints, seen.ready) == ({"pool": "a"}, (TAINT,), False)
 
 
-def test_of_avoided_nodes_only_those_that_are_needed_are_taken_the_longest_shunned_first() -> None:
+def test_needed_avoided_nodes_are_taken_longest_avoided_first() -> None:
     nodes = [replace(NODE, name=f"node-{number}") for number in range(6)]
     nodes.append(replace(NODE, name="node-9", ready=False))
     job = spec(nodeSelector={"pool": "a"})

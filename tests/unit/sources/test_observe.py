@@ -100,7 +100,7 @@ def test_pods_on_excluded_nodes_are_to_be_moved(
 # -------------------------------------------------------------------------------------------- pods and nodes
 
 
-def test_a_pod_that_is_gone_is_lost_and_one_that_runs_says_nothing() -> None:
+def test_a_gone_pod_is_lost_and_a_running_one_says_nothing() -> None:
     assert facts(observe.of_pod(PODS[0], deleted=True, now_ms=NOW)) == [FactKind.POD_LOST]
     assert facts(observe.of_pod(PODS[0], deleted=False, now_ms=NOW)) == []
 
@@ -148,7 +148,7 @@ def test_the_end_is_when_every_rank_that_trains_has_succeeded() -> None:
     assert kinds(observe.of_end(in_phase(JobPhase.COMPLETE), 4, done)) == []
 
 
-def test_only_a_pod_that_never_started_is_stranded_on_a_dead_node() -> None:
+def test_only_a_never_started_pod_is_stranded_on_a_dead_node() -> None:
     nodes = {f"node-{rank}": NodeView(f"node-{rank}", ready=rank != 1) for rank in range(4)}
     assert list(observe.of_nodes(PODS.values(), nodes, NOW)) == []
     waiting = {rank: replace(pod, address="", phase="Pending") for rank, pod in PODS.items()}
@@ -180,7 +180,7 @@ def silent(node_rank: int) -> wire.Report:
     return wire.Report(facts=[fact])
 
 
-def test_a_fact_from_inside_learns_its_node_and_a_finished_pod_may_be_silent() -> None:
+def test_facts_get_their_node_and_finished_pods_may_be_silent() -> None:
     (seen,) = observe.of_report(silent(2), PODS, NOW).observed
     assert isinstance(seen.event, events.FactSeen)
     assert seen.event.fact.node_name == "node-2"
@@ -199,7 +199,7 @@ def told(state: JobState, before: observe.Heard, **now: object) -> list[str]:
     return kinds(observe.of_coordinator(state, before, heard, 4))
 
 
-def test_a_controller_that_serves_is_told_once_and_after_each_gap() -> None:
+def test_a_serving_controller_is_told_once_and_after_each_gap() -> None:
     state, serving = in_phase(JobPhase.RUNNING), observe.Heard(serving=True)
     assert told(state, observe.Heard(), controller_ready=True) == ["CoordinatorReady"]
     assert told(state, serving, controller_ready=True) == []
@@ -217,7 +217,7 @@ def test_a_checkpoint_is_news_when_an_older_one_was_known() -> None:
     assert after.checkpoint == 40
 
 
-def test_a_start_goes_on_by_what_the_coordinator_says_of_its_attempt() -> None:
+def test_a_start_goes_on_by_the_coordinators_word_on_its_attempt() -> None:
     nodes = [wire.NodeState(connected=True, launcher_ready=True)] * 4
     ready: dict[str, object] = {"controller_ready": True, "nodes": nodes}
     serving, pending = observe.Heard(serving=True), in_phase(JobPhase.PENDING)

@@ -24,12 +24,12 @@ def order(made: wire.Report) -> list[str]:
     return [type(each.event).__name__ for each in read(made, NOW).observed]
 
 
-def test_a_fact_together_with_a_resumption_belongs_to_the_time_after_it() -> None:
+def test_a_fact_told_with_a_resumption_counts_after_it() -> None:
     made = report(("milestone", wire.RESUMED, 5), ("fact", wire.PROCESS_EXITED, 9))
     assert order(made) == ["Resumed", "FactSeen"]
 
 
-def test_a_new_leader_hears_the_fact_before_the_stop_that_answered_it() -> None:
+def test_a_new_leader_hears_a_fact_before_the_stop_it_caused() -> None:
     made = report(
         ("milestone", wire.STOPPED, 800),
         ("milestone", wire.NAMED, 90),

@@ -83,7 +83,7 @@ def test_a_repair_from_the_checkpoint_counts_back_to_it() -> None:
     }
 
 
-def test_a_repair_that_fell_back_to_the_checkpoint_is_seen_by_its_step() -> None:
+def test_a_repair_from_the_checkpoint_is_seen_by_its_step() -> None:
     found = Book(incident(Action.REPLACE, RestoredFrom.OPTIMIZER_COPY)).stood_at(47).resumes(41)
     assert (found["restoredFrom"], found["loadedStep"], found["lostSteps"]) == ("PeriodicCheckpoint", 40, 7)
 
@@ -93,7 +93,7 @@ def test_a_step_of_another_incident_says_nothing() -> None:
     assert "loadedStep" not in book.resumes(1, incarnation=1)
 
 
-def test_a_restart_from_an_older_checkpoint_names_what_was_refused() -> None:
+def test_a_restart_from_an_older_checkpoint_names_the_refused() -> None:
     book = Book(incident(Action.RESTART, RestoredFrom.PERIODIC_CHECKPOINT)).loads(20, REFUSED)
     assert book.resumes(21, incarnation=3) == {
         "restoredFrom": "PeriodicCheckpoint",
@@ -109,7 +109,7 @@ def test_a_restart_from_an_older_checkpoint_names_what_was_refused() -> None:
     assert text.startswith("resumes from step 20; refused: iter_0000040 (TruncatedFile")
 
 
-def test_the_coordinators_word_counts_more_than_what_was_known_at_the_decision() -> None:
+def test_the_coordinators_word_counts_before_the_decisions() -> None:
     book = Book(incident(Action.RESTART, RestoredFrom.PERIODIC_CHECKPOINT)).loads(20).stood_at(48).stood_at(21)
     assert book.resumes(21, incarnation=3)["lostSteps"] == 28
 
@@ -118,9 +118,7 @@ def test_the_coordinators_word_counts_more_than_what_was_known_at_the_decision()
     ("loaded", "source", "lost"),
     [(48, "SavedCheckpoint", 0), (47, "SavedCheckpoint", 0), (20, "PeriodicCheckpoint", 27)],
 )
-def test_what_was_saved_in_the_incident_counts_as_such_only_if_it_was_loaded(
-    loaded: int, source: str, lost: int
-) -> None:
+def test_what_an_incident_saved_counts_only_if_loaded(loaded: int, source: str, lost: int) -> None:
     found = Book(incident(Action.RESTART, RestoredFrom.SAVED_CHECKPOINT)).loads(loaded).resumes(loaded + 1, 3)
     assert (found["restoredFrom"], found["loadedStep"], found.get("lostSteps", 0)) == (source, loaded, lost)
 
@@ -152,7 +150,7 @@ def test_the_account_stays_small_whatever_the_size_of_the_job() -> None:
     assert len(Restoration().loaded(Loaded(-1, refusals, 100)).refused) == 8
 
 
-def test_an_operator_that_takes_over_knows_what_the_one_before_knew() -> None:
+def test_a_new_operator_knows_what_the_one_before_knew() -> None:
     restart = incident(Action.RESTART, RestoredFrom.PERIODIC_CHECKPOINT)
     restoration = Restoration().stood_at(47).loaded(Loaded(20, (REFUSED,), 1))
     record = Record(restart, {Mark.NOTICED: 5}, restoration=restoration)
@@ -160,7 +158,7 @@ def test_an_operator_that_takes_over_knows_what_the_one_before_knew() -> None:
     assert read(Journal(state=state).dump(0, record)).journal.record() == record
 
 
-def test_an_incident_that_the_next_one_closes_is_written_with_its_outcome() -> None:
+def test_an_incident_closed_by_the_next_one_has_its_outcome() -> None:
     begun = Book(incident(Action.IN_PLACE)).stood_at(47).book
     begun.follow(incident(Action.CHECKPOINT, number=3, incarnation=3), JobEvent(), 50)
     begun.close(CloseIncident(2, IncidentOutcome.RECOVERED))

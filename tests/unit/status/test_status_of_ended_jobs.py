@@ -27,7 +27,7 @@ def test_a_coordinator_that_was_ended_with_its_job_is_no_problem(phase: JobPhase
     assert "UNAVAILABLE" not in ready.message
 
 
-def test_a_coordinator_that_doubts_itself_says_so_while_it_serves() -> None:
+def test_a_doubting_coordinator_says_so_while_it_serves() -> None:
     job = HATrainingJob.model_validate(yaml.safe_load((EXAMPLES / "quickstart.yaml").read_text(encoding="utf-8")))
     view = CoordinatorView(connected=True, serving=True, problems={"AgentsUnreachable": "3 of 4 agents fell silent"})
     status = build_status(Snapshot(job, JobState(phase=JobPhase.RUNNING), 1, 1_000, coordinator=view))
@@ -53,7 +53,7 @@ def test_a_suspended_job_says_how_far_it_was_saved() -> None:
     assert suspended(JobPhase.COMPLETE)[:2] == ("False", "NotSuspended")
 
 
-def test_the_reason_of_a_failure_outlives_the_pods_that_showed_it() -> None:
+def test_a_failures_reason_outlives_the_pods_that_showed_it() -> None:
     content = yaml.safe_load((EXAMPLES / "quickstart.yaml").read_text(encoding="utf-8"))
     job = HATrainingJob.model_validate(content)
     pod = PodView("default", "one", "uid", "job", "rank", 0, 1, trouble_code="ImagePullBackOff")

@@ -55,7 +55,7 @@ def test_time_in_a_text_is_now(tmp_path: Path) -> None:
         faults(tmp_path, "do=raise text=HBM_MULTI_BIT_ECC_time_us=NOW").at("forward", 1)
 
 
-def test_moment_of_a_process_is_met_by_a_fault_written_before_it_started(tmp_path: Path) -> None:
+def test_a_fault_written_before_the_start_meets_its_point(tmp_path: Path) -> None:
     (tmp_path / "faults").write_text("rank=2 step=7 at=startup do=raise after=0.001")
     with pytest.raises(RuntimeError):
         faults(tmp_path).at("startup")

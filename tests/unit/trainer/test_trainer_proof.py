@@ -42,7 +42,7 @@ def test_outage_runs_from_the_last_common_step_to_the_next() -> None:
     assert outage.restored == {1: "optimizer copy of rank 0"}
 
 
-def test_process_that_comes_back_to_life_does_not_move_the_end_of_a_step() -> None:
+def test_a_process_thawed_later_does_not_move_a_steps_end() -> None:
     late = [*RECOVERED, step(3.7, 0, 4), step(3.8, 1, 4, 201), step(9, 1, 2)]
     assert proof.common_steps(late, 2)[-1] == (4, int(3.8 * SECOND))
     assert 2 not in dict(proof.common_steps(late, 2))
@@ -74,7 +74,7 @@ def test_new_process_may_not_repeat_what_survivors_had_finished() -> None:
     assert proof.steps_went_back(died_ahead) == []
 
 
-def test_events_from_the_middle_of_a_training_say_nothing_of_processes_that_were_there() -> None:
+def test_events_from_the_middle_say_nothing_of_earlier_processes() -> None:
     assert proof.steps_went_back([step(1, 0, 7), step(2, 1, 7), step(3, 0, 8), step(4, 1, 8)]) == []
 
 

@@ -50,7 +50,7 @@ def test_training_goes_on_from_the_checkpoint_of_a_dump(calm: Path, tmp_path: Pa
     run(tmp_path / "two", *SMALL, "--compare", str(calm), *ITERATIONS, *where)
 
 
-def test_two_ranks_killed_in_a_pipeline_with_the_other_rank_order(tmp_path: Path) -> None:
+def test_two_ranks_killed_in_a_pipeline_of_the_other_order(tmp_path: Path) -> None:
     layout = ["--tensor", "1", "--pipeline", "2", "--data", "2", "--tp-pp-dp"]
     run(tmp_path / "calm", *layout, *ITERATIONS)
     kills = ["--kill", "0@12", "--kill", "3@12"]

@@ -89,7 +89,7 @@ def test_the_generation_is_asked_for_once_by_whoever_has_left(training: Training
 
 
 @pytest.mark.parametrize(("known", "committed"), [(None, True), (4, True), (5, False), (9, False)])
-def test_a_checkpoint_is_committed_without_the_store_but_never_back(
+def test_a_checkpoint_is_committed_without_the_store_never_back(
     training: Training, store: Store, tmp_path: Path, known: int | None, committed: bool
 ) -> None:
     (tmp_path / f"{checkpoint.directory_name(5)}_tmp").mkdir()

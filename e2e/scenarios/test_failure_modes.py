@@ -1,4 +1,4 @@
-"""Jobs that cannot work, and days on which something is in the way: a clear word, an end, and nothing left behind.
+"""Jobs that cannot work, and failures of what surrounds a job: a clear word, an end, and nothing left behind.
 
 What the API server refuses by itself is in tests/integration/api, a first build without network or disk in
 tests/integration/bootstrap, a full disk while training in tests/unit/launcher.
@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 
-from e2e.harness import misfits
+from e2e.harness import mismatched_images
 from e2e.harness.job import Job, manifest
 from e2e.harness.rig import RIG_LABEL, Layout, Rig
 from e2e.scenarios.proofs import assert_recovered, assert_weights_equal
@@ -140,14 +140,14 @@ def small_rig(start_rig: Callable[[Layout], Rig]) -> Rig:
     rig = start_rig(Layout(chip_nodes=len(BAD_JOBS), chips=2))
     images = {
         BROKEN_IMAGE: {"PATH": "/nowhere"},
-        "example/no-mindio:1": misfits.no_mindio(),
-        "example/old-mindio:1": misfits.older_mindio(
+        "example/no-mindio:1": mismatched_images.no_mindio(),
+        "example/old-mindio:1": mismatched_images.older_mindio(
             rig.directory / "older", "controller_ttp", "tft_notify_controller_prepare_action"
         ),
-        "example/tls-trainer:1": misfits.trainer_with_tls(rig.directory / "certificates"),
+        "example/tls-trainer:1": mismatched_images.trainer_with_tls(rig.directory / "certificates"),
     }
     for number, (image, environment) in enumerate(images.items()):
-        directory = misfits.image_like(rig.trainer_image, rig.directory / f"image-{number}", environment)
+        directory = mismatched_images.image_like(rig.trainer_image, rig.directory / f"image-{number}", environment)
         rig.nodes.control.set_image(image, directory)
     return rig
 
@@ -172,7 +172,7 @@ def pod_names_ever(rig: Rig, job: Job) -> set[str]:
     }
 
 
-def test_jobs_that_cannot_work_fail_with_a_reason_and_the_last_words(small_rig: Rig) -> None:
+def test_jobs_that_cannot_work_fail_with_reason_and_last_words(small_rig: Rig) -> None:
     jobs = {name: submit(small_rig, name, bad) for name, bad in BAD_JOBS.items()}
     failed = {name: job.wait_condition("Failed", seconds=FAILED_SECONDS) for name, job in jobs.items()}
     assert {name: failed[name]["reason"] for name in jobs} == {name: bad.reason for name, bad in BAD_JOBS.items()}
@@ -194,7 +194,7 @@ def test_a_pod_that_the_server_refuses_makes_the_job_impossible(rig: Rig) -> Non
     assert job.pods() == []
 
 
-def test_a_trainer_that_misuses_mindio_is_named_and_trains_to_its_end(rig: Rig) -> None:
+def test_misuse_of_mindio_is_named_and_the_training_ends_well(rig: Rig) -> None:
     secret = rig.submit("secret", **SMALL, step_milliseconds=1000, environment={"TOY_TELL_NO_COPIES": "1"})
     faults = [word for fault in NONSENSE for word in ("--fault", fault)]
     nonsense = rig.submit("nonsense", **{**SMALL, "chips": 2}, arguments=faults)
@@ -322,13 +322,13 @@ def kill_at(job: Job, rig: Rig, step: int, kill: Callable[[Rig, str], float]) ->
     assert told_at(told) - killed <= LOSS_SECONDS
 
 
-def test_a_training_that_ends_without_its_coordinator_is_complete(rig: Rig) -> None:
+def test_an_end_without_a_coordinator_is_complete(rig: Rig) -> None:
     job = rig.submit(iterations=STEPS)
     kill_at(job, rig, STEPS - 16, delete_the_pod)
     assert_recovered(job, [], STEPS)
 
 
-def test_a_lost_controller_is_followed_by_a_restart_when_the_policy_wants_it(rig: Rig) -> None:
+def test_a_lost_controller_restarts_the_job_if_policy_wants_it(rig: Rig) -> None:
     fields, saving = {**SMALL, "iterations": LONG}, ["--save-interval", str(INTERVAL)]
     at_once = rig.submit("now", **fields, spec={"recovery": {"coordinatorLossPolicy": "Immediately"}})
     later = rig.submit("later", **fields, arguments=saving)
