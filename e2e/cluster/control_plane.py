@@ -19,7 +19,7 @@ from e2e.bootstrap.binaries import locate
 from e2e.cluster import components
 from e2e.cluster.audit import AuditLog
 from e2e.cluster.components import Layout
-from e2e.cluster.pki import Authority, Credential, kubeconfig, signing_key
+from e2e.cluster.pki import Authority, kubeconfig, signing_key
 from e2e.cluster.rest import ApiClient, ApiError
 from e2e.cluster.run import Run, free_port
 
@@ -91,12 +91,6 @@ class ControlPlane:
         """A client as one of the control plane's own users, for example admin."""
         pki = self.layout.pki
         return ApiClient(self.server, pki / "ca.crt", pki / f"{user}.crt", pki / f"{user}.key", agent)
-
-    def write_kubeconfig(self, path: Path, credential: Credential) -> Path:
-        """Write a kubeconfig for somebody else, for example `authority.node_client(name)`."""
-        path.touch(mode=0o600)
-        path.write_text(kubeconfig(self.server, self.ca_file.read_bytes(), credential))
-        return path
 
     def kubectl(
         self,

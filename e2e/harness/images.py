@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from e2e.bootstrap.paths import CHECKOUT
-from e2e.torch_trainer.interpreter import VARIABLE, torch_python
+from e2e.trainer.torch_python import VARIABLE, torch_python
 
 OPERATOR_IMAGE = "hajob/operator:dev"
 SIDECAR_IMAGE = "hajob/sidecar:dev"

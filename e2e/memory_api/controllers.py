@@ -8,20 +8,32 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from e2e.memory_api import eviction, quota
+from e2e.memory_api.history import History
 from e2e.memory_api.resources import BUDGETS, BY_KIND, BY_PLURAL, NAMESPACES, PODS, QUOTAS, Resource
 from hajob.api.base import Json
+from hajob.runtime.clock import Clock
 
-if TYPE_CHECKING:
-    from e2e.memory_api.server import MemoryServer
+
+class Server(Protocol):
+    """What the controllers use of the server in memory."""
+
+    clock: Clock
+    history: History
+
+    def store(self, resource: Resource, old: Json, new: Json) -> Json:
+        """Store a changed object."""
+
+    def delete(self, resource: Resource, old: Json, grace: int | None = None, policy: str = "") -> Json:
+        """Begin, hasten or complete a deletion."""
 
 
 class Controllers:
     """Run after every change of the server's objects."""
 
-    def __init__(self, server: MemoryServer, seconds: float) -> None:
+    def __init__(self, server: Server, seconds: float) -> None:
         self._server = server
         self._seconds = seconds
         self._task: asyncio.Task[None] | None = None

@@ -2,55 +2,49 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from e2e.memory_api.errors import budget_violated
+from e2e.memory_api.history import History
 from e2e.memory_api.pods import FINISHED, is_ready
 from e2e.memory_api.resources import BUDGETS, PODS
 from e2e.memory_api.selectors import selector_of
 from hajob.api.base import Json
 
-if TYPE_CHECKING:
-    from e2e.memory_api.server import MemoryServer
 
-
-def evict(server: MemoryServer, pod: Json, eviction: Json, *, dry_run: bool) -> None:
-    """Delete a pod if its budget allows it.
+def evict(history: History, pod: Json, now: str, *, dry_run: bool) -> Json:
+    """The pod, marked as evicted and to be deleted, if its budget allows it; nothing changes in a dry run.
 
     Raises:
         ApiError: 429, it does not.
     """
-    options = eviction.get("deleteOptions") or {}
     metadata, status = pod["metadata"], pod.get("status") or {}
     if status.get("phase") not in {*FINISHED, "Pending"} and not metadata.get("deletionTimestamp"):
-        for budget in budgets_of(server, pod):
-            _spend(server, budget, pod, dry_run=dry_run)
+        for budget in budgets_of(history, pod):
+            _spend(history, budget, pod, dry_run=dry_run)
     if dry_run:
-        return
+        return pod
     target = {
         "type": "DisruptionTarget",
         "status": "True",
         "reason": "EvictionByEvictionAPI",
         "message": "Eviction API: evicting",
         "lastProbeTime": None,
-        "lastTransitionTime": server.now,
+        "lastTransitionTime": now,
     }
     conditions = [*(status.get("conditions") or []), target]
-    marked = server.history.put(PODS.plural, {**pod, "status": {**status, "conditions": conditions}})
-    server.delete(PODS, marked, options.get("gracePeriodSeconds"))
+    return history.put(PODS.plural, {**pod, "status": {**status, "conditions": conditions}})
 
 
-def budgets_of(server: MemoryServer, pod: Json) -> list[Json]:
+def budgets_of(history: History, pod: Json) -> list[Json]:
     """The budgets that select a pod."""
     namespace = pod["metadata"]["namespace"]
     return [
         budget
-        for budget in server.history.all(BUDGETS.plural)
+        for budget in history.all(BUDGETS.plural)
         if budget["metadata"]["namespace"] == namespace and selector_of(budget["spec"].get("selector") or {})(pod)
     ]
 
 
-def _spend(server: MemoryServer, budget: Json, pod: Json, *, dry_run: bool) -> None:
+def _spend(history: History, budget: Json, pod: Json, *, dry_run: bool) -> None:
     name, status = budget["metadata"]["name"], budget.get("status") or {}
     if status.get("observedGeneration", 0) < budget["metadata"]["generation"]:
         raise budget_violated(f"The disruption budget {name} is still being processed by the server.")
@@ -66,7 +60,7 @@ def _spend(server: MemoryServer, budget: Json, pod: Json, *, dry_run: bool) -> N
         raise budget_violated(f"The disruption budget {name} does not allow evicting pods currently")
     if not dry_run:
         left = {**status, "disruptionsAllowed": status["disruptionsAllowed"] - 1}
-        server.history.put(BUDGETS.plural, {**budget, "status": left})
+        history.put(BUDGETS.plural, {**budget, "status": left})
 
 
 def observed(budget: Json, pods: list[Json]) -> Json:

@@ -172,7 +172,9 @@ class MemoryServer:
             return self.tokens.issue(where, body["spec"])
         pod = self.find(where)
         if where.subresource == "eviction":
-            evict(self, pod, body, dry_run=request.dry_run)
+            marked = evict(self.history, pod, self.now, dry_run=request.dry_run)
+            if not request.dry_run:
+                self.delete(PODS, marked, (body.get("deleteOptions") or {}).get("gracePeriodSeconds"))
         elif where.subresource == "binding":
             self._bind(pod, body["target"]["name"])
         else:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-from e2e.torch_trainer.interpreter import NoTorchError, torch_python
+from e2e.trainer.torch_python import NoTorchError, torch_python
 
 
 def main() -> int:

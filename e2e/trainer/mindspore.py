@@ -1,7 +1,6 @@
 """The MindFormers face of the toy: MindSpore catches, reports and waits itself, where torch has MindIO's decorator.
 
-What the start asks of MindIO comes from `MS_ENABLE_TFT`, where a word counts only as the substring `ARF:1`, without a
-blank. A rank that is told to leave ends with 1, not 2 (docs/protocols/mindio.md, 8.8).
+A rank that is told to leave ends with 1, not 2 (docs/protocols/mindio.md, 8.8).
 """
 
 from __future__ import annotations
@@ -15,7 +14,6 @@ if TYPE_CHECKING:
 
     from e2e.trainer.training import Training
 
-SWITCHES: Final = "MS_ENABLE_TFT"
 STATES: Final[Mapping[str, int]] = {
     "ForceStopError": 0,
     "FORCE STOP": 0,
@@ -26,11 +24,6 @@ STATES: Final[Mapping[str, int]] = {
 }
 """Substring of an exception → number of the state that is reported, first match first."""
 UNKNOWN: Final = 8
-
-
-def is_on(word: str, environment: Mapping[str, str]) -> bool:
-    """Whether fault tolerance of this kind is switched on: `{TTP: 1}`, with a blank, is off."""
-    return f"{word}:1" in environment.get(SWITCHES, "")
 
 
 def state_of(text: str) -> int:

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Final
 
 from e2e.trainer.layout import Layout
 from e2e.trainer.manners import QUIET, manners_from
-from e2e.trainer.mindspore import is_on
 from e2e.trainer.printing import MEGATRON, MINDFORMERS, Speaker
 from e2e.trainer.refusals import Sizes, checked_data_parallel
 
@@ -245,8 +244,8 @@ def settings_from(arguments: Sequence[str], environment: Mapping[str, str] = os.
         learning_rate=options.lr,
         step_seconds=options.step_time_ms / 1000,
         distributed=options.use_distributed_optimizer,
-        enable_uce=(available and (options.enable_hbmfault_repair or "retry" in words)) or is_on("UCE", environment),
-        enable_arf=(available and (options.enable_worker_reboot or "recover" in words)) or is_on("ARF", environment),
+        enable_uce=(available and (options.enable_hbmfault_repair or "retry" in words)) or _is_on("UCE", environment),
+        enable_arf=(available and (options.enable_worker_reboot or "recover" in words)) or _is_on("ARF", environment),
         enable_zit=available and (options.enable_elastic_training or "elastic-training" in words),
         faults=tuple(options.fault),
         digests=options.log_digests,
@@ -292,3 +291,8 @@ def _check_model(model: Model, layout: Layout) -> None:
         raise ValueError(
             f"--ffn-hidden-size {model.feed_forward} must be a multiple of the tensor size {layout.tensor}"
         )
+
+
+def _is_on(word: str, environment: Mapping[str, str]) -> bool:
+    """Whether MindSpore's switch has the word, which counts only without a blank: `{ARF: 1}` is off."""
+    return f"{word}:1" in environment.get("MS_ENABLE_TFT", "")

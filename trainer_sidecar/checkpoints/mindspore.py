@@ -21,7 +21,6 @@ from trainer_sidecar.checkpoints.verdict import Copy, Directory, Verdict, refuse
 
 META_FILE: Final = "meta.json"
 GROUP_FILE: Final = "group_info.pb"
-SUFFIXES: Final = (".ckpt", ".safetensors")
 _RANK: Final = re.compile(
     r"(?P<base>(?:checkpoint/)?)(?P<directory>(?:rank_|ckpt_dir)(?P<rank>\d{1,7}))/(?P<file>[^/]+)"
 )

@@ -17,8 +17,9 @@ import traceback
 from typing import List, Optional, Tuple
 
 from trainer_sidecar import controller_protocol, prctl, signals
-from trainer_sidecar.controller_host import part, process_group
+from trainer_sidecar.controller_host import entry, process_group
 from trainer_sidecar.controller_host.controller import CALLBACKS, PING
+from trainer_sidecar.controller_host.part import CONTROLLER, STORE
 from trainer_sidecar.controller_host.problems import HUNG_TEXT
 from trainer_sidecar.controller_protocol import HUNG, LOST, SOCKET_NAME, LineBuffer, Message, encode
 
@@ -185,7 +186,7 @@ class Host:
         self._state = dict(_no_controller(int(request["attempt"])), store=self._state["store"])
         self._state.update(controller="starting", world_size=request["world_size"])
         self._keep_store(request)
-        self._child = self._begin(part.CONTROLLER, request)
+        self._child = self._begin(CONTROLLER, request)
         self._tell_state()
 
     def _keep_store(self, request: Message) -> None:
@@ -196,7 +197,7 @@ class Host:
         self._end_store()
         self._store_of = wanted
         self._state["store"] = "starting"
-        self._store = self._begin(part.STORE, request)
+        self._store = self._begin(STORE, request)
 
     def _begin(self, name: str, request: Message) -> Optional[Child]:
         try:
@@ -237,7 +238,7 @@ class Host:
             siblings = [child for child in (self._child, self._store) if child is not None]
             for descriptor in (*foreign, *(end for child in siblings for end in (child.write_end, child.read_end))):
                 os.close(descriptor)
-            part.run(name, request, read_end, write_end, may_change=True)
+            entry.run(name, request, read_end, write_end, may_change=True)
             code = 0
         except BrokenPipeError:
             pass  # the host has ended it, or is gone

@@ -19,7 +19,7 @@ import trainer_sidecar
 PROBE = "import importlib.util as u, sys; print(*(name for name in sys.argv[1:] if u.find_spec(name)))"
 PROBE_SECONDS = 20.0
 PROGRAM = (
-    "import sys; sys.path[0] = sys.argv[1]; from trainer_sidecar.controller_host import part; part.main(sys.argv[2:])"
+    "import sys; sys.path[0] = sys.argv[1]; from trainer_sidecar.controller_host import entry; entry.main(sys.argv[2:])"
 )
 HOMES = ("/opt/*", "/root/*", "/home/*/*", "/usr/local/*", "/*venv*")
 PLACES = ("bin/python3", "envs/*/bin/python3")
@@ -84,7 +84,7 @@ def _installed(python: str, packages: Tuple[str, ...], environment: Dict[str, st
 
 
 def go_on_in(python: str, part: str, request: Mapping[str, object], read_end: int, write_end: int) -> None:
-    """Become `part` (see part.py) run by another Python, with the same pipes. OSError: that cannot be run."""
+    """Become `part` (see entry.py) run by another Python, with the same pipes. OSError: that cannot be run."""
     root = os.path.dirname(os.path.dirname(os.path.abspath(trainer_sidecar.__file__)))
     for descriptor in (read_end, write_end):
         os.set_inheritable(descriptor, True)

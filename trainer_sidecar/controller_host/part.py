@@ -1,24 +1,18 @@
 """One process of the host's: the MindIO controller or the rendezvous store.
 
-The host forks it, and it goes on in the Python of the image that has what it needs. It speaks to the host by one pipe,
-is spoken to by another, and ends when the host closes that.
+It speaks to the host by one pipe, is spoken to by another, and ends when the host closes that.
 """
 
 from __future__ import annotations
 
-import json
 import os
-import sys
 import threading
-from typing import Callable, Dict, List
+from typing import Callable
 
-from trainer_sidecar.controller_host import interpreter
 from trainer_sidecar.controller_host.problems import StartError
 from trainer_sidecar.controller_protocol import OTHER, LineBuffer, Message, encode, now_nanoseconds
 
 CONTROLLER, STORE = "controller", "store"
-NO_AUTOLOAD = {"TORCH_DEVICE_BACKEND_AUTOLOAD": "0"}
-"""The coordinator has no chip and no driver: `import torch` (2.5 and newer) would fail in the device's extension."""
 
 
 class Part:
@@ -67,26 +61,3 @@ class Part:
                 return
             for message in buffer.feed(data):
                 take(message)
-
-
-def run(part: str, request: Message, read_end: int, write_end: int, *, may_change: bool) -> None:
-    """Be `part` until the host goes; `may_change`: look for the Python that has what it needs."""
-    from trainer_sidecar.controller_host.controller import ControllerProcess
-    from trainer_sidecar.controller_host.store_process import StoreProcess
-
-    os.environ.update(request.get("environment", {}))
-    os.environ.update(NO_AUTOLOAD)
-    process = StoreProcess if part == STORE else ControllerProcess
-    package = process.package(dict(os.environ))
-    if may_change:
-        python = interpreter.find(package, ControllerProcess.package({}), dict(os.environ))
-        if python not in (None, sys.executable):
-            sys.stderr.write("hajob: the %s is run by %s, which has %s\n" % (part, python, package))
-            interpreter.go_on_in(str(python), part, request, read_end, write_end)
-    process(part, request, read_end, write_end).run()
-
-
-def main(words: List[str]) -> None:
-    """Entry in another Python: the part, both pipes, the request."""
-    request: Dict[str, object] = json.loads(words[3])
-    run(words[0], request, int(words[1]), int(words[2]), may_change=False)

@@ -203,28 +203,12 @@ class Reason(Enum):
         "The job was restarted more often than its recovery policy allows.",
     )
     NOT_RECOVERED = (_T.FAILED, _TRUE, "NotRecovered", "No allowed action brought the training back.")
-    FAILED_POD_REFUSED = (_T.FAILED, _TRUE, "PodRefused", "The API server refused a pod of this job.")
 
     def __init__(self, type_: ConditionType, status: ConditionStatus, word: str, sentence: str) -> None:
         self.type = type_
         self.status = status
         self.word = word
         self.sentence = sentence
-
-
-INITIAL_REASONS: tuple[Reason, ...] = (
-    Reason.NOT_CHECKED,
-    Reason.NO_PODS,
-    Reason.NOT_STARTED,
-    Reason.NOT_JUDGED,
-    Reason.COORDINATOR_ABSENT,
-    Reason.FULL_SIZE,
-    Reason.PROTECTION_NOT_JUDGED,
-    Reason.NOT_HELD,
-    Reason.NOT_SUSPENDED,
-    Reason.NOT_COMPLETE,
-    Reason.NOT_FAILED,
-)
 
 
 def condition(reason: Reason, now: datetime, *, message: str = "", generation: int | None = None) -> Condition:
@@ -237,11 +221,6 @@ def condition(reason: Reason, now: datetime, *, message: str = "", generation: i
         last_transition_time=now.replace(microsecond=0),
         observed_generation=generation,
     )
-
-
-def initial_conditions(now: datetime, *, generation: int | None = None) -> tuple[Condition, ...]:
-    """Every condition, as it stands when a job is seen for the first time."""
-    return tuple(condition(reason, now, generation=generation) for reason in INITIAL_REASONS)
 
 
 def with_condition(conditions: Sequence[Condition], new: Condition) -> tuple[Condition, ...]:
@@ -257,9 +236,3 @@ def with_condition(conditions: Sequence[Condition], new: Condition) -> tuple[Con
 def find_condition(conditions: Sequence[Condition], type_: ConditionType) -> Condition | None:
     """The condition of that type, if it is there."""
     return next((known for known in conditions if known.type == type_), None)
-
-
-def is_true(conditions: Sequence[Condition], type_: ConditionType) -> bool:
-    """Whether the condition is there and True."""
-    found = find_condition(conditions, type_)
-    return found is not None and found.status is ConditionStatus.TRUE

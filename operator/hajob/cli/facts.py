@@ -29,7 +29,6 @@ from hajob.sources.chips import PodChips, pod_chips
 from hajob.sources.reading import Reading, RejectionReason, Terms, items, mapping, name_of
 
 _BAD_INPUT: Final = 2
-_MOST_OBJECTS: Final = 100_000
 
 
 def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:

@@ -2,7 +2,7 @@
 
 A broken feed, a jumped clock or a wrong rule looks like the death of half the cluster, and acting on it would do the
 damage itself. So when too large a share of the nodes turns bad within a window, nothing irreversible follows from
-hardware faults until the flood is over or a person says so (docs/faults.md, "The breaker").
+hardware faults until the flood is over (docs/faults.md, "The breaker").
 """
 
 from __future__ import annotations
@@ -32,7 +32,6 @@ class Breaker:
     def __init__(self, settings: BreakerSettings | None = None) -> None:
         self._settings = settings or BreakerSettings()
         self._turned: OrderedDict[str, int] = OrderedDict()
-        self._silenced_until_ms = 0
 
     def turned_bad(self, node: str, now_ms: int) -> None:
         """A node that was well is not any more."""
@@ -43,10 +42,6 @@ class Breaker:
         """A node has nothing to complain of any more: it was no loss."""
         self._turned.pop(node, None)
 
-    def let_pass(self, until_ms: int) -> None:
-        """A person says that the flood is real: act, until then."""
-        self._silenced_until_ms = until_ms
-
     def why_open(self, num_nodes: int, now_ms: int) -> str:
         """Why nothing irreversible is done now, for people; empty: go on.
 
@@ -56,7 +51,7 @@ class Breaker:
         """
         self._forget(now_ms)
         limit = max(self._settings.minimum, num_nodes * self._settings.share // 100)
-        if len(self._turned) <= limit or now_ms < self._silenced_until_ms:
+        if len(self._turned) <= limit:
             return ""
         return (
             f"{len(self._turned)} of {num_nodes} nodes turned bad within {self._settings.window_ms // 1000} s, more "

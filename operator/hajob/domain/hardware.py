@@ -29,19 +29,6 @@ class Level(StrEnum):
 SEVERITY: Final = {level: place for place, level in enumerate(Level)}
 """Place of a level, 0 is the mildest."""
 
-LEVEL_SENTENCE: Final = {
-    Level.NOT_HANDLE: "ignored",
-    Level.SUB_HEALTH: "spec.recovery.subHealthPolicy says what follows",
-    Level.RESTART_REQUEST: "the processes on the chip are started anew",
-    Level.RESTART_BUSINESS: "the processes on the chip are started anew",
-    Level.FREE_RESTART: "the chip is reset once it is free; the job leaves it only when it is listed as unhealthy",
-    Level.RESTART_CHIP: "the chip must be reset, so the job leaves it",
-    Level.PRE_SEPARATE: "nothing new is placed there; what runs is left alone",
-    Level.SEPARATE: "the job leaves the chip, which is kept out of placement",
-    Level.MANUALLY_SEPARATE: "the job leaves the chip, which is kept out of placement until it is released",
-}
-"""What each level does to a job (docs/faults.md, "Levels")."""
-
 _KIND: Final = {
     Level.NOT_HANDLE: FactKind.CHIP_ERROR,
     Level.SUB_HEALTH: FactKind.SUB_HEALTH,

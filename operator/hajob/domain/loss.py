@@ -152,15 +152,11 @@ class Tolerance:
         aligned: every pod is a block of consecutive data-parallel ranks of one stage.
         keeps_copy: no pod holds both holders of a shard.
         lost_per_node: data-parallel ranks that one lost node takes along.
-        nodes_per_loss: pods that leave with it.
-        shrinkable_nodes: how many of the nodes can be lost to a shrink (the others take rank 0 along).
     """
 
     aligned: bool
     keeps_copy: bool
     lost_per_node: int
-    nodes_per_loss: int
-    shrinkable_nodes: int
 
 
 def tolerance(layout: Layout) -> Tolerance:
@@ -170,13 +166,10 @@ def tolerance(layout: Layout) -> Tolerance:
     """
     aligned = _aligned(layout)
     sample = isolate(layout, [layout.world_size - 1])
-    zero = isolate(layout, [0])
     return Tolerance(
         aligned=aligned,
         keeps_copy=copy_survives(layout, layout.ranks_of(0)),
         lost_per_node=len(sample.dropped),
-        nodes_per_loss=len(sample.nodes),
-        shrinkable_nodes=layout.num_nodes - len(zero.nodes) if aligned else 0,
     )
 
 

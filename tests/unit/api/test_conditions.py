@@ -1,27 +1,19 @@
-"""Conditions and reasons: all there from the first visit, each with its sentence, times that mean something."""
+"""Conditions and reasons: each with its sentence, times that mean something."""
 
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 
 from hajob.api.conditions import (
-    INITIAL_REASONS,
     ConditionType,
     Reason,
     condition,
     find_condition,
-    initial_conditions,
-    is_true,
     with_condition,
 )
 
 NOW = datetime(2026, 11, 21, 9, 0, 0, 123456, tzinfo=UTC)
 LATER = NOW + timedelta(minutes=5)
-
-
-def test_every_condition_is_there_from_the_first_visit() -> None:
-    assert [entry.type for entry in initial_conditions(NOW)] == [str(type_) for type_ in ConditionType]
-    assert [reason.type for reason in INITIAL_REASONS] == list(ConditionType)
 
 
 def test_reasons_have_sentences_and_are_unique_in_a_condition() -> None:
@@ -33,13 +25,12 @@ def test_reasons_have_sentences_and_are_unique_in_a_condition() -> None:
 
 
 def test_the_time_changes_only_with_the_status() -> None:
-    conditions = initial_conditions(NOW)
+    conditions = with_condition((condition(Reason.NOT_FAILED, NOW),), condition(Reason.NOT_STARTED, NOW))
     conditions = with_condition(conditions, condition(Reason.STARTING, LATER))
     running = find_condition(conditions, ConditionType.RUNNING)
     assert running is not None
     assert (running.reason, running.last_transition_time) == ("Starting", NOW.replace(microsecond=0))
     conditions = with_condition(conditions, condition(Reason.TRAINING, LATER, message="step 7", generation=2))
-    assert is_true(conditions, ConditionType.RUNNING)
     training = find_condition(conditions, ConditionType.RUNNING)
     assert training is not None
     assert training.to_json() == {
@@ -50,4 +41,4 @@ def test_the_time_changes_only_with_the_status() -> None:
         "lastTransitionTime": "2026-11-21T09:05:00Z",
         "observedGeneration": 2,
     }
-    assert [entry.type for entry in conditions] == [str(type_) for type_ in ConditionType]
+    assert [entry.type for entry in conditions] == ["Running", "Failed"]

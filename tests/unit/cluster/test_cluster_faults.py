@@ -7,7 +7,6 @@ import dataclasses
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hajob.cluster.breaker import Breaker, BreakerSettings
 from hajob.cluster.fault_store import FaultStore
 from hajob.cluster.faults import ClusterFaults
 from hajob.domain.facts import Source
@@ -180,14 +179,6 @@ def test_nodes_that_are_well_again_were_no_flood() -> None:
     flood(faults, 4, 0)
     faults.forget("o0", 10)
     assert faults.why_held(NODES, 10) == ""
-
-
-def test_a_person_may_let_a_flood_pass() -> None:
-    breaker = Breaker(BreakerSettings(minimum=0, share=0))
-    breaker.turned_bad("n", 0)
-    assert breaker.why_open(NODES, 0)
-    breaker.let_pass(1000)
-    assert (breaker.why_open(NODES, 0), bool(breaker.why_open(NODES, 1000))) == ("", True)
 
 
 def test_faults_that_harm_nobody_open_no_breaker() -> None:

@@ -173,26 +173,21 @@ def test_one_copy_by_choice_survives_no_loss() -> None:
 
 
 @pytest.mark.parametrize(
-    ("sizes", "aligned", "keeps", "lost", "nodes", "shrinkable"),
+    ("sizes", "aligned", "keeps", "lost"),
     [
-        # fraction of nodes that can be shrunk: 3 of 4 at 8-4-1-8, half at 4-4-2-8
-        ((8, 4, 1, 8), True, True, 1, 1, 3),
-        ((8, 4, 2, 8), True, True, 1, 2, 6),
-        ((4, 4, 2, 8), True, True, 2, 2, 2),
-        ((8, 2, 2, 16), True, False, 2, 2, 0),
-        ((8, 6, 2, 16), True, True, 2, 2, 4),
-        ((2, 6, 4, 8), False, False, 6, 6, 0),
-        ((16, 4, 2, 8), True, True, 1, 4, 12),
-        # nodes 3 to 5 could leave without rank 0, but a layout that is not aligned promises nothing
-        ((6, 4, 1, 4), False, True, 2, 3, 0),
+        ((8, 4, 1, 8), True, True, 1),
+        ((8, 4, 2, 8), True, True, 1),
+        ((4, 4, 2, 8), True, True, 2),
+        ((8, 2, 2, 16), True, False, 2),
+        ((8, 6, 2, 16), True, True, 2),
+        ((2, 6, 4, 8), False, False, 6),
+        ((16, 4, 2, 8), True, True, 1),
+        ((6, 4, 1, 4), False, True, 2),
     ],
 )
-def test_tolerance_of_layout_classes(
-    sizes: tuple[int, int, int, int], aligned: bool, keeps: bool, lost: int, nodes: int, shrinkable: int
-) -> None:
+def test_tolerance_of_layout_classes(sizes: tuple[int, int, int, int], aligned: bool, keeps: bool, lost: int) -> None:
     found = tolerance(layout_of(sizes))
-    assert (found.aligned, found.keeps_copy) == (aligned, keeps)
-    assert (found.lost_per_node, found.nodes_per_loss, found.shrinkable_nodes) == (lost, nodes, shrinkable)
+    assert (found.aligned, found.keeps_copy, found.lost_per_node) == (aligned, keeps, lost)
 
 
 @given(layouts())
@@ -205,7 +200,6 @@ def test_tolerance_is_what_every_single_node_says(pair: tuple[Layout, Slow]) -> 
     assert found.keeps_copy == all(slow.copy_survives(pod) for pod in pods)
     if found.aligned and fast.expert == 1:
         assert all(isolate(fast, pod).agrees for pod in pods)
-        assert found.shrinkable_nodes == sum(1 for pod in pods if 0 not in isolate(fast, pod).ranks)
 
 
 @pytest.mark.parametrize(

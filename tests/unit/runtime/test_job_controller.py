@@ -11,6 +11,7 @@ import pytest
 import yaml
 
 from hajob.api import constants as names
+from hajob.api.conditions import ConditionType
 from hajob.api.job import HATrainingJob
 from hajob.objects.settings import PodSettings
 from hajob.plan import events
@@ -193,6 +194,11 @@ def death_of(rank: int, fact: str = "exit-1") -> wire.Fact:
     return wire.Fact(
         id=fact, kind=wire.PROCESS_EXITED, node_rank=rank // 2, ranks=[rank], incarnation=1, exit_code=-9, step=5
     )
+
+
+async def test_every_condition_is_there_from_the_first_visit(town: Town) -> None:
+    await settled(town)
+    assert [each["type"] for each in town.status()["conditions"]] == [str(type_) for type_ in ConditionType]
 
 
 async def test_a_new_job_gets_its_pods_and_is_started(town: Town) -> None:

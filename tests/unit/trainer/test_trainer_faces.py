@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from e2e.torch_trainer import interpreter
-from e2e.torch_trainer.interpreter import NoTorchError, torch_python
 from e2e.trainer import mindspore
+from e2e.trainer import torch_python as interpreter
 from e2e.trainer.settings import settings_from
+from e2e.trainer.torch_python import NoTorchError, torch_python
 
 PLACE = {"RANK": "1", "WORLD_SIZE": "8", "MASTER_ADDR": "127.0.0.1", "MINDIO_FOR_MINDSPORE": "1"}
 

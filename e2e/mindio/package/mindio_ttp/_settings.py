@@ -193,11 +193,6 @@ def mindspore() -> bool:
     return os.environ.get("MINDIO_FOR_MINDSPORE", "").lower() in {"true", "1"}
 
 
-def hosted_by_mindx() -> bool:
-    """Whether somebody else starts and destroys the controller."""
-    return bool(os.environ.get("MINDX_TASK_ID"))
-
-
 def exit_delay_seconds() -> float:
     """Seconds between the message to leave and the forced exit; 10 unless a test shortens it."""
     return float(os.environ.get("SIM_MINDIO_EXIT_DELAY", "10")) if on("exit_delay") else 0.0

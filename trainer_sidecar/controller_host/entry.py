@@ -1,0 +1,40 @@
+"""Where a process of the host's begins, as the MindIO controller or as the rendezvous store.
+
+The host forks it, and it goes on in the Python of the image that has what it needs.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from typing import Dict, List
+
+from trainer_sidecar.controller_host import interpreter
+from trainer_sidecar.controller_host.controller import ControllerProcess
+from trainer_sidecar.controller_host.part import STORE
+from trainer_sidecar.controller_host.store_process import StoreProcess
+from trainer_sidecar.controller_protocol import Message
+
+NO_AUTOLOAD = {"TORCH_DEVICE_BACKEND_AUTOLOAD": "0"}
+"""The coordinator has no chip and no driver: `import torch` (2.5 and newer) would fail in the device's extension."""
+
+
+def run(part: str, request: Message, read_end: int, write_end: int, *, may_change: bool) -> None:
+    """Be `part` until the host goes; `may_change`: look for the Python that has what it needs."""
+    os.environ.update(request.get("environment", {}))
+    os.environ.update(NO_AUTOLOAD)
+    process = StoreProcess if part == STORE else ControllerProcess
+    package = process.package(dict(os.environ))
+    if may_change:
+        python = interpreter.find(package, ControllerProcess.package({}), dict(os.environ))
+        if python not in (None, sys.executable):
+            sys.stderr.write("hajob: the %s is run by %s, which has %s\n" % (part, python, package))
+            interpreter.go_on_in(str(python), part, request, read_end, write_end)
+    process(part, request, read_end, write_end).run()
+
+
+def main(words: List[str]) -> None:
+    """Entry in another Python: the part, both pipes, the request."""
+    request: Dict[str, object] = json.loads(words[3])
+    run(words[0], request, int(words[1]), int(words[2]), may_change=False)
