@@ -149,9 +149,12 @@ def controller_arguments(job: Job) -> dict[str, object]:
 
 
 def _start_ranks(job: Job, pods: list[RankPod]) -> None:
-    number = job.attempt.incarnation
+    """A process is never older than its pod, which may have been made anew while the others came up."""
     ranks = ((rank, pod) for pod in pods for rank in job.roster.ranks_of(pod.node_rank))
-    job.roster.aim_at({rank: RankTarget(number, 0, pod.uid, run=True, admitted=True) for rank, pod in ranks})
+    targets = {rank: (max(job.attempt.incarnation, pod.incarnation), pod.uid) for rank, pod in ranks}
+    job.roster.aim_at(
+        {rank: RankTarget(number, 0, uid, run=True, admitted=True) for rank, (number, uid) in targets.items()}
+    )
     job.attempt.run(job.now)
     feed(job, MindIOEvent(EventKind.SERVES), job.now)
     job.touch_all()

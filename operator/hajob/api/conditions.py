@@ -60,7 +60,12 @@ class Reason(Enum):
     PODS_PENDING = (_T.SCHEDULED, _FALSE, "PodsPending", "Some pods wait for a node.")
     QUOTA_EXCEEDED = (_T.SCHEDULED, _FALSE, "QuotaExceeded", "A ResourceQuota has no room for some pods.")
     PODS_NOT_CREATED = (_T.SCHEDULED, _FALSE, "PodsNotCreated", "The API server does not create some pods.")
-    UNSCHEDULABLE = (_T.SCHEDULED, _FALSE, "Unschedulable", "The scheduler finds no node for some pods.")
+    WAITING_FOR_CAPACITY = (
+        _T.SCHEDULED,
+        _FALSE,
+        "WaitingForCapacity",
+        "The scheduler finds no node for some pods; the start-up clock stands still.",
+    )
 
     NOT_STARTED = (_T.RUNNING, _FALSE, "NotStarted", "The training has not been started yet.")
     STARTING = (_T.RUNNING, _FALSE, "Starting", "Pods and ranks are starting.")
@@ -195,6 +200,12 @@ class Reason(Enum):
         _TRUE,
         "ActiveDeadlineExceeded",
         "The job ran longer than spec.activeDeadlineSeconds.",
+    )
+    CAPACITY_TIMEOUT = (
+        _T.FAILED,
+        _TRUE,
+        "CapacityTimeoutExceeded",
+        "Quota or nodes were missing for longer than spec.scheduling.capacityTimeoutSeconds.",
     )
     RESTARTS_EXHAUSTED = (
         _T.FAILED,

@@ -121,6 +121,8 @@ class Scheduling(ApiModel):
     """Queue of Volcano."""
     num_spare_nodes: Annotated[int, Field(ge=0, le=4096)] = 0
     """Nodes held ready to replace a lost one."""
+    capacity_timeout_seconds: Seconds | None = None
+    """How long a start may wait for quota and nodes before the job fails; none: as long as the job lives."""
     excluded_node_names: Annotated[tuple[NodeName, ...], Field(max_length=256)] = ()
     """Nodes that the job is moved off and never placed on."""
 

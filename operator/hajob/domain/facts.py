@@ -99,6 +99,9 @@ PROCESS_LIVES: Final = frozenset(
 )
 """Kinds that leave the process alive, so that no incarnation tells an old observation from a new one."""
 
+EVICTIONS: Final = frozenset({"Evicted", "Preempting", "NodeShutdown", "Terminated", "NodeLost"})
+"""Reasons of failed pods that the kubelet ended for the node's sake, whatever their containers' exit codes say."""
+
 _BY_PROGRAM: Final = frozenset({FactKind.LOG_RULE, FactKind.SCRIPT_ENDED})
 _ORIGIN: Final = {kind: Origin.PROGRAM if kind in _BY_PROGRAM else Origin.INFRASTRUCTURE for kind in FactKind}
 _WITH_EXIT_CODE: Final = frozenset({FactKind.PROCESS_EXITED, FactKind.POD_FAILED})
@@ -146,6 +149,12 @@ class Fact:
         if self.exit_code is not None and self.kind in _WITH_EXIT_CODE:
             return origin_of_exit(self.exit_code)
         return _ORIGIN[self.kind]
+
+    @property
+    def takes_only_the_pod(self) -> bool:
+        """Whether the cluster took the pod, or its node, before anything in it could be at fault."""
+        evicted = self.kind is FactKind.POD_FAILED and self.code in EVICTIONS
+        return evicted or self.kind in {FactKind.POD_LOST, FactKind.NODE_NOT_READY}
 
     @property
     def first_action(self) -> Action:

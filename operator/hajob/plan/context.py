@@ -18,7 +18,7 @@ from hajob.plan.events import CoordinatorLost, DeadlineReached, FactSeen, JobEve
 from hajob.plan.ignored import Ignored
 from hajob.plan.policy import NodePolicy, Policy
 from hajob.plan.relevance import Relevance, joined_by_faults, relevance
-from hajob.plan.state import JobPhase, JobState
+from hajob.plan.state import UNTRAINED, JobPhase, JobState
 from hajob.plan.view import ClusterView
 
 _ASK_THE_POLICY: Final = frozenset({FactKind.LOG_RULE, FactKind.SUB_HEALTH})
@@ -131,6 +131,7 @@ class Context:
             rank=ranks[0] if ranks else -1,
             step=self.view.step if fact.step is None else fact.step,
             corrupted=fact.kind is FactKind.DATA_CORRUPTED,
+            judges_progress=self.state.phase not in UNTRAINED,
         )
 
     def _loss_of_incident(self) -> Loss:
@@ -147,6 +148,8 @@ class Context:
             step=incident.cause.step,
             corrupted=incident.corrupted,
             program_failure=program,
+            # a start that had its places and all its time, and did not train, has made no progress
+            judges_progress=self.state.phase not in UNTRAINED or isinstance(self.event, DeadlineReached),
             counted=program
             or incident.purpose in {Purpose.FAULT, Purpose.COORDINATOR}
             or isinstance(self.event, DeadlineReached),

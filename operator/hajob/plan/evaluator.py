@@ -71,6 +71,7 @@ class Loss:
         counted: spends budgets; False for what was planned and for a loss that merely joins.
         continues: the action that is being done and would only be widened: neither its budget nor its progress
             is asked again.
+        judges_progress: the no-progress rule applies; False for a fault of an attempt that has not trained.
     """
 
     ranks: tuple[int, ...]
@@ -83,6 +84,7 @@ class Loss:
     corrupted: bool = False
     counted: bool = True
     continues: Action | None = None
+    judges_progress: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,7 +193,7 @@ class Evaluator:
                 words = f"the program failed {failures + 1} times in a day, {allowed} are allowed"
                 found.append(Refusal("ProgramBudgetLeft", words))
         count = stalled(self.state, action, self.loss.rank, self.loss.step)
-        if count >= NO_PROGRESS_LIMIT:
+        if count >= NO_PROGRESS_LIMIT and self.loss.judges_progress:
             who = f"rank {self.loss.rank}" if self.loss.rank >= 0 else "the job"
             words = f"{who} stood at step {self.loss.step} {count} times before, no progress"
             found.append(Refusal("Progress", words))

@@ -135,6 +135,22 @@ class CapacityLost(JobEvent):
 
 
 @dataclass(frozen=True, slots=True)
+class PlacesMissing(JobEvent):
+    """Quota or nodes are missing for pods that should exist.
+
+    Attributes:
+        message: what is missing.
+    """
+
+    message: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class PlacesFound(JobEvent):
+    """Every pod that should exist is created and has a node."""
+
+
+@dataclass(frozen=True, slots=True)
 class MigrateRequested(JobEvent):
     """Move these node ranks' pods to other nodes without losing a step.
 
@@ -251,6 +267,8 @@ EVENTS: tuple[type[JobEvent], ...] = (
     DeadlineReached,
     CapacityAvailable,
     CapacityLost,
+    PlacesMissing,
+    PlacesFound,
     MigrateRequested,
     CoordinatorLost,
     CoordinatorUnreachable,

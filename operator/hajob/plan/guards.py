@@ -235,6 +235,14 @@ DUE_RECOVERY: Final = Guard(
 )
 DUE_EXPAND: Final = Guard("expand due", "expandDelaySeconds are over", lambda context: due(context, Deadline.EXPAND))
 DUE_ACTIVE: Final = Guard("active due", "activeDeadlineSeconds are over", lambda context: due(context, Deadline.ACTIVE))
+DUE_CAPACITY: Final = Guard(
+    "capacity due", "scheduling.capacityTimeoutSeconds are over", lambda context: due(context, Deadline.CAPACITY)
+)
+TAKEN_BY_CLUSTER: Final = Guard(
+    "taken by the cluster",
+    "the pod was deleted, preempted or evicted, or its node turned bad before the pod had started",
+    lambda context: context.fact.takes_only_the_pod,
+)
 DUE_UNPLACED: Final = Guard(
     "unplaced due",
     "the coordinator has found no node of its own for a moment",

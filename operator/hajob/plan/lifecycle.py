@@ -9,7 +9,16 @@ from hajob.domain.actions import ACTION_ORDER, Action, OrderCommand
 from hajob.domain.incidents import Incident, IncidentOutcome, Purpose
 from hajob.domain.text import last_lines
 from hajob.plan import effects, events
-from hajob.plan.bookkeeping import FACT_LIMIT, abandon, clear_deadlines, close, joined, new_incident, set_deadline
+from hajob.plan.bookkeeping import (
+    FACT_LIMIT,
+    abandon,
+    clear_deadlines,
+    close,
+    joined,
+    new_incident,
+    renew,
+    set_deadline,
+)
 from hajob.plan.context import Context, HandlerResult
 from hajob.plan.effects import Effect
 from hajob.plan.evaluator import FAULT, ActionVerdict, Evaluator, Loss, Trigger
@@ -23,7 +32,7 @@ from hajob.plan.policy import (
 )
 from hajob.plan.recovery import launch, save
 from hajob.plan.relevance import joined_by_faults
-from hajob.plan.state import OF_COORDINATOR, Deadline, JobPhase, JobState, Spend
+from hajob.plan.state import OF_COORDINATOR, UNTRAINED, Deadline, JobPhase, JobState, Spend, Waiting
 
 _EVENT_LIMIT: Final = 240
 _MESSAGE_LIMIT: Final = 1024
@@ -32,10 +41,45 @@ SAVE_FIRST: Final = Trigger("Asked", (Action.CHECKPOINT,), "only a checkpoint wa
 
 def accept(context: Context) -> HandlerResult:
     """Make pods and coordinator for the first time."""
-    state, limit = context.state, context.policy.active_deadline_seconds
-    if limit is not None:
-        state = set_deadline(state, Deadline.ACTIVE, context.now_ms + 1000 * limit)
-    return launch(context, state, None, [])
+    return launch(context, context.state, None, [])
+
+
+def revive(context: Context) -> HandlerResult:
+    """Make everything anew for a job that was given up: what was spent and counted before is forgotten."""
+    return launch(context, replace(context.state, spent=(), stalls=(), problem="", active_ms=0), None, [])
+
+
+def remake(context: Context) -> HandlerResult:
+    """A pod that the cluster took before its ranks were started is made anew alone."""
+    state, nodes = context.state, context.view.layout.nodes_of(context.fact_ranks())
+    number = max(state.incarnation, context.event.incarnation) + 1
+    ids = (*state.fact_ids, context.fact.id)[-FACT_LIMIT:]
+    state = replace(renew(state, context.now_ms, number, nodes=nodes), incarnation=number, fact_ids=ids)
+    told = f"node ranks {list(nodes)} are made anew alone: {_told(context)}"
+    return state, (effects.Announce("PodMadeAnew", told),)
+
+
+def await_places(context: Context) -> HandlerResult:
+    """No quota or no node: the start-up clock stands still."""
+    state, event = context.state, context.event
+    assert isinstance(event, events.PlacesMissing)
+    if state.waiting is not None:
+        return state, ()
+    due = state.deadlines.get(Deadline.STARTUP)
+    left = 0 if due is None else max(due - context.now_ms, 1)
+    state = replace(clear_deadlines(state, Deadline.STARTUP), waiting=Waiting(context.now_ms, left))
+    return state, (effects.Announce("WaitingForCapacity", event.message),)
+
+
+def places_found(context: Context) -> HandlerResult:
+    """Every pod has its node: the start-up clock goes on."""
+    state, waiting = context.state, context.state.waiting
+    if waiting is None:
+        return state, ()
+    state = replace(state, waiting=None)
+    if not waiting.start_left_ms:
+        return state, ()
+    return set_deadline(state, Deadline.STARTUP, context.now_ms + waiting.start_left_ms), ()
 
 
 def relaunch(context: Context) -> HandlerResult:
@@ -157,6 +201,8 @@ def fail(reason: str, sentence: str = "") -> Callable[[Context], HandlerResult]:
 def _fail(reason: str, sentence: str, context: Context) -> HandlerResult:
     verdicts = context.choice.considered if context.choice else ()
     why, message = _why_failed(reason, sentence, verdicts)
+    if why == "NoProgress" and context.state.phase in UNTRAINED:
+        why = "StartupDeadlineExceeded"
     incident = context.incident
     cause = (incident.cause.message if incident else _told(context)) or context.state.problem
     state, closing = close(clear_deadlines(context.state, *Deadline), IncidentOutcome.FAILED, message)

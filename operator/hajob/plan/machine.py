@@ -7,10 +7,11 @@ a no-op that says why. It never raises for what the outside world may send.
 from dataclasses import dataclass, replace
 from typing import Final
 
+from hajob.plan.clocks import follow
 from hajob.plan.context import Context, TableRow
 from hajob.plan.effects import Effect
 from hajob.plan.evaluator import ActionVerdict
-from hajob.plan.events import EVENTS, JobEvent
+from hajob.plan.events import EVENTS, DeadlineReached, JobEvent, PolicyChanged
 from hajob.plan.guards import ALWAYS
 from hajob.plan.ignored import Ignored
 from hajob.plan.policy import Policy
@@ -60,10 +61,14 @@ def advance(state: JobState, event: JobEvent, view: ClusterView, policy: Policy,
         policy: what the user allows.
         now_ms: the operator's clock, in milliseconds; never read anywhere else.
     """
+    if isinstance(event, PolicyChanged | DeadlineReached):  # the spec may have changed since the deadline was set
+        state = follow(state, policy, now_ms)
     context = Context(state, event, view, policy, now_ms)
     row = next(row for row in CELLS[state.phase, type(event)] if row.guard.test(context))  # the last is `always`
     new, effects = row.handler.run(context)
     if row.target is not None and row.target is not new.phase:
         new = replace(new, phase=row.target)
+    if new is not state:
+        new = follow(new, policy, now_ms)
     considered = context.choice.considered if context.choice else ()
     return Transition(new, effects, considered, row, context.ignored)

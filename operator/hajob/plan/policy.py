@@ -93,6 +93,7 @@ class Policy:
     replacement_timeout_seconds: int = 270
     startup_deadline_seconds: int = 1800
     active_deadline_seconds: int | None = None
+    capacity_timeout_seconds: int | None = None
     coordinator_loss: CoordinatorLossPolicy = CoordinatorLossPolicy.AT_NEXT_CHECKPOINT
     sub_health: NodePolicy = NodePolicy.MIGRATE
     cordon: NodePolicy = NodePolicy.MIGRATE
@@ -142,6 +143,7 @@ def from_spec(spec: Mapping[str, Any] | HATrainingJobSpec, launched: Sequence[st
         replacement_timeout_seconds=recovery.replacement_timeout_seconds,
         startup_deadline_seconds=model.startup_deadline_seconds,
         active_deadline_seconds=model.active_deadline_seconds,
+        capacity_timeout_seconds=model.scheduling.capacity_timeout_seconds,
         coordinator_loss=recovery.coordinator_loss_policy,
         sub_health=recovery.sub_health_policy,
         cordon=NodePolicy(recovery.cordon_policy.value),

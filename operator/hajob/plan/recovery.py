@@ -192,6 +192,7 @@ def launch(context: Context, state: JobState, incident: Incident | None, out: li
         avoided={EVERY_NODE_RANK: context.view.nodes_to_avoid} if context.view.nodes_to_avoid else {},
         coordinator=number,
         shrunk=None,
+        waiting=None,
         problem=state.problem if incident else "",
     )
     state = clear_deadlines(state, Deadline.RECOVERY, Deadline.EXPAND, *OF_COORDINATOR)

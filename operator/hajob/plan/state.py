@@ -62,6 +62,8 @@ JOB_PHASE_SENTENCE: Final = {
 }
 
 ENDED: Final = frozenset({JobPhase.COMPLETE, JobPhase.FAILED, JobPhase.DELETED})
+UNTRAINED: Final = (JobPhase.PENDING, JobPhase.STARTING, JobPhase.WARMING, JobPhase.RESTARTING)
+"""Phases in which no step of the attempt has ended."""
 LIVE: Final = tuple(phase for phase in JobPhase if phase not in ENDED)
 STEADY: Final = frozenset(
     {JobPhase.RUNNING, JobPhase.SHRUNK, JobPhase.UNPROTECTED, JobPhase.HELD, JobPhase.SUSPENDED, JobPhase.NEW}
@@ -79,6 +81,7 @@ class Deadline(StrEnum):
     UNREACHABLE = "Unreachable"
     COORDINATOR = "Coordinator"
     ACTIVE = "Active"
+    CAPACITY = "Capacity"
 
 
 EVERY_NODE_RANK: Final = -1
@@ -133,6 +136,14 @@ class Shrunk:
 
 
 @dataclass(frozen=True, slots=True)
+class Waiting:
+    """A start that waits for quota or nodes: since when, and how much of its start-up time was left then."""
+
+    since_ms: int
+    start_left_ms: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class JobState:
     """All that is remembered about one job.
 
@@ -157,6 +168,9 @@ class JobState:
         stalls: for the no-progress rule, newest last, bounded.
         fact_ids: newest facts of closed incidents, bounded.
         deadlines: name to time in milliseconds.
+        waiting: the start waits for quota or nodes, None while it does not.
+        active_since_ms: when the job began to count as active, None while it does not (not begun, suspended, ended).
+        active_ms: for how long it was active before that.
         problem: the newest note that explains why a start takes long.
         restarts_infrastructure: restarts of the whole job that the machine caused.
         restarts_program: restarts of the whole job that the program caused.
@@ -181,6 +195,9 @@ class JobState:
     stalls: tuple[Stall, ...] = ()
     fact_ids: tuple[str, ...] = ()
     deadlines: Mapping[str, int] = field(default_factory=dict)
+    waiting: Waiting | None = None
+    active_since_ms: int | None = None
+    active_ms: int = 0
     problem: str = ""
     restarts_infrastructure: int = 0
     restarts_program: int = 0

@@ -35,6 +35,8 @@ from hajob.plan.events import (
     JobEvent,
     MigrateRequested,
     Named,
+    PlacesFound,
+    PlacesMissing,
     PodsFinished,
     PodsReady,
     PolicyChanged,
@@ -136,6 +138,9 @@ _LIFE = (
     _ignore((P.PENDING, P.STARTING, P.RESTARTING), PodsFinished, Why.NOT_TRAINED),
     _row(_BEYOND_START, PodsFinished, g.ALWAYS, _COMPLETE, P.COMPLETE),
     _row(LIVE, Deleted, g.ALWAYS, _DELETE, P.DELETED),
+    _row(
+        P.FAILED, RestartRequested, g.ALWAYS, Handler("revive", "start anew, with every budget", life.revive), P.PENDING
+    ),
     _row((P.COMPLETE, P.FAILED), Deleted, g.ALWAYS, _DELETE, P.DELETED),
 )
 
@@ -145,6 +150,12 @@ _FACTS = (
     # the first step has not ended, or there is no controller: only a restart is left
     _row(P.UNPROTECTED, FactSeen, g.CONTROLLER_FACT, Handler("none", "nothing", r.nothing)),
     _row((*_STARTING, P.HELD, P.UNPROTECTED), FactSeen, g.SICK_NODE, _NO_MOVE),
+    _row(
+        (P.PENDING, P.RESTARTING),
+        FactSeen,
+        g.TAKEN_BY_CLUSTER,
+        Handler("make it anew", "make the pod anew, and nothing else", life.remake),
+    ),
     *_by_action(_STARTING, FactSeen, UNTRAINED),
     # a move off a node that still works
     _row(P.RUNNING, FactSeen, g.OBSERVING, Handler("say", "say what would be done", life.observed)),
@@ -264,6 +275,17 @@ _DEADLINES = (
     _row(
         _STARTING,
         DeadlineReached,
+        g.DUE_CAPACITY,
+        Handler(
+            "fail",
+            "give up",
+            life.fail("CapacityTimeoutExceeded", "scheduling.capacityTimeoutSeconds are over"),
+        ),
+        P.FAILED,
+    ),
+    _row(
+        _STARTING,
+        DeadlineReached,
         g.both(g.DUE_STARTUP, g.FIRST_START),
         Handler("fail", "give up", life.fail("StartupDeadlineExceeded", "startupDeadlineSeconds are over")),
         P.FAILED,
@@ -310,6 +332,8 @@ _DEADLINES = (
 )
 
 _CAPACITY = (
+    _row(_STARTING, PlacesMissing, g.ALWAYS, Handler("wait", "the start-up clock stands still", life.await_places)),
+    _row(_STARTING, PlacesFound, g.ALWAYS, Handler("go on", "the start-up clock goes on", life.places_found)),
     _row(P.SHRUNK, CapacityAvailable, g.ENOUGH_NODES, _GROW_LATER),
     _row(P.SHRUNK, CapacityLost, g.ALWAYS, _WAIT_FOR_NODES),
 )

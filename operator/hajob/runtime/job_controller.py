@@ -14,7 +14,7 @@ from collections.abc import Callable
 from hajob.api.conditions import Reason
 from hajob.api.job import HATrainingJob
 from hajob.plan import effects, events
-from hajob.plan.state import JobState
+from hajob.plan.state import UNTRAINED, JobState
 from hajob.protocol import sidecar_pb2 as wire
 from hajob.runtime import metrics
 from hajob.runtime.admission import Admission
@@ -132,6 +132,8 @@ class JobController:
             self._coordinator_pod_seen(pod, deleted=deleted)
         else:
             self._rank_pod_seen(pod, deleted=deleted)
+        if self.state.phase in UNTRAINED:
+            self._take_in(observer.of_places())
         self._publish(lazy=True)
         self._loop.wake(hurry=deleted)
 
@@ -210,6 +212,8 @@ class JobController:
         for pod in self._observer.pods.all():
             if self._observer.is_coordinator(pod):
                 self._coordinator_pod_seen(pod, deleted=False)
+        self._advance(events.PolicyChanged())  # the spec may have been edited while no operator looked
+        self._take_in(self._observer.of_places())
         self._deadline.arm(self._memory.deadlines)
 
     def refused(self) -> None:
@@ -227,6 +231,7 @@ class JobController:
         if refused is not None and (before is None or before.over_quota is not refused.over_quota):
             reason = Reason.QUOTA_EXCEEDED if refused.over_quota else Reason.PODS_NOT_CREATED
             self._announce(reason.word, refused.message, True)
+        self._take_in(self._observer.of_places())
         if refused != before:
             self._publish(lazy=(refused is None) is (before is None))
 

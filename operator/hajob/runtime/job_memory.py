@@ -18,7 +18,7 @@ from hajob.plan import effects, events, machine
 from hajob.plan.account import follow, undetected
 from hajob.plan.placements import Placements, placements
 from hajob.plan.policy import from_spec, layout_of
-from hajob.plan.state import ENDED, JobState
+from hajob.plan.state import ENDED, JobPhase, JobState
 from hajob.plan.view import ClusterView
 from hajob.runtime import metrics
 from hajob.runtime.clock import Clock, JobTime
@@ -117,6 +117,8 @@ class JobMemory:
             return None
         log.info("%s: %s: %s -> %s", self.title, type(event).__name__, before.phase, transition.state.phase)
         self.journal = dataclasses.replace(self.journal, state=transition.state)
+        if transition.state.phase is not JobPhase.FAILED and self.journal.failed_reason:
+            self.journal = dataclasses.replace(self.journal, failed_reason="", failed_message="")
         self.book(view, happened_ms)
         self.recorder.follow(transition.state.incident, event, max(view.step, before.step))
         for effect in transition.effects:

@@ -122,6 +122,12 @@ class JobObserver:
         """All pods may have finished."""
         return observe.of_end(self._memory.state, self._memory.layout.num_nodes, self.serving())
 
+    def of_places(self) -> Seen:
+        """Whether a start waits for quota or nodes."""
+        state, coordinator = self._memory.state, next(filter(self.is_coordinator, self.pods.all()), None)
+        num_nodes = self._memory.layout.num_nodes
+        return observe.of_places(state, num_nodes, self.serving(), coordinator, self.not_created)
+
     def of_capacity(self) -> Seen:
         """A node, or a pod of any job on one, came or went."""
         return observe.of_capacity(self._memory.state, self._memory.policy, self._free_nodes)

@@ -20,12 +20,14 @@ from hajob.domain.facts import Fact, FactKind, Source
 from hajob.domain.hardware import ClusterFact
 from hajob.plan import events
 from hajob.plan.policy import Policy
-from hajob.plan.state import ENDED, JobPhase, JobState
+from hajob.plan.state import ENDED, UNTRAINED, JobPhase, JobState
 from hajob.protocol import sidecar_pb2 as wire
 from hajob.sources import pod as pod_source
+from hajob.sources.creation import NotCreated
 from hajob.sources.node import NodeView
 from hajob.sources.pod import PodView
 from hajob.sources.report import Observed, Reading, launchers_ready, read
+from hajob.sources.shortage import shortage
 
 Pods = Mapping[int, PodView]
 """Node rank to the pod that serves it: the one that should exist, as it is."""
@@ -167,6 +169,29 @@ def of_capacity(state: JobState, policy: Policy, free_nodes: Callable[[], int]) 
         yield events.CapacityAvailable(nodes=free)
     elif not enough and shrunk.capacity_ms:
         yield events.CapacityLost()
+
+
+def of_places(
+    state: JobState, num_nodes: int, pods: Pods, coordinator: PodView | None, refused: NotCreated | None
+) -> Iterator[events.JobEvent]:
+    """Whether a start waits for quota or nodes; a pod that the scheduler has not looked at yet says neither.
+
+    Args:
+        state: of the planner.
+        num_nodes: rank pods of the job.
+        pods: that serve.
+        coordinator: its pod, None while there is none.
+        refused: why pods are not created.
+    """
+    if state.phase not in UNTRAINED:
+        return
+    known = [*pods.values(), *([coordinator] if coordinator is not None else [])]
+    missing = shortage(known, refused)
+    if missing and state.waiting is None:
+        yield events.PlacesMissing(message=missing)
+    complete = refused is None and len(known) == num_nodes + 1 and all(pod.node_name for pod in known)
+    if complete and state.waiting is not None:
+        yield events.PlacesFound()
 
 
 # ------------------------------------------------------------------------------------------------- coordinator

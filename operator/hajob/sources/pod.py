@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from hajob.api import constants as names
-from hajob.domain.facts import Fact, FactKind, Origin, Source, origin_of_exit
+from hajob.domain.facts import EVICTIONS, Fact, FactKind, Origin, Source, origin_of_exit
 from hajob.sources.chips import chip_numbers
 
 UNSTARTABLE: Final = frozenset(
@@ -163,12 +163,14 @@ def _fact(pod: PodView, kind: FactKind, code: str, message: str, now_ms: int) ->
         message=message,
         time_ms=now_ms,
         node_name=pod.node_name,
-        exit_code=pod.exit_code,
+        exit_code=None if code in EVICTIONS else pod.exit_code,
     )
 
 
 def _trouble(status: Mapping[str, Any]) -> tuple[str, str, int | None]:
     """Reason, sentence, exit code of the main container; of the first container in trouble, mains last."""
+    if status.get("phase") == "Failed" and status.get("reason") in EVICTIONS:
+        return status["reason"], status.get("message") or "the pod was evicted", None
     found = ("", "", None)
     for group in ("initContainerStatuses", "containerStatuses"):
         for container in status.get(group) or []:

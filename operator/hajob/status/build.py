@@ -14,6 +14,7 @@ from typing import Final
 
 from hajob.api import constants as names
 from hajob.api import status as api
+from hajob.api.base import format_time
 from hajob.api.conditions import ConditionType, Reason, condition, find_condition, with_condition
 from hajob.api.derived import data_parallel_size, effective
 from hajob.api.enums import ConditionStatus, RecoveryMode
@@ -27,6 +28,7 @@ from hajob.plan.recoverability import recoverable as recoverable_status
 from hajob.plan.state import JobPhase, JobState
 from hajob.sources.creation import NotCreated
 from hajob.sources.pod import PodView
+from hajob.sources.shortage import shortage
 from hajob.status.incident_entry import Record, entry
 from hajob.status.journal import MOVING_MARK, VERSION
 
@@ -284,9 +286,10 @@ def _scheduled(snapshot: Snapshot) -> tuple[Reason, str]:
         return (Reason.QUOTA_EXCEEDED if refused.over_quota else Reason.PODS_NOT_CREATED), refused.message
     if not pods:
         return Reason.NO_PODS, ""
-    stuck = [pod for pod in pods if not pod.node_name and pod.unschedulable]
-    if stuck:
-        return Reason.UNSCHEDULABLE, f"{stuck[0].name}: {stuck[0].unschedulable}"
+    if missing := shortage(pods, None):
+        wait = snapshot.state.waiting
+        since = f"since {format_time(time_of(wait.since_ms).replace(microsecond=0))} " if wait is not None else ""
+        return Reason.WAITING_FOR_CAPACITY, f"{since}{missing}"[:MESSAGE_LIMIT]
     waiting = sum(1 for pod in pods if not pod.node_name)
     return (
         (Reason.PODS_PENDING, f"{waiting} of {len(pods)} pods wait for a node") if waiting else (Reason.ALL_PLACED, "")

@@ -91,7 +91,7 @@ def served(control_plane: ControlPlane, crd: Object, namespace: str) -> Iterator
 def test_a_job_gets_its_pods_and_tells_what_it_waits_for(served: Served) -> None:
     served.apply()
     served.until("four rank pods and a coordinator", lambda: len(served.pods()) == 5)
-    served.until("the scheduler's words", lambda: served.condition("Scheduled").get("reason") == "Unschedulable")
+    served.until("the scheduler's words", lambda: served.condition("Scheduled").get("reason") == "WaitingForCapacity")
     assert served.condition("Accepted")["status"] == "True"
     assert "available" in served.condition("Scheduled")["message"]
     assert [each["type"] for each in served.status()["conditions"]] == [

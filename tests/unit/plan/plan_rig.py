@@ -63,6 +63,7 @@ class Rig:
     def running(cls, view: ClusterView = VIEW, policy: Policy | None = None, step: int = 5) -> Rig:
         """A job that trains."""
         state = JobState(phase=JobPhase.RUNNING, incarnation=1, attempt=1, base=1, coordinator=1, step=step)
+        state = replace(state, active_since_ms=1_000_000)
         return cls(state, view, policy or Policy())
 
     @classmethod

@@ -31,7 +31,12 @@ VIEW = ClusterView(
 def small_policy(**changes: object) -> Policy:
     """Budgets of two each, so that a walk meets their end soon."""
     limits = {action: ActionLimits(2, 3600, 60) for action in DEFAULT_ACTION_LIMITS}
-    policy = Policy(limits=limits, active_deadline_seconds=100_000, log_rules={"nan": Action.RESTART})
+    policy = Policy(
+        limits=limits,
+        active_deadline_seconds=100_000,
+        capacity_timeout_seconds=50_000,
+        log_rules={"nan": Action.RESTART},
+    )
     return replace(policy, **changes)  # type: ignore[arg-type]
 
 
@@ -105,9 +110,20 @@ def every_event(state: JobState) -> Iterator[e.JobEvent]:
     yield from (e.AllFinished(), e.PodsFinished())
     yield from (
         e.DeadlineReached(name=name)
-        for name in ("Startup", "Recovery", "Expand", "Unplaced", "Unreachable", "Coordinator", "Active", "Nonsense")
+        for name in (
+            "Startup",
+            "Recovery",
+            "Expand",
+            "Unplaced",
+            "Unreachable",
+            "Coordinator",
+            "Active",
+            "Capacity",
+            "Nonsense",
+        )
     )
     yield from (e.CapacityAvailable(nodes=0), e.CapacityAvailable(nodes=4), e.CapacityLost())
+    yield from (e.PlacesMissing(message="no node"), e.PlacesFound())
     yield from (
         e.MigrateRequested(nodes=(1,)),
         e.MigrateRequested(nodes=(99,)),
@@ -137,6 +153,7 @@ def shape(state: JobState) -> tuple[object, ...]:
     waits = tuple(name in state.deadlines for name in ("Expand", "Coordinator"))
     waits += ("Unplaced" in state.deadlines and state.phase is JobPhase.PENDING,)  # one phase is like the others
     waits += ("Unreachable" in state.deadlines and state.phase is JobPhase.RUNNING,)
+    waits += (state.waiting is not None and state.phase is JobPhase.PENDING,)
     gone = state.shrunk
     return (state.phase, inner, gone is not None and 1 + bool(gone.capacity_ms), waits)
 

@@ -289,6 +289,7 @@ def test_the_journal_of_a_healthy_job_is_small() -> None:
         "base": 1,
         "coordinator": 1,
         "step": 5,
+        "active_since_ms": 1_000_000,
     }
     assert from_dict({}) == JobState()
     stalled = replace(state, stalls=(Stall(Rig.running().memory(3, Source.MINDIO).action, 3, 5, 1),))

@@ -158,7 +158,7 @@ def test_suspended_failed_and_deleted_jobs_have_no_pods() -> None:
     assert rig.pods == Placements()
     failed, deleted = moving(), moving()
     failed.policy = Policy(active_deadline_seconds=1)
-    failed.state = replace(failed.state, deadlines={"Active": 1})
+    failed.tell(e.PolicyChanged())
     failed.deadline("Active")
     deleted.tell(e.Deleted())
     assert (failed.state.phase, deleted.state.phase) == (JobPhase.FAILED, JobPhase.DELETED)

@@ -174,7 +174,8 @@ def test_a_start_that_takes_too_long_is_never_left_without_words() -> None:
 def test_a_job_out_of_time_says_what_it_was_recovering_from() -> None:
     rig = Rig.running()
     rig.exits(5, message="Killed")
-    rig.state = replace(rig.state, deadlines={**rig.state.deadlines, "Active": rig.now})
+    rig.policy = replace(rig.policy, active_deadline_seconds=1)
+    rig.tell(e.PolicyChanged())
     done = rig.deadline("Active")
     assert do.FailJob("ActiveDeadlineExceeded", "activeDeadlineSeconds are over: Killed") in done
 

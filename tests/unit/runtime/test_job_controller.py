@@ -358,11 +358,11 @@ async def test_a_pod_given_to_a_dead_node_is_made_anew_elsewhere(town: Town) -> 
     town.controller.look_for_stranded()
     town.controller.look_for_stranded()
     await settled(town)
-    assert town.controller.state.phase is JobPhase.RESTARTING
-    assert town.controller.state.restarts_infrastructure == 1
+    assert town.controller.state.phase is JobPhase.PENDING
+    assert town.controller.state.restarts_infrastructure == 0
     assert stranded["metadata"]["name"] not in {pod.name for pod in town.pods()}
-    assert town.status()["incidents"][0]["cause"]["code"] == "NodeNotReady"
-    assert "node-0" in town.status()["incidents"][0]["cause"]["message"]
+    assert town.events.reasons == ["PodMadeAnew"]
+    assert sorted(pod.node_rank for pod in town.pods()) == [-1, 0, 1, 2, 3]
 
 
 async def test_a_job_applied_anew_avoids_the_formerly_silent_node() -> None:

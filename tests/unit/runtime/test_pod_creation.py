@@ -8,10 +8,13 @@ from typing import Any
 import pytest
 
 from hajob.api import constants as names
+from hajob.api.job import HATrainingJob
+from hajob.plan import events
 from hajob.plan.state import JobPhase
 from hajob.protocol import sidecar_pb2 as wire
 from hajob.runtime import metrics
 from hajob.runtime.kube import ApiError
+from hajob.sources.pod import view
 from tests.unit.runtime.test_job_controller import NAMESPACE, Town, death_of, settled
 
 
@@ -158,3 +161,109 @@ async def test_a_secret_over_quota_is_told(town: Town) -> None:
     await town.clock.advance(5.0)
     assert condition(town, "Scheduled")["reason"] == "QuotaExceeded"
     assert town.events.reasons.count("QuotaExceeded") == 1
+
+
+# ---------------------------------------------------------------------------------------- no node, and what is taken
+
+
+FULL = {
+    "type": "PodScheduled",
+    "status": "False",
+    "reason": "Unschedulable",
+    "message": "0/6 nodes are available: 6 Insufficient huawei.com/Ascend910.",
+}
+
+
+async def fill_up(town: Town, node_rank: int = 3) -> dict[str, Any]:
+    """Every pod has a node but this one, for which the scheduler finds none; it as it is."""
+    await settled(town)
+    last = next(
+        body
+        for (kind, _, _), body in town.kube.objects.items()
+        if kind == "pods" and view(body).node_rank == node_rank and not view(body).deleting
+    )
+    last["status"] = {"phase": "Pending", "conditions": [FULL], "podIP": ""}
+    await town.run_pods()
+    town.controller.pod_seen(view(last))
+    await town.clock.advance(4.0)
+    return last
+
+
+async def test_a_pod_without_a_node_stops_the_start_up_clock(town: Town) -> None:
+    last = await fill_up(town)
+    scheduled = condition(town, "Scheduled")
+    assert scheduled["reason"] == "WaitingForCapacity"
+    assert "1 pods find no node: of 6 nodes 6 lack huawei.com/Ascend910" in scheduled["message"]
+    assert scheduled["message"].startswith("since 20")
+    await town.clock.advance(20_000.0)
+    assert condition(town, "Failed")["status"] == "False"
+    assert town.events.reasons.count("WaitingForCapacity") == 1
+    last["spec"]["nodeName"] = "node-5"
+    last["status"] = {"phase": "Running", "podIP": "127.0.9.9"}
+    town.controller.pod_seen(view(last))
+    await town.clock.advance(4.0)
+    assert condition(town, "Scheduled")["reason"] == "AllPlaced"
+    await town.clock.advance(1801.0)
+    assert town.controller.state.phase is JobPhase.FAILED
+    assert condition(town, "Failed")["reason"] == "StartupDeadlineExceeded"
+
+
+async def test_a_quota_that_is_full_stops_the_start_up_clock(town: Town) -> None:
+    await Quota(town).allow(0)
+    await town.clock.advance(20_000.0)
+    assert town.controller.state.phase is JobPhase.PENDING
+    await Quota(town).allow(5)
+    await town.clock.advance(30.0)
+    await town.run_pods()
+    assert town.controller.state.waiting is None
+
+
+async def test_an_edited_wait_ends_the_job_by_name(town: Town) -> None:
+    await fill_up(town)
+    await town.clock.advance(5.0)
+    await town.controller.close()
+    town.stored()["spec"]["scheduling"] = {"capacityTimeoutSeconds": 60}  # while no operator looked
+    town.stored()["metadata"]["generation"] = 2
+    town.open()
+    await town.clock.advance(120.0)
+    assert condition(town, "Failed")["reason"] == "CapacityTimeoutExceeded"
+    assert condition(town, "Scheduled")["reason"] != "QuotaExceeded"
+
+
+async def test_a_pod_preempted_while_starting_comes_anew_alone(town: Town) -> None:
+    await fill_up(town)
+    before = {pod.node_rank: pod.uid for pod in town.pods()}
+    taken = next(
+        body for (kind, _, _), body in town.kube.objects.items() if kind == "pods" and view(body).node_rank == 1
+    )
+    writes = len(town.kube.writes)
+    del town.kube.objects["pods", NAMESPACE, taken["metadata"]["name"]]
+    town.controller.pod_seen(view(taken), deleted=True)
+    await town.clock.advance(1.0)
+    anew = {pod.node_rank: pod.uid for pod in town.pods() if not pod.deleting}
+    assert [rank for rank in anew if anew[rank] != before[rank]] == [1]
+    assert len(town.kube.writes) - writes <= 12
+    assert town.controller.state.attempt == 1
+
+
+async def test_a_failed_job_is_revived_and_tells_it(town: Town) -> None:
+    await town.train()
+    town.controller._advance(events.RestartRequested())
+    await settled(town)
+    town.controller._advance(events.DeadlineReached(name="Recovery"))
+    failed = wire.Milestone(kind=wire.RESULT, incarnation=2, result_code=499, strategy="dump")
+    await town.report(milestones=[failed], step=5, incarnation=2)
+    assert town.controller.state.phase is JobPhase.RESTARTING
+    town.controller._advance(events.Unworkable(reason="ImageUnusable", message="no mindio_ttp"))
+    await settled(town)
+    assert condition(town, "Failed")["status"] == "True"
+    raw = town.stored()
+    raw["spec"]["restartRequestTime"] = "2026-11-22T12:00:00Z"
+    raw["metadata"]["generation"] = 7
+    town.controller.job_seen(HATrainingJob.from_object(raw))
+    await town.clock.advance(40.0)
+    await town.run_pods()
+    assert condition(town, "Failed")["status"] == "False"
+    assert "completionTime" not in town.status()
+    assert ranks(town) == [0, 1, 2, 3]
+    assert town.controller._memory.journal.failed_message == ""

@@ -57,7 +57,10 @@ def test_numbers_are_keys_again() -> None:
 
 def test_what_a_healthy_job_does_not_have_is_left_out() -> None:
     text = Journal(Rig.running().state).dump(0)
-    assert text == '{"state":{"phase":"Running","incarnation":1,"attempt":1,"base":1,"coordinator":1,"step":5}}'
+    state = (
+        '{"phase":"Running","incarnation":1,"attempt":1,"base":1,"coordinator":1,"step":5,"active_since_ms":1000000}'
+    )
+    assert text == f'{{"state":{state}}}'
     assert set(to_dict(Rig.naming().state)["incident"]).isdisjoint({"corrupted", "escalated_from", "replaced_nodes"})
     assert from_dict({"incident": None, "shrunk": {}}).shrunk == Shrunk()
 

@@ -1,0 +1,44 @@
+"""The clocks of a whole job that follow from its state and its spec, whatever event came.
+
+`activeDeadlineSeconds` counts from the start, not while the job is suspended; `scheduling.capacityTimeoutSeconds`
+counts while a start waits for quota or nodes. Either may be set, extended and removed at any time.
+"""
+
+from dataclasses import replace
+from typing import Final
+
+from hajob.plan.bookkeeping import clear_deadlines, set_deadline
+from hajob.plan.policy import Policy
+from hajob.plan.state import ENDED, UNTRAINED, Deadline, JobPhase, JobState
+
+_INACTIVE: Final = ENDED | {JobPhase.NEW, JobPhase.SUSPENDED}
+
+
+def follow(state: JobState, policy: Policy, now_ms: int) -> JobState:
+    """The state with the deadlines that hold now; the same object where nothing changes."""
+    state = _count(state, policy, now_ms)
+    limit, since = policy.active_deadline_seconds, state.active_since_ms
+    active = None if limit is None or since is None else since + 1000 * limit - state.active_ms
+    if state.waiting is not None and state.phase not in UNTRAINED:
+        state = replace(state, waiting=None)
+    patience, waiting = policy.capacity_timeout_seconds, state.waiting
+    capacity = None if patience is None or waiting is None else waiting.since_ms + 1000 * patience
+    return _with(_with(state, Deadline.ACTIVE, active), Deadline.CAPACITY, capacity)
+
+
+def _count(state: JobState, policy: Policy, now_ms: int) -> JobState:
+    """Begin or stop to count."""
+    counts, since = state.phase not in _INACTIVE, state.active_since_ms
+    if counts and since is None:
+        known, limit = state.deadlines.get(Deadline.ACTIVE), policy.active_deadline_seconds
+        began = now_ms if known is None or limit is None else known - 1000 * limit  # 0.1 knew the deadline alone
+        return replace(state, active_since_ms=began)
+    if not counts and since is not None:
+        return replace(state, active_since_ms=None, active_ms=state.active_ms + now_ms - since)
+    return state
+
+
+def _with(state: JobState, name: Deadline, at_ms: int | None) -> JobState:
+    if state.deadlines.get(name) == at_ms:
+        return state
+    return clear_deadlines(state, name) if at_ms is None else set_deadline(state, name, at_ms)

@@ -1,0 +1,50 @@
+"""What pods wait for, out of the scheduler's words or the server's.
+
+The scheduler says "0/6 nodes are available: 1 node(s) had untolerated taint {a: b}, 5 Insufficient example.com/chips.
+preemption: ...": one clause for each reason, with the number of nodes that it rules out.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Final
+
+from hajob.sources.creation import NotCreated
+from hajob.sources.pod import PodView
+
+_NODES: Final = re.compile(r"^\d+/(\d+) nodes are available: (.*)$", re.DOTALL)
+_CLAUSE: Final = re.compile(r"(\d+) (Insufficient (\S+)|Too many pods|node\(s\) ((?:\{[^}]*\}|[^,{])+))(?:, |$)")
+_MESSAGE_LIMIT: Final = 1024
+
+
+def unplaced(pods: Sequence[PodView]) -> list[PodView]:
+    """Those for which the scheduler finds no node."""
+    return [pod for pod in pods if pod.unschedulable and not pod.node_name]
+
+
+def shortage(pods: Sequence[PodView], refused: NotCreated | None) -> str:
+    """What is missing for the pods of a job; empty where nothing is known to be."""
+    if refused is not None and refused.over_quota:
+        return refused.message
+    waiting = unplaced(pods)
+    if not waiting:
+        return ""
+    told = in_short(waiting[0].unschedulable)
+    return f"{len(waiting)} pods find no node: {told} ({waiting[0].name}: {waiting[0].unschedulable})"[:_MESSAGE_LIMIT]
+
+
+def in_short(message: str) -> str:
+    """What rules out how many nodes."""
+    found = _NODES.match(message)
+    if found is None:
+        return message
+    nodes, reasons = found.groups()
+    clauses = [_in_words(*clause.groups()) for clause in _CLAUSE.finditer(reasons.partition(". ")[0].rstrip("."))]
+    return f"of {nodes} nodes {', '.join(clauses)}" if clauses else message
+
+
+def _in_words(count: str, whole: str, resource: str | None, other: str | None) -> str:
+    if resource:
+        return f"{count} lack {resource}"
+    return f"{count} {other or whole}"

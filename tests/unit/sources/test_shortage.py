@@ -1,0 +1,45 @@
+"""What pods wait for, out of the scheduler's own words (kube-scheduler 1.29 to 1.36)."""
+
+from __future__ import annotations
+
+import pytest
+
+from hajob.domain.facts import Origin
+from hajob.sources.creation import not_created
+from hajob.sources.pod import facts, view
+from hajob.sources.shortage import in_short, shortage
+
+SAYS = {
+    "0/5 nodes are available: 5 Insufficient huawei.com/Ascend910. preemption: 0/5 nodes are available: 5 No "
+    "preemption victims found for incoming pod.": "of 5 nodes 5 lack huawei.com/Ascend910",
+    "0/6 nodes are available: 1 node(s) had untolerated taint {node.kubernetes.io/unreachable: }, 2 node(s) didn't "
+    "match Pod's node affinity/selector, 3 Insufficient huawei.com/Ascend910. preemption: 0/6 nodes are available: 6 "
+    "Preemption is not helpful for scheduling.": "of 6 nodes 1 had untolerated taint "
+    "{node.kubernetes.io/unreachable: }, "
+    "2 didn't match Pod's node affinity/selector, 3 lack huawei.com/Ascend910",
+    "0/1 nodes are available: 1 node(s) were unschedulable.": "of 1 nodes 1 were unschedulable",
+    "no nodes available to schedule pods": "no nodes available to schedule pods",
+    "0/2 nodes are available: 2 Too many pods.": "of 2 nodes 2 Too many pods",
+}
+
+
+@pytest.mark.parametrize("message", SAYS)
+def test_the_schedulers_words_in_short(message: str) -> None:
+    assert in_short(message) == SAYS[message]
+
+
+def test_an_evicted_pod_is_no_failure_of_its_program() -> None:
+    ended = {"name": "trainer", "state": {"terminated": {"exitCode": 1, "reason": "Error"}}}
+    status = {"phase": "Failed", "reason": "Evicted", "message": "disk pressure", "containerStatuses": [ended]}
+    labels = {"training.hajob.io/role": "rank"}
+    raw = {"metadata": {"name": "p", "uid": "u", "labels": labels}, "status": status}
+    pod = view(raw)
+    assert (pod.trouble_code, pod.failed_by_itself) == ("Evicted", False)
+    for fact in facts(pod, 1):
+        assert (fact.origin, fact.code, fact.message) == (Origin.INFRASTRUCTURE, "Evicted", "disk pressure")
+
+
+def test_a_full_quota_is_a_shortage_and_a_refusal_is_none() -> None:
+    words = 'pods "a" is forbidden: exceeded quota: q, requested: pods=1, used: pods=1, limited: pods=1'
+    assert shortage([], not_created(403, "Forbidden", words)) == words
+    assert shortage([], not_created(403, "Forbidden", "violates PodSecurity")) == ""
