@@ -72,8 +72,8 @@ def write_images(directory: Path, trainer_environment: Mapping[str, str] | None 
         own["env"] |= {
             "PATH": f"{torch_python().parent}{os.pathsep}{os.defpath}",
             "TOY_TRAINER": "e2e.torch_trainer.train",
+            "HAJOB_STORE": "e2e.torch_trainer.store:serve",
         }
-        del own["env"]["HAJOB_STORE"]  # the store is torch's own
     return {
         OPERATOR_IMAGE: _write(
             directory / "operator",

@@ -1,18 +1,51 @@
-"""torch's TCPStore in a process of its own, for trainings without Kubernetes: HOST and PORT are its arguments.
+"""torch's TCPStore at one address of this machine, as a pod with a network of its own has it.
 
-In a job the coordinator's pod hosts it.
+Torch before 2.1 binds its store's port at every address, and pods share one network here, where the agents of the other
+pods listen on that port at theirs. So the store takes a free port, and what comes to its address is forwarded there.
 """
 
 from __future__ import annotations
 
+import contextlib
+import socket
 import sys
 import threading
 
 from torch.distributed import TCPStore
 
+_CHUNK = 65536
+
+
+def serve(host: str, port: int) -> None:
+    """Serve until the process ends; the HAJOB_STORE of the image with torch. OSError: the address is taken."""
+    with socket.create_server((host, port), backlog=1024) as listener:
+        store = TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
+        while True:
+            client, _ = listener.accept()
+            threading.Thread(target=_relay, args=(client, store.port), daemon=True).start()
+
+
+def _relay(client: socket.socket, port: int) -> None:
+    with client, contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port)) as store:
+        for one in (client, store):
+            one.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        back = threading.Thread(target=_copy, args=(store, client), daemon=True)
+        back.start()
+        _copy(client, store)
+        back.join()
+
+
+def _copy(source: socket.socket, target: socket.socket) -> None:
+    """All bytes of one direction; its end is the end of the link."""
+    with contextlib.suppress(OSError):
+        while data := source.recv(_CHUNK):
+            target.sendall(data)
+    with contextlib.suppress(OSError):
+        target.shutdown(socket.SHUT_RDWR)
+
 
 def main() -> None:
-    """Serve until killed; says `listening` when it does."""
+    """A training without Kubernetes: HOST and PORT are its arguments; says `listening` when it does."""
     store = TCPStore(sys.argv[1], int(sys.argv[2]), is_master=True, wait_for_workers=False)
     print("listening", flush=True)
     threading.Event().wait()
