@@ -11,6 +11,7 @@ from trainer_sidecar.launcher import helpers, program, ranks, supervisor
 
 USAGE = "usage: python3 launcher.pyz -- COMMAND [ARGUMENT...]"
 FILE_BYTES = 64 * 1024 * 1024
+TERMINATION_LOG = "/dev/termination-log"
 
 
 class SettingsError(Exception):
@@ -41,6 +42,7 @@ def read_settings(environment: Dict[str, str]) -> supervisor.Settings:
         finish_seconds=float(_number(environment, "HAJOB_FINISH_SECONDS", 1800)),
         ordered_end_seconds=float(_number(environment, "HAJOB_ORDERED_END_SECONDS", 30)),
         grace_seconds=float(_number(environment, "HAJOB_GRACE_SECONDS", 5)),
+        termination_log=environment.get("HAJOB_TERMINATION_LOG") or TERMINATION_LOG,
     )
 
 

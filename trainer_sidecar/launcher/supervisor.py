@@ -39,7 +39,6 @@ NO_CALL_NOTE = "the command has run for {:.0f} s and launched no ranks yet (torc
 STRANGERS_SECONDS = 1.0
 VERDICT_SECONDS = 5.0
 UNFINISHED = 65
-TERMINATION_LOG = "/dev/termination-log"
 LOST_LOG = "its log is lost and the start script will end with an error, the training goes on: make the directory"
 STRANGER = (
     "a launcher of the image runs below the start script, past Hajob's: {}{}; call it by its name alone, "
@@ -56,6 +55,7 @@ class Settings(NamedTuple):
     finish_seconds: float
     ordered_end_seconds: float
     grace_seconds: float
+    termination_log: str
 
 
 class Supervisor:
@@ -131,8 +131,8 @@ class Supervisor:
         lines = [text, *([self._lost_log] if self._lost_log else []), *self._script_lines.text()[-5:]]
         self._ranks.say(text)
         self._ranks.flush(1.0)
-        if os.path.isfile(TERMINATION_LOG):
-            with contextlib.suppress(OSError), open(TERMINATION_LOG, "w") as file:
+        if os.path.isfile(self._settings.termination_log):
+            with contextlib.suppress(OSError), open(self._settings.termination_log, "w") as file:
                 file.write("\n".join(lines)[:4000])
 
     def _read_script(self, descriptor: int, target: output.Descriptor) -> None:

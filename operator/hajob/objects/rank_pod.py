@@ -20,6 +20,7 @@ from hajob.objects.naming import job_labels, owner_references, rank_pod_name
 from hajob.objects.settings import PodSettings
 
 _OUTPUT_DIRECTORY: Final = "hajob-output"
+_TERMINATION_LOG: Final = "/dev/termination-log"  # Kubernetes' default of terminationMessagePath
 
 
 def output_directory(job: HATrainingJob) -> str:
@@ -51,6 +52,7 @@ def _trainer(job: HATrainingJob, settings: PodSettings, node_rank: int, trainer:
                 "HAJOB_RANKS_PER_NODE": str(chips_per_node(job.spec)),
                 "HAJOB_WORLD_SIZE": str(world_size(job.spec)),
                 "HAJOB_FINISH_SECONDS": str(job.spec.finish_timeout_seconds),
+                "HAJOB_TERMINATION_LOG": trainer.get("terminationMessagePath") or _TERMINATION_LOG,
                 "HAJOB_JOB_UID": job.metadata.uid,
                 "MINDX_TASK_ID": job.metadata.uid,
             }

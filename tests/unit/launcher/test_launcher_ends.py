@@ -29,6 +29,15 @@ def test_a_lost_log_does_not_fail_a_training(tmp_path: Path) -> None:
         assert "the training has finished; the start script ended with 1 after it" in pod.log()
 
 
+def test_a_script_s_error_after_its_training_is_the_last_word(tmp_path: Path) -> None:
+    log = tmp_path / "termination-log"
+    log.touch()  # as a kubelet does
+    script = "set -o pipefail; torchrun echo.py | tee logs/train.log"
+    with running(tmp_path, script, HAJOB_TERMINATION_LOG=str(log)) as pod:
+        assert trained(pod) == 0
+    assert "tee: logs/train.log: No such file or directory" in log.read_text()
+
+
 def test_a_pipe_does_not_hide_a_failed_training(tmp_path: Path) -> None:
     (tmp_path / "home").mkdir()
     (tmp_path / "home" / "fail.py").write_text("raise SystemExit(3)")
