@@ -18,6 +18,8 @@ from trainer_sidecar.launcher import endings
 HEARTBEATS = 3 * SECOND
 """What may have been trained since the newest heartbeat that told a step: one interval, and the way here."""
 
+_REASONS = (endings.NOT_LOADED, endings.LAYOUT)
+
 
 @dataclass
 class Progress:
@@ -78,10 +80,14 @@ class Endings:
             known.newest, known.newest_time = step, time
         return False
 
+    def may_be_explained(self, rank: int, name: Name, notices: Mapping[str, str]) -> bool:
+        """Whether an end before the first step has its reason in another rank's output: Megatron tells it on rank 0."""
+        return (rank, name) not in self._progress and not any(kind in notices for kind in _REASONS)
+
     def verdict(self, rank: int, name: Name, notices: Mapping[str, str], target: int | None) -> str:
         """Why an end with 0 is no finish, as a sentence; empty when it is one. `target`: the last step, as printed."""
         progress, last = self._progress.get((rank, name)), self.training.last_step or target
-        for kind in (endings.NOT_LOADED, endings.LAYOUT):
+        for kind in _REASONS:
             if kind in notices:
                 return f"rank {rank} ended with 0 and did not train: {notices[kind]}"
         if progress is None:

@@ -31,6 +31,8 @@ from trainer_sidecar.launcher.output import KEPT_LINE_CHARACTERS, KEPT_LINES
 log = logging.getLogger(__name__)
 
 KILLED = -9
+EXPLAINED_SECONDS = 2
+"""How long an end that its rank does not explain is held: another pod may have the line that does."""
 LAUNCHER_GONE = "the launcher, first process of container trainer, is gone, and its ranks with it"
 
 
@@ -63,6 +65,7 @@ class Node:
         self._script = Script()
         self._endings = Endings()
         self._unfinished: dict[tuple[int, Name], str] = {}  # ended with 0, and why that is no finish
+        self._held: list[tuple[int, pb.Fact, int]] = []  # when each is told, and when it happened
         self._controller_address = self._store_address = ""
         self._following = False  # what the launcher was told about lines
         self._refused: dict[int, str] = {}  # why the launcher did not start a rank; asked again with each tick
@@ -297,7 +300,19 @@ class Node:
         log.error("%s", problem)
         self._unfinished[rank, name] = problem
         fact = facts.not_finished(self._settings, process, self._step(rank), problem)
-        self.outbox.add_fact(fact, process.changed, self._clock.now())
+        if self._endings.may_be_explained(rank, name, process.notices):
+            self._held.append((self._clock.now() + EXPLAINED_SECONDS * SECOND, fact, process.changed))
+        else:
+            self.outbox.add_fact(fact, process.changed, self._clock.now())
+
+    def _tell_held(self) -> None:
+        """Facts whose reason nobody else has told in time."""
+        now = self._clock.now()
+        due = [each for each in self._held if each[0] <= now]
+        self._held = [each for each in self._held if each[0] > now]
+        for _, fact, time in due:
+            if self.outbox.add_fact(fact, time, now):
+                self.wake_report()
 
     def _tells_launch(self) -> bool:
         """All pods launch the same, and what they launch is long: one of them tells."""
@@ -363,10 +378,13 @@ class Node:
                 self.send_launcher({"kind": "stack", **named})
 
     def tick(self) -> None:
-        """About every second: try again what was refused; end the ranks when all is silent for `fence_after`.
+        """About every second: tell what was held, try again what was refused; end the ranks of a silent pod.
+
+        Silent is a pod without a word for `fence_after`.
 
         A rank that trains, saves or waits for the others has a heartbeat every 2 s, whoever else is away.
         """
+        self._tell_held()
         if self._refused and not self._over:
             self._carry_out()
         limit = self._settings.fence_after_seconds * SECOND

@@ -195,7 +195,8 @@ class Evaluator:
         count = stalled(self.state, action, self.loss.rank, self.loss.step)
         if count >= NO_PROGRESS_LIMIT and self.loss.judges_progress:
             who = f"rank {self.loss.rank}" if self.loss.rank >= 0 else "the job"
-            words = f"{who} stood at step {self.loss.step} {count} times before, no progress"
+            where = f"at step {self.loss.step}" if self.loss.step >= 0 else "before its first step"
+            words = f"{who} stood {where} {count} times before, no progress"
             found.append(Refusal("Progress", words))
         return found
 

@@ -72,6 +72,23 @@ def test_an_unfinished_end_is_a_fault_that_names_the_line() -> None:
     ]
 
 
+def test_a_rank_that_says_nothing_lets_another_tell_the_reason() -> None:
+    rig = Rig()
+    rig.script(arguments=["--train-iters", "100"])
+    rig.process(2)
+    rig.process(2, running=False)
+    report = rig.report()
+    assert (list(report.facts), report.ranks[0].phase) == ([], pb.DEAD)
+    rig.clock.pass_seconds(1.9)
+    rig.node.tick()
+    assert rig.node.next_report() is None
+    rig.clock.pass_seconds(0.1)
+    rig.node.tick()
+    (fact,) = rig.report().facts
+    assert (fact.code, fact.message) == ("NotFinished", "rank 2 ended with 0 and has trained no step")
+    assert fact.age_nanoseconds == 2 * SECOND
+
+
 def reloading(step: int, *, arguments: list[str]) -> Rig:
     """A start that is to load the checkpoint of step 40, and its first step."""
     rig = Rig()

@@ -71,7 +71,9 @@ def test_the_launcher_knows_where_its_last_word_goes() -> None:
     job = example("quickstart")
     trainer = job.spec.template["spec"]["containers"][0]
     trainer["terminationMessagePath"] = "/run/last-word"
-    variables = {each["name"]: each.get("value") for each in _container(rank_pod(job, 0, 1, SETTINGS), "trainer")["env"]}
+    variables = {
+        each["name"]: each.get("value") for each in _container(rank_pod(job, 0, 1, SETTINGS), "trainer")["env"]
+    }
     assert variables["HAJOB_TERMINATION_LOG"] == "/run/last-word"
 
 

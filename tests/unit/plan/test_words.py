@@ -154,6 +154,11 @@ def evaluator(
             [("Progress", "rank 5 stood at step 7 3 times before, no progress")],
         ),
         (
+            evaluator(Loss((5,), rank=5), replace(TRAINING, stalls=(Stall(Action.IN_PLACE, 5, -1, 3),))),
+            Action.IN_PLACE,
+            [("Progress", "rank 5 stood before its first step 3 times before, no progress")],
+        ),
+        (
             evaluator(Loss((), rank=-1, step=7), replace(TRAINING, stalls=(Stall(Action.RESTART, -1, 7, 4),))),
             Action.RESTART,
             [("Progress", "the job stood at step 7 4 times before, no progress")],
