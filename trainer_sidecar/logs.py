@@ -37,7 +37,7 @@ class Output:
     """What is kept of one process, ordered by age."""
 
     attempt: int
-    process: kept.Process
+    process: kept.KeptProcess
     path: Path
 
     @property

@@ -24,7 +24,7 @@ from e2e.bench.report import Limit, Row, row
 from e2e.bootstrap.paths import CHECKOUT
 from e2e.cluster.control_plane import ControlPlane
 from e2e.cluster.run import Run
-from e2e.harness.rig import Layout, Rig
+from e2e.harness.rig import Rig, RigLayout
 
 RESULTS = CHECKOUT / "bench/results/recovery.json"
 SECTIONS = (
@@ -64,7 +64,7 @@ class Bench:
         """The demo's cluster, started when the first section needs it."""
         if self._rig is None:
             self.say("starting the cluster")
-            self._rig = Rig.start_demo(ControlPlane.start(self.run), Layout())
+            self._rig = Rig.start_demo(ControlPlane.start(self.run), RigLayout())
         return self._rig
 
     def measure(self) -> None:

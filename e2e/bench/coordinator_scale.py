@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from hajob.protocol import sidecar_pb2 as pb
-from trainer_sidecar.coordinator.core import Core
+from trainer_sidecar.coordinator.core import CoordinatorCore
 from trainer_sidecar.coordinator.hub import ORDERS_PER_TURN
 from trainer_sidecar.coordinator.job import Endpoint, Limits
 
@@ -37,7 +37,7 @@ class Scale:
     started: dict[str, pb.NodeOrder] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self.core = Core("job", Endpoint("10.0.0.1", 8000, 29500), Limits(), self.now)
+        self.core = CoordinatorCore("job", Endpoint("10.0.0.1", 8000, 29500), Limits(), self.now)
         self.calls: list[str] = []
 
     def uid(self, node: int) -> str:

@@ -15,10 +15,10 @@ from itertools import pairwise
 
 from e2e.bench.recoveries import ITERATIONS, SETTLE_SECONDS, UNLIMITED, Fault, Round, Say, account
 from e2e.harness.job import Job
-from e2e.harness.rig import Layout, Rig
+from e2e.harness.rig import Rig, RigLayout
 from e2e.trainer import faults, proof
 
-LAYOUT = Layout(chip_nodes=8, chips=8, operators=0)
+LAYOUT = RigLayout(chip_nodes=8, chips=8, operators=0)
 NAMESPACE = "many-ranks"
 STEP_MILLISECONDS = 600
 MARGIN_STEPS = 3

@@ -25,9 +25,9 @@ from hajob.api.job import HATrainingJob
 from hajob.objects.settings import PodSettings
 from hajob.runtime.announcements import Announcer
 from hajob.runtime.certificates import issue
-from hajob.runtime.channel import Channel, Credentials, Listener
+from hajob.runtime.channel import Channel, ChannelListener, CoordinatorCredentials
 from hajob.runtime.clock import SystemClock
-from hajob.runtime.core import Caches, Core
+from hajob.runtime.core import Caches, OperatorCore
 from hajob.runtime.kube import ApiError, Page, PatchKind, TokenIdentity, WatchEvent
 from hajob.runtime.ports import Ports
 from hajob.runtime.status_writer import StatusWriter
@@ -49,7 +49,7 @@ class MemoryApi:
         self._directory = directory
         self._addresses = addresses
         self._statuses: dict[str, Json] = {}
-        self.core: Core | None = None
+        self.core: OperatorCore | None = None
 
     async def get(self, resource: str, namespace: str, name: str) -> Json:
         """The certificates of the job with that name; nothing else is asked for."""
@@ -169,7 +169,7 @@ async def serve(directory: Path, addresses: dict[str, str], port: int) -> None:
     async def writable() -> None:
         return
 
-    def dial(address: str, job_uid: str, credentials: Credentials, listener: Listener) -> Channel:
+    def dial(address: str, job_uid: str, credentials: CoordinatorCredentials, listener: ChannelListener) -> Channel:
         return Channel(address, job_uid, credentials, listener, fence=lambda: FENCE, clock=SystemClock())
 
     def status_writer(made: HATrainingJob) -> StatusWriter:
@@ -196,7 +196,7 @@ async def serve(directory: Path, addresses: dict[str, str], port: int) -> None:
         nodes=lambda: caches.nodes,
         all_pods=lambda: caches.pods,
     )
-    core = api.core = Core(ports, caches)
+    core = api.core = OperatorCore(ports, caches)
     core.pods_complete()
     for uid in addresses:
         core.job_seen(job(uid))

@@ -41,7 +41,7 @@ SWITCHED_OFF = (
 
 
 @dataclass(frozen=True)
-class Layout:
+class RunLayout:
     """Where the parts of one control plane are.
 
     Attributes:
@@ -86,7 +86,7 @@ class Layout:
         (self.directory / "scheduler.json").write_text(json.dumps(scheduler))
 
 
-def etcd(layout: Layout) -> list[str]:
+def etcd(layout: RunLayout) -> list[str]:
     """One member, TLS on both ports; no fsync, because nothing of it outlives the run."""
     client, peer = layout.url("etcd"), layout.url("etcd-peer")
     pki = layout.pki
@@ -110,7 +110,7 @@ def etcd(layout: Layout) -> list[str]:
     ]
 
 
-def apiserver(layout: Layout) -> list[str]:
+def apiserver(layout: RunLayout) -> list[str]:
     """With the node authorizer and NodeRestriction, so that process nodes have a node's rights and no more."""
     pki = layout.pki
     return [
@@ -146,7 +146,7 @@ def apiserver(layout: Layout) -> list[str]:
     ]
 
 
-def controller_manager(layout: Layout) -> list[str]:
+def controller_manager(layout: RunLayout) -> list[str]:
     """All controllers that do something here, each with a service account of its own."""
     kubeconfig = layout.kubeconfig("controller-manager")
     pki = layout.pki
@@ -171,7 +171,7 @@ def controller_manager(layout: Layout) -> list[str]:
     ]
 
 
-def scheduler(layout: Layout) -> list[str]:
+def scheduler(layout: RunLayout) -> list[str]:
     """The default scheduler."""
     kubeconfig = layout.kubeconfig("scheduler")
     return [

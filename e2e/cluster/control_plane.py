@@ -18,7 +18,7 @@ from typing import TypeVar
 from e2e.bootstrap.binaries import locate
 from e2e.cluster import components
 from e2e.cluster.audit import AuditLog
-from e2e.cluster.components import Layout
+from e2e.cluster.components import RunLayout
 from e2e.cluster.pki import Authority, kubeconfig, signing_key
 from e2e.cluster.rest import ApiClient, ApiError
 from e2e.cluster.run import Run, free_port
@@ -52,7 +52,7 @@ class ControlPlane:
         audit: Its audit log.
     """
 
-    def __init__(self, run: Run, layout: Layout, authority: Authority) -> None:
+    def __init__(self, run: Run, layout: RunLayout, authority: Authority) -> None:
         self.run = run
         self.layout = layout
         self.authority = authority
@@ -74,7 +74,7 @@ class ControlPlane:
         """
         address = run.address(0, 1)
         ports = {name: free_port(address, preferred) for name, preferred in LISTENERS.items()}
-        layout = Layout(run.directory, address, ports)
+        layout = RunLayout(run.directory, address, ports)
         plane = cls(run, layout, _write_credentials(layout))
         plane._launch()
         (run.directory / LAYOUT_FILE).write_text(json.dumps({"address": address, "ports": ports}))
@@ -84,7 +84,7 @@ class ControlPlane:
     def join(cls, run: Run) -> ControlPlane:
         """The control plane that another process started in `run`."""
         found = json.loads((run.directory / LAYOUT_FILE).read_text())
-        layout = Layout(run.directory, found["address"], found["ports"])
+        layout = RunLayout(run.directory, found["address"], found["ports"])
         return cls(run, layout, Authority.load(layout.pki))
 
     def client(self, user: str, agent: str = "hajob-rig") -> ApiClient:
@@ -200,7 +200,7 @@ class ControlPlane:
         return ControlPlaneError("\n".join([f"{name} {what}; its log: {kept / name}.log; its last words:", *lines]))
 
 
-def _link(layout: Layout, program: str) -> Path:
+def _link(layout: RunLayout, program: str) -> Path:
     """A program under its plain name in the run: clients call themselves by it in the audit log."""
     link = layout.directory / "bin" / program
     link.parent.mkdir(exist_ok=True)
@@ -210,7 +210,7 @@ def _link(layout: Layout, program: str) -> Path:
     return link
 
 
-def _write_credentials(layout: Layout) -> Authority:
+def _write_credentials(layout: RunLayout) -> Authority:
     """Make all certificates, keys and kubeconfigs of a control plane, and its configuration files."""
     pki = layout.pki
     pki.mkdir(mode=0o700)

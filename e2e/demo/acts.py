@@ -16,14 +16,14 @@ from e2e.bootstrap.paths import CHECKOUT
 from e2e.bootstrap.setup import missing_binaries
 from e2e.cluster.control_plane import ControlPlane
 from e2e.cluster.run import Run
-from e2e.demo.board import Board, Incident
+from e2e.demo.board import Board, ShownIncident
 from e2e.demo.observer import DemoError, Observer
 from e2e.demo.preparation import Building, announcement
 from e2e.demo.screen import Screen
 from e2e.harness.account import Recovery, layout_of, recovery
 from e2e.harness.job import Job
 from e2e.harness.preflight import require_free_ports
-from e2e.harness.rig import HOST_PATH, Layout, Rig
+from e2e.harness.rig import HOST_PATH, Rig, RigLayout
 from e2e.harness.undisturbed import undisturbed
 
 EXAMPLE = CHECKOUT / "examples/quickstart.yaml"
@@ -146,7 +146,7 @@ class Demo:
         plane = ControlPlane.start(self.run)
         self.screen.say(f"  kubectl --kubeconfig={plane.kubeconfig} shows it while it lasts")
         self.screen.begin("starting six process nodes; installing CRD and operator")
-        self.rig = Rig.start_demo(plane, Layout(trainer_environment=self.switches.environment()))
+        self.rig = Rig.start_demo(plane, RigLayout(trainer_environment=self.switches.environment()))
         return self.rig
 
     def _submit(self, rig: Rig) -> Job:
@@ -210,7 +210,7 @@ def _is_under_way(board: Board) -> bool:
     return board.step >= FIRST_FAULT_STEP and board.state == "Running"
 
 
-def _recovered(board: Board, before: int) -> Incident | None:
+def _recovered(board: Board, before: int) -> ShownIncident | None:
     """The newest incident after number `before`, once it is recovered."""
     newest = board.incidents[-1] if board.incidents else None
     return newest if newest and newest.number > before and newest.outcome == "Recovered" else None

@@ -33,7 +33,7 @@ STARTING = frozenset({"exec", "first_call", "registered"})
 
 
 @dataclass(frozen=True)
-class Rank:
+class ShownRank:
     """One rank: its newest process, the newest step it has finished (0: none yet), and what it does."""
 
     number: int
@@ -43,7 +43,7 @@ class Rank:
 
 
 @dataclass(frozen=True)
-class Node:
+class ShownNode:
     """One node: chips it has, what is placed there in words, node rank of a rank pod (-1: none)."""
 
     name: str
@@ -54,7 +54,7 @@ class Node:
 
 
 @dataclass(frozen=True)
-class Incident:
+class ShownIncident:
     """One incident as the status tells it; `phases` are names and milliseconds."""
 
     number: int
@@ -85,9 +85,9 @@ class Board:
 
     state: str = ""
     problem: str = ""
-    nodes: tuple[Node, ...] = ()
-    ranks: Mapping[int, Rank] = field(default_factory=dict)
-    incidents: tuple[Incident, ...] = ()
+    nodes: tuple[ShownNode, ...] = ()
+    ranks: Mapping[int, ShownRank] = field(default_factory=dict)
+    incidents: tuple[ShownIncident, ...] = ()
     ranks_per_node: int = 2
     goal: int = 0
 
@@ -96,23 +96,23 @@ class Board:
         """The newest step that every rank has finished."""
         return min((rank.step for rank in self.ranks.values()), default=0)
 
-    def ranks_of(self, node: Node) -> list[Rank]:
+    def ranks_of(self, node: ShownNode) -> list[ShownRank]:
         """Ranks that are placed on a node, as far as they have shown up."""
         if node.node_rank < 0:
             return []
         first = node.node_rank * self.ranks_per_node
         return [self.ranks[number] for number in range(first, first + self.ranks_per_node) if number in self.ranks]
 
-    def incident(self, number: int) -> Incident | None:
+    def incident(self, number: int) -> ShownIncident | None:
         """The incident with this number."""
         return next((each for each in self.incidents if each.number == number), None)
 
 
-def rank_after(rank: Rank | None, event: Object) -> Rank:
+def rank_after(rank: ShownRank | None, event: Object) -> ShownRank:
     """A rank after one more line of its event log; a line of a new process starts it anew, with the steps kept."""
     number, pid, name = int(event["rank"]), int(event["pid"]), str(event["event"])
     if rank is None:
-        rank = Rank(number, pid)
+        rank = ShownRank(number, pid)
     elif rank.pid != pid and name in STARTING:
         rank = replace(rank, pid=pid)
     if rank.pid != pid:
@@ -121,7 +121,7 @@ def rank_after(rank: Rank | None, event: Object) -> Rank:
     return replace(rank, step=max(rank.step, step), does=DOES_AFTER.get(name, rank.does))
 
 
-def nodes_of(nodes: Iterable[Object], pods: Iterable[Object], off: Iterable[str] = ()) -> tuple[Node, ...]:
+def nodes_of(nodes: Iterable[Object], pods: Iterable[Object], off: Iterable[str] = ()) -> tuple[ShownNode, ...]:
     """Nodes with their guests, from the objects of nodes and of all pods; `off` are known to be powered off.
 
     A node rank is where its newest pod is, however long the former one stays on a dead node.
@@ -136,7 +136,7 @@ def nodes_of(nodes: Iterable[Object], pods: Iterable[Object], off: Iterable[str]
             guests.setdefault(name, []).append(_guest(labels))
     node_ranks = {name: node_rank for node_rank, name in homes.items()}
     return tuple(
-        Node(
+        ShownNode(
             name=name,
             chips=int(capacity.get(CHIPS, 0)),
             guests=tuple(guests.get(name, [])),
@@ -147,7 +147,7 @@ def nodes_of(nodes: Iterable[Object], pods: Iterable[Object], off: Iterable[str]
     )
 
 
-def incidents_of(status: Object) -> tuple[Incident, ...]:
+def incidents_of(status: Object) -> tuple[ShownIncident, ...]:
     """The incidents of a job's status, oldest first."""
     return tuple(_incident(each) for each in reversed(status.get("incidents", [])))
 
@@ -176,11 +176,11 @@ def _place(name: str) -> tuple[int, int, str]:
     return (0, int(number), name) if number.isdigit() else (1, 0, name)
 
 
-def _incident(incident: Object) -> Incident:
+def _incident(incident: Object) -> ShownIncident:
     cause = incident["cause"]
     first, number = int(cause["firstRank"]), int(cause["numRanks"])
     ranks = f"rank {first}" if number == 1 else f"ranks {first} to {first + number - 1}"
-    return Incident(
+    return ShownIncident(
         number=int(incident["incarnation"]),
         cause=f"{cause['code']}, {ranks}",
         action=incident["action"],

@@ -10,7 +10,7 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from e2e.demo.board import Board, Incident, Node, Rank
+from e2e.demo.board import Board, ShownIncident, ShownNode, ShownRank
 
 STYLES = {
     "training": "green",
@@ -49,7 +49,7 @@ def nodes(board: Board) -> Table:
     return table
 
 
-def rank_cell(rank: Rank) -> Text:
+def rank_cell(rank: ShownRank) -> Text:
     """One rank: its number, its step while it trains, and else what it does."""
     says = str(rank.step) if rank.does == "training" else rank.does
     return Text(f"{rank.number}: {says}", style=STYLES.get(rank.does, BUSY))
@@ -64,7 +64,7 @@ def progress(board: Board) -> Table:
     return table
 
 
-def incident(each: Incident) -> Text:
+def incident(each: ShownIncident) -> Text:
     """An incident and its phases, each in its own colour."""
     recovered = each.outcome == "Recovered"
     text = Text()
@@ -78,7 +78,7 @@ def incident(each: Incident) -> Text:
     return text
 
 
-def _cells(board: Board, node: Node) -> list[Text]:
+def _cells(board: Board, node: ShownNode) -> list[Text]:
     ranks = board.ranks_of(node)
     if node.is_off and not ranks:
         return [Text("powered off", style=STYLES["off"])]

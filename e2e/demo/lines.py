@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from e2e.demo.board import Board, Incident
+from e2e.demo.board import Board, ShownIncident
 
 EVERY = 50
 
@@ -14,7 +14,7 @@ def changes(before: Board, after: Board) -> list[str]:
     return [*_placements(before, after), *_job(before, after), *_incidents(before, after)]
 
 
-def phases(incident: Incident) -> str:
+def phases(incident: ShownIncident) -> str:
     """Phases of an incident as a sum: `Detection 53 + Stop 18 = 71 ms`."""
     parts = " + ".join(f"{name} {length}" for name, length in incident.phases)
     return f"{parts} = {incident.milliseconds} ms" if parts else ""

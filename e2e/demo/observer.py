@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from e2e.cluster.rest import ApiError
-from e2e.demo.board import Board, Rank, incidents_of, nodes_of, problem_of, rank_after
+from e2e.demo.board import Board, ShownRank, incidents_of, nodes_of, problem_of, rank_after
 from e2e.demo.screen import Screen
 from e2e.harness.job import Job
 from e2e.trainer.events import EventReader
@@ -35,7 +35,7 @@ class Observer:
     def __init__(self, job: Job, screen: Screen, goal: int) -> None:
         self._job, self._screen = job, screen
         self._logs = EventReader(job.logs)
-        self._ranks: dict[int, Rank] = {}
+        self._ranks: dict[int, ShownRank] = {}
         self.lost: dict[int, str] = {}
         self.off: set[str] = set()
         self.board = Board(goal=goal)
@@ -71,7 +71,7 @@ class Observer:
         )
         raise DemoError(f"waited {seconds:.0f} s in vain for {what}; {state}, at step {self.board.step}")
 
-    def _seen(self, rank: Rank) -> Rank:
+    def _seen(self, rank: ShownRank) -> ShownRank:
         return replace(rank, does=self.lost[rank.pid]) if rank.pid in self.lost else rank
 
     def _ask(self, board: Board) -> Board:

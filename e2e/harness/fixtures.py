@@ -15,7 +15,7 @@ import pytest
 from e2e.cluster.control_plane import ControlPlane
 from e2e.cluster.shared import end_shared_control_plane, session_owner, shared_control_plane
 from e2e.harness.job import Job
-from e2e.harness.rig import Layout, Rig
+from e2e.harness.rig import Rig, RigLayout
 
 RIGS = pytest.StashKey[list[Rig]]()
 PROXIES = ("http_proxy", "https_proxy", "all_proxy")
@@ -42,12 +42,12 @@ def namespace(control_plane: ControlPlane, request: pytest.FixtureRequest) -> It
 @pytest.fixture
 def start_rig(
     control_plane: ControlPlane, namespace: str, request: pytest.FixtureRequest
-) -> Iterator[Callable[[Layout], Rig]]:
+) -> Iterator[Callable[[RigLayout], Rig]]:
     """Starts the rig of a test with the layout it wants; says where the logs are when the test fails."""
     started: list[Rig] = []
     request.node.stash[RIGS] = started
 
-    def start(layout: Layout) -> Rig:
+    def start(layout: RigLayout) -> Rig:
         started.append(Rig.start(control_plane, namespace, layout))
         return started[-1]
 
@@ -57,9 +57,9 @@ def start_rig(
 
 
 @pytest.fixture
-def rig(start_rig: Callable[[Layout], Rig]) -> Rig:
+def rig(start_rig: Callable[[RigLayout], Rig]) -> Rig:
     """The usual rig: five nodes with two chips each, one without, one operator."""
-    return start_rig(Layout())
+    return start_rig(RigLayout())
 
 
 @pytest.fixture

@@ -26,7 +26,7 @@ LAST_BLOCK = 99  # tests that start nodes without a rig use those above
 
 
 @dataclass(frozen=True)
-class Layout:
+class RigLayout:
     """What a rig consists of.
 
     Attributes:
@@ -70,9 +70,9 @@ class Rig:
         self.jobs: list[Job] = []
 
     @classmethod
-    def start(cls, plane: ControlPlane, namespace: str, layout: Layout | None = None) -> Rig:
+    def start(cls, plane: ControlPlane, namespace: str, layout: RigLayout | None = None) -> Rig:
         """A rig for one test in a namespace that exists (its name ends with six characters of its own)."""
-        layout = layout or Layout()
+        layout = layout or RigLayout()
         name = f"rig-{namespace[-6:]}"
         rig = cls(plane, name, namespace, *_start_nodes(plane, name, layout))
         if layout.operators:
@@ -81,7 +81,7 @@ class Rig:
         return rig
 
     @classmethod
-    def start_demo(cls, plane: ControlPlane, layout: Layout) -> Rig:
+    def start_demo(cls, plane: ControlPlane, layout: RigLayout) -> Rig:
         """The only rig of a control plane: nodes with plain names, the operator as an admin installs it."""
         rig = cls(plane, "node", "default", *_start_nodes(plane, "node", layout))
         rig.operator_namespace = operator.NAMESPACE
@@ -140,7 +140,7 @@ class Rig:
             self.plane.api.delete(path)
 
 
-def node_names(name: str, layout: Layout) -> list[str]:
+def node_names(name: str, layout: RigLayout) -> list[str]:
     """Names of the nodes with chips, then of those without."""
     return [f"{name}-{number}" for number in range(layout.chip_nodes)] + _plain_names(name, layout.plain_nodes)
 
@@ -149,7 +149,7 @@ def _plain_names(name: str, count: int) -> list[str]:
     return [f"{name}-cpu"] if count == 1 else [f"{name}-cpu-{number}" for number in range(count)]
 
 
-def _start_nodes(plane: ControlPlane, name: str, layout: Layout) -> tuple[RunningNodes, Path]:
+def _start_nodes(plane: ControlPlane, name: str, layout: RigLayout) -> tuple[RunningNodes, Path]:
     require_free_ports(plane.run)
     directory = plane.run.directory / f"rig-{name}"
     directory.mkdir()

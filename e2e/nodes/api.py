@@ -35,7 +35,7 @@ class ApiError(Exception):
         self.status = status
 
 
-class Gate:
+class ApiGate:
     """Open, or closed: while it is closed whoever passes waits. ``closures`` counts how often it was closed."""
 
     def __init__(self) -> None:
@@ -73,7 +73,7 @@ class ApiClient:
         token: a bearer token, for identities without a certificate.
     """
 
-    def __init__(self, server: str, context: ssl.SSLContext, gates: tuple[Gate, ...], token: str = "") -> None:
+    def __init__(self, server: str, context: ssl.SSLContext, gates: tuple[ApiGate, ...], token: str = "") -> None:
         self._server = server.rstrip("/")
         self._context = context
         self._gates = gates

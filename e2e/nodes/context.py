@@ -12,7 +12,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from e2e.cluster.processes import MARKER
-from e2e.nodes.api import ApiClient, Gate
+from e2e.nodes.api import ApiClient, ApiGate
 from e2e.nodes.chips import ChipAllocator
 from e2e.nodes.config import NodeSetSettings
 from e2e.nodes.events import EventPoster
@@ -47,7 +47,7 @@ class NodeContext:
     settings: NodeSetSettings
     client: ApiClient
     device_client: ApiClient
-    power: Gate
+    power: ApiGate
     processes: ProcessHost
     chips: ChipAllocator
     addresses: AddressPool

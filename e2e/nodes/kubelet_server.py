@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from aiohttp import web
 
-from e2e.nodes.api import Gate
+from e2e.nodes.api import ApiGate
 from e2e.nodes.exec_server import serve_exec
 from e2e.nodes.logs import read_log
 
@@ -56,7 +56,7 @@ class ServedNode(Protocol):
 class KubeletServer:
     """Serves one node's ``/containerLogs`` at its own address."""
 
-    def __init__(self, address: str, port: int, context: ssl.SSLContext, power: Gate) -> None:
+    def __init__(self, address: str, port: int, context: ssl.SSLContext, power: ApiGate) -> None:
         self._address = address
         self.port = port
         self._context = context

@@ -15,7 +15,7 @@ import time
 import uuid
 
 from e2e.nodes import machine
-from e2e.nodes.api import MERGE, STRATEGIC, ApiError, Gate, follow
+from e2e.nodes.api import MERGE, STRATEGIC, ApiError, ApiGate, follow
 from e2e.nodes.config import JsonObject, NodeSettings
 from e2e.nodes.context import NodeContext
 from e2e.nodes.device_reports import DeviceReports
@@ -34,7 +34,7 @@ _ENDED = {"Succeeded", "Failed"}
 class Node:
     """One node of the set."""
 
-    def __init__(self, settings: NodeSettings, context: NodeContext, wire: Gate, server: KubeletServer) -> None:
+    def __init__(self, settings: NodeSettings, context: NodeContext, wire: ApiGate, server: KubeletServer) -> None:
         self.settings = settings
         self.context = context
         self.wire = wire

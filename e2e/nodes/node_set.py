@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from e2e.cluster.pki import Authority, Credential
-from e2e.nodes.api import ApiClient, Gate
+from e2e.nodes.api import ApiClient, ApiGate
 from e2e.nodes.chips import ChipAllocator
 from e2e.nodes.config import NodeSetSettings
 from e2e.nodes.context import AddressPool, NodeContext
@@ -68,7 +68,7 @@ class NodeSet:
     def _make(self, position: int, tokens: Tokens) -> Node:
         settings, mine = self.settings, self.settings.nodes[position]
         address = settings.node_address(position)
-        power, wire = Gate(), Gate()
+        power, wire = ApiGate(), ApiGate()
         client = self._client((power, wire), self._authority.node_client(mine.name))
         context = NodeContext(
             name=mine.name,
@@ -87,7 +87,7 @@ class NodeSet:
         server = KubeletServer(address, settings.kubelet_port, serving, power)
         return Node(mine, context, wire, server)
 
-    def _client(self, gates: tuple[Gate, ...], credential: Credential | None = None, token: str = "") -> ApiClient:
+    def _client(self, gates: tuple[ApiGate, ...], credential: Credential | None = None, token: str = "") -> ApiClient:
         context = self._plain_context
         if credential:
             context = ssl.create_default_context(cafile=str(self._authority_file))

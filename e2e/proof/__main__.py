@@ -17,7 +17,7 @@ from pathlib import Path
 
 from e2e.cluster.control_plane import ControlPlane
 from e2e.cluster.run import Run
-from e2e.harness.rig import Layout, Rig
+from e2e.harness.rig import Rig, RigLayout
 from e2e.proof import report
 from e2e.proof.cells import ACTIONS, STEP_MILLISECONDS, Cell, cells
 from e2e.proof.chance import Chance, Round
@@ -52,7 +52,7 @@ class Proof:
     def play(self) -> Iterator[str | Round]:
         """All chosen cells and rounds; comes back with the name of each cell, and with each round."""
         self.say("starting the cluster")
-        rig = Rig.start_demo(ControlPlane.start(self.run), Layout(chip_nodes=CHIP_NODES))
+        rig = Rig.start_demo(ControlPlane.start(self.run), RigLayout(chip_nodes=CHIP_NODES))
         self.say("undisturbed training to compare with")
         undisturbed = Reference(reference(self.run, STEPS))
         setting = Setting(self.chosen.step_milliseconds, self.chosen.defaults, self.chosen.seed)

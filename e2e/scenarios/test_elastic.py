@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from e2e.harness.rig import Layout, Rig
+from e2e.harness.rig import Rig, RigLayout
 from e2e.harness.undisturbed import undisturbed
 from e2e.trainer import proof
 from e2e.trainer.compare import largest_difference
@@ -14,8 +14,8 @@ CLOSE = 1e-5
 IMPATIENT = {"recovery": {"replacementTimeoutSeconds": 5}, "elastic": {"expandDelaySeconds": 2}}
 
 
-def test_a_job_shrinks_without_a_node_and_grows_back(start_rig: Callable[[Layout], Rig]) -> None:
-    rig = start_rig(Layout(chip_nodes=4))
+def test_a_job_shrinks_without_a_node_and_grows_back(start_rig: Callable[[RigLayout], Rig]) -> None:
+    rig = start_rig(RigLayout(chip_nodes=4))
     arguments = ["--enable-elastic-training"]
     job = rig.submit(iterations=ITERATIONS, spec=IMPATIENT, arguments=arguments)
     job.wait_step(10)

@@ -19,7 +19,7 @@ import pytest
 
 from e2e.harness import mismatched_images
 from e2e.harness.job import Job, manifest
-from e2e.harness.rig import RIG_LABEL, Layout, Rig
+from e2e.harness.rig import RIG_LABEL, Rig, RigLayout
 from e2e.scenarios.proofs import assert_recovered, assert_weights_equal
 from e2e.trainer import proof
 
@@ -135,9 +135,9 @@ BAD_JOBS = {
 
 
 @pytest.fixture
-def small_rig(start_rig: Callable[[Layout], Rig]) -> Rig:
+def small_rig(start_rig: Callable[[RigLayout], Rig]) -> Rig:
     """Room for all bad jobs at once, two nodes with a chip for each."""
-    rig = start_rig(Layout(chip_nodes=len(BAD_JOBS), chips=2))
+    rig = start_rig(RigLayout(chip_nodes=len(BAD_JOBS), chips=2))
     images = {
         BROKEN_IMAGE: {"PATH": "/nowhere"},
         "example/no-mindio:1": mismatched_images.no_mindio(),
@@ -231,9 +231,9 @@ def occupied() -> Iterator[Callable[[Sequence[str], int], None]]:
 
 
 def test_a_taken_port_is_named_and_the_node_avoided(
-    start_rig: Callable[[Layout], Rig], occupied: Callable[[Sequence[str], int], None]
+    start_rig: Callable[[RigLayout], Rig], occupied: Callable[[Sequence[str], int], None]
 ) -> None:
-    rig = start_rig(Layout(chip_nodes=3))
+    rig = start_rig(RigLayout(chip_nodes=3))
     taken = rig.nodes.settings.first_block  # of the first node
     occupied([rig.plane.run.address(taken, pod) for pod in range(2, LAST_POD)], MINDIO_PORT)
     first = rig.nodes.settings.nodes[0].name

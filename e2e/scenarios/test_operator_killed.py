@@ -20,7 +20,7 @@ import pytest
 from e2e.cluster.control_plane import ControlPlane
 from e2e.harness import operator
 from e2e.harness.job import Job
-from e2e.harness.rig import RIG_LABEL, Layout, Rig
+from e2e.harness.rig import RIG_LABEL, Rig, RigLayout
 from e2e.scenarios.proofs import assert_weights_equal
 
 STRIDE = 1 if os.environ.get("HAJOB_EVERY_POINT") else 3
@@ -74,10 +74,10 @@ def install(rig: Rig, plane: ControlPlane, fuses: Fuses) -> None:
 
 
 @pytest.fixture
-def killing_rig(start_rig: Callable[[Layout], Rig], control_plane: ControlPlane) -> tuple[Rig, Fuses]:
+def killing_rig(start_rig: Callable[[RigLayout], Rig], control_plane: ControlPlane) -> tuple[Rig, Fuses]:
     """A rig whose operator has a fuse and is started again at once."""
     settings = {"restart_backoff_seconds": 0, "restart_backoff_limit_seconds": 0}
-    rig = start_rig(Layout(operators=0, node_settings=settings))
+    rig = start_rig(RigLayout(operators=0, node_settings=settings))
     fuses = Fuses(rig.directory / "fuses")
     install(rig, control_plane, fuses)
     return rig, fuses

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from e2e.harness.job import Job
-from e2e.harness.rig import Layout, Rig
+from e2e.harness.rig import Rig, RigLayout
 from e2e.scenarios.proofs import assert_recovered, assert_weights_equal
 from e2e.trainer import proof
 
@@ -55,8 +55,8 @@ def has_finished(job: Job, attempt: int, step: int) -> bool:
     return any(each["attempt"] == attempt and each["step"] == step for each in proof.of(job.events(), "step_end"))
 
 
-def test_two_nodes_at_once(start_rig: Callable[[Layout], Rig]) -> None:
-    rig = start_rig(Layout(chip_nodes=6))
+def test_two_nodes_at_once(start_rig: Callable[[RigLayout], Rig]) -> None:
+    rig = start_rig(RigLayout(chip_nodes=6))
     job = rig.submit(iterations=STEPS)
     job.wait_step(5)
     for node_rank in (0, 1):

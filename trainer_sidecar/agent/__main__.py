@@ -24,7 +24,7 @@ from trainer_sidecar.agent.gate import Gate
 from trainer_sidecar.agent.launcher_client import LauncherClient
 from trainer_sidecar.agent.node import Node
 from trainer_sidecar.agent.server import AgentService, make_server
-from trainer_sidecar.agent.settings import Settings, SettingsError, read_settings
+from trainer_sidecar.agent.settings import AgentSettings, SettingsError, read_settings
 from trainer_sidecar.agent.store_gate import StoreGate
 
 TICK_SECONDS = 1.0
@@ -37,7 +37,7 @@ log = logging.getLogger("trainer_sidecar.agent")
 class Agent:
     """All parts of the agent, connected."""
 
-    def __init__(self, settings: Settings, clock: Clock) -> None:
+    def __init__(self, settings: AgentSettings, clock: Clock) -> None:
         self._settings = settings
         self._clock = clock
         self.node = Node(settings, clock)
@@ -119,7 +119,7 @@ class Agent:
                 await self.node.outbox.until_empty()
 
 
-async def _main(settings: Settings) -> None:
+async def _main(settings: AgentSettings) -> None:
     stop = asyncio.Event()
     for number in signals.ENDING:
         asyncio.get_running_loop().add_signal_handler(number, stop.set)

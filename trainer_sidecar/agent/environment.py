@@ -7,10 +7,10 @@ place among the local ranks. docs/pods.md says of every variable who sets it.
 from __future__ import annotations
 
 from trainer_sidecar.agent.ranks import Wanted
-from trainer_sidecar.agent.settings import Settings
+from trainer_sidecar.agent.settings import AgentSettings
 
 
-def rank_environment(wanted: Wanted, settings: Settings, *, meets_here: bool) -> dict[str, str]:
+def rank_environment(wanted: Wanted, settings: AgentSettings, *, meets_here: bool) -> dict[str, str]:
     """Every variable of the process that an order asks for; the pod's own part cannot be overridden.
 
     `meets_here`: the store is reached at this pod, not where the order says.
@@ -19,7 +19,7 @@ def rank_environment(wanted: Wanted, settings: Settings, *, meets_here: bool) ->
     return {**wanted.environment, **of_pod(wanted, settings), **store}
 
 
-def of_pod(wanted: Wanted, settings: Settings) -> dict[str, str]:
+def of_pod(wanted: Wanted, settings: AgentSettings) -> dict[str, str]:
     """What only the pod knows."""
     return {
         "RANK": str(wanted.rank),

@@ -14,8 +14,8 @@ from hajob.protocol import sidecar_pb2 as pb
 from hajob.protocol.addresses import host_port
 from trainer_sidecar.agent.clock import SECOND
 from trainer_sidecar.agent.log_rules import Match
-from trainer_sidecar.agent.ranks import Name, Process
-from trainer_sidecar.agent.settings import Settings
+from trainer_sidecar.agent.ranks import Name, RankProcess
+from trainer_sidecar.agent.settings import AgentSettings
 
 MESSAGE_CHARACTERS = 4000
 NOT_FINISHED = "NotFinished"
@@ -23,7 +23,7 @@ NOT_RELOADED = "CheckpointNotReloaded"
 
 
 def _of_process(
-    settings: Settings, kind: pb.FactKind, subject: str, rank: int, name: Name, *, number: int | None = None
+    settings: AgentSettings, kind: pb.FactKind, subject: str, rank: int, name: Name, *, number: int | None = None
 ) -> pb.Fact:
     """A fact about one process of a rank; `number` tells apart what can be observed of it more than once."""
     identity = f"{settings.pod_uid}/{subject}/{rank}/{name.incarnation}/{name.start}"
@@ -37,7 +37,7 @@ def _of_process(
     )
 
 
-def process_exited(settings: Settings, process: Process, step: int | None) -> pb.Fact:
+def process_exited(settings: AgentSettings, process: RankProcess, step: int | None) -> pb.Fact:
     """A rank's process has ended without having been told to."""
     fact = _of_process(settings, pb.PROCESS_EXITED, "exit", process.rank, process.name)
     fact.exit_code = process.exit_code
@@ -48,14 +48,14 @@ def process_exited(settings: Settings, process: Process, step: int | None) -> pb
     return fact
 
 
-def not_finished(settings: Settings, process: Process, step: int | None, problem: str) -> pb.Fact:
+def not_finished(settings: AgentSettings, process: RankProcess, step: int | None, problem: str) -> pb.Fact:
     """A rank's process has ended with 0, and its training was not at its end; `problem` names the line."""
     fact = process_exited(settings, process, step)
     fact.code, fact.message = NOT_FINISHED, newest_text([*process.last_lines, problem])
     return fact
 
 
-def not_reloaded(settings: Settings, process: Process, step: int | None, problem: str) -> pb.Fact:
+def not_reloaded(settings: AgentSettings, process: RankProcess, step: int | None, problem: str) -> pb.Fact:
     """A rank trains again from a step before the one that its start was to load."""
     fact = _of_process(settings, pb.LOG_RULE, "reload", process.rank, process.name)
     if step is not None:
@@ -64,7 +64,7 @@ def not_reloaded(settings: Settings, process: Process, step: int | None, problem
     return fact
 
 
-def script_ended(settings: Settings, exit_code: int, last_lines: Iterable[str], *, reason: str) -> pb.Fact:
+def script_ended(settings: AgentSettings, exit_code: int, last_lines: Iterable[str], *, reason: str) -> pb.Fact:
     """The start script has ended although its ranks have not finished; `reason` completes "the start script ended"."""
     return pb.Fact(
         id=f"{settings.pod_uid}/script",
@@ -78,7 +78,7 @@ def script_ended(settings: Settings, exit_code: int, last_lines: Iterable[str], 
     )
 
 
-def heartbeat_silent(settings: Settings, rank: int, name: Name, since: int, now: int) -> pb.Fact:
+def heartbeat_silent(settings: AgentSettings, rank: int, name: Name, since: int, now: int) -> pb.Fact:
     """A rank is linked to MindIO's controller but says nothing: MindIO itself never reports such a rank.
 
     A process may fall silent more than once: what tells them apart is when it last spoke, `since` (nanoseconds).
@@ -91,7 +91,7 @@ def heartbeat_silent(settings: Settings, rank: int, name: Name, since: int, now:
     return fact
 
 
-def log_rule(settings: Settings, match: Match, step: int | None, lines: Iterable[str]) -> pb.Fact:
+def log_rule(settings: AgentSettings, match: Match, step: int | None, lines: Iterable[str]) -> pb.Fact:
     """A rank has printed what a rule of the job looks for, often enough; the last of `lines` is the one."""
     fact = _of_process(settings, pb.LOG_RULE, f"log/{match.rule}", match.rank, match.name, number=match.count)
     fact.code, fact.message = match.rule, newest_text(lines)
@@ -100,14 +100,14 @@ def log_rule(settings: Settings, match: Match, step: int | None, lines: Iterable
     return fact
 
 
-def stack(settings: Settings, rank: int, name: Name, number: int, lines: Iterable[str]) -> pb.Fact:
+def stack(settings: AgentSettings, rank: int, name: Name, number: int, lines: Iterable[str]) -> pb.Fact:
     """Where a rank's process stands, as the coordinator has asked for the `number`-th time."""
     fact = _of_process(settings, pb.STACK, "stack", rank, name, number=number)
     fact.message = newest_text(lines)
     return fact
 
 
-def log_rule_off(settings: Settings, rule: str, reason: str) -> pb.Fact:
+def log_rule_off(settings: AgentSettings, rule: str, reason: str) -> pb.Fact:
     """A rule of the job is not applied on this node."""
     return pb.Fact(
         id=f"{settings.pod_uid}/log/{rule}/off",
@@ -119,7 +119,7 @@ def log_rule_off(settings: Settings, rule: str, reason: str) -> pb.Fact:
     )
 
 
-def port_taken(settings: Settings, port: int, problem: OSError) -> pb.Fact:
+def port_taken(settings: AgentSettings, port: int, problem: OSError) -> pb.Fact:
     """Somebody else listens where the gate must."""
     return pb.Fact(
         id=f"{settings.pod_uid}/port/{port}",
@@ -132,7 +132,7 @@ def port_taken(settings: Settings, port: int, problem: OSError) -> pb.Fact:
     )
 
 
-def port_taken_text(settings: Settings, port: int, problem: OSError) -> str:
+def port_taken_text(settings: AgentSettings, port: int, problem: OSError) -> str:
     """What to do about a port that can't be listened on."""
     field = "rendezvousPort" if port == settings.rendezvous_port else "mindIOPort"
     return (
@@ -151,7 +151,7 @@ def copies_not_registered(rank: int) -> pb.Problem:
     return pb.Problem(code="CopiesNotRegistered", message=text)
 
 
-def tls_mismatch(rank: int, settings: Settings) -> pb.Problem:
+def tls_mismatch(rank: int, settings: AgentSettings) -> pb.Problem:
     """A rank speaks TLS where nobody else does."""
     text = (
         f"rank {rank} opens MindIO's port {settings.mindio_port} with TLS, and Hajob's side speaks none: "

@@ -74,7 +74,7 @@ class Rules(Protocol):
         """The gate can't listen."""
 
 
-class Link:
+class GateLink:
     """One accepted connection and, once it passes, its counterpart at the controller."""
 
     def __init__(self, gate: Gate, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -328,7 +328,7 @@ class Gate:
         self.rules = rules
         self.clock = clock
         self.listener = Listener(address, port, self._serve, rules.port_taken)
-        self._links: dict[Link, asyncio.Task[None]] = {}
+        self._links: dict[GateLink, asyncio.Task[None]] = {}
         self._change = asyncio.Event()
         self._checked = clock.now()
         self.unreadable = 0
@@ -342,7 +342,7 @@ class Gate:
         await self.listener.close()
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        link = Link(self, reader, writer)
+        link = GateLink(self, reader, writer)
         task = asyncio.current_task()
         assert task is not None, "the listener serves every connection in a task"
         self._links[link] = task
@@ -354,11 +354,11 @@ class Gate:
         if self.unreadable.bit_count() == 1:  # the first, second, fourth …: each heartbeat may be one
             log.warning("rank %s: %s; passed on unread (number %d)", rank, what, self.unreadable)
 
-    def forget(self, link: Link) -> None:
+    def forget(self, link: GateLink) -> None:
         """A link has ended."""
         self._links.pop(link, None)
 
-    async def until_open(self, link: Link) -> None:
+    async def until_open(self, link: GateLink) -> None:
         """Wait until the link's bytes may pass; at once when they may."""
         assert link.rank is not None
         while not self.rules.may_pass(link.rank):
@@ -373,7 +373,7 @@ class Gate:
             if address:
                 link.redirect(address)
 
-    def end(self, link: Link) -> None:
+    def end(self, link: GateLink) -> None:
         """End one link."""
         if link in self._links:
             self._links[link].cancel()

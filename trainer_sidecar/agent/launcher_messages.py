@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from trainer_sidecar.agent.ranks import Name, Process
+from trainer_sidecar.agent.ranks import Name, RankProcess
 
 
 @dataclass(frozen=True)
@@ -31,9 +31,9 @@ class Script:
     problem: str = ""  # why the launcher has ended the script
 
 
-def read_process(message: Mapping[str, Any]) -> Process:
+def read_process(message: Mapping[str, Any]) -> RankProcess:
     """The process that a message of kind `rank` describes."""
-    return Process(
+    return RankProcess(
         rank=int(message["rank"]),
         name=read_name(message),
         pid=int(message["pid"]),

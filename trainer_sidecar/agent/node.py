@@ -22,8 +22,8 @@ from trainer_sidecar.agent.launcher_messages import Script, read_name, read_proc
 from trainer_sidecar.agent.lease import Lease
 from trainer_sidecar.agent.log_rules import LogRules, Rule
 from trainer_sidecar.agent.outbox import Outbox
-from trainer_sidecar.agent.ranks import Command, Name, Process, Wanted, is_admitted, reconcile, runs
-from trainer_sidecar.agent.settings import Settings
+from trainer_sidecar.agent.ranks import Command, Name, RankProcess, Wanted, is_admitted, reconcile, runs
+from trainer_sidecar.agent.settings import AgentSettings
 from trainer_sidecar.launcher import endings
 from trainer_sidecar.launcher.arguments import ARGUMENTS, LOAD_STEP, RESUME_POLICY, means_to_resume, options
 from trainer_sidecar.launcher.output import KEPT_LINE_CHARACTERS, KEPT_LINES
@@ -39,7 +39,7 @@ LAUNCHER_GONE = "the launcher, first process of container trainer, is gone, and 
 class Node:
     """State and rules of one rank pod."""
 
-    def __init__(self, settings: Settings, clock: Clock) -> None:
+    def __init__(self, settings: AgentSettings, clock: Clock) -> None:
         self._settings = settings
         self._clock = clock
         self.lease = Lease()
@@ -52,7 +52,7 @@ class Node:
         self.link_phase: Callable[[int], LinkPhase] = lambda _: LinkPhase.NONE
         self.look_at_checkpoints: Callable[[pb.CheckpointOrder | None], None] = lambda _: None
         self._checkpoint: pb.CheckpointState | None = None
-        self._processes: dict[int, Process] = {}
+        self._processes: dict[int, RankProcess] = {}
         self._steps: dict[int, int] = {}  # the newest that a rank's present process has printed
         self._beaten: dict[int, int] = {}  # … and that its heartbeats have told
         self._copies: dict[int, bool] = {}  # whether a rank that registered here has told MindIO of its copies
@@ -192,7 +192,7 @@ class Node:
             self._take_step(process.rank, step, time)
         self._carry_out()
 
-    def _set_process(self, process: Process) -> None:
+    def _set_process(self, process: RankProcess) -> None:
         before = self._processes.get(process.rank)
         if before is not None and process.name < before.name:
             return
@@ -208,7 +208,7 @@ class Node:
         self._report_soon()
         self.wake_gate()
 
-    def _process_ended(self, process: Process) -> None:
+    def _process_ended(self, process: RankProcess) -> None:
         self._lines.pop((process.rank, process.name), None)
         self.end_links(process.rank)
         self._copies.pop(process.rank, None)
@@ -291,7 +291,7 @@ class Node:
         self._lines.clear()
         self._endings, self._unfinished = Endings(), {}
 
-    def _judge(self, process: Process) -> None:
+    def _judge(self, process: RankProcess) -> None:
         """A process has ended with 0: it has finished its training, or this is a fault of the program."""
         rank, name = process.rank, process.name
         problem = self._endings.verdict(rank, name, process.notices, process.last_step or None)
@@ -340,7 +340,7 @@ class Node:
         mends = wanted is not None and wanted.environment.get(RESUME_POLICY) == ARGUMENTS
         return int(text) if text.isdecimal() and (mends or means_to_resume(options(self._script.arguments))) else None
 
-    def _not_reloaded(self, process: Process, step: int | None, text: str) -> None:
+    def _not_reloaded(self, process: RankProcess, step: int | None, text: str) -> None:
         tracker = process.notices.get(endings.NO_TRACKER)
         fact = facts.not_reloaded(self._settings, process, step, f"{text}: {tracker}" if tracker else text)
         if self.outbox.add_fact(fact, self._clock.now(), self._clock.now()):
@@ -535,7 +535,7 @@ class Node:
             step=self._step(rank),
         )
 
-    def _process_phase(self, process: Process | None) -> pb.RankPhase:
+    def _process_phase(self, process: RankProcess | None) -> pb.RankPhase:
         if process is None:
             return pb.ABSENT
         if not process.running:

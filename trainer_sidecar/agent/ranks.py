@@ -21,7 +21,7 @@ class Name:
 
 
 @dataclass(frozen=True)
-class Process:
+class RankProcess:
     """The newest process of a rank, as the launcher last described it."""
 
     rank: int
@@ -85,7 +85,7 @@ TABLE: Mapping[tuple[bool, Seen], Command] = {
 }
 
 
-def seen(process: Process | None, name: Name) -> Seen:
+def seen(process: RankProcess | None, name: Name) -> Seen:
     """Where a process stands relative to the name that is ordered."""
     if process is None:
         return Seen.NONE
@@ -97,7 +97,7 @@ def seen(process: Process | None, name: Name) -> Seen:
 
 
 def reconcile(
-    wanted: Iterable[Wanted], processes: Mapping[int, Process], *, can_start: bool
+    wanted: Iterable[Wanted], processes: Mapping[int, RankProcess], *, can_start: bool
 ) -> list[tuple[Command, Wanted]]:
     """The commands that bring the processes nearer to the order.
 
@@ -113,11 +113,11 @@ def reconcile(
     return commands
 
 
-def runs(wanted: Wanted | None, process: Process | None) -> bool:
+def runs(wanted: Wanted | None, process: RankProcess | None) -> bool:
     """Whether exactly the process that is ordered runs."""
     return wanted is not None and process is not None and process.running and process.name == wanted.name
 
 
-def is_admitted(wanted: Wanted | None, process: Process | None) -> bool:
+def is_admitted(wanted: Wanted | None, process: RankProcess | None) -> bool:
     """Whether a rank's links may pass the gate: the order admits exactly the process that runs."""
     return wanted is not None and wanted.admitted and runs(wanted, process)

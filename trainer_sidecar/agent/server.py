@@ -18,7 +18,7 @@ from hajob.protocol import sidecar_pb2_grpc as rpc
 from hajob.protocol.addresses import host_port
 from trainer_sidecar.agent.clock import SECOND, Clock
 from trainer_sidecar.agent.node import Node
-from trainer_sidecar.agent.settings import Settings
+from trainer_sidecar.agent.settings import AgentSettings
 from trainer_sidecar.agent.succession import Claim, Succession
 
 VERSION = 1
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     Context = grpc.aio.ServicerContext[pb.CoordinatorToAgent, pb.AgentToCoordinator]
 
 
-class Conversation:
+class CoordinatorStream:
     """One accepted stream."""
 
     def __init__(self) -> None:
@@ -51,12 +51,12 @@ class Conversation:
 class AgentService(rpc.AgentServicer):
     """The Agent service of sidecar.proto."""
 
-    def __init__(self, settings: Settings, node: Node, clock: Clock) -> None:
+    def __init__(self, settings: AgentSettings, node: Node, clock: Clock) -> None:
         self._settings = settings
         self._node = node
         self._clock = clock
         self._succession = Succession()
-        self._current: Conversation | None = None
+        self._current: CoordinatorStream | None = None
 
     def wake(self) -> None:
         """There may be something to report."""
@@ -69,7 +69,7 @@ class AgentService(rpc.AgentServicer):
         claim = await self._hello(context)
         if self._current is not None:
             self._current.superseded.set()
-        conversation = self._current = Conversation()
+        conversation = self._current = CoordinatorStream()
         self._node.begin_conversation(higher_fence=self._succession.accept(claim))
         log.info("coordinator connected: fence %d, incarnation %d", claim.fence, claim.incarnation)
         try:
@@ -81,7 +81,7 @@ class AgentService(rpc.AgentServicer):
         if conversation.superseded.is_set():
             await context.abort(grpc.StatusCode.ABORTED, "another coordinator has connected")
 
-    async def _converse(self, context: Context, conversation: Conversation) -> None:
+    async def _converse(self, context: Context, conversation: CoordinatorStream) -> None:
         tasks = [
             asyncio.ensure_future(self._listen(context, conversation)),
             asyncio.ensure_future(self._speak(context, conversation)),
@@ -142,14 +142,14 @@ class AgentService(rpc.AgentServicer):
             pod_uid=self._settings.pod_uid,
         )
 
-    async def _listen(self, context: Context, conversation: Conversation) -> None:
+    async def _listen(self, context: Context, conversation: CoordinatorStream) -> None:
         while True:
             message = await context.read()
             if not isinstance(message, pb.CoordinatorToAgent) or self._current is not conversation:
                 return  # the end of the stream, or of its turn
             self._node.take(message)
 
-    async def _speak(self, context: Context, conversation: Conversation) -> None:
+    async def _speak(self, context: Context, conversation: CoordinatorStream) -> None:
         """Heartbeats every half second, reports when they are due."""
         next_heartbeat = 0
         while self._current is conversation:
@@ -166,7 +166,7 @@ class AgentService(rpc.AgentServicer):
                 await context.write(pb.AgentToCoordinator(heartbeat=pb.Heartbeat(number=number)))
             await self._sleep(conversation, next_heartbeat)
 
-    async def _sleep(self, conversation: Conversation, until: int) -> None:
+    async def _sleep(self, conversation: CoordinatorStream, until: int) -> None:
         due = self._node.outbox.due()
         until = until if due is None else min(until, due)
         try:
@@ -182,7 +182,7 @@ def credentials(directory: Path) -> grpc.ServerCredentials:
     return grpc.ssl_server_credentials([(key, certificate)], root_certificates=authority, require_client_auth=True)
 
 
-def make_server(service: AgentService, settings: Settings) -> grpc.aio.Server:
+def make_server(service: AgentService, settings: AgentSettings) -> grpc.aio.Server:
     """A server on the pod's own address, not started. OSError: the address is taken, or a TLS file is missing."""
     server = grpc.aio.server(options=SERVER_OPTIONS)
     rpc.add_AgentServicer_to_server(service, server)  # type: ignore[no-untyped-call]

@@ -12,7 +12,7 @@ class SettingsError(Exception):
 
 
 @dataclass(frozen=True)
-class Settings:
+class AgentSettings:
     """What this agent is and where it listens."""
 
     directory: Path
@@ -40,7 +40,7 @@ class Settings:
         return range(first, first + self.ranks_per_node)
 
 
-def read_settings(environment: Mapping[str, str]) -> Settings:
+def read_settings(environment: Mapping[str, str]) -> AgentSettings:
     """The settings of this environment. SettingsError names the first variable that is wrong."""
 
     def text(name: str) -> str:
@@ -57,7 +57,7 @@ def read_settings(environment: Mapping[str, str]) -> Settings:
             raise SettingsError(f"{name} must be a number, it is {value!r}")
         return int(value)
 
-    return Settings(
+    return AgentSettings(
         directory=Path(text("HAJOB_DIR")),
         tls_directory=Path(text("HAJOB_TLS_DIR")),
         pod_address=text("POD_IP"),

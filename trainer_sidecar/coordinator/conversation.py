@@ -79,7 +79,7 @@ class Desired:
 
 
 @dataclass(frozen=True)
-class Call:
+class HostCall:
     """Call a function of the controller host."""
 
     name: str
@@ -94,7 +94,7 @@ class Admit:
 
 
 @dataclass(frozen=True)
-class Mark:
+class TellMilestone:
     """A milestone of the incident."""
 
     kind: pb.MilestoneKind
@@ -133,7 +133,7 @@ class Unexpected:
     number: int
 
 
-Command = Call | Admit | Mark | Found | EndRanks | Left | Unexpected
+Command = HostCall | Admit | TellMilestone | Found | EndRanks | Left | Unexpected
 
 
 @dataclass
@@ -164,7 +164,7 @@ Effect = Callable[[ConversationMemory, MindIOEvent], list[Command]]
 
 
 @dataclass(frozen=True)
-class TableRow:
+class ConversationRow:
     """One line of the table; `following` None means the state the last call was made from."""
 
     state: State
@@ -177,7 +177,7 @@ class TableRow:
 class Conversation:
     """Walks the table. Feed it events in the order in which they happened."""
 
-    def __init__(self, rows: Mapping[tuple[State, EventKind], list[TableRow]], answer_seconds: float) -> None:
+    def __init__(self, rows: Mapping[tuple[State, EventKind], list[ConversationRow]], answer_seconds: float) -> None:
         self._rows = rows
         self.state = State.OFFLINE
         self.memory = ConversationMemory(answer_seconds)
@@ -215,7 +215,8 @@ class Conversation:
     def answers(self, event: MindIOEvent) -> bool:
         """Whether the controller would be called at once if it said this."""
         row = self._match(event)
-        return row is not None and any(isinstance(one, Call) for one in row.effect(copy.deepcopy(self.memory), event))
+        commands = row.effect(copy.deepcopy(self.memory), event) if row is not None else ()
+        return any(isinstance(one, HostCall) for one in commands)
 
     def lose(self, ranks: Mapping[int, int], now: float) -> list[Command]:
         """Registered ranks are known to be dead or are given up: stop, or gather."""
@@ -241,15 +242,15 @@ class Conversation:
         """Another process comes for these of the named ranks, and is to be let in."""
         self.memory.renewed.update(ranks)
 
-    def _match(self, event: MindIOEvent) -> TableRow | None:
+    def _match(self, event: MindIOEvent) -> ConversationRow | None:
         for row in self._rows.get((self.state, event.kind), ()):
             if row.guard(self.memory, event):
                 return row
         return None
 
-    def _take(self, row: TableRow, event: MindIOEvent) -> list[Command]:
+    def _take(self, row: ConversationRow, event: MindIOEvent) -> list[Command]:
         commands = row.effect(self.memory, event)
-        calls = any(isinstance(command, Call) for command in commands)
+        calls = any(isinstance(command, HostCall) for command in commands)
         came_from, self.state = self.state, row.following or self.memory.came_from
         if calls:
             self.memory.came_from, self.memory.accepted = came_from, False

@@ -9,15 +9,15 @@ from trainer_sidecar.coordinator.conversation import (
     RETRY_DELAY_SECONDS,
     SLOW_RETRY_SECONDS,
     Admit,
-    Call,
     Command,
     ConversationMemory,
     EndRanks,
     EventKind,
     Found,
+    HostCall,
     Left,
-    Mark,
     MindIOEvent,
+    TellMilestone,
 )
 
 FAILED_FOR_GOOD = 499
@@ -64,7 +64,7 @@ def lose_controller(memory: ConversationMemory, event: MindIOEvent) -> list[Comm
 
 def stop(memory: ConversationMemory, _event: MindIOEvent) -> list[Command]:
     """Name every registered rank that is known dead."""
-    return [Call("stop_train", {"ranks": _pairs(memory.lost)})]
+    return [HostCall("stop_train", {"ranks": _pairs(memory.lost)})]
 
 
 def found(memory: ConversationMemory, event: MindIOEvent) -> list[Command]:
@@ -93,12 +93,12 @@ def stopped(memory: ConversationMemory, event: MindIOEvent) -> list[Command]:
     """The step is locked; an answer is expected from now on."""
     memory.refusals = 0
     _expect_answer(memory)
-    return [*found(memory, event), Mark(pb.STOPPED, event)]
+    return [*found(memory, event), TellMilestone(pb.STOPPED, event)]
 
 
 def paused(_memory: ConversationMemory, event: MindIOEvent) -> list[Command]:
     """Every rank waits at the end of a step."""
-    return [Mark(pb.STOPPED, event)]
+    return [TellMilestone(pb.STOPPED, event)]
 
 
 def name(memory: ConversationMemory, _event: MindIOEvent) -> list[Command]:
@@ -106,7 +106,7 @@ def name(memory: ConversationMemory, _event: MindIOEvent) -> list[Command]:
     desired = memory.desired
     assert desired is not None
     memory.named = {**memory.lost, **desired.names}
-    return [Call("on_global_rank", {"ranks": _pairs(memory.named), "time": min(max(desired.seconds, 1), 3600)})]
+    return [HostCall("on_global_rank", {"ranks": _pairs(memory.named), "time": min(max(desired.seconds, 1), 3600)})]
 
 
 def admit(memory: ConversationMemory, _event: MindIOEvent) -> list[Command]:
@@ -119,7 +119,7 @@ def offered(memory: ConversationMemory, event: MindIOEvent) -> list[Command]:
     memory.offered = event.strategies
     memory.refusals = 0
     _expect_answer(memory)
-    return [*admit(memory, event), Mark(pb.STRATEGIES, event)]
+    return [*admit(memory, event), TellMilestone(pb.STRATEGIES, event)]
 
 
 def choose(memory: ConversationMemory, _event: MindIOEvent) -> list[Command]:
@@ -127,7 +127,7 @@ def choose(memory: ConversationMemory, _event: MindIOEvent) -> list[Command]:
     desired = memory.desired
     assert desired is not None
     memory.strategy = desired.strategy
-    call = Call("change_strategy", {"strategy": desired.strategy, "parameters": desired.parameters})
+    call = HostCall("change_strategy", {"strategy": desired.strategy, "parameters": desired.parameters})
     return [call, Admit(frozenset(memory.named))] if desired.strategy == "recover" else [call]
 
 
@@ -142,7 +142,7 @@ def expand(memory: ConversationMemory, event: MindIOEvent) -> list[Command]:
     memory.late = {rank: kind for rank, kind in memory.late.items() if rank not in memory.named}  # all stand again
     memory.offered = ("upgrade", "dump")  # a growth that fails can still be saved
     admitted = Admit(frozenset(memory.named))
-    return [admitted, Mark(pb.STRATEGY_SENT)] if asked else [admitted, *choose(memory, event)]
+    return [admitted, TellMilestone(pb.STRATEGY_SENT)] if asked else [admitted, *choose(memory, event)]
 
 
 def stay_small(memory: ConversationMemory, _event: MindIOEvent) -> list[Command]:
@@ -156,25 +156,26 @@ def stay_small(memory: ConversationMemory, _event: MindIOEvent) -> list[Command]
 def save_now(memory: ConversationMemory, _event: MindIOEvent) -> list[Command]:
     """Save and exit, without a fault."""
     memory.strategy = "dump"
-    return [Call("dump", {})]
+    return [HostCall("dump", {})]
 
 
 def pause(memory: ConversationMemory, _event: MindIOEvent) -> list[Command]:
     """Hold every rank at the end of its step."""
     assert memory.desired is not None
-    return [Call("pause", {"timeout": max(memory.desired.seconds, 1)})]
+    return [HostCall("pause", {"timeout": max(memory.desired.seconds, 1)})]
 
 
 def prepare_switch(memory: ConversationMemory, _event: MindIOEvent) -> list[Command]:
     """Announce second processes."""
     assert memory.desired is not None
-    return [Call("prepare_action", {"action": "hot switch", "ranks": [[r, 0] for r in sorted(memory.desired.names)]})]
+    ranks = [[rank, 0] for rank in sorted(memory.desired.names)]
+    return [HostCall("prepare_action", {"action": "hot switch", "ranks": ranks})]
 
 
 def cancel_switch(memory: ConversationMemory, _event: MindIOEvent) -> list[Command]:
     """No second process comes."""
     memory.named = {}
-    return [Call("prepare_action", {"action": "stop switch", "ranks": []})]
+    return [HostCall("prepare_action", {"action": "stop switch", "ranks": []})]
 
 
 def admit_second(memory: ConversationMemory, event: MindIOEvent) -> list[Command]:
@@ -186,7 +187,7 @@ def admit_second(memory: ConversationMemory, event: MindIOEvent) -> list[Command
 def mark_accepted(_memory: ConversationMemory, event: MindIOEvent) -> list[Command]:
     """A call was taken."""
     kind = MARKED_CALLS.get(event.call)
-    return [] if kind is None else [Mark(kind, event)]
+    return [] if kind is None else [TellMilestone(kind, event)]
 
 
 def try_again(memory: ConversationMemory, event: MindIOEvent) -> list[Command]:
@@ -202,7 +203,7 @@ def try_again(memory: ConversationMemory, event: MindIOEvent) -> list[Command]:
 
 def result(_memory: ConversationMemory, event: MindIOEvent) -> list[Command]:
     """Pass the result on."""
-    return [Mark(pb.RESULT, event)]
+    return [TellMilestone(pb.RESULT, event)]
 
 
 def pause_failed(memory: ConversationMemory, event: MindIOEvent) -> list[Command]:
@@ -225,13 +226,13 @@ def success(memory: ConversationMemory, event: MindIOEvent) -> list[Command]:
 def saved(memory: ConversationMemory, event: MindIOEvent) -> list[Command]:
     """The ranks would leave by themselves only after MindIO's long wait."""
     memory.saved = True
-    return [Mark(pb.RESULT, event), EndRanks(None)]
+    return [TellMilestone(pb.RESULT, event), EndRanks(None)]
 
 
 def isolated(memory: ConversationMemory, event: MindIOEvent) -> list[Command]:
     """Dropped ranks stay blocked for ever; nobody but us ends them, and nobody misses them."""
     memory.late = {rank: kind for rank, kind in memory.late.items() if rank not in event.ranks}
-    return [Mark(pb.RESULT, event), EndRanks(frozenset(event.ranks))]
+    return [TellMilestone(pb.RESULT, event), EndRanks(frozenset(event.ranks))]
 
 
 def retry_refused(memory: ConversationMemory, event: MindIOEvent) -> list[Command]:
@@ -259,7 +260,7 @@ def close_overdue(memory: ConversationMemory, _event: MindIOEvent) -> list[Comma
     """MindIO leaves without a word when its wait is over, so the word is ours."""
     memory.due = None
     memory.problem = "nobody decided before MindIO's wait was over; its controller has left"
-    return [Mark(pb.RESULT, MindIOEvent(EventKind.FAILURE, code=FAILED_FOR_GOOD, text=memory.problem))]
+    return [TellMilestone(pb.RESULT, MindIOEvent(EventKind.FAILURE, code=FAILED_FOR_GOOD, text=memory.problem))]
 
 
 def close_pause_failed(memory: ConversationMemory, event: MindIOEvent) -> list[Command]:
@@ -290,13 +291,13 @@ def close_nothing_left(memory: ConversationMemory, _event: MindIOEvent) -> list[
 def close_stop_failed(memory: ConversationMemory, event: MindIOEvent) -> list[Command]:
     """MindIO could not even lock the step, and leaves."""
     memory.problem = f"MindIO could not stop the training: {event.code} {event.text}"
-    return [Mark(pb.RESULT, event)]
+    return [TellMilestone(pb.RESULT, event)]
 
 
 def _lose_track(memory: ConversationMemory, text: str, event: MindIOEvent) -> list[Command]:
     memory.due, memory.desired, memory.problem = None, None, text
     results = (EventKind.STOP_FAILED, EventKind.FAILURE)
-    return [*([Mark(pb.RESULT, event)] if event.kind in results else []), Left(text)]
+    return [*([TellMilestone(pb.RESULT, event)] if event.kind in results else []), Left(text)]
 
 
 def _said(event: MindIOEvent) -> str:

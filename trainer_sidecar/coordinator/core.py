@@ -31,7 +31,7 @@ log = logging.getLogger(__name__)
 ALL = 1 << 30
 
 
-class Core:
+class CoordinatorCore:
     """One job's coordinator without its connections."""
 
     def __init__(self, job_uid: str, endpoint: Endpoint, limits: Limits, now: float, incarnation: int = 0) -> None:

@@ -14,14 +14,14 @@ from hajob.protocol import sidecar_pb2 as pb
 from trainer_sidecar.coordinator import migration
 from trainer_sidecar.coordinator.conversation import (
     Admit,
-    Call,
     Command,
     EndRanks,
     EventKind,
     Found,
+    HostCall,
     Left,
-    Mark,
     MindIOEvent,
+    TellMilestone,
     Unexpected,
 )
 from trainer_sidecar.coordinator.conversation_states import State
@@ -83,7 +83,7 @@ def _do(command: object, _job: Job, _at: float) -> None:
 
 
 @_do.register
-def _call(command: Call, job: Job, _at: float) -> None:
+def _call(command: HostCall, job: Job, _at: float) -> None:
     arguments = dict(command.arguments)
     if command.name in OPENING_CALLS:  # the number is for the host's log only
         arguments["incarnation"] = open_incident(job, planned=command.name in PLANNED_CALLS).incarnation
@@ -136,7 +136,7 @@ def _unexpected(command: Unexpected, _job: Job, _at: float) -> None:
 
 
 @_do.register
-def _mark(command: Mark, job: Job, at: float) -> None:
+def _mark(command: TellMilestone, job: Job, at: float) -> None:
     event = command.event
     if command.kind == pb.RESULT and event.kind in (EventKind.OPEN_FAILURE, EventKind.FAILURE):
         _go_over_to_the_next(job)

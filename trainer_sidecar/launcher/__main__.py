@@ -18,7 +18,7 @@ class SettingsError(Exception):
     """A variable is missing or not a number; the text names it."""
 
 
-def read_settings(environment: Dict[str, str]) -> supervisor.Settings:
+def read_settings(environment: Dict[str, str]) -> supervisor.LauncherSettings:
     """The launcher's settings from its environment. SettingsError names what is wrong."""
     directory = environment.get("HAJOB_DIR", "")
     if not directory:
@@ -29,13 +29,13 @@ def read_settings(environment: Dict[str, str]) -> supervisor.Settings:
         ranks_per_node=per_node,
         world_size=_number(environment, "HAJOB_WORLD_SIZE", None),
     )
-    kept = ranks.Settings(
+    kept = ranks.OutputSettings(
         output_directory=environment.get("HAJOB_OUTPUT_DIR") or os.path.join(directory, "output"),
         file_bytes=_number(environment, "HAJOB_OUTPUT_FILE_BYTES", FILE_BYTES),
         attempt_limit=_number(environment, "HAJOB_OUTPUT_ATTEMPT_LIMIT", 5),
         chips=tuple(environment.get("HAJOB_CHIP_DEVICES", "").split()) or helpers.CHIPS,
     )
-    return supervisor.Settings(
+    return supervisor.LauncherSettings(
         directory=directory,
         size=size,
         ranks=kept,

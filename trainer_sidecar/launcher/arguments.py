@@ -40,18 +40,18 @@ def means_to_resume(found: Dict[str, str]) -> bool:
     return same and "finetune" not in found
 
 
-class Resumed(NamedTuple):
+class ResumedArguments(NamedTuple):
     """Arguments that resume, and what was changed, for the output."""
 
     arguments: List[str]
     changes: List[str]
 
 
-def resumed(arguments: List[str]) -> Resumed:
+def resumed(arguments: List[str]) -> ResumedArguments:
     """The arguments with `--load` where they save, without what would start over; unchanged if nothing is saved."""
     save = options(arguments).get("save", "")
     if not save:
-        return Resumed(list(arguments), [])
+        return ResumedArguments(list(arguments), [])
     kept: List[str] = []
     changes: List[str] = []
     position = 0
@@ -67,7 +67,7 @@ def resumed(arguments: List[str]) -> Resumed:
         position += len(words)
     if options(arguments).get("load", "") != save:
         changes.append("with --load {}".format(save))
-    return Resumed([*kept, "--load", save], changes)
+    return ResumedArguments([*kept, "--load", save], changes)
 
 
 def _option_at(arguments: List[str], position: int) -> List[str]:

@@ -21,7 +21,7 @@ TURNED_OVER = ".1"
 _NAME = re.compile(r"rank-(\d{1,9})\.(\d{1,18})(?:\.(\d{1,9}))?\.log")
 
 
-class Process(NamedTuple):
+class KeptProcess(NamedTuple):
     """Whose output a file holds; those of one rank are ordered by age."""
 
     rank: int
@@ -29,19 +29,19 @@ class Process(NamedTuple):
     start: int
 
 
-def file_name(process: Process) -> str:
+def file_name(process: KeptProcess) -> str:
     """`rank-R.I.log`, from the second start within an incarnation on `rank-R.I.S.log`."""
     start = ".{}".format(process.start) if process.start else ""
     return "rank-{}.{}{}.log".format(process.rank, process.incarnation, start)
 
 
-def parse(name: str) -> Process | None:
+def parse(name: str) -> KeptProcess | None:
     """The process whose newest output a file of this name holds, None for every other name."""
     found = _NAME.fullmatch(name)
-    return Process(int(found.group(1)), int(found.group(2)), int(found.group(3) or 0)) if found else None
+    return KeptProcess(int(found.group(1)), int(found.group(2)), int(found.group(3) or 0)) if found else None
 
 
-def processes(directory: str, rank: int) -> List[Process]:
+def processes(directory: str, rank: int) -> List[KeptProcess]:
     """The processes of a rank whose output is in an attempt's directory, oldest first. OSError: it can't be read."""
     found = {parse(name[: -len(TURNED_OVER)] if name.endswith(TURNED_OVER) else name) for name in os.listdir(directory)}
     return sorted(process for process in found if process is not None and process.rank == rank)

@@ -15,7 +15,7 @@ from . import output, program, protocol, ranks
 class Launch:
     """One call of a shim whose ranks are this pod's."""
 
-    def __init__(self, number: int, call: program.Call, what: program.Program, shim: protocol.Connection) -> None:
+    def __init__(self, number: int, call: program.ShimCall, what: program.Program, shim: protocol.Connection) -> None:
         self.number = number
         self.tool = call.tool
         self.program = what
@@ -46,7 +46,7 @@ class Decision(NamedTuple):
     note: str = ""
 
 
-def decide(call: program.Call, size: program.Size, current: Launch | None) -> Decision:
+def decide(call: program.ShimCall, size: program.Size, current: Launch | None) -> Decision:
     """What becomes of a call while `current` is the newest launch. ProgramError: it is refused."""
     if current is not None and (current.is_training or current.concluded):
         return Decision(None, "{} runs as what it is: the training was launched before it".format(call.tool))

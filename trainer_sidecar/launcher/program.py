@@ -53,7 +53,7 @@ class Size(NamedTuple):
         return self.world_size // self.ranks_per_node
 
 
-class Call(NamedTuple):
+class ShimCall(NamedTuple):
     """One call of a shim: the tool, its arguments, and where and with what it was called."""
 
     tool: str
@@ -83,7 +83,7 @@ class _Parser(argparse.ArgumentParser):
         raise ProgramError("{}: {}".format(self.prog, message))
 
 
-def parse(call: Call, size: Size) -> Program:
+def parse(call: ShimCall, size: Size) -> Program:
     """The program of a shim's call. ProgramError: the tool itself would have refused the arguments."""
     if call.tool in (TORCHRUN, LAUNCH, NPU_RUN):
         return _torchrun(call, size)
@@ -92,7 +92,7 @@ def parse(call: Call, size: Size) -> Program:
     raise ProgramError("no shim is called {!r}; there are torchrun, torch_npu_run and msrun".format(call.tool))
 
 
-def is_single(call: Call, size: Size) -> bool:
+def is_single(call: ShimCall, size: Size) -> bool:
     """Whether a call asks for one process on one node where the job has several per pod: no training of this job."""
     if call.tool == MSRUN or size.ranks_per_node == 1:
         return False
@@ -100,7 +100,7 @@ def is_single(call: Call, size: Size) -> bool:
     return options.nproc_per_node == "1" and options.nnodes in (None, "1", "1:1")
 
 
-def _torchrun_options(call: Call) -> argparse.Namespace:
+def _torchrun_options(call: ShimCall) -> argparse.Namespace:
     """The command line, with PET_<OPTION> as defaults, as torchrun has it."""
     parser = _Parser(prog=SPOKEN.get(call.tool, call.tool), add_help=False)
     for name in TORCHRUN_VALUES.split():
@@ -121,7 +121,7 @@ def _spellings(name: str) -> List[str]:
     return [*([SHORT[name]] if name in SHORT else []), "--" + name, "--" + name.replace("-", "_")]
 
 
-def _torchrun(call: Call, size: Size) -> Program:
+def _torchrun(call: ShimCall, size: Size) -> Program:
     options, tool = _torchrun_options(call), SPOKEN.get(call.tool, call.tool)
     if options.virtual_local_rank:
         raise ProgramError("{}: --virtual-local-rank is not possible under Hajob; leave it out".format(tool))
@@ -155,7 +155,7 @@ def _torchrun(call: Call, size: Size) -> Program:
     )
 
 
-def _msrun(call: Call, size: Size) -> Program:
+def _msrun(call: ShimCall, size: Size) -> Program:
     parser = _Parser(prog=MSRUN, add_help=False)
     for name in MSRUN_VALUES.split():
         parser.add_argument("--" + name)

@@ -83,7 +83,7 @@ class Target(NamedTuple):
     stderr: Callable[[bytes], None]
 
 
-class Settings(NamedTuple):
+class OutputSettings(NamedTuple):
     """Where output is kept and how much of it."""
 
     output_directory: str
@@ -95,7 +95,7 @@ class Settings(NamedTuple):
 class Ranks:
     """Starts, ends and watches the processes; `tell` gets a message for the agent at every change."""
 
-    def __init__(self, loop: Loop, settings: Settings, tell: Callable[[Dict[str, Any], bool], None]) -> None:
+    def __init__(self, loop: Loop, settings: OutputSettings, tell: Callable[[Dict[str, Any], bool], None]) -> None:
         self._loop = loop
         self._settings = settings
         self._tell = tell
@@ -151,7 +151,7 @@ class Ranks:
         directory, limit = self._settings.output_directory, self._settings.attempt_limit
         if attempt.isdigit():
             self._files.call(lambda: kept.make_room(directory, rank, int(attempt), limit))
-        path = os.path.join(directory, attempt, kept.file_name(kept.Process(rank, name.incarnation, name.start)))
+        path = os.path.join(directory, attempt, kept.file_name(kept.KeptProcess(rank, name.incarnation, name.start)))
         return output.LogFile(path, self._settings.file_bytes, self.say)
 
     def say(self, text: str) -> None:

@@ -17,7 +17,7 @@ ASKS = ("-h", "--help", "--version")
 SHELLS = ("bash", "sh", "dash", "zsh", "ksh")
 
 
-class Process(NamedTuple):
+class ScriptProcess(NamedTuple):
     """A process of the script's family."""
 
     pid: int
@@ -58,7 +58,7 @@ def _is_shell(argv: List[str]) -> bool:
     return bool(argv) and os.path.basename(argv[0]).lstrip("-") in SHELLS
 
 
-def find(family: Iterable[Process], directory: str, allowed: Set[int]) -> Stranger | None:
+def find(family: Iterable[ScriptProcess], directory: str, allowed: Set[int]) -> Stranger | None:
     """The first launcher in the script's family; `allowed`: processes that run as what they are, with their own."""
     known = {process.pid: process for process in family}
     for process in known.values():
@@ -68,7 +68,7 @@ def find(family: Iterable[Process], directory: str, allowed: Set[int]) -> Strang
     return None
 
 
-def _below(process: Process | None, known: Dict[int, Process], allowed: Set[int]) -> bool:
+def _below(process: ScriptProcess | None, known: Dict[int, ScriptProcess], allowed: Set[int]) -> bool:
     while process is not None:
         if process.pid in allowed:
             return True
@@ -76,7 +76,7 @@ def _below(process: Process | None, known: Dict[int, Process], allowed: Set[int]
     return False
 
 
-def _line(process: Process, known: Dict[int, Process], name: str) -> str:
+def _line(process: ScriptProcess, known: Dict[int, ScriptProcess], name: str) -> str:
     """`train.sh:12: torchrun ...`: the line of the nearest shell script that names this launcher; "" if none does."""
     parent = known.get(process.parent)
     while parent is not None:
@@ -88,7 +88,7 @@ def _line(process: Process, known: Dict[int, Process], name: str) -> str:
     return ""
 
 
-def _script(process: Process) -> str:
+def _script(process: ScriptProcess) -> str:
     """The script that a shell runs, "" for anything else."""
     if not _is_shell(process.argv):
         return ""
@@ -103,13 +103,13 @@ def _lines(script: str, pid: int) -> List[str]:
         return []
 
 
-def family(root: int) -> List[Process]:
+def family(root: int) -> List[ScriptProcess]:
     """A process and everything below it; what ends meanwhile is left out."""
-    found: List[Process] = []
+    found: List[ScriptProcess] = []
     waiting = [(root, 0)]
     while waiting:
         pid, parent = waiting.pop()
-        found.append(Process(pid, parent, _argv(pid)))
+        found.append(ScriptProcess(pid, parent, _argv(pid)))
         waiting += [(child, pid) for child in children(pid)]
     return found
 

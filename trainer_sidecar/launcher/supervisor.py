@@ -46,12 +46,12 @@ STRANGER = (
 )
 
 
-class Settings(NamedTuple):
+class LauncherSettings(NamedTuple):
     """What the launcher was told by its environment (docs/protocols/launcher.md)."""
 
     directory: str
     size: program.Size
-    ranks: ranks.Settings
+    ranks: ranks.OutputSettings
     finish_seconds: float
     ordered_end_seconds: float
     grace_seconds: float
@@ -61,7 +61,7 @@ class Settings(NamedTuple):
 class Supervisor:
     """Runs the command to its end; `run` returns the container's exit code."""
 
-    def __init__(self, settings: Settings, command: List[str], environment: Dict[str, str]) -> None:
+    def __init__(self, settings: LauncherSettings, command: List[str], environment: Dict[str, str]) -> None:
         self._settings = settings
         self._command = command
         self._environment = shells.environment(environment, settings.directory)
@@ -424,7 +424,7 @@ class Supervisor:
     # ---- the shims
 
     def _called(self, connection: protocol.Connection, message: Dict[str, Any]) -> None:
-        call = program.Call(
+        call = program.ShimCall(
             str(message["tool"]),
             [str(argument) for argument in message["arguments"]],
             str(message["cwd"]),
@@ -452,7 +452,7 @@ class Supervisor:
             self._send(connection, {"kind": "outcome", "exit_code": 0})
             self._close_output(launch)
 
-    def _let_go(self, connection: protocol.Connection, call: program.Call, note: str) -> None:
+    def _let_go(self, connection: protocol.Connection, call: program.ShimCall, note: str) -> None:
         """The shim becomes the image's own launcher."""
         self._as_they_are.add(connection.peer_pid())
         self._send(connection, {"kind": "say", "text": note})

@@ -19,7 +19,7 @@ from hajob.objects.rank_pod import rank_pod
 from hajob.objects.settings import PodSettings
 from hajob.objects.tls_secret import tls_secret
 from hajob.runtime.certificates import issue
-from hajob.runtime.channel import Credentials
+from hajob.runtime.channel import CoordinatorCredentials
 from hajob.runtime.clock import Clock
 from hajob.runtime.kube import ApiError, Kube
 from hajob.sources.creation import is_over_quota
@@ -42,7 +42,7 @@ class Admission:
     def __init__(self, kube: Kube, clock: Clock, settings: PodSettings) -> None:
         self._kube, self._clock, self._settings = kube, clock, settings
         self.reason, self.message = Reason.NOT_CHECKED, ""
-        self.credentials: Credentials | None = None
+        self.credentials: CoordinatorCredentials | None = None
 
     @property
     def admitted(self) -> bool:
@@ -110,7 +110,7 @@ def _as_written(job: HATrainingJob) -> Json:
     return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": job.spec.template["spec"]}
 
 
-async def credentials(kube: Kube, clock: Clock, job: HATrainingJob) -> Credentials:
+async def credentials(kube: Kube, clock: Clock, job: HATrainingJob) -> CoordinatorCredentials:
     """The operator's own certificate for this job; makes the job's Secret where there is none.
 
     Raises:
@@ -127,4 +127,4 @@ async def credentials(kube: Kube, clock: Clock, job: HATrainingJob) -> Credentia
         await kube.create("secrets", job.metadata.namespace, secret)
     data = {key: base64.b64decode(text) for key, text in (secret.get("data") or {}).items()}
     data |= {key: text.encode() for key, text in (secret.get("stringData") or {}).items()}
-    return Credentials(data["ca.crt"], data["operator.crt"], data["operator.key"])
+    return CoordinatorCredentials(data["ca.crt"], data["operator.crt"], data["operator.key"])

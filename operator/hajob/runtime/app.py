@@ -24,11 +24,10 @@ from hajob.protocol import descriptors
 from hajob.runtime import metrics
 from hajob.runtime.announcements import Announcer
 from hajob.runtime.backoff import Backoff
-from hajob.runtime.channel import Channel, Credentials, Listener
+from hajob.runtime.channel import Channel, ChannelListener, CoordinatorCredentials
 from hajob.runtime.clock import Clock, SystemClock
-from hajob.runtime.core import Caches, Core
-from hajob.runtime.credentials import Credentials as ApiCredentials
-from hajob.runtime.credentials import load
+from hajob.runtime.core import Caches, OperatorCore
+from hajob.runtime.credentials import ApiCredentials, load
 from hajob.runtime.fault_watch import FaultWatch
 from hajob.runtime.frontend import Frontend
 from hajob.runtime.http_kube import HttpKube
@@ -95,7 +94,7 @@ class Operator:
             tell=self._faults_changed,
             namespaces=[name for part in settings.fault_namespaces.split(",") if (name := part.strip())],
         )
-        self._core = Core(self._ports(), self._caches)
+        self._core = OperatorCore(self._ports(), self._caches)
         self._frontend = Frontend(kube, credentials, clock, settings.watch_namespace)
         self._pods = Informer(
             kube,
@@ -125,7 +124,7 @@ class Operator:
             kept_out=self._faults.kept_out,
         )
 
-    def _dial(self, address: str, job_uid: str, credentials: Credentials, listener: Listener) -> Link:
+    def _dial(self, address: str, job_uid: str, credentials: CoordinatorCredentials, listener: ChannelListener) -> Link:
         return Channel(address, job_uid, credentials, listener, fence=lambda: self._lease.fence, clock=self._clock)
 
     def _status_writer(self, job: HATrainingJob) -> StatusWriter:

@@ -39,7 +39,7 @@ CHANNEL_OPTIONS = (
 
 
 @dataclass(frozen=True, slots=True)
-class Credentials:
+class CoordinatorCredentials:
     """PEM texts with which the operator proves itself to one job's coordinator."""
 
     authority: bytes
@@ -47,7 +47,7 @@ class Credentials:
     key: bytes
 
 
-class Listener(Protocol):
+class ChannelListener(Protocol):
     """Who hears a coordinator: the controller of its job."""
 
     async def greeted(self, hello: wire.Hello) -> bool:
@@ -71,8 +71,8 @@ class Channel:
         self,
         address: str,
         job_uid: str,
-        credentials: Credentials,
-        listener: Listener,
+        credentials: CoordinatorCredentials,
+        listener: ChannelListener,
         *,
         fence: Callable[[], int],
         clock: Clock,

@@ -19,7 +19,7 @@ from hajob.protocol import sidecar_pb2 as wire
 from hajob.protocol.addresses import host_port
 from hajob.protocol.steps import known_step
 from hajob.runtime import metrics
-from hajob.runtime.channel import Credentials
+from hajob.runtime.channel import CoordinatorCredentials
 from hajob.runtime.kube import ApiError
 from hajob.runtime.ports import Link, Ports
 from hajob.sources.observe import Heard
@@ -114,7 +114,7 @@ class CoordinatorClient:
         refused = tuple(CheckpointRefusal(one.name, one.reason, one.detail) for one in found.refused)
         return Loaded(found.loaded_step, refused, found.num_refused, found.problem)
 
-    def pod_is_at(self, pod: PodView, credentials: Credentials) -> None:
+    def pod_is_at(self, pod: PodView, credentials: CoordinatorCredentials) -> None:
         """Dial this pod, unless that is done already."""
         address = host_port(pod.address, self._ports.pod_settings.coordinator_port)
         if self._line is not None and self._line.pod.uid == pod.uid and self.address == address:

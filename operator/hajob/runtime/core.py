@@ -69,7 +69,7 @@ class Caches:
         self.changes = 0
 
 
-class Core:
+class OperatorCore:
     """All job controllers. Every method is called in the core's loop."""
 
     def __init__(self, ports: Ports, caches: Caches) -> None:

@@ -25,7 +25,7 @@ class CredentialsError(RuntimeError):
 
 
 @dataclass(slots=True)
-class Credentials:
+class ApiCredentials:
     """An API server and an identity there.
 
     Attributes:
@@ -82,7 +82,7 @@ class Credentials:
             return
 
 
-async def from_kubeconfig(path: str) -> Credentials:
+async def from_kubeconfig(path: str) -> ApiCredentials:
     """Credentials of the current context of a kubeconfig.
 
     Raises:
@@ -93,7 +93,7 @@ async def from_kubeconfig(path: str) -> Credentials:
         await load_kube_config(config_file=path, client_configuration=configuration, persist_config=False)
     except (ConfigException, OSError, ValueError) as error:
         raise CredentialsError(f"kubeconfig {path} cannot be used: {error}; check HAJOB_KUBECONFIG") from error
-    return Credentials(
+    return ApiCredentials(
         str(configuration.host).rstrip("/"),
         configuration.ssl_ca_cert or "",
         configuration.cert_file or "",
@@ -103,7 +103,7 @@ async def from_kubeconfig(path: str) -> Credentials:
     )
 
 
-def from_service_account(directory: str, environment: Mapping[str, str] | None = None) -> Credentials:
+def from_service_account(directory: str, environment: Mapping[str, str] | None = None) -> ApiCredentials:
     """Credentials of a mounted service account, at the server that the environment names.
 
     Raises:
@@ -123,10 +123,10 @@ def from_service_account(directory: str, environment: Mapping[str, str] | None =
             f"service account in {directory} cannot be used: {error} Check HAJOB_SERVICE_ACCOUNT_DIR, "
             "KUBERNETES_SERVICE_HOST and KUBERNETES_SERVICE_PORT, or set HAJOB_KUBECONFIG."
         ) from error
-    return Credentials(str(configuration.host), str(configuration.ssl_ca_cert), _token_file=token_file)
+    return ApiCredentials(str(configuration.host), str(configuration.ssl_ca_cert), _token_file=token_file)
 
 
-async def load(kubeconfig: str, service_account_dir: str) -> Credentials:
+async def load(kubeconfig: str, service_account_dir: str) -> ApiCredentials:
     """The kubeconfig where one is given, else the service account."""
     if kubeconfig:
         return await from_kubeconfig(kubeconfig)

@@ -24,7 +24,7 @@ from hajob.api import constants as names
 from hajob.api.base import Json
 from hajob.runtime.backoff import Backoff
 from hajob.runtime.clock import Clock
-from hajob.runtime.credentials import Credentials
+from hajob.runtime.credentials import ApiCredentials
 from hajob.runtime.kube import ApiError, Kube
 from hajob.runtime.metrics import FRONTEND_RESTARTS
 
@@ -94,7 +94,7 @@ class Frontend:
         namespace: the one to serve; empty for all.
     """
 
-    def __init__(self, kube: Kube, credentials: Credentials, clock: Clock, namespace: str = "") -> None:
+    def __init__(self, kube: Kube, credentials: ApiCredentials, clock: Clock, namespace: str = "") -> None:
         self._kube = kube
         self._credentials = credentials
         self._clock = clock
@@ -252,7 +252,7 @@ async def _release(intake: JobIntake, uid: str, clock: Clock) -> None:
             return
 
 
-def connection(credentials: Credentials) -> kopf.ConnectionInfo:
+def connection(credentials: ApiCredentials) -> kopf.ConnectionInfo:
     """The operator's credentials as kopf wants them; proxies of the environment are not used.
 
     The same credentials make equal values: kopf then ends when they are refused twice. With anything in them that

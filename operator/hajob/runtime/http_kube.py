@@ -16,7 +16,7 @@ import aiohttp
 import orjson
 
 from hajob.api.base import Json
-from hajob.runtime.credentials import Credentials
+from hajob.runtime.credentials import ApiCredentials
 from hajob.runtime.kube import (
     INACTIVITY_SECONDS,
     REQUEST_SECONDS,
@@ -42,7 +42,7 @@ def user_agent() -> str:
 class HttpKube(RestKube):
     """`Kube` over one pool of connections; use it as an async context manager."""
 
-    def __init__(self, credentials: Credentials, *, agent: str = "") -> None:
+    def __init__(self, credentials: ApiCredentials, *, agent: str = "") -> None:
         self.transport = HttpTransport(credentials, agent or user_agent())
         super().__init__(self.transport)
 
@@ -59,7 +59,7 @@ class HttpKube(RestKube):
 class HttpTransport:
     """Requests to the server of some credentials."""
 
-    def __init__(self, credentials: Credentials, agent: str) -> None:
+    def __init__(self, credentials: ApiCredentials, agent: str) -> None:
         self._credentials = credentials
         self._agent = agent
         self._session: aiohttp.ClientSession | None = None

@@ -16,7 +16,7 @@ from hajob.plan.placements import coordinator_placement
 from hajob.plan.view import ClusterView
 from hajob.protocol import sidecar_pb2 as wire
 from hajob.runtime import metrics
-from hajob.runtime.channel import Credentials
+from hajob.runtime.channel import CoordinatorCredentials
 from hajob.runtime.coordinator_client import CoordinatorClient, Owner
 from hajob.runtime.job_memory import JobMemory
 from hajob.runtime.pod_index import PodIndex, is_serving
@@ -104,7 +104,7 @@ class JobObserver:
             if pod.node_name and not pod.ended and (not nodes or pod.node_name in nodes):
                 yield from observe.of_hardware(pod, self._ports.faults_on(pod.node_name), chips, now)
 
-    def of_coordinator_pod(self, pod: PodView, credentials: Credentials | None, *, deleted: bool) -> Seen:
+    def of_coordinator_pod(self, pod: PodView, credentials: CoordinatorCredentials | None, *, deleted: bool) -> Seen:
         """The coordinator's pod has changed, or is gone: dial it, or hang up."""
         yield from observe.of_coordinator_pod(pod, deleted=deleted)
         if deleted or pod.ended:

@@ -18,7 +18,7 @@ from hajob.plan.policy import layout_of
 from hajob.protocol import sidecar_pb2 as wire
 from hajob.runtime.announcements import Announcer
 from hajob.runtime.avoided_nodes import AvoidedNodes
-from hajob.runtime.channel import Credentials, Listener
+from hajob.runtime.channel import ChannelListener, CoordinatorCredentials
 from hajob.runtime.clock import Clock
 from hajob.runtime.kube import Kube
 from hajob.runtime.status_writer import StatusWriter
@@ -51,7 +51,9 @@ class Link(Protocol):
 class Dial(Protocol):
     """Makes a link to a coordinator."""
 
-    def __call__(self, address: str, job_uid: str, credentials: Credentials, listener: Listener) -> Link:
+    def __call__(
+        self, address: str, job_uid: str, credentials: CoordinatorCredentials, listener: ChannelListener
+    ) -> Link:
         """Not started yet."""
 
 

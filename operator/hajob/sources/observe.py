@@ -26,7 +26,7 @@ from hajob.sources import pod as pod_source
 from hajob.sources.creation import NotCreated
 from hajob.sources.node import NodeView
 from hajob.sources.pod import PodView
-from hajob.sources.report import Observed, Reading, launchers_ready, read
+from hajob.sources.report import Observed, ReportReading, launchers_ready, read
 from hajob.sources.shortage import shortage
 
 Pods = Mapping[int, PodView]
@@ -226,14 +226,14 @@ def of_channel(*, up: bool) -> events.JobEvent:
     return events.CoordinatorReachable() if up else events.CoordinatorUnreachable()
 
 
-def of_report(report: wire.Report, pods: Pods, now_ms: int) -> Reading:
+def of_report(report: wire.Report, pods: Pods, now_ms: int) -> ReportReading:
     """What a report tells, in order; facts from inside the job learn which node it was.
 
     An agent falls silent, too, when its pod has finished: that is no fault.
     """
     reading = read(report, now_ms)
     told = [_placed(one, pods) for one in reading.observed]
-    return Reading(tuple(one for one in told if one is not None), reading.refused)
+    return ReportReading(tuple(one for one in told if one is not None), reading.refused)
 
 
 def _placed(observed: Observed, pods: Pods) -> Observed | None:

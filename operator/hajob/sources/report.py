@@ -69,14 +69,14 @@ class Observed:
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
+class ReportReading:
     """A whole report: what it says, in order, and what could not be understood."""
 
     observed: tuple[Observed, ...]
     refused: tuple[str, ...]
 
 
-def read(report: wire.Report, now_ms: int) -> Reading:
+def read(report: wire.Report, now_ms: int) -> ReportReading:
     """Translate a report.
 
     Milestones come before facts: a fact that arrives together with "resumed" belongs to the time after it. The
@@ -103,7 +103,7 @@ def read(report: wire.Report, now_ms: int) -> Reading:
         observed.insert(
             _place(found, observed), Observed(events.FactSeen(report.state.incarnation, found), found.time_ms)
         )
-    return Reading(tuple(observed), tuple(refused))
+    return ReportReading(tuple(observed), tuple(refused))
 
 
 def _place(fact: Fact, observed: Sequence[Observed]) -> int:

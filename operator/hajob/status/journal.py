@@ -112,14 +112,14 @@ _FORM: Final = TypeAdapter(Journal)
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
+class JournalReading:
     """A journal as it was read, and the places in it that were left out."""
 
     journal: Journal
     left_out: tuple[str, ...] = ()
 
 
-def read(text: str, version: int = VERSION) -> Reading:
+def read(text: str, version: int = VERSION) -> JournalReading:
     """The inverse of `Journal.dump`; an empty text is a job that is seen for the first time.
 
     Args:
@@ -130,7 +130,7 @@ def read(text: str, version: int = VERSION) -> Reading:
         JournalError: it must not be acted upon; the message names the place.
     """
     if not text:
-        return Reading(Journal())
+        return JournalReading(Journal())
     if version > VERSION:
         raise JournalError(
             Reason.JOURNAL_NEWER, f"status.journal is of version {version}, this operator knows up to {VERSION}"
@@ -144,12 +144,12 @@ def read(text: str, version: int = VERSION) -> Reading:
     return _read(_from_version_1(raw) if version < 2 else raw)
 
 
-def _read(raw: dict[str, Any]) -> Reading:
+def _read(raw: dict[str, Any]) -> JournalReading:
     """Leave out what may be, until the rest can be read."""
     left_out = _deadlines_left_out(raw)
     while True:
         try:
-            return Reading(_FORM.validate_json(json.dumps(raw)), tuple(left_out))
+            return JournalReading(_FORM.validate_json(json.dumps(raw)), tuple(left_out))
         except ValidationError as error:
             wrong = error.errors(include_url=False, include_context=False)
         places = [_dispensable(one) for one in wrong]

@@ -7,16 +7,16 @@ from collections.abc import AsyncIterator
 import pytest
 
 from e2e.cluster.control_plane import ControlPlane
-from hajob.runtime.credentials import Credentials, from_kubeconfig
+from hajob.runtime.credentials import ApiCredentials, from_kubeconfig
 from hajob.runtime.http_kube import HttpKube
 
 
 @pytest.fixture
-async def credentials(control_plane: ControlPlane) -> Credentials:
+async def credentials(control_plane: ControlPlane) -> ApiCredentials:
     return await from_kubeconfig(str(control_plane.kubeconfig))
 
 
 @pytest.fixture
-async def kube(credentials: Credentials) -> AsyncIterator[HttpKube]:
+async def kube(credentials: ApiCredentials) -> AsyncIterator[HttpKube]:
     async with HttpKube(credentials) as made:
         yield made

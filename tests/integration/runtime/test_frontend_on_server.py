@@ -14,7 +14,7 @@ from e2e.cluster.control_plane import ControlPlane
 from e2e.harness.operator import NAME, manifests
 from hajob.api import constants as names
 from hajob.runtime.clock import SystemClock
-from hajob.runtime.credentials import Credentials, from_service_account
+from hajob.runtime.credentials import ApiCredentials, from_service_account
 from hajob.runtime.frontend import Frontend
 from hajob.runtime.http_kube import HttpKube
 from hajob.runtime.kube import ApiError
@@ -64,7 +64,7 @@ async def intake() -> Intake:
 
 
 @pytest.fixture
-async def frontend(kube: HttpKube, credentials: Credentials, intake: Intake, crd: Job) -> AsyncIterator[Frontend]:
+async def frontend(kube: HttpKube, credentials: ApiCredentials, intake: Intake, crd: Job) -> AsyncIterator[Frontend]:
     made = Frontend(kube, credentials, SystemClock())
     made.start(intake)
     yield made
@@ -101,7 +101,7 @@ async def test_a_job_is_handed_over_protected_held_and_let_go(
 
 
 async def test_a_job_deleted_while_nobody_was_there_is_held_too(
-    kube: HttpKube, credentials: Credentials, intake: Intake, crd: Job, job: Job
+    kube: HttpKube, credentials: ApiCredentials, intake: Intake, crd: Job, job: Job
 ) -> None:
     job["metadata"]["finalizers"] = [names.FINALIZER]
     made = await kube.create(names.PLURAL, "default", job)
@@ -139,7 +139,7 @@ async def test_kopf_is_started_again_after_refused_credentials(
 
 
 async def test_after_a_stop_another_one_hands_everything_over_again(
-    kube: HttpKube, credentials: Credentials, intake: Intake, crd: Job, job: Job
+    kube: HttpKube, credentials: ApiCredentials, intake: Intake, crd: Job, job: Job
 ) -> None:
     made = await kube.create(names.PLURAL, "default", job)
     uid = made["metadata"]["uid"]

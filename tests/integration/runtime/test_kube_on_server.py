@@ -13,7 +13,7 @@ from hajob.api import constants as names
 from hajob.api.job import HATrainingJob
 from hajob.objects.tls_secret import read_tls_secret, tls_secret
 from hajob.runtime.certificates import issue
-from hajob.runtime.credentials import Credentials, CredentialsError, from_kubeconfig, from_service_account, load
+from hajob.runtime.credentials import ApiCredentials, CredentialsError, from_kubeconfig, from_service_account, load
 from hajob.runtime.http_kube import HttpKube
 from hajob.runtime.kube import ApiError
 from hajob.runtime.pod_index import PodIndex
@@ -119,7 +119,7 @@ async def test_a_service_account_is_enough_and_a_bad_one_is_named(
 
 
 async def test_no_server_is_one_more_answer(tmp_path: Any) -> None:
-    async with HttpKube(Credentials("https://127.0.0.1:9")) as kube:
+    async with HttpKube(ApiCredentials("https://127.0.0.1:9")) as kube:
         with pytest.raises(ApiError) as error:
             await kube.get("pods", "a", "b")
     assert (error.value.status, error.value.reason, error.value.passes) == (0, "Unreachable", True)

@@ -13,7 +13,7 @@ import pytest
 from hajob.api import constants as names
 from hajob.api.status import HATrainingJobStatus
 from hajob.runtime.clock import SystemClock
-from hajob.runtime.credentials import Credentials
+from hajob.runtime.credentials import ApiCredentials
 from hajob.runtime.http_kube import HttpKube
 from hajob.runtime.kube import ApiError, Kube, PatchKind
 from hajob.runtime.leader_kube import NOT_LEADING, LeaderKube
@@ -74,7 +74,7 @@ class Proxy:
 
 
 @pytest.fixture
-async def proxy(credentials: Credentials) -> AsyncIterator[tuple[Proxy, Credentials]]:
+async def proxy(credentials: ApiCredentials) -> AsyncIterator[tuple[Proxy, ApiCredentials]]:
     split = urlsplit(credentials.server)
     host = split.hostname or ""
     made = Proxy(host, split.port or 443)
@@ -94,7 +94,7 @@ async def leads(lease: LeaseHolder) -> None:
 
 
 async def test_a_write_held_past_a_change_of_leaders_changes_nothing(
-    kube: HttpKube, proxy: tuple[Proxy, Credentials], namespace: str, crd: Job, job: Job
+    kube: HttpKube, proxy: tuple[Proxy, ApiCredentials], namespace: str, crd: Job, job: Job
 ) -> None:
     held, credentials = proxy
     made = await kube.create(names.PLURAL, "default", job)

@@ -21,7 +21,7 @@ from hajob.objects.tls_secret import tls_secret
 from hajob.runtime.announcements import EventType, event
 from hajob.runtime.certificates import issue
 from hajob.runtime.clock import SystemClock
-from hajob.runtime.credentials import Credentials, from_service_account
+from hajob.runtime.credentials import ApiCredentials, from_service_account
 from hajob.runtime.frontend import Frontend
 from hajob.runtime.http_kube import HttpKube
 from hajob.runtime.kube import ApiError, PatchKind
@@ -31,7 +31,7 @@ Job = dict[str, Any]
 
 
 @pytest.fixture
-def operator(control_plane: ControlPlane, namespace: str, tmp_path: Any) -> Credentials:
+def operator(control_plane: ControlPlane, namespace: str, tmp_path: Any) -> ApiCredentials:
     """The operator's service account as installed, without its Deployment."""
     control_plane.apply(*(each for each in manifests(namespace) if each["kind"] != "Deployment"))
     path = f"/api/v1/namespaces/{namespace}/serviceaccounts/{NAME}/token"
@@ -43,7 +43,7 @@ def operator(control_plane: ControlPlane, namespace: str, tmp_path: Any) -> Cred
 
 
 @pytest.fixture
-async def limited(operator: Credentials) -> AsyncIterator[HttpKube]:
+async def limited(operator: ApiCredentials) -> AsyncIterator[HttpKube]:
     async with HttpKube(operator) as made:
         yield made
 
@@ -72,7 +72,7 @@ async def test_the_rights_are_enough(limited: HttpKube, crd: Job, job: Job, name
 
 @pytest.mark.parametrize("watched", ["", "default"])
 async def test_the_frontend_needs_no_more(
-    limited: HttpKube, operator: Credentials, crd: Job, job: Job, kube: HttpKube, watched: str
+    limited: HttpKube, operator: ApiCredentials, crd: Job, job: Job, kube: HttpKube, watched: str
 ) -> None:
     seen, gone = asyncio.Event(), asyncio.Event()
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from trainer_sidecar.agent.clock import SECOND
-from trainer_sidecar.agent.settings import Settings
+from trainer_sidecar.agent.settings import AgentSettings
 
 JOB = "0b1d2c3e-job"
 
@@ -23,9 +23,9 @@ class FakeClock:
         self.time += int(seconds * SECOND)
 
 
-def pod_settings(*, node_rank: int = 1, fence_after: int = 60) -> Settings:
+def pod_settings(*, node_rank: int = 1, fence_after: int = 60) -> AgentSettings:
     """Node rank 1 of a job of two nodes with two chips each: ranks 2 and 3."""
-    return Settings(
+    return AgentSettings(
         directory=Path("/nowhere"),
         tls_directory=Path("/nowhere/tls"),
         pod_address="127.0.0.1",

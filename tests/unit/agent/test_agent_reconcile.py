@@ -6,18 +6,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trainer_sidecar.agent.ranks import TABLE, Command, Name, Process, Seen, Wanted, is_admitted, reconcile, seen
+from trainer_sidecar.agent.ranks import TABLE, Command, Name, RankProcess, Seen, Wanted, is_admitted, reconcile, seen
 
 
-def process(incarnation: int = 1, start: int = 0, *, running: bool = True) -> Process:
-    return Process(rank=0, name=Name(incarnation, start), pid=10, running=running)
+def process(incarnation: int = 1, start: int = 0, *, running: bool = True) -> RankProcess:
+    return RankProcess(rank=0, name=Name(incarnation, start), pid=10, running=running)
 
 
 def wanted(incarnation: int = 1, start: int = 0, *, run: bool = True, admitted: bool = True) -> Wanted:
     return Wanted(rank=0, name=Name(incarnation, start), run=run, admitted=admitted)
 
 
-def commands(order: Wanted, existing: Process | None, *, can_start: bool = True) -> list[Command]:
+def commands(order: Wanted, existing: RankProcess | None, *, can_start: bool = True) -> list[Command]:
     processes = {} if existing is None else {0: existing}
     return [command for command, _ in reconcile([order], processes, can_start=can_start)]
 
@@ -42,7 +42,7 @@ def test_the_table_has_a_row_for_every_case() -> None:
         (wanted(1, run=False), None, []),
     ],
 )
-def test_one_rank(order: Wanted, existing: Process | None, expected: list[Command]) -> None:
+def test_one_rank(order: Wanted, existing: RankProcess | None, expected: list[Command]) -> None:
     assert commands(order, existing) == expected
 
 

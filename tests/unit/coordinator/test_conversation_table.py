@@ -10,15 +10,15 @@ from hypothesis import strategies as st
 
 from hajob.protocol import sidecar_pb2 as pb
 from trainer_sidecar.coordinator.conversation import (
-    Call,
     Command,
     Conversation,
     Desired,
     EndRanks,
     EventKind,
+    HostCall,
     Left,
-    Mark,
     MindIOEvent,
+    TellMilestone,
     Unexpected,
 )
 from trainer_sidecar.coordinator.conversation_states import State
@@ -90,7 +90,7 @@ def test_no_state_makes_a_call_its_phase_does_not_ask_for(state: State) -> None:
         for desired in [None, *WISHES]:
             for lost in (True, False):
                 commands, conversation = drive(state, event, desired, lost=lost)
-                calls = [command.name for command in commands if isinstance(command, Call)]
+                calls = [command.name for command in commands if isinstance(command, HostCall)]
                 for call in calls:
                     assert conversation.memory.came_from in MAY_BE_CALLED_IN[call], (state, event.kind, call)
                 assert len(calls) <= 1, (state, event.kind, desired, calls)
@@ -101,7 +101,7 @@ def test_a_controller_that_has_left_is_told_nothing(state: State) -> None:
     for event in EVENTS:
         for desired in WISHES:
             commands, conversation = drive(state, event, desired, lost=True)
-            assert not [command for command in commands if isinstance(command, Call)]
+            assert not [command for command in commands if isinstance(command, HostCall)]
             assert conversation.state is state
 
 
@@ -127,7 +127,7 @@ def test_new_controller_is_served_from_every_state(state: State) -> None:
     conversation.memory.lost = {1: 1}
     conversation.memory.late = {2: 1}
     conversation.memory.desired = Desired("recover", {1: 1})
-    assert not [c for c in conversation.feed(MindIOEvent(EventKind.SERVES), 1.0) if isinstance(c, Call)]
+    assert not [c for c in conversation.feed(MindIOEvent(EventKind.SERVES), 1.0) if isinstance(c, HostCall)]
     assert conversation.state is State.SERVING
     assert not conversation.memory.lost
 
@@ -173,7 +173,7 @@ def test_unasked_callback_closes_the_conversation(state: State, kind: EventKind)
         assert end is not State.CLOSED
         return
     assert end is State.CLOSED
-    assert not [command for command in commands if isinstance(command, Call)]
+    assert not [command for command in commands if isinstance(command, HostCall)]
     assert len(left) == 1
     assert kind.value in left[0]
     assert "why" in left[0]
@@ -205,8 +205,8 @@ def test_a_pause_that_failed_is_the_end_of_the_controller(*, dead: bool) -> None
         assert conversation.lose({1: 1}, 2.0) == []
     commands = conversation.feed(MindIOEvent(EventKind.STOP_FAILED, code=499, text="no pause points"), 30.0)
     assert conversation.state is State.CLOSED
-    assert not [command for command in commands if isinstance(command, Call)]
-    assert [(mark.kind, mark.event.code) for mark in commands if isinstance(mark, Mark)] == [(pb.RESULT, 499)]
+    assert not [command for command in commands if isinstance(command, HostCall)]
+    assert [(mark.kind, mark.event.code) for mark in commands if isinstance(mark, TellMilestone)] == [(pb.RESULT, 499)]
     assert "no pause points" in conversation.memory.problem
     assert conversation.lose({2: 1}, 31.0) == []
 
@@ -235,7 +235,7 @@ def test_a_stop_that_meets_the_end_of_a_pause_is_heard_once(accepted: bool, call
     if accepted:
         conversation.feed(MindIOEvent(EventKind.ACCEPTED, call="stop_train"), 61.0)
     commands = conversation.feed(MindIOEvent(EventKind.OPEN_FAILURE, code=406), 61.0)
-    assert [command.name for command in commands if isinstance(command, Call)] == calls
+    assert [command.name for command in commands if isinstance(command, HostCall)] == calls
     assert not conversation.feed(MindIOEvent(EventKind.FAULT, {1: 1}), 61.1)
     conversation.feed(MindIOEvent(EventKind.STOP_OK, {1: 1}), 61.2)
     assert conversation.state is State.STOPPED
@@ -244,7 +244,7 @@ def test_a_stop_that_meets_the_end_of_a_pause_is_heard_once(accepted: bool, call
 def test_a_refused_hot_switch_is_asked_for_again() -> None:
     conversation = new_conversation(100.0)
     conversation.feed(MindIOEvent(EventKind.SERVES), 0.0)
-    call = Call("prepare_action", {"action": "hot switch", "ranks": [[2, 0]]})
+    call = HostCall("prepare_action", {"action": "hot switch", "ranks": [[2, 0]]})
     assert conversation.pursue(Desired("migration", {2: 0}), 1.0) == [call]
     assert conversation.feed(MindIOEvent(EventKind.REFUSED, code=1, call="prepare_action"), 1.0) == []
     assert conversation.feed(MindIOEvent(EventKind.LOOK), 1.05) == []
@@ -258,7 +258,7 @@ def test_stop_crossing_the_offer_of_a_switch_closes() -> None:
     conversation.pursue(Desired("migration", {2: 0}), 1.0)
     conversation.feed(MindIOEvent(EventKind.ACCEPTED, call="prepare_action"), 1.0)
     (call,) = conversation.pursue(Desired("continue"), 2.0)
-    assert isinstance(call, Call)
+    assert isinstance(call, HostCall)
     assert call.arguments["action"] == "stop switch"
     commands = conversation.feed(MindIOEvent(EventKind.OFFER, strategies=("migration",)), 2.0)
     assert conversation.state is State.CLOSED
@@ -274,7 +274,7 @@ def test_move_given_up_after_its_offer_closes() -> None:
     conversation.feed(MindIOEvent(EventKind.OFFER, strategies=("migration",)), 2.0)
     commands = conversation.pursue(Desired("continue"), 3.0)
     assert conversation.state is State.CLOSED
-    assert [mark.event.code for mark in commands if isinstance(mark, Mark)] == [499]
+    assert [mark.event.code for mark in commands if isinstance(mark, TellMilestone)] == [499]
     assert [command for command in commands if isinstance(command, Left)]
 
 
@@ -284,7 +284,7 @@ def test_a_growth_that_fails_can_still_be_saved() -> None:
     conversation.pursue(Desired("upgrade", {2: 1, 3: 1}, True, "{}"), 1.0)
     conversation.feed(MindIOEvent(EventKind.OPEN_FAILURE, {3: 1}, code=406, strategy="upgrade"), 5.0)
     commands = conversation.pursue(Desired("dump"), 6.0)
-    assert [command.arguments["strategy"] for command in commands if isinstance(command, Call)] == ["dump"]
+    assert [command.arguments["strategy"] for command in commands if isinstance(command, HostCall)] == ["dump"]
 
 
 def test_an_answer_that_is_refused_is_still_due() -> None:
@@ -313,7 +313,7 @@ def test_stop_failed_means_that_the_controller_leaves() -> None:
     conversation.lose({1: 1}, 0.0)
     commands = conversation.feed(MindIOEvent(EventKind.STOP_FAILED, code=404, text="no replica info"), 1.0)
     assert conversation.state is State.CLOSED
-    assert [(c.kind, c.event.code) for c in commands if isinstance(c, Mark)] == [(pb.RESULT, 404)]
+    assert [(c.kind, c.event.code) for c in commands if isinstance(c, TellMilestone)] == [(pb.RESULT, 404)]
     assert "404" in conversation.memory.problem
 
 
@@ -332,16 +332,17 @@ def test_shrink_then_expand() -> None:
     conversation.lose({3: 1}, 0.0)
     conversation.feed(MindIOEvent(EventKind.STOP_OK, {3: 1}), 0.1)
     conversation.pursue(Desired("downgrade", {3: 1}, True, "{}"), 0.2)
-    (call,) = [c for c in conversation.feed(MindIOEvent(EventKind.OFFER, strategies=LIST), 0.3) if isinstance(c, Call)]
+    commands = conversation.feed(MindIOEvent(EventKind.OFFER, strategies=LIST), 0.3)
+    (call,) = [one for one in commands if isinstance(one, HostCall)]
     assert call.arguments == {"strategy": "downgrade", "parameters": "{}"}
     conversation.feed(MindIOEvent(EventKind.ISOLATED, {2: 1, 3: 1}, code=201), 0.4)
     conversation.feed(MindIOEvent(EventKind.SUCCESS, {2: 1, 3: 1}, strategy="downgrade"), 2.4)
     assert conversation.state is State.SHRUNK
     assert not [
-        c for c in conversation.pursue(Desired("upgrade", {2: 1, 3: 1}, False, "{}"), 3.0) if isinstance(c, Call)
+        c for c in conversation.pursue(Desired("upgrade", {2: 1, 3: 1}, False, "{}"), 3.0) if isinstance(c, HostCall)
     ]
     commands = conversation.pursue(Desired("upgrade", {2: 1, 3: 1}, True, "{}"), 4.0)
-    assert [c.name for c in commands if isinstance(c, Call)] == ["change_strategy"]
+    assert [c.name for c in commands if isinstance(c, HostCall)] == ["change_strategy"]
     conversation.feed(MindIOEvent(EventKind.SUCCESS, strategy="upgrade"), 6.0)
     assert str(conversation.state) == "Serving"
 
@@ -349,11 +350,11 @@ def test_shrink_then_expand() -> None:
 def test_pause_and_continue_and_a_death_in_between() -> None:
     conversation = new_conversation(100.0)
     conversation.feed(MindIOEvent(EventKind.SERVES), 0.0)
-    assert conversation.pursue(Desired("pause", seconds=60), 1.0) == [Call("pause", {"timeout": 60})]
+    assert conversation.pursue(Desired("pause", seconds=60), 1.0) == [HostCall("pause", {"timeout": 60})]
     conversation.feed(MindIOEvent(EventKind.STOP_OK), 1.1)
     assert conversation.state is State.PAUSED
     commands = conversation.lose({1: 1}, 2.0)
-    assert commands == [Call("stop_train", {"ranks": [[1, 1]]})]
+    assert commands == [HostCall("stop_train", {"ranks": [[1, 1]]})]
 
 
 def test_a_pause_that_fails_is_not_asked_for_again() -> None:
@@ -361,7 +362,7 @@ def test_a_pause_that_fails_is_not_asked_for_again() -> None:
     conversation.feed(MindIOEvent(EventKind.SERVES), 0.0)
     conversation.pursue(Desired("pause", seconds=60), 1.0)
     commands = conversation.feed(MindIOEvent(EventKind.OPEN_FAILURE, code=406), 60.0)
-    assert not [command for command in commands if isinstance(command, Call)]
+    assert not [command for command in commands if isinstance(command, HostCall)]
     assert conversation.state is State.SERVING
 
 
@@ -405,7 +406,7 @@ def test_whatever_happens_stop_train_and_naming_alternate(steps: list[tuple[str,
             assert isinstance(value, float)
             now += value
             commands = conversation.feed(MindIOEvent(EventKind.LOOK), now)
-        for call in (command for command in commands if isinstance(command, Call)):
+        for call in (command for command in commands if isinstance(command, HostCall)):
             if call.name == "stop_train":
                 assert not stopped
                 stopped, named = True, False

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from e2e.demo.board import Board, Node, Rank, incidents_of, nodes_of, problem_of, rank_after
+from e2e.demo.board import Board, ShownNode, ShownRank, incidents_of, nodes_of, problem_of, rank_after
 
 PREFIX = "training.hajob.io"
 
@@ -13,7 +13,7 @@ def event(name: str, pid: int = 7, **more: object) -> dict[str, Any]:
     return {"rank": 3, "pid": pid, "event": name, **more}
 
 
-def seen(*events: dict[str, Any]) -> Rank:
+def seen(*events: dict[str, Any]) -> ShownRank:
     rank = None
     for each in events:
         rank = rank_after(rank, each)
@@ -31,20 +31,20 @@ def pod(where: str, role: str = "rank", node_rank: int = 0, incarnation: int = 1
 
 
 def test_a_rank_does_what_its_last_line_says() -> None:
-    assert seen(event("exec")) == Rank(3, 7, 0, "starting")
-    assert seen(event("exec"), event("registered"), event("step_end", step=5)) == Rank(3, 7, 5, "training")
+    assert seen(event("exec")) == ShownRank(3, 7, 0, "starting")
+    assert seen(event("exec"), event("registered"), event("step_end", step=5)) == ShownRank(3, 7, 5, "training")
     assert seen(event("step_end", step=5), event("save", step=5)).does == "training"
 
 
 def test_after_a_takeover_the_old_process_is_not_heard_again() -> None:
     rank = seen(event("step_end", step=5), event("exec", pid=8), event("step_end", step=6), event("first_call", pid=8))
-    assert rank == Rank(3, 8, 5, "starting")
-    assert rank_after(rank, event("step_end", pid=8, step=6)) == Rank(3, 8, 6, "training")
+    assert rank == ShownRank(3, 8, 5, "starting")
+    assert rank_after(rank, event("step_end", pid=8, step=6)) == ShownRank(3, 8, 6, "training")
 
 
 def test_the_step_of_a_board_is_the_one_all_ranks_have_finished() -> None:
     assert Board().step == 0
-    assert Board(ranks={0: Rank(0, 1, 9), 1: Rank(1, 2, 7)}).step == 7
+    assert Board(ranks={0: ShownRank(0, 1, 9), 1: ShownRank(1, 2, 7)}).step == 7
 
 
 def test_nodes_are_in_order_with_what_is_placed_there() -> None:
@@ -52,16 +52,16 @@ def test_nodes_are_in_order_with_what_is_placed_there() -> None:
     pods = [pod("node-10", node_rank=1), operator, pod("node-cpu", role="coordinator"), pod("", node_rank=2)]
     found = nodes_of([node("node-cpu", 0), node("node-2"), node("node-10")], pods, off=["node-2"])
     assert found == (
-        Node("node-2", 2, (), -1, is_off=True),
-        Node("node-10", 2, (), 1),
-        Node("node-cpu", 0, ("operator", "coordinator")),
+        ShownNode("node-2", 2, (), -1, is_off=True),
+        ShownNode("node-10", 2, (), 1),
+        ShownNode("node-cpu", 0, ("operator", "coordinator")),
     )
 
 
 def test_ranks_of_a_node_are_those_of_its_node_rank() -> None:
-    board = Board(ranks={number: Rank(number, number) for number in range(3)})
-    assert [rank.number for rank in board.ranks_of(Node("a", 2, node_rank=1))] == [2]
-    assert board.ranks_of(Node("b", 2)) == []
+    board = Board(ranks={number: ShownRank(number, number) for number in range(3)})
+    assert [rank.number for rank in board.ranks_of(ShownNode("a", 2, node_rank=1))] == [2]
+    assert board.ranks_of(ShownNode("b", 2)) == []
 
 
 def test_a_replaced_pod_counts_no_more() -> None:

@@ -9,22 +9,22 @@ import pytest
 from rich.console import Console, RenderableType
 
 from e2e.demo.acts import Outcome, Switches
-from e2e.demo.board import Board, Incident, Node, Rank
+from e2e.demo.board import Board, ShownIncident, ShownNode, ShownRank
 from e2e.demo.grid import picture
 from e2e.demo.lines import changes
 from e2e.demo.table import last_line, report
 from e2e.harness.account import Recovery
 
-INCIDENT = Incident(2, "SIGKILL, rank 3", "InPlace", "Open", (("Detection", 53), ("Stop", 18)))
+INCIDENT = ShownIncident(2, "SIGKILL, rank 3", "InPlace", "Open", (("Detection", 53), ("Stop", 18)))
 BOARD = Board(
     state="Running",
     nodes=(
-        Node("node-0", 2, (), 0),
-        Node("node-1", 2, (), 1),
-        Node("node-2", 2),
-        Node("node-cpu", 0, ("operator", "coordinator")),
+        ShownNode("node-0", 2, (), 0),
+        ShownNode("node-1", 2, (), 1),
+        ShownNode("node-2", 2),
+        ShownNode("node-cpu", 0, ("operator", "coordinator")),
     ),
-    ranks={number: Rank(number, 100 + number, 57, "training") for number in range(4)},
+    ranks={number: ShownRank(number, 100 + number, 57, "training") for number in range(4)},
     goal=400,
 )
 PROMISES: dict[str, list[str]] = {"steps never went back": [], "no checkpoint opened": []}
@@ -63,7 +63,7 @@ def test_the_same_picture_says_nothing() -> None:
 
 def test_steps_are_told_now_and_then_and_at_the_end() -> None:
     def at(step: int) -> Board:
-        return replace(BOARD, ranks={0: Rank(0, 1, step)})
+        return replace(BOARD, ranks={0: ShownRank(0, 1, step)})
 
     assert changes(at(51), at(99)) == []
     assert changes(at(99), at(151)) == ["step 151 of 400"]
@@ -85,7 +85,7 @@ def test_a_failed_job_says_why_in_its_line() -> None:
 
 
 def test_the_grid_shows_nodes_ranks_step_and_incident() -> None:
-    ranks = dict(BOARD.ranks) | {3: Rank(3, 103, 57, "killed")}
+    ranks = dict(BOARD.ranks) | {3: ShownRank(3, 103, 57, "killed")}
     text = "\n".join(drawn(picture(replace(BOARD, ranks=ranks, incidents=(INCIDENT,)), "fault 1")))
     words = ("node-0", "0: 57", "3: killed", "spare", "coordinator", "57/400", "Running", "Detection 53", "fault 1")
     for word in words:
@@ -93,9 +93,9 @@ def test_the_grid_shows_nodes_ranks_step_and_incident() -> None:
 
 
 def test_six_nodes_fit_on_eighty_characters() -> None:
-    nodes = tuple(Node(f"node-{number}", 2, (), number) for number in range(5))
-    ranks = {number: Rank(number, number, 57, "resuming") for number in range(10)}
-    board = replace(BOARD, nodes=(*nodes, Node("node-cpu", 0, ("operator", "coordinator"))), ranks=ranks)
+    nodes = tuple(ShownNode(f"node-{number}", 2, (), number) for number in range(5))
+    ranks = {number: ShownRank(number, number, 57, "resuming") for number in range(10)}
+    board = replace(BOARD, nodes=(*nodes, ShownNode("node-cpu", 0, ("operator", "coordinator"))), ranks=ranks)
     lines = drawn(picture(board, ""))
     assert max(len(line) for line in lines) <= 80
     assert any("9: resuming" in line for line in lines)

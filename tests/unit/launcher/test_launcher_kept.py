@@ -9,8 +9,8 @@ import pytest
 from trainer_sidecar.launcher import kept
 
 
-@pytest.mark.parametrize("process", [kept.Process(3, 17, 0), kept.Process(10, 1, 2)])
-def test_a_name_tells_its_process(process: kept.Process) -> None:
+@pytest.mark.parametrize("process", [kept.KeptProcess(3, 17, 0), kept.KeptProcess(10, 1, 2)])
+def test_a_name_tells_its_process(process: kept.KeptProcess) -> None:
     assert kept.parse(kept.file_name(process)) == process
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from trainer_sidecar.launcher.program import (
-    Call,
     ProgramError,
+    ShimCall,
     Size,
     mindspore_environment,
     of_rank,
@@ -16,8 +16,8 @@ from trainer_sidecar.launcher.program import (
 SIZE = Size(node_rank=1, ranks_per_node=8, world_size=32)
 
 
-def call(tool: str, *arguments: str, **environment: str) -> Call:
-    return Call(tool, list(arguments), "/work", environment, "/usr/bin/python3")
+def call(tool: str, *arguments: str, **environment: str) -> ShimCall:
+    return ShimCall(tool, list(arguments), "/work", environment, "/usr/bin/python3")
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,7 @@
 import asyncio
 
 from hajob.protocol import sidecar_pb2 as wire
-from hajob.runtime.channel import Channel, Credentials
+from hajob.runtime.channel import Channel, CoordinatorCredentials
 from tests.unit.runtime.runtime_fakes import FakeClock
 
 
@@ -30,7 +30,8 @@ class Deaf:
 
 async def test_closing_is_not_lost_when_a_message_comes_with_it() -> None:
     stream = Stream()
-    channel = Channel("127.0.0.1:1", "uid", Credentials(b"", b"", b""), Deaf(), fence=lambda: 1, clock=FakeClock())
+    credentials = CoordinatorCredentials(b"", b"", b"")
+    channel = Channel("127.0.0.1:1", "uid", credentials, Deaf(), fence=lambda: 1, clock=FakeClock())
     reading = asyncio.create_task(channel._read(stream))  # type: ignore[arg-type]
     await asyncio.sleep(0)
     stream.next.set_result(wire.CoordinatorMessage(hello=wire.Hello()))

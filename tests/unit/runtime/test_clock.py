@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from hajob.protocol import sidecar_pb2 as wire
-from hajob.runtime.channel import SILENCE_SECONDS, Channel, Credentials
+from hajob.runtime.channel import SILENCE_SECONDS, Channel, CoordinatorCredentials
 from hajob.runtime.clock import SystemClock, timeout
 from tests.unit.runtime.runtime_fakes import FakeClock, settle
 
@@ -62,7 +62,8 @@ class Hearing:
 
 async def test_a_silent_coordinator_is_given_up_by_the_given_clock() -> None:
     clock = FakeClock()
-    channel = Channel("127.0.0.1:1", "uid", Credentials(b"", b"", b""), Hearing(), fence=lambda: 1, clock=clock)
+    credentials = CoordinatorCredentials(b"", b"", b"")
+    channel = Channel("127.0.0.1:1", "uid", credentials, Hearing(), fence=lambda: 1, clock=clock)
     reading = asyncio.create_task(channel._read(Silent()))  # type: ignore[arg-type]
     await settle()
     await clock.advance(SILENCE_SECONDS - 0.1)

@@ -11,7 +11,7 @@ from hajob.api import constants as names
 from hajob.api.job import HATrainingJob
 from hajob.protocol import sidecar_pb2 as wire
 from hajob.runtime import metrics
-from hajob.runtime.channel import Credentials, Listener
+from hajob.runtime.channel import ChannelListener, CoordinatorCredentials
 from hajob.runtime.coordinator_client import CoordinatorClient
 from hajob.runtime.kube import TokenIdentity
 from hajob.runtime.ports import Ports
@@ -96,7 +96,7 @@ POD = PodView("ns", "coordinator-a", "uid-a", "job", names.ROLE_COORDINATOR, -1,
 class Line:
     """A link whose listener the test speaks to, as a channel would."""
 
-    def __init__(self, address: str, listener: Listener) -> None:
+    def __init__(self, address: str, listener: ChannelListener) -> None:
         self.address, self.listener = address, listener
 
     def start(self) -> None:
@@ -119,7 +119,7 @@ class Dialled(Owner):
         job = SimpleNamespace(metadata=SimpleNamespace(uid="job"))
         self.controller = CoordinatorClient(cast("HATrainingJob", job), cast("Ports", world), self)
 
-    def dial(self, address: str, _uid: str, _credentials: Credentials, listener: Listener) -> Line:
+    def dial(self, address: str, _uid: str, _credentials: CoordinatorCredentials, listener: ChannelListener) -> Line:
         self.lines.append(Line(address, listener))
         return self.lines[-1]
 
@@ -136,7 +136,7 @@ def ready(step: int) -> wire.Report:
 async def test_nothing_is_heard_of_a_coordinator_whose_pod_is_gone() -> None:
     """Its channel may have read a message already in the turn of the loop in which the pod was lost."""
     owner = Dialled()
-    owner.controller.pod_is_at(POD, Credentials(b"", b"", b""))
+    owner.controller.pod_is_at(POD, CoordinatorCredentials(b"", b"", b""))
     (line,) = owner.lines
     line.listener.connected_changed(True, "")
     line.listener.reported(ready(5))
@@ -150,8 +150,8 @@ async def test_nothing_is_heard_of_a_coordinator_whose_pod_is_gone() -> None:
 
 async def test_only_the_newest_pod_is_heard() -> None:
     owner = Dialled()
-    owner.controller.pod_is_at(POD, Credentials(b"", b"", b""))
-    owner.controller.pod_is_at(replace(POD, uid="uid-b", address="127.0.1.2"), Credentials(b"", b"", b""))
+    owner.controller.pod_is_at(POD, CoordinatorCredentials(b"", b"", b""))
+    owner.controller.pod_is_at(replace(POD, uid="uid-b", address="127.0.1.2"), CoordinatorCredentials(b"", b"", b""))
     old, new = owner.lines
     new.listener.connected_changed(True, "")
     old.listener.connected_changed(False, "it hung up")
@@ -162,7 +162,7 @@ async def test_only_the_newest_pod_is_heard() -> None:
 
 async def test_a_token_of_a_pod_gone_meanwhile_proves_nothing() -> None:
     owner = Dialled()
-    owner.controller.pod_is_at(POD, Credentials(b"", b"", b""))
+    owner.controller.pod_is_at(POD, CoordinatorCredentials(b"", b"", b""))
     greeting = asyncio.create_task(owner.lines[0].listener.greeted(wire.Hello(token=POD.uid)))
     await owner.asked.wait()
     owner.controller.pod_lost()
@@ -174,7 +174,7 @@ async def test_a_token_of_a_pod_gone_meanwhile_proves_nothing() -> None:
 async def test_a_pod_that_is_there_proves_itself_by_its_token() -> None:
     owner = Dialled()
     owner.answer.set()
-    owner.controller.pod_is_at(POD, Credentials(b"", b"", b""))
+    owner.controller.pod_is_at(POD, CoordinatorCredentials(b"", b"", b""))
     assert await owner.lines[0].listener.greeted(wire.Hello(token=POD.uid))
     assert not await owner.lines[0].listener.greeted(wire.Hello(token="uid-of-another"))
     assert "does not prove to be pod coordinator-a" in owner.controller.problem

@@ -13,8 +13,8 @@ import pytest
 from hajob.api import constants as names
 from hajob.api.base import Json
 from hajob.runtime import metrics
-from hajob.runtime.channel import Channel, Credentials
-from hajob.runtime.core import Caches, Core
+from hajob.runtime.channel import Channel, CoordinatorCredentials
+from hajob.runtime.core import Caches, OperatorCore
 from hajob.runtime.job_controller import JobController
 from hajob.runtime.kube import ApiError
 from hajob.sources.pod import view
@@ -29,7 +29,7 @@ class Hall:
 
     def __init__(self, town: Town) -> None:
         self.town = town
-        self.core = Core(town._ports(), Caches())
+        self.core = OperatorCore(town._ports(), Caches())
         self.core.pods_complete(town.kube.version)
         self.core.job_seen(town.stored())
 
@@ -147,7 +147,8 @@ async def test_a_broken_controller_of_a_deleted_job_is_forgotten(hall: Hall, mon
 
 
 async def test_a_listener_that_fails_does_not_end_the_channel(monkeypatch: pytest.MonkeyPatch) -> None:
-    channel = Channel("127.0.0.1:1", UID, Credentials(b"", b"", b""), None, fence=lambda: 1, clock=FakeClock())  # type: ignore[arg-type]
+    credentials = CoordinatorCredentials(b"", b"", b"")
+    channel = Channel("127.0.0.1:1", UID, credentials, None, fence=lambda: 1, clock=FakeClock())  # type: ignore[arg-type]
 
     async def fail(_: object) -> str:
         raise KeyError("bug")

@@ -10,7 +10,7 @@ import pytest
 
 from hajob.runtime.backoff import Backoff
 from hajob.runtime.clock import SystemClock
-from hajob.runtime.credentials import Credentials
+from hajob.runtime.credentials import ApiCredentials
 from hajob.runtime.frontend import Frontend, JobIntake, kopf_settings
 from hajob.runtime.kube import ApiError
 from tests.unit.runtime.runtime_fakes import FakeKube
@@ -20,7 +20,7 @@ class Ending(Frontend):
     """A frontend whose kopf ends at once."""
 
     def __init__(self, kube: FakeKube) -> None:
-        super().__init__(kube, Credentials("https://nowhere"), SystemClock())
+        super().__init__(kube, ApiCredentials("https://nowhere"), SystemClock())
         self.lives: asyncio.Queue[int] = asyncio.Queue()
 
     async def _run_thread(self) -> str:
@@ -98,5 +98,5 @@ async def test_kopf_is_not_left_to_ask_for_the_user_s_name(monkeypatch: pytest.M
         given.update(arguments)
 
     monkeypatch.setattr("kopf.operator", operator)
-    await Frontend(FakeKube(), Credentials("https://nowhere"), SystemClock())._serve()
+    await Frontend(FakeKube(), ApiCredentials("https://nowhere"), SystemClock())._serve()
     assert given["identity"]

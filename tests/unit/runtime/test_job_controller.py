@@ -19,7 +19,7 @@ from hajob.plan.state import JobPhase, Shrunk
 from hajob.protocol import sidecar_pb2 as wire
 from hajob.runtime.announcements import Announcer
 from hajob.runtime.avoided_nodes import AvoidedNodes
-from hajob.runtime.channel import Credentials, Listener
+from hajob.runtime.channel import ChannelListener, CoordinatorCredentials
 from hajob.runtime.job_controller import JobController
 from hajob.runtime.kube import ApiError
 from hajob.runtime.ports import Ports
@@ -96,7 +96,7 @@ class Town:
         return self.controller
 
     def _ports(self) -> Ports:
-        def dial(address: str, job_uid: str, credentials: Credentials, listener: Listener) -> Link:
+        def dial(address: str, job_uid: str, credentials: CoordinatorCredentials, listener: ChannelListener) -> Link:
             assert all((job_uid, credentials, listener))
             self.links.append(Link(address))
             return self.links[-1]

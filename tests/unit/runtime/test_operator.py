@@ -14,7 +14,7 @@ from e2e.memory_api.requests import requests
 from e2e.memory_api.server import MemoryServer
 from hajob.api import constants as names
 from hajob.runtime.app import Operator
-from hajob.runtime.credentials import Credentials
+from hajob.runtime.credentials import ApiCredentials
 from hajob.runtime.kube import ApiError
 from hajob.runtime.lease import FENCE_LIMIT
 from hajob.runtime.settings import Settings
@@ -31,7 +31,7 @@ class World:
         self.server = MemoryServer(self.clock)
         self.kube = MemoryKube(self.server)
         settings = Settings(identity="one", metrics_port=0)
-        self.operator = Operator(settings, self.kube, Credentials("https://nowhere"), self.clock)
+        self.operator = Operator(settings, self.kube, ApiCredentials("https://nowhere"), self.clock)
 
     async def job(self, name: str, fence: int) -> None:
         """A job whose status holds a fence."""
