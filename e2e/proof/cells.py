@@ -24,7 +24,7 @@ RANKS: Final[Mapping[str, tuple[int, ...]]] = {"first": (0,), "last": (7,), "two
 MOMENTS: Final = ("forward", "update", "save", "recovery")
 OTHERS: Final[Mapping[str, int]] = {"first": 3, "last": 0, "two": 7, "node": 6}
 """The rank whose recovery is under way when the cell's own fault comes; no partner of it is in the set."""
-WITNESS: Final = 1
+OBSERVER: Final = 1
 """A rank that lives through every recovery in which a mark is wanted of a survivor."""
 HOLD_SECONDS: Final = 1.5
 MOST_DEATHS: Final = 5
@@ -220,7 +220,7 @@ def _checkpoint(cell: Cell) -> Script:
     allowed: tuple[str, ...] = ("Checkpoint", "Restart")
     by_way_of: tuple[str, ...] = ("Checkpoint",)
     if cell.moment == "recovery":
-        lines, killed, off = _during(cell, WITNESS, "rebuild")
+        lines, killed, off = _during(cell, OBSERVER, "rebuild")
         allowed, by_way_of = ("InPlace", *allowed), ("InPlace", "Checkpoint")
     is_exit = cell.moment == "recovery" and bool(SAVERS & set(RANKS[cell.ranks]))
     return Script(
@@ -293,7 +293,7 @@ STUCK: Final = (*_lines((1,), "update", "do=stuck seconds=600"), *_lines((7,), "
 EXTRA: Final[Mapping[tuple[str, str, str], Script]] = {
     **{key: _cascade(further, random.Random(0)) for key, further in CASCADES.items()},
     ("Cascade", "after-naming", "recovery"): Script(
-        lines=(*_lines((0,), "forward", "do=kill"), _hold(WITNESS, "rebuild")),
+        lines=(*_lines((0,), "forward", "do=kill"), _hold(OBSERVER, "rebuild")),
         killed=(7,),
         allowed=("InPlace", "Replace", "Checkpoint", "Restart"),
         action="Restart",

@@ -24,7 +24,7 @@ AWAY_STEPS = 50
 AWAY_SECONDS = 60.0
 SLOW_STEP = 300.0
 """Milliseconds; the training must outlast an operator that is away for a minute."""
-LADDER = ("Retry", "InPlace", "Replace", "Shrink", "Checkpoint", "Restart")
+ACTIONS = ("Retry", "InPlace", "Replace", "Shrink", "Checkpoint", "Restart")
 
 
 def check(rig: Rig, job: Job, found: Recovery, action: str, *, pipeline: int = 1, data: int = 4) -> None:
@@ -99,7 +99,7 @@ def hit(rig: Rig, job: Job, action: str) -> None:
 @pytest.mark.parametrize(("action", "by_way_of"), [("Retry", []), ("Replace", []), ("Restart", ["Checkpoint"])])
 def test_an_operator_away_for_a_minute_changes_nothing(rig: Rig, action: str, by_way_of: Sequence[str]) -> None:
     first = next(iter(by_way_of), action)
-    smaller = [{"name": name, "maxCount": 0} for name in LADDER[: LADDER.index(first)]]
+    smaller = [{"name": name, "maxCount": 0} for name in ACTIONS[: ACTIONS.index(first)]]
     spec = {"recovery": {"actions": smaller}}
     job = rig.submit(iterations=ITERATIONS, step_milliseconds=SLOW_STEP, spec=spec)
     job.wait_step(10)

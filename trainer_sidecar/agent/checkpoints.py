@@ -93,10 +93,10 @@ class Checkpoints:
 def prepare(directory: Path, order: pb.CheckpointOrder, _before: pb.CheckpointState) -> pb.CheckpointState:
     """Set right what the next attempt will load, before any of its ranks is there. OSError: it cannot be.
 
-    What this agent may not read it cannot judge, and refuses nothing: the job is started as it would be without it.
+    What this agent may not read it cannot evaluate, and refuses nothing: the job is started as it would be without it.
     """
     try:
-        verdict = judge(directory, order.rules)
+        verdict = evaluate(directory, order.rules)
     except (PermissionError, TimeoutError) as error:
         why = (
             access.refused(directory, error)
@@ -131,7 +131,7 @@ def prepare(directory: Path, order: pb.CheckpointOrder, _before: pb.CheckpointSt
 
 def look(directory: Path, order: pb.CheckpointOrder, before: pb.CheckpointState) -> pb.CheckpointState:
     """What a training that loads now would find; what the attempt was given stays as it was."""
-    verdict = judge(directory, order.rules)
+    verdict = evaluate(directory, order.rules)
     state = pb.CheckpointState()
     state.CopyFrom(before)
     state.name, state.step, state.tracked = verdict.name, verdict.step, verdict.tracked
@@ -147,7 +147,7 @@ def _doubt(verdict: Verdict) -> str:
     )
 
 
-def judge(directory: Path, rules: pb.CheckpointRules) -> Verdict:
+def evaluate(directory: Path, rules: pb.CheckpointRules) -> Verdict:
     """The verdict of the layout that the job's framework has. ValueError: the sizes make no job."""
     layout = Layout(
         num_nodes=rules.num_nodes,
@@ -161,7 +161,7 @@ def judge(directory: Path, rules: pb.CheckpointRules) -> Verdict:
         copies=rules.copies,
         expert_tensor=rules.expert_tensor,
     )
-    rule = mindspore.judge if rules.framework == MINDSPORE else megatron.judge
+    rule = mindspore.evaluate if rules.framework == MINDSPORE else megatron.evaluate
     return rule(RealDirectory(directory), layout)
 
 

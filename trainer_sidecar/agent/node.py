@@ -275,6 +275,8 @@ class Node:
         if script.launch != before.launch:
             self._begin_launch()
         self._endings.training = Training.of(options(script.arguments))
+        if script.lost_log and not before.lost_log:
+            log.warning("output of the training is not kept where its start script wants it: %s", script.lost_log)
         if script.ended and not before.ended:
             log.info("the start script ended: %s", facts.exit_name(script.exit_code))
             self.send_launcher({"kind": "seen_end"})

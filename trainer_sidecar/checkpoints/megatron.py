@@ -50,7 +50,7 @@ class _Tracker:
         return self.lost or (self.step is not None and candidate.step <= self.step)
 
 
-def judge(directory: Directory, layout: Layout) -> Verdict:
+def evaluate(directory: Directory, layout: Layout) -> Verdict:
     """The newest complete checkpoint in `directory` for a job of this layout."""
     tracker, candidates = _read_tracker(directory), _candidates(directory)
     if tracker.text == RELEASE:

@@ -56,7 +56,7 @@ class _Filled:
     refusal: CheckpointRefusal | None = None
 
 
-def judge(directory: Directory, layout: Layout) -> Verdict:
+def evaluate(directory: Directory, layout: Layout) -> Verdict:
     """The newest checkpoint in `directory` that is complete, or can be completed, for a job of this layout."""
     files = _sort(directory)
     wrong = [refuse(path, RefusalReason.WRONG_TRACKER, what) for path, what in _wrong_trackers(directory, files)]

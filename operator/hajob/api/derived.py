@@ -160,12 +160,12 @@ def effective(spec: HATrainingJobSpec) -> Effective:
 def not_served(spec: HATrainingJobSpec) -> str:
     """What the spec asks for and this version cannot do, in a sentence; empty when there is nothing.
 
-    Such a job is not started: a wish that is silently ignored shows only when it is needed. What has its default, or
-    means nothing for the product, is no wish.
+    Such a job is not started: a setting that is silently ignored shows only when it is needed. What has its default, or
+    means nothing for the product, is not one.
     """
     saved = type(spec.checkpoint).model_fields["saved_limit"].default
     super_pods = spec.accelerator.product is Product.A3 and spec.accelerator.super_pod_chips is not None
-    wishes = {
+    settings = {
         "launcher: TaskD": spec.launcher is Launcher.TASKD,
         f"scheduling.gangPolicy: {spec.scheduling.gang_policy}": spec.scheduling.gang_policy is not GangPolicy.NONE,
         "scheduling.numSpareNodes": spec.scheduling.num_spare_nodes > 0,
@@ -175,5 +175,5 @@ def not_served(spec: HATrainingJobSpec) -> str:
         "accelerator.superPodChips": super_pods,
         "network.mindIOTLSPolicy: Enabled": spec.network.mindio_tls_policy is MindIOTLSPolicy.ENABLED,
     }
-    found = [wish for wish, there in wishes.items() if there]
+    found = [name for name, there in settings.items() if there]
     return f"this version of Hajob does not do {', '.join(found)} yet: leave it out" if found else ""

@@ -160,7 +160,7 @@ class Tolerance:
 
 
 def tolerance(layout: Layout) -> Tolerance:
-    """Judge the layout by the loss of one node; costs two closures, not one for each node.
+    """Evaluate the layout by the loss of one node; costs two closures, not one for each node.
 
     No pod holds both holders of a shard unless node 0 does: rank 0 and its partner stand as near as any two.
     """

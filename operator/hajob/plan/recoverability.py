@@ -22,13 +22,13 @@ _REPAIRS: Final = frozenset({Action.RETRY, Action.IN_PLACE, Action.REPLACE})
 def recoverability(
     state: JobState, view: ClusterView, policy: Policy, now_ms: int | None = None
 ) -> list[ActionRecoverability]:
-    """Judge every action that the spec allows; an action that it forbids is not listed.
+    """Evaluate every action that the spec allows; an action that it forbids is not listed.
 
     Args:
         state: of the job.
         view: the cluster and the training now.
         policy: of the job.
-        now_ms: to judge budgets by; None leaves budgets out.
+        now_ms: to evaluate budgets by; None leaves budgets out.
     """
     return [_evaluate(action, state, view, policy, now_ms) for action in policy.allowed]
 

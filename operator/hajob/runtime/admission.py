@@ -55,7 +55,7 @@ class Admission:
             self.reason = Reason.NOT_CHECKED
 
     async def ask(self, job: HATrainingJob, *, accepted_before: bool = False) -> bool:
-        """Judge the job, and get its credentials; whether it is admitted now.
+        """Evaluate the job, and get its credentials; whether it is admitted now.
 
         Args:
             job: as it is now.
@@ -65,21 +65,21 @@ class Admission:
         Raises:
             ApiError: the server could not be asked, or refuses the Secret.
         """
-        reason, refusal = (Reason.VALID, "") if accepted_before else await judge(self._kube, job, self._settings)
+        reason, refusal = (Reason.VALID, "") if accepted_before else await evaluate(self._kube, job, self._settings)
         if reason is Reason.VALID:
             self.credentials = await credentials(self._kube, self._clock, job)
         self.reason, self.message = reason, refusal
         return self.admitted
 
 
-async def judge(kube: Kube, job: HATrainingJob, settings: PodSettings) -> tuple[Reason, str]:
+async def evaluate(kube: Kube, job: HATrainingJob, settings: PodSettings) -> tuple[Reason, str]:
     """Whether the job can be served: VALID, or why not, in words for the person who wrote it.
 
     Raises:
         ApiError: the server could not be asked.
     """
-    if wish := not_served(job.spec):
-        return Reason.INVALID, wish
+    if refusal_reason := not_served(job.spec):
+        return Reason.INVALID, refusal_reason
     try:
         pods = (rank_pod(job, 0, 1, settings), coordinator_pod(job, 1, settings))
     except (ValueError, KeyError, TypeError, AttributeError) as error:  # a template may hold anything anywhere

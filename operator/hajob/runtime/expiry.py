@@ -1,6 +1,6 @@
 """Deletes a job some time after it has ended (spec.ttlSecondsAfterFinished).
 
-The time counts from status.completionTime, so a new leader goes on counting, and a longer wish counts as well as a
+The time counts from status.completionTime, so a new leader goes on counting, and a longer time counts as well as a
 shorter one as long as the job is there. Only the object is deleted: its finalizer and its owner references do the rest,
 as for anybody who deletes it.
 """

@@ -1,7 +1,7 @@
 """Which nodes could take a rank pod of a job, as the scheduler would see it.
 
 What is promised before a fault (`recoverability`) and where a start may go both count nodes, so a node of another pool
-must not count. Of the template's wishes node selector and tolerations are read; its node affinity is left to the
+must not count. Of the template, node selector and tolerations are read; its node affinity is left to the
 scheduler, so that a job that chooses nodes that way may be promised too many.
 """
 

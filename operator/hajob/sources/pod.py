@@ -1,7 +1,7 @@
 """What the operator keeps of a pod, and what a pod says about faults.
 
 A pod object is 10 kB and thousands of them are cached, so only the few fields that a decision needs are taken over.
-A pod is the *slow* witness: its agent has usually reported a fault seconds before the kubelet writes it here. So the
+A pod is the *slow* observer: its agent has usually reported a fault seconds before the kubelet writes it here. So the
 facts made from pods have ids of their own and count as nothing new when their ranks are lost already.
 """
 

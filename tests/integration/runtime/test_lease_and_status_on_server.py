@@ -23,15 +23,15 @@ Job = dict[str, Any]
 async def test_one_leads_and_the_next_one_gets_a_higher_fence(kube: HttpKube, namespace: str) -> None:
     settings = LeaseSettings(namespace, lease_seconds=1.0, renew_seconds=0.7, retry_seconds=0.1)
     gained: asyncio.Queue[tuple[str, int]] = asyncio.Queue()
-    keepers: dict[str, LeaseHolder] = {}
+    holders: dict[str, LeaseHolder] = {}
     tasks: dict[str, asyncio.Task[None]] = {}
 
     def start(name: str) -> None:
         def on_gained(fence: int) -> None:
             gained.put_nowait((name, fence))
 
-        keepers[name] = LeaseHolder(kube, SystemClock(), settings, name, on_gained=on_gained)
-        tasks[name] = asyncio.create_task(keepers[name].run())
+        holders[name] = LeaseHolder(kube, SystemClock(), settings, name, on_gained=on_gained)
+        tasks[name] = asyncio.create_task(holders[name].run())
 
     for name in ("one", "two"):
         start(name)
@@ -44,7 +44,7 @@ async def test_one_leads_and_the_next_one_gets_a_higher_fence(kube: HttpKube, na
         start("three")
         tasks[second].cancel()
         await asyncio.gather(tasks[second], return_exceptions=True)
-        await keepers[second].release()
+        await holders[second].release()
         assert await gained.get() == ("three", 3)
     for task in tasks.values():
         task.cancel()

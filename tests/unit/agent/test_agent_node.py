@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from hajob.protocol import sidecar_pb2 as pb
 from tests.unit.agent.fakes import FakeClock, pod_settings
 from trainer_sidecar.agent.clock import SECOND
@@ -474,3 +476,12 @@ def test_a_process_that_falls_silent_again_is_told_again() -> None:
     assert [fact.age_nanoseconds // SECOND for fact in told] == [40, 31]
     assert len({fact.id for fact in told}) == 2
     assert "no heartbeat has passed for 9 s" in told[0].message
+
+
+def test_a_log_that_tee_cannot_write_is_told_once(caplog: pytest.LogCaptureFixture) -> None:
+    rig = Rig()
+    for _ in range(2):
+        rig.script(lost_log="tee: logs/train.log: No such file or directory")
+    assert [one.message for one in caplog.records if "tee: logs/train.log" in one.message] == [
+        caplog.records[0].message
+    ]

@@ -143,17 +143,17 @@ LAYOUT = Layout(num_nodes=2, chips_per_node=2, tensor=2)
 def test_what_the_toy_trainer_saves_is_judged_like_megatrons(tmp_path: Path) -> None:
     for step in (5, 10):
         save_toy(tmp_path, step)
-    assert megatron.judge(RealDirectory(tmp_path), LAYOUT) == Verdict("iter_0000010", 10, writes={})
+    assert megatron.evaluate(RealDirectory(tmp_path), LAYOUT) == Verdict("iter_0000010", 10, writes={})
     shard = tmp_path / "iter_0000010/mp_rank_01"
     whole = (shard / "model_optim_rng.pt").read_bytes()
     (shard / "model_optim_rng.pt").write_bytes((tmp_path / "iter_0000005/mp_rank_01/model_optim_rng.pt").read_bytes())
-    assert megatron.judge(RealDirectory(tmp_path), LAYOUT).refused[0].reason == RefusalReason.MIXED_STEPS
+    assert megatron.evaluate(RealDirectory(tmp_path), LAYOUT).refused[0].reason == RefusalReason.MIXED_STEPS
     (shard / "model_optim_rng.pt").write_bytes(whole[:-1])
-    verdict = megatron.judge(RealDirectory(tmp_path), LAYOUT)
+    verdict = megatron.evaluate(RealDirectory(tmp_path), LAYOUT)
     assert (verdict.step, verdict.refused[0].reason) == (5, RefusalReason.TRUNCATED_FILE)
     carry_out(tmp_path, verdict)
     assert toy.newest(tmp_path) == 5
-    assert megatron.judge(RealDirectory(tmp_path), LAYOUT).tracked
+    assert megatron.evaluate(RealDirectory(tmp_path), LAYOUT).tracked
 
 
 def test_files_of_one_checkpoint_are_read_side_by_side(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -184,10 +184,10 @@ def test_a_share_that_does_not_answer_is_given_up(tmp_path: Path, monkeypatch: p
 def test_the_tracker_is_put_aside_where_nothing_is_left(tmp_path: Path) -> None:
     save_toy(tmp_path, 5)
     (tmp_path / "iter_0000005/mp_rank_00/distrib_optim.pt").write_bytes(b"")
-    carry_out(tmp_path, megatron.judge(RealDirectory(tmp_path), LAYOUT))
+    carry_out(tmp_path, megatron.evaluate(RealDirectory(tmp_path), LAYOUT))
     assert toy.newest(tmp_path) is None
     assert (tmp_path / "latest_checkpointed_iteration.txt.refused").read_text() == "5"
-    assert megatron.judge(RealDirectory(tmp_path), LAYOUT).tracked
+    assert megatron.evaluate(RealDirectory(tmp_path), LAYOUT).tracked
 
 
 def test_files_are_copied_whole_or_not_at_all(tmp_path: Path) -> None:
@@ -216,13 +216,13 @@ def test_a_whole_last_checkpoint_of_mindio_on_disk(tmp_path: Path) -> None:
     for rank in range(4):
         (output / f"strategy/ckpt_strategy_rank_{rank}.ckpt").write_bytes(b"x")
     for root, prefix in ((output, "checkpoint/"), (output / "checkpoint", "")):
-        verdict = mindspore.judge(RealDirectory(root), Layout(num_nodes=2, chips_per_node=2))
+        verdict = mindspore.evaluate(RealDirectory(root), Layout(num_nodes=2, chips_per_node=2))
         assert verdict.step == 5
         assert [copy.target for copy in verdict.copies] == [
             f"{prefix}rank_{rank}/net_rank_{rank}-5_1.ckpt" for rank in (2, 3)
         ]
         carry_out(root, verdict)
-        assert mindspore.judge(RealDirectory(root), Layout(num_nodes=2, chips_per_node=2)).tracked
+        assert mindspore.evaluate(RealDirectory(root), Layout(num_nodes=2, chips_per_node=2)).tracked
         for rank in (2, 3):
             (output / f"checkpoint/rank_{rank}/net_rank_{rank}-5_1.ckpt").unlink()
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from hajob.domain.checkpoints import RefusalReason
 from hajob.domain.layout import Layout
 from tests.unit.checkpoints.fake_directory import FakeDirectory
-from trainer_sidecar.checkpoints.mindspore import judge, partners, restore_list, step_of
+from trainer_sidecar.checkpoints.mindspore import evaluate, partners, restore_list, step_of
 from trainer_sidecar.checkpoints.verdict import Copy, Look
 
 LAYOUT = Layout(num_nodes=4, chips_per_node=2, tensor=2)  # ranks r and r + 4 hold the same shard
@@ -36,17 +36,17 @@ def saved(*steps: int, ranks: range = range(8), strategies: bool = True, meta: b
 
 
 def test_the_newest_one_that_every_rank_has() -> None:
-    verdict = judge(saved(4, 5), LAYOUT)
+    verdict = evaluate(saved(4, 5), LAYOUT)
     assert (verdict.name, verdict.step, verdict.refused, verdict.tracked) == ("5_1", 5, (), True)
     bare = FakeDirectory({f"rank_{rank}/net-1_77.ckpt": Look() for rank in range(8)})
-    assert (judge(bare, LAYOUT).name, judge(bare, LAYOUT).step) == ("1_77", 77)
+    assert (evaluate(bare, LAYOUT).name, evaluate(bare, LAYOUT).step) == ("1_77", 77)
 
 
 def test_the_last_checkpoint_of_mindio_is_filled_by_partners() -> None:
     directory = saved(5, ranks=range(4))
     del directory.looks[path(1, 5)]
     directory.looks[path(5, 5)] = Look()  # rank 1 had died: its partner saved
-    verdict = judge(directory, LAYOUT)
+    verdict = evaluate(directory, LAYOUT)
     assert verdict.step == 5
     assert verdict.copies == tuple(Copy(path(a, 5), path(b, 5)) for a, b in [(5, 1), (0, 4), (2, 6), (3, 7)])
 
@@ -54,7 +54,7 @@ def test_the_last_checkpoint_of_mindio_is_filled_by_partners() -> None:
 def test_a_cut_off_file_is_replaced_by_the_partners() -> None:
     directory = saved(5)
     directory.looks[path(6, 5)] = Look(whole=False)
-    assert judge(directory, LAYOUT).copies == (Copy(path(2, 5), path(6, 5)),)
+    assert evaluate(directory, LAYOUT).copies == (Copy(path(2, 5), path(6, 5)),)
 
 
 def cut_both(directory: FakeDirectory) -> None:
@@ -87,7 +87,7 @@ def unfinished_both(directory: FakeDirectory) -> None:
 def test_what_nobody_can_give_refuses_the_checkpoint(damage: object, reason: RefusalReason, left: int) -> None:
     directory = saved(3, 4, 5)
     damage(directory)  # type: ignore[operator]
-    verdict = judge(directory, LAYOUT)
+    verdict = evaluate(directory, LAYOUT)
     assert (verdict.refused[0].name, verdict.refused[0].reason, verdict.step) == ("5_1", reason, left)
     if left < 0:
         assert set(verdict.aside) == {one for one in directory.looks if one.startswith("checkpoint")}
@@ -95,9 +95,9 @@ def test_what_nobody_can_give_refuses_the_checkpoint(damage: object, reason: Ref
 
 def test_the_training_is_told_of_the_older_one() -> None:
     directory = saved(4, 5, meta=True)
-    assert judge(directory, LAYOUT).tracked
+    assert evaluate(directory, LAYOUT).tracked
     lose_both(directory)
-    writes = judge(directory, LAYOUT).writes
+    writes = evaluate(directory, LAYOUT).writes
     assert writes is not None
     assert len(writes) == 8
     told = json.loads(writes["checkpoint/rank_2/meta.json"])
@@ -110,7 +110,7 @@ def test_refused_files_are_put_out_of_sight() -> None:
     lose_both(directory)
     again = path(3, 5).replace("rank_3-", "rank_3_1-")  # the same step, saved once more by a successor
     directory.looks[again] = Look()
-    verdict = judge(directory, LAYOUT)
+    verdict = evaluate(directory, LAYOUT)
     assert verdict.step == 4
     assert set(verdict.aside) == {again} | {path(rank, 5) for rank in range(8) if rank not in (2, 6)}
     assert not verdict.tracked
@@ -120,17 +120,17 @@ def test_of_files_saved_again_the_later_one_counts() -> None:
     directory = saved(5)
     names = [path(3, 5).replace("rank_3-", f"rank_3{number}-") for number in ("_2", "_10", "_9")]
     directory.looks |= {name: Look(whole=False) for name in names}
-    assert judge(directory, LAYOUT).copies == (Copy(path(7, 5), names[1]),)
+    assert evaluate(directory, LAYOUT).copies == (Copy(path(7, 5), names[1]),)
     directory.looks[names[1]] = Look()
-    assert judge(directory, LAYOUT).copies == ()
+    assert evaluate(directory, LAYOUT).copies == ()
 
 
 def test_a_file_without_what_others_hold_stands_for_no_other() -> None:
     directory = saved(4, 5)
     directory.looks[path(2, 5)] = Look(partial=True)
-    assert judge(directory, LAYOUT).step == 5
+    assert evaluate(directory, LAYOUT).step == 5
     directory.drop(path(6, 5))
-    verdict = judge(directory, LAYOUT)
+    verdict = evaluate(directory, LAYOUT)
     assert (verdict.step, [one.name for one in verdict.refused]) == (4, ["5_1"])
 
 
@@ -140,7 +140,7 @@ def test_a_file_without_what_others_hold_stands_for_no_other() -> None:
 def test_a_meta_file_that_names_nothing(text: str) -> None:
     directory = saved(5, meta=True)
     directory.texts["checkpoint/rank_0/meta.json"] = text
-    verdict = judge(directory, LAYOUT)
+    verdict = evaluate(directory, LAYOUT)
     assert [(one.name, one.reason) for one in verdict.refused] == [
         ("checkpoint/rank_0/meta.json", RefusalReason.WRONG_TRACKER)
     ]
@@ -149,13 +149,13 @@ def test_a_meta_file_that_names_nothing(text: str) -> None:
 
 def test_strategy_files() -> None:
     dumped = saved(5, ranks=range(4), strategies=False)
-    assert judge(dumped, LAYOUT).refused[0].reason == RefusalReason.MISSING_STRATEGY
+    assert evaluate(dumped, LAYOUT).refused[0].reason == RefusalReason.MISSING_STRATEGY
     dumped.looks["strategy/ckpt_strategy.ckpt"] = Look()  # merged into one
-    assert judge(dumped, LAYOUT).step == 5
-    assert judge(saved(5, strategies=False), LAYOUT).step == 5
+    assert evaluate(dumped, LAYOUT).step == 5
+    assert evaluate(saved(5, strategies=False), LAYOUT).step == 5
     partly = saved(5)
     partly.sizes["strategy/ckpt_strategy_rank_3.ckpt"] = 0
-    refusal = judge(partly, LAYOUT).refused[0]
+    refusal = evaluate(partly, LAYOUT).refused[0]
     assert (refusal.reason, refusal.detail) == (RefusalReason.MISSING_STRATEGY, "rank 3")
 
 
@@ -173,9 +173,9 @@ def test_the_trainings_own_relation_counts_before_the_layout(packed: bool) -> No
     directory = saved(5)
     directory.drop(path(0, 5))
     directory.contents["checkpoint/rank_0/group_info.pb"] = content
-    assert judge(directory, LAYOUT).copies == (Copy(path(2, 5), path(0, 5)),)
+    assert evaluate(directory, LAYOUT).copies == (Copy(path(2, 5), path(0, 5)),)
     directory.contents["checkpoint/rank_0/group_info.pb"] = group(3, 2, packed=packed)  # not of this rank
-    assert judge(directory, LAYOUT).copies == (Copy(path(4, 5), path(0, 5)),)
+    assert evaluate(directory, LAYOUT).copies == (Copy(path(4, 5), path(0, 5)),)
 
 
 @given(st.binary(max_size=64))
@@ -201,11 +201,11 @@ def test_a_checkpoint_is_taken_only_with_every_ranks_shard(lost: set[int], cut: 
     directory.drop(*(path(rank, 5) for rank in lost))
     for rank in cut - lost:
         directory.looks[path(rank, 5)] = Look(whole=False)
-    verdict = judge(directory, LAYOUT)
+    verdict = evaluate(directory, LAYOUT)
     gone = lost | cut
     complete = all({rank, (rank + 4) % 8} - gone for rank in range(8))
     assert (verdict.step == 5) is complete
     if complete:
         for copy in verdict.copies:
             directory.looks[copy.target] = directory.looks[copy.source]
-        assert (judge(directory, LAYOUT).step, judge(directory, LAYOUT).copies) == (5, ())
+        assert (evaluate(directory, LAYOUT).step, evaluate(directory, LAYOUT).copies) == (5, ())

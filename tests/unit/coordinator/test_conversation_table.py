@@ -56,7 +56,7 @@ TOLD_NOTHING = {
     State.CLOSED,
     State.LOST,
 }
-WISHES = [
+DESIRED = [
     Desired(strategy, {1: 1}, ready, "{}", 10)
     for strategy in ("recover", "retry", "dump", "downgrade", "upgrade", "pause", "continue", "migration")
     for ready in (True, False)
@@ -87,7 +87,7 @@ def drive(
 def test_no_state_makes_a_call_its_phase_does_not_ask_for(state: State) -> None:
     """One call at most, and only from a state that may make it."""
     for event in EVENTS:
-        for desired in [None, *WISHES]:
+        for desired in [None, *DESIRED]:
             for lost in (True, False):
                 commands, conversation = drive(state, event, desired, lost=lost)
                 calls = [command.name for command in commands if isinstance(command, HostCall)]
@@ -99,7 +99,7 @@ def test_no_state_makes_a_call_its_phase_does_not_ask_for(state: State) -> None:
 @pytest.mark.parametrize("state", sorted(TOLD_NOTHING))
 def test_a_controller_that_has_left_is_told_nothing(state: State) -> None:
     for event in EVENTS:
-        for desired in WISHES:
+        for desired in DESIRED:
             commands, conversation = drive(state, event, desired, lost=True)
             assert not [command for command in commands if isinstance(command, HostCall)]
             assert conversation.state is state
@@ -369,7 +369,7 @@ def test_a_pause_that_fails_is_not_asked_for_again() -> None:
 STEPS = st.lists(
     st.one_of(
         st.sampled_from([("event", event) for event in EVENTS]),
-        st.sampled_from([("want", desired) for desired in [None, *WISHES]]),
+        st.sampled_from([("want", desired) for desired in [None, *DESIRED]]),
         st.sampled_from([("lose", rank) for rank in range(4)]),
         st.sampled_from([("wait", seconds) for seconds in (0.05, 3.0, 90.0)]),
     ),

@@ -152,12 +152,12 @@ def test_excluded_nodes_are_out_in_every_alternative() -> None:
 def test_a_coordinator_free_to_go_anywhere_may_sit_with_ranks() -> None:
     job = example("quickstart")
     ranks = rank_pod(job, 0, 1, SETTINGS)["spec"]["affinity"]["podAntiAffinity"]
-    shunned = ranks["requiredDuringSchedulingIgnoredDuringExecution"][1]["labelSelector"]["matchLabels"]
+    avoided = ranks["requiredDuringSchedulingIgnoredDuringExecution"][1]["labelSelector"]["matchLabels"]
     apart, anywhere = (
         coordinator_pod(job, 1, SETTINGS, apart=choice)["metadata"]["labels"] for choice in (True, False)
     )
-    assert shunned.items() <= apart.items()
-    assert not shunned.items() <= anywhere.items()
+    assert avoided.items() <= apart.items()
+    assert not avoided.items() <= anywhere.items()
 
 
 def test_the_output_lies_on_the_innermost_volume_or_nowhere() -> None:

@@ -13,7 +13,7 @@ from hajob.api.conditions import Reason
 from hajob.api.job import HATrainingJob
 from hajob.objects.settings import PodSettings
 from hajob.plan.flags import read_flags
-from hajob.runtime.admission import judge
+from hajob.runtime.admission import evaluate
 from hajob.runtime.kube import ApiError, Kube
 from hajob.scheduling.free_nodes import may_take
 from hajob.sources.node import NodeView
@@ -37,7 +37,7 @@ async def refused_in_words(kube: Kube, case: Any) -> None:
     job = HATrainingJob.from_object(stored)
     read_flags(job.spec.template)
     may_take(NODE, job.spec)
-    reason, message = await judge(kube, job, SETTINGS)
+    reason, message = await evaluate(kube, job, SETTINGS)
     assert reason in {Reason.INVALID, Reason.POD_REFUSED}
     assert message
 
@@ -53,7 +53,7 @@ async def test_nonsense_that_is_stored_already_is_told_all_the_same(case: Any) -
     kube = MemoryKube(MemoryServer(FakeClock()))
     body = job_with(*case)
     body["metadata"] = {"name": "job", "namespace": "default", "uid": "u"}
-    reason, message = await judge(kube, HATrainingJob.from_object(body), SETTINGS)
+    reason, message = await evaluate(kube, HATrainingJob.from_object(body), SETTINGS)
     assert reason in {Reason.INVALID, Reason.POD_REFUSED}
     assert message
 
@@ -61,4 +61,4 @@ async def test_nonsense_that_is_stored_already_is_told_all_the_same(case: Any) -
 async def test_the_quickstart_is_accepted() -> None:
     kube = MemoryKube(MemoryServer(FakeClock()))
     stored = await kube.create(names.PLURAL, "default", job_with(("nodeSelector",), {"a": "b"}))
-    assert await judge(kube, HATrainingJob.from_object(stored), SETTINGS) == (Reason.VALID, "")
+    assert await evaluate(kube, HATrainingJob.from_object(stored), SETTINGS) == (Reason.VALID, "")

@@ -94,8 +94,8 @@ def test_needed_avoided_nodes_are_taken_longest_avoided_first() -> None:
     job = spec(nodeSelector={"pool": "a"})
     layout = layout_of(job)
 
-    def avoided(*shunned: str) -> set[str]:
-        return nodes_to_avoid(nodes, [], job, layout, shunned)
+    def avoided(*names: str) -> set[str]:
+        return nodes_to_avoid(nodes, [], job, layout, names)
 
     assert avoided("node-2", "node-0") == {"node-0", "node-2", "node-9"}
     assert avoided("node-2", "node-0", "node-1") == {"node-0", "node-1", "node-9"}

@@ -32,28 +32,28 @@ def incident(action: Action, source: RestoredFrom | None = None, **more: Any) ->
     return replace(blank, **more)
 
 
-class Book:
-    """A book, told what happens."""
+class Recording:
+    """A recorder of incidents, told what happens."""
 
     def __init__(self, begun: Incident) -> None:
         self.said: list[tuple[str, str]] = []
-        self.book = IncidentRecorder(None, lambda reason, text, _: self.said.append((reason, text)))
-        self.book.follow(begun, JobEvent(), 48)
+        self.recorder = IncidentRecorder(None, lambda reason, text, _: self.said.append((reason, text)))
+        self.recorder.follow(begun, JobEvent(), 48)
 
-    def stood_at(self, step: int) -> Book:
-        self.book.mark(Mark.STEP_BEFORE, 1, step)
+    def stood_at(self, step: int) -> Recording:
+        self.recorder.mark(Mark.STEP_BEFORE, 1, step)
         return self
 
-    def loads(self, step: int, *refused: CheckpointRefusal) -> Book:
-        self.book.checkpoint_loaded(Loaded(step, refused, len(refused)))
+    def loads(self, step: int, *refused: CheckpointRefusal) -> Recording:
+        self.recorder.checkpoint_loaded(Loaded(step, refused, len(refused)))
         return self
 
     def resumes(self, step: int, incarnation: int = 2) -> dict[str, Any]:
         """The first step ends the incident; the entry of the status."""
-        self.book.follow(None, Resumed(incarnation, step))
-        self.book.close(CloseIncident(2, IncidentOutcome.RECOVERED))
-        assert self.book.record is not None
-        found = entry(self.book.record, LAYOUT).to_json()
+        self.recorder.follow(None, Resumed(incarnation, step))
+        self.recorder.close(CloseIncident(2, IncidentOutcome.RECOVERED))
+        assert self.recorder.record is not None
+        found = entry(self.recorder.record, LAYOUT).to_json()
         keys = ("restoredFrom", "loadedStep", "lostSteps", "stateSources", "refusedCheckpoints")
         return {key: found[key] for key in keys if found.get(key)}
 
@@ -68,14 +68,14 @@ EVERYBODY = tuple(range(8))
 
 @pytest.mark.parametrize("action", [Action.RETRY, Action.IN_PLACE, Action.REPLACE])
 def test_from_a_copy_nothing_is_lost_and_the_giver_is_named(action: Action) -> None:
-    book = Book(incident(action, RestoredFrom.OPTIMIZER_COPY, lost_ranks=(3, 6)))
+    recording = Recording(incident(action, RestoredFrom.OPTIMIZER_COPY, lost_ranks=(3, 6)))
     sources = [place("OptimizerCopy", 2, (3, 7), (6, 2)), place("LiveRank", 6)]
-    assert book.stood_at(47).resumes(48) == {"restoredFrom": "OptimizerCopy", "stateSources": sources}
+    assert recording.stood_at(47).resumes(48) == {"restoredFrom": "OptimizerCopy", "stateSources": sources}
 
 
 def test_a_repair_from_the_checkpoint_counts_back_to_it() -> None:
-    book = Book(incident(Action.IN_PLACE, RestoredFrom.PERIODIC_CHECKPOINT))
-    assert book.stood_at(47).resumes(41) == {
+    recording = Recording(incident(Action.IN_PLACE, RestoredFrom.PERIODIC_CHECKPOINT))
+    assert recording.stood_at(47).resumes(41) == {
         "restoredFrom": "PeriodicCheckpoint",
         "loadedStep": 40,
         "lostSteps": 7,
@@ -84,18 +84,18 @@ def test_a_repair_from_the_checkpoint_counts_back_to_it() -> None:
 
 
 def test_a_repair_from_the_checkpoint_is_seen_by_its_step() -> None:
-    found = Book(incident(Action.REPLACE, RestoredFrom.OPTIMIZER_COPY)).stood_at(47).resumes(41)
+    found = Recording(incident(Action.REPLACE, RestoredFrom.OPTIMIZER_COPY)).stood_at(47).resumes(41)
     assert (found["restoredFrom"], found["loadedStep"], found["lostSteps"]) == ("PeriodicCheckpoint", 40, 7)
 
 
 def test_a_step_of_another_incident_says_nothing() -> None:
-    book = Book(incident(Action.IN_PLACE, RestoredFrom.OPTIMIZER_COPY)).stood_at(47)
-    assert "loadedStep" not in book.resumes(1, incarnation=1)
+    recording = Recording(incident(Action.IN_PLACE, RestoredFrom.OPTIMIZER_COPY)).stood_at(47)
+    assert "loadedStep" not in recording.resumes(1, incarnation=1)
 
 
 def test_a_restart_from_an_older_checkpoint_names_the_refused() -> None:
-    book = Book(incident(Action.RESTART, RestoredFrom.PERIODIC_CHECKPOINT)).loads(20, REFUSED)
-    assert book.resumes(21, incarnation=3) == {
+    recording = Recording(incident(Action.RESTART, RestoredFrom.PERIODIC_CHECKPOINT)).loads(20, REFUSED)
+    assert recording.resumes(21, incarnation=3) == {
         "restoredFrom": "PeriodicCheckpoint",
         "loadedStep": 20,
         "lostSteps": 27,
@@ -104,14 +104,16 @@ def test_a_restart_from_an_older_checkpoint_names_the_refused() -> None:
             {"name": "iter_0000040", "reason": "TruncatedFile", "message": REFUSED.message},
         ],
     }
-    ((reason, text),) = [said for said in book.said if said[0] == "CheckpointRefused"]
+    ((reason, text),) = [said for said in recording.said if said[0] == "CheckpointRefused"]
     assert reason
     assert text.startswith("resumes from step 20; refused: iter_0000040 (TruncatedFile")
 
 
 def test_the_coordinators_word_counts_before_the_decisions() -> None:
-    book = Book(incident(Action.RESTART, RestoredFrom.PERIODIC_CHECKPOINT)).loads(20).stood_at(48).stood_at(21)
-    assert book.resumes(21, incarnation=3)["lostSteps"] == 28
+    recording = (
+        Recording(incident(Action.RESTART, RestoredFrom.PERIODIC_CHECKPOINT)).loads(20).stood_at(48).stood_at(21)
+    )
+    assert recording.resumes(21, incarnation=3)["lostSteps"] == 28
 
 
 @pytest.mark.parametrize(
@@ -119,25 +121,25 @@ def test_the_coordinators_word_counts_before_the_decisions() -> None:
     [(48, "SavedCheckpoint", 0), (47, "SavedCheckpoint", 0), (20, "PeriodicCheckpoint", 27)],
 )
 def test_what_an_incident_saved_counts_only_if_loaded(loaded: int, source: str, lost: int) -> None:
-    found = Book(incident(Action.RESTART, RestoredFrom.SAVED_CHECKPOINT)).loads(loaded).resumes(loaded + 1, 3)
+    found = Recording(incident(Action.RESTART, RestoredFrom.SAVED_CHECKPOINT)).loads(loaded).resumes(loaded + 1, 3)
     assert (found["restoredFrom"], found["loadedStep"], found.get("lostSteps", 0)) == (source, loaded, lost)
 
 
 def test_from_nothing_every_step_is_lost() -> None:
-    found = Book(incident(Action.RESTART, RestoredFrom.PERIODIC_CHECKPOINT)).loads(-1).resumes(1, 3)
+    found = Recording(incident(Action.RESTART, RestoredFrom.PERIODIC_CHECKPOINT)).loads(-1).resumes(1, 3)
     assert found == {"lostSteps": 47, "stateSources": [place("Nowhere", 8, *EVERYBODY)]}
 
 
 def test_what_nobody_could_tell_counts_nothing() -> None:
-    book = Book(incident(Action.RESTART, RestoredFrom.PERIODIC_CHECKPOINT))
-    book.book.checkpoint_loaded(Loaded(-1, problem="the agent may not read them"))
-    assert book.resumes(21, 3)["restoredFrom"] == "PeriodicCheckpoint"
-    assert ("CheckpointsNotVerified", "the agent may not read them") in book.said
+    recording = Recording(incident(Action.RESTART, RestoredFrom.PERIODIC_CHECKPOINT))
+    recording.recorder.checkpoint_loaded(Loaded(-1, problem="the agent may not read them"))
+    assert recording.resumes(21, 3)["restoredFrom"] == "PeriodicCheckpoint"
+    assert ("CheckpointsNotVerified", "the agent may not read them") in recording.said
 
 
 def test_a_shrink_brings_nobody_back() -> None:
-    book = Book(incident(Action.SHRINK, RestoredFrom.OPTIMIZER_COPY, lost_ranks=(6, 7)))
-    assert book.stood_at(47).resumes(48)["stateSources"] == [place("LiveRank", 6)]
+    recording = Recording(incident(Action.SHRINK, RestoredFrom.OPTIMIZER_COPY, lost_ranks=(6, 7)))
+    assert recording.stood_at(47).resumes(48)["stateSources"] == [place("LiveRank", 6)]
 
 
 def test_the_account_stays_small_whatever_the_size_of_the_job() -> None:
@@ -159,7 +161,7 @@ def test_a_new_operator_knows_what_the_one_before_knew() -> None:
 
 
 def test_an_incident_closed_by_the_next_one_has_its_outcome() -> None:
-    begun = Book(incident(Action.IN_PLACE)).stood_at(47).book
+    begun = Recording(incident(Action.IN_PLACE)).stood_at(47).recorder
     begun.follow(incident(Action.CHECKPOINT, number=3, incarnation=3), JobEvent(), 50)
     begun.close(CloseIncident(2, IncidentOutcome.RECOVERED))
     assert begun.settled is not None
