@@ -102,6 +102,9 @@ PROCESS_LIVES: Final = frozenset(
 EVICTIONS: Final = frozenset({"Evicted", "Preempting", "NodeShutdown", "Terminated", "NodeLost"})
 """Reasons of failed pods that the kubelet ended for the node's sake, whatever their containers' exit codes say."""
 
+DISRUPTIONS: Final = frozenset({"EvictionByEvictionAPI", "PreemptionByScheduler", "NodeShutdown", "Terminated"})
+"""Codes of pods that were taken on purpose: drained, preempted, on a node that is shut down in order."""
+
 _BY_PROGRAM: Final = frozenset({FactKind.LOG_RULE, FactKind.SCRIPT_ENDED})
 _ORIGIN: Final = {kind: Origin.PROGRAM if kind in _BY_PROGRAM else Origin.INFRASTRUCTURE for kind in FactKind}
 _WITH_EXIT_CODE: Final = frozenset({FactKind.PROCESS_EXITED, FactKind.POD_FAILED})

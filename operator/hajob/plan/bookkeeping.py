@@ -13,8 +13,8 @@ from hajob.domain.incidents import Cause, Incident, IncidentOutcome, Milestone, 
 from hajob.plan import effects, events
 from hajob.plan.context import Context
 from hajob.plan.effects import Effect
-from hajob.plan.evaluator import stalled
-from hajob.plan.state import PROGRAM_BUDGET, Deadline, JobPhase, JobState, Spend, Stall
+from hajob.plan.evaluator import is_free, stalled
+from hajob.plan.state import MAINTENANCE_BUDGET, PROGRAM_BUDGET, Deadline, JobPhase, JobState, Spend, Stall
 
 FACT_LIMIT: Final = 128
 STALL_LIMIT: Final = 64
@@ -59,6 +59,8 @@ def _spend(context: Context, state: JobState, action: Action) -> JobState:
     assert loss is not None
     if not loss.counted or action is loss.continues:
         return state
+    if is_free(loss, state, context.now_ms):
+        return replace(state, spent=(*state.spent, Spend(MAINTENANCE_BUDGET, context.now_ms)))
     since = context.now_ms - context.policy.longest_window_ms
     spent = (*(spend for spend in state.spent if spend.time_ms > since), Spend(action, context.now_ms))
     if loss.program_failure:

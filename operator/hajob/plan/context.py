@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 
 from hajob.domain.actions import ACTION_ORDER, Action
-from hajob.domain.facts import Fact, FactKind, Origin
+from hajob.domain.facts import DISRUPTIONS, Fact, FactKind, Origin
 from hajob.domain.incidents import Incident, Purpose
 from hajob.plan.effects import Effect
 from hajob.plan.evaluator import Choice, Evaluator, Loss, Trigger
@@ -132,13 +132,15 @@ class Context:
             step=self.view.step if fact.step is None else fact.step,
             corrupted=fact.kind is FactKind.DATA_CORRUPTED,
             judges_progress=self.state.phase not in UNTRAINED,
+            maintenance=fact.code in DISRUPTIONS,
         )
 
     def _loss_of_incident(self) -> Loss:
         """The open incident as it stands, after something has failed; or nothing lost, for what is asked for."""
         incident, program = self.incident, self.is_programs_doing
         if incident is None:
-            return Loss(ranks=(), program_failure=program, counted=program)
+            lost = self._lost_its_coordinator
+            return Loss(ranks=(), program_failure=program, counted=program or lost, maintenance=lost)
         floor = incident.action if incident.action in ACTION_ORDER else Action.RETRY
         return Loss(
             ranks=incident.lost_ranks if incident.purpose is Purpose.FAULT else (),
@@ -147,6 +149,7 @@ class Context:
             rank=incident.cause.first_rank,
             step=incident.cause.step,
             corrupted=incident.corrupted,
+            maintenance=incident.cause.code in DISRUPTIONS or self._lost_its_coordinator,
             program_failure=program,
             # a start that had its places and all its time, and did not train, has made no progress
             judges_progress=self.state.phase not in UNTRAINED or isinstance(self.event, DeadlineReached),
@@ -154,6 +157,11 @@ class Context:
             or incident.purpose in {Purpose.FAULT, Purpose.COORDINATOR}
             or isinstance(self.event, DeadlineReached),
         )
+
+    @property
+    def _lost_its_coordinator(self) -> bool:
+        """Whether the event is the loss of the coordinator, and the image did not fail."""
+        return isinstance(self.event, CoordinatorLost) and not self.event.program
 
     @property
     def is_programs_doing(self) -> bool:

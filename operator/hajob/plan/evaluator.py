@@ -12,8 +12,15 @@ from typing import Final
 from hajob.domain.actions import ACTION_ORDER, FAULT_ACTIONS, Action
 from hajob.domain.layout import Layout
 from hajob.domain.loss import Isolation, copy_survives, isolate
-from hajob.plan.policy import NO_PROGRESS_LIMIT, PROGRAM_WINDOW_SECONDS, Policy, Refusal
-from hajob.plan.state import PROGRAM_BUDGET, JobState
+from hajob.plan.policy import (
+    MAINTENANCE_LIMIT,
+    MAINTENANCE_WINDOW_SECONDS,
+    NO_PROGRESS_LIMIT,
+    PROGRAM_WINDOW_SECONDS,
+    Policy,
+    Refusal,
+)
+from hajob.plan.state import MAINTENANCE_BUDGET, PROGRAM_BUDGET, JobState
 from hajob.plan.view import ClusterView
 
 
@@ -71,6 +78,7 @@ class Loss:
         counted: spends budgets; False for what was planned and for a loss that merely joins.
         continues: the action that is being done and would only be widened: neither its budget nor its progress
             is asked again.
+        maintenance: it was done on purpose: it has a budget of its own.
         judges_progress: the no-progress rule applies; False for a fault of an attempt that has not trained.
     """
 
@@ -85,6 +93,7 @@ class Loss:
     counted: bool = True
     continues: Action | None = None
     judges_progress: bool = True
+    maintenance: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,7 +188,7 @@ class Evaluator:
         return ()
 
     def _budget(self, action: Action) -> list[Refusal]:
-        if not self.loss.counted or action is self.loss.continues:
+        if not self.loss.counted or action is self.loss.continues or is_free(self.loss, self.state, self.now_ms):
             return []
         limits, found = self.policy.limits[action], []
         used = spent(self.state, action, limits.window_seconds, self.now_ms)
@@ -199,6 +208,11 @@ class Evaluator:
             words = f"{who} stood {where} {count} times before, no progress"
             found.append(Refusal("Progress", words))
         return found
+
+
+def is_free(loss: Loss, state: JobState, now_ms: int) -> bool:
+    """Whether the budget of maintenance pays for it."""
+    return loss.maintenance and spent(state, MAINTENANCE_BUDGET, MAINTENANCE_WINDOW_SECONDS, now_ms) < MAINTENANCE_LIMIT
 
 
 def spent(state: JobState, budget: str, window_seconds: int, now_ms: int) -> int:

@@ -11,8 +11,8 @@ from hajob.plan import events
 from hajob.plan.context import Context, Guard
 from hajob.plan.evaluator import FAULT, Trigger, spent
 from hajob.plan.ignored import Ignored, IgnoreReason
-from hajob.plan.policy import CoordinatorLossPolicy, Mode
-from hajob.plan.state import Deadline, JobPhase
+from hajob.plan.policy import MAINTENANCE_BACKOFF_SECONDS, MAINTENANCE_WINDOW_SECONDS, CoordinatorLossPolicy, Mode
+from hajob.plan.state import MAINTENANCE_BUDGET, Deadline, JobPhase
 
 
 def chooses(trigger: Trigger, action: Action) -> Guard:
@@ -165,6 +165,18 @@ def _spent_out(context: Context, action: Action) -> bool:
     return spent(context.state, action.value, limits.window_seconds, context.now_ms) >= limits.max_count
 
 
+def _loss_policy(context: Context) -> CoordinatorLossPolicy:
+    return context.policy.coordinator_loss
+
+
+def _may_restart_again(context: Context) -> bool:
+    """Restarts for lost coordinators keep a distance that doubles with each of them within the window."""
+    since = context.now_ms - 1000 * MAINTENANCE_WINDOW_SECONDS
+    times = [one.time_ms for one in context.state.spent if one.budget == MAINTENANCE_BUDGET and one.time_ms > since]
+    distance = MAINTENANCE_BACKOFF_SECONDS * 2 ** (len(times) - 1) if times else 0
+    return not times or context.now_ms - max(times) >= 1000 * distance
+
+
 def _returning(context: Context) -> bool:
     incident = context.incident
     return incident is not None and set(context.fact_ranks()) <= set(incident.lost_ranks)
@@ -200,13 +212,15 @@ MOVE: Final = Guard(
 )
 RESTART_NOW: Final = Guard(
     "immediately",
-    "coordinatorLossPolicy is Immediately",
-    lambda context: context.policy.coordinator_loss is CoordinatorLossPolicy.IMMEDIATELY,
+    "coordinatorLossPolicy is Immediately, and the last such restart was long enough ago",
+    lambda context: (
+        context.policy.coordinator_loss is CoordinatorLossPolicy.IMMEDIATELY and _may_restart_again(context)
+    ),
 )
 RESTART_AT_CHECKPOINT: Final = Guard(
     "at next checkpoint",
-    "coordinatorLossPolicy is not Never",
-    lambda context: context.policy.coordinator_loss is not CoordinatorLossPolicy.NEVER,
+    "coordinatorLossPolicy is not Never, and the last such restart was long enough ago",
+    lambda context: _loss_policy(context) is not CoordinatorLossPolicy.NEVER and _may_restart_again(context),
 )
 SUSPENDING: Final = Guard("suspending", "suspend was asked for", lambda context: _purpose(context) is Purpose.SUSPEND)
 FIRST_START: Final = Guard(

@@ -32,7 +32,7 @@ from hajob.plan.policy import (
 )
 from hajob.plan.recovery import launch, save
 from hajob.plan.relevance import joined_by_faults
-from hajob.plan.state import OF_COORDINATOR, UNTRAINED, Deadline, JobPhase, JobState, Spend, Waiting
+from hajob.plan.state import MAINTENANCE_BUDGET, OF_COORDINATOR, UNTRAINED, Deadline, JobPhase, JobState, Spend, Waiting
 
 _EVENT_LIMIT: Final = 240
 _MESSAGE_LIMIT: Final = 1024
@@ -91,7 +91,7 @@ def relaunch(context: Context) -> HandlerResult:
 def restart_unprotected(context: Context) -> HandlerResult:
     """Restart because the MindIO controller is gone."""
     state, incident, out = _planned(context, Purpose.COORDINATOR, Action.RESTART)
-    spends = (*state.spent, Spend(Action.RESTART.value, context.now_ms))
+    spends = (*state.spent, Spend(MAINTENANCE_BUDGET, context.now_ms))
     restarts = state.restarts_infrastructure + 1
     return launch(context, replace(state, spent=spends, restarts_infrastructure=restarts), incident, out)
 

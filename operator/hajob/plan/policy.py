@@ -47,6 +47,12 @@ DEFAULT_ACTION_LIMITS: Final[Mapping[Action, ActionLimits]] = {
 PROGRAM_WINDOW_SECONDS: Final = 86_400
 """Failures of the program are counted over a day: what happens once a week is not a broken program."""
 
+MAINTENANCE_WINDOW_SECONDS: Final = 3600
+MAINTENANCE_LIMIT: Final = 10
+"""So many recoveries for maintenance within the window are free; further ones count as faults, so that all ends."""
+MAINTENANCE_BACKOFF_SECONDS: Final = 60
+"""Before the second restart for a lost coordinator within the window; doubled for each further one."""
+
 NO_PROGRESS_LIMIT: Final = 3
 """The same rank at the same step so often does not get the same action once more."""
 

@@ -90,6 +90,8 @@ OF_COORDINATOR: Final = (Deadline.UNPLACED, Deadline.UNREACHABLE, Deadline.COORD
 """Deadlines of one coordinator: they go with it."""
 PROGRAM_BUDGET: Final = "Program"
 """Name of the budget of faults that the program caused itself."""
+MAINTENANCE_BUDGET: Final = "Maintenance"
+"""Name of the budget of what was done for drains, preemption and lost coordinators."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -43,6 +43,7 @@ class PodView:
         trouble: why a container cannot start or has ended badly: "container: Reason: message", or empty.
         trouble_code: the reason alone.
         exit_code: of the main container, None while it has not ended.
+        disruption: why it is taken on purpose, by its condition DisruptionTarget; empty while it is not.
         last_word: what the main container left as it ended with 0: the training finished, its script did not.
         chips: numbers of its chips on the node, in the order of its ranks; empty while nobody has told.
     """
@@ -63,6 +64,7 @@ class PodView:
     trouble: str = ""
     trouble_code: str = ""
     exit_code: int | None = None
+    disruption: str = ""
     last_word: str = ""
     chips: tuple[str, ...] = ()
 
@@ -105,6 +107,7 @@ def view(pod: Mapping[str, Any]) -> PodView:
         trouble=trouble,
         trouble_code=code,
         exit_code=exit_code,
+        disruption=_disruption(status),
         last_word=_last_word(status),
         chips=chip_numbers(metadata.get("annotations") or {}),
     )
@@ -143,7 +146,7 @@ def facts(pod: PodView, now_ms: int) -> list[Fact]:
 def lost(pod: PodView, now_ms: int) -> Fact:
     """The fact that a pod which should be there has gone, or is going."""
     going = "is being deleted" if pod.deleting else "is gone"
-    return _fact(pod, FactKind.POD_LOST, "PodDeleted", f"pod {pod.name} {going}", now_ms)
+    return _fact(pod, FactKind.POD_LOST, pod.disruption or "PodDeleted", f"pod {pod.name} {going}", now_ms)
 
 
 def stranded(pod: PodView, now_ms: int) -> Fact:
@@ -188,6 +191,11 @@ def _trouble(status: Mapping[str, Any]) -> tuple[str, str, int | None]:
     if not found[1] and status.get("phase") == "Failed":
         return (status.get("reason") or "Failed", status.get("message") or "the pod has failed", found[2])
     return found
+
+
+def _disruption(status: Mapping[str, Any]) -> str:
+    target = _condition(status, "DisruptionTarget")
+    return str(target.get("reason") or "") if target.get("status") == "True" else ""
 
 
 def _unschedulable(status: Mapping[str, Any]) -> str:

@@ -306,7 +306,7 @@ def test_a_controller_lost_before_step_one_restarts_the_job() -> None:
     for uses in (0, 1, 2):
         rig.tell(e.CoordinatorLost(message="gone"))
         assert rig.at(JobPhase.RESTARTING)
-        assert rig.state.spent == tuple(Spend("Restart", rig.now - 10 * late) for late in range(uses - 1, -1, -1))
+        assert rig.state.spent == tuple(Spend("Maintenance", rig.now - 10 * late) for late in range(uses, -1, -1))
         cause = rig.incident.cause
         assert (rig.incident.number, cause.code, cause.message, cause.step) == (2, "CoordinatorLost", "gone", -1)
     assert rig.orders()[-1].command is OrderCommand.START

@@ -298,7 +298,7 @@ def test_a_restart_for_the_controller_books_a_restart() -> None:
     rig.tell(e.CoordinatorLost(message="gone"))
     rig.tell(e.CheckpointVerified(step=9))
     assert rig.incident.purpose is Purpose.COORDINATOR
-    assert [spend.budget for spend in rig.state.spent] == ["Restart"]
+    assert [spend.budget for spend in rig.state.spent] == ["Maintenance"]
     assert (rig.state.restarts_infrastructure, rig.state.restarts_program) == (1, 0)
 
 

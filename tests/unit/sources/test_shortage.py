@@ -6,7 +6,7 @@ import pytest
 
 from hajob.domain.facts import Origin
 from hajob.sources.creation import not_created
-from hajob.sources.pod import facts, view
+from hajob.sources.pod import facts, lost, view
 from hajob.sources.shortage import in_short, shortage
 
 SAYS = {
@@ -43,3 +43,12 @@ def test_a_full_quota_is_a_shortage_and_a_refusal_is_none() -> None:
     words = 'pods "a" is forbidden: exceeded quota: q, requested: pods=1, used: pods=1, limited: pods=1'
     assert shortage([], not_created(403, "Forbidden", words)) == words
     assert shortage([], not_created(403, "Forbidden", "violates PodSecurity")) == ""
+
+
+def test_a_drained_pod_says_why_it_goes() -> None:
+    taken = {"type": "DisruptionTarget", "status": "True", "reason": "EvictionByEvictionAPI"}
+    pod = view(
+        {"metadata": {"name": "p", "deletionTimestamp": "2026-11-22T12:00:00Z"}, "status": {"conditions": [taken]}}
+    )
+    assert lost(pod, 1).code == "EvictionByEvictionAPI"
+    assert lost(view({"metadata": {"name": "p"}}), 1).code == "PodDeleted"
