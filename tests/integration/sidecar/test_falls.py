@@ -147,15 +147,19 @@ async def test_damaged_data_is_never_saved(new_job: NewJob, undisturbed: Path) -
     await goes_on(job, undisturbed)
 
 
+ABORTS = ("rank=2 at=clean do=nonsense answer=text", "rank=2 at=clean do=nonsense answer=none")
+"""A clean that returns no number: MindIO aborts the process (docs/protocols/mindio.md, 8.3).
+
+Rank 2, because ranks 0 and 1 have all shards once it and rank 3 are gone.
+"""
+
 ANSWERS = (
-    "rank=0 at=clean do=nonsense answer=text",
-    "rank=2 at=clean do=nonsense answer=none",
     "rank=1 at=rebuild do=nonsense answer=text",
     "rank=3 at=repair do=nonsense answer=17",
     "rank=2 at=rollback do=nonsense answer=17",
     "rank=0 at=dump do=nonsense answer=text",
 )
-"""MindIO hears only a number from clean; whatever else a handler returns changes nothing."""
+"""Whatever a handler returns that MindIO does not ask for changes nothing."""
 
 FAILURES = (
     ("rank=3 at=repair", "do repair failed", ()),
@@ -169,9 +173,35 @@ nothing to say until the limit of its action.
 """
 
 
+async def fails_by_an_abort_of_rank_2(job: Job) -> None:
+    """The recovery of rank 3 ends at once, and the rank whose handler was wrong is named with its signal."""
+    operator = job.operator
+    known = len(operator.facts)
+    assert await killed(job, 3) == (406, "recover")
+    await operator.until(lambda: len(operator.facts) > known + 1, "the abort")
+    died = [(list(fact.ranks), fact.code) for fact in operator.facts[known:]]
+    assert died == [([3], "SIGKILL"), ([2], "SIGABRT")]
+
+
+async def saved_and_started_again(job: Job, lost: list[int]) -> None:
+    """What a failed recovery left is saved, no step is lost, and the job trains on from there."""
+    assert job.operator.state.conversation == "FailedOpen"
+    assert await ordered(job, saving(job, lost)) == (0, "dump"), text(job)
+    assert job.operator.state.conversation == "Closed"
+    saved = checkpoint.newest(job.directory / "ckpt")
+    assert saved is not None
+    assert saved >= finished_step(job), "a step was lost"
+    await job.start_again()
+    await job.until_step(saved + 2)
+
+
 async def test_bad_handlers_are_named_and_leave_nothing_hanging(new_job: NewJob, undisturbed: Path) -> None:
     job = await with_checkpoints(new_job, step=6)
     operator = job.operator
+    for line in ABORTS:
+        job.fault(line)
+        await fails_by_an_abort_of_rank_2(job)
+        await saved_and_started_again(job, [2, 3])
     for line in ANSWERS:
         job.fault(line)
     assert await killed(job, 3) == (0, "recover")
@@ -190,5 +220,6 @@ async def test_bad_handlers_are_named_and_leave_nothing_hanging(new_job: NewJob,
         await job.start_again()
         await job.until_step(before + 2)
     assert "save ckpt failed" in text(job)
-    assert len(list(job.log_directory.glob("fault-*"))) == len(ANSWERS) + len(FAILURES) + 1, "one was never met"
+    orders = len(ABORTS) + len(ANSWERS) + len(FAILURES) + 1
+    assert len(list(job.log_directory.glob("fault-*"))) == orders, "one was never met"
     await goes_on(job, undisturbed)
