@@ -20,7 +20,6 @@ from e2e.torch_trainer.optimizer import ShardedAdam
 from e2e.trainer import manners, printing
 from e2e.trainer.pacing import Pace
 from e2e.trainer.settings import HURRY
-from e2e.trainer.training import TOLD_SECONDS
 
 if TYPE_CHECKING:
     from e2e.trainer.events import EventLog
@@ -88,8 +87,6 @@ class Training:
             while self.optimizer.step < self.settings.train_iters:
                 self._step()
             self.default.barrier()
-            if self._hurry.exists():
-                self.world.pause(TOLD_SECONDS)
             self.printer.mark("after training is done")
         except RuntimeError as error:
             if "FORCE STOP" in str(error) and manners.ECHOES in self.settings.manners:

@@ -13,7 +13,7 @@ import hashlib
 import io
 import threading
 import time
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -37,8 +37,6 @@ if TYPE_CHECKING:
 
 Array = NDArray[np.float32]
 _LOOK_SECONDS = 0.5
-TOLD_SECONDS: Final = 2.2
-"""A heartbeat and the way of it: a hurried training is many times faster than it was, so nobody could guess its end."""
 
 
 class Training:
@@ -82,8 +80,6 @@ class Training:
             while self.shard.step < self.settings.train_iters:
                 self._step()
             self.collectives.agree(b"finish", {})  # nobody leaves while another still needs it
-            if self._hurry.exists():
-                self.transport.pause(TOLD_SECONDS)
             self.printer.mark("after training is done")
         except RuntimeError as error:
             self._echo(str(error))

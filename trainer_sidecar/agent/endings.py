@@ -1,8 +1,9 @@
 """Whether a rank that ended with 0 has finished its training: the exit code does not tell.
 
 Megatron ends with 0 when a checkpoint can't be loaded, after an orderly early end, and at the last step. What tells
-them apart: the steps of this process, the last one it was to reach, and a few lines. Steps come from heartbeats, two
-seconds apart, on all ranks but the one that prints, so a rank may have ended a few steps later than is known.
+them apart: the steps of this process, the last one it was to reach, and a few lines. On all ranks but the one that
+prints, steps come from heartbeats, every two seconds and once more when the training function returns: that one has
+the last step. A rank without MindIO at its end has no such one, and may have ended a few steps later than is known.
 docs/protocols/launcher.md#ends
 """
 

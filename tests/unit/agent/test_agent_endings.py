@@ -89,6 +89,29 @@ def test_a_rank_that_says_nothing_lets_another_tell_the_reason() -> None:
     assert fact.age_nanoseconds == 2 * SECOND
 
 
+def test_a_silent_rank_that_sped_up_has_finished() -> None:
+    rig = Rig()
+    rig.script(arguments=["--train-iters", "300"])
+    rig.process(2)
+    for step in (10, 11):  # a step in two seconds, then hundreds in less than one: only the last heartbeat tells
+        rig.node.heartbeat(2, step, asked=False)
+        rig.clock.pass_seconds(2)
+    rig.node.heartbeat(2, 300, asked=False)
+    rig.process(2, running=False)
+    report = rig.report()
+    assert (list(report.facts), report.ranks[0].phase) == ([], pb.FINISHED)
+
+
+def test_a_return_far_from_the_last_step_is_no_finish() -> None:
+    rig = Rig()
+    rig.script(arguments=["--train-iters", "300"])
+    rig.process(2)
+    rig.node.heartbeat(2, 11, asked=False)
+    rig.process(2, running=False)
+    (fact,) = rig.report().facts
+    assert fact.message == "rank 2 ended with 0 at step 11 of 300"
+
+
 def reloading(step: int, *, arguments: list[str]) -> Rig:
     """A start that is to load the checkpoint of step 40, and its first step."""
     rig = Rig()

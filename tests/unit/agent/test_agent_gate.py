@@ -18,8 +18,8 @@ from trainer_sidecar.agent.gate import Gate, LinkPhase
 from trainer_sidecar.agent.listener import HELD_STRANGERS, is_of_this_pod
 
 
-def heartbeat(rank: int = 2, step: int = 7) -> bytes:
-    return struct.pack("<hhIII", 3, 0, 56, 1, 0) + struct.pack("<iiq4xiqq16s", rank, 0, step, 0, 0, 0, b"")
+def heartbeat(rank: int = 2, step: int = 7, *, run_status: int = 0) -> bytes:
+    return struct.pack("<hhIII", 3, 0, 56, 1, 0) + struct.pack("<iiqb3xiqq16s", rank, 0, step, run_status, 0, 0, 0, b"")
 
 
 def message(kind: int, body: bytes) -> bytes:
@@ -160,6 +160,13 @@ async def test_an_answer_to_a_stop_tells_the_step_of_that_moment(scene: Scene) -
     writer.write(heartbeat(step=39) + collected)
     await until(lambda: len(scene.rules.beats) == 2, "both")
     assert (scene.rules.beats, scene.rules.asked) == ([(2, 39), (2, 41)], [41])
+
+
+async def test_an_orderly_end_tells_the_last_step(scene: Scene) -> None:
+    _, writer = await scene.linked()
+    writer.write(heartbeat(step=39) + heartbeat(step=300, run_status=11))
+    writer.close()
+    await until(lambda: scene.rules.beats == [(2, 39), (2, 300)], "what it said before it left")
 
 
 async def test_what_cannot_be_read_passes_and_is_counted(scene: Scene) -> None:

@@ -9,7 +9,7 @@ import mindio_ttp.framework_ttp as framework
 import pytest
 from mindio_ttp import _decorator, _settings, _wire, utils
 from mindio_ttp._names import ReportState
-from mindio_ttp._processor import registered
+from mindio_ttp._processor import Options, Processor, registered
 
 TRAINER = """
 tft_init_processor tft_start_processor tft_destroy_processor tft_is_reboot_node tft_get_reboot_type
@@ -69,6 +69,17 @@ def test_heartbeat_is_56_bytes_with_the_step_at_8() -> None:
     assert len(body) == 56
     assert int.from_bytes(body[8:16], "little") == 42
     assert _wire.Heartbeat.unpack(body).code == "1234abcd"
+
+
+def test_an_orderly_end_is_a_heartbeat_with_the_last_step(monkeypatch: pytest.MonkeyPatch) -> None:
+    processor = Processor(Options(rank=3, world_size=8, local_copy=False, uce=True, arf=True, zit=False))
+    sent: list[bytes] = []
+    monkeypatch.setattr(processor.client, "send", sent.append)
+    processor.end_update(300)
+    processor.destroy()
+    ((kind, _, _, body),) = _wire.FrameReader().feed(b"".join(sent))
+    beat = _wire.Heartbeat.unpack(body)
+    assert (kind, beat.rank, beat.step, beat.state, body[16]) == (_wire.Message.HEARTBEAT, 3, 300, _wire.ENDED, 11)
 
 
 def test_frames_are_cut_wherever_the_bytes_break() -> None:

@@ -165,7 +165,11 @@ class Controller:
         """One message of a rank."""
         with self.lock:
             if kind == Message.HEARTBEAT:
-                self._heartbeat(link, wire.Heartbeat.unpack(body))
+                beat = wire.Heartbeat.unpack(body)
+                if beat.state == wire.ENDED:
+                    self._ended_in_order(link.rank)
+                else:
+                    self._heartbeat(link, beat)
             elif kind == Message.ANSWER:
                 serial, result, content = wire.parse_answer(body)
                 if serial in self._answers and not link.contested:
@@ -177,8 +181,6 @@ class Controller:
                 self._register(link)
             elif kind == Message.REPLICAS:
                 self._replicas(link, json.loads(body))
-            elif kind == Message.GOODBYE:
-                self._goodbye(link.rank)
 
     def entry_of(self, link: Link) -> Rank:
         """The record that a link speaks for."""
@@ -235,7 +237,7 @@ class Controller:
         self.retry_enabled = report["flags"]["uce"]
         link.send(wire.frame(Message.REPLICAS, wire.REPLY.pack(0, self.counter, 0)))
 
-    def _goodbye(self, rank: int) -> None:
+    def _ended_in_order(self, rank: int) -> None:
         if settings.on("ended_is_no_fault"):
             self.ranks[rank].status = Status.GONE
         self.orderly_end = True

@@ -69,7 +69,7 @@ class Processor:
         self.loaded_step = 0
         self.updating = self.copying = self.available = False
         self.limit: int | None = None
-        self.stopping = self.leaving = self.outside = False
+        self.stopping = self.leaving = self.outside = self.ended = False
         self.inside = False
         self.pause_step: int | None = None
         self.pause_held = self.paused = self.pause_by_exception = False
@@ -128,7 +128,7 @@ class Processor:
             rank=self.options.rank,
             repair_counter=self.counter,
             step=self.step,
-            state=self.state.value,
+            state=wire.ENDED if self.ended else self.state.value,
             updating=int(self.updating),
             available=int(self.available),
             copying=int(self.copying),
@@ -146,9 +146,10 @@ class Processor:
         self.client.send(wire.frame(Message.REPLICAS, body))
 
     def destroy(self) -> None:
-        """Say goodbye and close; with the fault `destroy_hangs` it never returns, as seen under stress."""
+        """Say goodbye, in a heartbeat with the last step; with the fault `destroy_hangs` it never returns."""
         if self.state is not ReportState.RS_UNKNOWN:
-            self.client.send(wire.frame(Message.GOODBYE))
+            self.ended = True
+            self.client.beat()
         if settings.fault("destroy_hangs"):
             threading.Event().wait()
         self.client.stop()

@@ -27,6 +27,9 @@ MAGIC = 0
 VERSION = 1
 MAX_BODY = 16 << 20
 
+#: Run status in the heartbeat of a rank that has ended in order; it is sent at once.
+ENDED = 11
+
 #: Results of an action (0 ok, 1 error, 2 ok without rebuild or "wait", 4 an exception or too late).
 OK, ERROR, NO_REBUILD, TIMEOUT = 0, 1, 2, 4
 
@@ -36,7 +39,6 @@ class Message(IntEnum):
 
     REGISTER = 0
     REPLICAS = 1
-    GOODBYE = 2
     HEARTBEAT = 3
     ANSWER = 8
     COLLECT = 9
@@ -64,7 +66,7 @@ class Message(IntEnum):
 
 @dataclass(frozen=True)
 class Heartbeat:
-    """A rank's own account of itself: step in optimizer steps, state a `ReportState` value."""
+    """A rank's own account of itself: step in optimizer steps, state a `ReportState` value or `ENDED`."""
 
     rank: int
     repair_counter: int
