@@ -85,14 +85,24 @@ class Endings:
         """Whether an end before the first step has its reason in another rank's output: Megatron tells it on rank 0."""
         return (rank, name) not in self._progress and not any(kind in notices for kind in _REASONS)
 
-    def verdict(self, rank: int, name: Name, notices: Mapping[str, str], target: int | None) -> str:
-        """Why an end with 0 is no finish, as a sentence; empty when it is one. `target`: the last step, as printed."""
+    def verdict(
+        self, rank: int, name: Name, notices: Mapping[str, str], target: int | None, loads: int | None = None
+    ) -> str:
+        """Why an end with 0 is no finish, as a sentence; empty when it is one.
+
+        Args:
+            rank: that has ended.
+            name: of its process.
+            notices: lines that it printed, by kind.
+            target: the last step, as printed.
+            loads: step of the checkpoint that this attempt was given to load; only one rank prints it.
+        """
         progress, last = self._progress.get((rank, name)), self.training.last_step or target
         for kind in _REASONS:
             if kind in notices:
                 return f"rank {rank} ended with 0 and did not train: {notices[kind]}"
         if progress is None:
-            if last is not None and (_loaded(notices) or 0) >= last:
+            if last is not None and max(_loaded(notices) or 0, loads or 0) >= last:
                 return ""  # it was told to train to a step that its checkpoint has
             return f"rank {rank} ended with 0 and has trained no step"
         if last is None or progress.reached() >= last or endings.EARLY_END in notices:

@@ -296,7 +296,7 @@ class Node:
     def _judge(self, process: RankProcess) -> None:
         """A process has ended with 0: it has finished its training, or this is a fault of the program."""
         rank, name = process.rank, process.name
-        problem = self._endings.verdict(rank, name, process.notices, process.last_step or None)
+        problem = self._endings.verdict(rank, name, process.notices, process.last_step or None, self._load_step(rank))
         if not problem:
             return
         log.error("%s", problem)

@@ -147,3 +147,9 @@ def test_a_missing_tracker_is_told_before_the_first_step() -> None:
     rig.process(2, notices={lines.NO_TRACKER: "WARNING: could not find the metadata file /c/latest"})
     (fact,) = rig.report().facts
     assert fact.message.endswith("WARNING: could not find the metadata file /c/latest")
+
+
+def test_nothing_is_left_to_train_after_the_last_checkpoint() -> None:
+    told = after({}, train_iters="300")
+    assert told.verdict(1, FIRST, {}, None, loads=300) == ""
+    assert "has trained no step" in told.verdict(1, FIRST, {}, None, loads=299)

@@ -36,3 +36,8 @@ def test_names_are_short() -> None:
 def test_names_are_given_once_in_a_file() -> None:
     twice = [(path.name, name) for path in FILES for name, count in Counter(names(path)).items() if count > 1]
     assert twice == []
+
+
+def test_no_two_test_modules_share_a_name() -> None:
+    names = Counter(path.name for root in ("tests", "e2e") for path in (CHECKOUT / root).rglob("test_*.py"))
+    assert [name for name, count in names.items() if count > 1] == []
