@@ -83,7 +83,8 @@ class Ports:
     def free_nodes(self, job: HATrainingJob, layout: Layout) -> int:
         """How many nodes could take a rank pod of this job now."""
         free = free_nodes(self.nodes().values(), self.all_pods().values(), job.spec, layout)
-        return sum(node.name not in self.kept_out() for node in free)
+        kept_out = self.kept_out()
+        return sum(node.name not in kept_out for node in free)
 
     def nodes_to_avoid(self, job: HATrainingJob) -> set[str]:
         """Names of the nodes on which no start of this job should go."""
