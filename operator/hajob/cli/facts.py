@@ -108,7 +108,7 @@ def _rows(fact: ClusterFact, pods: list[PodChips], spec: HATrainingJobSpec | Non
     chips = chips_per_node(spec) if spec is not None else 0
     hit = [pod for pod in pods if pod.node == fact.node]
     for pod in hit:
-        yield _row(fact, spec, pod.pod, pod.rank_on(fact.device, chips) if fact.device else None)
+        yield _row(fact, spec, pod.pod, pod.rank_on(fact.chip, chips))
     if not hit:
         yield _row(fact, spec, None, None)
 

@@ -48,6 +48,10 @@ KEEPS_OUT: Final = frozenset(
 """Levels while which no pod is placed on the chip."""
 
 
+_TELL_OF_CHIPS: Final = frozenset({Source.DEVICE, Source.PUBLIC})
+"""Sources whose devices are chips; what NodeD calls one is a part of the node."""
+
+
 @dataclass(frozen=True, slots=True)
 class ClusterFact:
     """One observation about a node or one of its chips.
@@ -75,6 +79,11 @@ class ClusterFact:
     since_ms: int | None = None
     harms: bool = True
     message: str = ""
+
+    @property
+    def chip(self) -> str:
+        """Number of the chip on its node; empty: the whole node, or a part of it that is no chip."""
+        return self.device.rpartition("-")[2] if self.source in _TELL_OF_CHIPS else ""
 
 
 def kind_of(level: Level) -> FactKind:

@@ -36,14 +36,13 @@ class PodChips:
     node_rank: int
     numbers: tuple[str, ...] = ()
 
-    def rank_on(self, device: str, chips_per_node: int = 0) -> int | None:
-        """Rank that sits on a device such as "Ascend910-3"; None: none of this pod's.
+    def rank_on(self, number: str, chips_per_node: int = 0) -> int | None:
+        """Rank that sits on a chip; None: none of this pod's.
 
         Args:
-            device: as a fault names it.
+            number: of the chip on the node.
             chips_per_node: ranks of one pod; 0: as many as the pod has chips.
         """
-        number = device.rpartition("-")[2]
         if number not in self.numbers:
             return None
         return self.node_rank * (chips_per_node or len(self.numbers)) + self.numbers.index(number)

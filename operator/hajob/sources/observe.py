@@ -16,7 +16,7 @@ from hajob.api.base import format_time
 from hajob.api.conditions import Reason
 from hajob.api.enums import CordonPolicy
 from hajob.api.spec import HATrainingJobSpec
-from hajob.domain.facts import Fact, FactKind, Source
+from hajob.domain.facts import Fact, FactKind
 from hajob.domain.hardware import ClusterFact
 from hajob.plan import events
 from hajob.plan.policy import Policy
@@ -135,7 +135,7 @@ def of_hardware(
         now_ms: time of the job.
     """
     for fact, age_ms in facts:
-        number = fact.device.rpartition("-")[2] if fact.source in _ON_A_CHIP else ""
+        number = fact.chip
         if not fact.harms or (number and pod.chips and number not in pod.chips):
             continue
         ranks = (pod.node_rank * chips_per_node + pod.chips.index(number),) if number and pod.chips else ()
@@ -152,10 +152,6 @@ def of_hardware(
                 node_name=fact.node,
             )
         )
-
-
-_ON_A_CHIP: Final = frozenset({Source.DEVICE, Source.PUBLIC})
-"""Sources that name chips; what the others call a device is a part of the node."""
 
 
 def of_capacity(state: JobState, policy: Policy, free_nodes: Callable[[], int]) -> Iterator[events.JobEvent]:

@@ -105,7 +105,7 @@ class Reading:
         updated_ms: when the writer wrote it, as far as it says.
     """
 
-    terms: Terms
+    terms: Terms = field(compare=False)  # the time of reading is none of what was read
     facts: list[ClusterFact] = field(default_factory=list)
     over: list[str] = field(default_factory=list)
     rejected: list[Rejection] = field(default_factory=list)

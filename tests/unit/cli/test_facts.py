@@ -113,3 +113,8 @@ def test_a_file_that_holds_no_object_is_told(
     code = main(["facts", "-f", "-"])
     told = capsys.readouterr()
     assert (code == 2 and told.err.startswith("error: ")) or (code == 0 and "no source reads" in told.out)
+
+
+def test_a_part_of_the_node_is_no_chip_of_a_rank(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    (row,) = ask(capsys, tmp_path, objects.node_info(objects.hardware()), objects.pod(devices=("0", "1")))["facts"]
+    assert (row["device"], row["pod"], row["rank"]) == ("CPU-0", "job-1", None)

@@ -329,3 +329,8 @@ def test_every_reason_has_a_sentence() -> None:
     raw = objects.device_info("text")
     assert "names no device" in read(raw).rejected[0].message
     assert json.dumps([one.message for one in read(raw).rejected])
+
+
+def test_the_same_object_read_later_is_no_other_reading() -> None:
+    raw = objects.device_info()
+    assert read(raw, Terms(objects.NOW_MS)) == read(raw, Terms(objects.NOW_MS + 60_000))
