@@ -157,11 +157,14 @@ class JobController:
 
     def reported(self, report: wire.Report) -> None:
         """A coordinator's report: milestones, then facts, each advancing the plan at once."""
+        self._deadline.heard()
+        if not self._observer.is_news(report):
+            self._stepped()
+            return
         begin, recorder = self._ports.clock.monotonic(), self._memory.recorder
         told = self._observer.of_report(report)
         recorder.new_report()
         self._memory.launch_seen(tuple(report.state.launched))
-        self._deadline.heard()
         if (loaded := self._observer.coordinator.newly_loaded(report, self.state.attempt)) is not None:
             recorder.checkpoint_loaded(loaded)
         for observed in told:
@@ -174,6 +177,11 @@ class JobController:
         if told:
             metrics.DECISION.observe(self._ports.clock.monotonic() - begin)
         self._publish(lazy=True)
+
+    def _stepped(self) -> None:
+        """A report without news, as one comes each second of a training."""
+        if self._memory.stepped(self._observer.coordinator.step):
+            self._publish(lazy=True)
 
     def coordinator_changed(self) -> None:
         """The channel came up, or went away."""

@@ -11,7 +11,7 @@ import logging
 from collections.abc import Mapping
 
 from hajob.api.job import HATrainingJob
-from hajob.domain.goodput import Account
+from hajob.domain.goodput import PROGRESS, Account, Bucket
 from hajob.domain.incidents import IncidentOutcome
 from hajob.domain.timeline import Mark
 from hajob.plan import effects, events, machine
@@ -133,6 +133,16 @@ class JobMemory:
             account = undetected(account, record.marks)
         account = follow(account, self.state, view, min(now, happened_ms if happened_ms is not None else now))
         self.journal = dataclasses.replace(self.journal, account=account)
+
+    def stepped(self, step: int) -> bool:
+        """The training has come to this step, and nothing else is new; whether it went on."""
+        account = self.journal.account
+        if account is None or account.bucket not in PROGRESS:
+            return False
+        if account.bucket is Bucket.TRAINING and step == account.furthest_step:
+            return False
+        self.journal = dataclasses.replace(self.journal, account=account.train(step, self.time.now()))
+        return True
 
     def _take(self, effect: effects.Effect) -> None:
         if told := announcements.of_effect(effect):

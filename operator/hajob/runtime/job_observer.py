@@ -148,6 +148,10 @@ class JobObserver:
                 self._move_asked = (asked, now)
                 yield move
 
+    def is_news(self, report: wire.Report) -> bool:
+        """Whether a report says more than how far the training has come."""
+        return observe.is_news(self._memory.state, report, self.coordinator.before)
+
     def of_report(self, report: wire.Report) -> tuple[Observed, ...]:
         """What a report tells."""
         reading = observe.of_report(report, self.serving(), self._memory.time.now())

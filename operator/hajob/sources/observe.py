@@ -217,6 +217,26 @@ class Heard:
         return dataclasses.replace(self, serving=False)
 
 
+_PROGRESS: Final = frozenset({"step", "nodes"})
+"""Of a coordinator's state, what every step changes; who has launched what matters only until the training runs."""
+
+
+def is_news(state: JobState, report: wire.Report, before: Heard) -> bool:
+    """Whether a report may tell the planner anything; else it tells at most how far the training has come."""
+    told = report.state
+    if report.facts or report.milestones or state.phase in UNTRAINED or _unworkable(told):
+        return True
+    return told.controller_ready is not before.serving or _told(told) != _told(before.state)
+
+
+def _told(state: wire.CoordinatorState) -> dict[str, object]:
+    return {field.name: value for field, value in state.ListFields() if field.name not in _PROGRESS}
+
+
+def _unworkable(told: wire.CoordinatorState) -> list[wire.Problem]:
+    return [problem for problem in told.problems if problem.code in UNWORKABLE]
+
+
 def of_channel(*, up: bool) -> events.JobEvent:
     """The channel to the coordinator is up, or down though there is somebody to dial."""
     return events.CoordinatorReachable() if up else events.CoordinatorUnreachable()
@@ -255,9 +275,8 @@ def of_coordinator(state: JobState, before: Heard, now: Heard, num_nodes: int) -
         yield events.CheckpointVerified(step=now.checkpoint)  # the first one heard of may be old
     if told.attempt != state.attempt:
         return
-    for problem in told.problems:
-        if problem.code in UNWORKABLE:
-            yield events.Unworkable(reason=problem.code, message=problem.message)
+    for problem in _unworkable(told):
+        yield events.Unworkable(reason=problem.code, message=problem.message)
     if state.phase is JobPhase.PENDING and told.controller_ready and launchers_ready(told.nodes, num_nodes):
         yield events.PodsReady()
     if state.phase in {JobPhase.STARTING, JobPhase.WARMING} and told.step > max(state.step, 0):

@@ -416,6 +416,21 @@ async def test_a_report_is_acknowledged_after_its_effects_are_written(town: Town
     assert town.status()["incidents"][0]["action"] == "InPlace"
 
 
+async def test_a_report_without_news_goes_no_further(town: Town, monkeypatch: pytest.MonkeyPatch) -> None:
+    await town.train()
+    await town.clock.advance(10.0)
+    monkeypatch.setattr(type(town.controller._observer), "view", lambda _: pytest.fail("it looked at the cluster"))
+    published: list[bool] = []
+    monkeypatch.setattr(town.controller._outputs.status, "publish", lambda *, lazy: published.append(lazy))
+    await town.report(step=5, hello=False)
+    assert published == []
+    await town.report(step=6, hello=False)
+    assert published == [True]
+    account = town.controller._memory.journal.account
+    assert account is not None
+    assert account.furthest_step == 6
+
+
 async def test_a_recovery_is_told_with_phases_that_add_up(town: Town) -> None:
     await town.train()
     await town.report(death_of(5), step=5)

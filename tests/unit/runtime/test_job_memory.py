@@ -28,6 +28,14 @@ def memory(clock: FakeClock) -> JobMemory:
     return JobMemory(JOB, clock, lambda *_: None)
 
 
+def trained(clock: FakeClock) -> JobMemory:
+    """The memory of a job that trains, and has done ten steps."""
+    told = memory(clock)
+    for event in (events.Accepted(), events.PodsReady(), events.AllRanksStarted(attempt=1), events.Resumed(1, 1)):
+        told.advance(event, VIEW)
+    return told
+
+
 def ignored(event: str, reason: str) -> float:
     return metrics.REGISTRY.get_sample_value("hajob_events_ignored_total", {"event": event, "reason": reason}) or 0.0
 
@@ -40,9 +48,7 @@ def test_an_event_that_changes_nothing_is_counted_by_reason() -> None:
 
 def test_an_outage_is_booked_from_when_it_happened() -> None:
     clock = FakeClock()
-    told = memory(clock)
-    for event in (events.Accepted(), events.PodsReady(), events.AllRanksStarted(attempt=1), events.Resumed(1, 1)):
-        told.advance(event, VIEW)
+    told = trained(clock)
     clock.seconds += 100
     told.book(VIEW)
     clock.seconds += 10
@@ -58,3 +64,29 @@ def test_an_outage_is_booked_from_when_it_happened() -> None:
     account = told.journal.account
     assert account is not None
     assert account.booked == {Bucket.TRAINING: 105_000, Bucket.DETECTION: 1000, Bucket.RECOVERY: 7000}
+
+
+def test_steps_are_booked_alone_as_with_all_that_is_seen() -> None:
+    for steps in ([10, 11, 12], [4, 4, 10, 11], [4, 11, -1, 12]):
+        clock, other = FakeClock(), FakeClock()
+        alone, whole = trained(clock), trained(other)
+        for step in steps:
+            clock.seconds, other.seconds = clock.seconds + 3, other.seconds + 3
+            alone.stepped(step)
+            whole.book(replace(VIEW, step=step))
+        account, expected = alone.journal.account, whole.journal.account
+        assert account is not None
+        assert expected is not None
+        assert account.until(alone.time.now()) == expected.until(whole.time.now())
+
+
+def test_only_a_step_that_is_new_is_booked() -> None:
+    clock = FakeClock()
+    told = memory(clock)
+    assert not told.stepped(1)
+    told = trained(clock)
+    assert not told.stepped(10)
+    assert told.stepped(11)
+    fact = Fact("a", FactKind.PROCESS_EXITED, ranks=(3,), incarnation=1, time_ms=told.time.now())
+    told.advance(events.FactSeen(fact=fact), VIEW)
+    assert not told.stepped(12)

@@ -231,6 +231,35 @@ def test_a_start_goes_on_by_the_coordinators_word_on_its_attempt() -> None:
 
 
 @pytest.mark.parametrize(
+    ("phase", "more", "news"),
+    [
+        (JobPhase.RUNNING, {"step": 9}, False),
+        (JobPhase.RUNNING, {"step": 9, "nodes": [wire.NodeState(ranks=[wire.RankState(step=9)])]}, False),
+        (JobPhase.WARMING, {}, True),
+        (JobPhase.RUNNING, {"controller_ready": False}, True),
+        (JobPhase.RUNNING, {"controller_problem": "gone"}, True),
+        (JobPhase.RUNNING, {"checkpoint": wire.CheckpointState(step=20)}, True),
+        (JobPhase.RUNNING, {"problems": [wire.Problem(code="ImageUnusable")]}, True),
+        (JobPhase.RUNNING, {"launched": ["train.py"]}, True),
+    ],
+)
+def test_what_every_step_changes_is_no_news(phase: JobPhase, more: dict[str, object], news: bool) -> None:
+    known: dict[str, object] = {"controller_ready": True, "attempt": 1, "step": 8}
+    before = observe.Heard().then(wire.CoordinatorState(**known))  # type: ignore[arg-type]
+    report = wire.Report(state=wire.CoordinatorState(**{**known, **more}))  # type: ignore[arg-type]
+    assert observe.is_news(in_phase(phase), report, before) is news
+
+
+def test_facts_milestones_and_what_never_passes_are_news() -> None:
+    state, before = in_phase(JobPhase.RUNNING), observe.Heard()
+    assert not observe.is_news(state, wire.Report(), before)
+    assert observe.is_news(state, wire.Report(facts=[wire.Fact()]), before)
+    assert observe.is_news(state, wire.Report(milestones=[wire.Milestone()]), before)
+    broken = wire.CoordinatorState(problems=[wire.Problem(code="ImageUnusable")])
+    assert observe.is_news(state, wire.Report(state=broken), before.then(broken))
+
+
+@pytest.mark.parametrize(
     ("policy", "ready", "moved"), [("Migrate", True, (1,)), ("Ignore", True, ()), ("Migrate", False, ())]
 )
 def test_a_cordoned_node_is_left_as_the_policy_says(policy: str, ready: bool, moved: tuple[int, ...]) -> None:
