@@ -104,6 +104,11 @@ class Account:
         account = self.switch(Bucket.LOST_STEPS if again else Bucket.TRAINING, now_ms)
         return replace(account, furthest_step=max(step, self.furthest_step), disturbed=None)
 
+    def stepped(self, step: int, now_ms: int) -> "Account":
+        """The training, where it goes on, has come to this step; the same account where that is nothing new."""
+        known = self.bucket is Bucket.TRAINING and step == self.furthest_step
+        return self if known or self.bucket not in PROGRESS else self.train(step, now_ms)
+
     def unnoticed(self, milliseconds: int) -> "Account":
         """So long the running outage went unnoticed: it was booked as if the training had gone on.
 

@@ -43,15 +43,26 @@ def bucket_of(state: JobState, *, unplaced: int = 0) -> Bucket | None:
     return Bucket.WAITING if unplaced and state.phase in _PLACED else _BUCKET[state.phase]
 
 
-def follow(account: Account, state: JobState, view: ClusterView, at_ms: int) -> Account:
-    """Bring the account to the state and the view as they are now; `at_ms`: since when it is so."""
+def follow(
+    account: Account | None, state: JobState, view: ClusterView, marks: Mapping[Mark, int], at_ms: int
+) -> Account:
+    """Bring the account to the state and the view as they are now.
+
+    Args:
+        account: as it was; None: it begins now.
+        state: of the job.
+        view: of the cluster and the training.
+        marks: of the open incident.
+        at_ms: since when it is so.
+    """
+    account = _undetected(account or Account(at_ms), marks)
     missing = len(state.shrunk.dropped) if state.shrunk and state.phase is not JobPhase.SHRINKING else 0
     bucket, desired = bucket_of(state, unplaced=view.unplaced), view.layout.data
     account = account.train(view.step, at_ms) if bucket is Bucket.TRAINING else account.outage(bucket, at_ms)
     return account.shrink(min(missing, desired - 1), desired, at_ms)
 
 
-def undetected(account: Account, marks: Mapping[Mark, int]) -> Account:
+def _undetected(account: Account, marks: Mapping[Mark, int]) -> Account:
     """Take over how long the running outage went unnoticed, as soon as its marks tell."""
     if Mark.STEP_BEFORE not in marks or Mark.NOTICED not in marks:
         return account

@@ -20,19 +20,6 @@ QUIET_SECONDS: Final = 1.5
 """A report that comes so long after the return is none of those that were waiting to be read."""
 HEAR_SECONDS: Final = 10.0
 """A coordinator that was not heard for so long after the return cannot be reached."""
-SKEW_MILLISECONDS: Final = 60_000
-"""By so much the clocks of two leaders may differ."""
-
-
-def restored(deadlines: Mapping[str, int], written_ms: int, now_ms: int) -> dict[str, int]:
-    """The deadlines of a journal for the leader that goes on with it.
-
-    Args:
-        deadlines: name and job time in milliseconds, by the clock of whoever wrote them.
-        written_ms: job time at which they were written, so how long each still was; 0 where it is not known.
-        now_ms: job time now, by the clock of the reader, never before `written_ms`.
-    """
-    return {name: max(at_ms, now_ms + min(at_ms - written_ms, SKEW_MILLISECONDS)) for name, at_ms in deadlines.items()}
 
 
 class DeadlineTimer:

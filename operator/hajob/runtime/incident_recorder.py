@@ -7,7 +7,7 @@ show phases that add up, and tells people in Events and metrics.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Mapping
 
 from hajob.domain.actions import Action
 from hajob.domain.checkpoints import in_words
@@ -16,11 +16,9 @@ from hajob.domain.timeline import Mark, outage_milliseconds
 from hajob.plan import effects, events
 from hajob.runtime import metrics
 from hajob.status import announcements
+from hajob.status.announcements import Announcement
 from hajob.status.incident_entry import Record
 from hajob.status.restoration import Loaded, Restoration
-
-Announce = Callable[[str, str, bool], None]
-"""Reason, message, whether it is a warning."""
 
 
 class IncidentRecorder:
@@ -31,7 +29,7 @@ class IncidentRecorder:
         settled: of the one before: its last word may not be in the status yet when the newest opens.
     """
 
-    def __init__(self, record: Record | None, announce: Announce) -> None:
+    def __init__(self, record: Record | None, announce: announcements.Announce) -> None:
         self.record = record
         self.settled: Record | None = None
         self._announce = announce
@@ -41,6 +39,11 @@ class IncidentRecorder:
     @property
     def _open(self) -> bool:
         return self.record is not None and self.record.outcome is IncidentOutcome.OPEN
+
+    @property
+    def marks(self) -> Mapping[Mark, int]:
+        """Of the open incident; none while there is none."""
+        return self.record.marks if self.record is not None and self._open else {}
 
     def new_report(self) -> None:
         """Moments that were waiting for an incident belong to the report before and to none."""
@@ -58,14 +61,14 @@ class IncidentRecorder:
     def checkpoint_loaded(self, found: Loaded) -> None:
         """The ranks of an attempt are given a checkpoint to load, or none; said before they take their first step."""
         if found.problem:
-            self._announce("CheckpointsNotVerified", found.problem, True)
+            self._announce(Announcement("CheckpointsNotVerified", found.problem, warning=True))
         elif self._open and self.record is not None and self.record.incident.action is Action.RESTART:
             restoration = self.record.restoration.loaded(found)
             self.record = dataclasses.replace(self.record, restoration=restoration)
         for refusal in found.refused:
             metrics.CHECKPOINTS_REFUSED.labels(refusal.reason).inc()
         if found.refused:
-            self._announce("CheckpointRefused", in_words(found.refused, found.step), True)
+            self._announce(Announcement("CheckpointRefused", in_words(found.refused, found.step), warning=True))
 
     def _resumed(self, event: events.JobEvent) -> None:
         """The first step tells how far the training went back."""
@@ -86,12 +89,19 @@ class IncidentRecorder:
             restoration = Restoration().stood_at(self._stood_at)
             self.settled = self.record
             self.record = Record(incident, {**self._early, Mark.NOTICED: noticed}, restoration=restoration)
-            self._tell(announcements.of_opening(incident))
+            self._announce(announcements.of_opening(incident))
         restoration = self.record.restoration.began(incident, newest_step)
         self.record = dataclasses.replace(self.record, incident=incident, restoration=restoration)
 
-    def close(self, closed: effects.CloseIncident) -> None:
-        """The planner has closed an incident."""
+    def take(self, effect: effects.Effect, now_ms: int) -> None:
+        """Tell what an effect of the planner says to people, and write down what it says of an incident."""
+        self._announce(announcements.of_effect(effect))
+        if isinstance(effect, effects.SendOrder):
+            self.mark(Mark.DECIDED, now_ms)
+        elif isinstance(effect, effects.CloseIncident):
+            self._close(effect)
+
+    def _close(self, closed: effects.CloseIncident) -> None:
         if self.settled is not None and self.settled.incident.number == closed.number:
             self.settled = self._closed(self.settled, closed)
             return
@@ -105,9 +115,5 @@ class IncidentRecorder:
         outage = outage_milliseconds(record.marks)
         if closed.outcome is IncidentOutcome.RECOVERED and outage is not None:
             metrics.OUTAGE.labels(action).observe(outage / 1000)
-        self._tell(announcements.of_closing(closed, action, outage))
+        self._announce(announcements.of_closing(closed, action, outage))
         return dataclasses.replace(record, outcome=closed.outcome)
-
-    def _tell(self, told: announcements.Announcement | None) -> None:
-        if told is not None:
-            self._announce(told.reason, told.message, told.warning)

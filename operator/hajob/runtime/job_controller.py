@@ -11,9 +11,8 @@ import asyncio
 import logging
 from collections.abc import Callable
 
-from hajob.api.conditions import Reason
 from hajob.api.job import HATrainingJob
-from hajob.plan import effects, events
+from hajob.plan import events
 from hajob.plan.state import UNTRAINED, JobState
 from hajob.protocol import sidecar_pb2 as wire
 from hajob.runtime import metrics
@@ -26,7 +25,7 @@ from hajob.runtime.ports import Ports
 from hajob.runtime.reconcile_loop import ReconcileLoop
 from hajob.sources.creation import NotCreated
 from hajob.sources.pod import PodView
-from hajob.status.build import is_urgent
+from hajob.status.announcements import Announcement, of_creation
 
 log = logging.getLogger(__name__)
 
@@ -55,7 +54,6 @@ class JobController:
         self._loop = ReconcileLoop(self._memory, self._observer, self._admission, ports, self)
         self._deadline = DeadlineTimer(ports.clock, self._memory.time, self._deadline_reached)
         self._tasks: list[asyncio.Task[None]] = []
-        self._released = False
 
     @property
     def job(self) -> HATrainingJob:
@@ -87,7 +85,6 @@ class JobController:
 
     async def close(self) -> None:
         """Stop looking after the job, and leave it as it is."""
-        self._released = True
         self._loop.close()
         self._outputs.status.end()
         self._deadline.cancel()
@@ -98,7 +95,7 @@ class JobController:
 
     async def release(self) -> None:
         """The CR is being deleted: delete its pods, so that the job can be applied again, then let go. Never raises."""
-        self._released = True
+        self._outputs.status.close()
         self._advance(events.Deleted())
         await self._loop.delete_pods()
         await self.close()
@@ -134,7 +131,7 @@ class JobController:
             self._rank_pod_seen(pod, deleted=deleted)
         if self.state.phase in UNTRAINED:
             self._take_in(observer.of_places())
-        self._publish(lazy=True)
+        self._outputs.status.publish(lazy=True)
         self._loop.wake(hurry=deleted)
 
     def _rank_pod_seen(self, pod: PodView, *, deleted: bool) -> None:
@@ -153,7 +150,7 @@ class JobController:
     def _coordinator_pod_seen(self, pod: PodView, *, deleted: bool) -> None:
         self._take_in(self._observer.of_coordinator_pod(pod, self._admission.credentials, deleted=deleted))
         if self._observer.coordinator.address:
-            self._say_all()
+            self._outputs.tell_coordinator()
 
     def reported(self, report: wire.Report) -> None:
         """A coordinator's report: milestones, then facts, each advancing the plan at once."""
@@ -176,19 +173,19 @@ class JobController:
         self._memory.book(self._observer.view())
         if told:
             metrics.DECISION.observe(self._ports.clock.monotonic() - begin)
-        self._publish(lazy=True)
+        self._outputs.status.publish(lazy=True)
 
     def _stepped(self) -> None:
         """A report without news, as one comes each second of a training."""
         if self._memory.stepped(self._observer.coordinator.step):
-            self._publish(lazy=True)
+            self._outputs.status.publish(lazy=True)
 
     def coordinator_changed(self) -> None:
         """The channel came up, or went away."""
         if self._observer.coordinator.connected:
-            self._say_all()
+            self._outputs.tell_coordinator()
         self._take_in(self._observer.of_channel())
-        self._publish()
+        self._outputs.status.publish()
 
     def look_for_stranded(self) -> None:
         """A node turned: a pod may wait there in vain."""
@@ -226,22 +223,20 @@ class JobController:
 
     def refused(self) -> None:
         """Its pods cannot be made."""
-        self._announce(self._admission.reason.word, self._admission.message, True)
-        self._publish()
+        self._announce(Announcement(self._admission.reason.word, self._admission.message, warning=True))
+        self._outputs.status.publish()
 
     def follow_spec(self) -> None:
         """Do what the spec asks for."""
         self._take_in(self._observer.of_spec())
 
     def creation_tried(self, refused: NotCreated | None) -> None:
-        """Whether all pods could be created, and why not: people are told once, until it is another reason."""
+        """Whether all pods could be created, and why not."""
         before, self._observer.not_created = self._observer.not_created, refused
-        if refused is not None and (before is None or before.over_quota is not refused.over_quota):
-            reason = Reason.QUOTA_EXCEEDED if refused.over_quota else Reason.PODS_NOT_CREATED
-            self._announce(reason.word, refused.message, True)
+        self._announce(of_creation(before, refused))
         self._take_in(self._observer.of_places())
         if refused != before:
-            self._publish(lazy=(refused is None) is (before is None))
+            self._outputs.status.publish(lazy=(refused is None) is (before is None))
 
     # --------------------------------------------------------------------------------------------- the plan
 
@@ -255,19 +250,10 @@ class JobController:
         transition = self._memory.advance(event, self._observer.view(), happened_ms)
         if transition is None:
             return
-        if any(isinstance(effect, effects.SendOrder) for effect in transition.effects):
-            self._outputs.send_order()
+        self._outputs.follow(before, transition.effects)
         self._deadline.arm(self._memory.deadlines)
-        self._publish(lazy=not is_urgent(before, self.state, self._memory.layout.num_nodes))
         self._loop.wake()
 
-    def _say_all(self) -> None:
-        self._outputs.assign()
-        self._outputs.send_order()
-
-    def _publish(self, *, lazy: bool = False) -> None:
-        if not self._released:
-            self._outputs.status.publish(lazy=lazy)
-
-    def _announce(self, reason: str, message: str, warning: bool) -> None:
-        self._ports.announcer.announce(self._memory.job, reason, message, warning=warning)
+    def _announce(self, told: Announcement | None) -> None:
+        if told is not None:
+            self._ports.announcer.announce(self._memory.job, told.reason, told.message, warning=told.warning)

@@ -11,20 +11,16 @@ import logging
 from collections.abc import Mapping
 
 from hajob.api.job import HATrainingJob
-from hajob.domain.goodput import PROGRESS, Account, Bucket
-from hajob.domain.incidents import IncidentOutcome
-from hajob.domain.timeline import Mark
 from hajob.plan import effects, events, machine
-from hajob.plan.account import follow, undetected
+from hajob.plan.account import follow
 from hajob.plan.placements import Placements, placements
 from hajob.plan.policy import from_spec, layout_of
 from hajob.plan.state import ENDED, JobPhase, JobState
 from hajob.plan.view import ClusterView
 from hajob.runtime import metrics
 from hajob.runtime.clock import Clock, JobTime
-from hajob.runtime.deadline_timer import restored
-from hajob.runtime.incident_recorder import Announce, IncidentRecorder
-from hajob.status import announcements
+from hajob.runtime.incident_recorder import IncidentRecorder
+from hajob.status.announcements import Announce
 from hajob.status.journal import read
 
 log = logging.getLogger(__name__)
@@ -55,15 +51,11 @@ class JobMemory:
         for place in reading.left_out:
             metrics.REFUSED.labels("journal").inc()
             log.warning("%s: %s in the journal is left out, this version does not know it", self.title, place)
-        journal = reading.journal
-        self.time = JobTime(clock, journal.written_ms)
-        deadlines = restored(journal.state.deadlines, journal.written_ms, self.time.now())
-        state = dataclasses.replace(journal.state, deadlines=deadlines)
-        self.journal = dataclasses.replace(journal, state=state)
+        self.time = JobTime(clock, reading.journal.written_ms)
+        self.journal = reading.journal.taken_over(self.time.now())
         self.policy, self.layout = from_spec(job.spec), layout_of(job.spec)
         self._launched: tuple[str, ...] = ()
         self.recorder = IncidentRecorder(self.journal.record(), announce)
-        self._announce = announce
 
     @property
     def state(self) -> JobState:
@@ -127,31 +119,22 @@ class JobMemory:
 
     def book(self, view: ClusterView, happened_ms: int | None = None) -> None:
         """Bring the account of time to what is the case now, and has been since `happened_ms` where that is known."""
-        now, record = self.time.now(), self.recorder.record
-        account = self.journal.account or Account(now)
-        if record is not None and record.outcome is IncidentOutcome.OPEN:
-            account = undetected(account, record.marks)
-        account = follow(account, self.state, view, min(now, happened_ms if happened_ms is not None else now))
+        now = self.time.now()
+        at_ms = min(now, happened_ms if happened_ms is not None else now)
+        account = follow(self.journal.account, self.state, view, self.recorder.marks, at_ms)
         self.journal = dataclasses.replace(self.journal, account=account)
 
     def stepped(self, step: int) -> bool:
         """The training has come to this step, and nothing else is new; whether it went on."""
-        account = self.journal.account
-        if account is None or account.bucket not in PROGRESS:
-            return False
-        if account.bucket is Bucket.TRAINING and step == account.furthest_step:
-            return False
-        self.journal = dataclasses.replace(self.journal, account=account.train(step, self.time.now()))
-        return True
+        before = self.journal.account
+        after = before and before.stepped(step, self.time.now())
+        self.journal = dataclasses.replace(self.journal, account=after)
+        return after is not before
 
     def _take(self, effect: effects.Effect) -> None:
-        if told := announcements.of_effect(effect):
-            self._announce(told.reason, told.message, told.warning)
+        self.recorder.take(effect, self.time.now())
         match effect:
             case effects.SendOrder():
                 self.journal = dataclasses.replace(self.journal, order=effect)
-                self.recorder.mark(Mark.DECIDED, self.time.now())
             case effects.FailJob(reason, message):
                 self.journal = dataclasses.replace(self.journal, failed_reason=reason, failed_message=message)
-            case effects.CloseIncident():
-                self.recorder.close(effect)

@@ -10,16 +10,14 @@ from collections.abc import Collection, Iterable
 from typing import Final
 
 from hajob.domain.facts import Fact, FactKind
-from hajob.objects.naming import coordinator_pod_name
 from hajob.plan import events
-from hajob.plan.placements import coordinator_placement
 from hajob.plan.view import ClusterView
 from hajob.protocol import sidecar_pb2 as wire
 from hajob.runtime import metrics
 from hajob.runtime.channel import CoordinatorCredentials
 from hajob.runtime.coordinator_client import CoordinatorClient, Owner
 from hajob.runtime.job_memory import JobMemory
-from hajob.runtime.pod_index import PodIndex, is_serving
+from hajob.runtime.pod_index import PodIndex, is_coordinator, is_serving
 from hajob.runtime.ports import Ports
 from hajob.sources import observe
 from hajob.sources.creation import NotCreated
@@ -90,8 +88,7 @@ class JobObserver:
 
     def is_coordinator(self, pod: PodView) -> bool:
         """Whether it is the coordinator's pod that should be there."""
-        desired, job = coordinator_placement(self._memory.state), self._memory.job
-        return desired is not None and pod.name == coordinator_pod_name(job, desired.incarnation, apart=desired.apart)
+        return is_coordinator(pod, self._memory.job, self._memory.state)
 
     def of_pod(self, pod: PodView, *, deleted: bool) -> Seen:
         """A pod that serves has changed, or is gone."""

@@ -5,21 +5,23 @@ Nothing here waits and nothing decides; each call says what is the case now, and
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import partial
 
 from hajob.api.conditions import Reason
 from hajob.api.status import HATrainingJobStatus
 from hajob.messages import orders
 from hajob.objects.environment import rank_environment
+from hajob.plan import effects
 from hajob.plan.elastic import why_not_grown
 from hajob.plan.recoverability import recoverability
+from hajob.plan.state import JobState
 from hajob.runtime.admission import Admission
 from hajob.runtime.job_memory import JobMemory
 from hajob.runtime.job_observer import JobObserver
 from hajob.runtime.ports import Ports
 from hajob.runtime.status_publisher import StatusPublisher
-from hajob.status.build import RUNNING_REASON, CoordinatorView, Snapshot, build_status, goodput
+from hajob.status.build import RUNNING_REASON, CoordinatorView, Snapshot, build_status, goodput, is_urgent
 
 
 class JobOutputs:
@@ -36,8 +38,18 @@ class JobOutputs:
             ports.clock, ports.status_writer(job), job.status, self._build_status, self._then_acknowledge
         )
 
-    def send_order(self) -> None:
-        """Tell the coordinator the step that is wanted now."""
+    def follow(self, before: JobState, told: Iterable[effects.Effect]) -> None:
+        """The planner has gone on from this state: a new order leaves first, then the status when it must."""
+        if any(isinstance(effect, effects.SendOrder) for effect in told):
+            self._send_order()
+        self.status.publish(lazy=not is_urgent(before, self._memory.state, self._memory.layout.num_nodes))
+
+    def tell_coordinator(self) -> None:
+        """All that a coordinator is to know, for one that may have heard nothing yet."""
+        self.assign()
+        self._send_order()
+
+    def _send_order(self) -> None:
         if self._memory.journal.order is not None:
             self._observer.coordinator.order(orders.order(self._memory.journal.order))
 

@@ -10,7 +10,9 @@ from dataclasses import dataclass
 
 from hajob.api import constants as names
 from hajob.api.base import Json
-from hajob.plan.placements import serving_incarnation
+from hajob.api.job import HATrainingJob
+from hajob.objects.naming import coordinator_pod_name
+from hajob.plan.placements import coordinator_placement, serving_incarnation
 from hajob.plan.state import JobState
 from hajob.sources.node import NodeView
 from hajob.sources.pod import PodView, view
@@ -109,3 +111,9 @@ def _is_within(version: str, listed: str) -> bool:
 def is_serving(pod: PodView, state: JobState) -> bool:
     """Whether a pod is the one that is its node rank now."""
     return pod.role == names.ROLE_RANK and pod.incarnation == serving_incarnation(state, pod.node_rank)
+
+
+def is_coordinator(pod: PodView, job: HATrainingJob, state: JobState) -> bool:
+    """Whether a pod is the coordinator's that should be there."""
+    desired = coordinator_placement(state)
+    return desired is not None and pod.name == coordinator_pod_name(job, desired.incarnation, apart=desired.apart)

@@ -50,6 +50,7 @@ class StatusPublisher:
         self._version = 0
         self._timer: Timer | None = None
         self._urgent = False
+        self._closed = False
 
     async def run(self) -> None:
         """Write until cancelled."""
@@ -57,6 +58,8 @@ class StatusPublisher:
 
     def publish(self, *, lazy: bool = False) -> None:
         """Something has changed."""
+        if self._closed:
+            return
         if self._timer is not None:
             if lazy or self._urgent:
                 return
@@ -74,10 +77,9 @@ class StatusPublisher:
         await self._writer.acknowledged(self._put())
 
     def close(self) -> None:
-        """Hand nothing over any more."""
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
+        """Publish nothing any more."""
+        self._closed = True
+        self._cancel()
 
     def end(self) -> None:
         """Wait for nothing any more."""
@@ -85,8 +87,13 @@ class StatusPublisher:
         for task in self._confirming:
             task.cancel()
 
+    def _cancel(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
     def _put(self) -> int:
-        self.close()
+        self._cancel()
         status = self._build(self.current)
         if is_news(self.current, status):
             self.current = status

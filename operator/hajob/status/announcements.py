@@ -3,10 +3,13 @@
 One place, so that `kubectl hajob simulate` names the Events that the live operator posts.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
+from hajob.api.conditions import Reason
 from hajob.domain.incidents import Incident, IncidentOutcome
 from hajob.plan import effects
+from hajob.sources.creation import NotCreated
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,6 +19,10 @@ class Announcement:
     reason: str
     message: str
     warning: bool = False
+
+
+Announce = Callable[[Announcement | None], None]
+"""Tells people, where there is anything to tell."""
 
 
 def of_effect(effect: effects.Effect) -> Announcement | None:
@@ -45,6 +52,14 @@ def of_closing(closed: effects.CloseIncident, action: str, outage_milliseconds: 
     if closed.outcome is IncidentOutcome.FAILED and closed.message:
         return Announcement("NotRecovered", closed.message, warning=True)
     return None
+
+
+def of_creation(before: NotCreated | None, refused: NotCreated | None) -> Announcement | None:
+    """Pods cannot be created: told once, until it is for another reason."""
+    if refused is None or (before is not None and before.over_quota is refused.over_quota):
+        return None
+    reason = Reason.QUOTA_EXCEEDED if refused.over_quota else Reason.PODS_NOT_CREATED
+    return Announcement(reason.word, refused.message, warning=True)
 
 
 def _ranks_in_words(first: int, number: int) -> str:

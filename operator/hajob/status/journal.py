@@ -31,6 +31,8 @@ VERSION: Final = 2
 
 It rises only when an older operator that leaves out what it does not know would do harm.
 """
+SKEW_MILLISECONDS: Final = 60_000
+"""By so much the clocks of two leaders may differ."""
 MOVING_MARK: Final = ',"written_ms":'
 """Begins the last part of a journal: it moves with the clock, and alone it is not worth a write."""
 
@@ -100,6 +102,18 @@ class Journal:
         elif record is not None:
             written = replace(written, marks=record.marks, restoration=record.restoration)
         return _FORM.dump_json(written, exclude_defaults=True).decode()
+
+    def taken_over(self, now_ms: int) -> Journal:
+        """For the leader that goes on with it: a deadline is kept, or still as long as it was, where that ends later.
+
+        Args:
+            now_ms: job time by the clock of that leader, never before `written_ms`.
+        """
+        deadlines = {
+            name: max(at_ms, now_ms + min(at_ms - self.written_ms, SKEW_MILLISECONDS))
+            for name, at_ms in self.state.deadlines.items()
+        }
+        return replace(self, state=replace(self.state, deadlines=deadlines))
 
     def record(self) -> Record | None:
         """The record of the incident that was open."""

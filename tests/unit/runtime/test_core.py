@@ -98,8 +98,7 @@ async def test_a_controller_whose_task_failed_is_opened_anew(hall: Hall, monkeyp
         raise RuntimeError("a bug")
 
     monkeypatch.setattr(broken._outputs.status._writer, "_send", fail)
-    broken._publish()
-    broken._announce("Something", "has changed", False)
+    broken._outputs.status.publish()
     broken._outputs.status.current = broken._outputs.status.current.model_copy(update={"incarnation": 77})
     broken._outputs.status._put()
     await settled(hall.town)

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from hajob.plan.state import JobState
 from hajob.runtime.clock import JobTime
-from hajob.runtime.deadline_timer import HEAR_SECONDS, DeadlineTimer, restored
+from hajob.runtime.deadline_timer import HEAR_SECONDS, DeadlineTimer
+from hajob.status.journal import Journal
 from tests.unit.runtime.runtime_fakes import FakeClock
 
 
@@ -115,7 +117,8 @@ def test_a_leader_with_another_clock_judges_no_deadline_early(ahead: int, left: 
     written, clock = 1_000_000, FakeClock()
     clock.step_wall((written + 5_000) / 1000 + ahead - clock.now_milliseconds() / 1000)
     now = JobTime(clock, written).now()
-    at = restored({"Recovery": written + left * 1000}, written, now)["Recovery"]
+    state = JobState(deadlines={"Recovery": written + left * 1000})
+    at = Journal(state=state, written_ms=written).taken_over(now).state.deadlines["Recovery"]
     assert (at - now) / 1000 == after
 
 

@@ -579,7 +579,7 @@ async def test_a_trainer_silent_about_copies_is_called_unrecoverable(town: Town)
     await town.train()
     secret = wire.Problem(code="CopiesNotRegistered", message="rank 0 trains and has not told")
     await town.report(step=6, problems=[secret])
-    town.controller._publish()
+    town.controller._outputs.status.publish()
     await settled(town)
     assert town.controller.state.phase == "Running"
     assert condition_of(town, "Recoverable") == ("False", "CopiesNotRegistered", secret.message)

@@ -17,6 +17,7 @@ from hajob.plan.effects import CloseIncident
 from hajob.plan.events import JobEvent, Resumed
 from hajob.plan.state import JobPhase, JobState
 from hajob.runtime.incident_recorder import IncidentRecorder
+from hajob.status.announcements import Announcement
 from hajob.status.incident_entry import Record, entry
 from hajob.status.journal import Journal, read
 from hajob.status.restoration import Loaded, Restoration
@@ -37,8 +38,12 @@ class Recording:
 
     def __init__(self, begun: Incident) -> None:
         self.said: list[tuple[str, str]] = []
-        self.recorder = IncidentRecorder(None, lambda reason, text, _: self.said.append((reason, text)))
+        self.recorder = IncidentRecorder(None, self.tell)
         self.recorder.follow(begun, JobEvent(), 48)
+
+    def tell(self, told: Announcement | None) -> None:
+        if told is not None:
+            self.said.append((told.reason, told.message))
 
     def stood_at(self, step: int) -> Recording:
         self.recorder.mark(Mark.STEP_BEFORE, 1, step)
@@ -51,7 +56,7 @@ class Recording:
     def resumes(self, step: int, incarnation: int = 2) -> dict[str, Any]:
         """The first step ends the incident; the entry of the status."""
         self.recorder.follow(None, Resumed(incarnation, step))
-        self.recorder.close(CloseIncident(2, IncidentOutcome.RECOVERED))
+        self.recorder.take(CloseIncident(2, IncidentOutcome.RECOVERED), 0)
         assert self.recorder.record is not None
         found = entry(self.recorder.record, LAYOUT).to_json()
         keys = ("restoredFrom", "loadedStep", "lostSteps", "stateSources", "refusedCheckpoints")
@@ -163,7 +168,7 @@ def test_a_new_operator_knows_what_the_one_before_knew() -> None:
 def test_an_incident_closed_by_the_next_one_has_its_outcome() -> None:
     begun = Recording(incident(Action.IN_PLACE)).stood_at(47).recorder
     begun.follow(incident(Action.CHECKPOINT, number=3, incarnation=3), JobEvent(), 50)
-    begun.close(CloseIncident(2, IncidentOutcome.RECOVERED))
+    begun.take(CloseIncident(2, IncidentOutcome.RECOVERED), 0)
     assert begun.settled is not None
     assert (begun.settled.incident.number, begun.settled.outcome) == (2, IncidentOutcome.RECOVERED)
     assert begun.record is not None
