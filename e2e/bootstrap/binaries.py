@@ -16,6 +16,7 @@ from e2e.bootstrap.paths import CHECKOUT, binaries_directory, platform_name
 
 KUBERNETES_VERSION = "1.36.3"
 ETCD_VERSION = "3.7.3"
+KWOK_VERSION = "0.8.0"
 MODULES = CHECKOUT / "e2e/cluster/go"
 
 
@@ -57,6 +58,8 @@ BINARIES = (
     _kubernetes("kube-controller-manager", "--version", build_gigabytes=2.0),
     _kubernetes("kube-scheduler", "--version"),
 )
+KWOK = Binary("kwok", KWOK_VERSION, "kwok", "sigs.k8s.io/kwok/cmd/kwok", ("--version",))
+"""Thousands of nodes that are only told to be there: for `make bench` alone, and built when that asks for it."""
 
 
 class MissingBinaryError(RuntimeError):
@@ -90,7 +93,7 @@ def locate(name: str) -> Path:
     Raises:
         MissingBinaryError: It is not there yet.
     """
-    binary = next(each for each in BINARIES if each.name == name)
+    binary = next(each for each in (*BINARIES, KWOK) if each.name == name)
     if path := find(binary):
         return path
     raise MissingBinaryError(f"{name} {binary.version} is not built yet: run `make setup` in {CHECKOUT}")

@@ -8,6 +8,7 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 from e2e.bootstrap import build, environment
 from e2e.bootstrap.binaries import BINARIES, Binary, find
@@ -53,6 +54,20 @@ def set_up(*, cluster: bool) -> None:
             _say(f"built in {seconds:.0f} s, downloads not counted")
         environment.remove_downloads()
     _say(f"complete after {time.monotonic() - started:.0f} s; kept in {cache_directory()}")
+
+
+def provide(binary: Binary) -> Path:
+    """Where this binary is; built first where it is not there yet.
+
+    Raises:
+        SetupError: It cannot be built.
+    """
+    with _alone():
+        if found := find(binary):
+            return found
+        _say(f"to be built, once on this machine: {binary.name} (about {build.minutes([binary])} minutes)")
+        build.build([binary])
+    return binary.cached
 
 
 def execution_environment() -> dict[str, str]:
