@@ -16,7 +16,7 @@ from hajob.domain.checkpoints import MOST_REFUSALS
 from hajob.domain.layout import Layout, RankOrder, Sharding
 from hajob.protocol import sidecar_pb2 as pb
 from trainer_sidecar import access
-from trainer_sidecar.checkpoints import megatron, mindspore
+from trainer_sidecar.checkpoints import megatron, mindspore_forms
 from trainer_sidecar.checkpoints.directory import RealDirectory, carry_out
 from trainer_sidecar.checkpoints.verdict import Verdict
 
@@ -161,7 +161,7 @@ def evaluate(directory: Path, rules: pb.CheckpointRules) -> Verdict:
         copies=rules.copies,
         expert_tensor=rules.expert_tensor,
     )
-    rule = mindspore.evaluate if rules.framework == MINDSPORE else megatron.evaluate
+    rule = mindspore_forms.evaluate if rules.framework == MINDSPORE else megatron.evaluate
     return rule(RealDirectory(directory), layout)
 
 

@@ -26,7 +26,10 @@ LOOK_ALL_SECONDS: Final = 300.0
 DEPTH: Final = 4
 TEMPORARY: Final = ".hajob-tmp"
 REFUSED: Final = ".refused"
-_OF_INTEREST: Final = ("iter_", "release", "latest_checkpointed", "rank_", "ckpt_dir", "checkpoint", "strategy")
+_OF_INTEREST: Final = (
+    *("iter_", "release", "latest_checkpointed"),
+    *("iteration_", "rank_", "ckpt_dir", "checkpoint", "strategy", "ttp_saved_", "tft_saved_"),
+)
 
 
 class RealDirectory:

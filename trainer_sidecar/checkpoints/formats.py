@@ -18,7 +18,7 @@ import zipfile
 from pathlib import Path
 from typing import Any, BinaryIO, Final
 
-from trainer_sidecar.checkpoints.protobuf import varint
+from trainer_sidecar.checkpoints.protobuf import fields, varint
 from trainer_sidecar.checkpoints.verdict import Look
 
 ZIP_MARK: Final = b"PK\x03\x04"
@@ -29,6 +29,13 @@ _CHECKSUM_LENGTH: Final = 17
 _VALUE_FIELD: Final = 0x0A  # field 1, with a length: one tensor
 _HEAD: Final = 16
 _LENGTH_BYTES: Final = 8
+_STEP: Final = "step_num"
+"""Under this name MindFormers saves the step beside the tensors, as a tensor of one number."""
+_SMALL: Final = 128
+_TAG, _TENSOR, _CONTENT = 1, 2, 3
+"""Fields of MindSpore's messages: a value's name and tensor, a tensor's bytes."""
+_NUMBERS: Final = {"I32": 4, "I64": 8}
+_LARGEST_NUMBER: Final = max(_NUMBERS.values())
 CUT_OFF: Final = Look(whole=False)
 
 
@@ -104,19 +111,40 @@ def pickled_step(pickled: bytes) -> int | None:
 def _mindspore(file: BinaryIO, size: int) -> Look:
     """Walk over the lengths of the tensors; the last one ends with the file, or before a checksum."""
     at = 0
+    step: int | None = None
     while at < size:
         file.seek(at)
         head = file.read(_HEAD)
         if head.startswith(_CHECKSUM_MARK):
-            return Look(whole=size - at == _CHECKSUM_LENGTH)
+            return Look(whole=size - at == _CHECKSUM_LENGTH, step=step)
         if head[0] != _VALUE_FIELD:
             return CUT_OFF
         try:
             length, used = varint(head, 1)
         except ValueError:
             return CUT_OFF
+        if length <= _SMALL:
+            file.seek(at + used)
+            step = _told_step(file.read(length), step)
         at += used + length
-    return Look(whole=at == size and size > 0)
+    return Look(whole=at == size and size > 0, step=step)
+
+
+def _told_step(value: bytes, otherwise: int | None) -> int | None:
+    """The number in a value named `step_num`."""
+    try:
+        named = dict(fields(value))
+        tensor = named.get(_TENSOR)
+        if named.get(_TAG) != _STEP.encode() or not isinstance(tensor, bytes):
+            return otherwise
+        content = dict(fields(tensor)).get(_CONTENT)
+    except ValueError:
+        return otherwise
+    return _number(content) if isinstance(content, bytes) else otherwise
+
+
+def _number(content: bytes) -> int | None:
+    return int.from_bytes(content, "little", signed=True) if len(content) in _NUMBERS.values() else None
 
 
 def _safetensors(file: BinaryIO, size: int) -> Look:
@@ -128,6 +156,16 @@ def _safetensors(file: BinaryIO, size: int) -> Look:
         header = json.loads(file.read(length))
         partial = header.pop("__metadata__", {}).get("remove_redundancy") == "True"
         ends = [entry["data_offsets"][1] for entry in header.values()]
+        step = _safetensors_step(file, header.get(_STEP), _LENGTH_BYTES + length)
     except (ValueError, KeyError, TypeError, IndexError, AttributeError):
         return CUT_OFF
-    return Look(whole=_LENGTH_BYTES + length + max(ends, default=0) == size, partial=partial)
+    return Look(whole=_LENGTH_BYTES + length + max(ends, default=0) == size, step=step, partial=partial)
+
+
+def _safetensors_step(file: BinaryIO, entry: Any, data_at: int) -> int | None:  # noqa: ANN401  a stranger's JSON
+    """The number in a tensor named `step_num`; raises what odd JSON makes it raise."""
+    if entry is None or entry["dtype"] not in _NUMBERS:
+        return None
+    begin, end = entry["data_offsets"]
+    file.seek(data_at + begin)
+    return _number(file.read(min(end - begin, _LARGEST_NUMBER + 1)))

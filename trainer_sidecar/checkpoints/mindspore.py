@@ -1,9 +1,11 @@
-"""MindSpore's layout: a file per rank (docs/checkpoints.md, "MindSpore").
+"""MindSpore's layout of one file per rank (docs/checkpoints.md, "MindSpore").
 
 `[checkpoint/]rank_N/<prefix>-<epoch>_<step>.ckpt`, beside it `meta.json`, which names what a resumed training loads. A
 file is written under `.tmp` and renamed, which is its commit mark. MindIO's last checkpoint has one file for each
 shard, not for each rank: the others are filled from the rank that holds the same shard. Who that is says
-`group_info.pb` where the training wrote one, else the layout.
+`group_info.pb` where the training wrote one, else the layout. Without MindFormers MindSpore saves it into a directory
+of its own, `ttp_saved_checkpoints-step_N/rank_R/`, named `…_tmp` until one rank renames it; nothing there names what a
+resumed training loads but the step in `HAJOB_LOAD_STEP`.
 """
 
 from __future__ import annotations
@@ -26,6 +28,9 @@ _RANK: Final = re.compile(
 )
 _FILE: Final = re.compile(
     r"(?P<prefix>.+)-(?P<epoch>\d{1,12})_(?P<step>\d{1,12})(?P<suffix>\.ckpt|\.safetensors|\.tmp)"
+)
+_SAVED: Final = re.compile(
+    r"(?P<name>(?:ttp|tft)_saved_checkpoints-step_(?P<step>\d{1,12}))(?P<temporary>_tmp)?/(?P<inner>.+)"
 )
 _STRATEGY: Final = re.compile(r"strategy/(?:.*/)?(?P<file>[^/]+\.ckpt)")
 _OF_RANK: Final = re.compile(r"rank_(\d{1,7})")
@@ -50,10 +55,11 @@ class _Files:
 
 @dataclass(frozen=True, slots=True)
 class _Filled:
-    """A checkpoint with what has to be copied, or why it stays incomplete."""
+    """A checkpoint with what has to be copied, or why it stays incomplete; the step that its files tell, if they do."""
 
     copies: tuple[Copy, ...] = ()
     refusal: CheckpointRefusal | None = None
+    step: int | None = None
 
 
 def evaluate(directory: Directory, layout: Layout) -> Verdict:
@@ -65,13 +71,46 @@ def evaluate(directory: Directory, layout: Layout) -> Verdict:
         filled = _fill(directory, layout, files, key)
         if filled.refusal is None:
             writes = _trackers(directory, layout, files, key)
-            return Verdict(_name(key), step_of(key), tuple(refused), filled.copies, writes, _newer(files, key))
+            step = step_of(key) if filled.step is None else filled.step
+            return Verdict(_name(key), step, tuple(refused), filled.copies, writes, _newer(files, key))
         refused.append(filled.refusal)
     return Verdict(refused=tuple(refused), aside=_everything(files, directory))
 
 
+def evaluate_saved(directory: Directory, layout: Layout) -> Verdict | None:
+    """The newest of the checkpoints that MindSpore saves for MindIO by itself; None: there are none."""
+    found = _saved_directories(directory)
+    refused: list[CheckpointRefusal] = []
+    for name, step, files in found:
+        if files is None:
+            refused.append(refuse(f"{name}_tmp", RefusalReason.TEMPORARY_LEFT_BEHIND))
+            continue
+        key = max(files.saved, default=(0, 0))
+        filled = _fill(directory, layout, files, key)
+        if filled.refusal is None:
+            return Verdict(name, step, tuple(refused), filled.copies, {})
+        refused.append(refuse(name, RefusalReason(filled.refusal.reason), filled.refusal.detail))
+    return Verdict(refused=tuple(refused)) if found else None
+
+
+def _saved_directories(directory: Directory) -> list[tuple[str, int, _Files | None]]:
+    """Name, step and files of each, newest first; no files: it was never finished."""
+    found: dict[tuple[int, str, bool], _Files] = {}
+    for path in directory.files():
+        match = _SAVED.fullmatch(path)
+        if match is None or (inner := _RANK.fullmatch(match["inner"])) is None:
+            continue
+        finished = match["temporary"] is None
+        files = found.setdefault((int(match["step"]), match["name"], finished), _Files(strategies={None}))
+        rank = int(inner["rank"])
+        files.directories[rank] = path.rpartition("/")[0]
+        _sort_file(files, rank, inner["file"], path)
+    ordered = sorted(found.items(), reverse=True)
+    return [(name, step, files if finished else None) for (step, name, finished), files in ordered]
+
+
 def step_of(key: Key) -> int:
-    """Steps since the start; the names count epochs from 1, and with a sink of one step every step is an epoch."""
+    """Steps since the start, where the files do not tell: with a sink of one step every step is an epoch of its own."""
     epoch, step = key
     return max(epoch - 1, 0) + step
 
@@ -156,7 +195,11 @@ def _fill(directory: Directory, layout: Layout, files: _Files, key: Key) -> _Fil
         copies.append(Copy(givers[giver], there.get(rank) or _path_for(files, givers[giver], giver, rank)))
     if refusal := _without_strategy(layout, files, key, filled=bool(copies)):
         return _Filled(refusal=refusal)
-    return _Filled(tuple(copies))
+    steps = {look.step for look in looks.values() if look.whole and look.step is not None}
+    if len(steps) > 1:
+        text = ", ".join(map(str, sorted(steps)))
+        return _Filled(refusal=refuse(_name(key), RefusalReason.MIXED_STEPS, f"its files were saved at steps {text}"))
+    return _Filled(tuple(copies), step=next(iter(steps), None))
 
 
 def _why_missing(files: _Files, key: Key, rank: int, there: dict[int, str]) -> CheckpointRefusal:

@@ -1,0 +1,178 @@
+"""MindFormers' newer layout (`use_legacy_format: False`), a directory for each step (docs/checkpoints.md, "MindSpore").
+
+`[checkpoint/]iteration_NNNNNNNN/` holds `[prefix-]model-IIIIIII-TTTTTTT.safetensors`, with the optimizer saved also
+`…opt-…`: file I of T; `common.json` with the step, and `metadata.json`, which says which file holds what. The commit
+mark is `latest_checkpointed_iteration.txt` beside the directories, written last, and a training that loads takes what
+it names. All files are needed: MindFormers looks for each before it loads, so nothing is filled from another one.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Final
+
+from hajob.domain.checkpoints import CheckpointRefusal, RefusalReason
+from trainer_sidecar.checkpoints.verdict import Directory, Verdict, refuse, shown
+
+TRACKER: Final = "latest_checkpointed_iteration.txt"
+COMMON: Final = "common.json"
+METADATA: Final = "metadata.json"
+MODEL: Final = "model"
+_PATH: Final = re.compile(r"(?P<name>(?:checkpoint/)?iteration_(?P<step>\d{8,15}))/(?P<file>[^/]+)")
+_TRACKER: Final = re.compile(rf"(?:checkpoint/)?{re.escape(TRACKER)}")
+_SHARD: Final = re.compile(r"(?P<kind>(?:.+-)?(?P<what>model|opt))-(?P<index>\d{7})-(?P<total>\d{7})\.safetensors")
+_DOCUMENTS: Final = frozenset({COMMON, METADATA})
+_LARGEST: Final = 1 << 20
+"""A larger document is not read, and the file names in it are not compared."""
+
+
+@dataclass(slots=True)
+class _Iteration:
+    """What one directory holds."""
+
+    name: str
+    step: int
+    sizes: dict[str, int] = field(default_factory=dict)
+
+    def kinds(self) -> set[str]:
+        """`model` and `opt`, each with the prefix of its file names."""
+        return {match["kind"] for match in map(_SHARD.fullmatch, self.sizes) if match is not None}
+
+    def wanted(self, kind: str) -> Iterator[str]:
+        """Names of all files of a kind, by the total that those which are there give."""
+        found = (match for match in map(_SHARD.fullmatch, self.sizes) if match is not None and match["kind"] == kind)
+        for total in sorted({int(match["total"]) for match in found}):
+            yield from (f"{kind}-{index:07d}-{total:07d}.safetensors" for index in range(total))
+
+
+def evaluate(directory: Directory) -> Verdict | None:
+    """The newest complete checkpoint of this layout; None: nothing of it is in the directory."""
+    candidates = _iterations(directory)
+    trackers = [path for path in directory.files() if _TRACKER.fullmatch(path)]
+    if not candidates:
+        return None  # the tracker alone is also Megatron's
+    tracker = trackers[0] if trackers else f"{candidates[0].name.rpartition('iteration_')[0]}{TRACKER}"
+    named = _step(directory.text(tracker)) if trackers else None
+    refused: list[CheckpointRefusal] = []
+    if trackers and named not in {one.step for one in candidates}:
+        refused.append(refuse(tracker, RefusalReason.WRONG_TRACKER, _what_it_says(directory.text(tracker))))
+    committed = [one for one in candidates if named is not None and one.step <= named]
+    if trackers and named is None:
+        committed = candidates  # it was being written, when everything before it was done
+    return _newest(directory, candidates, committed, tracker=tracker, named=named, refused=refused)
+
+
+def _newest(
+    directory: Directory,
+    candidates: list[_Iteration],
+    committed: list[_Iteration],
+    *,
+    tracker: str,
+    named: int | None,
+    refused: list[CheckpointRefusal],
+) -> Verdict:
+    wanted = _Wanted.of(committed)
+    for one in candidates:
+        if one not in committed:
+            newest = "none" if named is None else f"step {named}"
+            refused.append(refuse(one.name, RefusalReason.NOT_COMMITTED, f"the newest that was committed is {newest}"))
+            continue
+        found = _incomplete(directory, one, wanted)
+        if found is None:
+            writes = {} if named == one.step else {tracker: str(one.step)}
+            return Verdict(one.name, one.step, tuple(refused), writes=writes)
+        refused.append(found)
+    return Verdict(refused=tuple(refused), aside=(tracker,) if tracker in directory.files() else ())
+
+
+@dataclass(frozen=True, slots=True)
+class _Wanted:
+    """What this training saves each time: a committed checkpoint that has it tells for all.
+
+    Attributes:
+        kinds: `model` and `opt`, with their prefixes.
+        files: those of `common.json` and `metadata.json` that there are.
+    """
+
+    kinds: frozenset[str]
+    files: frozenset[str]
+
+    @classmethod
+    def of(cls, committed: list[_Iteration]) -> _Wanted:
+        kinds = frozenset(kind for one in committed for kind in one.kinds())
+        return cls(kinds or frozenset({MODEL}), frozenset(one for each in committed for one in each.sizes) & _DOCUMENTS)
+
+
+def _iterations(directory: Directory) -> list[_Iteration]:
+    """Newest first."""
+    found: dict[str, _Iteration] = {}
+    for path, size in directory.files().items():
+        if (match := _PATH.fullmatch(path)) is not None:
+            one = found.setdefault(match["name"], _Iteration(match["name"], int(match["step"])))
+            one.sizes[match["file"]] = size
+    return sorted(found.values(), key=lambda one: one.step, reverse=True)
+
+
+def _step(text: str | None) -> int | None:
+    stripped = (text or "").strip()
+    return int(stripped) if stripped.isdecimal() and stripped.isascii() and len(stripped) <= 15 else None
+
+
+def _what_it_says(text: str | None) -> str:
+    step = _step(text)
+    return f"it says {(text or '')[:40]!r}" if step is None else f"it says step {step}, which is not there"
+
+
+def _incomplete(directory: Directory, one: _Iteration, wanted: _Wanted) -> CheckpointRefusal | None:
+    """Why a committed checkpoint is not complete."""
+    names = [name for kind in sorted(wanted.kinds) for name in one.wanted(kind)]
+    missing = [f"{kind}-…" for kind in sorted(wanted.kinds - one.kinds())]
+    missing += [name for name in (*names, *sorted(wanted.files)) if name not in one.sizes]
+    if missing:
+        return refuse(one.name, RefusalReason.MISSING_SHARD, shown(missing))
+    if empty := [name for name in (*names, *sorted(wanted.files)) if not one.sizes[name]]:
+        return refuse(one.name, RefusalReason.TRUNCATED_FILE, f"{empty[0]} (0 bytes)")
+    if (found := _told_otherwise(directory, one)) is not None:
+        return found
+    for path, look in directory.look_all([f"{one.name}/{name}" for name in names]):
+        if not look.whole:
+            short = path.removeprefix(f"{one.name}/")
+            return refuse(one.name, RefusalReason.TRUNCATED_FILE, f"{short} ({one.sizes[short]} bytes)")
+    return None
+
+
+def _told_otherwise(directory: Directory, one: _Iteration) -> CheckpointRefusal | None:
+    """`common.json` names another step, or `metadata.json` a file that is not there."""
+    read = {name: _dictionary(directory.text(f"{one.name}/{name}")) for name in _DOCUMENTS if _is_read(one, name)}
+    if damaged := sorted(name for name, content in read.items() if content is None):
+        return refuse(one.name, RefusalReason.TRUNCATED_FILE, damaged[0])
+    common, metadata = read.get(COMMON) or {}, read.get(METADATA) or {}
+    step = common.get("step_num")
+    if isinstance(step, int) and step != one.step:
+        return refuse(one.name, RefusalReason.MIXED_STEPS, f"{COMMON} was saved at step {step}")
+    missing = sorted(_named_files(metadata) - one.sizes.keys())
+    return refuse(one.name, RefusalReason.MISSING_SHARD, shown(missing)) if missing else None
+
+
+def _is_read(one: _Iteration, name: str) -> bool:
+    return 0 < one.sizes.get(name, 0) < _LARGEST
+
+
+def _dictionary(text: str | None) -> dict[str, object] | None:
+    try:
+        content = json.loads(text or "")
+    except ValueError:
+        return None
+    return content if isinstance(content, dict) else None
+
+
+def _named_files(metadata: dict[str, object]) -> set[str]:
+    """Files in which `metadata.json` says that shards are."""
+    storage = metadata.get("storage_data")
+    lists = storage.values() if isinstance(storage, dict) else ()
+    entries = (entry for entries in lists if isinstance(entries, list) for entry in entries)
+    names = (entry.get("file_name") for entry in entries if isinstance(entry, dict))
+    return {name for name in names if isinstance(name, str)}

@@ -1,0 +1,26 @@
+"""Which of the forms in which MindSpore and MindFormers save is there (docs/checkpoints.md, "MindSpore").
+
+A training writes one of them. A directory may hold several all the same, because the form is an option that somebody
+has changed: then the newest complete checkpoint of all of them counts, and each form's own pointers are set right.
+"""
+
+from __future__ import annotations
+
+from hajob.domain.layout import Layout
+from trainer_sidecar.checkpoints import iterations, mindspore
+from trainer_sidecar.checkpoints.verdict import Directory, Verdict
+
+
+def evaluate(directory: Directory, layout: Layout) -> Verdict:
+    """The newest complete checkpoint of any form, for a job of this layout."""
+    found = [iterations.evaluate(directory), mindspore.evaluate_saved(directory, layout)]
+    verdicts = [mindspore.evaluate(directory, layout), *(one for one in found if one is not None)]
+    newest = max(verdicts, key=lambda one: one.step)
+    return Verdict(
+        newest.name,
+        newest.step,
+        tuple(refusal for one in verdicts for refusal in one.refused),
+        newest.copies,
+        {path: text for one in verdicts for path, text in (one.writes or {}).items()},
+        tuple(path for one in verdicts for path in one.aside),
+    )
