@@ -24,8 +24,8 @@ from e2e.bench.operator_core import write_certificates
 from e2e.bootstrap.paths import CHECKOUT
 from e2e.cluster.run import Run
 from hajob.objects.naming import pod_hash
-from hajob.protocol import VERSION
 from hajob.protocol import sidecar_pb2 as wire
+from hajob.protocol import versions
 from hajob.protocol.sidecar_pb2_grpc import CoordinatorServicer, add_CoordinatorServicer_to_server
 
 OTHER_JOBS = 100
@@ -62,7 +62,8 @@ class ScriptedCoordinator(CoordinatorServicer):
         reader = asyncio.create_task(self._read(request_iterator))
         try:
             pod = f"job-{self.uid}-coordinator-{pod_hash(self.uid, 1)}"
-            yield wire.CoordinatorMessage(hello=wire.Hello(version=VERSION, job_uid=self.uid, token=pod, pod_uid=pod))
+            hello = wire.Hello(version=versions.OURS.lowest, job_uid=self.uid, token=pod, pod_uid=pod)
+            yield wire.CoordinatorMessage(hello=hello)
             while not reader.done():
                 yield wire.CoordinatorMessage(report=await self._next())
         finally:

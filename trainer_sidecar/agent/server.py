@@ -15,13 +15,13 @@ import grpc
 
 from hajob.protocol import sidecar_pb2 as pb
 from hajob.protocol import sidecar_pb2_grpc as rpc
+from hajob.protocol import versions
 from hajob.protocol.addresses import host_port
 from trainer_sidecar.agent.clock import SECOND, Clock
 from trainer_sidecar.agent.node import Node
 from trainer_sidecar.agent.settings import AgentSettings
 from trainer_sidecar.agent.succession import Claim, Succession
 
-VERSION = 1
 CAPABILITIES = ("gate", "start-counter")
 HEARTBEAT_INTERVAL = SECOND // 2
 EARLY = SECOND // 4  # a report is a heartbeat as well rather than waking everybody twice
@@ -117,10 +117,8 @@ class AgentService(rpc.AgentServicer):
         if not isinstance(message, pb.CoordinatorToAgent) or message.WhichOneof("body") != "hello":
             await context.abort(grpc.StatusCode.FAILED_PRECONDITION, "a stream opens with Hello")
         hello = message.hello
-        if hello.version != VERSION:
-            await context.abort(
-                grpc.StatusCode.FAILED_PRECONDITION, f"protocol version {hello.version} is not {VERSION}"
-            )
+        if problem := versions.disagreement(hello, "the coordinator"):
+            await context.abort(grpc.StatusCode.FAILED_PRECONDITION, problem)
         if hello.job_uid != self._settings.job_uid:
             await context.abort(
                 grpc.StatusCode.FAILED_PRECONDITION, f"job {hello.job_uid!r}, this is {self._settings.job_uid!r}"
@@ -134,7 +132,8 @@ class AgentService(rpc.AgentServicer):
 
     def _answer(self) -> pb.Hello:
         return pb.Hello(
-            version=VERSION,
+            version=versions.OURS.lowest,
+            highest_version=versions.OURS.highest,
             capabilities=CAPABILITIES,
             job_uid=self._settings.job_uid,
             incarnation=self._settings.incarnation,

@@ -15,8 +15,8 @@ from typing import Protocol
 import grpc
 import grpc.aio
 
-from hajob.protocol import VERSION, sidecar_pb2_grpc
 from hajob.protocol import sidecar_pb2 as pb
+from hajob.protocol import sidecar_pb2_grpc, versions
 from trainer_sidecar.coordinator.leases import SILENT_SECONDS
 from trainer_sidecar.coordinator.tls import channel_credentials, channel_options
 
@@ -146,8 +146,11 @@ class AgentLink:
     def _is_of_this_pod(self, first: pb.AgentToCoordinator) -> bool:
         """Whether the right pod of the right job answers: an address may have changed hands."""
         hello = first.hello
-        if hello.version != VERSION or hello.job_uid != self._job_uid:
-            log.error("agent %s speaks version %s of job %s", self.address, hello.version, hello.job_uid)
+        if problem := versions.disagreement(hello, "the agent"):
+            log.error("agent %s: %s", self.address, problem)
+            return False
+        if hello.job_uid != self._job_uid:
+            log.error("agent %s is of job %s", self.address, hello.job_uid)
             return False
         if hello.pod_uid != self.uid:
             log.error("agent %s is of pod %s, not of %s", self.address, hello.pod_uid, self.uid)

@@ -12,8 +12,8 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
-from hajob.protocol import VERSION
 from hajob.protocol import sidecar_pb2 as pb
+from hajob.protocol import versions
 from hajob.protocol.addresses import host_port
 from trainer_sidecar.coordinator.agents import CAPABILITIES, AgentLink, Dials
 from trainer_sidecar.coordinator.clock import now
@@ -97,7 +97,8 @@ class Hub:
     def greeting(self) -> pb.Hello:
         """The coordinator's hello to an agent."""
         return pb.Hello(
-            version=VERSION,
+            version=versions.OURS.lowest,
+            highest_version=versions.OURS.highest,
             capabilities=CAPABILITIES,
             job_uid=self._settings.job_uid,
             fence=self._fence,

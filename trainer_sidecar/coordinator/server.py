@@ -16,8 +16,8 @@ from typing import Protocol
 import grpc
 import grpc.aio
 
-from hajob.protocol import VERSION, sidecar_pb2_grpc
 from hajob.protocol import sidecar_pb2 as pb
+from hajob.protocol import sidecar_pb2_grpc, versions
 from hajob.protocol.addresses import host_port
 from trainer_sidecar.coordinator.settings import CoordinatorSettings
 from trainer_sidecar.coordinator.tls import SERVER_OPTIONS, peer_is, server_credentials
@@ -101,9 +101,10 @@ class OperatorServer(sidecar_pb2_grpc.CoordinatorServicer):
         if not peer_is(context.auth_context(), f"operator.{uid}"):
             await context.abort(grpc.StatusCode.PERMISSION_DENIED, "only the operator may speak to a coordinator")
         hello = (await anext(requests)).hello
-        if hello.version != VERSION or hello.job_uid != uid:
-            text = f"this is protocol {VERSION} and job {uid}, not {hello.version} and {hello.job_uid}"
-            await context.abort(grpc.StatusCode.FAILED_PRECONDITION, text)
+        if problem := versions.disagreement(hello, "the operator"):
+            await context.abort(grpc.StatusCode.FAILED_PRECONDITION, problem)
+        if hello.job_uid != uid:
+            await context.abort(grpc.StatusCode.FAILED_PRECONDITION, f"this is job {uid}, not {hello.job_uid}")
         if hello.fence < self._fence:
             text = f"fence {hello.fence} is lower than {self._fence}, which has been here"
             await context.abort(grpc.StatusCode.ABORTED, text)
@@ -113,7 +114,8 @@ class OperatorServer(sidecar_pb2_grpc.CoordinatorServicer):
         settings = self._settings
         token = settings.token_file.read_text().strip() if settings.token_file is not None else ""
         return pb.Hello(
-            version=VERSION,
+            version=versions.OURS.lowest,
+            highest_version=versions.OURS.highest,
             capabilities=CAPABILITIES,
             job_uid=settings.job_uid,
             incarnation=incarnation,

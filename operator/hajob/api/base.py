@@ -5,6 +5,7 @@ Unknown fields are ignored when an object is *read*: after a roll-back an older 
 objects of a newer one. The API server has refused them long before, when they were written.
 """
 
+from collections.abc import Iterator
 from datetime import UTC, datetime
 from typing import Annotated, Any, Final
 
@@ -30,6 +31,24 @@ class ApiModel(BaseModel):
     def to_json(self) -> Json:
         """The object as Kubernetes sees it; absent is absent, never null."""
         return self.model_dump(mode="json", by_alias=True, exclude_none=True)
+
+
+def unread(model: ApiModel, raw: JsonValue, path: str) -> Iterator[str]:
+    """Fields of an object that the model made of it does not know, by their paths."""
+    if not isinstance(raw, dict):
+        return
+    known = {field.alias or name: name for name, field in type(model).model_fields.items()}
+    for key, value in raw.items():
+        if key not in known:
+            yield f"{path}.{key}"
+            continue
+        member, place = getattr(model, known[key]), f"{path}.{key}"
+        if isinstance(member, ApiModel):
+            yield from unread(member, value, place)
+        elif isinstance(member, tuple) and isinstance(value, list):
+            for number, (one, written) in enumerate(zip(member, value, strict=False)):
+                if isinstance(one, ApiModel):
+                    yield from unread(one, written, f"{place}[{number}]")
 
 
 def format_time(moment: datetime) -> str:

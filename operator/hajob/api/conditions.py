@@ -133,6 +133,18 @@ class Reason(Enum):
 
     PROTECTION_NOT_JUDGED = (_T.DEGRADED, _UNKNOWN, "NotTraining", "Protection is judged while the job trains.")
     PROTECTED = (_T.DEGRADED, _FALSE, "Protected", "No action that the spec allows is known to lack anything.")
+    CRD_OLDER = (
+        _T.DEGRADED,
+        _TRUE,
+        "CRDOlder",
+        "The installed CRD is older than this operator: what it lacks of the status is lost.",
+    )
+    FIELDS_NOT_READ = (
+        _T.DEGRADED,
+        _TRUE,
+        "FieldsNotRead",
+        "This operator is older than the CRD and does not know some fields of the spec: they are as if not set.",
+    )
     PROTECTION_MISSING = (
         _T.DEGRADED,
         _TRUE,

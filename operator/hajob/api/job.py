@@ -4,7 +4,7 @@ from typing import Annotated, Any, Final, Self
 
 from pydantic import ConfigDict, Field, ValidationError, WithJsonSchema
 
-from hajob.api.base import ApiModel, Timestamp, rule, rules
+from hajob.api.base import ApiModel, Timestamp, rule, rules, unread
 from hajob.api.constants import API_VERSION, JOB_NAME_MAX_LENGTH, KIND, MANAGED_BY
 from hajob.api.spec import HATrainingJobSpec
 from hajob.api.status import HATrainingJobStatus
@@ -69,6 +69,8 @@ class HATrainingJob(ApiModel):
 
     model_config = ConfigDict(json_schema_extra=_NAME_RULES)
 
+    _unread: tuple[str, ...] = ()
+
     @classmethod
     def from_object(cls, raw: dict[str, Any]) -> Self:
         """The job in an object of the API server.
@@ -79,6 +81,17 @@ class HATrainingJob(ApiModel):
         Raises:
             pydantic.ValidationError: the object is not one that this version's CRD admits.
         """
+        made = cls._validated(raw)
+        made._unread = tuple(unread(made.spec, raw.get("spec"), "spec"))
+        return made
+
+    @property
+    def unread(self) -> tuple[str, ...]:
+        """Fields of the spec that this version does not know, by their paths: they are as if not set."""
+        return self._unread
+
+    @classmethod
+    def _validated(cls, raw: dict[str, Any]) -> Self:
         status = raw.get("status") or {}
         try:
             return cls.model_validate({**raw, "status": status})

@@ -3,7 +3,3 @@
 The generated files are checked in, so that neither an installation nor an image needs a compiler; `make lint` fails
 when they are older than the .proto.
 """
-
-VERSION = 1
-"""Protocol version in the first message of every stream. It rises when an old peer would misunderstand a new one;
-anything smaller is a capability."""

@@ -108,7 +108,7 @@ FINISHED_ALL: MilestoneKind
 STEP_BEFORE: MilestoneKind
 
 class Hello(_message.Message):
-    __slots__ = ("version", "capabilities", "job_uid", "fence", "incarnation", "pod_name", "pod_uid", "token")
+    __slots__ = ("version", "capabilities", "job_uid", "fence", "incarnation", "pod_name", "pod_uid", "token", "highest_version")
     VERSION_FIELD_NUMBER: _ClassVar[int]
     CAPABILITIES_FIELD_NUMBER: _ClassVar[int]
     JOB_UID_FIELD_NUMBER: _ClassVar[int]
@@ -117,6 +117,7 @@ class Hello(_message.Message):
     POD_NAME_FIELD_NUMBER: _ClassVar[int]
     POD_UID_FIELD_NUMBER: _ClassVar[int]
     TOKEN_FIELD_NUMBER: _ClassVar[int]
+    HIGHEST_VERSION_FIELD_NUMBER: _ClassVar[int]
     version: int
     capabilities: _containers.RepeatedScalarFieldContainer[str]
     job_uid: str
@@ -125,7 +126,8 @@ class Hello(_message.Message):
     pod_name: str
     pod_uid: str
     token: str
-    def __init__(self, version: _Optional[int] = ..., capabilities: _Optional[_Iterable[str]] = ..., job_uid: _Optional[str] = ..., fence: _Optional[int] = ..., incarnation: _Optional[int] = ..., pod_name: _Optional[str] = ..., pod_uid: _Optional[str] = ..., token: _Optional[str] = ...) -> None: ...
+    highest_version: int
+    def __init__(self, version: _Optional[int] = ..., capabilities: _Optional[_Iterable[str]] = ..., job_uid: _Optional[str] = ..., fence: _Optional[int] = ..., incarnation: _Optional[int] = ..., pod_name: _Optional[str] = ..., pod_uid: _Optional[str] = ..., token: _Optional[str] = ..., highest_version: _Optional[int] = ...) -> None: ...
 
 class OperatorMessage(_message.Message):
     __slots__ = ("hello", "assignment", "order", "acknowledge")

@@ -27,6 +27,7 @@ from hajob.runtime.backoff import Backoff
 from hajob.runtime.channel import Channel, ChannelListener, CoordinatorCredentials
 from hajob.runtime.clock import Clock, SystemClock
 from hajob.runtime.core import Caches, OperatorCore
+from hajob.runtime.crd_check import CrdCheck
 from hajob.runtime.credentials import ApiCredentials, load
 from hajob.runtime.fault_watch import FaultWatch
 from hajob.runtime.frontend import Frontend
@@ -94,6 +95,7 @@ class Operator:
             tell=self._faults_changed,
             namespaces=[name for part in settings.fault_namespaces.split(",") if (name := part.strip())],
         )
+        self._crd = CrdCheck(kube, clock, self._crd_changed)
         self._core = OperatorCore(self._ports(), self._caches)
         self._frontend = Frontend(kube, credentials, clock, settings.watch_namespace)
         self._pods = Informer(
@@ -122,6 +124,7 @@ class Operator:
             changes=lambda: self._caches.changes,
             faults_on=self._faults.on_node,
             kept_out=self._faults.kept_out,
+            crd_is_older=lambda: self._crd.older,
         )
 
     def _dial(self, address: str, job_uid: str, credentials: CoordinatorCredentials, listener: ChannelListener) -> Link:
@@ -149,6 +152,9 @@ class Operator:
     def _faults_changed(self, nodes: frozenset[str]) -> None:
         self._core.faults_changed(nodes)
 
+    def _crd_changed(self) -> None:
+        self._core.crd_changed()
+
     def _gained(self, fence: int) -> None:
         log.info("this process leads, fence %d", fence)
         metrics.LEADER.set(1)
@@ -164,12 +170,15 @@ class Operator:
         loop = asyncio.get_running_loop()  # noqa: TID251  # signals
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self._stop.set)
-        runner = web.AppRunner(metrics.application(self._unhealthy, self._unready), access_log=None)
+        runner = web.AppRunner(
+            metrics.application(self._unhealthy, self._unready, lambda: self._crd.newer), access_log=None
+        )
         await runner.setup()
         await web.TCPSite(runner, self._settings.pod_ip, self._settings.metrics_port).start()
         informers: tuple[Watch, ...] = (self._pods, self._nodes, *self._faults.informers)
         watches = [asyncio.create_task(informer.run(), name=f"watch of {informer.resource}") for informer in informers]
         await asyncio.gather(self._pods.synced.wait(), self._nodes.synced.wait())
+        await self._crd.look()
         self._fence_floor = await self._highest_fence()
         gc.freeze()  # the filled caches need not be walked by every collection
         self._look_after(
@@ -177,6 +186,7 @@ class Operator:
                 *watches,
                 asyncio.create_task(self._announcer.run(), name="announcer"),
                 asyncio.create_task(self._lease.run(), name="lease"),
+                asyncio.create_task(self._crd.run(), name="comparison of the CRD"),
             ]
         )
         await self._stop.wait()
@@ -229,7 +239,7 @@ class Operator:
 
     def _unready(self) -> str:
         waiting = [informer.resource for informer in (self._pods, self._nodes) if not informer.synced.is_set()]
-        return f"still listing {', '.join(waiting)}" if waiting else ""
+        return f"still listing {', '.join(waiting)}" if waiting else self._crd.older
 
 
 def _say_why(task: asyncio.Task[None]) -> None:

@@ -19,8 +19,8 @@ from typing import Protocol
 import grpc
 import grpc.aio
 
-from hajob.protocol import VERSION
 from hajob.protocol import sidecar_pb2 as wire
+from hajob.protocol import versions
 from hajob.protocol.sidecar_pb2_grpc import CoordinatorStub
 from hajob.runtime.clock import Clock, timeout
 
@@ -170,6 +170,8 @@ class Channel:
             hello = await stream.read()
         if not isinstance(hello, wire.CoordinatorMessage):
             return "it hung up before a word"
+        if problem := versions.disagreement(hello.hello, "the coordinator"):
+            return problem
         if not await self._listener.greeted(hello.hello):
             return "its token does not prove that it is this job's coordinator"
         self.up = True
@@ -185,7 +187,13 @@ class Channel:
 
     async def _speak(self, stream: Stream) -> None:
         """Say what is wanted, and again whenever it changes, until cancelled."""
-        hello = wire.Hello(version=VERSION, capabilities=CAPABILITIES, job_uid=self._job_uid, fence=self._fence())
+        hello = wire.Hello(
+            version=versions.OURS.lowest,
+            highest_version=versions.OURS.highest,
+            capabilities=CAPABILITIES,
+            job_uid=self._job_uid,
+            fence=self._fence(),
+        )
         await self._say(stream, wire.OperatorMessage(hello=hello))
         assignment: wire.Assignment | None = None
         order: wire.Order | None = None

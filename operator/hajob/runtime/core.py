@@ -244,6 +244,11 @@ class OperatorCore:
             self._guard(uid, partial(controller.look_for_faults, nodes))
         self._capacity_changed()
 
+    def crd_changed(self) -> None:
+        """The installed CRD has become older or newer than this operator, or is so no longer."""
+        for uid, controller in list(self._controllers.items()):
+            self._guard(uid, controller.say_again)
+
     def _on_nodes(self, nodes: Collection[str]) -> list[tuple[str, JobController]]:
         """The controllers of jobs with pods on these nodes."""
         uids = {pod.job_uid for pod in self._caches.pods.values() if pod.node_name in nodes}

@@ -203,6 +203,10 @@ class JobController:
         """A node, or a pod of any job on one, came or went."""
         self._take_in(self._observer.of_capacity())
 
+    def say_again(self) -> None:
+        """Something that is the same for all jobs has changed: their statuses tell it."""
+        self._outputs.status.publish(lazy=True)
+
     def _deadline_reached(self, name: str) -> None:
         try:
             self._advance(events.DeadlineReached(name=name))

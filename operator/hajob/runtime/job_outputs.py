@@ -101,6 +101,7 @@ class JobOutputs:
             ),
             accepted=self._admission.reason,
             accepted_message=self._admission.message,
+            crd_is_older=self._ports.crd_is_older(),
             failed_reason=journal.failed_reason,
             failed_message=journal.failed_message,
             record=record,

@@ -19,6 +19,7 @@ from hajob.runtime.metrics import WRITES
 
 API_PATHS: Final[Mapping[str, str]] = {
     "configmaps": "/api/v1",
+    "customresourcedefinitions": "/apis/apiextensions.k8s.io/v1",
     "events": "/apis/events.k8s.io/v1",
     "leases": "/apis/coordination.k8s.io/v1",
     "namespaces": "/api/v1",

@@ -69,6 +69,12 @@ JOBS_ON_HOLD = Gauge(
     ("reason",),
     registry=REGISTRY,
 )
+CRD_DIFFERENCES = Gauge(
+    "hajob_crd_differences",
+    "Fields and words in which the installed CRD is older or newer than this operator.",
+    ("crd",),
+    registry=REGISTRY,
+)
 LEADER = Gauge("hajob_leader", "1 while this process is the leader.", registry=REGISTRY)
 WATCH_AGE = Gauge("hajob_watch_age_seconds", "Since a watch was last heard.", ("resource",), registry=REGISTRY)
 CONTROLLER_RESTARTS = Counter(
@@ -77,18 +83,21 @@ CONTROLLER_RESTARTS = Counter(
 FRONTEND_RESTARTS = Counter("hajob_frontend_restarts", "Times that kopf was started again.", registry=REGISTRY)
 
 
-def application(healthy: Callable[[], str], ready: Callable[[], str]) -> web.Application:
+def application(
+    healthy: Callable[[], str], ready: Callable[[], str], note: Callable[[], str] = lambda: ""
+) -> web.Application:
     """The HTTP side: /healthz, /readyz, /metrics.
 
     Args:
         healthy: the reason why the process should be restarted, or an empty text.
         ready: the reason why it cannot serve yet, or an empty text.
+        note: what people should know of one that is ready, or an empty text.
     """
 
-    def probe(ask: Callable[[], str]) -> Callable[[web.Request], object]:
+    def probe(ask: Callable[[], str], also: Callable[[], str] = lambda: "") -> Callable[[web.Request], object]:
         async def answer(_: web.Request) -> web.Response:
             reason = ask()
-            return web.Response(status=503 if reason else 200, text=reason or "ok")
+            return web.Response(status=503 if reason else 200, text=reason or "; ".join(filter(None, ("ok", also()))))
 
         return answer
 
@@ -97,6 +106,6 @@ def application(healthy: Callable[[], str], ready: Callable[[], str]) -> web.App
 
     app = web.Application()
     app.router.add_get("/healthz", probe(healthy))  # type: ignore[arg-type]
-    app.router.add_get("/readyz", probe(ready))  # type: ignore[arg-type]
+    app.router.add_get("/readyz", probe(ready, note))  # type: ignore[arg-type]
     app.router.add_get("/metrics", metrics)
     return app

@@ -72,6 +72,8 @@ class Ports:
     all_pods: Callable[[], dict[str, PodView]]
     faults_on: Callable[[str], list[tuple[ClusterFact, int]]] = lambda _: []
     kept_out: Callable[[], frozenset[str]] = frozenset
+    crd_is_older: Callable[[], str] = str
+    """What the installed CRD lacks, in a sentence; empty: nothing."""
     avoided_nodes: AvoidedNodes = field(default_factory=AvoidedNodes)
     changes: Callable[[], object] = object
     """Another value after each change of a node or pod."""

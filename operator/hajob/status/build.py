@@ -139,6 +139,7 @@ class Snapshot:
     coordinator: CoordinatorView = field(default_factory=CoordinatorView)
     accepted: Reason = Reason.NOT_CHECKED
     accepted_message: str = ""
+    crd_is_older: str = ""
     failed_reason: str = ""
     failed_message: str = ""
     record: Record | None = None
@@ -233,7 +234,7 @@ def _reasons(snapshot: Snapshot) -> list[tuple[Reason, str]]:
         (recoverable, unmet),
         _coordinator(snapshot),
         (Reason.FEWER_RANKS if state.shrunk else Reason.FULL_SIZE, ""),
-        _degraded(snapshot.recoverability),
+        _degraded(snapshot),
         (held.get(mode, Reason.NOT_HELD), ""),
         _suspended(snapshot),
         _complete(snapshot),
@@ -249,7 +250,16 @@ def _complete(snapshot: Snapshot) -> tuple[Reason, str]:
     return (Reason.SCRIPT_DISAGREES, f"pod {said.name}: {said.last_word}") if said else (Reason.ALL_RANKS_FINISHED, "")
 
 
-def _degraded(judged: Sequence[api.ActionRecoverability]) -> tuple[Reason, str]:
+def _degraded(snapshot: Snapshot) -> tuple[Reason, str]:
+    """What everything about this job suffers from, else what its protection lacks."""
+    if snapshot.crd_is_older:
+        return Reason.CRD_OLDER, snapshot.crd_is_older[:MESSAGE_LIMIT]
+    if snapshot.job.unread:
+        return Reason.FIELDS_NOT_READ, ", ".join(snapshot.job.unread)[:MESSAGE_LIMIT]
+    return _protection(snapshot.recoverability)
+
+
+def _protection(judged: Sequence[api.ActionRecoverability]) -> tuple[Reason, str]:
     """Which precondition of which action is missing; what cannot be known misses nothing."""
     if not judged:
         return Reason.PROTECTION_NOT_JUDGED, ""

@@ -12,6 +12,8 @@ import pytest
 from e2e.cluster.control_plane import ControlPlane
 from e2e.harness.operator import NAME, manifests
 from hajob.api import constants as names
+from hajob.api.crd import CRD_NAME
+from hajob.api.crd_difference import CrdDifference, difference
 from hajob.api.job import HATrainingJob
 from hajob.api.status import HATrainingJobStatus
 from hajob.objects.naming import tls_secret_name
@@ -33,6 +35,7 @@ Job = dict[str, Any]
 @pytest.fixture
 def operator(control_plane: ControlPlane, namespace: str, tmp_path: Any) -> ApiCredentials:
     """The operator's service account as installed, without its Deployment."""
+    control_plane.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "mindx-dl"}})
     control_plane.apply(*(each for each in manifests(namespace) if each["kind"] != "Deployment"))
     path = f"/api/v1/namespaces/{namespace}/serviceaccounts/{NAME}/token"
     token = control_plane.api.create(path, {"spec": {}})["status"]["token"]
@@ -64,6 +67,7 @@ async def test_the_rights_are_enough(limited: HttpKube, crd: Job, job: Job, name
     await limited.get("secrets", "default", tls_secret_name(made))
     told = event(made, 1_795_255_200_000, "Test", "a note", type_=EventType.NORMAL, instance="test")
     await limited.create("events", "default", told)
+    assert difference(await limited.get("customresourcedefinitions", "", CRD_NAME)) == CrdDifference()
     assert await limited.token_review("nonsense", names.COORDINATOR_TOKEN_AUDIENCE) is None
     lease = await limited.create("leases", namespace, {"metadata": {"name": "hajob-operator"}, "spec": {}})
     await limited.replace("leases", namespace, lease)

@@ -34,7 +34,7 @@ async def test_closing_is_not_lost_when_a_message_comes_with_it() -> None:
     channel = Channel("127.0.0.1:1", "uid", credentials, Deaf(), fence=lambda: 1, clock=FakeClock())
     reading = asyncio.create_task(channel._read(stream))  # type: ignore[arg-type]
     await asyncio.sleep(0)
-    stream.next.set_result(wire.CoordinatorMessage(hello=wire.Hello()))
+    stream.next.set_result(wire.CoordinatorMessage(hello=wire.Hello(version=1)))
     for _ in range(5):  # until it waits for the next message
         await asyncio.sleep(0)
     assert channel.up

@@ -44,7 +44,7 @@ class Silent:
     async def read(self) -> wire.CoordinatorMessage:
         if not self.said:
             self.said = True
-            return wire.CoordinatorMessage(hello=wire.Hello())
+            return wire.CoordinatorMessage(hello=wire.Hello(version=1))
         await asyncio.Event().wait()
         raise AssertionError
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import copy
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,7 @@ from e2e.memory_api.client import MemoryKube
 from e2e.memory_api.requests import requests
 from e2e.memory_api.server import MemoryServer
 from hajob.api import constants as names
+from hajob.api.crd import custom_resource_definition
 from hajob.runtime.app import Operator
 from hajob.runtime.credentials import ApiCredentials
 from hajob.runtime.kube import ApiError
@@ -166,4 +168,17 @@ async def test_a_lease_deleted_under_a_leader_starts_one_frontend(
     await world.kube.delete("leases", "hajob-system", "hajob-operator")
     await world.clock.advance(5)
     assert (led.starts, led.operator._lease.fence, led.task.done()) == (1, 2, False)
+    await led.end()
+
+
+async def test_an_operator_with_an_older_crd_is_not_ready(monkeypatch: pytest.MonkeyPatch) -> None:
+    """So a rolling upgrade that forgot the CRD stops at its first pod, and the version before goes on leading."""
+    world = World()
+    crd = copy.deepcopy(custom_resource_definition())
+    crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"]["properties"].pop("output")
+    await world.kube.create("customresourcedefinitions", "", crd)
+    led = Led(world, monkeypatch)
+    await led.wait_until_leading()
+    assert "it lacks spec.output" in world.operator._unready()
+    assert world.operator._unhealthy() == ""
     await led.end()

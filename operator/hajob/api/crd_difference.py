@@ -1,0 +1,65 @@
+"""What an installed CRD and this program's own disagree about: fields and words that only one of them knows.
+
+A CRD that lacks a field makes the server drop it from statuses, and refuse a word that it does not list; a field that
+only the CRD knows is accepted from people and read by nobody. Both are told by name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cache
+
+from hajob.api import constants as names
+from hajob.api.base import Json
+from hajob.api.crd import open_api_schema
+
+_OPEN = "x-kubernetes-preserve-unknown-fields"
+
+
+@dataclass(frozen=True, slots=True)
+class CrdDifference:
+    """Paths of fields, and `path: word` for words of a list.
+
+    Attributes:
+        lacking: what the installed CRD does not know: it is older than this program.
+        unknown: what this program does not know: the CRD is newer.
+    """
+
+    lacking: tuple[str, ...] = ()
+    unknown: tuple[str, ...] = ()
+
+
+@cache
+def _own() -> Json:
+    return open_api_schema()
+
+
+def difference(crd: Json) -> CrdDifference:
+    """Compare an installed CRD, as the server has it, with this program's."""
+    versions = crd.get("spec", {}).get("versions") or []
+    served = next((each for each in versions if each.get("name") == names.VERSION and each.get("served")), None)
+    if served is None:
+        return CrdDifference(lacking=(f"version {names.VERSION}",))
+    installed = served.get("schema", {}).get("openAPIV3Schema") or {}
+    own = _own()
+    return CrdDifference(tuple(_only(own, installed, "")), tuple(_only(installed, own, "")))
+
+
+def _only(one: Json, other: Json, path: str) -> Iterator[str]:
+    """What only the first of two schemas has; of a field that the other lacks nothing more is said."""
+    if other.get(_OPEN) and not other.get("properties"):
+        return
+    for word in one.get("enum") or ():
+        if word not in (other.get("enum") or (word,)):
+            yield f"{path}: {word}"
+    theirs = other.get("properties") or {}
+    for name, schema in (one.get("properties") or {}).items():
+        place = f"{path}.{name}".lstrip(".")
+        if name in theirs:
+            yield from _only(schema, theirs[name], place)
+        else:
+            yield place
+    for part, sign in (("items", "[]"), ("additionalProperties", "{}")):
+        if isinstance(one.get(part), dict) and isinstance(other.get(part), dict):
+            yield from _only(one[part], other[part], f"{path}{sign}")

@@ -1,0 +1,286 @@
+"""Sidecars and operators of earlier versions, played from recordings, are understood by those of today."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager, suppress
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
+import grpc
+import grpc.aio
+import pytest
+
+from e2e.cluster.loopback import own_address, own_port
+from hajob.api import constants as names
+from hajob.protocol import sidecar_pb2 as pb
+from hajob.runtime import metrics
+from hajob.runtime.channel import Channel, ChannelListener, CoordinatorCredentials
+from hajob.runtime.clock import SystemClock
+from hajob.runtime.kube import TokenIdentity
+from hajob.runtime.ports import Ports
+from tests.unit.agent.certificates import Authority
+from tests.unit.agent.rig import until
+from tests.unit.protocol.kept_sidecar import JOB, RECORDINGS, KeptServer, Line, recording, speak
+from tests.unit.runtime.test_job_controller import Town, settled
+from trainer_sidecar.agent import server as agent_server
+from trainer_sidecar.agent.settings import AgentSettings
+from trainer_sidecar.coordinator.agents import AgentLink, Dials
+from trainer_sidecar.coordinator.server import OperatorServer
+from trainer_sidecar.coordinator.settings import read_settings
+from trainer_sidecar.coordinator.tls import channel_credentials, server_credentials
+
+VERSIONS = sorted(place.name for place in RECORDINGS.iterdir())
+everyone = pytest.mark.parametrize("version", VERSIONS)
+
+
+class TownWithKeptCoordinator(Town):
+    """A job of two nodes with two chips each, whose coordinator is dialled for real."""
+
+    def __init__(self, lines: list[Line]) -> None:
+        self.lines = lines
+        self.channels: list[Channel] = []
+        self.server: KeptServer | None = None
+        super().__init__()
+
+    def open(self) -> Any:
+        stored = self.stored()
+        stored["metadata"]["uid"] = JOB
+        stored["spec"] |= {"numNodes": 2, "parallelism": {"tensor": 1}}
+        return super().open()
+
+    def _ports(self) -> Ports:
+        def dial(address: str, job_uid: str, credentials: CoordinatorCredentials, listener: ChannelListener) -> Channel:
+            assert self.server is not None, address
+            made = Channel(self.server.address, job_uid, credentials, listener, fence=lambda: 1, clock=SystemClock())
+            self.channels.append(made)
+            return made
+
+        return replace(super()._ports(), dial=dial)
+
+    async def serve(self) -> KeptServer:
+        """The coordinator of the recording, with the certificate that the operator made."""
+        secret = next(body for (kind, _, _), body in self.kube.objects.items() if kind == "secrets")
+        files = {name: base64.b64decode(text) for name, text in secret["data"].items()}
+        pair = (files["coordinator.key"], files["coordinator.crt"])
+        tls = grpc.ssl_server_credentials([pair], files["ca.crt"], require_client_auth=True)
+        self.server = KeptServer("Coordinator", self.lines, tls)
+        await self.server.start()
+        return self.server
+
+    async def prove(self, _token: str, _audience: str) -> TokenIdentity:
+        """Whoever answers is the coordinator's pod."""
+        uid = next(pod.uid for pod in self.pods() if pod.role == names.ROLE_COORDINATOR)
+        return TokenIdentity("", "", uid)
+
+    async def live(self, condition: Callable[[], bool], what: str) -> None:
+        """Let real messages and the town's time go on until a condition holds."""
+        async with asyncio.timeout(30):
+            while not condition():
+                await settled(self)
+                await asyncio.sleep(0.005)
+        assert condition(), what
+
+
+def refused() -> float:
+    return sum(
+        sample.value
+        for metric in metrics.REFUSED.collect()
+        for sample in metric.samples
+        if sample.name.endswith("_total")
+    )
+
+
+@everyone
+async def test_a_kept_coordinators_job_is_still_protected(version: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """After an upgrade: the operator of today hears the old coordinator's fault, and its order is followed."""
+    town = TownWithKeptCoordinator(recording(version, "operator-coordinator"))
+    before = refused()
+    try:
+        await settled(town)
+        server = await town.serve()
+        monkeypatch.setattr(town.kube, "token_review", town.prove)
+        await town.run_pods()
+        await town.live(server.over.is_set, "the end of the recording")
+        await town.live(lambda: bool(town.status().get("incidents")), "the incident")
+        await town.live(lambda: town.status()["incidents"][0]["outcome"] == "Recovered", "the recovery")
+        assert town.status()["incidents"][0]["action"] == "InPlace"
+        assert town.status()["incidents"][0]["cause"]["firstRank"] == 3
+        assert [one.hello.highest_version for one in server.heard if one.WhichOneof("body") == "hello"] == [1]
+        assert refused() == before
+    finally:
+        await town.controller.close()
+        if town.server is not None:
+            await town.server.stop()
+
+
+class Heard:
+    """The coordinator's listeners, noting what reaches them."""
+
+    def __init__(self) -> None:
+        self.messages: list[Any] = []
+        self.connected = 0
+        self.link: AgentLink | None = None
+
+    def greeting(self) -> pb.Hello:
+        return pb.Hello(version=1, highest_version=7, job_uid=JOB, fence=1)
+
+    def agent_connected(self, _uid: str) -> None:
+        self.connected += 1
+        for rank in ((3, 1, True), (3, 2, False), (3, 2, True)):
+            number, incarnation, admitted = rank
+            ranks = [
+                pb.RankOrder(rank=2, incarnation=1, run=True, admitted=True),
+                pb.RankOrder(rank=number, incarnation=incarnation, run=True, admitted=admitted),
+            ]
+            assert self.link is not None
+            self.link.send(pb.CoordinatorToAgent(node_order=pb.NodeOrder(revision=1, ranks=ranks)))
+
+    def agent_said(self, _uid: str, message: pb.AgentToCoordinator) -> None:
+        self.messages.append(message)
+
+    def agent_disconnected(self, _uid: str, *, refused: bool) -> None:
+        assert not refused
+
+    def operator_connected(self, hello: pb.Hello) -> int:
+        self.messages.append(hello)
+        return 0
+
+    def operator_said(self, message: pb.OperatorMessage) -> None:
+        self.messages.append(message)
+
+    def next_report(self) -> pb.Report:
+        return pb.Report(sequence=1)
+
+    # of the agent's node
+    def begin_conversation(self, *, higher_fence: bool) -> None:
+        assert higher_fence
+
+    def take(self, message: pb.CoordinatorToAgent) -> None:
+        self.messages.append(message)
+
+
+@everyone
+async def test_a_kept_agent_is_heard_by_a_coordinator_of_today(version: str, tmp_path: Path) -> None:
+    authority, heard = Authority(), Heard()
+    coordinator = authority.write(tmp_path / "coordinator", f"coordinator.{JOB}")
+    agent = authority.write(tmp_path / "agent", f"agent.{JOB}")
+    lines = recording(version, "coordinator-agent-1")
+    server = KeptServer("Agent", lines, server_credentials(agent))
+    await server.start()
+    heard.link = AgentLink("uid-1-1", server.address, JOB, coordinator, heard, dials=Dials())
+    try:
+        await until(server.over.is_set, "the end of the recording")
+        said = sum(line.sender == "agent" for line in lines) - 1  # one is the hello
+        await until(lambda: len(heard.messages) == said, "every word of the agent")
+    finally:
+        await heard.link.close()
+        await server.stop()
+    facts = [fact for message in heard.messages for fact in message.report.facts]
+    assert [(fact.kind, list(fact.ranks)) for fact in facts if fact.kind == pb.PROCESS_EXITED] == [
+        (pb.PROCESS_EXITED, [3])
+    ]
+    assert heard.connected == 1
+
+
+@everyone
+async def test_a_kept_operator_leads_coordinators_of_today(version: str, tmp_path: Path) -> None:
+    """After a roll-back of the operator."""
+    authority, heard = Authority(), Heard()
+    lines = recording(version, "operator-coordinator")
+    settings = read_settings(
+        {
+            "POD_IP": own_address(),
+            "POD_NAME": "job-coordinator",
+            "POD_UID": "uid-coordinator",
+            "HAJOB_COORDINATOR_PORT": str(own_port()),
+            "HAJOB_DIR": str(tmp_path),
+            "HAJOB_TLS_DIR": str(authority.write(tmp_path / "coordinator", f"coordinator.{JOB}")),
+            "HAJOB_JOB_UID": JOB,
+            "MINDIO_WAIT_MINDX_TIME": "120",
+        }
+    )
+    server = OperatorServer(settings, heard)
+    await server.start()
+    tls = channel_credentials(authority.write(tmp_path / "operator", f"operator.{JOB}"))
+    address = f"{settings.endpoint.address}:{settings.port}"
+    try:
+        async with answered(speak(lines, "Coordinator", address, tls, f"coordinator.{JOB}")) as answers:
+            hello = pb.CoordinatorMessage.FromString(await anext(answers)).hello
+            assert hello.version == 1  # the only one that it takes
+            said = sum(line.sender == "operator" for line in lines)
+            await until(lambda: len(heard.messages) == said, "every word of the operator")
+    finally:
+        await server.stop()
+    actions = [message.order.action for message in heard.messages[1:] if message.WhichOneof("body") == "order"]
+    assert actions == [pb.START, pb.IN_PLACE]
+
+
+@everyone
+async def test_a_kept_coordinator_leads_agents_of_today(version: str, tmp_path: Path) -> None:
+    """Rank pods made after an upgrade, beside a coordinator from before."""
+    authority, node = Authority(), KeptNode()
+    lines = recording(version, "coordinator-agent-1")
+    settings = cast(
+        "AgentSettings",
+        Settings(own_address(), own_port(), authority.write(tmp_path / "agent", f"agent.{JOB}")),
+    )
+    service = agent_server.AgentService(settings, cast("Any", node), Beats())
+    server = agent_server.make_server(service, settings)
+    await server.start()
+    tls = channel_credentials(authority.write(tmp_path / "coordinator", f"coordinator.{JOB}"))
+    address = f"{settings.pod_address}:{settings.agent_port}"
+    try:
+        async with answered(speak(lines, "Agent", address, tls, f"agent.{JOB}")) as answers:
+            assert pb.AgentToCoordinator.FromString(await anext(answers)).hello.version == 1
+            said = sum(line.sender == "coordinator" for line in lines) - 1
+            await until(lambda: len(node.messages) == said, "every word of the coordinator")
+    finally:
+        await server.stop(None)
+    orders = [message.node_order for message in node.messages if message.WhichOneof("body") == "node_order"]
+    assert [(rank.rank, rank.incarnation) for rank in orders[-1].ranks] == [(2, 1), (3, 2)]
+
+
+@asynccontextmanager
+async def answered(answers: Any) -> AsyncIterator[Any]:
+    """A conversation that is hung up at the end."""
+    try:
+        yield answers
+    finally:
+        with suppress(grpc.aio.AioRpcError, asyncio.CancelledError):
+            await answers.aclose()
+
+
+class Settings:
+    """What an agent's server needs to know."""
+
+    job_uid, pod_name, pod_uid, incarnation = JOB, "job-1-1", "uid-1-1", 1
+
+    def __init__(self, address: str, port: int, tls: Path) -> None:
+        self.pod_address, self.agent_port, self.tls_directory = address, port, tls
+
+
+class Beats:
+    """A clock that stands still."""
+
+    def now(self) -> int:
+        return 0
+
+
+class KeptNode(Heard):
+    """A node that has nothing to report."""
+
+    lease = SimpleNamespace(heartbeat=lambda _: 1)
+    outbox = SimpleNamespace(due=lambda: None)
+
+    def next_report(self, *, with_heartbeat: bool = False) -> Any:
+        assert with_heartbeat in {True, False}
+        return None
+
+
+def test_there_is_a_kept_version_to_play() -> None:
+    assert "wire-1" in VERSIONS
