@@ -20,6 +20,7 @@ from aiohttp import web
 
 from hajob.api import constants as names
 from hajob.api.job import HATrainingJob
+from hajob.cluster.reachability import Reach, reach
 from hajob.protocol import descriptors
 from hajob.runtime import metrics
 from hajob.runtime.announcements import Announcer
@@ -37,6 +38,8 @@ from hajob.runtime.kube import ApiError, Kube
 from hajob.runtime.leader_kube import LeaderKube
 from hajob.runtime.lease import FENCE_LIMIT, LeaseHolder, LeaseSettings
 from hajob.runtime.ports import Link, Ports
+from hajob.runtime.probe import probe
+from hajob.runtime.self_watch import SelfWatch
 from hajob.runtime.settings import Settings
 from hajob.runtime.status_writer import StatusWriter
 from hajob.sources import node as node_source
@@ -85,6 +88,8 @@ class Operator:
             on_gained=self._gained,
             on_lost=self._lost,
             floor=lambda: self._fence_floor,
+            cut_off=lambda: self._self_watch.offers,
+            reaches=self._reaches_coordinators,
         )
         self._leader_kube = LeaderKube(kube, clock, self._lease)
         self._announcer = Announcer(kube, clock, settings.identity)
@@ -96,6 +101,7 @@ class Operator:
             namespaces=[name for part in settings.fault_namespaces.split(",") if (name := part.strip())],
         )
         self._crd = CrdCheck(kube, clock, self._crd_changed)
+        self._self_watch = SelfWatch(clock, self._reach, self._reach_changed)
         self._core = OperatorCore(self._ports(), self._caches)
         self._frontend = Frontend(kube, credentials, clock, settings.watch_namespace)
         self._pods = Informer(
@@ -125,7 +131,21 @@ class Operator:
             faults_on=self._faults.on_node,
             kept_out=self._faults.kept_out,
             crd_is_older=lambda: self._crd.older,
+            cut_off=lambda: self._self_watch.cut_off,
         )
+
+    def _reach(self) -> Reach:
+        return reach(self._core.coordinators(), self._caches.nodes)
+
+    def _reach_changed(self, why: str) -> None:
+        self._core.reach_changed(why)
+
+    async def _reaches_coordinators(self) -> bool:
+        """Whether this standby would do better than a leader that is cut off."""
+        port = self._settings.pod_settings().coordinator_port
+        found = reach(await probe(self._caches.pods.values(), port, self._clock), self._caches.nodes)
+        log.info("a leader that is cut off offers its Lease; from here %s", found)
+        return found.total > 0 and not found.is_cut_off
 
     def _dial(self, address: str, job_uid: str, credentials: CoordinatorCredentials, listener: ChannelListener) -> Link:
         return Channel(address, job_uid, credentials, listener, fence=lambda: self._lease.fence, clock=self._clock)
@@ -187,6 +207,7 @@ class Operator:
                 asyncio.create_task(self._announcer.run(), name="announcer"),
                 asyncio.create_task(self._lease.run(), name="lease"),
                 asyncio.create_task(self._crd.run(), name="comparison of the CRD"),
+                asyncio.create_task(self._self_watch.run(), name="self-watch"),
             ]
         )
         await self._stop.wait()

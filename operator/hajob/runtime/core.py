@@ -24,6 +24,7 @@ from hajob.api import constants as names
 from hajob.api.base import Json
 from hajob.api.conditions import Reason
 from hajob.api.job import HATrainingJob
+from hajob.cluster.reachability import Coordinator
 from hajob.domain.errors import HajobInputError
 from hajob.runtime import metrics
 from hajob.runtime.backoff import Backoff
@@ -173,6 +174,16 @@ class OperatorCore:
             self._broken.pop(uid, None)
             if job.metadata.uid == uid and job.metadata.deletion_timestamp is None:
                 self._open(job)
+
+    def coordinators(self) -> list[Coordinator]:
+        """Every coordinator that should answer, and whether it does."""
+        found = (controller.reach() for controller in self._controllers.values())
+        return [one for one in found if one is not None]
+
+    def reach_changed(self, cut_off: str) -> None:
+        """This operator is taken to be cut off from the coordinators (why), or is not any more (empty)."""
+        for uid, controller in list(self._controllers.items()):
+            self._guard(uid, partial(controller.reach_changed, cut_off))
 
     def unhealthy(self) -> str:
         """Why this process should be started anew; empty when it need not."""

@@ -2,7 +2,8 @@
 
 An operator that stood still, or has just begun to lead, may find a deadline past while the news that it was kept is
 still to be read. So whoever was away first hears the coordinator, and only then calls anything missed
-(docs/decisions/0011-one-clock.md).
+(docs/decisions/0011-one-clock.md). So does one that is cut off from it, for as long as that lasts
+(docs/decisions/0021-an-operator-cut-off.md).
 """
 
 from __future__ import annotations
@@ -23,10 +24,19 @@ HEAR_SECONDS: Final = 10.0
 
 
 class DeadlineTimer:
-    """Calls `reached` with the name of the earliest deadline once it has come, and again until it is another's turn."""
+    """Calls `reached` with the name of the earliest deadline once it has come, and again until it is another's turn.
 
-    def __init__(self, clock: Clock, time: JobTime, reached: Callable[[str], None]) -> None:
-        self._clock, self._time, self._reached = clock, time, reached
+    Args:
+        clock: of the machine.
+        time: by which the job lives.
+        reached: called with the name.
+        deaf: whether this operator is cut off from the job's coordinator.
+    """
+
+    def __init__(
+        self, clock: Clock, time: JobTime, reached: Callable[[str], None], deaf: Callable[[], bool] = lambda: False
+    ) -> None:
+        self._clock, self._time, self._reached, self._deaf = clock, time, reached, deaf
         self._timer: Timer | None = None
         self._look_at = 0.0
         self._back = self._heard = clock.monotonic()
@@ -62,8 +72,11 @@ class DeadlineTimer:
 
     def _look(self, name: str, at_ms: int) -> None:
         self._notice_absence()
+        deaf = self._deaf()
+        if deaf:
+            self._back = self._clock.monotonic()
         come = self._time.now() >= at_ms and self._has_listened()
-        self._wait(name, at_ms, at_least=LOOK_SECONDS if come else 0.1)
+        self._wait(name, at_ms, at_least=LOOK_SECONDS if come or deaf else 0.1)
         if come:
             self._reached(name)
 

@@ -12,6 +12,7 @@ import logging
 from collections.abc import Callable
 
 from hajob.api.job import HATrainingJob
+from hajob.cluster.reachability import Coordinator
 from hajob.plan import events
 from hajob.plan.state import UNTRAINED, JobState
 from hajob.protocol import sidecar_pb2 as wire
@@ -52,7 +53,9 @@ class JobController:
         self._admission = Admission(ports.kube, ports.clock, ports.pod_settings)
         self._outputs = JobOutputs(self._memory, self._observer, self._admission, ports)
         self._loop = ReconcileLoop(self._memory, self._observer, self._admission, ports, self)
-        self._deadline = DeadlineTimer(ports.clock, self._memory.time, self._deadline_reached)
+        self._deadline = DeadlineTimer(
+            ports.clock, self._memory.time, self._deadline_reached, lambda: self._observer.deaf
+        )
         self._tasks: list[asyncio.Task[None]] = []
 
     @property
@@ -184,6 +187,20 @@ class JobController:
         """The channel came up, or went away."""
         if self._observer.coordinator.connected:
             self._outputs.tell_coordinator()
+        self._take_in(self._observer.of_channel())
+        self._outputs.status.publish()
+
+    def reach(self) -> Coordinator | None:
+        """Whether the coordinator is reached; None where there is none that has to answer."""
+        return self._observer.reach()
+
+    def reach_changed(self, cut_off: str) -> None:
+        """This operator is taken to be cut off from the coordinators (why), or is not any more (empty)."""
+        coordinator = self._observer.coordinator
+        if not coordinator.address or coordinator.connected:
+            return
+        if cut_off:
+            self._announce(Announcement("OperatorCutOff", cut_off, warning=True))
         self._take_in(self._observer.of_channel())
         self._outputs.status.publish()
 

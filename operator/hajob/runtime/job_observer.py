@@ -9,6 +9,7 @@ import logging
 from collections.abc import Collection, Iterable
 from typing import Final
 
+from hajob.cluster.reachability import Coordinator
 from hajob.domain.facts import Fact, FactKind
 from hajob.plan import events
 from hajob.plan.view import ClusterView
@@ -166,8 +167,20 @@ class JobObserver:
         return observe.of_coordinator(memory.state, client.before, client.now, memory.layout.num_nodes)
 
     def of_channel(self) -> Seen:
-        """Whether the coordinator is heard."""
-        return (observe.of_channel(up=self.coordinator.connected),)
+        """Whether the coordinator is heard; of one that only this operator cannot reach, nothing is known."""
+        return () if self.deaf else (observe.of_channel(up=self.coordinator.connected),)
+
+    @property
+    def deaf(self) -> bool:
+        """Whether the coordinator is silent because this operator is cut off."""
+        return bool(self.coordinator.address and not self.coordinator.connected and self._ports.cut_off())
+
+    def reach(self) -> Coordinator | None:
+        """Whether the coordinator is reached; None where there is none that has to answer."""
+        pod = next(filter(self.is_coordinator, self.pods.all()), None)
+        if pod is None or pod.phase != "Running" or pod.deleting or not self.coordinator.address:
+            return None
+        return Coordinator(pod.node_name, self.coordinator.connected)
 
     def unreachable(self, pod: PodView) -> bool:
         """Whether nobody on the pod's node could end it."""

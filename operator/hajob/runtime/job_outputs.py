@@ -77,6 +77,9 @@ class JobOutputs:
         coordinator = self._observer.coordinator
         return partial(coordinator.acknowledge, coordinator.sequence)
 
+    def _cut_off(self) -> str:
+        return self._ports.cut_off() if self._observer.deaf else ""
+
     def _build_status(self, before: HATrainingJobStatus) -> HATrainingJobStatus:
         return build_status(self._snapshot(before))
 
@@ -95,7 +98,7 @@ class JobOutputs:
             coordinator=CoordinatorView(
                 connected=coordinator.connected,
                 serving=coordinator.serving,
-                problem=coordinator.problem,
+                problem="; ".join(filter(None, (coordinator.problem, self._cut_off()))),
                 shares_node=pods.coordinator_shares_node(),
                 problems=coordinator.problems,
             ),

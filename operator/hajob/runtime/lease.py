@@ -13,6 +13,8 @@ Rules:
 - every write is a PUT with the version that was read, so that two takers cannot both succeed;
 - a Lease that is not there may have been deleted under a leader: it is made after it was missing for a whole duration,
   at once only where no fence is known. A leader whose Lease was deleted makes another and goes on leading;
+- a leader that is cut off from the coordinators offers the Lease, and gives it back to a standby that has volunteered
+  (hajob.runtime.handover); a standby volunteers only after it has reached the coordinators itself;
 - a look that takes longer than half the time between renewal and loss is given up, so that one request that hangs
   does not cost the Lease.
 """
@@ -21,11 +23,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Final
 
 from hajob.api.base import Json
+from hajob.runtime import handover
 from hajob.runtime.clock import Clock, timeout, timestamp
 from hajob.runtime.kube import ApiError, Kube
 
@@ -36,6 +39,10 @@ FENCE_LIMIT: Final = 1_000_000_000
 the 2,000,000,000 that the CRD allows and the 31 bits of a Lease, is more changes of leader than there will ever be.
 """
 _MISSING: Final = ("no Lease",)
+
+
+async def _nobody_knows() -> bool:
+    return False
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +68,8 @@ class LeaseHolder:
         on_lost: called with a reason when it no longer is.
         floor: the highest fence that is known from statuses; a new leadership gets a larger one, even where the Lease
             was deleted meanwhile and counts from the beginning. From `FENCE_LIMIT` on it is not believed.
+        cut_off: why this leader should not lead, though the API server answers; empty: it may.
+        reaches: whether this standby could do better than a leader that is cut off; asked while one offers its Lease.
     """
 
     def __init__(
@@ -73,6 +82,8 @@ class LeaseHolder:
         on_gained: Callable[[int], None] = lambda _: None,
         on_lost: Callable[[str], None] = lambda _: None,
         floor: Callable[[], int] = lambda: 0,
+        cut_off: Callable[[], str] = str,
+        reaches: Callable[[], Awaitable[bool]] = _nobody_knows,
     ) -> None:
         self._kube = kube
         self._clock = clock
@@ -81,6 +92,8 @@ class LeaseHolder:
         self._on_gained = on_gained
         self._on_lost = on_lost
         self._floor = floor
+        self._cut_off, self._reaches = cut_off, reaches
+        self._is_offered = self._volunteers = self._given_up = False
         self._fence = 0
         self._claimed = 0
         self._renewed = 0.0
@@ -125,6 +138,7 @@ class LeaseHolder:
         """Take or renew the Lease for ever; cancel it to end."""
         while True:
             if await self.step():
+                self._volunteers = self._is_offered and await self._reaches()
                 await self._clock.sleep(self._settings.retry_seconds)
 
     async def step(self) -> bool:
@@ -165,6 +179,7 @@ class LeaseHolder:
             return None
 
     async def _look(self, asked: float) -> None:
+        self._is_offered = False
         lease = await self._read()
         if lease is None:
             if self.is_leader or self._is_missing(asked):
@@ -177,13 +192,35 @@ class LeaseHolder:
         if self.is_leader and not self._is_ours(spec, self._fence):
             self._lose(f"{spec.get('holderIdentity') or 'nobody'} holds the Lease")
         if self.is_leader:
+            self._offer_or_keep(lease)
             self._hold(lease, self._fence if self._claimed <= self._fence else self._next_fence(self._fence))
-        elif self._is_free(spec, asked):
+        elif self._is_free(lease, asked):
+            handover.withdraw(lease)
             self._hold(lease, self._next_fence(int(spec.get("leaseTransitions") or 0)))
         else:
+            await self._volunteer(lease)
             return
         await self._kube.replace("leases", self._settings.namespace, lease)
         self._gain(lease, asked)
+
+    def _offer_or_keep(self, lease: Json) -> None:
+        """While this leader is cut off it offers the Lease, and ends as soon as somebody can do better."""
+        why, successor = self._cut_off(), handover.volunteer(lease)
+        if not why:
+            handover.withdraw(lease)
+        elif not successor:
+            handover.offer(lease, why)
+        elif not self._given_up:
+            self._given_up = True
+            self._on_lost(f"{successor} reaches the coordinators and is to lead; {why}")
+
+    async def _volunteer(self, lease: Json) -> None:
+        """Tell the leader that this standby reaches the coordinators."""
+        self._is_offered = bool(handover.offered(lease)) and not handover.volunteer(lease)
+        if self._is_offered and self._volunteers:
+            handover.take_up(lease, self._identity)
+            await self._kube.replace("leases", self._settings.namespace, lease)
+            log.info("lease %s: %s; this standby reaches them", self._settings.name, handover.offered(lease))
 
     def _next_fence(self, last: int) -> int:
         floor = self._floor()
@@ -192,13 +229,14 @@ class LeaseHolder:
     def _is_ours(self, spec: Json, fence: int) -> bool:
         return spec.get("holderIdentity") == self._identity and spec.get("leaseTransitions") == fence
 
-    def _is_free(self, spec: Json, asked: float) -> bool:
-        """Whether it was given back, or has stood still for its duration while we looked.
+    def _is_free(self, lease: Json, asked: float) -> bool:
+        """Whether it was given back, to this one or to anybody, or has stood still for its duration while we looked.
 
         The server may have read the record at any moment between request and answer: a new one may be as young as the
         answer, and one that has not changed had not changed when we asked.
         """
-        if not spec.get("holderIdentity"):
+        spec = lease["spec"]
+        if not spec.get("holderIdentity") and handover.volunteer(lease) in {"", self._identity}:
             return True
         state = (spec.get("holderIdentity"), spec.get("leaseTransitions"), spec.get("renewTime"))
         duration = float(spec.get("leaseDurationSeconds") or self._settings.lease_seconds)

@@ -76,6 +76,11 @@ CRD_DIFFERENCES = Gauge(
     registry=REGISTRY,
 )
 LEADER = Gauge("hajob_leader", "1 while this process is the leader.", registry=REGISTRY)
+CUT_OFF = Gauge(
+    "hajob_operator_cut_off",
+    "1 while this leader is taken to be cut off, because most coordinators do not answer it.",
+    registry=REGISTRY,
+)
 WATCH_AGE = Gauge("hajob_watch_age_seconds", "Since a watch was last heard.", ("resource",), registry=REGISTRY)
 CONTROLLER_RESTARTS = Counter(
     "hajob_controller_restarts", "Job controllers opened anew after an error.", registry=REGISTRY

@@ -75,6 +75,8 @@ class Ports:
     crd_is_older: Callable[[], str] = str
     """What the installed CRD lacks, in a sentence; empty: nothing."""
     avoided_nodes: AvoidedNodes = field(default_factory=AvoidedNodes)
+    cut_off: Callable[[], str] = str
+    """Why this operator is taken to be cut off from the coordinators; empty while it is not."""
     changes: Callable[[], object] = object
     """Another value after each change of a node or pod."""
 

@@ -18,7 +18,8 @@ class Rig:
         self.clock = FakeClock()
         self.time = JobTime(self.clock)
         self.reached: list[str] = []
-        self.timer = DeadlineTimer(self.clock, self.time, self.reached.append)
+        self.deaf = False
+        self.timer = DeadlineTimer(self.clock, self.time, self.reached.append, lambda: self.deaf)
         self.clock.freeze(HEAR_SECONDS)
 
     def arm(self, **seconds: float) -> None:
@@ -88,6 +89,20 @@ async def test_a_coordinator_out_of_reach_is_not_awaited_for_ever() -> None:
     assert rig.reached == []
     await rig.clock.advance(1.1)
     assert rig.reached == ["Recovery"]
+
+
+async def test_an_operator_that_is_cut_off_calls_nothing_missed() -> None:
+    rig = Rig()
+    rig.arm(Coordinator=60)
+    await rig.clock.advance(50)
+    rig.deaf = True
+    await rig.clock.advance(3600)
+    assert rig.reached == []
+    rig.deaf = False
+    await rig.clock.advance(HEAR_SECONDS - 1)
+    assert rig.reached == []
+    await rig.clock.advance(2)
+    assert rig.reached[:1] == ["Coordinator"]
 
 
 async def test_a_deadline_kept_while_away_is_never_told() -> None:

@@ -15,11 +15,14 @@ from e2e.memory_api.requests import requests
 from e2e.memory_api.server import MemoryServer
 from hajob.api import constants as names
 from hajob.api.crd import custom_resource_definition
+from hajob.cluster.reachability import Coordinator, Reach
+from hajob.runtime import app
 from hajob.runtime.app import Operator
 from hajob.runtime.credentials import ApiCredentials
 from hajob.runtime.kube import ApiError
 from hajob.runtime.lease import FENCE_LIMIT
 from hajob.runtime.settings import Settings
+from hajob.sources.node import NodeView
 from tests.unit.runtime.runtime_fakes import FakeClock, settle
 
 JOB = yaml.safe_load((Path(__file__).parents[3] / "examples/quickstart.yaml").read_text())
@@ -182,3 +185,29 @@ async def test_an_operator_with_an_older_crd_is_not_ready(monkeypatch: pytest.Mo
     assert "it lacks spec.output" in world.operator._unready()
     assert world.operator._unhealthy() == ""
     await led.end()
+
+
+async def test_a_leader_that_is_cut_off_ends_for_a_better_one(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    led = Led(world, monkeypatch)
+    await led.wait_until_leading()
+    other = Operator(
+        Settings(identity="two", metrics_port=0),
+        MemoryKube(world.server, "two"),
+        ApiCredentials("https://nowhere"),
+        world.clock,
+    )
+
+    async def reaches(*_: object) -> list[Coordinator]:
+        return [Coordinator("node-0", reached=True)] * 2
+
+    monkeypatch.setattr(app, "probe", reaches)
+    other._caches.nodes["node-0"] = NodeView("node-0")
+    standby = asyncio.create_task(other._lease.run())
+    await world.clock.advance(5)
+    assert not led.task.done()
+    monkeypatch.setattr(led.operator._self_watch, "_count", lambda: Reach(2, 2))
+    await world.clock.advance(12)
+    await asyncio.wait_for(led.task, 10)
+    await world.clock.advance(2)
+    assert (led.operator._lease.is_leader, other._lease.fence) == (False, 2)
+    standby.cancel()

@@ -1,0 +1,131 @@
+"""The operator with a switch in its lines to the coordinators: while a file with its pod's name exists, nothing passes.
+
+    HAJOB_CUT_OFF_DIRECTORY=DIR python -m e2e.harness.cut_off_operator
+
+So a test cuts one operator off from every coordinator, while it goes on talking to the API server: connections stay
+open, or are taken, and no byte comes through, as where a network drops packets. The operator knows nothing of it: the
+channel is a subclass that dials a relay, the probe of a standby asks the switch first.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+import socket
+import sys
+import threading
+import time
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any, Final
+
+from hajob.cluster.reachability import Coordinator
+from hajob.runtime import app
+from hajob.runtime.channel import Channel
+from hajob.runtime.clock import Clock
+from hajob.runtime.probe import probe, to_probe
+from hajob.runtime.settings import Settings
+from hajob.sources.pod import PodView
+
+DIRECTORY: Final = "HAJOB_CUT_OFF_DIRECTORY"
+_CHUNK: Final = 65536
+_LOOK_SECONDS: Final = 0.05
+
+
+class Switch:
+    """Open while the file exists."""
+
+    def __init__(self, file: Path) -> None:
+        self._file = file
+
+    @property
+    def is_open(self) -> bool:
+        """Whether nothing passes."""
+        return self._file.exists()
+
+    def wait_until_closed(self) -> None:
+        """Hold what is to pass."""
+        while self.is_open:
+            time.sleep(_LOOK_SECONDS)
+
+
+class SwitchedRelay:
+    """Takes connections on the loopback and forwards them while the switch is closed."""
+
+    def __init__(self, target: str, switch: Switch) -> None:
+        host, _, port = target.rpartition(":")
+        self._target, self._switch = (host.strip("[]"), int(port)), switch
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self.address = f"127.0.0.1:{self._listener.getsockname()[1]}"
+        threading.Thread(target=self._accept, name="relay", daemon=True).start()
+
+    def close(self) -> None:
+        """Take no further connections."""
+        with contextlib.suppress(OSError):
+            self._listener.shutdown(socket.SHUT_RDWR)
+        self._listener.close()
+
+    def _accept(self) -> None:
+        with contextlib.suppress(OSError):
+            while True:
+                connection, _ = self._listener.accept()
+                threading.Thread(target=self._serve, args=(connection,), name="relay-link", daemon=True).start()
+
+    def _serve(self, near: socket.socket) -> None:
+        self._switch.wait_until_closed()
+        with near, contextlib.suppress(OSError), socket.create_connection(self._target) as far:
+            for one in (near, far):
+                one.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            back = threading.Thread(target=self._copy, args=(far, near), name="relay-back", daemon=True)
+            back.start()
+            self._copy(near, far)
+            back.join()
+
+    def _copy(self, source: socket.socket, target: socket.socket) -> None:
+        with contextlib.suppress(OSError):
+            while data := source.recv(_CHUNK):
+                self._switch.wait_until_closed()
+                target.sendall(data)
+        with contextlib.suppress(OSError):
+            target.shutdown(socket.SHUT_RDWR)
+
+
+def switched_channel(switch: Switch) -> type[Channel]:
+    """The channel to a coordinator, by way of a relay."""
+
+    class SwitchedChannel(Channel):
+        def __init__(self, address: str, *words: Any, **named: Any) -> None:  # noqa: ANN401 - those of Channel
+            self._relay = SwitchedRelay(address, switch)
+            super().__init__(self._relay.address, *words, **named)
+
+        async def close(self) -> None:
+            await super().close()
+            self._relay.close()
+
+    return SwitchedChannel
+
+
+def main() -> int:
+    """Entry point: like `hajob.runtime.app`."""
+    settings = Settings.from_environment()
+    logging.basicConfig(
+        level=settings.log_level, format="%(asctime)s %(levelname)s %(name)s: %(message)s", stream=sys.stderr
+    )
+    sys.setswitchinterval(0.0005)
+    switch = Switch(Path(os.environ[DIRECTORY]) / settings.pod_name)
+
+    async def switched_probe(pods: Iterable[PodView], port: int, clock: Clock) -> list[Coordinator]:
+        if switch.is_open:
+            return [Coordinator(pod.node_name, reached=False) for pod in to_probe(pods)]
+        return await probe(pods, port, clock)
+
+    setattr(app, "Channel", switched_channel(switch))  # noqa: B010 - the operator has no seam there, and needs none
+    setattr(app, "probe", switched_probe)  # noqa: B010
+    asyncio.run(app.serve(settings))
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,54 @@
+"""A leader that reaches no coordinator restarts no job: it hands over to the standby that does."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from e2e.cluster.control_plane import ControlPlane
+from e2e.harness import cut_off_operator, operator
+from e2e.harness.rig import RIG_LABEL, Rig, RigLayout
+from e2e.scenarios.proofs import assert_recovered
+
+ITERATIONS = 400
+
+
+def leader(rig: Rig) -> str:
+    """Name of the pod that holds the Lease; empty for none."""
+    path = f"/apis/coordination.k8s.io/v1/namespaces/{rig.namespace}/leases/{operator.NAME}"
+    lease = rig.plane.api.find(path) or {"spec": {}}
+    return str(lease["spec"].get("holderIdentity") or "").rpartition("_")[0]
+
+
+def test_a_leader_cut_off_from_its_jobs_hands_them_over(
+    start_rig: Callable[[RigLayout], Rig], control_plane: ControlPlane
+) -> None:
+    rig = start_rig(RigLayout(chip_nodes=2, operators=0))
+    switches = rig.directory / "switches"
+    switches.mkdir()
+    operator.install_crd(control_plane)
+    objects = operator.manifests(
+        rig.namespace,
+        watch_namespace=rig.namespace,
+        replicas=2,
+        environment={cut_off_operator.DIRECTORY: str(switches)},
+        node_selector={RIG_LABEL: rig.name},
+    )
+    deployment = next(each for each in objects if each["kind"] == "Deployment")
+    deployment["spec"]["template"]["spec"]["containers"][0]["command"] = [
+        "python3",
+        "-m",
+        "e2e.harness.cut_off_operator",
+    ]
+    operator.install(control_plane, objects)
+    jobs = [rig.submit(name, nodes=2, chips=1, tensor=1, iterations=ITERATIONS) for name in ("one", "two")]
+    for job in jobs:
+        job.wait_step(3)
+
+    cut_off = leader(rig)
+    (switches / cut_off).touch()
+    rig.plane.wait("the standby to lead", lambda: leader(rig) not in {"", cut_off}, 60)
+    pods = {pod["metadata"]["labels"]["training.hajob.io/node-rank"]: pod for pod in jobs[0].pods("rank")}
+    rig.nodes.control.kill(pod=pods["1"]["metadata"]["name"], rank=1)
+    assert jobs[0].wait_incident(2)["action"] == "InPlace"
+    assert jobs[1].incidents() == []
+    assert_recovered(jobs[0], [1], ITERATIONS)

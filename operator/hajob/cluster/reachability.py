@@ -1,0 +1,88 @@
+"""Who is the suspect when coordinators are silent: they, or the operator that hears nothing.
+
+One coordinator that does not answer is a lost coordinator. More than half of them, and at least two, are not lost all
+at once while the API server answers: it is this operator that is cut off, and nothing may follow from what it does not
+hear (docs/decisions/0021-an-operator-cut-off.md).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from hajob.sources.node import NodeView
+
+OFFER_SECONDS: Final = 5.0
+"""An operator that is the suspect for so long says so and offers its Lease: shorter silences are those of slow answers,
+of coordinators that start, and of a leader that has just begun to dial.
+"""
+_MINIMUM: Final = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Coordinator:
+    """One coordinator that should answer: on which node, and whether it does."""
+
+    node_name: str
+    reached: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Reach:
+    """How many coordinators should answer, and how many do not."""
+
+    total: int = 0
+    silent: int = 0
+
+    @property
+    def is_cut_off(self) -> bool:
+        """Whether it is rather the one who looks that is cut off."""
+        return self.silent >= _MINIMUM and 2 * self.silent > self.total
+
+    def __str__(self) -> str:
+        """For people."""
+        return f"{self.silent} of {self.total} coordinators cannot be reached"
+
+
+def reach(coordinators: Iterable[Coordinator], nodes: Mapping[str, NodeView]) -> Reach:
+    """Count; a coordinator whose node is not ready is silent for a reason of its own.
+
+    Unless more than half of all nodes are not ready: then it is the control plane that hears nothing, and the operator
+    with it.
+    """
+    away = {name for name, node in nodes.items() if not node.ready}
+    believed = 2 * len(away) <= len(nodes)
+    counted = [one for one in coordinators if one.reached or not (believed and _is_away(one, nodes, away))]
+    return Reach(len(counted), sum(not one.reached for one in counted))
+
+
+def _is_away(coordinator: Coordinator, nodes: Mapping[str, NodeView], away: set[str]) -> bool:
+    return coordinator.node_name in away or coordinator.node_name not in nodes
+
+
+class Suspicion:
+    """Whether this operator is the suspect, and since when. Times are seconds of one clock that never runs back."""
+
+    def __init__(self) -> None:
+        self._since: float | None = None
+        self._reach = Reach()
+
+    def look(self, now: Reach, at: float) -> None:
+        """Take in how many answer now."""
+        self._reach = now
+        if not now.is_cut_off:
+            self._since = None
+        elif self._since is None:
+            self._since = at
+
+    @property
+    def why(self) -> str:
+        """Why it is, for people; empty while it is not."""
+        if self._since is None:
+            return ""
+        return f"{self._reach}: this operator is taken to be cut off and decides nothing from silence"
+
+    def lasts(self, at: float) -> bool:
+        """Whether it has been the suspect for so long that somebody else should lead."""
+        return self._since is not None and at - self._since >= OFFER_SECONDS

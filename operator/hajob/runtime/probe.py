@@ -1,0 +1,50 @@
+"""Whether a standby reaches the coordinators: it opens a connection to each and says nothing.
+
+It has no fence, so it must not speak to them; whether packets get through is all that is asked.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable
+from typing import Final
+
+from hajob.api import constants as names
+from hajob.cluster.reachability import Coordinator
+from hajob.runtime.clock import Clock, timeout
+from hajob.sources.pod import PodView
+
+ANSWER_SECONDS: Final = 1.0
+SAMPLE: Final = 100
+"""So many coordinators tell enough."""
+
+
+def to_probe(pods: Iterable[PodView]) -> list[PodView]:
+    """The coordinator pods that should answer: of each job the newest, of all of them a sample that does not change."""
+    newest: dict[str, PodView] = {}
+    for pod in pods:
+        runs = pod.role == names.ROLE_COORDINATOR and pod.job_uid and pod.phase == "Running" and pod.address
+        known = newest.get(pod.job_uid)
+        if runs and not pod.deleting and (known is None or known.incarnation < pod.incarnation):
+            newest[pod.job_uid] = pod
+    return [newest[uid] for uid in sorted(newest)[:SAMPLE]]
+
+
+async def probe(pods: Iterable[PodView], port: int, clock: Clock) -> list[Coordinator]:
+    """Try all of them at once."""
+
+    async def one(pod: PodView) -> Coordinator:
+        return Coordinator(pod.node_name, await answers(pod.address, port, clock))
+
+    return list(await asyncio.gather(*map(one, to_probe(pods))))
+
+
+async def answers(host: str, port: int, clock: Clock) -> bool:
+    """Whether somebody listens there."""
+    try:
+        async with timeout(clock, ANSWER_SECONDS):
+            _, writer = await asyncio.open_connection(host, port)
+    except (OSError, TimeoutError):
+        return False
+    writer.close()
+    return True

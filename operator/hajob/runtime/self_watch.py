@@ -1,0 +1,62 @@
+"""The leader's doubt about itself: is it the coordinators that are silent, or this process that hears nothing?
+
+Looked at twice a second. What is not heard while it is the suspect leads to nothing, and once that has lasted a while
+the Lease is offered to a standby that reaches the coordinators (docs/decisions/0021-an-operator-cut-off.md).
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import Final
+
+from hajob.cluster.reachability import Reach, Suspicion
+from hajob.runtime import metrics
+from hajob.runtime.clock import Clock
+
+log = logging.getLogger(__name__)
+
+LOOK_SECONDS: Final = 0.5
+
+
+class SelfWatch:
+    """Asks who answers.
+
+    Args:
+        clock: its monotonic side counts.
+        count: how many coordinators should answer, and how many do not.
+        tell: takes why this operator is the suspect, once that has lasted; empty when it no longer is.
+    """
+
+    def __init__(self, clock: Clock, count: Callable[[], Reach], tell: Callable[[str], None]) -> None:
+        self._clock, self._count, self._tell = clock, count, tell
+        self._suspicion = Suspicion()
+        self.offers = ""
+        """Why somebody else should lead; empty while that is not so."""
+
+    @property
+    def cut_off(self) -> str:
+        """Why it is the suspect, from the first moment on; empty while it is not."""
+        return self._suspicion.why
+
+    async def run(self) -> None:
+        """Look until cancelled."""
+        while True:
+            self.look()
+            await self._clock.sleep(LOOK_SECONDS)
+
+    def look(self) -> None:
+        """Look once."""
+        before, now = self.cut_off, self._clock.monotonic()
+        self._suspicion.look(self._count(), now)
+        if before and not self.cut_off:
+            self._changed("", "enough coordinators are reached: this operator is not cut off")
+        elif self._suspicion.lasts(now) and not self.offers:
+            self._changed(self.cut_off, self.cut_off)
+
+    def _changed(self, offers: str, words: str) -> None:
+        if offers or self.offers:
+            log.warning(words)
+        self.offers = offers
+        metrics.CUT_OFF.set(1 if offers else 0)
+        self._tell(offers)
