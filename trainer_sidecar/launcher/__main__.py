@@ -7,7 +7,7 @@ import sys
 import warnings
 from typing import Dict, List
 
-from trainer_sidecar.launcher import helpers, program, ranks, supervisor
+from trainer_sidecar.launcher import helpers, launches, program, ranks, supervisor
 
 USAGE = "usage: python3 launcher.pyz -- COMMAND [ARGUMENT...]"
 FILE_BYTES = 64 * 1024 * 1024
@@ -23,10 +23,9 @@ def read_settings(environment: Dict[str, str]) -> supervisor.LauncherSettings:
     directory = environment.get("HAJOB_DIR", "")
     if not directory:
         raise SettingsError("HAJOB_DIR is not set: the directory shared with the agent")
-    per_node = _number(environment, "HAJOB_RANKS_PER_NODE", None)
     size = program.Size(
         node_rank=_number(environment, "HAJOB_NODE_RANK", None),
-        ranks_per_node=per_node,
+        ranks_per_node=_number(environment, "HAJOB_RANKS_PER_NODE", None),
         world_size=_number(environment, "HAJOB_WORLD_SIZE", None),
     )
     kept = ranks.OutputSettings(
@@ -39,8 +38,11 @@ def read_settings(environment: Dict[str, str]) -> supervisor.LauncherSettings:
         directory=directory,
         size=size,
         ranks=kept,
-        finish_seconds=float(_number(environment, "HAJOB_FINISH_SECONDS", 1800)),
-        ordered_end_seconds=float(_number(environment, "HAJOB_ORDERED_END_SECONDS", 30)),
+        limits=launches.LaunchLimits(
+            ranks_per_node=size.ranks_per_node,
+            finish_seconds=float(_number(environment, "HAJOB_FINISH_SECONDS", 1800)),
+            ordered_end_seconds=float(_number(environment, "HAJOB_ORDERED_END_SECONDS", 30)),
+        ),
         grace_seconds=float(_number(environment, "HAJOB_GRACE_SECONDS", 5)),
         termination_log=environment.get("HAJOB_TERMINATION_LOG") or TERMINATION_LOG,
     )

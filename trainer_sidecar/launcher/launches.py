@@ -10,6 +10,12 @@ from __future__ import annotations
 from typing import Callable, List, NamedTuple
 
 from . import output, program, protocol, ranks
+from .clients import Clients
+from .loop import Loop
+
+OUTPUT_WAIT_SECONDS = 0.005
+OUTPUT_WAITS = 400
+VERDICT_SECONDS = 5.0
 
 
 class Launch:
@@ -37,6 +43,179 @@ class Launch:
                 targets[index] = self.passed[-1]
         if not self.program.detached:  # what returns at once leaves nobody who reads
             self.target = ranks.Target(targets[0].write, targets[1].write)
+
+
+class LaunchLimits(NamedTuple):
+    """When a launch is over."""
+
+    ranks_per_node: int  # that must finish
+    finish_seconds: float  # what the others get after the first rank has finished
+    ordered_end_seconds: float  # for a new start to come, after the last ranks were ended by order
+
+
+class Launches:
+    """The newest launch, from its call to its end.
+
+    `changed` is called when the agent is to be told, `goes_on` when the start script goes on after a launch.
+    """
+
+    def __init__(
+        self,
+        loop: Loop,
+        terminal: output.Terminal,
+        processes: ranks.Ranks,
+        clients: Clients,
+        limits: LaunchLimits,
+        *,
+        changed: Callable[[], None],
+        goes_on: Callable[[], None],
+    ) -> None:
+        self._loop, self._terminal, self._ranks = loop, terminal, processes
+        self._clients, self._limits = clients, limits
+        self._changed, self._goes_on = changed, goes_on
+        self.current: Launch | None = None  # also when the newest was none of the training
+        self.number = 0  # how many there have been
+        self._late: List[ranks.Rank] = []  # had not ended when the first rank had finished
+
+    @property
+    def is_training(self) -> bool:
+        """Whether ranks of the newest launch have registered with MindIO."""
+        return self.current is not None and self.current.is_training
+
+    @property
+    def finished(self) -> bool:
+        """Whether the training has come to its end."""
+        return self.current is not None and self.current.finished
+
+    @property
+    def is_open(self) -> bool:
+        """Whether there is a launch whose ranks may be started."""
+        return self.current is not None and not self.current.concluded
+
+    @property
+    def goes_on_alone(self) -> bool:
+        """Whether a launch goes on though the script has ended: in its background, or because it returned at once."""
+        launch = self.current
+        return launch is not None and self.is_open and (launch.shim is not None or launch.program.detached)
+
+    def begin(
+        self, call: program.ShimCall, what: program.Program, shim: protocol.Connection, is_ours: Callable[[int], bool]
+    ) -> None:
+        """A shim has launched the ranks; `is_ours`: whether a descriptor is the script's own output."""
+        self.number += 1
+        launch = self.current = Launch(self.number, call, what, shim)
+        launch.print_to(shim.take_descriptors(), is_ours)
+        for note in what.notes:
+            self._clients.send(shim, {"kind": "say", "text": note})
+        self._changed()
+        if what.detached:
+            self._release(launch)
+
+    def registered(self, number: int) -> None:
+        """A rank has reached MindIO: this launch is the training."""
+        if self.current is not None and self.current.number == number and not self.is_training:
+            self.current.is_training = True
+            self._changed()
+
+    def shim_gone(self, connection: protocol.Connection, *, expected: bool) -> None:
+        """A connection was closed; `expected`: the script, or the whole pod, is being ended."""
+        launch = self.current
+        if launch is None or connection is not launch.shim:
+            return
+        launch.shim = None
+        if not launch.concluded and not expected:
+            self._terminal.say("{} was ended by the script; its ranks are ended, too".format(launch.tool))
+            launch.concluded = True
+            self._ranks.end_all(gently=False, ordered=False)
+            self._changed()
+            self._goes_on()
+        self._close_output(launch)
+
+    def _close_output(self, launch: Launch) -> None:
+        """Whoever reads the shim's output waits for its end."""
+        for passed in launch.passed:
+            self._terminal.call(passed.close)
+
+    def _release(self, launch: Launch) -> None:
+        """The shim ends with 0."""
+        if launch.shim is not None:
+            shim, launch.shim = launch.shim, None
+            self._clients.send(shim, {"kind": "outcome", "exit_code": 0})
+            self._close_output(launch)
+
+    def rank_ended(self) -> None:
+        """All ranks of this pod finished: the script goes on. Some: the others get a deadline."""
+        self._clients.hear_agent()  # it may have told of a registration just now
+        newest = self._ranks.newest()
+        finished = [rank for rank in newest if rank.finished]
+        if len(finished) == self._limits.ranks_per_node:
+            self._conclude()
+        elif finished and not self._ranks.running():
+            if all(rank.finished or rank.ordered for rank in newest):
+                self._loop.later(self._limits.ordered_end_seconds, lambda: self._conclude_unless_started(newest))
+        elif finished and not self._late:
+            self._late = self._ranks.running()
+            self._loop.later(self._limits.finish_seconds, self._end_late_ranks)
+
+    def _end_late_ranks(self) -> None:
+        late, self._late = self._late, []
+        for rank in late:
+            if not rank.running:
+                continue
+            text = "rank {} has not ended {:.0f} s after another rank had finished, and is ended"
+            self._ranks.end_late(rank, text.format(rank.rank, self._limits.finish_seconds))
+
+    def _conclude_unless_started(self, newest: List[ranks.Rank]) -> None:
+        """The last ranks were ended by order after others had finished, and no new start has come since."""
+        if self._ranks.newest() == newest:
+            self._conclude()
+
+    def _conclude(self) -> None:
+        launch = self.current
+        if launch is None or launch.concluded:
+            return
+        if launch.is_training:
+            self._ask_for_verdict(launch)
+            return
+        text = "{} has ended with 0 and its ranks never registered with MindIO: it was not the training"
+        self._terminal.say(text.format(launch.program.script))
+        self._ranks.forget()
+        self.current, self._late = None, []
+        self._changed()
+        self._let_script_go_on(launch, OUTPUT_WAITS)
+
+    def _ask_for_verdict(self, launch: Launch) -> None:
+        """Whether they have trained to the end, which the agent knows from their heartbeats."""
+        if self._clients.agent is None:
+            self._finish(launch)
+        elif not launch.waits_for_verdict:
+            launch.waits_for_verdict = True
+            self._clients.tell({"kind": "all_ended", "launch": launch.number})
+            self._loop.later(VERDICT_SECONDS, lambda: self.take_verdict(launch.number, ""))
+
+    def take_verdict(self, number: int, problem: str) -> None:
+        """The agent's word on ranks that have all ended with 0; `problem`: why that is no end of the training."""
+        launch = self.current
+        if launch is None or launch.number != number or not launch.waits_for_verdict:
+            return
+        launch.waits_for_verdict = False
+        if problem:  # the ranks will be started again, or the pod is deleted
+            self._terminal.say("the training has not finished: {}".format(problem))
+        elif not self._ranks.running():
+            self._finish(launch)
+
+    def _finish(self, launch: Launch) -> None:
+        launch.concluded = launch.finished = True
+        self._changed()
+        self._let_script_go_on(launch, OUTPUT_WAITS)
+
+    def _let_script_go_on(self, launch: Launch, waits: int) -> None:
+        """Tell the shim, after what the ranks printed has been written: a script may read it next."""
+        if waits > 0 and not self._ranks.flush(0.0):
+            self._loop.later(OUTPUT_WAIT_SECONDS, lambda: self._let_script_go_on(launch, waits - 1))
+            return
+        self._release(launch)
+        self._goes_on()
 
 
 class Decision(NamedTuple):

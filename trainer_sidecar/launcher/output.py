@@ -16,6 +16,7 @@ import time
 from typing import Callable, Deque, List, Tuple
 
 from . import kept
+from .loop import Loop
 
 MAXIMUM_LINE_BYTES = 8192
 KEPT_LINES = 40
@@ -43,6 +44,40 @@ class Lines:
         """What is left when the stream has ended."""
         rest, self._rest = self._rest, b""
         return [rest] if rest else []
+
+
+class Pipe:
+    """The reading end of what a process prints: `line` gets each line, `data` also what was read, as it is."""
+
+    def __init__(
+        self,
+        loop: Loop,
+        descriptor: int,
+        line: Callable[[bytes], object],
+        ended: Callable[[], object],
+        data: Callable[[bytes], None] = lambda _: None,
+    ) -> None:
+        self._loop, self._descriptor = loop, descriptor
+        self._line, self._ended, self._data = line, ended, data
+        self._lines = Lines()
+        loop.watch(descriptor, self.read)
+
+    def read(self) -> None:
+        """Take what is there now."""
+        try:
+            data = os.read(self._descriptor, 65536)
+        except BlockingIOError:
+            return
+        except OSError:
+            data = b""
+        for line in self._lines.feed(data) if data else self._lines.end():
+            self._line(line)
+        if data:
+            self._data(data)
+            return
+        self._loop.forget(self._descriptor)
+        os.close(self._descriptor)
+        self._ended()
 
 
 class LastLines:
@@ -206,3 +241,14 @@ class Writer:
             write(data)
         with self._changed:
             self._bytes -= len(data)
+
+
+class Terminal(Writer):
+    """The container's output: everybody's lines through one queue, so that they are not mixed."""
+
+    def __init__(self) -> None:
+        super().__init__("hajob-terminal")
+
+    def say(self, text: str) -> None:
+        """A sentence of the launcher itself."""
+        self.put(Descriptor(1).write, "hajob: {}\n".format(text).encode("utf-8", "replace"))

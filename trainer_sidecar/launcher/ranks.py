@@ -37,7 +37,7 @@ class Rank:
         self.name = name
         self.pid = spawned.pid
         self.environment = environment
-        self.streams: Dict[int, Callable[[], None]] = {}  # open output: descriptor -> read what is there
+        self.streams: Dict[int, output.Pipe] = {}  # open output, by descriptor
         self.running = True
         self.exit_code = 0
         self.changed = boottime_nanoseconds()
@@ -95,11 +95,17 @@ class OutputSettings(NamedTuple):
 class Ranks:
     """Starts, ends and watches the processes; `tell` gets a message for the agent at every change."""
 
-    def __init__(self, loop: Loop, settings: OutputSettings, tell: Callable[[Dict[str, Any], bool], None]) -> None:
+    def __init__(
+        self,
+        loop: Loop,
+        settings: OutputSettings,
+        terminal: output.Terminal,
+        tell: Callable[[Dict[str, Any], bool], None],
+    ) -> None:
         self._loop = loop
         self._settings = settings
+        self._terminal = terminal
         self._tell = tell
-        self._terminal = output.Writer("hajob-terminal")
         self._files = output.Writer("hajob-files")
         self._newest: Dict[int, Rank] = {}
         self._by_pid: Dict[int, Rank] = {}
@@ -152,41 +158,17 @@ class Ranks:
         if attempt.isdigit():
             self._files.call(lambda: kept.make_room(directory, rank, int(attempt), limit))
         path = os.path.join(directory, attempt, kept.file_name(kept.KeptProcess(rank, name.incarnation, name.start)))
-        return output.LogFile(path, self._settings.file_bytes, self.say)
-
-    def say(self, text: str) -> None:
-        """A sentence of the launcher itself in the container's output."""
-        self._terminal.put(output.Descriptor(1).write, "hajob: {}\n".format(text).encode("utf-8", "replace"))
-
-    def pass_on(self, write: Callable[[bytes], None], data: bytes) -> None:
-        """Somebody else's output, through the same queue, so that lines are not mixed."""
-        self._terminal.put(write, data)
-
-    def after_output(self, function: Callable[[], None]) -> None:
-        """Run `function` in the writer's thread once everything printed so far is written."""
-        self._terminal.call(function)
+        return output.LogFile(path, self._settings.file_bytes, self._terminal.say)
 
     def _read(self, rank: Rank, descriptor: int, write: Callable[[bytes], None], log: output.LogFile) -> None:
-        lines = output.Lines()
+        def ended() -> None:
+            del rank.streams[descriptor]
+            if not rank.streams:
+                self._files.call(log.close)
 
-        def readable() -> None:
-            try:
-                data = os.read(descriptor, 65536)
-            except BlockingIOError:
-                return
-            except OSError:
-                data = b""
-            for line in lines.feed(data) if data else lines.end():
-                self._line(rank, line, write, log)
-            if not data:
-                self._loop.forget(descriptor)
-                os.close(descriptor)
-                del rank.streams[descriptor]
-                if not rank.streams:
-                    self._files.call(log.close)
-
-        rank.streams[descriptor] = readable
-        self._loop.watch(descriptor, readable)
+        rank.streams[descriptor] = output.Pipe(
+            self._loop, descriptor, lambda line: self._line(rank, line, write, log), ended
+        )
 
     def _line(self, rank: Rank, line: bytes, write: Callable[[bytes], None], log: output.LogFile) -> None:
         now = boottime_nanoseconds()
@@ -250,8 +232,8 @@ class Ranks:
         rank.running, rank.changed = False, boottime_nanoseconds()
         rank.exit_code = code
         self._end_helpers(rank)
-        for drain in list(rank.streams.values()):
-            drain()
+        for pipe in list(rank.streams.values()):
+            pipe.read()
         self._tell_steps()
         self._tell(rank.record(), False)
         return True
@@ -262,7 +244,7 @@ class Ranks:
         roots = [pid for pid in strangers.children(os.getpid()) if pid not in known]
         ended = helpers.end(rank.token, roots, only_with_chip=rank.finished, chips=self._settings.chips)
         if ended:
-            self.say("rank {} left processes {} behind, they are ended with it".format(rank.rank, ended))
+            self._terminal.say("rank {} left processes {} behind, they are ended with it".format(rank.rank, ended))
 
     def show_output_in(self, directory: str, rank: int) -> None:
         """Where msrun would have written it: `worker_<rank>.log`, a link to what is kept."""

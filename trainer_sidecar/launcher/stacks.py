@@ -14,7 +14,7 @@ import shutil
 import signal
 from typing import Callable, Dict, List
 
-from . import process
+from . import output, process
 from .loop import Loop
 
 SIGNAL = 60
@@ -53,7 +53,7 @@ class Taker:
         self._before = _size(self._file)
         self._seen = -1
         self._polls = int(WRITTEN_SECONDS / POLL_SECONDS)
-        self._tool = b""
+        self._tool: List[str] = []
         self._finished = False
 
     def start(self) -> None:
@@ -88,30 +88,18 @@ class Taker:
         except OSError as problem:
             self._finish("", ["py-spy could not be started: {}".format(problem)])
             return
-        self._read_tool(spawned.stdout, last=False)
-        self._read_tool(spawned.stderr, last=True)
+        take = lambda line: self._tool.append(line.decode("utf-8", "replace"))  # noqa: E731
+        output.Pipe(self._loop, spawned.stdout, take, lambda: None)
+        output.Pipe(self._loop, spawned.stderr, take, self._tool_ended)
         self._loop.later(PY_SPY_SECONDS, lambda: self._end_tool(spawned.pid))
 
     def _end_tool(self, pid: int) -> None:
         if not self._finished:  # its number may be a rank's by now
             process.signal_group(pid, signal.SIGKILL)
 
-    def _read_tool(self, descriptor: int, *, last: bool) -> None:
-        """py-spy's output; the end of its errors is the end of it."""
-
-        def readable() -> None:
-            try:
-                data = os.read(descriptor, 65536)
-            except BlockingIOError:
-                return
-            self._tool += data
-            if not data:
-                self._loop.forget(descriptor)
-                os.close(descriptor)
-                if last:
-                    self._finish("by py-spy", innermost_last(self._tool.decode("utf-8", "replace")))
-
-        self._loop.watch(descriptor, readable)
+    def _tool_ended(self) -> None:
+        """The end of its errors is the end of it."""
+        self._finish("by py-spy", innermost_last("\n".join(self._tool)))
 
     def _finish(self, how: str, lines: List[str]) -> None:
         self._finished = True

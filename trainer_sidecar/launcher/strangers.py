@@ -13,6 +13,10 @@ from typing import Dict, Iterable, List, NamedTuple, Set
 NAMES = ("torchrun", "msrun", "torch_npu_run", "mpirun", "mpiexec", "orterun", "deepspeed", "accelerate")
 MODULES = ("torch.distributed.run", "torch.distributed.launch", "torch_npu.distributed.run", "deepspeed", "accelerate")
 _FILE = re.compile(r"/(?:torch|torch_npu)/distributed/(?:run|launch)\.py$")
+FOUND = (
+    "a launcher of the image runs below the start script, past Hajob's: {}{}; call it by its name alone, "
+    "so that Hajob's is found on PATH"
+)
 ASKS = ("-h", "--help", "--version")
 SHELLS = ("bash", "sh", "dash", "zsh", "ksh")
 
@@ -31,6 +35,27 @@ class Stranger(NamedTuple):
     pid: int
     command: str
     line: str
+
+
+class Watch:
+    """Looks again and again; what is seen twice is a launcher indeed: one seen once may only be asked for help."""
+
+    def __init__(self, directory: str) -> None:
+        self._directory = directory
+        self._let_go: Set[int] = set()
+        self._suspect = 0
+
+    def let_go(self, pid: int) -> None:
+        """This one runs as what it is, with what is below it."""
+        self._let_go.add(pid)
+
+    def look(self, script: int) -> str:
+        """What is wrong below the script with this process ID, for a person; empty while nothing is."""
+        found = find(family(script), self._directory, self._let_go)
+        if found is None or found.pid != self._suspect:
+            self._suspect = found.pid if found is not None else 0
+            return ""
+        return FOUND.format(found.line or found.command, " ({})".format(found.command) if found.line else "")
 
 
 def launcher_name(argv: List[str], directory: str) -> str:

@@ -69,9 +69,13 @@ def test_a_signal_to_a_child_just_forked_is_the_childs(loop: Loop, monkeypatch: 
 # the start script makes a daemon: the leader of the daemon's group is an orphan that the launcher reaps
 START_SCRIPT = """
 import os, time
+begun, begins = os.pipe()
 if os.fork():
+    os.close(begins)
+    os.read(begun, 1)  # what is of the script's own group when it ends is ended with it
     os._exit(0)
 os.setsid()
+os.close(begins)
 leader = os.getpid()
 if os.fork():
     os._exit(0)

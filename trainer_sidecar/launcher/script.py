@@ -1,0 +1,80 @@
+"""The user's command: what it prints, the processes that it has made, its end."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+from typing import Callable, Dict, List
+
+from . import endings, output, process, strangers
+from .loop import Loop
+
+LOST_LOG = "its log is lost and the start script will end with an error, the training goes on: make the directory"
+
+
+class Script:
+    """The process of the command; `changed` is called when the agent is to be told."""
+
+    def __init__(self, loop: Loop, terminal: output.Terminal, changed: Callable[[], None]) -> None:
+        self._loop, self._terminal, self._changed = loop, terminal, changed
+        self.pid = 0  # before its start
+        self.exit_code: int | None = None  # minus the signal where one ended it
+        self.lost_log = ""  # the line in which its `tee` says that it cannot write
+        self._lines = output.LastLines()
+        self._pipes: Dict[int, output.Pipe] = {}
+
+    @property
+    def last_lines(self) -> List[str]:
+        """What it printed last, oldest first."""
+        return self._lines.text()
+
+    def start(self, command: List[str], environment: Dict[str, str]) -> None:
+        """Start it. OSError: no process could be made."""
+        spawned = process.spawn(command, environment, os.getcwd())
+        self.pid = spawned.pid
+        self._read(spawned.stdout, output.Descriptor(1))
+        self._read(spawned.stderr, output.Descriptor(2))
+
+    def _read(self, descriptor: int, target: output.Descriptor) -> None:
+        self._pipes[descriptor] = output.Pipe(
+            self._loop,
+            descriptor,
+            self._line,
+            lambda: self._pipes.pop(descriptor),
+            lambda data: self._terminal.put(target.write, data),
+        )
+
+    def _line(self, line: bytes) -> None:
+        self._lines.add(line)
+        if not self.lost_log and endings.is_lost_log(line):
+            self.lost_log = line[:500].decode("utf-8", "replace")
+            self._terminal.say("{}: {}".format(self.lost_log, LOST_LOG))
+            self._changed()
+
+    def prints_to(self, descriptor: int) -> bool:
+        """Whether what is written there comes out of the command's own output."""
+        return os.fstat(descriptor).st_ino in [os.fstat(pipe).st_ino for pipe in self._pipes]
+
+    def ended(self, code: int) -> None:
+        """It was reaped; what it has printed is read to the end."""
+        for pipe in list(self._pipes.values()):
+            pipe.read()
+        self.exit_code = code
+
+    def stop(self, seconds: float, then: Callable[[], None]) -> None:
+        """Ask it to end; after so long insist, and call `then`."""
+
+        def insist() -> None:
+            if self.exit_code is None:
+                process.signal_group(self.pid, signal.SIGKILL)
+                then()
+
+        process.signal_group(self.pid, signal.SIGTERM)
+        self._loop.later(seconds, insist)
+
+    def kill(self) -> None:
+        """At once, with everything below it, whatever sessions that has made."""
+        for each in reversed(strangers.family(self.pid)):
+            with contextlib.suppress(OSError):
+                os.kill(each.pid, signal.SIGKILL)

@@ -1,0 +1,45 @@
+"""What a rank's process executes, from the launch of the start script and the order of the agent."""
+
+from __future__ import annotations
+
+from typing import Dict, List, Tuple
+
+from . import arguments, program, ranks, shells, stacks, variables
+from .launches import Launch
+from .output import Terminal
+
+
+class Starts:
+    """Puts program and environment together; what the job overrides is said once."""
+
+    def __init__(self, directory: str, terminal: Terminal) -> None:
+        self._directory = directory
+        self._terminal = terminal
+        self._noted: List[str] = []
+
+    def of_rank(
+        self, launch: Launch, rank: int, name: ranks.Name, ordered: Dict[str, str], is_restart: bool
+    ) -> Tuple[program.Program, Dict[str, str]]:
+        """The program of a rank's process and its environment; `ordered`: the variables that the agent sets."""
+        called = shells.without_shims(launch.program.environment, self._directory)
+        environment, notes = variables.merged(called, ordered, is_restart=is_restart)
+        for note in notes:
+            if note not in self._noted:
+                self._noted.append(note)
+                self._terminal.say(note)
+        if launch.tool == program.MSRUN:
+            environment.update(program.mindspore_environment(environment))
+        environment.update(stacks.variables(self._directory, "rank-{}.{}.{}".format(rank, *name)))
+        own = program.of_rank(self._resuming(launch, environment), environment.get("LOCAL_RANK", "0"))
+        return own._replace(argv=program.armed(own, self._directory)), environment
+
+    def _resuming(self, launch: Launch, environment: Dict[str, str]) -> program.Program:
+        """The program with arguments that load what it has saved, where the job asks for that."""
+        if launch.tool == program.MSRUN or not arguments.resumes(environment, launch.program.arguments):
+            return launch.program
+        resumed = arguments.resumed(launch.program.arguments)
+        attempt = environment.get("HAJOB_ATTEMPT", "")
+        if resumed.changes and launch.mended_for != attempt:
+            launch.mended_for = attempt
+            self._terminal.say("start {}: {}".format(attempt, ", ".join(resumed.changes)))
+        return program.with_arguments(launch.program, resumed.arguments)
