@@ -11,10 +11,12 @@ a node that is silent is deleted without grace: nobody is there who could end it
 
 from __future__ import annotations
 
+import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 
+from hajob.api import constants as names
 from hajob.api.base import Json
 from hajob.api.job import HATrainingJob
 from hajob.objects.coordinator_pod import coordinator_pod
@@ -22,6 +24,7 @@ from hajob.objects.naming import coordinator_pod_name, is_same_pod, rank_pod_nam
 from hajob.objects.rank_pod import rank_pod
 from hajob.objects.settings import PodSettings
 from hajob.plan.placements import CoordinatorPlacement, Placement, Placements
+from hajob.runtime.batches import cautiously, together
 from hajob.runtime.kube import ApiError, Kube
 from hajob.sources.creation import NotCreated, not_created
 from hajob.sources.pod import PodView
@@ -59,6 +62,29 @@ def difference(job: HATrainingJob, desired: Placements, pods: Mapping[str, PodVi
     )
 
 
+def in_turn(todo: Difference, base: int, pods: Mapping[str, PodView], passed_over: Container[str]) -> Difference:
+    """Where a whole job starts anew, a new rank pod is made for each old one that is gone.
+
+    Made earlier it would ask for a node while the old one has it: it waits in the scheduler's queue, or drives out a
+    stranger of a lower priority.
+
+    Args:
+        todo: all that is to be done.
+        base: incarnation of the start.
+        pods: cached pods of the job by name.
+        passed_over: UIDs of old pods that are not waited for any more.
+    """
+    old = sum(pod.uid not in passed_over for pod in old_ranks(base, pods))
+    new = [one for one in todo.missing if isinstance(one, Placement) and one.incarnation == base]
+    held_back = set(new[max(len(new) - old, 0) :])
+    return replace(todo, missing=tuple(one for one in todo.missing if one not in held_back)) if held_back else todo
+
+
+def old_ranks(base: int, pods: Mapping[str, PodView]) -> list[PodView]:
+    """Rank pods of earlier starts that may still have a node."""
+    return [pod for pod in pods.values() if pod.role == names.ROLE_RANK and pod.incarnation < base and pod.node_name]
+
+
 def _name(job: HATrainingJob, placement: Placement | CoordinatorPlacement) -> str:
     if isinstance(placement, CoordinatorPlacement):
         return coordinator_pod_name(job, placement.incarnation, apart=placement.apart)
@@ -80,15 +106,23 @@ class PodReconciler:
             return coordinator_pod(job, missing.incarnation, self._settings, apart=missing.apart)
         return rank_pod(job, missing.node_rank, missing.incarnation, self._settings, missing.avoid)
 
-    async def carry_out(self, job: HATrainingJob, todo: Difference, made: Callable[[Json], None]) -> NotCreated | None:
+    async def carry_out(
+        self,
+        job: HATrainingJob,
+        todo: Difference,
+        made: Callable[[Json], None],
+        goes_on: Callable[[], bool] = lambda: True,
+    ) -> NotCreated | None:
         """Delete first: what is surplus may hold the quota and the nodes that the missing pods need.
 
-        A delete that fails keeps no pod from being created, nor the other way round.
+        Many at a time (hajob.runtime.batches). A delete that fails keeps no pod from being created, nor the other way
+        round.
 
         Args:
             job: the job.
             todo: what is to be done.
             made: takes each pod that was made, as the server answered.
+            goes_on: asked before each creation whether there is still somebody to make pods for.
 
         Returns:
             Why pods are still missing, None when there are all.
@@ -96,36 +130,45 @@ class PodReconciler:
         Raises:
             ApiError: the server cannot be reached, or refuses a delete; the caller tries again.
         """
-        failures = [error for pod in todo.surplus if (error := await self._try(self.delete(pod))) is not None]
+        failures = await together(self._try_delete, todo.surplus)
         ranks = [one for one in todo.missing if not isinstance(one, CoordinatorPlacement)]
         others = [one for one in todo.missing if isinstance(one, CoordinatorPlacement)]
-        refused = [await self._create_row(job, row, made) for row in (ranks, others)]
+        refused = [await self._create_row(job, row, made, goes_on) for row in (ranks, others)]
         if failures:
             raise failures[0]
         return next(filter(None, refused), None)
 
-    @staticmethod
-    async def _try(deleting: Awaitable[None]) -> ApiError | None:
+    async def _try_delete(self, pod: PodView) -> ApiError | None:
         try:
-            await deleting
+            await self.delete(pod)
         except ApiError as error:
             return error
         return None
 
     async def _create_row(
-        self, job: HATrainingJob, row: Iterable[Placement | CoordinatorPlacement], made: Callable[[Json], None]
+        self,
+        job: HATrainingJob,
+        row: Sequence[Placement | CoordinatorPlacement],
+        made: Callable[[Json], None],
+        goes_on: Callable[[], bool],
     ) -> NotCreated | None:
         """Pods that are alike: where one is refused, the next ones would be as well."""
-        for missing in row:
+
+        async def create(missing: Placement | CoordinatorPlacement) -> NotCreated | ApiError | None:
+            if not goes_on():
+                return None
             try:
                 made(await self._create(job, self.manifest(job, missing)))
             except ApiError as error:
-                if not error.status:
-                    raise
-                return not_created(error.status, error.reason, error.message)
+                return not_created(error.status, error.reason, error.message) if error.status else error
             except (ValueError, KeyError, TypeError, AttributeError) as error:  # a template may hold anything anywhere
                 return NotCreated(f"spec.template: {error}", code="Invalid")
-        return None
+            return None
+
+        refused = await cautiously(create, row)
+        if away := [one for one in refused if isinstance(one, ApiError)]:
+            raise away[0]
+        return next((one for one in refused if isinstance(one, NotCreated)), None)
 
     async def _create(self, job: HATrainingJob, manifest: Json) -> Json:
         name = manifest["metadata"]["name"]
@@ -141,14 +184,18 @@ class PodReconciler:
         return pod
 
     async def delete(self, pod: PodView) -> None:
-        """Delete one pod, once; that it is gone already is as good."""
+        """Delete one pod, asking once; that it is gone already is as good."""
         if pod.uid in self._deleted:
             return
+        self._deleted.add(pod.uid)  # who else wants it deleted meanwhile need not ask
         grace = 0 if self._silent(pod) else None
         try:
             await self._kube.delete("pods", pod.namespace, pod.name, uid=pod.uid, grace_seconds=grace)
         except ApiError as error:
             if error.status not in {404, 409}:  # 409: another pod has this name now
+                self._deleted.discard(pod.uid)
                 raise
-        self._deleted.add(pod.uid)
+        except asyncio.CancelledError:
+            self._deleted.discard(pod.uid)
+            raise
         log.info("%s: pod %s is deleted%s", pod.namespace, pod.name, "" if grace is None else " without grace")

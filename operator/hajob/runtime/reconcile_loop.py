@@ -16,15 +16,17 @@ from hajob.plan.state import JobPhase
 from hajob.runtime import metrics
 from hajob.runtime.admission import REFUSALS, Admission
 from hajob.runtime.backoff import Backoff, Retry
+from hajob.runtime.batches import together
 from hajob.runtime.expiry import Expiry
 from hajob.runtime.job_memory import JobMemory
 from hajob.runtime.job_observer import JobObserver
 from hajob.runtime.kube import ApiError
-from hajob.runtime.pod_reconciler import PodReconciler, difference
+from hajob.runtime.pod_reconciler import PodReconciler, difference, in_turn, old_ranks
 from hajob.runtime.ports import Ports
 from hajob.runtime.status_publisher import StatusPublisher
 from hajob.runtime.status_writer import StatusRefusedError
 from hajob.sources.creation import NotCreated, not_created
+from hajob.sources.pod import PodView
 
 log = logging.getLogger(__name__)
 
@@ -32,6 +34,9 @@ RETRY_SECONDS: Final = 1.0
 """Before the second try when the API server refuses or cannot be reached."""
 LONGEST_RETRY_SECONDS: Final = 30.0
 """A pod that is refused is asked for again after so long at the latest; a quota that has got room is found by that."""
+
+GONE_SECONDS: Final = 30.0
+"""So long after its grace a pod of an earlier start is waited for: its node may be dead and nobody know it yet."""
 
 
 class Reconciled(Protocol):
@@ -66,6 +71,8 @@ class ReconcileLoop:
         self._wake = asyncio.Event()
         self._creation = Retry(ports.clock, self.wake, RETRY_SECONDS, LONGEST_RETRY_SECONDS)
         self._backoff = Backoff(RETRY_SECONDS, LONGEST_RETRY_SECONDS)
+        self._leaving: dict[str, float] = {}
+        self._default_grace_seconds = ports.pod_settings.rank_grace_seconds
         self._ended = False
 
     def wake(self, *, hurry: bool = False) -> None:
@@ -109,6 +116,7 @@ class ReconcileLoop:
         todo = difference(memory.job, desired, index.pods, index.gone | index.made.keys())
         if memory.ended:
             todo = dataclasses.replace(todo, surplus=tuple(pod for pod in todo.surplus if not pod.ended))
+        todo = in_turn(todo, memory.state.base, index.pods, self._overdue())
         if not todo.missing:
             self._tried(None)
         elif not self._creation.due:
@@ -117,9 +125,24 @@ class ReconcileLoop:
             return
         await status.acknowledged()
         if desired == memory.desired and not self._ended:
-            refused = await self._reconciler.carry_out(memory.job, todo, self._pod_made)
+            refused = await self._reconciler.carry_out(memory.job, todo, self._pod_made, self._goes_on)
             if todo.missing:
                 self._tried(refused)
+
+    def _overdue(self) -> set[str]:
+        """UIDs of pods of earlier starts that should have gone long ago; what comes anew waits for them no longer."""
+        now, memory = self._clock.monotonic(), self._memory
+        old = old_ranks(memory.state.base, self._observer.pods.pods)
+        known, self._leaving = self._leaving, {pod.uid: self._leaving.get(pod.uid, now) for pod in old}
+        limit = self._grace_seconds + GONE_SECONDS
+        if self._leaving.keys() - known.keys():
+            self._clock.call_later(limit, self.wake)
+        return {uid for uid, since in self._leaving.items() if now - since >= limit}
+
+    @property
+    def _grace_seconds(self) -> int:
+        given = self._memory.job.spec.template["spec"].get("terminationGracePeriodSeconds")
+        return given if isinstance(given, int) else self._default_grace_seconds
 
     def _tried(self, refused: NotCreated | None) -> None:
         """Creating the missing pods was tried, or none is missing."""
@@ -129,6 +152,9 @@ class ReconcileLoop:
             metrics.NOT_CREATED.labels("QuotaExceeded" if refused.over_quota else refused.code).inc()
             self._creation.failed()
         self._owner.creation_tried(refused)
+
+    def _goes_on(self) -> bool:
+        return not self._ended
 
     def _pod_made(self, raw: Json) -> None:
         self._observer.pods.was_made(raw)
@@ -160,8 +186,11 @@ class ReconcileLoop:
 
     async def delete_pods(self) -> None:
         """The job is being deleted: delete its pods at once, and without grace where a node is silent. Never raises."""
-        for pod in self._observer.pods.all():
-            try:
-                await self._reconciler.delete(pod)
-            except ApiError as error:
-                log.warning("%s: pod %s is left to its owner reference: %s", self._memory.title, pod.name, error)
+        self._ended = True
+        await together(self._try_delete, [pod for pod in self._observer.pods.all() if not pod.deleting])
+
+    async def _try_delete(self, pod: PodView) -> None:
+        try:
+            await self._reconciler.delete(pod)
+        except ApiError as error:
+            log.warning("%s: pod %s is left to its owner reference: %s", self._memory.title, pod.name, error)

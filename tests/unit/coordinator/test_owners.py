@@ -31,7 +31,8 @@ OWNERS = {
     "memory": CONVERSATION,
     "controller": {"views"},
     "checkpoints": {"views"},
-    "contacts": {"leases"},
+    "leases": {"leases"},
+    "silence": {"leases"},
     "standstill": {"standstill"},
     "job": {"job"},
 }

@@ -151,6 +151,13 @@ class Town:
                 self.controller.pod_seen(view(body))
         await settled(self)
 
+    async def end_deleted_pods(self) -> None:
+        """The kubelets end what is being deleted, and the controller is shown that it is gone."""
+        for pod in [pod for pod in self.pods() if pod.deleting]:
+            del self.kube.objects["pods", pod.namespace, pod.name]
+            self.controller.pod_seen(pod, deleted=True)
+        await settled(self)
+
     async def report(self, *facts: wire.Fact, **state: Any) -> None:
         """The coordinator reports."""
         self.sequence += 1
@@ -395,6 +402,7 @@ async def test_a_node_whose_port_is_taken_is_avoided_by_the_next_start(town: Tow
     home = next(pod.node_name for pod in town.pods() if pod.node_rank == 1)
     taken = wire.Fact(id="port", kind=wire.PORT_TAKEN, node_rank=1, ranks=[2, 3], incarnation=1, message="8000")
     await town.report(taken)
+    await town.end_deleted_pods()
     made = [body for (kind, _, _), body in town.kube.objects.items() if kind == "pods"]
     ranks = [body for body in made if view(body).role == names.ROLE_RANK and not view(body).deleting]
     assert [view(body).node_name for body in ranks] == [""] * 4

@@ -1,0 +1,167 @@
+"""Jobs of many pods: how they are made and deleted, and what one pod's event costs."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+
+from hajob.api import constants as names
+from hajob.plan import events
+from hajob.runtime.batches import AT_ONCE, slices
+from hajob.runtime.kube import ApiError
+from hajob.sources.pod import view
+from tests.unit.runtime.test_job_controller import NAMESPACE, Town, settled
+
+REQUEST_SECONDS = 0.01
+
+
+class BusyServer:
+    """An API server that takes its time, and notes what is asked at the same time."""
+
+    def __init__(self, town: Town, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.under_way = self.most = 0
+        self.created = 0
+        self.deleted: list[str] = []
+        self.room: int | None = None
+        self._town = town
+        create, delete = town.kube.create, town.kube.delete
+
+        async def slow_create(resource: str, namespace: str, body: Any, *, dry_run: bool = False) -> Any:
+            if resource != "pods" or dry_run:
+                return await create(resource, namespace, body, dry_run=dry_run)
+            self.created += 1
+            full = self.room is not None and self.created > self.room
+            await self._take_time()
+            if full:
+                raise ApiError(403, "Forbidden", "pods is forbidden: exceeded quota: q")
+            return await create(resource, namespace, body)
+
+        async def slow_delete(
+            resource: str, namespace: str, name: str, *, uid: str = "", grace_seconds: int | None = None
+        ) -> None:
+            self.deleted.append(name)
+            await self._take_time()
+            await delete(resource, namespace, name, uid=uid, grace_seconds=grace_seconds)
+
+        monkeypatch.setattr(town.kube, "create", slow_create)
+        monkeypatch.setattr(town.kube, "delete", slow_delete)
+
+    async def _take_time(self) -> None:
+        self.under_way += 1
+        self.most = max(self.most, self.under_way)
+        await self._town.clock.sleep(REQUEST_SECONDS)
+        self.under_way -= 1
+
+
+async def a_job_of(num_nodes: int, monkeypatch: pytest.MonkeyPatch) -> tuple[Town, BusyServer]:
+    town = Town()
+    await town.controller.close()
+    server = BusyServer(town, monkeypatch)
+    town.stored()["spec"] |= {"numNodes": num_nodes}
+    town.open()
+    return town, server
+
+
+@pytest.fixture
+async def big(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[tuple[Town, BusyServer]]:
+    town, server = await a_job_of(1000, monkeypatch)
+    yield town, server
+    await town.controller.close()
+
+
+def ranks(town: Town) -> int:
+    return sum(pod.role == names.ROLE_RANK and not pod.deleting for pod in town.pods())
+
+
+def test_rows_grow_and_lose_nothing() -> None:
+    rows = list(slices(range(200), first=1))
+    assert [len(row) for row in rows] == [1, 2, 4, 8, 16, 32, AT_ONCE, AT_ONCE, 37]
+    assert [item for row in rows for item in row] == list(range(200))
+
+
+async def test_a_thousand_pods_are_made_fifty_at_a_time(big: tuple[Town, BusyServer]) -> None:
+    town, server = big
+    rounds = len(list(slices(range(1000), first=1))) + 1  # one more for the coordinator
+    await town.clock.advance(REQUEST_SECONDS * rounds + 0.1)
+    assert ranks(town) == 1000
+    assert server.most == AT_ONCE
+    assert server.created == 1001
+
+
+async def test_what_a_quota_refuses_is_not_asked_a_thousand_times(
+    big: tuple[Town, BusyServer],
+) -> None:
+    town, server = big
+    server.room = 20
+    await town.clock.advance(0.4)
+    assert ranks(town) == 20
+    assert server.created < 40
+
+
+async def test_a_deleted_job_asks_once_for_each_pod(monkeypatch: pytest.MonkeyPatch) -> None:
+    town, server = await a_job_of(200, monkeypatch)
+    await town.clock.advance(1.0)
+    for pod in town.pods():
+        town.controller.pod_seen(pod)
+    await settled(town)
+    server.most = 0
+    task = asyncio.create_task(town.controller.release())
+    await town.clock.advance(REQUEST_SECONDS * 6)
+    await task
+    assert sorted(server.deleted) == sorted(set(server.deleted))
+    assert len(server.deleted) == 201
+    assert server.most == AT_ONCE
+    assert not [one for one in town.kube.objects if one[0] == "pods" and one[1] == NAMESPACE]
+
+
+async def test_a_job_deleted_while_its_pods_are_made_gets_no_more(big: tuple[Town, BusyServer]) -> None:
+    town, server = big
+    await town.clock.advance(REQUEST_SECONDS * 4)
+    task = asyncio.create_task(town.controller.release())
+    await town.clock.advance(REQUEST_SECONDS * 2)
+    made = server.created
+    await town.clock.advance(10.0)
+    await task
+    assert server.created == made < 100
+
+
+async def restarted(town: Town) -> None:
+    """Every pod runs and is asked to go; the job starts anew."""
+    for number, pod in enumerate(town.pods()):
+        body = town.kube.objects["pods", NAMESPACE, pod.name]
+        body["spec"]["nodeName"] = f"node-{number % 6}"
+        town.controller.pod_seen(view(body))
+    await settled(town)
+    town.controller._advance(events.RestartRequested())
+    await town.clock.advance(1.0)
+
+
+async def test_old_pods_go_before_new_ones_ask_for_their_nodes(monkeypatch: pytest.MonkeyPatch) -> None:
+    town, _ = await a_job_of(20, monkeypatch)
+    await town.clock.advance(1.0)
+    await restarted(town)
+    base = town.controller.state.base
+    assert {pod.incarnation for pod in town.pods() if pod.role == names.ROLE_RANK} == {1}
+    first = next(pod for pod in town.pods() if pod.node_rank == 7)
+    del town.kube.objects["pods", NAMESPACE, first.name]
+    town.controller.pod_seen(first, deleted=True)
+    await town.clock.advance(1.0)
+    assert sum(pod.incarnation == base for pod in town.pods() if pod.role == names.ROLE_RANK) == 1
+    await town.end_deleted_pods()
+    await town.clock.advance(1.0)
+    assert ranks(town) == 20
+    await town.controller.close()
+
+
+async def test_a_pod_that_never_goes_is_not_waited_for_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+    town, _ = await a_job_of(4, monkeypatch)
+    await town.clock.advance(1.0)
+    await restarted(town)
+    await town.clock.advance(35.0)
+    assert ranks(town) == 0
+    await town.clock.advance(10.0)
+    assert ranks(town) == 4
+    await town.controller.close()
