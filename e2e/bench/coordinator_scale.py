@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from hajob.protocol import sidecar_pb2 as pb
 from trainer_sidecar.coordinator.core import CoordinatorCore
 from trainer_sidecar.coordinator.hub import ORDERS_PER_TURN
-from trainer_sidecar.coordinator.job import Endpoint, Limits
+from trainer_sidecar.coordinator.job import Endpoint, Limits, Setup
 
 NODES, CHIPS = 2048, 8
 LIMIT_SECONDS = 0.05
@@ -37,7 +37,7 @@ class Scale:
     started: dict[str, pb.NodeOrder] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self.core = CoordinatorCore("job", Endpoint("10.0.0.1", 8000, 29500), Limits(), self.now)
+        self.core = CoordinatorCore(Setup(Endpoint("10.0.0.1", 8000, 29500), Limits()), self.now)
         self.calls: list[str] = []
 
     def uid(self, node: int) -> str:

@@ -22,8 +22,8 @@ from trainer_sidecar.coordinator.conversation_table import new_conversation
 from trainer_sidecar.coordinator.driver import carry_out, feed, heartbeat_told, lose, step_finished
 from trainer_sidecar.coordinator.effects import HostRequest
 from trainer_sidecar.coordinator.incidents import Incidents
-from trainer_sidecar.coordinator.job import Endpoint, Job, Limits
-from trainer_sidecar.coordinator.leases import LEASE_SECONDS, Leases
+from trainer_sidecar.coordinator.job import Job, Setup
+from trainer_sidecar.coordinator.leases import LEASE_SECONDS, Contacts
 from trainer_sidecar.coordinator.roster import RankPod, RankView
 
 log = logging.getLogger(__name__)
@@ -34,10 +34,9 @@ ALL = 1 << 30
 class CoordinatorCore:
     """One job's coordinator without its connections."""
 
-    def __init__(self, job_uid: str, endpoint: Endpoint, limits: Limits, now: float, incarnation: int = 0) -> None:
-        conversation = new_conversation(limits.answer_seconds)
-        incidents = Incidents(incarnation)
-        self.job = Job(job_uid, endpoint, limits, incarnation, conversation, Leases(now), now, incidents)
+    def __init__(self, setup: Setup, now: float) -> None:
+        conversation = new_conversation(setup.limits.answer_seconds)
+        self.job = Job(setup, conversation, Contacts(now), now, Incidents(setup.incarnation))
         self._sent: dict[str, pb.NodeOrder] = {}
 
     # -- from the operator ----------------------------------------------------------------------------------------
@@ -48,7 +47,7 @@ class CoordinatorCore:
         problem = assignment_problem(assignment, job.assignment)
         if problem:
             log.error("assignment %d is refused: %s", assignment.revision, problem)
-            job.refuse_input()
+            job.effects.refuse_input()
             return
         job.take_assignment(assignment)
         job.effects.note()
@@ -59,7 +58,7 @@ class CoordinatorCore:
         job = self.job
         if not orders.is_newer(job, order):
             if order != job.order:  # a level is repeated on every new stream
-                job.refuse_input()
+                job.effects.refuse_input()
             return
         incident = job.incidents.current
         if incident is not None and order.incarnation < incident.incarnation and order.action != pb.STOP:
@@ -101,7 +100,7 @@ class CoordinatorCore:
         pod.connect()
         self._sent.pop(uid, None)
         self.job.effects.touch(uid)
-        self.job.silence.heard(uid, now)
+        self.job.contacts.heard(uid, now)
         self._advance(now)
 
     def disconnected(self, uid: str, now: float, *, refused: bool) -> None:
@@ -111,17 +110,17 @@ class CoordinatorCore:
             return
         self.job.effects.note(changed=pod.disconnect())
         if refused:
-            self.job.silence.refused(uid, now)
+            self.job.contacts.refused(uid, now)
 
     def heartbeat(self, uid: str, number: int, now: float) -> pb.LeaseGrant | None:
         """Answers a heartbeat with a lease, unless the pod's incarnation is over."""
         pod = self.job.roster.pods.get(uid)
         if pod is None:
             return None
-        self.job.effects.note(changed=self.job.silence.heard(uid, now))
+        self.job.effects.note(changed=self.job.contacts.heard(uid, now))
         if pod.over or (not pod.listed and not self.job.runs):
             return None
-        self.job.leases.grant(uid, now)
+        self.job.contacts.grant(uid, now)
         return pb.LeaseGrant(heartbeat=number, lease_milliseconds=int(LEASE_SECONDS * 1000))
 
     def agent_report(self, uid: str, report: pb.AgentReport, now: float) -> None:
@@ -153,7 +152,7 @@ class CoordinatorCore:
         job, lost = self.job, set()
         for fact in report.facts:
             if fact.kind == pb.STACK:
-                job.standstill.take_stack(fact.ranks, fact.message)
+                job.steps.standstill.take_stack(fact.ranks, fact.message)
                 continue
             if fact.kind == pb.PROCESS_EXITED:
                 process = (fact.incarnation, fact.start)
@@ -242,7 +241,7 @@ class CoordinatorCore:
         event = parse_callback(name, arguments)
         if event is None:
             log.warning("callback not understood: %s %s", name, arguments)
-            self.job.refuse_input()
+            self.job.effects.refuse_input()
             return
         self.job.look_at(now)
         if self.job.conversation.state is State.OFFLINE:
@@ -268,11 +267,11 @@ class CoordinatorCore:
         """Called about every tenth of a second; `lag`: how much later than due."""
         job = self.job
         job.look_at(now)
-        job.silence.forgive(lag)
-        before = job.silence.unreachable
-        for uid, seconds in job.silence.newly_silent(now, self._is_missed).items():
+        job.contacts.forgive(lag)
+        before = job.contacts.unreachable
+        for uid, seconds in job.contacts.newly_silent(now, self._is_missed).items():
             self._silent(uid, seconds)
-        job.effects.note(changed=job.silence.unreachable != before)
+        job.effects.note(changed=job.contacts.unreachable != before)
         self._forget_pods()
         last = job.ending.due(now)
         if last is not None:
@@ -281,7 +280,7 @@ class CoordinatorCore:
         hanging = hang.fact(job)
         if hanging is not None:
             job.effects.tell(hanging, now)
-        order = standing.order(job) if not job.silence.doubts else None
+        order = standing.order(job) if not job.contacts.doubts else None
         if order is not None:
             self._carry_out(order, now)
         self._advance(now)
@@ -309,12 +308,11 @@ class CoordinatorCore:
         job = self.job
         for pod in list(job.roster.pods.values()):
             # What was alive when a node fell silent has been ended by its agent, if any is left, after this long.
-            patience = job.limits.forget_seconds if pod.any_alive() else 0.0
-            harmless = not pod.listed and job.leases.expired(pod.uid, job.now, patience)
+            patience = job.setup.limits.forget_seconds if pod.any_alive() else 0.0
+            harmless = not pod.listed and job.contacts.expired(pod.uid, job.now, patience)
             if harmless and not pod.connected and all(t.pod_uid != pod.uid for t in job.roster.targets.values()):
                 job.roster.forget(pod.uid)
-                job.silence.forget(pod.uid)
-                job.leases.forget(pod.uid)
+                job.contacts.forget(pod.uid)
                 self._sent.pop(pod.uid, None)
 
     def _advance(self, now: float) -> None:
@@ -325,7 +323,7 @@ class CoordinatorCore:
         if job.runs:
             orders.apply(job)
             orders.track(job)
-            if not job.silence.doubts:
+            if not job.contacts.doubts:
                 carry_out(job, job.conversation.pursue(orders.desired(job), now), now)
 
     # -- what is to be sent ---------------------------------------------------------------------------------------

@@ -59,7 +59,7 @@ def lose(job: Job, ranks: Iterable[int], kinds: Mapping[int, int] | None = None)
     """
     missed = job.roster.registered - (job.roster.dropped if job.conversation.state is State.SHRUNK else set())
     lost = {rank: (kinds or {}).get(rank, 1) for rank in ranks if rank in missed}
-    if job.silence.doubts:
+    if job.contacts.doubts:
         job.conversation.miss(lost)  # those who are not heard would not be stopped
     elif lost:
         carry_out(job, job.conversation.lose(lost, job.now), job.now)

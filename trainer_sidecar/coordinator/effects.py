@@ -29,6 +29,7 @@ class Effects:
         self.dirty: dict[str, None] = {}  # UIDs of pods to be looked at, in order
         self.urgent = False  # a report is due at once
         self.changed = False  # a report is due soon
+        self.refused_inputs = 0
         self._facts = 0
 
     def request(self, call: str, arguments: dict[str, object], order: int = 0) -> None:
@@ -55,6 +56,11 @@ class Effects:
         """Something in the state is another than in the last report."""
         self.changed |= changed
         self.urgent |= urgent
+
+    def refuse_input(self) -> None:
+        """Somebody said what makes no sense here."""
+        self.refused_inputs += 1
+        self.note()
 
     def next_fact_number(self) -> int:
         """Counts the facts of the coordinator's own."""

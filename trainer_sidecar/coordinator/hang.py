@@ -34,7 +34,7 @@ MESSAGE_CHARACTERS = 1000
 
 def fact(job: Job) -> pb.Fact | None:
     """The fact that is due now; one for each standstill."""
-    watch = job.standstill
+    watch = job.steps.standstill
     if not _is_watched(job):
         watch.rest()
         return None
@@ -80,7 +80,7 @@ def _limit(job: Job) -> float:
 
 def _ask(job: Job, since: float) -> Standstill:
     training = [rank for rank in range(job.roster.world_size) if rank not in job.roster.dropped]
-    found = job.standstill.find(since, job.now, job.steps.behind(training) or training)
+    found = job.steps.standstill.find(since, job.now, job.steps.behind(training) or training)
     for rank in found.ranks & job.roster.targets.keys():
         job.roster.targets[rank].ask_for_stack()
         job.touch(rank)

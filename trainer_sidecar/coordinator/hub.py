@@ -19,6 +19,7 @@ from trainer_sidecar.coordinator.agents import CAPABILITIES, AgentLink, Dials
 from trainer_sidecar.coordinator.clock import now
 from trainer_sidecar.coordinator.controller import ControllerLink
 from trainer_sidecar.coordinator.core import CoordinatorCore
+from trainer_sidecar.coordinator.job import Setup
 from trainer_sidecar.coordinator.server import OperatorServer
 from trainer_sidecar.coordinator.settings import CoordinatorSettings
 
@@ -34,7 +35,7 @@ class Hub:
 
     def __init__(self, settings: CoordinatorSettings) -> None:
         self._settings = settings
-        self._core = CoordinatorCore(settings.job_uid, settings.endpoint, settings.limits, now(), settings.incarnation)
+        self._core = CoordinatorCore(Setup(settings.endpoint, settings.limits, settings.incarnation), now())
         self._server = OperatorServer(settings, self)
         self._agents: dict[str, AgentLink] = {}
         self._dials = Dials()

@@ -6,8 +6,7 @@
 | `roster`, with pods, views and targets | roster.py |
 | `conversation`, with its memory | the conversation's table and its effects |
 | `controller`, `checkpoints` | views.py |
-| `leases`, `silence` | leases.py |
-| `standstill` | standstill.py |
+| `contacts` | leases.py |
 | `assignment`, `order` and the rest | this module |
 """
 
@@ -24,9 +23,8 @@ from trainer_sidecar.coordinator.conversation import Conversation
 from trainer_sidecar.coordinator.effects import Effects
 from trainer_sidecar.coordinator.incidents import Incidents, OpenIncident
 from trainer_sidecar.coordinator.last_step import LastStep
-from trainer_sidecar.coordinator.leases import Leases, Silence
+from trainer_sidecar.coordinator.leases import Contacts
 from trainer_sidecar.coordinator.roster import RankPod, Roster
-from trainer_sidecar.coordinator.standstill import StandstillWatch
 from trainer_sidecar.coordinator.steps import Steps
 from trainer_sidecar.coordinator.views import CheckpointView, ControllerView
 
@@ -62,30 +60,33 @@ class Endpoint:
         return host_port(self.address, self.rendezvous_port)
 
 
+@dataclass(frozen=True, slots=True)
+class Setup:
+    """What never changes. `incarnation`: that this coordinator's own pod was made for; 0: not known."""
+
+    endpoint: Endpoint
+    limits: Limits = field(default_factory=Limits)
+    incarnation: int = 0
+
+
 @dataclass(slots=True)
 class Job:
     """The state of one coordinator."""
 
-    uid: str
-    endpoint: Endpoint
-    limits: Limits
-    pod_incarnation: int  # that this coordinator's own pod was made for; 0: not known
+    setup: Setup
     conversation: Conversation
-    leases: Leases
+    contacts: Contacts
     now: float
     incidents: Incidents
     roster: Roster = field(default_factory=Roster)
-    silence: Silence = field(default_factory=Silence)
     steps: Steps = field(default_factory=Steps)
     ending: LastStep = field(default_factory=LastStep)
     effects: Effects = field(default_factory=Effects)
     controller: ControllerView = field(default_factory=ControllerView)
     checkpoints: CheckpointView = field(default_factory=CheckpointView)
-    standstill: StandstillWatch = field(default_factory=StandstillWatch)
     attempt: Attempt = field(default_factory=Attempt)
     assignment: pb.Assignment | None = None
     order: pb.Order | None = None
-    refused_inputs: int = 0
 
     # -- the only changes that are not a value's own ----------------------------------------------------------------
 
@@ -103,11 +104,6 @@ class Job:
     def take_order(self, order: pb.Order) -> None:
         """The step that is desired now."""
         self.order = order
-
-    def refuse_input(self) -> None:
-        """Somebody said what makes no sense here."""
-        self.refused_inputs += 1
-        self.effects.note()
 
     def begin_attempt(self, number: int, incarnation: int) -> None:
         """Another start of the whole job."""
@@ -131,7 +127,7 @@ class Job:
 
     def hears(self, pod: RankPod) -> bool:
         """Whether the pod's agent is connected and has spoken lately."""
-        return pod.connected and not self.silence.is_silent(pod.uid)
+        return pod.connected and not self.contacts.is_silent(pod.uid)
 
     # -- words for the operator and the agents -----------------------------------------------------------------------
 

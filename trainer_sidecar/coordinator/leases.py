@@ -36,38 +36,33 @@ LAG_SECONDS = 0.5
 @dataclass
 class _Contact:
     heard: float
+    granted: float | None = None  # its newest lease
     refused_since: float | None = None
     told: bool = False
 
 
-class Leases:
-    """When each gate was granted its lease last."""
+class Contacts:
+    """When each agent was heard last, and its gate granted a lease. One that has never spoken is starting, not silent.
 
-    def __init__(self, now: float) -> None:
-        self._begin = now  # a coordinator before this one may have granted until then
-        self._granted: dict[str, float] = {}
+    `begin`: a coordinator before this one may have granted until then.
+    """
 
-    def grant(self, uid: str, now: float) -> None:
-        """Note a grant that leaves now."""
-        self._granted[uid] = now
-
-    def expired(self, uid: str, now: float, seconds: float = 0.0) -> bool:
-        """Whether no gate of this pod can be open any more, and has not been for so many seconds."""
-        return now >= self._granted.get(uid, self._begin) + LEASE_SECONDS + seconds
-
-    def forget(self, uid: str) -> None:
-        """The pod is gone."""
-        self._granted.pop(uid, None)
-
-
-class Silence:
-    """When each agent was heard last. One that has never spoken is starting, not silent."""
-
-    def __init__(self) -> None:
+    def __init__(self, begin: float) -> None:
+        self._begin = begin
         self._contacts: dict[str, _Contact] = {}
         self._doubted_since: float | None = None
         self.doubts = False  # nobody is to be stopped or named on what is heard now
         self.unreachable: tuple[int, int] | None = None  # so many of so many, while more than half are silent
+
+    def grant(self, uid: str, now: float) -> None:
+        """The agent is heard, and its gate granted a lease that leaves now."""
+        self._contacts[uid].granted = now
+
+    def expired(self, uid: str, now: float, seconds: float = 0.0) -> bool:
+        """Whether no gate of this pod can be open any more, and has not been for so many seconds."""
+        contact = self._contacts.get(uid)
+        granted = contact.granted if contact is not None else None
+        return now >= (granted if granted is not None else self._begin) + LEASE_SECONDS + seconds
 
     def watch(self, uid: str, now: float) -> None:
         """Count from now, although nothing was heard yet; unless the pod is watched already."""

@@ -27,7 +27,7 @@ def rank_environment(job: Job) -> dict[str, str]:
 
 def of_attempt(job: Job) -> dict[str, str]:
     """What this coordinator knows: where the rendezvous is, which start this is, what is loaded."""
-    address, attempt = job.endpoint.address, str(job.attempt.number)
+    address, attempt = job.setup.endpoint.address, str(job.attempt.number)
     return {
         "MASTER_ADDR": address,
         "MS_SCHED_HOST": address,
@@ -50,8 +50,8 @@ def node_order(job: Job, pod: RankPod) -> pb.NodeOrder | None:
         return None
     order = pb.NodeOrder(over=pod.over, log_rules=job.assignment.log_rules, checkpoint=looks)
     if job.runs and job.controller.serves(job.attempt.number):
-        order.controller_address = job.endpoint.controller
-    order.store_address = job.endpoint.store
+        order.controller_address = job.setup.endpoint.controller
+    order.store_address = job.setup.endpoint.store
     environment = rank_environment(job)
     for rank, target in mine:
         run = target.run and not pod.over
@@ -77,7 +77,7 @@ def coordinator_state(job: Job) -> pb.CoordinatorState:
         attempt=max(attempt.number, 0),
         checkpoint=job.checkpoints.found,
         problems=problems(job),
-        refused_inputs=job.refused_inputs,
+        refused_inputs=job.effects.refused_inputs,
         launched=next((pod.launched for pod in job.roster.pods_of(0) if pod.counts and pod.launched), ()),
     )
     if job.incidents.current is not None:

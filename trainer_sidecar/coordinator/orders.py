@@ -166,7 +166,7 @@ def fenced(job: Job, rank: int) -> bool:
         view = pod.views.get(rank)
         told = pod.over and pod.reported and job.hears(pod)
         confirmed = told and (view is None or not view.alive)
-        if not confirmed and not job.leases.expired(pod.uid, job.now):
+        if not confirmed and not job.contacts.expired(pod.uid, job.now):
             return False
     return True
 

@@ -25,8 +25,8 @@ def problems(job: Job) -> Iterable[pb.Problem]:
     controller = job.controller
     if controller.has_failed and controller.kind == PACKAGE and controller.starts >= CERTAIN_STARTS:
         found[IMAGE_UNUSABLE] = pb.Problem(code=IMAGE_UNUSABLE, message=controller.problem)
-    if job.silence.unreachable is not None:
-        silent, agents = job.silence.unreachable
+    if job.contacts.unreachable is not None:
+        silent, agents = job.contacts.unreachable
         text = (
             f"{silent} of {agents} agents fell silent at once: the network of this coordinator's own pod or node, most "
             f"likely; they count as lost when they are still silent {SECOND_LOOK_SECONDS:.0f} s later"

@@ -83,7 +83,7 @@ def _number_the_incident(job: Job) -> None:
 class _Replay:
     def __init__(self, job: Job, said: Effects, log: list[Entry]) -> None:
         self._job, self._said, self._log = job, said, log
-        self._at = max(job.now - job.limits.answer_seconds / 2, 0.0)  # where the log has no times
+        self._at = max(job.now - job.setup.limits.answer_seconds / 2, 0.0)  # where the log has no times
         self.unanswered: list[MindIOEvent] = []
 
     def run(self) -> None:

@@ -31,7 +31,7 @@ def is_for_a_successor(job: Job) -> bool:
     Starting it here would let the new ranks register with a controller that goes with this pod in a moment.
     """
     order = job.order
-    return order is not None and order.action == pb.START and 0 < job.pod_incarnation < order.incarnation
+    return order is not None and order.action == pb.START and 0 < job.setup.incarnation < order.incarnation
 
 
 def begin(job: Job, number: int, incarnation: int) -> None:
@@ -88,7 +88,7 @@ def advance(job: Job) -> None:
 
 def _open(job: Job) -> None:
     all_there = job.roster.all_there()
-    if all_there or job.now - job.attempt.since >= job.limits.takeover_seconds:
+    if all_there or job.now - job.attempt.since >= job.setup.limits.takeover_seconds:
         there = job.roster.there()
         if takeover.has_begun(job, there):
             takeover.take_over(job, there)
@@ -112,7 +112,7 @@ def _stale_ranks(job: Job) -> bool:
         for _, target in job.roster.told(pod):
             target.end()
         job.effects.touch(pod.uid)
-        found = found or pod.connected or not job.leases.expired(pod.uid, job.now)
+        found = found or pod.connected or not job.contacts.expired(pod.uid, job.now)
     return found
 
 
@@ -124,7 +124,7 @@ def _ask_for_controller(job: Job) -> None:
     if controller.attempt == number and controller.controller in ("starting", "serving") and not failed:
         return
     once = failed and controller.attempt == number and controller.starts == 1
-    patience = job.limits.controller_again_seconds if once else job.limits.controller_retry_seconds
+    patience = job.setup.limits.controller_again_seconds if once else job.setup.limits.controller_retry_seconds
     if controller.requested == number and job.now - controller.requested_at < patience:
         return
     controller.asked_for(number, job.now)
@@ -141,9 +141,9 @@ def controller_arguments(job: Job) -> dict[str, object]:
         "world_size": job.assignment.world_size,
         "arf": "recover" in enabled,
         "zit": "elastic-training" in enabled,
-        "address": job.endpoint.address,
-        "port": job.endpoint.mindio_port,
-        "store_port": job.endpoint.rendezvous_port,
+        "address": job.setup.endpoint.address,
+        "port": job.setup.endpoint.mindio_port,
+        "store_port": job.setup.endpoint.rendezvous_port,
         "environment": environment,
     }
 
@@ -174,13 +174,15 @@ def _watch_running(job: Job) -> None:
         job.mark(pb.FINISHED_ALL, job.now, pb.Milestone(step=job.steps.newest))
         return
     quiet_since = max(attempt.first_finish, job.steps.latest or 0.0)
-    if job.now - quiet_since >= job.limits.finish_seconds and attempt.is_late():
+    if job.now - quiet_since >= job.setup.limits.finish_seconds and attempt.is_late():
         _tell_late(job, sorted(set(range(roster.world_size)) - gone))
 
 
 def _tell_late(job: Job, ranks: list[int]) -> None:
     """Ranks that never end have not finished: whoever is ended and counted as finished may have saved nothing."""
-    text = f"ranks {ranks[:NAMED_RANKS]} have not ended {job.limits.finish_seconds:.0f} s after others had finished"
+    text = (
+        f"ranks {ranks[:NAMED_RANKS]} have not ended {job.setup.limits.finish_seconds:.0f} s after others had finished"
+    )
     found = job.new_fact(pb.HANG, "finish", f"{text} (spec.finishTimeoutSeconds)")
     found.ranks.extend(ranks)
     found.incarnation = job.incidents.incarnation

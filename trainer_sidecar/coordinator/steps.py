@@ -16,6 +16,8 @@ from collections import Counter, deque
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 
+from trainer_sidecar.coordinator.standstill import StandstillWatch
+
 KEPT_STEPS = 64
 KEPT_TIMES = 101
 TOLD_AT_ONCE_SECONDS = 0.25  # a step this long is told as soon as it is finished; launchers gather quicker ones
@@ -48,6 +50,7 @@ class Steps:
         self.newest = -1
         self.reached = -1  # the newest of all, also before ranks rolled back
         self.latest: float | None = None
+        self.standstill = StandstillWatch()
 
     def finished(self, rank: int, step: int, at: float, num_ranks: int) -> None:
         """`rank` has printed that it finished `step` at `at`; `num_ranks` take part."""

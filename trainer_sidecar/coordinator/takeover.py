@@ -30,7 +30,7 @@ def has_begun(job: Job, pods: list[RankPod]) -> bool:
 
 def adopt(job: Job, number: int, incarnation: int) -> None:
     """An order about a running job reached a coordinator that has started nothing: it was restarted."""
-    waited = job.now - job.attempt.wait_since(job.now) >= job.limits.takeover_seconds
+    waited = job.now - job.attempt.wait_since(job.now) >= job.setup.limits.takeover_seconds
     if not waited and not (job.controller.connected and job.roster.all_there()):
         return
     first = migration.found(job).values()
@@ -106,7 +106,7 @@ def _take_processes(job: Job, pods: list[RankPod], *, moved: bool) -> None:
             elif view.phase != pb.ABSENT:
                 admitted = view.alive and (view.phase == pb.LINKED or rank in job.conversation.memory.named)
                 roster.aim_spare(rank, RankTarget(view.incarnation, view.start, pod.uid, True, admitted))
-        job.silence.watch(pod.uid, job.now)
+        job.contacts.watch(pod.uid, job.now)
     for first in second.values():
         for rank in roster.ranks_of(first.node_rank):  # its agent has not been heard; its processes came with the pod
             if rank not in roster.targets:

@@ -7,13 +7,13 @@ from typing import Any
 
 from tests.unit.coordinator.world import ENDPOINT, World
 from trainer_sidecar.coordinator.core import CoordinatorCore
-from trainer_sidecar.coordinator.job import Job, Limits
+from trainer_sidecar.coordinator.job import Job, Limits, Setup
 from trainer_sidecar.coordinator.replay import Replayed, replay
 
 
 def replayed(log: Sequence[Mapping[str, Any]], now: float = 0.0) -> tuple[Job, Replayed]:
     """A job whose conversation was taken up from `log`."""
-    job = CoordinatorCore("job", ENDPOINT, Limits(answer_seconds=100.0), now).job
+    job = CoordinatorCore(Setup(ENDPOINT, Limits(answer_seconds=100.0)), now).job
     job.controller.connect(log)
     return job, replay(job)
 
@@ -23,7 +23,7 @@ def restart_coordinator(world: World, log: Sequence[dict[str, Any]] | None = Non
 
     `log`: of the controller host; its own, where none is given.
     """
-    order, world.core = world.core.job.order, CoordinatorCore("job", ENDPOINT, Limits(), world.now)
+    order, world.core = world.core.job.order, CoordinatorCore(Setup(ENDPOINT, Limits()), world.now)
     world.facts, world.milestones = [], []
     for agent in world.agents.values():
         agent.told = None

@@ -32,7 +32,7 @@ def test_an_assignment_that_cannot_be_followed(world: World, assignment: pb.Assi
     before = world.core.job.assignment
     world.core.assign(assignment, world.now)
     assert world.core.job.assignment is before
-    assert world.core.job.refused_inputs == 1
+    assert world.core.job.effects.refused_inputs == 1
 
 
 @pytest.mark.parametrize(
@@ -65,7 +65,7 @@ def test_an_order_about_nothing_tells_mindio_nothing(world: World, order: pb.Ord
 def test_a_callback_of_another_shape(world: World, name: str, arguments: list[object]) -> None:
     assert parse_callback(name, arguments) is None
     world.core.callback(name, arguments, world.now, world.now)
-    assert world.core.job.refused_inputs == 1
+    assert world.core.job.effects.refused_inputs == 1
     assert world.core.job.conversation.state == "Serving"
 
 

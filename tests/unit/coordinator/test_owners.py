@@ -31,8 +31,7 @@ OWNERS = {
     "memory": CONVERSATION,
     "controller": {"views"},
     "checkpoints": {"views"},
-    "leases": {"leases"},
-    "silence": {"leases"},
+    "contacts": {"leases"},
     "standstill": {"standstill"},
     "job": {"job"},
 }

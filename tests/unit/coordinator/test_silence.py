@@ -6,7 +6,7 @@ import pytest
 
 from hajob.protocol import sidecar_pb2 as pb
 from tests.unit.coordinator.world import World
-from trainer_sidecar.coordinator.leases import Leases, Silence
+from trainer_sidecar.coordinator.leases import Contacts
 
 
 @pytest.fixture
@@ -63,7 +63,7 @@ def test_an_agent_that_has_never_spoken_is_starting_not_silent() -> None:
 
 
 def test_refused_connections_are_silence_sooner() -> None:
-    silence = Silence()
+    silence = Contacts(0.0)
     silence.heard("a", 10.0)
     silence.refused("a", 10.2)
     silence.refused("a", 10.6)
@@ -75,7 +75,7 @@ def test_refused_connections_are_silence_sooner() -> None:
 
 
 def test_an_agent_that_is_started_again_in_time_is_no_fault() -> None:
-    silence = Silence()
+    silence = Contacts(0.0)
     silence.heard("a", 10.0)
     silence.refused("a", 10.2)
     silence.heard("a", 11.3)
@@ -83,9 +83,11 @@ def test_an_agent_that_is_started_again_in_time_is_no_fault() -> None:
 
 
 def test_a_lease_that_a_former_coordinator_granted_is_waited_for() -> None:
-    leases = Leases(100.0)
+    leases = Contacts(100.0)
     assert not leases.expired("a", 102.9)
     assert leases.expired("a", 103.0)
+    leases.heard("a", 104.0)
+    assert leases.expired("a", 104.0)
     leases.grant("a", 104.0)
     assert not leases.expired("a", 106.9)
 

@@ -11,7 +11,7 @@ from tests.unit.coordinator.restart import replayed, restart_coordinator
 from tests.unit.coordinator.world import ENDPOINT, Process, World
 from trainer_sidecar.coordinator.conversation_states import State
 from trainer_sidecar.coordinator.core import CoordinatorCore
-from trainer_sidecar.coordinator.job import Limits
+from trainer_sidecar.coordinator.job import Limits, Setup
 
 STOP = {"called": "stop_train", "id": 2, "arguments": {"ranks": [[3, 1]], "incarnation": 2}}
 STOP_TAKEN = {"answer": 2, "call": "stop_train", "code": 0}
@@ -137,7 +137,7 @@ def test_a_controller_that_dies_is_told_at_once(world: World) -> None:
 def test_a_coordinator_alone_does_not_end_what_it_does_not_know(world: World) -> None:
     """Before the operator has spoken, agents get leases but no orders."""
     assignment = world.core.job.assignment
-    world.core = CoordinatorCore("job", ENDPOINT, Limits(), world.now)
+    world.core = CoordinatorCore(Setup(ENDPOINT, Limits()), world.now)
     world.core.controller_hello(world.controller, [], world.now)
     assert assignment is not None
     world.core.assign(assignment, world.now)
@@ -153,7 +153,7 @@ def test_death_told_before_takeover_is_kept(world: World) -> None:
     assignment, order = world.core.job.assignment, world.core.job.order
     assert assignment is not None
     assert order is not None
-    world.core = CoordinatorCore("job", ENDPOINT, Limits(), world.now)
+    world.core = CoordinatorCore(Setup(ENDPOINT, Limits()), world.now)
     world.core.controller_hello(world.controller, [], world.now)
     world.core.assign(assignment, world.now)
     world.facts = []
@@ -229,7 +229,7 @@ def test_a_start_that_reached_one_pod_only_is_completed(world: World) -> None:
 
 def test_a_start_that_is_a_successors_only_ends_what_runs() -> None:
     world = World()
-    world.core = CoordinatorCore("job", ENDPOINT, Limits(), world.now, 1)
+    world.core = CoordinatorCore(Setup(ENDPOINT, Limits(), 1), world.now)
     world.start()
     world.step(1)
     world.attempt = 2
@@ -242,7 +242,7 @@ def test_a_start_that_is_a_successors_only_ends_what_runs() -> None:
     assert [agent.order for agent in new] == [None, None]
     assert (world.state.attempt, world.state.controller_ready) == (1, False)
     assert not world.facts
-    world.core = CoordinatorCore("job", ENDPOINT, Limits(), world.now, 2)
+    world.core = CoordinatorCore(Setup(ENDPOINT, Limits(), 2), world.now)
     world.core.controller_hello(world.controller, [], world.now)
     world.assign()
     world.order(pb.START, incarnation=2)
@@ -258,7 +258,7 @@ def test_steps_of_the_attempt_before_do_not_count() -> None:
     for agent in before.values():
         first = agent.node_rank * world.per_node
         agent.processes = {rank: Process(1, 0, pb.DEAD) for rank in (first, first + 1)}
-    world.core = CoordinatorCore("job", ENDPOINT, Limits(), world.now, 2)
+    world.core = CoordinatorCore(Setup(ENDPOINT, Limits(), 2), world.now)
     world.core.controller_hello(world.controller, [], world.now)
     world.attempt = 2
     new = [world.new_pod(node_rank, 2) for node_rank in (0, 1)]

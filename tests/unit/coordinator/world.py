@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 from hajob.protocol import sidecar_pb2 as pb
 from trainer_sidecar.coordinator.core import CoordinatorCore
-from trainer_sidecar.coordinator.job import Endpoint, Limits
+from trainer_sidecar.coordinator.job import Endpoint, Limits, Setup
 
 ENDPOINT = Endpoint("10.0.0.9", 8000, 29500)
 
@@ -231,7 +231,7 @@ class World:
         self.nodes, self.per_node = nodes, per_node
         self.attempt = 1
         self.revision = 0
-        self.core = CoordinatorCore("job", ENDPOINT, limits or Limits(), self.now)
+        self.core = CoordinatorCore(Setup(ENDPOINT, limits or Limits()), self.now)
         self.mindio = Mindio(self)
         self.controller: dict[str, object] = {"attempt": 0, "controller": "none", "store": "none"}
         self.agents = {agent.uid: agent for agent in (Agent(self, node, 1) for node in range(nodes))}
