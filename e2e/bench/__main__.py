@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from e2e.bench import coordinator_scale, many_ranks, overhead, plan, report
+from e2e.bench import coordinator_live, coordinator_scale, many_ranks, overhead, plan, report
 from e2e.bench.decision import OTHER_JOBS, decisions
 from e2e.bench.false_alarms import frozen_nodes, loaded_machine
 from e2e.bench.faults_without_deaths import MINDIO_RETRY_SECONDS, Retried, Saved, retry, save
@@ -36,6 +36,7 @@ SECTIONS = (
     "save",
     "many-ranks",
     "coordinator-scale",
+    "coordinator-live",
     "overhead",
     "frozen",
     "loaded",
@@ -78,6 +79,7 @@ class Bench:
             "save": self._save,
             "many-ranks": self._many_ranks,
             "coordinator-scale": self._coordinator_scale,
+            "coordinator-live": self._coordinator_live,
             "overhead": self._overhead,
             "frozen": self._frozen,
             "loaded": self._loaded,
@@ -150,6 +152,9 @@ class Bench:
 
     def _coordinator_scale(self) -> None:
         self.rows += coordinator_rows(coordinator_scale.measure())
+
+    def _coordinator_live(self) -> None:
+        self.rows += live_rows(coordinator_live.measure(self.run, self.say))
 
     def _overhead(self) -> None:
         for size in overhead.SIZES:
@@ -246,6 +251,26 @@ def coordinator_rows(found: coordinator_scale.Found) -> list[Row]:
             row(f"{name}: loop held by one {about}", "ms", [1000 * each for each in seconds], limit)
             for about, seconds in sorted(found.turns.items())
         ),
+    ]
+
+
+def live_rows(found: coordinator_live.Live) -> list[Row]:
+    """The numbers of one coordinator's process with thousands of agents, over gRPC."""
+    name = f"{coordinator_live.NODES} agents over gRPC"
+    turn = Limit("max", 1000 * coordinator_scale.LIMIT_SECONDS)
+    return [
+        row(f"{name}: lost node's silence -> stop_train", "ms", [1000 * found.silence_to_stop], Limit("max", 250)),
+        row(f"{name}: order about it -> stop_train", "ms", [1000 * found.order_to_stop], Limit("max", 250)),
+        row(f"{name}: nodes given up, one was lost", "", [len(found.given_up)], Limit("max", 1)),
+        row(f"{name}: leases that ran out", "", [found.lapsed], Limit("max", 0)),
+        row(f"{name}: slowest of {found.answers} leases", "s", [found.slowest_answer], Limit("max", 3)),
+        *(
+            row(f"{name}: longest turn of the loop, {when}", "ms", [turns["longestMilliseconds"]], turn)
+            for when, turns in found.turns.items()
+        ),
+        row(f"{name}: processor of the coordinator, steady", "%", [100 * found.turns["steady"]["processShare"]]),
+        row(f"{name}: coordinator started -> every rank linked", "s", [found.start]),
+        row(f"{name}: coordinator killed -> every agent heard", "s", [found.again], Limit("max", 12)),
     ]
 
 

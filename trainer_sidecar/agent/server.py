@@ -17,13 +17,13 @@ from hajob.protocol import sidecar_pb2 as pb
 from hajob.protocol import sidecar_pb2_grpc as rpc
 from hajob.protocol import versions
 from hajob.protocol.addresses import host_port
+from hajob.protocol.heartbeats import heartbeat_seconds
 from trainer_sidecar.agent.clock import SECOND, Clock
 from trainer_sidecar.agent.node import Node
 from trainer_sidecar.agent.settings import AgentSettings
 from trainer_sidecar.agent.succession import Claim, Succession
 
 CAPABILITIES = ("gate", "start-counter")
-HEARTBEAT_INTERVAL = SECOND // 2
 EARLY = SECOND // 4  # a report is a heartbeat as well rather than waking everybody twice
 HELLO_SECONDS = 5.0
 SERVER_OPTIONS = (
@@ -57,6 +57,8 @@ class AgentService(rpc.AgentServicer):
         self._clock = clock
         self._succession = Succession()
         self._current: CoordinatorStream | None = None
+        num_nodes = -(-settings.world_size // settings.ranks_per_node)
+        self._interval = int(heartbeat_seconds(num_nodes) * SECOND)
 
     def wake(self) -> None:
         """There may be something to report."""
@@ -149,14 +151,14 @@ class AgentService(rpc.AgentServicer):
             self._node.take(message)
 
     async def _speak(self, context: Context, conversation: CoordinatorStream) -> None:
-        """Heartbeats every half second, reports when they are due."""
+        """Heartbeats at their interval, reports when they are due."""
         next_heartbeat = 0
         while self._current is conversation:
             conversation.wake.clear()
             now, number = self._clock.now(), 0
             report = self._node.next_report(with_heartbeat=now >= next_heartbeat)
             if now >= next_heartbeat - (EARLY if report is not None else 0):
-                next_heartbeat = now + HEARTBEAT_INTERVAL
+                next_heartbeat = now + self._interval
                 number = self._node.lease.heartbeat(now)
             if report is not None:
                 report.heartbeat = number

@@ -6,6 +6,7 @@ The only setting is the directory shared with the coordinator; everything else c
 from __future__ import annotations
 
 import os
+import resource
 import sys
 
 from trainer_sidecar.controller_host.host import Host
@@ -19,8 +20,15 @@ def main() -> int:
             "hajob: HAJOB_DIR=%r is not a directory; it is the volume shared with the coordinator\n" % directory
         )
         return 2
+    _raise_descriptor_limit()
     Host(directory).run()
     return 0
+
+
+def _raise_descriptor_limit() -> None:
+    """Controller and store hold a connection for every rank; the soft limit is for programs that use select()."""
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
 if __name__ == "__main__":

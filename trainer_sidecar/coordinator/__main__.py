@@ -13,6 +13,7 @@ import os
 import sys
 
 from hajob.protocol import descriptors
+from trainer_sidecar.coordinator import garbage
 from trainer_sidecar.coordinator.hub import Hub
 from trainer_sidecar.coordinator.settings import CoordinatorSettingsError, read_settings
 
@@ -37,6 +38,7 @@ def main() -> int:
         print(f"hajob coordinator: {error}", file=sys.stderr)
         return 2
     descriptors.raise_limit()
+    garbage.set_aside()
     try:
         asyncio.run(serve(Hub(settings)))
     except (RuntimeError, OSError) as error:

@@ -4,20 +4,23 @@ A gate passes bytes to MindIO only under a lease of three seconds, counted by it
 *sent* the heartbeat that the grant answers. So three seconds after the last grant left here, no process of that pod can
 reach the controller, whatever has become of its node.
 
-Silence is judged by the same heartbeats, every half second. A coordinator that was itself not scheduled hears nothing
+Silence is judged by the same heartbeats. A coordinator that was itself not scheduled hears nothing
 either: the time it lost is given to everybody. Pure; seconds of a clock that counts suspended time.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
+
+from hajob.protocol.heartbeats import heartbeat_seconds
 
 LEASE_SECONDS = 3.0
 SILENT_SECONDS = 3.0
 NAMED_ALONG_SECONDS = 2.5
 """When one agent counts as silent, those that are silent this long are named with it: a rank that goes silent
-together with others and is not named costs MindIO five seconds."""
+together with others and is not named costs MindIO five seconds. Where agents speak seldom, the silent one is named up
+to half a second later while another one might have fallen silent with it."""
 
 REFUSED_SECONDS = 1.5
 """How long the kernel of a pod must refuse connections before the pod counts as silent. A refusal proves that the
@@ -101,14 +104,26 @@ class Contacts:
         named whose machines refuse.
         """
         named = [uid for uid, contact in self._contacts.items() if not contact.told and _is_silent(contact, now)]
-        if named:
+        if named and not self._hesitates(named, now, is_missed):
             named = [uid for uid, contact in self._contacts.items() if not contact.told and _may_be_named(contact, now)]
+        else:
+            named = []
         self._doubt(now, set(named), is_missed)
         if self.doubts:
             named = [uid for uid in named if _is_refused(self._contacts[uid], now)]
         for uid in named:
             self._contacts[uid].told = True
         return {uid: now - self._contacts[uid].heard for uid in named}
+
+    def _hesitates(self, silent: Collection[str], now: float, is_missed: Callable[[str], bool]) -> bool:
+        """Whether another one may have fallen silent with these, and a moment will tell."""
+        interval = heartbeat_seconds(len(self._contacts))
+        first = SILENT_SECONDS - interval  # so long silent at least, if it spoke last within an interval of the other
+        longest = max(now - self._contacts[uid].heard for uid in silent)
+        if longest >= NAMED_ALONG_SECONDS + interval or any(_is_refused(self._contacts[uid], now) for uid in silent):
+            return False
+        quiet = (uid for uid, one in self._contacts.items() if first <= now - one.heard < NAMED_ALONG_SECONDS)
+        return any(not self._contacts[uid].told and is_missed(uid) for uid in quiet)
 
     def _doubt(self, now: float, silent: set[str], is_missed: Callable[[str], bool]) -> None:
         """More than half at once: most likely this process hears nothing, until a second look says otherwise."""

@@ -82,9 +82,7 @@ def coordinator_state(job: Job) -> pb.CoordinatorState:
     )
     if job.incidents.current is not None:
         state.standing_action = job.incidents.current.standing
-    for pod in job.roster.pods.values():
-        if pod.counts:
-            _add_node(job, state, pod)
+    state.nodes.extend(pod.state(connected=job.hears(pod)) for pod in job.roster.pods.values() if pod.counts)
     return state
 
 
@@ -107,21 +105,3 @@ def controller_problem(job: Job) -> str:
         return controller.refusal or "the controller container does not answer yet"
     worn = WORN_TEXT if controller.incidents >= WORN_INCIDENTS else ""
     return controller.problem or checkpoints.problem(job) or job.conversation.memory.problem or worn
-
-
-def _add_node(job: Job, state: pb.CoordinatorState, pod: RankPod) -> None:
-    node = state.nodes.add(
-        node_rank=pod.node_rank,
-        pod_uid=pod.uid,
-        connected=job.hears(pod),
-        launcher_ready=pod.launcher_ready,
-    )
-    for rank, view in sorted(pod.views.items()):
-        node.ranks.add(
-            rank=rank,
-            incarnation=view.incarnation,
-            start=view.start,
-            pid=view.pid,
-            phase=view.phase,
-            step=view.step,
-        )

@@ -92,6 +92,7 @@ class RankPod:
     views: dict[int, RankView] = field(default_factory=dict)
     oldest_alive: int | None = None  # the lowest incarnation of a process that runs
     newest_started: int | None = None  # the highest incarnation of a process that was started
+    _state: pb.NodeState | None = None  # made when it is asked for, until something in it is another
 
     @property
     def counts(self) -> bool:
@@ -123,6 +124,8 @@ class RankPod:
         """How a rank is; whether another process or phase was known."""
         before = self.views.get(rank)
         self.views[rank] = view
+        if before != view:
+            self._state = None
         if before is not None and (before.process, before.phase) == (view.process, view.phase):
             return False
         views = self.views.values()
@@ -133,6 +136,23 @@ class RankPod:
     def retire(self) -> None:
         """Its ranks live elsewhere from now on."""
         self.over = True
+
+    def state(self, *, connected: bool) -> pb.NodeState:
+        """How it is, for the operator; `connected`: its agent is heard. Not to be changed by who gets it."""
+        state = self._state
+        if state is None:
+            state = self._state = pb.NodeState(node_rank=self.node_rank, pod_uid=self.uid)
+            for rank, view in sorted(self.views.items()):
+                state.ranks.add(
+                    rank=rank,
+                    incarnation=view.incarnation,
+                    start=view.start,
+                    pid=view.pid,
+                    phase=view.phase,
+                    step=view.step,
+                )
+        state.connected, state.launcher_ready = connected, self.launcher_ready
+        return state
 
 
 class Roster:

@@ -8,9 +8,16 @@ import sys
 import pytest
 
 SOFT = 64
-ENTRIES = ("trainer_sidecar.coordinator.__main__", "trainer_sidecar.agent.__main__", "hajob.runtime.app")
+ENTRIES = (
+    "trainer_sidecar.coordinator.__main__",
+    "trainer_sidecar.agent.__main__",
+    "trainer_sidecar.controller_host.__main__",
+    "hajob.runtime.app",
+)
 PROGRAM = """
-import asyncio, importlib, resource, sys
+import asyncio, importlib, os, resource, sys
+from unittest.mock import Mock
+os.environ["HAJOB_DIR"] = "/"
 entry = importlib.import_module(sys.argv[1])
 resource.setrlimit(resource.RLIMIT_NOFILE, (int(sys.argv[2]), resource.getrlimit(resource.RLIMIT_NOFILE)[1]))
 class Settings:
@@ -21,6 +28,7 @@ for name in ("Settings", "read_settings", "Hub"):
 for name in ("serve", "_main"):
     setattr(entry, name, lambda *_: None)
 asyncio.run = lambda _: None
+entry.Host = Mock()
 entry.main()
 soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
 print("raised" if soft == hard else soft)

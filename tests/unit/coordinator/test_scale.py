@@ -50,3 +50,17 @@ def test_a_message_costs_the_same_beside_many_agents(what: str) -> None:
 def test_a_start_costs_in_proportion_to_the_agents() -> None:
     few, many = (calls(lambda nodes=nodes: started(nodes)) for nodes in (16, 128))  # type: ignore[misc]
     assert many <= 1.5 * 8 * few
+
+
+def test_a_report_makes_anew_only_the_nodes_that_changed() -> None:
+    scale = started(16)
+    pods = list(scale.core.job.roster.pods.values())
+    before = [pod.state(connected=True) for pod in pods]
+    told = scale.report(5, pb.LINKED)
+    for rank in told.ranks:
+        rank.step = 1
+    scale.turn("", "agent_report", "pod-5", told)
+    scale.turn("", "agent_report", "pod-6", scale.report(6, pb.LINKED))
+    after = [pod.state(connected=True) for pod in pods]
+    assert [node for node in range(16) if before[node] is not after[node]] == [5]
+    assert {rank.step for rank in scale.core.report(scale.now).state.nodes[5].ranks} == {1}

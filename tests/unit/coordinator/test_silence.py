@@ -294,3 +294,30 @@ def test_the_only_agent_that_is_silent_is_named() -> None:
     cut_off(world, [0])
     world.advance(3.6)
     assert [fact.kind for fact in world.facts] == [pb.AGENT_SILENT]
+
+
+def large(silent: dict[str, float]) -> Contacts:
+    """Of a job with so many agents that each speaks once a second; those in `silent` have spoken last then."""
+    silence = Contacts(0.0)
+    for number in range(600):
+        silence.heard(f"pod-{number}", 12.9)
+    for uid, at in silent.items():
+        silence.watch(uid, at)
+    return silence
+
+
+def test_agents_that_speak_seldom_are_named_together() -> None:
+    silence = large({"a": 10.0, "b": 10.9})
+    assert not silence.newly_silent(13.0, lambda _: True), "b may have fallen silent with it"
+    assert set(silence.newly_silent(13.5, lambda _: True)) == {"a", "b"}
+
+
+def test_one_that_speaks_again_meanwhile_is_not_named() -> None:
+    silence = large({"a": 10.0, "b": 10.9})
+    assert not silence.newly_silent(13.0, lambda _: True)
+    silence.heard("b", 13.1)
+    assert set(silence.newly_silent(13.2, lambda _: True)) == {"a"}
+
+
+def test_one_that_nobody_misses_delays_nobodys_name() -> None:
+    assert set(large({"a": 10.0, "b": 10.9}).newly_silent(13.0, lambda uid: uid != "b")) == {"a"}
