@@ -13,6 +13,7 @@ from hajob.domain.text import last_lines
 from hajob.protocol import sidecar_pb2 as pb
 from hajob.protocol.addresses import host_port
 from trainer_sidecar.agent.clock import SECOND
+from trainer_sidecar.agent.launcher_messages import Script
 from trainer_sidecar.agent.log_rules import Match
 from trainer_sidecar.agent.ranks import Name, RankProcess
 from trainer_sidecar.agent.settings import AgentSettings
@@ -64,7 +65,7 @@ def not_reloaded(settings: AgentSettings, process: RankProcess, step: int | None
     return fact
 
 
-def script_ended(settings: AgentSettings, exit_code: int, last_lines: Iterable[str], *, reason: str) -> pb.Fact:
+def script_ended(settings: AgentSettings, script: Script, *, reason: str) -> pb.Fact:
     """The start script has ended although its ranks have not finished; `reason` completes "the start script ended"."""
     return pb.Fact(
         id=f"{settings.pod_uid}/script",
@@ -72,9 +73,9 @@ def script_ended(settings: AgentSettings, exit_code: int, last_lines: Iterable[s
         node_rank=settings.node_rank,
         ranks=list(settings.local_ranks),
         incarnation=settings.incarnation,
-        exit_code=exit_code,
-        code=exit_name(exit_code),
-        message=newest_text([f"the start script ended {reason} ({exit_name(exit_code)})", *last_lines]),
+        exit_code=script.exit_code,
+        code=exit_name(script.exit_code),
+        message=newest_text([f"the start script ended {reason} ({exit_name(script.exit_code)})", *script.last_lines]),
     )
 
 

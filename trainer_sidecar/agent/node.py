@@ -18,6 +18,7 @@ from trainer_sidecar.agent.clock import SECOND, Clock
 from trainer_sidecar.agent.endings import Endings, Training
 from trainer_sidecar.agent.environment import rank_environment
 from trainer_sidecar.agent.gate import LinkPhase
+from trainer_sidecar.agent.held import HeldFacts
 from trainer_sidecar.agent.launcher_messages import Script, read_name, read_process, read_script
 from trainer_sidecar.agent.lease import Lease
 from trainer_sidecar.agent.log_rules import LogRules, Rule
@@ -31,8 +32,6 @@ from trainer_sidecar.launcher.output import KEPT_LINE_CHARACTERS, KEPT_LINES
 log = logging.getLogger(__name__)
 
 KILLED = -9
-EXPLAINED_SECONDS = 2
-"""How long an end that its rank does not explain is held: another pod may have the line that does."""
 LAUNCHER_GONE = "the launcher, first process of container trainer, is gone, and its ranks with it"
 
 
@@ -65,7 +64,7 @@ class Node:
         self._script = Script()
         self._endings = Endings()
         self._unfinished: dict[tuple[int, Name], str] = {}  # ended with 0, and why that is no finish
-        self._held: list[tuple[int, pb.Fact, int]] = []  # when each is told, and when it happened
+        self._held = HeldFacts()
         self._controller_address = self._store_address = ""
         self._following = False  # what the launcher was told about lines
         self._refused: dict[int, str] = {}  # why the launcher did not start a rank; asked again with each tick
@@ -213,7 +212,7 @@ class Node:
         self.end_links(process.rank)
         self._copies.pop(process.rank, None)
         if process.exit_code == 0 and not process.ordered and self._script.training:
-            self._judge(process)
+            self._ended_with_zero(process)
         fenced = (process.rank, process.name) in self._fenced
         if process.exit_code != 0 and (fenced or not process.ordered):
             log.warning("rank %d (process %d) ended: %s", process.rank, process.pid, facts.exit_name(process.exit_code))
@@ -279,12 +278,19 @@ class Node:
             log.warning("output of the training is not kept where its start script wants it: %s", script.lost_log)
         if script.ended and not before.ended:
             log.info("the start script ended: %s", facts.exit_name(script.exit_code))
-            self.send_launcher({"kind": "seen_end"})
-            if not self._all_finished() and not script.stopped:
-                reason = _reason(script)
-                fact = facts.script_ended(self._settings, script.exit_code, script.last_lines, reason=reason)
-                self.outbox.add_fact(fact, self._clock.now(), self._clock.now())
+            self._script_ended(script)
         self._report_soon()
+
+    def _script_ended(self, script: Script) -> None:
+        """An end that only follows those of its ranks waits with them, and the launcher with it."""
+        if not self._all_finished() and not script.stopped:
+            fact, now = facts.script_ended(self._settings, script, reason=_reason(script)), self._clock.now()
+            if self._held:
+                fact.unexplained = True
+                self._held.hold(fact, now, now)
+                return
+            self.outbox.add_fact(fact, now, now)
+        self.send_launcher({"kind": "seen_end"})
 
     def _begin_launch(self) -> None:
         """The processes of the launch before were none of the training; what they were called is free again."""
@@ -293,7 +299,7 @@ class Node:
         self._lines.clear()
         self._endings, self._unfinished = Endings(), {}
 
-    def _judge(self, process: RankProcess) -> None:
+    def _ended_with_zero(self, process: RankProcess) -> None:
         """A process has ended with 0: it has finished its training, or this is a fault of the program."""
         rank, name = process.rank, process.name
         problem = self._endings.verdict(rank, name, process.notices, process.last_step or None, self._load_step(rank))
@@ -303,18 +309,19 @@ class Node:
         self._unfinished[rank, name] = problem
         fact = facts.not_finished(self._settings, process, self._step(rank), problem)
         if self._endings.may_be_explained(rank, name, process.notices):
-            self._held.append((self._clock.now() + EXPLAINED_SECONDS * SECOND, fact, process.changed))
+            fact.unexplained = True
+            self._held.hold(fact, process.changed, self._clock.now())
         else:
             self.outbox.add_fact(fact, process.changed, self._clock.now())
 
     def _tell_held(self) -> None:
         """Facts whose reason nobody else has told in time."""
         now = self._clock.now()
-        due = [each for each in self._held if each[0] <= now]
-        self._held = [each for each in self._held if each[0] > now]
-        for _, fact, time in due:
+        for fact, time in self._held.take_due(now):
             if self.outbox.add_fact(fact, time, now):
                 self.wake_report()
+            if fact.kind == pb.SCRIPT_ENDED:
+                self.send_launcher({"kind": "seen_end"})
 
     def _tells_launch(self) -> bool:
         """All pods launch the same, and what they launch is long: one of them tells."""

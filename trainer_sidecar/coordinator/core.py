@@ -157,7 +157,8 @@ class CoordinatorCore:
             if fact.kind == pb.PROCESS_EXITED:
                 process = (fact.incarnation, fact.start)
                 desired = {r for r in fact.ranks if job.roster.is_current(pod, r, process) and self._is_desired(r)}
-                if not desired and job.roster.targets:
+                tells_why = fact.exit_code == 0 and not fact.unexplained  # the end of others, which came first here
+                if not desired and job.roster.targets and not tells_why:
                     continue  # ended by order, or of a process that has a successor; before a takeover nobody knows
                 lost |= desired if fact.exit_code != 0 else set()
             fact.node_rank = pod.node_rank

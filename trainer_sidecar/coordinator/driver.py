@@ -109,6 +109,7 @@ def _found(command: Found, job: Job, at: float) -> None:
         fact.ranks.append(rank)
         fact.incarnation = incident.incarnation
         fact.code = command.codes.get(rank, "")
+        fact.unexplained = fact.kind == pb.PROCESS_FAULT
         job.effects.tell(fact, at)
 
 

@@ -131,6 +131,7 @@ class Fact:
         time_ms: when it happened, in milliseconds of the operator's clock.
         node_name: the Kubernetes node, where known.
         exit_code: of a process; negative: minus the signal.
+        unexplained: it says that something ended, and not why.
     """
 
     id: str
@@ -145,6 +146,7 @@ class Fact:
     time_ms: int = 0
     node_name: str = ""
     exit_code: int | None = None
+    unexplained: bool = False
 
     @property
     def origin(self) -> Origin:
@@ -152,6 +154,11 @@ class Fact:
         if self.exit_code is not None and self.kind in _WITH_EXIT_CODE:
             return origin_of_exit(self.exit_code)
         return _ORIGIN[self.kind]
+
+    @property
+    def tells_why(self) -> bool:
+        """Whether a rank's own output tells why its program ended."""
+        return self.kind is FactKind.PROCESS_EXITED and self.origin is Origin.PROGRAM and not self.unexplained
 
     @property
     def takes_only_the_pod(self) -> bool:

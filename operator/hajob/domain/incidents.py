@@ -5,7 +5,7 @@ anywhere goes on from here. It is written into the status and must stay small: r
 the world.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from hajob.domain.actions import Action
@@ -44,7 +44,12 @@ class Purpose(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Cause:
-    """What a reader wants to know first: the fact that opened the incident, in short."""
+    """What a reader wants to know first: the fact that opened the incident, in short, or a later one that tells why.
+
+    Attributes:
+        unexplained: the fact says that something ended, and not why.
+        base: then, the incarnation that the attempt began with: nothing of an attempt before it tells why.
+    """
 
     kind: FactKind | None = None
     source: Source = Source.OPERATOR
@@ -55,13 +60,32 @@ class Cause:
     message: str = ""
     time_ms: int = 0
     step: int = -1
+    unexplained: bool = False
+    base: int = 0
 
     @staticmethod
     def of(fact: Fact, ranks: tuple[int, ...], step: int, message_limit: int = 1024) -> "Cause":
         """Shorten a fact; the message keeps its end, where programs say what went wrong."""
         code, first_rank = fact.code or fact.kind.value, ranks[0] if ranks else -1
         message = last_lines(fact.message, message_limit)
-        return Cause(fact.kind, fact.source, code, fact.node_name, first_rank, len(ranks), message, fact.time_ms, step)
+        return Cause(
+            fact.kind,
+            fact.source,
+            code,
+            fact.node_name,
+            first_rank,
+            len(ranks),
+            message,
+            fact.time_ms,
+            step,
+            unexplained=fact.unexplained,
+        )
+
+    def explained(self, fact: Fact) -> "Cause":
+        """The cause in the words of a fact that tells why, where this one does not; when and at which step stay."""
+        if not (self.unexplained and fact.tells_why and fact.incarnation >= self.base):
+            return self
+        return replace(Cause.of(fact, fact.ranks, self.step), time_ms=self.time_ms, base=self.base)
 
 
 @dataclass(frozen=True, slots=True)

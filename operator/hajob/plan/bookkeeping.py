@@ -14,6 +14,7 @@ from hajob.plan import effects, events
 from hajob.plan.context import Context
 from hajob.plan.effects import Effect
 from hajob.plan.evaluator import is_free, stalled
+from hajob.plan.ignored import IgnoreReason
 from hajob.plan.state import MAINTENANCE_BUDGET, PROGRAM_BUDGET, Deadline, JobPhase, JobState, Spend, Stall
 
 FACT_LIMIT: Final = 128
@@ -122,12 +123,29 @@ def new_incident(
         code = _CODES.get(purpose) or type(context.event).__name__
         told = getattr(context.event, "message", "") or getattr(context.event, "reason", "")
         cause = Cause(code=code, message=told, time_ms=context.now_ms, step=context.view.step)
+    if cause.unexplained:
+        cause = replace(cause, base=state.base)
     origin = Origin.PROGRAM if context.is_programs_doing else Origin.INFRASTRUCTURE
     ids, corrupted = (fact.id,) if fact else (), loss.corrupted if loss else False
     opened = context.now_ms
     return Incident(
         number, number, revision, purpose, origin, action, cause, opened, fact_ids=ids, corrupted=corrupted, **more
     )
+
+
+def explain(context: Context) -> tuple[JobState, tuple[Effect, ...]]:
+    """Put the open incident's cause into the words of the event's fact where that alone tells why.
+
+    Ranks that end together end for one reason, which one of them prints, and nothing orders what is told of them: the
+    fact that has it may be the last one, and about a process that the incident has ended since.
+    """
+    state, fact, incident, ignored = context.state, context.seen, context.incident, context.relevance.ignored
+    if fact is None or incident is None or (ignored is not None and ignored.reason is IgnoreReason.INVALID):
+        return state, ()
+    cause = incident.cause.explained(fact)
+    if cause is incident.cause:
+        return state, ()
+    return replace(state, incident=replace(incident, cause=cause)), (effects.ExplainIncident(incident.number, cause),)
 
 
 def close(state: JobState, outcome: IncidentOutcome, message: str = "") -> tuple[JobState, tuple[Effect, ...]]:

@@ -8,7 +8,7 @@ acknowledged.
 from dataclasses import dataclass
 
 from hajob.domain.actions import OrderCommand
-from hajob.domain.incidents import IncidentOutcome
+from hajob.domain.incidents import Cause, IncidentOutcome
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +28,14 @@ class SendOrder(Effect):
     replaced_nodes: tuple[int, ...] = ()
     parameters: str = ""
     timeout_seconds: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class ExplainIncident(Effect):
+    """The entry has another cause: a later fact tells why."""
+
+    number: int
+    cause: Cause
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,6 +7,7 @@ a no-op that says why. It never raises for what the outside world may send.
 from dataclasses import dataclass, replace
 from typing import Final
 
+from hajob.plan.bookkeeping import explain
 from hajob.plan.clocks import follow
 from hajob.plan.context import Context, TableRow
 from hajob.plan.effects import Effect
@@ -64,6 +65,7 @@ def advance(state: JobState, event: JobEvent, view: ClusterView, policy: Policy,
     if isinstance(event, PolicyChanged | DeadlineReached):  # the spec may have changed since the deadline was set
         state = follow(state, policy, now_ms)
     context = Context(state, event, view, policy, now_ms)
+    context.state, explanation = explain(context)
     row = next(row for row in CELLS[state.phase, type(event)] if row.guard.test(context))  # the last is `always`
     new, effects = row.handler.run(context)
     if row.target is not None and row.target is not new.phase:
@@ -71,4 +73,4 @@ def advance(state: JobState, event: JobEvent, view: ClusterView, policy: Policy,
     if new is not state:
         new = follow(new, policy, now_ms)
     considered = context.choice.considered if context.choice else ()
-    return Transition(new, effects, considered, row, context.ignored)
+    return Transition(new, (*explanation, *effects), considered, row, context.ignored)

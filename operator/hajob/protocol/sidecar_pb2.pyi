@@ -395,7 +395,7 @@ class RankState(_message.Message):
     def __init__(self, rank: _Optional[int] = ..., incarnation: _Optional[int] = ..., pid: _Optional[int] = ..., phase: _Optional[_Union[RankPhase, str]] = ..., step: _Optional[int] = ..., start: _Optional[int] = ...) -> None: ...
 
 class Fact(_message.Message):
-    __slots__ = ("id", "kind", "node_rank", "ranks", "incarnation", "exit_code", "step", "code", "message", "age_nanoseconds", "start")
+    __slots__ = ("id", "kind", "node_rank", "ranks", "incarnation", "exit_code", "step", "code", "message", "age_nanoseconds", "start", "unexplained")
     ID_FIELD_NUMBER: _ClassVar[int]
     KIND_FIELD_NUMBER: _ClassVar[int]
     NODE_RANK_FIELD_NUMBER: _ClassVar[int]
@@ -407,6 +407,7 @@ class Fact(_message.Message):
     MESSAGE_FIELD_NUMBER: _ClassVar[int]
     AGE_NANOSECONDS_FIELD_NUMBER: _ClassVar[int]
     START_FIELD_NUMBER: _ClassVar[int]
+    UNEXPLAINED_FIELD_NUMBER: _ClassVar[int]
     id: str
     kind: FactKind
     node_rank: int
@@ -418,7 +419,8 @@ class Fact(_message.Message):
     message: str
     age_nanoseconds: int
     start: int
-    def __init__(self, id: _Optional[str] = ..., kind: _Optional[_Union[FactKind, str]] = ..., node_rank: _Optional[int] = ..., ranks: _Optional[_Iterable[int]] = ..., incarnation: _Optional[int] = ..., exit_code: _Optional[int] = ..., step: _Optional[int] = ..., code: _Optional[str] = ..., message: _Optional[str] = ..., age_nanoseconds: _Optional[int] = ..., start: _Optional[int] = ...) -> None: ...
+    unexplained: bool
+    def __init__(self, id: _Optional[str] = ..., kind: _Optional[_Union[FactKind, str]] = ..., node_rank: _Optional[int] = ..., ranks: _Optional[_Iterable[int]] = ..., incarnation: _Optional[int] = ..., exit_code: _Optional[int] = ..., step: _Optional[int] = ..., code: _Optional[str] = ..., message: _Optional[str] = ..., age_nanoseconds: _Optional[int] = ..., start: _Optional[int] = ..., unexplained: _Optional[bool] = ...) -> None: ...
 
 class Milestone(_message.Message):
     __slots__ = ("kind", "incarnation", "age_nanoseconds", "step", "strategies", "result_code", "text", "strategy", "ranks")

@@ -98,8 +98,15 @@ class IncidentRecorder:
         self._announce(announcements.of_effect(effect))
         if isinstance(effect, effects.SendOrder):
             self.mark(Mark.DECIDED, now_ms)
+        elif isinstance(effect, effects.ExplainIncident):
+            self._explain(effect)
         elif isinstance(effect, effects.CloseIncident):
             self._close(effect)
+
+    def _explain(self, explained: effects.ExplainIncident) -> None:
+        if self.record is not None and self.record.incident.number == explained.number:
+            incident = dataclasses.replace(self.record.incident, cause=explained.cause)
+            self.record = dataclasses.replace(self.record, incident=incident)
 
     def _close(self, closed: effects.CloseIncident) -> None:
         if self.settled is not None and self.settled.incident.number == closed.number:

@@ -167,6 +167,7 @@ def _fact(pod: PodView, kind: FactKind, code: str, message: str, now_ms: int) ->
         time_ms=now_ms,
         node_name=pod.node_name,
         exit_code=None if code in EVICTIONS else pod.exit_code,
+        unexplained=kind is FactKind.POD_FAILED and code not in EVICTIONS and pod.failed_by_itself,
     )
 
 

@@ -82,7 +82,7 @@ def read(report: wire.Report, now_ms: int) -> ReportReading:
     Milestones come before facts: a fact that arrives together with "resumed" belongs to the time after it. The
     exception is a stop in the report that is younger than the fact: it answers the fact. A new leader hears it so when
     the one before it was killed right after its order; heard the other way round, the fact would open an incident that
-    is over.
+    is over. A fact that does not tell why something ended comes after those that may.
     """
     observed: list[Observed] = []
     refused: list[str] = []
@@ -95,7 +95,7 @@ def read(report: wire.Report, now_ms: int) -> ReportReading:
             observed.append(Observed(event, time_ms, mark, step_before=before))
         elif milestone.kind not in _SILENT:
             refused.append(f"milestone kind {milestone.kind}")
-    for raw in report.facts:
+    for raw in sorted(report.facts, key=lambda fact: fact.unexplained):
         if raw.kind not in KIND:
             refused.append(f"fact kind {raw.kind}")
             continue
@@ -156,6 +156,7 @@ def _fact(raw: wire.Fact, now_ms: int) -> Fact:
         step=known_step(raw),
         time_ms=now_ms - raw.age_nanoseconds // NANOSECONDS_PER_MILLISECOND,
         exit_code=raw.exit_code if raw.kind in {wire.PROCESS_EXITED, wire.SCRIPT_ENDED} else None,
+        unexplained=raw.unexplained,
     )
 
 

@@ -63,6 +63,7 @@ def test_an_unfinished_end_is_a_fault_that_names_the_line() -> None:
     report = rig.report()
     (fact,) = report.facts
     assert (fact.kind, fact.exit_code, fact.code) == (pb.PROCESS_EXITED, 0, "NotFinished")
+    assert not fact.unexplained
     assert fact.message == f"the last line\nrank 2 ended with 0 and did not train: {MISSING}"
     assert report.ranks[0].phase == pb.DEAD
     rig.commands.clear()
@@ -86,7 +87,37 @@ def test_a_rank_that_says_nothing_lets_another_tell_the_reason() -> None:
     rig.node.tick()
     (fact,) = rig.report().facts
     assert (fact.code, fact.message) == ("NotFinished", "rank 2 ended with 0 and has trained no step")
-    assert fact.age_nanoseconds == 2 * SECOND
+    assert (fact.age_nanoseconds, fact.unexplained) == (2 * SECOND, True)
+
+
+def test_a_script_waits_with_the_silent_ranks_it_ends_for() -> None:
+    rig = Rig()
+    rig.script(arguments=["--train-iters", "100"])
+    for rank in (2, 3):
+        rig.process(rank)
+        rig.process(rank, running=False)
+        rig.clock.pass_seconds(0.5)
+    rig.script(ended=True)
+    assert "seen_end" not in rig.kinds()
+    rig.report()
+    rig.clock.pass_seconds(1)
+    rig.node.tick()
+    told = [(fact.kind, fact.age_nanoseconds / SECOND, fact.unexplained) for fact in rig.report().facts]
+    assert told == [(pb.PROCESS_EXITED, 2.0, True), (pb.PROCESS_EXITED, 1.5, True), (pb.SCRIPT_ENDED, 1.0, True)]
+    assert rig.kinds().count("seen_end") == 1
+
+
+def test_a_script_that_ends_after_a_reason_is_told_at_once() -> None:
+    rig = Rig()
+    rig.script(arguments=["--train-iters", "100"])
+    rig.process(2)
+    rig.process(2, running=False, notices={lines.NOT_LOADED: MISSING})
+    rig.script(ended=True)
+    assert [(fact.kind, fact.unexplained) for fact in rig.report().facts] == [
+        (pb.PROCESS_EXITED, False),
+        (pb.SCRIPT_ENDED, False),
+    ]
+    assert "seen_end" in rig.kinds()
 
 
 def test_a_silent_rank_that_sped_up_has_finished() -> None:

@@ -85,6 +85,16 @@ def test_an_exit_of_a_former_process_is_no_loss(world: World) -> None:
     assert not world.mindio.calls
 
 
+@pytest.mark.parametrize(("unexplained", "told"), [(False, ["late"]), (True, [])])
+def test_a_late_end_is_told_only_where_it_tells_why(world: World, unexplained: bool, told: list[str]) -> None:
+    agent = world.agent(1)
+    world.order(pb.STOP, incarnation=2, revision=1)
+    fact = pb.Fact(id="late", kind=pb.PROCESS_EXITED, ranks=[3], incarnation=1, unexplained=unexplained)
+    world.core.agent_report(agent.uid, agent.report([fact]), world.now)
+    world.pump()
+    assert [each.id for each in world.facts] == told
+
+
 def test_the_outbox_repeats_until_acknowledged_and_is_bounded() -> None:
     outbox = ReportOutbox()
     assert outbox.add_fact(pb.Fact(id="a"), 1.0)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from hajob.plan.events import FactSeen
 from hajob.protocol import sidecar_pb2 as wire
 from hajob.sources.report import read
 
@@ -42,3 +43,10 @@ def test_a_new_leader_hears_a_fact_before_the_stop_it_caused() -> None:
 def test_a_fact_after_a_whole_recovery_is_heard_after_it() -> None:
     made = report(("milestone", wire.STOPPED, 800), ("milestone", wire.RESUMED, 100), ("fact", wire.PROCESS_EXITED, 20))
     assert order(made) == ["Stopped", "Resumed", "FactSeen"]
+
+
+def test_a_fact_that_tells_why_is_heard_before_one_that_does_not() -> None:
+    made = report(("fact", wire.PROCESS_EXITED, 9), ("fact", wire.SCRIPT_ENDED, 8), ("fact", wire.PROCESS_EXITED, 3))
+    made.facts[0].unexplained = made.facts[1].unexplained = True
+    heard = [each.event.fact for each in read(made, NOW).observed if isinstance(each.event, FactSeen)]
+    assert [(fact.id, fact.unexplained) for fact in heard] == [("fact-3", False), ("fact-9", True), ("fact-8", True)]

@@ -13,7 +13,7 @@ from hajob.domain.facts import Origin
 from hajob.domain.incidents import Cause, Incident, IncidentOutcome, Purpose, RestoredFrom
 from hajob.domain.layout import Layout
 from hajob.domain.timeline import Mark
-from hajob.plan.effects import CloseIncident
+from hajob.plan.effects import CloseIncident, ExplainIncident
 from hajob.plan.events import JobEvent, Resumed
 from hajob.plan.state import JobPhase, JobState
 from hajob.runtime.incident_recorder import IncidentRecorder
@@ -173,3 +173,11 @@ def test_an_incident_closed_by_the_next_one_has_its_outcome() -> None:
     assert (begun.settled.incident.number, begun.settled.outcome) == (2, IncidentOutcome.RECOVERED)
     assert begun.record is not None
     assert (begun.record.incident.number, begun.record.outcome) == (3, IncidentOutcome.OPEN)
+
+
+def test_a_reason_told_while_an_incident_closes_is_its_cause() -> None:
+    begun = Recording(incident(Action.RESTART)).recorder
+    begun.take(ExplainIncident(2, Cause(message="could not load the checkpoint")), 0)
+    begun.take(CloseIncident(2, IncidentOutcome.FAILED), 0)
+    assert begun.record is not None
+    assert entry(begun.record, LAYOUT).cause.message == "could not load the checkpoint"

@@ -1,0 +1,36 @@
+"""Ends that nobody here explains: they are held for a moment, because another pod may have the line that does.
+
+Of ranks that end together only one prints the reason (docs/protocols/launcher.md#ends). Whoever hears it first restarts
+the job, and what the others would have said is lost with their pods.
+"""
+
+from __future__ import annotations
+
+from hajob.protocol import sidecar_pb2 as pb
+from trainer_sidecar.agent.clock import SECOND
+
+HELD_SECONDS = 2
+
+
+class HeldFacts:
+    """Facts and when they happened; all are due together, `HELD_SECONDS` after the first of them was held."""
+
+    def __init__(self) -> None:
+        self._facts: list[tuple[pb.Fact, int]] = []
+        self._due = 0
+
+    def __bool__(self) -> bool:
+        return bool(self._facts)
+
+    def hold(self, fact: pb.Fact, time: int, now: int) -> None:
+        """Keep a fact of something that happened at `time` (nanoseconds, like `now`)."""
+        if not self._facts:
+            self._due = now + HELD_SECONDS * SECOND
+        self._facts.append((fact, time))
+
+    def take_due(self, now: int) -> list[tuple[pb.Fact, int]]:
+        """What is to be told now, each once, oldest first."""
+        if now < self._due:
+            return []
+        taken, self._facts = self._facts, []
+        return taken
