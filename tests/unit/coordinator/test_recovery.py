@@ -180,6 +180,13 @@ def test_an_order_that_comes_twice_or_too_late_changes_nothing(world: World) -> 
     assert len(world.mindio.calls) == calls
 
 
+@pytest.mark.parametrize(("kind", "unexplained"), [(0, False), (1, True)])
+def test_mindio_misses_a_process_and_cannot_tell_why(world: World, kind: int, unexplained: bool) -> None:
+    world.callback("report_fault_ranks", [[[1, kind]], []])
+    world.pump()
+    assert [fact.unexplained for fact in world.facts] == [unexplained]
+
+
 def test_a_memory_fault_is_answered_at_once_and_retried(world: World) -> None:
     world.mindio.strategies = ["exit", "dump", "retry", "recover"]
     world.mindio.ask = "stop"

@@ -43,8 +43,8 @@ def test_the_operator_sets_what_is_told() -> None:
 def test_the_coordinator_sets_what_is_told() -> None:
     attempt = SimpleNamespace(number=3)
     checkpoint = SimpleNamespace(attempt=3, loaded_step=40)
-    endpoint, found = SimpleNamespace(address="10.0.0.1"), SimpleNamespace(found=checkpoint)
-    known = SimpleNamespace(attempt=attempt, checkpoints=found, endpoint=endpoint)
+    setup, found = SimpleNamespace(endpoint=SimpleNamespace(address="10.0.0.1")), SimpleNamespace(found=checkpoint)
+    known = SimpleNamespace(attempt=attempt, checkpoints=found, setup=setup)
     assert set(node_orders.of_attempt(cast("Any", known))) == told("coordinator")
 
 
