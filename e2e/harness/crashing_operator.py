@@ -20,7 +20,7 @@ import logging
 import os
 import signal
 import sys
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +28,7 @@ from hajob.api.base import Json
 from hajob.protocol import sidecar_pb2 as wire
 from hajob.runtime import app
 from hajob.runtime.channel import Channel, Stream
-from hajob.runtime.kube import Kube, Page, PatchKind, TokenIdentity, WatchEvent
+from hajob.runtime.kube import Kube
 from hajob.runtime.settings import Settings
 
 DIRECTORY = "HAJOB_CRASH_DIRECTORY"
@@ -77,69 +77,28 @@ class Fuse:
         return None if (self._directory / f"burnt-{self._round}").exists() else fuse
 
 
-class CountedKube:
-    """A `Kube` whose writes are told to the fuse after they were answered."""
+class CountedKube(Kube):
+    """A `Kube` whose writes are told to the fuse after they were answered; dry runs are none."""
 
     def __init__(self, kube: Kube, fuse: Fuse) -> None:
-        self._kube = kube
+        super().__init__(kube.transport)
         self._fuse = fuse
 
-    async def get(self, resource: str, namespace: str, name: str) -> Json:
-        """Not counted."""
-        return await self._kube.get(resource, namespace, name)
-
-    def pages(self, resource: str, namespace: str = "", label_selector: str = "") -> AsyncIterator[Page]:
-        """Not counted."""
-        return self._kube.pages(resource, namespace, label_selector)
-
-    def watch(
-        self, resource: str, namespace: str = "", label_selector: str = "", resource_version: str = ""
-    ) -> AsyncIterator[WatchEvent]:
-        """Not counted."""
-        return self._kube.watch(resource, namespace, label_selector, resource_version)
-
-    async def create(self, resource: str, namespace: str, body: Json, *, dry_run: bool = False) -> Json:
-        """Counted unless dry."""
-        answer = await self._kube.create(resource, namespace, body, dry_run=dry_run)
-        if not dry_run:
-            self._did("create", resource, str(answer["metadata"]["name"]))
-        return answer
-
-    async def replace(self, resource: str, namespace: str, body: Json) -> Json:
-        """Counted."""
-        answer = await self._kube.replace(resource, namespace, body)
-        self._did("replace", resource, body["metadata"]["name"])
-        return answer
-
-    async def patch(
+    async def write(
         self,
+        method: str,
         resource: str,
-        namespace: str,
-        name: str,
+        path: str,
         body: Json | Sequence[Json],
         *,
-        kind: PatchKind = PatchKind.MERGE,
-        subresource: str = "",
+        query: Mapping[str, str] | None = None,
+        content_type: str = "application/json",
     ) -> Json:
-        """Counted."""
-        answer = await self._kube.patch(resource, namespace, name, body, kind=kind, subresource=subresource)
-        self._did("patch", f"{resource}/{subresource}", name)
-        return answer
-
-    async def delete(
-        self, resource: str, namespace: str, name: str, *, uid: str = "", grace_seconds: int | None = None
-    ) -> None:
-        """Counted."""
-        await self._kube.delete(resource, namespace, name, uid=uid, grace_seconds=grace_seconds)
-        self._did("delete", resource, name)
-
-    async def token_review(self, token: str, audience: str) -> TokenIdentity | None:
-        """Not counted."""
-        return await self._kube.token_review(token, audience)
-
-    def _did(self, verb: str, resource: str, name: str) -> None:
+        """Counted, unless it is a heartbeat."""
+        answer = await super().write(method, resource, path, body, query=query, content_type=content_type)
         if resource not in UNCOUNTED:
-            self._fuse.did(f"{verb} {resource} {name}")
+            self._fuse.did(f"{method} {path}")
+        return answer
 
 
 def counted_channel(fuse: Fuse) -> type[Channel]:

@@ -16,7 +16,7 @@ from hajob.runtime.kube import (
     INACTIVITY_SECONDS,
     REQUEST_SECONDS,
     ApiError,
-    RestKube,
+    Kube,
     WatchEvent,
     unreachable,
 )
@@ -26,7 +26,7 @@ WATCH_SECONDS: Final = 1800.0
 """A server ends every watch after 30 to 60 minutes."""
 
 
-class MemoryKube(RestKube):
+class MemoryKube(Kube):
     """The operator's port over the server in memory.
 
     Attributes:
@@ -36,8 +36,7 @@ class MemoryKube(RestKube):
 
     def __init__(self, server: MemoryServer, client: str = "operator") -> None:
         self.server = server
-        self.transport = MemoryTransport(server, client)
-        super().__init__(self.transport)
+        super().__init__(MemoryTransport(server, client))
 
 
 class MemoryTransport:

@@ -21,7 +21,7 @@ from hajob.runtime.kube import (
     INACTIVITY_SECONDS,
     REQUEST_SECONDS,
     ApiError,
-    RestKube,
+    Kube,
     WatchEvent,
     refusal,
     unreachable,
@@ -39,21 +39,21 @@ def user_agent() -> str:
         return "hajob-operator/unknown"
 
 
-class HttpKube(RestKube):
+class HttpKube(Kube):
     """`Kube` over one pool of connections; use it as an async context manager."""
 
     def __init__(self, credentials: ApiCredentials, *, agent: str = "") -> None:
-        self.transport = HttpTransport(credentials, agent or user_agent())
-        super().__init__(self.transport)
+        self._http = HttpTransport(credentials, agent or user_agent())
+        super().__init__(self._http)
 
     async def __aenter__(self) -> Self:
-        self.transport.open()
+        self._http.open()
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        await self.transport.close()
+        await self._http.close()
 
 
 class HttpTransport:

@@ -1,8 +1,8 @@
 """The Kubernetes API as a port, and its implementation as requests over a transport.
 
-`Kube` is all that the operator asks of a cluster. Resources are named by their plural, as in RBAC rules. `RestKube`
-turns each call into requests as the API server knows them; a `Transport` carries these: `hajob.runtime.http_kube` to a
-real server, a server in memory in tests. Every failure is an `ApiError`, that of the network too, because callers
+`Kube` is all that the operator asks of a cluster. Resources are named by their plural, as in RBAC rules. It turns each
+call into requests as the API server knows them; a `Transport` carries these: `hajob.runtime.http_kube` to a real
+server, a server in memory in tests. Every failure is an `ApiError`, that of the network too, because callers
 treat "no answer" as one more answer.
 """
 
@@ -111,47 +111,6 @@ class Transport(Protocol):
         """The events of a watch; `ApiError` when nothing is heard for 70 s."""
 
 
-class Kube(Protocol):
-    """What the operator asks of a cluster. Every method raises `ApiError`."""
-
-    async def get(self, resource: str, namespace: str, name: str) -> Json:
-        """One object."""
-
-    def pages(self, resource: str, namespace: str = "", label_selector: str = "") -> AsyncIterator[Page]:
-        """A list in parts; an empty namespace means all of them."""
-
-    def watch(
-        self, resource: str, namespace: str = "", label_selector: str = "", resource_version: str = ""
-    ) -> AsyncIterator[WatchEvent]:
-        """What changes after a version, until the server ends it; `ApiError` when nothing is heard for 70 s."""
-
-    async def create(self, resource: str, namespace: str, body: Json, *, dry_run: bool = False) -> Json:
-        """Create an object; a dry run only asks whether it would be accepted."""
-
-    async def replace(self, resource: str, namespace: str, body: Json) -> Json:
-        """Put an object; its resourceVersion makes it fail with 409 where somebody else was faster."""
-
-    async def patch(
-        self,
-        resource: str,
-        namespace: str,
-        name: str,
-        body: Json | Sequence[Json],
-        *,
-        kind: PatchKind = PatchKind.MERGE,
-        subresource: str = "",
-    ) -> Json:
-        """Change an object; `JSON` is a list of operations."""
-
-    async def delete(
-        self, resource: str, namespace: str, name: str, *, uid: str = "", grace_seconds: int | None = None
-    ) -> None:
-        """Delete an object; 409 where the object of that name has another UID."""
-
-    async def token_review(self, token: str, audience: str) -> TokenIdentity | None:
-        """Whose token it is; None where it is not valid for that audience."""
-
-
 def object_path(resource: str, namespace: str = "", name: str = "", subresource: str = "") -> str:
     """Path of a collection, an object, or a part of it.
 
@@ -165,21 +124,21 @@ def object_path(resource: str, namespace: str = "", name: str = "", subresource:
     return "/".join([*parts, *filter(None, (name, subresource))])
 
 
-class RestKube:
-    """`Kube` over a transport."""
+class Kube:
+    """What the operator asks of a cluster, over a transport. Every method raises `ApiError`."""
 
     def __init__(self, transport: Transport) -> None:
-        self._transport = transport
+        self.transport = transport
 
     async def get(self, resource: str, namespace: str, name: str) -> Json:
         """One object."""
-        return await self._transport.request("GET", object_path(resource, namespace, name), query={})
+        return await self.transport.request("GET", object_path(resource, namespace, name), query={})
 
     async def pages(self, resource: str, namespace: str = "", label_selector: str = "") -> AsyncIterator[Page]:
-        """A list in parts."""
+        """A list in parts; an empty namespace means all of them."""
         query = {"limit": str(PAGE_SIZE), **_selected(label_selector)}
         while True:
-            answer = await self._transport.request("GET", object_path(resource, namespace), query=query)
+            answer = await self.transport.request("GET", object_path(resource, namespace), query=query)
             metadata = answer.get("metadata") or {}
             yield Page(answer.get("items") or [], str(metadata.get("resourceVersion", "")))
             if not metadata.get("continue"):
@@ -189,23 +148,23 @@ class RestKube:
     def watch(
         self, resource: str, namespace: str = "", label_selector: str = "", resource_version: str = ""
     ) -> AsyncIterator[WatchEvent]:
-        """What changes after a version."""
+        """What changes after a version, until the server ends it; `ApiError` when nothing is heard for 70 s."""
         query = {"watch": "1", "allowWatchBookmarks": "true", **_selected(label_selector)}
         if resource_version:
             query["resourceVersion"] = resource_version
-        return self._transport.watch(object_path(resource, namespace), query)
+        return self.transport.watch(object_path(resource, namespace), query)
 
     async def create(self, resource: str, namespace: str, body: Json, *, dry_run: bool = False) -> Json:
-        """Create an object."""
+        """Create an object; a dry run only asks whether it would be accepted."""
         path = object_path(resource, namespace)
         if dry_run:
-            return await self._transport.request("POST", path, query={"dryRun": "All"}, body=body)
-        return await self._write("POST", resource, path, body)
+            return await self.transport.request("POST", path, query={"dryRun": "All"}, body=body)
+        return await self.write("POST", resource, path, body)
 
     async def replace(self, resource: str, namespace: str, body: Json) -> Json:
-        """Put an object."""
+        """Put an object; its resourceVersion makes it fail with 409 where somebody else was faster."""
         path = object_path(resource, namespace, body["metadata"]["name"])
-        return await self._write("PUT", resource, path, body)
+        return await self.write("PUT", resource, path, body)
 
     async def patch(
         self,
@@ -217,31 +176,31 @@ class RestKube:
         kind: PatchKind = PatchKind.MERGE,
         subresource: str = "",
     ) -> Json:
-        """Change an object."""
+        """Change an object; `JSON` is a list of operations."""
         path = object_path(resource, namespace, name, subresource)
-        return await self._write(
+        return await self.write(
             "PATCH", resource, path, body, query={"fieldManager": names.OPERATOR_NAME}, content_type=kind
         )
 
     async def delete(
         self, resource: str, namespace: str, name: str, *, uid: str = "", grace_seconds: int | None = None
     ) -> None:
-        """Delete an object."""
+        """Delete an object; 409 where the object of that name has another UID."""
         options: Json = {"apiVersion": "v1", "kind": "DeleteOptions", "propagationPolicy": "Background"}
         if uid:
             options["preconditions"] = {"uid": uid}
         if grace_seconds is not None:
             options["gracePeriodSeconds"] = grace_seconds
-        await self._write("DELETE", resource, object_path(resource, namespace, name), options)
+        await self.write("DELETE", resource, object_path(resource, namespace, name), options)
 
     async def token_review(self, token: str, audience: str) -> TokenIdentity | None:
-        """Whose token it is."""
+        """Whose token it is; None where it is not valid for that audience."""
         body = {
             "apiVersion": "authentication.k8s.io/v1",
             "kind": "TokenReview",
             "spec": {"token": token, "audiences": [audience]},
         }
-        answer = await self._transport.request("POST", object_path("tokenreviews"), query={}, body=body)
+        answer = await self.transport.request("POST", object_path("tokenreviews"), query={}, body=body)
         status = answer.get("status") or {}
         if not status.get("authenticated") or audience not in (status.get("audiences") or []):
             return None
@@ -253,7 +212,7 @@ class RestKube:
             _first(extra.get("authentication.kubernetes.io/pod-uid")),
         )
 
-    async def _write(
+    async def write(
         self,
         method: str,
         resource: str,
@@ -263,9 +222,9 @@ class RestKube:
         query: Mapping[str, str] | None = None,
         content_type: str = "application/json",
     ) -> Json:
-        """A request that changes something; it is counted."""
+        """A request that changes something; it is counted. What may go between operator and API overrides this."""
         WRITES.labels(method, resource).inc()
-        return await self._transport.request(method, path, query=query or {}, body=body, content_type=content_type)
+        return await self.transport.request(method, path, query=query or {}, body=body, content_type=content_type)
 
 
 def refusal(code: int, status: object, reason: str = "") -> ApiError:

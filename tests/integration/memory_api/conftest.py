@@ -16,7 +16,7 @@ from e2e.memory_api.server import MemoryServer
 from hajob.api.base import Json
 from hajob.runtime.credentials import from_kubeconfig
 from hajob.runtime.http_kube import HttpKube
-from hajob.runtime.kube import ApiError, RestKube, Transport, WatchEvent
+from hajob.runtime.kube import ApiError, Kube, Transport, WatchEvent
 from tests.unit.runtime.runtime_fakes import FakeClock
 
 PATIENCE_SECONDS = 20.0
@@ -30,7 +30,7 @@ class Api:
         namespace: for this test alone.
     """
 
-    def __init__(self, kube: RestKube, transport: Transport, namespace: str, clock: FakeClock | None = None) -> None:
+    def __init__(self, kube: Kube, transport: Transport, namespace: str, clock: FakeClock | None = None) -> None:
         self.kube = kube
         self.namespace = namespace
         self._transport = transport
