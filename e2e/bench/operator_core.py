@@ -15,7 +15,7 @@ import gc
 import json
 import sys
 from collections.abc import AsyncIterator, Sequence
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +24,8 @@ from hajob.api.base import Json
 from hajob.api.job import HATrainingJob
 from hajob.objects.settings import PodSettings
 from hajob.runtime.announcements import Announcer
-from hajob.runtime.certificates import issue
+from hajob.runtime.authority_store import AuthorityStore
+from hajob.runtime.certificates import issue, new_authority
 from hajob.runtime.channel import Channel, ChannelListener, CoordinatorCredentials
 from hajob.runtime.clock import SystemClock
 from hajob.runtime.core import Caches, OperatorCore
@@ -35,6 +36,7 @@ from hajob.sources import pod as pod_source
 
 NODE = "node-0"
 FENCE = 1
+LIFETIME = timedelta(days=365)
 
 
 class MemoryApi(Kube):  # its answers are made here: no request is carried
@@ -54,7 +56,7 @@ class MemoryApi(Kube):  # its answers are made here: no request is carried
     async def get(self, resource: str, namespace: str, name: str) -> Json:
         """The certificates of the job with that name; nothing else is asked for."""
         uid = namespace  # every job has a namespace of its own, called like its UID
-        if resource != "secrets":
+        if resource != "secrets" or uid not in self._addresses:
             raise ApiError(404, "NotFound", f"{resource} {name}")
         files = {file.name: base64.b64encode(file.read_bytes()).decode() for file in (self._directory / uid).iterdir()}
         return {"data": files}
@@ -151,7 +153,8 @@ def write_certificates(directory: Path, uid: str) -> None:
     """The job's certificates, as operator and coordinator find them."""
     place = directory / uid
     place.mkdir(parents=True)
-    for name, content in issue(uid, datetime.now(UTC)).items():
+    now = datetime.now(UTC)
+    for name, content in issue(uid, [new_authority(now, LIFETIME)], now, LIFETIME).items():
         (place / name).write_bytes(content)
 
 
@@ -181,6 +184,7 @@ async def serve(directory: Path, addresses: dict[str, str], port: int) -> None:
 
     announcer = Announcer(api, clock, "bench")
     ports = Ports(
+        authorities=AuthorityStore(api, clock, "hajob-system", LIFETIME),
         kube=api,
         clock=clock,
         dial=dial,

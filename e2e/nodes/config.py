@@ -40,7 +40,8 @@ class NodeSetSettings(_Settings):
 
     ``address_prefix`` is the first half of every address: node *n* (from ``first_block``, in the order given) is
     ``PREFIX.n.1`` and its pods are ``PREFIX.n.2`` to ``PREFIX.n.254``. ``authority`` is the directory with the
-    cluster authority's ``ca.crt`` and ``ca.key``, which sign the nodes' certificates.
+    cluster authority's ``ca.crt`` and ``ca.key``, which sign the nodes' certificates. A changed Secret or ConfigMap is
+    in the pods after at most ``sync_seconds``, as after a kubelet's ``syncFrequency``.
     """
 
     directory: Path
@@ -55,6 +56,7 @@ class NodeSetSettings(_Settings):
     chip_resource: str = "huawei.com/Ascend910"
     lease_duration_seconds: int = Field(default=40, ge=1)
     lease_renew_seconds: float = Field(default=10, gt=0)
+    sync_seconds: float = Field(default=60, gt=0)
     restart_backoff_seconds: float = Field(default=10, ge=0)
     restart_backoff_limit_seconds: float = Field(default=300, ge=0)
     first_process_is_init: bool = False

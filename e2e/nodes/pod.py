@@ -239,7 +239,13 @@ class PodWorker:
             else:
                 if maker.tokens:
                     self._aside(self._renew_tokens(maker))
+                self._aside(self._refresh(maker))
                 return dict(places)
+
+    async def _refresh(self, maker: VolumeMaker) -> None:
+        while True:
+            await asyncio.sleep(self._node.settings.sync_seconds)
+            await maker.refresh()
 
     async def _renew_tokens(self, maker: VolumeMaker) -> None:
         while True:

@@ -8,6 +8,7 @@ again shortly.
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import time
 from collections.abc import Mapping
@@ -17,6 +18,8 @@ from pathlib import Path
 from e2e.nodes.api import ApiClient, ApiError
 from e2e.nodes.config import JsonObject
 from e2e.nodes.environment import PodFacts, ReferenceMissingError, field_value, object_files, resource_value
+
+log = logging.getLogger(__name__)
 
 _PLURALS = {"configmap": "configmaps", "secret": "secrets"}
 _EMPTY_KINDS = ("emptyDir", "ephemeral", "csi", "nfs")
@@ -73,6 +76,21 @@ class VolumeMaker:
             if isinstance(place, BaseException):
                 raise place
         return {volume["name"]: place for volume, place in zip(volumes, places, strict=True) if isinstance(place, Path)}
+
+    async def refresh(self) -> None:
+        """Bring Secrets and ConfigMaps as they are now into their places; what is gone stays as it was."""
+        for volume in self._facts.pod["spec"].get("volumes") or []:
+            if "secret" not in volume and "configMap" not in volume:
+                continue
+            try:
+                files = await self._files(volume)
+            except (ReferenceMissingError, ApiError) as error:
+                log.warning('volume "%s" keeps what it has: %s', volume["name"], error)
+                continue
+            for file, content, mode in files:
+                place = self._directory / str(volume["name"]) / file
+                if not place.is_file() or place.read_bytes() != content:
+                    _write(place, content, mode)
 
     async def _make(self, volume: JsonObject) -> Path:
         own = self._directory / str(volume["name"])

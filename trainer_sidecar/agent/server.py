@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import grpc
@@ -22,6 +21,7 @@ from trainer_sidecar.agent.clock import SECOND, Clock
 from trainer_sidecar.agent.node import Node
 from trainer_sidecar.agent.settings import AgentSettings
 from trainer_sidecar.agent.succession import Claim, Succession
+from trainer_sidecar.tls import server_credentials
 
 CAPABILITIES = ("gate", "start-counter")
 EARLY = SECOND // 4  # a report is a heartbeat as well rather than waking everybody twice
@@ -177,18 +177,12 @@ class AgentService(rpc.AgentServicer):
             return
 
 
-def credentials(directory: Path) -> grpc.ServerCredentials:
-    """TLS with a client certificate required, from ca.crt, tls.crt, tls.key. OSError: one is missing."""
-    authority, certificate, key = ((directory / name).read_bytes() for name in ("ca.crt", "tls.crt", "tls.key"))
-    return grpc.ssl_server_credentials([(key, certificate)], root_certificates=authority, require_client_auth=True)
-
-
 def make_server(service: AgentService, settings: AgentSettings) -> grpc.aio.Server:
     """A server on the pod's own address, not started. OSError: the address is taken, or a TLS file is missing."""
     server = grpc.aio.server(options=SERVER_OPTIONS)
     rpc.add_AgentServicer_to_server(service, server)  # type: ignore[no-untyped-call]
     address = host_port(settings.pod_address, settings.agent_port)
-    secret = credentials(settings.tls_directory)
+    secret = server_credentials(settings.tls_directory)
     try:
         bound = server.add_secure_port(address, secret)
     except RuntimeError as problem:

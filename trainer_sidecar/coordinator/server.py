@@ -21,7 +21,8 @@ from hajob.protocol import sidecar_pb2_grpc, versions
 from hajob.protocol.addresses import host_port
 from trainer_sidecar.coordinator.clock import now
 from trainer_sidecar.coordinator.settings import CoordinatorSettings
-from trainer_sidecar.coordinator.tls import SERVER_OPTIONS, peer_is, server_credentials
+from trainer_sidecar.coordinator.tls import SERVER_OPTIONS, peer_is
+from trainer_sidecar.tls import server_credentials
 
 log = logging.getLogger(__name__)
 

@@ -11,23 +11,15 @@ from pathlib import Path
 
 import grpc
 
+from trainer_sidecar.tls import read
+
 SERVER_OPTIONS = (("grpc.so_reuseport", 0), ("grpc.max_receive_message_length", 64 << 20))
 REDIAL_MILLISECONDS = 1000
 
 
-def _read(directory: Path) -> tuple[bytes, bytes, bytes]:
-    return tuple((directory / name).read_bytes() for name in ("ca.crt", "tls.key", "tls.crt"))  # type: ignore[return-value]
-
-
-def server_credentials(directory: Path) -> grpc.ServerCredentials:
-    """Of a server that wants a certificate of its clients; files `ca.crt`, `tls.crt`, `tls.key`."""
-    authority, key, certificate = _read(directory)
-    return grpc.ssl_server_credentials([(key, certificate)], authority, require_client_auth=True)
-
-
 def channel_credentials(directory: Path) -> grpc.ChannelCredentials:
     """Of a client with a certificate; files `ca.crt`, `tls.crt`, `tls.key`."""
-    authority, key, certificate = _read(directory)
+    authority, key, certificate = read(directory)
     return grpc.ssl_channel_credentials(authority, key, certificate)
 
 

@@ -29,7 +29,6 @@ def tls_secret(job: HATrainingJob, material: Mapping[str, bytes]) -> Json:
         "apiVersion": "v1",
         "kind": "Secret",
         "type": "Opaque",
-        "immutable": True,
         "metadata": {
             "name": tls_secret_name(job),
             "namespace": job.metadata.namespace,

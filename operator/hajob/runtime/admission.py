@@ -6,21 +6,17 @@ is created with dry-run, and a refusal becomes `Accepted=False` with the server'
 
 from __future__ import annotations
 
-import base64
-from datetime import UTC, datetime
-
 from hajob.api.base import Json
 from hajob.api.conditions import Reason
 from hajob.api.derived import not_served
 from hajob.api.job import HATrainingJob
 from hajob.objects.coordinator_pod import coordinator_pod
-from hajob.objects.naming import tls_secret_name
 from hajob.objects.rank_pod import rank_pod
 from hajob.objects.settings import PodSettings
-from hajob.objects.tls_secret import tls_secret
-from hajob.runtime.certificates import issue
+from hajob.runtime.authority_store import AuthorityStore
 from hajob.runtime.channel import CoordinatorCredentials
 from hajob.runtime.clock import Clock
+from hajob.runtime.job_certificates import JobCertificates
 from hajob.runtime.kube import ApiError, Kube
 from hajob.sources.creation import is_over_quota
 
@@ -36,13 +32,18 @@ class Admission:
     Attributes:
         reason: Of the condition Accepted.
         message: Why it is not.
-        credentials: Of the operator towards the job's coordinator; there once the job is admitted.
+        certificates: Of the job.
     """
 
-    def __init__(self, kube: Kube, clock: Clock, settings: PodSettings) -> None:
-        self._kube, self._clock, self._settings = kube, clock, settings
+    def __init__(self, kube: Kube, clock: Clock, settings: PodSettings, store: AuthorityStore) -> None:
+        self._kube, self._settings = kube, settings
         self.reason, self.message = Reason.NOT_CHECKED, ""
-        self.credentials: CoordinatorCredentials | None = None
+        self.certificates = JobCertificates(kube, clock, store)
+
+    @property
+    def credentials(self) -> CoordinatorCredentials | None:
+        """Of the operator towards the job's coordinator; there once the job is admitted."""
+        return self.certificates.credentials
 
     @property
     def admitted(self) -> bool:
@@ -67,7 +68,7 @@ class Admission:
         """
         reason, refusal = (Reason.VALID, "") if accepted_before else await evaluate(self._kube, job, self._settings)
         if reason is Reason.VALID:
-            self.credentials = await credentials(self._kube, self._clock, job)
+            await self.certificates.look(job)
         self.reason, self.message = reason, refusal
         return self.admitted
 
@@ -108,23 +109,3 @@ def _as_written(job: HATrainingJob) -> Json:
     """The template as a pod of its own: what is wrong with it, the server says better than a builder that fails."""
     metadata = {"generateName": f"{job.metadata.name}-"}
     return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": job.spec.template["spec"]}
-
-
-async def credentials(kube: Kube, clock: Clock, job: HATrainingJob) -> CoordinatorCredentials:
-    """The operator's own certificate for this job; makes the job's Secret where there is none.
-
-    Raises:
-        ApiError: the server refuses, or cannot be reached.
-    """
-    name = tls_secret_name(job)
-    try:
-        secret = await kube.get("secrets", job.metadata.namespace, name)
-    except ApiError as error:
-        if error.status != 404:
-            raise
-        now = datetime.fromtimestamp(clock.now_milliseconds() / 1000, UTC)
-        secret = tls_secret(job, issue(job.metadata.uid, now))
-        await kube.create("secrets", job.metadata.namespace, secret)
-    data = {key: base64.b64decode(text) for key, text in (secret.get("data") or {}).items()}
-    data |= {key: text.encode() for key, text in (secret.get("stringData") or {}).items()}
-    return CoordinatorCredentials(data["ca.crt"], data["operator.crt"], data["operator.key"])

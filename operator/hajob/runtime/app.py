@@ -14,6 +14,7 @@ import logging
 import signal
 import sys
 from collections.abc import Callable, Iterable
+from datetime import timedelta
 from typing import Protocol
 
 from aiohttp import web
@@ -24,6 +25,7 @@ from hajob.cluster.reachability import Reach, reach
 from hajob.protocol import descriptors
 from hajob.runtime import metrics
 from hajob.runtime.announcements import Announcer
+from hajob.runtime.authority_store import AuthorityStore
 from hajob.runtime.backoff import Backoff
 from hajob.runtime.channel import Channel, ChannelListener, CoordinatorCredentials
 from hajob.runtime.clock import Clock, SystemClock
@@ -124,6 +126,12 @@ class Operator:
             status_writer=self._status_writer,
             announcer=self._announcer,
             pod_settings=self._settings.pod_settings(),
+            authorities=AuthorityStore(
+                self._leader_kube,
+                self._clock,
+                self._settings.namespace,
+                timedelta(days=self._settings.certificate_days),
+            ),
             fence=lambda: self._lease.fence,
             nodes=lambda: self._caches.nodes,
             all_pods=lambda: self._caches.pods,

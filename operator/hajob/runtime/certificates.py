@@ -1,47 +1,187 @@
-"""The certificates of one job: a CA of its own, and one certificate each for agents, coordinator and operator.
+"""The certificates of jobs: who signs them, for how long they hold, and when they are replaced.
 
-A CA per job means that no job's pod can speak to another job's. Names are `agent.<job uid>` and so on, because pods
-have no DNS names that would lead anywhere, and their addresses change; whoever dials asks for the name and not for
-the address (docs/protocols/sidecar.md). The CA's key is thrown away as soon as the three are signed.
+One authority of the installation signs three certificates for each job: agents', coordinator's and operator's. Names
+are `agent.<job uid>` and so on, because pods have no DNS names that would lead anywhere, and their addresses change;
+whoever dials or serves asks for the name with the job's UID in it, so no job's pod can speak to another job's.
+
+Everything here is a function of what is there and of the time, so whoever leads comes to the same. Replacing goes in
+steps that leave every two parts able to speak at any moment, though a kubelet brings a Secret's new content to one pod
+earlier than to another (docs/decisions/0022-certificates-can-be-lost-and-replaced.md):
+
+1. a new authority is trusted (`ca.crt` holds old and new) while the old one's certificates are in use;
+2. after `SPREAD`, when every pod has that, the certificates are signed by the new one;
+3. after another `SPREAD` the old one is trusted no longer.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final
 
 from cryptography import x509
+from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from hajob.objects.tls_secret import IDENTITIES
 
-# A job has no way to change its certificates while it runs, so they outlive every training.
-LIFETIME: Final = timedelta(days=3650)
 # Nodes whose clocks are behind must not refuse a certificate that was just made.
 _BACKDATED: Final = timedelta(days=1)
+_AUTHORITY_LIVES: Final = 10
+"""Lifetimes of a certificate in one of its authority."""
+SPREAD: Final = timedelta(days=1)
+"""After so long every pod has what a Secret holds; a kubelet needs about two minutes, one that was away more."""
+AUTHORITY: Final = "ca.crt"
 
 
-def issue(job_uid: str, now: datetime) -> dict[str, bytes]:
+@dataclass(frozen=True, slots=True)
+class Authority:
+    """A certificate that signs others, with its key; both PEM."""
+
+    certificate: bytes
+    key: bytes
+
+    @property
+    def parsed(self) -> x509.Certificate:
+        """The certificate."""
+        return x509.load_pem_x509_certificate(self.certificate)
+
+    @property
+    def made(self) -> datetime:
+        """When it was made."""
+        return _made(self.parsed)
+
+
+def new_authority(now: datetime, lifetime: timedelta) -> Authority:
+    """An authority for certificates that live for `lifetime`, with a key of its own."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    serial = x509.random_serial_number()
+    name = _name(f"hajob {serial:x}"[:24])
+    start = now - _BACKDATED
+    certificate = (
+        x509.CertificateBuilder()
+        .subject_name(name)
+        .issuer_name(name)
+        .public_key(key.public_key())
+        .serial_number(serial)
+        .not_valid_before(start)
+        .not_valid_after(now + _AUTHORITY_LIVES * lifetime)
+        .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
+        .add_extension(_key_usage(signs_certificates=True), critical=True)
+        .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
+        .sign(key, hashes.SHA256())
+    )
+    return Authority(_pem(certificate), _private(key))
+
+
+def authorities_at(
+    known: Sequence[Authority], now: datetime, lifetime: timedelta, replace_before: datetime | None = None
+) -> tuple[Authority, ...]:
+    """The authorities that there should be, the newest last.
+
+    Args:
+        known: those that there are.
+        now: the time.
+        lifetime: of the certificates that they sign.
+        replace_before: the newest must have been made at this time or later; for an admin who lost a key.
+    """
+    living = sorted((one for one in known if now < one.parsed.not_valid_after_utc), key=lambda one: one.made)
+    newest = living[-1] if living else None
+    near_its_end = newest is not None and newest.parsed.not_valid_after_utc - now < 2 * lifetime
+    unwanted = newest is not None and replace_before is not None and newest.made < replace_before <= now
+    if newest is None or near_its_end or unwanted:
+        return (*living, new_authority(now, lifetime))
+    # what older ones signed keeps its trust by itself (`material_at`)
+    return tuple(living) if now < newest.made + 7 * SPREAD else (newest,)
+
+
+def issue(job_uid: str, authorities: Sequence[Authority], now: datetime, lifetime: timedelta) -> dict[str, bytes]:
     """PEM files by the names in `hajob.objects.tls_secret.KEYS`, freshly made.
 
     Args:
         job_uid: the names in the certificates end with it.
-        now: from when they are valid.
+        authorities: all are trusted, the last one signs.
+        now: from when they are valid, but for clocks that are behind.
+        lifetime: for how long.
     """
-    start = now - _BACKDATED
-    authority_key = ec.generate_private_key(ec.SECP256R1())
-    authority = _authority(authority_key, job_uid, start)
-    material = {"ca.crt": _pem(authority)}
+    return {AUTHORITY: _bundle(one.parsed for one in authorities), **_leaves(job_uid, authorities[-1], now, lifetime)}
+
+
+def material_at(
+    job_uid: str,
+    material: Mapping[str, bytes],
+    authorities: Sequence[Authority],
+    *,
+    trust_changed: datetime,
+    now: datetime,
+    lifetime: timedelta,
+) -> dict[str, bytes]:
+    """The PEM files that a job should have now, given those that it has; one step of a replacement at a time.
+
+    Args:
+        job_uid: the job.
+        material: its files.
+        authorities: those of the installation, the newest last.
+        trust_changed: when its `ca.crt` was last changed.
+        now: the time.
+        lifetime: of a certificate.
+
+    Raises:
+        ValueError: a file is no certificate.
+    """
+    trusted = x509.load_pem_x509_certificates(material[AUTHORITY])
+    leaves = [x509.load_pem_x509_certificate(material[f"{identity}.crt"]) for identity in IDENTITIES]
+    spread = now >= trust_changed + SPREAD
+    settled = spread and all(now >= _made(leaf) + SPREAD for leaf in leaves)
+    needed = [one.parsed for one in authorities]
+    needed += [
+        one
+        for one in trusted
+        if one not in needed
+        and now < one.not_valid_after_utc
+        and (not settled or any(_signed(one, leaf) for leaf in leaves))
+    ]
+    if set(needed) != set(trusted):
+        return {**material, AUTHORITY: _bundle(needed)}
+    left = min(leaf.not_valid_after_utc for leaf in leaves) - now
+    foreign = not all(_signed(authorities[-1].parsed, leaf) for leaf in leaves)
+    if (spread and (foreign or left < lifetime / 3)) or left < SPREAD:
+        return {**material, **_leaves(job_uid, authorities[-1], now, lifetime)}
+    return dict(material)
+
+
+def _leaves(job_uid: str, authority: Authority, now: datetime, lifetime: timedelta) -> dict[str, bytes]:
+    made: dict[str, bytes] = {}
     for identity in IDENTITIES:
         key = ec.generate_private_key(ec.SECP256R1())
-        name = f"{identity}.{job_uid}"
-        material[f"{identity}.crt"] = _pem(_leaf(key, name, authority, authority_key))
-        material[f"{identity}.key"] = key.private_bytes(
-            serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
-        )
-    return material
+        made[f"{identity}.crt"] = _pem(_leaf(key, f"{identity}.{job_uid}", authority, now, lifetime))
+        made[f"{identity}.key"] = _private(key)
+    return made
+
+
+def _made(certificate: x509.Certificate) -> datetime:
+    return certificate.not_valid_before_utc + _BACKDATED
+
+
+def _signed(authority: x509.Certificate, leaf: x509.Certificate) -> bool:
+    try:
+        leaf.verify_directly_issued_by(authority)
+    except (ValueError, TypeError, InvalidSignature):
+        return False
+    return True
+
+
+def _bundle(certificates: Iterable[x509.Certificate]) -> bytes:
+    return b"".join(_pem(one) for one in certificates)
+
+
+def _private(key: ec.EllipticCurvePrivateKey) -> bytes:
+    return key.private_bytes(
+        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+    )
 
 
 def _pem(certificate: x509.Certificate) -> bytes:
@@ -66,43 +206,26 @@ def _key_usage(*, signs_certificates: bool) -> x509.KeyUsage:
     )
 
 
-def _authority(key: ec.EllipticCurvePrivateKey, job_uid: str, start: datetime) -> x509.Certificate:
-    name = _name(f"job {job_uid}")
-    return (
-        x509.CertificateBuilder()
-        .subject_name(name)
-        .issuer_name(name)
-        .public_key(key.public_key())
-        .serial_number(x509.random_serial_number())
-        .not_valid_before(start)
-        .not_valid_after(start + LIFETIME)
-        .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
-        .add_extension(_key_usage(signs_certificates=True), critical=True)
-        .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
-        .sign(key, hashes.SHA256())
-    )
-
-
 def _leaf(
-    key: ec.EllipticCurvePrivateKey,
-    name: str,
-    authority: x509.Certificate,
-    authority_key: ec.EllipticCurvePrivateKey,
+    key: ec.EllipticCurvePrivateKey, name: str, authority: Authority, now: datetime, lifetime: timedelta
 ) -> x509.Certificate:
     """A certificate that serves and dials: the coordinator does both."""
     usages = [ExtendedKeyUsageOID.SERVER_AUTH, ExtendedKeyUsageOID.CLIENT_AUTH]
+    signer = authority.parsed
+    signing_key = serialization.load_pem_private_key(authority.key, None)
+    assert isinstance(signing_key, ec.EllipticCurvePrivateKey)
     return (
         x509.CertificateBuilder()
         .subject_name(_name(name))
-        .issuer_name(authority.subject)
+        .issuer_name(signer.subject)
         .public_key(key.public_key())
         .serial_number(x509.random_serial_number())
-        .not_valid_before(authority.not_valid_before_utc)
-        .not_valid_after(authority.not_valid_after_utc)
+        .not_valid_before(now - _BACKDATED)
+        .not_valid_after(min(now + lifetime, signer.not_valid_after_utc))
         .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
         .add_extension(_key_usage(signs_certificates=False), critical=True)
         .add_extension(x509.ExtendedKeyUsage(usages), critical=False)
         .add_extension(x509.SubjectAlternativeName([x509.DNSName(name)]), critical=False)
-        .add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(authority_key.public_key()), critical=False)
-        .sign(authority_key, hashes.SHA256())
+        .add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(signing_key.public_key()), critical=False)
+        .sign(signing_key, hashes.SHA256())
     )

@@ -38,9 +38,12 @@ CHANNEL_OPTIONS = (
 )
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class CoordinatorCredentials:
-    """PEM texts with which the operator proves itself to one job's coordinator."""
+    """PEM texts with which the operator proves itself to one job's coordinator.
+
+    They are replaced in place: whoever holds them dials with the newest.
+    """
 
     authority: bytes
     certificate: bytes

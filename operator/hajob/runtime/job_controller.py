@@ -50,7 +50,7 @@ class JobController:
         self._ports, self._broke = ports, broke
         self._memory = JobMemory(job, ports.clock, self._announce)
         self._observer = JobObserver(self._memory, ports, self)
-        self._admission = Admission(ports.kube, ports.clock, ports.pod_settings)
+        self._admission = Admission(ports.kube, ports.clock, ports.pod_settings, ports.authorities)
         self._outputs = JobOutputs(self._memory, self._observer, self._admission, ports)
         self._loop = ReconcileLoop(self._memory, self._observer, self._admission, ports, self)
         self._deadline = DeadlineTimer(

@@ -69,6 +69,9 @@ JOBS_ON_HOLD = Gauge(
     ("reason",),
     registry=REGISTRY,
 )
+CERTIFICATES_NOT_REPLACED = Counter(
+    "hajob_certificates_not_replaced", "Tries to replace a job's certificates in time that failed.", registry=REGISTRY
+)
 CRD_DIFFERENCES = Gauge(
     "hajob_crd_differences",
     "Fields and words in which the installed CRD is older or newer than this operator.",

@@ -17,6 +17,7 @@ from hajob.objects.settings import PodSettings
 from hajob.plan.policy import layout_of
 from hajob.protocol import sidecar_pb2 as wire
 from hajob.runtime.announcements import Announcer
+from hajob.runtime.authority_store import AuthorityStore
 from hajob.runtime.avoided_nodes import AvoidedNodes
 from hajob.runtime.channel import ChannelListener, CoordinatorCredentials
 from hajob.runtime.clock import Clock
@@ -67,6 +68,7 @@ class Ports:
     status_writer: Callable[[HATrainingJob], StatusWriter]
     announcer: Announcer
     pod_settings: PodSettings
+    authorities: AuthorityStore
     fence: Callable[[], int]
     nodes: Callable[[], dict[str, NodeView]]
     all_pods: Callable[[], dict[str, PodView]]

@@ -17,6 +17,7 @@ from hajob.runtime import metrics
 from hajob.runtime.admission import REFUSALS, Admission
 from hajob.runtime.backoff import Backoff, Retry
 from hajob.runtime.batches import together
+from hajob.runtime.clock import Timer
 from hajob.runtime.expiry import Expiry
 from hajob.runtime.job_memory import JobMemory
 from hajob.runtime.job_observer import JobObserver
@@ -73,6 +74,7 @@ class ReconcileLoop:
         self._backoff = Backoff(RETRY_SECONDS, LONGEST_RETRY_SECONDS)
         self._leaving: dict[str, float] = {}
         self._default_grace_seconds = ports.pod_settings.rank_grace_seconds
+        self._certificates_due: Timer | None = None
         self._ended = False
 
     def wake(self, *, hurry: bool = False) -> None:
@@ -86,6 +88,8 @@ class ReconcileLoop:
         self._ended = True
         self._expiry.close()
         self._creation.cancel()
+        if self._certificates_due is not None:
+            self._certificates_due.cancel()
 
     async def run(self, status: StatusPublisher) -> None:
         """Reconcile until cancelled."""
@@ -121,6 +125,7 @@ class ReconcileLoop:
             self._tried(None)
         elif not self._creation.due:
             todo = dataclasses.replace(todo, missing=())
+        await self._look_at_certificates(for_pods=bool(todo.missing))
         if todo.empty:
             return
         await status.acknowledged()
@@ -143,6 +148,19 @@ class ReconcileLoop:
     def _grace_seconds(self) -> int:
         given = self._memory.job.spec.template["spec"].get("terminationGracePeriodSeconds")
         return given if isinstance(given, int) else self._default_grace_seconds
+
+    async def _look_at_certificates(self, *, for_pods: bool) -> None:
+        """A pod without the Secret would wait for it for ever; else now and then, for they do not last for ever."""
+        certificates = self._admission.certificates
+        if self._memory.ended or not (certificates.due or (for_pods and not certificates.recent)):
+            return
+        await certificates.look_again(self._memory.job)
+        self._wake_when_due()
+
+    def _wake_when_due(self) -> None:
+        if self._certificates_due is not None:
+            self._certificates_due.cancel()
+        self._certificates_due = self._clock.call_later(self._admission.certificates.due_seconds, self.wake)
 
     def _tried(self, refused: NotCreated | None) -> None:
         """Creating the missing pods was tried, or none is missing."""
@@ -170,6 +188,7 @@ class ReconcileLoop:
                 self._owner.creation_tried(not_created(error.status, error.reason, error.message))
             raise
         if admitted:
+            self._wake_when_due()
             self._owner.admitted()
         else:
             self._owner.refused()

@@ -59,6 +59,9 @@ class Settings:
     sidecar_security_context: str = ""
     """Fields of their securityContext as JSON, over what Pod Security `restricted` asks for: {"runAsUser": 1000}."""
 
+    certificate_days: int = 365
+    """For how long the certificates of a job hold; they are replaced, in running jobs too, when two thirds are over."""
+
     lease_name: str = "hajob-operator"
     """Name of the leader's Lease."""
 

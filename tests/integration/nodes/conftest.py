@@ -142,6 +142,7 @@ def node_set(control_plane: ControlPlane, tmp_path_factory: pytest.TempPathFacto
         first_block=FIRST_BLOCK + BLOCKS_PER_WORKER * worker,
         lease_renew_seconds=0.2,
         restart_backoff_seconds=0.3,
+        sync_seconds=0.3,
         host_paths={"/var/lib/shared": control_plane.run.directory / f"shared-{worker}"},
     )
     yield nodes

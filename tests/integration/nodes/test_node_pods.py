@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import json
 import os
+import time
 from pathlib import Path
 from typing import Any
 
@@ -127,6 +128,23 @@ def test_a_volume_whose_secret_comes_later(rig: Rig) -> None:
     rig.create("secrets", {"metadata": {"name": "late"}, "stringData": {"a": "here"}})
     rig.wait_phase("p", "Succeeded")
     rig.wait_log("p", "here")
+
+
+def test_a_changed_secret_reaches_the_pod_a_deleted_one_stays(rig: Rig) -> None:
+    rig.create("secrets", {"metadata": {"name": "turning"}, "stringData": {"a": "first"}})
+    volume, mount = {"name": "v", "secret": {"secretName": "turning"}}, {"name": "v", "mountPath": "/v"}
+    script = "while :; do cat /v/a; echo; sleep 0.1; done"
+    rig.run("p", script, volumes=[volume], container={"volumeMounts": [mount]})
+    rig.wait_log("p", "first")
+    path = rig.path("turning", "secrets")
+    rig.plane.api.delete(path)
+    rig.create("secrets", {"metadata": {"name": "turning"}, "stringData": {"a": "second"}})
+    rig.wait_log("p", "second")
+    rig.plane.api.delete(path)
+    time.sleep(1)  # three looks at what is not there
+    assert rig.container("p")["state"].get("running")
+    rig.create("secrets", {"metadata": {"name": "turning"}, "stringData": {"a": "third"}})
+    rig.wait_log("p", "third")
 
 
 def reasons(rig: Rig) -> set[str]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -12,11 +11,11 @@ from e2e.cluster.control_plane import ControlPlane
 from hajob.api import constants as names
 from hajob.api.job import HATrainingJob
 from hajob.objects.tls_secret import read_tls_secret, tls_secret
-from hajob.runtime.certificates import issue
 from hajob.runtime.credentials import ApiCredentials, CredentialsError, from_kubeconfig, from_service_account, load
 from hajob.runtime.http_kube import HttpKube
 from hajob.runtime.kube import ApiError
 from hajob.runtime.pod_index import PodIndex
+from tests.unit.runtime.fresh_certificates import certificates_of
 
 POD = {
     "apiVersion": "v1",
@@ -86,7 +85,7 @@ async def test_the_certificates_of_a_job_survive_the_server(
     kube: HttpKube, crd: dict[str, Any], job: dict[str, Any]
 ) -> None:
     stored = HATrainingJob.from_object(await kube.create(names.PLURAL, "default", job))
-    material = issue(stored.metadata.uid, datetime.now(UTC))
+    material = certificates_of(stored.metadata.uid)
     secret = await kube.create("secrets", "default", tls_secret(stored, material))
     assert read_tls_secret(secret) == material
 

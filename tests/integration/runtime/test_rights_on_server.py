@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
-from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -21,13 +20,13 @@ from hajob.objects.rank_pod import rank_pod
 from hajob.objects.settings import PodSettings
 from hajob.objects.tls_secret import tls_secret
 from hajob.runtime.announcements import EventType, event
-from hajob.runtime.certificates import issue
 from hajob.runtime.clock import SystemClock
 from hajob.runtime.credentials import ApiCredentials, from_service_account
 from hajob.runtime.frontend import Frontend
 from hajob.runtime.http_kube import HttpKube
 from hajob.runtime.kube import ApiError, PatchKind
 from hajob.runtime.status_writer import operations
+from tests.unit.runtime.fresh_certificates import certificates_of
 
 Job = dict[str, Any]
 
@@ -63,8 +62,9 @@ async def test_the_rights_are_enough(limited: HttpKube, crd: Job, job: Job, name
     stored = await limited.create("pods", "default", pod)
     await limited.get("pods", "default", stored["metadata"]["name"])
     await limited.delete("pods", "default", stored["metadata"]["name"], uid=stored["metadata"]["uid"], grace_seconds=0)
-    await limited.create("secrets", "default", tls_secret(made, issue(uid, datetime.now(UTC))))
-    await limited.get("secrets", "default", tls_secret_name(made))
+    await limited.create("secrets", "default", tls_secret(made, certificates_of(uid)))
+    secret = await limited.get("secrets", "default", tls_secret_name(made))
+    await limited.replace("secrets", "default", secret)
     told = event(made, 1_795_255_200_000, "Test", "a note", type_=EventType.NORMAL, instance="test")
     await limited.create("events", "default", told)
     assert difference(await limited.get("customresourcedefinitions", "", CRD_NAME)) == CrdDifference()

@@ -28,11 +28,12 @@ from tests.unit.agent.rig import until
 from tests.unit.protocol.kept_sidecar import JOB, RECORDINGS, KeptServer, Line, recording, speak
 from tests.unit.runtime.test_job_controller import Town, settled
 from trainer_sidecar.agent import server as agent_server
-from trainer_sidecar.agent.settings import AgentSettings
+from trainer_sidecar.agent import settings as agent_settings
 from trainer_sidecar.coordinator.agents import AgentLink, Dials
 from trainer_sidecar.coordinator.server import OperatorServer
 from trainer_sidecar.coordinator.settings import read_settings
-from trainer_sidecar.coordinator.tls import channel_credentials, server_credentials
+from trainer_sidecar.coordinator.tls import channel_credentials
+from trainer_sidecar.tls import server_credentials
 
 VERSIONS = sorted(place.name for place in RECORDINGS.iterdir())
 everyone = pytest.mark.parametrize("version", VERSIONS)
@@ -225,9 +226,20 @@ async def test_a_kept_coordinator_leads_agents_of_today(version: str, tmp_path: 
     """Rank pods made after an upgrade, beside a coordinator from before."""
     authority, node = Authority(), KeptNode()
     lines = recording(version, "coordinator-agent-1")
-    settings = cast(
-        "AgentSettings",
-        Settings(own_address(), own_port(), authority.write(tmp_path / "agent", f"agent.{JOB}")),
+    settings = agent_settings.read_settings(
+        {
+            "POD_IP": own_address(),
+            "POD_NAME": "job-1-1",
+            "POD_UID": "uid-1-1",
+            "HAJOB_AGENT_PORT": str(own_port()),
+            "HAJOB_DIR": str(tmp_path),
+            "HAJOB_TLS_DIR": str(authority.write(tmp_path / "agent", f"agent.{JOB}")),
+            "HAJOB_JOB_UID": JOB,
+            "HAJOB_NODE_RANK": "1",
+            "HAJOB_RANKS_PER_NODE": "2",
+            "HAJOB_WORLD_SIZE": "4",
+            "HAJOB_INCARNATION": "1",
+        }
     )
     service = agent_server.AgentService(settings, cast("Any", node), Beats())
     server = agent_server.make_server(service, settings)
@@ -253,15 +265,6 @@ async def answered(answers: Any) -> AsyncIterator[Any]:
     finally:
         with suppress(grpc.aio.AioRpcError, asyncio.CancelledError):
             await answers.aclose()
-
-
-class Settings:
-    """What an agent's server needs to know."""
-
-    job_uid, pod_name, pod_uid, incarnation = JOB, "job-1-1", "uid-1-1", 1
-
-    def __init__(self, address: str, port: int, tls: Path) -> None:
-        self.pod_address, self.agent_port, self.tls_directory = address, port, tls
 
 
 class Beats:

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import ssl
-from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 from cryptography import x509
 
 from hajob.objects.tls_secret import KEYS
-from hajob.runtime.certificates import issue
+from tests.unit.runtime.fresh_certificates import certificates_of
 
 UID = "7f9e7fc7-74d5-4678-88e6-1dfe8cb6055f"
 
@@ -41,7 +40,7 @@ def _handshake(client: ssl.SSLContext, server: ssl.SSLContext, server_name: str)
 
 
 def test_every_part_gets_its_file_and_its_name() -> None:
-    material = issue(UID, datetime.now(UTC))
+    material = certificates_of(UID)
     assert set(material) == set(KEYS)
     for identity in ("agent", "coordinator", "operator"):
         certificate = x509.load_pem_x509_certificate(material[f"{identity}.crt"])
@@ -50,7 +49,7 @@ def test_every_part_gets_its_file_and_its_name() -> None:
 
 
 def test_coordinator_and_agent_of_one_job_accept_each_other(tmp_path: Path) -> None:
-    material = issue(UID, datetime.now(UTC))
+    material = certificates_of(UID)
     client = _context(ssl.Purpose.SERVER_AUTH, tmp_path, material, "coordinator")
     server = _context(ssl.Purpose.CLIENT_AUTH, tmp_path, material, "agent")
     _handshake(client, server, f"agent.{UID}")
@@ -60,7 +59,7 @@ def test_coordinator_and_agent_of_one_job_accept_each_other(tmp_path: Path) -> N
 
 def test_another_job_is_refused(tmp_path: Path) -> None:
     (tmp_path / "other").mkdir()
-    client = _context(ssl.Purpose.SERVER_AUTH, tmp_path / "other", issue(UID, datetime.now(UTC)), "coordinator")
-    server = _context(ssl.Purpose.CLIENT_AUTH, tmp_path, issue(UID, datetime.now(UTC)), "agent")
+    client = _context(ssl.Purpose.SERVER_AUTH, tmp_path / "other", certificates_of(UID), "coordinator")
+    server = _context(ssl.Purpose.CLIENT_AUTH, tmp_path, certificates_of(UID), "agent")
     with pytest.raises(ssl.SSLError):
         _handshake(client, server, f"agent.{UID}")

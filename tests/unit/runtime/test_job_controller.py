@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from dataclasses import replace
+from datetime import timedelta
 from pathlib import Path
 from typing import Any, cast
 
@@ -18,6 +19,7 @@ from hajob.plan import events
 from hajob.plan.state import JobPhase, Shrunk
 from hajob.protocol import sidecar_pb2 as wire
 from hajob.runtime.announcements import Announcer
+from hajob.runtime.authority_store import AuthorityStore
 from hajob.runtime.avoided_nodes import AvoidedNodes
 from hajob.runtime.channel import ChannelListener, CoordinatorCredentials
 from hajob.runtime.job_controller import JobController
@@ -76,6 +78,7 @@ class Town:
     def __init__(self) -> None:
         self.clock, self.events = FakeClock(), Events()
         self.kube = FakeKube(self.clock)
+        self.store = AuthorityStore(self.kube, self.clock, "hajob-system", timedelta(days=365))
         self.links: list[Link] = []
         self.avoided_nodes = AvoidedNodes()
         self.nodes = {f"node-{n}": NodeView(f"node-{n}", chips={names.DEFAULT_RESOURCE_NAME: 2}) for n in range(6)}
@@ -116,6 +119,7 @@ class Town:
             )
 
         return Ports(
+            authorities=self.store,
             kube=self.kube,
             clock=self.clock,
             dial=dial,

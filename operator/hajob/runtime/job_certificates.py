@@ -1,0 +1,159 @@
+"""The certificates of one job: its Secret is there, holds what it should hold now, and is put back when it was deleted.
+
+Pods mount the Secret, so without it none can be made; what runs keeps the files that it has. The leader remembers the
+content: put back from memory it is the same. A leader that never saw it has the authority sign new certificates, which
+the pods that run trust as well.
+"""
+
+from __future__ import annotations
+
+import logging
+from datetime import datetime
+from typing import Final
+
+from hajob.api.base import Json, format_time
+from hajob.api.constants import GROUP
+from hajob.api.job import HATrainingJob
+from hajob.objects.naming import tls_secret_name
+from hajob.objects.tls_secret import read_tls_secret, tls_secret
+from hajob.runtime import metrics
+from hajob.runtime.authority_store import AuthorityStore
+from hajob.runtime.certificates import issue, material_at
+from hajob.runtime.channel import CoordinatorCredentials
+from hajob.runtime.clock import Clock
+from hajob.runtime.kube import ApiError, Kube
+
+log = logging.getLogger(__name__)
+
+CHECK_SECONDS: Final = 3600.0
+RETRY_SECONDS: Final = 30.0
+RECENT_SECONDS: Final = 1.0
+TRUST_CHANGED: Final = f"{GROUP}/trust-changed"
+"""Annotation of a job's Secret: when its `ca.crt` was last changed."""
+
+
+class JobCertificates:
+    """Those of one job.
+
+    Attributes:
+        credentials: of the operator towards the job's coordinator; there once they were looked at.
+    """
+
+    def __init__(self, kube: Kube, clock: Clock, store: AuthorityStore) -> None:
+        self._kube, self._clock, self._store = kube, clock, store
+        self._secret: Json | None = None
+        self._due = 0.0
+        self._said = ""
+        self.credentials: CoordinatorCredentials | None = None
+
+    @property
+    def due(self) -> bool:
+        """Whether it is time to look again."""
+        return self._clock.monotonic() >= self._due
+
+    @property
+    def recent(self) -> bool:
+        """Whether they were looked at a moment ago."""
+        return self._due - self._clock.monotonic() > CHECK_SECONDS - RECENT_SECONDS
+
+    @property
+    def due_seconds(self) -> float:
+        """Until then."""
+        return max(self._due - self._clock.monotonic(), 0.0)
+
+    async def look(self, job: HATrainingJob) -> None:
+        """Bring Secret and credentials to what they should be.
+
+        Raises:
+            ApiError: there is no Secret, and none can be made.
+        """
+        self._due = self._clock.monotonic() + RETRY_SECONDS
+        self._take(await self._current(job))
+        self._due = self._clock.monotonic() + CHECK_SECONDS
+
+    async def look_again(self, job: HATrainingJob) -> None:
+        """The same for a job that has its credentials: where it fails, that is told, and tried again soon."""
+        try:
+            await self.look(job)
+        except ApiError as error:
+            self._say(job, f"its certificates cannot be looked at: {error}")
+
+    async def _current(self, job: HATrainingJob) -> Json:
+        namespace = job.metadata.namespace
+        try:
+            secret = await self._kube.get("secrets", namespace, tls_secret_name(job))
+        except ApiError as error:
+            if error.status != 404:
+                raise
+            secret = await self._made(job)
+            await self._kube.create("secrets", namespace, secret)
+            log.info("%s/%s: the Secret with its certificates is made", namespace, job.metadata.name)
+            return secret
+        if secret.get("immutable"):
+            return secret  # of 0.1, for ten years; kubelets would not bring a change of it into pods
+        try:
+            return await self._followed(job, secret)
+        except (ApiError, ValueError) as error:
+            metrics.CERTIFICATES_NOT_REPLACED.inc()
+            self._say(job, f"its certificates cannot be replaced, the old ones stay in use: {error}")
+            return secret
+
+    async def _made(self, job: HATrainingJob) -> Json:
+        """The Secret as it was, where that is known; with new certificates where it is not."""
+        if self._secret is not None:
+            made = tls_secret(job, read_tls_secret(self._secret))
+            if self._secret.get("immutable"):
+                made["immutable"] = True
+            return _dated(made, _trust_changed(self._secret, self._store.now))
+        store = self._store
+        material = issue(job.metadata.uid, await store.authorities(), store.now, store.lifetime)
+        return _dated(tls_secret(job, material), store.now)
+
+    async def _followed(self, job: HATrainingJob, secret: Json) -> Json:
+        """One step, if one is due."""
+        store, before = self._store, read_tls_secret(secret)
+        changed = _trust_changed(secret, store.now)
+        after = material_at(
+            job.metadata.uid,
+            before,
+            await store.authorities(),
+            trust_changed=changed,
+            now=store.now,
+            lifetime=store.lifetime,
+        )
+        if after == before:
+            return secret
+        body = {**secret, "data": tls_secret(job, after)["data"]}
+        step = "other authorities are trusted" if after["ca.crt"] != before["ca.crt"] else "they are signed anew"
+        changed = store.now if after["ca.crt"] != before["ca.crt"] else changed
+        await self._kube.replace("secrets", job.metadata.namespace, _dated(body, changed))
+        log.info("%s/%s: its certificates are replaced: %s", job.metadata.namespace, job.metadata.name, step)
+        return body
+
+    def _take(self, secret: Json) -> None:
+        material = read_tls_secret(secret)
+        self._secret = secret
+        given = (material["ca.crt"], material["operator.crt"], material["operator.key"])
+        if self.credentials is None:
+            self.credentials = CoordinatorCredentials(*given)
+        else:
+            self.credentials.authority, self.credentials.certificate, self.credentials.key = given
+
+    def _say(self, job: HATrainingJob, sentence: str) -> None:
+        if sentence != self._said:
+            log.warning("%s/%s: %s", job.metadata.namespace, job.metadata.name, sentence)
+        self._said = sentence
+
+
+def _dated(secret: Json, changed: datetime) -> Json:
+    annotations = {**(secret["metadata"].get("annotations") or {}), TRUST_CHANGED: format_time(changed)}
+    return {**secret, "metadata": {**secret["metadata"], "annotations": annotations}}
+
+
+def _trust_changed(secret: Json, now: datetime) -> datetime:
+    """When `ca.crt` was changed; one that does not say so counts as changed now."""
+    text = (secret["metadata"].get("annotations") or {}).get(TRUST_CHANGED, "")
+    try:
+        return datetime.fromisoformat(text)
+    except ValueError:
+        return now
