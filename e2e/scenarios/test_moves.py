@@ -2,22 +2,41 @@
 
 from __future__ import annotations
 
-from e2e.harness.rig import Rig
-from e2e.scenarios.proofs import assert_recovered
+from collections.abc import Callable
+
+from e2e.harness.rig import Rig, RigLayout
+from e2e.scenarios.proofs import assert_recovered, assert_weights_equal
 
 ITERATIONS = 300
 
 
-def test_a_cordoned_node_is_emptied_with_the_training_running(rig: Rig) -> None:
+DRAIN = ("drain", "--ignore-daemonsets", "--delete-emptydir-data", "--timeout=100s")
+
+
+def test_a_drained_node_is_emptied_with_the_training_running(rig: Rig) -> None:
     job = rig.submit(iterations=ITERATIONS)
     job.wait_step(10)
     node = job.node_of(0)
-    rig.plane.kubectl("cordon", node)
+    rig.plane.kubectl(*DRAIN, node, timeout=120)
     incident = job.wait_incident(2)
     assert (incident["action"], incident["lostSteps"]) == ("Migrate", 0)
     assert node in incident["cause"]["message"]
-    rig.plane.wait("the node to be empty", lambda: node not in {job.node_of(rank) for rank in range(4)})
+    assert node not in {job.node_of(rank) for rank in range(4)}
     assert_recovered(job, [0, 1], ITERATIONS)
+
+
+def test_a_drained_coordinator_is_moved_by_a_save_and_a_restart(start_rig: Callable[[RigLayout], Rig]) -> None:
+    rig = start_rig(RigLayout(plain_nodes=2))
+    job = rig.submit(iterations=ITERATIONS, spec={"recovery": {"drainTimeoutSeconds": 60}})
+    job.wait_step(10)
+    (coordinator,) = job.pods("coordinator")
+    node = coordinator["spec"]["nodeName"]
+    rig.plane.kubectl(*DRAIN, node, timeout=120)
+    incident = job.wait_incident(2, seconds=90)
+    assert (incident["action"], incident["lostSteps"]) == ("Restart", 0)
+    assert incident["restoredFrom"] == "SavedCheckpoint"
+    assert node not in {pod["spec"]["nodeName"] for pod in job.pods("coordinator")}
+    assert_weights_equal(job, ITERATIONS)
 
 
 def test_an_excluded_node_is_left_without_losing_a_step(rig: Rig) -> None:

@@ -181,6 +181,8 @@ class Recovery(ApiModel):
     """What is done about a node that works badly."""
     cordon_policy: CordonPolicy = CordonPolicy.MIGRATE
     """What is done about a node that is cordoned."""
+    drain_timeout_seconds: Annotated[int, Field(ge=0, le=SECONDS_PER_YEAR)] = 900
+    """How long evictions from a cordoned node wait for the pods to be moved; then they go through."""
     coordinator_loss_policy: CoordinatorLossPolicy = CoordinatorLossPolicy.AT_NEXT_CHECKPOINT
     """When the job is restarted after its MindIO controller was lost; until then it trains unprotected."""
     hang: Hang = Hang()

@@ -44,6 +44,11 @@ def tls_secret_name(job: HATrainingJob) -> str:
     return f"{job.metadata.name}-hajob-tls-{_short_hash(job.metadata.uid)}"
 
 
+def budget_name(job: HATrainingJob, role: str) -> str:
+    """The PodDisruptionBudget of the job's pods of a role; like the Secret, it may outlive its job for a moment."""
+    return f"{job.metadata.name}-{role}-{_short_hash(job.metadata.uid)}"
+
+
 def job_labels(job: HATrainingJob, role: str, incarnation: int) -> dict[str, str]:
     """Labels of every pod of the job, with those that tools made for other operators look for."""
     return {

@@ -123,6 +123,17 @@ class DeadlineReached(JobEvent):
 
 
 @dataclass(frozen=True, slots=True)
+class CoordinatorMoveRequested(JobEvent):
+    """The coordinator's node is to be emptied.
+
+    Attributes:
+        message: for people.
+    """
+
+    message: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class CapacityAvailable(JobEvent):
     """So many nodes could take a rank pod of this job now."""
 
@@ -270,6 +281,7 @@ EVENTS: tuple[type[JobEvent], ...] = (
     PlacesMissing,
     PlacesFound,
     MigrateRequested,
+    CoordinatorMoveRequested,
     CoordinatorLost,
     CoordinatorUnreachable,
     CoordinatorReachable,

@@ -177,6 +177,16 @@ def _may_restart_again(context: Context) -> bool:
     return not times or context.now_ms - max(times) >= 1000 * distance
 
 
+def why_coordinator_stays(context: Context) -> str:
+    """Why the job is not restarted to move its coordinator, beside that MindIO could not save; empty when it may be."""
+    policy = context.policy
+    if policy.mode is not Mode.ENFORCE:
+        return f"recovery.mode is {policy.mode}"
+    if policy.coordinator_loss is CoordinatorLossPolicy.NEVER:
+        return "coordinatorLossPolicy is Never"
+    return "" if _may_restart_again(context) else "the last such restart was a moment ago"
+
+
 def _returning(context: Context) -> bool:
     incident = context.incident
     return incident is not None and set(context.fact_ranks()) <= set(incident.lost_ranks)
@@ -293,5 +303,10 @@ MAY_MIGRATE: Final = Guard(
     "may migrate",
     "mode is Enforce, the nodes exist, the first step has ended and the budget of Migrate is not spent",
     lambda context: not why_no_move(context),
+)
+MAY_MOVE_COORDINATOR: Final = Guard(
+    "may move the coordinator",
+    "mode is Enforce, coordinatorLossPolicy is not Never, and the last such restart was long enough ago",
+    lambda context: not why_coordinator_stays(context),
 )
 RETURNING: Final = Guard("of a returning rank", "the fact concerns only ranks that are not training yet", _returning)

@@ -22,6 +22,7 @@ from hajob.plan.bookkeeping import (
 from hajob.plan.context import Context, HandlerResult
 from hajob.plan.effects import Effect
 from hajob.plan.evaluator import FAULT, ActionVerdict, Evaluator, Loss, Trigger
+from hajob.plan.guards import why_coordinator_stays
 from hajob.plan.ignored import Ignored, IgnoreReason
 from hajob.plan.policy import (
     ANOTHER_COORDINATOR_SECONDS,
@@ -132,6 +133,13 @@ def _save_for(purpose: Purpose, context: Context) -> HandlerResult:
         return save(context, context.state, incident, [])
     state, incident, out = _planned(context, purpose, Action.CHECKPOINT)
     return save(context, state, incident, out)
+
+
+def refuse_coordinator_move(context: Context) -> HandlerResult:
+    """Say why the coordinator stays where it is, though its node is to be emptied."""
+    saves = "; ".join(refusal.message for refusal in _refusals_to_save(context))
+    why = why_coordinator_stays(context) or f"nothing could be saved: {saves}"
+    return context.state, (effects.Announce("MoveRefused", f"the coordinator is not moved now: {why}"),)
 
 
 def repurpose(purpose: Purpose) -> Callable[[Context], HandlerResult]:

@@ -103,6 +103,7 @@ class Policy:
     coordinator_loss: CoordinatorLossPolicy = CoordinatorLossPolicy.AT_NEXT_CHECKPOINT
     sub_health: NodePolicy = NodePolicy.MIGRATE
     cordon: NodePolicy = NodePolicy.MIGRATE
+    drain_timeout_seconds: int = 900
     log_rules: Mapping[str, Action] = field(default_factory=dict)
     elastic: bool = True
     min_data_parallel: int = 1
@@ -153,6 +154,7 @@ def from_spec(spec: Mapping[str, Any] | HATrainingJobSpec, launched: Sequence[st
         coordinator_loss=recovery.coordinator_loss_policy,
         sub_health=recovery.sub_health_policy,
         cordon=NodePolicy(recovery.cordon_policy.value),
+        drain_timeout_seconds=recovery.drain_timeout_seconds,
         log_rules={rule.name: rule.action for rule in recovery.log_rules},
         elastic=elastic.policy is ElasticPolicy.ENABLED,
         min_data_parallel=elastic.min_data_parallel,

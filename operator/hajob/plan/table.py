@@ -24,6 +24,7 @@ from hajob.plan.events import (
     CapacityLost,
     CheckpointVerified,
     CoordinatorLost,
+    CoordinatorMoveRequested,
     CoordinatorPlaced,
     CoordinatorReachable,
     CoordinatorReady,
@@ -347,6 +348,23 @@ _REQUESTS = (
         P.MIGRATING,
     ),
     _row(_WITH_PODS, MigrateRequested, g.ALWAYS, _NO_MOVE),
+    _row(
+        (P.RUNNING, P.SHRUNK),
+        CoordinatorMoveRequested,
+        g.both(g.MAY_MOVE_COORDINATOR, _MAY_SAVE),
+        Handler(
+            "save for a move",
+            "save, then start anew with the coordinator elsewhere",
+            life.save_for(Purpose.COORDINATOR),
+        ),
+        P.SAVING,
+    ),
+    _row(
+        (P.RUNNING, P.SHRUNK),
+        CoordinatorMoveRequested,
+        g.ALWAYS,
+        Handler("say why not", "say that the coordinator is not moved now", life.refuse_coordinator_move),
+    ),
     _row(P.NEW, SuspendRequested, g.ALWAYS, Handler("none", "nothing has been made yet", r.nothing), P.SUSPENDED),
     _row((*_STARTING, P.UNPROTECTED, P.HELD), SuspendRequested, g.ALWAYS, _SUSPEND, P.SUSPENDED),
     _row(

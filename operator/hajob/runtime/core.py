@@ -244,7 +244,7 @@ class OperatorCore:
             self._caches.nodes[node.name] = node
         for uid, controller in list(self._controllers.items()):
             self._guard(uid, controller.look_for_stranded)
-        if before is not None and before.unschedulable != node.unschedulable:
+        if before is not None and before.is_to_be_emptied != node.is_to_be_emptied:
             for uid, controller in self._on_nodes({node.name}):
                 self._guard(uid, controller.look_for_moves)
         self._capacity_changed()

@@ -19,6 +19,7 @@ from hajob.protocol import sidecar_pb2 as wire
 from hajob.runtime import metrics
 from hajob.runtime.admission import Admission
 from hajob.runtime.deadline_timer import DeadlineTimer
+from hajob.runtime.drain_watch import DrainWatch
 from hajob.runtime.job_memory import JobMemory
 from hajob.runtime.job_observer import JobObserver, Seen
 from hajob.runtime.job_outputs import JobOutputs
@@ -53,6 +54,7 @@ class JobController:
         self._admission = Admission(ports.kube, ports.clock, ports.pod_settings, ports.authorities)
         self._outputs = JobOutputs(self._memory, self._observer, self._admission, ports)
         self._loop = ReconcileLoop(self._memory, self._observer, self._admission, ports, self)
+        self._drains = DrainWatch(self._memory, self._observer, ports, self._loop.wake, self._announce)
         self._deadline = DeadlineTimer(
             ports.clock, self._memory.time, self._deadline_reached, lambda: self._observer.deaf
         )
@@ -91,6 +93,7 @@ class JobController:
         self._loop.close()
         self._outputs.status.end()
         self._deadline.cancel()
+        self._drains.close()
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -211,6 +214,7 @@ class JobController:
     def look_for_moves(self) -> None:
         """A node under this job was cordoned, or is in service again."""
         self._take_in(self._observer.of_moves())
+        self._loop.wake()
 
     def look_for_faults(self, nodes: frozenset[str]) -> None:
         """Faults of these nodes, or of their chips, have changed."""
@@ -248,8 +252,13 @@ class JobController:
         self._outputs.status.publish()
 
     def follow_spec(self) -> None:
-        """Do what the spec asks for."""
+        """Do what the spec asks for, and what is wanted of the nodes below."""
         self._take_in(self._observer.of_spec())
+        self._take_in(self._drains.look())
+
+    async def protect_pods(self) -> None:
+        """Say how many of the pods evictions have to leave."""
+        await self._drains.protect()
 
     def creation_tried(self, refused: NotCreated | None) -> None:
         """Whether all pods could be created, and why not."""

@@ -122,7 +122,7 @@ class JobObserver:
 
     def of_places(self) -> Seen:
         """Whether a start waits for quota or nodes."""
-        state, coordinator = self._memory.state, next(filter(self.is_coordinator, self.pods.all()), None)
+        state, coordinator = self._memory.state, self.coordinator_pod()
         num_nodes = self._memory.layout.num_nodes
         return observe.of_places(state, num_nodes, self.serving(), coordinator, self.not_created)
 
@@ -145,6 +145,15 @@ class JobObserver:
             if asked != self._move_asked[0] or now - self._move_asked[1] > MOVE_AGAIN_SECONDS:
                 self._move_asked = (asked, now)
                 yield move
+
+    def drained(self) -> list[PodView]:
+        """Pods whose nodes are to be emptied, the coordinator's among them."""
+        pods = [*self.serving().values(), *filter(None, [self.coordinator_pod()])]
+        return [pod for pod in pods if observe.is_drained(pod, self._ports.nodes())]
+
+    def coordinator_pod(self) -> PodView | None:
+        """The coordinator's pod that should be there; None while there is none."""
+        return next(filter(self.is_coordinator, self.pods.all()), None)
 
     def is_news(self, report: wire.Report) -> bool:
         """Whether a report says more than how far the training has come."""
@@ -177,7 +186,7 @@ class JobObserver:
 
     def reach(self) -> Coordinator | None:
         """Whether the coordinator is reached; None where there is none that has to answer."""
-        pod = next(filter(self.is_coordinator, self.pods.all()), None)
+        pod = self.coordinator_pod()
         if pod is None or pod.phase != "Running" or pod.deleting or not self.coordinator.address:
             return None
         return Coordinator(pod.node_name, self.coordinator.connected)

@@ -24,6 +24,7 @@ API_PATHS: Final[Mapping[str, str]] = {
     "leases": "/apis/coordination.k8s.io/v1",
     "namespaces": "/api/v1",
     "nodes": "/api/v1",
+    "poddisruptionbudgets": "/apis/policy/v1",
     "pods": "/api/v1",
     "secrets": "/api/v1",
     "tokenreviews": "/apis/authentication.k8s.io/v1",

@@ -52,6 +52,9 @@ class Reconciled(Protocol):
     def follow_spec(self) -> None:
         """The job is admitted and its pods are known: do what its spec asks for."""
 
+    async def protect_pods(self) -> None:
+        """The pods are as they should be: say how many of them evictions have to leave."""
+
     def look_for_missed(self) -> None:
         """A pod was made; it may be gone again."""
 
@@ -99,6 +102,7 @@ class ReconcileLoop:
             try:
                 await self._settle(status)
                 await self._expire(status)
+                await self._protect()
             except (ApiError, StatusRefusedError) as error:
                 log.warning("%s: %s; trying again soon", self._memory.title, error)
             except Exception:
@@ -202,6 +206,10 @@ class ReconcileLoop:
             await status.acknowledged()
         if not self._ended:
             self._expiry.follow(job, status.current.completion_time if counts else None)
+
+    async def _protect(self) -> None:
+        if self._admission.admitted and not self._ended:
+            await self._owner.protect_pods()
 
     async def delete_pods(self) -> None:
         """The job is being deleted: delete its pods at once, and without grace where a node is silent. Never raises."""

@@ -16,6 +16,9 @@ TOLD_OTHERWISE: Final = frozenset(
 )
 """Taints by which Kubernetes repeats a condition or a field of the node."""
 
+DRAIN_TAINTS: Final = frozenset({"ToBeDeletedByClusterAutoscaler", "karpenter.sh/disrupted"})
+"""Taints with which cluster-autoscaler and Karpenter begin to empty a node, where `kubectl drain` cordons it."""
+
 
 @dataclass(frozen=True, slots=True)
 class Taint:
@@ -53,6 +56,11 @@ class NodeView:
     chips: Mapping[str, int] | None = None
     labels: Mapping[str, str] = field(default_factory=dict)
     taints: tuple[Taint, ...] = ()
+
+    @property
+    def is_to_be_emptied(self) -> bool:
+        """Whether somebody wants its pods to leave: it is cordoned, or an autoscaler is about to take it away."""
+        return self.unschedulable or any(taint.key in DRAIN_TAINTS for taint in self.taints)
 
     @property
     def usable(self) -> bool:

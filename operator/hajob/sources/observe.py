@@ -67,7 +67,7 @@ def of_moves(
         return
     excluded = set(spec.scheduling.excluded_node_names)
     if spec.recovery.cordon_policy is CordonPolicy.MIGRATE:
-        excluded.update(pod.node_name for pod in pods.values() if _is_cordoned(nodes.get(pod.node_name)))
+        excluded.update(pod.node_name for pod in pods.values() if is_drained(pod, nodes))
     moved = tuple(sorted(node_rank for node_rank, pod in pods.items() if pod.node_name in excluded))
     if moved:
         left = sorted({pods[node_rank].node_name for node_rank in moved})
@@ -75,9 +75,16 @@ def of_moves(
         yield events.MigrateRequested(nodes=moved, avoid=tuple(sorted(excluded)), reason=why)
 
 
-def _is_cordoned(node: NodeView | None) -> bool:
-    """Whether somebody wants it empty; a node that is not ready is another matter."""
-    return node is not None and node.unschedulable and node.ready
+def is_drained(pod: PodView, nodes: Mapping[str, NodeView]) -> bool:
+    """Whether somebody wants the pod's node empty; a node that is not ready is another matter."""
+    node = nodes.get(pod.node_name)
+    return node is not None and node.is_to_be_emptied and node.ready
+
+
+def of_coordinator_move(state: JobState, coordinator: PodView) -> Iterator[events.CoordinatorMoveRequested]:
+    """The coordinator's node is to be emptied, and people have been told."""
+    if state.phase in {JobPhase.RUNNING, JobPhase.SHRUNK}:
+        yield events.CoordinatorMoveRequested(message=f"{coordinator.node_name} of the coordinator is to be emptied")
 
 
 # -------------------------------------------------------------------------------------------------------- pods

@@ -15,17 +15,19 @@ from hajob.api.crd import CRD_NAME
 from hajob.api.crd_difference import CrdDifference, difference
 from hajob.api.job import HATrainingJob
 from hajob.api.status import HATrainingJobStatus
-from hajob.objects.naming import tls_secret_name
+from hajob.objects.naming import budget_name, tls_secret_name
 from hajob.objects.rank_pod import rank_pod
 from hajob.objects.settings import PodSettings
 from hajob.objects.tls_secret import tls_secret
 from hajob.runtime.announcements import EventType, event
 from hajob.runtime.clock import SystemClock
 from hajob.runtime.credentials import ApiCredentials, from_service_account
+from hajob.runtime.disruption_budgets import DisruptionBudgets
 from hajob.runtime.frontend import Frontend
 from hajob.runtime.http_kube import HttpKube
 from hajob.runtime.kube import ApiError, PatchKind
 from hajob.runtime.status_writer import operations
+from hajob.scheduling.drains import Budgets
 from tests.unit.runtime.fresh_certificates import certificates_of
 
 Job = dict[str, Any]
@@ -65,6 +67,10 @@ async def test_the_rights_are_enough(limited: HttpKube, crd: Job, job: Job, name
     await limited.create("secrets", "default", tls_secret(made, certificates_of(uid)))
     secret = await limited.get("secrets", "default", tls_secret_name(made))
     await limited.replace("secrets", "default", secret)
+    for least in (1, 0):
+        await DisruptionBudgets(limited, SystemClock(), lambda: None).follow(made, Budgets(least, least))
+        budget = await kube.get("poddisruptionbudgets", "default", budget_name(made, names.ROLE_RANK))
+        assert budget["spec"]["minAvailable"] == least
     told = event(made, 1_795_255_200_000, "Test", "a note", type_=EventType.NORMAL, instance="test")
     await limited.create("events", "default", told)
     assert difference(await limited.get("customresourcedefinitions", "", CRD_NAME)) == CrdDifference()
@@ -101,7 +107,7 @@ async def test_the_frontend_needs_no_more(
     await frontend.stop()
 
 
-@pytest.mark.parametrize("resource", ["secrets", "configmaps", "namespaces"])
+@pytest.mark.parametrize("resource", ["secrets", "configmaps", "namespaces", "poddisruptionbudgets"])
 async def test_nothing_else_can_be_listed(limited: HttpKube, resource: str) -> None:
     async def read() -> None:
         async for _ in limited.pages(resource):

@@ -127,6 +127,7 @@ def every_event(state: JobState) -> Iterator[e.JobEvent]:
     yield from (
         e.MigrateRequested(nodes=(1,)),
         e.MigrateRequested(nodes=(99,)),
+        e.CoordinatorMoveRequested(message="node-9"),
         e.CoordinatorLost(),
         e.CoordinatorReady(),
     )

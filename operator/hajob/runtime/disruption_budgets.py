@@ -1,0 +1,80 @@
+"""Keeps the PodDisruptionBudgets of one job at what they should say, as levels.
+
+They are courtesy to those who drain nodes and never hold anything up: what the server refuses is logged, counted and
+tried again later.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+from typing import Final
+
+from hajob.api import constants as names
+from hajob.api.base import Json
+from hajob.api.job import HATrainingJob
+from hajob.objects.disruption_budget import disruption_budget
+from hajob.objects.naming import budget_name
+from hajob.runtime import metrics
+from hajob.runtime.backoff import Retry
+from hajob.runtime.clock import Clock
+from hajob.runtime.kube import ApiError, Kube
+from hajob.scheduling.drains import Budgets
+
+log = logging.getLogger(__name__)
+
+RESOURCE: Final = "poddisruptionbudgets"
+RETRY_SECONDS: Final = (1.0, 60.0)
+
+
+class DisruptionBudgets:
+    """The budgets of one job.
+
+    Args:
+        kube: the API.
+        clock: of the machine.
+        wake: called when something that failed may be tried again.
+    """
+
+    def __init__(self, kube: Kube, clock: Clock, wake: Callable[[], None]) -> None:
+        self._kube = kube
+        self._retry = Retry(clock, wake, *RETRY_SECONDS)
+        self._written: dict[str, int] = {}
+
+    def close(self) -> None:
+        """Try nothing again."""
+        self._retry.cancel()
+
+    async def follow(self, job: HATrainingJob, wanted: Budgets) -> None:
+        """Write what has changed."""
+        by_role: Mapping[str, int] = {names.ROLE_RANK: wanted.ranks, names.ROLE_COORDINATOR: wanted.coordinator}
+        changed = {role: least for role, least in by_role.items() if self._written.get(role) != least}
+        if not changed or not self._retry.due:
+            return
+        for role, least in changed.items():
+            try:
+                await self._put(job, role, least)
+            except ApiError as error:
+                metrics.REFUSED.labels("disruption budget").inc()
+                log.warning("%s: PodDisruptionBudget %s: %s", job.metadata.name, budget_name(job, role), error)
+                self._retry.failed()
+                return
+            self._written[role] = least
+        self._retry.succeeded()
+
+    async def _put(self, job: HATrainingJob, role: str, least: int) -> None:
+        """As it should be, whatever is there: whoever led before may have made it, anybody may have deleted it."""
+        namespace, name = job.metadata.namespace, budget_name(job, role)
+        found = await self._find(namespace, name)
+        if found is None:
+            await self._kube.create(RESOURCE, namespace, disruption_budget(job, role, least))
+        elif found["spec"].get("minAvailable") != least:
+            await self._kube.patch(RESOURCE, namespace, name, {"spec": {"minAvailable": least}})
+
+    async def _find(self, namespace: str, name: str) -> Json | None:
+        try:
+            return await self._kube.get(RESOURCE, namespace, name)
+        except ApiError as error:
+            if error.status != 404:
+                raise
+            return None

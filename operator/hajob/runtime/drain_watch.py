@@ -1,0 +1,100 @@
+"""Drains of the nodes below one job: what people are told, what evictions may take, when the coordinator is moved.
+
+See docs/decisions/0023-drains-wait.md. Since when a node is to be emptied is not in the journal: after a change of
+leaders its time begins anew.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+from hajob.plan import events
+from hajob.plan.policy import NodePolicy
+from hajob.plan.state import ENDED, JobPhase
+from hajob.runtime.clock import Timer
+from hajob.runtime.disruption_budgets import DisruptionBudgets
+from hajob.runtime.job_memory import JobMemory
+from hajob.runtime.job_observer import JobObserver
+from hajob.runtime.ports import Ports
+from hajob.scheduling.drains import Drains, budgets
+from hajob.sources import observe
+from hajob.sources.pod import PodView
+from hajob.status.announcements import Announce, Announcement
+
+ASK_AGAIN_SECONDS: Final = 300.0
+"""A coordinator that could not be moved is asked for again after so long."""
+_WITHOUT_PODS: Final = frozenset({JobPhase.NEW, JobPhase.SUSPENDED, *ENDED})
+
+
+class DrainWatch:
+    """The drains of one job.
+
+    Args:
+        memory: of the job.
+        observer: of the job.
+        ports: to the world.
+        wake: called when it should look again.
+        announce: tells people.
+    """
+
+    def __init__(
+        self, memory: JobMemory, observer: JobObserver, ports: Ports, wake: Callable[[], None], announce: Announce
+    ) -> None:
+        self._memory, self._observer, self._clock = memory, observer, ports.clock
+        self._wake, self._announce = wake, announce
+        self._drains = Drains(memory.policy.drain_timeout_seconds)
+        self._budgets = DisruptionBudgets(ports.kube, ports.clock, wake)
+        self._timer: Timer | None = None
+        self._asked = float("-inf")
+
+    def close(self) -> None:
+        """Do nothing any more."""
+        self._budgets.close()
+        self._cancel()
+
+    def look(self) -> list[events.CoordinatorMoveRequested]:
+        """Take in which nodes are to be emptied; the coordinator is to move once people have had time to object."""
+        pods, now, policy = self._observer.drained(), self._clock.monotonic(), self._memory.policy
+        self._drains.timeout = policy.drain_timeout_seconds
+        fresh = self._drains.look({pod.node_name for pod in pods}, now)
+        for pod in pods:
+            if pod.node_name in fresh:
+                said = _in_words(pod, policy.cordon, self._drains.notice)
+                self._announce(Announcement("NodeDraining", said, warning=pod.node_rank < 0))
+        self._cancel()
+        if (rest := self._drains.next_change(now)) is not None:
+            self._timer = self._clock.call_later(rest + 0.01, self._wake)
+        return self._coordinator_move(now) if policy.cordon is NodePolicy.MIGRATE else []
+
+    async def protect(self) -> None:
+        """Say how many pods evictions have to leave now."""
+        if self._memory.state.phase in _WITHOUT_PODS:
+            return
+        policy = self._memory.policy
+        overdue = self._drains.overdue(self._clock.monotonic())
+        await self._budgets.follow(self._memory.job, budgets(self._memory.desired, policy, overdue=overdue))
+
+    def _coordinator_move(self, now: float) -> list[events.CoordinatorMoveRequested]:
+        pod = self._observer.coordinator_pod()
+        if pod is None or not self._drains.noticed(pod.node_name, now) or now - self._asked < ASK_AGAIN_SECONDS:
+            return []
+        asked = list(observe.of_coordinator_move(self._memory.state, pod))
+        if asked:
+            self._asked = now
+        return asked
+
+    def _cancel(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+
+def _in_words(pod: PodView, policy: NodePolicy, notice: float) -> str:
+    """What will happen to a pod whose node is to be emptied."""
+    what = f"node {pod.node_name} of pod {pod.name} is to be emptied"
+    if policy is NodePolicy.IGNORE:
+        return f"{what}; cordonPolicy is Ignore: nothing follows before the pod is evicted"
+    if pod.node_rank >= 0:
+        return f"{what}: the pod is moved while the training goes on, evictions wait"
+    return f"{what}: in {notice:.0f} s the job is saved and restarted with its coordinator elsewhere"

@@ -1,0 +1,80 @@
+"""How many pods of a job evictions have to leave, while its nodes are drained (docs/decisions/0023-drains-wait.md).
+
+An eviction that is refused leaves no trace; what can be seen is the cordon before it. So budgets let nothing go while
+the job moves its pods off, and everything once that has taken too long.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+from typing import Final
+
+from hajob.plan.placements import Placements
+from hajob.plan.policy import CoordinatorLossPolicy, NodePolicy, Policy
+
+NOTICE_SECONDS: Final = 30.0
+"""A coordinator that would be moved by a restart is left alone so long: a cordon by mistake can be taken back. Half of
+recovery.drainTimeoutSeconds, where that is less.
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Budgets:
+    """So many ready pods of each role an eviction has to leave."""
+
+    ranks: int = 0
+    coordinator: int = 0
+
+
+def budgets(desired: Placements, policy: Policy, *, overdue: bool) -> Budgets:
+    """What may be evicted now.
+
+    Args:
+        desired: pods that should exist; both pods of a move count, so that the old one is safe until it is over.
+        policy: of the job.
+        overdue: a drain has waited for recovery.drainTimeoutSeconds.
+    """
+    ranks = len(desired.ranks)
+    if overdue:
+        return Budgets()
+    if policy.cordon is NodePolicy.IGNORE:  # no move will come: one node after the other, by replacing its pod
+        return Budgets(max(ranks - 1, 0))
+    moves = desired.coordinator is not None and policy.coordinator_loss is not CoordinatorLossPolicy.NEVER
+    return Budgets(ranks, 1 if moves else 0)
+
+
+class Drains:
+    """Nodes below a job that are to be emptied, and since when. Times are seconds of one clock.
+
+    Attributes:
+        timeout: recovery.drainTimeoutSeconds.
+    """
+
+    def __init__(self, timeout: float) -> None:
+        self.timeout = timeout
+        self._since: dict[str, float] = {}
+
+    @property
+    def notice(self) -> float:
+        """How long a coordinator stays where it is, in seconds."""
+        return min(NOTICE_SECONDS, self.timeout / 2)
+
+    def look(self, nodes: Collection[str], now: float) -> tuple[str, ...]:
+        """Those that are to be emptied now; returns which of them are new."""
+        fresh = tuple(sorted(set(nodes) - self._since.keys()))
+        self._since = {name: self._since.get(name, now) for name in nodes}
+        return fresh
+
+    def noticed(self, name: str, now: float) -> bool:
+        """Whether people have known for long enough that this node is to be emptied."""
+        return name in self._since and now - self._since[name] >= self.notice
+
+    def overdue(self, now: float) -> bool:
+        """Whether one of them has waited for the whole timeout."""
+        return any(now - since >= self.timeout for since in self._since.values())
+
+    def next_change(self, now: float) -> float | None:
+        """In how many seconds one of them will have waited for the notice or the timeout; None for never."""
+        rests = [since + limit - now for since in self._since.values() for limit in (self.notice, self.timeout)]
+        return min((rest for rest in rests if rest > 0), default=None)

@@ -1,0 +1,117 @@
+"""Evictions wait while a job moves off a node, and not for ever; a coordinator is moved after a notice."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from dataclasses import replace
+
+import pytest
+
+from e2e.memory_api.requests import requests
+from hajob.plan.state import JobPhase
+from hajob.runtime.kube import ApiError
+from hajob.scheduling.drains import NOTICE_SECONDS
+from tests.unit.runtime.test_job_controller import NAMESPACE, Town, settled
+
+BUDGETS = "poddisruptionbudgets"
+
+
+@pytest.fixture
+async def town() -> AsyncIterator[Town]:
+    made = Town()
+    yield made
+    await made.controller.close()
+
+
+def budgets(town: Town) -> dict[str, int]:
+    """Role to the pods that evictions leave."""
+    return {
+        body["spec"]["selector"]["matchLabels"]["training.hajob.io/role"]: body["spec"]["minAvailable"]
+        for (resource, _, _), body in town.kube.objects.items()
+        if resource == BUDGETS
+    }
+
+
+def writes(town: Town) -> int:
+    return sum(resource == BUDGETS for _, resource, _ in town.kube.writes)
+
+
+async def cordon(town: Town, node: str, *, on: bool = True) -> None:
+    """As the core shows it."""
+    town.nodes[node] = replace(town.nodes[node], unschedulable=on)
+    town.controller.look_for_moves()
+    await settled(town)
+
+
+def phase(town: Town) -> JobPhase:
+    return town.controller.state.phase
+
+
+def node_of(town: Town, role: str) -> str:
+    return next(pod.node_name for pod in town.pods() if pod.role == role)
+
+
+async def test_a_job_that_trains_gives_up_no_pod(town: Town) -> None:
+    await town.train()
+    assert budgets(town) == {"rank": 4, "coordinator": 1}
+    assert writes(town) == 2
+
+
+async def test_a_new_leader_reads_and_writes_nothing(town: Town) -> None:
+    await town.train()
+    await town.controller.close()
+    town.kube.writes.clear()
+    town.open()
+    await settled(town)
+    assert (budgets(town), writes(town)) == ({"rank": 4, "coordinator": 1}, 0)
+
+
+async def test_both_pods_of_a_move_are_safe(town: Town) -> None:
+    await town.train()
+    await cordon(town, node_of(town, "rank"))
+    assert phase(town) is JobPhase.MIGRATING
+    assert budgets(town)["rank"] == 5
+
+
+async def test_an_eviction_goes_through_once_it_has_waited(town: Town) -> None:
+    town.raw["spec"]["recovery"] = {"mode": "Observe", "drainTimeoutSeconds": 60}
+    await town.controller.close()
+    town.kube.put("hatrainingjobs", NAMESPACE, town.raw)
+    town.open()
+    await town.train()
+    await cordon(town, node_of(town, "rank"))
+    await town.clock.advance(59)
+    assert budgets(town) == {"rank": 4, "coordinator": 1}
+    await town.clock.advance(2)
+    assert budgets(town) == {"rank": 0, "coordinator": 0}
+    await cordon(town, node_of(town, "rank"), on=False)
+    assert budgets(town) == {"rank": 4, "coordinator": 1}
+
+
+async def test_a_drained_coordinator_is_moved_after_a_notice(town: Town) -> None:
+    await town.train()
+    await cordon(town, node_of(town, "coordinator"))
+    assert town.events.reasons.count("NodeDraining") == 1
+    await town.clock.advance(NOTICE_SECONDS - 1)
+    assert phase(town) is JobPhase.RUNNING
+    await town.clock.advance(2)
+    assert phase(town) is JobPhase.SAVING
+    assert town.links[0].orders[-1].action  # told to save
+
+
+async def test_a_cordon_that_is_taken_back_costs_nothing(town: Town) -> None:
+    await town.train()
+    await cordon(town, node_of(town, "coordinator"))
+    await town.clock.advance(NOTICE_SECONDS / 2)
+    await cordon(town, node_of(town, "coordinator"), on=False)
+    await town.clock.advance(600)
+    assert phase(town) is JobPhase.RUNNING
+
+
+async def test_budgets_that_are_refused_hold_nothing_up(town: Town) -> None:
+    refusal = ApiError(403, "Forbidden", "exceeded quota")
+    town.kube.server.faults.refuse(refusal, matching=requests(BUDGETS), times=4)
+    await town.train()
+    assert (phase(town), budgets(town)) == (JobPhase.RUNNING, {})
+    await town.clock.advance(60)
+    assert budgets(town) == {"rank": 4, "coordinator": 1}
