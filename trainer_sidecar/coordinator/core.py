@@ -13,7 +13,7 @@ from typing import Any
 from hajob.protocol import sidecar_pb2 as pb
 from hajob.protocol.steps import known_step
 from trainer_sidecar.controller_protocol import PORT
-from trainer_sidecar.coordinator import checkpoints, hang, node_orders, orders, standing, start, takeover
+from trainer_sidecar.coordinator import checkpoints, first_step, hang, node_orders, orders, standing, start, takeover
 from trainer_sidecar.coordinator.callbacks import parse_callback
 from trainer_sidecar.coordinator.clock import NANOSECONDS
 from trainer_sidecar.coordinator.conversation import EventKind, MindIOEvent
@@ -160,7 +160,9 @@ class CoordinatorCore:
                 tells_why = fact.exit_code == 0 and not fact.unexplained  # the end of others, which came first here
                 if not desired and job.roster.targets and not tells_why:
                     continue  # ended by order, or of a process that has a successor; before a takeover nobody knows
-                lost |= desired if fact.exit_code != 0 else set()
+                if desired and fact.exit_code != 0:
+                    lost |= desired
+                    first_step.doubt(job)
             fact.node_rank = pod.node_rank
             job.effects.tell(fact, job.now - fact.age_nanoseconds / NANOSECONDS)
         return lost
@@ -273,6 +275,7 @@ class CoordinatorCore:
         for uid, seconds in job.contacts.newly_silent(now, self._is_missed).items():
             self._silent(uid, seconds)
         job.effects.note(changed=job.contacts.unreachable != before)
+        first_step.tell_doubted(job)
         self._forget_pods()
         last = job.ending.due(now)
         if last is not None:
@@ -303,6 +306,7 @@ class CoordinatorCore:
         fact.ranks.extend(job.roster.ranks_of(pod.node_rank))
         fact.incarnation = pod.incarnation
         job.steps.lose_sight(fact.ranks)
+        first_step.follow(job, fact.ranks)
         job.effects.tell(fact, job.now)
 
     def _forget_pods(self) -> None:

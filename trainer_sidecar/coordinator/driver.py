@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from functools import singledispatch
 
 from hajob.protocol import sidecar_pb2 as pb
-from trainer_sidecar.coordinator import migration
+from trainer_sidecar.coordinator import first_step, migration
 from trainer_sidecar.coordinator.conversation import (
     Admit,
     Command,
@@ -210,7 +210,7 @@ def step_finished(job: Job, rank: int, step: int, at: float) -> None:
             return
         job.steps.go_back(step - 1)  # every rank has loaded a checkpoint
     job.steps.finished(rank, step, at, job.roster.num_training)
-    _first_step(job)
+    first_step.follow(job)
     _end_outage(job, rank, step, at)
 
 
@@ -223,7 +223,7 @@ def heartbeat_told(job: Job, rank: int, step: int, at: float) -> None:
         job.steps.go_back(step)  # every rank has loaded a checkpoint
     is_new = step > job.steps.reached or (_is_awaited(job, rank) and before is not None and step > before)
     job.steps.heartbeat(rank, step, at, job.roster.num_training)
-    _first_step(job)
+    first_step.follow(job)
     if is_new:
         _end_outage(job, rank, step, at)
 
@@ -253,13 +253,3 @@ def _end_outage(job: Job, rank: int, step: int, at: float) -> None:
         migration.take_over(job)
     job.mark(pb.RESUMED, at, pb.Milestone(step=step))
     feed(job, MindIOEvent(EventKind.STEP), at)
-
-
-def _first_step(job: Job) -> None:
-    """A start ends with the first step that all ranks have finished: one that is late belongs to the outage."""
-    common = job.steps.common
-    if common is None or not job.attempt.linked or job.attempt.stepped:
-        return
-    job.attempt.has_stepped()
-    if job.incidents.current is None:
-        job.mark(pb.RESUMED, common[1], pb.Milestone(step=common[0]))

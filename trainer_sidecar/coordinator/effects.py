@@ -31,6 +31,7 @@ class Effects:
         self.changed = False  # a report is due soon
         self.refused_inputs = 0
         self._facts = 0
+        self._held: tuple[float, float] | None = None  # since when, until when facts and milestones are held back
 
     def request(self, call: str, arguments: dict[str, object], order: int = 0) -> None:
         """Ask the controller host for a call."""
@@ -76,6 +77,34 @@ class Effects:
         """Queue a milestone for the operator."""
         self.outbox.add_milestone(milestone, at)
         self.urgent = True
+
+    # -- what is held back ---------------------------------------------------------------------------------------------
+
+    @property
+    def held_since(self) -> float | None:
+        """Since when facts and milestones are held back; None: they are not."""
+        return self._held[0] if self._held is not None else None
+
+    def hold(self, now: float, seconds: float) -> None:
+        """Hold back for so long what is told from now on; once begun, it is not prolonged."""
+        if self._held is None:
+            self._held = (now, now + seconds)
+            self.outbox.hold()
+
+    def mark_ahead(self, milestone: pb.Milestone, at: float) -> None:
+        """Queue a milestone before what is held back."""
+        self.outbox.add_milestone(milestone, at, ahead=True)
+
+    def release(self) -> None:
+        """Let everything go."""
+        self._held = None
+        self.outbox.release()
+        self.urgent = True
+
+    def release_due(self, now: float) -> None:
+        """Let everything go that was held back for long enough."""
+        if self._held is not None and now >= self._held[1]:
+            self.release()
 
     def report(self, state: pb.CoordinatorState, now: float) -> pb.Report:
         """The next report to the operator."""

@@ -31,6 +31,7 @@ class ReportOutbox:
 
     def __init__(self) -> None:
         self._items: list[_Item] = []
+        self._held: list[_Item] | None = None  # what goes out only when it is released
         self._seen: OrderedDict[str, None] = OrderedDict()
         self._sequence = 0
 
@@ -44,18 +45,32 @@ class ReportOutbox:
         self._append(_Item(fact, at))
         return True
 
-    def add_milestone(self, milestone: pb.Milestone, at: float) -> None:
-        """Queue a milestone that was reached at `at`."""
-        self._append(_Item(milestone, at))
+    def add_milestone(self, milestone: pb.Milestone, at: float, *, ahead: bool = False) -> None:
+        """Queue a milestone that was reached at `at`; `ahead`: before everything that is held back."""
+        self._append(_Item(milestone, at), ahead=ahead)
 
-    def _append(self, item: _Item) -> None:
+    def hold(self) -> None:
+        """What is added from now on goes out when it is released."""
+        self._held = self._held or []
+
+    def release(self) -> None:
+        """What was held back goes out, in its order."""
+        held, self._held = self._held, None
+        for item in held or ():
+            self._append(item)
+
+    def _append(self, item: _Item, *, ahead: bool = False) -> None:
+        if self._held is not None and not ahead:
+            self._held.append(item)
+            return
         self._items.append(item)
         if len(self._items) > KEPT_ITEMS:
             log.error("no operator has taken in anything for %d items; dropped: %s", KEPT_ITEMS, self._items.pop(0))
 
     def milestones(self) -> list[pb.Milestone]:
         """Those that wait, oldest first."""
-        return [item.message for item in self._items if isinstance(item.message, pb.Milestone)]
+        waiting = (*self._items, *(self._held or ()))
+        return [item.message for item in waiting if isinstance(item.message, pb.Milestone)]
 
     def rewind(self) -> None:
         """A new stream: everything unacknowledged goes out again."""

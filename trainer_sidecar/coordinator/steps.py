@@ -47,6 +47,7 @@ class Steps:
         self._levels: dict[int, int] = {}
         self._ranks_at: Counter[int] = Counter()  # how many ranks have each level
         self._unheard: set[int] = set()
+        self._first: tuple[int, float] | None = None  # the first one told of since the attempt began, and when
         self.newest = -1
         self.reached = -1  # the newest of all, also before ranks rolled back
         self.latest: float | None = None
@@ -85,6 +86,7 @@ class Steps:
         self._settle(num_ranks)
 
     def _came(self, step: int, at: float) -> None:
+        self._first = self._first or (step, at)
         self.newest = max(self.newest, step)
         self.reached = max(self.reached, step)
         self.latest = at if self.latest is None else max(self.latest, at)
@@ -128,6 +130,19 @@ class Steps:
     def common(self) -> tuple[int, float] | None:
         """The last step that every rank finished, and when the last one did."""
         return self._common
+
+    def begun(self, missing: Collection[int], num_ranks: int) -> tuple[int, float] | None:
+        """A step of this attempt that every rank has ended, and when, known as early as it can be.
+
+        No rank ends a step that another has not begun: MindIO's trainers update parameters behind a barrier of all
+        ranks. So when one has ended a later step than the first that was told of, all have ended that one. Of ranks
+        that are `missing` nothing is asked: what the others have trained MindIO can bring back.
+        """
+        if self._common is not None or self._first is None:
+            return self._common
+        told = self._levels.keys() - set(missing)
+        all_told = told and len(told) >= num_ranks - len(missing)
+        return self._first if all_told or self.reached > self._first[0] else None
 
     def lose_sight(self, ranks: Iterable[int]) -> None:
         """Nobody is left who could tell of these ranks' last steps."""
@@ -222,6 +237,7 @@ class Steps:
         self._times.clear()
         self._beat_times.clear()
         self._unheard.clear()
+        self._first = None
         self._common, self.newest, self.reached, self.latest = None, -1, -1, None
 
     def _forget_all(self) -> None:

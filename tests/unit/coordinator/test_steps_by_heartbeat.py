@@ -150,3 +150,67 @@ def test_steps_go_on_when_no_rank_prints_and_the_times_are_known() -> None:
     assert steps.common is not None
     assert steps.common[0] == 160
     assert steps.median_seconds == pytest.approx(0.25, abs=0.1)
+
+
+def linked() -> World:
+    """Every rank is linked, no step has been told."""
+    world = World()
+    world.start()
+    return world
+
+
+@pytest.mark.parametrize("by_line", [True, False])
+def test_a_second_step_of_one_rank_shows_the_first_of_all(by_line: bool) -> None:
+    world = linked()
+    for step in (1, 2):
+        assert world.marks(pb.RESUMED) == []
+        world.advance(0.3)
+        if by_line:
+            world.step(step, [PRINTING])
+        else:
+            beat(world, {step: step})  # another rank each time
+    assert [mark.step for mark in world.marks(pb.RESUMED)] == [1]
+    assert world.state.step == 2
+
+
+def test_a_step_after_a_load_shows_nothing_of_the_others() -> None:
+    world = linked()
+    beat(world, {0: 118_000, 1: 118_000})
+    assert world.marks(pb.RESUMED) == []
+
+
+def test_at_a_stop_the_others_tell_that_they_have_trained() -> None:
+    world = linked()
+    beat(world, {0: 1})
+    world.die(2)
+    assert world.called("stop_train")
+    assert world.facts == [], "the fact waits for what the others answer to the stop"
+    beat(world, {0: 1, 1: 1, PRINTING: 1})
+    both = [mark.kind for mark in world.milestones if mark.kind in (pb.RESUMED, pb.STOPPED)]
+    assert both == [pb.RESUMED, pb.STOPPED]
+    assert [fact.kind for fact in world.facts] == [pb.PROCESS_EXITED]
+    resumed, exited = world.marks(pb.RESUMED)[0], world.facts[0]
+    assert resumed.age_nanoseconds >= exited.age_nanoseconds
+    world.order(pb.IN_PLACE, revision=1, lost_ranks=[2], restart_ranks=[2])
+    world.advance(0.5)
+    assert world.called("change_strategy")[-1]["strategy"] == "recover"
+
+
+def test_a_fault_before_any_step_is_told_after_a_moment() -> None:
+    world = linked()
+    world.die(2)
+    assert world.facts == []
+    world.advance(0.4)
+    assert [fact.kind for fact in world.facts] == [pb.PROCESS_EXITED]
+    assert world.marks(pb.RESUMED) == []
+    beat(world, {0: 1, 1: 1, PRINTING: 1})
+    assert world.marks(pb.RESUMED) == [], "the operator has decided"
+
+
+def test_a_silent_node_is_not_waited_for() -> None:
+    world = linked()
+    world.agent(0).powered = False
+    beat(world, {2: 1, PRINTING: 1})
+    world.advance(3.3)
+    assert [mark.step for mark in world.marks(pb.RESUMED)] == [1]
+    assert [fact.kind for fact in world.facts] == [pb.AGENT_SILENT]

@@ -1,0 +1,50 @@
+"""Whether a start is over: from the end of the first step on MindIO can bring back what was trained.
+
+MindIO knows that by itself; here it is learned from lines and heartbeats, which come up to two seconds later. So a
+fault that comes before is held back for a moment: the stop makes MindIO collect every rank's step, and the gates pass
+on what the living ones answer. The operator then hears of the first step before it hears of the fault, or, where
+nothing was trained, of the fault alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from hajob.protocol import sidecar_pb2 as pb
+from trainer_sidecar.coordinator.job import Job
+
+ANSWER_SECONDS = 0.3
+"""The answers to a stop are here within 0.05 s. Longer, nobody knows; and the restart that follows takes far longer."""
+
+
+def doubt(job: Job) -> None:
+    """A fault is about to be told, and whether the first step has ended is not known."""
+    if job.runs and job.attempt.linked and not job.attempt.stepped:
+        job.effects.hold(job.now, ANSWER_SECONDS)
+
+
+def follow(job: Job, lost: Collection[int] = ()) -> None:
+    """Note the end of the first step, once it is known. `lost`: ranks that nothing more is heard of.
+
+    An outage that is open already is ended by the first step after it, not by this one.
+    """
+    attempt = job.attempt
+    if attempt.stepped or not attempt.linked:
+        return
+    held_since = job.effects.held_since
+    missing = lost if held_since is None else job.conversation.memory.lost.keys() | lost
+    begun = job.steps.begun(missing, job.roster.num_training)
+    if begun is None:
+        return
+    attempt.has_stepped()
+    milestone = pb.Milestone(kind=pb.RESUMED, incarnation=attempt.incarnation, step=begun[0])
+    if held_since is not None:
+        job.effects.mark_ahead(milestone, min(begun[1], held_since))
+        job.effects.release()
+    elif job.incidents.current is None:
+        job.effects.mark(milestone, begun[1])
+
+
+def tell_doubted(job: Job) -> None:
+    """Nobody has answered in time: what was held back is told as it is."""
+    job.effects.release_due(job.now)
