@@ -25,10 +25,11 @@ from hajob.api.job import HATrainingJob
 from hajob.objects.settings import PodSettings
 from hajob.runtime.announcements import Announcer
 from hajob.runtime.authority_store import AuthorityStore
+from hajob.runtime.caches import Caches
 from hajob.runtime.certificates import issue, new_authority
 from hajob.runtime.channel import Channel, ChannelListener, CoordinatorCredentials
 from hajob.runtime.clock import SystemClock
-from hajob.runtime.core import Caches, OperatorCore
+from hajob.runtime.core import OperatorCore
 from hajob.runtime.kube import ApiError, Kube, Page, PatchKind, TokenIdentity, WatchEvent
 from hajob.runtime.ports import Ports
 from hajob.runtime.status_writer import StatusWriter
@@ -192,8 +193,7 @@ async def serve(directory: Path, addresses: dict[str, str], port: int) -> None:
         announcer=announcer,
         pod_settings=PodSettings(sidecar_image="hajob/sidecar:dev", coordinator_port=port),
         fence=lambda: FENCE,
-        nodes=lambda: caches.nodes,
-        all_pods=lambda: caches.pods,
+        capacity=lambda: caches.capacity,
     )
     core = api.core = OperatorCore(ports, caches)
     core.pods_complete()

@@ -27,9 +27,10 @@ from hajob.runtime import metrics
 from hajob.runtime.announcements import Announcer
 from hajob.runtime.authority_store import AuthorityStore
 from hajob.runtime.backoff import Backoff
+from hajob.runtime.caches import Caches
 from hajob.runtime.channel import Channel, ChannelListener, CoordinatorCredentials
 from hajob.runtime.clock import Clock, SystemClock
-from hajob.runtime.core import Caches, OperatorCore
+from hajob.runtime.core import OperatorCore
 from hajob.runtime.crd_check import CrdCheck
 from hajob.runtime.credentials import ApiCredentials, load
 from hajob.runtime.fault_watch import FaultWatch
@@ -44,6 +45,7 @@ from hajob.runtime.probe import probe
 from hajob.runtime.self_watch import SelfWatch
 from hajob.runtime.settings import Settings
 from hajob.runtime.status_writer import StatusWriter
+from hajob.runtime.tenants import Tenants
 from hajob.sources import node as node_source
 from hajob.sources import pod as pod_source
 from hajob.sources.node import NodeView
@@ -117,6 +119,9 @@ class Operator:
             listed=self._core.pods_complete,
         )
         self._nodes = Informer(kube, clock, "nodes", node_source.view, self._node_changed)
+        self._tenants = Tenants(
+            kube, clock, settings.watch_namespace, self._core.stranger_changed, self._core.quota_changed
+        )
 
     def _ports(self) -> Ports:
         return Ports(
@@ -133,9 +138,7 @@ class Operator:
                 timedelta(days=self._settings.certificate_days),
             ),
             fence=lambda: self._lease.fence,
-            nodes=lambda: self._caches.nodes,
-            all_pods=lambda: self._caches.pods,
-            changes=lambda: self._caches.changes,
+            capacity=lambda: self._caches.capacity,
             faults_on=self._faults.on_node,
             kept_out=self._faults.kept_out,
             crd_is_older=lambda: self._crd.older,
@@ -203,9 +206,14 @@ class Operator:
         )
         await runner.setup()
         await web.TCPSite(runner, self._settings.pod_ip, self._settings.metrics_port).start()
-        informers: tuple[Watch, ...] = (self._pods, self._nodes, *self._faults.informers)
+        informers: tuple[Watch, ...] = (
+            self._pods,
+            self._nodes,
+            *self._tenants.informers,
+            *self._faults.informers,
+        )
         watches = [asyncio.create_task(informer.run(), name=f"watch of {informer.resource}") for informer in informers]
-        await asyncio.gather(self._pods.synced.wait(), self._nodes.synced.wait())
+        await asyncio.gather(self._pods.synced.wait(), self._nodes.synced.wait(), self._tenants.synced())
         await self._crd.look()
         self._fence_floor = await self._highest_fence()
         gc.freeze()  # the filled caches need not be walked by every collection

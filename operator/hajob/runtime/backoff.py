@@ -50,8 +50,15 @@ class Retry:
         longest: cap of the delays, in seconds.
     """
 
-    def __init__(self, clock: Clock, wake: Callable[[], None], first: float, longest: float) -> None:
-        self._clock, self._wake = clock, wake
+    def __init__(
+        self,
+        clock: Clock,
+        wake: Callable[[], None],
+        first: float,
+        longest: float,
+        rand: Callable[[], float] = random.random,
+    ) -> None:
+        self._clock, self._wake, self._random = clock, wake, rand
         self._backoff = Backoff(first, longest)
         self._timer: Timer | None = None
         self._at = 0.0
@@ -67,6 +74,17 @@ class Retry:
         delay = self._backoff.delay()
         self._at = self._clock.monotonic() + delay
         self._timer = self._clock.call_later(delay, self._wake)
+
+    def sooner(self, seconds: float) -> None:
+        """What it failed of may have changed: try within so many seconds, at a moment of chance.
+
+        Of many such calls the first one counts.
+        """
+        at = self._clock.monotonic() + seconds * self._random()
+        if self._timer is not None and at < self._at - seconds:
+            self._timer.cancel()
+            self._at = at
+            self._timer = self._clock.call_later(at - self._clock.monotonic(), self._wake)
 
     def succeeded(self) -> None:
         """Begin with the shortest delay again."""

@@ -167,9 +167,11 @@ class CoordinatorClient:
         before it, whatever their clocks say.
         """
         current = self._assignment
-        if current is not None and build(current.revision) == current:
+        new = build(current.revision if current is not None else 0)
+        if new == current:
             return
-        self._assignment = build(max(current.revision + 1 if current is not None else 0, now_ms))
+        new.revision = max(current.revision + 1 if current is not None else 0, now_ms)
+        self._assignment = new
         if self._link is not None:
             self._link.assign(self._assignment)
 

@@ -28,6 +28,7 @@ from hajob.cluster.reachability import Coordinator
 from hajob.domain.errors import HajobInputError
 from hajob.runtime import metrics
 from hajob.runtime.backoff import Backoff
+from hajob.runtime.caches import Caches
 from hajob.runtime.job_controller import JobController
 from hajob.runtime.job_on_hold import JobOnHold
 from hajob.runtime.kube import ApiError
@@ -57,17 +58,6 @@ class Broken:
     since: float
     problem: str
     server_away: bool = False
-
-
-class Caches:
-    """The pods of all jobs and the nodes, as the informers see them."""
-
-    def __init__(self) -> None:
-        self.pods: dict[str, PodView] = {}
-        self.nodes: dict[str, NodeView] = {}
-        self.pods_are_complete = False
-        self.pods_version = ""
-        self.changes = 0
 
 
 class OperatorCore:
@@ -121,7 +111,7 @@ class OperatorCore:
         self._controllers[uid] = controller
         metrics.JOBS.set(len(self._controllers))
         controller.start()
-        for pod in [pod for pod in self._caches.pods.values() if _is_of(pod, job)]:
+        for pod in [pod for pod in self._caches.of_job(uid) if _is_of(pod, job)]:
             self._guard(uid, partial(controller.pod_seen, pod))
         if self._caches.pods_are_complete:
             self._guard(uid, partial(controller.pods_listed, self._caches.pods_version))
@@ -219,16 +209,19 @@ class OperatorCore:
 
     def pod_changed(self, pod: PodView, *, deleted: bool) -> None:
         """From the informer of pods."""
-        key = f"{pod.namespace}/{pod.name}"
-        self._caches.changes += 1
-        if deleted:
-            self._caches.pods.pop(key, None)
-        else:
-            self._caches.pods[key] = pod
+        occupied = self._caches.pod_gone(pod) if deleted else self._caches.pod_seen(pod)
         controller = self._controllers.get(pod.job_uid)
         if controller is not None and _is_of(pod, controller.job):
             self._guard(pod.job_uid, partial(controller.pod_seen, pod, deleted=deleted))
-        self._capacity_changed()
+        if occupied:
+            self._capacity_changed()
+
+    def stranger_changed(self, pod: PodView | None, before: PodView | None) -> None:
+        """From the informer of everybody else's pods: one with chips came, went, or ended (None)."""
+        capacity = self._caches.capacity
+        gone = before is not None and pod is None and capacity.pod_gone(before.key)
+        if gone or (pod is not None and capacity.pod_seen(pod)):
+            self._capacity_changed()
 
     def pods_complete(self, version: str = "") -> None:
         """The informer of pods has shown all that a list of this resourceVersion holds, and what it lacks."""
@@ -238,16 +231,23 @@ class OperatorCore:
 
     def node_changed(self, node: NodeView, *, deleted: bool) -> None:
         """From the informer of nodes."""
-        self._caches.changes += 1
-        before = self._caches.nodes.pop(node.name, None)
-        if not deleted:
-            self._caches.nodes[node.name] = node
-        for uid, controller in list(self._controllers.items()):
-            self._guard(uid, controller.look_for_stranded)
-        if before is not None and before.is_to_be_emptied != node.is_to_be_emptied:
-            for uid, controller in self._on_nodes({node.name}):
+        capacity = self._caches.capacity
+        before = capacity.nodes.get(node.name)
+        if deleted:
+            capacity.node_gone(node.name)
+        else:
+            capacity.node_seen(node)
+        for uid, controller in self._on_nodes({node.name}):
+            self._guard(uid, partial(controller.look_for_stranded, node.name))
+            if before is not None and before.is_to_be_emptied != node.is_to_be_emptied:
                 self._guard(uid, controller.look_for_moves)
         self._capacity_changed()
+
+    def quota_changed(self, namespace: str) -> None:
+        """A ResourceQuota of this namespace allows something else, or another amount of it is used."""
+        for uid, controller in list(self._controllers.items()):
+            if controller.job.metadata.namespace == namespace:
+                self._guard(uid, controller.quota_changed)
 
     def faults_changed(self, nodes: frozenset[str]) -> None:
         """From the watch of faults: what stands on these nodes, or on their chips, has changed."""
@@ -262,13 +262,13 @@ class OperatorCore:
 
     def _on_nodes(self, nodes: Collection[str]) -> list[tuple[str, JobController]]:
         """The controllers of jobs with pods on these nodes."""
-        uids = {pod.job_uid for pod in self._caches.pods.values() if pod.node_name in nodes}
-        return [(uid, self._controllers[uid]) for uid in sorted(uids) if uid in self._controllers]
+        return [(uid, self._controllers[uid]) for uid in self._caches.jobs_on(nodes) if uid in self._controllers]
 
     def _capacity_changed(self) -> None:
-        """Pods of others decide whether a shrunk job can grow; a job that is not shrunk answers at once."""
-        for uid, controller in list(self._controllers.items()):
-            self._guard(uid, controller.look_for_capacity)
+        """Pods of others decide whether a shrunk job can grow."""
+        for uid in list(self._ports.capacity_watchers):
+            if uid in self._controllers:
+                self._guard(uid, self._controllers[uid].look_for_capacity)
 
     async def close(self) -> None:
         """Let go of every job, as it is."""

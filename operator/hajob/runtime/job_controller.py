@@ -14,7 +14,7 @@ from collections.abc import Callable
 from hajob.api.job import HATrainingJob
 from hajob.cluster.reachability import Coordinator
 from hajob.plan import events
-from hajob.plan.state import UNTRAINED, JobState
+from hajob.plan.state import UNTRAINED, JobPhase, JobState
 from hajob.protocol import sidecar_pb2 as wire
 from hajob.runtime import metrics
 from hajob.runtime.admission import Admission
@@ -23,6 +23,7 @@ from hajob.runtime.drain_watch import DrainWatch
 from hajob.runtime.job_memory import JobMemory
 from hajob.runtime.job_observer import JobObserver, Seen
 from hajob.runtime.job_outputs import JobOutputs
+from hajob.runtime.pod_index import News
 from hajob.runtime.ports import Ports
 from hajob.runtime.reconcile_loop import ReconcileLoop
 from hajob.sources.creation import NotCreated
@@ -75,6 +76,7 @@ class JobController:
     def start(self) -> None:
         """Begin; pods that exist have been shown before."""
         title, status = self._memory.title, self._outputs.status
+        self._follow_capacity()
         self._tasks = [
             asyncio.create_task(self._loop.run(status), name=f"controller {title}"),
             asyncio.create_task(status.run(), name=f"status of {title}"),
@@ -90,8 +92,9 @@ class JobController:
 
     async def close(self) -> None:
         """Stop looking after the job, and leave it as it is."""
+        self._ports.capacity_watchers.discard(self._memory.job.metadata.uid)
         self._loop.close()
-        self._outputs.status.end()
+        self._outputs.close()
         self._deadline.cancel()
         self._drains.close()
         for task in self._tasks:
@@ -129,7 +132,8 @@ class JobController:
     def pod_seen(self, pod: PodView, *, deleted: bool = False) -> None:
         """A pod of this job as it is now, or that it is gone."""
         observer = self._observer
-        if not observer.pods.seen(pod, deleted=deleted):
+        news = observer.pods.seen(pod, deleted=deleted)
+        if not news:
             return
         if observer.is_coordinator(pod):
             self._coordinator_pod_seen(pod, deleted=deleted)
@@ -138,20 +142,22 @@ class JobController:
         if self.state.phase in UNTRAINED:
             self._take_in(observer.of_places())
         self._outputs.status.publish(lazy=True)
-        self._loop.wake(hurry=deleted)
+        if news is News.WHETHER:
+            self._loop.wake(hurry=deleted)
 
     def _rank_pod_seen(self, pod: PodView, *, deleted: bool) -> None:
         """Of the second pods of a move the coordinator is told where they are; they are not the job's ranks yet."""
         observer, serving = self._observer, self._observer.is_serving(pod)
         if serving:
             self._take_in(observer.of_pod(pod, deleted=deleted))
-            self._take_in(observer.of_nodes())
-            self._take_in(observer.of_hardware({pod.node_name}) if not deleted else ())
+        if serving and pod.node_name and not deleted:
+            self._take_in(observer.of_node(pod.node_name))
+            self._take_in(observer.of_hardware({pod.node_name}))
         if not deleted and not pod.ended:
-            self._outputs.assign()
+            self._outputs.assign_soon()
         if serving:
             self._take_in(observer.of_end())
-            self._memory.book(observer.view())
+            self._memory.book(observer.training())
 
     def _coordinator_pod_seen(self, pod: PodView, *, deleted: bool) -> None:
         self._take_in(self._observer.of_coordinator_pod(pod, self._admission.credentials, deleted=deleted))
@@ -176,7 +182,7 @@ class JobController:
             if observed.event is not None:
                 self._advance(observed.event, observed.time_ms)
         self._take_in(self._observer.of_coordinator())
-        self._memory.book(self._observer.view())
+        self._memory.book(self._observer.training())
         if told:
             metrics.DECISION.observe(self._ports.clock.monotonic() - begin)
         self._outputs.status.publish(lazy=True)
@@ -207,9 +213,9 @@ class JobController:
         self._take_in(self._observer.of_channel())
         self._outputs.status.publish()
 
-    def look_for_stranded(self) -> None:
+    def look_for_stranded(self, node: str) -> None:
         """A node turned: a pod may wait there in vain."""
-        self._take_in(self._observer.of_nodes())
+        self._take_in(self._observer.of_node(node))
 
     def look_for_moves(self) -> None:
         """A node under this job was cordoned, or is in service again."""
@@ -223,6 +229,12 @@ class JobController:
     def look_for_capacity(self) -> None:
         """A node, or a pod of any job on one, came or went."""
         self._take_in(self._observer.of_capacity())
+
+    def quota_changed(self) -> None:
+        """What a quota refused may be created now."""
+        refused = self._observer.not_created
+        if refused is not None and refused.over_quota:
+            self._loop.try_soon()
 
     def say_again(self) -> None:
         """Something that is the same for all jobs has changed: their statuses tell it."""
@@ -281,8 +293,14 @@ class JobController:
         if transition is None:
             return
         self._outputs.follow(before, transition.effects)
+        self._follow_capacity()
         self._deadline.arm(self._memory.deadlines)
         self._loop.wake()
+
+    def _follow_capacity(self) -> None:
+        """Be told of nodes that come and go while the job waits for them."""
+        watchers, uid = self._ports.capacity_watchers, self._memory.job.metadata.uid
+        (watchers.add if self.state.phase is JobPhase.SHRUNK else watchers.discard)(uid)
 
     def _announce(self, told: Announcement | None) -> None:
         if told is not None:

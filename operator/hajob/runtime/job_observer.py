@@ -9,6 +9,7 @@ import logging
 from collections.abc import Collection, Iterable
 from typing import Final
 
+from hajob.api.constants import ROLE_RANK
 from hajob.cluster.reachability import Coordinator
 from hajob.domain.facts import Fact, FactKind
 from hajob.plan import events
@@ -18,8 +19,9 @@ from hajob.runtime import metrics
 from hajob.runtime.channel import CoordinatorCredentials
 from hajob.runtime.coordinator_client import CoordinatorClient, Owner
 from hajob.runtime.job_memory import JobMemory
-from hajob.runtime.pod_index import PodIndex, is_coordinator, is_serving
+from hajob.runtime.pod_index import PodIndex, coordinator_name, is_coordinator, is_serving
 from hajob.runtime.ports import Ports
+from hajob.scheduling.demand import Demand
 from hajob.sources import observe
 from hajob.sources.creation import NotCreated
 from hajob.sources.pod import PodView
@@ -49,39 +51,63 @@ class JobObserver:
         self.pods = PodIndex()
         self.coordinator = CoordinatorClient(memory.job, ports, owner)
         self.not_created: NotCreated | None = None
-        self._places: tuple[object, int, tuple[str, ...]] = (None, 0, ())
+        self._places: tuple[object, tuple[str, ...]] = (None, ())
+        self._asked: tuple[int, Demand] | None = None
         self._move_asked: tuple[object, float] = (None, 0.0)
 
     def serving(self) -> observe.Pods:
         """Node rank to the pod that serves it."""
-        return self.pods.serving(self._memory.state)
+        return self.pods.serving(self._memory.state).pods
 
     def view(self) -> ClusterView:
         """Cluster and training, as the planner looks at them."""
-        memory, coordinator = self._memory, self.coordinator
-        free_nodes, nodes_to_avoid = self._look_for_places()
+        memory, coordinator, serving = self._memory, self.coordinator, self.pods.serving(self._memory.state)
         return ClusterView(
             layout=memory.layout,
             step=coordinator.step,
             coordinator_ready=coordinator.serving,
-            coordinator_apart=not self.pods.coordinator_shares_node(),
-            free_nodes=free_nodes,
-            unplaced=sum(1 for pod in self.serving().values() if pod.unschedulable and not pod.node_name),
+            coordinator_apart=not self.coordinator_shares_node(),
+            free_nodes=self._free_nodes(),
+            unplaced=len(serving.unplaced),
             checkpoint_step=coordinator.checkpoint_step,
-            node_names={node_rank: pod.node_name for node_rank, pod in self.serving().items()},
-            nodes_to_avoid=nodes_to_avoid,
+            node_names=serving.node_names,
+            nodes_to_avoid=self._nodes_to_avoid(),
         )
 
-    def _look_for_places(self) -> tuple[int, tuple[str, ...]]:
-        """Nodes are counted anew only where something about nodes, pods or the spec has changed."""
-        job = self._memory.job
-        seen = (self._ports.changes(), self._ports.avoided(), job.metadata.generation)
+    def training(self) -> ClusterView:
+        """The training alone, for who books its time; of the cluster nothing is looked up."""
+        unplaced = len(self.pods.serving(self._memory.state).unplaced)
+        return ClusterView(layout=self._memory.layout, step=self.coordinator.step, unplaced=unplaced)
+
+    def coordinator_shares_node(self) -> bool:
+        """Whether the coordinator runs on a node of one of its ranks."""
+        pod = self.coordinator_pod()
+        return pod is not None and any(one.role == ROLE_RANK for one in self.pods.on_node(pod.node_name))
+
+    def coordinator_pod(self) -> PodView | None:
+        """The coordinator's pod that should be there, if it is."""
+        return self.pods.pods.get(coordinator_name(self._memory.job, self._memory.state))
+
+    def _demand(self) -> Demand:
+        generation = self._memory.job.metadata.generation
+        if self._asked is None or self._asked[0] != generation:
+            self._asked = (generation, Demand.of(self._memory.job.spec, self._memory.layout))
+        return self._asked[1]
+
+    def _nodes_to_avoid(self) -> tuple[str, ...]:
+        """Looked up anew only where something about nodes, pods or the spec has changed."""
+        job, ports, capacity = self._memory.job, self._ports, self._ports.capacity()
+        avoided = ports.avoided()
+        if not avoided and not capacity.not_ready:
+            return ()
+        seen = (capacity.changes, avoided, job.metadata.generation)
         if seen != self._places[0]:
-            self._places = (seen, self._free_nodes(), tuple(sorted(self._ports.nodes_to_avoid(job))))
-        return self._places[1:]
+            need = self._memory.layout.num_nodes
+            self._places = (seen, tuple(sorted(ports.nodes_to_avoid(job, self._demand(), self.pods.node_names, need))))
+        return self._places[1]
 
     def _free_nodes(self) -> int:
-        return self._ports.free_nodes(self._memory.job, self._memory.layout)
+        return self._ports.free_nodes(self._memory.job, self._demand(), self.pods.node_names)
 
     def is_serving(self, pod: PodView) -> bool:
         """Whether a pod is the one that its node rank should have."""
@@ -97,9 +123,10 @@ class JobObserver:
 
     def of_hardware(self, nodes: Collection[str] = ()) -> Seen:
         """Faults that stand where pods of this job serve; `nodes`: only those, none given: all."""
+        pods = [pod for name in nodes for pod in self.pods.on_node(name)] if nodes else self.serving().values()
         now, chips = self._memory.time.now(), self._memory.layout.chips_per_node
-        for pod in self.serving().values():
-            if pod.node_name and not pod.ended and (not nodes or pod.node_name in nodes):
+        for pod in [pod for pod in pods if self.is_serving(pod)]:
+            if pod.node_name and not pod.ended:
                 yield from observe.of_hardware(pod, self._ports.faults_on(pod.node_name), chips, now)
 
     def of_coordinator_pod(self, pod: PodView, credentials: CoordinatorCredentials | None, *, deleted: bool) -> Seen:
@@ -112,19 +139,29 @@ class JobObserver:
             if not self.coordinator.connected:
                 yield from self.of_channel()
 
-    def of_nodes(self) -> Seen:
-        """A node turned, or a pod of this job was given to one."""
-        return observe.of_nodes(self.serving().values(), self._ports.nodes(), self._memory.time.now())
+    def of_node(self, name: str) -> Seen:
+        """A node turned, or a pod of this job was given to it."""
+        pods = [pod for pod in self.pods.on_node(name) if self.is_serving(pod)]
+        return observe.of_nodes(pods, self._ports.nodes(), self._memory.time.now())
 
     def of_end(self) -> Seen:
         """All pods may have finished."""
-        return observe.of_end(self._memory.state, self._memory.layout.num_nodes, self.serving())
+        state, num_nodes, serving = self._memory.state, self._memory.layout.num_nodes, self.pods.serving
+        if not serving(state).finished:
+            return ()
+        return observe.of_end(state, num_nodes, serving(state).finished)
 
     def of_places(self) -> Seen:
         """Whether a start waits for quota or nodes."""
-        state, coordinator = self._memory.state, self.coordinator_pod()
-        num_nodes = self._memory.layout.num_nodes
-        return observe.of_places(state, num_nodes, self.serving(), coordinator, self.not_created)
+        state, num_nodes, coordinator = self._memory.state, self._memory.layout.num_nodes, self.coordinator_pod()
+        serving = self.pods.serving(state)
+        placed = len(serving.node_names) + (coordinator is not None and bool(coordinator.node_name))
+        unplaced = serving.unplaced or (coordinator is not None and coordinator.unschedulable)
+        if (state.waiting is None and not unplaced and self.not_created is None) or (
+            state.waiting is not None and placed <= num_nodes
+        ):
+            return ()
+        return observe.of_places(state, num_nodes, serving.pods, coordinator, self.not_created)
 
     def of_capacity(self) -> Seen:
         """A node, or a pod of any job on one, came or went."""
@@ -150,10 +187,6 @@ class JobObserver:
         """Pods whose nodes are to be emptied, the coordinator's among them."""
         pods = [*self.serving().values(), *filter(None, [self.coordinator_pod()])]
         return [pod for pod in pods if observe.is_drained(pod, self._ports.nodes())]
-
-    def coordinator_pod(self) -> PodView | None:
-        """The coordinator's pod that should be there; None while there is none."""
-        return next(filter(self.is_coordinator, self.pods.all()), None)
 
     def is_news(self, report: wire.Report) -> bool:
         """Whether a report says more than how far the training has come."""

@@ -5,8 +5,10 @@ Nothing here waits and nothing decides; each call says what is the case now, and
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable
 from functools import partial
+from typing import Final
 
 from hajob.api.conditions import Reason
 from hajob.api.status import HATrainingJobStatus
@@ -17,11 +19,15 @@ from hajob.plan.elastic import why_not_grown
 from hajob.plan.recoverability import recoverability
 from hajob.plan.state import JobState
 from hajob.runtime.admission import Admission
+from hajob.runtime.clock import Timer
 from hajob.runtime.job_memory import JobMemory
 from hajob.runtime.job_observer import JobObserver
 from hajob.runtime.ports import Ports
-from hajob.runtime.status_publisher import StatusPublisher
+from hajob.runtime.status_publisher import SOON_SECONDS, StatusPublisher
 from hajob.status.build import RUNNING_REASON, CoordinatorView, Snapshot, build_status, goodput, is_urgent
+
+ASSIGN_SECONDS_PER_POD: Final = 0.0002
+"""Between two assignments, for each node of the job: building and reading one takes a tenth of it."""
 
 
 class JobOutputs:
@@ -34,6 +40,8 @@ class JobOutputs:
     def __init__(self, memory: JobMemory, observer: JobObserver, admission: Admission, ports: Ports) -> None:
         self._memory, self._observer, self._admission, self._ports = memory, observer, admission, ports
         job = memory.job
+        self._assigning: Timer | None = None
+        self._assigned = -math.inf
         self.status = StatusPublisher(
             ports.clock, ports.status_writer(job), job.status, self._build_status, self._then_acknowledge
         )
@@ -53,8 +61,26 @@ class JobOutputs:
         if self._memory.journal.order is not None:
             self._observer.coordinator.order(orders.order(self._memory.journal.order))
 
+    def assign_soon(self) -> None:
+        """Pods have changed: tell the coordinator in a moment, what comes together in one message.
+
+        The message names every pod, so during a storm it is sent less often the larger the job is.
+        """
+        if self._assigning is not None or not self._observer.coordinator.address:
+            return  # a coordinator that is dialled later is told all
+        now = self._ports.clock.monotonic()
+        rest = self._assigned + ASSIGN_SECONDS_PER_POD * self._memory.layout.num_nodes - now
+        self._assigning = self._ports.clock.call_later(max(rest, SOON_SECONDS), self.assign)
+
+    def close(self) -> None:
+        """Tell nobody anything any more."""
+        self.status.end()
+        if self._assigning is not None:
+            self._assigning.cancel()
+
     def assign(self) -> None:
         """Tell the coordinator what the job is and where its pods are."""
+        self._assigning, self._assigned = None, self._ports.clock.monotonic()
         job, layout, journal = self._memory.job, self._memory.layout, self._memory.journal
         pods = self._observer.pods.ranks()
         self._observer.coordinator.assign(
@@ -99,7 +125,7 @@ class JobOutputs:
                 connected=coordinator.connected,
                 serving=coordinator.serving,
                 problem="; ".join(filter(None, (coordinator.problem, self._cut_off()))),
-                shares_node=pods.coordinator_shares_node(),
+                shares_node=self._observer.coordinator_shares_node(),
                 problems=coordinator.problems,
             ),
             accepted=self._admission.reason,

@@ -26,6 +26,7 @@ API_PATHS: Final[Mapping[str, str]] = {
     "nodes": "/api/v1",
     "poddisruptionbudgets": "/apis/policy/v1",
     "pods": "/api/v1",
+    "resourcequotas": "/api/v1",
     "secrets": "/api/v1",
     "tokenreviews": "/apis/authentication.k8s.io/v1",
     names.PLURAL: f"/apis/{names.API_VERSION}",

@@ -5,14 +5,15 @@ Only looking and remembering; what follows from it is the planner's, what is don
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+from enum import IntEnum
 
 from hajob.api import constants as names
 from hajob.api.base import Json
 from hajob.api.job import HATrainingJob
 from hajob.objects.naming import coordinator_pod_name
-from hajob.plan.placements import coordinator_placement, serving_incarnation
+from hajob.plan.placements import WITHOUT_RANK_PODS, coordinator_placement, serving_incarnation
 from hajob.plan.state import JobState
 from hajob.sources.node import NodeView
 from hajob.sources.pod import PodView, view
@@ -24,6 +25,51 @@ class Made:
 
     pod: PodView
     version: str
+
+
+class News(IntEnum):
+    """What a look at a pod tells; nothing is falsy."""
+
+    NONE = 0
+    DETAIL = 1
+    """It is another step on: it has a node, it runs, it is ready."""
+    WHETHER = 2
+    """Whether it is there: it came without having been made, it goes, has ended, is gone."""
+
+
+@dataclass(slots=True)
+class Serving:
+    """The pods that serve their node ranks, and what is asked of all of them, kept pod by pod.
+
+    Attributes:
+        pods: by node rank.
+        node_names: of those that have a node, by node rank.
+        unplaced: node ranks for which the scheduler finds no node.
+        finished: node ranks whose pod has ended well.
+    """
+
+    pods: dict[int, PodView] = field(default_factory=dict)
+    node_names: dict[int, str] = field(default_factory=dict)
+    unplaced: set[int] = field(default_factory=set)
+    finished: set[int] = field(default_factory=set)
+
+    def put(self, pod: PodView) -> None:
+        """A pod that serves, as it is now."""
+        self.drop(pod.node_rank)
+        self.pods[pod.node_rank] = pod
+        if pod.node_name:
+            self.node_names[pod.node_rank] = pod.node_name
+        elif pod.unschedulable:
+            self.unplaced.add(pod.node_rank)
+        if pod.phase == "Succeeded":
+            self.finished.add(pod.node_rank)
+
+    def drop(self, node_rank: int) -> None:
+        """Nobody serves this node rank."""
+        self.pods.pop(node_rank, None)
+        self.node_names.pop(node_rank, None)
+        self.unplaced.discard(node_rank)
+        self.finished.discard(node_rank)
 
 
 class PodIndex:
@@ -45,6 +91,9 @@ class PodIndex:
         self.silent: set[str] = set()
         self.listed = ""
         self.complete = False
+        self._on_node: dict[str, set[str]] = {}
+        self._serving: Serving | None = None
+        self._state: JobState | None = None
 
     def was_listed(self, version: str) -> None:
         """Every pod of a list of this resourceVersion has been shown."""
@@ -63,16 +112,46 @@ class PodIndex:
         """
         return [made.pod for made in self.made.values() if _is_within(made.version, self.listed)]
 
-    def seen(self, pod: PodView, *, deleted: bool) -> bool:
-        """Take over a pod as it is now, or that it is gone; False where that is no news."""
-        known = self.pods.get(pod.name)
-        self.made.pop(pod.name, None)
+    def seen(self, pod: PodView, *, deleted: bool) -> News:
+        """Take over a pod as it is now, or that it is gone."""
+        known, made = self.pods.get(pod.name), self.made.pop(pod.name, None)
+        self._move(known, None if deleted else pod)
         if deleted:
             self.pods.pop(pod.name, None)
             self.gone.add(pod.name)
-            return True
+            return News.WHETHER
         self.pods[pod.name] = pod
-        return known != pod
+        if known == pod:
+            return News.NONE
+        if known is None:
+            return News.DETAIL if made is not None and not pod.deleting and not pod.ended else News.WHETHER
+        same = (known.deleting, known.ended, known.uid) == (pod.deleting, pod.ended, pod.uid)
+        return News.DETAIL if same else News.WHETHER
+
+    def _move(self, before: PodView | None, now: PodView | None) -> None:
+        """Keep what is asked for by node and by node rank."""
+        if before is not None and before.node_name:
+            there = self._on_node[before.node_name]
+            there.discard(before.name)
+            if not there:
+                del self._on_node[before.node_name]
+        if now is not None and now.node_name:
+            self._on_node.setdefault(now.node_name, set()).add(now.name)
+        if self._serving is None or self._state is None:
+            return
+        if now is not None and is_serving(now, self._state):
+            self._serving.put(now)
+        elif before is not None and is_serving(before, self._state):
+            self._serving.drop(before.node_rank)
+
+    @property
+    def node_names(self) -> Collection[str]:
+        """Names of the nodes on which the job is."""
+        return self._on_node.keys()
+
+    def on_node(self, name: str) -> list[PodView]:
+        """The job's pods on this node."""
+        return [self.pods[pod] for pod in sorted(self._on_node.get(name, ()))]
 
     def all(self) -> list[PodView]:
         """Those that exist."""
@@ -82,9 +161,15 @@ class PodIndex:
         """Rank pods that have not ended, of whatever incarnation."""
         return [pod for pod in self.pods.values() if pod.role == names.ROLE_RANK and not pod.ended]
 
-    def serving(self, state: JobState) -> dict[int, PodView]:
-        """Node rank -> the pod that serves it: of the incarnation that should be there."""
-        return {pod.node_rank: pod for pod in self.pods.values() if is_serving(pod, state)}
+    def serving(self, state: JobState) -> Serving:
+        """The pods that serve: of the incarnations that should be there in this state."""
+        if self._serving is None or self._state is None or not _serves_alike(self._state, state):
+            self._serving = Serving()
+            for pod in self.pods.values():
+                if is_serving(pod, state):
+                    self._serving.put(pod)
+        self._state = state
+        return self._serving
 
     def unreachable(self, pod: PodView, nodes: Mapping[str, NodeView]) -> bool:
         """Whether nobody on the pod's node could end it: the node is not ready, or its agent does not answer.
@@ -97,15 +182,20 @@ class PodIndex:
         node = nodes.get(pod.node_name)
         return node is None or not node.ready or pod.uid in self.silent
 
-    def coordinator_shares_node(self) -> bool:
-        """Whether the coordinator runs on a node of one of its ranks."""
-        homes = {pod.node_name for pod in self.pods.values() if pod.role == names.ROLE_RANK and pod.node_name}
-        return any(pod.node_name in homes for pod in self.pods.values() if pod.role == names.ROLE_COORDINATOR)
-
 
 def _is_within(version: str, listed: str) -> bool:
     """Whether a list shows a state in which this version was written already; the versions of one resource count up."""
     return version.isdecimal() and listed.isdecimal() and int(version) <= int(listed)
+
+
+def _serves_alike(before: JobState, now: JobState) -> bool:
+    """Whether the same pods serve in both states; states share what did not change."""
+    return (
+        before.base == now.base
+        and before.pods is now.pods
+        and before.released is now.released
+        and (before.phase in WITHOUT_RANK_PODS) is (now.phase in WITHOUT_RANK_PODS)
+    )
 
 
 def is_serving(pod: PodView, state: JobState) -> bool:
@@ -115,5 +205,10 @@ def is_serving(pod: PodView, state: JobState) -> bool:
 
 def is_coordinator(pod: PodView, job: HATrainingJob, state: JobState) -> bool:
     """Whether a pod is the coordinator's that should be there."""
+    return pod.name == coordinator_name(job, state)
+
+
+def coordinator_name(job: HATrainingJob, state: JobState) -> str:
+    """Name of the coordinator's pod that should be there; empty where there should be none."""
     desired = coordinator_placement(state)
-    return desired is not None and pod.name == coordinator_pod_name(job, desired.incarnation, apart=desired.apart)
+    return "" if desired is None else coordinator_pod_name(job, desired.incarnation, apart=desired.apart)

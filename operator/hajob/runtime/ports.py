@@ -6,15 +6,13 @@ Tests put a simulated world behind the same ports. A job controller holds no oth
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from typing import Protocol
 
 from hajob.api.job import HATrainingJob
 from hajob.domain.hardware import ClusterFact
-from hajob.domain.layout import Layout
 from hajob.objects.settings import PodSettings
-from hajob.plan.policy import layout_of
 from hajob.protocol import sidecar_pb2 as wire
 from hajob.runtime.announcements import Announcer
 from hajob.runtime.authority_store import AuthorityStore
@@ -23,9 +21,9 @@ from hajob.runtime.channel import ChannelListener, CoordinatorCredentials
 from hajob.runtime.clock import Clock
 from hajob.runtime.kube import Kube
 from hajob.runtime.status_writer import StatusWriter
-from hajob.scheduling.free_nodes import free_nodes, nodes_to_avoid
+from hajob.scheduling.capacity import Capacity
+from hajob.scheduling.demand import Demand
 from hajob.sources.node import NodeView
-from hajob.sources.pod import PodView
 
 
 class Link(Protocol):
@@ -70,8 +68,7 @@ class Ports:
     pod_settings: PodSettings
     authorities: AuthorityStore
     fence: Callable[[], int]
-    nodes: Callable[[], dict[str, NodeView]]
-    all_pods: Callable[[], dict[str, PodView]]
+    capacity: Callable[[], Capacity]
     faults_on: Callable[[str], list[tuple[ClusterFact, int]]] = lambda _: []
     kept_out: Callable[[], frozenset[str]] = frozenset
     crd_is_older: Callable[[], str] = str
@@ -79,20 +76,23 @@ class Ports:
     avoided_nodes: AvoidedNodes = field(default_factory=AvoidedNodes)
     cut_off: Callable[[], str] = str
     """Why this operator is taken to be cut off from the coordinators; empty while it is not."""
-    changes: Callable[[], object] = object
-    """Another value after each change of a node or pod."""
+    capacity_watchers: set[str] = field(default_factory=set)
+    """UIDs of the jobs that wait for nodes: they are told of each change."""
+
+    def nodes(self) -> dict[str, NodeView]:
+        """Nodes by name."""
+        return self.capacity().nodes
 
     def avoided(self) -> list[str]:
         """Nodes that any job had trouble with a moment ago, the longest ago first, then those with bad chips."""
         return [*self.avoided_nodes.names(self.clock.monotonic()), *sorted(self.kept_out())]
 
-    def free_nodes(self, job: HATrainingJob, layout: Layout) -> int:
-        """How many nodes could take a rank pod of this job now."""
-        free = free_nodes(self.nodes().values(), self.all_pods().values(), job.spec, layout)
-        kept_out = self.kept_out()
-        return sum(node.name not in kept_out for node in free)
+    def free_nodes(self, job: HATrainingJob, demand: Demand, own_nodes: Collection[str]) -> int:
+        """How many nodes could take a rank pod of this job now, beside those on which it is already."""
+        capacity, kept_out = self.capacity(), self.kept_out()
+        free = capacity.free_for(demand, job.metadata.uid, own_nodes)
+        return free - (sum(name in capacity.free(demand) for name in kept_out) if kept_out else 0)
 
-    def nodes_to_avoid(self, job: HATrainingJob) -> set[str]:
+    def nodes_to_avoid(self, job: HATrainingJob, demand: Demand, own_nodes: Collection[str], need: int) -> set[str]:
         """Names of the nodes on which no start of this job should go."""
-        others = (pod for pod in self.all_pods().values() if pod.job_uid != job.metadata.uid)
-        return nodes_to_avoid(self.nodes().values(), others, job.spec, layout_of(job.spec), self.avoided())
+        return self.capacity().to_avoid(demand, job.metadata.uid, own_nodes, need, self.avoided())

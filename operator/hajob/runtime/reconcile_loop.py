@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import logging
+import random
 from typing import Final, Protocol
 
 from hajob.api.base import Json
@@ -34,10 +35,13 @@ log = logging.getLogger(__name__)
 RETRY_SECONDS: Final = 1.0
 """Before the second try when the API server refuses or cannot be reached."""
 LONGEST_RETRY_SECONDS: Final = 30.0
-"""A pod that is refused is asked for again after so long at the latest; a quota that has got room is found by that."""
+"""A pod that is refused is asked for again after so long at the latest."""
 
 GONE_SECONDS: Final = 30.0
 """So long after its grace a pod of an earlier start is waited for: its node may be dead and nobody know it yet."""
+
+QUOTA_SECONDS: Final = 0.5
+"""Within so long after a change of a quota a refused creation is tried again."""
 
 
 class Reconciled(Protocol):
@@ -75,6 +79,7 @@ class ReconcileLoop:
         self._wake = asyncio.Event()
         self._creation = Retry(ports.clock, self.wake, RETRY_SECONDS, LONGEST_RETRY_SECONDS)
         self._backoff = Backoff(RETRY_SECONDS, LONGEST_RETRY_SECONDS)
+        self._pausing: asyncio.Event | None = None
         self._leaving: dict[str, float] = {}
         self._default_grace_seconds = ports.pod_settings.rank_grace_seconds
         self._certificates_due: Timer | None = None
@@ -85,6 +90,12 @@ class ReconcileLoop:
         if hurry:
             self._creation.hurry()
         self._wake.set()
+
+    def try_soon(self) -> None:
+        """A quota has changed: ask again in a moment, not all jobs of the namespace at once."""
+        self._creation.sooner(QUOTA_SECONDS)
+        if self._pausing is not None:
+            self._clock.call_later(QUOTA_SECONDS * random.random(), self._pausing.set)
 
     def close(self) -> None:
         """Change nothing any more."""
@@ -110,8 +121,18 @@ class ReconcileLoop:
             else:
                 self._backoff.reset()
                 continue
-            await self._clock.sleep(self._backoff.delay())
+            await self._pause(self._backoff.delay())
             self._wake.set()
+
+    async def _pause(self, seconds: float) -> None:
+        """Wait, unless a quota changes."""
+        self._pausing = asyncio.Event()
+        timer = self._clock.call_later(seconds, self._pausing.set)
+        try:
+            await self._pausing.wait()
+        finally:
+            timer.cancel()
+            self._pausing = None
 
     async def _settle(self, status: StatusPublisher) -> None:
         memory, index = self._memory, self._observer.pods

@@ -111,11 +111,13 @@ def of_coordinator_pod(pod: PodView, *, deleted: bool) -> Iterator[events.JobEve
         yield events.CoordinatorPlaced()
 
 
-def of_end(state: JobState, num_nodes: int, pods: Pods) -> Iterator[events.JobEvent]:
+def of_end(state: JobState, num_nodes: int, finished: Collection[int]) -> Iterator[events.JobEvent]:
     """A training may end while no coordinator is there to tell; its pods say so, too, container by container."""
-    training = set(range(num_nodes)).difference(state.shrunk.nodes if state.shrunk else ())
-    finished = {node_rank for node_rank, pod in pods.items() if pod.phase == "Succeeded"}
-    if training and training <= finished and state.phase not in ENDED:
+    left_out = state.shrunk.nodes if state.shrunk else ()
+    if state.phase in ENDED or len(finished) + len(left_out) < num_nodes:
+        return
+    training = set(range(num_nodes)).difference(left_out)
+    if training and training.issubset(finished):
         yield events.PodsFinished()
 
 

@@ -28,8 +28,13 @@ UNSTARTABLE: Final = frozenset(
 )
 """Reasons of a waiting container that do not pass by themselves."""
 
+ENDED_PHASES: Final = frozenset({"Failed", "Succeeded"})
+
 MAIN_CONTAINERS: Final = frozenset({"trainer", "controller"})
 """The container whose end is the end of the pod's work, in rank pods and coordinator pods; users may add others."""
+
+Requests = tuple[tuple[str, int], ...]
+"""Names of extended resources, each with an amount."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +51,7 @@ class PodView:
         disruption: why it is taken on purpose, by its condition DisruptionTarget; empty while it is not.
         last_word: what the main container left as it ended with 0: the training finished, its script did not.
         chips: numbers of its chips on the node, in the order of its ranks; empty while nobody has told.
+        requests: what it asks for of resources like chips, by name and amount.
     """
 
     namespace: str
@@ -67,11 +73,17 @@ class PodView:
     disruption: str = ""
     last_word: str = ""
     chips: tuple[str, ...] = ()
+    requests: Requests = ()
+
+    @property
+    def key(self) -> str:
+        """Namespace and name."""
+        return f"{self.namespace}/{self.name}"
 
     @property
     def ended(self) -> bool:
         """Whether its main container will not run again."""
-        return self.phase in {"Failed", "Succeeded"}
+        return self.phase in ENDED_PHASES
 
     @property
     def failed_by_itself(self) -> bool:
@@ -110,7 +122,44 @@ def view(pod: Mapping[str, Any]) -> PodView:
         disruption=_disruption(status),
         last_word=_last_word(status),
         chips=chip_numbers(metadata.get("annotations") or {}),
+        requests=_requests(spec),
     )
+
+
+def stranger(pod: Mapping[str, Any]) -> PodView | None:
+    """The little that is kept of a pod that is none of ours: None, unless it has chips of a node."""
+    status, spec = pod.get("status") or {}, pod.get("spec") or {}
+    requests = _requests(spec)
+    if not requests or not spec.get("nodeName") or status.get("phase") in ENDED_PHASES:
+        return None
+    metadata = pod["metadata"]
+    name, node_name = str(metadata["name"]), str(spec["nodeName"])
+    return PodView(str(metadata.get("namespace", "")), name, "", "", "", -1, 0, node_name=node_name, requests=requests)
+
+
+def _requests(spec: Mapping[str, Any]) -> Requests:
+    """Extended resources of a pod: what its containers ask for together, or its greediest init container alone."""
+    together: dict[str, int] = {}
+    alone: dict[str, int] = {}
+    for container in spec.get("containers") or []:
+        for name, amount in _extended(container):
+            together[name] = together.get(name, 0) + amount
+    for container in spec.get("initContainers") or []:
+        for name, amount in _extended(container):
+            alone[name] = max(alone.get(name, 0), amount)
+    names_used = sorted(together.keys() | alone.keys())
+    found = tuple((name, max(together.get(name, 0), alone.get(name, 0))) for name in names_used)
+    return _KNOWN.setdefault(found, found)
+
+
+_KNOWN: Final[dict[Requests, Requests]] = {}
+"""Thousands of pods ask for the same: each request is kept once."""
+
+
+def _extended(container: Mapping[str, Any]) -> list[tuple[str, int]]:
+    resources = container.get("resources") or {}
+    asked = {**(resources.get("limits") or {}), **(resources.get("requests") or {})}
+    return [(name, int(amount)) for name, amount in asked.items() if "/" in name and str(amount).isdigit()]
 
 
 def _last_word(status: Mapping[str, Any]) -> str:

@@ -13,9 +13,10 @@ from hajob.api.conditions import Reason
 from hajob.api.job import HATrainingJob
 from hajob.objects.settings import PodSettings
 from hajob.plan.flags import read_flags
+from hajob.plan.policy import layout_of
 from hajob.runtime.admission import evaluate
 from hajob.runtime.kube import ApiError, Kube
-from hajob.scheduling.free_nodes import may_take
+from hajob.scheduling.demand import Demand
 from hajob.sources.node import NodeView
 from tests.unit.runtime.malformed_templates import MALFORMED, job_with, shown
 from tests.unit.runtime.runtime_fakes import FakeClock
@@ -36,7 +37,7 @@ async def refused_in_words(kube: Kube, case: Any) -> None:
         return
     job = HATrainingJob.from_object(stored)
     read_flags(job.spec.template)
-    may_take(NODE, job.spec)
+    Demand.of(job.spec, layout_of(job.spec)).judge()(NODE)
     reason, message = await evaluate(kube, job, SETTINGS)
     assert reason in {Reason.INVALID, Reason.POD_REFUSED}
     assert message

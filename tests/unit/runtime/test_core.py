@@ -6,18 +6,23 @@ And what happens to pods and jobs that went while nobody looked.
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from dataclasses import replace
 
 import grpc.aio
 import pytest
 
 from hajob.api import constants as names
 from hajob.api.base import Json
+from hajob.plan.state import JobPhase, Shrunk
 from hajob.runtime import metrics
+from hajob.runtime.caches import Caches
 from hajob.runtime.channel import Channel, CoordinatorCredentials
-from hajob.runtime.core import Caches, OperatorCore
+from hajob.runtime.core import OperatorCore
 from hajob.runtime.job_controller import JobController
 from hajob.runtime.kube import ApiError
+from hajob.sources.node import NodeView
 from hajob.sources.pod import view
+from hajob.status.journal import read
 from tests.unit.runtime.runtime_fakes import FakeClock, unreachable
 from tests.unit.runtime.test_job_controller import NAMESPACE, Town, settled
 
@@ -344,3 +349,24 @@ async def test_a_copied_pod_changes_nothing(hall: Hall, how: str) -> None:
     await settled(hall.town)
     assert hall.controller.state == before
     assert len(hall.town.pods()) == 5
+
+
+async def test_only_a_shrunk_job_is_told_of_each_node(hall: Hall) -> None:
+    town, core = hall.town, hall.core
+    await hall.show_pods()
+    assert core._ports.capacity_watchers == set()
+    await core.close()
+    journal = read(town.status()["journal"]).journal
+    gone = Shrunk(dropped=(0,), ranks=(0, 1), nodes=(0,), lost_nodes=(0,))
+    shrunk = replace(journal, state=replace(journal.state, phase=JobPhase.SHRUNK, shrunk=gone))
+    town.status()["journal"] = shrunk.dump(0)
+    caches = Caches()
+    core = OperatorCore(replace(town._ports(), capacity=lambda: caches.capacity), caches)
+    core.job_seen(town.stored())
+    controller = core._controllers[UID]
+    for free in (True, False):
+        core.node_changed(NodeView("new", ready=free, chips={names.DEFAULT_RESOURCE_NAME: 2}), deleted=False)
+        assert controller.state.shrunk is not None
+        assert bool(controller.state.shrunk.capacity_ms) is free
+    await core.close()
+    assert core._ports.capacity_watchers == set()

@@ -13,7 +13,8 @@ from hajob.api import constants as names
 from hajob.cluster.reachability import reach
 from hajob.plan.state import JobPhase
 from hajob.protocol import sidecar_pb2 as wire
-from hajob.runtime.core import Caches, OperatorCore
+from hajob.runtime.caches import Caches
+from hajob.runtime.core import OperatorCore
 from hajob.runtime.job_controller import JobController
 from hajob.runtime.self_watch import SelfWatch
 from hajob.sources.pod import view
@@ -30,9 +31,10 @@ class City:
         self.town, self.clock, self.kube = town, town.clock, town.kube
         self.watch = SelfWatch(town.clock, self._reach, self._tell)
         self.caches = Caches()
-        self.caches.nodes = town.nodes
+        for node in town.nodes.values():
+            self.caches.capacity.node_seen(node)
         ports = dataclasses.replace(
-            town._ports(), all_pods=lambda: self.caches.pods, cut_off=lambda: self.watch.cut_off
+            town._ports(), capacity=lambda: self.caches.capacity, cut_off=lambda: self.watch.cut_off
         )
         self.core = OperatorCore(ports, self.caches)
         self.core.pods_complete(self.kube.version)

@@ -26,6 +26,7 @@ from hajob.runtime.job_controller import JobController
 from hajob.runtime.kube import ApiError
 from hajob.runtime.ports import Ports
 from hajob.runtime.status_writer import StatusWriter
+from hajob.scheduling.capacity import Capacity
 from hajob.sources.node import NodeView
 from hajob.sources.pod import PodView, view
 from hajob.status.journal import read
@@ -127,8 +128,7 @@ class Town:
             announcer=cast("Announcer", self.events),
             pod_settings=PodSettings(sidecar_image="hajob/sidecar:dev"),
             fence=lambda: 1,
-            nodes=lambda: self.nodes,
-            all_pods=lambda: {pod.name: pod for pod in self.pods()},
+            capacity=lambda: Capacity.of(self.nodes.values(), self.pods()),
             avoided_nodes=self.avoided_nodes,
         )
 
@@ -363,11 +363,11 @@ async def test_a_pod_given_to_a_dead_node_is_made_anew_elsewhere(town: Town) -> 
     stranded = next(body for (kind, _, _), body in town.kube.objects.items() if kind == "pods" and "-0-" in str(body))
     stranded["spec"]["nodeName"] = "node-0"
     town.controller.pod_seen(view(stranded))
-    town.controller.look_for_stranded()
+    town.controller.look_for_stranded("node-0")
     assert town.controller.state.restarts_infrastructure == 0
     town.nodes["node-0"] = replace(town.nodes["node-0"], ready=False)
-    town.controller.look_for_stranded()
-    town.controller.look_for_stranded()
+    town.controller.look_for_stranded("node-0")
+    town.controller.look_for_stranded("node-0")
     await settled(town)
     assert town.controller.state.phase is JobPhase.PENDING
     assert town.controller.state.restarts_infrastructure == 0

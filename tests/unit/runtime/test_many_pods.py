@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+import copy
+import dataclasses
+import sys
+from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 import pytest
@@ -11,7 +14,10 @@ import pytest
 from hajob.api import constants as names
 from hajob.plan import events
 from hajob.runtime.batches import AT_ONCE, slices
+from hajob.runtime.caches import Caches
+from hajob.runtime.core import OperatorCore
 from hajob.runtime.kube import ApiError
+from hajob.sources.node import NodeView
 from hajob.sources.pod import view
 from tests.unit.runtime.test_job_controller import NAMESPACE, Town, settled
 
@@ -165,3 +171,80 @@ async def test_a_pod_that_never_goes_is_not_waited_for_for_ever(monkeypatch: pyt
     await town.clock.advance(10.0)
     assert ranks(town) == 4
     await town.controller.close()
+
+
+class Cost:
+    """A core with jobs of many pods, and the Python calls that one event takes: the same on every machine."""
+
+    def __init__(self, num_nodes: int, num_jobs: int = 1) -> None:
+        self.town, self.caches = Town(), Caches()
+        ports = dataclasses.replace(self.town._ports(), capacity=lambda: self.caches.capacity)
+        self.core = OperatorCore(ports, self.caches)
+        self.core.pods_complete(self.town.kube.version)
+        self.num_nodes, self.num_jobs = num_nodes, num_jobs
+
+    async def start(self) -> None:
+        """Apply the jobs and show that their pods are made, each on a node of its own."""
+        await self.town.controller.close()
+        raw = {key: value for key, value in self.town.raw.items() if key != "metadata"}
+        raw["spec"] = raw["spec"] | {"numNodes": self.num_nodes}
+        for number in range(self.num_jobs):
+            metadata = {"name": f"job-{number}", "namespace": NAMESPACE, "generation": 1}
+            self.core.job_seen(
+                self.town.kube.put(names.PLURAL, NAMESPACE, {**copy.deepcopy(raw), "metadata": metadata})
+            )
+        await self.town.clock.advance(1.0)
+        self.pods = self.town.pods()
+        for number, pod in enumerate(self.pods):
+            self.core.node_changed(NodeView(f"node-{number}", chips={names.DEFAULT_RESOURCE_NAME: 2}), deleted=False)
+            self.core.pod_changed(pod, deleted=False)
+            self.core.pod_changed(dataclasses.replace(pod, node_name=f"node-{number}"), deleted=False)
+        await self.town.clock.advance(5.0)
+
+    def of(self, event: Callable[[], None]) -> int:
+        """Calls of Python functions that one event makes."""
+        count = 0
+
+        def profile(_frame: object, what: str, _argument: object) -> None:
+            nonlocal count
+            count += what == "call"
+
+        sys.setprofile(profile)
+        try:
+            event()
+        finally:
+            sys.setprofile(None)
+        return count
+
+    def of_pod(self) -> int:
+        """A rank pod runs."""
+        number, pod = next((n, pod) for n, pod in enumerate(self.pods) if pod.node_rank == 3)
+        address = f"127.0.0.{self.num_nodes % 250}"
+        runs = dataclasses.replace(pod, node_name=f"node-{number}", phase="Running", address=address)
+        return self.of(lambda: self.core.pod_changed(runs, deleted=False))
+
+    def of_node(self) -> int:
+        """The node of a rank pod gets a label."""
+        number = next(n for n, pod in enumerate(self.pods) if pod.node_rank == 3)
+        labelled = NodeView(f"node-{number}", chips={names.DEFAULT_RESOURCE_NAME: 2}, labels={"a": "b"})
+        return self.of(lambda: self.core.node_changed(labelled, deleted=False))
+
+
+async def costs(num_nodes: int, num_jobs: int = 1) -> tuple[int, int]:
+    cost = Cost(num_nodes, num_jobs)
+    await cost.start()
+    found = cost.of_pod(), cost.of_node()
+    await cost.core.close()
+    return found
+
+
+async def test_an_event_costs_the_same_in_a_job_of_any_size() -> None:
+    small, large = await costs(4), await costs(400)
+    assert 0 < large[0] < small[0] + 10
+    assert 0 < large[1] < small[1] + 10
+
+
+async def test_an_event_costs_the_same_among_any_number_of_jobs() -> None:
+    one, many = await costs(4), await costs(4, num_jobs=40)
+    assert 0 < many[0] < one[0] + 10
+    assert 0 < many[1] < one[1] + 10

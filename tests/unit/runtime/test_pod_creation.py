@@ -218,6 +218,44 @@ async def test_a_quota_that_is_full_stops_the_start_up_clock(town: Town) -> None
     assert town.controller.state.waiting is None
 
 
+async def test_a_quota_that_gets_room_is_used_at_once(town: Town) -> None:
+    await Quota(town).allow(0)
+    await town.clock.advance(300.0)
+    tries = metrics.NOT_CREATED.labels("QuotaExceeded")._value.get()
+    town.controller.quota_changed()  # what changed need not be what the job lacks
+    await town.clock.advance(0.6)
+    assert metrics.NOT_CREATED.labels("QuotaExceeded")._value.get() == tries + 1
+    await Quota(town).allow(5)
+    for _ in range(20):
+        town.controller.quota_changed()
+    await town.clock.advance(0.6)
+    assert ranks(town) == [0, 1, 2, 3]
+
+
+async def test_a_secret_over_quota_is_tried_again_at_once(town: Town) -> None:
+    create, full = town.kube.create, True
+
+    async def refuse(resource: str, namespace: str, body: Any, *, dry_run: bool = False) -> Any:
+        if resource == "secrets" and full:
+            raise ApiError(403, "Forbidden", "secrets is forbidden: exceeded quota: q")
+        return await create(resource, namespace, body, dry_run=dry_run)
+
+    town.kube.create = refuse  # type: ignore[method-assign]
+    await town.clock.advance(300.0)
+    assert not town.pods()
+    full = False
+    town.controller.quota_changed()
+    await town.clock.advance(0.6)
+    assert ranks(town) == [0, 1, 2, 3]
+
+
+async def test_a_changed_quota_is_nothing_to_who_waits_for_none(town: Town) -> None:
+    await settled(town)
+    town.controller.quota_changed()
+    await settled(town)
+    assert ranks(town) == [0, 1, 2, 3]
+
+
 async def test_an_edited_wait_ends_the_job_by_name(town: Town) -> None:
     await fill_up(town)
     await town.clock.advance(5.0)

@@ -1,0 +1,74 @@
+"""The pods and nodes of the cluster as the informers see them, with what makes one event's cost small: who is where."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from hajob.scheduling.capacity import Capacity
+from hajob.sources.node import NodeView
+from hajob.sources.pod import PodView
+
+
+class Caches:
+    """Pods of all jobs, nodes, and the nodes that are free.
+
+    Attributes:
+        pods: of jobs, by namespace and name.
+        capacity: nodes and what occupies them, pods of other tenants included.
+        pods_are_complete: a list of all pods of jobs was shown to its end.
+        pods_version: resourceVersion of that list.
+    """
+
+    def __init__(self) -> None:
+        self.pods: dict[str, PodView] = {}
+        self.capacity = Capacity()
+        self.pods_are_complete = False
+        self.pods_version = ""
+        self._jobs_on: dict[str, dict[str, int]] = {}
+        self._by_job: dict[str, dict[str, PodView]] = {}
+
+    @property
+    def nodes(self) -> dict[str, NodeView]:
+        """Nodes by name."""
+        return self.capacity.nodes
+
+    def pod_seen(self, pod: PodView) -> bool:
+        """A pod of a job as it is now; whether it changes what is occupied."""
+        before = self.pods.get(pod.key)
+        self.pods[pod.key] = pod
+        self._by_job.setdefault(pod.job_uid, {})[pod.key] = pod
+        if before is None or (before.node_name, before.job_uid) != (pod.node_name, pod.job_uid):
+            self._leave(before)
+            if pod.node_name and pod.job_uid:
+                there = self._jobs_on.setdefault(pod.node_name, {})
+                there[pod.job_uid] = there.get(pod.job_uid, 0) + 1
+        return self.capacity.pod_seen(pod)
+
+    def pod_gone(self, pod: PodView) -> bool:
+        """A pod of a job that is no more; whether it occupied anything."""
+        before = self.pods.pop(pod.key, None)
+        if before is not None:
+            self._leave(before)
+            of_job = self._by_job[before.job_uid]
+            of_job.pop(pod.key, None)
+            if not of_job:
+                del self._by_job[before.job_uid]
+        return self.capacity.pod_gone(pod.key)
+
+    def _leave(self, pod: PodView | None) -> None:
+        there = self._jobs_on.get(pod.node_name) if pod is not None else None
+        if pod is None or there is None or pod.job_uid not in there:
+            return
+        there[pod.job_uid] -= 1
+        if not there[pod.job_uid]:
+            del there[pod.job_uid]
+        if not there:
+            del self._jobs_on[pod.node_name]
+
+    def of_job(self, job_uid: str) -> list[PodView]:
+        """The pods of one job."""
+        return list(self._by_job.get(job_uid, {}).values())
+
+    def jobs_on(self, nodes: Iterable[str]) -> list[str]:
+        """UIDs of the jobs with pods on these nodes, in order."""
+        return sorted({uid for node in nodes for uid in self._jobs_on.get(node, ())})

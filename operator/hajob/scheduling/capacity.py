@@ -1,0 +1,179 @@
+"""Which nodes could take a rank pod of a job now: kept event by event, never counted anew.
+
+Every pod that has a node takes its chips there, whoever it belongs to, until it is gone or has ended. For each demand
+that was asked for, the set of nodes that satisfy it is kept; an event costs one entry in a log, and whoever asks next
+looks at the nodes that the log names since it asked last.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Final, Self
+
+from hajob.scheduling.demand import Demand
+from hajob.sources.node import NodeView
+from hajob.sources.pod import PodView
+
+LOG_LIMIT: Final = 20_000
+"""Changes that are remembered; who has missed more looks at all nodes."""
+DEMANDS_LIMIT: Final = 1_000
+"""So many demands are kept, those that were asked for last."""
+
+
+@dataclass(frozen=True, slots=True)
+class Occupant:
+    """A pod on a node: whose it is, and the chips that it has there by resource name."""
+
+    job_uid: str
+    chips: tuple[tuple[str, int], ...]
+
+
+@dataclass(slots=True)
+class _Kept:
+    """The nodes for one demand, as they were when the log had so many entries."""
+
+    may_take: Callable[[NodeView], bool]
+    names: set[str] = field(default_factory=set)
+    seen: int = -1
+
+
+class Capacity:
+    """Nodes, and what occupies their chips.
+
+    Attributes:
+        nodes: by name.
+        changes: rises with every change of a node or of what occupies one.
+        not_ready: names of the nodes that are not ready.
+    """
+
+    def __init__(self) -> None:
+        self.nodes: dict[str, NodeView] = {}
+        self.changes = 0
+        self.not_ready: set[str] = set()
+        self._occupants: dict[str, dict[str, Occupant]] = {}
+        self._places: dict[str, str] = {}
+        self._log: list[str] = []
+        self._forgotten = 0
+        self._kept: dict[Demand, _Kept] = {}
+
+    @classmethod
+    def of(cls, nodes: Iterable[NodeView], pods: Iterable[PodView]) -> Self:
+        """The capacity of these nodes with these pods on them."""
+        made = cls()
+        for node in nodes:
+            made.node_seen(node)
+        for pod in pods:
+            made.pod_seen(pod)
+        return made
+
+    def node_seen(self, node: NodeView) -> None:
+        """A node as it is now."""
+        self.nodes[node.name] = node
+        (self.not_ready.discard if node.ready else self.not_ready.add)(node.name)
+        self._changed(node.name)
+
+    def node_gone(self, name: str) -> None:
+        """A node that is no more."""
+        self.nodes.pop(name, None)
+        self.not_ready.discard(name)
+        self._changed(name)
+
+    def pod_seen(self, pod: PodView) -> bool:
+        """A pod of anybody as it is now; whether it changes what is occupied."""
+        if not pod.node_name or pod.ended or not (pod.requests or pod.job_uid):
+            return self.pod_gone(pod.key)
+        now = Occupant(pod.job_uid, pod.requests)
+        there = self._occupants.setdefault(pod.node_name, {})
+        if there.get(pod.key) == now:
+            return False
+        self.pod_gone(pod.key)
+        self._occupants.setdefault(pod.node_name, {})[pod.key] = now
+        self._places[pod.key] = pod.node_name
+        self._changed(pod.node_name)
+        return True
+
+    def pod_gone(self, key: str) -> bool:
+        """A pod that is no more, by namespace and name; whether it occupied anything."""
+        name = self._places.pop(key, None)
+        if name is None:
+            return False
+        there = self._occupants[name]
+        del there[key]
+        if not there:
+            del self._occupants[name]
+        self._changed(name)
+        return True
+
+    def free(self, demand: Demand) -> set[str]:
+        """Names of the nodes that have room for one such pod; not to be changed."""
+        kept = self._kept.pop(demand, None) or _Kept(demand.judge())
+        self._kept[demand] = kept  # the last one asked for is the last one forgotten
+        if len(self._kept) > DEMANDS_LIMIT:
+            del self._kept[next(iter(self._kept))]
+        self._bring_up(demand, kept)
+        return kept.names
+
+    def free_for(self, demand: Demand, job_uid: str, own_nodes: Collection[str]) -> int:
+        """How many nodes could take one more rank pod of this job: none on which the job is already.
+
+        Args:
+            demand: of its rank pods.
+            job_uid: of the job.
+            own_nodes: names of the nodes of its pods.
+        """
+        free = self.free(demand)
+        return len(free) - sum(self._has(name, job_uid) for name in free.intersection(own_nodes))
+
+    def to_avoid(
+        self, demand: Demand, job_uid: str, own_nodes: Collection[str], need: int, avoided: Sequence[str]
+    ) -> set[str]:
+        """For a start of a whole job: nodes that its pods keep off. No more avoided ones are taken than it needs.
+
+        Args:
+            demand: of its rank pods.
+            job_uid: of the job; its own pods leave before the new ones are placed.
+            own_nodes: names of the nodes of its pods.
+            need: rank pods of the job.
+            avoided: names of nodes on which something was wrong a moment ago, the longest ago first: the likeliest to
+                be well again.
+        """
+        if not avoided:
+            return set(self.not_ready)
+        free = self.free(demand)
+        soon_free = {name for name in own_nodes if name not in free and self._fits(demand, name, without=job_uid)}
+        could_take = [name for name in avoided if name in free or name in soon_free]
+        missing = need - (len(free) + len(soon_free) - len(could_take))
+        return self.not_ready | (set(avoided) - set(could_take[: max(missing, 0)]))
+
+    def _has(self, name: str, job_uid: str) -> bool:
+        return any(one.job_uid == job_uid for one in self._occupants.get(name, {}).values())
+
+    def _fits(self, demand: Demand, name: str, without: str = "") -> bool:
+        """Whether one such pod fits on a node; `without`: as if the pods of this job had left."""
+        node = self.nodes.get(name)
+        if node is None or not self._kept[demand].may_take(node):
+            return False
+        room = (node.chips or {}).get(demand.resource, 0)
+        for one in self._occupants.get(name, {}).values():
+            if not without or one.job_uid != without:
+                room -= sum(count for resource, count in one.chips if resource == demand.resource)
+        return room >= demand.chips
+
+    def _bring_up(self, demand: Demand, kept: _Kept) -> None:
+        if kept.seen < self._forgotten:
+            changed: Iterable[str] = self.nodes
+            kept.names.clear()
+        else:
+            changed = self._log[kept.seen - self._forgotten :]
+        for name in changed:
+            (kept.names.add if self._fits(demand, name) else kept.names.discard)(name)
+        kept.seen = self._forgotten + len(self._log)
+
+    def _changed(self, name: str) -> None:
+        self.changes += 1
+        self._log.append(name)
+        if len(self._log) > LOG_LIMIT:
+            half = LOG_LIMIT // 2
+            del self._log[:half]
+            self._forgotten += half

@@ -1,0 +1,104 @@
+"""What a rank pod of a job asks of its node, and whether a node offers it, as the scheduler would see it.
+
+Read are the chips, node selector, required node affinity, tolerations and excluded nodes. Not read are the processor
+and memory that a pod asks for, affinity between pods other than Hajob's own, topology spread and volumes bound to a
+place: a job that depends on those may be promised too many nodes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import orjson
+
+from hajob.api.spec import HATrainingJobSpec
+from hajob.domain.layout import Layout
+from hajob.sources.node import NodeView
+
+_KEEPS_OFF: Final = frozenset({"NoSchedule", "NoExecute"})
+_NAME_FIELD: Final = "metadata.name"
+
+Terms = Sequence[Mapping[str, Any]]
+
+
+@dataclass(frozen=True, slots=True)
+class Demand:
+    """What one rank pod needs.
+
+    Attributes:
+        resource: name of the chips.
+        chips: how many.
+        rules: node selector, terms of the node affinity, tolerations and excluded names as JSON, to compare demands by.
+    """
+
+    resource: str
+    chips: int
+    rules: bytes
+
+    @classmethod
+    def of(cls, spec: HATrainingJobSpec, layout: Layout) -> Demand:
+        """The demand of each rank pod of a job."""
+        pod: Mapping[str, Any] = spec.template["spec"]
+        affinity = (pod.get("affinity") or {}).get("nodeAffinity") or {}
+        required = affinity.get("requiredDuringSchedulingIgnoredDuringExecution") or {}
+        rules = {
+            "selector": pod.get("nodeSelector") or {},
+            "terms": required.get("nodeSelectorTerms"),
+            "tolerations": pod.get("tolerations") or [],
+            "excluded": sorted(spec.scheduling.excluded_node_names),
+        }
+        text = orjson.dumps(rules, option=orjson.OPT_SORT_KEYS)
+        return cls(spec.accelerator.resource_name, layout.chips_per_node, text)
+
+    def judge(self) -> Callable[[NodeView], bool]:
+        """Whether the scheduler may put such a pod on a node, its chips apart: usable, allowed, taints tolerated."""
+        rules = orjson.loads(self.rules)
+        selector: Mapping[str, str] = rules["selector"]
+        terms: Terms | None = rules["terms"]
+        tolerations: list[Mapping[str, str]] = rules["tolerations"]
+        excluded = frozenset(rules["excluded"])
+
+        def may_take(node: NodeView) -> bool:
+            if not node.usable or node.name in excluded:
+                return False
+            if any(node.labels.get(label) != value for label, value in selector.items()):
+                return False
+            if terms is not None and not any(_fits(term, node) for term in terms):
+                return False
+            keep_off = (taint for taint in node.taints if taint.effect in _KEEPS_OFF)
+            return all(any(taint.is_tolerated(toleration) for toleration in tolerations) for taint in keep_off)
+
+        return may_take
+
+
+def _fits(term: Mapping[str, Any], node: NodeView) -> bool:
+    """Whether a node has all that one alternative of a node affinity asks for; one that asks for nothing fits none."""
+    labels, fields = term.get("matchExpressions") or [], term.get("matchFields") or []
+    if not labels and not fields:
+        return False
+    own = {_NAME_FIELD: node.name}
+    return all(_holds(one, node.labels) for one in labels) and all(_holds(one, own) for one in fields)
+
+
+def _holds(requirement: Mapping[str, Any], known: Mapping[str, str]) -> bool:
+    value, wanted = known.get(requirement.get("key", "")), requirement.get("values") or []
+    match requirement.get("operator"):
+        case "In":
+            return value in wanted
+        case "NotIn":
+            return value not in wanted
+        case "Exists":
+            return value is not None
+        case "DoesNotExist":
+            return value is None
+        case "Gt":
+            return _is_number(value) and _is_number(wanted[0]) and int(value or 0) > int(wanted[0])
+        case "Lt":
+            return _is_number(value) and _is_number(wanted[0]) and int(value or 0) < int(wanted[0])
+    return False
+
+
+def _is_number(text: str | None) -> bool:
+    return text is not None and text.lstrip("-").isdigit()

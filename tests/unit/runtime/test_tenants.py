@@ -1,0 +1,82 @@
+"""Pods of other tenants and quotas, as the API server in memory tells of them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+
+from hajob.api import constants as names
+from hajob.runtime.kube import ApiError
+from hajob.runtime.tenants import PATIENCE_SECONDS, Tenants
+from hajob.sources.pod import PodView
+from tests.unit.runtime.runtime_fakes import FakeClock, FakeKube, settle
+
+CHIPS = {names.DEFAULT_RESOURCE_NAME: "8"}
+
+
+class Told:
+    """What the tenants did, in order."""
+
+    def __init__(self) -> None:
+        self.clock = FakeClock()
+        self.kube = FakeKube(self.clock)
+        self.pods: list[tuple[str, str]] = []
+        self.quotas: list[str] = []
+        self.tenants = Tenants(self.kube, self.clock, "", self._pod, self.quotas.append)
+        self.tasks = [asyncio.create_task(informer.run()) for informer in self.tenants.informers]
+
+    def _pod(self, now: PodView | None, before: PodView | None) -> None:
+        self.pods.append((before.node_name if before else "", now.node_name if now else ""))
+
+    def put(self, phase: str = "Running", labels: dict[str, str] | None = None, **spec: Any) -> None:
+        body = {"containers": [{"name": "main", "resources": {"limits": CHIPS}}], **spec}
+        metadata = {"name": "theirs", "labels": labels or {}}
+        self.kube.put("pods", "b", {"metadata": metadata, "spec": body, "status": {"phase": phase}})
+
+
+@pytest.fixture
+async def told() -> AsyncIterator[Told]:
+    made = Told()
+    await settle()
+    yield made
+    for task in made.tasks:
+        task.cancel()
+
+
+async def test_a_pod_with_chips_occupies_its_node_until_it_ends(told: Told) -> None:
+    told.put()
+    await settle()
+    told.put(nodeName="node-1")
+    await settle()
+    told.put("Succeeded", nodeName="node-1")
+    await settle()
+    assert told.pods[-2:] == [("", "node-1"), ("node-1", "")]
+
+
+async def test_pods_of_jobs_are_none_of_the_others(told: Told) -> None:
+    told.put(nodeName="node-1", labels={names.LABEL_JOB_UID: "uid-1"})
+    await settle()
+    assert told.pods == []
+
+
+async def test_a_changed_quota_is_told_with_its_namespace(told: Told) -> None:
+    quota: dict[str, Any] = {"metadata": {"name": "q"}, "status": {"hard": {"pods": "5"}, "used": {"pods": "5"}}}
+    told.kube.put("resourcequotas", "b", quota)
+    await settle()
+    quota["status"]["used"] = {"pods": "4"}
+    told.kube.put("resourcequotas", "b", quota)
+    await settle()
+    assert told.quotas == ["b", "b"]
+
+
+async def test_an_operator_that_may_not_list_them_starts_all_the_same() -> None:
+    told = Told()
+    told.kube.fail(*[ApiError(403, "Forbidden", "no")] * 100)
+    waiting = asyncio.create_task(told.tenants.synced())
+    await told.clock.advance(PATIENCE_SECONDS + 1)
+    assert waiting.done()
+    for task in told.tasks:
+        task.cancel()

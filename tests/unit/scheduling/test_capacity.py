@@ -1,0 +1,222 @@
+"""Nodes are counted as the scheduler would see them: a node of another pool is no replacement."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from hajob.api import constants as names
+from hajob.api.spec import HATrainingJobSpec
+from hajob.plan.policy import layout_of
+from hajob.scheduling.capacity import Capacity
+from hajob.scheduling.demand import Demand
+from hajob.sources.node import NodeView, Taint, view
+from hajob.sources.pod import PodView, stranger
+from hajob.sources.pod import view as pod_view
+
+EXAMPLE = Path(__file__).parents[3] / "examples/quickstart.yaml"
+NODE = NodeView("node", chips={names.DEFAULT_RESOURCE_NAME: 2}, labels={"pool": "a", "rack": "1"})
+TAINT = Taint("reserved", "NoSchedule", "others")
+
+
+def spec(excluded: tuple[str, ...] = (), **pod: Any) -> HATrainingJobSpec:
+    body = yaml.safe_load(EXAMPLE.read_text())["spec"]
+    body["template"]["spec"] |= pod
+    body["scheduling"] = {"excludedNodeNames": list(excluded)}
+    return HATrainingJobSpec.model_validate(body)
+
+
+def is_free(node: NodeView, job: HATrainingJobSpec, *pods: PodView) -> bool:
+    return set(Capacity.of([node], pods).free(demand(job))) == {node.name}
+
+
+def demand(job: HATrainingJobSpec) -> Demand:
+    return Demand.of(job, layout_of(job))
+
+
+@pytest.mark.parametrize(
+    ("changes", "free"),
+    [
+        ({}, True),
+        ({"ready": False}, False),
+        ({"unschedulable": True}, False),
+        ({"chips": {names.DEFAULT_RESOURCE_NAME: 1}}, False),
+        ({"chips": None}, False),
+        ({"taints": (TAINT,)}, False),
+        ({"taints": (replace(TAINT, effect="NoExecute"),)}, False),
+        ({"taints": (replace(TAINT, effect="PreferNoSchedule"),)}, True),
+    ],
+)
+def test_what_a_node_says(changes: dict[str, Any], free: bool) -> None:
+    assert is_free(replace(NODE, **changes), spec()) is free
+
+
+CHIPS = {"resources": {"limits": {names.DEFAULT_RESOURCE_NAME: "2"}}}
+
+
+def somebodys(phase: str = "Running", node: str = "node", **spec: Any) -> PodView | None:
+    """A pod of another tenant."""
+    body = {"nodeName": node, "containers": [{"name": "main", **CHIPS}], **spec}
+    return stranger({"metadata": {"namespace": "b", "name": "theirs"}, "spec": body, "status": {"phase": phase}})
+
+
+def test_chips_of_other_tenants_are_taken() -> None:
+    theirs = somebodys()
+    assert theirs is not None
+    assert not is_free(NODE, spec(), theirs)
+    assert is_free(replace(NODE, chips={names.DEFAULT_RESOURCE_NAME: 4}), spec(), theirs)
+
+
+@pytest.mark.parametrize(
+    "pod",
+    [
+        somebodys("Succeeded"),
+        somebodys("Failed"),
+        somebodys(node=""),
+        somebodys(containers=[{"name": "main", "resources": {"requests": {"cpu": "64"}}}]),
+    ],
+)
+def test_pods_that_occupy_nothing_are_not_kept(pod: PodView | None) -> None:
+    assert pod is None
+
+
+def test_a_finished_rank_pod_occupies_nothing() -> None:
+    body = {
+        "metadata": {"name": "r", "namespace": "a"},
+        "spec": {"nodeName": "node", "containers": [{"name": "trainer", **CHIPS}]},
+        "status": {"phase": "Running"},
+    }
+    capacity = Capacity.of([NODE], [pod_view(body)])
+    assert set(capacity.free(demand(spec()))) == set()
+    body["status"] = {"phase": "Succeeded"}
+    capacity.pod_seen(pod_view(body))
+    assert set(capacity.free(demand(spec()))) == {"node"}
+
+
+def test_init_containers_and_sidecars_count_once() -> None:
+    pod = somebodys(initContainers=[{"name": "first", **CHIPS}], containers=[{"name": "main", **CHIPS}])
+    assert pod is not None
+    assert pod.requests == ((names.DEFAULT_RESOURCE_NAME, 2),)
+
+
+AFFINITY_CASES = [
+    ([{"matchExpressions": [{"key": "pool", "operator": "In", "values": ["a", "c"]}]}], True),
+    ([{"matchExpressions": [{"key": "pool", "operator": "NotIn", "values": ["a"]}]}], False),
+    ([{"matchExpressions": [{"key": "gone", "operator": "Exists"}]}], False),
+    ([{"matchExpressions": [{"key": "gone", "operator": "DoesNotExist"}]}], True),
+    ([{"matchExpressions": [{"key": "rack", "operator": "Gt", "values": ["0"]}]}], True),
+    ([{"matchExpressions": [{"key": "rack", "operator": "Lt", "values": ["1"]}]}], False),
+    ([{"matchExpressions": [{"key": "pool", "operator": "Gt", "values": ["0"]}]}], False),
+    ([{"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["node"]}]}], True),
+    ([{"matchFields": [{"key": "metadata.name", "operator": "NotIn", "values": ["node"]}]}], False),
+    ([{}, {"matchExpressions": [{"key": "pool", "operator": "Exists"}]}], True),
+    ([{}], False),
+]
+
+
+@pytest.mark.parametrize(("terms", "free"), AFFINITY_CASES)
+def test_what_a_node_affinity_asks_for(terms: list[dict[str, Any]], free: bool) -> None:
+    required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}
+    assert is_free(NODE, spec(affinity={"nodeAffinity": required})) is free
+
+
+def own(name: str, node: str, role: str = names.ROLE_RANK) -> PodView:
+    held = ((names.DEFAULT_RESOURCE_NAME, 2),) if role == names.ROLE_RANK else ()
+    return PodView("default", name, name, "uid-1", role, 0, 1, node_name=node, requests=held)
+
+
+def test_a_job_gets_no_second_pod_on_one_of_its_nodes() -> None:
+    wide = [replace(NODE, name=f"wide-{n}", chips={names.DEFAULT_RESOURCE_NAME: 8}) for n in range(3)]
+    pods = [own("r", "wide-0"), own("c", "wide-1", names.ROLE_COORDINATOR)]
+    capacity = Capacity.of(wide, pods)
+    assert capacity.free_for(demand(spec()), "uid-1", {"wide-0", "wide-1"}) == 1
+    assert capacity.free_for(demand(spec()), "uid-2", set()) == 3
+
+
+def test_what_is_kept_is_what_would_be_counted() -> None:
+    """After any row of events, what is kept event by event equals what a fresh look finds."""
+    chance = random.Random(7)
+    jobs = [spec(), spec(nodeSelector={"pool": "a"}), spec(excluded=("node-3",))]
+    capacity, pods = Capacity(), dict[str, PodView]()
+    for _ in range(2000):
+        name = f"node-{chance.randrange(6)}"
+        match chance.randrange(4):
+            case 0:
+                labels = {"pool": chance.choice("ab")}
+                capacity.node_seen(replace(NODE, name=name, ready=chance.random() < 0.8, labels=labels))
+            case 1:
+                capacity.node_gone(name)
+            case 2:
+                pod = replace(own(f"p{chance.randrange(9)}", name), phase=chance.choice(["Running", "Failed"]))
+                pods[pod.key] = pod
+                capacity.pod_seen(pod)
+            case 3 if pods:
+                capacity.pod_gone(pods.popitem()[0])
+        job = demand(chance.choice(jobs))
+        fresh = Capacity.of(capacity.nodes.values(), pods.values())
+        assert set(capacity.free(job)) == set(fresh.free(job))
+        assert capacity.not_ready == fresh.not_ready
+
+
+def test_what_the_job_wishes() -> None:
+    assert is_free(NODE, spec(nodeSelector={"pool": "a"}))
+    assert not is_free(NODE, spec(nodeSelector={"pool": "a", "rack": "2"}))
+    assert not is_free(NODE, spec(excluded=("node",)))
+
+
+@pytest.mark.parametrize(
+    ("toleration", "tolerated"),
+    [
+        ({"key": "reserved", "operator": "Equal", "value": "others", "effect": "NoSchedule"}, True),
+        ({"key": "reserved", "value": "others"}, True),
+        ({"key": "reserved", "value": "us"}, False),
+        ({"key": "reserved", "operator": "Exists"}, True),
+        ({"key": "reserved", "operator": "Exists", "effect": "NoExecute"}, False),
+        ({"key": "else", "operator": "Exists"}, False),
+        ({"operator": "Exists"}, True),
+        ({"value": "others"}, False),
+    ],
+)
+def test_taints_that_a_job_tolerates(toleration: dict[str, str], tolerated: bool) -> None:
+    tainted = replace(NODE, taints=(TAINT,))
+    assert is_free(tainted, spec(tolerations=[toleration])) is tolerated
+
+
+def test_a_node_as_kubernetes_has_it() -> None:
+    taints = [
+        {"key": "reserved", "effect": "NoSchedule", "value": "others"},
+        {"key": "node.kubernetes.io/unreachable", "effect": "NoExecute"},
+    ]
+    seen = view({"metadata": {"name": "node", "labels": {"pool": "a"}}, "spec": {"taints": taints}})
+    assert (seen.labels, seen.taints, seen.ready) == ({"pool": "a"}, (TAINT,), False)
+
+
+def test_needed_avoided_nodes_are_taken_longest_avoided_first() -> None:
+    nodes = [replace(NODE, name=f"node-{number}") for number in range(6)]
+    nodes.append(replace(NODE, name="node-9", ready=False))
+    job = spec(nodeSelector={"pool": "a"})
+    layout = layout_of(job)
+
+    def avoided(*names: str) -> set[str]:
+        return Capacity.of(nodes, []).to_avoid(demand(job), "uid-1", (), layout.num_nodes, names)
+
+    assert avoided("node-2", "node-0") == {"node-0", "node-2", "node-9"}
+    assert avoided("node-2", "node-0", "node-1") == {"node-0", "node-1", "node-9"}
+    assert avoided("node-2", "node-9", "node-0", "node-1", "node-3") == {"node-1", "node-3", "node-9"}
+    nodes[4] = replace(nodes[4], labels={"pool": "b"})
+    assert avoided("node-2", "node-0") == {"node-0", "node-9"}, "a node of another pool helps nobody"
+    assert avoided("node-4", "node-2", "node-0") == {"node-0", "node-4", "node-9"}
+
+
+def test_a_jobs_own_nodes_count_for_its_restart() -> None:
+    nodes = [replace(NODE, name=f"node-{number}") for number in range(5)]
+    job, taken = spec(), [own(f"r{number}", f"node-{number}") for number in range(4)]
+    capacity, homes = Capacity.of(nodes, taken), [f"node-{number}" for number in range(4)]
+    assert capacity.to_avoid(demand(job), "uid-1", homes, 4, ["node-1"]) == {"node-1"}
+    assert capacity.to_avoid(demand(job), "uid-1", homes, 4, ["node-1", "node-2"]) == {"node-2"}
+    assert capacity.to_avoid(demand(job), "uid-1", homes, 5, ["node-1", "node-2"]) == set()
