@@ -32,6 +32,7 @@ def load_at_start(training: Training) -> None:
         printer.first("    will not load any checkpoints and will start from random")
         if loading.must_exist:
             printer.first(">> '--exit-on-missing-checkpoint' set ... exiting. <<")
+            training.collectives.meet(b"no checkpoint", training.collectives.members())
             leave(0)
         return
     printer.first(f" loading checkpoint from {root} at iteration {step}")

@@ -79,8 +79,21 @@ class IncidentRecorder:
             restoration = record.restoration.resumed(record.incident, event.step)
             self.record = dataclasses.replace(record, restoration=restoration)
 
-    def follow(self, incident: Incident | None, event: events.JobEvent, newest_step: int = -1) -> None:
-        """Take over what the planner says about the open incident; `newest_step`: finished by some rank."""
+    def follow(
+        self,
+        incident: Incident | None,
+        event: events.JobEvent,
+        newest_step: int = -1,
+        checkpoint_step: int | None = None,
+    ) -> None:
+        """Take over what the planner says about the open incident.
+
+        Args:
+            incident: the open one.
+            event: that the planner has answered.
+            newest_step: finished by some rank.
+            checkpoint_step: of the newest complete periodic checkpoint, None when unknown.
+        """
         self._resumed(event)
         if incident is None:
             return
@@ -90,7 +103,7 @@ class IncidentRecorder:
             self.settled = self.record
             self.record = Record(incident, {**self._early, Mark.NOTICED: noticed}, restoration=restoration)
             self._announce(announcements.of_opening(incident))
-        restoration = self.record.restoration.began(incident, newest_step)
+        restoration = self.record.restoration.began(incident, newest_step).finds(incident, checkpoint_step)
         self.record = dataclasses.replace(self.record, incident=incident, restoration=restoration)
 
     def take(self, effect: effects.Effect, now_ms: int) -> None:

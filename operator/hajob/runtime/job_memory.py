@@ -112,7 +112,7 @@ class JobMemory:
         if transition.state.phase is not JobPhase.FAILED and self.journal.failed_reason:
             self.journal = dataclasses.replace(self.journal, failed_reason="", failed_message="")
         self.book(view, happened_ms)
-        self.recorder.follow(transition.state.incident, event, max(view.step, before.step))
+        self.recorder.follow(transition.state.incident, event, max(view.step, before.step), view.checkpoint_step)
         for effect in transition.effects:
             self._take(effect)
         return transition

@@ -37,6 +37,7 @@ class Restoration:
     Attributes:
         before: the last step that all ranks had finished when it began.
         told: the coordinator has told it; otherwise it is what was known when the restart was decided.
+        tracked: step of the newest complete checkpoint while the training stood.
         loaded_step: step of the checkpoint that was loaded.
         from_nothing: the training started from step 0.
         refused: checkpoints that were not loaded, bounded.
@@ -45,6 +46,7 @@ class Restoration:
 
     before: int = -1
     told: bool = False
+    tracked: int = -1
     loaded_step: int = -1
     from_nothing: bool = False
     refused: tuple[CheckpointRefusal, ...] = ()
@@ -70,6 +72,10 @@ class Restoration:
         known = [step for step in (incident.cause.step, newest_step) if step >= 0]
         return replace(self, before=min(known, default=-1))
 
+    def finds(self, incident: Incident, step: int | None) -> Restoration:
+        """The newest complete checkpoint before MindIO was told whom it repairs; None: nobody can look."""
+        return self if step is None or incident.named else replace(self, tracked=step)
+
     def loaded(self, found: Loaded) -> Restoration:
         """The attempt that ends the incident loads this."""
         refused = found.refused[:MOST_REFUSALS]
@@ -82,11 +88,17 @@ class Restoration:
         )
 
     def resumed(self, incident: Incident, step: int) -> Restoration:
-        """The first step after the outage: where processes lived on, it tells whether they loaded a checkpoint."""
+        """The first step after the outage: where processes lived on, it tells whether they loaded a checkpoint.
+
+        Where it is a heartbeat that tells, it may be a later step than the first: a planned repair is from the
+        checkpoint that was there.
+        """
         if incident.action not in IN_PLACE or step < 1:
             return self
         went_back = 0 < self.before >= step
         planned = incident.restored_from is RestoredFrom.PERIODIC_CHECKPOINT
+        if planned and 0 <= self.tracked < step:
+            return replace(self, loaded_step=self.tracked)
         return replace(self, loaded_step=step - 1) if went_back or planned else self
 
     def source(self, incident: Incident) -> RestoredFrom | None:

@@ -88,6 +88,22 @@ def test_a_repair_from_the_checkpoint_counts_back_to_it() -> None:
     }
 
 
+@pytest.mark.parametrize(
+    ("told", "loaded"),
+    [
+        pytest.param(41, 40, id="by the line of the first"),
+        pytest.param(63, 40, id="by a heartbeat of a later one"),
+        pytest.param(31, 30, id="of a start from an older one"),
+    ],
+)
+def test_a_repair_is_from_the_checkpoint_that_was_there(told: int, loaded: int) -> None:
+    planned = incident(Action.IN_PLACE, RestoredFrom.PERIODIC_CHECKPOINT)
+    recording = Recording(planned).stood_at(62)
+    recording.recorder.follow(planned, JobEvent(), 62, 40)
+    recording.recorder.follow(replace(planned, named=True), JobEvent(), 62, 60)  # it trains again, and saves
+    assert recording.resumes(told)["loadedStep"] == loaded
+
+
 def test_a_repair_from_the_checkpoint_is_seen_by_its_step() -> None:
     found = Recording(incident(Action.REPLACE, RestoredFrom.OPTIMIZER_COPY)).stood_at(47).resumes(41)
     assert (found["restoredFrom"], found["loadedStep"], found["lostSteps"]) == ("PeriodicCheckpoint", 40, 7)
