@@ -17,6 +17,7 @@ from trainer_sidecar.agent.launcher_messages import Script
 from trainer_sidecar.agent.log_rules import Match
 from trainer_sidecar.agent.ranks import Name, RankProcess
 from trainer_sidecar.agent.settings import AgentSettings
+from trainer_sidecar.launcher.endings import FAULT
 
 MESSAGE_CHARACTERS = 4000
 NOT_FINISHED = "NotFinished"
@@ -44,7 +45,7 @@ def process_exited(settings: AgentSettings, process: RankProcess, step: int | No
     fact.exit_code = process.exit_code
     if step is not None:
         fact.step = step
-    told = [line for line in process.notices.values() if line not in process.last_lines]
+    told = [line for kind, line in process.notices.items() if kind != FAULT and line not in process.last_lines]
     fact.code, fact.message = exit_name(process.exit_code), newest_text([*process.last_lines, *told])
     return fact
 

@@ -17,6 +17,7 @@ from trainer_sidecar.agent import facts
 from trainer_sidecar.agent.clock import SECOND, Clock
 from trainer_sidecar.agent.endings import Endings, Training
 from trainer_sidecar.agent.environment import rank_environment
+from trainer_sidecar.agent.error_lines import ErrorLines
 from trainer_sidecar.agent.gate import LinkPhase
 from trainer_sidecar.agent.held import HeldFacts
 from trainer_sidecar.agent.launcher_messages import Script, read_name, read_process, read_script
@@ -54,6 +55,7 @@ class Node:
         self._processes: dict[int, RankProcess] = {}
         self._steps: dict[int, int] = {}  # the newest that a rank's present process has printed
         self._beaten: dict[int, int] = {}  # … and that its heartbeats have told
+        self._error_lines = ErrorLines()
         self._copies: dict[int, bool] = {}  # whether a rank that registered here has told MindIO of its copies
         self._tls_spoken = False  # by a process that did not say which rank it is
         self._tls_ranks: set[int] = set()
@@ -199,6 +201,7 @@ class Node:
             self._steps.pop(process.rank, None)
             self._beaten.pop(process.rank, None)
         self._processes[process.rank] = process
+        self._error_lines.take(process, self._step(process.rank))
         self._refused.pop(process.rank, None)
         self._log_rules.process_started(process.rank, process.name, process.changed)
         was_running = before is None or before.running or before.name != process.name
@@ -542,6 +545,7 @@ class Node:
             pid=process.pid,
             phase=self._process_phase(process),
             step=self._step(rank),
+            error_line=self._error_lines.of(rank, self._step(rank)),
         )
 
     def _process_phase(self, process: RankProcess | None) -> pb.RankPhase:

@@ -178,7 +178,7 @@ class CoordinatorCore:
     def _take_views(self, pod: RankPod, report: pb.AgentReport) -> set[int]:
         job, lost = self.job, set()
         for state in report.ranks:
-            view = RankView(state.incarnation, state.start, state.pid, state.phase, known_step(state))
+            view = RankView(state.incarnation, state.start, state.pid, state.phase, known_step(state), state.error_line)
             if not pod.take_view(state.rank, view):
                 continue
             job.effects.note()

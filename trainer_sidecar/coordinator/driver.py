@@ -104,12 +104,14 @@ def _admit(command: Admit, job: Job, _at: float) -> None:
 def _found(command: Found, job: Job, at: float) -> None:
     incident = open_incident(job)
     for rank, kind in command.ranks.items():
-        fact = job.new_fact(FOUND_KINDS.get(kind, pb.PROCESS_FAULT), f"{rank}", command.text)
+        line = job.roster.error_line(rank)
+        text = f"{command.text}: {line}" if line else command.text
+        fact = job.new_fact(FOUND_KINDS.get(kind, pb.PROCESS_FAULT), f"{rank}", text)
         fact.node_rank = job.roster.node_of(rank)
         fact.ranks.append(rank)
         fact.incarnation = incident.incarnation
         fact.code = command.codes.get(rank, "")
-        fact.unexplained = fact.kind == pb.PROCESS_FAULT
+        fact.unexplained = fact.kind == pb.PROCESS_FAULT and not line
         job.effects.tell(fact, at)
 
 

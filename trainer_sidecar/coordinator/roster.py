@@ -29,6 +29,7 @@ class RankView:
     pid: int
     phase: pb.RankPhase
     step: int | None  # None: unknown
+    error_line: str = ""  # the newest one that it printed
 
     @property
     def process(self) -> tuple[int, int]:
@@ -313,6 +314,12 @@ class Roster:
         """The pod a rank is meant to live in."""
         target = self.targets.get(rank)
         return self.pods.get(target.pod_uid) if target is not None else None
+
+    def error_line(self, rank: int) -> str:
+        """The newest line with which the rank told of a fault; empty: it printed none."""
+        pod = self.pod_of(rank)
+        view = pod.views.get(rank) if pod is not None else None
+        return view.error_line if view is not None else ""
 
     def phase(self, rank: int) -> pb.RankPhase:
         """Of exactly the desired process; absent when it is not there or another one is."""

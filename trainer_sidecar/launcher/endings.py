@@ -1,8 +1,9 @@
 """Lines of a training that tell how it ends or why it cannot begin, where its exit code does not.
 
 Megatron ends with 0 when a checkpoint can't be loaded, and also when it stops early as it was told; some of its
-failures lie far above the last lines of its output. The texts are those of Megatron core 0.12 and MindSpeed-LLM
-(docs/protocols/launcher.md#ends).
+failures lie far above the last lines of its output. And a rank whose fault MindIO is to repair does not end at all:
+what it printed is all that says what happened. The texts are those of Megatron core 0.12, MindSpeed-LLM, torch_npu and
+MindSpore (docs/protocols/launcher.md#ends).
 """
 
 from __future__ import annotations
@@ -16,6 +17,9 @@ NO_TRACKER = "TrackerMissing"
 LAYOUT = "LayoutRefused"
 BUILD = "BuildFailed"
 LOADED = "CheckpointLoaded"
+FAULT = "Fault"
+TOLD_AT_ONCE = (NO_TRACKER, FAULT)
+"""Kinds that somebody waits for while the process still runs."""
 
 _TEXTS: List[Tuple[str, bytes]] = [
     (EARLY_END, rb"exiting program (?:at iteration|after) "),
@@ -40,6 +44,12 @@ _TEXTS: List[Tuple[str, bytes]] = [
 _ANY = re.compile(b"|".join(b"(" + text + b")" for _, text in _TEXTS))
 _KINDS = [kind for kind, _ in _TEXTS]
 _LINE_CHARACTERS = 500
+_FAULT = re.compile(
+    rb"UCE ?ERROR|HBM MULTI BIT ECC ERROR|SUSPECT (?:MEM|REMOTE) ERROR|(?:HCCS|UB) LINK ERROR|HCCL OP RETRY FAILED"
+    rb"|(?:UCE|HCCE|TRE)Error|PRECISION ERROR|^\[ERROR\].*\bERR\d{5}\b|^[\w.]*(?:Error|Exception)\b: "
+)
+_NO_FAULT = re.compile(rb"FORCE ?STOP|(?:ARF|STEP) FINISH|ForceStopError")
+"""What healthy ranks print while MindIO leads them through a recovery."""
 _TEE = re.compile(rb"^tee: .+: .+")
 
 
@@ -50,12 +60,19 @@ def kind_of(line: bytes) -> str:
 
 
 def note(notices: Dict[str, str], line: bytes) -> str:
-    """Keep the first line of each kind in `notices`; the kind when it is new, else ""."""
+    """Keep the first line of each kind in `notices`, of faults the newest; the kind when it is new, else ""."""
     kind = kind_of(line)
+    if not kind and _FAULT.search(line) and not _NO_FAULT.search(line):
+        notices[FAULT] = _text(line)
+        return FAULT
     if not kind or kind in notices:
         return ""
-    notices[kind] = line[:_LINE_CHARACTERS].decode("utf-8", "replace").strip()
+    notices[kind] = _text(line)
     return kind
+
+
+def _text(line: bytes) -> str:
+    return line[:_LINE_CHARACTERS].decode("utf-8", "replace").strip()
 
 
 def is_lost_log(line: bytes) -> bool:

@@ -180,7 +180,7 @@ class Ranks:
             rank.step, rank.step_time = step, now
             if not waits:
                 self._tell_steps_later(now)
-        elif endings.note(rank.notices, line) == endings.NO_TRACKER:
+        elif endings.note(rank.notices, line) in endings.TOLD_AT_ONCE:
             self._tell(rank.record(), False)
         if self.follow_lines:
             text = line.decode("utf-8", "replace")

@@ -379,20 +379,22 @@ class NodeState(_message.Message):
     def __init__(self, node_rank: _Optional[int] = ..., pod_uid: _Optional[str] = ..., connected: _Optional[bool] = ..., launcher_ready: _Optional[bool] = ..., ranks: _Optional[_Iterable[_Union[RankState, _Mapping]]] = ...) -> None: ...
 
 class RankState(_message.Message):
-    __slots__ = ("rank", "incarnation", "pid", "phase", "step", "start")
+    __slots__ = ("rank", "incarnation", "pid", "phase", "step", "start", "error_line")
     RANK_FIELD_NUMBER: _ClassVar[int]
     INCARNATION_FIELD_NUMBER: _ClassVar[int]
     PID_FIELD_NUMBER: _ClassVar[int]
     PHASE_FIELD_NUMBER: _ClassVar[int]
     STEP_FIELD_NUMBER: _ClassVar[int]
     START_FIELD_NUMBER: _ClassVar[int]
+    ERROR_LINE_FIELD_NUMBER: _ClassVar[int]
     rank: int
     incarnation: int
     pid: int
     phase: RankPhase
     step: int
     start: int
-    def __init__(self, rank: _Optional[int] = ..., incarnation: _Optional[int] = ..., pid: _Optional[int] = ..., phase: _Optional[_Union[RankPhase, str]] = ..., step: _Optional[int] = ..., start: _Optional[int] = ...) -> None: ...
+    error_line: str
+    def __init__(self, rank: _Optional[int] = ..., incarnation: _Optional[int] = ..., pid: _Optional[int] = ..., phase: _Optional[_Union[RankPhase, str]] = ..., step: _Optional[int] = ..., start: _Optional[int] = ..., error_line: _Optional[str] = ...) -> None: ...
 
 class Fact(_message.Message):
     __slots__ = ("id", "kind", "node_rank", "ranks", "incarnation", "exit_code", "step", "code", "message", "age_nanoseconds", "start", "unexplained")

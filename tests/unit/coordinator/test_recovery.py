@@ -402,3 +402,15 @@ def test_failure_after_confirming_keeps_the_orders_number(
     world.mindio.result(0, "do dump success")
     world.pump()
     assert [(mark.result_code, mark.incarnation) for mark in world.marks(pb.RESULT)] == [(406, 3), (0, 3)]
+
+
+@pytest.mark.parametrize("kind", [0, 1, 2])
+def test_a_fault_that_mindio_reports_names_the_ranks_line(world: World, kind: int) -> None:
+    line = "RuntimeError: UCE ERROR. time us= 1763800000000000."
+    agent = world.agent(0)
+    told = agent.report()
+    told.ranks[1].error_line = line
+    world.core.agent_report(agent.uid, told, world.now)
+    world.callback("report_fault_ranks", [[[1, kind]], []])
+    world.pump()
+    assert (world.facts[-1].message, world.facts[-1].unexplained) == (f"found by MindIO: {line}", False)

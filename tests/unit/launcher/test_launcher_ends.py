@@ -99,6 +99,31 @@ def test_lines_that_tell(line: bytes, kind: str) -> None:
     assert endings.kind_of(line) == kind
 
 
+@pytest.mark.parametrize(
+    ("line", "is_fault"),
+    [
+        (b"RuntimeError: UCE ERROR. time us= 1763800000000000.", True),
+        (b"[ERROR] 2026-11-22-10:00:00 (PID:7, Device:1, RankID:1) ERR00100 PTA call acl api failed", True),
+        (b"HCCL OP RETRY FAILED", True),
+        (b"torch.cuda.OutOfMemoryError: out of memory", True),
+        (b"RuntimeError: FORCE STOP.", False),
+        (b"RuntimeError: ARF FINISH", False),
+        (b"  File train.py, line 4, in step", False),
+        (b"loss is an Error: no", False),
+    ],
+)
+def test_lines_of_a_fault_are_kept_the_newest_counts(line: bytes, is_fault: bool) -> None:
+    notices = {endings.FAULT: "an older one"}
+    assert (endings.note(notices, line) == endings.FAULT) is is_fault
+    assert notices == {endings.FAULT: line.decode() if is_fault else "an older one"}
+
+
+def test_a_refused_layout_is_not_taken_for_a_fault() -> None:
+    notices: dict[str, str] = {}
+    endings.note(notices, b"ValueError: High availability do not support the size of dp_cp_ranks")
+    assert list(notices) == [endings.LAYOUT]
+
+
 def test_steps_within_an_epoch_are_steps_of_the_training() -> None:
     line = b"2026 - INFO - { Epoch:[  2/  3], step:[    5/   10], loss: 1.0, per_step_time: 20ms }"
     assert progress.parse(line) == (15, 30)

@@ -1,0 +1,33 @@
+"""A line that tells of a fault is told until the rank has trained on."""
+
+from __future__ import annotations
+
+from trainer_sidecar.agent.error_lines import ErrorLines
+from trainer_sidecar.agent.ranks import Name, RankProcess
+from trainer_sidecar.launcher import endings
+
+LINE = "RuntimeError: UCE ERROR"
+
+
+def process(line: str = "", *, start: int = 0) -> RankProcess:
+    return RankProcess(3, Name(1, start), 100, True, 0, False, 0, notices={endings.FAULT: line} if line else {})
+
+
+def test_a_line_is_told_until_the_rank_has_trained_on() -> None:
+    lines = ErrorLines()
+    lines.take(process(), 5)
+    assert lines.of(3, 5) == ""
+    lines.take(process(LINE), 5)
+    assert [lines.of(3, step) for step in (5, 6, 7)] == [LINE, LINE, ""]
+    lines.take(process(LINE), 7)
+    assert lines.of(3, 7) == "", "the launcher says it with every message"
+    lines.take(process("RuntimeError: HCCL OP RETRY FAILED"), 7)
+    assert lines.of(3, 7).endswith("FAILED")
+
+
+def test_a_successor_has_printed_nothing() -> None:
+    lines = ErrorLines()
+    lines.take(process(LINE), None)
+    assert lines.of(3, None) == LINE
+    lines.take(process(start=1), None)
+    assert lines.of(3, None) == ""
