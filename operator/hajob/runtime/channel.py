@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import random
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
@@ -23,12 +24,16 @@ from hajob.protocol import sidecar_pb2 as wire
 from hajob.protocol import versions
 from hajob.protocol.sidecar_pb2_grpc import CoordinatorStub
 from hajob.runtime.clock import Clock, timeout
+from hajob.runtime.probe import answers
 
 log = logging.getLogger(__name__)
 
 CAPABILITIES = ("in-place", "replace", "checkpoint")
 SILENCE_SECONDS = 2.5
-BACKOFF_SECONDS = (0.05, 0.1, 0.2, 0.5, 1.0)
+BACKOFF_SECONDS = (0.05, 0.1, 0.2, 0.5, *[1.0] * 25, 2.0, 4.0, 8.0, 16.0)
+"""Between dials in vain: each second for as long as a fault lasts that passes, rarely where nobody has been for long.
+The last four are shortened at random, by up to half."""
+STEADY_DIALS = BACKOFF_SECONDS.index(2.0)
 Stream = grpc.aio.StreamStreamCall[wire.OperatorMessage, wire.CoordinatorMessage]
 CHANNEL_OPTIONS = (
     ("grpc.enable_http_proxy", 0),
@@ -91,6 +96,8 @@ class Channel:
         self._heard = 0
         self._acknowledged = 0
         self._changed = asyncio.Event()
+        self._dials = 0
+        self._hurry = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
         self.up = False
 
@@ -124,17 +131,41 @@ class Channel:
             self._acknowledged = sequence
             self._changed.set()
 
+    def hurry(self) -> None:
+        """Something about the pod has changed: dial it at once again, and often."""
+        if not self.up:
+            self._dials = 0
+            self._hurry.set()
+
     async def _run(self) -> None:
-        attempt = 0
         while True:
-            reason = await self._converse()
+            reason = (
+                await self._converse() if self._dials < STEADY_DIALS or await self._answers() else "nobody is there"
+            )
             if self.up:
-                attempt = 0
+                self._dials = 0
                 self.up = False
                 self._listener.connected_changed(False, reason)
             log.debug("coordinator %s: %s", self.address, reason)
-            await self._clock.sleep(BACKOFF_SECONDS[min(attempt, len(BACKOFF_SECONDS) - 1)])
-            attempt += 1
+            await self._pause()
+
+    async def _pause(self) -> None:
+        """Wait before the next dial, longer each time; somebody may be in a hurry."""
+        seconds = BACKOFF_SECONDS[min(self._dials, len(BACKOFF_SECONDS) - 1)]
+        if self._dials >= STEADY_DIALS:
+            seconds *= 1 - random.random() / 2
+        self._dials += 1
+        self._hurry.clear()
+        timer = self._clock.call_later(seconds, self._hurry.set)
+        try:
+            await self._hurry.wait()
+        finally:
+            timer.cancel()
+
+    async def _answers(self) -> bool:
+        """Whether somebody listens: the cheap question before a TLS handshake, where nobody was for long."""
+        host, _, port = self.address.rpartition(":")
+        return await answers(host.strip("[]"), int(port), self._clock)
 
     async def _converse(self) -> str:
         """One stream from its opening to its end; the reason why it ended, in words."""

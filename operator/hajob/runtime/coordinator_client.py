@@ -118,6 +118,8 @@ class CoordinatorClient:
         """Dial this pod, unless that is done already."""
         address = host_port(pod.address, self._ports.pod_settings.coordinator_port)
         if self._line is not None and self._line.pod.uid == pod.uid and self.address == address:
+            if self._line.link is not None:
+                self._line.link.hurry()
             return
         self.pod_lost()
         self._line = _Line(self, pod, address)

@@ -37,6 +37,9 @@ class Link(Protocol):
     async def close(self) -> None:
         """Hang up for good."""
 
+    def hurry(self) -> None:
+        """Dial at once again, if nobody has answered."""
+
     def assign(self, assignment: wire.Assignment) -> None:
         """Say what the job is and where its pods are."""
 

@@ -49,6 +49,9 @@ class Link:
     def start(self) -> None:
         """Nothing is dialled."""
 
+    def hurry(self) -> None:
+        """Nothing is dialled."""
+
     async def close(self) -> None:
         self.closed = True
 
