@@ -1,0 +1,286 @@
+"""The operator beside a cluster of a thousand nodes: what it makes, what it writes, what it costs.
+
+A real control plane with nodes of KWOK (`e2e.cluster.kwok`) and operators as processes of this machine. Nobody trains:
+pods run as soon as the scheduler has placed them, and no coordinator answers. So what is measured is the operator as a
+controller of Kubernetes, beside which JobSet's figures on such a rig stand in docs/benchmarks.md.
+"""
+
+from __future__ import annotations
+
+import copy
+import datetime
+import signal
+import subprocess
+import sys
+import time
+import urllib.request
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+import yaml
+
+from e2e.bootstrap.paths import CHECKOUT
+from e2e.cluster import audit
+from e2e.cluster.control_plane import ControlPlane
+from e2e.cluster.kwok import CHIPS, KwokNodes
+from e2e.cluster.run import Run, free_port
+from e2e.harness.operator import install_crd
+from hajob.api import constants as names
+
+NODES: Final = 1120
+"""Of which every tenth has no chips: 1,008 with 8 chips each."""
+ONE_JOB_PODS: Final = 1000
+JOBS: Final = 100
+PODS_PER_JOB: Final = 10
+NAMESPACE: Final = "default"
+AGENT: Final = "hajob-operator"
+QUIET_SECONDS: Final = 60.0
+"""So long after everything runs nothing more should happen."""
+IDLE_SECONDS: Final = 60.0
+
+Object = dict[str, Any]
+Say = Callable[[str], None]
+
+
+@dataclass
+class Found:
+    """What was measured; seconds, shares of a core, MiB."""
+
+    values: dict[str, list[float]] = field(default_factory=dict)
+
+    def add(self, name: str, value: float) -> None:
+        """One more value of this name."""
+        self.values.setdefault(name, []).append(value)
+
+    def of(self, name: str) -> list[float]:
+        """Values of this name; none when it was not reached."""
+        return self.values.get(name, [])
+
+
+class OperatorProcess:
+    """An operator on this machine."""
+
+    def __init__(self, plane: ControlPlane, number: int) -> None:
+        run, host = plane.run, plane.run.address(0, 40 + number)
+        port = free_port(host, 8080)
+        self.url = f"http://{host}:{port}"
+        settings = {
+            "HAJOB_KUBECONFIG": str(plane.kubeconfig),
+            "HAJOB_NAMESPACE": NAMESPACE,
+            "HAJOB_POD_IP": host,
+            "HAJOB_METRICS_PORT": str(port),
+            "MALLOC_ARENA_MAX": "2",
+            "GRPC_ENABLE_FORK_SUPPORT": "false",
+        }
+        command = [sys.executable, "-m", "hajob.runtime.app"]
+        self.process: subprocess.Popen[bytes] = run.spawn(f"operator-{number}", command, settings)
+
+    def metric(self, name: str) -> float:
+        """The value of a metric without labels; -1 while it does not answer."""
+        try:
+            with urllib.request.urlopen(f"{self.url}/metrics", timeout=5) as answer:
+                lines = answer.read().decode().splitlines()
+        except OSError:
+            return -1
+        return next((float(line.split()[1]) for line in lines if line.startswith(f"{name} ")), -1)
+
+    def knows_all(self) -> bool:
+        """Whether it leads and looks after every job of the benchmark."""
+        return self.metric("hajob_jobs") >= JOBS
+
+    @property
+    def cpu_seconds(self) -> float:
+        """Processor time until now."""
+        fields = Path(f"/proc/{self.process.pid}/stat").read_text().rpartition(")")[2].split()
+        return (int(fields[11]) + int(fields[12])) / 100
+
+    def memory(self, which: str = "VmRSS") -> float:
+        """MiB now, or at most (`VmHWM`)."""
+        lines = Path(f"/proc/{self.process.pid}/status").read_text().splitlines()
+        return int(next(line for line in lines if line.startswith(which)).split()[1]) / 1024
+
+    def end(self, number: signal.Signals) -> None:
+        """End it, and wait until it has gone."""
+        self.process.send_signal(number)
+        self.process.wait(60)
+
+
+def job(name: str, pods: int) -> Object:
+    """A job of so many rank pods, each with all chips of a node."""
+    body: Object = yaml.safe_load((CHECKOUT / "examples/quickstart.yaml").read_text())
+    body["metadata"] = {"name": name, "namespace": NAMESPACE}
+    body["spec"] |= {"accelerator": {"product": "A2"}, "numNodes": pods, "parallelism": {"tensor": CHIPS}}
+    body["spec"]["template"]["spec"]["volumes"] = [{"name": "checkpoints", "emptyDir": {}}]
+    return copy.deepcopy(body)
+
+
+class ScaleRig:
+    """A control plane with nodes of KWOK, and operators.
+
+    Attributes:
+        plane: the control plane.
+        nodes: of KWOK.
+        operators: that were started, in order.
+    """
+
+    def __init__(self, plane: ControlPlane, nodes: KwokNodes) -> None:
+        self.plane, self.nodes = plane, nodes
+        self.operators: list[OperatorProcess] = []
+
+    @classmethod
+    @contextmanager
+    def start(cls, nodes: int = NODES, say: Say = print) -> Iterator[ScaleRig]:
+        """For as long as the context lasts, in a run of its own; the logs are kept when something fails."""
+        with Run.start("a benchmark of the operator") as run:
+            plane = ControlPlane.start(run)
+            install_crd(plane)
+            say(f"{nodes} nodes of KWOK are made")
+            made = cls(plane, KwokNodes.start(plane, nodes))
+            try:
+                yield made
+            except Exception:
+                say(f"logs are kept in {run.keep_logs()}")
+                raise
+
+    def start_operator(self) -> OperatorProcess:
+        """One more; it is ready when this returns."""
+        made = OperatorProcess(self.plane, len(self.operators))
+        self.operators.append(made)
+        self.plane.wait("the operator to be ready", lambda: made.metric("hajob_leader") >= 0, 60)
+        return made
+
+    def apply(self, *jobs: Object) -> None:
+        """Create jobs, eight at a time."""
+        path = f"/apis/{names.API_VERSION}/namespaces/{NAMESPACE}/{names.PLURAL}"
+        with ThreadPoolExecutor(8) as pool:
+            list(pool.map(lambda body: self.plane.api.create(path, body), jobs))
+
+    def delete_jobs(self) -> None:
+        """Delete every job and wait until the pods are gone."""
+        path = f"/apis/{names.API_VERSION}/namespaces/{NAMESPACE}/{names.PLURAL}"
+        for one in self.plane.api.items(path):
+            self.plane.api.delete(f"{path}/{one['metadata']['name']}")
+        self.plane.wait("the jobs to be gone", lambda: not self.plane.api.items(path), 300, poll=1.0)
+        self.plane.wait("the pods to be gone", lambda: not self.pods(), 300, poll=1.0)
+
+    def pods(self, **query: str) -> list[Object]:
+        """All pods of jobs."""
+        return self.plane.api.items(f"/api/v1/namespaces/{NAMESPACE}/pods", labelSelector=names.LABEL_JOB_UID, **query)
+
+    def wait_running(self, count: int, seconds: float = 300.0) -> None:
+        """Wait until so many pods run."""
+        self.plane.wait(
+            f"{count} pods to run", lambda: len(self.pods(fieldSelector="status.phase=Running")) >= count, seconds, 0.5
+        )
+
+    def writes(self, since: datetime.datetime) -> list[audit.Request]:
+        """What operators wrote since then."""
+        return self.plane.audit.writes(since, agent=AGENT)
+
+
+def measure(say: Say) -> Found:
+    """All numbers, one after the other on one cluster."""
+    found = Found()
+    with ScaleRig.start(say=say) as rig:
+        operator = rig.start_operator()
+        _one_large_job(rig, operator, found, say)
+        _many_jobs(rig, found, say)
+        _idle(rig, found, say)
+        _pod_lost(rig, found, say)
+        _leader_ended(rig, found, say)
+        _restarted(rig, found, say)
+    return found
+
+
+def _one_large_job(rig: ScaleRig, operator: OperatorProcess, found: Found, say: Say) -> None:
+    began, clock, cpu = audit.now(), time.monotonic(), operator.cpu_seconds
+    rig.apply(job("large", ONE_JOB_PODS))
+    rig.wait_running(ONE_JOB_PODS + 1)
+    found.add("large: all running", time.monotonic() - clock)
+    made = [one for one in rig.writes(began) if (one.verb, one.resource) == ("create", "pods")]
+    found.add("large: objects", (max(one.answered for one in made) - began).total_seconds())
+    time.sleep(5.0)
+    found.add("large: writes", len(rig.writes(began)))
+    found.add("large: cpu", operator.cpu_seconds - cpu)
+    found.add("large: memory", operator.memory("VmHWM"))
+    say(f"{ONE_JOB_PODS} pods of one job: {found.values}")
+    began = audit.now()
+    rig.delete_jobs()
+    deletes = [one for one in rig.writes(began) if (one.verb, one.resource) == ("delete", "pods")]
+    found.add("large: deletes of one pod", max(len([d for d in deletes if d.name == one.name]) for one in deletes))
+
+
+def _many_jobs(rig: ScaleRig, found: Found, say: Say) -> None:
+    rig.apply(*(job(f"job-{number:03}", PODS_PER_JOB) for number in range(JOBS)))
+    applied = audit.now()
+    rig.plane.wait("the pods", lambda: len(rig.pods()) >= JOBS * (PODS_PER_JOB + 1), 300, 0.5)
+    made = [one for one in rig.writes(applied) if (one.verb, one.resource) == ("create", "pods")]
+    last = max((one.answered for one in made), default=applied)
+    found.add("many: objects", (last - applied).total_seconds())
+    rig.wait_running(JOBS * (PODS_PER_JOB + 1))
+    say(f"{JOBS} jobs of {PODS_PER_JOB}: {found.of('many: objects')} s after the last apply")
+
+
+def _idle(rig: ScaleRig, found: Found, say: Say, name: str = "idle") -> None:
+    operator = rig.operators[-1]
+    time.sleep(QUIET_SECONDS)
+    began, cpu = audit.now(), operator.cpu_seconds
+    time.sleep(IDLE_SECONDS)
+    found.add(f"{name}: cpu", 100 * (operator.cpu_seconds - cpu) / IDLE_SECONDS)
+    found.add(f"{name}: writes", len(rig.writes(began)) / IDLE_SECONDS)
+    found.add(f"{name}: memory", operator.memory())
+    say(f"{name}: " + ", ".join(f"{key} {value}" for key, value in found.values.items() if key.startswith(name)))
+
+
+def _pod_lost(rig: ScaleRig, found: Found, say: Say, rounds: int = 5) -> None:
+    ranks = [pod for pod in rig.pods() if pod["metadata"]["labels"][names.LABEL_ROLE] == names.ROLE_RANK]
+    count = len(rig.pods())
+    for pod in ranks[:: len(ranks) // rounds][:rounds]:
+        name = pod["metadata"]["name"]
+        began, clock = audit.now(), time.monotonic()
+        rig.plane.api.delete(f"/api/v1/namespaces/{NAMESPACE}/pods/{name}")
+
+        def replaced(name: str = name) -> bool:
+            running = {one["metadata"]["name"] for one in rig.pods(fieldSelector="status.phase=Running")}
+            return name not in running and len(running) >= count
+
+        rig.plane.wait("the pod to be made anew and run", replaced, 120, 0.05)
+        found.add("lost pod: all running", time.monotonic() - clock)
+        time.sleep(5.0)
+        found.add("lost pod: writes", len(rig.writes(began)))
+    say(f"a pod lost before training: {found.of('lost pod: all running')} s, {found.of('lost pod: writes')} writes")
+
+
+def _leader_ended(rig: ScaleRig, found: Found, say: Say) -> None:
+    for number in (signal.SIGTERM, signal.SIGKILL):
+        standby, leader = rig.start_operator(), rig.operators[-2]
+        time.sleep(5.0)
+        clock = time.monotonic()
+        leader.end(number)
+        rig.plane.wait("the standby to know all jobs", standby.knows_all, 120, 0.05)
+        found.add(f"leader ended, {number.name}", time.monotonic() - clock)
+    say(f"leader ended: {found.of('leader ended, SIGTERM')} s, killed: {found.of('leader ended, SIGKILL')} s")
+
+
+def _restarted(rig: ScaleRig, found: Found, say: Say) -> None:
+    """A new process repeats neither a dry run nor an unchanged status."""
+    rig.operators[-1].end(signal.SIGTERM)
+    began = audit.now()
+    operator = rig.start_operator()
+    rig.plane.wait("the operator to know all jobs", operator.knows_all, 120, 0.05)
+    time.sleep(20.0)
+    found.add("restart: writes", len(rig.writes(began)))
+    asked = rig.plane.audit.requests(began, agent=AGENT)
+    found.add("restart: dry runs", sum(one.kind == "dry-run" for one in asked))
+    _idle(rig, found, say, "restarted")
+
+
+if __name__ == "__main__":
+    begin = time.monotonic()
+    result = measure(lambda words: print(f"{time.monotonic() - begin:7.1f} s  {words}", flush=True))
+    for key, numbers in result.values.items():
+        print(f"{key:<40} {', '.join(f'{one:.2f}' for one in numbers)}")
