@@ -46,14 +46,14 @@ class Agent:
         self.service = AgentService(settings, self.node, clock)
         hello = {"output_directory": settings.output_directory, "attempt_limit": settings.output_attempt_limit}
         self.launcher = LauncherClient(settings.directory, hello, self.node.take_launcher, self.node.launcher_lost)
-        self.node.send_launcher = self.launcher.send
-        self.node.wake_report = self.service.wake
-        self.node.wake_gate = self._wake_gates
-        self.node.end_links = self.gate.end_links
-        self.node.link_phase = self.gate.phase
+        self.node.ports.send_launcher = self.launcher.send
+        self.node.ports.wake_report = self.service.wake
+        self.node.ports.wake_gate = self._wake_gates
+        self.node.ports.end_links = self.gate.end_links
+        self.node.ports.link_phase = self.gate.phase
         directory = Path(settings.checkpoint_directory) if settings.checkpoint_directory else None
         self.checkpoints = Checkpoints(directory, self.node.checkpoints_seen)
-        self.node.look_at_checkpoints = self.checkpoints.order
+        self.node.ports.look_at_checkpoints = self.checkpoints.order
 
     async def run(self, stop: asyncio.Event) -> None:
         """Serve until `stop`, then give the last reports a moment to be acknowledged."""

@@ -20,7 +20,7 @@ class Rig:
         self.clock = FakeClock()
         self.node = Node(pod_settings(fence_after=fence_after), self.clock)
         self.commands: list[dict[str, Any]] = []
-        self.node.send_launcher = self.commands.append
+        self.node.ports.send_launcher = self.commands.append
         self.node.begin_conversation(higher_fence=True)
         self.revision = 0
 
@@ -435,7 +435,7 @@ def test_a_rank_silent_about_its_copies_is_a_problem_meanwhile() -> None:
 def test_tls_at_the_gate_is_a_problem_while_a_rank_has_no_link() -> None:
     rig = Rig()
     phases = {2: LinkPhase.NONE, 3: LinkPhase.LINKED}
-    rig.node.link_phase = phases.__getitem__
+    rig.node.ports.link_phase = phases.__getitem__
     rig.node.tls_spoken(None)
     assert codes(rig) == []  # somebody else's
     rig.process(2)
@@ -454,7 +454,7 @@ def test_a_rank_that_speaks_tls_is_named_until_it_is_linked() -> None:
     assert (problem.code, problem.message.split()[:2]) == ("MindIOTLSMismatch", ["rank", "3"])
     rig.process(3, running=False, exit_code=2)
     assert codes(rig) == ["MindIOTLSMismatch"], "it will be restarted, and do it again"
-    rig.node.link_phase = lambda _: LinkPhase.LINKED
+    rig.node.ports.link_phase = lambda _: LinkPhase.LINKED
     rig.node.link_changed(3)
     assert codes(rig) == []
 

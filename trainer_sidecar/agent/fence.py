@@ -1,0 +1,47 @@
+"""When this pod ends its ranks by itself: after `fence_after` without a word of a coordinator or a sign of a rank.
+
+A rank that trains, saves or waits for the others has a heartbeat every 2 s, whoever else is away.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable
+
+from trainer_sidecar.agent.clock import SECOND
+from trainer_sidecar.agent.ranks import Name, RankProcess
+
+log = logging.getLogger(__name__)
+
+
+class Fence:
+    """The last words and signs, and whom it has ended. Times are nanoseconds of the agent's clock."""
+
+    def __init__(self, after_seconds: int, now: int) -> None:
+        self._after_seconds = after_seconds
+        self._last_word = now
+        self._last_sign = 0
+        self._ended: set[tuple[int, Name]] = set()
+
+    def word(self, now: int) -> None:
+        """A coordinator has spoken."""
+        self._last_word = now
+
+    def sign(self, time: int) -> None:
+        """A rank lives: a heartbeat, a finished step."""
+        self._last_sign = max(self._last_sign, time)
+
+    def has_ended(self, process: RankProcess) -> bool:
+        """Whether this process was ended here."""
+        return (process.rank, process.name) in self._ended
+
+    def due(self, now: int, running: Iterable[RankProcess]) -> list[RankProcess]:
+        """Those of the running processes that are to be ended now, each once."""
+        if now - max(self._last_word, self._last_sign) <= self._after_seconds * SECOND:
+            return []
+        ended = [process for process in running if not self.has_ended(process)]
+        for process in ended:
+            text = "rank %d is ended: no coordinator, no heartbeat and no step for %d s"
+            log.error(text, process.rank, self._after_seconds)
+            self._ended.add((process.rank, process.name))
+        return ended

@@ -1,0 +1,128 @@
+"""Whether the training begins and ends as it should, told as facts where it does not.
+
+The exit code does not tell (endings.py); a rank that nobody here explains is held for a moment (held.py).
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Sequence
+
+from hajob.protocol import sidecar_pb2 as pb
+from trainer_sidecar.agent import facts
+from trainer_sidecar.agent.clock import Clock
+from trainer_sidecar.agent.endings import Endings, Training
+from trainer_sidecar.agent.held import HeldFacts
+from trainer_sidecar.agent.launcher_messages import Script
+from trainer_sidecar.agent.log_watch import Tell
+from trainer_sidecar.agent.ranks import Name, RankProcess, Wanted
+from trainer_sidecar.agent.settings import AgentSettings
+from trainer_sidecar.launcher import endings
+from trainer_sidecar.launcher.arguments import ARGUMENTS, LOAD_STEP, RESUME_POLICY, means_to_resume, options
+
+log = logging.getLogger(__name__)
+
+
+class Finish:
+    """The newest launch's way from its first step to its end; `seen_end` lets a launcher whose script has ended go."""
+
+    def __init__(self, settings: AgentSettings, clock: Clock, tell: Tell, seen_end: Callable[[], None]) -> None:
+        self._settings, self._clock, self._tell, self._seen_end = settings, clock, tell, seen_end
+        self._endings = Endings()
+        self._unfinished: dict[tuple[int, Name], str] = {}  # ended with 0, and why that is no finish
+        self._held = HeldFacts()
+        self._arguments: Sequence[str] = ()
+
+    def begin_launch(self) -> None:
+        """The launch before was none of the training."""
+        self._endings, self._unfinished = Endings(), {}
+
+    def called_with(self, arguments: Sequence[str]) -> None:
+        """What the newest launch was called with."""
+        self._arguments = arguments
+        self._endings.training = Training.of(options(arguments))
+
+    def known(self, process: RankProcess, step: int, time: int) -> None:
+        """A step that the launcher knows of a process, told before its end is looked at."""
+        self._endings.stepped(process.rank, process.name, step, time)
+
+    def stepped(self, process: RankProcess, wanted: Wanted | None, step: int, time: int) -> None:
+        """A process told of a step: its first one tells whether it has loaded what it should."""
+        if step < 1 or not self._endings.stepped(process.rank, process.name, step, time):
+            return
+        loads = self._load_step(wanted)
+        if loads is not None and step < loads:
+            text = (
+                f"rank {process.rank} trains step {step} after a start that was to load the checkpoint of step {loads}"
+            )
+            self._not_reloaded(process, step, text)
+
+    def look_for_tracker(self, process: RankProcess, wanted: Wanted | None) -> None:
+        """A process that was to load a checkpoint may have said that it finds none."""
+        if endings.NO_TRACKER in process.notices and self._load_step(wanted):
+            text = f"rank {process.rank} finds no checkpoint after a start that was to load one"
+            self._not_reloaded(process, None, text)
+
+    def _load_step(self, wanted: Wanted | None) -> int | None:
+        """The step of the checkpoint that this start is to load, None: none, or the script does not mean to resume."""
+        text = wanted.environment.get(LOAD_STEP, "") if wanted is not None else ""
+        mends = wanted is not None and wanted.environment.get(RESUME_POLICY) == ARGUMENTS
+        return int(text) if text.isdecimal() and (mends or means_to_resume(options(self._arguments))) else None
+
+    def _not_reloaded(self, process: RankProcess, step: int | None, text: str) -> None:
+        tracker = process.notices.get(endings.NO_TRACKER)
+        fact = facts.not_reloaded(self._settings, process, step, f"{text}: {tracker}" if tracker else text)
+        if self._tell(fact, None):
+            log.error("%s", fact.message)
+
+    def ended_with_zero(self, process: RankProcess, wanted: Wanted | None, step: int | None) -> None:
+        """A process of the training has ended with 0: it has finished it, or this is a fault of the program."""
+        rank, name, loads = process.rank, process.name, self._load_step(wanted)
+        problem = self._endings.verdict(rank, name, process.notices, process.last_step or None, loads)
+        if not problem:
+            return
+        log.error("%s", problem)
+        self._unfinished[rank, name] = problem
+        fact = facts.not_finished(self._settings, process, step, problem)
+        if self._endings.may_be_explained(rank, name, process.notices):
+            fact.unexplained = True
+            self._held.hold(fact, process.changed, self._clock.now())
+        else:
+            self._tell(fact, process.changed)
+
+    def script_ended(self, script: Script, *, finished: bool) -> None:
+        """An end that only follows those of its ranks waits with them, and the launcher with it."""
+        if not finished and not script.stopped:
+            fact, now = facts.script_ended(self._settings, script, reason=_reason(script)), self._clock.now()
+            if self._held:
+                fact.unexplained = True
+                self._held.hold(fact, now, now)
+                return
+            self._tell(fact, now)
+        self._seen_end()
+
+    def tell_held(self) -> None:
+        """Facts whose reason nobody else has told in time."""
+        for fact, time in self._held.take_due(self._clock.now()):
+            self._tell(fact, time)
+            if fact.kind == pb.SCRIPT_ENDED:
+                self._seen_end()
+
+    def is_unfinished(self, process: RankProcess) -> bool:
+        """Whether its end with 0 was none of the training."""
+        return (process.rank, process.name) in self._unfinished
+
+    def verdict(self, newest: Iterable[RankProcess]) -> str:
+        """Why these processes, which have all ended with 0, have not finished; empty when they have."""
+        return next((self._unfinished[p.rank, p.name] for p in newest if self.is_unfinished(p)), "")
+
+
+def _reason(script: Script) -> str:
+    """How a script ended that has not brought its training to an end, as "the start script ended ..."."""
+    if script.problem:
+        return f"by the launcher's hand: {script.problem}"
+    if not script.launch:
+        return "without calling torchrun or msrun"
+    if not script.training:
+        return "and no launch of it registered with MindIO, so none was the training"
+    return "before its ranks finished"

@@ -1,0 +1,51 @@
+"""What the coordinator wants of this pod: the newest order, as a level."""
+
+from __future__ import annotations
+
+import logging
+
+from hajob.protocol import sidecar_pb2 as pb
+from trainer_sidecar.agent.ranks import Name, Wanted
+
+log = logging.getLogger(__name__)
+
+
+class Orders:
+    """The newest order of the coordinator that is listened to.
+
+    Attributes:
+        wanted: what is ordered of each local rank that the order names.
+        controller_address: host:port of the MindIO controller, empty while there is none.
+        store_address: host:port of the rendezvous store, empty while there is none.
+        over: this pod's incarnation is over, for good.
+    """
+
+    def __init__(self, local_ranks: range) -> None:
+        self._local_ranks = local_ranks
+        self._revision = 0
+        self.wanted: dict[int, Wanted] = {}
+        self.controller_address = self.store_address = ""
+        self.over = False
+
+    def begin_stream(self) -> None:
+        """Another coordinator, or the same on another stream, counts its orders anew."""
+        self._revision = 0
+
+    def take(self, order: pb.NodeOrder) -> bool:
+        """Take an order over; False: it came after a newer one."""
+        if order.revision < self._revision:
+            log.info("order %d came after %d and is ignored", order.revision, self._revision)
+            return False
+        self._revision = order.revision
+        self.controller_address, self.store_address = order.controller_address, order.store_address
+        self.wanted = {}
+        for entry in order.ranks:
+            if entry.rank not in self._local_ranks:
+                log.error("order %d names rank %d, this pod has %s", order.revision, entry.rank, self._local_ranks)
+                continue
+            name, environment = Name(entry.incarnation, entry.start), dict(entry.environment)
+            self.wanted[entry.rank] = Wanted(entry.rank, name, entry.run, entry.admitted, environment, entry.stacks)
+        if order.over and not self.over:
+            log.warning("the incarnation of this pod is over, its ranks are ended")
+            self.over = True
+        return True

@@ -1,0 +1,22 @@
+"""Ways out of the node's rules, set by whoever connects the parts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from hajob.protocol import sidecar_pb2 as pb
+from trainer_sidecar.agent.gate import LinkPhase
+
+
+@dataclass
+class Ports:
+    """What the rules ask of launcher, gate, coordinator and the reader of checkpoints."""
+
+    send_launcher: Callable[[dict[str, Any]], None] = lambda _: None
+    wake_report: Callable[[], None] = lambda: None
+    wake_gate: Callable[[], None] = lambda: None
+    end_links: Callable[[int], None] = lambda _: None
+    link_phase: Callable[[int], LinkPhase] = lambda _: LinkPhase.NONE
+    look_at_checkpoints: Callable[[pb.CheckpointOrder | None], None] = lambda _: None

@@ -1,0 +1,93 @@
+"""What is known of the ranks' processes: the newest of each, the steps it has told of, what the launcher refused."""
+
+from __future__ import annotations
+
+import logging
+
+from trainer_sidecar.agent.error_lines import ErrorLines
+from trainer_sidecar.agent.ranks import Name, RankProcess, Wanted, runs
+
+log = logging.getLogger(__name__)
+
+
+class Processes:
+    """The processes of this pod.
+
+    Attributes:
+        newest: by rank, as the launcher last described it.
+        refused: why the launcher did not start a rank.
+    """
+
+    def __init__(self) -> None:
+        self.newest: dict[int, RankProcess] = {}
+        self.refused: dict[int, str] = {}
+        self._printed: dict[int, int] = {}  # the newest step that a rank's present process has printed
+        self._beaten: dict[int, int] = {}  # … and that its heartbeats have told
+        self._error_lines = ErrorLines()
+        self._stacks: dict[tuple[int, Name], int] = {}  # how often the launcher was asked for a process's stack
+
+    def get(self, rank: int) -> RankProcess | None:
+        """The newest process of a rank."""
+        return self.newest.get(rank)
+
+    def running(self) -> list[RankProcess]:
+        """Those that have not ended."""
+        return [process for process in self.newest.values() if process.running]
+
+    def take(self, process: RankProcess) -> bool:
+        """Take over a process as it is now; False: the rank has a newer one."""
+        before = self.newest.get(process.rank)
+        if before is not None and process.name < before.name:
+            return False
+        if before is not None and before.name != process.name:
+            self._printed.pop(process.rank, None)
+            self._beaten.pop(process.rank, None)
+        self.newest[process.rank] = process
+        self._error_lines.take(process, self.step(process.rank))
+        self.refused.pop(process.rank, None)
+        return True
+
+    def begin_launch(self) -> None:
+        """The processes of the launch before were none of the training; what they were called is free again."""
+        for known in (self.newest, self.refused, self._printed, self._beaten):
+            known.clear()
+
+    def refuse(self, rank: int, reason: str) -> None:
+        """The launcher does not start a rank."""
+        if self.refused.get(rank) != reason:
+            log.error("the launcher refuses to start rank %d, it is asked again: %s", rank, reason)
+        self.refused[rank] = reason
+
+    def has_printed(self, rank: int) -> bool:
+        """Whether the rank's process has printed a step."""
+        return rank in self._printed
+
+    def print(self, rank: int, step: int) -> None:
+        """A rank has printed a step."""
+        self._printed[rank] = step
+
+    def beat(self, rank: int, step: int) -> bool:
+        """A heartbeat of a rank told of a step; whether that is another than before."""
+        known = self._beaten.get(rank) == step
+        self._beaten[rank] = step
+        return not known
+
+    def step(self, rank: int) -> int | None:
+        """The last step that the rank's process has finished, None: unknown."""
+        return max((told[rank] for told in (self._printed, self._beaten) if rank in told), default=None)
+
+    def error_line(self, rank: int) -> str:
+        """What the rank's process has printed of an error at its step, empty for nothing."""
+        return self._error_lines.of(rank, self.step(rank))
+
+    def takes_stack(self, wanted: Wanted) -> bool:
+        """Whether the launcher is to be asked now where a process stands."""
+        process = (wanted.rank, wanted.name)
+        if wanted.stacks <= self._stacks.get(process, 0) or not runs(wanted, self.get(wanted.rank)):
+            return False
+        self._stacks[process] = wanted.stacks
+        return True
+
+    def stack_number(self, rank: int, name: Name) -> int:
+        """For the how-manieth time a process was asked last."""
+        return self._stacks.get((rank, name), 0)

@@ -1,0 +1,55 @@
+"""What keeps MindIO from protecting this pod's ranks, as the gate sees it."""
+
+from __future__ import annotations
+
+from hajob.protocol import sidecar_pb2 as pb
+from trainer_sidecar.agent import facts
+from trainer_sidecar.agent.gate import LinkPhase
+from trainer_sidecar.agent.ports import Ports
+from trainer_sidecar.agent.processes import Processes
+from trainer_sidecar.agent.settings import AgentSettings
+
+
+class Protection:
+    """Ranks that have not told MindIO of their optimizer's copies, and such as speak TLS where nobody else does."""
+
+    def __init__(self, settings: AgentSettings, processes: Processes, ports: Ports) -> None:
+        self._settings, self._processes, self._ports = settings, processes, ports
+        self._copies: dict[int, bool] = {}  # whether a rank that registered here has told of them
+        self._tls_spoken = False  # by a process that did not say which rank it is
+        self._tls_ranks: set[int] = set()
+
+    def copies(self, rank: int, *, told: bool) -> bool:
+        """Whether a rank has told of its copies; returns whether that changes the problems."""
+        before = self.problems()
+        self._copies[rank] = told
+        return self.problems() != before
+
+    def tls_spoken(self, rank: int | None) -> None:
+        """A process of this pod speaks TLS at the gate."""
+        if rank is None:
+            self._tls_spoken = True
+        else:
+            self._tls_ranks.add(rank)
+
+    def linked(self, rank: int) -> None:
+        """A rank's link is open, so it speaks what the controller speaks."""
+        self._tls_ranks.discard(rank)
+
+    def ended(self, rank: int) -> None:
+        """The rank's process has ended."""
+        self._copies.pop(rank, None)
+
+    def begin_launch(self) -> None:
+        """Other processes have the names of these."""
+        self._copies.clear()
+
+    def problems(self) -> list[pb.Problem]:
+        """What is wrong now."""
+        step = self._processes.step
+        untold = [rank for rank, told in sorted(self._copies.items()) if not told and (step(rank) or 0) >= 1]
+        found = [facts.copies_not_registered(untold[0])] if untold else []
+        running = [process.rank for process in self._processes.running()]
+        outside = [rank for rank in running if self._ports.link_phase(rank) is LinkPhase.NONE]
+        speaks_tls = self._tls_ranks.union(outside if self._tls_spoken else ())
+        return [*found, facts.tls_mismatch(min(speaks_tls), self._settings)] if speaks_tls else found
