@@ -40,6 +40,7 @@ async def test_an_exit_is_reported_and_the_successor_waits_at_the_gate(tmp_path:
         await coordinator.order(rank_order(0), rank_order(1), controller=controller.address)
         await coordinator.phase(0, pb.LINKED)
         process = await coordinator.phase(1, pb.LINKED)
+        await until(lambda: coordinator.state(1).step > 7, "a step that rank 1 has printed")
         os.kill(process.pid, signal.SIGKILL)
         await until(lambda: bool(coordinator.facts), "the fact of the exit")
         (fact,) = coordinator.facts.values()
