@@ -8,7 +8,7 @@ from typing import Final
 from e2e.memory_api import pods, schema
 from e2e.memory_api.decoding import decoded
 from e2e.memory_api.errors import Cause, bad_request, invalid_value, required
-from e2e.memory_api.resources import NAMESPACES, PODS, QUOTAS, Resource
+from e2e.memory_api.resources import JOBS, NAMESPACES, PODS, QUOTAS, Resource
 from hajob.api.base import Json
 
 _EVENT_TYPES: Final = ("Normal", "Warning")
@@ -28,7 +28,7 @@ def readable(resource: Resource, body: Json) -> Json:
         why = f"the object provided is unrecognized (must be of type {resource.kind}): Object 'Kind' is missing"
         raise bad_request(why)
     read = {**body, "apiVersion": resource.api_version, "kind": resource.kind}
-    whole: Json = schema.completed(schema.job_schema(), read)
+    whole: Json = schema.completed(schema.schema_of(resource.plural), read)
     return {**whole, "metadata": body.get("metadata") or {}}
 
 
@@ -38,7 +38,7 @@ def completed(resource: Resource, body: Json, now: str) -> Json:
         return pods.defaulted(body, now)
     if resource is NAMESPACES:
         return {**body, "spec": {"finalizers": ["kubernetes"]}, "status": {"phase": "Active"}}
-    if resource is QUOTAS or (resource.custom and "status" in body):
+    if resource is QUOTAS or (resource.custom and resource.status and "status" in body):
         return {key: value for key, value in body.items() if key != "status"}
     if resource.kind == "Secret":
         plain = {key: base64.b64encode(text.encode()).decode() for key, text in (body.get("stringData") or {}).items()}
@@ -51,7 +51,7 @@ def problems(resource: Resource, body: Json) -> list[Cause]:
     """What validation says against it."""
     if resource.custom:
         content = {key: value for key, value in body.items() if key != "metadata"}
-        return list(schema.problems(schema.job_schema(), content, ""))
+        return list(schema.problems(schema.schema_of(resource.plural), content, ""))
     if resource is PODS:
         return pods.problems(body)
     if resource.kind == "Event":
@@ -65,7 +65,7 @@ def forbidden_changes(resource: Resource, old: Json, new: Json) -> list[Cause]:
     """What an update may not change."""
     if resource is PODS:
         return pods.forbidden_changes(old, new)
-    return list(schema.shrunken_fence(old, new)) if resource.custom else []
+    return list(schema.shrunken_fence(old, new)) if resource is JOBS else []
 
 
 def _event_problems(body: Json) -> list[Cause]:

@@ -73,6 +73,7 @@ RESOURCES: Final = (
     QUOTAS,
     BUDGETS,
     JOBS,
+    Resource(names.QUARANTINES, names.QUARANTINE_KIND, names.GROUP, names.VERSION, namespaced=False, generation=True),
     Resource("configmaps", "ConfigMap"),
     Resource("secrets", "Secret", fields=("type",)),
     Resource("serviceaccounts", "ServiceAccount"),

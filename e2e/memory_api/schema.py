@@ -16,7 +16,7 @@ import yaml
 from e2e.memory_api.errors import Cause, invalid_value, required, unsupported
 from hajob.api.base import Json
 
-CRD: Final = Path(__file__).parents[2] / "crds" / "training.hajob.io_hatrainingjobs.yaml"
+CRDS: Final = Path(__file__).parents[2] / "crds"
 _TYPES: Final[dict[str, Any]] = {
     "string": str,
     "integer": int,
@@ -27,11 +27,17 @@ _TYPES: Final[dict[str, Any]] = {
 }
 
 
-@lru_cache(maxsize=1)
+@lru_cache
+def schema_of(plural: str) -> Json:
+    """The schema of a custom resource."""
+    definition = yaml.safe_load((CRDS / f"training.hajob.io_{plural}.yaml").read_text(encoding="utf-8"))
+    schema: Json = definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
+    return schema
+
+
 def job_schema() -> Json:
     """The schema of a HATrainingJob."""
-    schema: Json = yaml.safe_load(CRD.read_text(encoding="utf-8"))["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
-    return schema
+    return schema_of("hatrainingjobs")
 
 
 def completed(schema: Json, value: Any) -> Any:  # noqa: ANN401 - any JSON

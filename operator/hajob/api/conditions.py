@@ -156,6 +156,13 @@ class Reason(Enum):
     MODE_HOLD = (_T.HELD, _TRUE, "ModeHold", "spec.recovery.mode is Hold: nothing new is started.")
     MODE_OBSERVE = (_T.HELD, _TRUE, "ModeObserve", "spec.recovery.mode is Observe: decisions are only told.")
 
+    BREAKER_OPEN = (
+        _T.HELD,
+        _TRUE,
+        "BreakerOpen",
+        "Too much is told of nodes and chips at once to be believed: nothing irreversible follows from it.",
+    )
+
     NOT_SUSPENDED = (_T.SUSPENDED, _FALSE, "NotSuspended", "The job is not suspended.")
     SUSPENDING = (_T.SUSPENDED, _FALSE, "Suspending", "The pods of the job are being ended.")
     SUSPENDED = (_T.SUSPENDED, _TRUE, "Suspended", "The job has no pods; set spec.suspend to false to go on.")

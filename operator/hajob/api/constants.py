@@ -16,6 +16,10 @@ SINGULAR: Final = "hatrainingjob"
 SHORT_NAMES: Final = ("hajob", "hajobs")
 CATEGORIES: Final = ("all",)
 
+QUARANTINE_KIND: Final = "NodeQuarantine"
+QUARANTINES: Final = "nodequarantines"
+QUARANTINE_SHORT_NAMES: Final = ("hajobnq",)
+
 FINALIZER: Final = f"{GROUP}/finalizer"
 MANAGED_BY: Final = f"{GROUP}/operator"
 OPERATOR_NAME: Final = "hajob"

@@ -1,4 +1,4 @@
-"""The CRD, generated from the models, so that server and operator can never disagree.
+"""The CRDs, generated from the models, so that server and operator can never disagree.
 
 Pydantic's JSON schema is not a structural schema: Kubernetes forbids types inside `anyOf`, `$ref`,
 `additionalProperties: false`, `const` and numeric exclusive bounds. The few overrides below rewrite what our models
@@ -17,11 +17,13 @@ from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
 from pydantic_core import core_schema
 
 from hajob.api import constants as names
-from hajob.api.base import Json, JsonValue
+from hajob.api.base import ApiModel, Json, JsonValue
 from hajob.api.job import HATrainingJob
+from hajob.api.quarantine import NodeQuarantine
 
 CRD_NAME: Final = f"{names.PLURAL}.{names.GROUP}"
 CRD_FILE: Final = f"{names.GROUP}_{names.PLURAL}.yaml"
+QUARANTINE_CRD_FILE: Final = f"{names.GROUP}_{names.QUARANTINES}.yaml"
 _NOISE: Final = ("title", "$defs", "additionalProperties")
 
 COLUMNS: Final[tuple[Json, ...]] = (
@@ -31,6 +33,15 @@ COLUMNS: Final[tuple[Json, ...]] = (
     {"name": "Last-Outage", "type": "string", "jsonPath": ".status.summary.lastOutage"},
     {"name": "Goodput", "type": "string", "jsonPath": ".status.summary.goodput"},
     {"name": "Restarts", "type": "string", "jsonPath": ".status.summary.restarts"},
+    {"name": "Age", "type": "date", "jsonPath": ".metadata.creationTimestamp"},
+)
+
+QUARANTINE_COLUMNS: Final[tuple[Json, ...]] = (
+    {"name": "State", "type": "string", "jsonPath": ".status.state"},
+    {"name": "Source", "type": "string", "jsonPath": ".spec.source"},
+    {"name": "Reason", "type": "string", "jsonPath": ".spec.reason"},
+    {"name": "Until", "type": "string", "jsonPath": ".spec.expireTime"},
+    {"name": "Offences", "type": "integer", "jsonPath": ".status.offences"},
     {"name": "Age", "type": "date", "jsonPath": ".metadata.creationTimestamp"},
 )
 
@@ -82,9 +93,9 @@ def _inlined(node: JsonValue, definitions: Json) -> JsonValue:
     return result
 
 
-def open_api_schema() -> Json:
-    """The structural schema of a HATrainingJob."""
-    raw = HATrainingJob.model_json_schema(by_alias=True, schema_generator=StructuralJsonSchema, mode="validation")
+def _schema(model: type[ApiModel]) -> Json:
+    """The structural schema of an object."""
+    raw = model.model_json_schema(by_alias=True, schema_generator=StructuralJsonSchema, mode="validation")
     schema: Json = _inlined(raw, raw.get("$defs", {}))
     properties = schema["properties"]
     for name in ("apiVersion", "kind"):
@@ -95,34 +106,56 @@ def open_api_schema() -> Json:
     return schema
 
 
+def open_api_schema() -> Json:
+    """The structural schema of a HATrainingJob."""
+    return _schema(HATrainingJob)
+
+
+def quarantine_schema() -> Json:
+    """The structural schema of a NodeQuarantine."""
+    return _schema(NodeQuarantine)
+
+
 def custom_resource_definition() -> Json:
-    """The whole CRD as an object for the API server."""
+    """The CRD of HATrainingJobs as an object for the API server."""
+    called = {
+        "kind": names.KIND,
+        "listKind": names.LIST_KIND,
+        "plural": names.PLURAL,
+        "singular": names.SINGULAR,
+        "shortNames": list(names.SHORT_NAMES),
+        "categories": list(names.CATEGORIES),
+    }
+    return _definition("Namespaced", called, open_api_schema(), COLUMNS, {"subresources": {"status": {}}})
+
+
+def quarantine_definition() -> Json:
+    """The CRD of NodeQuarantines. Without a subresource: who, why and what follows are written at once."""
+    kind = names.QUARANTINE_KIND
+    called = {
+        "kind": kind,
+        "listKind": f"{kind}List",
+        "plural": names.QUARANTINES,
+        "singular": kind.lower(),
+        "shortNames": list(names.QUARANTINE_SHORT_NAMES),
+    }
+    return _definition("Cluster", called, quarantine_schema(), QUARANTINE_COLUMNS, {})
+
+
+def _definition(scope: str, called: Json, schema: Json, columns: tuple[Json, ...], more: Json) -> Json:
+    version = {
+        "name": names.VERSION,
+        "served": True,
+        "storage": True,
+        "schema": {"openAPIV3Schema": schema},
+        **more,
+        "additionalPrinterColumns": list(columns),
+    }
     return {
         "apiVersion": "apiextensions.k8s.io/v1",
         "kind": "CustomResourceDefinition",
-        "metadata": {"name": CRD_NAME},
-        "spec": {
-            "group": names.GROUP,
-            "names": {
-                "kind": names.KIND,
-                "listKind": names.LIST_KIND,
-                "plural": names.PLURAL,
-                "singular": names.SINGULAR,
-                "shortNames": list(names.SHORT_NAMES),
-                "categories": list(names.CATEGORIES),
-            },
-            "scope": "Namespaced",
-            "versions": [
-                {
-                    "name": names.VERSION,
-                    "served": True,
-                    "storage": True,
-                    "schema": {"openAPIV3Schema": open_api_schema()},
-                    "subresources": {"status": {}},
-                    "additionalPrinterColumns": list(COLUMNS),
-                }
-            ],
-        },
+        "metadata": {"name": f"{called['plural']}.{names.GROUP}"},
+        "spec": {"group": names.GROUP, "names": called, "scope": scope, "versions": [version]},
     }
 
 
@@ -133,29 +166,38 @@ class _Dumper(yaml.SafeDumper):
         return True
 
 
-def rendered() -> str:
-    """The text of the file in `crds/`."""
+FILES: Final = {CRD_FILE: custom_resource_definition, QUARANTINE_CRD_FILE: quarantine_definition}
+"""The files in `crds/`, and what makes each."""
+
+
+def rendered(file: str = CRD_FILE) -> str:
+    """The text of a file in `crds/`."""
     head = "# Generated by `python -m hajob.api.crd`; the models in operator/hajob/api are the source.\n"
-    return head + yaml.dump(
-        custom_resource_definition(), Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=110
-    )
+    return head + yaml.dump(FILES[file](), Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=110)
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Write the file, or say whether it is current."""
-    parser = argparse.ArgumentParser(prog="python -m hajob.api.crd", description="generate the CRD")
-    parser.add_argument("--check", action="store_true", help="only compare, exit 1 when the file is not current")
+    """Write the files, or say whether they are current."""
+    parser = argparse.ArgumentParser(prog="python -m hajob.api.crd", description="generate the CRDs")
+    parser.add_argument("--check", action="store_true", help="only compare, exit 1 when a file is not current")
     parser.add_argument("--directory", type=Path, default=Path(__file__).resolve().parents[3] / "crds")
     options = parser.parse_args(arguments)
-    target: Path = options.directory / CRD_FILE
-    if not options.check:
-        target.parent.mkdir(parents=True, exist_ok=True)
-        target.write_text(rendered(), encoding="utf-8")
-        return 0
-    if target.is_file() and target.read_text(encoding="utf-8") == rendered():
-        return 0
-    print(f"{target} is not what the models say: run `python -m hajob.api.crd` and commit the file", file=sys.stderr)
-    return 1
+    stale = [options.directory / file for file in FILES if not _is_current(options.directory / file, options.check)]
+    for target in stale:
+        print(
+            f"{target} is not what the models say: run `python -m hajob.api.crd` and commit the file", file=sys.stderr
+        )
+    return 1 if stale else 0
+
+
+def _is_current(target: Path, check: bool) -> bool:
+    """Compare the file, or write it."""
+    text = rendered(target.name)
+    if check:
+        return target.is_file() and target.read_text(encoding="utf-8") == text
+    target.parent.mkdir(parents=True, exist_ok=True)
+    target.write_text(text, encoding="utf-8")
+    return True
 
 
 if __name__ == "__main__":

@@ -6,13 +6,13 @@ Run as `python -m hajob.api.reference [--check]`.
 import argparse
 import json
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Final
 
 from hajob.api.base import Json
 from hajob.api.conditions import ConditionType, Reason
-from hajob.api.crd import COLUMNS, open_api_schema
+from hajob.api.crd import COLUMNS, QUARANTINE_COLUMNS, open_api_schema, quarantine_schema
 
 FILE: Final = Path(__file__).resolve().parents[3] / "docs" / "reference.md"
 
@@ -69,20 +69,23 @@ def _conditions() -> Iterator[str]:
                 yield f"| {type_} | {reason.status} | {reason.word} | {reason.sentence} |"
 
 
-def _columns() -> Iterator[str]:
-    yield from ("## Columns of `kubectl get hajobs`", "", "| column | from |", "| --- | --- |")
-    for column in COLUMNS:
+def _columns(plural: str, columns: Iterable[Json]) -> Iterator[str]:
+    yield from (f"## Columns of `kubectl get {plural}`", "", "| column | from |", "| --- | --- |")
+    for column in columns:
         yield f"| {column['name']} | `{column['jsonPath']}` |"
 
 
 def rendered() -> str:
     """The text of the page."""
-    properties = open_api_schema()["properties"]
+    properties, quarantine = open_api_schema()["properties"], quarantine_schema()["properties"]
     sections = (
         _fields("Spec", properties["spec"]),
         _fields("Status", properties["status"]),
         list(_conditions()),
-        list(_columns()),
+        list(_columns("hajobs", COLUMNS)),
+        _fields("NodeQuarantine: spec", quarantine["spec"]),
+        _fields("NodeQuarantine: status", quarantine["status"]),
+        list(_columns("nodequarantines", QUARANTINE_COLUMNS)),
     )
     return "\n".join([_HEAD, *("\n".join([*section, ""]) for section in sections)])
 

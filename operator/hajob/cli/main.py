@@ -9,9 +9,9 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import Final, cast
 
-from hajob.cli import facts, logs, simulate
+from hajob.cli import breaker, facts, logs, quarantine, simulate
 
-COMMANDS: Final = (facts, logs, simulate)
+COMMANDS: Final = (facts, logs, quarantine, breaker, simulate)
 
 
 def parser() -> argparse.ArgumentParser:

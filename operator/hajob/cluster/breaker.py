@@ -1,8 +1,8 @@
 """Whether to believe that so many nodes are bad at once.
 
-A broken feed, a jumped clock or a wrong rule looks like the death of half the cluster, and acting on it would do the
-damage itself. So when too large a share of the nodes turns bad within a window, nothing irreversible follows from
-hardware faults until the flood is over (docs/faults.md, "The breaker").
+A broken feed or a wrong rule looks like the death of half the cluster, and acting on it would do the damage itself. So
+when too many nodes turn bad within a window, nothing irreversible follows from what is told of nodes and chips, however
+long it is told: until enough of them are well again, or an admin says that it is true (docs/faults.md, "The breaker").
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class BreakerSettings:
-    """When the breaker opens, and when it closes again.
+    """When the breaker opens.
 
     Attributes:
         share: of the nodes that may turn bad within the window, in percent.
@@ -25,13 +25,21 @@ class BreakerSettings:
     minimum: int = 3
     window_ms: int = 60_000
 
+    def limit(self, total: int) -> int:
+        """How many of so many are believed."""
+        return max(self.minimum, total * self.share // 100)
+
 
 class Breaker:
-    """Counts nodes that turned bad. Times are milliseconds of one clock that does not run backwards."""
+    """Nodes that turned bad and are not believed for good yet. Times are of one clock that does not run backwards.
+
+    While it is closed a node is believed once the window is over; while it is open none is.
+    """
 
     def __init__(self, settings: BreakerSettings | None = None) -> None:
-        self._settings = settings or BreakerSettings()
+        self.settings = settings or BreakerSettings()
         self._turned: OrderedDict[str, int] = OrderedDict()
+        self._open = False
 
     def turned_bad(self, node: str, now_ms: int) -> None:
         """A node that was well is not any more."""
@@ -39,8 +47,12 @@ class Breaker:
         self._turned[node] = now_ms
 
     def turned_well(self, node: str) -> None:
-        """A node has nothing to complain of any more: it was no loss."""
+        """A node has nothing to complain of any more, or is gone: it was no loss."""
         self._turned.pop(node, None)
+
+    def believe(self) -> None:
+        """Somebody who can know says that all of them are bad indeed."""
+        self._turned.clear()
 
     def why_open(self, num_nodes: int, now_ms: int) -> str:
         """Why nothing irreversible is done now, for people; empty: go on.
@@ -49,23 +61,17 @@ class Breaker:
             num_nodes: of the cluster.
             now_ms: time of the question.
         """
-        self._forget(now_ms)
-        limit = max(self._settings.minimum, num_nodes * self._settings.share // 100)
-        if len(self._turned) <= limit:
+        if not self._open:
+            self._forget(now_ms)
+        limit = self.settings.limit(num_nodes)
+        self._open = len(self._turned) > limit
+        if not self._open:
             return ""
         return (
-            f"{len(self._turned)} of {num_nodes} nodes turned bad within {self._settings.window_ms // 1000} s, more "
-            f"than the {limit} that are believed at once: jobs are not told until the flood is over"
+            f"{len(self._turned)} of {num_nodes} nodes turned bad within {self.settings.window_ms // 1000} s or since "
+            f"then, {limit} are believed at once"
         )
 
-    def closes_in_ms(self, num_nodes: int, now_ms: int) -> int:
-        """How long until it closes by itself if nothing more happens; 0 while it is closed."""
-        if not self.why_open(num_nodes, now_ms):
-            return 0
-        limit = max(self._settings.minimum, num_nodes * self._settings.share // 100)
-        last_too_many = list(self._turned.values())[len(self._turned) - limit - 1]
-        return last_too_many + self._settings.window_ms - now_ms
-
     def _forget(self, now_ms: int) -> None:
-        while self._turned and next(iter(self._turned.values())) <= now_ms - self._settings.window_ms:
+        while self._turned and next(iter(self._turned.values())) <= now_ms - self.settings.window_ms:
             self._turned.popitem(last=False)

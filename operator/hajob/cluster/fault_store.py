@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from hajob.domain.hardware import KEEPS_OUT, SEVERITY, ClusterFact
+from hajob.domain.hardware import SEVERITY, ClusterFact
 from hajob.sources.reading import Reading
 
 
@@ -63,11 +63,9 @@ class FaultStore:
         """Faults that stand on a node or one of its chips."""
         return tuple(self._on_node.get(node, {}).values())
 
-    def kept_out(self) -> frozenset[str]:
-        """Names of nodes of which the whole, or a chip, should get no new pod."""
-        return frozenset(
-            node for node, facts in self._on_node.items() if any(fact.level in KEEPS_OUT for fact in facts.values())
-        )
+    def nodes(self) -> frozenset[str]:
+        """Names of the nodes on which anything stands."""
+        return frozenset(self._on_node)
 
     def __len__(self) -> int:
         return len(self._by_id)

@@ -1,95 +1,202 @@
 """The faults of the cluster as jobs hear of them: store, filters and breaker together.
 
-Whoever drives it hands in what was read and asks which nodes have news; nothing is told while the breaker is open, and
-everything that waited is told when it closes.
+Whoever drives it hands in what was read and asks which nodes have news. While it is held (a flood, silent writers, a
+clock that jumped) nothing is told, and everything that waited is told when that is over.
 """
 
 from __future__ import annotations
 
+import dataclasses
+from collections.abc import Callable, Collection
+from typing import Final
+
 from hajob.cluster.breaker import Breaker
 from hajob.cluster.fault_store import FaultChange, FaultStore
-from hajob.cluster.filters import effective, next_due_ms
-from hajob.domain.hardware import ClusterFact
+from hajob.cluster.feeds import ClockGuard, Feeds
+from hajob.cluster.filters import LINK_DOWN, LINK_MEMORY_MS, Link, effective, link_of, next_due_ms
+from hajob.cluster.frequency import Frequency
+from hajob.domain.facts import FactKind
+from hajob.domain.hardware import ClusterFact, Level
 from hajob.sources.reading import Reading
+
+Names = Collection[str]
+_SECOND_MS: Final = 1000
 
 
 class ClusterFaults:
-    """Every method costs what the nodes in question hold. Times are milliseconds of one clock that never runs back."""
+    """Every method costs what the nodes in question hold. Times are milliseconds of one clock that never runs back.
 
-    def __init__(self, breaker: Breaker | None = None) -> None:
-        self._breaker = breaker or Breaker()
+    Args:
+        nodes: names of the nodes that exist; a fault of any other stands, and counts once its node appears.
+        is_known_bad: whether a node was isolated before this process began: its faults are no news to the breaker.
+        breaker: with its settings.
+        frequency: with its settings.
+    """
+
+    def __init__(
+        self,
+        nodes: Callable[[], Names],
+        is_known_bad: Callable[[str], bool] = lambda _: False,
+        breaker: Breaker | None = None,
+        frequency: Frequency | None = None,
+    ) -> None:
+        self._nodes, self._is_known_bad = nodes, is_known_bad
+        self.breaker, self.frequency = breaker or Breaker(), frequency or Frequency()
+        self.feeds, self.clock = Feeds(), ClockGuard()
         self._store = FaultStore()
         self._appeared_ms: dict[str, int] = {}
+        self._past_links: dict[str, list[tuple[int, Link]]] = {}
         self._bad: set[str] = set()
         self._untold: set[str] = set()
         self._due_ms: dict[str, int] = {}
+        self._kept_out: set[str] = set()
+        self._sub_healthy: set[str] = set()
+        self._silence = (-_SECOND_MS, "")
 
     def take(self, origin: str, reading: Reading, now_ms: int, *, keeps: bool = False) -> None:
-        """An object was read (see `FaultStore.take`)."""
+        """An object was read (see `FaultStore.take`); what a silent writer left behind harms nobody."""
+        if self.feeds.is_silent(origin, now_ms):
+            reading = dataclasses.replace(reading, facts=[_harmless(fact) for fact in reading.facts])
         self._follow(self._store.take(origin, reading, keeps=keeps), now_ms)
 
     def forget(self, origin: str, now_ms: int) -> None:
         """An object is gone."""
+        self.feeds.gone(origin)
         self._follow(self._store.forget(origin), now_ms)
 
-    def news(self, num_nodes: int, now_ms: int) -> frozenset[str]:
-        """Names of the nodes whose faults have to be looked at anew; none while the breaker is open."""
+    def node_changed(self, node: str, now_ms: int) -> None:
+        """A node came or went, or was isolated or let in again."""
+        if self._store.on_node(node) or node in self._bad:
+            self._look(node, now_ms)
+
+    def look_again(self, now_ms: int) -> None:
+        """The settings have changed."""
+        for node in self._store.nodes():
+            self._look(node, now_ms)
+
+    def believe(self, now_ms: int) -> None:
+        """An admin says that what is told is true."""
+        self.breaker.believe()
+        self.clock.forget()
+        self.look_again(now_ms)
+
+    def news(self, now_ms: int) -> frozenset[str]:
+        """Names of the nodes whose faults have to be looked at anew; none while it is held."""
         for node in [node for node, due in self._due_ms.items() if due <= now_ms]:
             self._look(node, now_ms)
-        if self.why_held(num_nodes, now_ms):
+        if self.why_held(now_ms):
             return frozenset()
         news, self._untold = frozenset(self._untold), set()
         return news
 
-    def of_node(self, node: str, num_nodes: int, now_ms: int) -> tuple[ClusterFact, ...]:
-        """What a job on the node hears of now: nothing while the breaker is open."""
-        if self.why_held(num_nodes, now_ms):
-            return ()
-        return tuple(effective(self._store.on_node(node), self._appeared_ms, now_ms))
+    def of_node(self, node: str, now_ms: int) -> tuple[ClusterFact, ...]:
+        """What a job on the node hears of now: nothing while it is held."""
+        return () if self.why_held(now_ms) else tuple(self._effective(node, now_ms))
+
+    def standing(self, node: str, now_ms: int) -> list[ClusterFact]:
+        """What concerns a job on the node, believed or not."""
+        return [fact for fact in self._effective(node, now_ms) if fact.harms]
+
+    def isolating(self, node: str, now_ms: int) -> list[ClusterFact]:
+        """The faults that keep new pods off the node."""
+        return [fact for fact in self._effective(node, now_ms) if fact.isolates]
 
     def appeared_ms(self, fact: ClusterFact) -> int:
         """When the operator first heard of a standing fault."""
         return self._appeared_ms[fact.id]
 
-    def kept_out(self) -> frozenset[str]:
-        """Names of nodes on which nothing new should be placed, whatever the breaker says."""
-        return self._store.kept_out()
+    def nodes(self) -> frozenset[str]:
+        """Names of the nodes on which anything stands."""
+        return self._store.nodes()
 
-    def why_held(self, num_nodes: int, now_ms: int) -> str:
+    def kept_out(self) -> Names:
+        """Names of nodes on which rather nothing new should be placed, whatever the breaker says."""
+        return self._kept_out
+
+    def sub_healthy(self) -> Names:
+        """Names of nodes that work, but not well."""
+        return self._sub_healthy
+
+    def why_held(self, now_ms: int) -> str:
         """Why jobs are told of no fault now, for people; empty: they are."""
-        return self._breaker.why_open(num_nodes, now_ms)
+        return (
+            self.breaker.why_open(len(self._nodes()), now_ms) or self._why_silent(now_ms) or self.clock.why_held(now_ms)
+        )
 
-    def wakes_in_ms(self, num_nodes: int, now_ms: int) -> int | None:
+    def wakes_in_ms(self, now_ms: int) -> int | None:
         """How long until `news` may answer otherwise by itself; None: never."""
         waits = [due - now_ms for due in self._due_ms.values()]
-        if held := self._breaker.closes_in_ms(num_nodes, now_ms):
+        if (held := self.clock.wakes_in_ms(now_ms)) is not None:
             waits.append(held)
         return max(min(waits), 0) if waits else None
 
     def __len__(self) -> int:
         return len(self._store)
 
+    def _why_silent(self, now_ms: int) -> str:
+        """Looked at once a second: it asks every writer."""
+        looked_ms, why = self._silence
+        if now_ms < looked_ms + _SECOND_MS:
+            return why
+        silent, total = sum(1 for _ in self.feeds.silent(now_ms)), len(self.feeds)
+        limit = self.breaker.settings.limit(total)
+        why = f"{silent} of {total} device plugins are silent, {limit} may be" if silent > limit else ""
+        self._silence = (now_ms, why)
+        return why
+
+    def _effective(self, node: str, now_ms: int) -> list[ClusterFact]:
+        past = [link for until, link in self._past_links.get(node, ()) if until > now_ms]
+        facts = self._store.on_node(node)
+        return effective(facts, self._appeared_ms, now_ms, past, lambda fact: self.frequency.is_frequent(fact, now_ms))
+
     def _follow(self, change: FaultChange, now_ms: int) -> None:
         for fact in change.withdrawn:
-            self._appeared_ms.pop(fact.id, None)
+            appeared = self._appeared_ms.pop(fact.id, now_ms)
+            if fact.code in LINK_DOWN:
+                known = [past for past in self._past_links.get(fact.node, ()) if past[0] > now_ms]
+                self._past_links[fact.node] = [*known, (now_ms + LINK_MEMORY_MS, link_of(fact, appeared))]
         for fact in change.appeared:
-            self._appeared_ms.setdefault(fact.id, now_ms)
+            if fact.id not in self._appeared_ms:
+                self._appeared_ms[fact.id] = now_ms
+                self.frequency.appeared(fact, now_ms)
         for node in change.nodes:
             self._look(node, now_ms)
 
     def _look(self, node: str, now_ms: int) -> None:
         """Count the node among the bad ones or not, and note when its faults change by themselves."""
-        facts = self._store.on_node(node)
+        standing, facts = self._store.on_node(node), self._effective(node, now_ms)
         self._untold.add(node)
-        due = next_due_ms(facts, self._appeared_ms, now_ms)
+        due = next_due_ms(standing, self._appeared_ms, now_ms)
         if due is None:
             self._due_ms.pop(node, None)
         else:
             self._due_ms[node] = due
-        is_bad = any(fact.harms for fact in effective(facts, self._appeared_ms, now_ms))
-        if is_bad and node not in self._bad:
+        _mark(self._kept_out, node, any(fact.isolates for fact in (*standing, *facts)))
+        _mark(self._sub_healthy, node, any(fact.level is Level.SUB_HEALTH for fact in facts))
+        is_bad = node in self._nodes() and any(_is_bad(fact) for fact in facts)
+        if is_bad and self._is_known_bad(node):
             self._bad.add(node)
-            self._breaker.turned_bad(node, now_ms)
+            self.breaker.turned_well(node)
+        elif is_bad and node not in self._bad:
+            self._bad.add(node)
+            self.breaker.turned_bad(node, now_ms)
         elif not is_bad and node in self._bad:
             self._bad.discard(node)
-            self._breaker.turned_well(node)
+            self.breaker.turned_well(node)
+
+
+def _is_bad(fact: ClusterFact) -> bool:
+    """Whether it counts for the breaker: a node that is not ready does, one that somebody wants empty does not."""
+    return fact.harms and fact.kind is not FactKind.CORDONED
+
+
+def _harmless(fact: ClusterFact) -> ClusterFact:
+    why = f"{fact.message}; but its writer has been silent for too long"
+    return dataclasses.replace(fact, harms=False, message=why)
+
+
+def _mark(nodes: set[str], node: str, is_so: bool) -> None:
+    if is_so:
+        nodes.add(node)
+    else:
+        nodes.discard(node)

@@ -1,14 +1,13 @@
 """Which standing faults of a node a job hears of, and when: the rules by which one fault explains another.
 
 The rules and windows are those that MindCluster applies before it acts (docs/faults.md, "Filters"). Each looks at what
-stands on one node, so a change costs what that node holds. The frequency and duration rules are the device plugin's own
-and arrive as a raised level.
+stands on one node, so a change costs what that node holds.
 """
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final
 
 from hajob.domain.hardware import ClusterFact, Level, harms, kind_of
@@ -22,62 +21,104 @@ SHADOW_MS: Final = 5_000
 RETRY_MS: Final = 10_000
 """So long a memory fault is left to the training, which repeats the step where it can."""
 
+NETWORK_RETRY_FAILED: Final = "8C1F860B"
+"""The network library has given up an operation after repeating it."""
+NETWORK_RETRY_MS: Final = 60_000
+"""So long it is left to the training; then it restarts its process, or leaves a chip whose link is down."""
+
 LINK_DOWN: Final = frozenset({"81078603", "[0x08520003,na,L2,na]"})
 RELATION_MS: Final = 300_000
 """A fault is explained by a broken link at most so long before or after it."""
+LINK_MEMORY_MS: Final = 180_000
+"""A link that came up again explains what is told so long after."""
 RELATIONS: Final = {
     "8C1F8609": Level.SUB_HEALTH,
-    "8C1F860B": Level.SEPARATE,
+    NETWORK_RETRY_FAILED: Level.SEPARATE,
     "8C1F8608": Level.SEPARATE,
     "4C1F8608": Level.SEPARATE,
 }
 """Faults of the network that are ignored alone, and their level beside a broken link."""
 
+_WAITS: Final = {
+    MEMORY_FAULT: RETRY_MS,
+    NETWORK_RETRY_FAILED: NETWORK_RETRY_MS,
+    **dict.fromkeys(MEMORY_SHADOWS, SHADOW_MS),
+}
+"""Codes that are told only after a while, in milliseconds."""
 
-def effective(facts: Sequence[ClusterFact], appeared_ms: dict[str, int], now_ms: int) -> list[ClusterFact]:
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Link:
+    """A link that is down, or was a moment ago: whose, and since when it is known."""
+
+    device: str
+    code: str
+    appeared_ms: int
+
+
+def effective(
+    facts: Sequence[ClusterFact],
+    appeared_ms: Mapping[str, int],
+    now_ms: int,
+    past: Iterable[Link] = (),
+    is_frequent: Callable[[ClusterFact], bool] = lambda _: False,
+) -> list[ClusterFact]:
     """What a job on the node hears of now.
 
     Args:
         facts: everything that stands on one node.
         appeared_ms: id to the time at which the operator first heard of it.
         now_ms: time of the question.
+        past: links of the node that came up again a moment ago.
+        is_frequent: whether a fault has come too often.
     """
+    causes = {fact.device: appeared_ms[fact.id] for fact in facts if fact.code == MEMORY_FAULT}
+    links = [*past, *(link_of(fact, appeared_ms[fact.id]) for fact in facts if fact.code in LINK_DOWN)]
     return [
-        raised
+        _frequent(raised) if is_frequent(fact) else raised
         for fact in facts
-        if not _is_shadow(fact, facts, appeared_ms) and now_ms >= _due_ms(fact, appeared_ms)
-        for raised in [_related(fact, facts, appeared_ms)]
+        if not _is_shadow(fact, causes, appeared_ms) and now_ms >= _due_ms(fact, appeared_ms)
+        for raised in [_related(fact, links, appeared_ms[fact.id])]
     ]
 
 
-def next_due_ms(facts: Iterable[ClusterFact], appeared_ms: dict[str, int], now_ms: int) -> int | None:
+def next_due_ms(facts: Iterable[ClusterFact], appeared_ms: Mapping[str, int], now_ms: int) -> int | None:
     """When `effective` would next answer otherwise by itself; None: never."""
     return min((due for fact in facts if (due := _due_ms(fact, appeared_ms)) > now_ms), default=None)
 
 
-def _due_ms(fact: ClusterFact, appeared_ms: dict[str, int]) -> int:
-    wait = RETRY_MS if fact.code == MEMORY_FAULT else SHADOW_MS if fact.code in MEMORY_SHADOWS else 0
-    return appeared_ms[fact.id] + wait
+def link_of(fact: ClusterFact, appeared_ms: int) -> Link:
+    """The broken link that a fault tells of."""
+    return Link(fact.device, fact.code, appeared_ms)
 
 
-def _is_shadow(fact: ClusterFact, facts: Sequence[ClusterFact], appeared_ms: dict[str, int]) -> bool:
+def _due_ms(fact: ClusterFact, appeared_ms: Mapping[str, int]) -> int:
+    return appeared_ms[fact.id] + _WAITS.get(fact.code, 0)
+
+
+def _is_shadow(fact: ClusterFact, causes: Mapping[str, int], appeared_ms: Mapping[str, int]) -> bool:
     """Whether it only repeats a memory fault of the same chip."""
-    return fact.code in MEMORY_SHADOWS and any(
-        cause.code == MEMORY_FAULT
-        and cause.device == fact.device
-        and abs(appeared_ms[cause.id] - appeared_ms[fact.id]) <= SHADOW_MS
-        for cause in facts
-    )
+    cause_ms = causes.get(fact.device)
+    return fact.code in MEMORY_SHADOWS and cause_ms is not None and abs(cause_ms - appeared_ms[fact.id]) <= SHADOW_MS
 
 
-def _related(fact: ClusterFact, facts: Sequence[ClusterFact], appeared_ms: dict[str, int]) -> ClusterFact:
+def _related(fact: ClusterFact, links: Sequence[Link], appeared_ms: int) -> ClusterFact:
     """The fact, raised where a broken link of the same chip, or of the node's switch, explains it."""
     level = RELATIONS.get(fact.code)
     if level is None:
         return fact
-    for link in facts:
-        near = abs(appeared_ms[link.id] - appeared_ms[fact.id]) <= RELATION_MS
-        if link.code in LINK_DOWN and link.device in {"", fact.device} and near:
-            why = f"{fact.message}; the link is down ({link.code})"
-            return dataclasses.replace(fact, level=level, kind=kind_of(level), harms=harms(level), message=why)
+    for link in links:
+        if link.device in {"", fact.device} and abs(link.appeared_ms - appeared_ms) <= RELATION_MS:
+            return _raised(fact, level, f"{fact.message}; the link is down ({link.code})")
+    if fact.code == NETWORK_RETRY_FAILED and fact.level is Level.NOT_HANDLE:
+        return _raised(fact, Level.RESTART_BUSINESS, f"{fact.message}; it did not pass")
     return fact
+
+
+def _frequent(fact: ClusterFact) -> ClusterFact:
+    raised = _raised(fact, Level.MANUALLY_SEPARATE, f"{fact.message}; it comes too often")
+    return dataclasses.replace(raised, frequent=True)
+
+
+def _raised(fact: ClusterFact, level: Level, message: str) -> ClusterFact:
+    return dataclasses.replace(fact, level=level, kind=kind_of(level), harms=harms(level), message=message)

@@ -67,6 +67,7 @@ class ClusterFact:
         since_ms: when it began, milliseconds since 1970; None when it is not told, or cannot be true.
         harms: whether a job on the chip or node has to do something.
         message: a sentence.
+        frequent: it has come so often that its level was raised for it.
     """
 
     id: str
@@ -79,6 +80,12 @@ class ClusterFact:
     since_ms: int | None = None
     harms: bool = True
     message: str = ""
+    frequent: bool = False
+
+    @property
+    def isolates(self) -> bool:
+        """Whether no new pod is placed on the chip, or the node."""
+        return self.level in KEEPS_OUT
 
     @property
     def chip(self) -> str:

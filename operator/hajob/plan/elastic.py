@@ -178,9 +178,21 @@ def migrated(context: Context) -> HandlerResult:
 
 def give_up_migrate(context: Context) -> HandlerResult:
     """The second pods did not come in time: they go again, the training was not touched."""
+    return _abandon_move(context, "no second pod stood ready in time")
+
+
+def stay(context: Context) -> HandlerResult:
+    """What the pods were to leave is well again: the second pods go, the training was not touched."""
+    state, effects_ = _abandon_move(context, "what they were to leave is well again")
+    event = context.event
+    assert isinstance(event, events.FactsWithdrawn)
+    return replace(state, fact_ids=tuple(one for one in state.fact_ids if one not in event.ids)), effects_
+
+
+def _abandon_move(context: Context, why: str) -> HandlerResult:
     state, incident = context.state, context.incident
     assert incident is not None
     state = clear_deadlines(state, Deadline.RECOVERY)
-    state, closing = abandon(state, incident, "no second pod stood ready in time")
+    state, closing = abandon(state, incident, why)
     on = effects.SendOrder(OrderCommand.CONTINUE, incident.incarnation, incident.revision + 1)
     return state, (on, *closing)

@@ -53,6 +53,13 @@ class FactSeen(JobEvent):
 
 
 @dataclass(frozen=True, slots=True)
+class FactsWithdrawn(JobEvent):
+    """Faults that had opened or joined the incident do not stand any more; `ids` are those of the facts."""
+
+    ids: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Stopped(JobEvent):
     """MindIO has locked the training (milestone STOPPED); `ranks` is its own list of lost ranks."""
 
@@ -267,6 +274,7 @@ EVENTS: tuple[type[JobEvent], ...] = (
     PodsReady,
     AllRanksStarted,
     FactSeen,
+    FactsWithdrawn,
     Stopped,
     ReplacementsReady,
     Named,

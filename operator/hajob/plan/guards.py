@@ -187,6 +187,12 @@ def why_coordinator_stays(context: Context) -> str:
     return "" if _may_restart_again(context) else "the last such restart was a moment ago"
 
 
+def _nothing_left(context: Context) -> bool:
+    event, incident = context.event, context.incident
+    assert isinstance(event, events.FactsWithdrawn)
+    return incident is not None and bool(incident.fact_ids) and set(incident.fact_ids) <= set(event.ids)
+
+
 def _returning(context: Context) -> bool:
     incident = context.incident
     return incident is not None and set(context.fact_ranks()) <= set(incident.lost_ranks)
@@ -201,6 +207,7 @@ UNCONCERNED: Final = Guard(
 )
 STRANGE: Final = Guard("unknown strategy", "a strategy that MindIO does not have", _strange)
 FOREIGN: Final = Guard("foreign", "the event belongs to another incarnation", lambda context: context.foreign)
+NOTHING_LEFT: Final = Guard("nothing is left", "the incident has no other fact", _nothing_left)
 NOTE: Final = about("note", "the fact loses nothing, it explains", frozenset({FactKind.POD_UNSTARTABLE}))
 STANDING_SAVE: Final = Guard(
     "saved unasked",

@@ -295,6 +295,28 @@ def hold_more(context: Context) -> HandlerResult:
     return replace(context.state, incident=incident), ()
 
 
+def withdraw(context: Context) -> HandlerResult:
+    """Some of the facts are over: the incident goes on with the others."""
+    incident = context.incident
+    if incident is None or not _withdrawn(context) & set(incident.fact_ids):
+        return context.state, ()
+    left = tuple(one for one in incident.fact_ids if one not in _withdrawn(context))
+    return replace(context.state, incident=replace(incident, fact_ids=left)), ()
+
+
+def let_go(context: Context) -> HandlerResult:
+    """All facts of what was held are over: nothing is to be done."""
+    state, closing = close(context.state, IncidentOutcome.RECOVERED, "its faults are over, nothing was done")
+    known = tuple(one for one in state.fact_ids if one not in _withdrawn(context))  # it may come again
+    return replace(state, fact_ids=known), closing
+
+
+def _withdrawn(context: Context) -> set[str]:
+    event = context.event
+    assert isinstance(event, events.FactsWithdrawn)
+    return set(event.ids)
+
+
 def lose_coordinator(context: Context) -> HandlerResult:
     """Go on unprotected, with a new coordinator that takes over the agents."""
     state, closing = settle(context, "the coordinator was lost")

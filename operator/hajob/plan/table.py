@@ -33,6 +33,7 @@ from hajob.plan.events import (
     DeadlineReached,
     Deleted,
     FactSeen,
+    FactsWithdrawn,
     JobEvent,
     MigrateRequested,
     Named,
@@ -190,6 +191,21 @@ _FACTS = (
     *_by_action(P.EXPANDING, FactSeen, DUMP_OR_EXIT),
     *_by_action(P.MIGRATING, FactSeen, FAULT),
     _ignore(P.SAVING, FactSeen, Why.SAVING),
+    # nothing was done yet: what is over leads to nothing
+    _row(P.HELD, FactsWithdrawn, g.NOTHING_LEFT, Handler("let go", "close the incident", life.let_go), P.RUNNING),
+    _row(
+        P.MIGRATING,
+        FactsWithdrawn,
+        g.NOTHING_LEFT,
+        Handler("give up moving", "train on", elastic.stay),
+        P.RUNNING,
+    ),
+    _row(
+        (P.HELD, P.MIGRATING),
+        FactsWithdrawn,
+        g.ALWAYS,
+        Handler("forget the fact", "the others still count", life.withdraw),
+    ),
 )
 
 _RECOVERY = (

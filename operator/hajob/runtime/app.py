@@ -20,6 +20,7 @@ from typing import Protocol
 from aiohttp import web
 
 from hajob.api import constants as names
+from hajob.api.base import Json
 from hajob.api.job import HATrainingJob
 from hajob.cluster.reachability import Reach, reach
 from hajob.protocol import descriptors
@@ -33,7 +34,7 @@ from hajob.runtime.clock import Clock, SystemClock
 from hajob.runtime.core import OperatorCore
 from hajob.runtime.crd_check import CrdCheck
 from hajob.runtime.credentials import ApiCredentials, load
-from hajob.runtime.fault_watch import FaultWatch
+from hajob.runtime.fault_watch import FaultWatch, ReadObject
 from hajob.runtime.frontend import Frontend
 from hajob.runtime.http_kube import HttpKube
 from hajob.runtime.informer import Change, ChangeType, Informer
@@ -42,6 +43,7 @@ from hajob.runtime.leader_kube import LeaderKube
 from hajob.runtime.lease import FENCE_LIMIT, LeaseHolder, LeaseSettings
 from hajob.runtime.ports import Link, Ports
 from hajob.runtime.probe import probe
+from hajob.runtime.quarantines import Quarantines
 from hajob.runtime.self_watch import SelfWatch
 from hajob.runtime.settings import Settings
 from hajob.runtime.status_writer import StatusWriter
@@ -100,9 +102,20 @@ class Operator:
         self._faults = FaultWatch(
             kube,
             clock,
-            num_nodes=lambda: len(self._caches.nodes),
-            tell=self._faults_changed,
+            nodes=self._caches.nodes.keys,
+            listener=self,
             namespaces=[name for part in settings.fault_namespaces.split(",") if (name := part.strip())],
+            settings_namespace=settings.namespace,
+            is_known_bad=lambda node: self._quarantines.is_inherited(node),  # noqa: PLW0108 - made below
+        )
+        self._quarantines = Quarantines(
+            self._leader_kube,
+            clock,
+            self._faults,
+            nodes=lambda: self._caches.nodes,
+            leads=lambda: self._lease.is_leader,
+            settings=lambda: self._faults.settings.quarantine,
+            changed=lambda _: self._core.places_changed(),
         )
         self._crd = CrdCheck(kube, clock, self._crd_changed)
         self._self_watch = SelfWatch(clock, self._reach, self._reach_changed)
@@ -118,7 +131,8 @@ class Operator:
             label_selector=names.LABEL_JOB_UID,
             listed=self._core.pods_complete,
         )
-        self._nodes = Informer(kube, clock, "nodes", node_source.view, self._node_changed)
+        self._nodes = Informer(kube, clock, "nodes", self._node_read, self._node_changed)
+        self._faults.reads_too(self._nodes)
         self._tenants = Tenants(
             kube, clock, settings.watch_namespace, self._core.stranger_changed, self._core.quota_changed
         )
@@ -140,7 +154,11 @@ class Operator:
             fence=lambda: self._lease.fence,
             capacity=lambda: self._caches.capacity,
             faults_on=self._faults.on_node,
+            why_held=self._faults.why_held,
+            standing=self._faults.standing,
             kept_out=self._faults.kept_out,
+            sub_healthy=self._faults.sub_healthy,
+            quarantined=self._quarantines.kept_out,
             crd_is_older=lambda: self._crd.older,
             cut_off=lambda: self._self_watch.cut_off,
         )
@@ -177,11 +195,25 @@ class Operator:
     def _pod_changed(self, change: Change[PodView]) -> None:
         self._core.pod_changed(change.value, deleted=change.type is ChangeType.DELETED)
 
-    def _node_changed(self, change: Change[NodeView]) -> None:
-        self._core.node_changed(change.value, deleted=change.type is ChangeType.DELETED)
+    def _node_read(self, raw: Json) -> tuple[NodeView, ReadObject]:
+        return node_source.view(raw), self._faults.read_node(raw)
 
-    def _faults_changed(self, nodes: frozenset[str]) -> None:
+    def _node_changed(self, change: Change[tuple[NodeView, ReadObject]]) -> None:
+        (node, found), deleted = change.value, change.type is ChangeType.DELETED
+        if change.previous is None or deleted or change.previous[0] != node:
+            self._core.node_changed(node, deleted=deleted)
+        self._faults.node_changed(node.name, None if deleted else found)
+
+    def faults_changed(self, nodes: frozenset[str]) -> None:
+        """What stands on these nodes, or is believed of them, has changed: first what saves a training."""
         self._core.faults_changed(nodes)
+        self._quarantines.faults_changed(nodes)
+
+    def belief_changed(self, held: str) -> None:
+        """Faults are held back from now on, or believed again."""
+        self._core.belief_changed(held)
+        if not held:
+            self._quarantines.follow_all()
 
     def _crd_changed(self) -> None:
         self._core.crd_changed()
@@ -190,6 +222,7 @@ class Operator:
         log.info("this process leads, fence %d", fence)
         metrics.LEADER.set(1)
         self._frontend.start(self._core)
+        self._quarantines.follow_all()
 
     def _lost(self, reason: str) -> None:
         log.warning("this process no longer leads: %s", reason)
@@ -201,12 +234,12 @@ class Operator:
         loop = asyncio.get_running_loop()  # noqa: TID251  # signals
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self._stop.set)
-        runner = web.AppRunner(
-            metrics.application(self._unhealthy, self._unready, lambda: self._crd.newer), access_log=None
-        )
+        served = metrics.application(self._unhealthy, self._unready, lambda: self._crd.newer, self._faults.report)
+        runner = web.AppRunner(served, access_log=None)
         await runner.setup()
         await web.TCPSite(runner, self._settings.pod_ip, self._settings.metrics_port).start()
         informers: tuple[Watch, ...] = (
+            self._quarantines.informer,
             self._pods,
             self._nodes,
             *self._tenants.informers,
@@ -224,6 +257,7 @@ class Operator:
                 asyncio.create_task(self._lease.run(), name="lease"),
                 asyncio.create_task(self._crd.run(), name="comparison of the CRD"),
                 asyncio.create_task(self._self_watch.run(), name="self-watch"),
+                asyncio.create_task(self._quarantines.run(), name="quarantines"),
             ]
         )
         await self._stop.wait()

@@ -260,6 +260,18 @@ class OperatorCore:
         for uid, controller in list(self._controllers.items()):
             self._guard(uid, controller.say_again)
 
+    def belief_changed(self, held: str) -> None:
+        """Faults of nodes and chips are not believed from now on, and why; empty: they are again."""
+        for uid, controller in list(self._controllers.items()):
+            self._guard(uid, partial(controller.belief_changed, held))
+
+    def places_changed(self) -> None:
+        """Nodes were quarantined, or let in again."""
+        self._caches.capacity.keep_out(self._ports.quarantined())
+        for uid, controller in list(self._controllers.items()):
+            self._guard(uid, controller.places_changed)
+        self._capacity_changed()
+
     def _on_nodes(self, nodes: Collection[str]) -> list[tuple[str, JobController]]:
         """The controllers of jobs with pods on these nodes."""
         return [(uid, self._controllers[uid]) for uid in self._caches.jobs_on(nodes) if uid in self._controllers]

@@ -7,32 +7,60 @@ Which objects, and how they are read, is a table (`hajob.sources.registry`); wha
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final, Protocol
 
 from hajob.api.base import Json
 from hajob.cluster.faults import ClusterFaults
+from hajob.cluster.settings import NAME as SETTINGS_NAME
+from hajob.cluster.settings import SELECTOR, FaultSettings
+from hajob.cluster.settings import read as read_settings
 from hajob.domain.hardware import ClusterFact
 from hajob.runtime import metrics
 from hajob.runtime.clock import Clock, Timer
 from hajob.runtime.informer import Change, ChangeType, Informer
 from hajob.runtime.kube import Kube
 from hajob.sources import registry
-from hajob.sources.reading import Reading, Terms
+from hajob.sources.reading import Reading, Rejection
 
 log = logging.getLogger(__name__)
 
 MILLISECONDS: Final = 1000
+LOOK_MS: Final = 5_000
+"""So often the clocks are compared, and whether writers have fallen silent is asked, if nothing else happens."""
+MOST_SHOWN: Final = 500
+"""So many objects or nodes the report names at most."""
+CLOCK_HOLD_MS: Final = 60_000
+"""For so long after a jump of the wall clock nothing is believed."""
 
 
 @dataclass(frozen=True, slots=True)
 class ReadObject:
-    """One object, as its parsers have read it; `keeps`: it is a message, and not a state."""
+    """One object, as its parsers have read it.
+
+    Attributes:
+        origin: namespace and name.
+        reading: what it says.
+        keeps: it is a message, and not a state.
+        silent_after_ms: its writer writes at least so often; 0: only when something changes.
+    """
 
     origin: str
     reading: Reading
-    keeps: bool
+    keeps: bool = False
+    silent_after_ms: int = 0
+
+
+class Listener(Protocol):
+    """Who is told."""
+
+    def faults_changed(self, nodes: frozenset[str]) -> None:
+        """What stands on these nodes, or is believed of them, has changed."""
+
+    def belief_changed(self, held: str) -> None:
+        """From now on nothing is believed, and why; empty: everything is believed again."""
 
 
 class FaultWatch:
@@ -41,75 +69,205 @@ class FaultWatch:
     Args:
         kube: the API.
         clock: for times and the timer.
-        num_nodes: of the cluster, for the breaker.
+        listener: is told of every change.
+        nodes: names of the nodes that exist.
         namespaces: where the objects are; one that may not be read is asked for again, now and then.
-        tell: called with the names of nodes whose faults have changed for the jobs on them.
+        settings_namespace: where the admin's settings are; empty: nowhere.
+        is_known_bad: whether a node was isolated before this process began.
 
     Attributes:
         informers: to be run for as long as the process.
+        settings: the admin's.
     """
 
     def __init__(
         self,
         kube: Kube,
         clock: Clock,
-        num_nodes: Callable[[], int],
-        tell: Callable[[frozenset[str]], None],
+        listener: Listener,
+        *,
+        nodes: Callable[[], Collection[str]],
         namespaces: Sequence[str],
+        settings_namespace: str = "",
+        is_known_bad: Callable[[str], bool] = lambda _: False,
     ) -> None:
-        self._clock, self._num_nodes, self._tell = clock, num_nodes, tell
-        self._faults = ClusterFaults()
+        self._clock, self._listener = clock, listener
+        self._faults = ClusterFaults(nodes, is_known_bad)
         self._timer: Timer | None = None
         self._held = ""
-        self.informers = [
+        self._rejections: dict[str, Sequence[Rejection]] = {}
+        self.settings = FaultSettings()
+        self._objects: list[Informer[Any]] = [
             Informer(kube, clock, "configmaps", self._read, self._changed, namespace=namespace, label_selector=selector)
             for namespace in namespaces
             for selector in dict.fromkeys(row.selector for row in registry.SOURCES if row.kind == "ConfigMap")
         ]
+        settings: Informer[Any] = Informer(
+            kube,
+            clock,
+            "configmaps",
+            lambda raw: raw,
+            self._settings_changed,
+            namespace=settings_namespace,
+            label_selector=SELECTOR,
+        )
+        self.informers = [*self._objects, *([settings] if settings_namespace else [])]
+
+    # ------------------------------------------------------------------------------------------- questions
 
     def on_node(self, node: str) -> list[tuple[ClusterFact, int]]:
         """What a job on the node hears of now, each with how many milliseconds ago it was first heard of."""
         now = self._now_ms()
-        facts = self._faults.of_node(node, self._num_nodes(), now)
-        return [(fact, now - self._faults.appeared_ms(fact)) for fact in facts]
+        return [(fact, now - self._faults.appeared_ms(fact)) for fact in self._faults.of_node(node, now)]
 
-    def kept_out(self) -> frozenset[str]:
-        """Names of nodes with isolated chips, on which nothing new should be placed."""
+    def standing(self, node: str) -> list[ClusterFact] | None:
+        """What stands on a node and concerns a job there; None while that cannot be said."""
+        return self._faults.standing(node, self._now_ms()) if self.complete and not self._held else None
+
+    def isolating(self, node: str) -> list[ClusterFact]:
+        """Faults that keep new pods off a node, believed or not."""
+        return self._faults.isolating(node, self._now_ms())
+
+    def nodes(self) -> frozenset[str]:
+        """Names of the nodes on which anything stands."""
+        return self._faults.nodes()
+
+    def kept_out(self) -> Collection[str]:
+        """Names of nodes with isolated chips, on which rather nothing new should be placed."""
         return self._faults.kept_out()
+
+    def sub_healthy(self) -> Collection[str]:
+        """Names of nodes that work, but not well."""
+        return self._faults.sub_healthy()
+
+    def why_held(self) -> str:
+        """Why nothing is believed now; empty: everything is."""
+        return self._held
+
+    @property
+    def complete(self) -> bool:
+        """Whether everything that may be read has been read: what is not there does not stand."""
+        return all(informer.synced.is_set() or informer.refused for informer in self._objects)
+
+    def report(self) -> Json:
+        """What an admin asks first when something did not happen; served at /faults."""
+        rejected = [
+            {"object": origin, "reason": one.reason, "where": one.where, "message": one.message}
+            for origin, row in self._rejections.items()
+            for one in row
+        ]
+        return {
+            "held": self._held,
+            "standing": len(self._faults),
+            "nodes": sorted(self._faults.nodes())[:MOST_SHOWN],
+            "silent": sorted(self._faults.feeds.silent(self._now_ms()))[:MOST_SHOWN],
+            "rejectedByReason": dict(Counter(one["reason"] for one in rejected)),
+            "rejected": rejected[:MOST_SHOWN],
+            "complete": self.complete,
+        }
 
     def _now_ms(self) -> int:
         return int(self._clock.monotonic() * MILLISECONDS)
 
+    # --------------------------------------------------------------------------------------------- changes
+
+    def read_node(self, raw: Json) -> ReadObject:
+        """What a Node says of faults, under the present settings."""
+        reading = registry.read({**raw, "kind": "Node"}, self.settings.terms(self._clock.now_milliseconds()))
+        return ReadObject(f"/{raw['metadata']['name']}", reading)
+
+    def node_changed(self, name: str, found: ReadObject | None) -> None:
+        """A node as it is now; None: it is gone."""
+        if found is not None:
+            self._take(found)
+        else:
+            self._forget(f"/{name}")
+        self._faults.node_changed(name, self._now_ms())
+        self._tell_news()
+
+    def reads_too(self, informer: Informer[Any]) -> None:
+        """Another informer that uses `read_node`."""
+        self._objects.append(informer)
+
+    def look_at(self, node: str) -> None:
+        """A node was isolated, or let in again."""
+        self._faults.node_changed(node, self._now_ms())
+
     def _read(self, raw: Json) -> ReadObject:
         metadata = raw["metadata"]
         whole = {**raw, "kind": "ConfigMap"}  # the items of a list do not say it
-        reading = registry.read(whole, Terms(self._clock.now_milliseconds()))
-        keeps = any(row.keeps for row in registry.SOURCES if row.takes(whole))
-        return ReadObject(f"{metadata.get('namespace', '')}/{metadata['name']}", reading, keeps)
+        reading = registry.read(whole, self.settings.terms(self._clock.now_milliseconds()))
+        rows = [row for row in registry.SOURCES if row.takes(whole)]
+        silent_after = max((row.silent_after_seconds for row in rows), default=0)
+        origin = f"{metadata.get('namespace', '')}/{metadata['name']}"
+        return ReadObject(origin, reading, any(row.keeps for row in rows), silent_after * MILLISECONDS)
 
     def _changed(self, change: Change[ReadObject]) -> None:
         found = change.value
-        for one in found.reading.rejected if change.type is not ChangeType.DELETED else ():
-            metrics.REFUSED.labels(f"fault source: {one.reason}").inc()
-            log.warning("%s: %s", found.origin, one.message)
         if change.type is not ChangeType.DELETED:
-            self._faults.take(found.origin, found.reading, self._now_ms(), keeps=found.keeps)
+            self._take(found)
         elif not found.keeps:
-            self._faults.forget(found.origin, self._now_ms())
+            self._forget(found.origin)
+        self._tell_news()
+
+    def _take(self, found: ReadObject) -> None:
+        now, reading = self._now_ms(), found.reading
+        self._reject(found.origin, reading.rejected)
+        if found.silent_after_ms and reading.updated_ms is not None:
+            wall = self._clock.now_milliseconds()
+            self._faults.feeds.heard(found.origin, reading.updated_ms, found.silent_after_ms, now, wall)
+        self._faults.take(found.origin, reading, now, keeps=found.keeps)
+
+    def _forget(self, origin: str) -> None:
+        self._reject(origin, ())
+        self._faults.forget(origin, self._now_ms())
+
+    def _reject(self, origin: str, rejected: Sequence[Rejection]) -> None:
+        """Count what cannot be used, and say it once for as long as it stays the same."""
+        known = self._rejections.pop(origin, ())
+        for one in known:
+            metrics.REJECTED.labels(one.reason).dec()
+        for one in rejected:
+            metrics.REJECTED.labels(one.reason).inc()
+            if one not in known:
+                metrics.REFUSED.labels(f"fault source: {one.reason}").inc()
+                log.warning("%s: %s", origin, one.message)
+        if rejected:
+            self._rejections[origin] = tuple(rejected)
+
+    def _settings_changed(self, change: Change[Json]) -> None:
+        if change.value["metadata"]["name"] != SETTINGS_NAME:
+            return
+        before, gone = self.settings, change.type is ChangeType.DELETED
+        self.settings, reading = read_settings({} if gone else change.value, self._clock.now_milliseconds())
+        self._reject(f"settings {SETTINGS_NAME}", reading.rejected)
+        faults, now = self._faults, self._now_ms()
+        faults.breaker.settings, faults.frequency.settings = self.settings.breaker, self.settings.frequency
+        if self.settings.believe != before.believe and change.type is ChangeType.MODIFIED:
+            log.warning("an admin says that what is told of nodes is true: %s", self.settings.believe)
+            faults.believe(now)
+        if not self.settings.reads_alike(before):
+            for informer in self._objects:
+                informer.read_again()
+        faults.look_again(now)
         self._tell_news()
 
     def _tell_news(self) -> None:
         """Tell what there is to tell, and wake again when that changes by itself."""
-        nodes, now = self._num_nodes(), self._now_ms()
+        now = self._now_ms()
+        self._faults.clock.look(now, self._clock.now_milliseconds(), CLOCK_HOLD_MS)
         metrics.HARDWARE_FAULTS.set(len(self._faults))
-        news, held = self._faults.news(nodes, now), self._faults.why_held(nodes, now)
+        news, held = self._faults.news(now), self._faults.why_held(now)
         metrics.BREAKER_OPEN.set(1 if held else 0)
-        if bool(held) != bool(self._held):
+        turned, self._held = bool(held) != bool(self._held), held
+        if turned:
             log.warning("breaker: %s", held or "closed again, jobs are told of faults")
-        self._held = held
         if self._timer is not None:
             self._timer.cancel()
-        wait = self._faults.wakes_in_ms(nodes, now)
-        self._timer = self._clock.call_later(wait / MILLISECONDS, self._tell_news) if wait is not None else None
+        wait = self._faults.wakes_in_ms(now)
+        wait = LOOK_MS if wait is None else min(wait, LOOK_MS)
+        self._timer = self._clock.call_later(wait / MILLISECONDS, self._tell_news)
+        if turned:
+            self._listener.belief_changed(held)
         if news:
-            self._tell(news)
+            self._listener.faults_changed(news)

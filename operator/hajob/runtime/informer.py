@@ -31,6 +31,7 @@ T = TypeVar("T")
 
 EVENTS_PER_TURN: Final = 32
 GONE: Final = 410
+REFUSALS: Final = frozenset({401, 403, 404})
 STEADY_SECONDS: Final = 5.0
 """A watch that lived for so long was a good one: the next pause is the shortest again."""
 
@@ -76,6 +77,11 @@ class Informer(Generic[T]):
         namespace: empty for all.
         label_selector: empty for all.
         listed: called with a list's resourceVersion when all that it holds, and all that it lacks, has been told.
+
+    Attributes:
+        resource: plural.
+        synced: a first list has been told.
+        refused: the server does not let it be read, or does not serve it.
     """
 
     def __init__(
@@ -93,6 +99,7 @@ class Informer(Generic[T]):
     ) -> None:
         self.resource = resource
         self.synced = asyncio.Event()
+        self.refused = False
         self._kube = kube
         self._clock = clock
         self._project = project
@@ -105,6 +112,14 @@ class Informer(Generic[T]):
         self._version = ""
         self._heard = self._active = clock.monotonic()
         self._events = 0
+        self._again = False
+        self._watching: asyncio.Task[None] | None = None
+
+    def read_again(self) -> None:
+        """Project every object anew: what `project` goes by has changed. What it shows otherwise is told as changed."""
+        self._again = True
+        if self._watching is not None:
+            self._watching.cancel()
 
     def get(self, namespace: str, name: str) -> T | None:
         """The object of that name, as far as is known; nodes have an empty namespace."""
@@ -137,9 +152,10 @@ class Informer(Generic[T]):
                 if not self._version:
                     await self._list()
                     began = self._clock.monotonic()
-                await self._watch()
+                await self._watch_until_asked()
             except ApiError as error:
                 log.warning("%s: %s; trying again", self.resource, error)
+                self.refused = error.status in REFUSALS
                 if error.status == GONE:
                     self._version = ""
             except Exception:
@@ -171,9 +187,24 @@ class Informer(Generic[T]):
         for key in [key for key in self._entries if key not in seen]:
             self._drop(key)
             await self._give_way()
-        self._version = version
+        self._version, self.refused = version, False
         self.synced.set()
         self._listed(version)
+
+    async def _watch_until_asked(self) -> None:
+        """Follow the stream until it ends, or everything is to be read again."""
+        if not self._again:
+            self._watching = asyncio.create_task(self._watch(), name=f"stream of {self.resource}")
+            try:
+                await self._watching
+            except asyncio.CancelledError:
+                self._watching.cancel()
+                if not self._again or _is_cancelled():
+                    raise
+            finally:
+                self._watching = None
+        if self._again:
+            self._again, self._version = False, ""
 
     async def _watch(self) -> None:
         """Follow the stream until it ends; the version moves with every event and bookmark."""
@@ -226,6 +257,12 @@ class Informer(Generic[T]):
         self._events += 1
         if self._events % EVENTS_PER_TURN == 0:
             await give_way()
+
+
+def _is_cancelled() -> bool:
+    """Whether this task itself is to end, and not only what it awaits."""
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0
 
 
 def _key(raw: Json) -> tuple[str, str]:

@@ -28,7 +28,7 @@ from hajob.runtime.ports import Ports
 from hajob.runtime.reconcile_loop import ReconcileLoop
 from hajob.sources.creation import NotCreated
 from hajob.sources.pod import PodView
-from hajob.status.announcements import Announcement, of_creation
+from hajob.status.announcements import Announcement, of_belief, of_creation
 
 log = logging.getLogger(__name__)
 
@@ -225,6 +225,18 @@ class JobController:
     def look_for_faults(self, nodes: frozenset[str]) -> None:
         """Faults of these nodes, or of their chips, have changed."""
         self._take_in(self._observer.of_hardware(nodes))
+
+    def belief_changed(self, held: str) -> None:
+        """Faults of nodes and chips are held back from now on (why), or believed again: people are told."""
+        self._announce(of_belief(held) if not self._memory.ended else None)
+        self._take_in(self._observer.of_nodes())
+        self._take_in(self._observer.of_hardware() if not held else ())
+        self._outputs.status.publish()
+
+    def places_changed(self) -> None:
+        """Nodes were quarantined, or let in again: pods that wait may go there now."""
+        self._loop.wake(hurry=True)
+        self._outputs.status.publish(lazy=True)
 
     def look_for_capacity(self) -> None:
         """A node, or a pod of any job on one, came or went."""

@@ -14,6 +14,7 @@ from hajob.api.constants import ROLE_RANK
 from hajob.cluster.reachability import Coordinator
 from hajob.domain.facts import Fact, FactKind
 from hajob.plan import events
+from hajob.plan.state import JobPhase
 from hajob.plan.view import ClusterView
 from hajob.protocol import sidecar_pb2 as wire
 from hajob.runtime import metrics
@@ -33,6 +34,9 @@ log = logging.getLogger(__name__)
 Seen = Iterable[events.JobEvent]
 _BAD_PLACES: Final = frozenset({FactKind.AGENT_SILENT, FactKind.PORT_TAKEN})
 """Facts after which nothing should be started on their node for a while."""
+
+REMADE: Final = frozenset({JobPhase.PENDING, JobPhase.RESTARTING})
+"""Phases in which a pod that is deleted is made anew, and nothing else follows."""
 
 MOVE_AGAIN_SECONDS: Final = 600.0
 """A move that was refused or given up is asked for again after so long, or when the spec is edited."""
@@ -55,6 +59,7 @@ class JobObserver:
         self._places: tuple[object, tuple[str, ...]] = (None, ())
         self._asked: tuple[int, Demand] | None = None
         self._move_asked: tuple[object, float] = (None, 0.0)
+        self._sub_health_asked: dict[str, tuple[int, float]] = {}
 
     def serving(self) -> observe.Pods:
         """Node rank to the pod that serves it."""
@@ -130,6 +135,58 @@ class JobObserver:
         for pod in [pod for pod in pods if self.is_serving(pod)]:
             if pod.node_name and not pod.ended:
                 yield from observe.of_hardware(pod, self._ports.faults_on(pod.node_name), chips, now)
+        yield from self.of_sub_health(nodes)
+        yield from self.of_withdrawn()
+
+    def of_sub_health(self, nodes: Collection[str] = ()) -> Seen:
+        """What stands on a node that still works is asked for again now and then, and only where there is a better."""
+        memory, monotonic = self._memory, self._ports.clock.monotonic()
+        sick = self._ports.sub_healthy()
+        names = sick if not nodes else [name for name in nodes if name in sick]
+        pods = [pod for name in names for pod in self.pods.on_node(name) if self.is_serving(pod)]
+        found = list(observe.of_sub_health(memory.state, memory.job.spec, pods, self._ports.faults_on))
+        better = self._ports.free_names(self._demand()).difference(sick) if found else ()
+        for pod, fact, age_ms in found if better else ():
+            key = observe.fact_id(fact, pod)
+            times, last = self._sub_health_asked.get(key, (0, -MOVE_AGAIN_SECONDS))
+            if monotonic - last >= MOVE_AGAIN_SECONDS:
+                self._sub_health_asked[key] = (times + 1, monotonic)
+                again = f"{observe.AGAIN}{times}"
+                chips, now = memory.layout.chips_per_node, memory.time.now()
+                yield events.FactSeen(
+                    fact=observe.of_chip(pod, fact, age_ms, chips_per_node=chips, now_ms=now, again=again)
+                )
+
+    def of_withdrawn(self) -> Seen:
+        """Faults that do not stand any more, while the open incident has done nothing for them yet."""
+        if self._memory.state.phase not in observe.NOT_ACTED:
+            return
+        standing: set[str] = set()
+        for pod in self.pods.all():
+            ids = self._ports.standing(pod.node_name) if pod.node_name else ()
+            if ids is None:
+                return  # nobody can say now what stands
+            standing.update(observe.fact_id(fact, pod) for fact in ids)
+        yield from observe.of_withdrawn(self._memory.state, standing)
+
+    def outdated(self) -> Iterable[PodView]:
+        """Pods that wait for a node, though one is free by now that they were told to keep away from."""
+        state = self._memory.state
+        waiting = [pod for pod in self.serving().values() if pod.unschedulable and pod.excluded and not pod.deleting]
+        if state.phase not in REMADE or not waiting:
+            return ()
+        free = self._ports.free_names(self._demand())
+        avoided = {name for names in state.avoided.values() for name in names}
+        return [pod for pod in waiting if not pod.excluded.isdisjoint(free - avoided)]
+
+    def refused(self, missing: int) -> Collection[str]:
+        """Names of the nodes where none of so many pods may be placed that are made now."""
+        return self._ports.nodes_to_refuse(self._demand(), missing)
+
+    def of_nodes(self) -> Seen:
+        """All nodes on which pods of this job are."""
+        for name in self.pods.node_names:
+            yield from self.of_node(name)
 
     def of_coordinator_pod(self, pod: PodView, credentials: CoordinatorCredentials | None, *, deleted: bool) -> Seen:
         """The coordinator's pod has changed, or is gone: dial it, or hang up."""
@@ -142,7 +199,9 @@ class JobObserver:
                 yield from self.of_channel()
 
     def of_node(self, name: str) -> Seen:
-        """A node turned, or a pod of this job was given to it."""
+        """A node turned, or a pod of this job was given to it; in a flood of such news nothing follows."""
+        if self._ports.why_held():
+            return ()
         pods = [pod for pod in self.pods.on_node(name) if self.is_serving(pod)]
         return observe.of_nodes(pods, self._ports.nodes(), self._memory.time.now())
 
@@ -175,6 +234,7 @@ class JobObserver:
         seen = self._memory.follow_restart(observe.restart_asked(spec))
         yield from observe.of_spec(self._memory.state, spec, seen)
         yield from self.of_moves()
+        yield from self.of_sub_health()
 
     def of_moves(self) -> Seen:
         """Pods that are to leave their nodes; a move that was refused is asked for again now and then."""

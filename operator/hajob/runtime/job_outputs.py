@@ -138,6 +138,7 @@ class JobOutputs:
             settled=memory.recorder.settled,
             journal=journal.dump(now, record),
             goodput=goodput(journal.account, now),
+            held_back=self._ports.why_held() if not memory.ended else "",
             wait_reason=why_not_grown(memory.state, memory.policy, now),
             recoverability=recoverability(memory.state, self._observer.view(), memory.policy) if trains else (),
         )

@@ -30,6 +30,7 @@ API_PATHS: Final[Mapping[str, str]] = {
     "secrets": "/api/v1",
     "tokenreviews": "/apis/authentication.k8s.io/v1",
     names.PLURAL: f"/apis/{names.API_VERSION}",
+    names.QUARANTINES: f"/apis/{names.API_VERSION}",
 }
 
 UNREACHABLE: Final = "Unreachable"

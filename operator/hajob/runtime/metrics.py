@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import orjson
 from aiohttp import web
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 
@@ -59,7 +60,19 @@ HARDWARE_FAULTS = Gauge(
     "hajob_hardware_faults", "Faults of nodes and chips that stand, whether a job is hit or not.", registry=REGISTRY
 )
 BREAKER_OPEN = Gauge(
-    "hajob_breaker_open", "1 while so many nodes turned bad at once that jobs are not told.", registry=REGISTRY
+    "hajob_breaker_open",
+    "1 while nothing irreversible follows from faults of nodes and chips: too many at once, silent writers, a clock.",
+    registry=REGISTRY,
+)
+QUARANTINED = Gauge("hajob_quarantined_nodes", "Nodes on which nothing new is placed.", registry=REGISTRY)
+QUARANTINES_REFUSED = Gauge(
+    "hajob_quarantines_refused", "Nodes that are not quarantined because the cap is reached.", registry=REGISTRY
+)
+REJECTED = Gauge(
+    "hajob_fault_objects_rejected",
+    "Parts of objects about faults that exist now and cannot be used, by reason.",
+    ("reason",),
+    registry=REGISTRY,
 )
 WRITES = Counter("hajob_api_writes", "Writes to the Kubernetes API.", ("verb", "resource"), registry=REGISTRY)
 JOBS = Gauge("hajob_jobs", "Jobs known.", registry=REGISTRY)
@@ -92,14 +105,18 @@ FRONTEND_RESTARTS = Counter("hajob_frontend_restarts", "Times that kopf was star
 
 
 def application(
-    healthy: Callable[[], str], ready: Callable[[], str], note: Callable[[], str] = lambda: ""
+    healthy: Callable[[], str],
+    ready: Callable[[], str],
+    note: Callable[[], str] = lambda: "",
+    faults: Callable[[], object] = dict,
 ) -> web.Application:
-    """The HTTP side: /healthz, /readyz, /metrics.
+    """The HTTP side: /healthz, /readyz, /metrics, /faults.
 
     Args:
         healthy: the reason why the process should be restarted, or an empty text.
         ready: the reason why it cannot serve yet, or an empty text.
         note: what people should know of one that is ready, or an empty text.
+        faults: what is read, held back and rejected, as JSON values.
     """
 
     def probe(ask: Callable[[], str], also: Callable[[], str] = lambda: "") -> Callable[[web.Request], object]:
@@ -112,8 +129,12 @@ def application(
     async def metrics(_: web.Request) -> web.Response:
         return web.Response(body=generate_latest(REGISTRY), content_type="text/plain")
 
+    async def report(_: web.Request) -> web.Response:
+        return web.Response(body=orjson.dumps(faults()), content_type="application/json")
+
     app = web.Application()
     app.router.add_get("/healthz", probe(healthy))  # type: ignore[arg-type]
     app.router.add_get("/readyz", probe(ready, note))  # type: ignore[arg-type]
     app.router.add_get("/metrics", metrics)
+    app.router.add_get("/faults", report)
     return app

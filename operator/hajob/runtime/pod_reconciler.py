@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from hajob.api import constants as names
@@ -94,17 +94,28 @@ def _name(job: HATrainingJob, placement: Placement | CoordinatorPlacement) -> st
 class PodReconciler:
     """Carries differences out, for one job."""
 
-    def __init__(self, kube: Kube, settings: PodSettings, silent: Callable[[PodView], bool]) -> None:
+    def __init__(
+        self,
+        kube: Kube,
+        settings: PodSettings,
+        silent: Callable[[PodView], bool],
+        refused: Callable[[int], Collection[str]] = lambda _missing: (),
+    ) -> None:
+        """`silent`: nobody on the pod's node could end it; `refused`: where none of so many pods may be placed."""
         self._kube = kube
         self._settings = settings
         self._silent = silent
+        self._refused = refused
         self._deleted: set[str] = set()
 
-    def manifest(self, job: HATrainingJob, missing: Placement | CoordinatorPlacement) -> Json:
-        """The pod that is missing."""
+    def manifest(
+        self, job: HATrainingJob, missing: Placement | CoordinatorPlacement, refused: Collection[str] = ()
+    ) -> Json:
+        """The pod that is missing; `refused`: nodes where no rank pod is placed, beside those of its placement."""
         if isinstance(missing, CoordinatorPlacement):
             return coordinator_pod(job, missing.incarnation, self._settings, apart=missing.apart)
-        return rank_pod(job, missing.node_rank, missing.incarnation, self._settings, missing.avoid)
+        avoid = tuple(sorted({*missing.avoid, *refused}))
+        return rank_pod(job, missing.node_rank, missing.incarnation, self._settings, avoid)
 
     async def carry_out(
         self,
@@ -153,12 +164,13 @@ class PodReconciler:
         goes_on: Callable[[], bool],
     ) -> NotCreated | None:
         """Pods that are alike: where one is refused, the next ones would be as well."""
+        avoid = self._refused(len(row)) if row else ()
 
         async def create(missing: Placement | CoordinatorPlacement) -> NotCreated | ApiError | None:
             if not goes_on():
                 return None
             try:
-                made(await self._create(job, self.manifest(job, missing)))
+                made(await self._create(job, self.manifest(job, missing, avoid)))
             except ApiError as error:
                 return not_created(error.status, error.reason, error.message) if error.status else error
             except (ValueError, KeyError, TypeError, AttributeError) as error:  # a template may hold anything anywhere

@@ -61,7 +61,17 @@ class Dial(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Ports:
-    """The ports, and what all job controllers share."""
+    """The ports, and what all job controllers share.
+
+    Attributes:
+        faults_on: faults of a node that are believed, each with its age in milliseconds.
+        why_held: why faults of nodes and chips are not believed now; empty: they are.
+        standing: faults that stand on a node, believed or not; None while that cannot be said.
+        kept_out: nodes with isolated chips, on which rather nothing new should be placed.
+        sub_healthy: nodes that work, but not well.
+        quarantined: nodes on which nothing new is placed.
+        changes: another value after each change of a node or pod.
+    """
 
     kube: Kube
     clock: Clock
@@ -73,7 +83,11 @@ class Ports:
     fence: Callable[[], int]
     capacity: Callable[[], Capacity]
     faults_on: Callable[[str], list[tuple[ClusterFact, int]]] = lambda _: []
-    kept_out: Callable[[], frozenset[str]] = frozenset
+    why_held: Callable[[], str] = str
+    standing: Callable[[str], Collection[ClusterFact] | None] = lambda _: None
+    kept_out: Callable[[], Collection[str]] = frozenset
+    sub_healthy: Callable[[], Collection[str]] = frozenset
+    quarantined: Callable[[], Collection[str]] = frozenset
     crd_is_older: Callable[[], str] = str
     """What the installed CRD lacks, in a sentence; empty: nothing."""
     avoided_nodes: AvoidedNodes = field(default_factory=AvoidedNodes)
@@ -87,8 +101,12 @@ class Ports:
         return self.capacity().nodes
 
     def avoided(self) -> list[str]:
-        """Nodes that any job had trouble with a moment ago, the longest ago first, then those with bad chips."""
-        return [*self.avoided_nodes.names(self.clock.monotonic()), *sorted(self.kept_out())]
+        """Nodes that only a start takes which finds no others, the likeliest to be well first.
+
+        Any job had trouble with them a moment ago (the longest ago first), or they do not work well, or have bad chips.
+        """
+        troubled = self.avoided_nodes.names(self.clock.monotonic())
+        return list(dict.fromkeys((*troubled, *sorted(self.sub_healthy()), *sorted(self.kept_out()))))
 
     def free_nodes(self, job: HATrainingJob, demand: Demand, own_nodes: Collection[str]) -> int:
         """How many nodes could take a rank pod of this job now, beside those on which it is already."""
@@ -99,3 +117,17 @@ class Ports:
     def nodes_to_avoid(self, job: HATrainingJob, demand: Demand, own_nodes: Collection[str], need: int) -> set[str]:
         """Names of the nodes on which no start of this job should go."""
         return self.capacity().to_avoid(demand, job.metadata.uid, own_nodes, need, self.avoided())
+
+    def nodes_to_refuse(self, demand: Demand, missing: int) -> set[str]:
+        """Names of the nodes on which none of so many pods may be placed that are made now.
+
+        Quarantined ones in any case; sub-healthy ones, and those with bad chips, only where there are enough others.
+        """
+        refused, weak = set(self.quarantined()), {*self.kept_out(), *self.sub_healthy()}
+        if weak - refused and len(self.capacity().free(demand) - weak) >= missing:
+            refused |= weak
+        return refused
+
+    def free_names(self, demand: Demand) -> set[str]:
+        """Names of the nodes that could take a rank pod now, chips and all."""
+        return self.capacity().free(demand).difference(self.kept_out())

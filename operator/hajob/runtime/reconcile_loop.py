@@ -74,7 +74,7 @@ class ReconcileLoop:
     ) -> None:
         self._memory, self._observer, self._admission, self._owner = memory, observer, admission, owner
         self._clock = ports.clock
-        self._reconciler = PodReconciler(ports.kube, ports.pod_settings, observer.unreachable)
+        self._reconciler = PodReconciler(ports.kube, ports.pod_settings, observer.unreachable, observer.refused)
         self._expiry = Expiry(ports.kube, ports.clock)
         self._wake = asyncio.Event()
         self._creation = Retry(ports.clock, self.wake, RETRY_SECONDS, LONGEST_RETRY_SECONDS)
@@ -141,6 +141,8 @@ class ReconcileLoop:
         if not self._admission.admitted and not await self._admit():
             return
         self._owner.follow_spec()
+        for pod in self._observer.outdated():
+            await self._reconciler.delete(pod)
         desired = memory.desired
         todo = difference(memory.job, desired, index.pods, index.gone | index.made.keys())
         if memory.ended:

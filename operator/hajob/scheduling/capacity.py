@@ -51,6 +51,7 @@ class Capacity:
         self.nodes: dict[str, NodeView] = {}
         self.changes = 0
         self.not_ready: set[str] = set()
+        self._kept_out: frozenset[str] = frozenset()
         self._occupants: dict[str, dict[str, Occupant]] = {}
         self._places: dict[str, str] = {}
         self._log: list[str] = []
@@ -78,6 +79,12 @@ class Capacity:
         self.nodes.pop(name, None)
         self.not_ready.discard(name)
         self._changed(name)
+
+    def keep_out(self, names: Iterable[str]) -> None:
+        """From now on these nodes take no pod, and no others but these."""
+        before, self._kept_out = self._kept_out, frozenset(names)
+        for name in before ^ self._kept_out:
+            self._changed(name)
 
     def pod_seen(self, pod: PodView) -> bool:
         """A pod of anybody as it is now; whether it changes what is occupied."""
@@ -152,7 +159,7 @@ class Capacity:
     def _fits(self, demand: Demand, name: str, without: str = "") -> bool:
         """Whether one such pod fits on a node; `without`: as if the pods of this job had left."""
         node = self.nodes.get(name)
-        if node is None or not self._kept[demand].may_take(node):
+        if node is None or name in self._kept_out or not self._kept[demand].may_take(node):
             return False
         room = (node.chips or {}).get(demand.resource, 0)
         for one in self._occupants.get(name, {}).values():

@@ -14,7 +14,7 @@ from typing import Final
 
 from hajob.api.base import format_time
 from hajob.api.conditions import Reason
-from hajob.api.enums import CordonPolicy
+from hajob.api.enums import CordonPolicy, SubHealthPolicy
 from hajob.api.spec import HATrainingJobSpec
 from hajob.domain.facts import Fact, FactKind
 from hajob.domain.hardware import ClusterFact
@@ -32,6 +32,14 @@ from hajob.sources.shortage import shortage
 Pods = Mapping[int, PodView]
 """Node rank to the pod that serves it: the one that should exist, as it is."""
 
+FROM_CLUSTER: Final = ("node/", "public/")
+"""What the ids of facts begin with that were made from faults of nodes and chips."""
+AGAIN: Final = "#"
+"""What follows it tells the same fact, told once more, from the one before."""
+TOLD_OTHERWISE: Final = frozenset({FactKind.NODE_NOT_READY, FactKind.CORDONED, FactKind.SUB_HEALTH})
+"""Kinds that `of_nodes`, `of_moves` and `of_sub_health` tell: a job lives on with them."""
+NOT_ACTED: Final = frozenset({JobPhase.HELD, JobPhase.MIGRATING})
+"""Phases in which an incident is open and nothing irreversible was done for it."""
 UNWORKABLE: Final = frozenset({Reason.IMAGE_UNUSABLE.word, Reason.MINDIO_TLS_MISMATCH.word})
 """Problems with which a job never trains, however often it is started."""
 _AT_REST: Final = frozenset({JobPhase.SUSPENDED, JobPhase.SAVING, *ENDED})
@@ -145,22 +153,72 @@ def of_hardware(
     """
     for fact, age_ms in facts:
         number = fact.chip
-        if not fact.harms or (number and pod.chips and number not in pod.chips):
+        if fact.kind in TOLD_OTHERWISE or not fact.harms or (number and pod.chips and number not in pod.chips):
             continue
-        ranks = (pod.node_rank * chips_per_node + pod.chips.index(number),) if number and pod.chips else ()
-        yield events.FactSeen(
-            fact=Fact(
-                id=f"{fact.id}@{fact.since_ms or ''}/{pod.uid}",
-                kind=fact.kind,
-                source=fact.source,
-                node_rank=pod.node_rank,
-                ranks=ranks,
-                code=fact.code,
-                message=fact.message,
-                time_ms=now_ms - age_ms,
-                node_name=fact.node,
-            )
-        )
+        yield events.FactSeen(fact=of_chip(pod, fact, age_ms, chips_per_node=chips_per_node, now_ms=now_ms))
+
+
+def of_chip(pod: PodView, fact: ClusterFact, age_ms: int, *, chips_per_node: int, now_ms: int, again: str = "") -> Fact:
+    """A fault of a node or chip as a fact of the job whose pod sits there; `again`: makes it another one."""
+    number = fact.chip
+    ranks = (pod.node_rank * chips_per_node + pod.chips.index(number),) if number and pod.chips else ()
+    return Fact(
+        id=f"{fact_id(fact, pod)}{again}",
+        kind=fact.kind,
+        source=fact.source,
+        node_rank=pod.node_rank,
+        ranks=ranks,
+        code=fact.code,
+        message=fact.message,
+        time_ms=now_ms - age_ms,
+        node_name=fact.node,
+    )
+
+
+def fact_id(fact: ClusterFact, pod: PodView) -> str:
+    """One fault is one fact for each pod that it hits."""
+    return f"{fact.id}@{fact.since_ms or ''}/{pod.uid}"
+
+
+def of_withdrawn(state: JobState, standing: Collection[str]) -> Iterator[events.JobEvent]:
+    """Faults of nodes and chips that do not stand any more, of an incident in which nothing was done yet.
+
+    Args:
+        state: of the planner.
+        standing: ids of the facts that stand now, as `fact_id` makes them.
+    """
+    incident = state.incident
+    if incident is None or state.phase not in NOT_ACTED:
+        return
+    gone = tuple(
+        one for one in incident.fact_ids if one.startswith(FROM_CLUSTER) and one.partition(AGAIN)[0] not in standing
+    )
+    if gone:
+        yield events.FactsWithdrawn(ids=gone)
+
+
+def of_sub_health(
+    state: JobState,
+    spec: HATrainingJobSpec,
+    pods: Iterable[PodView],
+    faults_on: Callable[[str], Iterable[tuple[ClusterFact, int]]],
+) -> Iterator[tuple[PodView, ClusterFact, int]]:
+    """Pods on chips or nodes that work, but not well, while the training is whole and the policy wants something done.
+
+    Args:
+        state: of the planner.
+        spec: of the job.
+        pods: that serve.
+        faults_on: faults of a node, each with its age in milliseconds.
+    """
+    if state.phase is not JobPhase.RUNNING or spec.recovery.sub_health_policy is SubHealthPolicy.IGNORE:
+        return
+    for pod in pods:
+        if not pod.node_name or pod.ended:
+            continue
+        for fact, age_ms in faults_on(pod.node_name):
+            if fact.kind is FactKind.SUB_HEALTH and not (fact.chip and pod.chips and fact.chip not in pod.chips):
+                yield pod, fact, age_ms
 
 
 def of_capacity(state: JobState, policy: Policy, free_nodes: Callable[[], int]) -> Iterator[events.JobEvent]:

@@ -52,6 +52,7 @@ class PodView:
         last_word: what the main container left as it ended with 0: the training finished, its script did not.
         chips: numbers of its chips on the node, in the order of its ranks; empty while nobody has told.
         requests: what it asks for of resources like chips, by name and amount.
+        excluded: names of the nodes where it may not be placed; empty once it has a node.
     """
 
     namespace: str
@@ -74,6 +75,7 @@ class PodView:
     last_word: str = ""
     chips: tuple[str, ...] = ()
     requests: Requests = ()
+    excluded: frozenset[str] = frozenset()
 
     @property
     def key(self) -> str:
@@ -123,6 +125,21 @@ def view(pod: Mapping[str, Any]) -> PodView:
         last_word=_last_word(status),
         chips=chip_numbers(metadata.get("annotations") or {}),
         requests=_requests(spec),
+        excluded=_excluded(spec) if not spec.get("nodeName") else frozenset(),
+    )
+
+
+def _excluded(spec: Mapping[str, Any]) -> frozenset[str]:
+    """Nodes that its affinity excludes by name, as Hajob writes it (hajob.objects.affinity)."""
+    required = ((spec.get("affinity") or {}).get("nodeAffinity") or {}).get(
+        "requiredDuringSchedulingIgnoredDuringExecution"
+    ) or {}
+    fields = [field for term in required.get("nodeSelectorTerms") or [] for field in term.get("matchFields") or []]
+    return frozenset(
+        name
+        for field in fields
+        if field.get("operator") == "NotIn" and field.get("key") == "metadata.name"
+        for name in field.get("values") or []
     )
 
 

@@ -62,6 +62,13 @@ def of_creation(before: NotCreated | None, refused: NotCreated | None) -> Announ
     return Announcement(reason.word, refused.message, warning=True)
 
 
+def of_belief(held: str) -> Announcement:
+    """Faults of nodes and chips are held back, and why; empty: they are acted upon again."""
+    if held:
+        return Announcement(Reason.BREAKER_OPEN.word, f"{Reason.BREAKER_OPEN.sentence} {held}", warning=True)
+    return Announcement("BreakerClosed", Reason.NOT_HELD.sentence)
+
+
 def _ranks_in_words(first: int, number: int) -> str:
     """`, rank 3` or `, ranks 0 to 7`; nothing for a cause that hit no rank."""
     if number < 1:

@@ -149,6 +149,7 @@ class Snapshot:
     recoverability: Sequence[api.ActionRecoverability] = ()
     goodput: api.Goodput | None = None
     wait_reason: str | None = None
+    held_back: str = ""
 
 
 def time_of(milliseconds: int) -> datetime:
@@ -220,7 +221,6 @@ def _conditions(snapshot: Snapshot, now: datetime) -> tuple[api.Condition, ...]:
 
 def _reasons(snapshot: Snapshot) -> list[tuple[Reason, str]]:
     state, mode = snapshot.state, snapshot.job.spec.recovery.mode
-    held = {RecoveryMode.HOLD: Reason.MODE_HOLD, RecoveryMode.OBSERVE: Reason.MODE_OBSERVE}
     refused = [one for one in snapshot.recoverability if one.status != "True"]
     recoverable = RECOVERABLE_REASON[recoverable_status(list(snapshot.recoverability))]
     unmet = ", ".join(f"{one.action}: {one.unmet[0].name}" for one in refused if one.unmet)
@@ -236,11 +236,19 @@ def _reasons(snapshot: Snapshot) -> list[tuple[Reason, str]]:
         _coordinator(snapshot),
         (Reason.FEWER_RANKS if state.shrunk else Reason.FULL_SIZE, ""),
         _degraded(snapshot),
-        (held.get(mode, Reason.NOT_HELD), ""),
+        _held(mode, snapshot.held_back),
         _suspended(snapshot),
         _complete(snapshot),
         _failed(snapshot),
     ]
+
+
+def _held(mode: RecoveryMode, held_back: str) -> tuple[Reason, str]:
+    """Whether Hajob acts on faults: the user's word first, then whether they are believed."""
+    by_user = {RecoveryMode.HOLD: Reason.MODE_HOLD, RecoveryMode.OBSERVE: Reason.MODE_OBSERVE}
+    if mode in by_user:
+        return by_user[mode], ""
+    return (Reason.BREAKER_OPEN, held_back[:MESSAGE_LIMIT]) if held_back else (Reason.NOT_HELD, "")
 
 
 def _complete(snapshot: Snapshot) -> tuple[Reason, str]:

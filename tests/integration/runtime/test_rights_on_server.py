@@ -54,7 +54,7 @@ async def limited(operator: ApiCredentials) -> AsyncIterator[HttpKube]:
 
 async def test_the_rights_are_enough(limited: HttpKube, crd: Job, job: Job, namespace: str, kube: HttpKube) -> None:
     made = HATrainingJob.from_object(await kube.create(names.PLURAL, "default", job))
-    for resource in ("pods", "nodes", "resourcequotas", names.PLURAL):
+    for resource in ("pods", "nodes", "resourcequotas", names.PLURAL, names.QUARANTINES):
         assert [page async for page in limited.pages(resource)]
     name, uid = made.metadata.name, made.metadata.uid
     patch = operations({}, HATrainingJobStatus(fence=1).to_json(), uid)

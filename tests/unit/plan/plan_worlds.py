@@ -132,6 +132,8 @@ def every_event(state: JobState) -> Iterator[e.JobEvent]:
         e.CoordinatorReady(),
     )
     yield from (e.CoordinatorUnreachable(), e.CoordinatorReachable(), e.CoordinatorUnplaced(), e.CoordinatorPlaced())
+    held = state.incident.fact_ids if state.incident else ()
+    yield from (e.FactsWithdrawn(ids=held), e.FactsWithdrawn(ids=held[:1]), e.FactsWithdrawn(ids=("unknown",)))
     yield from (e.CheckpointVerified(step=9), e.SuspendRequested(), e.ResumeRequested())
     yield from (e.RestartRequested(), e.PolicyChanged(), e.Deleted(), e.Unworkable(reason="ImageUnusable"))
 

@@ -11,11 +11,12 @@ from e2e.memory_api.client import MemoryKube
 from e2e.memory_api.server import MemoryServer
 from hajob.api.base import Json
 from hajob.runtime.fault_watch import FaultWatch
+from hajob.runtime.kube import ApiError
 from tests.unit.runtime.runtime_fakes import FakeClock, settle
 from tests.unit.sources import hardware_objects as objects
 
 NAMESPACE = "default"
-NODES = 10
+NODES = {f"node-{number}" for number in range(10)}
 
 
 class Cluster:
@@ -25,7 +26,21 @@ class Cluster:
         self.clock = FakeClock()
         self.kube = MemoryKube(MemoryServer(self.clock))
         self.told: list[frozenset[str]] = []
-        self.watch = FaultWatch(self.kube, self.clock, lambda: NODES, self.told.append, namespaces=[NAMESPACE])
+        self.held: list[str] = []
+        self.watch = FaultWatch(
+            self.kube,
+            self.clock,
+            self,
+            nodes=lambda: NODES,
+            namespaces=[NAMESPACE],
+            settings_namespace=NAMESPACE,
+        )
+
+    def faults_changed(self, nodes: frozenset[str]) -> None:
+        self.told.append(nodes)
+
+    def belief_changed(self, held: str) -> None:
+        self.held.append(held)
 
     async def started(self) -> list[asyncio.Task[None]]:
         tasks = [asyncio.create_task(informer.run()) for informer in self.watch.informers]
@@ -83,18 +98,128 @@ async def test_a_memory_fault_is_told_ten_seconds_later(cluster: Cluster) -> Non
     assert (cluster.told, cluster.codes()) == ([frozenset({"node-1"})], ["80E01801"])
 
 
-async def test_a_flood_waits_for_its_end(cluster: Cluster) -> None:
+def fresh(cluster: Cluster, fault: Json, node: str = "node-1") -> Json:
+    """A report that is being written now."""
+    return objects.device_info(fault, node=node, updated=cluster.clock.now_milliseconds() // 1000)
+
+
+async def flood(cluster: Cluster) -> None:
     for number in range(4):
-        await cluster.put(objects.device_info(objects.fault(level="SeparateNPU", code="x"), node=f"node-{number}"))
+        await cluster.put(fresh(cluster, objects.fault(level="SeparateNPU", code="x"), f"node-{number}"))
+
+
+async def test_a_flood_is_not_believed_however_long_it_lasts(cluster: Cluster) -> None:
+    await flood(cluster)
     assert cluster.told == [frozenset({f"node-{number}"}) for number in range(3)]  # so many are believed
+    await cluster.clock.advance(3600)
     assert [cluster.codes(f"node-{number}") for number in range(4)] == [[]] * 4
+    assert "4 of 10 nodes turned bad" in cluster.held[-1]
+
+
+async def test_a_flood_that_is_over_lets_the_rest_be_told(cluster: Cluster) -> None:
+    await flood(cluster)
+    await cluster.delete("mindx-dl-deviceinfo-node-0")
+    assert (cluster.held[-1], cluster.codes("node-3")) == ("", ["x"])
+    assert "node-3" in cluster.told[-1]
+
+
+async def settings(cluster: Cluster, believe: str = "", **data: str) -> None:
+    annotations = {"training.hajob.io/believe-faults": believe}
+    labels = {"training.hajob.io/settings": "faults"}
+    body = {"metadata": {"name": "hajob-faults", "annotations": annotations, "labels": labels}, "data": data}
+    try:
+        await cluster.kube.create("configmaps", NAMESPACE, {"apiVersion": "v1", "kind": "ConfigMap", **body})
+    except ApiError:
+        await cluster.kube.patch("configmaps", NAMESPACE, "hajob-faults", body)
+    await settle()
+
+
+async def test_an_admin_says_that_a_flood_is_true(cluster: Cluster) -> None:
+    await settings(cluster, "once")
+    await flood(cluster)
+    await settings(cluster, "it is true")
+    assert (cluster.held[-1], cluster.codes("node-3")) == ("", ["x"])
+
+
+async def test_an_admin_raises_the_breaker(cluster: Cluster) -> None:
+    await settings(cluster, breaker="{sharePercent: 50}")
+    await flood(cluster)
+    assert (cluster.held, cluster.codes("node-3")) == ([], ["x"])
+
+
+async def test_a_code_gets_another_level_at_once(cluster: Cluster) -> None:
+    await cluster.put(objects.device_info(objects.fault(level="SeparateNPU", code="40F84E00")))
+    await settings(cluster, codes='"40F84E00": NotHandleFault')
+    await cluster.clock.advance(10)
+    assert [fact.level for fact, _ in cluster.watch.on_node("node-1")] == ["NotHandleFault"]
+    await settings(cluster, codes="{}")
+    await cluster.clock.advance(10)
+    assert [fact.level for fact, _ in cluster.watch.on_node("node-1")] == ["SeparateNPU"]
+
+
+async def test_wrong_settings_are_counted_and_the_rest_counts(cluster: Cluster) -> None:
+    await settings(cluster, codes='{"a": Nonsense, "b": RestartNPU}', breaker="{sharePercent: 900}", typo="x")
+    assert cluster.watch.settings.codes == {"b": "RestartNPU"}
+    assert cluster.watch.settings.breaker.share == 20
+    reasons = cluster.watch.report()["rejectedByReason"]
+    assert reasons == {"UnknownLevel": 1, "Malformed": 1, "UnknownObject": 1}
+
+
+async def test_a_condition_that_an_admin_named_is_a_fault(cluster: Cluster) -> None:
+    await settings(cluster, conditions="NPULost: SeparateNPU")
+    node = objects.node(NPULost="True")
+    cluster.watch.node_changed(node["metadata"]["name"], cluster.watch.read_node(node))
+    assert cluster.codes(node["metadata"]["name"]) == ["NPULost"]
+
+
+async def test_a_clock_that_jumps_holds_everything_for_a_minute(cluster: Cluster) -> None:
+    await cluster.put(objects.device_info(objects.fault(level="SeparateNPU", code="x")))
+    cluster.clock.step_wall(3600)
+    await cluster.clock.advance(6)
+    assert (cluster.codes(), cluster.held[-1]) == ([], "the operator's clock jumped by +3600 s")
     await cluster.clock.advance(61)
-    assert cluster.told[3] == {"node-3"}
-    assert cluster.codes("node-3") == ["x"]
+    assert (cluster.codes(), cluster.held[-1]) == (["x"], "")
 
 
-async def test_an_edited_object_changes_nothing(cluster: Cluster) -> None:
+async def test_writers_that_fall_silent_are_believed_no_more(cluster: Cluster) -> None:
+    for number in range(5):
+        await cluster.put(fresh(cluster, objects.fault(level="NotHandleFault"), f"node-{number}"))
+    await cluster.clock.advance(910)
+    assert cluster.held == ["5 of 5 device plugins are silent, 3 may be"]
+    for number in range(2):
+        await cluster.delete(f"mindx-dl-deviceinfo-node-{number}")
+    await cluster.clock.advance(6)
+    assert cluster.held[-1] == ""
+
+
+async def test_what_a_dead_writer_left_behind_harms_nobody(cluster: Cluster) -> None:
+    old = cluster.clock.now_milliseconds() // 1000 - 1000
+    broken = objects.fault(level="SeparateNPU", code="x")
+    await cluster.put(objects.device_info(broken, updated=old))
+    assert [fact.harms for fact, _ in cluster.watch.on_node("node-1")] == [False]
+    await cluster.delete("mindx-dl-deviceinfo-node-1")
+    await cluster.put(objects.device_info(broken, updated=old + 999))
+    assert [fact.harms for fact, _ in cluster.watch.on_node("node-1")] == [True]
+
+
+async def test_an_edited_object_is_counted_and_changes_nothing(cluster: Cluster) -> None:
     raw = objects.device_info(objects.fault(level="RestartNPU", code="40F84E00"))
     raw["data"]["DeviceInfoCfg"] = raw["data"]["DeviceInfoCfg"].replace("40F84E00", "40F84E01")
     await cluster.put(raw)
     assert cluster.codes() == []
+    report = cluster.watch.report()
+    assert report["rejectedByReason"] == {"CheckCodeMismatch": 1}
+    assert report["rejected"][0]["object"] == "default/mindx-dl-deviceinfo-node-1"
+    await cluster.delete("mindx-dl-deviceinfo-node-1")
+    assert cluster.watch.report()["rejected"] == []
+
+
+async def test_faults_of_nodes_that_are_not_there_count_later(cluster: Cluster) -> None:
+    for number in range(4):
+        await cluster.put(fresh(cluster, objects.fault(level="SeparateNPU", code="x"), f"gone-{number}"))
+    assert (cluster.held, len(cluster.told)) == ([], 4)
+    NODES.update(f"gone-{number}" for number in range(4))
+    for number in range(4):
+        cluster.watch.node_changed(f"gone-{number}", None)
+    NODES.difference_update(f"gone-{number}" for number in range(4))
+    assert cluster.held

@@ -14,6 +14,7 @@ import yaml
 from hajob.api import constants as names
 from hajob.api.conditions import ConditionType
 from hajob.api.job import HATrainingJob
+from hajob.domain.hardware import ClusterFact
 from hajob.objects.settings import PodSettings
 from hajob.plan import events
 from hajob.plan.state import JobPhase, Shrunk
@@ -85,6 +86,11 @@ class Town:
         self.store = AuthorityStore(self.kube, self.clock, "hajob-system", timedelta(days=365))
         self.links: list[Link] = []
         self.avoided_nodes = AvoidedNodes()
+        self.faults: dict[str, list[ClusterFact]] = {}
+        self.held = ""
+        self.faults_known = True
+        self.quarantined: set[str] = set()
+        self.sub_healthy: set[str] = set()
         self.nodes = {f"node-{n}": NodeView(f"node-{n}", chips={names.DEFAULT_RESOURCE_NAME: 2}) for n in range(6)}
         raw = yaml.safe_load(EXAMPLE.read_text())
         raw["metadata"] |= {"namespace": NAMESPACE, "uid": "uid-1", "generation": 1}
@@ -131,9 +137,20 @@ class Town:
             announcer=cast("Announcer", self.events),
             pod_settings=PodSettings(sidecar_image="hajob/sidecar:dev"),
             fence=lambda: 1,
-            capacity=lambda: Capacity.of(self.nodes.values(), self.pods()),
+            capacity=self.capacity,
             avoided_nodes=self.avoided_nodes,
+            faults_on=lambda node: [(fact, 0) for fact in self.faults.get(node, ()) if not self.held],
+            why_held=lambda: self.held,
+            standing=lambda node: self.faults.get(node, []) if self.faults_known and not self.held else None,
+            sub_healthy=lambda: self.sub_healthy,
+            quarantined=lambda: self.quarantined,
         )
+
+    def capacity(self) -> Capacity:
+        """Nodes and pods as they are now."""
+        found = Capacity.of(self.nodes.values(), self.pods())
+        found.keep_out(self.quarantined)
+        return found
 
     def stored(self) -> dict[str, Any]:
         """The job as the server has it."""

@@ -40,8 +40,13 @@ def device_list(*faults: Any, unhealthy: str = "Ascend910-3") -> dict[str, str]:
     }
 
 
-def device_info(*faults: Any, node: str = "node-1", unhealthy: str = "Ascend910-3", **data: str) -> dict[str, Any]:
-    info = {"DeviceList": device_list(*faults, unhealthy=unhealthy), "UpdateTime": 1_767_225_601}
+UPDATED = 1_767_225_601
+
+
+def device_info(
+    *faults: Any, node: str = "node-1", unhealthy: str = "Ascend910-3", updated: int = UPDATED, **data: str
+) -> dict[str, Any]:
+    info = {"DeviceList": device_list(*faults, unhealthy=unhealthy), "UpdateTime": updated}
     sealed = {"DeviceInfo": info, "SuperPodID": -2, "RackID": -2, "ServerIndex": -2, "CheckCode": check_codes(info)[0]}
     return config_map(f"mindx-dl-deviceinfo-{node}", {"DeviceInfoCfg": compact(sealed), **data}, "mx-consumer-cim")
 

@@ -1,0 +1,117 @@
+"""Objects of a cluster as commands read and change them: by path, with the rights of the person who types.
+
+A port like `hajob.cli.cluster`, for the commands that change something. A refusal is a `ClusterError` with a sentence.
+"""
+
+import json
+from collections.abc import Mapping
+from typing import Any, Final, Protocol
+
+from hajob.api import constants as names
+from hajob.api.base import Json
+from hajob.cli.cluster import ClusterError
+
+_REQUEST_SECONDS: Final = 30.0
+_MERGE: Final = "application/merge-patch+json"
+_JSON: Final = "application/json"
+
+QUARANTINES: Final = f"/apis/{names.API_VERSION}/{names.QUARANTINES}"
+JOBS: Final = f"/apis/{names.API_VERSION}/{names.PLURAL}"
+NODES: Final = "/api/v1/nodes"
+
+
+def config_maps(namespace: str) -> str:
+    """Path of a namespace's ConfigMaps."""
+    return f"/api/v1/namespaces/{namespace}/configmaps"
+
+
+class Objects(Protocol):
+    """Requests to an API server. Every method raises `ClusterError`."""
+
+    def find(self, path: str) -> Json | None:
+        """An object or a list; None where there is none."""
+
+    def create(self, path: str, body: Mapping[str, Any]) -> Json:
+        """A new object in a collection."""
+
+    def replace(self, path: str, body: Mapping[str, Any]) -> Json:
+        """Put an object; refused where it has changed since it was read."""
+
+    def patch(self, path: str, body: Mapping[str, Any]) -> Json:
+        """Change an object by a merge patch."""
+
+    def delete(self, path: str) -> None:
+        """Delete an object; that it is gone already is as good."""
+
+
+class KubernetesObjects:
+    """Of the cluster of a kubeconfig: the one given, `$KUBECONFIG` or ~/.kube/config, as kubectl takes it."""
+
+    def __init__(self, kubeconfig: str | None = None, context: str | None = None) -> None:
+        from kubernetes import client, config
+
+        self._client: Any = client
+        try:
+            self._api: Any = config.new_client_from_config(config_file=kubeconfig, context=context)
+        except (config.ConfigException, OSError) as problem:
+            raise ClusterError(f"no kubeconfig can be used: {problem}") from None
+
+    def find(self, path: str) -> Json | None:
+        """An object or a list; None where there is none."""
+        return self._ask("GET", path, absent_is_fine=True)
+
+    def create(self, path: str, body: Mapping[str, Any]) -> Json:
+        """A new object in a collection."""
+        return self._ask("POST", path, body) or {}
+
+    def replace(self, path: str, body: Mapping[str, Any]) -> Json:
+        """Put an object; refused where it has changed since it was read."""
+        return self._ask("PUT", path, body) or {}
+
+    def patch(self, path: str, body: Mapping[str, Any]) -> Json:
+        """Change an object by a merge patch."""
+        return self._ask("PATCH", path, body, content=_MERGE) or {}
+
+    def delete(self, path: str) -> None:
+        """Delete an object; that it is gone already is as good."""
+        self._ask("DELETE", path, absent_is_fine=True)
+
+    def _ask(
+        self,
+        method: str,
+        path: str,
+        body: Mapping[str, Any] | None = None,
+        *,
+        content: str = _JSON,
+        absent_is_fine: bool = False,
+    ) -> Json | None:
+        from urllib3.exceptions import HTTPError
+
+        headers = {"Accept": _JSON, **({"Content-Type": content} if body is not None else {})}
+        try:
+            response = self._api.call_api(
+                path,
+                method,
+                header_params=headers,
+                body=body,
+                auth_settings=["BearerToken"],
+                _preload_content=False,
+                _request_timeout=_REQUEST_SECONDS,
+                _return_http_data_only=True,
+            )
+        except self._client.ApiException as refusal:
+            if refusal.status == 404 and absent_is_fine:
+                return None
+            raise ClusterError(f"{method} {path}: {_sentence(refusal)}") from None
+        except (HTTPError, OSError) as problem:
+            raise ClusterError(f"{method} {path}: the API server cannot be reached: {problem}") from None
+        found: Json = json.loads(response.data)
+        return found
+
+
+def _sentence(refusal: Any) -> str:  # noqa: ANN401  the client has no types
+    """The server's own sentence, else the client's."""
+    try:
+        return str(json.loads(refusal.body)["message"])
+    except (TypeError, ValueError, KeyError):
+        return f"{refusal.status} {refusal.reason}"

@@ -1,0 +1,139 @@
+"""`kubectl hajob quarantine`: which nodes are kept out of placement, since when, why; keep one out, let one in."""
+
+import argparse
+import re
+import sys
+from collections.abc import Callable, Iterable
+from datetime import UTC, datetime, timedelta
+from typing import Final
+
+from pydantic import ValidationError
+
+from hajob.api import constants as names
+from hajob.api.base import Json, format_time
+from hajob.api.quarantine import NodeQuarantine, QuarantineState
+from hajob.cli.cluster import ClusterError
+from hajob.cli.objects import NODES, QUARANTINES, KubernetesObjects, Objects
+from hajob.runtime.clock import SystemClock
+
+_BAD_INPUT: Final = 2
+_NOT_DONE: Final = 1
+_UNITS: Final = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
+_DURATION: Final = re.compile(r"(\d{1,9})([smhd])")
+
+
+def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    """Add the command to the command line."""
+    parser = commands.add_parser("quarantine", help="nodes that are kept out of placement: list, add, release")
+    parser.add_argument("--context", help="of the kubeconfig")
+    parser.set_defaults(run=run, action="list")
+    actions = parser.add_subparsers(title="actions", metavar="ACTION")
+    actions.add_parser("list", help="who is kept out, why, until when (default)").set_defaults(action="list")
+    add = actions.add_parser("add", help="place nothing new on a node")
+    add.set_defaults(action="add")
+    add.add_argument("node", metavar="NODE", help="name of the node")
+    add.add_argument("--for", dest="duration", metavar="TIME", help="such as 30m, 2h, 1d (default: until released)")
+    add.add_argument("--reason", default="ByHand", metavar="WORD", help="one CamelCase word (default: ByHand)")
+    add.add_argument("--message", default="", metavar="TEXT", help="a sentence for others")
+    release = actions.add_parser("release", help="let a node in again, though its faults may stand")
+    release.set_defaults(action="release")
+    release.add_argument("node", metavar="NODE", help="name of the node")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Carry it out; 1 where the cluster refuses, 2 where the input makes no sense."""
+    now = datetime.fromtimestamp(SystemClock().now_milliseconds() // 1000, UTC)
+    try:
+        objects = KubernetesObjects(context=arguments.context)
+        return carry_out(arguments, objects, now, print)
+    except ClusterError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return _NOT_DONE
+    except ValueError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return _BAD_INPUT
+
+
+def carry_out(arguments: argparse.Namespace, objects: Objects, now: datetime, say: Callable[[str], object]) -> int:
+    """One action.
+
+    Raises:
+        ClusterError: the cluster refuses.
+        ValueError: a duration is none.
+    """
+    if arguments.action == "list":
+        for line in listed(_read((objects.find(QUARANTINES) or {}).get("items") or []), now):
+            say(line)
+    elif arguments.action == "add":
+        say(_add(arguments, objects, now))
+    else:
+        say(_release(arguments.node, objects, now))
+    return 0
+
+
+def _add(arguments: argparse.Namespace, objects: Objects, now: datetime) -> str:
+    until = now + seconds_of(arguments.duration) if arguments.duration else None
+    node = objects.find(f"{NODES}/{arguments.node}")
+    if node is None:
+        raise ClusterError(f"there is no node {arguments.node}")
+    spec = {"nodeName": arguments.node, "source": "Admin", "reason": arguments.reason, "message": arguments.message}
+    spec |= {"startTime": format_time(now)} | ({"expireTime": format_time(until)} if until else {})
+    owner = {"apiVersion": "v1", "kind": "Node", "name": arguments.node, "uid": node["metadata"]["uid"]}
+    metadata = {"name": arguments.node, "ownerReferences": [owner]}
+    head = {"apiVersion": names.API_VERSION, "kind": names.QUARANTINE_KIND}
+    if objects.find(f"{QUARANTINES}/{arguments.node}") is not None:  # of the operator's: the admin's word counts more
+        absent = {"faults": None, "releaseTime": None, "expireTime": None}
+        active = {"state": QuarantineState.ACTIVE.value}
+        objects.patch(f"{QUARANTINES}/{arguments.node}", {"spec": absent | spec, "status": active})
+    else:
+        objects.create(QUARANTINES, {**head, "metadata": metadata, "spec": spec})
+    return f"node {arguments.node} is kept out {f'until {format_time(until)}' if until else 'until it is released'}"
+
+
+def _release(node: str, objects: Objects, now: datetime) -> str:
+    path = f"{QUARANTINES}/{node}"
+    known = objects.find(path)
+    if known is None:
+        raise ClusterError(f"node {node} is not in quarantine")
+    objects.patch(path, {"spec": {"releaseTime": format_time(now)}})
+    faults = (known.get("spec") or {}).get("faults") or []
+    still = f"; its faults may still stand: {', '.join(faults)}" if faults else ""
+    return f"node {node} is let in again{still}"
+
+
+def seconds_of(duration: str) -> timedelta:
+    """How long "30m" is; raises `ValueError`."""
+    found = _DURATION.fullmatch(duration)
+    if found is None:
+        raise ValueError(f"{duration!r} is no duration: give a number and s, m, h or d, such as 2h")
+    return timedelta(seconds=int(found[1]) * _UNITS[found[2]])
+
+
+def _read(items: Iterable[Json]) -> list[NodeQuarantine]:
+    found = []
+    for raw in items:
+        try:
+            found.append(NodeQuarantine.from_object(raw))
+        except ValidationError as error:
+            print(f"error: {(raw.get('metadata') or {}).get('name')}: {error}", file=sys.stderr)
+    return sorted(found, key=lambda one: one.spec.node_name)
+
+
+def listed(quarantines: list[NodeQuarantine], now: datetime) -> list[str]:
+    """A table for people."""
+    if not quarantines:
+        return ["no node is in quarantine"]
+    rows = [("NODE", "STATE", "SOURCE", "REASON", "UNTIL", "OFFENCES", "WHY")]
+    for one in quarantines:
+        until = format_time(one.spec.expire_time) if one.spec.expire_time else "its faults are over"
+        if one.spec.source == "Admin" and one.spec.expire_time is None:
+            until = "it is released"
+        kept_out = one.keeps_out(now)
+        state = "Active" if kept_out else "Released" if one.spec.release_time else "Over"
+        why = one.spec.message or ", ".join(one.spec.faults)
+        spec, offences = one.spec, str(one.status.offences)
+        rows.append((spec.node_name, state, spec.source, spec.reason, until if kept_out else "-", offences, why))
+    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]) - 1)]
+    return [
+        "  ".join([*(cell.ljust(width) for cell, width in zip(row, widths, strict=False)), row[-1]]) for row in rows
+    ]

@@ -1,0 +1,86 @@
+"""Which writers of fault reports have fallen silent, and whether our own clock has jumped.
+
+The device plugin writes at least every five minutes. One that does not is dead, and what its last report says may be
+long over; when many are silent at once, it is the way to us that is broken. A writer lives for as long as its time of
+writing changes, so that a clock which goes wrong on its node makes it neither silent nor early.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final
+
+JUMP_MS: Final = 30_000
+"""Wall clock and monotonic clock that move apart by so much at once: the wall clock was set."""
+
+
+@dataclass(slots=True)
+class _Feed:
+    """One writer: the time it wrote last, by its clock; when that was, by ours; how long it may be silent."""
+
+    updated_ms: int
+    heard_ms: int
+    silent_after_ms: int
+
+
+class Feeds:
+    """The writers that write regularly. `now_ms` is of a clock that never runs back, `wall_ms` of the wall."""
+
+    def __init__(self) -> None:
+        self._feeds: dict[str, _Feed] = {}
+
+    def heard(self, origin: str, updated_ms: int, silent_after_ms: int, now_ms: int, wall_ms: int) -> None:
+        """An object was read. At first sight its own time says how old it is, later that it has changed."""
+        feed = self._feeds.get(origin)
+        if feed is None:
+            age_ms = max(wall_ms - updated_ms, 0)
+            self._feeds[origin] = _Feed(updated_ms, now_ms - age_ms, silent_after_ms)
+        elif updated_ms != feed.updated_ms:
+            feed.updated_ms, feed.heard_ms = updated_ms, now_ms
+
+    def gone(self, origin: str) -> None:
+        """An object is gone: nobody is expected to write it."""
+        self._feeds.pop(origin, None)
+
+    def is_silent(self, origin: str, now_ms: int) -> bool:
+        """Whether the writer of this object is silent; one that is not expected to write regularly never is."""
+        feed = self._feeds.get(origin)
+        return feed is not None and now_ms - feed.heard_ms > feed.silent_after_ms
+
+    def silent(self, now_ms: int) -> Iterator[str]:
+        """All that are silent now."""
+        return (origin for origin in self._feeds if self.is_silent(origin, now_ms))
+
+    def __len__(self) -> int:
+        return len(self._feeds)
+
+
+class ClockGuard:
+    """Notices that the wall clock was set: what is told with times cannot be judged for a while."""
+
+    def __init__(self) -> None:
+        self._ahead_ms: int | None = None
+        self._until_ms = 0
+        self._jump_ms = 0
+
+    def look(self, now_ms: int, wall_ms: int, hold_ms: int) -> None:
+        """Compare both clocks; `hold_ms`: for how long a jump counts."""
+        ahead, before = wall_ms - now_ms, self._ahead_ms
+        if before is not None and abs(ahead - before) > JUMP_MS:
+            self._until_ms, self._jump_ms = now_ms + hold_ms, ahead - before
+        self._ahead_ms = ahead
+
+    def why_held(self, now_ms: int) -> str:
+        """Why times are not believed now; empty: they are."""
+        if now_ms >= self._until_ms:
+            return ""
+        return f"the operator's clock jumped by {self._jump_ms / 1000:+.0f} s"
+
+    def wakes_in_ms(self, now_ms: int) -> int | None:
+        """How long until a jump is over; None: there is none."""
+        return self._until_ms - now_ms if now_ms < self._until_ms else None
+
+    def forget(self) -> None:
+        """Somebody who can know says that all is well."""
+        self._until_ms = 0

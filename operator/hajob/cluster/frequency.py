@@ -1,0 +1,75 @@
+"""Which faults of a chip come again and again: isolated for longer than each of them asks for.
+
+MindCluster's rule: the same code three times in a day on one chip isolates it. The same code on several chips at once
+is the program's doing, and is not counted (docs/faults.md, "Filters").
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass
+from typing import Final
+
+from hajob.domain.hardware import ClusterFact
+
+TOGETHER_MS: Final = 30_000
+"""The same code on another chip so shortly before or after is one cause, and none of the chip's."""
+_CHIPS: Final = 100_000
+"""So many chips are remembered, those that were quiet the longest are forgotten first."""
+
+
+@dataclass(frozen=True, slots=True)
+class FrequencySettings:
+    """How often is too often.
+
+    Attributes:
+        count: so many times; 0: never.
+        window_ms: within so many milliseconds.
+    """
+
+    count: int = 3
+    window_ms: int = 24 * 3600 * 1000
+
+
+@dataclass(frozen=True, slots=True)
+class _Last:
+    """Where and when a code was seen last, and whether that was counted."""
+
+    key: tuple[str, str, str]
+    time_ms: int
+
+
+class Frequency:
+    """Counts faults by node, chip and code. Times are milliseconds of one clock that never runs back."""
+
+    def __init__(self, settings: FrequencySettings | None = None) -> None:
+        self.settings = settings or FrequencySettings()
+        self._times: dict[tuple[str, str, str], deque[int]] = {}
+        self._last: dict[str, _Last] = {}
+
+    def appeared(self, fact: ClusterFact, now_ms: int) -> None:
+        """A fault that did not stand before."""
+        if not fact.chip or not fact.code or not fact.harms or not self.settings.count:
+            return
+        key = (fact.node, fact.device, fact.code)
+        last, self._last[fact.code] = self._last.get(fact.code), _Last(key, now_ms)
+        if last is not None and last.key != key and now_ms - last.time_ms <= TOGETHER_MS:
+            self._take_back(last)
+            return
+        times = self._times.pop(key, None) or deque(maxlen=self.settings.count)
+        times.append(now_ms)
+        self._times[key] = times  # the newest last
+        while len(self._times) > _CHIPS:
+            del self._times[next(iter(self._times))]
+
+    def is_frequent(self, fact: ClusterFact, now_ms: int) -> bool:
+        """Whether this fault has come too often."""
+        times = self._times.get((fact.node, fact.device, fact.code))
+        needed, since = self.settings.count, now_ms - self.settings.window_ms
+        return bool(needed) and times is not None and sum(time > since for time in times) >= needed
+
+    def _take_back(self, last: _Last) -> None:
+        """What was counted for the other chip was no fault of that chip either."""
+        times = self._times.get(last.key)
+        if times and times[-1] == last.time_ms:
+            times.pop()

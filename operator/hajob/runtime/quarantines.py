@@ -1,0 +1,256 @@
+"""Keeps the NodeQuarantines what they should be, and tells which nodes they keep out.
+
+What a node should have is a function of what it has and of what stands (`hajob.cluster.quarantine`); here it is asked
+after every change and written, several nodes at a time. Only the leader writes; a standby follows what is written.
+Nothing is changed while faults are not believed, or not all of them are known yet.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable, Mapping
+from typing import Final, Protocol
+
+from hajob.api import constants as names
+from hajob.api.base import Json
+from hajob.api.quarantine import BY_HAND, NodeQuarantine
+from hajob.cluster.quarantine import QuarantineSettings, active, due_ms, follow
+from hajob.domain.hardware import ClusterFact
+from hajob.runtime import metrics
+from hajob.runtime.clock import Clock
+from hajob.runtime.informer import Change, ChangeType, Informer
+from hajob.runtime.kube import ApiError, Kube
+from hajob.sources.node import NodeView
+
+log = logging.getLogger(__name__)
+
+WRITERS: Final = 16
+"""So many are written at once: a rack that goes is quarantined within seconds."""
+LOOK_SECONDS: Final = 5.0
+"""So often it is asked which quarantines are over."""
+RETRY_SECONDS: Final = 2.0
+_MEANWHILE: Final = frozenset({404, 409})
+"""It was made, changed or deleted by somebody else a moment ago."""
+
+
+class Faults(Protocol):
+    """What is asked of the watch of faults (hajob.runtime.fault_watch.FaultWatch)."""
+
+    @property
+    def complete(self) -> bool:
+        """Whether everything that may be read has been read."""
+
+    def why_held(self) -> str:
+        """Why nothing is believed now."""
+
+    def nodes(self) -> frozenset[str]:
+        """Names of the nodes on which anything stands."""
+
+    def isolating(self, node: str) -> list[ClusterFact]:
+        """Faults that keep new pods off a node."""
+
+    def look_at(self, node: str) -> None:
+        """A node was isolated, or let in again."""
+
+
+class Quarantines:
+    """The quarantines of the cluster.
+
+    Args:
+        kube: the API, as the leader may use it.
+        clock: for times and pauses.
+        faults: what stands.
+        nodes: the nodes that exist.
+        leads: whether this process is the leader.
+        settings: how long, how many.
+        changed: called with the names of nodes that were isolated, or let in again.
+
+    Attributes:
+        informer: to be run for as long as the process.
+    """
+
+    def __init__(
+        self,
+        kube: Kube,
+        clock: Clock,
+        faults: Faults,
+        *,
+        nodes: Callable[[], Mapping[str, NodeView]],
+        leads: Callable[[], bool],
+        settings: Callable[[], QuarantineSettings],
+        changed: Callable[[frozenset[str]], None],
+    ) -> None:
+        self._kube, self._clock, self._faults = kube, clock, faults
+        self._nodes, self._leads, self._settings, self._changed = nodes, leads, settings, changed
+        self._known: dict[str, NodeQuarantine] = {}
+        self._wanted: dict[str, NodeQuarantine | None] = {}
+        self._active: frozenset[str] = frozenset()
+        self._inherited: set[str] = set()
+        self._refused: set[str] = set()
+        self._queue: asyncio.Queue[str] = asyncio.Queue()
+        self._queued: set[str] = set()
+        self.informer: Informer[NodeQuarantine] = Informer(
+            kube, clock, names.QUARANTINES, NodeQuarantine.from_object, self._seen
+        )
+
+    def kept_out(self) -> frozenset[str]:
+        """Names of the nodes on which nothing new is placed."""
+        return self._active
+
+    def is_inherited(self, node: str) -> bool:
+        """Whether this node was kept out already when this process began."""
+        return node in self._inherited
+
+    async def run(self) -> None:
+        """Write what is due until cancelled."""
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._look_now_and_then(), name="quarantines that end")
+            for _ in range(WRITERS):
+                group.create_task(self._write_queued(), name="writer of quarantines")
+
+    # --------------------------------------------------------------------------------------------- changes
+
+    def faults_changed(self, nodes: Iterable[str]) -> None:
+        """What stands on these nodes has changed."""
+        if self._may_decide():
+            for node in nodes:
+                self._follow(node)
+        self._count()
+
+    def follow_all(self) -> None:
+        """This process leads now, or faults are believed again, or the settings are others."""
+        self.faults_changed({*self._faults.nodes(), *self._known, *self._wanted})
+
+    def _seen(self, change: Change[NodeQuarantine]) -> None:
+        """The server's newest word; it replaces what was still to be written."""
+        node = change.value.metadata.name
+        if change.type is ChangeType.DELETED:
+            self._known.pop(node, None)
+        else:
+            self._known[node] = change.value
+            if not self.informer.synced.is_set():
+                self._inherited.add(node)
+        self._wanted.pop(node, None)
+        self.faults_changed({node})
+
+    def _may_decide(self) -> bool:
+        """Only who leads, and knows everything, and believes it."""
+        settled = self.informer.synced.is_set() and self._faults.complete
+        return self._leads() and settled and not self._faults.why_held()
+
+    def _current(self, node: str) -> NodeQuarantine | None:
+        return self._wanted[node] if node in self._wanted else self._known.get(node)
+
+    def _follow(self, node: str) -> None:
+        """Ask what the node should have, and have it written where it has something else."""
+        facts = self._faults.isolating(node) if node in self._nodes() else []
+        current, now = self._current(node), self._clock.now_milliseconds()
+        wanted = follow(node, current, facts, now, self._settings())
+        if wanted is not None and active(wanted, now) and not self._has_room(node):
+            return
+        self._refused.discard(node)
+        if wanted != current:
+            self._wanted[node] = wanted
+            self._enqueue(node)
+
+    def _has_room(self, node: str) -> bool:
+        """Whether one more node may be kept out: the operator alone empties no cluster."""
+        if node in self._active:
+            return True
+        ours = sum(1 for each in self._active if (one := self._current(each)) and one.spec.source != BY_HAND)
+        most = self._settings().most(len(self._nodes()))
+        # those of this very round are not counted among the active ones yet
+        now, fresh = self._clock.now_milliseconds(), self._wanted.keys() - self._active - {node}
+        ours += sum(active(self._wanted[each], now) for each in fresh)
+        if ours < most:
+            return True
+        if node not in self._refused:
+            self._refused.add(node)
+            log.warning("node %s is not quarantined: %d are, of at most %d; see docs/faults.md", node, ours, most)
+        return False
+
+    def _count(self) -> None:
+        """Which nodes are kept out now; tell whom it concerns."""
+        now = self._clock.now_milliseconds()
+        all_ = {*self._known, *self._wanted}
+        found = frozenset(node for node in all_ if active(self._current(node), now))
+        metrics.QUARANTINED.set(len(found))
+        metrics.QUARANTINES_REFUSED.set(len(self._refused))
+        turned, self._active = found ^ self._active, found
+        self._inherited &= found
+        for node in turned:
+            self._faults.look_at(node)
+        if turned:
+            self._changed(turned)
+
+    async def _look_now_and_then(self) -> None:
+        """End what is over; try those for which there was no room."""
+        while True:
+            await self._clock.sleep(LOOK_SECONDS)
+            settings, now = self._settings(), self._clock.now_milliseconds()
+            due = {
+                node
+                for node, one in self._known.items()
+                if node not in self._wanted and (at := due_ms(one, settings)) is not None and at <= now
+            }
+            self.faults_changed(due | self._refused)
+
+    # ---------------------------------------------------------------------------------------------- writes
+
+    def _enqueue(self, node: str) -> None:
+        if node not in self._queued:
+            self._queued.add(node)
+            self._queue.put_nowait(node)
+
+    async def _write_queued(self) -> None:
+        while True:
+            node = await self._queue.get()
+            self._queued.discard(node)
+            if node not in self._wanted or not self._leads():
+                continue
+            try:
+                await self._write(node, self._known.get(node), self._wanted[node])
+            except ApiError as error:
+                log.warning("NodeQuarantine %s: %s; trying again soon", node, error)
+                self._clock.call_later(RETRY_SECONDS, self._enqueue, node)
+
+    async def _write(self, node: str, known: NodeQuarantine | None, wanted: NodeQuarantine | None) -> None:
+        """Make the server's what it should be; what somebody else has done meanwhile comes back by the watch."""
+        try:
+            if wanted is None:
+                if known is None:
+                    self._wanted.pop(node, None)
+                else:
+                    await self._kube.delete(names.QUARANTINES, "", node, uid=known.metadata.uid)
+            elif known is None:
+                await self._kube.create(names.QUARANTINES, "", self._body(wanted))
+            else:
+                await self._kube.patch(names.QUARANTINES, "", node, _patch(known, wanted))
+        except ApiError as error:
+            if error.status not in _MEANWHILE:
+                raise
+            log.info("NodeQuarantine %s has changed meanwhile: %s", node, error.reason)
+            self._wanted.pop(node, None)
+
+    def _body(self, wanted: NodeQuarantine) -> Json:
+        """A new object; it goes with its node."""
+        body = wanted.to_json()
+        node = self._nodes().get(wanted.spec.node_name)
+        body["metadata"] = {"name": wanted.metadata.name}
+        if node is not None and node.uid:
+            owner = {"apiVersion": "v1", "kind": "Node", "name": node.name, "uid": node.uid}
+            body["metadata"]["ownerReferences"] = [owner]
+        return body
+
+
+def _patch(known: NodeQuarantine, wanted: NodeQuarantine) -> Json:
+    """The merge patch from one to the other; it fails where the object is another version by now."""
+    patch: Json = {"metadata": {"resourceVersion": known.metadata.resource_version}}
+    before, after = known.to_json(), wanted.to_json()
+    for part in ("spec", "status"):
+        old, new = before.get(part) or {}, after.get(part) or {}
+        changed = {name: new.get(name) for name in old.keys() | new.keys() if old.get(name) != new.get(name)}
+        if changed:
+            patch[part] = changed
+    return patch

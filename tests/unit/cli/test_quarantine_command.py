@@ -1,0 +1,107 @@
+"""`kubectl hajob quarantine` and `breaker`: what is listed, what is written, what is refused."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from hajob.cli import breaker, main, quarantine
+from hajob.cli.cluster import ClusterError
+from hajob.cli.objects import JOBS, NODES, QUARANTINES
+
+NOW = datetime(2026, 11, 22, 12, 0, tzinfo=UTC)
+
+
+class FakeObjects:
+    """Objects by path; a merge patch is merged two levels deep."""
+
+    def __init__(self, **found: dict[str, Any]) -> None:
+        self.found: dict[str, Any] = {f"{NODES}/n1": {"metadata": {"name": "n1", "uid": "u"}}, **found}
+
+    def find(self, path: str) -> dict[str, Any] | None:
+        below = [one for key, one in self.found.items() if key.rpartition("/")[0] == path]
+        return {"items": below} if below else self.found.get(path)
+
+    def create(self, path: str, body: Mapping[str, Any]) -> dict[str, Any]:
+        self.found[f"{path}/{body['metadata']['name']}"] = dict(body)
+        return dict(body)
+
+    def replace(self, path: str, body: Mapping[str, Any]) -> dict[str, Any]:
+        self.found[path] = dict(body)
+        return dict(body)
+
+    def patch(self, path: str, body: Mapping[str, Any]) -> dict[str, Any]:
+        for key, value in body.items():
+            self.found[path].setdefault(key, {}).update(value)
+        return dict(self.found[path])
+
+    def delete(self, path: str) -> None:
+        self.found.pop(path, None)
+
+
+def command(objects: FakeObjects, *words: str) -> list[str]:
+    said: list[str] = []
+    arguments: argparse.Namespace = main.parser().parse_args(["quarantine", *words])
+    assert quarantine.carry_out(arguments, objects, NOW, said.append) == 0
+    return said
+
+
+def test_a_node_is_kept_out_listed_and_let_in() -> None:
+    objects = FakeObjects()
+    assert command(objects) == ["no node is in quarantine"]
+    words = ("add", "n1", "--for", "2h", "--reason", "Maintenance", "--message", "new fans")
+    assert command(objects, *words) == ["node n1 is kept out until 2026-11-22T14:00:00Z"]
+    spec = objects.found[f"{QUARANTINES}/n1"]["spec"]
+    assert (spec["nodeName"], spec["source"], spec["expireTime"]) == ("n1", "Admin", "2026-11-22T14:00:00Z")
+    head, row = command(objects, "list")
+    assert head.split() == ["NODE", "STATE", "SOURCE", "REASON", "UNTIL", "OFFENCES", "WHY"]
+    assert row.split(maxsplit=6) == ["n1", "Active", "Admin", "Maintenance", "2026-11-22T14:00:00Z", "0", "new fans"]
+    assert command(objects, "release", "n1") == ["node n1 is let in again"]
+    assert command(objects, "list")[1].split()[1:2] == ["Released"]
+
+
+def test_a_release_names_the_faults_that_may_stand() -> None:
+    known = {"metadata": {"name": "n1"}, "spec": {"nodeName": "n1", "faults": ["Ascend910-3/40F84E00"]}}
+    objects = FakeObjects(**{f"{QUARANTINES}/n1": known})
+    assert command(objects, "release", "n1") == [
+        "node n1 is let in again; its faults may still stand: Ascend910-3/40F84E00"
+    ]
+
+
+def test_what_is_not_there_is_said() -> None:
+    with pytest.raises(ClusterError, match="n2 is not in quarantine"):
+        command(FakeObjects(), "release", "n2")
+    with pytest.raises(ClusterError, match="there is no node n2"):
+        command(FakeObjects(), "add", "n2")
+
+
+@pytest.mark.parametrize("told", ["2", "h", "-1h", "1.5h", "1w"])
+def test_a_duration_that_is_none_is_refused(told: str) -> None:
+    with pytest.raises(ValueError, match="is no duration"):
+        quarantine.seconds_of(told)
+
+
+def test_an_admin_believes_what_was_held_back() -> None:
+    objects = FakeObjects()
+    breaker.believe(objects, "hajob-system", NOW)
+    path = "/api/v1/namespaces/hajob-system/configmaps/hajob-faults"
+    made = objects.found[path]["metadata"]
+    assert made["labels"] == {"training.hajob.io/settings": "faults"}
+    assert made["annotations"] == {"training.hajob.io/believe-faults": "2026-11-22T12:00:00Z"}
+    breaker.believe(objects, "hajob-system", NOW.replace(hour=13))
+    assert objects.found[path]["metadata"]["annotations"] == {
+        "training.hajob.io/believe-faults": "2026-11-22T13:00:00Z"
+    }
+
+
+def test_jobs_that_are_held_are_named() -> None:
+    told = {"type": "Held", "status": "True", "reason": "BreakerOpen", "message": "4 of 10 nodes turned bad"}
+    held = {"metadata": {"namespace": "a", "name": "b"}, "status": {"conditions": [told]}}
+    said: list[str] = []
+    breaker.held(FakeObjects(**{f"{JOBS}/b": held}), said.append)
+    breaker.held(FakeObjects(), said.append)
+    assert said == ["a/b: 4 of 10 nodes turned bad", "closed: faults of nodes and chips are acted upon"]

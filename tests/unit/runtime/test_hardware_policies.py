@@ -1,0 +1,198 @@
+"""What a job does about faults of its nodes: by policy, for as long as they stand, and where its pods go."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+
+from hajob.api import constants as names
+from hajob.domain.facts import Source
+from hajob.domain.hardware import ClusterFact, Level, harms, kind_of
+from hajob.plan.state import JobPhase
+from hajob.protocol import sidecar_pb2 as wire
+from hajob.sources.pod import PodView
+from tests.unit.runtime.test_job_controller import NAMESPACE, Town, of_node_rank_1, settled
+
+
+@pytest.fixture
+async def town() -> AsyncIterator[Town]:
+    made = Town()
+    yield made
+    await made.controller.close()
+
+
+def fault(node: str, level: Level = Level.SUB_HEALTH, code: str = "c") -> ClusterFact:
+    name = f"node/{node}/hardware/x/{code}"
+    return ClusterFact(name, Source.NODE_HARDWARE, kind_of(level), node, code=code, level=level, harms=harms(level))
+
+
+def phase_of(town: Town) -> JobPhase:
+    return town.controller.state.phase
+
+
+def serving(town: Town, node_rank: int = 1) -> PodView:
+    return min((pod for pod in town.pods() if pod.node_rank == node_rank), key=lambda pod: pod.incarnation)
+
+
+async def trained(town: Town, **recovery: Any) -> str:
+    """A job that trains under a recovery policy; the node of its node rank 1."""
+    town.raw = town.kube.objects[names.PLURAL, NAMESPACE, "quickstart"]
+    town.raw["spec"].setdefault("recovery", {}).update(recovery)
+    await town.controller.close()
+    town.open()
+    await town.train()
+    return serving(town).node_name
+
+
+async def breaks(town: Town, node: str, *faults: ClusterFact) -> None:
+    """From now on these faults stand on the node."""
+    town.faults[node] = list(faults)
+    if any(one.level is Level.SUB_HEALTH for one in faults):
+        town.sub_healthy.add(node)
+    town.controller.look_for_faults(frozenset({node}))
+    await settled(town)
+
+
+@pytest.mark.parametrize(
+    ("policy", "phase"),
+    [
+        ("Ignore", JobPhase.RUNNING),
+        ("Migrate", JobPhase.MIGRATING),
+        ("Checkpoint", JobPhase.SAVING),
+        ("Evict", JobPhase.GATHERING),
+    ],
+)
+async def test_a_sub_healthy_node_leads_to_what_the_policy_says(town: Town, policy: str, phase: JobPhase) -> None:
+    node = await trained(town, subHealthPolicy=policy)
+    await breaks(town, node, fault(node))
+    assert phase_of(town) is phase
+
+
+async def test_a_sub_healthy_node_is_not_left_for_a_worse_one(town: Town) -> None:
+    node = await trained(town)
+    town.sub_healthy.update(town.nodes)
+    await breaks(town, node, fault(node))
+    assert phase_of(town) is JobPhase.RUNNING
+    town.sub_healthy.clear()
+    town.sub_healthy.add(node)
+    town.controller.follow_spec()
+    assert phase_of(town) is JobPhase.MIGRATING
+
+
+async def test_what_stands_while_a_job_recovers_is_asked_for_later(town: Town) -> None:
+    node = await trained(town)
+    dead = wire.Fact(id="exit", kind=wire.PROCESS_EXITED, node_rank=2, ranks=[4], incarnation=1, exit_code=-9, step=5)
+    await town.report(dead, step=5)
+    await breaks(town, node, fault(node))
+    assert phase_of(town) is JobPhase.GATHERING
+    for kind in (wire.NAMED, wire.RESUMED):
+        await town.report(step=9, milestones=[wire.Milestone(kind=kind, incarnation=2, step=9)])
+    await town.report(step=10, milestones=[wire.Milestone(kind=wire.RESULT, incarnation=2, step=9)])
+    await town.clock.advance(70)
+    town.controller.follow_spec()
+    assert phase_of(town) is JobPhase.MIGRATING
+
+
+async def test_a_move_is_given_up_when_the_node_is_well_again(town: Town) -> None:
+    node = await trained(town)
+    await breaks(town, node, fault(node))
+    await town.run_pods()
+    assert of_node_rank_1(town) == [1, 2]
+    await breaks(town, node)
+    assert phase_of(town) is JobPhase.RUNNING
+    assert of_node_rank_1(town) == [1]
+
+
+@pytest.mark.parametrize("why", ["not read yet", "not believed"])
+async def test_a_silence_of_the_sources_withdraws_nothing(town: Town, why: str) -> None:
+    node = await trained(town)
+    await breaks(town, node, fault(node))
+    town.faults_known, town.held = why != "not read yet", why if why == "not believed" else ""
+    await breaks(town, node)
+    assert phase_of(town) is JobPhase.MIGRATING
+
+
+async def test_a_fault_that_is_over_is_none_when_hold_ends(town: Town) -> None:
+    node = await trained(town, mode="Hold")
+    await breaks(town, node, fault(node, Level.SEPARATE))
+    assert phase_of(town) is JobPhase.HELD
+    await breaks(town, node)
+    assert phase_of(town) is JobPhase.RUNNING
+    assert town.status()["incidents"][0]["outcome"] == "Recovered"
+
+
+async def test_a_pod_placed_on_a_broken_node_is_told_of_it(town: Town) -> None:
+    node = await trained(town)
+    town.faults[node] = [fault(node, Level.SEPARATE)]  # nobody tells that it has changed
+    town.controller.pod_seen(dataclasses.replace(serving(town), chips=("0", "1")))
+    assert phase_of(town) is JobPhase.GATHERING
+
+
+async def test_a_breaker_that_opens_is_told_on_the_job(town: Town) -> None:
+    await trained(town)
+    town.held = "300 of 1000 nodes turned bad"
+    town.controller.belief_changed(town.held)
+    await settled(town)
+    held = next(one for one in town.status()["conditions"] if one["type"] == "Held")
+    assert (held["status"], held["reason"], held["message"]) == ("True", "BreakerOpen", town.held)
+    assert town.events.reasons[-1] == "BreakerOpen"
+    town.held = ""
+    town.controller.belief_changed("")
+    await settled(town)
+    held = next(one for one in town.status()["conditions"] if one["type"] == "Held")
+    assert (held["status"], town.events.reasons[-1]) == ("False", "BreakerClosed")
+
+
+async def test_a_flood_strands_no_pod(town: Town) -> None:
+    await settled(town)
+    pod = next(pod for pod in town.pods() if pod.node_rank == 0)
+    body = town.kube.objects["pods", NAMESPACE, pod.name]
+    body["spec"]["nodeName"] = "node-0"
+    town.nodes["node-0"] = type(town.nodes["node-0"])("node-0", ready=False)
+    town.held = "a flood"
+    before = town.controller.state
+    town.controller.pod_seen(next(one for one in town.pods() if one.name == pod.name))
+    assert town.controller.state == before
+    town.held = ""
+    town.controller.belief_changed("")
+    assert town.controller.state.pod_incarnation(0) > before.pod_incarnation(0)
+
+
+def excluded(town: Town, node_rank: int) -> frozenset[str]:
+    newest = max((pod for pod in town.pods() if pod.node_rank == node_rank), key=lambda pod: pod.incarnation)
+    return newest.excluded
+
+
+async def test_no_pod_is_placed_on_a_quarantined_node(town: Town) -> None:
+    town.quarantined = {"node-4"}
+    await settled(town)
+    assert {excluded(town, rank) for rank in range(4)} == {frozenset({"node-4"})}
+
+
+async def test_a_replacement_keeps_off_quarantined_nodes_too(town: Town) -> None:
+    node = await trained(town)
+    town.quarantined = {"node-0", "node-5"}
+    await breaks(town, node, fault(node, Level.SEPARATE))
+    assert excluded(town, 1) >= {"node-0", "node-5", node}
+
+
+async def test_pods_that_wait_are_made_anew_after_a_release(town: Town) -> None:
+    town.quarantined = {"node-3", "node-4", "node-5"}
+    await settled(town)
+    waiting = next(pod for pod in town.pods() if pod.node_rank == 3)
+    body = town.kube.objects["pods", NAMESPACE, waiting.name]
+    unplaced = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "0/6 nodes"}
+    body["status"] = {"phase": "Pending", "conditions": [unplaced]}
+    town.controller.pod_seen(next(pod for pod in town.pods() if pod.name == waiting.name))
+    await settled(town)
+    assert waiting.name in {pod.name for pod in town.pods()}
+    town.quarantined = {"node-4"}
+    town.controller.places_changed()
+    await settled(town)
+    assert waiting.name not in {pod.name for pod in town.pods()}
+    town.controller.pod_seen(waiting, deleted=True)
+    await settled(town)
+    assert excluded(town, 3) == {"node-4"}
