@@ -16,6 +16,7 @@ import pytest
 
 from e2e.cluster.control_plane import ControlPlane
 from hajob.api import constants as names
+from hajob.runtime.authority_store import SECRET_NAME
 from tests.integration.conftest import QUICKSTART, collection
 
 Object = dict[str, Any]
@@ -64,6 +65,11 @@ class Served:
             for pod in items
             if "deletionTimestamp" not in pod["metadata"]
         }
+
+    def secrets(self) -> set[str]:
+        """Names of the namespace's Secrets."""
+        items = self.plane.api.items(f"/api/v1/namespaces/{self.namespace}/secrets")
+        return {secret["metadata"]["name"] for secret in items}
 
     def status(self) -> Object:
         found = self.plane.api.find(f"{collection(self.namespace)}/quickstart")
@@ -128,8 +134,7 @@ def test_delete_and_apply_at_once_gives_a_clean_new_job(served: Served) -> None:
     served.until("the second job's pods", lambda: len(served.pods()) == 5 and not first.keys() & served.pods().keys())
     served.plane.kubectl("delete", "hajob", "quickstart", "-n", served.namespace)
     assert served.pods() == {}
-    secrets = f"/api/v1/namespaces/{served.namespace}/secrets"
-    served.until("the Secrets to be collected", lambda: not served.plane.api.items(secrets))
+    served.until("the jobs' Secrets to be collected", lambda: served.secrets() == {SECRET_NAME})
 
 
 def test_a_job_in_a_quota_that_fits_exactly_goes_on(served: Served) -> None:

@@ -83,8 +83,9 @@ async def loses(town: Town, *nodes: int, wait: bool) -> None:
 
 
 async def go_on(town: Town, *kinds: int, **more: Any) -> None:
-    """The coordinator reports milestones, one after the other."""
+    """What is deleted is gone, and the coordinator reports milestones, one after the other."""
     for kind in kinds:
+        await town.end_deleted_pods()
         incident = town.controller.state.incident
         number = incident.incarnation if incident else town.controller.state.incarnation
         step = 0 if kind == wire.STARTED else 6

@@ -179,6 +179,8 @@ class Town:
         """The kubelets end what is being deleted, and the controller is shown that it is gone."""
         for pod in [pod for pod in self.pods() if pod.deleting]:
             del self.kube.objects["pods", pod.namespace, pod.name]
+        there = {pod.uid for pod in self.pods()}
+        for pod in [pod for pod in self.controller._observer.pods.all() if pod.uid not in there]:
             self.controller.pod_seen(pod, deleted=True)
         await settled(self)
 
