@@ -50,9 +50,7 @@ class Status:
     """
 
     rank: int
-    repair_counter: int
     step: int | None
-    run_status: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,8 +65,8 @@ class Message:
         offset = STATUS_OFFSETS.get(self.kind)
         if offset is None or len(self.content) != HEADER.size + offset + HEARTBEAT_BYTES:
             return None
-        rank, counter, step, run_status = STATUS.unpack_from(self.content, HEADER.size + offset)
-        return Status(rank, counter, step if 0 <= step <= LARGEST_STEP else None, run_status)
+        rank, _, step, _ = STATUS.unpack_from(self.content, HEADER.size + offset)
+        return Status(rank, step if 0 <= step <= LARGEST_STEP else None)
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,9 +7,7 @@ use; everything else is refused here instead of by the server (docs/decisions na
 Run as `python -m hajob.api.crd [--check]`.
 """
 
-import argparse
 import sys
-from pathlib import Path
 from typing import Final
 
 import yaml
@@ -18,6 +16,7 @@ from pydantic_core import core_schema
 
 from hajob.api import constants as names
 from hajob.api.base import ApiModel, Json, JsonValue
+from hajob.api.generated import write_or_check
 from hajob.api.job import HATrainingJob
 from hajob.api.quarantine import NodeQuarantine
 
@@ -178,26 +177,7 @@ def rendered(file: str = CRD_FILE) -> str:
 
 def main(arguments: list[str] | None = None) -> int:
     """Write the files, or say whether they are current."""
-    parser = argparse.ArgumentParser(prog="python -m hajob.api.crd", description="generate the CRDs")
-    parser.add_argument("--check", action="store_true", help="only compare, exit 1 when a file is not current")
-    parser.add_argument("--directory", type=Path, default=Path(__file__).resolve().parents[3] / "crds")
-    options = parser.parse_args(arguments)
-    stale = [options.directory / file for file in FILES if not _is_current(options.directory / file, options.check)]
-    for target in stale:
-        print(
-            f"{target} is not what the models say: run `python -m hajob.api.crd` and commit the file", file=sys.stderr
-        )
-    return 1 if stale else 0
-
-
-def _is_current(target: Path, check: bool) -> bool:
-    """Compare the file, or write it."""
-    text = rendered(target.name)
-    if check:
-        return target.is_file() and target.read_text(encoding="utf-8") == text
-    target.parent.mkdir(parents=True, exist_ok=True)
-    target.write_text(text, encoding="utf-8")
-    return True
+    return write_or_check("hajob.api.crd", {f"crds/{file}": rendered(file) for file in FILES}, arguments)
 
 
 if __name__ == "__main__":

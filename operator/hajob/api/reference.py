@@ -3,18 +3,15 @@
 Run as `python -m hajob.api.reference [--check]`.
 """
 
-import argparse
 import json
 import sys
 from collections.abc import Iterable, Iterator
-from pathlib import Path
 from typing import Final
 
 from hajob.api.base import Json
 from hajob.api.conditions import ConditionType, Reason
 from hajob.api.crd import COLUMNS, QUARANTINE_COLUMNS, open_api_schema, quarantine_schema
-
-FILE: Final = Path(__file__).resolve().parents[3] / "docs" / "reference.md"
+from hajob.api.generated import write_or_check
 
 _HEAD: Final = """\
 # Reference: HATrainingJob, training.hajob.io/v1alpha1
@@ -92,16 +89,7 @@ def rendered() -> str:
 
 def main(arguments: list[str] | None = None) -> int:
     """Write the page, or say whether it is current."""
-    parser = argparse.ArgumentParser(prog="python -m hajob.api.reference", description="generate the reference page")
-    parser.add_argument("--check", action="store_true", help="only compare, exit 1 when the page is not current")
-    options = parser.parse_args(arguments)
-    if not options.check:
-        FILE.write_text(rendered(), encoding="utf-8")
-        return 0
-    if FILE.is_file() and FILE.read_text(encoding="utf-8") == rendered():
-        return 0
-    print(f"{FILE} is not what the models say: run `python -m hajob.api.reference` and commit it", file=sys.stderr)
-    return 1
+    return write_or_check("hajob.api.reference", {"docs/reference.md": rendered()}, arguments)
 
 
 if __name__ == "__main__":

@@ -268,10 +268,6 @@ class Layout:
         """Expert-parallel rank: which part of the experts the rank holds."""
         return self.check_rank(rank) // self.expert_tensor % self.expert
 
-    def group_of(self, rank: int, kind: CopyKind = CopyKind.DENSE) -> Sequence[int]:
-        """The copy group of a rank, sorted."""
-        return self.group(self.position(rank, kind)[0], kind)
-
     def copy_offset(self, kind: CopyKind = CopyKind.DENSE) -> int:
         """Distance in a group between two holders of the same shard."""
         return self.group_size(kind) // self.effective_copies(kind)

@@ -81,18 +81,6 @@ def _drop(layout: Layout, lost: Sequence[int], dropped: set[int], ranks: set[int
                 ranks.update(layout.ranks_of_data(data_rank))
 
 
-def shards_without_copy(layout: Layout, lost: Iterable[int]) -> tuple[tuple[CopyKind, tuple[int, ...]], ...]:
-    """Shards of which every holder is lost, with those holders; empty means that a complete copy survives."""
-    lost_set = frozenset(lost)
-    gone = (
-        (kind, tuple(sorted(holders)))
-        for kind in layout.copy_kinds
-        for rank in sorted(lost_set)
-        if lost_set.issuperset(holders := layout.holders(rank, kind))
-    )
-    return tuple(dict.fromkeys(gone))
-
-
 def copy_survives(layout: Layout, lost: Iterable[int]) -> bool:
     """Whether the surviving ranks together hold every shard."""
     lost_set = frozenset(lost)

@@ -4,12 +4,11 @@
 so that what people read is what the operator does.
 """
 
-import argparse
 import sys
-from collections.abc import Iterator, Sequence
-from pathlib import Path
+from collections.abc import Iterator
 from typing import Final
 
+from hajob.api.generated import write_or_check
 from hajob.domain.actions import FAULT_ACTIONS
 from hajob.plan.context import TableRow
 from hajob.plan.evaluator import DUMP_OR_EXIT, EXIT_ONLY, FAULT, LATE, PROCESS_LATE, UNREPAIRABLE, UNTRAINED
@@ -20,7 +19,6 @@ from hajob.plan.state import JOB_PHASE_SENTENCE, JobPhase
 from hajob.plan.table import TABLE
 
 _MADE: Final = "<!-- made by `python -m hajob.plan.diagram`; do not edit -->"
-_DOCS: Final = Path("docs")
 _TRIGGERS: Final = (FAULT, PROCESS_LATE, LATE, UNREPAIRABLE, DUMP_OR_EXIT, EXIT_ONLY, UNTRAINED)
 
 
@@ -161,26 +159,12 @@ LIVE_PRECONDITIONS: Final = {
 }
 """Preconditions of a decision, by name; they are evaluated in hajob.plan.evaluator."""
 
-PAGES: Final = {"state-machine.md": state_machine, "preconditions.md": preconditions}
+PAGES: Final = {"docs/state-machine.md": state_machine, "docs/preconditions.md": preconditions}
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
+def main(arguments: list[str] | None = None) -> int:
     """Write the pages, or with --check say which are stale."""
-    parser = argparse.ArgumentParser(description="docs/state-machine.md and docs/preconditions.md")
-    parser.add_argument("--check", action="store_true", help="write nothing, fail when a page is stale")
-    parser.add_argument("--directory", type=Path, default=_DOCS)
-    chosen = parser.parse_args(arguments)
-    stale = []
-    for name, make in PAGES.items():
-        path, text = chosen.directory / name, make()
-        if chosen.check:
-            stale += [] if path.exists() and path.read_text(encoding="utf-8") == text else [str(path)]
-        else:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(text, encoding="utf-8")
-    if stale:
-        print(f"stale: {', '.join(stale)}; run `python -m hajob.plan.diagram`", file=sys.stderr)
-    return 1 if stale else 0
+    return write_or_check("hajob.plan.diagram", {name: make() for name, make in PAGES.items()}, arguments)
 
 
 if __name__ == "__main__":

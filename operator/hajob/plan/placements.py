@@ -22,7 +22,6 @@ class PodPurpose(StrEnum):
 
     SERVING = "Serving"
     SECOND_PLACE = "SecondPlace"
-    SPARE = "Spare"
 
 
 @dataclass(frozen=True, slots=True)

@@ -182,11 +182,11 @@ class CoordinatorClient:
     async def greeted(self, hello: wire.Hello, pod: PodView) -> bool:
         """Whether the token proves that this is the pod that was dialled (docs/protocols/sidecar.md)."""
         try:
-            identity = await self._ports.kube.token_review(hello.token, COORDINATOR_TOKEN_AUDIENCE)
+            uid = await self._ports.kube.pod_of_token(hello.token, COORDINATOR_TOKEN_AUDIENCE)
         except ApiError as error:
             log.warning("the token of %s cannot be checked: %s", self.address, error)
             return False
-        if identity is not None and identity.pod_uid == pod.uid:
+        if uid == pod.uid:
             return True
         metrics.REFUSED.labels("coordinator token").inc()
         self.problem = f"the coordinator at {self.address} does not prove to be pod {pod.name}"

@@ -46,7 +46,7 @@ class IncidentRecorder:
         return self.record.marks if self.record is not None and self._open else {}
 
     def new_report(self) -> None:
-        """Moments that were waiting for an incident belong to the report before and to none."""
+        """Marks that were waiting for an incident belong to the report before and to none."""
         self._early, self._stood_at = {}, -1
 
     def mark(self, mark: Mark, time_ms: int, step_before: int = -1) -> None:

@@ -87,15 +87,6 @@ class WatchEvent:
     object: Json
 
 
-@dataclass(frozen=True, slots=True)
-class TokenIdentity:
-    """Who a token belongs to, as the API server says."""
-
-    user: str
-    pod_name: str
-    pod_uid: str
-
-
 class Transport(Protocol):
     """Carries requests to an API server and brings its answers."""
 
@@ -196,8 +187,8 @@ class Kube:
             options["gracePeriodSeconds"] = grace_seconds
         await self.write("DELETE", resource, object_path(resource, namespace, name), options)
 
-    async def token_review(self, token: str, audience: str) -> TokenIdentity | None:
-        """Whose token it is; None where it is not valid for that audience."""
+    async def pod_of_token(self, token: str, audience: str) -> str | None:
+        """UID of the pod whose token it is; None where it is not valid for that audience, or no pod's."""
         body = {
             "apiVersion": "authentication.k8s.io/v1",
             "kind": "TokenReview",
@@ -207,13 +198,8 @@ class Kube:
         status = answer.get("status") or {}
         if not status.get("authenticated") or audience not in (status.get("audiences") or []):
             return None
-        user = status.get("user") or {}
-        extra = user.get("extra") or {}
-        return TokenIdentity(
-            str(user.get("username", "")),
-            _first(extra.get("authentication.kubernetes.io/pod-name")),
-            _first(extra.get("authentication.kubernetes.io/pod-uid")),
-        )
+        found = ((status.get("user") or {}).get("extra") or {}).get("authentication.kubernetes.io/pod-uid")
+        return str(found[0]) if isinstance(found, list) and found else None
 
     async def write(
         self,
@@ -249,7 +235,3 @@ def unreachable(method: str, path: str, problem: str) -> ApiError:
 
 def _selected(label_selector: str) -> dict[str, str]:
     return {"labelSelector": label_selector} if label_selector else {}
-
-
-def _first(values: object) -> str:
-    return str(values[0]) if isinstance(values, list) and values else ""

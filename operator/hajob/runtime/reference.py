@@ -5,19 +5,16 @@ Run as `python -m hajob.runtime.reference [--check]`.
 
 from __future__ import annotations
 
-import argparse
 import ast
 import dataclasses
 import inspect
 import sys
 from collections.abc import Iterator, Mapping
-from pathlib import Path
 from typing import Final
 
+from hajob.api.generated import write_or_check
 from hajob.runtime.metrics import REGISTRY
 from hajob.runtime.settings import Settings
-
-FILE: Final = Path(__file__).resolve().parents[3] / "docs" / "operator.md"
 
 _HEAD: Final = """\
 # Reference: the operator's settings and metrics
@@ -81,16 +78,7 @@ def rendered() -> str:
 
 def main(arguments: list[str] | None = None) -> int:
     """Write the page, or say whether it is current."""
-    parser = argparse.ArgumentParser(prog="python -m hajob.runtime.reference", description="generate docs/operator.md")
-    parser.add_argument("--check", action="store_true", help="only compare, exit 1 when the page is not current")
-    options = parser.parse_args(arguments)
-    if not options.check:
-        FILE.write_text(rendered(), encoding="utf-8")
-        return 0
-    if FILE.is_file() and FILE.read_text(encoding="utf-8") == rendered():
-        return 0
-    print(f"{FILE} is out of date: run `python -m hajob.runtime.reference` and commit it", file=sys.stderr)
-    return 1
+    return write_or_check("hajob.runtime.reference", {"docs/operator.md": rendered()}, arguments)
 
 
 if __name__ == "__main__":

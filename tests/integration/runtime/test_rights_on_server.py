@@ -74,7 +74,7 @@ async def test_the_rights_are_enough(limited: HttpKube, crd: Job, job: Job, name
     told = event(made, 1_795_255_200_000, "Test", "a note", type_=EventType.NORMAL, instance="test")
     await limited.create("events", "default", told)
     assert difference(await limited.get("customresourcedefinitions", "", CRD_NAME)) == CrdDifference()
-    assert await limited.token_review("nonsense", names.COORDINATOR_TOKEN_AUDIENCE) is None
+    assert await limited.pod_of_token("nonsense", names.COORDINATOR_TOKEN_AUDIENCE) is None
     lease = await limited.create("leases", namespace, {"metadata": {"name": "hajob-operator"}, "spec": {}})
     await limited.replace("leases", namespace, lease)
     await limited.delete(names.PLURAL, "default", name, uid=uid)

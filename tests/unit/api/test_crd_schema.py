@@ -78,7 +78,7 @@ def test_the_file_is_current(capsys: pytest.CaptureFixture[str], tmp_path: Path)
     assert crd.main(["--check", "--directory", str(tmp_path)]) == 1
     assert "python -m hajob.api.crd" in capsys.readouterr().err
     assert crd.main(["--directory", str(tmp_path)]) == 0
-    written = yaml.safe_load((tmp_path / crd.CRD_FILE).read_text(encoding="utf-8"))
+    written = yaml.safe_load((tmp_path / "crds" / crd.CRD_FILE).read_text(encoding="utf-8"))
     assert written["metadata"]["name"] == "hatrainingjobs.training.hajob.io"
     assert written["spec"]["names"]["shortNames"] == list(names.SHORT_NAMES)
 

@@ -75,11 +75,6 @@ class Slow:
     def copy_survives(self, lost: set[int]) -> bool:
         return all(self.holders(group, rank) - lost for group in self.groups() for rank in group)
 
-    def shards_without_copy(self, groups: list[list[int]], lost: set[int]) -> set[tuple[int, ...]]:
-        """Holders of every shard of these groups that nobody else holds."""
-        every = [self.holders(group, rank) for group in groups for rank in group]
-        return {tuple(sorted(holders)) for holders in every if holders <= lost}
-
     def aligned(self) -> bool:
         """Every pod is a block of whole data-parallel ranks of one stage, or a part of one of them."""
         blocks: dict[tuple[int, ...], set[int]] = {}

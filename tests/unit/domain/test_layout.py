@@ -74,7 +74,7 @@ def test_groups_and_holders_agree(pair: tuple[Layout, Slow]) -> None:
     for kind in fast.copy_kinds:
         for group in kinds[kind]:
             for place, rank in enumerate(group):
-                assert list(fast.group_of(rank, kind)) == group
+                assert list(fast.group(fast.position(rank, kind)[0], kind)) == group
                 assert fast.position(rank, kind)[1] == place
                 assert set(fast.holders(rank, kind)) == slow.holders(group, rank)
                 assert fast.holders(rank, kind)[0] == rank
@@ -134,7 +134,7 @@ def test_a_hundred_thousand_ranks_are_eight_numbers() -> None:
     assert (layout.world_size, layout.data) == (100_000, 2500)
     assert layout.partner(99_999) == 99_999 - 8 * 1250
     assert layout.coordinates(99_999) == Coordinates(7, 0, 2499, 4)
-    assert isinstance(layout.group_of(77_777), range)
+    assert isinstance(layout.group(layout.position(77_777)[0]), range)
 
 
 @pytest.mark.parametrize(

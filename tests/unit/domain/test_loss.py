@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from hajob.domain.errors import RankError
 from hajob.domain.incidents import RestoredFrom
 from hajob.domain.layout import CopyKind, Layout, RankOrder
-from hajob.domain.loss import copy_survives, isolate, repairs, shards_without_copy, tolerance
+from hajob.domain.loss import copy_survives, isolate, repairs, tolerance
 from tests.unit.domain.slow_layout import Slow
 from tests.unit.domain.test_layout import layouts
 
@@ -78,10 +78,8 @@ def test_experts_that_their_copies_do_not_divide() -> None:
     layout = Layout(6, 1, expert=2)
     assert not copy_survives(layout, [1, 3])
     assert copy_survives(layout, [0, 1])
-    assert shards_without_copy(layout, [1, 3]) == ((CopyKind.EXPERT, (1, 3)),)
     # the dense parameters of the same six ranks have offset 3
     assert not copy_survives(layout, [0, 3])
-    assert shards_without_copy(layout, [0, 3]) == ((CopyKind.DENSE, (0, 3)),)
 
 
 def test_a_loss_of_nothing_takes_nothing() -> None:
@@ -126,11 +124,6 @@ def test_isolation_is_whole_and_closed(case: tuple[Layout, Slow, set[int]]) -> N
 def test_copies_agree(case: tuple[Layout, Slow, set[int]]) -> None:
     fast, slow, lost = case
     assert copy_survives(fast, lost) == slow.copy_survives(lost)
-    gone = shards_without_copy(fast, iter(lost))
-    assert len(set(gone)) == len(gone)
-    for kind, groups in ((CopyKind.DENSE, slow.dense_groups()), (CopyKind.EXPERT, slow.expert_groups())):
-        expected = slow.shards_without_copy(groups, lost) if kind in fast.copy_kinds else set()
-        assert {holders for told, holders in gone if told is kind} == expected
 
 
 @given(losses())
@@ -161,7 +154,6 @@ def test_which_ranks_save_after_a_loss() -> None:
 def test_both_holders_lost_leaves_the_checkpoint_or_nothing() -> None:
     layout = Layout(4, 1)
     assert not copy_survives(layout, [1, 3])
-    assert shards_without_copy(layout, [3, 1]) == ((CopyKind.DENSE, (1, 3)),)
     assert [one.restored_from for one in repairs(layout, [1, 3])] == [RestoredFrom.PERIODIC_CHECKPOINT] * 2
     assert [one.restored_from for one in repairs(layout, [1, 3], checkpoint=False)] == [RestoredFrom.NOWHERE] * 2
 

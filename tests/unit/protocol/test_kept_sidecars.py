@@ -21,7 +21,6 @@ from hajob.protocol import sidecar_pb2 as pb
 from hajob.runtime import metrics
 from hajob.runtime.channel import Channel, ChannelListener, CoordinatorCredentials
 from hajob.runtime.clock import SystemClock
-from hajob.runtime.kube import TokenIdentity
 from hajob.runtime.ports import Ports
 from tests.unit.agent.certificates import Authority
 from tests.unit.agent.rig import until
@@ -73,10 +72,9 @@ class TownWithKeptCoordinator(Town):
         await self.server.start()
         return self.server
 
-    async def prove(self, _token: str, _audience: str) -> TokenIdentity:
+    async def prove(self, _token: str, _audience: str) -> str:
         """Whoever answers is the coordinator's pod."""
-        uid = next(pod.uid for pod in self.pods() if pod.role == names.ROLE_COORDINATOR)
-        return TokenIdentity("", "", uid)
+        return next(pod.uid for pod in self.pods() if pod.role == names.ROLE_COORDINATOR)
 
     async def live(self, condition: Callable[[], bool], what: str) -> None:
         """Let real messages and the town's time go on until a condition holds."""
@@ -104,7 +102,7 @@ async def test_a_kept_coordinators_job_is_still_protected(version: str, monkeypa
     try:
         await settled(town)
         server = await town.serve()
-        monkeypatch.setattr(town.kube, "token_review", town.prove)
+        monkeypatch.setattr(town.kube, "pod_of_token", town.prove)
         await town.run_pods()
         await town.live(server.over.is_set, "the end of the recording")
         await town.live(lambda: bool(town.status().get("incidents")), "the incident")
