@@ -20,6 +20,8 @@ class Gate:
         self._closing = False
         self._tasks: set[asyncio.Task[None]] = set()
         self.sent = bytearray()
+        self.received = bytearray()
+        self.to_rank: asyncio.StreamWriter | None = None
 
     async def listen(self) -> None:
         """Take connections (again, on the same port)."""
@@ -73,8 +75,9 @@ class Gate:
             stream.get_extra_info("socket").setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         ways = {
             asyncio.ensure_future(self._pump(reader, up_writer, self.sent)),
-            asyncio.ensure_future(self._pump(up_reader, writer)),
+            asyncio.ensure_future(self._pump(up_reader, writer, self.received)),
         }
+        self.to_rank = writer
         try:
             await asyncio.wait(ways, return_when=asyncio.FIRST_COMPLETED)
         finally:

@@ -18,7 +18,7 @@ from typing import Any
 import psutil
 
 from e2e.mindio.conformance.evaluator import Evaluator, Step, UnmetError, has_ended, patience
-from e2e.mindio.conformance.wire_verbs import CONNECT, greet, wrong_with
+from e2e.mindio.conformance.wire_verbs import CONNECT, collect, collected, exchange_problem, greet, wrong_with
 
 
 class Run(Evaluator):
@@ -304,6 +304,22 @@ class Run(Evaluator):
             problem = wrong_with(bytes(self.world.gates[rank].sent), rank)
             if problem is not None:
                 raise UnmetError(f"rank {rank}: {problem}")
+
+    async def exchanges(self, step: Step) -> None:
+        """This rank got these actions (type, bytes), and answered each with this type and the action's serial."""
+        gate = self.world.gates[step["exchanges"]]
+        problem = exchange_problem(bytes(gate.received), bytes(gate.sent), step["messages"])
+        if problem is not None:
+            raise UnmetError(f"rank {step['exchanges']}: {problem}")
+
+    async def asks(self, step: Step) -> None:
+        """Somebody puts a "collect" with this serial into the rank's link; so far it has answered these serials."""
+        gate = self.world.gates[step["asks"]]
+        assert gate.to_rank is not None
+        gate.to_rank.write(collect(step["serial"]))
+        await asyncio.sleep(0.5)
+        if collected(bytes(gate.sent)) != step["answers"]:
+            raise UnmetError(f"it has answered {collected(bytes(gate.sent))}")
 
     async def greets(self, step: Step) -> None:
         """The controller answers a connect frame (magic, version, rank) with these bytes, or closes (none)."""

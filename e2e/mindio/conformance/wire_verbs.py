@@ -45,6 +45,43 @@ def wrong_with(data: bytes, rank: int) -> str | None:
     return None
 
 
+SERIAL_AT = {4: 16, 7: 4, 21: 24, 35: 24, 23: 14, 37: 14, 29: 8, 31: 8, 33: 8}
+"""Where an action has its serial, 0 unless said; every answer has it at 4."""
+ANSWER_BYTES = {10: 72, 12: 72, 26: 72}
+"""Lengths of answers that carry an account, 12 unless said."""
+
+
+def serial(kind: int, body: bytes, *, answers: bool) -> int:
+    """The serial of an action, or of an answer."""
+    at = 4 if answers else SERIAL_AT.get(kind, 0)
+    return int.from_bytes(body[at : at + 2], "little")
+
+
+def exchange_problem(received: bytes, sent: bytes, wanted: list[list[int]]) -> str | None:
+    """What is wrong with the actions that a rank got (type, bytes) and its answers (type): None when nothing is."""
+    actions = [(kind, body) for kind, body in frames(received[2:]) if kind > 3]
+    answers = [(kind, body) for kind, body in frames(sent[CONNECT.size :]) if kind > 3]
+    if [(kind, len(body)) for kind, body in actions] != [(kind, length) for kind, length, _ in wanted]:
+        return f"actions {[(kind, len(body)) for kind, body in actions]}"
+    if [(kind, len(body)) for kind, body in answers] != [(reply, ANSWER_BYTES.get(reply, 12)) for *_, reply in wanted]:
+        return f"answers {[(kind, len(body)) for kind, body in answers]}"
+    told = [serial(kind, body, answers=False) for kind, body in actions]
+    answered = [serial(kind, body, answers=True) for kind, body in answers]
+    if told != answered or told != sorted(set(told)):
+        return f"serials {told} are answered by {answered}"
+    return None
+
+
+def collected(sent: bytes) -> list[int]:
+    """Serials of the answers to collect."""
+    return [serial(kind, body, answers=True) for kind, body in frames(sent[CONNECT.size :]) if kind == 10]
+
+
+def collect(number: int) -> bytes:
+    """The action "collect" with a serial."""
+    return HEADER.pack(9, 0, 2, 0, 0) + struct.pack("<H", number)
+
+
 async def greet(world: World, frame: bytes) -> bytes:
     """The controller's first bytes to somebody who connects and sends `frame`; empty when it closes."""
     reader, writer = await asyncio.open_connection(ADDRESS, world.port)

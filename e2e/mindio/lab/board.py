@@ -25,6 +25,11 @@ class Board:
         """Say that `rank` is at `step`."""
         CELL.pack_into(self._cells, rank * CELL.size, step)
 
+    def clear(self, step: int) -> None:
+        """Nobody is beyond `step`, whatever one who has died since had reached; called while everybody is held."""
+        for rank in range(len(self._cells) // CELL.size):
+            self.put(rank, min(self.get(rank), step))
+
     def get(self, rank: int) -> int:
         """Where `rank` is."""
         return int(CELL.unpack_from(self._cells, rank * CELL.size)[0])

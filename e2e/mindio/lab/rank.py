@@ -98,6 +98,7 @@ class Trainer:
     def on_rollback(self, step: int, *_: Any) -> None:
         """Back to the step."""
         self.step = step if not self.settings.load_step else self.step or step
+        self.board.clear(self.step)
         self.board.put(self.settings.rank, self.step)
 
     def on_zit_upgrade_rollback(self, step: int, *_: Any) -> None:

@@ -79,7 +79,7 @@ def test_an_orderly_end_is_a_heartbeat_with_the_last_step(monkeypatch: pytest.Mo
     processor.destroy()
     ((kind, _, _, body),) = _wire.FrameReader().feed(b"".join(sent))
     beat = _wire.Heartbeat.unpack(body)
-    assert (kind, beat.rank, beat.step, beat.state, body[16]) == (_wire.Message.HEARTBEAT, 3, 300, _wire.ENDED, 11)
+    assert (kind, beat.rank, beat.step, beat.ended, body[16]) == (_wire.Message.HEARTBEAT, 3, 300, True, 11)
 
 
 def test_frames_are_cut_wherever_the_bytes_break() -> None:

@@ -3,37 +3,34 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from . import _settings as settings
 from . import _wire as wire
+from ._controller import NO_ANSWER, Reply
 from ._names import FaultType, Status
-from ._wire import Heartbeat, Message
+from ._wire import Message
 
 if TYPE_CHECKING:
-    from ._controller import Controller, Reply
+    from ._controller import Controller
+
+LOCK_TRIES = 3
 
 
-def note(controller: Controller, content: dict[str, Any]) -> None:
+def note(controller: Controller, reply: Reply) -> None:
     """Take in the account that a rank puts into its answer."""
-    beat = Heartbeat(**content["beat"])
-    with controller.lock:
-        controller.ranks[beat.rank].take(beat)
+    if reply.beat is not None:
+        with controller.lock:
+            controller.ranks[reply.beat.rank].take(reply.beat)
 
 
-def ask(controller: Controller, ranks: list[int], *, pause: bool = False) -> dict[int, Reply]:
-    """Collect the accounts of `ranks`; each one holds at its next optimizer update (or step, for a pause)."""
+def ask(controller: Controller, ranks: list[int]) -> dict[int, Reply]:
+    """Collect the accounts of `ranks`; nobody is held by it."""
     seconds = settings.COLLECT_SECONDS if settings.on("silence_costs_five") else 1.0
-    replies = controller.order(Message.COLLECT, {r: {"pause": pause} for r in ranks}, seconds)
-    for result, content in replies.values():
-        if result == wire.OK:
-            note(controller, content)
+    replies = controller.order(Message.COLLECT, {r: {} for r in ranks}, seconds)
+    for reply in replies.values():
+        note(controller, reply)
     return replies
-
-
-def unlock(controller: Controller) -> None:
-    """Let every rank go on as if nothing had happened."""
-    controller.order(Message.UNLOCK, {r: {} for r in controller.linked()}, settings.COLLECT_SECONDS)
 
 
 def take_stock(controller: Controller) -> None:
@@ -52,14 +49,14 @@ def take_stock(controller: Controller) -> None:
         asked = [n for n in suspects if not controller.ranks[n].silent(now)]
     found, controller.found = controller.found, {}
     before: dict[int, int] = {} if settings.on("answer_clears_silence") else found
-    replies: dict[int, Reply] = {n: (wire.ERROR, {}) for n in suspects} | ask(controller, asked)
+    replies = {n: Reply(wire.ERROR) for n in suspects} | ask(controller, asked)
     now = time.monotonic()
     with controller.lock:
         for number in sorted(suspects):
             entry = controller.ranks[number]
             own = entry.fault(now)
             fault = before.get(number) if own is None else int(own)
-            answered = replies[number][0] == wire.OK
+            answered = replies[number].result == wire.OK
             if fault is None and not answered:
                 fault = FaultType.PROCESS.value if settings.on("unnamed_found") else None
             if fault is not None:
@@ -68,26 +65,40 @@ def take_stock(controller: Controller) -> None:
 
 
 def lock_step(controller: Controller) -> None:
-    """Hold every healthy rank at the highest step; a rank stuck in its update makes this fail or is lost itself."""
+    """Hold every healthy rank at the highest step; a rank stuck in its update makes this fail or is lost itself.
+
+    A rank that has run past the step meanwhile asks for another try with its own; so does one that does not answer.
+    """
+    for _ in range(LOCK_TRIES):
+        again = _try_to_lock(controller)
+        if again is None or not controller.incident.locked:
+            return
+    controller.incident.locked = False
+
+
+def _try_to_lock(controller: Controller) -> bool | None:
+    """None: everybody stands there."""
     with controller.lock:
         healthy = [
             r for r in controller.ranks.values()
             if r.registered and r.status is Status.NORMAL
             and (r.number not in controller.errors or (r.link is not None and not settings.on("named_not_locked")))
         ]  # fmt: skip
-        steps = [r.step + (1 if r.updating and not controller.flags.local_copy else 0) for r in healthy]
-        all_steps = steps or [0]
-    controller.incident.step = max(all_steps)
+        controller.incident.step = max((r.step for r in controller.ranks.values()), default=0)
+    if not controller.incident.step:
+        return None
     orders = {r.number: {"step": controller.incident.step} for r in healthy}
     replies = controller.order(Message.LOCK, orders)
-    for number, (result, content) in replies.items():
-        if result == wire.OK:
-            note(controller, content)
-        elif result == wire.ERROR:
-            controller.incident.locked = not settings.on("stuck_fails_the_lock")
-        elif settings.on("stuck_is_lost"):
+    again = False
+    for number, reply in replies.items():
+        note(controller, reply)
+        if reply.result == NO_ANSWER and settings.on("stuck_is_lost"):
             controller.mark(number, int(FaultType.PROCESS))
             controller.codes[number] = ""
+        elif reply.result in {wire.ERROR, wire.TIMEOUT}:
+            controller.incident.locked = not settings.on("stuck_fails_the_lock")
+        again = again or reply.result == wire.NEED_RETRY
+    return True if again else None
 
 
 def offer(controller: Controller) -> list[str]:

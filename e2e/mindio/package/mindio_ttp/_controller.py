@@ -6,13 +6,13 @@ one that gives orders or calls back. Reading from links happens on the server's 
 
 from __future__ import annotations
 
-import json
 import threading
 import time
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
+from . import _bodies as bodies
 from . import _machine as machine
 from . import _settings as settings
 from . import _wire as wire
@@ -22,11 +22,19 @@ from ._names import FAULT_OF_STATE, ReportState, Status
 from ._ranks import Rank
 from ._replicas import Replicas, make_group
 from ._server import Link, Server
-from ._wire import Message
+from ._wire import Heartbeat, Message
 
 REFUSED = 1
-NO_LINK = 99
-Reply = tuple[int, dict[str, Any]]
+NO_ANSWER, NO_LINK = 98, 99
+
+
+@dataclass(frozen=True)
+class Reply:
+    """How an action ended on a rank: a result of the wire, `NO_ANSWER` or `NO_LINK`; some bring the rank's account."""
+
+    result: int
+    loaded: int = -1
+    beat: Heartbeat | None = None
 
 
 @dataclass
@@ -56,9 +64,7 @@ class Incident:
     strategy: str = ""
     step: int = 0
     locked: bool = True
-    stopped: bool = False
     params: str = ""
-    clean_results: dict[int, int] = field(default_factory=dict)
 
 
 class Controller:
@@ -115,7 +121,7 @@ class Controller:
             links = [r.link for r in self.ranks.values() if r.link is not None]
             self.changed.notify_all()
         for link in links:
-            link.send(wire.action(Message.DESTROY, 0, {}))
+            link.send(bodies.action(Message.DESTROY, self.next_serial(), {}))
         if self.server is not None:
             self.server.stop()
         if self._thread is not None and self._thread is not threading.current_thread():
@@ -165,29 +171,32 @@ class Controller:
         """One message of a rank."""
         with self.lock:
             if kind == Message.HEARTBEAT:
-                beat = wire.Heartbeat.unpack(body)
-                if beat.state == wire.ENDED:
+                beat = Heartbeat.unpack(body)
+                if beat.ended:
                     self._ended_in_order(link.rank)
                 else:
                     self._heartbeat(link, beat)
-            elif kind == Message.ANSWER:
-                serial, result, content = wire.parse_answer(body)
-                if serial in self._answers and not link.contested:
-                    self._answers[serial][link.rank] = result, content
+            elif kind in wire.ANSWERS:
+                found = bodies.parse_answer(body)
+                if found.serial in self._answers and not link.contested:
+                    self._answers[found.serial][link.rank] = Reply(found.result, found.loaded, found.beat)
                     self._awaited.discard(link.rank)
                     if not self._awaited:  # the state machine has no use for a single answer of many
                         self.changed.notify_all()
             elif kind == Message.REGISTER:
                 self._register(link)
             elif kind == Message.REPLICAS:
-                self._replicas(link, json.loads(body))
+                self._replicas(link, *bodies.parse_replicas(body))
+            elif kind == Message.DATA_PARALLEL:
+                self.replicas.data_parallel[link.rank] = tuple(sorted(bodies.parse_data_parallel(body)))
+                link.send(wire.frame(Message.DATA_PARALLEL, wire.REPLY.pack(0, self.counter, 0)))
 
     def entry_of(self, link: Link) -> Rank:
         """The record that a link speaks for."""
         coming = self.incoming.get(link.rank)
         return coming if coming is not None and coming.link is link else self.ranks[link.rank]
 
-    def _heartbeat(self, link: Link, beat: wire.Heartbeat) -> None:
+    def _heartbeat(self, link: Link, beat: Heartbeat) -> None:
         entry = self.entry_of(link)
         if not entry.registered and settings.on("restarted_blind"):
             return
@@ -212,7 +221,8 @@ class Controller:
         allowed = allowed and not (asking and not settings.on("registers_before_strategy"))
         if allowed:
             entry.renew(isolated=hot or (lost and not (quiet and link.rank not in self.errors)))
-        result = 0 if allowed else REFUSED
+        isolated = allowed and entry.status is Status.ISOLATED and not hot
+        result = wire.ISOLATED if isolated else 0 if allowed else REFUSED
         link.send(wire.frame(Message.REGISTER, wire.REPLY.pack(result, self.shown_counter(), int(hot))))
         self.changed.notify_all()
 
@@ -227,14 +237,12 @@ class Controller:
             return self.counter
         return 0
 
-    def _replicas(self, link: Link, report: dict[str, Any]) -> None:
-        groups = [make_group(g["rank_list"], g["replica_cnt"], g["replica_shift"]) for g in report["groups"]]
+    def _replicas(self, link: Link, told: list[dict[str, Any]], flags: dict[str, bool]) -> None:
+        groups = [make_group(g["rank_list"], g["replica_cnt"], g["replica_shift"]) for g in told]
         if groups:
             self.replicas.by_rank[link.rank] = groups
-        if report.get("dp") and groups and all(len(g.ranks) > len(report["dp"]) for g in groups):
-            self.replicas.data_parallel[link.rank] = tuple(sorted(report["dp"]))
-        self.rank_flags[link.rank] = report["flags"]
-        self.retry_enabled = report["flags"]["uce"]
+        self.rank_flags[link.rank] = flags
+        self.retry_enabled = flags["uce"]
         link.send(wire.frame(Message.REPLICAS, wire.REPLY.pack(0, self.counter, 0)))
 
     def _ended_in_order(self, rank: int) -> None:
@@ -268,18 +276,18 @@ class Controller:
     ) -> dict[int, Reply]:
         """Give one action to some ranks and collect their answers.
 
-        A rank without a link answers `NO_LINK` at once, one that loses it does when it is lost, one that is too late,
-        or whose link was stolen meanwhile, answers `TIMEOUT` after `seconds` (the action limit unless given).
+        A rank without a link is passed over (`NO_LINK`). Whoever has one is waited for, also when it is lost
+        meanwhile: the answer is `NO_ANSWER` after `seconds` (the action limit unless given).
         """
         serial = self.next_serial()
         if serial == 0:
-            return dict.fromkeys(arguments, (wire.ERROR, {}))
+            return dict.fromkeys(arguments, Reply(wire.ERROR))
         with self.lock:
             links = {number: self.ranks[number].link for number in arguments}
             self._answers[serial] = {}
         for number, link in links.items():
             if link is not None:
-                link.send(wire.action(kind, serial, arguments[number]))
+                link.send(bodies.action(kind, serial, {"counter": self.counter} | arguments[number]))
         limit = settings.action_seconds() if settings.on("slow_handler_fails") else 3600.0
         return self.gather(serial, links, limit if seconds is None else seconds)
 
@@ -289,22 +297,22 @@ class Controller:
         with self.lock:
             answers = self._answers[serial]
             while not self.closing:
-                open_ones = [n for n, link in links.items() if n not in answers and link and (link.open or link.stolen)]
+                open_ones = [n for n, link in links.items() if n not in answers and link and self._is_awaited(link)]
                 left = end - time.monotonic()
                 if not open_ones or left <= 0:
                     break
                 self._awaited = set(open_ones)
                 self.changed.wait(left)
             del self._answers[serial]
-        missing = {n: (NO_LINK if link is None or not link.open else wire.TIMEOUT) for n, link in links.items()}
-        return {n: answers.get(n, (missing[n], {})) for n in links}
+            for number, link in links.items():
+                if link is not None and number not in answers:
+                    self.ranks[number].available = False
+        missing = {n: Reply(NO_LINK if link is None else NO_ANSWER) for n, link in links.items()}
+        return {n: answers.get(n, missing[n]) for n in links}
 
-    def expect(self) -> int:
-        """Reserve a serial under which ranks answer later; used with `gather`."""
-        serial = self.next_serial()
-        with self.lock:
-            self._answers[serial] = {}
-        return serial
+    @staticmethod
+    def _is_awaited(link: Link) -> bool:
+        return settings.on("lost_link_costs_the_limit") or link.open or link.stolen
 
     # ---- faults
 

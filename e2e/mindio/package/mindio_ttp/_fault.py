@@ -5,9 +5,9 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
+from . import _bodies as bodies
 from . import _collect as collect
 from . import _settings as settings
-from . import _wire as wire
 from ._names import Status
 from ._wire import Message
 
@@ -125,7 +125,6 @@ def abnormal(controller: Controller) -> str:
     told, controller.pause_failed = controller.pause_failed, False
     if not (stop or save or new_faults or told) and settings.on("silent_heart_loops"):
         controller.counter -= int(not settings.on("loop_raises_counter"))
-        collect.unlock(controller)
         return "nothing wrong, scaled in" if controller.scaled_in else "nothing wrong"
     collect.lock_step(controller)
     if save:
@@ -172,7 +171,7 @@ def converse(controller: Controller) -> str:
     if not told and settings.on("raising_stop_complete_exits"):
         return "exit"
     if not settings.on("stop_after_strategy"):
-        controller.order(Message.STOP, {r: {} for r in controller.linked(but=controller.errors)})
+        controller.order(Message.STOP, {r: {"type": ""} for r in controller.linked(but=controller.errors)})
     if heard(controller, wait, "stop" if not settings.on("second_stop_fatal") else "") != "global":
         return "exit"
     told = True
@@ -244,10 +243,11 @@ def leave(controller: Controller) -> str:
             return "done"
         if not settings.on("no_result_for_exit"):
             result(controller, 0, "exit", controller.errors, "exit")
+    serial = controller.next_serial()
     for rank in controller.linked():
         link = controller.ranks[rank].link
         if link is not None:
-            link.send(wire.action(Message.EXIT, controller.next_serial(), {}))
+            link.send(bodies.action(Message.EXIT, serial, {}))
     _sleep(controller, 3.0)
     if controller.server is not None:
         controller.server.stop()

@@ -11,29 +11,67 @@ import os
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import asdict
 from typing import Any
 
+from . import _bodies as bodies
 from . import _settings as settings
 from . import _wire as wire
 from ._names import RepairType, ReportState
 from ._processor import Processor, registered
 from ._wire import Message
 
-Result = tuple[int, dict[str, Any]]
+ACCOUNTS = frozenset({Message.COLLECTED, Message.LOCKED, Message.IS_NORMAL})
+UCE = frozenset({ReportState.RS_UCE, ReportState.RS_UCE_CORRUPTED})
+HOLD_SECONDS = 0.2
+"""So long a rank stays at its pause point after it was asked where it is: the real one may run past the pause."""
+
+
+class Later(Exception):  # noqa: N818 - no error: the answer comes from another thread
+    """The action goes on; whoever carries it out answers."""
 
 
 def serve(processor: Processor) -> None:
     """Carry out orders until the process ends."""
     while True:
         kind, body = processor.inbox.get()
-        serial, arguments = wire.parse_action(body)
+        serial, arguments = bodies.parse_action(kind, body)
+        if not is_new(processor, serial):
+            continue
         try:
-            result, content = TABLE[Message(kind)](processor, arguments)
+            result = TABLE[Message(kind)](processor, arguments)
+        except Later:
+            continue
         except Exception as error:  # a stranger's handler may raise anything
             settings.log(f"rank {processor.options.rank}: {Message(kind).name} raised {error!r}")
-            result, content = wire.TIMEOUT if settings.on("raising_handler_fails") else wire.OK, {}
-        processor.client.send(wire.answer(serial, result, content))
+            result = wire.TIMEOUT if settings.on("raising_handler_fails") else wire.OK
+        tell(processor, Message(kind), serial, result)
+
+
+def is_new(processor: Processor, serial: int) -> bool:
+    """A serial below the highest seen is dropped in silence; of the highest the answer is sent again."""
+    if serial > processor.serial or not settings.on("old_serials_dropped"):
+        processor.serial = serial
+        return True
+    if serial == processor.serial:
+        processor.client.send(processor.answered.get(serial, b""))
+    return False
+
+
+def tell(processor: Processor, kind: Message, serial: int, result: int) -> None:
+    """Answer, for some actions with the rank's account."""
+    reply = wire.ANSWER_OF.get(kind)
+    if reply is None:
+        return
+    with processor.condition:
+        beat = processor.account() if reply in ACCOUNTS else None
+        loaded = processor.loaded_step or -1
+        if kind is Message.NORMAL:
+            processor.loaded_step = 0
+    data = bodies.answer(reply, bodies.Answer(result, serial, processor.options.rank, loaded, beat))
+    processor.answered = {serial: data}
+    processor.client.send(data)
+    if kind is Message.NORMAL:
+        go_on(processor)
 
 
 def call(name: str, *arguments: Any) -> Any:
@@ -56,36 +94,27 @@ def context(name: str) -> Any:
     return None if entry is None else entry[1]
 
 
-def account(processor: Processor) -> Result:
-    """The rank's account as an answer."""
-    return wire.OK, {"beat": asdict(processor.account())}
-
-
-def collect(processor: Processor, arguments: dict[str, Any]) -> Result:
-    """Say where this rank is, and hold it there."""
+def collect(processor: Processor, _arguments: dict[str, Any]) -> int:
+    """Say where this rank is."""
     with processor.condition:
-        if arguments["pause"]:
-            processor.pause_held = True
-        elif processor.state is ReportState.RS_NORMAL:
-            processor.limit = processor.step + int(processor.updating)
-        beat = processor.account()
-        passed = processor.pause_passed
-    return wire.OK, {"beat": asdict(beat), "passed": passed}
+        processor.pause_held_until = time.monotonic() + HOLD_SECONDS
+    return wire.OK
 
 
-def lock(processor: Processor, arguments: dict[str, Any]) -> Result:
-    """Let the rank reach the step and hold it there; ERROR when it does not within 30 seconds."""
+def lock(processor: Processor, arguments: dict[str, Any]) -> int:
+    """Let the rank reach the step and hold it there; TIMEOUT when it does not within 30 seconds, NEED_RETRY beyond."""
     step = arguments["step"]
     end = time.monotonic() + settings.LOCK_SECONDS + 0.5
     with processor.condition:
-        processor.limit = step
+        processor.limit, processor.pause_held_until = step, 0.0
         processor.condition.notify_all()
         while processor.state is ReportState.RS_NORMAL and not reached(processor, step):
             left = end - time.monotonic()
             if left <= 0:
-                return wire.ERROR, {}
+                return wire.TIMEOUT
             processor.condition.wait(left)
-    return account(processor)
+        beyond = processor.step > step and processor.state is ReportState.RS_NORMAL and not processor.options.local_copy
+    return wire.NEED_RETRY if beyond else wire.OK
 
 
 def reached(processor: Processor, step: int) -> bool:
@@ -95,21 +124,12 @@ def reached(processor: Processor, step: int) -> bool:
     return processor.step >= step
 
 
-def unlock(processor: Processor, _arguments: dict[str, Any]) -> Result:
-    """Nothing was wrong: go on."""
-    with processor.condition:
-        processor.limit = None
-        processor.pause_held = False
-        processor.condition.notify_all()
-    return wire.OK, {}
-
-
-def stop(processor: Processor, arguments: dict[str, Any]) -> Result:
+def stop(processor: Processor, arguments: dict[str, Any]) -> int:
     """Make the training thread leave its function and wait until it has."""
     with processor.condition:
         processor.stopping, processor.limit = True, None
-        processor.pause_step, processor.pause_held = None, False
-        processor.repair_type = shown_type(arguments.get("type", ""))
+        processor.pause_step, processor.pause_held_until = None, 0.0
+        processor.repair_type = shown_type(arguments["type"])
         processor.condition.notify_all()
     call("stop", registered.args, context("stop"))
     end = time.monotonic() + settings.action_seconds()
@@ -117,9 +137,9 @@ def stop(processor: Processor, arguments: dict[str, Any]) -> Result:
         while not processor.outside:
             left = end - time.monotonic()
             if left <= 0:
-                return wire.TIMEOUT, {}
+                return wire.TIMEOUT
             processor.condition.wait(left)
-    return wire.OK, {}
+    return wire.OK
 
 
 def shown_type(strategy: str) -> str:
@@ -127,15 +147,22 @@ def shown_type(strategy: str) -> str:
     return strategy if strategy in {"dump", "retry", "recover"} else "unknow"
 
 
-def clean(processor: Processor, arguments: dict[str, Any]) -> Result:
-    """Clean, then let the thread go on to its second wait."""
-    returned = call("clean", arguments["uce"], registered.args, context("clean"))
+def clean(processor: Processor, arguments: dict[str, Any]) -> int:
+    """Clean, then let the thread go on to its second wait; "nothing to rebuild" is told by the device's status."""
+    processor.repair_type = shown_type(arguments["type"])
+    is_uce = processor.state in UCE and settings.on("clean_tells_memory_fault")
+    returned = call("clean", is_uce, registered.args, context("clean"))
     if not isinstance(returned, int):
         wrong_type("clean")
     result = returned if isinstance(returned, int) else wire.OK
-    if result in {wire.OK, wire.NO_REBUILD} and not settings.mindspore():
-        release(processor, "cleaned")
-    return result, {}
+    if result == wire.NO_REBUILD:
+        processor.low, result = True, wire.OK
+        processor.client.beat()
+    if result == wire.OK:
+        processor.cleaned = True
+        if not settings.mindspore():
+            release(processor, "cleaned")
+    return result
 
 
 def wrong_type(name: str) -> None:
@@ -152,82 +179,98 @@ def release(processor: Processor, word: str) -> None:
         processor.condition.notify_all()
 
 
-def rebuild(processor: Processor, arguments: dict[str, Any]) -> Result:
+def rebuild(processor: Processor, arguments: dict[str, Any]) -> int:
     """Rebuild the groups that a lost rank is in."""
-    processor.repair_type = shown_type(arguments.get("type", ""))
+    processor.counter = arguments["counter"]
     call("rebuild_group", arguments["ranks"], registered.args, context("rebuild_group"))
     if processor.state is ReportState.RS_INIT_FINISH:
         release(processor, "initialise")
-    return wire.OK, {}
+    return wire.OK
 
 
-def repair(processor: Processor, arguments: dict[str, Any]) -> Result:
+def repair(processor: Processor, arguments: dict[str, Any]) -> int:
     """Send, receive or load."""
     return _repair(processor, arguments, "repair", registered.args, context("repair"))
 
 
-def _repair(processor: Processor, arguments: dict[str, Any], name: str, *last: Any) -> Result:
+def _repair(processor: Processor, arguments: dict[str, Any], name: str, *last: Any) -> int:
     info = arguments["info"]
     processor.repair_step, processor.loaded_step = arguments["step"], 0
-    processor.repair_type = shown_type(arguments["type"])
+    processor.repair_type, processor.counter = shown_type(arguments["type"]), arguments["counter"]
     rebuilds = info["repair_type"] in {RepairType.RT_UCE_HIGHLEVEL.value, RepairType.RT_LOAD_REBUILD.value}
     call(name, arguments["step"], rebuilds, info["dst"], info, *last)
-    return wire.OK, {"loaded": processor.loaded_step}
+    return wire.OK
 
 
-def rollback(processor: Processor, arguments: dict[str, Any]) -> Result:
+def rollback(processor: Processor, arguments: dict[str, Any]) -> int:
     """Back to the locked step."""
-    processor.repair_type = shown_type(arguments["type"])
-    processor.repair_step = arguments["step"]
+    processor.repair_step, processor.counter = arguments["step"], arguments["counter"]
     call("rollback", arguments["step"], registered.args, context("rollback"))
     return rolled_back(processor, arguments["step"])
 
 
-def rolled_back(processor: Processor, step: int) -> Result:
+def rolled_back(processor: Processor, step: int) -> int:
     """The state after a roll-back: at the step, whole, not updating."""
     with processor.condition:
         processor.step = processor.loaded_step or step
-        processor.updating, processor.copying, processor.available = False, False, True
-    return wire.OK, {}
+        processor.updating, processor.copying = False, False
+    return wire.OK
 
 
-def resume(processor: Processor, _arguments: dict[str, Any]) -> Result:
-    """Call the training function again."""
+def normal(processor: Processor, _arguments: dict[str, Any]) -> int:
+    """Everything is as it should be again; the function is called once this has been answered."""
     with processor.condition:
         processor.state, processor.code = ReportState.RS_NORMAL, ""
+        processor.isolated = processor.low = processor.cleaned = False
         processor.stopping, processor.limit, processor.outside = False, None, False
-        processor.pause_step, processor.pause_held, processor.pause_passed = None, False, -1
-        processor.loaded_step = 0
-        processor.go.append("repaired")
-        processor.condition.notify_all()
-    return wire.OK, {}
+        processor.pause_step, processor.pause_held_until = None, 0.0
+    return wire.OK
 
 
-def save(processor: Processor, arguments: dict[str, Any]) -> Result:
-    """Save in a thread of its own; a second answer tells that it is done."""
+def go_on(processor: Processor) -> None:
+    """Call the training function again."""
+    release(processor, "repaired")
+
+
+def save(processor: Processor, arguments: dict[str, Any]) -> int:
+    """Save in a thread of its own, which answers when it is done; where that is set, stop and clean first."""
     processor.repair_type, processor.repair_step = "dump", arguments["step"]
-    threading.Thread(target=_save, args=(processor, arguments), name="mindio-save", daemon=True).start()
-    return wire.OK, {}
+    processor.counter = arguments["counter"]
+    serial = processor.serial
+    thread = threading.Thread(target=_save, args=(processor, arguments, serial), name="mindio-save", daemon=True)
+    thread.start()
+    raise Later
 
 
-def _save(processor: Processor, arguments: dict[str, Any]) -> None:
+def _save(processor: Processor, arguments: dict[str, Any], serial: int) -> None:
     result = wire.OK
     try:
-        call("save_ckpt", arguments["step"], arguments["info"], registered.args, context("save_ckpt"))
+        first = settings.stop_clean_before_dump() and settings.on("stop_clean_before_save")
+        if first and not processor.cleaned:
+            result = stop_and_clean(processor)
+        if result == wire.OK:
+            call("save_ckpt", arguments["step"], arguments["info"], registered.args, context("save_ckpt"))
     except Exception as error:  # whatever the trainer's save raises
         settings.log(f"rank {processor.options.rank}: save raised {error!r}")
-        result = wire.TIMEOUT
-    processor.client.send(wire.answer(arguments["done"], result))
+        result = wire.ERROR
+    tell(processor, Message.SAVE, serial, result)
 
 
-def rename(_processor: Processor, arguments: dict[str, Any]) -> Result:
-    """Give the checkpoint its final name."""
+def stop_and_clean(processor: Processor) -> int:
+    """Before a save; only what clean says counts."""
+    parts = (stop, clean) if settings.on("stop_before_clean") else (clean, stop)
+    results = {part: part(processor, {"type": "dump"}) for part in parts}
+    return results[clean]
+
+
+def rename(processor: Processor, _arguments: dict[str, Any]) -> int:
+    """Give the checkpoint its final name; the step is the one that was saved."""
     last = context("rename") if settings.mindspore() else registered.args
-    call("rename", arguments["step"], last)
-    return wire.OK, {}
+    call("rename", processor.repair_step, last)
+    return wire.OK
 
 
-def leave(processor: Processor, _arguments: dict[str, Any]) -> Result:
+def leave(processor: Processor, _arguments: dict[str, Any]) -> int:
     """The controller wants this process to end."""
     with processor.condition:
         processor.leaving = True
@@ -236,71 +279,70 @@ def leave(processor: Processor, _arguments: dict[str, Any]) -> Result:
         call("exit", context("exit"))
     else:
         threading.Thread(target=processor.forced_exit, name="mindio-exit", daemon=True).start()
-    return wire.OK, {}
+    return wire.OK
 
 
-def pause(processor: Processor, arguments: dict[str, Any]) -> Result:
+def pause(processor: Processor, arguments: dict[str, Any]) -> int:
     """Block the thread at a step, or let it raise there; with the block the streams are synchronised."""
     by_exception = arguments["raise"]
     end = time.monotonic() + settings.action_seconds()
     with processor.condition:
         processor.pause_step, processor.pause_by_exception = arguments["step"], by_exception
-        processor.pause_held = False
+        processor.pause_held_until = 0.0
         processor.condition.notify_all()
         while not (processor.outside if by_exception else processor.paused):
             left = end - time.monotonic()
             if left <= 0:
                 processor.pause_step = None
                 processor.condition.notify_all()
-                return wire.TIMEOUT, {}
+                return wire.TIMEOUT
             processor.condition.wait(left)
     if not by_exception:
         call("stream_sync")
-    return account(processor)
+    return wire.OK
 
 
-def unpause(processor: Processor, _arguments: dict[str, Any]) -> Result:
+def unpause(processor: Processor, _arguments: dict[str, Any]) -> int:
     """End a pause."""
     with processor.condition:
-        processor.pause_step, processor.pause_held = None, False
+        processor.pause_step = None
         processor.condition.notify_all()
-    return wire.OK, {}
+    return wire.OK
 
 
-def downgrade_rebuild(_processor: Processor, arguments: dict[str, Any]) -> Result:
+def downgrade_rebuild(_processor: Processor, arguments: dict[str, Any]) -> int:
     """Go on with fewer ranks; the ctx of the four elastic handlers is never passed on."""
     call("zit_downgrade_rebuild", arguments["group"], arguments["remaining"], registered.args, arguments["params"])
-    return wire.OK, {}
+    return wire.OK
 
 
-def upgrade_rebuild(_processor: Processor, arguments: dict[str, Any]) -> Result:
+def upgrade_rebuild(_processor: Processor, arguments: dict[str, Any]) -> int:
     """Take ranks back in."""
     call("zit_upgrade_rebuild", arguments["ranks"], registered.args, arguments["params"])
-    return wire.OK, {}
+    return wire.OK
 
 
-def upgrade_repair(processor: Processor, arguments: dict[str, Any]) -> Result:
+def upgrade_repair(processor: Processor, arguments: dict[str, Any]) -> int:
     """As `repair`; the last argument is the text given with "upgrade"."""
     return _repair(processor, arguments, "zit_upgrade_repair", registered.args, arguments["params"])
 
 
-def upgrade_rollback(processor: Processor, arguments: dict[str, Any]) -> Result:
+def upgrade_rollback(processor: Processor, arguments: dict[str, Any]) -> int:
     """Back to the locked step, after an upgrade."""
     processor.repair_type = "unknow"
     call("zit_upgrade_rollback", arguments["step"], registered.args, arguments["params"])
     return rolled_back(processor, arguments["step"])
 
 
-TABLE: dict[Message, Callable[[Processor, dict[str, Any]], Result]] = {
+TABLE: dict[Message, Callable[[Processor, dict[str, Any]], int]] = {
     Message.COLLECT: collect,
     Message.LOCK: lock,
-    Message.UNLOCK: unlock,
     Message.STOP: stop,
     Message.CLEAN: clean,
     Message.REBUILD: rebuild,
     Message.REPAIR: repair,
     Message.ROLLBACK: rollback,
-    Message.RESUME: resume,
+    Message.NORMAL: normal,
     Message.SAVE: save,
     Message.RENAME: rename,
     Message.EXIT: leave,

@@ -21,17 +21,12 @@ BROKEN = "Controller do pause wait failed."
 
 def stop_at_next_step(controller: Controller, ranks: list[int], *, by_exception: bool) -> bool:
     """Stop `ranks` at the step after the highest one."""
-    replies = collect.ask(controller, ranks, pause=True)
-    accounts = [content for result, content in replies.values() if result == wire.OK]
-    if len(accounts) < len(ranks):
+    replies = collect.ask(controller, ranks)
+    if broken(replies):
         return False
-    step = 1 + max((max(a["passed"], a["beat"]["step"]) for a in accounts), default=0)
-    orders = {r: {"step": step, "raise": by_exception} for r in ranks}
-    done = controller.order(Message.PAUSE, orders)
-    for result, content in done.values():
-        if result == wire.OK:
-            collect.note(controller, content)
-    return all(result == wire.OK for result, _ in done.values())
+    step = 1 + max((controller.ranks[r].step for r in ranks), default=0)
+    done = controller.order(Message.PAUSE, {r: {"step": step, "raise": by_exception} for r in ranks})
+    return all(reply.result == wire.OK for reply in done.values())
 
 
 def pause(controller: Controller) -> str:
@@ -137,7 +132,7 @@ def migrate(controller: Controller) -> str:
         for entry in controller.ranks.values():
             if entry.status is Status.STEP_FINISH:
                 entry.status, entry.state = Status.NORMAL, ReportState.RS_NORMAL
-    if broken(rebuild_on(controller, swapped, strategy)):
+    if broken(rebuild_on(controller, swapped)):
         return fault.failed(controller, f"controller:{controller.flags.rank} rebuild failed", strategy)
     transfers = controller.replicas.transfers(swapped, lambda r: r not in swapped and controller.usable(r))
     if transfers is None:
@@ -145,10 +140,10 @@ def migrate(controller: Controller) -> str:
     extra = {"type": strategy}
     orders = {r: o | extra for r, o in repair_orders(controller, transfers, 3).items()}
     replies = controller.order(Message.REPAIR, orders)
-    if any(result != wire.OK for result, _ in replies.values()):
+    if any(reply.result != wire.OK for reply in replies.values()):
         return fault.failed(controller, "do repair failed, ret: 1", strategy)
     if not roll_back(controller, extra):
         text = f"controller:{controller.flags.rank} notify processor rollback failed"
         return fault.failed(controller, text, strategy)
-    finish(controller, strategy, 0)
+    finish(controller, strategy)
     return "repaired"

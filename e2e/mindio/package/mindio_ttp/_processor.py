@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import collections
 import ctypes
-import json
 import os
 import queue
 import signal
@@ -18,6 +17,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
+from . import _bodies as bodies
 from . import _settings as settings
 from . import _wire as wire
 from ._client import Client
@@ -67,23 +67,25 @@ class Processor:
         self.step = 0
         self.backup_step = -1
         self.loaded_step = 0
-        self.updating = self.copying = self.available = False
+        self.updating = self.copying = False
         self.limit: int | None = None
         self.stopping = self.leaving = self.outside = self.ended = False
         self.inside = False
         self.pause_step: int | None = None
-        self.pause_held = self.paused = self.pause_by_exception = False
-        self.pause_passed = -1
+        self.pause_held_until = 0.0
+        self.paused = self.pause_by_exception = False
         self.repair_step = 0
         self.repair_type = "unknow"
         self.counter = 0
-        self.reboot = False
+        self.serial = 0
+        self.answered: dict[int, bytes] = {}
+        self.reboot = self.isolated = self.low = self.cleaned = False
         self.hot_switch = False
         self.groups: list[dict[str, Any]] = []
         self.data_parallel: list[int] = []
         self.go: collections.deque[str] = collections.deque()
         self.inbox: queue.SimpleQueue[tuple[int, bytes]] = queue.SimpleQueue()
-        self.replies: queue.SimpleQueue[tuple[int, bytes]] = queue.SimpleQueue()
+        self.replies: queue.SimpleQueue[bytes] = queue.SimpleQueue()
         self.client = Client(options.rank, self._take, lambda: self.account().pack())
 
     # ---- life
@@ -96,30 +98,32 @@ class Processor:
         for attempt in range(REGISTER_TRIES):
             if attempt:
                 time.sleep(1.0)
-            result, counter, hot = self._register()
-            if result == wire.OK:
-                self.counter, self.reboot, self.hot_switch = counter, counter != 0, bool(hot)
+            result = self._ask(Message.REGISTER, wire.REGISTER.pack(self.options.rank))
+            if result in {wire.OK, wire.ISOLATED}:
+                self.reboot, self.isolated = self.counter != 0, result == wire.ISOLATED
                 self.client.start_heart()
                 if self.groups:
                     self.report_replicas()
                 return True
         return False
 
-    def _register(self) -> tuple[int, int, int]:
-        self.client.send(wire.frame(Message.REGISTER, wire.REGISTER.pack(self.options.rank)))
+    def _ask(self, kind: Message, body: bytes) -> int:
+        """Tell the controller something and wait for its reply, which also brings its repair counter."""
+        self.client.send(wire.frame(kind, body))
         try:
-            _, body = self.replies.get(timeout=settings.action_seconds())
+            reply = self.replies.get(timeout=settings.action_seconds())
         except queue.Empty:
-            return wire.ERROR, 0, 0
-        result, counter, hot = wire.REPLY.unpack(body)
-        return result, counter, hot
+            return wire.ERROR
+        result, self.counter, hot = wire.REPLY.unpack(reply)
+        self.hot_switch = bool(hot)  # only the reply to a registration ever says so
+        return int(result)
 
     def _take(self, kind: int, body: bytes) -> None:
-        if kind == Message.REGISTER:
-            self.replies.put((kind, body))
+        if kind in wire.REPLIES:
+            self.replies.put(body)
         elif kind == Message.DESTROY:
             self.client.stop()
-        elif kind >= Message.COLLECT:
+        elif kind in wire.ACTIONS:
             self.inbox.put((kind, body))
 
     def account(self) -> Heartbeat:
@@ -128,11 +132,12 @@ class Processor:
             rank=self.options.rank,
             repair_counter=self.counter,
             step=self.step,
-            state=wire.ENDED if self.ended else self.state.value,
-            updating=int(self.updating),
-            available=int(self.available),
-            copying=int(self.copying),
-            milliseconds=int(time.time() * 1000) & 0x7FFFFFFFFFFFFFFF,
+            state=self.state,
+            updating=self.updating,
+            copying=self.copying,
+            ended=self.ended,
+            isolated=self.isolated,
+            low=self.low,
             backup_step=self.backup_step,
             code=self.code,
         )
@@ -140,10 +145,15 @@ class Processor:
     def report_replicas(self) -> None:
         """Tell the controller the groups and what this rank has enabled."""
         o = self.options
-        flags = {"uce": o.uce, "arf": o.arf, "zit": o.zit}
-        dp = self.data_parallel if o.zit else []
-        body = json.dumps({"groups": self.groups, "dp": dp, "flags": flags}).encode()
-        self.client.send(wire.frame(Message.REPLICAS, body))
+        body = bodies.replicas(o.rank, self.groups, arf=o.arf, retry=o.uce, zit=o.zit)
+        self._ask(Message.REPLICAS, body)
+        self.report_data_parallel()
+
+    def report_data_parallel(self) -> None:
+        """Tell the pure data-parallel group where it counts: with elastic training, and shorter than every other."""
+        group = self.data_parallel
+        if self.options.zit and group and all(len(one["rank_list"]) > len(group) for one in self.groups):
+            self._ask(Message.DATA_PARALLEL, bodies.data_parallel(self.options.rank, group))
 
     def destroy(self) -> None:
         """Say goodbye, in a heartbeat with the last step; with the fault `destroy_hangs` it never returns."""
@@ -167,8 +177,6 @@ class Processor:
             self.state, self.code = state, code
             self.outside, self.inside = True, False
             self.updating = False
-            if state is ReportState.RS_UCE_CORRUPTED:
-                self.available = False
             self.go.clear()
             self.condition.notify_all()
         self.client.beat()
@@ -200,17 +208,16 @@ class Processor:
         if settings.fault("stuck_in_update"):
             threading.Event().wait()
         with self.condition:
-            self.step, self.updating, self.copying, self.available = step, False, False, True
+            self.step, self.updating, self.copying = step, False, False
             self.condition.notify_all()
             self._hold()
 
     def pause_point(self, step: int) -> None:
         """Once per step: block, or raise "STEP FINISH", when a pause is due."""
         with self.condition:
-            while self.pause_held and not self.stopping:
-                self.condition.wait()
+            while (left := self.pause_held_until - time.monotonic()) > 0 and not self.stopping:
+                self.condition.wait(left)
             if self.pause_step is None or step < self.pause_step:
-                self.pause_passed = step
                 return
             if self.pause_by_exception:
                 self.pause_step = None

@@ -30,7 +30,7 @@ class Rank:
     code: str = ""
     last_beat: float = field(default_factory=time.monotonic)
     link: Link | None = None
-    loaded_step: int = 0
+    low: bool = False
 
     def silent(self, now: float) -> bool:
         """Whether the last heartbeat is too old."""
@@ -51,9 +51,9 @@ class Rank:
         """Take in a rank's own account."""
         self.last_beat = time.monotonic()
         self.step, self.backup_step = beat.step, beat.backup_step
-        self.updating, self.copying = bool(beat.updating), bool(beat.copying)
-        self.available = bool(beat.available)
-        self.state, self.code = ReportState(beat.state), beat.code
+        self.updating, self.copying = beat.updating, beat.copying
+        self.available = beat.state is not ReportState.RS_UCE_CORRUPTED
+        self.state, self.code, self.low = beat.state, beat.code, beat.low
         if self.state is ReportState.RS_PREREPAIR_FINISH:
             self.status = Status.READY
         elif self.state is ReportState.RS_INIT_FINISH:
@@ -65,5 +65,5 @@ class Rank:
         """A new process stands for this rank."""
         self.registered, self.state, self.code = True, ReportState.RS_NORMAL, ""
         self.last_beat = time.monotonic()
-        self.updating = self.copying = self.available = False
+        self.updating = self.copying = self.available = self.low = False
         self.status = Status.ISOLATED if isolated else Status.NORMAL

@@ -13,13 +13,12 @@ from ._controller import NO_LINK, Controller, Pending, Reply
 from ._names import FAULT_OF_STATE, RepairType, ReportState, Status
 from ._wire import Message
 
-SAVE_SECONDS = 1800.0
 FAILED = "do repair failed, ret: 1"
 
 
 def broken(replies: dict[int, Reply]) -> list[int]:
-    """Ranks whose handler failed or was too slow; one without a link is passed over."""
-    return sorted(n for n, (result, _) in replies.items() if result not in {wire.OK, wire.NO_REBUILD, NO_LINK})
+    """Ranks whose handler failed, was too slow or died in it; one that had no link before is passed over."""
+    return sorted(n for n, reply in replies.items() if reply.result not in {wire.OK, NO_LINK})
 
 
 # ---- ENV_CLEAR
@@ -33,7 +32,6 @@ def clear(controller: Controller) -> str:
     outcome = stop_and_clean(controller, ranks)
     if outcome is not None:
         return outcome
-    incident.stopped = True
     return "downgrade" if incident.strategy == "downgrade" else "repair"
 
 
@@ -57,17 +55,14 @@ def stop(controller: Controller, ranks: list[int]) -> str | None:
 def clean(controller: Controller, ranks: list[int]) -> str | None:
     """Clean handlers; the outcome when one fails."""
     incident = controller.incident
-    tells = settings.on("clean_tells_memory_fault")
-    orders = {r: {"uce": tells and controller.errors.get(r) == 0} for r in ranks}
-    replies = controller.order(Message.CLEAN, orders)
+    replies = controller.order(Message.CLEAN, {r: {"type": incident.strategy} for r in ranks})
     bad = broken(replies)
-    incident.clean_results = {n: result for n, (result, _) in replies.items()}
     if not bad:
         return None
     text = f"controller:{controller.flags.rank} notify device clean failed"
-    plain = all(replies[n][0] == wire.ERROR for n in bad)
+    plain = [n for n in bad if replies[n].result == wire.ERROR]
     if incident.strategy == "retry" and controller.enabled("arf") and plain and settings.on("retry_falls_to_recover"):
-        return fall_to_recover(controller, bad, text)
+        return fall_to_recover(controller, plain, text)
     return refused(controller, text)
 
 
@@ -82,7 +77,6 @@ def fall_to_recover(controller: Controller, bad: list[int], text: str) -> str:
         return "exit"
     outcome = fault.ask_strategy(controller)
     if outcome == "repair":
-        controller.incident.stopped = True
         return "downgrade" if controller.incident.strategy == "downgrade" else "repair"
     return outcome
 
@@ -123,7 +117,7 @@ def needs_data(controller: Controller, rank: int) -> bool:
     """Whether a retry has to send data to this rank: a memory fault whose clean asked for a rebuild."""
     if controller.errors[rank] != 0:
         return False
-    return controller.incident.clean_results.get(rank) != wire.NO_REBUILD or not settings.on("nothing_to_rebuild")
+    return not (controller.ranks[rank].low and settings.on("nothing_to_rebuild"))
 
 
 def wait_for_lost(controller: Controller) -> str | None:
@@ -183,7 +177,7 @@ def all_back(controller: Controller) -> bool:
 def rebuild(controller: Controller) -> bool:
     """Rebuild groups on every linked rank; those that only initialised go on and report ready later."""
     lost = sorted(controller.errors)
-    if broken(rebuild_on(controller, lost, "recover")):
+    if broken(rebuild_on(controller, lost)):
         return False
     end = time.monotonic() + settings.action_seconds()
     with controller.lock:
@@ -195,9 +189,9 @@ def rebuild(controller: Controller) -> bool:
     return True
 
 
-def rebuild_on(controller: Controller, lost: list[int], strategy: str) -> dict[int, Reply]:
+def rebuild_on(controller: Controller, lost: list[int]) -> dict[int, Reply]:
     """Call the rebuild handler on every linked rank."""
-    return controller.order(Message.REBUILD, {r: {"ranks": lost, "type": strategy} for r in controller.linked()})
+    return controller.order(Message.REBUILD, {r: {"ranks": lost} for r in controller.linked()})
 
 
 def corrupted(controller: Controller) -> bool:
@@ -259,48 +253,49 @@ def restore(controller: Controller, lost: list[int], strategy: str, *, params: s
     if not settings.on("handler_order"):
         roll_back(controller, extra)
     replies = controller.order(kind, {r: o | extra for r, o in orders.items()})
-    if any(result != wire.OK for result, _ in replies.values()):
+    if any(reply.result != wire.OK for reply in replies.values()):
         return fault.failed(controller, FAILED, strategy)
-    loaded = min((c["loaded"] for _, c in replies.values() if c.get("loaded")), default=0)
     if not roll_back(controller, extra):
         text = f"controller:{controller.flags.rank} notify processor rollback failed"
         return fault.failed(controller, text, strategy)
     if not settings.on("rebuild_before_repair"):
-        rebuild_on(controller, lost, strategy)
-    finish(controller, strategy, loaded)
+        rebuild_on(controller, lost)
+    finish(controller, strategy)
     return "repaired"
 
 
 def roll_back(controller: Controller, extra: dict[str, Any]) -> bool:
-    """Roll back every rank; one that cannot be reached makes it fail."""
-    with controller.lock:
-        ranks = [r.number for r in controller.ranks.values() if r.registered and r.status is not Status.GONE]
+    """Roll back every rank that has a link."""
     kind = Message.UPGRADE_ROLLBACK if "params" in extra else Message.ROLLBACK
-    if not settings.on("death_after_naming"):
-        ranks = controller.linked()
-    replies = controller.order(kind, {r: {"step": controller.incident.step} | extra for r in sorted(ranks)})
-    return all(result == wire.OK for result, _ in replies.values())
+    replies = controller.order(kind, {r: {"step": controller.incident.step} | extra for r in controller.linked()})
+    return not broken(replies)
 
 
-def finish(controller: Controller, strategy: str, loaded: int) -> None:
-    """The repair is done: everybody is normal again and goes on; success is told later."""
+def finish(controller: Controller, strategy: str) -> None:
+    """The repair is done: everybody is normal again and goes on; success is told later.
+
+    A rank that has died since it was named has no link, and goes on counting as well until its silence is too long.
+    """
     with controller.lock:
         for entry in controller.ranks.values():
             if entry.registered and entry.status is not Status.GONE:
-                entry.status, entry.state, entry.last_beat = Status.NORMAL, ReportState.RS_NORMAL, time.monotonic()
+                entry.status, entry.state = Status.NORMAL, ReportState.RS_NORMAL
         controller.errors.clear()
         controller.codes.clear()
         controller.named.clear()
         controller.scaled_in.clear()
-        at_once = bool(loaded) and loaded < controller.incident.step and settings.on("checkpoint_success_at_once")
-        step = controller.incident.step if not at_once else loaded
-        controller.pending = Pending(strategy, step, at_once)
-    resume(controller, controller.linked())
+    loaded = resume(controller, controller.linked())
+    at_once = 0 < loaded < controller.incident.step and settings.on("checkpoint_success_at_once")
+    step = controller.incident.step if not at_once else loaded
+    controller.pending = Pending(strategy, step, at_once)
 
 
-def resume(controller: Controller, ranks: list[int]) -> None:
-    """Call the training function again on `ranks`."""
-    controller.order(Message.RESUME, {r: {} for r in ranks})
+def resume(controller: Controller, ranks: list[int]) -> int:
+    """Call the training function again on `ranks`; the step of the checkpoint that they have loaded, or -1."""
+    replies = controller.order(Message.NORMAL, {r: {} for r in ranks})
+    for reply in replies.values():
+        collect.note(controller, reply)
+    return min((reply.loaded for reply in replies.values() if reply.loaded > 0), default=-1)
 
 
 # ---- DUMP
@@ -328,34 +323,23 @@ def save(controller: Controller) -> str | None:
     if not chosen or not controller.incident.step:
         return none
     ranks = sorted({r for kind in chosen for group in kind for r in group})
-    first = settings.stop_clean_before_dump() and settings.on("stop_clean_before_save")
-    if first and not controller.incident.stopped:
-        controller.incident.strategy = "dump"
-        parts = (Message.STOP, Message.CLEAN)
-        for kind in parts if settings.on("stop_before_clean") else reversed(parts):
-            if broken(controller.order(kind, {r: {"type": "dump", "uce": False} for r in ranks})):
-                return none
     if not settings.on("selection"):
         ranks = controller.linked()
-    done = controller.expect()
-    started = controller.order(Message.SAVE, {r: save_order(controller, chosen, r, done) for r in ranks})
-    if any(result != wire.OK for result, _ in started.values()):
-        return none
-    saved = controller.gather(done, {r: controller.ranks[r].link for r in ranks}, SAVE_SECONDS)
-    if any(result != wire.OK for result, _ in saved.values()):
+    saved = controller.order(Message.SAVE, {r: save_order(controller, chosen, r) for r in ranks})
+    if any(reply.result != wire.OK for reply in saved.values()):
         return none
     order = [r for kind in chosen for group in kind for r in group]
     namer = next((r for r in order if r != 0), ranks[0]) if settings.on("rename_rule") else order[0]
-    renamed = controller.order(Message.RENAME, {namer: {"step": controller.incident.step}})
-    return None if renamed[namer][0] == wire.OK else none
+    renamed = controller.order(Message.RENAME, {namer: {"rank": namer}})
+    return None if renamed[namer].result == wire.OK else "DumpCallback: rename failed, ret: 1"
 
 
-def save_order(controller: Controller, chosen: list[list[list[int]]], rank: int, done: int) -> dict[str, Any]:
+def save_order(controller: Controller, chosen: list[list[list[int]]], rank: int) -> dict[str, Any]:
     """What one rank is told to save: per kind the ranks of its own group that save."""
     info = [
         {"type": kind, "ranks": group} for kind, groups in enumerate(chosen) for group in groups if rank in group
     ]  # fmt: skip
-    return {"step": controller.incident.step, "info": info, "done": done, "type": "dump"}
+    return {"step": controller.incident.step, "info": info}
 
 
 __all__ = ["FAULT_OF_STATE", "clear", "collect", "dump", "repair"]

@@ -83,7 +83,6 @@ BEHAVIOURS: dict[str, str] = {
     "second_stop_fatal": "6.5",
     "second_naming_fatal": "6.5",
     "early_register_refused": "8.6",
-    "death_after_naming": "6.5",
     "silent_heart_loops": "9.2",
     "orderly_end_exits": "3.8",
     "never_lowered": "2.4",
@@ -137,6 +136,8 @@ BEHAVIOURS: dict[str, str] = {
     "unchecked_without_zit": "4.8",
     "slow_handler_fails": "8.3",
     "closed_link_no_fault": "9.2",
+    "lost_link_costs_the_limit": "7.12",
+    "old_serials_dropped": "9.7",
     "theft_is_mutual": "9.2",
     "theft_blinds": "9.2",
     "theft_grows": "9.2",
@@ -165,6 +166,8 @@ def mindx_wait_seconds() -> int:
 
 def action_seconds() -> int:
     """The limit of one handler or action, and of the trainer's own waits for stop, pause and exit."""
+    if shorter := os.environ.get("SIM_MINDIO_ACTION_LIMIT"):
+        return int(shorter)
     return _integer("TTP_NORMAL_ACTION_TIME_LIMIT", 30, 1800, 180)
 
 

@@ -127,7 +127,6 @@ def tft_set_optimizer_replica(rank: int, replica_info: list[dict[str, Any]]) -> 
     processor.groups = [dict(g) for g in replica_info]
     if _Here.started:
         processor.report_replicas()
-        processor.hot_switch = False  # the reply overwrites it with a field that the controller never sets
 
 
 def tft_set_dp_group_info(rank: int, dp_rank_list: list[int]) -> None:
@@ -138,7 +137,7 @@ def tft_set_dp_group_info(rank: int, dp_rank_list: list[int]) -> None:
         raise Exception  # noqa: TRY002
     processor.data_parallel = list(dp_rank_list)
     if _Here.started and processor.groups:
-        processor.report_replicas()
+        processor.report_data_parallel()
 
 
 # ---- the step
