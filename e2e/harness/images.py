@@ -65,7 +65,7 @@ def write_images(directory: Path, trainer_environment: Mapping[str, str] | None 
     trainer = directory / "toy-trainer"
     shutil.copytree(CHECKOUT / "e2e/trainer/image", trainer, dirs_exist_ok=True)
     own = json.loads((trainer / "image.json").read_text())
-    trainer_paths = os.pathsep.join([str(mindio_directory()), str(CHECKOUT)])
+    trainer_paths = os.pathsep.join([str(mindio_directory()), str(CHECKOUT), str(CHECKOUT / "e2e/trainer/packages")])
     tools = {"PATH": f"{trainer / 'bin'}{os.pathsep}{base['PATH']}", "PYTHONPATH": trainer_paths}
     own["env"] = base | own.get("env", {}) | tools | dict(trainer_environment or {})
     if is_torch():

@@ -15,6 +15,9 @@ from e2e.trainer.settings import HURRY
 
 GROUP = "/apis/training.hajob.io/v1alpha1"
 CHECKPOINT_MOUNT = "/ckpt"
+MINDFORMERS_SCRIPTS = ("pretrain_mindformers.sh", "train_msrun.sh")
+EPOCH = 50
+"""Steps of an epoch in the image's configuration of MindFormers."""
 
 Object = dict[str, Any]
 
@@ -54,17 +57,11 @@ def manifest(
         spec: Fields that replace those of the spec.
         script: The start script, of those in the image.
     """
-    flags: dict[str, object] = {
-        "--tensor-model-parallel-size": tensor,
-        "--pipeline-model-parallel-size": pipeline,
-        "--train-iters": iterations,
-        "--step-time-ms": step_milliseconds,
-        "--log-dir": f"{CHECKPOINT_MOUNT}/log",
-        "--save": CHECKPOINT_MOUNT,
-        "--load": CHECKPOINT_MOUNT,
-    }
-    words = [*(str(word) for pair in flags.items() for word in pair), *arguments]
-    pod = _pod(volume, script, words, environment or {})
+    is_mindformers = script in MINDFORMERS_SCRIPTS
+    own = _mindformers_words if is_mindformers else _megatron_words
+    words = [*own(tensor, pipeline, iterations, step_milliseconds), *arguments]
+    extra = {"HAJOB_STORE": "", "CHECKPOINT_PATH": CHECKPOINT_MOUNT} if is_mindformers else {}  # MindSpore's scheduler
+    pod = _pod(volume, script, words, {**extra, **(environment or {})})
     if node_selector:
         pod["nodeSelector"] = dict(node_selector)
     content: Object = {
@@ -82,6 +79,31 @@ def manifest(
         "metadata": {"name": name, "namespace": namespace},
         "spec": content | dict(spec or {}),
     }
+
+
+def _megatron_words(tensor: int, pipeline: int, iterations: int, step_milliseconds: float) -> list[str]:
+    flags: dict[str, object] = {
+        "--tensor-model-parallel-size": tensor,
+        "--pipeline-model-parallel-size": pipeline,
+        "--train-iters": iterations,
+        "--step-time-ms": step_milliseconds,
+        "--log-dir": f"{CHECKPOINT_MOUNT}/log",
+        "--save": CHECKPOINT_MOUNT,
+        "--load": CHECKPOINT_MOUNT,
+    }
+    return [str(word) for pair in flags.items() for word in pair]
+
+
+def _mindformers_words(tensor: int, pipeline: int, iterations: int, step_milliseconds: float) -> list[str]:
+    """Parts of its configuration; steps are counted in epochs of fifty."""
+    options = {
+        "parallel_config.model_parallel": tensor,
+        "parallel_config.pipeline_stage": pipeline,
+        "runner_config.epochs": iterations // EPOCH,
+        "toy.step_milliseconds": step_milliseconds,
+        "toy.log_dir": f"{CHECKPOINT_MOUNT}/log",
+    }
+    return [f"{key}={value}" for key, value in options.items()]
 
 
 def _pod(volume: Path, script: str, arguments: Sequence[str], environment: Mapping[str, str]) -> Object:

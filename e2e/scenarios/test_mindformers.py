@@ -1,24 +1,85 @@
-"""A training with MindFormers: msrun, a worker that prints its step in the epoch, no decorator, every copy whole."""
+"""Trainings with MindFormers: what MindIO offers there recovers them as it does with PyTorch, what it does not is said.
+
+The workers meet at MindSpore's scheduler in the coordinator, print their step in the epoch, have no decorator, and keep
+the whole optimizer on each rank; the start scripts and the files are MindFormers'.
+"""
 
 from __future__ import annotations
 
 import pytest
 
+from e2e.harness.job import Job
 from e2e.harness.rig import Rig
 from e2e.harness.undisturbed import undisturbed
+from e2e.trainer import proof
+from e2e.trainer.faults import order
 
 ITERATIONS = 200
+INTERVAL = 30
+MINDSPORE = {"framework": "MindSpore", "optimizer": {"sharding": "None"}}
 
 
-@pytest.mark.parametrize("join", ["True", "False"])
-def test_a_killed_worker_of_msrun_comes_back(rig: Rig, join: str) -> None:
-    job = rig.submit(
-        iterations=ITERATIONS, script="train_msrun.sh", environment={"JOIN": join}, spec={"framework": "MindSpore"}
-    )
+def submit(rig: Rig, script: str, *options: str, **recovery: object) -> Job:
+    """A training that has begun."""
+    spec = MINDSPORE | ({"recovery": recovery} if recovery else {})
+    job = rig.submit(iterations=ITERATIONS, script=script, arguments=options, spec=spec)
     job.wait_step(10)
-    rig.nodes.control.kill(namespace=rig.namespace, rank=3)
-    assert job.wait_incident(2)["action"] == "InPlace"
+    return job
+
+
+def assert_weights_of_an_undisturbed_run(rig: Rig, job: Job) -> None:
     job.hurry()
     job.wait_condition("Complete", seconds=120)
     reference = undisturbed(rig.plane.run, tensor=2, pipeline=1, data=4, iterations=ITERATIONS)
     assert job.weights_differ(reference) == []
+
+
+def refused(job: Job, action: str) -> set[str]:
+    """Names of what an action lacks."""
+    (found,) = [each for each in job.status()["recoverability"] if each["action"] == action]
+    return {one["name"] for one in found["unmet"]}
+
+
+def test_workers_of_msrun_are_repaired_in_place(rig: Rig) -> None:
+    """A memory error is repaired in the living process, then a dead worker comes back: one script, `msrun --join`."""
+    job = submit(rig, "train_msrun.sh")
+    order(job.logs, "rank=5 do=raise text=UCEError")
+    assert job.wait_incident(2)["action"] == "Retry"
+    job.wait_step(job.common_step() + 3)
+    rig.nodes.control.kill(namespace=rig.namespace, rank=3)
+    incident = job.wait_incident(3)
+    assert (incident["action"], incident["lostSteps"], incident["restoredFrom"]) == ("InPlace", 0, "OptimizerCopy")
+    assert "FrameworkPyTorch" in refused(job, "Shrink")
+    assert_weights_of_an_undisturbed_run(rig, job)
+    assert proof.survivors_kept(job.events(), {3}) == []
+    assert proof.checkpoints_opened(job.events()) == []
+
+
+def test_the_node_of_the_first_worker_is_replaced(rig: Rig) -> None:
+    """MindFormers' own launcher script, which does not join; the scheduler is in the coordinator, not on this node."""
+    job = submit(rig, "pretrain_mindformers.sh")
+    node = job.node_of(0)
+    rig.nodes.control.power_off(node)
+    incident = job.wait_incident(2)
+    assert (incident["action"], incident["lostSteps"]) == ("Replace", 0)
+    assert job.node_of(0) != node
+    assert_weights_of_an_undisturbed_run(rig, job)
+    assert proof.survivors_kept(job.events(), {0, 1}) == []
+
+
+def test_a_saved_step_is_filled_and_loaded_by_all(rig: Rig) -> None:
+    """MindIO saves one file for each shard; every rank finds its own when the job is started anew."""
+    smaller = [{"name": name, "maxCount": 0} for name in ("Retry", "InPlace", "Replace")]
+    periodic = f"callbacks.1.save_checkpoint_steps={INTERVAL}"
+    job = submit(rig, "pretrain_mindformers.sh", periodic, actions=smaller)
+    job.wait_step(INTERVAL + 5)
+    rig.nodes.control.kill(namespace=rig.namespace, rank=3)
+    incident = job.wait_incident(2, seconds=90)
+    assert (incident["action"], incident["escalatedFrom"]) == ("Restart", ["Checkpoint"])
+    assert (incident["lostSteps"], incident["restoredFrom"]) == (0, "SavedCheckpoint")
+    assert_weights_of_an_undisturbed_run(rig, job)
+    opened = proof.of(job.events(), "load_checkpoint")
+    assert {(event["rank"], event["step"]) for event in opened} == {(r, incident["loadedStep"]) for r in range(8)}
+
+
+pytestmark = pytest.mark.timeout(240)

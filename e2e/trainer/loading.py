@@ -26,6 +26,9 @@ def load_at_start(training: Training) -> None:
     root, loading, printer = training.settings.load, training.settings.loading, training.printer
     if root is None:
         return
+    if training.settings.face == printing.MINDFORMERS:
+        _load_own(training)
+        return
     step = _tracked(root, printer)
     if step is None:
         printer.first(f"WARNING: could not find the metadata file {root / checkpoint.TRACKER}")
@@ -44,6 +47,15 @@ def load_at_start(training: Training) -> None:
     training.shard = taken(training.shard, loading)
     shape = f"t 1/{training.layout.tensor}, p 1/{training.layout.pipeline}"
     printer.first(f"  successfully loaded checkpoint from {root} [ {shape} ] at iteration {step}")
+
+
+def _load_own(training: Training) -> None:
+    """MindFormers: each rank takes the newest file of its own, and does not ask what the others took."""
+    training.printer.say("......Start load checkpoint from checkpoint......")
+    step = training.load()
+    if step is None:
+        raise checkpoint.CheckpointError(f"no checkpoint of rank {training.rank} below {training.settings.load}")
+    training.printer.say(f"load checkpoint of step {step} successfully")
 
 
 def taken(shard: Shard, loading: Loading) -> Shard:

@@ -80,6 +80,10 @@ class Printer:
         if self.speaker.is_first:
             say(text)
 
+    def say(self, text: str) -> None:
+        """A line of this rank, with the beginning that its framework's logger gives it."""
+        say(f"{logged()}{text}" if self.speaker.face == MINDFORMERS else text)
+
     def mark(self, what: str) -> None:
         """Megatron's mark of a phase, `[after megatron is initialized] datetime: …`."""
         self.first(f"[{what}] datetime: {now():%Y-%m-%d %H:%M:%S} ")
@@ -94,7 +98,8 @@ class Printer:
         self._losses, self._milliseconds = [], []
         ended = Ended(step, mean, milliseconds, batch, learning_rate, norm)
         if self.speaker.face == MINDFORMERS:
-            say(mindformers_line(self.speaker, ended))
+            for line in mindformers_lines(self.speaker, ended):
+                self.say(line)
             return
         say(megatron_line(ended, self.speaker.total))
         if not self._has_told_memory:
@@ -133,18 +138,26 @@ def megatron_line(ended: Ended, total: int) -> str:
     )
 
 
-def mindformers_line(speaker: Speaker, ended: Ended) -> str:
-    """The record of MindFormers' loss callback: the step is the one inside the epoch."""
+def mindformers_lines(speaker: Speaker, ended: Ended) -> tuple[str, str]:
+    """The two records of MindFormers' loss callback: the step is the one inside the epoch, then comes a bar."""
     step = ended.step
     epochs, inside = -(-speaker.total // speaker.epoch), (step - 1) % speaker.epoch + 1
-    stamp = f"{now():%Y-%m-%d %H:%M:%S,%f}"[:-3]
-    return (
-        f"{stamp} - mindformers./output/log[mindformers/core/callback/callback.py:763] - INFO - "
+    share = step / speaker.total
+    left = datetime.timedelta(seconds=int(ended.milliseconds / 1000 * (speaker.total - step)))
+    bar = "█" * int(50 * share)
+    record = (
         f"{{ Epoch:[{(step - 1) // speaker.epoch + 1:3d}/{epochs:3d}], step:[{inside:5d}/{speaker.epoch:5d}], "
-        f"loss: {ended.loss:.3f}, per_step_time: {ended.milliseconds:.0f}ms, lr: {ended.learning_rate}, "
-        "overflow cond: False, "
-        "loss_scale: 1.0, global_norm: [1.0] }"
+        f"loss: {ended.loss:5.6f}, per_step_time: {ended.milliseconds:.0f}ms, lr: {ended.learning_rate}, "
+        "overflow cond: False, loss_scale: 1.0, global_norm: [1.0]"
     )
+    rate = ended.batch * 1000 / max(ended.milliseconds, 1e-3)
+    return record, f"  {100 * share:4.1f}% |{bar:<50}| {rate:.5f} samples/s/p  {left} }}"
+
+
+def logged() -> str:
+    """What MindFormers' logger puts before each line."""
+    stamp = f"{now():%Y-%m-%d %H:%M:%S,%f}"[:-3]
+    return f"{stamp} - mindformers./output/log[mindformers/core/callback/callback.py:763] - INFO - "
 
 
 def error(rank: int, code: str, text: str) -> None:

@@ -188,28 +188,54 @@ def copies_of(options: argparse.Namespace, data: int) -> int:
     return 2
 
 
-def place_from(environment: Mapping[str, str]) -> Place:
-    """Read the rank environment; raises KeyError when RANK, WORLD_SIZE or MASTER_ADDR is missing."""
+@dataclass(frozen=True)
+class Names:
+    """Under which names a framework finds its place; those after the first four have a default."""
+
+    rank: str
+    world: str
+    store_host: str
+    store_port: str
+    controller_host: str
+    controller_port: str
+
+
+TORCH: Final = Names("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT", "TTP_ADDR", "TTP_PORT")
+MINDSPORE: Final = Names("RANK_ID", "RANK_SIZE", "MS_SCHED_HOST", "MS_SCHED_PORT", "MS_TFT_IP", "MS_TFT_PORT")
+
+
+def place_from(environment: Mapping[str, str], names: Names = TORCH) -> Place:
+    """Read the rank environment; raises KeyError for what is missing, ValueError for a rank that has two numbers.
+
+    MindSpore reads none of torch's variables, and MindIO takes the rank from MS_NODE_ID, which only an explicit node
+    rank sets.
+    """
     get = environment.get
+    rank = int(environment[names.rank])
+    if names is MINDSPORE and int(environment["MS_NODE_ID"]) != rank:
+        raise ValueError(f"MS_NODE_ID is {environment['MS_NODE_ID']}, RANK_ID is {rank}")
+    controller = environment[names.controller_host] if names is MINDSPORE else get(names.controller_host, "127.0.0.1")
     return Place(
-        rank=int(environment["RANK"]),
-        world=int(environment["WORLD_SIZE"]),
+        rank=rank,
+        world=int(environment[names.world]),
         address=get("POD_IP", "127.0.0.1"),
         attempt=int(get("HAJOB_ATTEMPT") or get("TORCHELASTIC_RESTART_COUNT") or 0),
         incarnation=int(get("HAJOB_INCARNATION") or 0),
         exec_time_ns=int(get("HAJOB_EXEC_TIME") or 0),
-        store_host=environment["MASTER_ADDR"],
-        store_port=int(get("MASTER_PORT") or 29500),
-        controller_host=get("TTP_ADDR", "127.0.0.1"),
-        controller_port=int(get("TTP_PORT") or 8000),
+        store_host=environment[names.store_host],
+        store_port=int(get(names.store_port) or 29500),
+        controller_host=controller,
+        controller_port=int(
+            environment[names.controller_port] if names is MINDSPORE else get(names.controller_port) or 8000
+        ),
     )
 
 
 def settings_from(arguments: Sequence[str], environment: Mapping[str, str] = os.environ) -> Settings:
     """Parse flags and environment; raises ValueError with what does not fit, exits on an unknown flag."""
     options = parser().parse_args(arguments)
-    place = place_from(environment)
     face = MINDFORMERS if environment.get("MINDIO_FOR_MINDSPORE", "").lower() in {"1", "true"} else MEGATRON
+    place = place_from(environment, MINDSPORE if face == MINDFORMERS else TORCH)
     words = set(environment.get("HIGH_AVAILABILITY", "").replace(";", ",").split(","))
     any_word = bool(words & {"dump", "retry", "recover", "elastic-training"})
     available = options.enable_high_availability or any_word

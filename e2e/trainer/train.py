@@ -11,7 +11,7 @@ import os
 import sys
 import threading
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
 from e2e.trainer.container import compile_helpers, leave, prepare, start_child
 from e2e.trainer.manners import CHILDREN, COMPILES, LATE_END
@@ -117,7 +117,7 @@ def _begin(training: Training) -> None:
     training.is_new_process = bool(mindio.tft_is_reboot_node())
     training.events.add("registered", reboot=training.is_new_process)
     training.join()
-    if COMPILES in training.settings.manners:
+    if COMPILES in training.settings.manners and training.settings.face != MINDFORMERS:
         compile_helpers(training.printer, os.environ)
     if training.settings.tells_copies:
         kind = {"rank_list": group, "replica_cnt": layout.copies, "replica_shift": 0}
@@ -147,14 +147,17 @@ def _leave_late(training: Training) -> None:
         leave(0)
 
 
-if __name__ == "__main__":
+def run(arguments: list[str]) -> NoReturn:
+    """Train and end the process, whatever threads of MindIO and of the transport are left."""
     try:
-        _code = main(sys.argv[1:])
+        code = main(arguments)
     except Exception:
         import traceback
 
         traceback.print_exc()
-        _code = 1
-    sys.stdout.flush()
-    sys.stderr.flush()
-    os._exit(_code)  # threads of MindIO and of the transport have nothing left to do
+        code = 1
+    leave(code)
+
+
+if __name__ == "__main__":
+    run(sys.argv[1:])

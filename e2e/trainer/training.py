@@ -18,15 +18,16 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from e2e.trainer import checkpoint, manners, printing
+from e2e.trainer import manners, printing
 from e2e.trainer.collectives import Collectives
 from e2e.trainer.container import leave
 from e2e.trainer.corpus import Corpus
 from e2e.trainer.model import Stage, Trace
 from e2e.trainer.optimizer import KEYS, Shard
 from e2e.trainer.pacing import Pace
+from e2e.trainer.saving import saver_for
 from e2e.trainer.settings import HURRY
-from e2e.trainer.store import Client, StoreError, StoreLostError
+from e2e.trainer.store import Client, StoreError
 from e2e.trainer.transport import Address, Transport
 
 if TYPE_CHECKING:
@@ -62,6 +63,7 @@ class Training:
         self.loaded_in_recovery = False
         self.has_left_mindio = threading.Event()
         self.printer = printing.Printer(settings.speaker)
+        self.saver = saver_for(self)
         self.pace = Pace(settings.step_seconds, is_uneven=manners.UNEVEN in settings.manners)
         self._parameters_are_stale = False
         self._gather_seconds = 0.0
@@ -91,7 +93,7 @@ class Training:
         """After the training: the final save where none was due at the last step, and the weights for a comparison."""
         settings, step = self.settings, self.shard.step
         if settings.save and settings.save_interval and step % settings.save_interval:
-            self._save(step)
+            self.saver.periodic(step)
         path = settings.log_dir / f"final-rank{self.rank}.npz"
         place = np.array([step, *self.place], dtype=np.int64)
         np.savez(path, place=place, parameters=self.parameters, **self.shard.arrays())  # type: ignore[arg-type]
@@ -126,17 +128,9 @@ class Training:
             self.shard.master.view(np.uint8)[2] ^= 0x40
         self._parameters_are_stale = True
 
-    def load(self, root_step: int | None = None) -> int | None:
-        """Load the newest checkpoint (or `root_step`) below --load; returns its step, None when there is none."""
-        root = self.settings.load
-        step = checkpoint.newest(root) if root and root_step is None else root_step
-        if root is None or step is None:
-            return None
-        self.events.add("load_checkpoint", step=step, path=str(root / checkpoint.directory_name(step)))
-        saved = checkpoint.load(root, step, self.place, self.layout)
-        self.parameters = saved.parameters.copy()
-        self.shard = checkpoint.shard_of(saved, self.layout.shard_of(self.place.data), self.layout.shards)
-        return step
+    def load(self, step: int | None = None) -> int | None:
+        """Load what was saved newest (or at `step`) below --load; returns its step, None when there is nothing."""
+        return self.saver.load(step)
 
     def shard_from(self, data: bytes) -> Shard:
         """Shard inside a snapshot."""
@@ -144,35 +138,17 @@ class Training:
             return Shard.from_arrays({key: archive[key] for key in KEYS}, int(archive["state"][0]))
 
     def commit(self, step: int, kind: str) -> None:
-        """Make the step's checkpoint the newest one, unless a successor of this process has taken over.
-
-        With the store the controller is gone as well: no process can have a successor within this attempt. So the
-        commit is allowed then, but never back behind what a later attempt may have saved.
-        """
-        root = self.settings.save
-        assert root is not None, "only called where --save is given"
-
-        def may_commit() -> None:
-            try:
-                self.store.set(f"commit/{step}", self.rank)
-            except StoreLostError as error:
-                self.events.add("store_lost", reason=str(error))
-                if (checkpoint.newest(root) or 0) >= step:
-                    raise
-
-        checkpoint.commit(root, step, may_commit)
-        self.events.add("save", phase="commit", kind=kind, step=step)
+        """Make the step's checkpoint the one that is loaded, where its form has such a step."""
+        self.saver.commit(step, kind)
 
     def write_checkpoint(self, step: int, shards: list[Shard], kind: str) -> None:
-        """Write this coordinate's files into the step's temporary directory."""
-        if self.settings.save is None:
-            raise checkpoint.CheckpointError("--save is not given: there is nowhere to save to")
+        """Write this rank's part of a checkpoint."""
+        self.saver.write(step, shards, kind)
 
-        def first_byte() -> None:
-            self.events.add("save", phase="first_byte", kind=kind, step=step)
-
-        root, seed = self.settings.save, self.settings.seed
-        checkpoint.write(root, step, self.place, self.layout, shards, seed=seed, first_byte=first_byte)
+    def take_time(self, seconds: float) -> None:
+        """Let time pass on the rank the others wait for, unless the training is to be hurried."""
+        if seconds > 0 and self.collectives.leads and not self._hurry.exists():
+            self.transport.pause(seconds)
 
     def _own_part(self, vector: Array) -> Array:
         length = len(vector) // self.layout.shards
@@ -231,7 +207,7 @@ class Training:
         self.faults.at("forward", step)
         self.collectives.begin_step(step)
         gradients, losses = self._compute(step)
-        self._take_time(self.pace.step(step) - (time.monotonic() - started))
+        self.take_time(self.pace.step(step) - (time.monotonic() - started))
         gradient = self.collectives.reduce_gradients(gradients)
         losses = self.collectives.agree(b"step.%d" % step, losses)
         self._update(step, gradient * np.float32(1 / self.settings.micro_batches))
@@ -250,22 +226,17 @@ class Training:
         """Evaluation, save and early end, each where its interval says so; none of them prints a step line."""
         settings = self.settings
         if settings.eval_interval and step % settings.eval_interval == 0:
-            self._take_time(self.pace.evaluation(settings.eval_iters))
+            self.take_time(self.pace.evaluation(settings.eval_iters))
             self.printer.evaluated(step, _mean(losses))
         saves = settings.save is not None and settings.save_interval and step % settings.save_interval == 0
         if saves:
-            self._save(step)
+            self.saver.periodic(step)
         if settings.exit_interval and step % settings.exit_interval == 0:
             if settings.save is not None and not saves:
-                self._save(step)
+                self.saver.periodic(step)
             self.printer.mark(f"exiting program at iteration {step}")
             self.events.flush()
             leave(0)  # sys.exit(): the processor is not deregistered
-
-    def _take_time(self, seconds: float) -> None:
-        """Let time pass on the rank the others wait for, unless the training is to be hurried."""
-        if seconds > 0 and self.collectives.leads and not self._hurry.exists():
-            self.transport.pause(seconds)
 
     def _echo(self, reason: str) -> None:
         """What a healthy rank prints when somebody else's fault stops it; its own fault prints where it is raised."""
@@ -342,28 +313,6 @@ class Training:
             step, loss=_mean(losses), seconds=seconds, batch=batch, learning_rate=settings.learning_rate, norm=norm
         )
         self.events.flush()
-
-    def _save(self, step: int) -> None:
-        """Periodic checkpoint: one writer per (tensor, pipeline) coordinate; the first writer commits."""
-        layout, active, group = self.layout, self.collectives.active, self.layout.data_group(self.rank)
-        writer, began = active[0], time.monotonic()
-        self.printer.saving(step, self.settings.save)
-        sources = layout.sources(writer, active)
-        self.faults.at("save", step)
-        tag = b"save.%d.%%d" % step
-        if self.place.data == writer:
-            self.events.add("save", phase="begin", kind="periodic", step=step)
-            data = [None if source == writer else self.transport.receive(tag % source) for source in sources]
-            self.write_checkpoint(step, [self.shard_from(one) if one else self.shard for one in data], "periodic")
-            self._take_time(self.pace.save())
-            writers = [rank for rank in self.collectives.members() if layout.coordinate(rank).data == writer]
-            self.collectives.meet(b"saved.%d" % step, writers)
-            if self.rank == writers[0]:
-                self.commit(step, "periodic")
-        elif self.place.data in sources:
-            self.transport.send(group[writer], tag % self.place.data, self.snapshot(with_parameters=False))
-        self.collectives.meet(b"save ends.%d" % step, self.collectives.members())
-        self.printer.saved(step, self.settings.save, time.monotonic() - began)
 
 
 def _mean(losses: dict[str, float]) -> float:

@@ -260,6 +260,7 @@ class Job:
             "WORLD_SIZE": str(self.world_size),
         }
         self.wait_mindx = 120
+        self.action_limit = ""  # of the simulator, in seconds; empty: the shortest that the real one takes
         self.standing = pb.StandingOrders()
         self.operator = Operator(self.coordinator_address, self.authority)
         self.log_directory = directory / "events"
@@ -287,6 +288,7 @@ class Job:
             "HAJOB_WORLD_SIZE": str(self.world_size),
             "MINDIO_WAIT_MINDX_TIME": str(self.wait_mindx),
             "TTP_NORMAL_ACTION_TIME_LIMIT": "30",
+            "SIM_MINDIO_ACTION_LIMIT": self.action_limit,
             "MINDX_TASK_ID": JOB,
             **environment,
         }

@@ -14,7 +14,16 @@ from e2e.trainer import torch_python as interpreter
 from e2e.trainer.settings import settings_from
 from e2e.trainer.torch_python import NoTorchError, torch_python
 
-PLACE = {"RANK": "1", "WORLD_SIZE": "8", "MASTER_ADDR": "127.0.0.1", "MINDIO_FOR_MINDSPORE": "1"}
+PLACE = {
+    "RANK_ID": "1",
+    "RANK_SIZE": "8",
+    "MS_NODE_ID": "1",
+    "MS_SCHED_HOST": "127.0.0.1",
+    "MS_SCHED_PORT": "8118",
+    "MS_TFT_IP": "127.0.0.1",
+    "MS_TFT_PORT": "8000",
+    "MINDIO_FOR_MINDSPORE": "1",
+}
 
 
 def run(log_dir: Path, *arguments: str) -> None:

@@ -17,7 +17,7 @@ from e2e.trainer.driver import package_directory
 from e2e.trainer.events import read_events
 from e2e.trainer.manners import manners_from
 from e2e.trainer.pacing import Pace
-from e2e.trainer.printing import MINDFORMERS, Ended, Printer, Speaker, megatron_line, mindformers_line
+from e2e.trainer.printing import MINDFORMERS, Ended, Printer, Speaker, megatron_line, mindformers_lines
 from e2e.trainer.refusals import RefusedLayoutError, Sizes, checked_data_parallel
 
 MEGATRON_LINE = re.compile(
@@ -42,8 +42,9 @@ def test_a_loss_that_is_none_is_absent(loss: float, count: int) -> None:
 
 def test_mindformers_counts_steps_within_the_epoch() -> None:
     speaker = Speaker(0, 8, True, 1, 250, 100, MINDFORMERS)
-    line = mindformers_line(speaker, Ended(105, 2.5, 12.5, 16, 0.01, 1.25))
-    assert "INFO - { Epoch:[  2/  3], step:[    5/  100], loss: 2.500, per_step_time: 12ms, lr: 0.01," in line
+    line, bar = mindformers_lines(speaker, Ended(105, 2.5, 12.5, 16, 0.01, 1.25))
+    assert line.startswith("{ Epoch:[  2/  3], step:[    5/  100], loss: 2.500000, per_step_time: 12ms, lr: 0.01,")
+    assert bar == f"  42.0% |{'█' * 21}{' ' * 29}| 1280.00000 samples/s/p  0:00:01 }}"
 
 
 def test_lines_come_each_log_interval_as_averages(capsys: pytest.CaptureFixture[str]) -> None:

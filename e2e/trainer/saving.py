@@ -1,0 +1,172 @@
+"""Where a training saves and loads, in the form of its framework: Megatron's directories, MindFormers' rank files."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Protocol
+
+from e2e.trainer import checkpoint, mindformers_files
+from e2e.trainer.optimizer import KEYS, Shard
+from e2e.trainer.printing import MINDFORMERS
+from e2e.trainer.store import StoreLostError
+
+if TYPE_CHECKING:
+    from e2e.trainer.training import Training
+
+
+class Saver(Protocol):
+    """What a form of checkpoints can do."""
+
+    def load(self, step: int | None) -> int | None:
+        """Take what was saved at `step`, or newest, into the training; its step, None when there is nothing."""
+
+    def write(self, step: int, shards: list[Shard], kind: str) -> None:
+        """Write this rank's part. Raises CheckpointError or OSError."""
+
+    def commit(self, step: int, kind: str) -> None:
+        """Make a step's checkpoint the one that is loaded."""
+
+    def periodic(self, step: int) -> None:
+        """Save a step on all ranks."""
+
+
+def saver_for(training: Training) -> Saver:
+    """The form that the training's face has."""
+    return MindFormers(training) if training.settings.face == MINDFORMERS else Megatron(training)
+
+
+class Megatron:
+    """One directory for each step, written by one rank for each (tensor, pipeline) coordinate."""
+
+    def __init__(self, training: Training) -> None:
+        self._training = training
+
+    def load(self, step: int | None) -> int | None:
+        """Of the step that the tracker names."""
+        training = self._training
+        root = training.settings.load
+        step = checkpoint.newest(root) if root and step is None else step
+        if root is None or step is None:
+            return None
+        training.events.add("load_checkpoint", step=step, path=str(root / checkpoint.directory_name(step)))
+        saved = checkpoint.load(root, step, training.place, training.layout)
+        training.parameters = saved.parameters.copy()
+        layout = training.layout
+        training.shard = checkpoint.shard_of(saved, layout.shard_of(training.place.data), layout.shards)
+        return step
+
+    def write(self, step: int, shards: list[Shard], kind: str) -> None:
+        """This coordinate's files, into the step's temporary directory."""
+        training = self._training
+        if training.settings.save is None:
+            raise checkpoint.CheckpointError("--save is not given: there is nowhere to save to")
+
+        def first_byte() -> None:
+            training.events.add("save", phase="first_byte", kind=kind, step=step)
+
+        root, seed = training.settings.save, training.settings.seed
+        checkpoint.write(root, step, training.place, training.layout, shards, seed=seed, first_byte=first_byte)
+
+    def commit(self, step: int, kind: str) -> None:
+        """Rename, then the tracker, unless a successor of this process has taken over.
+
+        With the store the controller is gone as well: no process can have a successor within this attempt. So the
+        commit is allowed then, but never back behind what a later attempt may have saved.
+        """
+        training = self._training
+        root = training.settings.save
+        assert root is not None, "only called where --save is given"
+
+        def may_commit() -> None:
+            try:
+                training.store.set(f"commit/{step}", training.rank)
+            except StoreLostError as error:
+                training.events.add("store_lost", reason=str(error))
+                if (checkpoint.newest(root) or 0) >= step:
+                    raise
+
+        checkpoint.commit(root, step, may_commit)
+        training.events.add("save", phase="commit", kind=kind, step=step)
+
+    def periodic(self, step: int) -> None:
+        """One writer per (tensor, pipeline) coordinate; the first writer commits."""
+        training = self._training
+        layout, active, group = training.layout, training.collectives.active, training.layout.data_group(training.rank)
+        writer, began = active[0], time.monotonic()
+        training.printer.saving(step, training.settings.save)
+        sources = layout.sources(writer, active)
+        training.faults.at("save", step)
+        tag = b"save.%d.%%d" % step
+        if training.place.data == writer:
+            training.events.add("save", phase="begin", kind="periodic", step=step)
+            data = [None if source == writer else training.transport.receive(tag % source) for source in sources]
+            shards = [training.shard_from(one) if one else training.shard for one in data]
+            self.write(step, shards, "periodic")
+            training.take_time(training.pace.save())
+            writers = [rank for rank in training.collectives.members() if layout.coordinate(rank).data == writer]
+            training.collectives.meet(b"saved.%d" % step, writers)
+            if training.rank == writers[0]:
+                self.commit(step, "periodic")
+        elif training.place.data in sources:
+            training.transport.send(group[writer], tag % training.place.data, training.snapshot(with_parameters=False))
+        training.collectives.meet(b"save ends.%d" % step, training.collectives.members())
+        training.printer.saved(step, training.settings.save, time.monotonic() - began)
+
+
+class MindFormers:
+    """One file for each rank, and nobody who waits for the others: a job that ends meanwhile leaves some without."""
+
+    def __init__(self, training: Training) -> None:
+        self._training = training
+        self._files: mindformers_files.RankFiles | None = None
+
+    def _own(self) -> mindformers_files.RankFiles:
+        """Opened when it is first needed: a process that finds files of its name gives its own another one."""
+        root = self._training.settings.save or self._training.settings.load
+        if root is None:
+            raise checkpoint.CheckpointError("no output directory is given: there is nowhere to save to")
+        if self._files is None:
+            self._files = mindformers_files.RankFiles.begin(root, self._training.rank)
+        return self._files
+
+    def load(self, step: int | None) -> int | None:
+        """The file of this rank that was written last: with MindIO switched on nobody asks `meta.json`."""
+        training = self._training
+        if training.settings.load is None or step is not None:
+            return None
+        path = self._own().newest()
+        if path is None:
+            return None
+        found, arrays = mindformers_files.load(path)
+        training.events.add("load_checkpoint", step=found, path=str(path))
+        training.parameters = arrays["parameters"]
+        training.shard = Shard.from_arrays({key: arrays[key] for key in KEYS}, found)
+        return found
+
+    def write(self, step: int, shards: list[Shard], kind: str) -> None:
+        """Everything this rank has; a rank that MindIO has chosen leaves `meta.json` alone."""
+        training = self._training
+        (shard,) = shards
+        if shard.step != step:
+            raise checkpoint.CheckpointError(f"the state stands at step {shard.step}, not at {step}: nothing is saved")
+        training.printer.say("......Saving ckpt......")
+        began = time.monotonic()
+        training.events.add("save", phase="first_byte", kind=kind, step=step)
+        path = self._own().write(step, {"parameters": training.parameters, **shard.arrays()})
+        if kind != "dump":
+            self._own().record(step, path.name)
+        seconds = time.monotonic() - began
+        training.printer.say(f"Finish saving ckpt of epoch {step} step 1 using {seconds:.3f} seconds")
+
+    def commit(self, step: int, kind: str) -> None:
+        """Every file is there under its own name already."""
+        self._training.events.add("save", phase="commit", kind=kind, step=step)
+
+    def periodic(self, step: int) -> None:
+        """Each rank its own file."""
+        training = self._training
+        training.faults.at("save", step)
+        training.events.add("save", phase="begin", kind="periodic", step=step)
+        self.write(step, [training.shard], "periodic")
+        training.take_time(training.pace.save())
+        self.commit(step, "periodic")
