@@ -259,16 +259,25 @@ def armed(program: Program, directory: str) -> List[str]:
     return [*argv[:2], os.path.join(directory, ENTRY), *argv[2:]]
 
 
+OF_A_WORKER = ("MS_NODE_ID", "MS_NODE_RANK", "RANK_ID", "RANK_SIZE", "DEVICE_ID")
+
+
 def mindspore_environment(environment: Dict[str, str]) -> Dict[str, str]:
-    """What msrun would set for one worker, from the variables of the rank (RANK, LOCAL_RANK, MASTER_ADDR ...)."""
+    """What msrun would set for one worker, from the variables of the rank (RANK, LOCAL_RANK, MASTER_ADDR ...).
+
+    What tells the workers apart is set whatever the script has exported, as msrun does; MindIO takes the rank from
+    MS_NODE_ID. The rest only where nobody has set it.
+    """
     table = {
         "MS_ROLE": "MS_WORKER",
         "MS_WORKER_NUM": environment.get("WORLD_SIZE"),
         "MS_SCHED_HOST": environment.get("MASTER_ADDR"),
         "MS_SCHED_PORT": environment.get("MASTER_PORT"),
         "MS_NODE_ID": environment.get("RANK"),
+        "MS_NODE_RANK": environment.get("GROUP_RANK"),
         "RANK_ID": environment.get("RANK"),
         "RANK_SIZE": environment.get("WORLD_SIZE"),
         "DEVICE_ID": environment.get("LOCAL_RANK"),
     }
-    return {name: value for name, value in table.items() if value is not None and name not in environment}
+    wanted = {name: value for name, value in table.items() if value is not None}
+    return {name: value for name, value in wanted.items() if name in OF_A_WORKER or name not in environment}

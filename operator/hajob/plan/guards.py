@@ -144,6 +144,8 @@ def why_no_move(context: Context) -> str:
         return f"the job is {context.state.phase}, a move begins only while it is Running"
     if policy.mode is not Mode.ENFORCE:
         return f"recovery.mode is {policy.mode}"
+    if not policy.hot_switch:
+        return "FrameworkPyTorch: MindSpore lets no second process take over a rank"
     if isinstance(event, events.MigrateRequested) and not _all_exist(event.nodes, view.layout.num_nodes):
         return f"node ranks go from 0 to {view.layout.num_nodes - 1}"
     if view.step < 1:
@@ -308,7 +310,7 @@ FRESH_CAPACITY: Final = Guard(
 )
 MAY_MIGRATE: Final = Guard(
     "may migrate",
-    "mode is Enforce, the nodes exist, the first step has ended and the budget of Migrate is not spent",
+    "mode is Enforce, the framework knows moves, the nodes exist, the first step has ended, the budget is not spent",
     lambda context: not why_no_move(context),
 )
 MAY_MOVE_COORDINATOR: Final = Guard(

@@ -90,6 +90,7 @@ class Policy:
             decides in the end.
         unknowns: per action, what cannot be known from the spec; it hinders nothing and promises nothing.
         no_copy_repair: the framework repairs from the periodic checkpoint when no copy is left (PyTorch only).
+        hot_switch: the framework lets a second process take over a rank, without which nothing moves (PyTorch only).
         log_rules: rule name to the smallest action it asks for.
     """
 
@@ -113,6 +114,7 @@ class Policy:
     advice: Mapping[Action, tuple[Refusal, ...]] = field(default_factory=dict)
     unknowns: Mapping[Action, tuple[Refusal, ...]] = field(default_factory=dict)
     no_copy_repair: bool = True
+    hot_switch: bool = True
 
     @property
     def longest_window_ms(self) -> int:
@@ -164,6 +166,7 @@ def from_spec(spec: Mapping[str, Any] | HATrainingJobSpec, launched: Sequence[st
         advice=advice,
         unknowns=unknowns,
         no_copy_repair=model.framework is Framework.PYTORCH,
+        hot_switch=model.framework is Framework.PYTORCH,
     )
 
 

@@ -146,9 +146,16 @@ def test_an_unknown_tool_is_named() -> None:
         parse(call("mpirun", "x"), SIZE)
 
 
-def test_mindspore_variables_follow_the_rank_and_never_override() -> None:
-    rank = {"RANK": "9", "LOCAL_RANK": "1", "WORLD_SIZE": "32", "MASTER_ADDR": "10.0.0.1", "MASTER_PORT": "29500"}
-    added = mindspore_environment({**rank, "DEVICE_ID": "5"})
-    assert added["MS_NODE_ID"] == "9"
-    assert added["MS_SCHED_HOST"] == "10.0.0.1"
-    assert "DEVICE_ID" not in added
+def test_what_tells_workers_apart_wins_over_the_script() -> None:
+    rank = {"RANK": "9", "LOCAL_RANK": "1", "GROUP_RANK": "4", "WORLD_SIZE": "32", "MASTER_PORT": "29500"}
+    script = {"RANK_ID": "0", "DEVICE_ID": "0", "MS_NODE_ID": "0", "MS_SCHED_HOST": "10.0.0.1", "MS_ROLE": "MS_WORKER"}
+    added = mindspore_environment({**rank, **script, "MASTER_ADDR": "10.0.0.2"})
+    assert added == {
+        "RANK_ID": "9",
+        "RANK_SIZE": "32",
+        "DEVICE_ID": "1",
+        "MS_NODE_ID": "9",
+        "MS_NODE_RANK": "4",
+        "MS_WORKER_NUM": "32",
+        "MS_SCHED_PORT": "29500",
+    }

@@ -176,6 +176,16 @@ def test_nothing_moves_while_the_mode_is_not_enforce(mode: Mode) -> None:
     assert rig.at(JobPhase.RUNNING)
 
 
+def test_nothing_moves_with_mindspore() -> None:
+    """Its ranks do not know MindIO's hot switch: MindIO would stop them, wait out its limit and offer only exit."""
+    rig = Rig.running(policy=Policy(hot_switch=False))
+    rig.tell(e.MigrateRequested(nodes=(1,)))
+    assert rig.at(JobPhase.RUNNING)
+    assert "cannot be moved now: FrameworkPyTorch: MindSpore" in str(rig.transition)
+    rig.see(FactKind.CORDONED, node=1)
+    assert rig.at(JobPhase.RUNNING)
+
+
 def test_a_move_asked_for_during_a_recovery_says_why_not() -> None:
     rig = Rig.running()
     rig.exits(5)

@@ -232,7 +232,9 @@ def test_the_policy_of_a_spec() -> None:
     assert (policy.expand_delay_seconds, policy.startup_deadline_seconds, policy.active_deadline_seconds) == (5, 11, 12)
     assert policy.allowed == tuple(action for action in FAULT_ACTIONS if action is not Action.SHRINK)
     assert policy.no_copy_repair
-    assert not from_spec(spec(framework="MindSpore")).no_copy_repair
+    mindspore = from_spec(spec(framework="MindSpore"))
+    assert not mindspore.no_copy_repair
+    assert not mindspore.hot_switch
     assert from_spec(read_spec(made)) == policy
 
 
