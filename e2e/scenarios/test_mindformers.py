@@ -14,7 +14,7 @@ from e2e.harness.undisturbed import undisturbed
 from e2e.trainer import proof
 from e2e.trainer.faults import order
 
-ITERATIONS = 200
+ITERATIONS = 300
 INTERVAL = 30
 MINDSPORE = {"framework": "MindSpore", "optimizer": {"sharding": "None"}}
 

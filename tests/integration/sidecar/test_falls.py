@@ -76,6 +76,7 @@ def finished_step(job: Job) -> int:
 async def with_checkpoints(new_job: NewJob, step: int) -> Job:
     """A training that saves periodically and has come to this step."""
     job = new_job()
+    job.action_limit = "5"  # so long MindIO waits for ranks that nobody breaks out of their collective
     job.keep_checkpoints()
     await job.start()
     await job.until_step(step)
@@ -169,11 +170,7 @@ nothing to say until the limit of its action.
 
 async def test_a_rank_that_dies_in_clean_leaves_a_restart_only(new_job: NewJob, undisturbed: Path) -> None:
     """A clean that returns no number aborts its process; MindIO waits for it and refuses to save (mindio.md, 7.12)."""
-    job = new_job()
-    job.action_limit = "4"
-    job.keep_checkpoints()
-    await job.start()
-    await job.until_step(8)
+    job = await with_checkpoints(new_job, step=8)
     operator = job.operator
     job.fault("rank=2 at=clean do=nonsense answer=none")
     known = len(operator.facts)

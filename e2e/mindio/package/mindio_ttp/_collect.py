@@ -34,10 +34,15 @@ def ask(controller: Controller, ranks: list[int]) -> dict[int, Reply]:
 
 
 def take_stock(controller: Controller) -> None:
-    """Find out who is faulty; ranks that MindX has named are not asked, every other silent one costs 5 seconds."""
+    """Find out who is faulty; dead ranks that MindX has named are not asked, every other silent one costs 5 seconds.
+
+    One that was named with another type is asked while its link is open, and stays in the dict as it was named.
+    """
     skip = {Status.ISOLATED, Status.INITIALISED, Status.READY, Status.GONE}
     with controller.lock:
+        processes = {n for n in controller.named if controller.errors.get(n) == int(FaultType.PROCESS)}
         named = controller.named if settings.on("named_not_asked") else set()
+        still_linked = {n for n in named - processes if controller.ranks[n].link is not None}
         now = time.monotonic()
         suspects = [
             r.number
@@ -49,7 +54,7 @@ def take_stock(controller: Controller) -> None:
         asked = [n for n in suspects if not controller.ranks[n].silent(now)]
     found, controller.found = controller.found, {}
     before: dict[int, int] = {} if settings.on("answer_clears_silence") else found
-    replies = {n: Reply(wire.ERROR) for n in suspects} | ask(controller, asked)
+    replies = {n: Reply(wire.ERROR) for n in suspects} | ask(controller, [*asked, *sorted(still_linked)])
     now = time.monotonic()
     with controller.lock:
         for number in sorted(suspects):

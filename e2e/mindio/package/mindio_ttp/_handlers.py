@@ -131,15 +131,27 @@ def stop(processor: Processor, arguments: dict[str, Any]) -> int:
         processor.pause_step, processor.pause_held_until = None, 0.0
         processor.repair_type = shown_type(arguments["type"])
         processor.condition.notify_all()
-    call("stop", registered.args, context("stop"))
+    failed = _stop_raises()
+    if failed and not settings.on("raising_handler_fails"):
+        return wire.OK
     end = time.monotonic() + settings.action_seconds()
     with processor.condition:
         while not processor.outside:
             left = end - time.monotonic()
             if left <= 0:
-                return wire.TIMEOUT
+                return wire.ERROR
             processor.condition.wait(left)
-    return wire.OK
+    return wire.ERROR if failed else wire.OK
+
+
+def _stop_raises() -> bool:
+    """A stop handler that raises makes its action fail, but the thread is waited for all the same."""
+    try:
+        call("stop", registered.args, context("stop"))
+    except Exception as error:  # a stranger's handler may raise anything
+        settings.log(f"stop raised {error!r}")
+        return True
+    return False
 
 
 def shown_type(strategy: str) -> str:

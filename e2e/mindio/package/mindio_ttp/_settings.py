@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import os
 import time
+from pathlib import Path
 
 HEARTBEAT_SECONDS = 2.0
 TICK_SECONDS = 2.0
@@ -219,12 +220,29 @@ def on(behaviour: str) -> bool:
 _logging: set[str] = set()
 
 
+RANK_LOG = "ttp_log"
+"""The role of a rank; its log is a file of its own."""
+
+
 def open_log(role: str) -> None:
     """Each role makes its logger once: a second one of that name aborts the process, unless logs go to stdout."""
-    if role in _logging and os.environ.get("TTP_LOG_STDOUT") != "1":
+    if os.environ.get("TTP_LOG_STDOUT") == "1":
+        return
+    if role in _logging:
         os.write(2, f"logger with name '{role}' already exists\n".encode())
         os.abort()
     _logging.add(role)
+    if role == RANK_LOG:
+        _write_log(Path(os.environ.get("TTP_LOG_PATH") or "logs"))
+
+
+def _write_log(directory: Path) -> None:
+    """Below the working directory unless TTP_LOG_PATH says otherwise; what cannot be written is said, no more."""
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+        (directory / f"ttp_log.log.{os.getpid()}").write_text("mindio simulator\n")
+    except OSError as error:
+        os.write(2, f"Create logger path failed: {error.strerror}\n".encode())
 
 
 def fault(name: str) -> bool:

@@ -59,7 +59,7 @@ def tft_init_processor(  # noqa: PLR0917 - the real signature
 ) -> None:
     """Make this process a rank; from here on SIGTERM and SIGINT are ignored."""
     ignore_signals()
-    settings.open_log("ttp_log")
+    settings.open_log(settings.RANK_LOG)
     sizes = isinstance(rank, int) and isinstance(world_size, int) and 0 <= rank < world_size <= MOST_RANKS
     tls_missing = enable_tls and not _tls.is_usable(tls_info)
     odd = settings.mindspore() and (enable_local_copy or enable_zit)
