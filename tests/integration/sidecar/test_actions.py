@@ -71,7 +71,7 @@ async def test_a_checkpoint_on_request_is_saved_and_every_rank_ended(new_job: Ne
 async def test_a_death_after_the_naming_is_saved_instead(new_job: NewJob) -> None:
     """Rank 2 dies while it rebuilds: MindIO answers 406, and the step is saved by those that are left."""
     job = new_job()
-    job.action_limit = "4"  # so long MindIO waits for it
+    job.action_limit = "8"  # so long MindIO waits for it
     job.arguments = [*job.arguments, "--fault", "rank=2 at=rebuild do=kill"]
     await job.start()
     policy = InPlacePolicy(job)
