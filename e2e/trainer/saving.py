@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from e2e.trainer import checkpoint, mindformers_files
 from e2e.trainer.optimizer import KEYS, Shard
@@ -11,23 +11,7 @@ from e2e.trainer.printing import MINDFORMERS
 from e2e.trainer.store import StoreLostError
 
 if TYPE_CHECKING:
-    from e2e.trainer.training import Training
-
-
-class Saver(Protocol):
-    """What a form of checkpoints can do."""
-
-    def load(self, step: int | None) -> int | None:
-        """Take what was saved at `step`, or newest, into the training; its step, None when there is nothing."""
-
-    def write(self, step: int, shards: list[Shard], kind: str) -> None:
-        """Write this rank's part. Raises CheckpointError or OSError."""
-
-    def commit(self, step: int, kind: str) -> None:
-        """Make a step's checkpoint the one that is loaded."""
-
-    def periodic(self, step: int) -> None:
-        """Save a step on all ranks."""
+    from e2e.trainer.training import Saver, Training
 
 
 def saver_for(training: Training) -> Saver:

@@ -48,6 +48,7 @@ def main(arguments: list[str]) -> int:
     from e2e.trainer.events import EventLog
     from e2e.trainer.faults import Faults
     from e2e.trainer.recovery import Handlers
+    from e2e.trainer.saving import saver_for
     from e2e.trainer.training import Training
 
     place = settings.place
@@ -55,7 +56,7 @@ def main(arguments: list[str]) -> int:
     events.add("exec", at=place.exec_time_ns or _STARTED, flush=False)
     faults = Faults(place.rank, settings.log_dir, settings.faults)
     faults.at("startup")
-    training = Training(settings, events, faults, mindio, marks)
+    training = Training(settings, events, faults, mindio, marks, saver_for)
     _say_sizes(training)
     if CHILDREN in settings.manners:
         start_child(place.rank)

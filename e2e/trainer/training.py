@@ -13,7 +13,8 @@ import hashlib
 import io
 import threading
 import time
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,7 +26,6 @@ from e2e.trainer.corpus import Corpus
 from e2e.trainer.model import Stage, Trace
 from e2e.trainer.optimizer import KEYS, Shard
 from e2e.trainer.pacing import Pace
-from e2e.trainer.saving import saver_for
 from e2e.trainer.settings import HURRY
 from e2e.trainer.store import Client, StoreError
 from e2e.trainer.transport import Address, Transport
@@ -40,10 +40,34 @@ Array = NDArray[np.float32]
 _LOOK_SECONDS = 0.5
 
 
+class Saver(Protocol):
+    """What a form of checkpoints can do."""
+
+    def load(self, step: int | None) -> int | None:
+        """Take what was saved at `step`, or newest, into the training; its step, None when there is nothing."""
+
+    def write(self, step: int, shards: list[Shard], kind: str) -> None:
+        """Write this rank's part. Raises CheckpointError or OSError."""
+
+    def commit(self, step: int, kind: str) -> None:
+        """Make a step's checkpoint the one that is loaded."""
+
+    def periodic(self, step: int) -> None:
+        """Save a step on all ranks."""
+
+
 class Training:
     """One rank's part; `mindio` is the module `mindio_ttp.framework_ttp`, `marks` is `mindio_ttp.utils`."""
 
-    def __init__(self, settings: Settings, events: EventLog, faults: Faults, mindio: Processor, marks: Marks) -> None:
+    def __init__(  # noqa: PLR0917 - what one rank is made of
+        self,
+        settings: Settings,
+        events: EventLog,
+        faults: Faults,
+        mindio: Processor,
+        marks: Marks,
+        saver_for: Callable[[Training], Saver],
+    ) -> None:
         place = settings.place
         self.settings, self.events, self.faults, self.mindio, self._marks = settings, events, faults, mindio, marks
         self.layout = settings.layout

@@ -9,6 +9,7 @@ from typing import Any, cast
 import pytest
 
 from e2e.trainer import checkpoint
+from e2e.trainer.saving import saver_for
 from e2e.trainer.settings import settings_from
 from e2e.trainer.store import StoreLostError, Value
 from e2e.trainer.training import Training
@@ -53,7 +54,7 @@ def store() -> Store:
 def training(tmp_path: Path, store: Store) -> Training:
     settings = settings_from([*FLAGS, "--save", str(tmp_path)], PLACE)
     nothing: Any = SimpleNamespace(add=lambda *_, **__: None)
-    made = Training(settings, nothing, nothing, nothing, nothing)
+    made = Training(settings, nothing, nothing, nothing, nothing, saver_for)
     made.store = cast("Any", store)
     made.join()
     made._resume()
