@@ -23,7 +23,7 @@ _REASONS = (endings.NOT_LOADED, endings.LAYOUT)
 
 
 @dataclass
-class Progress:
+class ProcessSteps:
     """The steps one process has told of."""
 
     first: int
@@ -51,7 +51,7 @@ class Training:
         early = "exit-duration-in-mins" in options or "exit-signal-handler" in options
         return cls(_number(options, "train-iters"), _number(options, "exit-interval"), early)
 
-    def is_early_end(self, progress: Progress) -> bool:
+    def is_early_end(self, progress: ProcessSteps) -> bool:
         """Whether an end after these steps is one of those the arguments ask for."""
         if self.may_stop_early:
             return True
@@ -69,13 +69,13 @@ class Endings:
     """The progress of every process, and the verdict on its end."""
 
     training: Training = field(default_factory=Training)
-    _progress: dict[tuple[int, Name], Progress] = field(default_factory=dict)
+    _progress: dict[tuple[int, Name], ProcessSteps] = field(default_factory=dict)
 
     def stepped(self, rank: int, name: Name, step: int, time: int) -> bool:
         """A process told of a step, in a line or a heartbeat; whether it is its first."""
         known = self._progress.get((rank, name))
         if known is None:
-            self._progress[rank, name] = Progress(step, time, step, time)
+            self._progress[rank, name] = ProcessSteps(step, time, step, time)
             return True
         if step > known.newest:
             known.newest, known.newest_time = step, time

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable
 from hajob.protocol import sidecar_pb2 as pb
 from trainer_sidecar.agent import facts
 from trainer_sidecar.agent.log_rules import LogRules, Rule
-from trainer_sidecar.agent.ports import Ports
+from trainer_sidecar.agent.ports import AgentPorts
 from trainer_sidecar.agent.ranks import Name, RankProcess
 from trainer_sidecar.agent.settings import AgentSettings
 from trainer_sidecar.launcher.output import KEPT_LINE_CHARACTERS, KEPT_LINES
@@ -23,7 +23,7 @@ Tell = Callable[[pb.Fact, int | None], bool]
 class LogWatch:
     """Applies the job's rules to what the ranks print."""
 
-    def __init__(self, settings: AgentSettings, ports: Ports, tell: Tell) -> None:
+    def __init__(self, settings: AgentSettings, ports: AgentPorts, tell: Tell) -> None:
         self._settings, self._ports, self._tell = settings, ports, tell
         self._rules = LogRules()
         self._lines: dict[tuple[int, Name], deque[str]] = {}  # the newest of a process

@@ -23,7 +23,7 @@ from trainer_sidecar.agent.lease import Lease
 from trainer_sidecar.agent.log_watch import LogWatch
 from trainer_sidecar.agent.orders import Orders
 from trainer_sidecar.agent.outbox import Outbox
-from trainer_sidecar.agent.ports import Ports
+from trainer_sidecar.agent.ports import AgentPorts
 from trainer_sidecar.agent.processes import Processes
 from trainer_sidecar.agent.protection import Protection
 from trainer_sidecar.agent.ranks import Command, Name, RankProcess, is_admitted, reconcile
@@ -41,7 +41,7 @@ class Node:
     def __init__(self, settings: AgentSettings, clock: Clock) -> None:
         self._settings = settings
         self._clock = clock
-        self.ports = Ports()
+        self.ports = AgentPorts()
         self.lease = Lease()
         self.outbox = Outbox()
         self._orders = Orders(settings.local_ranks)

@@ -11,7 +11,7 @@ from trainer_sidecar.agent.gate import LinkPhase
 
 
 @dataclass
-class Ports:
+class AgentPorts:
     """What the rules ask of launcher, gate, coordinator and the reader of checkpoints."""
 
     send_launcher: Callable[[dict[str, Any]], None] = lambda _: None

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hajob.protocol import sidecar_pb2 as pb
 from trainer_sidecar.agent import facts
 from trainer_sidecar.agent.gate import LinkPhase
-from trainer_sidecar.agent.ports import Ports
+from trainer_sidecar.agent.ports import AgentPorts
 from trainer_sidecar.agent.processes import Processes
 from trainer_sidecar.agent.settings import AgentSettings
 
@@ -13,7 +13,7 @@ from trainer_sidecar.agent.settings import AgentSettings
 class Protection:
     """Ranks that have not told MindIO of their optimizer's copies, and such as speak TLS where nobody else does."""
 
-    def __init__(self, settings: AgentSettings, processes: Processes, ports: Ports) -> None:
+    def __init__(self, settings: AgentSettings, processes: Processes, ports: AgentPorts) -> None:
         self._settings, self._processes, self._ports = settings, processes, ports
         self._copies: dict[int, bool] = {}  # whether a rank that registered here has told of them
         self._tls_spoken = False  # by a process that did not say which rank it is

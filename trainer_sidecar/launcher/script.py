@@ -13,7 +13,7 @@ from .loop import Loop
 LOST_LOG = "its log is lost and the start script will end with an error, the training goes on: make the directory"
 
 
-class Script:
+class StartScript:
     """The process of the command; `changed` is called when the agent is to be told."""
 
     def __init__(self, loop: Loop, terminal: output.Terminal, changed: Callable[[], None]) -> None:

@@ -37,7 +37,7 @@ class Stranger(NamedTuple):
     line: str
 
 
-class Watch:
+class StrangerWatch:
     """Looks again and again; what is seen twice is a launcher indeed: one seen once may only be asked for help."""
 
     def __init__(self, directory: str) -> None:

@@ -47,7 +47,7 @@ class Supervisor:
         self._ranks = ranks.Ranks(self._loop, settings.ranks, terminal, self._tell)
         self._clients = clients.Clients(self._loop, settings.directory, terminal, self._take, self._client_gone)
         shells.write_bash_file(settings.directory, environment.get("PATH") or os.defpath)
-        self._script = script.Script(self._loop, terminal, self._tell_script)
+        self._script = script.StartScript(self._loop, terminal, self._tell_script)
         self._launches = launches.Launches(
             self._loop,
             terminal,
@@ -58,7 +58,7 @@ class Supervisor:
             goes_on=self._script_goes_on,
         )
         self._starts = starts.Starts(settings.directory, terminal)
-        self._strangers = strangers.Watch(settings.directory)
+        self._strangers = strangers.StrangerWatch(settings.directory)
         self._problem = ""
         self._over = False
         self._script_over = False  # it has ended, and nothing is waited for any more

@@ -13,7 +13,7 @@ from typing import Final
 from hajob.cluster.breaker import Breaker
 from hajob.cluster.fault_store import FaultChange, FaultStore
 from hajob.cluster.feeds import ClockGuard, Feeds
-from hajob.cluster.filters import LINK_DOWN, LINK_MEMORY_MS, Link, effective, link_of, next_due_ms
+from hajob.cluster.filters import LINK_DOWN, LINK_MEMORY_MS, LinkFault, effective, link_of, next_due_ms
 from hajob.cluster.frequency import Frequency
 from hajob.domain.facts import FactKind
 from hajob.domain.hardware import ClusterFact, Level
@@ -45,7 +45,7 @@ class ClusterFaults:
         self.feeds, self.clock = Feeds(), ClockGuard()
         self._store = FaultStore()
         self._appeared_ms: dict[str, int] = {}
-        self._past_links: dict[str, list[tuple[int, Link]]] = {}
+        self._past_links: dict[str, list[tuple[int, LinkFault]]] = {}
         self._bad: set[str] = set()
         self._untold: set[str] = set()
         self._due_ms: dict[str, int] = {}

@@ -48,7 +48,7 @@ _WAITS: Final = {
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Link:
+class LinkFault:
     """A link that is down, or was a moment ago: whose, and since when it is known."""
 
     device: str
@@ -60,7 +60,7 @@ def effective(
     facts: Sequence[ClusterFact],
     appeared_ms: Mapping[str, int],
     now_ms: int,
-    past: Iterable[Link] = (),
+    past: Iterable[LinkFault] = (),
     is_frequent: Callable[[ClusterFact], bool] = lambda _: False,
 ) -> list[ClusterFact]:
     """What a job on the node hears of now.
@@ -87,9 +87,9 @@ def next_due_ms(facts: Iterable[ClusterFact], appeared_ms: Mapping[str, int], no
     return min((due for fact in facts if (due := _due_ms(fact, appeared_ms)) > now_ms), default=None)
 
 
-def link_of(fact: ClusterFact, appeared_ms: int) -> Link:
+def link_of(fact: ClusterFact, appeared_ms: int) -> LinkFault:
     """The broken link that a fault tells of."""
-    return Link(fact.device, fact.code, appeared_ms)
+    return LinkFault(fact.device, fact.code, appeared_ms)
 
 
 def _due_ms(fact: ClusterFact, appeared_ms: Mapping[str, int]) -> int:
@@ -102,7 +102,7 @@ def _is_shadow(fact: ClusterFact, causes: Mapping[str, int], appeared_ms: Mappin
     return fact.code in MEMORY_SHADOWS and cause_ms is not None and abs(cause_ms - appeared_ms[fact.id]) <= SHADOW_MS
 
 
-def _related(fact: ClusterFact, links: Sequence[Link], appeared_ms: int) -> ClusterFact:
+def _related(fact: ClusterFact, links: Sequence[LinkFault], appeared_ms: int) -> ClusterFact:
     """The fact, raised where a broken link of the same chip, or of the node's switch, explains it."""
     level = RELATIONS.get(fact.code)
     if level is None:

@@ -53,7 +53,7 @@ class ReadObject:
     silent_after_ms: int = 0
 
 
-class Listener(Protocol):
+class FaultListener(Protocol):
     """Who is told."""
 
     def faults_changed(self, nodes: frozenset[str]) -> None:
@@ -84,7 +84,7 @@ class FaultWatch:
         self,
         kube: Kube,
         clock: Clock,
-        listener: Listener,
+        listener: FaultListener,
         *,
         nodes: Callable[[], Collection[str]],
         namespaces: Sequence[str],
