@@ -16,7 +16,7 @@ from e2e.torch_trainer import saving
 from e2e.torch_trainer.groups import GlooGroup
 from e2e.torch_trainer.optimizer import KEYS
 from e2e.trainer import checkpoint
-from e2e.trainer.recovery import KINDS, LOADS
+from e2e.trainer.recovery import LOADS, one_copy, tell_repair
 
 if TYPE_CHECKING:
     from e2e.torch_trainer.training import Training
@@ -74,25 +74,13 @@ class Handlers:
         self, step: int, need_rebuild: bool, _errors: list[int], info: Transfers, _arguments: object, _context: object
     ) -> None:
         """Send the own shard, take it from the partner, or read the newest checkpoint."""
-        training, kind = self._training, int(info["repair_type"])
+        training = self._training
         training.faults.at("repair")
-        if kind in LOADS:
+        if int(info["repair_type"]) in LOADS:
             self._load()
-            source = "checkpoint"
         else:
             self._exchange(info)
-            source = "optimizer copy"
-        training.events.add(
-            "repair",
-            step=training.optimizer.step,
-            asked=step,
-            source=source,
-            type=kind,
-            name=KINDS.get(kind, "unknown"),
-            src=info["src"],
-            dst=info["dst"],
-            need_rebuild=need_rebuild,
-        )
+        tell_repair(training.events, training.optimizer.step, step, need_rebuild=need_rebuild, info=info)
 
     def rollback(self, step: int, _arguments: object, _context: object) -> None:
         """Parameters from the shards, then a barrier of the world; raises where the own shard stands elsewhere."""
@@ -107,12 +95,10 @@ class Handlers:
 
     def save_checkpoint(self, step: int, save_info: list[SaveGroup], _arguments: object, _context: object) -> None:
         """Save one complete copy: the chosen ranks of a data-parallel group bring their shards to the first of them."""
-        training, layout = self._training, self._training.layout
+        training = self._training
         training.events.add("save", phase="begin", kind="dump", step=step, save_info=save_info)
         training.faults.at("dump", step)
-        chosen = {one for entry in save_info for one in entry["ranks"]}
-        mine = [one for one in layout.data_group(training.rank) if one in chosen]
-        mine.sort(key=lambda one: layout.shard_of(layout.coordinate(one).data))
+        mine = one_copy(training.layout, training.rank, save_info)
         group = self._group(mine)
         whole = {key: group.gather(training.optimizer.state[key]) for key in KEYS}
         root = training.settings.save

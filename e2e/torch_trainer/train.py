@@ -12,6 +12,7 @@ import threading
 import time
 import traceback
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 from e2e.trainer.container import compile_helpers, leave, prepare, start_child
@@ -83,7 +84,7 @@ def _made(settings: Settings) -> Training:
 
 def _begin(training: Training) -> None:
     from e2e.torch_trainer.handlers import Handlers
-    from e2e.torch_trainer.saving import load_newest
+    from e2e.torch_trainer.saving import load_newest, save_periodic
 
     mindio, layout, rank = training.mindio, training.layout, training.rank
     is_rebooted = bool(mindio.tft_is_reboot_node())
@@ -94,6 +95,7 @@ def _begin(training: Training) -> None:
     if COMPILES in training.settings.manners:
         compile_helpers(training.printer, os.environ)
     training.build()
+    training.save = partial(save_periodic, training)
     if not is_rebooted:
         load_newest(training)
     kind = {"rank_list": layout.data_group(rank), "replica_cnt": layout.copies, "replica_shift": 0}

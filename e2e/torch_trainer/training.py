@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
 
-from e2e.torch_trainer import saving
 from e2e.torch_trainer.groups import Communicator, GlooGroup, World
 from e2e.torch_trainer.model import Model, batch
 from e2e.torch_trainer.optimizer import ShardedAdam
@@ -40,6 +40,7 @@ class Training:
         self.pace = Pace(settings.step_seconds, is_uneven=manners.UNEVEN in settings.manners)
         self.has_left_mindio = threading.Event()
         self.loaded_in_recovery = False
+        self.save: Callable[[int], None] = lambda _: None  # a periodic checkpoint
         self._hurry = settings.log_dir / HURRY
 
     def join(self, *, is_rebooted: bool) -> None:
@@ -106,7 +107,7 @@ class Training:
         """After MindIO was left: the final save where none was due, and the weights for a comparison."""
         settings, step = self.settings, self.optimizer.step
         if settings.save and settings.save_interval and step % settings.save_interval:
-            saving.save_periodic(self, step)
+            self.save(step)
         place = np.array([step, *self.place], dtype=np.int64)
         state = {key: value.numpy() for key, value in self.optimizer.state.items()}
         path = settings.log_dir / f"final-rank{self.rank}.npz"
@@ -131,7 +132,7 @@ class Training:
         self.faults.at("updated", step)
         self.mindio.tft_pause_train(step)
         if settings.save and settings.save_interval and step % settings.save_interval == 0:
-            saving.save_periodic(self, step)
+            self.save(step)
 
     def _gradient(self, step: int) -> tuple[float, torch.Tensor]:
         tokens = batch(self.settings.seed, step, self.place.data, self.settings.micro_batch_size)

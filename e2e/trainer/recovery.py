@@ -17,6 +17,8 @@ from e2e.trainer.faults import OrderedError
 from e2e.trainer.printing import MINDFORMERS
 
 if TYPE_CHECKING:
+    from e2e.trainer.events import EventLog
+    from e2e.trainer.layout import Layout
     from e2e.trainer.mindio_api import Processor, SaveGroup, Transfers
     from e2e.trainer.training import Training
 
@@ -25,6 +27,30 @@ _HANG_SECONDS: Final = float(os.environ.get("HCCL_EXEC_TIMEOUT") or 1836)
 """torch_npu's default."""
 _LOOK_SECONDS: Final = 0.2  # how often a handler that waits for another rank looks whether it is still there
 KINDS: Final = {0: "send", 1: "uce high level", 2: "uce low level", 3: "receive", 5: "load", 6: "load and rebuild"}
+
+
+def one_copy(layout: Layout, rank: int, save_info: list[SaveGroup]) -> list[int]:
+    """The ranks of this one's data-parallel group that MindIO has chosen to save, in the order of their shards."""
+    chosen = {one for entry in save_info for one in entry["ranks"]}
+    mine = [one for one in layout.data_group(rank) if one in chosen]
+    mine.sort(key=lambda one: layout.shard_of(layout.coordinate(one).data))
+    return mine
+
+
+def tell_repair(events: EventLog, step: int, asked: int, *, need_rebuild: bool, info: Transfers) -> None:
+    """A repair is done; `step`: of the shard now."""
+    kind = int(info["repair_type"])
+    events.add(
+        "repair",
+        step=step,
+        asked=asked,
+        source="checkpoint" if kind in LOADS else "optimizer copy",
+        type=kind,
+        name=KINDS.get(kind, "unknown"),
+        src=info["src"],
+        dst=info["dst"],
+        need_rebuild=need_rebuild,
+    )
 
 
 class Handlers:
@@ -97,9 +123,7 @@ class Handlers:
         training.events.add("save", phase="begin", kind="dump", step=step, save_info=save_info)
         training.faults.at("dump", step)
         layout, rank = training.layout, training.rank
-        chosen = {one for entry in save_info for one in entry["ranks"]}
-        mine = [one for one in layout.data_group(rank) if one in chosen]
-        mine.sort(key=lambda one: layout.shard_of(layout.coordinate(one).data))
+        mine = one_copy(layout, rank, save_info)
         if [layout.shard_of(layout.coordinate(one).data) for one in mine] != list(range(layout.shards)):
             raise checkpoint.CheckpointError(f"ranks {mine} are not one complete copy of {layout.shards} shards")
         writer = min(mine)
@@ -163,25 +187,12 @@ class Handlers:
 
     def _repair(self, step: int, need_rebuild: bool, info: Transfers) -> None:
         training = self._training
-        kind = int(info["repair_type"])
         training.faults.at("repair")
-        if kind in LOADS:
+        if int(info["repair_type"]) in LOADS:
             self._repair_from_checkpoint()
-            source = "checkpoint"
         else:
             self._exchange_copies(list(zip(info["src"], info["dst"], strict=True)))
-            source = "optimizer copy"
-        training.events.add(
-            "repair",
-            step=training.shard.step,
-            asked=step,
-            source=source,
-            type=kind,
-            name=KINDS.get(kind, "unknown"),
-            src=info["src"],
-            dst=info["dst"],
-            need_rebuild=need_rebuild,
-        )
+        tell_repair(training.events, training.shard.step, step, need_rebuild=need_rebuild, info=info)
 
     def _exchange_copies(self, transfers: list[tuple[int, int]]) -> None:
         """Do the transfers in which this rank sends or receives."""
