@@ -167,7 +167,7 @@ def not_served(spec: HATrainingJobSpec) -> str:
     super_pods = spec.accelerator.product is Product.A3 and spec.accelerator.super_pod_chips is not None
     settings = {
         "launcher: TaskD": spec.launcher is Launcher.TASKD,
-        f"scheduling.gangPolicy: {spec.scheduling.gang_policy}": spec.scheduling.gang_policy is not GangPolicy.NONE,
+        f"scheduling.gangPolicy: {spec.scheduling.gang_policy}": spec.scheduling.gang_policy is GangPolicy.VOLCANO,
         "scheduling.numSpareNodes": spec.scheduling.num_spare_nodes > 0,
         "scheduling.queueName": bool(spec.scheduling.queue_name),
         "elastic.restartSize: Available": spec.elastic.restart_size is RestartSize.AVAILABLE,

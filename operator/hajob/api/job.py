@@ -23,6 +23,8 @@ class Metadata(ApiModel):
     """Version of the spec."""
     resource_version: str = ""
     """Version of the object."""
+    creation_timestamp: Timestamp | None = None
+    """When it was made."""
     deletion_timestamp: Timestamp | None = None
     """When its deletion was asked for; none: it wasn't."""
     labels: dict[str, str] = Field(default_factory=dict)

@@ -115,8 +115,9 @@ class Checkpoint(ApiModel):
 class Scheduling(ApiModel):
     """Where and how the pods are placed."""
 
-    gang_policy: GangPolicy = GangPolicy.NONE
-    """Who makes sure that all pods start together."""
+    gang_policy: GangPolicy = GangPolicy.SCHEDULING_GATES
+    """Who makes sure that all pods start together. SchedulingGates: pods of a start ask for nodes once there are free
+    ones for all of them, with any scheduler. None: each pod asks when it is made, as a cluster autoscaler needs it."""
     queue_name: Annotated[str, StringConstraints(max_length=253)] = ""
     """Queue of Volcano."""
     num_spare_nodes: Annotated[int, Field(ge=0, le=4096)] = 0

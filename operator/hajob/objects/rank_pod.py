@@ -131,6 +131,8 @@ def rank_pod(
     incarnation: int,
     settings: PodSettings,
     excluded_nodes: Collection[str] = (),
+    *,
+    gated: bool = False,
 ) -> Json:
     """The pod of a node rank, ready to be created.
 
@@ -140,6 +142,7 @@ def rank_pod(
         incarnation: of the incident that makes the pod; name and label carry it.
         settings: images, ports and paths of the installation.
         excluded_nodes: node names where it must not run, besides those that the spec excludes.
+        gated: it asks for no node until the gate is taken away.
 
     Raises:
         ValueError: no container is named trainer.
@@ -160,6 +163,8 @@ def rank_pod(
     spec["tolerations"] = with_node_loss_tolerations(spec.get("tolerations") or [])
     spec |= parts.pull_secrets(spec, settings)
     spec["restartPolicy"] = "Never"
+    if gated:
+        spec["schedulingGates"] = [{"name": names.GATE}, *(spec.get("schedulingGates") or [])]
     spec.setdefault("terminationGracePeriodSeconds", settings.rank_grace_seconds)
     spec.setdefault("enableServiceLinks", False)
     spec.setdefault("automountServiceAccountToken", False)

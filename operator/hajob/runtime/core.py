@@ -192,6 +192,7 @@ class OperatorCore:
         self._forget(uid)
         if controller is not None:
             await controller.release()
+        self._capacity_changed()
 
     def job_gone(self, uid: str) -> None:
         """The CR is gone, with or without a release."""

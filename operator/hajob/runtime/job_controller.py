@@ -240,6 +240,7 @@ class JobController:
 
     def look_for_capacity(self) -> None:
         """A node, or a pod of any job on one, came or went."""
+        self._loop.capacity_changed()
         self._take_in(self._observer.of_capacity())
 
     def quota_changed(self) -> None:
@@ -312,7 +313,8 @@ class JobController:
     def _follow_capacity(self) -> None:
         """Be told of nodes that come and go while the job waits for them."""
         watchers, uid = self._ports.capacity_watchers, self._memory.job.metadata.uid
-        (watchers.add if self.state.phase is JobPhase.SHRUNK else watchers.discard)(uid)
+        waits = self.state.phase is JobPhase.SHRUNK or self.state.waiting is not None
+        (watchers.add if waits else watchers.discard)(uid)
 
     def _announce(self, told: Announcement | None) -> None:
         if told is not None:

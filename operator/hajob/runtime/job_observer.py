@@ -93,7 +93,8 @@ class JobObserver:
         """The coordinator's pod that should be there, if it is."""
         return self.pods.pods.get(coordinator_name(self._memory.job, self._memory.state))
 
-    def _demand(self) -> Demand:
+    def demand(self) -> Demand:
+        """What each rank pod needs of its node."""
         generation = self._memory.job.metadata.generation
         if self._asked is None or self._asked[0] != generation:
             self._asked = (generation, Demand.of(self._memory.job.spec, self._memory.layout))
@@ -108,11 +109,11 @@ class JobObserver:
         seen = (capacity.changes, avoided, job.metadata.generation)
         if seen != self._places[0]:
             need = self._memory.layout.num_nodes
-            self._places = (seen, tuple(sorted(ports.nodes_to_avoid(job, self._demand(), self.pods.node_names, need))))
+            self._places = (seen, tuple(sorted(ports.nodes_to_avoid(job, self.demand(), self.pods.node_names, need))))
         return self._places[1]
 
     def _free_nodes(self) -> int:
-        return self._ports.free_nodes(self._memory.job, self._demand(), self.pods.node_names)
+        return self._ports.free_nodes(self._memory.job, self.demand(), self.pods.node_names)
 
     def is_serving(self, pod: PodView) -> bool:
         """Whether a pod is the one that its node rank should have."""
@@ -143,7 +144,7 @@ class JobObserver:
         names = sick if not nodes else [name for name in nodes if name in sick]
         pods = [pod for name in names for pod in self.pods.on_node(name) if self.is_serving(pod)]
         found = list(observe.of_sub_health(memory.state, memory.job.spec, pods, self._ports.faults_on))
-        better = self._ports.free_names(self._demand()).difference(sick) if found else ()
+        better = self._ports.free_names(self.demand()).difference(sick) if found else ()
         for pod, fact, age_ms in found if better else ():
             key = observe.fact_id(fact, pod)
             times, last = self._sub_health_asked.get(key, (0, -MOVE_AGAIN_SECONDS))
@@ -173,13 +174,13 @@ class JobObserver:
         waiting = [pod for pod in self.serving().values() if pod.unschedulable and pod.excluded and not pod.deleting]
         if state.phase not in REMADE or not waiting:
             return ()
-        free = self._ports.free_names(self._demand())
+        free = self._ports.free_names(self.demand())
         avoided = {name for names in state.avoided.values() for name in names}
         return [pod for pod in waiting if not pod.excluded.isdisjoint(free - avoided)]
 
     def refused(self, missing: int) -> Collection[str]:
         """Names of the nodes where none of so many pods may be placed that are made now."""
-        return self._ports.nodes_to_refuse(self._demand(), missing)
+        return self._ports.nodes_to_refuse(self.demand(), missing)
 
     def of_nodes(self) -> Seen:
         """All nodes on which pods of this job are."""

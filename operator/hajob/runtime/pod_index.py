@@ -44,7 +44,8 @@ class Serving:
     Attributes:
         pods: by node rank.
         node_names: of those that have a node, by node rank.
-        unplaced: node ranks for which the scheduler finds no node.
+        unplaced: node ranks for which the scheduler finds no node, or may not look for one yet.
+        gated: node ranks whose pods may not ask for a node yet.
         finished: node ranks whose pod has ended well.
     """
 
@@ -52,6 +53,7 @@ class Serving:
     node_names: dict[int, str] = field(default_factory=dict)
     unplaced: set[int] = field(default_factory=set)
     finished: set[int] = field(default_factory=set)
+    gated: set[int] = field(default_factory=set)
 
     def put(self, pod: PodView) -> None:
         """A pod that serves, as it is now."""
@@ -59,8 +61,10 @@ class Serving:
         self.pods[pod.node_rank] = pod
         if pod.node_name:
             self.node_names[pod.node_rank] = pod.node_name
-        elif pod.unschedulable:
+        elif pod.unschedulable or pod.gated:
             self.unplaced.add(pod.node_rank)
+        if pod.gated:
+            self.gated.add(pod.node_rank)
         if pod.phase == "Succeeded":
             self.finished.add(pod.node_rank)
 
@@ -70,6 +74,7 @@ class Serving:
         self.node_names.pop(node_rank, None)
         self.unplaced.discard(node_rank)
         self.finished.discard(node_rank)
+        self.gated.discard(node_rank)
 
 
 class PodIndex:

@@ -25,7 +25,7 @@ from hajob.objects.rank_pod import rank_pod
 from hajob.objects.settings import PodSettings
 from hajob.plan.placements import CoordinatorPlacement, Placement, Placements
 from hajob.runtime.batches import cautiously, together
-from hajob.runtime.kube import ApiError, Kube
+from hajob.runtime.kube import ApiError, Kube, PatchKind
 from hajob.sources.creation import NotCreated, not_created
 from hajob.sources.pod import PodView
 
@@ -107,15 +107,24 @@ class PodReconciler:
         self._silent = silent
         self._refused = refused
         self._deleted: set[str] = set()
+        self._opened: set[str] = set()
 
     def manifest(
-        self, job: HATrainingJob, missing: Placement | CoordinatorPlacement, refused: Collection[str] = ()
+        self,
+        job: HATrainingJob,
+        missing: Placement | CoordinatorPlacement,
+        refused: Collection[str] = (),
+        *,
+        gated: bool = False,
     ) -> Json:
-        """The pod that is missing; `refused`: nodes where no rank pod is placed, beside those of its placement."""
+        """The pod that is missing; `refused`: nodes where no rank pod is placed, beside those of its placement.
+
+        What stands behind a gate may do so for long: what its placement avoids now it does not.
+        """
         if isinstance(missing, CoordinatorPlacement):
             return coordinator_pod(job, missing.incarnation, self._settings, apart=missing.apart)
-        avoid = tuple(sorted({*missing.avoid, *refused}))
-        return rank_pod(job, missing.node_rank, missing.incarnation, self._settings, avoid)
+        avoid = tuple(sorted({*(() if gated else missing.avoid), *refused}))
+        return rank_pod(job, missing.node_rank, missing.incarnation, self._settings, avoid, gated=gated)
 
     async def carry_out(
         self,
@@ -123,6 +132,8 @@ class PodReconciler:
         todo: Difference,
         made: Callable[[Json], None],
         goes_on: Callable[[], bool] = lambda: True,
+        *,
+        gated: bool = False,
     ) -> NotCreated | None:
         """Delete first: what is surplus may hold the quota and the nodes that the missing pods need.
 
@@ -134,6 +145,7 @@ class PodReconciler:
             todo: what is to be done.
             made: takes each pod that was made, as the server answered.
             goes_on: asked before each creation whether there is still somebody to make pods for.
+            gated: rank pods are to ask for no node yet.
 
         Returns:
             Why pods are still missing, None when there are all.
@@ -144,7 +156,7 @@ class PodReconciler:
         failures = await together(self._try_delete, todo.surplus)
         ranks = [one for one in todo.missing if not isinstance(one, CoordinatorPlacement)]
         others = [one for one in todo.missing if isinstance(one, CoordinatorPlacement)]
-        refused = [await self._create_row(job, row, made, goes_on) for row in (ranks, others)]
+        refused = [await self._create_row(job, row, made, goes_on, gated=gated) for row in (ranks, others)]
         if failures:
             raise failures[0]
         return next(filter(None, refused), None)
@@ -162,6 +174,8 @@ class PodReconciler:
         row: Sequence[Placement | CoordinatorPlacement],
         made: Callable[[Json], None],
         goes_on: Callable[[], bool],
+        *,
+        gated: bool,
     ) -> NotCreated | None:
         """Pods that are alike: where one is refused, the next ones would be as well."""
         avoid = self._refused(len(row)) if row else ()
@@ -170,7 +184,7 @@ class PodReconciler:
             if not goes_on():
                 return None
             try:
-                made(await self._create(job, self.manifest(job, missing, avoid)))
+                made(await self._create(job, self.manifest(job, missing, avoid, gated=gated)))
             except ApiError as error:
                 return not_created(error.status, error.reason, error.message) if error.status else error
             except (ValueError, KeyError, TypeError, AttributeError) as error:  # a template may hold anything anywhere
@@ -194,6 +208,33 @@ class PodReconciler:
                 raise
         log.info("%s/%s: pod %s is made", job.metadata.namespace, job.metadata.name, name)
         return pod
+
+    async def open(self, pods: Sequence[PodView]) -> None:
+        """Let these pods ask for nodes.
+
+        Raises:
+            ApiError: for one of them at least; the caller tries again.
+        """
+        failures = await together(self._open, pods)
+        if failures:
+            raise failures[0]
+
+    async def _open(self, pod: PodView) -> ApiError | None:
+        if pod.uid in self._opened:
+            return None
+        path = "/spec/schedulingGates/0"  # it was made the first one, and gates can only be taken away
+        ours = [
+            {"op": "test", "path": "/metadata/uid", "value": pod.uid},
+            {"op": "test", "path": f"{path}/name", "value": names.GATE},
+            {"op": "remove", "path": path},
+        ]
+        try:
+            await self._kube.patch("pods", pod.namespace, pod.name, ours, kind=PatchKind.JSON)
+        except ApiError as error:
+            if error.status != 404:
+                return error
+        self._opened.add(pod.uid)
+        return None
 
     async def delete(self, pod: PodView) -> None:
         """Delete one pod, asking once; that it is gone already is as good."""

@@ -23,6 +23,7 @@ from hajob.runtime.kube import Kube
 from hajob.runtime.status_writer import StatusWriter
 from hajob.scheduling.capacity import Capacity
 from hajob.scheduling.demand import Demand
+from hajob.scheduling.gang import Claim, let_in
 from hajob.sources.node import NodeView
 
 
@@ -95,6 +96,14 @@ class Ports:
     """Why this operator is taken to be cut off from the coordinators; empty while it is not."""
     capacity_watchers: set[str] = field(default_factory=set)
     """UIDs of the jobs that wait for nodes: they are told of each change."""
+
+    claims: dict[str, Callable[[], Claim | None]] = field(default_factory=dict)
+    """Job UID to what the job still needs of the cluster."""
+
+    def may_start(self, job_uid: str) -> bool:
+        """Whether all pods of a job that waits may ask for nodes now."""
+        claims = [claim for ask in list(self.claims.values()) if (claim := ask()) is not None]
+        return job_uid in let_in(claims, self.capacity(), self.quarantined())
 
     def nodes(self) -> dict[str, NodeView]:
         """Nodes by name."""

@@ -20,6 +20,7 @@ from hajob.runtime.backoff import Backoff, Retry
 from hajob.runtime.batches import together
 from hajob.runtime.clock import Timer
 from hajob.runtime.expiry import Expiry
+from hajob.runtime.gang_start import GangStart
 from hajob.runtime.job_memory import JobMemory
 from hajob.runtime.job_observer import JobObserver
 from hajob.runtime.kube import ApiError
@@ -79,6 +80,7 @@ class ReconcileLoop:
         self._wake = asyncio.Event()
         self._creation = Retry(ports.clock, self.wake, RETRY_SECONDS, LONGEST_RETRY_SECONDS)
         self._backoff = Backoff(RETRY_SECONDS, LONGEST_RETRY_SECONDS)
+        self._gang = GangStart(memory, observer, ports, self.wake)
         self._pausing: asyncio.Event | None = None
         self._leaving: dict[str, float] = {}
         self._default_grace_seconds = ports.pod_settings.rank_grace_seconds
@@ -91,6 +93,10 @@ class ReconcileLoop:
             self._creation.hurry()
         self._wake.set()
 
+    def capacity_changed(self) -> None:
+        """Nodes came or went: pods that are held back may be let in."""
+        self._gang.capacity_changed()
+
     def try_soon(self) -> None:
         """A quota has changed: ask again in a moment, not all jobs of the namespace at once."""
         self._creation.sooner(QUOTA_SECONDS)
@@ -100,6 +106,7 @@ class ReconcileLoop:
     def close(self) -> None:
         """Change nothing any more."""
         self._ended = True
+        self._gang.close()
         self._expiry.close()
         self._creation.cancel()
         if self._certificates_due is not None:
@@ -153,11 +160,14 @@ class ReconcileLoop:
         elif not self._creation.due:
             todo = dataclasses.replace(todo, missing=())
         await self._look_at_certificates(for_pods=bool(todo.missing))
-        if todo.empty:
+        gated = self._gang.holds_back()
+        held_back = [] if gated else self._gang.held_back()
+        if todo.empty and not held_back:
             return
         await status.acknowledged()
         if desired == memory.desired and not self._ended:
-            refused = await self._reconciler.carry_out(memory.job, todo, self._pod_made, self._goes_on)
+            refused = await self._reconciler.carry_out(memory.job, todo, self._pod_made, self._goes_on, gated=gated)
+            await self._reconciler.open(held_back)
             if todo.missing:
                 self._tried(refused)
 

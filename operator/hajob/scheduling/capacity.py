@@ -132,6 +132,11 @@ class Capacity:
         free = self.free(demand)
         return len(free) - sum(self._has(name, job_uid) for name in free.intersection(own_nodes))
 
+    def soon_free(self, demand: Demand, job_uid: str, own_nodes: Collection[str]) -> set[str]:
+        """Names of nodes that have room for one such pod once this job's own pods have left."""
+        free = self.free(demand)
+        return {name for name in own_nodes if name not in free and self._fits(demand, name, without=job_uid)}
+
     def to_avoid(
         self, demand: Demand, job_uid: str, own_nodes: Collection[str], need: int, avoided: Sequence[str]
     ) -> set[str]:
@@ -148,7 +153,7 @@ class Capacity:
         if not avoided:
             return set(self.not_ready)
         free = self.free(demand)
-        soon_free = {name for name in own_nodes if name not in free and self._fits(demand, name, without=job_uid)}
+        soon_free = self.soon_free(demand, job_uid, own_nodes)
         could_take = [name for name in avoided if name in free or name in soon_free]
         missing = need - (len(free) + len(soon_free) - len(could_take))
         return self.not_ready | (set(avoided) - set(could_take[: max(missing, 0)]))

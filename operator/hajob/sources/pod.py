@@ -53,6 +53,7 @@ class PodView:
         chips: numbers of its chips on the node, in the order of its ranks; empty while nobody has told.
         requests: what it asks for of resources like chips, by name and amount.
         excluded: names of the nodes where it may not be placed; empty once it has a node.
+        gated: it stands behind Hajob's own scheduling gate.
     """
 
     namespace: str
@@ -76,6 +77,7 @@ class PodView:
     chips: tuple[str, ...] = ()
     requests: Requests = ()
     excluded: frozenset[str] = frozenset()
+    gated: bool = False
 
     @property
     def key(self) -> str:
@@ -126,6 +128,7 @@ def view(pod: Mapping[str, Any]) -> PodView:
         chips=chip_numbers(metadata.get("annotations") or {}),
         requests=_requests(spec),
         excluded=_excluded(spec) if not spec.get("nodeName") else frozenset(),
+        gated=any(gate.get("name") == names.GATE for gate in spec.get("schedulingGates") or []),
     )
 
 

@@ -16,6 +16,10 @@ from hajob.sources.pod import PodView
 _NODES: Final = re.compile(r"^\d+/(\d+) nodes are available: (.*)$", re.DOTALL)
 _CLAUSE: Final = re.compile(r"(\d+) (Insufficient (\S+)|Too many pods|node\(s\) ((?:\{[^}]*\}|[^,{])+))(?:, |$)")
 _MESSAGE_LIMIT: Final = 1024
+HELD_BACK: Final = (
+    "{} pods ask for no node yet: there are not enough free nodes for all of them at once, or an earlier job gets them "
+    "(scheduling.gangPolicy: SchedulingGates)"
+)
 
 
 def unplaced(pods: Sequence[PodView]) -> list[PodView]:
@@ -28,10 +32,14 @@ def shortage(pods: Sequence[PodView], refused: NotCreated | None) -> str:
     if refused is not None and refused.over_quota:
         return refused.message
     waiting = unplaced(pods)
-    if not waiting:
-        return ""
-    told = in_short(waiting[0].unschedulable)
-    return f"{len(waiting)} pods find no node: {told} ({waiting[0].name}: {waiting[0].unschedulable})"[:_MESSAGE_LIMIT]
+    told = []
+    if held_back := sum(pod.gated for pod in pods):
+        told.append(HELD_BACK.format(held_back))
+    if waiting:
+        first = waiting[0]
+        short = in_short(first.unschedulable)
+        told.append(f"{len(waiting)} pods find no node: {short} ({first.name}: {first.unschedulable})")
+    return "; ".join(told)[:_MESSAGE_LIMIT]
 
 
 def in_short(message: str) -> str:

@@ -186,6 +186,8 @@ class Cost:
     async def start(self) -> None:
         """Apply the jobs and show that their pods are made, each on a node of its own."""
         await self.town.controller.close()
+        for number in range(self.num_jobs * (self.num_nodes + 1)):
+            self.core.node_changed(NodeView(f"node-{number}", chips={names.DEFAULT_RESOURCE_NAME: 2}), deleted=False)
         raw = {key: value for key, value in self.town.raw.items() if key != "metadata"}
         raw["spec"] = raw["spec"] | {"numNodes": self.num_nodes}
         for number in range(self.num_jobs):
@@ -196,7 +198,6 @@ class Cost:
         await self.town.clock.advance(1.0)
         self.pods = self.town.pods()
         for number, pod in enumerate(self.pods):
-            self.core.node_changed(NodeView(f"node-{number}", chips={names.DEFAULT_RESOURCE_NAME: 2}), deleted=False)
             self.core.pod_changed(pod, deleted=False)
             self.core.pod_changed(dataclasses.replace(pod, node_name=f"node-{number}"), deleted=False)
         await self.town.clock.advance(5.0)

@@ -1,0 +1,107 @@
+"""The start of one job under `gangPolicy: SchedulingGates`: its rank pods ask for nodes when there are enough for all.
+
+Until then they stand behind a scheduling gate, where they hold no node. Where there are enough from the beginning they
+are made without a gate, and a start costs no second write for each pod.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+from hajob.api.base import format_time
+from hajob.api.enums import GangPolicy
+from hajob.plan.placements import WITHOUT_RANK_PODS
+from hajob.plan.state import ENDED, UNTRAINED
+from hajob.runtime.clock import Timer
+from hajob.runtime.job_memory import JobMemory
+from hajob.runtime.job_observer import JobObserver
+from hajob.runtime.ports import Ports
+from hajob.scheduling.gang import Claim
+from hajob.sources.pod import PodView
+
+AGAIN_SECONDS: Final = 5.0
+"""Who waits looks again after so long, for what is told to nobody."""
+SOON_SECONDS: Final = 0.1
+"""Changes of the cluster are looked at together."""
+
+
+class GangStart:
+    """Whether the rank pods of one job may ask for nodes.
+
+    Args:
+        memory: of the job.
+        observer: of the job.
+        ports: with the claims of all jobs.
+        wake: called when it may have become possible.
+    """
+
+    def __init__(self, memory: JobMemory, observer: JobObserver, ports: Ports, wake: Callable[[], None]) -> None:
+        self._memory, self._observer, self._ports, self._wake = memory, observer, ports, wake
+        self._let_in = 0
+        self._timer: Timer | None = None
+        self._soon: Timer | None = None
+        ports.claims[memory.job.metadata.uid] = self.claim
+
+    def close(self) -> None:
+        """The job claims nothing any more."""
+        if self._ports.claims.get(self._memory.job.metadata.uid) == self.claim:
+            del self._ports.claims[self._memory.job.metadata.uid]
+        for timer in (self._timer, self._soon):
+            if timer is not None:
+                timer.cancel()
+
+    def claim(self) -> Claim | None:
+        """What the job still needs of the cluster; None for nothing."""
+        memory, state = self._memory, self._memory.state
+        if state.phase in WITHOUT_RANK_PODS or state.phase in ENDED:
+            return None
+        serving, waits, made = self._observer.pods.serving(state), self._waits(), memory.job.metadata.creation_timestamp
+        wanted = memory.layout.num_nodes - len(state.released)
+        if self._observer.not_created is not None and not waits:
+            wanted = len(serving.pods)  # what no quota allows takes no node
+        return Claim(
+            job_uid=memory.job.metadata.uid,
+            made=format_time(made) if made else "",
+            demand=self._observer.demand(),
+            need=wanted - len(serving.node_names),
+            waits=waits,
+            own_nodes=self._observer.pods.node_names if waits else (),
+        )
+
+    def holds_back(self) -> bool:
+        """Whether pods that are made now stand behind the gate."""
+        if not self._waits():
+            return False
+        if self._ports.may_start(self._memory.job.metadata.uid):
+            self._let_in = self._memory.state.base
+            return False
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer = self._ports.clock.call_later(AGAIN_SECONDS, self._wake)
+        return True
+
+    def held_back(self) -> list[PodView]:
+        """Pods that stand behind the gate."""
+        return [pod for pod in self._observer.serving().values() if pod.gated and not pod.deleting]
+
+    def capacity_changed(self) -> None:
+        """Nodes came or went: look in a moment."""
+        if self._waits() and self._soon is None:
+            self._soon = self._ports.clock.call_later(SOON_SECONDS, self._look)
+
+    def _look(self) -> None:
+        self._soon = None
+        self._wake()
+
+    def _waits(self) -> bool:
+        """Whether none of this start's pods may ask for a node yet; what asks already was let in before."""
+        memory, state = self._memory, self._memory.state
+        gates = memory.job.spec.scheduling.gang_policy is GangPolicy.SCHEDULING_GATES
+        if not gates or state.phase not in UNTRAINED or self._let_in == state.base:
+            return False
+        serving = self._observer.pods.serving(state)
+        if len(serving.gated) < len(serving.pods):
+            self._let_in = state.base
+            return False
+        return True

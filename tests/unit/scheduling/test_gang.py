@@ -1,0 +1,84 @@
+"""Jobs that wait for all of their nodes at once: who is let in, in which order, and that nobody holds half."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import replace
+
+from hajob.api import constants as names
+from hajob.plan.policy import layout_of
+from hajob.scheduling.capacity import Capacity
+from hajob.scheduling.demand import Demand
+from hajob.scheduling.gang import Claim, let_in
+from hajob.sources.node import NodeView
+from tests.unit.scheduling.test_capacity import own, spec
+
+A = Demand.of(spec(nodeSelector={"pool": "a"}), layout_of(spec()))
+B = Demand.of(spec(nodeSelector={"pool": "b"}), layout_of(spec()))
+ALL = Demand.of(spec(), layout_of(spec()))
+
+
+def cluster(a: int = 0, b: int = 0) -> Capacity:
+    pools = {**{f"a-{n}": "a" for n in range(a)}, **{f"b-{n}": "b" for n in range(b)}}
+    chips = {names.DEFAULT_RESOURCE_NAME: 2}
+    return Capacity.of([NodeView(name, chips=chips, labels={"pool": pool}) for name, pool in pools.items()], [])
+
+
+def waiting(uid: str, need: int, demand: Demand = A) -> Claim:
+    return Claim(uid, uid, demand, need, waits=True)
+
+
+def test_a_job_starts_when_there_are_nodes_for_all_its_pods() -> None:
+    assert let_in([waiting("1", 4)], cluster(a=4)) == ["1"]
+    assert let_in([waiting("1", 5)], cluster(a=4)) == []
+
+
+def test_nodes_that_are_closed_do_not_count() -> None:
+    assert let_in([waiting("1", 4)], cluster(a=5), {"a-0"}) == ["1"]
+    assert let_in([waiting("1", 4)], cluster(a=5), {"a-0", "a-3"}) == []
+
+
+def test_two_jobs_never_get_half_of_the_nodes_each() -> None:
+    assert let_in([waiting("2", 4), waiting("1", 4)], cluster(a=6)) == ["1"]
+    assert let_in([waiting("1", 4), waiting("2", 2)], cluster(a=6)) == ["1", "2"]
+
+
+def test_one_that_fits_passes_one_that_does_not() -> None:
+    assert let_in([waiting("1", 8), waiting("2", 2)], cluster(a=6)) == ["2"]
+
+
+def test_nodes_that_somebody_else_is_about_to_take_do_not_count() -> None:
+    starting = replace(waiting("9", 3), waits=False)
+    assert let_in([starting, waiting("1", 4)], cluster(a=6)) == []
+    assert let_in([starting, waiting("1", 3)], cluster(a=6)) == ["1"]
+
+
+def test_who_wants_other_nodes_takes_none_away() -> None:
+    other = replace(waiting("9", 3, B), waits=False)
+    assert let_in([other, waiting("1", 6)], cluster(a=6, b=3)) == ["1"]
+    anywhere = replace(waiting("9", 3, ALL), waits=False)
+    assert let_in([anywhere, waiting("1", 6)], cluster(a=6, b=3)) == []
+
+
+def test_a_restart_counts_the_nodes_that_its_own_pods_leave() -> None:
+    capacity = cluster(a=4)
+    for number in range(3):
+        capacity.pod_seen(own(f"r{number}", f"a-{number}"))
+    homes = [f"a-{number}" for number in range(3)]
+    again = replace(waiting("uid-1", 4), own_nodes=homes)
+    assert let_in([again], capacity) == ["uid-1"]
+    assert let_in([waiting("uid-1", 4)], capacity) == []
+
+
+def test_whoever_is_let_in_fits_together() -> None:
+    """Whatever waits: all that are let in at once find nodes at once, and the order of asking changes nothing."""
+    chance = random.Random(5)
+    for _ in range(300):
+        nodes = chance.randrange(20)
+        claims = [waiting(str(n), chance.randrange(1, 9)) for n in range(chance.randrange(8))]
+        starting = [replace(one, waits=chance.random() < 0.8) for one in claims]
+        found = let_in(starting, cluster(a=nodes))
+        chance.shuffle(starting)
+        assert let_in(starting, cluster(a=nodes)) == found
+        taken = sum(one.need for one in starting if one.job_uid in found or not one.waits)
+        assert not found or taken <= nodes
