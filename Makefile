@@ -37,6 +37,7 @@ lint: ## format, lint, strict types, import contract, generated files
 	@$(TOOL) -m mypy
 	@$(TOOL) -c "from importlinter.cli import lint_imports_command as check; check()"
 	@for module in $(GENERATORS); do $(TOOL) -m $$module --check || exit 1; done
+	@$(TOOL) -m pytest -q --no-header --no-summary tests/unit/sources/test_no_catch_all.py >/dev/null || { echo "a parser catches everything: tests/unit/sources/test_no_catch_all.py names it"; exit 1; }
 
 .PHONY: format
 format: ## format the code, repair what the linter can
@@ -68,8 +69,18 @@ endif
 scenarios: e2e ## the same as e2e
 
 .PHONY: fuzz
-fuzz: ## give every parser of a fault source 100,000 damaged objects (some minutes)
-	@HAJOB_FUZZ_EXAMPLES=$${HAJOB_FUZZ_EXAMPLES:-100000} $(TOOL) -m pytest tests/unit/sources/test_sources_never_raise.py -n 2 --timeout 3600 $(TESTS)
+fuzz: ## give every parser of a fault source 100,000 damaged objects, guided by coverage (some minutes)
+	@$(TOOL) -m e2e.fuzz --inputs 100000
+	@HAJOB_FUZZ_EXAMPLES=$${HAJOB_FUZZ_EXAMPLES:-2000} $(TOOL) -m pytest tests/unit/sources/test_sources_never_raise.py -n 2 --timeout 3600 $(TESTS)
+
+.PHONY: nightly
+nightly: ## a million damaged objects for every parser, and whatever else takes its time (an hour)
+	@$(TOOL) -m e2e.fuzz --inputs 1000000
+	@HAJOB_FUZZ_EXAMPLES=20000 $(TOOL) -m pytest tests/unit/sources/test_sources_never_raise.py -n 2 --timeout 3600 $(TESTS)
+
+.PHONY: inject
+inject: ## make a fault in the demo that runs: ARGS="chip node-3 1 --code 40F84E00" (docs/process-nodes.md)
+	@$(TOOL) -m e2e.inject $(ARGS)
 
 .PHONY: conformance
 conformance: ## the MindIO simulator, or the package in HAJOB_MINDIO, against recorded behaviour

@@ -138,6 +138,10 @@ class NodeControl:
         """NodeD finds these faults (``device``, ``deviceId``, ``codes``, ``level``); an empty list: none any more."""
         return self.call("set-node-faults", node=node, faults=faults)
 
+    def set_switch_faults(self, node: str, faults: list[JsonObject]) -> JsonObject:
+        """The node's switches have these faults (``code``, ``level``); an empty list: none any more."""
+        return self.call("set-switch-faults", node=node, faults=faults)
+
     def set_image(self, name: str, directory: Path) -> JsonObject:
         """Give an image name a directory from now on."""
         return self.call("set-image", name=name, directory=str(directory))

@@ -17,7 +17,7 @@ from pathlib import Path
 
 from e2e.nodes.config import JsonObject
 from e2e.nodes.control import bind_unix
-from e2e.nodes.faults import ChipFault, HardwareFault
+from e2e.nodes.faults import ChipFault, HardwareFault, SwitchFault
 from e2e.nodes.node import Node
 from e2e.nodes.node_set import NodeSet
 from e2e.nodes.pod import PodWorker
@@ -178,6 +178,12 @@ class ControlServer:
         ]
         self._node(request).reports.set_hardware_faults(faults)
         return {}
+
+    async def _set_switch_faults(self, request: JsonObject) -> JsonObject:
+        now = time.time_ns()
+        faults = [SwitchFault(str(one["code"]), str(one["level"]), now / 1e9) for one in request["faults"]]
+        self._node(request).reports.set_switch_faults(faults)
+        return {"time": now}
 
     async def _set_image(self, request: JsonObject) -> JsonObject:
         self._set.images[str(request["name"])] = Path(request["directory"])
@@ -353,6 +359,7 @@ _COMMANDS: dict[str, _Handler] = {
         "_break_chip",
         "_repair_chip",
         "_set_node_faults",
+        "_set_switch_faults",
         "_set_image",
     )
 }

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from e2e.nodes.api import ApiError
 from e2e.nodes.config import JsonObject
 from e2e.nodes.context import NodeContext
-from e2e.nodes.faults import NODE_NAMESPACE, ChipFault, HardwareFault, device_info, node_info
+from e2e.nodes.faults import NODE_NAMESPACE, ChipFault, HardwareFault, SwitchFault, device_info, node_info
 
 log = logging.getLogger(__name__)
 
@@ -27,6 +27,7 @@ class DeviceReports:
 
     context: NodeContext
     chip_faults: list[ChipFault] = field(default_factory=list)
+    switch_faults: list[SwitchFault] | None = None
     hardware_faults: list[HardwareFault] = field(default_factory=list)
     _changed: asyncio.Event = field(default_factory=asyncio.Event)
     _node_info_exists: bool = False
@@ -40,6 +41,11 @@ class DeviceReports:
         """All faults of a chip are over."""
         self.chip_faults = [fault for fault in self.chip_faults if fault.chip != chip]
         self._update()
+
+    def set_switch_faults(self, faults: list[SwitchFault]) -> None:
+        """What the node's switches have from now on; it is taken for an A3 from the first one on."""
+        self.switch_faults = faults
+        self.changed()
 
     def set_hardware_faults(self, faults: list[HardwareFault]) -> None:
         """What NodeD finds from now on."""
@@ -73,7 +79,11 @@ class DeviceReports:
     async def _write(self) -> None:
         chips = self.context.chips
         if chips.count:
-            await self._put(device_info(self.context.name, chips.resource, chips.free(), self.chip_faults, time.time()))
+            now, faults = time.time(), self.chip_faults
+            body = device_info(
+                self.context.name, chips.resource, chips.free(), faults, now, switches=self.switch_faults
+            )
+            await self._put(body)
         if self.hardware_faults:
             await self._put(node_info(self.context.name, self.hardware_faults, time.time()))
             self._node_info_exists = True

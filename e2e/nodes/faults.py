@@ -19,6 +19,7 @@ CONSUMER_LABEL = {"mx-consumer-cim": "true"}
 DEVICE_NAMESPACE = "kube-system"
 NODE_NAMESPACE = "mindx-dl"
 _NODE_STATUS = {"NotHandleFault": "Healthy", "PreSeparateFault": "PreSeparate", "SeparateFault": "UnHealthy"}
+_SWITCH_LEVELS = ("NotHandle", "SubHealth", "RestartRequest", "Reset", "Separate")
 _HEALTHY_LEVELS = {"NotHandleFault", "SubHealthFault", "RestartRequest", "RestartBusiness"}
 
 
@@ -48,6 +49,17 @@ class HardwareFault:
     level: str
 
 
+@dataclass(frozen=True)
+class SwitchFault:
+    """One fault of a switch chip of the node. ``time`` in seconds since the epoch; ``level`` in the switch's words."""
+
+    code: str
+    level: str
+    time: float
+    chip: int = 0
+    port: int = 0
+
+
 def go_json(value: object) -> str:
     """The compact JSON Go writes: ``<``, ``>`` and ``&`` are escaped."""
     text = json.dumps(value, separators=(",", ":"), ensure_ascii=False)
@@ -59,7 +71,48 @@ def check_code(inner: object) -> str:
     return hashlib.sha256(go_json(inner).encode()).hexdigest()
 
 
-def device_info(node: str, resource: str, free: Iterable[int], faults: Iterable[ChipFault], now: float) -> JsonObject:
+def switch_info(faults: Iterable[SwitchFault], now: float) -> str:
+    """What stands under ``SwitchInfoCfg`` (A3)."""
+    faults = list(faults)
+    events = [
+        {
+            "EventType": 1,
+            "AssembledFaultCode": fault.code,
+            "PeerPortDevice": 0,
+            "PeerPortId": 0,
+            "SwitchChipId": fault.chip,
+            "SwitchPortId": fault.port,
+            "Severity": 2,
+            "Assertion": 1,
+            "AlarmRaisedTime": int(fault.time * 1000),
+        }
+        for fault in faults
+    ]
+    times = {
+        f"{fault.code}_{fault.chip}_{fault.port}": {"fault_time": int(fault.time * 1000), "fault_level": fault.level}
+        for fault in faults
+    }
+    worst = max(faults, key=lambda fault: _SWITCH_LEVELS.index(fault.level)).level if faults else ""
+    return go_json(
+        {
+            "FaultCode": [go_json(event) for event in events],
+            "FaultLevel": worst,
+            "UpdateTime": int(now),
+            "NodeStatus": "UnHealthy" if worst == "Separate" else "SubHealthy" if worst else "Healthy",
+            "FaultTimeAndLevelMap": times,
+        }
+    )
+
+
+def device_info(
+    node: str,
+    resource: str,
+    free: Iterable[int],
+    faults: Iterable[ChipFault],
+    now: float,
+    *,
+    switches: Iterable[SwitchFault] | None = None,
+) -> JsonObject:
     """The device plugin's ConfigMap of a node.
 
     Args:
@@ -68,6 +121,7 @@ def device_info(node: str, resource: str, free: Iterable[int], faults: Iterable[
         free: chips that are healthy and nobody's.
         faults: all faults there are.
         now: seconds since the epoch.
+        switches: faults of its switches; None: it has none (A2).
     """
     faults = list(faults)
     unhealthy = sorted({fault.chip for fault in faults if fault.separates})
@@ -88,6 +142,8 @@ def device_info(node: str, resource: str, free: Iterable[int], faults: Iterable[
         "CheckCode": check_code(inner),
     }
     data = {"DeviceInfoCfg": go_json(config), "ManuallySeparateNPU": ""}
+    if switches is not None:
+        data["SwitchInfoCfg"] = switch_info(switches, now)
     return _config_map(f"mindx-dl-deviceinfo-{node}", DEVICE_NAMESPACE, data)
 
 

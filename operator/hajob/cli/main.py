@@ -9,9 +9,9 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import Final, cast
 
-from hajob.cli import breaker, facts, logs, quarantine, simulate
+from hajob.cli import breaker, facts, inject, logs, quarantine, simulate
 
-COMMANDS: Final = (facts, logs, quarantine, breaker, simulate)
+COMMANDS: Final = (facts, logs, quarantine, breaker, inject, simulate)
 
 
 def parser() -> argparse.ArgumentParser:

@@ -1,0 +1,269 @@
+"""Damaged objects for the parsers of fault sources, by the hundred thousand, guided by coverage.
+
+    python -m e2e.fuzz --inputs 100000 [--parser device] [--seed 1]
+
+Begins with objects of real shape, damages them a little at a time, and keeps for further damage what reached a line
+that nothing had reached before. Every input must be answered: an exception, an answer that grows beyond its object, or
+one that takes long, ends the run with the input in a file. A wrong CheckCode is mended in half of the inputs, so that
+the inside of an object is reached.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import random
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from types import FrameType
+from typing import Any, Final
+
+from hajob.api.base import JsonValue
+from hajob.cluster import settings
+from hajob.domain.hardware import Level
+from hajob.sources import registry
+from hajob.sources.check_code import check_codes
+from hajob.sources.reading import Terms
+
+Object = dict[str, Any]
+
+NOW_MS: Final = 1_767_225_900_000
+TRACED: Final = 20
+"""One of so many inputs is looked at line by line: tracing makes it ten times slower."""
+SLOW_SECONDS: Final = 2.0
+_PARSERS: Final = "hajob/sources/"
+_STRANGE: Final[tuple[JsonValue, ...]] = (
+    None,
+    True,
+    -1,
+    0,
+    1 << 70,
+    1e308,
+    "",
+    " ",
+    "Ascend910-3",
+    "\u0000",
+    "\ud800",
+    "9" * 400,
+    [],
+    {},
+    [[]],
+    {"": {}},
+    ["x"],
+    "SeparateNPU",
+    "NotHandle",
+    1_767_225_600_000,
+    "2026-01-01T00:00:00Z",
+    "9999-99-99",
+    "{",
+    "[{}]",
+)
+
+
+def _fault(device: str = "Ascend910-3", level: str = "RestartNPU", code: str = "40F84E00") -> Object:
+    times = {code: {"fault_time": NOW_MS - 1000, "fault_level": level}}
+    head = {"fault_type": "CardUnhealthy", "npu_name": device, "fault_level": level, "fault_code": code}
+    return {**head, "large_model_fault_level": level, "fault_time_and_level_map": times}
+
+
+def _seeds() -> dict[str, list[Object]]:
+    """For each parser objects as their writers write them; texts of JSON are written out, to be damaged inside."""
+    devices = {"huawei.com/Ascend910": "Ascend910-0", "huawei.com/Ascend910-Fault": [_fault()]}
+    devices["huawei.com/Ascend910-Unhealthy"] = "Ascend910-3,Ascend910-4"
+    device = {"DeviceInfo": {"DeviceList": devices, "UpdateTime": 1_767_225_601}, "CheckCode": ""}
+    upgrade = {"Ascend910-1": [{"upgrade_time": NOW_MS, "fault_code": "c", "fault_level": "SeparateNPU"}]}
+    event = {"AssembledFaultCode": "[0x00f1ff06,155910,na,na]", "SwitchChipId": 0, "SwitchPortId": 1, "Severity": 2}
+    switch = {"FaultCode": [event], "FaultLevel": "SubHealth", "FaultTimeAndLevelMap": {}}
+    hardware = {"DeviceType": "CPU", "DeviceId": 0, "FaultCode": ["2C000031"], "FaultLevel": "SeparateFault"}
+    node = {"NodeInfo": {"FaultDevList": [hardware], "NodeStatus": "UnHealthy"}, "CheckCode": ""}
+    place = {"nodeName": "node-1", "deviceIds": [0, 1]}
+    public = {"faultId": "fault-0001", "faultType": "NPU", "faultCode": "220001001", "faultTime": NOW_MS - 1000}
+    public |= {"assertion": "occur", "faultLocation": {"a": "b"}, "influence": [place], "description": "text"}
+    message = {"id": "message-1", "timestamp": NOW_MS, "version": "1.0", "resource": "CCAE", "faults": [public]}
+    ready = {"type": "Ready", "status": "False", "lastTransitionTime": "2026-01-01T00:00:00Z", "message": "m"}
+    lost = {"type": "NPULost", "status": "True", "reason": "Found"}
+    return {
+        "device": [_map("mindx-dl-deviceinfo-node-1", DeviceInfoCfg=device, ManuallySeparateNPU="Ascend910-1",
+                        UpgradeFaultReason=upgrade)],
+        "switch": [_map("mindx-dl-deviceinfo-node-1", DeviceInfoCfg=device, SwitchInfoCfg=switch)],
+        "node info": [_map("mindx-dl-nodeinfo-node-1", NodeInfo=node, updateTime="2026-01-01T00:00:00Z")],
+        "public": [_map("any", "mc-consumer-publicfault", PublicFault=message)],
+        "aggregated": [
+            _aggregated("cluster-info-device-0", {"mindx-dl-deviceinfo-n": device["DeviceInfo"]}),
+            _aggregated("cluster-info-switch-0", {"mindx-dl-switchinfo-n": switch}),
+            _aggregated("cluster-info-node-cm", {"mindx-dl-nodeinfo-n": node["NodeInfo"]}),
+        ],
+        "node": [{"kind": "Node", "metadata": {"name": "n"}, "spec": {"unschedulable": True},
+                  "status": {"conditions": [ready, lost]}}],
+        "settings": [_map("hajob-faults", codes="{\"a\": RestartNPU}", breaker="{sharePercent: 20}", senders="a,b",
+                          conditions="NPULost: SeparateNPU")],
+    }  # fmt: skip
+
+
+def _map(name: str, label: str = "mx-consumer-cim", **data: JsonValue) -> Object:
+    return {"kind": "ConfigMap", "metadata": {"name": name, "labels": {label: "true"}}, "data": data}
+
+
+def _aggregated(name: str, content: Object) -> Object:
+    """ClusterD's maps hold one text under their own name."""
+    return {**_map(name), "data": {name: content}}
+
+
+def _places(value: JsonValue) -> Iterator[tuple[Any, Any]]:
+    """Every container with a key or index in it."""
+    pairs = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    for key, inner in list(pairs):
+        yield value, key
+        yield from _places(inner)
+
+
+class Fuzzer:
+    """Inputs for one parser."""
+
+    def __init__(self, seeds: list[Object], read: Callable[[Object], Sequence[int]], random_: random.Random) -> None:
+        self._corpus, self._read, self._random = list(seeds), read, random_
+        self._lines: set[tuple[str, int]] = set()
+
+    @property
+    def covered(self) -> int:
+        """Lines of parsers that were reached."""
+        return len(self._lines)
+
+    def run(self, inputs: int) -> None:
+        """So many inputs; raises whatever a parser raises, with the input as a note."""
+        for number in range(inputs):
+            tree = self._damaged()
+            raw = self._written(tree)
+            begin = time.process_time()
+            try:
+                counts = self._traced(raw, tree) if number % TRACED == 0 else self._read(raw)
+            except Exception as error:
+                error.add_note(json.dumps(raw, default=repr))
+                raise
+            size = len(json.dumps(raw, default=repr))
+            if max(counts) > size or time.process_time() - begin > SLOW_SECONDS:
+                raise AssertionError(f"{counts} answers, {time.process_time() - begin:.1f} s: {raw!r}"[:4000])
+
+    def _damaged(self) -> Object:
+        choose = self._random
+        tree: Object = json.loads(json.dumps(choose.choice(self._corpus)))
+        for _ in range(choose.choice((1, 1, 1, 2, 4))):
+            places = list(_places(tree))
+            if not places:
+                break
+            container, key = choose.choice(places)
+            self._damage(container, key, [inner for box, at in places for inner in [box[at]]])
+        return tree
+
+    def _damage(self, container: JsonValue, key: JsonValue, others: list[Any]) -> None:
+        choose, value = self._random, container[key]
+        how = choose.randrange(5)
+        if how == 0:
+            container[key] = json.loads(
+                json.dumps(choose.choice(_STRANGE))
+            )  # not the very list: it may be damaged, too
+        elif how == 1:
+            container[key] = json.loads(json.dumps(choose.choice(others)))
+        elif how == 2 and isinstance(value, str) and value:
+            at = choose.randrange(len(value))
+            container[key] = value[:at] + choose.choice(("", "\u0000", "-", "é", value)) + value[at + 1 :]
+        elif how == 3 and isinstance(value, list):
+            container[key] = value * choose.choice((0, 2, 30))
+        elif how == 4 and isinstance(container, dict):
+            del container[key]
+
+    def _written(self, tree: Object) -> Object:
+        """As the object would be: texts of JSON, sealed in half of the cases, cut off now and then."""
+        data = tree.get("data")
+        if not isinstance(data, dict):
+            return tree
+        written = {key: self._text(value) for key, value in data.items()}
+        return {**tree, "data": written}
+
+    def _text(self, value: JsonValue) -> JsonValue:
+        if not isinstance(value, dict):
+            return value
+        inner = dict(value)
+        for name in ("DeviceInfo", "NodeInfo"):
+            if isinstance(inner.get(name), dict):
+                inner[name] = {key: self._listed(part) for key, part in inner[name].items()}
+                if self._random.random() < 0.5:
+                    inner["CheckCode"] = check_codes(_sorted(inner[name]))[0]
+        if isinstance(inner.get("FaultCode"), list):
+            inner["FaultCode"] = [json.dumps(one) if isinstance(one, dict) else one for one in inner["FaultCode"]]
+        text = json.dumps(inner)
+        return text[: self._random.randrange(len(text))] if self._random.random() < 0.02 else text
+
+    def _listed(self, part: JsonValue) -> JsonValue:
+        """The fault list is a text of its own inside."""
+        if not isinstance(part, dict):
+            return part
+        return {key: json.dumps(one) if isinstance(one, list) else one for key, one in part.items()}
+
+    def _traced(self, raw: Object, tree: Object) -> Sequence[int]:
+        fresh: set[tuple[str, int]] = set()
+
+        def line(frame: FrameType, event: str, _: object) -> JsonValue:
+            if event == "line":
+                fresh.add((frame.f_code.co_filename, frame.f_lineno))
+            return line
+
+        def call(frame: FrameType, _event: str, _: object) -> JsonValue:
+            return line if _PARSERS in frame.f_code.co_filename else None
+
+        sys.settrace(call)
+        try:
+            counts = self._read(raw)
+        finally:
+            sys.settrace(None)
+        if fresh - self._lines:
+            self._lines |= fresh
+            self._corpus.append(tree)
+        return counts
+
+
+def _sorted(inner: Object) -> Object:
+    devices = inner.get("DeviceList")
+    return {**inner, "DeviceList": dict(sorted(devices.items()))} if isinstance(devices, dict) else inner
+
+
+def _read(raw: Object) -> Sequence[int]:
+    found = registry.read(raw, Terms(NOW_MS, conditions={"NPULost": Level.SEPARATE}))
+    return len(found.facts), len(found.rejected), len(found.over)
+
+
+def _read_settings(raw: Object) -> Sequence[int]:
+    found, reading = settings.read(raw, NOW_MS)
+    return len(found.codes), len(reading.rejected)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Fuzz every parser, or one; 1 and a file with the input where one fails."""
+    parser = argparse.ArgumentParser(prog="e2e.fuzz", description="Damaged objects for the parsers of fault sources.")
+    parser.add_argument("--inputs", type=int, default=100_000, help="for each parser (100,000)")
+    parser.add_argument("--seed", type=int, default=0, help="of the damage; 0: another one each time")
+    parser.add_argument("--parser", choices=list(_seeds()), help="only this one")
+    options = parser.parse_args(arguments)
+    seed = options.seed or random.SystemRandom().randrange(1, 1 << 31)
+    for name, seeds in _seeds().items():
+        if options.parser not in {None, name}:
+            continue
+        begin = time.monotonic()
+        fuzzer = Fuzzer(seeds, _read_settings if name == "settings" else _read, random.Random(seed))
+        inputs = options.inputs if name != "settings" else max(options.inputs // 10, 1)  # YAML is slow
+        try:
+            fuzzer.run(inputs)
+        except Exception as error:
+            target = Path(f"fuzz-{name.replace(' ', '-')}-{seed}.txt")
+            target.write_text("\n".join([repr(error), *getattr(error, "__notes__", [])]), encoding="utf-8")
+            print(f"{name}: {error!r}; the input is in {target}, seed {seed}", file=sys.stderr)
+            return 1
+        spent = time.monotonic() - begin
+        print(f"{name}: {inputs} inputs in {spent:.0f} s, {fuzzer.covered} lines reached, seed {seed}", flush=True)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

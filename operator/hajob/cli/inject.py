@@ -1,0 +1,102 @@
+"""`kubectl hajob inject`: tell the cluster of a fault that is none, to see what would happen, and take it back.
+
+It writes what device plugin and NodeD would write, with the rights of the person who types. These write the truth over
+it at the next change, or after five minutes; on process nodes `make inject` makes faults that stay.
+"""
+
+import argparse
+import sys
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import Final
+
+from hajob.api.base import format_time
+from hajob.cli.cluster import ClusterError
+from hajob.cli.injection import (
+    DEFAULTS,
+    DEVICE_NAMESPACE,
+    NODE_NAMESPACE,
+    Injection,
+    InjectionKind,
+    device_map,
+    device_map_name,
+    node_map,
+    node_map_name,
+)
+from hajob.cli.objects import KubernetesObjects, Objects, config_maps
+from hajob.runtime.clock import SystemClock
+
+_BAD_INPUT: Final = 2
+_NOT_DONE: Final = 1
+_HELP: Final = {
+    InjectionKind.CHIP: "a fault of a chip, of any code and level",
+    InjectionKind.SUB_HEALTH: "a chip that works, but not well",
+    InjectionKind.LINK_DOWN: "a chip whose network port is down",
+    InjectionKind.MEMORY: "an error of on-chip memory that could not be corrected",
+    InjectionKind.SWITCH: "a fault of the node's switch (A3)",
+    InjectionKind.NODE: "a fault of the node's own hardware, as NodeD tells it",
+    InjectionKind.RECOVER: "everything on the node, or on one chip, is well again",
+}
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """What is said of a fault; `make inject` takes the same words."""
+    kinds = "; ".join(f"{kind}: {text}" for kind, text in _HELP.items())
+    parser.add_argument("kind", choices=[kind.value for kind in InjectionKind], help=kinds)
+    parser.add_argument("node", metavar="NODE", help="name of the Kubernetes node")
+    parser.add_argument("chip", metavar="CHIP", type=int, nargs="?", help="number of the chip on the node")
+    parser.add_argument("--code", default="", help="of the fault")
+    parser.add_argument("--level", default="", help="in MindCluster's words, such as RestartNPU")
+    usual = "; ".join(f"{kind}: {code} {level}" for kind, (code, level) in DEFAULTS.items() if code)
+    parser.epilog = f"Codes and levels where none is given: {usual}."
+
+
+def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    """Add the command to the command line."""
+    parser = commands.add_parser("inject", help="tell the cluster of a fault that is none, and take it back")
+    add_arguments(parser)
+    parser.add_argument("--context", help="of the kubeconfig")
+    parser.set_defaults(run=run)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Write it; 1 where the cluster refuses, 2 where the input makes no sense."""
+    try:
+        injection = read(arguments)
+        carry_out(injection, KubernetesObjects(context=arguments.context), SystemClock().now_milliseconds(), print)
+    except ValueError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return _BAD_INPUT
+    except ClusterError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return _NOT_DONE
+    return 0
+
+
+def read(arguments: argparse.Namespace) -> Injection:
+    """The fault that the arguments mean; raises `ValueError`."""
+    kind = InjectionKind(arguments.kind)
+    return Injection.of(kind, arguments.node, arguments.chip, arguments.code, arguments.level)
+
+
+def carry_out(injection: Injection, objects: Objects, now_ms: int, say: Callable[[str], object]) -> None:
+    """Write what the writers would write; raises `ClusterError`."""
+    recovers = injection.kind is InjectionKind.RECOVER
+    node_path = f"{config_maps(NODE_NAMESPACE)}/{node_map_name(injection.node)}"
+    if injection.kind is InjectionKind.NODE:
+        now = format_time(datetime.fromtimestamp(now_ms // 1000, UTC))
+        objects.delete(node_path)
+        objects.create(config_maps(NODE_NAMESPACE), node_map(injection, now))
+    else:
+        path, name = config_maps(DEVICE_NAMESPACE), device_map_name(injection.node)
+        known = objects.find(f"{path}/{name}")
+        body = device_map(known, injection, now_ms)
+        if known is not None:
+            objects.replace(f"{path}/{name}", body)
+        elif not recovers:
+            objects.create(path, body)
+        if recovers and injection.chip is None:
+            objects.delete(node_path)
+    where = injection.node if injection.chip is None else f"{injection.node} chip {injection.chip}"
+    what = "is well again" if recovers else f"has {injection.code} ({injection.level})"
+    say(f"{where} {what}: kubectl hajob quarantine and the job's incidents show what follows")

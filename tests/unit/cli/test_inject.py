@@ -1,0 +1,124 @@
+"""What is injected is read as what it says, whoever carries it out, and recovery takes it back."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from e2e import inject as demo
+from e2e.nodes.control import NodeControl
+from e2e.nodes.faults import SwitchFault, device_info
+from hajob.cli import inject
+from hajob.cli.injection import DEFAULTS, Injection, InjectionKind, device_map, node_map
+from hajob.domain.hardware import Level
+from hajob.sources import registry
+from hajob.sources.reading import Terms
+from tests.unit.cli.test_quarantine_command import FakeObjects
+from tests.unit.sources import hardware_objects
+
+NOW_MS = 1_795_255_200_000
+DEVICES = "/api/v1/namespaces/kube-system/configmaps/mindx-dl-deviceinfo-n1"
+NODED = "/api/v1/namespaces/mindx-dl/configmaps/mindx-dl-nodeinfo-n1"
+LEVELS = {
+    InjectionKind.CHIP: Level.RESTART_CHIP,
+    InjectionKind.SUB_HEALTH: Level.SUB_HEALTH,
+    InjectionKind.LINK_DOWN: Level.NOT_HANDLE,
+    InjectionKind.MEMORY: Level.RESTART_BUSINESS,
+    InjectionKind.SWITCH: Level.SEPARATE,
+    InjectionKind.NODE: Level.SEPARATE,
+}
+
+
+def injected(*words: str, objects: FakeObjects | None = None) -> FakeObjects:
+    parser = argparse.ArgumentParser()
+    inject.add_arguments(parser)
+    found = objects or FakeObjects()
+    inject.carry_out(inject.read(parser.parse_args(words)), found, NOW_MS, lambda _: None)
+    return found
+
+
+def seen(objects: FakeObjects) -> list[tuple[str, Level | None]]:
+    readings = [registry.read(objects.found[path], Terms(NOW_MS)) for path in (DEVICES, NODED) if path in objects.found]
+    assert [one.rejected for one in readings] == [[] for _ in readings]
+    return [(fact.code, fact.level) for one in readings for fact in one.facts]
+
+
+@pytest.mark.parametrize("kind", [kind for kind in InjectionKind if kind is not InjectionKind.RECOVER])
+def test_what_is_injected_is_read_and_taken_back(kind: InjectionKind) -> None:
+    objects = injected(kind, "n1", "3")
+    assert seen(objects) == [(DEFAULTS[kind][0], LEVELS[kind])]
+    assert seen(injected("recover", "n1", objects=objects)) == []
+
+
+def test_any_code_and_level_of_a_chip() -> None:
+    objects = injected("chip", "n1", "0", "--code", "80E18401", "--level", "PreSeparateNPU")
+    injected("chip", "n1", "1", "--code", "x", objects=objects)
+    assert seen(objects) == [("80E18401", Level.PRE_SEPARATE), ("x", Level.RESTART_CHIP)]
+    injected("recover", "n1", "0", objects=objects)
+    assert seen(objects) == [("x", Level.RESTART_CHIP)]
+
+
+def test_an_injection_joins_what_the_plugin_says() -> None:
+    told = hardware_objects.device_info(node="n1")
+    found = registry.read(device_map(told, Injection.of(InjectionKind.CHIP, "n1", 5), NOW_MS), Terms(NOW_MS))
+    assert ([fact.code for fact in found.facts], found.rejected) == (["80E01801", "40F84E00"], [])
+
+
+def test_process_nodes_write_what_the_command_writes() -> None:
+    code, level = DEFAULTS[InjectionKind.SWITCH]
+    switch = SwitchFault(code, level, NOW_MS / 1000)
+    body = device_info("n1", "huawei.com/Ascend910", [0], [], NOW_MS / 1000, switches=[switch])
+    both = (body, device_map(None, Injection.of(InjectionKind.SWITCH, "n1"), NOW_MS))
+    readings = [registry.read(one, Terms(NOW_MS)) for one in both]
+    assert readings[0] == readings[1]
+    assert [fact.code for fact in readings[0].facts] == [code]
+
+
+@pytest.mark.parametrize(
+    "words", [("chip", "n1"), ("chip", "n1", "0", "--level", "x"), ("node", "n1", "--level", "RestartNPU")]
+)
+def test_what_makes_no_sense_is_refused(words: tuple[str, ...]) -> None:
+    with pytest.raises(ValueError, match=r"needs the number|is none of|NodeD knows"):
+        injected(*words)
+    assert demo.main(words) == 2
+
+
+def test_nodes_are_told_of_faults_with_known_levels_only() -> None:
+    body = node_map(Injection.of(InjectionKind.NODE, "n1", level="PreSeparateFault"), "2026-11-22T00:00:00Z")
+    assert [fact.level for fact in registry.read(body, Terms(NOW_MS)).facts] == [Level.PRE_SEPARATE]
+
+
+class Nodes(NodeControl):
+    """A node set that writes down what it is told."""
+
+    def __init__(self) -> None:
+        super().__init__(Path("/nowhere"))
+        self.told: list[tuple[str, dict[str, Any]]] = []
+
+    def call(self, command: str, **arguments: object) -> dict[str, Any]:
+        self.told.append((command, arguments))
+        return {"nodes": [{"name": "n1", "chips": 2}]}
+
+
+def test_a_demo_is_told_by_its_control_socket() -> None:
+    nodes = Nodes()
+    for kind in InjectionKind:
+        demo.carry_out(Injection.of(kind, "n1", None if kind is InjectionKind.RECOVER else 1), nodes)
+    assert [command for command, _ in nodes.told] == [
+        *["break-chip"] * 4,
+        "set-switch-faults",
+        "set-node-faults",
+        "state",
+        *["repair-chip"] * 2,
+        "set-switch-faults",
+        "set-node-faults",
+    ]
+
+
+def test_without_a_demo_that_is_said(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setattr(demo, "control_sockets", list)
+    assert demo.main(["recover", "n1"]) == 1
+    assert "nothing runs" in capsys.readouterr().err

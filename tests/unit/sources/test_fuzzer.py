@@ -1,0 +1,32 @@
+"""The fuzzer reaches the inside of objects, and finds what it looks for."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from e2e import fuzz
+from hajob.sources import registry
+from hajob.sources.reading import Reading, Terms
+
+
+def test_every_parser_answers_a_few_hundred_damaged_objects(capsys: pytest.CaptureFixture[str]) -> None:
+    assert fuzz.main(["--inputs", "400", "--seed", "7"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.partition(":")[0] for line in lines] == list(fuzz._seeds())
+    reached = [int(line.split(", ")[1].split()[0]) for line in lines if not line.startswith("settings")]
+    assert min(reached) > 20
+
+
+def test_a_parser_that_raises_is_found(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    def read(raw: dict[str, Any], _: object) -> Any:
+        if not isinstance(raw.get("status"), dict):
+            raise KeyError("status")
+        return Reading(Terms(0))
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(registry, "read", read)
+    assert fuzz.main(["--inputs", "2000", "--seed", "7", "--parser", "node"]) == 1
+    assert "KeyError" in (tmp_path / "fuzz-node-7.txt").read_text()
