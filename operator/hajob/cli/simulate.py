@@ -64,6 +64,8 @@ def run(arguments: argparse.Namespace) -> int:
         return _BAD_INPUT
     if unserved := not_served(spec):
         print(f"note: the operator does not start this job: {unserved}", file=sys.stderr)
+    if answer.protection:
+        print(f"note: {answer.protection}", file=sys.stderr)
     print(json.dumps(as_json(answer), indent=2) if arguments.output == "json" else as_text(answer))
     return 0
 

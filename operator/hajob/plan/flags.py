@@ -78,7 +78,10 @@ def read_flags(template: Mapping[str, Any]) -> TrainerFlags:
     for container in containers:
         if isinstance(container, Mapping) and container.get("name") == TRAINER:
             words = _words([*(container.get("command") or []), *(container.get("args") or [])])
-            return replace(parse(words), complete=any(_is_program(word) for word in words))
+            found = parse(words)
+            programs = [place for place, word in enumerate(words) if _is_program(word)]
+            after = words[programs[-1] :] if programs and found.visible else []
+            return replace(found, complete=bool(programs), entry=next((w for w in after if w.endswith(".py")), ""))
     return TrainerFlags()
 
 

@@ -16,6 +16,7 @@ from hajob.plan.state import JobState
 from hajob.plan.view import ClusterView
 
 _SENTENCE_LIMIT: Final = 1024
+NEEDS_HANDLERS: Final = frozenset({Action.RETRY, Action.IN_PLACE, Action.REPLACE, Action.SHRINK, Action.CHECKPOINT})
 _REPAIRS: Final = frozenset({Action.RETRY, Action.IN_PLACE, Action.REPLACE})
 
 
@@ -31,6 +32,29 @@ def recoverability(
         now_ms: to evaluate budgets by; None leaves budgets out.
     """
     return [_evaluate(action, state, view, policy, now_ms) for action in policy.allowed]
+
+
+def missing_protection(policy: Policy) -> dict[Action, tuple[str, ...]]:
+    """Names of the preconditions that spec and visible arguments leave unmet, of every action that misses one."""
+    found = {}
+    for action in policy.allowed:
+        unmet = _unique([*policy.refusals.get(action, ()), *policy.advice.get(action, ())])
+        if unmet:
+            found[action] = tuple(one.name for one in unmet)
+    return found
+
+
+def protection_in_words(policy: Policy) -> str:
+    """How much protection is left before anything has run; empty where nothing is missing."""
+    missing = missing_protection(policy)
+    if not missing:
+        return ""
+    by_names: dict[tuple[str, ...], list[Action]] = {}
+    for action, names in missing.items():
+        by_names.setdefault(names, []).append(action)
+    lost = "; ".join(f"{', '.join(actions)} ({', '.join(names)})" for names, actions in by_names.items())
+    left = ", ".join(action for action in policy.allowed if action not in missing) or "nothing"
+    return f"protection left: {left}; not met: {lost}"
 
 
 def recoverable(judged: list[ActionRecoverability]) -> ConditionStatus:
@@ -66,6 +90,12 @@ def _unique(found: list[Refusal]) -> list[Refusal]:
 def _standing(action: Action, view: ClusterView) -> list[Refusal]:
     """What is needed beyond what a decision at fault time asks: a place to go, a coordinator that survives."""
     found = []
+    if action in NEEDS_HANDLERS and view.copies_told is False:
+        message = (
+            "the trainer has heartbeats, but has registered neither handlers nor its optimizer's copies with MindIO, "
+            "as the posttrain entry does: every fault costs a restart"
+        )
+        found.append(Refusal("HandlersRegistered", message))
     if action is Action.REPLACE and view.free_nodes == 0:
         found.append(Refusal("FreeNode", "no free node could take a pod of this job; a lost node has to be waited for"))
     without_copies = view.layout.effective_copies(CopyKind.DENSE) == 1

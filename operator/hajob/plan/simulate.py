@@ -25,6 +25,7 @@ from hajob.plan.flags import read_flags
 from hajob.plan.machine import Transition, advance
 from hajob.plan.placements import placements
 from hajob.plan.policy import Mode, Policy, Refusal, from_spec, layout_of, read_spec
+from hajob.plan.recoverability import protection_in_words
 from hajob.plan.state import Deadline, JobPhase, JobState
 from hajob.plan.view import ClusterView
 
@@ -99,6 +100,7 @@ class SimulationResult:
         repairs: where each lost shard comes from.
         turns: event by event, until the job trains again; hajob.cli.simulated_writes tells what is written.
         failure: why the job fails, when it does.
+        protection: which actions spec and arguments leave, and what is missing for the others; empty where nothing is.
     """
 
     layout: Layout
@@ -114,6 +116,7 @@ class SimulationResult:
     repairs: tuple[Repair, ...]
     turns: tuple[Turn, ...]
     failure: str = ""
+    protection: str = ""
 
     @property
     def refused(self) -> dict[Action, tuple[str, ...]]:
@@ -190,6 +193,7 @@ def _answer(model: HATrainingJobSpec, run: _Run, action: Action | None, lost: tu
         repairs=repairs(layout, lost),
         turns=tuple(run.turns),
         failure=run.failure,
+        protection=protection_in_words(run.policy),
     )
 
 

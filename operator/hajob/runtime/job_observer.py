@@ -9,6 +9,7 @@ import logging
 from collections.abc import Collection, Iterable
 from typing import Final
 
+from hajob.api.conditions import Reason
 from hajob.api.constants import ROLE_RANK
 from hajob.cluster.reachability import Coordinator
 from hajob.domain.facts import Fact, FactKind
@@ -77,6 +78,7 @@ class JobObserver:
             checkpoint_step=coordinator.checkpoint_step,
             node_names=serving.node_names,
             nodes_to_avoid=self._nodes_to_avoid(),
+            copies_told=False if Reason.COPIES_NOT_REGISTERED.word in coordinator.problems else None,
         )
 
     def training(self) -> ClusterView:

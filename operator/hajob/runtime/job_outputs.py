@@ -16,7 +16,7 @@ from hajob.messages import orders
 from hajob.objects.environment import rank_environment
 from hajob.plan import effects
 from hajob.plan.elastic import why_not_grown
-from hajob.plan.recoverability import recoverability
+from hajob.plan.recoverability import protection_in_words, recoverability
 from hajob.plan.state import JobState
 from hajob.runtime.admission import Admission
 from hajob.runtime.clock import Timer
@@ -130,6 +130,7 @@ class JobOutputs:
             ),
             accepted=self._admission.reason,
             accepted_message=self._admission.message,
+            warnings=protection_in_words(memory.policy),
             crd_is_older=self._ports.crd_is_older(),
             failed_reason=journal.failed_reason,
             failed_message=journal.failed_message,

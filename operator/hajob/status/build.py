@@ -139,6 +139,7 @@ class Snapshot:
     coordinator: CoordinatorView = field(default_factory=CoordinatorView)
     accepted: Reason = Reason.NOT_CHECKED
     accepted_message: str = ""
+    warnings: str = ""
     crd_is_older: str = ""
     failed_reason: str = ""
     failed_message: str = ""
@@ -228,7 +229,7 @@ def _reasons(snapshot: Snapshot) -> list[tuple[Reason, str]]:
     elif untold := snapshot.coordinator.problems.get(Reason.COPIES_NOT_REGISTERED.word):
         recoverable, unmet = Reason.COPIES_NOT_REGISTERED, untold
     return [
-        (snapshot.accepted, snapshot.accepted_message),
+        (snapshot.accepted, snapshot.warnings if snapshot.accepted is Reason.VALID else snapshot.accepted_message),
         _scheduled(snapshot),
         (RUNNING_REASON[state.phase], "; ".join(filter(None, (_checkpoints(snapshot), _why_not_training(state))))),
         (recoverable, unmet),

@@ -72,6 +72,17 @@ def test_exactly_the_promised_keys(capsys: pytest.CaptureFixture[str], manifest:
     assert list(answer["dataParallel"]) == ["desired", "current", "dropped"]
 
 
+def test_what_the_script_switches_off_is_noted(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    job = copy.deepcopy(JOB)
+    job["spec"]["template"]["spec"]["containers"][0]["args"].append("--swap-optimizer")
+    path = tmp_path / "job.yaml"
+    path.write_text(yaml.safe_dump(job), encoding="utf-8")
+    assert main(["simulate", "-f", str(path), "--lose", "rank=5"]) == 0
+    noted = capsys.readouterr().err
+    assert noted.startswith("note: protection left: ")
+    assert "NoSwapOptimizer" in noted
+
+
 def test_every_copy_pair_is_named(capsys: pytest.CaptureFixture[str], manifest: Path) -> None:
     answer = ask(capsys, manifest, "--lose", "rank=5")
     assert answer["copies"] == [{"kind": "Dense", "ranks": [n, n + 4]} for n in (0, 2, 1, 3)]

@@ -619,6 +619,27 @@ async def test_a_trainer_silent_about_copies_is_called_unrecoverable(town: Town)
     assert condition_of(town, "Recoverable") == ("False", "CopiesNotRegistered", secret.message)
 
 
+async def test_missing_handlers_are_seen_at_run_time(town: Town) -> None:
+    await town.train()
+    await town.report(step=6, problems=[wire.Problem(code="CopiesNotRegistered", message="rank 0")])
+    town.controller._outputs.status.publish()
+    await settled(town)
+    unmet = {one["action"]: [each["name"] for each in one["unmet"]] for one in town.status()["recoverability"]}
+    assert {action for action, names in unmet.items() if "HandlersRegistered" in names} == unmet.keys() - {"Restart"}
+
+
+async def test_accepted_warns_of_what_a_launch_switches_off(town: Town) -> None:
+    await settled(town)
+    await town.run_pods()
+    await town.report(launched=["pretrain_gpt.py", "--bf16", "--lora-target-modules", "q_proj", "--swap-optimizer"])
+    town.controller._outputs.status.publish()
+    await settled(town)
+    status, reason, message = condition_of(town, "Accepted")
+    assert (status, reason) == ("True", "Valid")
+    assert message.startswith("protection left: ")
+    assert {"NoLora", "NoSwapOptimizer"} <= set(message.replace("(", " ").replace(")", " ").replace(",", " ").split())
+
+
 async def test_a_recovery_failed_in_the_trainer_is_named_at_restart(town: Town) -> None:
     await town.train()
     await town.report(death_of(5), step=5)
