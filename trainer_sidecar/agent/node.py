@@ -52,6 +52,7 @@ class Node:
         self._protection = Protection(settings, self._processes, self.ports)
         self._fence = Fence(settings.fence_after_seconds, clock.now())
         self._checkpoint: pb.CheckpointState | None = None
+        self._sign = 0  # when something below the launcher was last seen to compute or print; 0: never
 
     # ---- from the coordinator
 
@@ -119,6 +120,10 @@ class Node:
     def _take_other(self, kind: str, message: Mapping[str, Any]) -> None:
         if kind == "refused":
             self._processes.refuse(int(message["rank"]), str(message["reason"]))
+        elif kind == "sign":
+            self._sign = max(self._sign, int(message["time"]))
+            if not self._processes.has_trained():  # afterwards steps tell
+                self._report_soon()
         elif kind != "launcher":
             log.warning("a message of the launcher is not understood: %s", kind)
 
@@ -344,6 +349,7 @@ class Node:
             checkpoint=self._checkpoint,
             problems=self._protection.problems(),
             launched=[script.entry, *script.arguments] if tells_launch else [],
+            sign_age_nanoseconds=max(0, self._clock.now() - self._sign) if self._sign else None,
         )
 
     def _rank_state(self, rank: int) -> pb.RankState:

@@ -72,6 +72,10 @@ class Processes:
         self._beaten[rank] = step
         return not known
 
+    def has_trained(self) -> bool:
+        """Whether any rank has told of a step."""
+        return bool(self._printed or self._beaten)
+
     def step(self, rank: int) -> int | None:
         """The last step that the rank's process has finished, None: unknown."""
         return max((told[rank] for told in (self._printed, self._beaten) if rank in told), default=None)

@@ -28,7 +28,12 @@ class Attempt:
     alone: bool = False  # no process of an older attempt is left that could write a checkpoint
     finished: set[int] = field(default_factory=set)
     first_finish: float | None = None
+    sign: float = 0.0  # when the start was last seen to go on
     late_told: bool = False  # that ranks have not ended long after the first one
+
+    def goes_on(self, at: float) -> None:
+        """A sign that the start goes on: another phase of a rank, something computed or printed."""
+        self.sign = max(self.sign, at)
 
     def wait_since(self, now: float) -> float:
         """When it was first looked for what runs already."""

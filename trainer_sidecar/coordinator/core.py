@@ -134,6 +134,8 @@ class CoordinatorCore:
         job.effects.note(changed=changed)
         if first:
             job.effects.touch(uid)
+        if report.HasField("sign_age_nanoseconds"):
+            job.attempt.goes_on(now - report.sign_age_nanoseconds / NANOSECONDS)
         checkpoints.take(job, pod, report)
         lost = self._take_facts(pod, report)
         lost |= self._take_views(pod, report)
@@ -182,6 +184,7 @@ class CoordinatorCore:
             if not pod.take_view(state.rank, view):
                 continue
             job.effects.note()
+            job.attempt.goes_on(job.now)
             takeover.take_late(job, pod, state.rank, view)
             if not job.roster.is_current(pod, state.rank, view.process):
                 continue

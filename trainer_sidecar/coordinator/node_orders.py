@@ -6,6 +6,7 @@ from hajob.protocol import sidecar_pb2 as pb
 from trainer_sidecar.controller_protocol import HUNG
 from trainer_sidecar.coordinator import checkpoints
 from trainer_sidecar.coordinator.attempt import AttemptPhase
+from trainer_sidecar.coordinator.clock import NANOSECONDS
 from trainer_sidecar.coordinator.job import Job
 from trainer_sidecar.coordinator.problems import problems
 from trainer_sidecar.coordinator.roster import RankPod
@@ -80,6 +81,8 @@ def coordinator_state(job: Job) -> pb.CoordinatorState:
         refused_inputs=job.effects.refused_inputs,
         launched=next((pod.launched for pod in job.roster.pods_of(0) if pod.counts and pod.launched), ()),
     )
+    if attempt.sign and not attempt.stepped and attempt.phase is not AttemptPhase.IDLE:
+        state.sign_age_nanoseconds = max(0, int((job.now - attempt.sign) * NANOSECONDS))
     if job.incidents.current is not None:
         state.standing_action = job.incidents.current.standing
     state.nodes.extend(pod.state(connected=job.hears(pod)) for pod in job.roster.pods.values() if pod.counts)

@@ -111,6 +111,7 @@ class Ranks:
         self._by_pid: Dict[int, Rank] = {}
         self._untold = progress.Untold()
         self.follow_lines = False
+        self.lines = 0  # that all of them have printed
         self._own = "{}.{}".format(os.getpid(), boottime_nanoseconds())  # no other launcher's, also of another pod
 
     def keep_output(self, directory: str, attempt_limit: int) -> None:
@@ -172,6 +173,7 @@ class Ranks:
 
     def _line(self, rank: Rank, line: bytes, write: Callable[[bytes], None], log: output.LogFile) -> None:
         now = boottime_nanoseconds()
+        self.lines += 1
         found = progress.parse(line)
         if found is not None:
             step, rank.last_step = found

@@ -13,7 +13,7 @@ from typing import Any, Dict, List, NamedTuple
 
 from trainer_sidecar import prctl, signals
 
-from . import clients, launches, output, process, program, protocol, ranks, script, shells, starts, strangers
+from . import clients, launches, output, process, program, protocol, ranks, script, shells, signs, starts, strangers
 from .loop import Loop
 
 REFUSED = 64
@@ -59,6 +59,7 @@ class Supervisor:
         )
         self._starts = starts.Starts(settings.directory, terminal)
         self._strangers = strangers.StrangerWatch(settings.directory)
+        self._signs = signs.Signs()
         self._problem = ""
         self._over = False
         self._script_over = False  # it has ended, and nothing is waited for any more
@@ -77,6 +78,7 @@ class Supervisor:
         self._script.start(self._command, self._environment)
         self._loop.later(NO_CALL_NOTE_SECONDS, self._note_missing_call)
         self._loop.later(STRANGERS_SECONDS, self._look_for_strangers)
+        self._loop.later(signs.LOOK_SECONDS, self._look_for_signs)
         self._loop.run()
         for child in process.children():
             with contextlib.suppress(OSError):
@@ -124,6 +126,13 @@ class Supervisor:
             self._script.kill()
         else:
             self._loop.later(STRANGERS_SECONDS, self._look_for_strangers)
+
+    def _look_for_signs(self) -> None:
+        """What goes on below this process: of interest until the ranks train."""
+        below = [each.pid for each in strangers.family(os.getpid()) if each.pid != os.getpid()]
+        if self._signs.look(below, self._ranks.lines):
+            self._clients.tell({"kind": "sign", "time": protocol.boottime_nanoseconds()})
+        self._loop.later(signs.LOOK_SECONDS, self._look_for_signs)
 
     def _reap(self) -> None:
         for pid, code in process.reap(spared=self._script.pid):

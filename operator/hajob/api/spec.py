@@ -362,7 +362,7 @@ class HATrainingJobSpec(ApiModel):
     finish_timeout_seconds: Seconds = 1800
     """Between the ends of the first and the last rank, which may save, convert and upload; more than that is a hang."""
     startup_deadline_seconds: Seconds = 1800
-    """How long the first start may take until every rank trains."""
+    """How long a start may stand still: nothing computed or printed, no rank further on, until every rank trains."""
     active_deadline_seconds: Seconds | None = None
     """How long the job may run; none: without limit."""
     ttl_seconds_after_finished: Annotated[int, Field(ge=0, le=SECONDS_PER_YEAR)] | None = None

@@ -92,6 +92,12 @@ def _strange(context: Context) -> bool:
     return bool(strange)
 
 
+def start_due_ms(context: Context) -> int | None:
+    """When a start that is not seen to go on any more is given up; None when nothing is known of it."""
+    seen = context.view.start_sign_ms
+    return None if seen is None else seen + 1000 * context.policy.startup_deadline_seconds
+
+
 def _purpose(context: Context) -> Purpose | None:
     return context.incident.purpose if context.incident else None
 
@@ -242,6 +248,11 @@ RESTART_AT_CHECKPOINT: Final = Guard(
     lambda context: _loss_policy(context) is not CoordinatorLossPolicy.NEVER and _may_restart_again(context),
 )
 SUSPENDING: Final = Guard("suspending", "suspend was asked for", lambda context: _purpose(context) is Purpose.SUSPEND)
+START_GOES_ON: Final = Guard(
+    "start goes on",
+    "startupDeadlineSeconds are over since it began, but not since it was last seen to go on",
+    lambda context: (start_due_ms(context) or 0) > context.now_ms,
+)
 FIRST_START: Final = Guard(
     "first start", "no incident is open: a person waits for this start", lambda context: context.incident is None
 )

@@ -22,7 +22,7 @@ from hajob.plan.bookkeeping import (
 from hajob.plan.context import Context, HandlerResult
 from hajob.plan.effects import Effect
 from hajob.plan.evaluator import FAULT, ActionVerdict, Evaluator, Loss, Trigger
-from hajob.plan.guards import why_coordinator_stays
+from hajob.plan.guards import start_due_ms, why_coordinator_stays
 from hajob.plan.ignored import Ignored, IgnoreReason
 from hajob.plan.policy import (
     ANOTHER_COORDINATOR_SECONDS,
@@ -81,6 +81,12 @@ def places_found(context: Context) -> HandlerResult:
     if not waiting.start_left_ms:
         return state, ()
     return set_deadline(state, Deadline.STARTUP, context.now_ms + waiting.start_left_ms), ()
+
+
+def start_goes_on(context: Context) -> HandlerResult:
+    """A slow start is none that stands still: another startupDeadlineSeconds from its last sign on."""
+    at_ms = start_due_ms(context)
+    return (context.state if at_ms is None else set_deadline(context.state, Deadline.STARTUP, at_ms)), ()
 
 
 def relaunch(context: Context) -> HandlerResult:

@@ -303,6 +303,12 @@ _DEADLINES = (
     _row(
         _STARTING,
         DeadlineReached,
+        g.both(g.DUE_STARTUP, g.START_GOES_ON),
+        Handler("wait on", "wait startupDeadlineSeconds from its last sign on", life.start_goes_on),
+    ),
+    _row(
+        _STARTING,
+        DeadlineReached,
         g.both(g.DUE_STARTUP, g.FIRST_START),
         Handler("fail", "give up", life.fail("StartupDeadlineExceeded", "startupDeadlineSeconds are over")),
         P.FAILED,

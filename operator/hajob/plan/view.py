@@ -24,6 +24,7 @@ class ClusterView:
         checkpoint_step: step of the newest complete periodic checkpoint, None when unknown, -1 when there is none.
         node_names: node rank to the name of the node its pod runs on.
         nodes_to_avoid: names of nodes where no start of the whole job should go.
+        start_sign_ms: job time at which a start was last seen to go on, None when nothing is known.
         copies_told: False when ranks train that have not told MindIO of their optimizer's copies.
     """
 
@@ -37,3 +38,4 @@ class ClusterView:
     node_names: Mapping[int, str] = field(default_factory=dict)
     nodes_to_avoid: tuple[str, ...] = ()
     copies_told: bool | None = None
+    start_sign_ms: int | None = None

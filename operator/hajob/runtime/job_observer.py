@@ -60,6 +60,7 @@ class JobObserver:
         self._asked: tuple[int, Demand] | None = None
         self._move_asked: tuple[object, float] = (None, 0.0)
         self._sub_health_asked: dict[str, tuple[int, float]] = {}
+        self._start_sign_ms: int | None = None  # when the attempt that starts was last seen to go on
 
     def serving(self) -> observe.Pods:
         """Node rank to the pod that serves it."""
@@ -78,6 +79,7 @@ class JobObserver:
             checkpoint_step=coordinator.checkpoint_step,
             node_names=serving.node_names,
             nodes_to_avoid=self._nodes_to_avoid(),
+            start_sign_ms=self._start_sign_ms,
             copies_told=False if Reason.COPIES_NOT_REGISTERED.word in coordinator.problems else None,
         )
 
@@ -257,7 +259,9 @@ class JobObserver:
 
     def of_report(self, report: wire.Report) -> tuple[Observed, ...]:
         """What a report tells."""
-        reading = observe.of_report(report, self.serving(), self._memory.time.now())
+        now = self._memory.time.now()
+        reading = observe.of_report(report, self.serving(), now)
+        self._start_sign_ms = observe.start_sign_ms(self._memory.state, report, now)
         for what in reading.refused:
             metrics.REFUSED.labels(what).inc()
             log.warning("%s: the coordinator reports what this operator does not know: %s", self._memory.title, what)

@@ -284,7 +284,7 @@ class Heard:
         return dataclasses.replace(self, serving=False)
 
 
-_PROGRESS: Final = frozenset({"step", "nodes"})
+_PROGRESS: Final = frozenset({"step", "nodes", "sign_age_nanoseconds"})
 """Of a coordinator's state, what every step changes; who has launched what matters only until the training runs."""
 
 
@@ -298,6 +298,14 @@ def is_news(state: JobState, report: wire.Report, before: Heard) -> bool:
 
 def _told(state: wire.CoordinatorState) -> dict[str, object]:
     return {field.name: value for field, value in state.ListFields() if field.name not in _PROGRESS}
+
+
+def start_sign_ms(state: JobState, report: wire.Report, now_ms: int) -> int | None:
+    """When the attempt that starts was last seen to go on; None: nothing is known of that."""
+    told = report.state
+    if told.attempt != state.attempt or not told.HasField("sign_age_nanoseconds"):
+        return None
+    return now_ms - told.sign_age_nanoseconds // 1_000_000
 
 
 def _unworkable(told: wire.CoordinatorState) -> list[wire.Problem]:

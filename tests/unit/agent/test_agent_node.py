@@ -485,3 +485,18 @@ def test_a_log_that_tee_cannot_write_is_told_once(caplog: pytest.LogCaptureFixtu
     assert [one.message for one in caplog.records if "tee: logs/train.log" in one.message] == [
         caplog.records[0].message
     ]
+
+
+def test_a_sign_is_told_at_once_until_the_ranks_train() -> None:
+    rig = Rig()
+    rig.script()
+    rig.order(order(2), order(3))
+    rig.process(2)
+    assert not rig.report().HasField("sign_age_nanoseconds")
+    rig.node.take_launcher({"kind": "sign", "time": rig.clock.now()})
+    rig.clock.pass_seconds(4)
+    assert rig.report().sign_age_nanoseconds == 4 * SECOND
+    rig.node.take_launcher({"kind": "steps", "steps": [[2, 1, rig.clock.now()]]})
+    rig.report()
+    rig.node.take_launcher({"kind": "sign", "time": rig.clock.now()})
+    assert rig.node.next_report() is None

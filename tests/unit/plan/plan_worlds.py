@@ -167,6 +167,7 @@ WORLDS: tuple[tuple[Policy, ClusterView], ...] = (
     (POLICIES[0], replace(VIEW, step=-1, coordinator_ready=False, free_nodes=None)),
     *((policy, VIEW) for policy in POLICIES[1:]),
     (POLICIES[3], replace(VIEW, coordinator_ready=False)),
+    (POLICIES[0], replace(VIEW, start_sign_ms=10**9)),  # later than anything in a walk
 )
 
 

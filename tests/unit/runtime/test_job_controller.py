@@ -619,6 +619,17 @@ async def test_a_trainer_silent_about_copies_is_called_unrecoverable(town: Town)
     assert condition_of(town, "Recoverable") == ("False", "CopiesNotRegistered", secret.message)
 
 
+async def test_a_start_that_goes_on_is_not_given_up(town: Town) -> None:
+    await settled(town)
+    await town.run_pods()
+    for _ in range(4):
+        await town.clock.advance(1000.0)
+        await town.report(attempt=1, controller_ready=True, sign_age_nanoseconds=5 * 10**9)
+    assert condition_of(town, "Failed")[0] == "False"
+    await town.clock.advance(1900.0)
+    assert condition_of(town, "Failed")[:2] == ("True", "StartupDeadlineExceeded")
+
+
 async def test_missing_handlers_are_seen_at_run_time(town: Town) -> None:
     await town.train()
     await town.report(step=6, problems=[wire.Problem(code="CopiesNotRegistered", message="rank 0")])

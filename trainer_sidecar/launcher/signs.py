@@ -1,0 +1,42 @@
+"""Whether a start goes on although no rank has trained yet: importing, building, compiling, converting.
+
+MindIO's heartbeats come from a thread that knows nothing of that, and most of it prints nothing for many minutes. But
+it computes, or it prints: processes that wait for each other do neither. docs/protocols/launcher.md#signs
+"""
+
+from __future__ import annotations
+
+import os
+from typing import Dict, Iterable
+
+LOOK_SECONDS = 10.0
+SHARE = 0.1
+"""Of a core, that one process must have used since the last look: threads that only wait use less."""
+
+_TICKS = float(os.sysconf("SC_CLK_TCK"))
+
+
+class Signs:
+    """Compares what processes have computed, and how many lines they have printed, with the last look."""
+
+    def __init__(self) -> None:
+        self._seconds: Dict[int, float] = {}
+        self._lines = 0
+
+    def look(self, pids: Iterable[int], lines: int, elapsed: float = LOOK_SECONDS) -> bool:
+        """Whether one of these has worked, or anything was printed, in the `elapsed` seconds since the last look."""
+        seconds = {pid: used(pid) for pid in pids}
+        worked = any(now - self._seconds.get(pid, 0.0) >= SHARE * elapsed for pid, now in seconds.items())
+        printed = lines > self._lines
+        self._seconds, self._lines = seconds, lines
+        return worked or printed
+
+
+def used(pid: int) -> float:
+    """Seconds of a processor that a process and its ended children have used; 0 when it is gone."""
+    try:
+        with open("/proc/{}/stat".format(pid), "rb") as file:
+            fields = file.read().rpartition(b")")[2].split()
+        return sum(int(field) for field in fields[11:15]) / _TICKS
+    except (OSError, ValueError):
+        return 0.0
