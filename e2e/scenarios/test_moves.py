@@ -8,13 +8,13 @@ from e2e.harness.rig import Rig, RigLayout
 from e2e.scenarios.proofs import assert_recovered, assert_weights_equal
 
 ITERATIONS = 300
-
-
+STEP_MILLISECONDS = 200.0
+"""A training goes on while its next pods start: it outlasts them on a slow machine, too, and is hurried afterwards."""
 DRAIN = ("drain", "--ignore-daemonsets", "--delete-emptydir-data", "--timeout=100s")
 
 
 def test_a_drained_node_is_emptied_with_the_training_running(rig: Rig) -> None:
-    job = rig.submit(iterations=ITERATIONS)
+    job = rig.submit(iterations=ITERATIONS, step_milliseconds=STEP_MILLISECONDS)
     job.wait_step(10)
     node = job.node_of(0)
     rig.plane.kubectl(*DRAIN, node, timeout=120)
@@ -27,7 +27,9 @@ def test_a_drained_node_is_emptied_with_the_training_running(rig: Rig) -> None:
 
 def test_a_drained_coordinator_is_moved_by_a_save_and_a_restart(start_rig: Callable[[RigLayout], Rig]) -> None:
     rig = start_rig(RigLayout(plain_nodes=2))
-    job = rig.submit(iterations=ITERATIONS, spec={"recovery": {"drainTimeoutSeconds": 60}})
+    job = rig.submit(
+        iterations=ITERATIONS, step_milliseconds=STEP_MILLISECONDS, spec={"recovery": {"drainTimeoutSeconds": 60}}
+    )
     job.wait_step(10)
     (coordinator,) = job.pods("coordinator")
     node = coordinator["spec"]["nodeName"]
@@ -40,7 +42,7 @@ def test_a_drained_coordinator_is_moved_by_a_save_and_a_restart(start_rig: Calla
 
 
 def test_an_excluded_node_is_left_without_losing_a_step(rig: Rig) -> None:
-    job = rig.submit(iterations=ITERATIONS)
+    job = rig.submit(iterations=ITERATIONS, step_milliseconds=STEP_MILLISECONDS)
     job.wait_step(10)
     node = job.node_of(1)
     job.patch({"spec": {"scheduling": {"excludedNodeNames": [node]}}})
