@@ -17,6 +17,7 @@ from e2e.bootstrap.paths import CHECKOUT, binaries_directory, platform_name
 KUBERNETES_VERSION = "1.36.3"
 ETCD_VERSION = "3.7.3"
 KWOK_VERSION = "0.8.0"
+HELM_VERSION = "4.3.1"
 MODULES = CHECKOUT / "e2e/cluster/go"
 
 
@@ -61,6 +62,9 @@ BINARIES = (
 KWOK = Binary("kwok", KWOK_VERSION, "kwok", "sigs.k8s.io/kwok/cmd/kwok", ("--version",))
 """Thousands of nodes that are only told to be there: for `make bench` alone, and built when that asks for it."""
 
+HELM = Binary("helm", HELM_VERSION, "helm", "helm.sh/helm/v4/cmd/helm", ("version", "--short"))
+"""For the tests of the chart, and built when these ask for it (`make chart`)."""
+
 
 class MissingBinaryError(RuntimeError):
     """A program of the local cluster is not there; the message says how to get it."""
@@ -93,7 +97,7 @@ def locate(name: str) -> Path:
     Raises:
         MissingBinaryError: It is not there yet.
     """
-    binary = next(each for each in (*BINARIES, KWOK) if each.name == name)
+    binary = next(each for each in (*BINARIES, KWOK, HELM) if each.name == name)
     if path := find(binary):
         return path
     raise MissingBinaryError(f"{name} {binary.version} is not built yet: run `make setup` in {CHECKOUT}")

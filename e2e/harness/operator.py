@@ -88,6 +88,8 @@ def _moved(original: Object, namespace: str) -> Object:
         metadata["namespace"] = namespace
     else:
         metadata["name"] += f"-{namespace}"
+    if moved["kind"] == "Deployment":
+        moved["spec"]["template"]["spec"]["priorityClassName"] += f"-{namespace}"
     if moved.get("roleRef", {}).get("kind") == "ClusterRole":
         moved["roleRef"]["name"] += f"-{namespace}"
     for subject in moved.get("subjects", []):

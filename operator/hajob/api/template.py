@@ -120,6 +120,11 @@ TEMPLATE_SCHEMA: Final[Json] = {
                     **_TOLERATIONS,
                     "description": "Taints that the pods bear; those of a lost node are added.",
                 },
+                "restartPolicy": {
+                    "type": "string",
+                    "enum": ["Never", "OnFailure", "Always"],
+                    "description": "Hajob's pods have Never, whatever stands here.",
+                },
                 "hostNetwork": {"type": "boolean", "description": "Whether the pods use the node's network."},
             },
             "x-kubernetes-validations": [

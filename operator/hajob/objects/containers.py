@@ -149,6 +149,16 @@ def token_volume(settings: PodSettings) -> Json:
     return {"name": TOKEN_VOLUME, "projected": {"sources": [{"serviceAccountToken": source}]}}
 
 
+def host_ports(template_spec: Json, ports: dict[str, int]) -> list[Json]:
+    """Ports of a pod in the node's network, declared so that the scheduler keeps apart who would fight for them.
+
+    They stand at a main container, whichever process listens: schedulers before 1.32 do not count those of sidecars.
+    """
+    if not template_spec.get("hostNetwork"):
+        return []
+    return [{"name": name, "containerPort": port, "hostPort": port} for name, port in ports.items()]
+
+
 def trainer_of(template_spec: Json) -> Json:
     """The container that trains, in a pod spec.
 

@@ -79,6 +79,14 @@ def _controller(job: HATrainingJob, settings: PodSettings, incarnation: int) -> 
         "resources": parts.resources_or(job.spec.coordinator.resources, _CONTROLLER_RESOURCES),
         "terminationMessagePolicy": "FallbackToLogsOnError",
     }
+    network = job.spec.network
+    ports = {
+        "coordinator": settings.coordinator_port,
+        "mindio": network.mindio_port,
+        "rendezvous": network.rendezvous_port,
+    }
+    if declared := parts.host_ports(job.spec.template["spec"], ports):
+        container["ports"] = declared
     for inherited in ("imagePullPolicy", "envFrom", "securityContext"):
         if inherited in trainer:
             container[inherited] = copy.deepcopy(trainer[inherited])

@@ -72,6 +72,10 @@ def _trainer(job: HATrainingJob, settings: PodSettings, node_rank: int, trainer:
         *(result.get("volumeMounts") or []),
         parts.mount(parts.SHARED_VOLUME, settings.shared_directory),
     ]
+    network = job.spec.network
+    ports = {"agent": settings.agent_port, "mindio": network.mindio_port, "rendezvous": network.rendezvous_port}
+    if declared := parts.host_ports(job.spec.template["spec"], ports):
+        result["ports"] = [*(result.get("ports") or []), *declared]
     result.setdefault("terminationMessagePolicy", "FallbackToLogsOnError")
     return result
 

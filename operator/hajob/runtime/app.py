@@ -237,7 +237,7 @@ class Operator:
         served = metrics.application(self._unhealthy, self._unready, lambda: self._crd.newer, self._faults.report)
         runner = web.AppRunner(served, access_log=None)
         await runner.setup()
-        await web.TCPSite(runner, self._settings.pod_ip, self._settings.metrics_port).start()
+        await metrics.listen(runner, self._settings.pod_ip, self._settings.metrics_port)
         informers: tuple[Watch, ...] = (
             self._quarantines.informer,
             self._pods,

@@ -6,11 +6,15 @@ probe answers as long as its task lives, which says nothing about whether the ca
 
 from __future__ import annotations
 
+import ipaddress
+import logging
 from collections.abc import Callable
 
 import orjson
 from aiohttp import web
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+
+log = logging.getLogger(__name__)
 
 REGISTRY = CollectorRegistry()
 
@@ -102,6 +106,30 @@ CONTROLLER_RESTARTS = Counter(
     "hajob_controller_restarts", "Job controllers opened anew after an error.", registry=REGISTRY
 )
 FRONTEND_RESTARTS = Counter("hajob_frontend_restarts", "Times that kopf was started again.", registry=REGISTRY)
+
+
+def addresses(pod_ip: str) -> tuple[str, ...]:
+    """Where to listen: at the pod's own address, for kubelet and Prometheus, and at the loopback, for `port-forward`.
+
+    Never at the wildcard. A pod whose own address is a loopback one shares the loopback with others.
+    """
+    own = ipaddress.ip_address(pod_ip)
+    if own.is_loopback:
+        return (pod_ip,)
+    return (pod_ip, "127.0.0.1" if own.version == 4 else "::1")
+
+
+async def listen(runner: web.AppRunner, pod_ip: str, port: int) -> None:
+    """Listen at these addresses. OSError: the pod's own cannot be had."""
+    own, *others = addresses(pod_ip)
+    await web.TCPSite(runner, own, port).start()
+    for other in others:
+        try:
+            await web.TCPSite(runner, other, port).start()
+        except OSError as error:
+            log.warning(
+                "%s:%d cannot be had, so kubectl port-forward does not reach this operator: %s", other, port, error
+            )
 
 
 def application(

@@ -30,7 +30,7 @@ class Settings:
     """The holder identity in the Lease; empty: the pod's name and a number of this process's own."""
 
     pod_ip: str = "127.0.0.1"
-    """The address on which health and metrics are served; never the wildcard."""
+    """The address on which health and metrics are served, and the loopback beside it; never the wildcard."""
 
     watch_namespace: str = ""
     """The one namespace whose jobs are served; empty: all."""

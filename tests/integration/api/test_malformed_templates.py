@@ -13,7 +13,7 @@ from hajob.api import constants as names
 from hajob.api.base import Json
 from hajob.runtime.credentials import from_kubeconfig
 from hajob.runtime.http_kube import HttpKube
-from tests.unit.runtime.malformed_templates import MALFORMED, shown
+from tests.unit.runtime.malformed_templates import MALFORMED, UNKNOWN_WORDS, shown
 from tests.unit.runtime.test_admission import refused_in_words
 
 
@@ -39,6 +39,6 @@ async def kube(control_plane: ControlPlane, crd: Json) -> AsyncIterator[Named]:
             control_plane.api.delete(f"/apis/{names.API_VERSION}/namespaces/default/{names.PLURAL}/{name}")
 
 
-@pytest.mark.parametrize("case", MALFORMED, ids=shown)
+@pytest.mark.parametrize("case", [*MALFORMED, *UNKNOWN_WORDS], ids=shown)
 async def test_nonsense_in_a_template_is_refused_in_words(kube: Named, case: Any) -> None:
     await refused_in_words(kube, case)

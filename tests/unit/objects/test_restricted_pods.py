@@ -87,3 +87,25 @@ def test_a_jobs_own_resources_of_the_agent_count_more() -> None:
 def test_a_setting_that_cannot_be_read_ends_the_start(variable: str, value: Any) -> None:
     with pytest.raises(SystemExit, match=variable):
         Settings.from_environment({variable: value})
+
+
+def in_the_nodes_network(name: str, **spec: Any) -> HATrainingJob:
+    job = example(name, **spec)
+    job.spec.template["spec"]["hostNetwork"] = True
+    return job
+
+
+def ports_of(pod: Object) -> dict[str, int]:
+    (main,) = [each for each in pod["spec"]["containers"] if each["name"] in {"trainer", "controller"}]
+    return {each["name"]: each["hostPort"] for each in main.get("ports", [])}
+
+
+def test_in_the_nodes_network_a_pod_declares_its_ports() -> None:
+    job = in_the_nodes_network("quickstart", network={"mindIOPort": 8100})
+    rank, coordinator = pods(PodSettings("image"), job)
+    assert ports_of(rank) == {"agent": 7071, "mindio": 8100, "rendezvous": 29500}
+    assert ports_of(coordinator) == {"coordinator": 7070, "mindio": 8100, "rendezvous": 29500}
+
+
+def test_in_a_network_of_its_own_a_pod_declares_nothing() -> None:
+    assert [ports_of(pod) for pod in pods(PodSettings("image"), example("quickstart"))] == [{}, {}]

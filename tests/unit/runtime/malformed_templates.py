@@ -42,7 +42,34 @@ PLACES: dict[tuple[str | int, ...], tuple[Any, ...]] = {
     ("terminationGracePeriodSeconds",): ("text", [1]),
     ("imagePullSecrets",): ("text", ["text"]),
     ("priorityClassName",): (1, ["a"]),
+    ("serviceAccountName",): (1, ["a"]),
+    ("schedulerName",): (1, ["a"]),
+    ("runtimeClassName",): (1, ["a"]),
+    ("dnsPolicy",): (1, ["a"]),
+    ("restartPolicy",): (1, ["a"], "Sometimes"),
+    ("hostNetwork",): ("text", 1, ["a"]),
+    ("hostAliases",): ("text", ["a"]),
+    ("enableServiceLinks",): ("text", 1),
+    ("automountServiceAccountToken",): ("text", 1),
+    ("activeDeadlineSeconds",): ("text", [1]),
+    ("topologySpreadConstraints",): ("text", {"maxSkew": 1}, ["text"]),
+    ("affinity", "podAffinity"): ("text", ["a"]),
+    ("affinity", "nodeAffinity", "preferredDuringSchedulingIgnoredDuringExecution"): ("text", {"weight": 1}, ["a"]),
+    (*TRAINER, "image"): (1, ["a"]),
+    (*TRAINER, "imagePullPolicy"): (1, ["a"]),
+    (*TRAINER, "args"): ("text", [1]),
+    (*TRAINER, "ports"): ("text", [80], [{"containerPort": "http"}]),
+    (*TRAINER, "workingDir"): (1, ["a"]),
+    (*TRAINER, "livenessProbe"): ("text", ["a"]),
+    (*TRAINER, "lifecycle"): ("text", ["a"]),
+    (*TRAINER, "terminationMessagePath"): (1, ["a"]),
+    ("containers",): ("text", {"name": "trainer"}, ["trainer"], []),
+    ("containers", 0, "name"): (1, ["a"]),
 }
+UNKNOWN_WORDS = [(("dnsPolicy",), "Sometimes"), ((*TRAINER, "imagePullPolicy"), "Sometimes")]
+"""Of the right kind, and nothing that Kubernetes knows; the server in memory does not know its words."""
+KNOWN_TO_THE_CRD_ONLY = {"command", "args", "restartPolicy"}
+"""What is put together with Hajob's own, or overwritten: the CRD has to refuse it."""
 MALFORMED = [(place, value) for place, values in PLACES.items() for value in values]
 
 

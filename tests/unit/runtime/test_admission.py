@@ -18,7 +18,7 @@ from hajob.runtime.admission import evaluate
 from hajob.runtime.kube import ApiError, Kube
 from hajob.scheduling.demand import Demand
 from hajob.sources.node import NodeView
-from tests.unit.runtime.malformed_templates import MALFORMED, job_with, shown
+from tests.unit.runtime.malformed_templates import KNOWN_TO_THE_CRD_ONLY, MALFORMED, job_with, shown
 from tests.unit.runtime.runtime_fakes import FakeClock
 
 SETTINGS = PodSettings(sidecar_image="hajob/sidecar:dev")
@@ -48,9 +48,9 @@ async def test_nonsense_in_a_template_is_refused_in_words(case: Any) -> None:
     await refused_in_words(MemoryKube(MemoryServer(FakeClock())), case)
 
 
-@pytest.mark.parametrize("case", [case for case in MALFORMED if case[0][-1] != "command"], ids=shown)
+@pytest.mark.parametrize("case", [case for case in MALFORMED if case[0][-1] not in KNOWN_TO_THE_CRD_ONLY], ids=shown)
 async def test_nonsense_that_is_stored_already_is_told_all_the_same(case: Any) -> None:
-    """By an operator that is newer than the CRD, or than the job; the CRD of 0.1 knew what a command is."""
+    """By an operator that is newer than the CRD, or than the job."""
     kube = MemoryKube(MemoryServer(FakeClock()))
     body = job_with(*case)
     body["metadata"] = {"name": "job", "namespace": "default", "uid": "u"}

@@ -1,0 +1,82 @@
+"""What the operator's service account may do on a real server, asked of the server and held against a kept table.
+
+HAJOB_UPDATE_GOLDEN=1 writes the table; read the difference as what an attacker with the operator's token gains.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from e2e.cluster.control_plane import ControlPlane
+from e2e.harness.operator import NAME, manifests
+
+TABLE = Path(__file__).parent / "rights.txt"
+VERBS = ("get", "list", "watch", "create", "update", "patch", "delete", "deletecollection", "bind", "escalate")
+RESOURCES = {
+    "": (
+        "configmaps",
+        "events",
+        "namespaces",
+        "nodes",
+        "persistentvolumeclaims",
+        "pods",
+        "pods/eviction",
+        "pods/exec",
+        "pods/log",
+        "resourcequotas",
+        "secrets",
+        "serviceaccounts/token",
+        "services",
+    ),
+    "apiextensions.k8s.io": ("customresourcedefinitions", "customresourcedefinitions/hatrainingjobs.training.hajob.io"),
+    "apps": ("deployments",),
+    "authentication.k8s.io": ("tokenreviews",),
+    "batch": ("jobs",),
+    "certificates.k8s.io": ("certificatesigningrequests",),
+    "coordination.k8s.io": ("leases",),
+    "events.k8s.io": ("events",),
+    "policy": ("poddisruptionbudgets",),
+    "rbac.authorization.k8s.io": ("clusterroles", "rolebindings"),
+    "training.hajob.io": ("hatrainingjobs", "hatrainingjobs/finalizers", "hatrainingjobs/status", "nodequarantines"),
+}
+
+
+@pytest.fixture
+def installed(control_plane: ControlPlane, namespace: str) -> str:
+    """The rights as an admin installs them, in a namespace of this test."""
+    control_plane.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "mindx-dl"}})
+    control_plane.apply(*(each for each in manifests(namespace) if each["kind"] != "Deployment"))
+    return namespace
+
+
+def verbs(plane: ControlPlane, operator: str, namespace: str, group: str, resource: str) -> Iterator[str]:
+    """What is allowed, in the order of `VERBS`."""
+    kind, _, part = resource.partition("/")
+    name = ""
+    if group == "apiextensions.k8s.io":
+        name, part = part, ""
+    for verb in VERBS:
+        asked = {"namespace": namespace, "verb": verb, "group": group, "resource": kind, "subresource": part}
+        spec = {"user": f"system:serviceaccount:{operator}:{NAME}", "resourceAttributes": {**asked, "name": name}}
+        review = {"apiVersion": "authorization.k8s.io/v1", "kind": "SubjectAccessReview", "spec": spec}
+        answer = plane.api.create("/apis/authorization.k8s.io/v1/subjectaccessreviews", review)
+        if answer["status"]["allowed"]:
+            yield verb
+
+
+def test_the_rights_are_those_of_the_table(control_plane: ControlPlane, installed: str) -> None:
+    lines = []
+    places = {"where it runs": installed, "kube-system": "kube-system", "elsewhere": "default"}
+    for place, namespace in places.items():
+        for group, resources in RESOURCES.items():
+            for resource in resources:
+                allowed = ", ".join(verbs(control_plane, installed, namespace, group, resource)) or "-"
+                lines.append(f"{place:14}  {f'{group}/{resource}'.lstrip('/'):72}  {allowed}")
+    found = "\n".join(lines) + "\n"
+    if os.environ.get("HAJOB_UPDATE_GOLDEN"):
+        TABLE.write_text(found)
+    assert found == TABLE.read_text()
