@@ -126,6 +126,7 @@ class Trainer:
         self.fresh = False
         while self.step < self.settings.last_step:
             self.one_step()
+        tell("trained", rank=self.settings.rank)  # leaving MindIO after it may hang for ever
         return "done"
 
     def one_step(self) -> None:
