@@ -167,7 +167,7 @@ class OperatorCore:
 
     def coordinators(self) -> list[Coordinator]:
         """Every coordinator that should answer, and whether it does."""
-        found = (controller.reach() for controller in self._controllers.values())
+        found = (controller.observer.reach() for controller in self._controllers.values())
         return [one for one in found if one is not None]
 
     def reach_changed(self, cut_off: str) -> None:

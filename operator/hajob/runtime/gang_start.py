@@ -58,7 +58,7 @@ class GangStart:
             return None
         serving, waits, made = self._observer.pods.serving(state), self._waits(), memory.job.metadata.creation_timestamp
         wanted = memory.layout.num_nodes - len(state.released)
-        if self._observer.not_created is not None and not waits:
+        if self._observer.pods.not_created is not None and not waits:
             wanted = len(serving.pods)  # what no quota allows takes no node
         return Claim(
             job_uid=memory.job.metadata.uid,

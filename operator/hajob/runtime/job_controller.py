@@ -12,7 +12,6 @@ import logging
 from collections.abc import Callable
 
 from hajob.api.job import HATrainingJob
-from hajob.cluster.reachability import Coordinator
 from hajob.plan import events
 from hajob.plan.state import UNTRAINED, JobPhase, JobState
 from hajob.protocol import sidecar_pb2 as wire
@@ -23,18 +22,16 @@ from hajob.runtime.drain_watch import DrainWatch
 from hajob.runtime.job_memory import JobMemory
 from hajob.runtime.job_observer import JobObserver, Seen
 from hajob.runtime.job_outputs import JobOutputs
-from hajob.runtime.pod_index import News
 from hajob.runtime.ports import Ports
 from hajob.runtime.reconcile_loop import ReconcileLoop
-from hajob.sources.creation import NotCreated
 from hajob.sources.pod import PodView
-from hajob.status.announcements import Announcement, of_belief, of_creation
+from hajob.status.announcements import Announcement, of_belief
 
 log = logging.getLogger(__name__)
 
 
 class JobController:
-    """All that happens to one job. Every method is called in the core's loop.
+    """All that happens to one job, as its `observer` sees it. Every method is called in the core's loop.
 
     Args:
         job: as it is now.
@@ -51,13 +48,13 @@ class JobController:
     ) -> None:
         self._ports, self._broke = ports, broke
         self._memory = JobMemory(job, ports.clock, self._announce)
-        self._observer = JobObserver(self._memory, ports, self)
+        self.observer = JobObserver(self._memory, ports, self)
         self._admission = Admission(ports.kube, ports.clock, ports.pod_settings, ports.authorities)
-        self._outputs = JobOutputs(self._memory, self._observer, self._admission, ports)
-        self._loop = ReconcileLoop(self._memory, self._observer, self._admission, ports, self)
-        self._drains = DrainWatch(self._memory, self._observer, ports, self._loop.wake, self._announce)
+        self._outputs = JobOutputs(self._memory, self.observer, self._admission, ports)
+        self._loop = ReconcileLoop(self._memory, self.observer, self._admission, ports, self)
+        self._drains = DrainWatch(self._memory, self.observer, ports, self._loop.wake, self._announce)
         self._deadline = DeadlineTimer(
-            ports.clock, self._memory.time, self._deadline_reached, lambda: self._observer.deaf
+            ports.clock, self._memory.time, self._deadline_reached, lambda: self.observer.deaf
         )
         self._tasks: list[asyncio.Task[None]] = []
 
@@ -100,7 +97,7 @@ class JobController:
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
-        await self._observer.coordinator.close()
+        await self.observer.coordinator.close()
 
     async def release(self) -> None:
         """The CR is being deleted: delete its pods, so that the job can be applied again, then let go. Never raises."""
@@ -120,18 +117,18 @@ class JobController:
 
     def pods_listed(self, version: str = "") -> None:
         """Every pod of a list of this resourceVersion has been shown: what is missing now is missing indeed."""
-        self._observer.pods.was_listed(version)
+        self.observer.pods.was_listed(version)
         self.look_for_missed()
         self._loop.wake()
 
     def look_for_missed(self) -> None:
         """Of a pod that came and went while the watch was away nobody else tells."""
-        for pod in self._observer.pods.missed():
+        for pod in self.observer.pods.missed():
             self.pod_seen(pod, deleted=True)
 
     def pod_seen(self, pod: PodView, *, deleted: bool = False) -> None:
         """A pod of this job as it is now, or that it is gone."""
-        observer = self._observer
+        observer = self.observer
         news = observer.pods.seen(pod, deleted=deleted)
         if not news:
             return
@@ -142,12 +139,12 @@ class JobController:
         if self.state.phase in UNTRAINED:
             self._take_in(observer.of_places())
         self._outputs.status.publish(lazy=True)
-        if news is News.WHETHER:
+        if news.changes_pods:
             self._loop.wake(hurry=deleted)
 
     def _rank_pod_seen(self, pod: PodView, *, deleted: bool) -> None:
         """Of the second pods of a move the coordinator is told where they are; they are not the job's ranks yet."""
-        observer, serving = self._observer, self._observer.is_serving(pod)
+        observer, serving = self.observer, self.observer.is_serving(pod)
         if serving:
             self._take_in(observer.of_pod(pod, deleted=deleted))
         if serving and pod.node_name and not deleted:
@@ -160,77 +157,73 @@ class JobController:
             self._memory.book(observer.training())
 
     def _coordinator_pod_seen(self, pod: PodView, *, deleted: bool) -> None:
-        self._take_in(self._observer.of_coordinator_pod(pod, self._admission.credentials, deleted=deleted))
-        if self._observer.coordinator.address:
+        self._take_in(self.observer.of_coordinator_pod(pod, self._admission.credentials, deleted=deleted))
+        if self.observer.coordinator.address:
             self._outputs.tell_coordinator()
 
     def reported(self, report: wire.Report) -> None:
         """A coordinator's report: milestones, then facts, each advancing the plan at once."""
         self._deadline.heard()
-        if not self._observer.is_news(report):
+        if not self.observer.is_news(report):
             self._stepped()
             return
         begin, recorder = self._ports.clock.monotonic(), self._memory.recorder
-        told = self._observer.of_report(report)
+        told = self.observer.of_report(report)
         recorder.new_report()
         self._memory.launch_seen(tuple(report.state.launched))
-        if (loaded := self._observer.coordinator.newly_loaded(report, self.state.attempt)) is not None:
+        if (loaded := self.observer.coordinator.newly_loaded(report, self.state.attempt)) is not None:
             recorder.checkpoint_loaded(loaded)
         for observed in told:
             if observed.mark is not None:
                 recorder.mark(observed.mark, observed.time_ms, observed.step_before)
             if observed.event is not None:
                 self._advance(observed.event, observed.time_ms)
-        self._take_in(self._observer.of_coordinator())
-        self._memory.book(self._observer.training())
+        self._take_in(self.observer.of_coordinator())
+        self._memory.book(self.observer.training())
         if told:
             metrics.DECISION.observe(self._ports.clock.monotonic() - begin)
         self._outputs.status.publish(lazy=True)
 
     def _stepped(self) -> None:
         """A report without news, as one comes each second of a training."""
-        if self._memory.stepped(self._observer.coordinator.step):
+        if self._memory.stepped(self.observer.coordinator.step):
             self._outputs.status.publish(lazy=True)
 
     def coordinator_changed(self) -> None:
         """The channel came up, or went away."""
-        if self._observer.coordinator.connected:
+        if self.observer.coordinator.connected:
             self._outputs.tell_coordinator()
-        self._take_in(self._observer.of_channel())
+        self._take_in(self.observer.of_channel())
         self._outputs.status.publish()
-
-    def reach(self) -> Coordinator | None:
-        """Whether the coordinator is reached; None where there is none that has to answer."""
-        return self._observer.reach()
 
     def reach_changed(self, cut_off: str) -> None:
         """This operator is taken to be cut off from the coordinators (why), or is not any more (empty)."""
-        coordinator = self._observer.coordinator
+        coordinator = self.observer.coordinator
         if not coordinator.address or coordinator.connected:
             return
         if cut_off:
             self._announce(Announcement("OperatorCutOff", cut_off, warning=True))
-        self._take_in(self._observer.of_channel())
+        self._take_in(self.observer.of_channel())
         self._outputs.status.publish()
 
     def look_for_stranded(self, node: str) -> None:
         """A node turned: a pod may wait there in vain."""
-        self._take_in(self._observer.of_node(node))
+        self._take_in(self.observer.of_node(node))
 
     def look_for_moves(self) -> None:
         """A node under this job was cordoned, or is in service again."""
-        self._take_in(self._observer.of_moves())
+        self._take_in(self.observer.of_moves())
         self._loop.wake()
 
     def look_for_faults(self, nodes: frozenset[str]) -> None:
         """Faults of these nodes, or of their chips, have changed."""
-        self._take_in(self._observer.of_hardware(nodes))
+        self._take_in(self.observer.of_hardware(nodes))
 
     def belief_changed(self, held: str) -> None:
         """Faults of nodes and chips are held back from now on (why), or believed again: people are told."""
         self._announce(of_belief(held) if not self._memory.ended else None)
-        self._take_in(self._observer.of_nodes())
-        self._take_in(self._observer.of_hardware() if not held else ())
+        self._take_in(self.observer.of_nodes())
+        self._take_in(self.observer.of_hardware() if not held else ())
         self._outputs.status.publish()
 
     def places_changed(self) -> None:
@@ -241,11 +234,11 @@ class JobController:
     def look_for_capacity(self) -> None:
         """A node, or a pod of any job on one, came or went."""
         self._loop.capacity_changed()
-        self._take_in(self._observer.of_capacity())
+        self._take_in(self.observer.of_capacity())
 
     def quota_changed(self) -> None:
         """What a quota refused may be created now."""
-        refused = self._observer.not_created
+        refused = self.observer.pods.not_created
         if refused is not None and refused.over_quota:
             self._loop.try_soon()
 
@@ -264,11 +257,11 @@ class JobController:
 
     def admitted(self) -> None:
         """The job's pods may be made, and its coordinator may be dialled."""
-        for pod in self._observer.pods.all():
-            if self._observer.is_coordinator(pod):
+        for pod in self.observer.pods.all():
+            if self.observer.is_coordinator(pod):
                 self._coordinator_pod_seen(pod, deleted=False)
         self._advance(events.PolicyChanged())  # the spec may have been edited while no operator looked
-        self._take_in(self._observer.of_places())
+        self._take_in(self.observer.of_places())
         self._deadline.arm(self._memory.deadlines)
 
     def refused(self) -> None:
@@ -278,20 +271,19 @@ class JobController:
 
     def follow_spec(self) -> None:
         """Do what the spec asks for, and what is wanted of the nodes below."""
-        self._take_in(self._observer.of_spec())
+        self._take_in(self.observer.of_spec())
         self._take_in(self._drains.look())
 
     async def protect_pods(self) -> None:
         """Say how many of the pods evictions have to leave."""
         await self._drains.protect()
 
-    def creation_tried(self, refused: NotCreated | None) -> None:
-        """Whether all pods could be created, and why not."""
-        before, self._observer.not_created = self._observer.not_created, refused
-        self._announce(of_creation(before, refused))
-        self._take_in(self._observer.of_places())
-        if refused != before:
-            self._outputs.status.publish(lazy=(refused is None) is (before is None))
+    def creation_tried(self, told: Announcement | None, *, news: bool, turned: bool) -> None:
+        """All pods that should exist were asked for, or all exist."""
+        self._announce(told)
+        self._take_in(self.observer.of_places())
+        if news:
+            self._outputs.status.publish(lazy=not turned)
 
     # --------------------------------------------------------------------------------------------- the plan
 
@@ -302,7 +294,7 @@ class JobController:
     def _advance(self, event: events.JobEvent, happened_ms: int | None = None) -> None:
         """One event through the table, and what follows from it."""
         before = self.state
-        transition = self._memory.advance(event, self._observer.view(), happened_ms)
+        transition = self._memory.advance(event, self.observer.view(), happened_ms)
         if transition is None:
             return
         self._outputs.follow(before, transition.effects)

@@ -10,9 +10,7 @@ from collections.abc import Collection, Iterable
 from typing import Final
 
 from hajob.api.conditions import Reason
-from hajob.api.constants import ROLE_RANK
 from hajob.cluster.reachability import Coordinator
-from hajob.domain.facts import Fact, FactKind
 from hajob.plan import events
 from hajob.plan.state import JobPhase
 from hajob.plan.view import ClusterView
@@ -25,15 +23,12 @@ from hajob.runtime.pod_index import PodIndex, coordinator_name, is_coordinator, 
 from hajob.runtime.ports import Ports
 from hajob.scheduling.demand import Demand
 from hajob.sources import observe
-from hajob.sources.creation import NotCreated
 from hajob.sources.pod import PodView
 from hajob.sources.report import Observed
 
 log = logging.getLogger(__name__)
 
 Seen = Iterable[events.JobEvent]
-_BAD_PLACES: Final = frozenset({FactKind.AGENT_SILENT, FactKind.PORT_TAKEN})
-"""Facts after which nothing should be started on their node for a while."""
 
 REMADE: Final = frozenset({JobPhase.PENDING, JobPhase.RESTARTING})
 """Phases in which a pod that is deleted is made anew, and nothing else follows."""
@@ -48,14 +43,12 @@ class JobObserver:
     Attributes:
         pods: of the job, whatever their incarnation.
         coordinator: the conversation with it.
-        not_created: why pods that should exist are not created; None while all are.
     """
 
     def __init__(self, memory: JobMemory, ports: Ports, owner: Owner) -> None:
         self._memory, self._ports = memory, ports
         self.pods = PodIndex()
         self.coordinator = CoordinatorClient(memory.job, ports, owner)
-        self.not_created: NotCreated | None = None
         self._places: tuple[object, tuple[str, ...]] = (None, ())
         self._asked: tuple[int, Demand] | None = None
         self._move_asked: tuple[object, float] = (None, 0.0)
@@ -91,7 +84,7 @@ class JobObserver:
     def coordinator_shares_node(self) -> bool:
         """Whether the coordinator runs on a node of one of its ranks."""
         pod = self.coordinator_pod()
-        return pod is not None and any(one.role == ROLE_RANK for one in self.pods.on_node(pod.node_name))
+        return pod is not None and any(one.is_rank for one in self.pods.on_node(pod.node_name))
 
     def coordinator_pod(self) -> PodView | None:
         """The coordinator's pod that should be there, if it is."""
@@ -221,11 +214,11 @@ class JobObserver:
         serving = self.pods.serving(state)
         placed = len(serving.node_names) + (coordinator is not None and bool(coordinator.node_name))
         unplaced = serving.unplaced or (coordinator is not None and coordinator.unschedulable)
-        if (state.waiting is None and not unplaced and self.not_created is None) or (
+        if (state.waiting is None and not unplaced and self.pods.not_created is None) or (
             state.waiting is not None and placed <= num_nodes
         ):
             return ()
-        return observe.of_places(state, num_nodes, serving.pods, coordinator, self.not_created)
+        return observe.of_places(state, num_nodes, serving.pods, coordinator, self.pods.not_created)
 
     def of_capacity(self) -> Seen:
         """A node, or a pod of any job on one, came or went."""
@@ -267,7 +260,7 @@ class JobObserver:
             log.warning("%s: the coordinator reports what this operator does not know: %s", self._memory.title, what)
         for observed in reading.observed:
             if isinstance(observed.event, events.FactSeen):
-                self._remember(observed.event.fact)
+                self._remember(observed.event)
         return reading.observed
 
     def of_coordinator(self) -> Seen:
@@ -295,12 +288,13 @@ class JobObserver:
         """Whether nobody on the pod's node could end it."""
         return self.pods.unreachable(pod, self._ports.nodes())
 
-    def _remember(self, fact: Fact) -> None:
+    def _remember(self, seen: events.FactSeen) -> None:
         """What a fact says about places, for whoever makes or deletes a pod there."""
+        fact = seen.fact
         metrics.FACTS.labels(fact.kind.value).inc()
-        if fact.kind not in _BAD_PLACES or fact.node_rank is None:
+        if fact.kind not in observe.BAD_PLACES or fact.node_rank is None:
             return
         pod = self.serving().get(fact.node_rank)
-        if fact.kind is FactKind.AGENT_SILENT and pod is not None:
+        if observe.is_silence(fact) and pod is not None:
             self.pods.silent.add(pod.uid)
         self._ports.avoided_nodes.add(fact.node_name, self._ports.clock.monotonic())

@@ -120,7 +120,7 @@ class JobOutputs:
             now_ms=now,
             step=coordinator.step,
             pods=pods.all(),
-            not_created=self._observer.not_created,
+            not_created=self._observer.pods.not_created,
             coordinator=CoordinatorView(
                 connected=coordinator.connected,
                 serving=coordinator.serving,

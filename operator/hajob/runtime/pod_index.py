@@ -9,12 +9,12 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from enum import IntEnum
 
-from hajob.api import constants as names
 from hajob.api.base import Json
 from hajob.api.job import HATrainingJob
 from hajob.objects.naming import coordinator_pod_name
 from hajob.plan.placements import WITHOUT_RANK_PODS, coordinator_placement, serving_incarnation
 from hajob.plan.state import JobState
+from hajob.sources.creation import NotCreated
 from hajob.sources.node import NodeView
 from hajob.sources.pod import PodView, view
 
@@ -35,6 +35,11 @@ class News(IntEnum):
     """It is another step on: it has a node, it runs, it is ready."""
     WHETHER = 2
     """Whether it is there: it came without having been made, it goes, has ended, is gone."""
+
+    @property
+    def changes_pods(self) -> bool:
+        """Whether pods may be to be made or deleted after it."""
+        return self is News.WHETHER
 
 
 @dataclass(slots=True)
@@ -87,6 +92,7 @@ class PodIndex:
         silent: UIDs of those whose agent has fallen silent.
         complete: whether a list of all pods was shown to the end.
         listed: resourceVersion of the newest such list.
+        not_created: why pods that should exist are not created; None while all are.
     """
 
     def __init__(self) -> None:
@@ -96,6 +102,7 @@ class PodIndex:
         self.silent: set[str] = set()
         self.listed = ""
         self.complete = False
+        self.not_created: NotCreated | None = None
         self._on_node: dict[str, set[str]] = {}
         self._serving: Serving | None = None
         self._state: JobState | None = None
@@ -164,7 +171,7 @@ class PodIndex:
 
     def ranks(self) -> list[PodView]:
         """Rank pods that have not ended, of whatever incarnation."""
-        return [pod for pod in self.pods.values() if pod.role == names.ROLE_RANK and not pod.ended]
+        return [pod for pod in self.pods.values() if pod.is_rank and not pod.ended]
 
     def serving(self, state: JobState) -> Serving:
         """The pods that serve: of the incarnations that should be there in this state."""
@@ -205,7 +212,7 @@ def _serves_alike(before: JobState, now: JobState) -> bool:
 
 def is_serving(pod: PodView, state: JobState) -> bool:
     """Whether a pod is the one that is its node rank now."""
-    return pod.role == names.ROLE_RANK and pod.incarnation == serving_incarnation(state, pod.node_rank)
+    return pod.is_rank and pod.incarnation == serving_incarnation(state, pod.node_rank)
 
 
 def is_coordinator(pod: PodView, job: HATrainingJob, state: JobState) -> bool:

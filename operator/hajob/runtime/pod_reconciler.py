@@ -82,7 +82,7 @@ def in_turn(todo: Difference, base: int, pods: Mapping[str, PodView], passed_ove
 
 def old_ranks(base: int, pods: Mapping[str, PodView]) -> list[PodView]:
     """Rank pods of earlier starts that may still have a node."""
-    return [pod for pod in pods.values() if pod.role == names.ROLE_RANK and pod.incarnation < base and pod.node_name]
+    return [pod for pod in pods.values() if pod.is_rank and pod.incarnation < base and pod.node_name]
 
 
 def _name(job: HATrainingJob, placement: Placement | CoordinatorPlacement) -> str:

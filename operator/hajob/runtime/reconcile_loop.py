@@ -30,6 +30,7 @@ from hajob.runtime.status_publisher import StatusPublisher
 from hajob.runtime.status_writer import StatusRefusedError
 from hajob.sources.creation import NotCreated, not_created
 from hajob.sources.pod import PodView
+from hajob.status.announcements import Announcement, of_creation
 
 log = logging.getLogger(__name__)
 
@@ -63,8 +64,14 @@ class Reconciled(Protocol):
     def look_for_missed(self) -> None:
         """A pod was made; it may be gone again."""
 
-    def creation_tried(self, refused: NotCreated | None) -> None:
-        """Whether all pods could be created now, and why not; told when that has changed."""
+    def creation_tried(self, told: Announcement | None, *, news: bool, turned: bool) -> None:
+        """All pods that should exist were asked for, or all exist.
+
+        Args:
+            told: to people.
+            news: that they are not created is so for another reason than before, or not so any more.
+            turned: whether they are created is another than before.
+        """
 
 
 class ReconcileLoop:
@@ -206,7 +213,12 @@ class ReconcileLoop:
         else:
             metrics.NOT_CREATED.labels("QuotaExceeded" if refused.over_quota else refused.code).inc()
             self._creation.failed()
-        self._owner.creation_tried(refused)
+        self._tell_creation(refused)
+
+    def _tell_creation(self, refused: NotCreated | None) -> None:
+        before, self._observer.pods.not_created = self._observer.pods.not_created, refused
+        turned = (refused is None) is not (before is None)
+        self._owner.creation_tried(of_creation(before, refused), news=refused != before, turned=turned)
 
     def _goes_on(self) -> bool:
         return not self._ended
@@ -222,7 +234,7 @@ class ReconcileLoop:
             admitted = await self._admission.ask(self._memory.job, accepted_before=accepted_before)
         except ApiError as error:
             if error.status in REFUSALS:
-                self._owner.creation_tried(not_created(error.status, error.reason, error.message))
+                self._tell_creation(not_created(error.status, error.reason, error.message))
             raise
         if admitted:
             self._wake_when_due()

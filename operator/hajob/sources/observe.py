@@ -42,6 +42,8 @@ NOT_ACTED: Final = frozenset({JobPhase.HELD, JobPhase.MIGRATING})
 """Phases in which an incident is open and nothing irreversible was done for it."""
 UNWORKABLE: Final = frozenset({Reason.IMAGE_UNUSABLE.word, Reason.MINDIO_TLS_MISMATCH.word})
 """Problems with which a job never trains, however often it is started."""
+BAD_PLACES: Final = frozenset({FactKind.AGENT_SILENT, FactKind.PORT_TAKEN})
+"""Facts after which nothing should be started on their node for a while."""
 _AT_REST: Final = frozenset({JobPhase.SUSPENDED, JobPhase.SAVING, *ENDED})
 """Phases in which a suspend has been followed, is being followed, or has nothing to act on."""
 
@@ -327,6 +329,11 @@ def of_report(report: wire.Report, pods: Pods, now_ms: int) -> ReportReading:
     return ReportReading(tuple(one for one in told if one is not None), reading.refused)
 
 
+def is_silence(fact: Fact) -> bool:
+    """Whether nobody in the pod may answer any more."""
+    return fact.kind is FactKind.AGENT_SILENT
+
+
 def _placed(observed: Observed, pods: Pods) -> Observed | None:
     event = observed.event
     if not isinstance(event, events.FactSeen):
@@ -335,7 +342,7 @@ def _placed(observed: Observed, pods: Pods) -> Observed | None:
     pod = pods.get(fact.node_rank) if fact.node_rank is not None else None
     if pod is None:
         return observed
-    if pod.finished and fact.kind is FactKind.AGENT_SILENT:
+    if pod.finished and is_silence(fact):
         return None
     fact = dataclasses.replace(fact, node_name=fact.node_name or pod.node_name)
     return dataclasses.replace(observed, event=dataclasses.replace(event, fact=fact))

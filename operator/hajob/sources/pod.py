@@ -85,6 +85,11 @@ class PodView:
         return f"{self.namespace}/{self.name}"
 
     @property
+    def is_rank(self) -> bool:
+        """Whether it is a rank pod."""
+        return self.role == names.ROLE_RANK
+
+    @property
     def ended(self) -> bool:
         """Whether its main container will not run again."""
         return self.phase in ENDED_PHASES
@@ -200,7 +205,7 @@ def _controller(metadata: Mapping[str, Any]) -> str:
 
 def facts(pod: PodView, now_ms: int) -> list[Fact]:
     """What this state of a rank pod says about faults; empty for a pod that is well."""
-    if pod.role != names.ROLE_RANK:
+    if not pod.is_rank:
         return []
     kind = None
     if pod.phase == "Failed":

@@ -73,7 +73,7 @@ class City:
     async def report(self, name: str, **more: Any) -> None:
         """A coordinator is heard."""
         self.sequence += 1
-        coordinator = self.controller(name)._observer.coordinator
+        coordinator = self.controller(name).observer.coordinator
         if not coordinator.connected:
             coordinator.connected_changed(True, "")
         milestones = more.pop("milestones", [])
@@ -84,7 +84,7 @@ class City:
     async def silence(self, *those: str) -> None:
         """Their channels go down."""
         for name in those:
-            self.controller(name)._observer.coordinator.connected_changed(False, "it said nothing for 2.5 s")
+            self.controller(name).observer.coordinator.connected_changed(False, "it said nothing for 2.5 s")
         await self.pass_time(0.01)
 
     async def pass_time(self, seconds: float, *heard: str) -> None:
@@ -139,7 +139,7 @@ async def test_a_job_that_is_reached_is_looked_after_all_the_while(city: City) -
     await city.pass_time(100, "three")
     fact = wire.Fact(id="x", kind=wire.PROCESS_EXITED, node_rank=1, ranks=[2], incarnation=1, exit_code=-9, step=5)
     state = wire.CoordinatorState(controller_ready=True, attempt=1, step=5)
-    city.controller("three")._observer.coordinator.reported(wire.Report(sequence=99, state=state, facts=[fact]))
+    city.controller("three").observer.coordinator.reported(wire.Report(sequence=99, state=state, facts=[fact]))
     assert city.phases() == {"one": JobPhase.RUNNING, "two": JobPhase.RUNNING, "three": JobPhase.GATHERING}
 
 

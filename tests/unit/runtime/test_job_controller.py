@@ -180,7 +180,7 @@ class Town:
         for pod in [pod for pod in self.pods() if pod.deleting]:
             del self.kube.objects["pods", pod.namespace, pod.name]
         there = {pod.uid for pod in self.pods()}
-        for pod in [pod for pod in self.controller._observer.pods.all() if pod.uid not in there]:
+        for pod in [pod for pod in self.controller.observer.pods.all() if pod.uid not in there]:
             self.controller.pod_seen(pod, deleted=True)
         await settled(self)
 
@@ -189,10 +189,10 @@ class Town:
         self.sequence += 1
         milestones = state.pop("milestones", [])
         if state.pop("hello", True):
-            self.controller._observer.coordinator.connected_changed(True, "")
+            self.controller.observer.coordinator.connected_changed(True, "")
         attempt = self.controller.state.attempt
         known = {"controller_ready": True, "attempt": attempt, "step": 0, **state}
-        self.controller._observer.coordinator.reported(
+        self.controller.observer.coordinator.reported(
             wire.Report(
                 sequence=self.sequence,
                 state=wire.CoordinatorState(**known),
@@ -245,7 +245,7 @@ async def test_a_new_job_gets_its_pods_and_is_started(town: Town) -> None:
 async def test_the_order_leaves_in_the_call_in_which_the_fault_came(town: Town) -> None:
     await town.train()
     before = len(town.links[0].orders)
-    town.controller._observer.coordinator.reported(
+    town.controller.observer.coordinator.reported(
         wire.Report(
             sequence=9,
             state=wire.CoordinatorState(controller_ready=True, attempt=1, step=5),
@@ -453,7 +453,7 @@ async def test_a_report_is_acknowledged_after_its_effects_are_written(town: Town
 async def test_a_report_without_news_goes_no_further(town: Town, monkeypatch: pytest.MonkeyPatch) -> None:
     await town.train()
     await town.clock.advance(10.0)
-    monkeypatch.setattr(type(town.controller._observer), "view", lambda _: pytest.fail("it looked at the cluster"))
+    monkeypatch.setattr(type(town.controller.observer), "view", lambda _: pytest.fail("it looked at the cluster"))
     published: list[bool] = []
     monkeypatch.setattr(town.controller._outputs.status, "publish", lambda *, lazy: published.append(lazy))
     await town.report(step=5, hello=False)
@@ -480,7 +480,7 @@ async def test_a_recovery_is_told_with_phases_that_add_up(town: Town) -> None:
 
 async def test_a_lost_coordinator_shows_in_its_condition(town: Town) -> None:
     await town.train()
-    town.controller._observer.coordinator.connected_changed(False, "it hung up")
+    town.controller.observer.coordinator.connected_changed(False, "it hung up")
     await settled(town)
     ready = next(each for each in town.status()["conditions"] if each["type"] == "CoordinatorReady")
     assert (ready["status"], ready["reason"]) == ("False", "Unreachable")
@@ -488,7 +488,7 @@ async def test_a_lost_coordinator_shows_in_its_condition(town: Town) -> None:
 
 async def test_a_wait_for_a_coordinator_survives_the_operator(town: Town) -> None:
     await town.train()
-    town.controller._observer.coordinator.connected_changed(False, "it hung up")
+    town.controller.observer.coordinator.connected_changed(False, "it hung up")
     await town.clock.advance(3.1)  # so that it is written
     assert "Unreachable" in town.controller.state.deadlines
     await town.controller.close()
