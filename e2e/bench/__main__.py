@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from e2e.bench import coordinator_live, coordinator_scale, many_ranks, overhead, plan, report
+from e2e.bench import coordinator_live, coordinator_scale, fault_scale, many_ranks, overhead, plan, report
 from e2e.bench.decision import OTHER_JOBS, decisions
 from e2e.bench.false_alarms import frozen_nodes, loaded_machine
 from e2e.bench.faults_without_deaths import MINDIO_RETRY_SECONDS, Retried, Saved, retry, save
@@ -37,6 +37,7 @@ SECTIONS = (
     "many-ranks",
     "coordinator-scale",
     "coordinator-live",
+    "faults",
     "overhead",
     "frozen",
     "loaded",
@@ -80,6 +81,7 @@ class Bench:
             "many-ranks": self._many_ranks,
             "coordinator-scale": self._coordinator_scale,
             "coordinator-live": self._coordinator_live,
+            "faults": self._faults,
             "overhead": self._overhead,
             "frozen": self._frozen,
             "loaded": self._loaded,
@@ -155,6 +157,9 @@ class Bench:
 
     def _coordinator_live(self) -> None:
         self.rows += live_rows(coordinator_live.measure(self.run, self.say))
+
+    def _faults(self) -> None:
+        self.rows += fault_scale.rows(fault_scale.measure(self.say, faults=50 * self.chosen.rounds))
 
     def _overhead(self) -> None:
         for size in overhead.SIZES:

@@ -14,6 +14,7 @@ import subprocess
 import sys
 import time
 from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -109,6 +110,23 @@ class ScriptedCoordinator(CoordinatorServicer):
             report.milestones.add(kind=kind, incarnation=self.incarnation, step=self.step)
         self._due.put_nowait(report)
 
+    async def ordered(self) -> float:
+        """Wait for the next order to restart processes and carry it out; when it came, in seconds since 1970."""
+        order, at = await asyncio.wait_for(self.orders.get(), PATIENCE_SECONDS)
+        offset = time.time() - time.perf_counter()
+        if order.action != wire.IN_PLACE:
+            raise RuntimeError(f"the decision is {wire.Action.Name(order.action)}, not IN_PLACE")
+        self.step += 1
+        self.tell(wire.STOPPED, wire.REPLACEMENTS_READY, wire.NAMED)
+        self.tell(wire.RESUMED)
+        self.tell(wire.RESULT)
+        return at + offset
+
+    def train(self) -> None:
+        """Report that it has gone on: a rank that stands where it stood before has made no progress."""
+        self.step += 100
+        self._due.put_nowait(self._report())
+
     async def lose(self, rank: int) -> float:
         """Report that a rank has exited; returns the seconds until the order about it is here."""
         self.step += 100
@@ -117,14 +135,8 @@ class ScriptedCoordinator(CoordinatorServicer):
         fact.incarnation, fact.exit_code, fact.step = self.incarnation, -9, self.step
         begin = time.perf_counter()
         self._due.put_nowait(report)
-        order, at = await asyncio.wait_for(self.orders.get(), PATIENCE_SECONDS)
-        if order.action != wire.IN_PLACE:
-            raise RuntimeError(f"the decision is {wire.Action.Name(order.action)}, not IN_PLACE")
-        self.step += 1
-        self.tell(wire.STOPPED, wire.REPLACEMENTS_READY, wire.NAMED)
-        self.tell(wire.RESUMED)
-        self.tell(wire.RESULT)
-        return at - begin
+        offset = time.time() - time.perf_counter()
+        return await self.ordered() - offset - begin
 
 
 async def _serve(directory: Path, addresses: dict[str, str]) -> tuple[list[ScriptedCoordinator], list[grpc.aio.Server]]:
@@ -152,17 +164,34 @@ async def _measure(run: Run, rounds: int) -> list[float]:
     }
     for uid in addresses:
         write_certificates(directory, uid)
-    coordinators, servers = await _serve(directory, addresses)
-    given = directory / "given.json"
-    given.write_text(json.dumps({"directory": str(directory), "addresses": addresses, "port": PORT}))
-    core = _start_core(run, given)
-    try:
-        await asyncio.wait_for(asyncio.gather(*(each.running.wait() for each in coordinators)), 4 * PATIENCE_SECONDS)
+    async with trained(run, directory, addresses) as coordinators:
         found = []
         for number in range(rounds):
             await asyncio.sleep(PAUSE_SECONDS)
             found.append(await coordinators[0].lose(number % RANKS))
         return found
+
+
+@asynccontextmanager
+async def trained(
+    run: Run, directory: Path, addresses: dict[str, str], kubeconfig: str = ""
+) -> AsyncIterator[list[ScriptedCoordinator]]:
+    """Scripted coordinators whose jobs train, below an operator's core in a process of its own.
+
+    Args:
+        run: of the benchmark.
+        directory: with certificates for each job.
+        addresses: of the coordinators, by job UID.
+        kubeconfig: of the API server from which faults of nodes come; empty: from none.
+    """
+    coordinators, servers = await _serve(directory, addresses)
+    given = directory / "given.json"
+    content = {"directory": str(directory), "addresses": addresses, "port": PORT, "kubeconfig": kubeconfig}
+    given.write_text(json.dumps(content))
+    core = _start_core(run, given)
+    try:
+        await asyncio.wait_for(asyncio.gather(*(each.running.wait() for each in coordinators)), 4 * PATIENCE_SECONDS)
+        yield coordinators
     finally:
         core.kill()
         await asyncio.gather(*(server.stop(None) for server in servers))

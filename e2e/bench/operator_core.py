@@ -30,14 +30,25 @@ from hajob.runtime.certificates import issue, new_authority
 from hajob.runtime.channel import Channel, ChannelListener, CoordinatorCredentials
 from hajob.runtime.clock import SystemClock
 from hajob.runtime.core import OperatorCore
+from hajob.runtime.credentials import ApiCredentials, from_kubeconfig
+from hajob.runtime.fault_watch import FaultWatch
+from hajob.runtime.http_kube import HttpKube
+from hajob.runtime.informer import Change, ChangeType, Informer
 from hajob.runtime.kube import ApiError, Kube, Page, PatchKind, WatchEvent
 from hajob.runtime.ports import Ports
 from hajob.runtime.status_writer import StatusWriter
+from hajob.sources import node as node_source
 from hajob.sources import pod as pod_source
+from hajob.sources.node import NodeView
 
 NODE = "node-0"
 FENCE = 1
 LIFETIME = timedelta(days=365)
+
+
+def node_of(uid: str, node_rank: int) -> str:
+    """Name of the node of a rank pod."""
+    return f"{uid}-node-{node_rank}"
 
 
 class MemoryApi(Kube):  # its answers are made here: no request is carried
@@ -84,7 +95,9 @@ class MemoryApi(Kube):  # its answers are made here: no request is carried
     def _run_pod(self, uid: str, body: Json) -> None:
         metadata = {**body["metadata"], "uid": body["metadata"]["name"], "namespace": uid}
         status = {"phase": "Running", "podIP": self._addresses[uid]}
-        pod = {"metadata": metadata, "spec": {"nodeName": f"{NODE}-{uid}"}, "status": status}
+        rank = metadata["labels"].get(names.LABEL_NODE_RANK)
+        node = node_of(uid, int(rank)) if rank is not None else f"{NODE}-{uid}"
+        pod = {"metadata": metadata, "spec": {"nodeName": node}, "status": status}
         if self.core is not None:
             self.core.pod_changed(pod_source.view(pod), deleted=False)
 
@@ -159,8 +172,37 @@ def write_certificates(directory: Path, uid: str) -> None:
         (place / name).write_bytes(content)
 
 
-async def serve(directory: Path, addresses: dict[str, str], port: int) -> None:
-    """Look after one job for every address, for ever."""
+class RealFaults:
+    """What a real API server tells of nodes and chips, for a core whose pods are in memory."""
+
+    def __init__(self, credentials: ApiCredentials, caches: Caches) -> None:
+        self.core: OperatorCore | None = None
+        self._kube = HttpKube(credentials)
+        clock = SystemClock()
+        self.watch = FaultWatch(self._kube, clock, self, nodes=caches.nodes.keys, namespaces=("kube-system",))
+        self._nodes = Informer(self._kube, clock, "nodes", node_source.view, self._node_changed)
+
+    def _node_changed(self, change: Change[NodeView]) -> None:
+        assert self.core is not None
+        self.core.node_changed(change.value, deleted=change.type is ChangeType.DELETED)
+
+    def faults_changed(self, nodes: frozenset[str]) -> None:
+        """Hand them to the jobs."""
+        assert self.core is not None
+        self.core.faults_changed(nodes)
+
+    def belief_changed(self, held: str) -> None:
+        """A breaker that opens would spoil the measurement."""
+        print(f"breaker: {held or 'closed'}", flush=True)
+
+    async def run(self) -> None:
+        """Watch for ever."""
+        async with self._kube:
+            await asyncio.gather(*(informer.run() for informer in (self._nodes, *self.watch.informers)))
+
+
+async def serve(directory: Path, addresses: dict[str, str], port: int, kubeconfig: str = "") -> None:
+    """Look after one job for every address, for ever; with a kubeconfig faults come from that API server."""
     clock = SystemClock()
     api = MemoryApi(directory, addresses)
     caches = Caches()
@@ -184,6 +226,7 @@ async def serve(directory: Path, addresses: dict[str, str], port: int) -> None:
         )
 
     announcer = Announcer(api, clock, "bench")
+    faults = RealFaults(await from_kubeconfig(kubeconfig), caches) if kubeconfig else None
     ports = Ports(
         authorities=AuthorityStore(api, clock, "hajob-system", LIFETIME),
         kube=api,
@@ -194,12 +237,16 @@ async def serve(directory: Path, addresses: dict[str, str], port: int) -> None:
         pod_settings=PodSettings(sidecar_image="hajob/sidecar:dev", coordinator_port=port),
         fence=lambda: FENCE,
         capacity=lambda: caches.capacity,
+        faults_on=faults.watch.on_node if faults is not None else lambda _: [],
     )
     core = api.core = OperatorCore(ports, caches)
     core.pods_complete()
     for uid in addresses:
         core.job_seen(job(uid))
     gc.freeze()  # as the operator does it
+    if faults is not None:
+        faults.core = core
+        await faults.run()
     await announcer.run()
 
 
@@ -207,7 +254,7 @@ def main() -> int:
     """Entry point; the argument is the benchmark's JSON file with directory, addresses and port."""
     given = json.loads(Path(sys.argv[1]).read_text())
     sys.setswitchinterval(0.0005)
-    asyncio.run(serve(Path(given["directory"]), given["addresses"], given["port"]))
+    asyncio.run(serve(Path(given["directory"]), given["addresses"], given["port"], given.get("kubeconfig", "")))
     return 0
 
 
