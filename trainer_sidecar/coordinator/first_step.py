@@ -13,8 +13,8 @@ from collections.abc import Collection
 from hajob.protocol import sidecar_pb2 as pb
 from trainer_sidecar.coordinator.job import Job
 
-ANSWER_SECONDS = 0.3
-"""The answers to a stop are here within 0.05 s. Longer, nobody knows; and the restart that follows takes far longer."""
+ANSWER_SECONDS = 1.0
+"""The answers to a stop are here within 0.05 s where machines have time; the restart that follows takes far longer."""
 
 
 def doubt(job: Job) -> None:

@@ -259,7 +259,7 @@ class Network(ApiModel):
     interface: Annotated[str, StringConstraints(min_length=1, max_length=15)] = "eth0"
     """Interface of the pods' network."""
     mindio_port: Annotated[Port, Field(alias="mindIOPort")] = 8000
-    """Port of MindIO at every gate and at the coordinator."""
+    """Port of MindIO at every gate and at the coordinator. MindSpeed-LLM's ranks dial 8000 and no other."""
     rendezvous_port: Port = 29500
     """Port of the rendezvous store at the coordinator."""
     mindio_tls_policy: Annotated[MindIOTLSPolicy, Field(alias="mindIOTLSPolicy")] = MindIOTLSPolicy.DISABLED

@@ -62,6 +62,7 @@ class Precondition:
         return f"{self.sentence}: {self.found(setting)}; it should be {self.wanted}"
 
 
+MINDIO_PORT: Final = 8000
 _PROCESS: Final = (Action.RETRY, Action.IN_PLACE, Action.REPLACE)
 _MINDIO: Final = (*_PROCESS, Action.SHRINK, Action.CHECKPOINT)
 _SHRINK: Final = (Action.SHRINK,)
@@ -294,6 +295,14 @@ PRECONDITIONS: Final[tuple[Precondition, ...]] = (
         not_by("train_fsdp2"),
         entry,
         "a pretrain entry",
+    ),
+    Precondition(
+        "MindIOPort",
+        _MINDIO,
+        "MindSpeed-LLM's ranks dial port 8000 and no other; another trainer may take the port from TTP_PORT",
+        lambda s: True if s.spec.network.mindio_port == MINDIO_PORT or not on_pytorch(s) else None,
+        lambda s: f"network.mindIOPort {s.spec.network.mindio_port}",
+        f"{MINDIO_PORT}",
     ),
     Precondition(
         "TwoNodes",

@@ -49,6 +49,20 @@ async def test_rank_0_is_recovered_like_any_other(new_job: NewJob, undisturbed: 
     await finish(job, undisturbed, {0})
 
 
+async def test_a_death_right_after_the_first_step_is_repaired(new_job: NewJob, undisturbed: Path) -> None:
+    """One rank prints, heartbeats come every two seconds: nobody has told yet that the first step has ended."""
+    job = new_job()
+    job.environment["TOY_MANNERS"] = "quiet"
+    job.arguments = [*job.arguments, "--fault", "rank=1 step=2 do=kill"]
+    InPlacePolicy(job)
+    await job.start()
+    await job.fact(pb.PROCESS_EXITED)
+    assert [mark.step for mark, _ in job.operator.marks(pb.RESUMED)][:1] == [1]
+    result = await job.operator.milestone(pb.RESULT)
+    assert (result.result_code, result.strategy) == (0, "recover")
+    await finish(job, undisturbed, {1})
+
+
 async def test_second_death_during_a_replacement_is_recovered(new_job: NewJob, undisturbed: Path) -> None:
     """Node 3 is being replaced, its new pod takes its time; three seconds later the process of node 0 dies."""
     job = new_job(nodes=4)

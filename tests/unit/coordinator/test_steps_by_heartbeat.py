@@ -199,6 +199,7 @@ def test_at_a_stop_the_others_tell_that_they_have_trained() -> None:
 def test_a_fault_before_any_step_is_told_after_a_moment() -> None:
     world = linked()
     world.die(2)
+    world.advance(0.8)
     assert world.facts == []
     world.advance(0.4)
     assert [fact.kind for fact in world.facts] == [pb.PROCESS_EXITED]

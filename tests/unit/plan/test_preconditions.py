@@ -146,7 +146,12 @@ def test_arguments_that_the_launcher_mends_hinder_nothing() -> None:
 def test_every_precondition_but_the_unknowable_has_a_case() -> None:
     cases = test_each_precondition_by_name.pytestmark[0].args[1]
     named = {case[1] for case in cases}.union(*(names for _, names in LAUNCHED))
-    assert {one.name for one in PRECONDITIONS} - named == {"MindSporeGraphMode", "MindSporeSinkSizeOne"}
+    assert {one.name for one in PRECONDITIONS} - named == {"MindSporeGraphMode", "MindSporeSinkSizeOne", "MindIOPort"}
+
+
+def test_a_port_that_mindspeed_llm_never_dials_is_said() -> None:
+    assert unknown(spec(network={"mindIOPort": 8001})) == {"MindIOPort"}
+    assert unknown(spec(network={"mindIOPort": 8000})) == set()
 
 
 def test_what_a_script_hides_is_unknown_not_true() -> None:
