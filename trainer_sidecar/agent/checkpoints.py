@@ -22,7 +22,8 @@ from trainer_sidecar.checkpoints.verdict import Verdict
 
 LOOK_SECONDS = 0.5
 SLOW_LOOK_SECONDS = 60.0
-"""Between two looks at a directory per rank, where nothing tells that it has changed."""
+"""Between two looks where nothing tells of a new checkpoint: MindSpore may have a directory for each rank."""
+MOST_SKIPPED = round(SLOW_LOOK_SECONDS / LOOK_SECONDS)
 MINDSPORE = "MindSpore"
 
 log = logging.getLogger(__name__)
@@ -41,6 +42,7 @@ class Checkpoints:
         self._wake = asyncio.Event()
         self._state = pb.CheckpointState(step=-1, loaded_step=-1)
         self._seen: object = None
+        self._skipped = 0
 
     def order(self, order: pb.CheckpointOrder | None) -> None:
         """What the coordinator asks for now; None: it asks another agent, or none."""
@@ -56,11 +58,8 @@ class Checkpoints:
             order = self._order
             if order is not None and self._directory is not None:
                 await self._look(self._directory, order)
-            pause = SLOW_LOOK_SECONDS if order is not None and order.rules.framework == MINDSPORE else LOOK_SECONDS
-            if self._state.problem:
-                pause = LOOK_SECONDS
             with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(pause if order is not None else None):
+                async with asyncio.timeout(LOOK_SECONDS if order is not None else None):
                     await self._wake.wait()
 
     async def _look(self, directory: Path, order: pb.CheckpointOrder) -> None:
@@ -83,10 +82,13 @@ class Checkpoints:
 
     def _is_unchanged(self, directory: Path) -> bool:
         """Nothing was saved since the last look, as far as one can see from above."""
-        seen = tuple(_changed_at(path) for path in (directory, directory / megatron.TRACKER))
-        if seen == self._seen and self._order is not None and self._order.rules.framework != MINDSPORE:
+        within = directory / mindspore_forms.INNER
+        seen = tuple(_changed_at(path) for path in (directory, directory / megatron.TRACKER, within / megatron.TRACKER))
+        is_told = self._order is not None and self._order.rules.framework != MINDSPORE
+        self._skipped += 1
+        if seen == self._seen and (is_told or self._skipped < MOST_SKIPPED):
             return True
-        self._seen = seen
+        self._seen, self._skipped = seen, 0
         return False
 
 

@@ -6,9 +6,14 @@ has changed: then the newest complete checkpoint of all of them counts, and each
 
 from __future__ import annotations
 
+from typing import Final
+
 from hajob.domain.layout import Layout
 from trainer_sidecar.checkpoints import iterations, mindspore
 from trainer_sidecar.checkpoints.verdict import Directory, Verdict
+
+INNER: Final = "checkpoint"
+"""Where MindFormers saves below its `output_dir`."""
 
 
 def evaluate(directory: Directory, layout: Layout) -> Verdict:

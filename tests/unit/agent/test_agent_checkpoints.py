@@ -10,6 +10,7 @@ import pytest
 
 from e2e.trainer import checkpoint as toy
 from hajob.protocol import sidecar_pb2 as pb
+from tests.unit.checkpoints.mindspore_files import iteration
 from tests.unit.checkpoints.test_checkpoint_files import save_toy
 from trainer_sidecar.agent.checkpoints import Checkpoints
 from trainer_sidecar.checkpoints.verdict import Look
@@ -85,6 +86,22 @@ async def test_a_new_checkpoint_is_heard_of(rig: Rig, tmp_path: Path) -> None:
     rig.ask(0)
     save_toy(tmp_path, 5)
     found = await rig.until(lambda state: state.step == 5)
+    assert (found.loaded_step, found.tracked) == (-1, True)
+
+
+@pytest.mark.parametrize("inner", ["", "checkpoint"])
+async def test_a_new_iteration_of_mindformers_is_heard_of_at_once(rig: Rig, tmp_path: Path, inner: str) -> None:
+    """Its tracker tells; files by rank tell nothing, and are looked at once a minute."""
+    rules = pb.CheckpointRules()
+    rules.CopyFrom(RULES)
+    rules.framework = "MindSpore"
+    rig.ask(1, rules)
+    await rig.until(lambda state: state.attempt == 1)
+    rig.ask(0, rules)
+    iteration(tmp_path / inner, 100)
+    await rig.until(lambda state: state.step == 100)
+    iteration(tmp_path / inner, 200)
+    found = await rig.until(lambda state: state.step == 200)
     assert (found.loaded_step, found.tracked) == (-1, True)
 
 
