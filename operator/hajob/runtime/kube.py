@@ -38,7 +38,8 @@ REQUEST_SECONDS: Final = 10.0
 """A request without an answer for so long has failed."""
 INACTIVITY_SECONDS: Final = 70.0
 """A watch on which nothing is heard for so long has failed; the server sends a bookmark every minute."""
-PAGE_SIZE: Final = 500
+PAGE_SIZE: Final = 100
+"""Objects of a list that are in memory at a time: a hundred pods, decoded, take 10 MB."""
 
 
 class ApiError(Exception):

@@ -49,12 +49,13 @@ class StatusRefusedError(Exception):
 def operations(known: Json, wanted: Json, uid: str) -> list[Json]:
     """The JSON patch that turns one status into the other, if the job has this UID; empty when they are equal.
 
-    A status without a fence was never written, whatever defaults it was read with: it is set as a whole.
+    A status without a fence was never written, whatever defaults it was read with: it is set as a whole. So is the
+    first one under a new fence: a late write of the leader before may have changed what this one never saw.
     """
     if known == wanted:
         return []
     patch: list[Json] = [{"op": "test", "path": "/metadata/uid", "value": uid}]
-    if not known.get(_FENCE):
+    if not known.get(_FENCE) or known[_FENCE] != wanted.get(_FENCE):
         return [*patch, {"op": "add", "path": "/status", "value": wanted}]
     for name in sorted(known.keys() | wanted.keys()):
         if name not in wanted:

@@ -386,8 +386,8 @@ PROGRESS_SECONDS: Final = 600
 
 
 def is_news(old: api.HATrainingJobStatus, new: api.HATrainingJobStatus) -> bool:
-    """Whether a status is worth a write: whether more has changed than what moves by itself."""
-    moving = {"progress": new.progress, "goodput": new.goodput}
+    """Whether a status is worth a write: whether more has changed than what moves by itself, or than who leads."""
+    moving = {"progress": new.progress, "goodput": new.goodput, "fence": new.fence}
     if old.progress is not None and new.progress is not None:
         age = new.progress.observed_time - old.progress.observed_time
         if age.total_seconds() >= PROGRESS_SECONDS:

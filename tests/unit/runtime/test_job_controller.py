@@ -82,6 +82,7 @@ class Town:
 
     def __init__(self) -> None:
         self.clock, self.events = FakeClock(), Events()
+        self.fence = 1
         self.kube = FakeKube(self.clock)
         self.store = AuthorityStore(self.kube, self.clock, "hajob-system", timedelta(days=365))
         self.links: list[Link] = []
@@ -136,7 +137,7 @@ class Town:
             status_writer=writer,
             announcer=cast("Announcer", self.events),
             pod_settings=PodSettings(sidecar_image="hajob/sidecar:dev"),
-            fence=lambda: 1,
+            fence=lambda: self.fence,
             capacity=self.capacity,
             avoided_nodes=self.avoided_nodes,
             faults_on=lambda node: [(fact, 0) for fact in self.faults.get(node, ()) if not self.held],

@@ -19,7 +19,7 @@ from hajob.runtime.core import OperatorCore
 from hajob.runtime.kube import ApiError
 from hajob.sources.node import NodeView
 from hajob.sources.pod import view
-from tests.unit.runtime.test_job_controller import NAMESPACE, Town, settled
+from tests.unit.runtime.test_job_controller import NAMESPACE, Town, death_of, settled
 
 REQUEST_SECONDS = 0.01
 
@@ -170,6 +170,44 @@ async def test_a_pod_that_never_goes_is_not_waited_for_for_ever(monkeypatch: pyt
     assert ranks(town) == 0
     await town.clock.advance(10.0)
     assert ranks(town) == 4
+    await town.controller.close()
+
+
+def status_writes(town: Town) -> list[Any]:
+    return [body for kind, resource, body in town.kube.writes if (kind, resource) == ("patch", names.PLURAL)]
+
+
+async def taken_over(town: Town) -> None:
+    """Another operator leads, and finds all as it was."""
+    await town.controller.close()
+    town.kube.writes.clear()
+    town.fence += 1
+    town.open()
+    await settled(town)
+
+
+async def test_a_new_leader_of_a_training_writes_nothing_that_is_known() -> None:
+    town = Town()
+    await town.train()
+    await town.clock.advance(10.0)
+    await taken_over(town)
+    await town.report(step=5)
+    await town.clock.advance(10.0)
+    assert town.kube.writes == []
+    await town.report(death_of(2), step=6)
+    assert status_writes(town), "what is new is written, with the fence of the new leader"
+    assert town.status()["fence"] == 2
+    await town.controller.close()
+
+
+async def test_a_new_leader_of_a_start_writes_nothing_that_is_known() -> None:
+    town = Town()
+    await settled(town)
+    await town.run_pods()
+    await town.clock.advance(20.0)
+    await taken_over(town)
+    await town.clock.advance(20.0)
+    assert town.kube.writes == []
     await town.controller.close()
 
 
