@@ -99,13 +99,18 @@ class PodReconciler:
         kube: Kube,
         settings: PodSettings,
         silent: Callable[[PodView], bool],
-        refused: Callable[[int], Collection[str]] = lambda _missing: (),
+        refused: Callable[[int], Collection[str]],
+        creations: asyncio.Semaphore,
     ) -> None:
-        """`silent`: nobody on the pod's node could end it; `refused`: where none of so many pods may be placed."""
+        """`silent`: nobody on the pod's node could end it; `refused`: where none of so many pods may be placed.
+
+        `creations`: as many as may be under way for all jobs.
+        """
         self._kube = kube
         self._settings = settings
         self._silent = silent
         self._refused = refused
+        self._creations = creations
         self._deleted: set[str] = set()
         self._opened: set[str] = set()
 
@@ -181,10 +186,12 @@ class PodReconciler:
         avoid = self._refused(len(row)) if row else ()
 
         async def create(missing: Placement | CoordinatorPlacement) -> NotCreated | ApiError | None:
-            if not goes_on():
-                return None
             try:
-                made(await self._create(job, self.manifest(job, missing, avoid, gated=gated)))
+                async with self._creations:
+                    if not goes_on():
+                        return None
+                    pod = await self._create(job, self.manifest(job, missing, avoid, gated=gated))
+                made(pod)
             except ApiError as error:
                 return not_created(error.status, error.reason, error.message) if error.status else error
             except (ValueError, KeyError, TypeError, AttributeError) as error:  # a template may hold anything anywhere

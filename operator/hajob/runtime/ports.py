@@ -6,6 +6,7 @@ Tests put a simulated world behind the same ports. A job controller holds no oth
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from typing import Protocol
@@ -17,6 +18,7 @@ from hajob.protocol import sidecar_pb2 as wire
 from hajob.runtime.announcements import Announcer
 from hajob.runtime.authority_store import AuthorityStore
 from hajob.runtime.avoided_nodes import AvoidedNodes
+from hajob.runtime.batches import AT_ONCE
 from hajob.runtime.channel import ChannelListener, CoordinatorCredentials
 from hajob.runtime.clock import Clock
 from hajob.runtime.kube import Kube
@@ -94,6 +96,8 @@ class Ports:
     avoided_nodes: AvoidedNodes = field(default_factory=AvoidedNodes)
     cut_off: Callable[[], str] = str
     """Why this operator is taken to be cut off from the coordinators; empty while it is not."""
+    creations: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(AT_ONCE))
+    """So many pods are made at a time, for all jobs: what is not sent yet is not built yet."""
     capacity_watchers: set[str] = field(default_factory=set)
     """UIDs of the jobs that wait for nodes: they are told of each change."""
 

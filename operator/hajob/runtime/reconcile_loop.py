@@ -82,7 +82,9 @@ class ReconcileLoop:
     ) -> None:
         self._memory, self._observer, self._admission, self._owner = memory, observer, admission, owner
         self._clock = ports.clock
-        self._reconciler = PodReconciler(ports.kube, ports.pod_settings, observer.unreachable, observer.refused)
+        self._reconciler = PodReconciler(
+            ports.kube, ports.pod_settings, observer.unreachable, observer.refused, ports.creations
+        )
         self._expiry = Expiry(ports.kube, ports.clock)
         self._wake = asyncio.Event()
         self._creation = Retry(ports.clock, self.wake, RETRY_SECONDS, LONGEST_RETRY_SECONDS)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from sys import intern
 from typing import Any, Final
 
 from hajob.api import constants as names
@@ -82,7 +83,7 @@ class PodView:
     @property
     def key(self) -> str:
         """Namespace and name."""
-        return f"{self.namespace}/{self.name}"
+        return intern(f"{self.namespace}/{self.name}")
 
     @property
     def is_rank(self) -> bool:
@@ -112,16 +113,16 @@ def view(pod: Mapping[str, Any]) -> PodView:
     labels = metadata.get("labels") or {}
     code, trouble, exit_code = _trouble(status)
     return PodView(
-        namespace=metadata.get("namespace", ""),
+        namespace=intern(metadata.get("namespace", "")),
         name=metadata.get("name", ""),
         uid=metadata.get("uid", ""),
-        job_uid=_controller(metadata),
-        role=labels.get(names.LABEL_ROLE, ""),
+        job_uid=intern(_controller(metadata)),
+        role=intern(labels.get(names.LABEL_ROLE, "")),
         node_rank=_number(labels.get(names.LABEL_NODE_RANK), -1),
         incarnation=_number(labels.get(names.LABEL_INCARNATION), 0),
-        phase=status.get("phase", "Pending"),
+        phase=intern(status.get("phase", "Pending")),
         address=status.get("podIP", ""),
-        node_name=spec.get("nodeName", ""),
+        node_name=intern(spec.get("nodeName", "")),
         ready=_condition(status, "Ready").get("status") == "True",
         deleting="deletionTimestamp" in metadata,
         unschedulable=_unschedulable(status),
