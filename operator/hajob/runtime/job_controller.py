@@ -17,7 +17,8 @@ from hajob.plan.state import UNTRAINED, JobPhase, JobState
 from hajob.protocol import sidecar_pb2 as wire
 from hajob.runtime import metrics
 from hajob.runtime.admission import Admission
-from hajob.runtime.deadline_timer import DeadlineTimer
+from hajob.runtime.clock import Timer
+from hajob.runtime.deadline_timer import HEAR_SECONDS, DeadlineTimer
 from hajob.runtime.drain_watch import DrainWatch
 from hajob.runtime.job_memory import JobMemory
 from hajob.runtime.job_observer import JobObserver, Seen
@@ -57,6 +58,7 @@ class JobController:
             ports.clock, self._memory.time, self._deadline_reached, lambda: self.observer.deaf
         )
         self._tasks: list[asyncio.Task[None]] = []
+        self._unheard: Timer | None = None
 
     @property
     def job(self) -> HATrainingJob:
@@ -74,12 +76,21 @@ class JobController:
         """Begin; pods that exist have been shown before."""
         title, status = self._memory.title, self._outputs.status
         self._follow_capacity()
+        self._unheard = self._ports.clock.call_later(HEAR_SECONDS, self._coordinator_unheard)
         self._tasks = [
             asyncio.create_task(self._loop.run(status), name=f"controller {title}"),
             asyncio.create_task(status.run(), name=f"status of {title}"),
         ]
         for task in self._tasks:
             task.add_done_callback(self._task_ended)
+
+    def _coordinator_unheard(self) -> None:
+        """It was not heard for so long: faults that stand are judged without it."""
+        try:
+            self._take_in(self.observer.of_hardware())
+        except Exception as error:  # in a timer nobody else would hear of it
+            log.exception("%s: faults that stood when it was opened", self._memory.title)
+            self._broke(error)
 
     def _task_ended(self, task: asyncio.Task[None]) -> None:
         """A job controller without its tasks looks after nothing: it must be opened anew."""
@@ -93,6 +104,8 @@ class JobController:
         self._loop.close()
         self._outputs.close()
         self._deadline.cancel()
+        if self._unheard is not None:
+            self._unheard.cancel()
         self._drains.close()
         for task in self._tasks:
             task.cancel()
@@ -179,6 +192,8 @@ class JobController:
             if observed.event is not None:
                 self._advance(observed.event, observed.time_ms)
         self._take_in(self.observer.of_coordinator())
+        if self.observer.hears_first():
+            self._take_in(self.observer.of_hardware())
         self._memory.book(self.observer.training())
         if told:
             metrics.DECISION.observe(self._ports.clock.monotonic() - begin)

@@ -12,12 +12,13 @@ from typing import Final
 from hajob.api.conditions import Reason
 from hajob.cluster.reachability import Coordinator
 from hajob.plan import events
-from hajob.plan.state import JobPhase
+from hajob.plan.state import UNTRAINED, JobPhase
 from hajob.plan.view import ClusterView
 from hajob.protocol import sidecar_pb2 as wire
 from hajob.runtime import metrics
 from hajob.runtime.channel import CoordinatorCredentials
 from hajob.runtime.coordinator_client import CoordinatorClient, Owner
+from hajob.runtime.deadline_timer import HEAR_SECONDS
 from hajob.runtime.job_memory import JobMemory
 from hajob.runtime.pod_index import PodIndex, coordinator_name, is_coordinator, is_serving
 from hajob.runtime.ports import Ports
@@ -54,6 +55,7 @@ class JobObserver:
         self._move_asked: tuple[object, float] = (None, 0.0)
         self._sub_health_asked: dict[str, tuple[int, float]] = {}
         self._start_sign_ms: int | None = None  # when the attempt that starts was last seen to go on
+        self._began, self._heard = ports.clock.monotonic(), False
 
     def serving(self) -> observe.Pods:
         """Node rank to the pod that serves it."""
@@ -124,8 +126,20 @@ class JobObserver:
         """A pod that serves has changed, or is gone."""
         return observe.of_pod(pod, deleted=deleted, now_ms=self._memory.time.now())
 
+    def hears_first(self) -> bool:
+        """The coordinator has reported; whether this operator hears it for the first time."""
+        first, self._heard = not self._heard, True
+        return first
+
+    def _knows_what_works(self) -> bool:
+        """Whether it can be judged what a fault asks for: MindIO may serve though its coordinator was not heard yet."""
+        waited = self._ports.clock.monotonic() - self._began >= HEAR_SECONDS
+        return self._heard or waited or self._memory.state.phase in UNTRAINED
+
     def of_hardware(self, nodes: Collection[str] = ()) -> Seen:
         """Faults that stand where pods of this job serve; `nodes`: only those, none given: all."""
+        if not self._knows_what_works():
+            return
         pods = [pod for name in nodes for pod in self.pods.on_node(name)] if nodes else self.serving().values()
         now, chips = self._memory.time.now(), self._memory.layout.chips_per_node
         for pod in [pod for pod in pods if self.is_serving(pod)]:

@@ -196,3 +196,43 @@ async def test_pods_that_wait_are_made_anew_after_a_release(town: Town) -> None:
     town.controller.pod_seen(waiting, deleted=True)
     await settled(town)
     assert excluded(town, 3) == {"node-4"}
+
+
+async def taken_over(town: Town) -> None:
+    """While no operator looks a fault comes to the node of node rank 1; then one begins."""
+    node = await trained(town)
+    await town.controller.close()
+    town.faults[node] = [fault(node, Level.SEPARATE)]
+    town.open()
+    await settled(town)
+
+
+async def test_what_stood_before_the_operator_began_is_the_same(town: Town) -> None:
+    await taken_over(town)
+    assert phase_of(town) is JobPhase.RUNNING  # what works now, the coordinator knows
+    await town.report(step=6)
+    state = town.controller.state
+    assert state.phase is JobPhase.GATHERING
+    assert state.incident is not None
+    assert state.incident.replaced_nodes == (1,)
+
+
+async def test_a_coordinator_that_is_not_heard_is_not_waited_for(town: Town) -> None:
+    await taken_over(town)
+    await town.clock.advance(10)
+    assert phase_of(town) is JobPhase.RESTARTING
+
+
+async def test_a_fault_that_is_told_twice_counts_once(town: Town) -> None:
+    node = await trained(town)
+    await breaks(town, node, fault(node, Level.SEPARATE))
+    before = town.controller.state
+    await breaks(town, node, fault(node, Level.SEPARATE))
+    assert town.controller.state == before
+
+
+async def test_a_fault_of_a_node_without_pods_changes_nothing(town: Town) -> None:
+    await trained(town)
+    before = town.controller.state
+    await breaks(town, "node-99", fault("node-99", Level.SEPARATE))
+    assert town.controller.state == before

@@ -15,6 +15,7 @@ from e2e.memory_api.requests import requests
 from e2e.memory_api.server import MemoryServer
 from hajob.api import constants as names
 from hajob.api.crd import custom_resource_definition
+from hajob.cli.injection import Injection, InjectionKind, device_map
 from hajob.cluster.reachability import Coordinator, Reach
 from hajob.runtime import app
 from hajob.runtime.app import Operator
@@ -211,3 +212,22 @@ async def test_a_leader_that_is_cut_off_ends_for_a_better_one(world: World, monk
     await world.clock.advance(2)
     assert (led.operator._lease.is_leader, other._lease.fence) == (False, 2)
     standby.cancel()
+
+
+async def test_a_broken_chip_quarantines_its_node(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    led = Led(world, monkeypatch)
+    await led.wait_until_leading()
+    await world.kube.create("nodes", "", {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n1"}})
+    injection = Injection.of(InjectionKind.CHIP, "n1", 3)
+    body = device_map(None, injection, world.clock.now_milliseconds())
+    await world.kube.create(
+        "namespaces", "", {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "kube-system"}}
+    )
+    await world.kube.create("configmaps", "kube-system", body)
+    for _ in range(20):
+        await world.clock.advance(0.5)
+    found = [raw async for page in world.kube.pages(names.QUARANTINES) for raw in page.items]
+    assert [(raw["metadata"]["name"], raw["spec"]["reason"]) for raw in found] == [("n1", "RestartNPU")]
+    assert led.operator._quarantines.kept_out() == {"n1"}
+    assert led.operator._faults.report()["nodes"] == ["n1"]
+    await led.end()
