@@ -5,7 +5,7 @@ SETUP := $(PYTHON) -m e2e.bootstrap
 TOOL := $(SETUP) --python-only
 RUN := $(SETUP) -m
 # Modules that write checked-in files; each knows --check.
-GENERATORS := hajob.protocol.generate hajob.api.crd hajob.api.reference hajob.plan.diagram hajob.runtime.reference
+GENERATORS := hajob.protocol.generate hajob.api.crd hajob.api.reference hajob.plan.diagram hajob.runtime.reference hajob.runtime.chart
 # Options for pytest, for example TESTS="-k rank_table".
 TESTS ?=
 # What trains in `make e2e`: the toy, or with TRAINER=torch a GPT in real PyTorch (docs/toy-trainer.md).
@@ -67,6 +67,11 @@ endif
 
 .PHONY: scenarios
 scenarios: e2e ## the same as e2e
+
+.PHONY: chart
+chart: ## build Helm, test the chart: what it renders, and on a real API server
+	@$(RUN) e2e.bootstrap.helm
+	@$(PYTEST) tests/integration/chart $(TESTS)
 
 .PHONY: fuzz
 fuzz: ## give every parser of a fault source 100,000 damaged objects, guided by coverage (some minutes)

@@ -39,7 +39,7 @@ Served at `/metrics` on the pod's own address, port `HAJOB_METRICS_PORT`, beside
 """
 
 
-def _sentences() -> Mapping[str, str]:
+def sentences() -> Mapping[str, str]:
     """The text that stands below each setting in the source."""
     (made,) = ast.parse(inspect.getsource(Settings)).body
     assert isinstance(made, ast.ClassDef)
@@ -52,10 +52,10 @@ def _sentences() -> Mapping[str, str]:
 
 
 def _settings() -> Iterator[str]:
-    sentences = _sentences()
+    told = sentences()
     for field in dataclasses.fields(Settings):
         default = f"`{field.default}`" if field.default != "" else ""
-        yield f"| `HAJOB_{field.name.upper()}` | {default} | {sentences[field.name]} |"
+        yield f"| `HAJOB_{field.name.upper()}` | {default} | {told[field.name]} |"
 
 
 def _metrics() -> Iterator[str]:

@@ -7,6 +7,7 @@ it. tests/integration/runtime/test_rights_on_server.py asks the real server what
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TypeGuard
@@ -119,3 +120,17 @@ def test_a_rule_names_the_group_that_is_asked(right: Right) -> None:
     path = API_PATHS[resource.split("/")[0]]
     group = path.removeprefix("/apis/").split("/")[0] if path.startswith("/apis/") else ""
     assert granted()[right] == group
+
+
+def in_the_chart() -> set[Right]:
+    """Resource and verb of every rule in the chart's templates, read without Helm."""
+    templates = CHECKOUT / "charts/hajob/templates"
+    text = "\n".join((templates / name).read_text() for name in ("_helpers.tpl", "rights.yaml"))
+    rules = re.findall(r"^- \{apiGroups: .*\}$|^- apiGroups: .*\n(?:  .*\n)+", text, re.MULTILINE)
+    parsed = [rule for each in rules for rule in yaml.safe_load(each)]
+    return {(resource, verb) for rule in parsed for resource in rule["resources"] for verb in rule["verbs"]}
+
+
+def test_the_charts_rights_are_those_of_deploy() -> None:
+    """The chart's own tests compare everything, but need Helm."""
+    assert in_the_chart() == granted().keys()

@@ -1,0 +1,41 @@
+{{/* Labels of everything; the selector's are those of deploy/hajob.yaml. */}}
+{{- define "hajob.labels" -}}
+app.kubernetes.io/name: hajob-operator
+app.kubernetes.io/instance: {{ .Release.Name }}
+app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
+app.kubernetes.io/managed-by: {{ .Release.Service }}
+helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
+{{- with .Values.extraLabels }}
+{{ toYaml . }}
+{{- end }}
+{{- end }}
+
+{{- define "hajob.image" -}}
+{{- if .Values.image.digest -}}
+{{ .Values.image.repository }}@{{ .Values.image.digest }}
+{{- else -}}
+{{ .Values.image.repository }}:{{ .Values.image.tag | default .Chart.AppVersion }}
+{{- end -}}
+{{- end }}
+
+{{- define "hajob.subject" -}}
+subjects:
+- {kind: ServiceAccount, name: hajob-operator, namespace: {{ .Release.Namespace }}}
+{{- end }}
+
+{{/* Rights in the namespaces of jobs. */}}
+{{- define "hajob.jobRules" -}}
+- {apiGroups: [training.hajob.io], resources: [hatrainingjobs], verbs: [get, list, watch, patch, delete]}
+- {apiGroups: [training.hajob.io], resources: [hatrainingjobs/status], verbs: [patch]}
+- {apiGroups: [training.hajob.io], resources: [hatrainingjobs/finalizers], verbs: [update]}
+- {apiGroups: [""], resources: [pods], verbs: [get, list, watch, create, patch, delete]}
+- {apiGroups: [""], resources: [resourcequotas], verbs: [list, watch]}
+- {apiGroups: [""], resources: [secrets], verbs: [get, create, update]}
+- {apiGroups: [policy], resources: [poddisruptionbudgets], verbs: [get, create, patch]}
+- {apiGroups: [events.k8s.io], resources: [events], verbs: [create]}
+{{- end }}
+
+{{/* Settings of the operator that are not the default, as environment variables. */}}
+{{- define "hajob.variable" -}}
+- {name: {{ .name }}, value: {{ .value | toString | quote }}}
+{{- end }}

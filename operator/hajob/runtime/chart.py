@@ -1,0 +1,265 @@
+"""The values of the Helm chart: declared here once, with the operator's own settings among them.
+
+Written from it: `charts/hajob/values.yaml`, `values.schema.json` (so that Helm refuses a wrong value in a sentence),
+the chart's copies of the CRDs, and the table `docs/chart.md`. Run as `python -m hajob.runtime.chart [--check]`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import json
+import sys
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Annotated, Any, Final, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, create_model
+from pydantic.alias_generators import to_camel
+
+from hajob.api.base import Json
+from hajob.runtime.reference import sentences
+from hajob.runtime.settings import Settings
+
+ROOT: Final = Path(__file__).resolve().parents[3]
+CHART: Final = ROOT / "charts" / "hajob"
+
+BY_THE_CHART: Final = frozenset(
+    {
+        "namespace",
+        "pod_name",
+        "identity",
+        "pod_ip",
+        "kubeconfig",
+        "service_account_dir",
+        "watch_namespace",
+        "fault_namespaces",
+        "sidecar_image",
+        "sidecar_image_pull_policy",
+        "sidecar_pull_secrets",
+        "sidecar_resources",
+        "sidecar_security_context",
+        "metrics_port",
+        "log_level",
+    }
+)
+"""Settings that the chart derives from its own values."""
+
+Port = Annotated[int, Field(ge=1, le=65535)]
+PullPolicy = Literal["Always", "IfNotPresent", "Never"]
+
+
+class Values(BaseModel):
+    """Base of every part; a name that is not known is refused."""
+
+    model_config = ConfigDict(
+        alias_generator=to_camel, populate_by_name=True, use_attribute_docstrings=True, extra="forbid"
+    )
+
+
+class Image(Values):
+    """The operator's image."""
+
+    repository: str = "hajob/operator"
+    """Registry and name."""
+    tag: str = ""
+    """Tag; empty: the chart's appVersion."""
+    digest: str = ""
+    """Digest (`sha256:…`); it counts more than the tag."""
+    pull_policy: PullPolicy = "IfNotPresent"
+    """When it is pulled."""
+    pull_secrets: list[str] = []
+    """Names of Secrets in the operator's namespace that open the registry."""
+
+
+class Sidecar(Values):
+    """Hajob's containers in the pods of jobs."""
+
+    image: str = ""
+    """Whole name of the image; empty: the operator's, which holds both."""
+    pull_policy: PullPolicy = "IfNotPresent"
+    """When it is pulled."""
+    pull_secrets: list[str] = []
+    """Names of Secrets in the jobs' namespaces that open its registry."""
+    resources: Json = {}
+    """Requests and limits where the job says nothing; empty: 50m CPU and 64Mi requested."""
+    security_context: Json = {}
+    """Fields over what Pod Security `restricted` asks for."""
+
+
+class PriorityClass(Values):
+    """Of the operator's pods."""
+
+    create: bool = True
+    """Whether the chart makes it."""
+    name: str = "hajob-operator"
+    """Its name; one that exists where it is not made; empty: none."""
+    value: int = 900000000
+    """Its value."""
+
+
+class ServiceMonitor(Values):
+    """For the Prometheus operator."""
+
+    enabled: bool = False
+    """Whether there is one; its CRD must be installed."""
+    interval: str = "30s"
+    """How often the metrics are read."""
+    labels: dict[str, str] = {}
+    """By which a Prometheus finds it."""
+
+
+class Metrics(Values):
+    """Health and metrics."""
+
+    port: Port = 8080
+    """Where they are served."""
+    service_monitor: ServiceMonitor = ServiceMonitor()
+    """For the Prometheus operator."""
+
+
+class NetworkPolicy(Values):
+    """Who may speak to operator, coordinators and agents, where the network enforces it."""
+
+    enabled: bool = False
+    """Whether there are NetworkPolicies."""
+    job_namespaces: list[str] = []
+    """Namespaces of jobs that get them as well."""
+
+
+class Crds(Values):
+    """The CRD."""
+
+    install: bool = True
+    """Whether the chart installs and upgrades it. It stays when the chart is uninstalled, and so do the jobs."""
+
+
+def _settings_model() -> type[Values]:
+    told = sentences()
+    fields: dict[str, Any] = {
+        field.name: (type(field.default), Field(field.default, description=told[field.name]))
+        for field in dataclasses.fields(Settings)
+        if field.name not in BY_THE_CHART
+    }
+    return create_model("OperatorSettings", __base__=Values, __doc__="Of the operator.", **fields)
+
+
+OperatorSettings = _settings_model()
+
+
+class ChartValues(Values):
+    """All values."""
+
+    image: Image = Image()
+    """The operator's image."""
+    sidecar: Sidecar = Sidecar()
+    """Hajob's containers in the pods of jobs."""
+    replicas: Annotated[int, Field(ge=1)] = 2
+    """Operators, one of them leading; they stand on different nodes."""
+    watch_namespace: str = ""
+    """The one namespace whose jobs are served, with rights there only; empty: all."""
+    fault_namespaces: list[str] = ["kube-system"]
+    """Where device plugin, NodeD and ClusterD write; add `mindx-dl` where it exists."""
+    log_level: Literal["DEBUG", "INFO", "WARNING", "ERROR"] = "INFO"
+    """Level of the operator's own log."""
+    settings: OperatorSettings = OperatorSettings()  # type: ignore[valid-type]
+    """Further settings of the operator."""
+    metrics: Metrics = Metrics()
+    """Health and metrics."""
+    network_policy: NetworkPolicy = NetworkPolicy()
+    """Who may speak to operator, coordinators and agents."""
+    pod_disruption_budget: bool = True
+    """Whether a drain takes one replica after the other."""
+    priority_class: PriorityClass = PriorityClass()
+    """Of the operator's pods."""
+    resources: Json = {"requests": {"cpu": "100m", "memory": "128Mi"}, "limits": {"memory": "1Gi"}}
+    """Requests and limits of the operator."""
+    node_selector: dict[str, str] = {}
+    """Labels that the operator's nodes must have."""
+    tolerations: list[Json] = []
+    """Taints that the operator bears, beside those of a lost node."""
+    extra_labels: dict[str, str] = {}
+    """Labels of everything that the chart makes."""
+    crds: Crds = Crds()
+    """The CRD."""
+
+
+def schema() -> Json:
+    """JSON schema of the values."""
+    made = ChartValues.model_json_schema(by_alias=True)
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **made}
+
+
+def defaults() -> Json:
+    """The values as they are when nobody says otherwise."""
+    return ChartValues().model_dump(by_alias=True)
+
+
+def _rows(model: type[BaseModel], values: Mapping[str, Any], path: str = "") -> Iterator[tuple[str, Any, str]]:
+    """Path, default and sentence of each value."""
+    for name, field in model.model_fields.items():
+        key = field.alias or name
+        value, place = values[key], f"{path}{key}"
+        if isinstance(field.annotation, type) and issubclass(field.annotation, BaseModel):
+            yield from _rows(field.annotation, value, f"{place}.")
+        else:
+            yield place, value, " ".join((field.description or "").split())
+
+
+def _values_yaml(model: type[BaseModel], values: Mapping[str, Any], indent: str = "") -> Iterator[str]:
+    for name, field in model.model_fields.items():
+        key = field.alias or name
+        yield f"{indent}# {' '.join((field.description or '').split())}"
+        if isinstance(field.annotation, type) and issubclass(field.annotation, BaseModel):
+            yield f"{indent}{key}:"
+            yield from _values_yaml(field.annotation, values[key], f"{indent}  ")
+        else:
+            yield f"{indent}{key}: {json.dumps(values[key], ensure_ascii=False)}"
+
+
+_HEAD: Final = """\
+# Reference: the values of the Helm chart
+
+Generated by `python -m hajob.runtime.chart`. How to install with it is in [install.md](install.md).
+
+| value | default | meaning |
+| --- | --- | --- |
+"""
+
+
+def files() -> Mapping[Path, str]:
+    """Every file that is written, with its text."""
+    rows = "\n".join(
+        f"| `{path}` | `{json.dumps(value)}` | {told} |" for path, value, told in _rows(ChartValues, defaults())
+    )
+    head = "# Generated by `python -m hajob.runtime.chart`; what each value means is in docs/chart.md, too.\n"
+    return {
+        CHART / "values.yaml": head + "\n".join(_values_yaml(ChartValues, defaults())) + "\n",
+        CHART / "values.schema.json": json.dumps(schema(), indent=2, ensure_ascii=False) + "\n",
+        CHART / "files" / "settings.json": json.dumps(defaults()["settings"], indent=2) + "\n",
+        **{
+            CHART / "files" / path.name: path.read_text(encoding="utf-8")
+            for path in sorted((ROOT / "crds").glob("*.yaml"))
+        },
+        ROOT / "docs" / "chart.md": _HEAD + rows + "\n",
+    }
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Write the files, or say whether they are current."""
+    parser = argparse.ArgumentParser(prog="python -m hajob.runtime.chart", description="generate the chart's values")
+    parser.add_argument("--check", action="store_true", help="only compare, exit 1 when a file is not current")
+    options = parser.parse_args(arguments)
+    stale = [path for path, text in files().items() if not path.is_file() or path.read_text(encoding="utf-8") != text]
+    if options.check:
+        for path in stale:
+            print(f"{path} is out of date: run `python -m hajob.runtime.chart` and commit it", file=sys.stderr)
+        return 1 if stale else 0
+    for path in stale:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(files()[path], encoding="utf-8")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

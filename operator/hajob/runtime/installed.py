@@ -1,0 +1,65 @@
+"""Says whether Hajob is installed rightly, from inside the cluster: what `helm test` runs.
+
+    python -m hajob.runtime.installed
+
+It asks with the operator's own service account: the CRD is this version's, and a leader renews its Lease.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from typing import Final
+
+from hajob.api.crd import CRD_NAME
+from hajob.api.crd_difference import difference
+from hajob.runtime.clock import Clock, SystemClock
+from hajob.runtime.credentials import load
+from hajob.runtime.http_kube import HttpKube
+from hajob.runtime.kube import ApiError, Kube
+from hajob.runtime.settings import Settings
+
+PATIENCE_SECONDS: Final = 60.0
+LOOK_SECONDS: Final = 1.0
+
+
+async def look(kube: Kube, clock: Clock, settings: Settings) -> str:
+    """Look until all is well and the Lease moves, for a minute at most; what is wrong then, or an empty text."""
+    first = ""
+    end = clock.monotonic() + PATIENCE_SECONDS
+    while True:
+        try:
+            wrong, renewed = await _look(kube, settings)
+        except ApiError as error:
+            wrong, renewed = str(error), ""
+        if not wrong and first and renewed > first:
+            return ""
+        first = first or renewed
+        if clock.monotonic() >= end:
+            return wrong or "no operator has renewed its Lease"
+        await clock.sleep(LOOK_SECONDS)
+
+
+async def _look(kube: Kube, settings: Settings) -> tuple[str, str]:
+    """What is wrong, and when the Lease was renewed; times of one kind are in the order of their texts."""
+    lacking = difference(await kube.get("customresourcedefinitions", "", CRD_NAME)).lacking
+    if lacking:
+        return f"the CRD {CRD_NAME} lacks {', '.join(lacking)}: it is older than this operator", ""
+    lease = (await kube.get("leases", settings.namespace, settings.lease_name)).get("spec") or {}
+    if not lease.get("holderIdentity"):
+        return f"the Lease {settings.namespace}/{settings.lease_name} has no holder: no operator leads", ""
+    return "", str(lease.get("renewTime", ""))
+
+
+async def main() -> int:
+    """Look, and say it."""
+    settings = Settings.from_environment()
+    credentials = await load(settings.kubeconfig, settings.service_account_dir)
+    async with HttpKube(credentials) as kube:
+        found = await look(kube, SystemClock(), settings)
+    print(found or "Hajob is installed: the CRD is this version's, and an operator leads", file=sys.stderr)
+    return 1 if found else 0
+
+
+if __name__ == "__main__":
+    sys.exit(asyncio.run(main()))

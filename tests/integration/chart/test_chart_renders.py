@@ -1,0 +1,124 @@
+"""The chart renders what deploy/ has and what its values say; a wrong value is refused in a sentence."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from e2e.bootstrap.paths import CHECKOUT
+from hajob.runtime.settings import Settings
+from tests.integration.chart.helm import CHART, Object, helm, rendered
+
+HERE = Path(__file__).parent
+SETS = sorted(path.stem for path in (HERE / "values").glob("*.yaml"))
+LIKE_DEPLOY = ("--set", "image.tag=dev,sidecar.image=hajob/sidecar:dev")
+
+
+def key(each: Object) -> tuple[str, str, str]:
+    return each["kind"], each["metadata"].get("namespace", ""), each["metadata"]["name"]
+
+
+def without_crds(objects: list[Object]) -> list[Object]:
+    return sorted((each for each in objects if each["kind"] != "CustomResourceDefinition"), key=key)
+
+
+@pytest.mark.parametrize("name", SETS)
+def test_a_set_of_values_renders_what_is_kept(name: str) -> None:
+    """HAJOB_UPDATE_GOLDEN=1 writes what is kept."""
+    found = without_crds(rendered("--values", str(HERE / "values" / f"{name}.yaml")))
+    kept = HERE / "golden" / f"{name}.yaml"
+    if os.environ.get("HAJOB_UPDATE_GOLDEN"):
+        kept.write_text(yaml.safe_dump_all(found, sort_keys=False, width=110), encoding="utf-8")
+    assert found == list(yaml.safe_load_all(kept.read_text(encoding="utf-8")))
+
+
+def test_there_are_enough_sets() -> None:
+    assert len(SETS) >= 8
+
+
+# ----------------------------------------------------------------------------------- the same as deploy/
+
+
+def deployed() -> list[Object]:
+    texts = ((CHECKOUT / "deploy/hajob.yaml").read_text(), (CHECKOUT / "deploy/network-policies.yaml").read_text())
+    return [each for text in texts for each in yaml.safe_load_all(text) if each["kind"] != "Namespace"]
+
+
+def comparable(each: Object) -> Object:
+    """Without what only a chart says; rules as a set, for the chart puts them together."""
+    shown = {name: value for name, value in each.items() if name != "metadata"}
+    if "rules" in each:
+        shown["rules"] = sorted(_rights(each["rules"]))
+    return yaml.safe_load(yaml.safe_dump(shown).replace("imagePullPolicy: IfNotPresent", ""))  # type: ignore[no-any-return]
+
+
+def _rights(rules: list[Object]) -> Iterator[tuple[str, ...]]:
+    for rule in rules:
+        for group in rule["apiGroups"]:
+            for resource in rule["resources"]:
+                names = rule.get("resourceNames") or [""]
+                yield from ((group, resource, verb, name) for verb in rule["verbs"] for name in names)
+
+
+def test_the_chart_installs_what_deploy_does() -> None:
+    found = without_crds(
+        rendered(*LIKE_DEPLOY, "--set", "networkPolicy.enabled=true,networkPolicy.jobNamespaces={jobs}")
+    )
+    mine, theirs = ({key(each): comparable(each) for each in objects} for objects in (found, deployed()))
+    assert mine.keys() == theirs.keys()
+    for name, each in mine.items():
+        assert each == theirs[name], name
+
+
+def test_its_crds_are_those_of_crds_and_stay() -> None:
+    found = [each for each in rendered() if each["kind"] == "CustomResourceDefinition"]
+    assert len(found) == len(list((CHECKOUT / "crds").glob("*.yaml")))
+    for each in found:
+        annotations = each["metadata"].pop("annotations")
+        assert annotations["helm.sh/resource-policy"] == "keep"
+        plural, _, group = each["metadata"]["name"].partition(".")
+        assert each["spec"] == yaml.safe_load((CHECKOUT / "crds" / f"{group}_{plural}.yaml").read_text())["spec"]
+
+
+# ----------------------------------------------------------------------------------------- wrong values
+
+
+@pytest.mark.parametrize(
+    ("given", "word"),
+    [
+        ("replica=3", "replica"),
+        ("replicas=0", "replicas"),
+        ("logLevel=LOUD", "logLevel"),
+        ("settings.leaseSecond=3", "leaseSecond"),
+        ("settings.leaseSeconds=soon", "leaseSeconds"),
+        ("metrics.port=99999", "port"),
+        ("image.pullPolicy=Sometimes", "pullPolicy"),
+        ("faultNamespaces=kube-system", "faultNamespaces"),
+    ],
+)
+def test_a_wrong_value_is_refused_by_name(given: str, word: str) -> None:
+    done = helm("template", "hajob", str(CHART), "--set", given, check=False)
+    assert done.returncode != 0
+    assert word in done.stderr
+    assert "values don't meet the specifications of the schema" in done.stderr
+
+
+def test_lint_has_nothing_to_say() -> None:
+    helm("lint", "--strict", str(CHART))
+
+
+def test_what_the_chart_says_the_operator_reads() -> None:
+    """Every variable that any set of values makes is read by the operator, as what it was."""
+    for name in SETS:
+        objects: Any = list(yaml.safe_load_all((HERE / "golden" / f"{name}.yaml").read_text()))
+        (deployment,) = [each for each in objects if each["kind"] == "Deployment"]
+        (container,) = deployment["spec"]["template"]["spec"]["containers"]
+        given = {each["name"]: each["value"] for each in container["env"] if "value" in each}
+        known = {f"HAJOB_{field.upper()}" for field in Settings.__dataclass_fields__}
+        assert given.keys() <= known
+        Settings.from_environment(given)
