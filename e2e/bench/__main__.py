@@ -13,9 +13,19 @@ import time
 import traceback
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
-from e2e.bench import coordinator_live, coordinator_scale, fault_scale, many_ranks, overhead, plan, report
+from e2e.bench import (
+    coordinator_live,
+    coordinator_scale,
+    event_cost,
+    fault_scale,
+    many_ranks,
+    operator_scale,
+    overhead,
+    plan,
+    report,
+)
 from e2e.bench.decision import OTHER_JOBS, decisions
 from e2e.bench.false_alarms import frozen_nodes, loaded_machine
 from e2e.bench.faults_without_deaths import MINDIO_RETRY_SECONDS, Retried, Saved, retry, save
@@ -37,6 +47,8 @@ SECTIONS = (
     "many-ranks",
     "coordinator-scale",
     "coordinator-live",
+    "event-cost",
+    "operator-scale",
     "faults",
     "overhead",
     "frozen",
@@ -82,6 +94,8 @@ class Bench:
             "coordinator-scale": self._coordinator_scale,
             "coordinator-live": self._coordinator_live,
             "faults": self._faults,
+            "event-cost": self._event_cost,
+            "operator-scale": self._operator_scale,
             "overhead": self._overhead,
             "frozen": self._frozen,
             "loaded": self._loaded,
@@ -160,6 +174,17 @@ class Bench:
 
     def _faults(self) -> None:
         self.rows += fault_scale.rows(fault_scale.measure(self.say, faults=50 * self.chosen.rounds))
+
+    def _event_cost(self) -> None:
+        many, few = event_cost.measure(10_000, 100, 100), event_cost.measure(1_000, 100, 100)
+        self.rows += event_cost_rows(many, few)
+
+    def _operator_scale(self) -> None:
+        found = operator_scale.Found()
+        try:
+            operator_scale.measure(found, self.say)
+        finally:
+            self.rows += operator_rows(found)
 
     def _overhead(self) -> None:
         for size in overhead.SIZES:
@@ -277,6 +302,43 @@ def live_rows(found: coordinator_live.Live) -> list[Row]:
         row(f"{name}: coordinator started -> every rank linked", "s", [found.start]),
         row(f"{name}: coordinator killed -> every agent heard", "s", [found.again], Limit("max", 12)),
     ]
+
+
+def event_cost_rows(many: event_cost.Cost, few: event_cost.Cost) -> list[Row]:
+    """The numbers of one event among 10,000 pods, and the memory of a process that knows them."""
+    about = "100 jobs of 100 pods"
+    return [
+        row(f"{about}, 10,000 nodes: event of a pod", "ms", [many.pod_milliseconds], Limit("max", 0.2)),
+        row(f"{about}, 10,000 nodes: event of a node", "ms", [many.node_milliseconds], Limit("max", 0.2)),
+        row(f"{about}, 1,000 nodes: memory", "MiB", [few.memory], Limit("max", 120)),
+    ]
+
+
+OPERATOR_ROWS: Final = (
+    ("large: objects", "1,000 pods of one job: objects made", "s", Limit("max", 10)),
+    ("large: all running", "1,000 pods of one job: all run", "s", None),
+    ("large: writes", "1,000 pods of one job: writes", "", None),
+    ("large: cpu", "1,000 pods of one job: operator's processor time", "s", None),
+    ("large: memory", "1,000 pods of one job: operator's most memory", "MiB", None),
+    ("large: deletes of one pod", "deleted job: deletes of one pod", "", Limit("max", 1)),
+    ("many: objects", "100 jobs of 10 pods: made after the last apply", "s", None),
+    ("idle: writes", "idle with these: writes a second", "/s", Limit("max", 0.2)),
+    ("idle: cpu", "idle with these: share of a core", "%", Limit("max", 2)),
+    ("idle: memory", "idle with these: memory", "MiB", None),
+    ("lost pod: all running", "pod lost before training: all run", "s", Limit("p50", 2)),
+    ("lost pod: writes", "pod lost before training: writes", "", Limit("max", 12)),
+    ("leader ended, SIGTERM", "leader ended (SIGTERM): all jobs known again", "s", None),
+    ("leader ended, SIGKILL", "leader ended (SIGKILL): all jobs known again", "s", None),
+    ("restart: dry runs", "new leader: dry runs", "", Limit("max", 0)),
+    ("restart: writes", "new leader: writes in 20 s", "", None),
+    ("restarted: memory", "new leader: memory", "MiB", None),
+)
+"""Name of the measurement, words of the row, unit, limit."""
+
+
+def operator_rows(found: operator_scale.Found) -> list[Row]:
+    """The numbers of the operator beside a thousand nodes of KWOK; without KWOK none was measured."""
+    return [row(words, unit, found.of(name), limit) for name, words, unit, limit in OPERATOR_ROWS]
 
 
 def overhead_rows(ranks: int, found: Sequence[overhead.Pair]) -> list[Row]:

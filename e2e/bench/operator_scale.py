@@ -12,6 +12,7 @@ import datetime
 import signal
 import subprocess
 import sys
+import threading
 import time
 import urllib.request
 from collections.abc import Callable, Iterator
@@ -59,6 +60,38 @@ class Found:
     def of(self, name: str) -> list[float]:
         """Values of this name; none when it was not reached."""
         return self.values.get(name, [])
+
+
+class PodPhases:
+    """The pods of jobs as a watch tells of them: asking for a thousand again and again would be measured, too.
+
+    Attributes:
+        phases: of the pods that exist, by name.
+        ranks: names of rank pods, in the order in which they came.
+    """
+
+    def __init__(self, plane: ControlPlane) -> None:
+        self.phases: dict[str, str] = {}
+        self.ranks: dict[str, None] = {}
+        self._plane = plane
+        threading.Thread(target=self._follow, daemon=True).start()
+
+    def _follow(self) -> None:
+        path = f"/api/v1/namespaces/{NAMESPACE}/pods"
+        for event in self._plane.client("admin").watch(path, 7200.0, labelSelector=names.LABEL_JOB_UID):
+            pod = event["object"]
+            name = pod["metadata"].get("name", "")
+            if event["type"] == "DELETED":
+                self.phases.pop(name, None)
+                self.ranks.pop(name, None)
+            elif name:
+                self.phases[name] = pod["status"].get("phase", "")
+                if pod["metadata"]["labels"].get(names.LABEL_ROLE) == names.ROLE_RANK:
+                    self.ranks[name] = None
+
+    def running(self) -> int:
+        """How many run."""
+        return sum(phase == "Running" for phase in list(self.phases.values()))
 
 
 class OperatorProcess:
@@ -130,6 +163,7 @@ class ScaleRig:
     def __init__(self, plane: ControlPlane, nodes: KwokNodes) -> None:
         self.plane, self.nodes = plane, nodes
         self.operators: list[OperatorProcess] = []
+        self.pods = PodPhases(plane)
 
     @classmethod
     @contextmanager
@@ -165,26 +199,23 @@ class ScaleRig:
         for one in self.plane.api.items(path):
             self.plane.api.delete(f"{path}/{one['metadata']['name']}")
         self.plane.wait("the jobs to be gone", lambda: not self.plane.api.items(path), 300, poll=1.0)
-        self.plane.wait("the pods to be gone", lambda: not self.pods(), 300, poll=1.0)
-
-    def pods(self, **query: str) -> list[Object]:
-        """All pods of jobs."""
-        return self.plane.api.items(f"/api/v1/namespaces/{NAMESPACE}/pods", labelSelector=names.LABEL_JOB_UID, **query)
+        self.plane.wait("the pods to be gone", lambda: not self.pods.phases, 300)
 
     def wait_running(self, count: int, seconds: float = 300.0) -> None:
         """Wait until so many pods run."""
-        self.plane.wait(
-            f"{count} pods to run", lambda: len(self.pods(fieldSelector="status.phase=Running")) >= count, seconds, 0.5
-        )
+        self.plane.wait(f"{count} pods to run", lambda: self.pods.running() >= count, seconds)
 
     def writes(self, since: datetime.datetime) -> list[audit.Request]:
         """What operators wrote since then."""
         return self.plane.audit.writes(since, agent=AGENT)
 
 
-def measure(say: Say) -> Found:
-    """All numbers, one after the other on one cluster."""
-    found = Found()
+def measure(found: Found, say: Say) -> None:
+    """All numbers, one after the other on one cluster; what was found before an error is kept.
+
+    Raises:
+        SetupError: KWOK is not there and cannot be built.
+    """
     with ScaleRig.start(say=say) as rig:
         operator = rig.start_operator()
         _one_large_job(rig, operator, found, say)
@@ -193,7 +224,6 @@ def measure(say: Say) -> Found:
         _pod_lost(rig, found, say)
         _leader_ended(rig, found, say)
         _restarted(rig, found, say)
-    return found
 
 
 def _one_large_job(rig: ScaleRig, operator: OperatorProcess, found: Found, say: Say) -> None:
@@ -217,7 +247,7 @@ def _one_large_job(rig: ScaleRig, operator: OperatorProcess, found: Found, say: 
 def _many_jobs(rig: ScaleRig, found: Found, say: Say) -> None:
     rig.apply(*(job(f"job-{number:03}", PODS_PER_JOB) for number in range(JOBS)))
     applied = audit.now()
-    rig.plane.wait("the pods", lambda: len(rig.pods()) >= JOBS * (PODS_PER_JOB + 1), 300, 0.5)
+    rig.plane.wait("the pods", lambda: len(rig.pods.phases) >= JOBS * (PODS_PER_JOB + 1), 300)
     made = [one for one in rig.writes(applied) if (one.verb, one.resource) == ("create", "pods")]
     last = max((one.answered for one in made), default=applied)
     found.add("many: objects", (last - applied).total_seconds())
@@ -237,18 +267,15 @@ def _idle(rig: ScaleRig, found: Found, say: Say, name: str = "idle") -> None:
 
 
 def _pod_lost(rig: ScaleRig, found: Found, say: Say, rounds: int = 5) -> None:
-    ranks = [pod for pod in rig.pods() if pod["metadata"]["labels"][names.LABEL_ROLE] == names.ROLE_RANK]
-    count = len(rig.pods())
-    for pod in ranks[:: len(ranks) // rounds][:rounds]:
-        name = pod["metadata"]["name"]
+    ranks, count = list(rig.pods.ranks), len(rig.pods.phases)
+    for name in ranks[:: len(ranks) // rounds][:rounds]:
         began, clock = audit.now(), time.monotonic()
         rig.plane.api.delete(f"/api/v1/namespaces/{NAMESPACE}/pods/{name}")
 
         def replaced(name: str = name) -> bool:
-            running = {one["metadata"]["name"] for one in rig.pods(fieldSelector="status.phase=Running")}
-            return name not in running and len(running) >= count
+            return name not in rig.pods.phases and rig.pods.running() >= count
 
-        rig.plane.wait("the pod to be made anew and run", replaced, 120, 0.05)
+        rig.plane.wait("the pod to be made anew and run", replaced, 120)
         found.add("lost pod: all running", time.monotonic() - clock)
         time.sleep(5.0)
         found.add("lost pod: writes", len(rig.writes(began)))
@@ -277,10 +304,3 @@ def _restarted(rig: ScaleRig, found: Found, say: Say) -> None:
     asked = rig.plane.audit.requests(began, agent=AGENT)
     found.add("restart: dry runs", sum(one.kind == "dry-run" for one in asked))
     _idle(rig, found, say, "restarted")
-
-
-if __name__ == "__main__":
-    begin = time.monotonic()
-    result = measure(lambda words: print(f"{time.monotonic() - begin:7.1f} s  {words}", flush=True))
-    for key, numbers in result.values.items():
-        print(f"{key:<40} {', '.join(f'{one:.2f}' for one in numbers)}")
