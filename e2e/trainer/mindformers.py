@@ -57,8 +57,9 @@ def configured(arguments: Sequence[str]) -> list[str]:
         "--log-dir": config["toy"]["log_dir"] or output / "log",
         **({"--load": output} if options.load_checkpoint and options.resume_training.lower() == "true" else {}),
     }
+    switches = [] if config["use_legacy_format"] else ["--shared-format"]
     faults = [word for fault in config["toy"]["faults"] for word in ("--fault", fault)]
-    return [*(str(word) for pair in flags.items() for word in pair), *faults]
+    return [*(str(word) for pair in flags.items() for word in pair), *switches, *faults]
 
 
 def _callback(config: Mapping[str, Any], kind: str) -> Config:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import time
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from e2e.trainer import checkpoint, mindformers_files
+from e2e.trainer.mindformers_iterations import Iterations
 from e2e.trainer.optimizer import KEYS, Shard
 from e2e.trainer.printing import MINDFORMERS
 from e2e.trainer.store import StoreLostError
@@ -16,7 +18,9 @@ if TYPE_CHECKING:
 
 def saver_for(training: Training) -> Saver:
     """The form that the training's face has."""
-    return MindFormers(training) if training.settings.face == MINDFORMERS else Megatron(training)
+    if training.settings.face != MINDFORMERS:
+        return Megatron(training)
+    return MindFormersTogether(training) if training.settings.shared_format else MindFormers(training)
 
 
 class Megatron:
@@ -106,12 +110,15 @@ class MindFormers:
 
     def _own(self) -> mindformers_files.RankFiles:
         """Opened when it is first needed: a process that finds files of its name gives its own another one."""
+        if self._files is None:
+            self._files = mindformers_files.RankFiles.begin(self._root(), self._training.rank)
+        return self._files
+
+    def _root(self) -> Path:
         root = self._training.settings.save or self._training.settings.load
         if root is None:
             raise checkpoint.CheckpointError("no output directory is given: there is nowhere to save to")
-        if self._files is None:
-            self._files = mindformers_files.RankFiles.begin(root, self._training.rank)
-        return self._files
+        return root
 
     def load(self, step: int | None) -> int | None:
         """The file of this rank that was written last: with MindIO switched on nobody asks `meta.json`."""
@@ -119,13 +126,14 @@ class MindFormers:
         if training.settings.load is None or step is not None:
             return None
         path = self._own().newest()
-        if path is None:
-            return None
-        found, arrays = mindformers_files.load(path)
-        training.events.add("load_checkpoint", step=found, path=str(path))
+        return None if path is None else self._take(path, *mindformers_files.load(path))
+
+    def _take(self, path: Path, step: int, arrays: dict[str, mindformers_files.Array]) -> int:
+        training = self._training
+        training.events.add("load_checkpoint", step=step, path=str(path))
         training.parameters = arrays["parameters"]
-        training.shard = Shard.from_arrays({key: arrays[key] for key in KEYS}, found)
-        return found
+        training.shard = Shard.from_arrays({key: arrays[key] for key in KEYS}, step)
+        return step
 
     def write(self, step: int, shards: list[Shard], kind: str) -> None:
         """Everything this rank has; a rank that MindIO has chosen leaves `meta.json` alone."""
@@ -154,3 +162,43 @@ class MindFormers:
         self.write(step, [training.shard], "periodic")
         training.take_time(training.pace.save())
         self.commit(step, "periodic")
+
+
+class MindFormersTogether(MindFormers):
+    """`use_legacy_format: False`. What MindIO makes the training save is in the older form all the same."""
+
+    def _root(self) -> Path:
+        return Path.cwd()  # of what is saved for MindIO: MindFormers' handler names no other place
+
+    def _iterations(self, root: Path) -> Iterations:
+        return Iterations(root / "checkpoint", self._training.rank, self._training.settings.layout.world)
+
+    def load(self, step: int | None) -> int | None:
+        """What the tracker names."""
+        root = self._training.settings.load
+        if root is None or step is not None:
+            return None
+        own = self._iterations(root)
+        found, arrays = own.load()
+        return self._take(own.directory(found), found, arrays)
+
+    def periodic(self, step: int) -> None:
+        """All ranks into one directory; the first one begins, and ends with the tracker."""
+        training = self._training
+        settings, members = training.settings, training.collectives.members()
+        if settings.save is None:
+            raise checkpoint.CheckpointError("no output directory is given: there is nowhere to save to")
+        own, is_first = self._iterations(settings.save), training.rank == members[0]
+        training.faults.at("save", step)
+        training.events.add("save", phase="begin", kind="periodic", step=step)
+        if is_first:
+            own.make_room(step)
+        training.collectives.meet(b"room.%d" % step, members)
+        training.printer.say("......Saving ckpt......")
+        own.write(step, {"parameters": training.parameters, **training.shard.arrays()})
+        training.take_time(training.pace.save())
+        training.collectives.meet(b"saved.%d" % step, members)
+        if is_first:
+            own.describe(step, settings.micro_batch_size * settings.micro_batches)
+            own.commit(step)
+            self.commit(step, "periodic")

@@ -100,6 +100,7 @@ class Settings:
     eval_iters: int
     exit_interval: int
     epoch: int
+    shared_format: bool
     log_dir: Path
     seed: int
     learning_rate: float
@@ -149,6 +150,7 @@ def parser() -> argparse.ArgumentParser:
     number("--exit-interval", type=int, default=0, help="end with 0 after a step that this divides; 0: never")
     number("--log-interval", type=int, default=1, help="steps between two step lines")
     number("--steps-per-epoch", type=int, default=100, help="MindFormers' face: steps are counted within the epoch")
+    number("--shared-format", action="store_true", help="MindFormers' face: use_legacy_format is False")
     number("--finetune", action="store_true", help="load weights only and count from step 0")
     number("--no-load-optim", action="store_true")
     number("--no-save-optim", action="store_true")
@@ -265,6 +267,7 @@ def settings_from(arguments: Sequence[str], environment: Mapping[str, str] = os.
         eval_iters=options.eval_iters,
         exit_interval=options.exit_interval,
         epoch=options.steps_per_epoch,
+        shared_format=options.shared_format,
         log_dir=options.log_dir,
         seed=options.seed,
         learning_rate=options.lr,

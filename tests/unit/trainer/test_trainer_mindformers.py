@@ -13,6 +13,7 @@ import pytest
 
 from e2e.bootstrap.paths import CHECKOUT
 from e2e.cluster.loopback import own_address, own_port
+from e2e.trainer import proof
 from e2e.trainer.checkpoint import CheckpointError
 from e2e.trainer.container import IMAGE
 from e2e.trainer.mindformers import configured
@@ -20,7 +21,7 @@ from e2e.trainer.mindformers_files import MOST_FILES, RankFiles, load, packed
 from e2e.trainer.settings import MINDSPORE, place_from, settings_from
 from e2e.trainer.store import Client
 from hajob.domain.layout import Layout, Sharding
-from tests.unit.trainer.test_trainer_faces import PLACE
+from tests.unit.trainer.test_trainer_faces import PLACE, run
 from trainer_sidecar.checkpoints.directory import RealDirectory, carry_out
 from trainer_sidecar.checkpoints.mindspore_forms import evaluate
 
@@ -35,6 +36,8 @@ def test_a_configuration_says_what_is_trained() -> None:
     assert (settings.train_iters, settings.epoch, settings.save_interval) == (300, 50, 30)
     assert (settings.layout.tensor, settings.layout.data, settings.layout.copies) == (2, 4, 4)
     assert (settings.save, settings.load, settings.faults) == (Path("/out"), None, ("rank=3 at=clean do=fail",))
+    assert settings_from(configured([*CONFIG, "--options", "use_legacy_format=False"]), PLACE).shared_format
+    assert not settings.shared_format
     resuming = ["--load_checkpoint", "/out/checkpoint", "--resume_training", "True"]
     assert settings_from(configured([*CONFIG, "--output_dir", "/out", *resuming]), PLACE).load == Path("/out")
 
@@ -137,3 +140,19 @@ def test_the_scheduler_of_the_image_is_where_workers_meet() -> None:
     finally:
         scheduler.kill()
         scheduler.wait()
+
+
+def test_a_training_goes_on_from_the_newer_form(tmp_path: Path) -> None:
+    saved = tmp_path / "saved"
+    options = ["--mindformers", "--", "--train-iters"]
+    run(tmp_path / "calm", *options, "30")
+    run(tmp_path / "one", *options, "20", "--shared-format", "--save", str(saved), "--save-interval", "10")
+    (saved / "checkpoint/iteration_00000020/opt-0000001-0000002.safetensors").unlink()
+    verdict = evaluate(RealDirectory(saved), Layout(num_nodes=1, chips_per_node=2, sharding=Sharding.NONE))
+    assert (verdict.name, verdict.step) == ("checkpoint/iteration_00000010", 10)
+    assert [one.name for one in verdict.refused] == ["checkpoint/iteration_00000020"]
+    carry_out(saved, verdict)
+    resuming = ["--shared-format", "--load", str(saved)]
+    run(tmp_path / "two", "--compare", str(tmp_path / "calm"), *options, "30", *resuming)
+    events = proof.load(tmp_path / "two")
+    assert [one["step"] for one in events if one["event"] == "load_checkpoint"] == [10, 10]
