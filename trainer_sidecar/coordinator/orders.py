@@ -32,6 +32,9 @@ WITHOUT_WAITING = frozenset({pb.RETRY, pb.CHECKPOINT, pb.PAUSE, pb.CONTINUE, pb.
 TAKES_ALL = frozenset({pb.RETRY, pb.CHECKPOINT})
 """Orders that name whatever has died meanwhile, because nothing was planned rank by rank."""
 
+GIVEN_UP = 499
+"""MindIO's word for a recovery after which only a start anew is left."""
+
 DEFAULT_SECONDS = 1
 PAUSE_SECONDS = 600
 
@@ -69,10 +72,17 @@ def apply(job: Job) -> None:
     if job.roster.spares:
         migration.give_up(job)
     job.incidents.know(order.incarnation)
+    if job.conversation.state is State.FINISHING and order.action in FAULT_ACTIONS:
+        _refuse_after_the_end(job, order)
+        return
     if _is_for_the_next(job, order):
         for rank in order.restart_ranks:
             _restart(job, rank, order.incarnation, order.incarnation)
         return
+    _recover(job, order)
+
+
+def _recover(job: Job, order: pb.Order) -> None:
     incident = open_incident(job, order.incarnation, planned=order.action not in FAULT_ACTIONS)
     for node_rank in order.replaced_nodes:
         _replace(job, node_rank, incident.incarnation)
@@ -85,6 +95,15 @@ def apply(job: Job) -> None:
     given_up = set(order.lost_ranks) - known - job.roster.dropped
     if given_up and order.action not in (pb.EXPAND, pb.PAUSE, pb.CONTINUE):
         lose(job, given_up)
+
+
+def _refuse_after_the_end(job: Job, order: pb.Order) -> None:
+    """Ranks have left MindIO in order, to save, upload or convert: it recovers nothing any more, and never says so."""
+    incident = open_incident(job, order.incarnation)
+    if incident.is_new(pb.RESULT, frozenset(order.lost_ranks)):
+        text = "ranks have left MindIO at the end of their training: it recovers nothing any more"
+        failed = pb.Milestone(result_code=GIVEN_UP, text=text, strategy=STRATEGIES[order.action])
+        job.mark(pb.RESULT, job.now, failed)
 
 
 def _is_for_the_next(job: Job, order: pb.Order) -> bool:

@@ -346,6 +346,19 @@ def test_after_the_first_rank_has_left_nothing_is_said_to_mindio(world: World) -
     assert world.state.conversation == "Finishing"
 
 
+def test_a_repair_after_ranks_have_left_is_refused_at_once(world: World) -> None:
+    world.finish(0)
+    world.die(3, code=1)
+    order = {"lost_ranks": [3], "restart_ranks": [3], "incarnation": world.state.incarnation + 1}
+    world.order(pb.IN_PLACE, revision=1, **order)
+    world.advance(1)
+    (result,) = world.marks(pb.RESULT)
+    assert (result.result_code, result.strategy, result.incarnation) == (499, "recover", order["incarnation"])
+    assert "left MindIO at the end" in result.text
+    assert not world.mindio.calls
+    assert world.phase(3) == pb.DEAD, "nobody starts a process that nobody would let in"
+
+
 def test_a_rank_that_never_ends_is_a_fault_and_no_finish(world: World) -> None:
     for rank in (0, 1, 2):
         world.finish(rank)
