@@ -21,6 +21,7 @@ from hajob.api.job import HATrainingJob
 from hajob.api.quarantine import NodeQuarantine
 
 CRD_NAME: Final = f"{names.PLURAL}.{names.GROUP}"
+QUARANTINE_CRD_NAME: Final = f"{names.QUARANTINES}.{names.GROUP}"
 CRD_FILE: Final = f"{names.GROUP}_{names.PLURAL}.yaml"
 QUARANTINE_CRD_FILE: Final = f"{names.GROUP}_{names.QUARANTINES}.yaml"
 _NOISE: Final = ("title", "$defs", "additionalProperties")

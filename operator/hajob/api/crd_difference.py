@@ -9,11 +9,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
+from typing import Final
 
 from hajob.api import constants as names
 from hajob.api.base import Json
-from hajob.api.crd import open_api_schema
+from hajob.api.crd import CRD_NAME, QUARANTINE_CRD_NAME, open_api_schema, quarantine_schema
 
+CRD_NAMES: Final = (CRD_NAME, QUARANTINE_CRD_NAME)
 _OPEN = "x-kubernetes-preserve-unknown-fields"
 
 
@@ -31,19 +33,25 @@ class CrdDifference:
 
 
 @cache
-def _own() -> Json:
-    return open_api_schema()
+def _own(name: str) -> Json:
+    return open_api_schema() if name == CRD_NAME else quarantine_schema()
 
 
 def difference(crd: Json) -> CrdDifference:
-    """Compare an installed CRD, as the server has it, with this program's."""
+    """Compare an installed CRD, as the server has it, with this program's.
+
+    Args:
+        crd: one of `CRD_NAMES`; places in the second are told with its kind.
+    """
+    name = crd.get("metadata", {}).get("name", CRD_NAME)
+    kind = "" if name == CRD_NAME else names.QUARANTINE_KIND
     versions = crd.get("spec", {}).get("versions") or []
     served = next((each for each in versions if each.get("name") == names.VERSION and each.get("served")), None)
     if served is None:
-        return CrdDifference(lacking=(f"version {names.VERSION}",))
+        return CrdDifference(lacking=(f"{kind} version {names.VERSION}".strip(),))
     installed = served.get("schema", {}).get("openAPIV3Schema") or {}
-    own = _own()
-    return CrdDifference(tuple(_only(own, installed, "")), tuple(_only(installed, own, "")))
+    own = _own(name)
+    return CrdDifference(tuple(_only(own, installed, kind)), tuple(_only(installed, own, kind)))
 
 
 def _only(one: Json, other: Json, path: str) -> Iterator[str]:

@@ -11,8 +11,7 @@ import logging
 from collections.abc import Callable
 from typing import Final
 
-from hajob.api.crd import CRD_NAME
-from hajob.api.crd_difference import CrdDifference, difference
+from hajob.api.crd_difference import CRD_NAMES, CrdDifference, difference
 from hajob.runtime import metrics
 from hajob.runtime.clock import Clock
 from hajob.runtime.kube import ApiError, Kube
@@ -59,17 +58,27 @@ class CrdCheck:
     async def look(self) -> None:
         """Look once; where the server does not say, what was known stays known."""
         try:
-            found = difference(await self._kube.get("customresourcedefinitions", "", CRD_NAME))
+            each = [await self._difference(name) for name in CRD_NAMES]
         except ApiError as error:
-            # 404 is told by the frontend, which needs the CRD
-            self._say(f"the CRD {CRD_NAME} cannot be compared with this operator's: {error}" if error.status else "")
+            self._say(f"the installed CRDs cannot be compared with this operator's: {error}" if error.status else "")
             return
+        found = CrdDifference(
+            tuple(place for one in each for place in one.lacking), tuple(place for one in each for place in one.unknown)
+        )
         news, self.found = found != self.found, found
         metrics.CRD_DIFFERENCES.labels("older").set(len(found.lacking))
         metrics.CRD_DIFFERENCES.labels("newer").set(len(found.unknown))
         self._say("; ".join(filter(None, (self.older, self.newer))))
         if news:
             self._changed()
+
+    async def _difference(self, name: str) -> CrdDifference:
+        try:
+            return difference(await self._kube.get("customresourcedefinitions", "", name))
+        except ApiError as error:
+            if error.status == 404:
+                return CrdDifference(lacking=(f"all of {name}",))
+            raise
 
     def _say(self, sentence: str) -> None:
         """Once for each thing to say."""

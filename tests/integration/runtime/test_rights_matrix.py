@@ -32,7 +32,11 @@ RESOURCES = {
         "serviceaccounts/token",
         "services",
     ),
-    "apiextensions.k8s.io": ("customresourcedefinitions", "customresourcedefinitions/hatrainingjobs.training.hajob.io"),
+    "apiextensions.k8s.io": (
+        "customresourcedefinitions",
+        "customresourcedefinitions/hatrainingjobs.training.hajob.io",
+        "customresourcedefinitions/nodequarantines.training.hajob.io",
+    ),
     "apps": ("deployments",),
     "authentication.k8s.io": ("tokenreviews",),
     "batch": ("jobs",),

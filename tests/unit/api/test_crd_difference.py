@@ -8,7 +8,7 @@ from typing import Any
 
 import yaml
 
-from hajob.api.crd import custom_resource_definition
+from hajob.api.crd import custom_resource_definition, quarantine_definition
 from hajob.api.crd_difference import CrdDifference, difference
 from hajob.api.job import HATrainingJob
 
@@ -23,8 +23,16 @@ def spec(definition: Any) -> Any:
     return definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"]["properties"]
 
 
-def test_its_own_crd_differs_in_nothing() -> None:
+def test_its_own_crds_differ_in_nothing() -> None:
     assert difference(crd()) == CrdDifference()
+    assert difference(quarantine_definition()) == CrdDifference()
+
+
+def test_the_other_crds_places_are_told_with_its_kind() -> None:
+    installed = copy.deepcopy(quarantine_definition())
+    schema = installed["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]
+    del schema["spec"]["properties"]["reason"]
+    assert difference(installed).lacking == ("NodeQuarantine.spec.reason",)
 
 
 def test_of_an_older_crd_fields_and_words_are_named() -> None:

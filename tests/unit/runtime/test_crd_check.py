@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from aiohttp.test_utils import TestClient, TestServer
 
-from hajob.api.crd import CRD_NAME, custom_resource_definition
+from hajob.api.crd import QUARANTINE_CRD_NAME, custom_resource_definition, quarantine_definition
 from hajob.runtime import metrics
 from hajob.runtime.crd_check import CHECK_SECONDS, CrdCheck
 from hajob.runtime.kube import ApiError
@@ -24,6 +24,7 @@ def install(kube: FakeKube, change: Any = lambda _: None) -> None:
     crd = copy.deepcopy(custom_resource_definition())
     change(crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"])
     kube.put(CRDS, "", crd)
+    kube.put(CRDS, "", quarantine_definition())
 
 
 async def answer(check: CrdCheck) -> tuple[int, str]:
@@ -92,7 +93,15 @@ async def test_what_was_known_stays_while_nobody_says(check: CrdCheck, caplog: p
     assert check.older
     kube_of(check).fail(ApiError(403, "Forbidden", "not yours"))
     await check.look()
-    assert f"the CRD {CRD_NAME} cannot be compared" in caplog.text
+    assert "the installed CRDs cannot be compared" in caplog.text
+
+
+async def test_a_crd_that_is_missing_is_lacking_as_a_whole(check: CrdCheck) -> None:
+    """An upgrade that applied the one CRD and forgot the other."""
+    install(kube_of(check))
+    del kube_of(check).objects[CRDS, "", QUARANTINE_CRD_NAME]
+    await check.look()
+    assert f"it lacks all of {QUARANTINE_CRD_NAME}" in check.older
 
 
 async def test_every_job_says_that_the_crd_is_older() -> None:

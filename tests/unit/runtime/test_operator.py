@@ -14,7 +14,7 @@ from e2e.memory_api.client import MemoryKube
 from e2e.memory_api.requests import requests
 from e2e.memory_api.server import MemoryServer
 from hajob.api import constants as names
-from hajob.api.crd import custom_resource_definition
+from hajob.api.crd import custom_resource_definition, quarantine_definition
 from hajob.cli.injection import Injection, InjectionKind, device_map
 from hajob.cluster.reachability import Coordinator, Reach
 from hajob.runtime import app
@@ -181,6 +181,7 @@ async def test_an_operator_with_an_older_crd_is_not_ready(monkeypatch: pytest.Mo
     crd = copy.deepcopy(custom_resource_definition())
     crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"]["properties"].pop("output")
     await world.kube.create("customresourcedefinitions", "", crd)
+    await world.kube.create("customresourcedefinitions", "", quarantine_definition())
     led = Led(world, monkeypatch)
     await led.wait_until_leading()
     assert "it lacks spec.output" in world.operator._unready()
