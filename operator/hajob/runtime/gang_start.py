@@ -86,8 +86,8 @@ class GangStart:
         return [pod for pod in self._observer.serving().values() if pod.gated and not pod.deleting]
 
     def capacity_changed(self) -> None:
-        """Nodes came or went: look in a moment."""
-        if self._waits() and self._soon is None:
+        """Nodes came or went, and the job waits for some: look in a moment."""
+        if self._soon is None:
             self._soon = self._ports.clock.call_later(SOON_SECONDS, self._look)
 
     def _look(self) -> None:

@@ -320,7 +320,7 @@ class JobController:
     def _follow_capacity(self) -> None:
         """Be told of nodes that come and go while the job waits for them."""
         watchers, uid = self._ports.capacity_watchers, self._memory.job.metadata.uid
-        waits = self.state.phase is JobPhase.SHRUNK or self.state.waiting is not None
+        waits = self.state.phase in {JobPhase.SHRUNK, JobPhase.GATHERING} or self.state.waiting is not None
         (watchers.add if waits else watchers.discard)(uid)
 
     def _announce(self, told: Announcement | None) -> None:

@@ -12,7 +12,7 @@ from typing import Final
 from hajob.api.conditions import Reason
 from hajob.cluster.reachability import Coordinator
 from hajob.plan import events
-from hajob.plan.state import UNTRAINED, JobPhase
+from hajob.plan.state import UNTRAINED, JobPhase, JobState
 from hajob.plan.view import ClusterView
 from hajob.protocol import sidecar_pb2 as wire
 from hajob.runtime import metrics
@@ -24,6 +24,7 @@ from hajob.runtime.pod_index import PodIndex, coordinator_name, is_coordinator, 
 from hajob.runtime.ports import Ports
 from hajob.scheduling.demand import Demand
 from hajob.sources import observe
+from hajob.sources.node import NodeView
 from hajob.sources.pod import PodView
 from hajob.sources.report import Observed
 
@@ -52,6 +53,7 @@ class JobObserver:
         self.coordinator = CoordinatorClient(memory.job, ports, owner)
         self._places: tuple[object, tuple[str, ...]] = (None, ())
         self._asked: tuple[int, Demand] | None = None
+        self._boots: dict[str, tuple[str, str]] = {}
         self._move_asked: tuple[object, float] = (None, 0.0)
         self._sub_health_asked: dict[str, tuple[int, float]] = {}
         self._start_sign_ms: int | None = None  # when the attempt that starts was last seen to go on
@@ -183,11 +185,22 @@ class JobObserver:
         """Pods that wait for a node, though one is free by now that they were told to keep away from."""
         state = self._memory.state
         waiting = [pod for pod in self.serving().values() if pod.unschedulable and pod.excluded and not pod.deleting]
-        if state.phase not in REMADE or not waiting:
+        returned = self.returned()
+        if not waiting or (state.phase not in REMADE and not (state.phase is JobPhase.GATHERING and returned)):
             return ()
-        free = self._ports.free_names(self.demand())
-        avoided = {name for names in state.avoided.values() for name in names}
-        return [pod for pod in waiting if not pod.excluded.isdisjoint(free - avoided)]
+        free, avoided = self._ports.free_names(self.demand()), _avoided(state)
+        open_now = free - avoided if state.phase in REMADE else set()
+        return [pod for pod in waiting if not pod.excluded.isdisjoint(open_now | (free & returned))]
+
+    def returned(self) -> set[str]:
+        """Nodes that the open incident avoids, and that have started anew since and are well: they may be used again.
+
+        What they were before is remembered by this operator; the next one waits for the incident to be over.
+        """
+        nodes, avoided = self._ports.nodes(), _avoided(self._memory.state)
+        self._boots = {name: self._boots.get(name, _boot(nodes.get(name))) for name in avoided}
+        well = {name for name in avoided if name in nodes and nodes[name].usable} - set(self._ports.kept_out())
+        return {name for name in well if _boot(nodes[name]) != self._boots[name]}
 
     def refused(self, missing: int) -> Collection[str]:
         """Names of the nodes where none of so many pods may be placed that are made now."""
@@ -312,3 +325,13 @@ class JobObserver:
         if observe.is_silence(fact) and pod is not None:
             self.pods.silent.add(pod.uid)
         self._ports.avoided_nodes.add(fact.node_name, self._ports.clock.monotonic())
+
+
+def _avoided(state: JobState) -> set[str]:
+    """Names of nodes that the open incident keeps pods away from."""
+    return {name for names in state.avoided.values() for name in names}
+
+
+def _boot(node: NodeView | None) -> tuple[str, str]:
+    """Tells one start of a machine from the next, also when it is registered anew."""
+    return ("", "") if node is None else (node.uid, node.boot)

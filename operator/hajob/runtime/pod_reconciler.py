@@ -100,16 +100,18 @@ class PodReconciler:
         settings: PodSettings,
         silent: Callable[[PodView], bool],
         refused: Callable[[int], Collection[str]],
+        *,
+        returned: Callable[[], Collection[str]],
         creations: asyncio.Semaphore,
     ) -> None:
         """`silent`: nobody on the pod's node could end it; `refused`: where none of so many pods may be placed.
 
-        `creations`: as many as may be under way for all jobs.
+        `returned`: nodes that need not be avoided any more; `creations`: as many as may be under way for all jobs.
         """
         self._kube = kube
         self._settings = settings
         self._silent = silent
-        self._refused = refused
+        self._refused, self._returned = refused, returned
         self._creations = creations
         self._deleted: set[str] = set()
         self._opened: set[str] = set()
@@ -128,7 +130,8 @@ class PodReconciler:
         """
         if isinstance(missing, CoordinatorPlacement):
             return coordinator_pod(job, missing.incarnation, self._settings, apart=missing.apart)
-        avoid = tuple(sorted({*(() if gated else missing.avoid), *refused}))
+        placement = () if gated else set(missing.avoid).difference(self._returned())
+        avoid = tuple(sorted({*placement, *refused}))
         return rank_pod(job, missing.node_rank, missing.incarnation, self._settings, avoid, gated=gated)
 
     async def carry_out(

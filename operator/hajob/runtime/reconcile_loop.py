@@ -83,7 +83,12 @@ class ReconcileLoop:
         self._memory, self._observer, self._admission, self._owner = memory, observer, admission, owner
         self._clock = ports.clock
         self._reconciler = PodReconciler(
-            ports.kube, ports.pod_settings, observer.unreachable, observer.refused, ports.creations
+            ports.kube,
+            ports.pod_settings,
+            observer.unreachable,
+            observer.refused,
+            returned=observer.returned,
+            creations=ports.creations,
         )
         self._expiry = Expiry(ports.kube, ports.clock)
         self._wake = asyncio.Event()
@@ -103,7 +108,7 @@ class ReconcileLoop:
         self._wake.set()
 
     def capacity_changed(self) -> None:
-        """Nodes came or went: pods that are held back may be let in."""
+        """Nodes came or went: pods that are held back, or told to avoid one, may get them."""
         self._gang.capacity_changed()
 
     def try_soon(self) -> None:

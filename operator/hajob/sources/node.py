@@ -47,6 +47,7 @@ class NodeView:
         chips: allocatable chips by resource name.
         labels: by name.
         taints: all of them, but for those that Kubernetes sets itself for what `ready` and `unschedulable` say.
+        boot: another text after each start of the machine.
     """
 
     name: str
@@ -56,6 +57,7 @@ class NodeView:
     chips: Mapping[str, int] | None = None
     labels: Mapping[str, str] = field(default_factory=dict)
     taints: tuple[Taint, ...] = ()
+    boot: str = ""
 
     @property
     def is_to_be_emptied(self) -> bool:
@@ -88,6 +90,7 @@ def view(node: Mapping[str, Any]) -> NodeView:
             for taint in spec.get("taints") or []
             if taint.get("key") not in TOLD_OTHERWISE
         ),
+        boot=str((status.get("nodeInfo") or {}).get("bootID") or ""),
     )
 
 

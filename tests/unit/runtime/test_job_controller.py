@@ -399,6 +399,40 @@ async def test_a_pod_given_to_a_dead_node_is_made_anew_elsewhere(town: Town) -> 
     assert sorted(pod.node_rank for pod in town.pods()) == [-1, 0, 1, 2, 3]
 
 
+@pytest.mark.parametrize(
+    ("comes_back", "used_again"),
+    [({"boot": "second"}, True), ({"boot": "first"}, False), ({"boot": "second", "unschedulable": True}, False)],
+)
+async def test_a_node_that_has_booted_anew_is_used_again(
+    town: Town, comes_back: dict[str, Any], used_again: bool
+) -> None:
+    town.nodes = {name: replace(node, boot="first") for name, node in town.nodes.items()}
+    await town.train()
+    lost = next(pod for pod in town.pods() if pod.node_rank == 3)
+    node = town.nodes[lost.node_name]
+    town.nodes[lost.node_name] = replace(node, ready=False)
+    await town.report(wire.Fact(id="silent", kind=wire.AGENT_SILENT, node_rank=3, ranks=[6, 7], incarnation=1), step=5)
+    town.controller.pod_seen(lost, deleted=True)
+    await settled(town)
+    waiting = next(pod for pod in town.pods() if pod.node_rank == 3)
+    assert lost.node_name in waiting.excluded
+    town.controller.pod_seen(replace(waiting, unschedulable="0/6 nodes are available"))
+    await settled(town)
+    town.nodes[lost.node_name] = replace(node, **comes_back)
+    town.controller.look_for_capacity()
+    await town.clock.advance(1.0)
+    gone = waiting.name not in {pod.name for pod in town.pods() if not pod.deleting}
+    assert gone is used_again
+    if used_again:
+        town.controller.pod_seen(waiting, deleted=True)
+        await town.clock.advance(1.0)
+        anew = next(pod for pod in town.pods() if pod.node_rank == 3 and not pod.deleting)
+        assert lost.node_name not in anew.excluded
+        assert town.controller.state.phase is JobPhase.GATHERING
+        assert town.controller.state.incident is not None
+        assert town.controller.state.incident.action == "Replace"
+
+
 async def test_a_job_applied_anew_avoids_the_formerly_silent_node() -> None:
     town = Town()
     town.avoided_nodes.add("node-3", town.clock.monotonic())  # learnt from another job
