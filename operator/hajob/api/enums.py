@@ -96,6 +96,13 @@ class RestartSize(StrEnum):
     AVAILABLE = "Available"
 
 
+class WaitingPodPolicy(StrEnum):
+    """What a start that waits for nodes does with the chips it has got already."""
+
+    KEEP = "Keep"
+    RELEASE = "Release"
+
+
 class MindIOTLSPolicy(StrEnum):
     """Whether gate and coordinator speak TLS on MindIO's port."""
 

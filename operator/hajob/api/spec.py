@@ -25,6 +25,7 @@ from hajob.api.enums import (
     ResumePolicy,
     ShrunkPodPolicy,
     SubHealthPolicy,
+    WaitingPodPolicy,
 )
 from hajob.api.template import TEMPLATE_UNCHANGED, PodTemplate
 from hajob.domain.actions import FAULT_ACTIONS, Action
@@ -124,6 +125,9 @@ class Scheduling(ApiModel):
     """Nodes held ready to replace a lost one."""
     capacity_timeout_seconds: Seconds | None = None
     """How long a start may wait for quota and nodes before the job fails; none: as long as the job lives."""
+    waiting_pod_policy: WaitingPodPolicy = WaitingPodPolicy.KEEP
+    """Keep: a start that waits keeps the pods that have a node. Release: after a minute it gives them up, and makes all
+    of them anew once there are nodes for all."""
     excluded_node_names: Annotated[tuple[NodeName, ...], Field(max_length=256)] = ()
     """Nodes that the job is moved off and never placed on."""
 

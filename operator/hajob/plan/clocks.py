@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Final
 
 from hajob.plan.bookkeeping import clear_deadlines, set_deadline
-from hajob.plan.policy import Policy
+from hajob.plan.policy import RELEASE_SECONDS, Policy
 from hajob.plan.state import ENDED, UNTRAINED, Deadline, JobPhase, JobState
 
 _INACTIVE: Final = ENDED | {JobPhase.NEW, JobPhase.SUSPENDED}
@@ -23,7 +23,16 @@ def follow(state: JobState, policy: Policy, now_ms: int) -> JobState:
         state = replace(state, waiting=None)
     patience, waiting = policy.capacity_timeout_seconds, state.waiting
     capacity = None if patience is None or waiting is None else waiting.since_ms + 1000 * patience
-    return _with(_with(state, Deadline.ACTIVE, active), Deadline.CAPACITY, capacity)
+    return _release(_with(_with(state, Deadline.ACTIVE, active), Deadline.CAPACITY, capacity), policy, now_ms)
+
+
+def _release(state: JobState, policy: Policy, now_ms: int) -> JobState:
+    """A start that waits gives its chips back in a minute; it keeps none in vain, and none for nothing."""
+    if state.waiting is None or not (policy.release_waiting_pods or state.waiting.released):
+        return _with(state, Deadline.RELEASE, None)
+    if state.waiting.released or Deadline.RELEASE in state.deadlines:
+        return state
+    return set_deadline(state, Deadline.RELEASE, now_ms + 1000 * RELEASE_SECONDS)
 
 
 def _count(state: JobState, policy: Policy, now_ms: int) -> JobState:

@@ -139,6 +139,12 @@ def _enough(context: Context) -> bool:
     return free is None or free >= _nodes_wanted(context)
 
 
+def _nodes_for_all(context: Context) -> bool:
+    event = context.event
+    free = event.nodes if isinstance(event, events.CapacityAvailable) else context.view.free_nodes
+    return free is None or free >= context.view.layout.num_nodes
+
+
 def _may_expand(context: Context) -> bool:
     return _enough(context) and not _spent_out(context, Action.EXPAND)
 
@@ -281,6 +287,25 @@ DUE_EXPAND: Final = Guard("expand due", "expandDelaySeconds are over", lambda co
 DUE_ACTIVE: Final = Guard("active due", "activeDeadlineSeconds are over", lambda context: due(context, Deadline.ACTIVE))
 DUE_CAPACITY: Final = Guard(
     "capacity due", "scheduling.capacityTimeoutSeconds are over", lambda context: due(context, Deadline.CAPACITY)
+)
+DUE_RELEASE: Final = Guard(
+    "release due",
+    "a start has held chips in vain, or has done without, for a minute",
+    lambda context: due(context, Deadline.RELEASE) and context.state.waiting is not None,
+)
+RELEASED_CHIPS: Final = Guard(
+    "chips released",
+    "the start has given its chips back",
+    lambda context: context.state.waiting is not None and context.state.waiting.released,
+)
+HOLDS_CHIPS: Final = Guard(
+    "holds chips", "some of its rank pods have a node", lambda context: bool(context.view.node_names)
+)
+NODES_FOR_ALL: Final = Guard("nodes for all", "there are nodes for every rank pod", _nodes_for_all)
+RESTED: Final = Guard(
+    "for a minute",
+    "and has done without for a minute",
+    lambda context: Deadline.RELEASE not in context.state.deadlines,
 )
 TAKEN_BY_CLUSTER: Final = Guard(
     "taken by the cluster",

@@ -16,6 +16,7 @@ from hajob.plan.bookkeeping import (
     close,
     joined,
     new_incident,
+    release,
     renew,
     set_deadline,
 )
@@ -27,6 +28,7 @@ from hajob.plan.ignored import Ignored, IgnoreReason
 from hajob.plan.policy import (
     ANOTHER_COORDINATOR_SECONDS,
     COORDINATOR_SECONDS,
+    RELEASE_SECONDS,
     UNPLACED_SECONDS,
     UNREACHABLE_SECONDS,
     Refusal,
@@ -87,6 +89,31 @@ def start_goes_on(context: Context) -> HandlerResult:
     """A slow start is none that stands still: another startupDeadlineSeconds from its last sign on."""
     at_ms = start_due_ms(context)
     return (context.state if at_ms is None else set_deadline(context.state, Deadline.STARTUP, at_ms)), ()
+
+
+def give_back(context: Context) -> HandlerResult:
+    """Nodes for all do not come: others may have the chips that this start holds."""
+    state, waiting = context.state, context.state.waiting
+    assert waiting is not None
+    state = release(
+        replace(state, waiting=replace(waiting, released=True)), tuple(range(context.view.layout.num_nodes))
+    )
+    state = set_deadline(state, Deadline.RELEASE, context.now_ms + 1000 * RELEASE_SECONDS)
+    return state, (
+        effects.Announce("ChipsReleased", "the job waits for nodes and holds none (waitingPodPolicy: Release)"),
+    )
+
+
+def take_up(context: Context) -> HandlerResult:
+    """There are nodes for all: make the rank pods anew."""
+    state, waiting = context.state, context.state.waiting
+    assert waiting is not None
+    number = state.incarnation + 1
+    state = renew(state, context.now_ms, number, nodes=tuple(range(context.view.layout.num_nodes)))
+    state = replace(state, incarnation=number, waiting=replace(waiting, released=False))
+    return clear_deadlines(state, Deadline.RELEASE), (
+        effects.Announce("ChipsWanted", "there are nodes for every rank pod"),
+    )
 
 
 def relaunch(context: Context) -> HandlerResult:

@@ -14,7 +14,7 @@ from pydantic import ValidationError
 
 from hajob.api.derived import DEFAULT_LIMITS, ActionLimits, action_limits
 from hajob.api.derived import layout as layout_from
-from hajob.api.enums import CoordinatorLossPolicy, ElasticPolicy, Framework, ShrunkPodPolicy
+from hajob.api.enums import CoordinatorLossPolicy, ElasticPolicy, Framework, ShrunkPodPolicy, WaitingPodPolicy
 from hajob.api.enums import RecoveryMode as Mode
 from hajob.api.enums import SubHealthPolicy as NodePolicy
 from hajob.api.spec import HATrainingJobSpec
@@ -55,6 +55,9 @@ MAINTENANCE_BACKOFF_SECONDS: Final = 60
 
 NO_PROGRESS_LIMIT: Final = 3
 """The same rank at the same step so often does not get the same action once more."""
+
+RELEASE_SECONDS: Final = 60
+"""A start holds what it has got of its chips for so long before it gives them back, and does without them as long."""
 
 UNPLACED_SECONDS: Final = 10
 """A coordinator that finds no node of its own for so long may share one with a rank."""
@@ -101,6 +104,7 @@ class Policy:
     startup_deadline_seconds: int = 1800
     active_deadline_seconds: int | None = None
     capacity_timeout_seconds: int | None = None
+    release_waiting_pods: bool = False
     coordinator_loss: CoordinatorLossPolicy = CoordinatorLossPolicy.AT_NEXT_CHECKPOINT
     sub_health: NodePolicy = NodePolicy.MIGRATE
     cordon: NodePolicy = NodePolicy.MIGRATE
@@ -153,6 +157,7 @@ def from_spec(spec: Mapping[str, Any] | HATrainingJobSpec, launched: Sequence[st
         startup_deadline_seconds=model.startup_deadline_seconds,
         active_deadline_seconds=model.active_deadline_seconds,
         capacity_timeout_seconds=model.scheduling.capacity_timeout_seconds,
+        release_waiting_pods=model.scheduling.waiting_pod_policy is WaitingPodPolicy.RELEASE,
         coordinator_loss=recovery.coordinator_loss_policy,
         sub_health=recovery.sub_health_policy,
         cordon=NodePolicy(recovery.cordon_policy.value),

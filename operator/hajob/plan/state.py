@@ -82,6 +82,7 @@ class Deadline(StrEnum):
     COORDINATOR = "Coordinator"
     ACTIVE = "Active"
     CAPACITY = "Capacity"
+    RELEASE = "Release"
 
 
 EVERY_NODE_RANK: Final = -1
@@ -139,10 +140,17 @@ class Shrunk:
 
 @dataclass(frozen=True, slots=True)
 class Waiting:
-    """A start that waits for quota or nodes: since when, and how much of its start-up time was left then."""
+    """A start that waits for quota or nodes.
+
+    Attributes:
+        since_ms: since when.
+        start_left_ms: how much of its start-up time was left then.
+        released: its rank pods were given up, so that others may have the chips meanwhile.
+    """
 
     since_ms: int
     start_left_ms: int = 0
+    released: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -354,7 +354,23 @@ _DEADLINES = (
     _ignore(tuple(P), DeadlineReached, Why.NOT_DUE),
 )
 
+_TAKE_UP: Final = Handler("make all anew", "make every rank pod anew", life.take_up)
 _CAPACITY = (
+    _row(_STARTING, DeadlineReached, g.both(g.DUE_RELEASE, g.both(g.RELEASED_CHIPS, g.NODES_FOR_ALL)), _TAKE_UP),
+    _row(
+        _STARTING,
+        DeadlineReached,
+        g.both(g.DUE_RELEASE, g.RELEASED_CHIPS),
+        Handler("forget", "wait for nodes", life.forget_deadline),
+    ),
+    _row(
+        _STARTING,
+        DeadlineReached,
+        g.both(g.DUE_RELEASE, g.HOLDS_CHIPS),
+        Handler("give back", "delete every rank pod", life.give_back),
+    ),
+    _row(_STARTING, DeadlineReached, g.DUE_RELEASE, Handler("forget", "it holds none", life.forget_deadline)),
+    _row(_STARTING, CapacityAvailable, g.both(g.RELEASED_CHIPS, g.both(g.RESTED, g.NODES_FOR_ALL)), _TAKE_UP),
     _row(_STARTING, PlacesMissing, g.ALWAYS, Handler("wait", "the start-up clock stands still", life.await_places)),
     _row(_STARTING, PlacesFound, g.ALWAYS, Handler("go on", "the start-up clock goes on", life.places_found)),
     _row(P.SHRUNK, CapacityAvailable, g.ENOUGH_NODES, _GROW_LATER),
@@ -451,7 +467,7 @@ _COORDINATOR = (
     _row(LIVE, CheckpointVerified, g.ALWAYS, Handler("note checkpoint", "remember its step", life.checkpoint_seen)),
 )
 
-_WRITTEN = (*_LIFE, *_FACTS, *_RECOVERY, *_RESULTS, *_DEADLINES, *_CAPACITY, *_REQUESTS, *_COORDINATOR)
+_WRITTEN = (*_LIFE, *_FACTS, *_RECOVERY, *_RESULTS, *_CAPACITY, *_DEADLINES, *_REQUESTS, *_COORDINATOR)
 
 
 def _rest() -> tuple[TableRow, ...]:

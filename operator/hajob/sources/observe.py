@@ -224,8 +224,10 @@ def of_sub_health(
 
 
 def of_capacity(state: JobState, policy: Policy, free_nodes: Callable[[], int]) -> Iterator[events.JobEvent]:
-    """A shrunk job may grow back, or must wait again; any other job does not ask for `free_nodes`."""
+    """A shrunk job may grow back or must wait again, a start that has given its chips back may take them up."""
     shrunk = state.shrunk
+    if state.phase in UNTRAINED and state.waiting is not None and state.waiting.released:
+        yield events.CapacityAvailable(nodes=free_nodes())
     if state.phase is not JobPhase.SHRUNK or shrunk is None:
         return
     free = free_nodes()

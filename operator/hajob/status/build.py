@@ -309,6 +309,9 @@ def _scheduled(snapshot: Snapshot) -> tuple[Reason, str]:
         wait = snapshot.state.waiting
         since = f"since {format_time(time_of(wait.since_ms).replace(microsecond=0))} " if wait is not None else ""
         return Reason.WAITING_FOR_CAPACITY, f"{since}{missing}"[:MESSAGE_LIMIT]
+    if (wait := snapshot.state.waiting) is not None and wait.released:
+        since = format_time(time_of(wait.since_ms).replace(microsecond=0))
+        return Reason.WAITING_FOR_CAPACITY, f"since {since} for nodes for every rank pod; its own chips are given back"
     waiting = sum(1 for pod in pods if not pod.node_name)
     return (
         (Reason.PODS_PENDING, f"{waiting} of {len(pods)} pods wait for a node") if waiting else (Reason.ALL_PLACED, "")

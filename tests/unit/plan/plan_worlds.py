@@ -35,6 +35,7 @@ def small_policy(**changes: object) -> Policy:
         limits=limits,
         active_deadline_seconds=100_000,
         capacity_timeout_seconds=50_000,
+        release_waiting_pods=True,
         log_rules={"nan": Action.RESTART},
     )
     return replace(policy, **changes)  # type: ignore[arg-type]
@@ -119,6 +120,7 @@ def every_event(state: JobState) -> Iterator[e.JobEvent]:
             "Coordinator",
             "Active",
             "Capacity",
+            "Release",
             "Nonsense",
         )
     )
@@ -156,7 +158,8 @@ def shape(state: JobState) -> tuple[object, ...]:
     waits = tuple(name in state.deadlines for name in ("Expand", "Coordinator"))
     waits += ("Unplaced" in state.deadlines and state.phase is JobPhase.PENDING,)  # one phase is like the others
     waits += ("Unreachable" in state.deadlines and state.phase is JobPhase.RUNNING,)
-    waits += (state.waiting is not None and state.phase is JobPhase.PENDING,)
+    if state.waiting is not None and state.phase is JobPhase.PENDING:
+        waits += (state.waiting.released, "Release" in state.deadlines)
     gone = state.shrunk
     return (state.phase, inner, gone is not None and 1 + bool(gone.capacity_ms), waits)
 
@@ -164,7 +167,7 @@ def shape(state: JobState) -> tuple[object, ...]:
 WORLDS: tuple[tuple[Policy, ClusterView], ...] = (
     (POLICIES[0], VIEW),
     (POLICIES[0], replace(VIEW, free_nodes=0)),
-    (POLICIES[0], replace(VIEW, step=-1, coordinator_ready=False, free_nodes=None)),
+    (POLICIES[0], replace(VIEW, step=-1, coordinator_ready=False, free_nodes=None, node_names={})),
     *((policy, VIEW) for policy in POLICIES[1:]),
     (POLICIES[3], replace(VIEW, coordinator_ready=False)),
     (POLICIES[0], replace(VIEW, start_sign_ms=10**9)),  # later than anything in a walk

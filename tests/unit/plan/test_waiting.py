@@ -10,7 +10,8 @@ from hajob.domain.actions import Action
 from hajob.domain.facts import FactKind
 from hajob.plan import effects as do
 from hajob.plan import events as e
-from hajob.plan.policy import ActionLimits, Policy
+from hajob.plan.placements import placements
+from hajob.plan.policy import RELEASE_SECONDS, ActionLimits, Policy
 from hajob.plan.state import Deadline, JobPhase, JobState, Waiting
 from tests.unit.plan.plan_rig import Rig
 from tests.unit.plan.plan_worlds import VIEW
@@ -221,3 +222,73 @@ def test_a_wait_is_remembered_as_it_is() -> None:
     rig.tell(FULL)
     assert rig.state.waiting == Waiting(rig.now, 100_000 - 10)
     assert Action.RESTART.value not in {spend.budget for spend in rig.state.spent}
+
+
+def gives_back() -> Rig:
+    """A start that waits for nodes and has given its chips back."""
+    rig = starting(release_waiting_pods=True)
+    rig.view = replace(rig.view, free_nodes=1)
+    rig.tell(FULL)
+    let_pass(rig, 1000 * RELEASE_SECONDS)
+    return rig
+
+
+def rank_pods(rig: Rig) -> list[int]:
+    return [pod.incarnation for pod in placements(rig.state, rig.view.layout.num_nodes).ranks]
+
+
+def test_a_waiting_start_keeps_its_chips_by_default() -> None:
+    rig = starting()
+    rig.tell(FULL)
+    let_pass(rig, DAY_MS)
+    assert rank_pods(rig) == [1, 1, 1, 1]
+
+
+def test_chips_held_in_vain_are_given_back_after_a_minute() -> None:
+    rig = starting(release_waiting_pods=True)
+    rig.view = replace(rig.view, free_nodes=1)
+    rig.tell(FULL)
+    let_pass(rig, 1000 * RELEASE_SECONDS - 1)
+    assert len(rank_pods(rig)) == 4
+    let_pass(rig, 1)
+    assert rank_pods(rig) == []
+    assert placements(rig.state, 4).coordinator is not None  # it holds no chips
+    let_pass(rig, 30 * DAY_MS)
+    assert (rig.state.phase, rank_pods(rig)) == (JobPhase.PENDING, [])
+
+
+def test_nodes_for_all_bring_every_pod_back() -> None:
+    rig = gives_back()
+    let_pass(rig, DAY_MS)
+    rig.tell(e.CapacityAvailable(nodes=3))
+    assert rank_pods(rig) == []
+    rig.tell(e.CapacityAvailable(nodes=4))
+    assert rank_pods(rig) == [2, 2, 2, 2]
+    rig.tell(e.PlacesFound())
+    assert (rig.state.waiting, Deadline.RELEASE in rig.state.deadlines) == (None, False)
+
+
+def test_chips_are_not_taken_back_at_once() -> None:
+    rig = gives_back()
+    rig.view = replace(rig.view, free_nodes=4)
+    rig.tell(e.CapacityAvailable(nodes=4))
+    assert rank_pods(rig) == []
+    let_pass(rig, 1000 * RELEASE_SECONDS)
+    assert rank_pods(rig) == [2, 2, 2, 2]
+
+
+def test_a_policy_that_is_taken_back_releases_nothing() -> None:
+    rig = starting(release_waiting_pods=True)
+    rig.tell(FULL)
+    rig.policy = Policy()
+    rig.tell(e.PolicyChanged())
+    let_pass(rig, DAY_MS)
+    assert len(rank_pods(rig)) == 4
+
+
+def test_a_wait_without_chips_counts_for_its_timeout() -> None:
+    rig = starting(release_waiting_pods=True, capacity_timeout_seconds=300)
+    rig.view = replace(rig.view, free_nodes=1)
+    rig.tell(FULL)
+    let_pass(rig, 300_000)
+    assert rig.at(JobPhase.FAILED)
