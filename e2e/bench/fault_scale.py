@@ -14,8 +14,12 @@ import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Final
 
+from aiohttp import web
+
+from e2e.bench import replay_server
 from e2e.bench.decision import FIRST_BLOCK, PER_BLOCK, ScriptedCoordinator, trained
 from e2e.bench.operator_core import node_of, write_certificates
 from e2e.bench.operator_scale import ScaleRig
@@ -76,11 +80,7 @@ def single_faults(count: int, say: Say, nodes: int = NODES) -> list[float]:
 
 async def _single(run: Run, plane: ControlPlane, uids: list[str], count: int) -> list[float]:
     directory = run.directory / "faults"
-    addresses = {
-        uid: run.address(FIRST_BLOCK + number // PER_BLOCK, 2 + number % PER_BLOCK) for number, uid in enumerate(uids)
-    }
-    for uid in uids:
-        write_certificates(directory, uid)
+    addresses = _addresses(run, directory, uids)
     since, stamps = audit.now(), dict[tuple[str, int], float]()
     async with trained(run, directory, addresses, str(plane.kubeconfig)) as coordinators:
         writer = FaultWriter(plane, stamps)
@@ -98,6 +98,53 @@ async def _single(run: Run, plane: ControlPlane, uids: list[str], count: int) ->
         for (name, number), stamp in stamps.items()
         if name in written
     ]
+
+
+def replayed_faults(count: int, nodes: int = NODES) -> list[float]:
+    """As `single_faults`, from a replayed watch instead of an API server: from the byte that leaves it to the order."""
+    with Run.start("single faults from a replayed watch") as run:
+        return asyncio.run(_replayed_faults(run, count, nodes))
+
+
+async def _replayed_faults(run: Run, count: int, nodes: int) -> list[float]:
+    directory, uids = run.directory / "faults", [f"job-{number}" for number in range(JOBS)]
+    placed = [node_of(uid, rank) for uid in uids for rank in range(NODES_PER_JOB)]
+    replay = replay_server.Replay(nodes - len(placed), 0, [])
+    replay.lists["nodes"] += [_named(name) for name in placed]
+    runner = web.AppRunner(replay_server.application(0, 0, [], replay), access_log=None)
+    await runner.setup()
+    host = run.address(0, 60)
+    port = free_port(host, 8099)
+    await web.TCPSite(runner, host, port).start()
+    written: list[float] = []
+    stamps: list[float] = []
+    async with trained(run, directory, _addresses(run, directory, uids), f"http://{host}:{port}") as coordinators:
+        for number in range(count):
+            uid, coordinator = uids[number % JOBS], coordinators[number % JOBS]
+            name, code = node_of(uid, number // JOBS % NODES_PER_JOB), f"80AA{number:04X}"
+            coordinator.train()
+            await asyncio.sleep(0.02)
+            injection = Injection.of(InjectionKind.CHIP, name, number % 8, code, "RestartRequest")
+            written.append(await replay.write(device_map(None, injection, _now_ms())))
+            stamps.append(await coordinator.ordered())
+            await replay.write(device_map(None, Injection.of(InjectionKind.RECOVER, name), _now_ms()))
+    await runner.cleanup()
+    return [1000 * (stamp - when) for stamp, when in zip(stamps, written, strict=True)]
+
+
+def _named(name: str) -> Object:
+    made = replay_server.node(0)
+    made["metadata"] |= {"name": name, "uid": name}
+    return made
+
+
+def _addresses(run: Run, directory: Path, uids: list[str]) -> dict[str, str]:
+    """Of the coordinators, by job UID; each gets its certificates."""
+    for uid in uids:
+        write_certificates(directory, uid)
+    return {
+        uid: run.address(FIRST_BLOCK + number // PER_BLOCK, 2 + number % PER_BLOCK) for number, uid in enumerate(uids)
+    }
 
 
 class FaultWriter:
@@ -222,6 +269,9 @@ def main() -> int:
     which, say = sys.argv[1], print
     if which == "single":
         values = sorted(single_faults(int(sys.argv[2]), say))
+        print(len(values), "p50", values[len(values) // 2], "p99", values[int(len(values) * 0.99)], "most", values[-1])
+    elif which == "replayed-single":
+        values = sorted(replayed_faults(int(sys.argv[2])))
         print(len(values), "p50", values[len(values) // 2], "p99", values[int(len(values) * 0.99)], "most", values[-1])
     elif which == "replay":
         print(replayed(say, int(sys.argv[2])))

@@ -71,7 +71,7 @@ class MemoryApi(Kube):  # its answers are made here: no request is carried
         if resource != "secrets" or uid not in self._addresses:
             raise ApiError(404, "NotFound", f"{resource} {name}")
         files = {file.name: base64.b64encode(file.read_bytes()).decode() for file in (self._directory / uid).iterdir()}
-        return {"data": files}
+        return {"metadata": {"name": name, "namespace": namespace, "uid": name}, "data": files}
 
     async def pages(self, resource: str, namespace: str = "", label_selector: str = "") -> AsyncIterator[Page]:
         """Nothing is listed."""
@@ -119,6 +119,11 @@ class MemoryApi(Kube):  # its answers are made here: no request is carried
                 _operate(whole, operation)
         self._statuses[namespace] = whole["status"]
         return whole
+
+    async def replace(self, resource: str, namespace: str, body: Json) -> Json:
+        """It is taken as it is."""
+        del resource, namespace
+        return body
 
     async def delete(
         self, resource: str, namespace: str, name: str, *, uid: str = "", grace_seconds: int | None = None
@@ -202,7 +207,7 @@ class RealFaults:
 
 
 async def serve(directory: Path, addresses: dict[str, str], port: int, kubeconfig: str = "") -> None:
-    """Look after one job for every address, for ever; with a kubeconfig faults come from that API server."""
+    """Look after one job for every address, for ever; with a kubeconfig, or a URL, faults come from that API server."""
     clock = SystemClock()
     api = MemoryApi(directory, addresses)
     caches = Caches()
@@ -226,7 +231,9 @@ async def serve(directory: Path, addresses: dict[str, str], port: int, kubeconfi
         )
 
     announcer = Announcer(api, clock, "bench")
-    faults = RealFaults(await from_kubeconfig(kubeconfig), caches) if kubeconfig else None
+    plain = kubeconfig.startswith("http:")
+    credentials = ApiCredentials(kubeconfig) if plain or not kubeconfig else await from_kubeconfig(kubeconfig)
+    faults = RealFaults(credentials, caches) if kubeconfig else None
     ports = Ports(
         authorities=AuthorityStore(api, clock, "hajob-system", LIFETIME),
         kube=api,

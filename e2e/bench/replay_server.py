@@ -84,7 +84,9 @@ class Replay:
         }
         self.sent = 0
         self.done = False
+        self._version = VERSION
         self._streams: list[web.StreamResponse] = []
+        self._maps: list[web.StreamResponse] = []
 
     async def collection(self, request: web.Request) -> web.StreamResponse:
         """A list, or a watch that waits for the flood."""
@@ -105,8 +107,20 @@ class Replay:
         await stream.prepare(request)
         if resource == "nodes":
             self._streams.append(stream)
+        elif "cim" in request.query.get("labelSelector", ""):
+            self._maps.append(stream)
         await asyncio.sleep(3600)
         return stream
+
+    async def write(self, body: Object) -> float:
+        """A ConfigMap is written: its watchers hear it; when, in seconds since 1970."""
+        self._version += 1
+        body["metadata"] |= {"uid": body["metadata"]["name"], "resourceVersion": str(self._version)}
+        line = json.dumps({"type": "MODIFIED", "object": body}).encode() + b"\n"
+        written = time.time()
+        for stream in self._maps:
+            await stream.write(line)
+        return written
 
     async def flood(self, request: web.Request) -> web.Response:
         """Begin; every event changes a label of its node, every hundredth turns a node bad or well."""
@@ -134,9 +148,9 @@ class Replay:
         return web.json_response({"sent": self.sent, "done": self.done, "time": time.time()})
 
 
-def application(nodes: int, pods: int, maps: list[Object]) -> web.Application:
-    """The server."""
-    replay, app = Replay(nodes, pods, maps), web.Application()
+def application(nodes: int, pods: int, maps: list[Object], replay: Replay | None = None) -> web.Application:
+    """The server; `replay`: its memory, where somebody else wants to write into it."""
+    replay, app = replay or Replay(nodes, pods, maps), web.Application()
     app.router.add_get("/flood", replay.flood)
     app.router.add_get("/flooded", replay.flooded)
     app.router.add_get("/{path:.*}", replay.collection)
