@@ -61,8 +61,16 @@ def manifests(
     settings = dict(environment or {})
     if watch_namespace:
         settings["HAJOB_WATCH_NAMESPACE"] = watch_namespace
+        found.append(_many_may_break(namespace))
     pod["containers"][0]["env"] += [{"name": name, "value": value} for name, value in settings.items()]
     return found
+
+
+def _many_may_break(namespace: str) -> Object:
+    """Settings for an operator beside others: the broken nodes of one rig must not look like a flood to the next."""
+    metadata = {"name": "hajob-faults", "namespace": namespace, "labels": {"training.hajob.io/settings": "faults"}}
+    data = {"breaker": "{minimumNodes: 1000}", "quarantine": "{minimumNodes: 1000}"}
+    return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": data}
 
 
 def install(plane: ControlPlane, objects: list[Object], seconds: float = 60.0) -> None:

@@ -105,6 +105,10 @@ class ClusterFaults:
         """When the operator first heard of a standing fault."""
         return self._appeared_ms[fact.id]
 
+    def silent(self, now_ms: int) -> list[str]:
+        """Objects whose writers are silent."""
+        return self.feeds.silent(now_ms, self._nodes())
+
     def nodes(self) -> frozenset[str]:
         """Names of the nodes on which anything stands."""
         return self._store.nodes()
@@ -138,7 +142,8 @@ class ClusterFaults:
         looked_ms, why = self._silence
         if now_ms < looked_ms + _SECOND_MS:
             return why
-        silent, total = sum(1 for _ in self.feeds.silent(now_ms)), len(self.feeds)
+        nodes = self._nodes()
+        silent, total = len(self.feeds.silent(now_ms, nodes)), self.feeds.count(nodes)
         limit = self.breaker.settings.limit(total)
         why = f"{silent} of {total} device plugins are silent, {limit} may be" if silent > limit else ""
         self._silence = (now_ms, why)

@@ -7,7 +7,7 @@ writing changes, so that a clock which goes wrong on its node makes it neither s
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Final
 
@@ -17,10 +17,23 @@ JUMP_MS: Final = 30_000
 
 @dataclass(slots=True)
 class _Feed:
-    """One writer: the time it wrote last, by its clock; when that was, by ours; how long it may be silent."""
+    """One writer: its node; when it wrote last, by its clock and by ours; how long it may be silent."""
 
+    node: str
     updated_ms: int
     heard_ms: int
+    silent_after_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """What an object says of its writing: when, by the writer's clock and, at first sight, by ours; how often at least.
+
+    At first sight the difference says how old it is, later only that it has changed.
+    """
+
+    updated_ms: int
+    wall_ms: int
     silent_after_ms: int
 
 
@@ -30,14 +43,14 @@ class Feeds:
     def __init__(self) -> None:
         self._feeds: dict[str, _Feed] = {}
 
-    def heard(self, origin: str, updated_ms: int, silent_after_ms: int, now_ms: int, wall_ms: int) -> None:
-        """An object was read. At first sight its own time says how old it is, later that it has changed."""
+    def heard(self, origin: str, node: str, told: Told, now_ms: int) -> None:
+        """An object about a node was read."""
         feed = self._feeds.get(origin)
         if feed is None:
-            age_ms = max(wall_ms - updated_ms, 0)
-            self._feeds[origin] = _Feed(updated_ms, now_ms - age_ms, silent_after_ms)
-        elif updated_ms != feed.updated_ms:
-            feed.updated_ms, feed.heard_ms = updated_ms, now_ms
+            heard_ms = now_ms - max(told.wall_ms - told.updated_ms, 0)
+            self._feeds[origin] = _Feed(node, told.updated_ms, heard_ms, told.silent_after_ms)
+        elif told.updated_ms != feed.updated_ms:
+            feed.updated_ms, feed.heard_ms = told.updated_ms, now_ms
 
     def gone(self, origin: str) -> None:
         """An object is gone: nobody is expected to write it."""
@@ -48,12 +61,13 @@ class Feeds:
         feed = self._feeds.get(origin)
         return feed is not None and now_ms - feed.heard_ms > feed.silent_after_ms
 
-    def silent(self, now_ms: int) -> Iterator[str]:
-        """All that are silent now."""
-        return (origin for origin in self._feeds if self.is_silent(origin, now_ms))
+    def silent(self, now_ms: int, nodes: Collection[str]) -> list[str]:
+        """All of these nodes that are silent now; what is left of a node that is gone is no silence."""
+        return [origin for origin, feed in self._feeds.items() if feed.node in nodes and self.is_silent(origin, now_ms)]
 
-    def __len__(self) -> int:
-        return len(self._feeds)
+    def count(self, nodes: Collection[str]) -> int:
+        """How many of these nodes are expected to write."""
+        return sum(feed.node in nodes for feed in self._feeds.values())
 
 
 class ClockGuard:

@@ -14,6 +14,7 @@ from typing import Any, Final, Protocol
 
 from hajob.api.base import Json
 from hajob.cluster.faults import ClusterFaults
+from hajob.cluster.feeds import Told
 from hajob.cluster.settings import NAME as SETTINGS_NAME
 from hajob.cluster.settings import SELECTOR, FaultSettings
 from hajob.cluster.settings import read as read_settings
@@ -45,12 +46,14 @@ class ReadObject:
         reading: what it says.
         keeps: it is a message, and not a state.
         silent_after_ms: its writer writes at least so often; 0: only when something changes.
+        node: whose writer that is; empty for an object of no single node.
     """
 
     origin: str
     reading: Reading
     keeps: bool = False
     silent_after_ms: int = 0
+    node: str = ""
 
 
 class FaultListener(Protocol):
@@ -160,7 +163,7 @@ class FaultWatch:
             "held": self._held,
             "standing": len(self._faults),
             "nodes": sorted(self._faults.nodes())[:MOST_SHOWN],
-            "silent": sorted(self._faults.feeds.silent(self._now_ms()))[:MOST_SHOWN],
+            "silent": sorted(self._faults.silent(self._now_ms()))[:MOST_SHOWN],
             "rejectedByReason": dict(Counter(one["reason"] for one in rejected)),
             "rejected": rejected[:MOST_SHOWN],
             "complete": self.complete,
@@ -200,7 +203,8 @@ class FaultWatch:
         rows = [row for row in registry.SOURCES if row.takes(whole)]
         silent_after = max((row.silent_after_seconds for row in rows), default=0)
         origin = f"{metadata.get('namespace', '')}/{metadata['name']}"
-        return ReadObject(origin, reading, any(row.keeps for row in rows), silent_after * MILLISECONDS)
+        node = next((metadata["name"].removeprefix(row.prefix) for row in rows if row.of_node), "")
+        return ReadObject(origin, reading, any(row.keeps for row in rows), silent_after * MILLISECONDS, node)
 
     def _changed(self, change: Change[ReadObject]) -> None:
         found = change.value
@@ -215,7 +219,8 @@ class FaultWatch:
         self._reject(found.origin, reading.rejected)
         if found.silent_after_ms and reading.updated_ms is not None:
             wall = self._clock.now_milliseconds()
-            self._faults.feeds.heard(found.origin, reading.updated_ms, found.silent_after_ms, now, wall)
+            told = Told(reading.updated_ms, wall, found.silent_after_ms)
+            self._faults.feeds.heard(found.origin, found.node, told, now)
         self._faults.take(found.origin, reading, now, keeps=found.keeps)
 
     def _forget(self, origin: str) -> None:

@@ -192,6 +192,13 @@ async def test_writers_that_fall_silent_are_believed_no_more(cluster: Cluster) -
     assert cluster.held[-1] == ""
 
 
+async def test_what_is_left_of_nodes_that_are_gone_is_no_silence(cluster: Cluster) -> None:
+    for number in range(5):
+        await cluster.put(fresh(cluster, objects.fault(level="NotHandleFault"), f"removed-{number}"))
+    await cluster.clock.advance(2000)
+    assert (cluster.held, cluster.watch.report()["silent"]) == ([], [])
+
+
 async def test_what_a_dead_writer_left_behind_harms_nobody(cluster: Cluster) -> None:
     old = cluster.clock.now_milliseconds() // 1000 - 1000
     broken = objects.fault(level="SeparateNPU", code="x")
