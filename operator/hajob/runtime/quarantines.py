@@ -87,6 +87,7 @@ class Quarantines:
         self._wanted: dict[str, NodeQuarantine | None] = {}
         self._active: frozenset[str] = frozenset()
         self._inherited: set[str] = set()
+        self._could = False
         self._refused: set[str] = set()
         self._queue: asyncio.Queue[str] = asyncio.Queue()
         self._queued: set[str] = set()
@@ -188,6 +189,9 @@ class Quarantines:
         """End what is over; try those for which there was no room."""
         while True:
             await self._clock.sleep(LOOK_SECONDS)
+            could, self._could = self._could, self._may_decide()
+            if self._could and not could:  # what stood before that nobody has looked at
+                self.follow_all()
             settings, now = self._settings(), self._clock.now_milliseconds()
             due = {
                 node

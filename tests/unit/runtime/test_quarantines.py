@@ -225,6 +225,18 @@ async def test_what_is_not_read_yet_ends_no_quarantine(cluster: Cluster) -> None
     assert not cluster.quarantines.is_inherited("n1")
 
 
+async def test_what_stood_before_all_was_read_is_not_forgotten(cluster: Cluster) -> None:
+    await cluster.clock.advance(6)
+    cluster.faults.complete = False
+    await cluster.stand("n1")
+    await cluster.clock.advance(6)
+    assert await cluster.written() == {}
+    cluster.faults.complete = True
+    await cluster.clock.advance(6)
+    await calm()
+    assert set(await cluster.written()) == {"n1"}
+
+
 async def test_a_standby_follows_and_writes_nothing(cluster: Cluster) -> None:
     cluster.leads = False
     await cluster.stand("n1")
