@@ -6,7 +6,6 @@ the chart's copies of the CRDs, and the table `docs/chart.md`. Run as `python -m
 
 from __future__ import annotations
 
-import argparse
 import dataclasses
 import json
 import sys
@@ -18,10 +17,10 @@ from pydantic import BaseModel, ConfigDict, Field, create_model
 from pydantic.alias_generators import to_camel
 
 from hajob.api.base import Json
+from hajob.api.generated import ROOT, write_or_check
 from hajob.runtime.reference import sentences
 from hajob.runtime.settings import Settings
 
-ROOT: Final = Path(__file__).resolve().parents[3]
 CHART: Final = ROOT / "charts" / "hajob"
 
 BY_THE_CHART: Final = frozenset(
@@ -247,18 +246,8 @@ def files() -> Mapping[Path, str]:
 
 def main(arguments: list[str] | None = None) -> int:
     """Write the files, or say whether they are current."""
-    parser = argparse.ArgumentParser(prog="python -m hajob.runtime.chart", description="generate the chart's values")
-    parser.add_argument("--check", action="store_true", help="only compare, exit 1 when a file is not current")
-    options = parser.parse_args(arguments)
-    stale = [path for path, text in files().items() if not path.is_file() or path.read_text(encoding="utf-8") != text]
-    if options.check:
-        for path in stale:
-            print(f"{path} is out of date: run `python -m hajob.runtime.chart` and commit it", file=sys.stderr)
-        return 1 if stale else 0
-    for path in stale:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(files()[path], encoding="utf-8")
-    return 0
+    pages = {str(path.relative_to(ROOT)): text for path, text in files().items()}
+    return write_or_check("hajob.runtime.chart", pages, arguments)
 
 
 if __name__ == "__main__":
