@@ -65,10 +65,9 @@ def test_two_jobs_that_need_more_than_half_start_one_by_one(rivals: Rivals, cont
         control_plane.wait("the other to stand behind its gates", lambda: 4 in map(rivals.gated, JOBS))
         first, second = sorted(JOBS, key=rivals.gated)
         assert (rivals.placed(first), rivals.placed(second)) == (4, 0)
-        control_plane.wait(
-            "the wait to be told", lambda: rivals.scheduled(second).get("reason") == "WaitingForCapacity" or None
-        )
-        assert "4 pods ask for no node yet" in rivals.scheduled(second)["message"]
+        told = "4 pods ask for no node yet"
+        control_plane.wait("the wait to be told", lambda: told in rivals.scheduled(second).get("message", ""))
+        assert rivals.scheduled(second)["reason"] == "WaitingForCapacity"
         rivals.delete(first)
         force_gone(rivals, first)
         control_plane.wait("the other to start whole", lambda: rivals.placed(second) == 4)

@@ -97,9 +97,10 @@ def served(control_plane: ControlPlane, crd: Object, namespace: str) -> Iterator
 def test_a_job_gets_its_pods_and_tells_what_it_waits_for(served: Served) -> None:
     served.apply()
     served.until("four rank pods and a coordinator", lambda: len(served.pods()) == 5)
-    served.until("the scheduler's words", lambda: served.condition("Scheduled").get("reason") == "WaitingForCapacity")
+    served.until("the scheduler's words", lambda: "available" in served.condition("Scheduled").get("message", ""))
     assert served.condition("Accepted")["status"] == "True"
-    assert "available" in served.condition("Scheduled")["message"]
+    assert served.condition("Scheduled")["reason"] == "WaitingForCapacity"
+    assert "4 pods ask for no node yet" in served.condition("Scheduled")["message"]
     assert [each["type"] for each in served.status()["conditions"]] == [
         *("Accepted", "Scheduled", "Running", "Recoverable", "CoordinatorReady", "Shrunk", "Degraded", "Held"),
         *("Suspended", "Complete", "Failed"),
