@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from copy import deepcopy
 from typing import Any
 
@@ -54,8 +55,15 @@ class Rivals:
 
 
 @pytest.fixture
-def rivals(served: Served, namespace: str) -> Rivals:
-    return Rivals(served, namespace)
+def rivals(control_plane: ControlPlane, crd: Object, namespace: str) -> Iterator[Rivals]:
+    assert crd
+    served = Served(control_plane, namespace)
+    served.start_operator()
+    yield Rivals(served, namespace)
+    served.kill_operators()
+    for name in JOBS:
+        if control_plane.api.find(f"{collection(namespace)}/{name}"):
+            control_plane.api.merge(f"{collection(namespace)}/{name}", {"metadata": {"finalizers": None}})
 
 
 def test_two_jobs_that_need_more_than_half_start_one_by_one(rivals: Rivals, control_plane: ControlPlane) -> None:
