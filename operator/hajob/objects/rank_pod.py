@@ -20,6 +20,8 @@ from hajob.objects.naming import job_labels, owner_references, rank_pod_name
 from hajob.objects.settings import PodSettings
 
 _OUTPUT_DIRECTORY: Final = "hajob-output"
+_AGENT_RESOURCES: Final[Json] = {"requests": {"cpu": "1", "memory": "64Mi"}}
+"""A CPU of its own: beside ranks that use every core, an agent that waits for its turn loses leases and heartbeats."""
 _TERMINATION_LOG: Final = "/dev/termination-log"  # Kubernetes' default of terminationMessagePath
 
 
@@ -106,7 +108,7 @@ def _agent(job: HATrainingJob, settings: PodSettings, node_rank: int, incarnatio
         settings,
         env=[*parts.variables(own), *parts.pod_fields()],
         mounts=mounts,
-        resources=parts.resources_or(job.spec.agent.resources, settings.resources),
+        resources=parts.resources_or(job.spec.agent.resources, settings.resources or _AGENT_RESOURCES),
     )
     return {**container, "restartPolicy": "Always"}
 

@@ -81,7 +81,8 @@ class Sidecar(Values):
     pull_secrets: list[str] = []
     """Names of Secrets in the jobs' namespaces that open its registry."""
     resources: Json = {}
-    """Requests and limits where the job says nothing; empty: 50m CPU and 64Mi requested."""
+    """Requests and limits where the job says nothing; empty: one CPU of each agent, else
+    50m, and 64Mi requested."""
     security_context: Json = {}
     """Fields over what Pod Security `restricted` asks for."""
 

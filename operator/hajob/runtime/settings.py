@@ -54,7 +54,8 @@ class Settings:
     """Secrets in the jobs' namespaces that open its registry, separated by commas; beside those of the template."""
 
     sidecar_resources: str = ""
-    """Requests and limits of its containers as JSON, where the job says nothing; empty: 50m CPU and 64Mi requested."""
+    """Requests and limits of its containers as JSON, where the job says nothing; empty: one CPU of each agent, else
+    50m, and 64Mi requested."""
 
     sidecar_security_context: str = ""
     """Fields of their securityContext as JSON, over what Pod Security `restricted` asks for: {"runAsUser": 1000}."""

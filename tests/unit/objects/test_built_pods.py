@@ -208,3 +208,14 @@ def test_a_broken_secret_is_named() -> None:
         tls_secret(example("quickstart"), {"ca.crt": b""})
     with pytest.raises(ValueError, match=r"agent\.crt"):
         read_tls_secret({"metadata": {"name": "s"}, "data": {"ca.crt": ""}})
+
+
+def test_an_agent_asks_for_a_cpu_of_its_own() -> None:
+    agent = _container(rank_pod(example("quickstart"), 0, 1, SETTINGS), "agent")
+    assert agent["resources"]["requests"]["cpu"] == "1"
+
+
+@pytest.mark.parametrize(("nodes", "cpu"), [(4, "50m"), (2048, "1024m")])
+def test_a_coordinator_asks_for_what_its_agents_cost(nodes: int, cpu: str) -> None:
+    pod = coordinator_pod(example("quickstart", numNodes=nodes), 1, SETTINGS)
+    assert _container(pod, "coordinator")["resources"]["requests"]["cpu"] == cpu
