@@ -71,7 +71,7 @@ scenarios: e2e ## the same as e2e
 .PHONY: chart
 chart: ## build Helm, test the chart: what it renders, and on a real API server
 	@$(RUN) e2e.bootstrap.helm
-	@$(PYTEST) tests/integration/chart $(TESTS)
+	@HAJOB_CHART_ON_SERVER=1 $(PYTEST) tests/integration/chart $(TESTS)
 
 .PHONY: fuzz
 fuzz: ## give every parser of a fault source 100,000 damaged objects, guided by coverage (some minutes)
