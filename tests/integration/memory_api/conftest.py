@@ -21,6 +21,9 @@ from tests.unit.runtime.runtime_fakes import FakeClock
 
 PATIENCE_SECONDS = 20.0
 
+NO_SCHEDULER: dict[str, Any] = {"schedulerName": "nobody"}
+"""Other tests on the same server have nodes, and its scheduler would bind pods of these to them."""
+
 
 class Api:
     """One of the two.

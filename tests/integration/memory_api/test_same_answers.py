@@ -10,7 +10,7 @@ from hajob.api import constants as names
 from hajob.api.base import Json
 from hajob.runtime.kube import ApiError, PatchKind
 from tests.integration.conftest import QUICKSTART
-from tests.integration.memory_api.conftest import Api
+from tests.integration.memory_api.conftest import NO_SCHEDULER, Api
 
 MERGE, JSON = {"content_type": str(PatchKind.MERGE)}, {"content_type": str(PatchKind.JSON)}
 CONTINUE: Json = {"continue": "bm9uc2Vuc2U"}
@@ -20,7 +20,7 @@ STRANGER = "00000000-0000-0000-0000-000000000000"
 def pod(name: str, **spec: Any) -> Json:
     labels = {"app": "x"}
     containers = [{"name": "c", "image": "i"}]
-    return {"metadata": {"name": name, "labels": labels}, "spec": {"containers": containers, **spec}}
+    return {"metadata": {"name": name, "labels": labels}, "spec": {"containers": containers, **NO_SCHEDULER, **spec}}
 
 
 def config(name: str, **metadata: Any) -> Json:

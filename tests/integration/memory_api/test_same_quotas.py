@@ -6,7 +6,7 @@ from typing import Any
 
 from hajob.api.base import Json
 from hajob.runtime.kube import PatchKind
-from tests.integration.memory_api.conftest import Api
+from tests.integration.memory_api.conftest import NO_SCHEDULER, Api
 
 MERGE = {"content_type": str(PatchKind.MERGE)}
 CHIPS = "huawei.com/Ascend910"
@@ -17,7 +17,10 @@ def pod(name: str, *, cpu: str = "", memory: str = "", chips: str = "", **spec: 
     if chips:
         resources["limits"][CHIPS] = chips
     container = {"name": "c", "image": "i", "resources": resources}
-    return {"metadata": {"name": name, "labels": {"app": "x"}}, "spec": {"containers": [container], **spec}}
+    return {
+        "metadata": {"name": name, "labels": {"app": "x"}},
+        "spec": {"containers": [container], **NO_SCHEDULER, **spec},
+    }
 
 
 async def limit(api: Api, **hard: str) -> None:
