@@ -85,9 +85,8 @@ def test_helpers_that_hold_a_chip_end_with_their_rank(tmp_path: Path, code: int,
         free, held = map(int, pod.log().split("helpers ")[1].split()[:2])
         pod.until(lambda: pod.rank(0).get("running") is False, "the end of the rank")
         pod.until(lambda: not alive(held), "the end of what holds the chip")
-        time.sleep(0.2)
-        assert alive(free) is free_lives
-        assert "behind, they are ended with it" in pod.log()
+        pod.until(lambda: "behind, they are ended with it" in pod.log(), "the launcher's word of it")
+        pod.until(lambda: alive(free) is free_lives, "the other one")
         if free_lives:
             os.kill(free, signal.SIGKILL)
 
