@@ -1,19 +1,16 @@
 """`kubectl hajob breaker`: whether faults of nodes and chips are held back, and how to say that they are true."""
 
 import argparse
-import sys
 from collections.abc import Callable
 from datetime import UTC, datetime
-from typing import Any, Final
+from typing import Any
 
 from hajob.api.base import format_time
 from hajob.api.conditions import Reason
-from hajob.cli.cluster import ClusterError
+from hajob.cli.exits import reported
 from hajob.cli.objects import JOBS, KubernetesObjects, Objects, config_maps
 from hajob.cluster.settings import BELIEVE, LABEL, NAME
 from hajob.runtime.clock import SystemClock
-
-_NOT_DONE: Final = 1
 
 
 def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
@@ -30,16 +27,15 @@ def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
 def run(arguments: argparse.Namespace) -> int:
     """Print the state, or say the word; 1 where the cluster refuses."""
     now = datetime.fromtimestamp(SystemClock().now_milliseconds() / 1000, UTC)
-    try:
+
+    def answer() -> None:
         objects = KubernetesObjects(context=arguments.context)
         if arguments.believe:
             print(believe(objects, arguments.operator_namespace, now))
         else:
             held(objects, print)
-    except ClusterError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return _NOT_DONE
-    return 0
+
+    return reported(answer)
 
 
 def held(objects: Objects, say: Callable[[str], object]) -> None:

@@ -17,6 +17,7 @@ import yaml
 from hajob.api.derived import chips_per_node
 from hajob.api.enums import CordonPolicy, SubHealthPolicy
 from hajob.api.spec import HATrainingJobSpec
+from hajob.cli.exits import BAD_INPUT
 from hajob.cli.simulate import read_manifest
 from hajob.domain.actions import Action
 from hajob.domain.errors import HajobInputError
@@ -27,8 +28,6 @@ from hajob.sources import pod as pod_source
 from hajob.sources import registry
 from hajob.sources.chips import PodChips, pod_chips
 from hajob.sources.reading import Reading, RejectionReason, Terms, items, mapping, name_of
-
-_BAD_INPUT: Final = 2
 
 
 def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
@@ -53,7 +52,7 @@ def run(arguments: argparse.Namespace) -> int:
         spec = read_manifest(arguments.job) if arguments.job else None
     except HajobInputError as error:
         print(f"error: {error}", file=sys.stderr)
-        return _BAD_INPUT
+        return BAD_INPUT
     found = facts_of(objects, spec, SystemClock().now_milliseconds())
     print(json.dumps(found, indent=2) if arguments.output == "json" else as_text(found))
     return 0

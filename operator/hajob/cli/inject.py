@@ -5,13 +5,12 @@ it at the next change, or after five minutes; on process nodes `make inject` mak
 """
 
 import argparse
-import sys
 from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Final
 
 from hajob.api.base import format_time
-from hajob.cli.cluster import ClusterError
+from hajob.cli.exits import reported
 from hajob.cli.injection import (
     DEFAULTS,
     DEVICE_NAMESPACE,
@@ -26,8 +25,6 @@ from hajob.cli.injection import (
 from hajob.cli.objects import KubernetesObjects, Objects, config_maps
 from hajob.runtime.clock import SystemClock
 
-_BAD_INPUT: Final = 2
-_NOT_DONE: Final = 1
 _HELP: Final = {
     InjectionKind.CHIP: "a fault of a chip, of any code and level",
     InjectionKind.SUB_HEALTH: "a chip that works, but not well",
@@ -61,16 +58,8 @@ def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
 
 def run(arguments: argparse.Namespace) -> int:
     """Write it; 1 where the cluster refuses, 2 where the input makes no sense."""
-    try:
-        injection = read(arguments)
-        carry_out(injection, KubernetesObjects(context=arguments.context), SystemClock().now_milliseconds(), print)
-    except ValueError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return _BAD_INPUT
-    except ClusterError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return _NOT_DONE
-    return 0
+    now_ms = SystemClock().now_milliseconds()
+    return reported(lambda: carry_out(read(arguments), KubernetesObjects(context=arguments.context), now_ms, print))
 
 
 def read(arguments: argparse.Namespace) -> Injection:

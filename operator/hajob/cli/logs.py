@@ -19,12 +19,11 @@ from hajob.api.derived import chips_per_node, world_size
 from hajob.api.enums import Launcher
 from hajob.api.job import HATrainingJob
 from hajob.cli.cluster import Cluster, ClusterError, Container, KubernetesCluster, Streams
+from hajob.cli.exits import BAD_INPUT, NOT_DONE
 from hajob.domain.errors import HajobInputError
 from hajob.objects.containers import trainer_of
 from hajob.objects.rank_pod import mount_for, output_directory
 
-_BAD_INPUT: Final = 2
-_NOT_DONE: Final = 1
 _READER_NOT_KEPT: Final = 3
 _ENDED_BY_PERSON: Final = 130
 _READER: Final = ("python3", "-m", "trainer_sidecar.logs")
@@ -106,10 +105,10 @@ def run(arguments: argparse.Namespace) -> int:
         return show(question, KubernetesCluster(arguments.kubeconfig, arguments.context), Streams(_stdout, _stderr))
     except HajobInputError as error:
         print(f"error: {error}", file=sys.stderr)
-        return _BAD_INPUT
+        return BAD_INPUT
     except ClusterError as error:
         print(f"error: {error}", file=sys.stderr)
-        return _NOT_DONE
+        return NOT_DONE
     except KeyboardInterrupt:
         return _ENDED_BY_PERSON
 
@@ -158,7 +157,7 @@ def show(question: LogQuery, cluster: Cluster, streams: Streams) -> int:
         log = cluster.container_log(Container(namespace, ended, names.TRAINER_CONTAINER))
         _from_container_log(question, log, streams)
         return 0
-    return _NOT_DONE if code == _READER_NOT_KEPT else code
+    return NOT_DONE if code == _READER_NOT_KEPT else code
 
 
 def _ask(cluster: Cluster, containers: Iterable[Container], question: LogQuery, streams: Streams) -> int:

@@ -13,11 +13,10 @@ from hajob.api import constants as names
 from hajob.api.base import Json, format_time
 from hajob.api.quarantine import NodeQuarantine, QuarantineState
 from hajob.cli.cluster import ClusterError
+from hajob.cli.exits import reported
 from hajob.cli.objects import NODES, QUARANTINES, KubernetesObjects, Objects
 from hajob.runtime.clock import SystemClock
 
-_BAD_INPUT: Final = 2
-_NOT_DONE: Final = 1
 _UNITS: Final = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
 _DURATION: Final = re.compile(r"(\d{1,9})([smhd])")
 
@@ -43,15 +42,7 @@ def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
 def run(arguments: argparse.Namespace) -> int:
     """Carry it out; 1 where the cluster refuses, 2 where the input makes no sense."""
     now = datetime.fromtimestamp(SystemClock().now_milliseconds() // 1000, UTC)
-    try:
-        objects = KubernetesObjects(context=arguments.context)
-        return carry_out(arguments, objects, now, print)
-    except ClusterError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return _NOT_DONE
-    except ValueError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return _BAD_INPUT
+    return reported(lambda: carry_out(arguments, KubernetesObjects(context=arguments.context), now, print))
 
 
 def carry_out(arguments: argparse.Namespace, objects: Objects, now: datetime, say: Callable[[str], object]) -> int:

@@ -16,13 +16,13 @@ from pydantic import BaseModel
 
 from hajob.api.derived import not_served
 from hajob.api.spec import HATrainingJobSpec
+from hajob.cli.exits import BAD_INPUT
 from hajob.cli.simulated_writes import Write, writes
 from hajob.domain.actions import Action
 from hajob.domain.errors import HajobInputError
 from hajob.plan.policy import read_spec
 from hajob.plan.simulate import SimulationRequest, SimulationResult, simulate
 
-_BAD_INPUT: Final = 2
 _SHOWN: Final = 16
 """Longer lists are shortened for people; the JSON is whole."""
 
@@ -61,7 +61,7 @@ def run(arguments: argparse.Namespace) -> int:
         answer = simulate(spec, question(arguments))
     except HajobInputError as error:
         print(f"error: {error}", file=sys.stderr)
-        return _BAD_INPUT
+        return BAD_INPUT
     if unserved := not_served(spec):
         print(f"note: the operator does not start this job: {unserved}", file=sys.stderr)
     if answer.protection:
