@@ -6,14 +6,13 @@ pods listen on that port at theirs. So the store takes a free port, and what com
 
 from __future__ import annotations
 
-import contextlib
 import socket
 import sys
 import threading
 
 from torch.distributed import TCPStore
 
-_CHUNK = 65536
+from e2e.trainer.relay import forward
 
 
 def serve(host: str, port: int) -> None:
@@ -22,26 +21,7 @@ def serve(host: str, port: int) -> None:
         store = TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
         while True:
             client, _ = listener.accept()
-            threading.Thread(target=_relay, args=(client, store.port), daemon=True).start()
-
-
-def _relay(client: socket.socket, port: int) -> None:
-    with client, contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port)) as store:
-        for one in (client, store):
-            one.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        back = threading.Thread(target=_copy, args=(store, client), daemon=True)
-        back.start()
-        _copy(client, store)
-        back.join()
-
-
-def _copy(source: socket.socket, target: socket.socket) -> None:
-    """All bytes of one direction; its end is the end of the link."""
-    with contextlib.suppress(OSError):
-        while data := source.recv(_CHUNK):
-            target.sendall(data)
-    with contextlib.suppress(OSError):
-        target.shutdown(socket.SHUT_RDWR)
+            threading.Thread(target=forward, args=(client, ("127.0.0.1", store.port)), daemon=True).start()
 
 
 def main() -> None:

@@ -14,6 +14,7 @@ import threading
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from typing import BinaryIO
 
 _CONNECT_BYTES: Final = 16
@@ -48,10 +49,7 @@ class Relay:
 
     def _serve(self, rank: socket.socket) -> None:
         with rank, contextlib.suppress(OSError), socket.create_connection(self._controller) as controller:
-            for one in (rank, controller):
-                one.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            back = threading.Thread(target=_copy, args=(controller, rank), name="relay-back", daemon=True)
-            back.start()
+            back = copy_back(rank, controller)
             with rank.makefile("rb") as frames:
                 self._forward(frames, controller)
             controller.shutdown(socket.SHUT_RDWR)
@@ -66,10 +64,34 @@ class Relay:
                 controller.sendall(header + body)
 
 
-def _copy(source: socket.socket, target: socket.socket) -> None:
+def forward(near: socket.socket, target: tuple[str, int], hold: Callable[[], None] = lambda: None) -> None:
+    """All bytes of both directions between a connection and `target`, until one side ends; closes the connection.
+
+    Args:
+        near: a connection that was taken.
+        target: address and port.
+        hold: called before each piece is sent on; may wait.
+    """
+    with near, contextlib.suppress(OSError), socket.create_connection(target) as far:
+        back = copy_back(near, far, hold)
+        _copy(near, far, hold)
+        back.join()
+
+
+def copy_back(near: socket.socket, far: socket.socket, hold: Callable[[], None] = lambda: None) -> threading.Thread:
+    """A thread that brings what `far` says to `near`; neither link waits to fill a packet."""
+    for one in (near, far):
+        one.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    back = threading.Thread(target=_copy, args=(far, near, hold), name="relay-back", daemon=True)
+    back.start()
+    return back
+
+
+def _copy(source: socket.socket, target: socket.socket, hold: Callable[[], None]) -> None:
     """All bytes of one direction; its end is the end of the link."""
     with contextlib.suppress(OSError):
         while data := source.recv(_CHUNK):
+            hold()
             target.sendall(data)
     with contextlib.suppress(OSError):
         target.shutdown(socket.SHUT_RDWR)
