@@ -14,12 +14,9 @@ and lives, until the test lays a new one.
 
 from __future__ import annotations
 
-import asyncio
 import json
-import logging
 import os
 import signal
-import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -120,14 +117,9 @@ def counted_channel(fuse: Fuse) -> type[Channel]:
 
 def main() -> int:
     """Entry point: like `hajob.runtime.app`."""
-    settings = Settings.from_environment()
-    logging.basicConfig(
-        level=settings.log_level, format="%(asctime)s %(levelname)s %(name)s: %(message)s", stream=sys.stderr
-    )
-    sys.setswitchinterval(0.0005)
     fuse = Fuse(Path(os.environ[DIRECTORY]))
     setattr(app, "Channel", counted_channel(fuse))  # noqa: B010 - the operator has no seam there, and needs none
-    asyncio.run(app.serve(settings, lambda kube: CountedKube(kube, fuse)))
+    app.run(Settings.from_environment(), lambda kube: CountedKube(kube, fuse))
     return 0
 
 

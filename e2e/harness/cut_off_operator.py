@@ -9,18 +9,16 @@ channel is a subclass that dials a relay, the probe of a standby asks the switch
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
-import logging
 import os
 import socket
-import sys
 import threading
 import time
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, Final
 
+from e2e.trainer.relay import forward
 from hajob.cluster.reachability import Coordinator
 from hajob.runtime import app
 from hajob.runtime.channel import Channel
@@ -30,7 +28,6 @@ from hajob.runtime.settings import Settings
 from hajob.sources.pod import PodView
 
 DIRECTORY: Final = "HAJOB_CUT_OFF_DIRECTORY"
-_CHUNK: Final = 65536
 _LOOK_SECONDS: Final = 0.05
 
 
@@ -75,21 +72,7 @@ class SwitchedRelay:
 
     def _serve(self, near: socket.socket) -> None:
         self._switch.wait_until_closed()
-        with near, contextlib.suppress(OSError), socket.create_connection(self._target) as far:
-            for one in (near, far):
-                one.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            back = threading.Thread(target=self._copy, args=(far, near), name="relay-back", daemon=True)
-            back.start()
-            self._copy(near, far)
-            back.join()
-
-    def _copy(self, source: socket.socket, target: socket.socket) -> None:
-        with contextlib.suppress(OSError):
-            while data := source.recv(_CHUNK):
-                self._switch.wait_until_closed()
-                target.sendall(data)
-        with contextlib.suppress(OSError):
-            target.shutdown(socket.SHUT_RDWR)
+        forward(near, self._target, hold=self._switch.wait_until_closed)
 
 
 def switched_channel(switch: Switch) -> type[Channel]:
@@ -110,10 +93,6 @@ def switched_channel(switch: Switch) -> type[Channel]:
 def main() -> int:
     """Entry point: like `hajob.runtime.app`."""
     settings = Settings.from_environment()
-    logging.basicConfig(
-        level=settings.log_level, format="%(asctime)s %(levelname)s %(name)s: %(message)s", stream=sys.stderr
-    )
-    sys.setswitchinterval(0.0005)
     switch = Switch(Path(os.environ[DIRECTORY]) / settings.pod_name)
 
     async def switched_probe(pods: Iterable[PodView], port: int, clock: Clock) -> list[Coordinator]:
@@ -123,7 +102,7 @@ def main() -> int:
 
     setattr(app, "Channel", switched_channel(switch))  # noqa: B010 - the operator has no seam there, and needs none
     setattr(app, "probe", switched_probe)  # noqa: B010
-    asyncio.run(app.serve(settings))
+    app.run(settings)
     return 0
 
 

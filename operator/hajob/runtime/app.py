@@ -330,15 +330,24 @@ async def serve(settings: Settings, wrap: Callable[[Kube], Kube] = lambda kube: 
         await Operator(settings, wrap(kube), credentials, SystemClock()).run()
 
 
-def main() -> int:
-    """Entry point."""
-    settings = Settings.from_environment()
+def run(settings: Settings, wrap: Callable[[Kube], Kube] = lambda kube: kube) -> None:
+    """Make this process an operator, until it is told to end.
+
+    Args:
+        settings: of the installation.
+        wrap: as for `serve`.
+    """
     logging.basicConfig(
         level=settings.log_level, format="%(asctime)s %(levelname)s %(name)s: %(message)s", stream=sys.stderr
     )
     sys.setswitchinterval(0.0005)  # kopf's thread must not hold the core's up
     descriptors.raise_limit()
-    asyncio.run(serve(settings))
+    asyncio.run(serve(settings, wrap))
+
+
+def main() -> int:
+    """Entry point."""
+    run(Settings.from_environment())
     return 0
 
 
