@@ -12,6 +12,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Protocol
 
+from hajob.api.conditions import Reason
 from hajob.api.constants import COORDINATOR_TOKEN_AUDIENCE
 from hajob.api.job import HATrainingJob
 from hajob.domain.checkpoints import CheckpointRefusal
@@ -145,6 +146,11 @@ class CoordinatorClient:
         self.pod_lost()
         for task in list(self._closing):
             await task
+
+    @property
+    def copies_told(self) -> bool | None:
+        """Whether MindIO knows the copies; None where that is not told."""
+        return False if Reason.COPIES_NOT_REGISTERED.word in self.problems else None
 
     @property
     def problems(self) -> dict[str, str]:

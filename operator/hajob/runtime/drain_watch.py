@@ -6,7 +6,7 @@ leaders its time begins anew.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Final
 
 from hajob.plan import events
@@ -15,7 +15,7 @@ from hajob.plan.state import ENDED, JobPhase
 from hajob.runtime.clock import Timer
 from hajob.runtime.disruption_budgets import DisruptionBudgets
 from hajob.runtime.job_memory import JobMemory
-from hajob.runtime.job_observer import JobObserver
+from hajob.runtime.job_places import JobPlaces
 from hajob.runtime.ports import Ports
 from hajob.scheduling.drains import Drains, budgets
 from hajob.sources import observe
@@ -24,6 +24,8 @@ from hajob.status.announcements import Announce, Announcement
 
 ASK_AGAIN_SECONDS: Final = 300.0
 """A coordinator that could not be moved is asked for again after so long."""
+MOVE_AGAIN_SECONDS: Final = 600.0
+"""A move that was refused or given up is asked for again after so long, or when the spec is edited."""
 _WITHOUT_PODS: Final = frozenset({JobPhase.NEW, JobPhase.SUSPENDED, *ENDED})
 
 
@@ -32,30 +34,40 @@ class DrainWatch:
 
     Args:
         memory: of the job.
-        observer: of the job.
+        places: of the job.
         ports: to the world.
         wake: called when it should look again.
         announce: tells people.
     """
 
     def __init__(
-        self, memory: JobMemory, observer: JobObserver, ports: Ports, wake: Callable[[], None], announce: Announce
+        self, memory: JobMemory, places: JobPlaces, ports: Ports, wake: Callable[[], None], announce: Announce
     ) -> None:
-        self._memory, self._observer, self._clock = memory, observer, ports.clock
+        self._memory, self._places, self._ports, self._clock = memory, places, ports, ports.clock
         self._wake, self._announce = wake, announce
         self._drains = Drains(memory.policy.drain_timeout_seconds)
         self._budgets = DisruptionBudgets(ports.kube, ports.clock, wake)
         self._timer: Timer | None = None
         self._asked = float("-inf")
+        self._move_asked: tuple[object, float] = (None, 0.0)
 
     def close(self) -> None:
         """Do nothing any more."""
         self._budgets.close()
         self._cancel()
 
+    def moves(self) -> Iterable[events.MigrateRequested]:
+        """Rank pods that are to leave their nodes; a move that was refused is asked for again now and then."""
+        memory = self._memory
+        for move in observe.of_moves(memory.state, memory.job.spec, self._places.serving(), self._ports.nodes()):
+            asked, now = (move, memory.job.metadata.generation), self._clock.monotonic()
+            if asked != self._move_asked[0] or now - self._move_asked[1] > MOVE_AGAIN_SECONDS:
+                self._move_asked = (asked, now)
+                yield move
+
     def look(self) -> list[events.CoordinatorMoveRequested]:
         """Take in which nodes are to be emptied; the coordinator is to move once people have had time to object."""
-        pods, now, policy = self._observer.drained(), self._clock.monotonic(), self._memory.policy
+        pods, now, policy = self._drained(), self._clock.monotonic(), self._memory.policy
         self._drains.timeout = policy.drain_timeout_seconds
         fresh = self._drains.look({pod.node_name for pod in pods}, now)
         for pod in pods:
@@ -75,8 +87,13 @@ class DrainWatch:
         overdue = self._drains.overdue(self._clock.monotonic())
         await self._budgets.follow(self._memory.job, budgets(self._memory.desired, policy, overdue=overdue))
 
+    def _drained(self) -> list[PodView]:
+        """Pods whose nodes are to be emptied, the coordinator's among them."""
+        pods = [*self._places.serving().values(), *filter(None, [self._places.coordinator_pod()])]
+        return [pod for pod in pods if observe.is_drained(pod, self._ports.nodes())]
+
     def _coordinator_move(self, now: float) -> list[events.CoordinatorMoveRequested]:
-        pod = self._observer.coordinator_pod()
+        pod = self._places.coordinator_pod()
         if pod is None or not self._drains.noticed(pod.node_name, now) or now - self._asked < ASK_AGAIN_SECONDS:
             return []
         asked = list(observe.of_coordinator_move(self._memory.state, pod))

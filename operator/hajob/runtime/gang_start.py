@@ -15,7 +15,7 @@ from hajob.plan.placements import WITHOUT_RANK_PODS
 from hajob.plan.state import ENDED, UNTRAINED
 from hajob.runtime.clock import Timer
 from hajob.runtime.job_memory import JobMemory
-from hajob.runtime.job_observer import JobObserver
+from hajob.runtime.job_places import JobPlaces
 from hajob.runtime.ports import Ports
 from hajob.scheduling.gang import Claim
 from hajob.sources.pod import PodView
@@ -31,13 +31,13 @@ class GangStart:
 
     Args:
         memory: of the job.
-        observer: of the job.
+        places: of the job.
         ports: with the claims of all jobs.
         wake: called when it may have become possible.
     """
 
-    def __init__(self, memory: JobMemory, observer: JobObserver, ports: Ports, wake: Callable[[], None]) -> None:
-        self._memory, self._observer, self._ports, self._wake = memory, observer, ports, wake
+    def __init__(self, memory: JobMemory, places: JobPlaces, ports: Ports, wake: Callable[[], None]) -> None:
+        self._memory, self._places, self._ports, self._wake = memory, places, ports, wake
         self._let_in = 0
         self._timer: Timer | None = None
         self._soon: Timer | None = None
@@ -56,17 +56,17 @@ class GangStart:
         memory, state = self._memory, self._memory.state
         if state.phase in WITHOUT_RANK_PODS or state.phase in ENDED:
             return None
-        serving, waits, made = self._observer.pods.serving(state), self._waits(), memory.job.metadata.creation_timestamp
+        serving, waits, made = self._places.pods.serving(state), self._waits(), memory.job.metadata.creation_timestamp
         wanted = memory.layout.num_nodes - len(state.released)
-        if self._observer.pods.not_created is not None and not waits:
+        if self._places.pods.not_created is not None and not waits:
             wanted = len(serving.pods)  # what no quota allows takes no node
         return Claim(
             job_uid=memory.job.metadata.uid,
             made=format_time(made) if made else "",
-            demand=self._observer.demand(),
+            demand=self._places.demand(),
             need=wanted - len(serving.node_names),
             waits=waits,
-            own_nodes=self._observer.pods.node_names if waits else (),
+            own_nodes=self._places.pods.node_names if waits else (),
         )
 
     def holds_back(self) -> bool:
@@ -83,7 +83,7 @@ class GangStart:
 
     def held_back(self) -> list[PodView]:
         """Pods that stand behind the gate."""
-        return [pod for pod in self._observer.serving().values() if pod.gated and not pod.deleting]
+        return [pod for pod in self._places.serving().values() if pod.gated and not pod.deleting]
 
     def capacity_changed(self) -> None:
         """Nodes came or went, and the job waits for some: look in a moment."""
@@ -100,7 +100,7 @@ class GangStart:
         gates = memory.job.spec.scheduling.gang_policy is GangPolicy.SCHEDULING_GATES
         if not gates or state.phase not in UNTRAINED or self._let_in == state.base:
             return False
-        serving = self._observer.pods.serving(state)
+        serving = self._places.pods.serving(state)
         if len(serving.gated) < len(serving.pods):
             self._let_in = state.base
             return False

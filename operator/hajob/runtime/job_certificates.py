@@ -8,6 +8,7 @@ the pods that run trust as well.
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from datetime import datetime
 from typing import Final
 
@@ -20,7 +21,7 @@ from hajob.runtime import metrics
 from hajob.runtime.authority_store import AuthorityStore
 from hajob.runtime.certificates import issue, material_at
 from hajob.runtime.channel import CoordinatorCredentials
-from hajob.runtime.clock import Clock
+from hajob.runtime.clock import Clock, Timer
 from hajob.runtime.kube import ApiError, Kube
 
 log = logging.getLogger(__name__)
@@ -44,6 +45,7 @@ class JobCertificates:
         self._secret: Json | None = None
         self._due = 0.0
         self._said = ""
+        self._timer: Timer | None = None
         self.credentials: CoordinatorCredentials | None = None
 
     @property
@@ -56,10 +58,15 @@ class JobCertificates:
         """Whether they were looked at a moment ago."""
         return self._due - self._clock.monotonic() > CHECK_SECONDS - RECENT_SECONDS
 
-    @property
-    def due_seconds(self) -> float:
-        """Until then."""
-        return max(self._due - self._clock.monotonic(), 0.0)
+    def wake_when_due(self, wake: Callable[[], None]) -> None:
+        """Call it when it is time to look again."""
+        self.close()
+        self._timer = self._clock.call_later(max(self._due - self._clock.monotonic(), 0.0), wake)
+
+    def close(self) -> None:
+        """Wake nobody."""
+        if self._timer is not None:
+            self._timer.cancel()
 
     async def look(self, job: HATrainingJob) -> None:
         """Bring Secret and credentials to what they should be.

@@ -52,8 +52,8 @@ class JobController:
         self.observer = JobObserver(self._memory, ports, self)
         self._admission = Admission(ports.kube, ports.clock, ports.pod_settings, ports.authorities)
         self._outputs = JobOutputs(self._memory, self.observer, self._admission, ports)
-        self._loop = ReconcileLoop(self._memory, self.observer, self._admission, ports, self)
-        self._drains = DrainWatch(self._memory, self.observer, ports, self._loop.wake, self._announce)
+        self._loop = ReconcileLoop(self._memory, self.observer.places, self._admission, ports, self)
+        self._drains = DrainWatch(self._memory, self.observer.places, ports, self._loop.wake, self._announce)
         self._deadline = DeadlineTimer(
             ports.clock, self._memory.time, self._deadline_reached, lambda: self.observer.deaf
         )
@@ -87,7 +87,7 @@ class JobController:
     def _coordinator_unheard(self) -> None:
         """It was not heard for so long: faults that stand are judged without it."""
         try:
-            self._take_in(self.observer.of_hardware())
+            self._take_in(self.observer.hardware.look())
         except Exception as error:  # in a timer nobody else would hear of it
             log.exception("%s: faults that stood when it was opened", self._memory.title)
             self._broke(error)
@@ -145,7 +145,7 @@ class JobController:
         news = observer.pods.seen(pod, deleted=deleted)
         if not news:
             return
-        if observer.is_coordinator(pod):
+        if observer.places.is_coordinator(pod):
             self._coordinator_pod_seen(pod, deleted=deleted)
         else:
             self._rank_pod_seen(pod, deleted=deleted)
@@ -157,12 +157,12 @@ class JobController:
 
     def _rank_pod_seen(self, pod: PodView, *, deleted: bool) -> None:
         """Of the second pods of a move the coordinator is told where they are; they are not the job's ranks yet."""
-        observer, serving = self.observer, self.observer.is_serving(pod)
+        observer, serving = self.observer, self.observer.places.is_serving(pod)
         if serving:
             self._take_in(observer.of_pod(pod, deleted=deleted))
         if serving and pod.node_name and not deleted:
             self._take_in(observer.of_node(pod.node_name))
-            self._take_in(observer.of_hardware({pod.node_name}))
+            self._take_in(observer.hardware.look({pod.node_name}))
         if not deleted and not pod.ended:
             self._outputs.assign_soon()
         if serving:
@@ -192,8 +192,8 @@ class JobController:
             if observed.event is not None:
                 self._advance(observed.event, observed.time_ms)
         self._take_in(self.observer.of_coordinator())
-        if self.observer.hears_first():
-            self._take_in(self.observer.of_hardware())
+        if self.observer.hardware.coordinator_heard():
+            self._take_in(self.observer.hardware.look())
         self._memory.book(self.observer.training())
         if told:
             metrics.DECISION.observe(self._ports.clock.monotonic() - begin)
@@ -227,18 +227,18 @@ class JobController:
 
     def look_for_moves(self) -> None:
         """A node under this job was cordoned, or is in service again."""
-        self._take_in(self.observer.of_moves())
+        self._take_in(self._drains.moves())
         self._loop.wake()
 
     def look_for_faults(self, nodes: frozenset[str]) -> None:
         """Faults of these nodes, or of their chips, have changed."""
-        self._take_in(self.observer.of_hardware(nodes))
+        self._take_in(self.observer.hardware.look(nodes))
 
     def belief_changed(self, held: str) -> None:
         """Faults of nodes and chips are held back from now on (why), or believed again: people are told."""
         self._announce(of_belief(held) if not self._memory.ended else None)
         self._take_in(self.observer.of_nodes())
-        self._take_in(self.observer.of_hardware() if not held else ())
+        self._take_in(self.observer.hardware.look() if not held else ())
         self._outputs.status.publish()
 
     def places_changed(self) -> None:
@@ -273,7 +273,7 @@ class JobController:
     def admitted(self) -> None:
         """The job's pods may be made, and its coordinator may be dialled."""
         for pod in self.observer.pods.all():
-            if self.observer.is_coordinator(pod):
+            if self.observer.places.is_coordinator(pod):
                 self._coordinator_pod_seen(pod, deleted=False)
         self._advance(events.PolicyChanged())  # the spec may have been edited while no operator looked
         self._take_in(self.observer.of_places())
@@ -286,7 +286,7 @@ class JobController:
 
     def follow_spec(self) -> None:
         """Do what the spec asks for, and what is wanted of the nodes below."""
-        self._take_in(self.observer.of_spec())
+        self._take_in((*self.observer.of_spec(), *self._drains.moves(), *self.observer.hardware.sub_health()))
         self._take_in(self._drains.look())
 
     async def protect_pods(self) -> None:

@@ -125,7 +125,7 @@ class JobOutputs:
                 connected=coordinator.connected,
                 serving=coordinator.serving,
                 problem="; ".join(filter(None, (coordinator.problem, self._cut_off()))),
-                shares_node=self._observer.coordinator_shares_node(),
+                shares_node=self._observer.places.coordinator_shares_node(),
                 problems=coordinator.problems,
             ),
             accepted=self._admission.reason,

@@ -246,6 +246,15 @@ class PodReconciler:
         self._opened.add(pod.uid)
         return None
 
+    async def delete_all(self, pods: Sequence[PodView]) -> None:
+        """Delete these as far as the server lets us; never raises."""
+
+        async def attempt(pod: PodView) -> None:
+            if (error := await self._try_delete(pod)) is not None:
+                log.warning("%s: pod %s is left to its owner reference: %s", pod.namespace, pod.name, error)
+
+        await together(attempt, pods)
+
     async def delete(self, pod: PodView) -> None:
         """Delete one pod, asking once; that it is gone already is as good."""
         if pod.uid in self._deleted:

@@ -14,30 +14,21 @@ from typing import Final, Protocol
 
 from hajob.api.base import Json
 from hajob.plan.state import JobPhase
-from hajob.runtime import metrics
 from hajob.runtime.admission import REFUSALS, Admission
-from hajob.runtime.backoff import Backoff, Retry
-from hajob.runtime.batches import together
-from hajob.runtime.clock import Timer
+from hajob.runtime.backoff import Backoff
 from hajob.runtime.expiry import Expiry
 from hajob.runtime.gang_start import GangStart
 from hajob.runtime.job_memory import JobMemory
-from hajob.runtime.job_observer import JobObserver
+from hajob.runtime.job_places import JobPlaces
 from hajob.runtime.kube import ApiError
+from hajob.runtime.outdated_pods import OutdatedPods
+from hajob.runtime.pod_creation import LONGEST_RETRY_SECONDS, RETRY_SECONDS, PodCreation, Told
 from hajob.runtime.pod_reconciler import PodReconciler, difference, in_turn, old_ranks
 from hajob.runtime.ports import Ports
 from hajob.runtime.status_publisher import StatusPublisher
 from hajob.runtime.status_writer import StatusRefusedError
-from hajob.sources.creation import NotCreated, not_created
-from hajob.sources.pod import PodView
-from hajob.status.announcements import Announcement, of_creation
 
 log = logging.getLogger(__name__)
-
-RETRY_SECONDS: Final = 1.0
-"""Before the second try when the API server refuses or cannot be reached."""
-LONGEST_RETRY_SECONDS: Final = 30.0
-"""A pod that is refused is asked for again after so long at the latest."""
 
 GONE_SECONDS: Final = 30.0
 """So long after its grace a pod of an earlier start is waited for: its node may be dead and nobody know it yet."""
@@ -46,7 +37,7 @@ QUOTA_SECONDS: Final = 0.5
 """Within so long after a change of a quota a refused creation is tried again."""
 
 
-class Reconciled(Protocol):
+class Reconciled(Told, Protocol):
     """Whose job it is: the job controller."""
 
     def admitted(self) -> None:
@@ -64,41 +55,32 @@ class Reconciled(Protocol):
     def look_for_missed(self) -> None:
         """A pod was made; it may be gone again."""
 
-    def creation_tried(self, told: Announcement | None, *, news: bool, turned: bool) -> None:
-        """All pods that should exist were asked for, or all exist.
-
-        Args:
-            told: to people.
-            news: that they are not created is so for another reason than before, or not so any more.
-            turned: whether they are created is another than before.
-        """
-
 
 class ReconcileLoop:
     """The loop of one job."""
 
     def __init__(
-        self, memory: JobMemory, observer: JobObserver, admission: Admission, ports: Ports, owner: Reconciled
+        self, memory: JobMemory, places: JobPlaces, admission: Admission, ports: Ports, owner: Reconciled
     ) -> None:
-        self._memory, self._observer, self._admission, self._owner = memory, observer, admission, owner
+        self._memory, self._places, self._admission, self._owner = memory, places, admission, owner
         self._clock = ports.clock
+        self._outdated = OutdatedPods(memory, places, ports)
         self._reconciler = PodReconciler(
             ports.kube,
             ports.pod_settings,
-            observer.unreachable,
-            observer.refused,
-            returned=observer.returned,
+            places.unreachable,
+            places.refused,
+            returned=self._outdated.returned,
             creations=ports.creations,
         )
         self._expiry = Expiry(ports.kube, ports.clock)
         self._wake = asyncio.Event()
-        self._creation = Retry(ports.clock, self.wake, RETRY_SECONDS, LONGEST_RETRY_SECONDS)
+        self._creation = PodCreation(places.pods, ports.clock, self.wake, owner)
         self._backoff = Backoff(RETRY_SECONDS, LONGEST_RETRY_SECONDS)
-        self._gang = GangStart(memory, observer, ports, self.wake)
+        self._gang = GangStart(memory, places, ports, self.wake)
         self._pausing: asyncio.Event | None = None
         self._leaving: dict[str, float] = {}
         self._default_grace_seconds = ports.pod_settings.rank_grace_seconds
-        self._certificates_due: Timer | None = None
         self._ended = False
 
     def wake(self, *, hurry: bool = False) -> None:
@@ -123,8 +105,7 @@ class ReconcileLoop:
         self._gang.close()
         self._expiry.close()
         self._creation.cancel()
-        if self._certificates_due is not None:
-            self._certificates_due.cancel()
+        self._admission.certificates.close()
 
     async def run(self, status: StatusPublisher) -> None:
         """Reconcile until cancelled."""
@@ -156,13 +137,13 @@ class ReconcileLoop:
             self._pausing = None
 
     async def _settle(self, status: StatusPublisher) -> None:
-        memory, index = self._memory, self._observer.pods
+        memory, index = self._memory, self._places.pods
         if not index.complete or self._ended:
             return
         if not self._admission.admitted and not await self._admit():
             return
         self._owner.follow_spec()
-        for pod in self._observer.outdated():
+        for pod in self._outdated.look():
             await self._reconciler.delete(pod)
         desired = memory.desired
         todo = difference(memory.job, desired, index.pods, index.gone | index.made.keys())
@@ -170,7 +151,7 @@ class ReconcileLoop:
             todo = dataclasses.replace(todo, surplus=tuple(pod for pod in todo.surplus if not pod.ended))
         todo = in_turn(todo, memory.state.base, index.pods, self._overdue())
         if not todo.missing:
-            self._tried(None)
+            self._creation.tried(None)
         elif not self._creation.due:
             todo = dataclasses.replace(todo, missing=())
         await self._look_at_certificates(for_pods=bool(todo.missing))
@@ -183,12 +164,12 @@ class ReconcileLoop:
             refused = await self._reconciler.carry_out(memory.job, todo, self._pod_made, self._goes_on, gated=gated)
             await self._reconciler.open(held_back)
             if todo.missing:
-                self._tried(refused)
+                self._creation.tried(refused)
 
     def _overdue(self) -> set[str]:
         """UIDs of pods of earlier starts that should have gone long ago; what comes anew waits for them no longer."""
         now, memory = self._clock.monotonic(), self._memory
-        old = old_ranks(memory.state.base, self._observer.pods.pods)
+        old = old_ranks(memory.state.base, self._places.pods.pods)
         known, self._leaving = self._leaving, {pod.uid: self._leaving.get(pod.uid, now) for pod in old}
         limit = self._grace_seconds + GONE_SECONDS
         if self._leaving.keys() - known.keys():
@@ -206,32 +187,13 @@ class ReconcileLoop:
         if self._memory.ended or not (certificates.due or (for_pods and not certificates.recent)):
             return
         await certificates.look_again(self._memory.job)
-        self._wake_when_due()
-
-    def _wake_when_due(self) -> None:
-        if self._certificates_due is not None:
-            self._certificates_due.cancel()
-        self._certificates_due = self._clock.call_later(self._admission.certificates.due_seconds, self.wake)
-
-    def _tried(self, refused: NotCreated | None) -> None:
-        """Creating the missing pods was tried, or none is missing."""
-        if refused is None:
-            self._creation.succeeded()
-        else:
-            metrics.NOT_CREATED.labels("QuotaExceeded" if refused.over_quota else refused.code).inc()
-            self._creation.failed()
-        self._tell_creation(refused)
-
-    def _tell_creation(self, refused: NotCreated | None) -> None:
-        before, self._observer.pods.not_created = self._observer.pods.not_created, refused
-        turned = (refused is None) is not (before is None)
-        self._owner.creation_tried(of_creation(before, refused), news=refused != before, turned=turned)
+        certificates.wake_when_due(self.wake)
 
     def _goes_on(self) -> bool:
         return not self._ended
 
     def _pod_made(self, raw: Json) -> None:
-        self._observer.pods.was_made(raw)
+        self._places.pods.was_made(raw)
         self._owner.look_for_missed()
 
     async def _admit(self) -> bool:
@@ -241,10 +203,10 @@ class ReconcileLoop:
             admitted = await self._admission.ask(self._memory.job, accepted_before=accepted_before)
         except ApiError as error:
             if error.status in REFUSALS:
-                self._tell_creation(not_created(error.status, error.reason, error.message))
+                self._creation.not_admitted(error)
             raise
         if admitted:
-            self._wake_when_due()
+            self._admission.certificates.wake_when_due(self.wake)
             self._owner.admitted()
         else:
             self._owner.refused()
@@ -266,10 +228,4 @@ class ReconcileLoop:
     async def delete_pods(self) -> None:
         """The job is being deleted: delete its pods at once, and without grace where a node is silent. Never raises."""
         self._ended = True
-        await together(self._try_delete, [pod for pod in self._observer.pods.all() if not pod.deleting])
-
-    async def _try_delete(self, pod: PodView) -> None:
-        try:
-            await self._reconciler.delete(pod)
-        except ApiError as error:
-            log.warning("%s: pod %s is left to its owner reference: %s", self._memory.title, pod.name, error)
+        await self._reconciler.delete_all([pod for pod in self._places.pods.all() if not pod.deleting])

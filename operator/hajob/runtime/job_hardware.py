@@ -1,0 +1,83 @@
+"""What stands on the nodes and chips of one job, as events of its plan: faults, sub-health, and what is over again."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from typing import Final
+
+from hajob.plan import events
+from hajob.plan.state import UNTRAINED
+from hajob.runtime.deadline_timer import HEAR_SECONDS
+from hajob.runtime.job_memory import JobMemory
+from hajob.runtime.job_places import JobPlaces
+from hajob.runtime.ports import Ports
+from hajob.sources import observe
+
+AGAIN_SECONDS: Final = 600.0
+"""What a sick node asks for, and was refused, is asked for again after so long."""
+
+
+class JobHardware:
+    """The faults of hardware that concern one job."""
+
+    def __init__(self, memory: JobMemory, places: JobPlaces, ports: Ports) -> None:
+        self._memory, self._places, self._ports = memory, places, ports
+        self._sub_health_asked: dict[str, tuple[int, float]] = {}
+        self._began, self._heard = ports.clock.monotonic(), False
+
+    def coordinator_heard(self) -> bool:
+        """The coordinator has reported; whether this operator hears it for the first time."""
+        first, self._heard = not self._heard, True
+        return first
+
+    def look(self, nodes: Collection[str] = ()) -> Iterable[events.JobEvent]:
+        """Faults that stand where pods of this job serve; `nodes`: only those, none given: all."""
+        if not self._knows_what_works():
+            return
+        pods = (
+            [pod for name in nodes for pod in self._places.pods.on_node(name)]
+            if nodes
+            else self._places.serving().values()
+        )
+        now, chips = self._memory.time.now(), self._memory.layout.chips_per_node
+        for pod in [pod for pod in pods if self._places.is_serving(pod)]:
+            if pod.node_name and not pod.ended:
+                yield from observe.of_hardware(pod, self._ports.faults_on(pod.node_name), chips, now)
+        yield from self.sub_health(nodes)
+        yield from self._withdrawn()
+
+    def sub_health(self, nodes: Collection[str] = ()) -> Iterable[events.FactSeen]:
+        """What stands on a node that still works is asked for again now and then, and only where there is a better."""
+        memory, monotonic = self._memory, self._ports.clock.monotonic()
+        sick = self._ports.sub_healthy()
+        names = sick if not nodes else [name for name in nodes if name in sick]
+        pods = [pod for name in names for pod in self._places.pods.on_node(name) if self._places.is_serving(pod)]
+        found = list(observe.of_sub_health(memory.state, memory.job.spec, pods, self._ports.faults_on))
+        better = self._places.free_names().difference(sick) if found else ()
+        for pod, fact, age_ms in found if better else ():
+            key = observe.fact_id(fact, pod)
+            times, last = self._sub_health_asked.get(key, (0, -AGAIN_SECONDS))
+            if monotonic - last >= AGAIN_SECONDS:
+                self._sub_health_asked[key] = (times + 1, monotonic)
+                again = f"{observe.AGAIN}{times}"
+                chips, now = memory.layout.chips_per_node, memory.time.now()
+                yield events.FactSeen(
+                    fact=observe.of_chip(pod, fact, age_ms, chips_per_node=chips, now_ms=now, again=again)
+                )
+
+    def _knows_what_works(self) -> bool:
+        """Whether it can be judged what a fault asks for: MindIO may serve though its coordinator was not heard yet."""
+        waited = self._ports.clock.monotonic() - self._began >= HEAR_SECONDS
+        return self._heard or waited or self._memory.state.phase in UNTRAINED
+
+    def _withdrawn(self) -> Iterable[events.JobEvent]:
+        """Faults that do not stand any more, while the open incident has done nothing for them yet."""
+        if self._memory.state.phase not in observe.NOT_ACTED:
+            return
+        standing: set[str] = set()
+        for pod in self._places.pods.all():
+            ids = self._ports.standing(pod.node_name) if pod.node_name else ()
+            if ids is None:
+                return  # nobody can say now what stands
+            standing.update(observe.fact_id(fact, pod) for fact in ids)
+        yield from observe.of_withdrawn(self._memory.state, standing)

@@ -1,0 +1,91 @@
+"""Where the pods of one job are, which of them serve, and where others could go.
+
+Only looked up, nothing is decided and no event made of it; what was looked up at some cost is kept until it may differ.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from hajob.runtime.job_memory import JobMemory
+from hajob.runtime.pod_index import PodIndex, coordinator_name, is_coordinator, is_serving
+from hajob.runtime.ports import Ports
+from hajob.scheduling.demand import Demand
+from hajob.sources.pod import PodView
+
+
+class JobPlaces:
+    """The places of one job.
+
+    Attributes:
+        pods: of the job, whatever their incarnation.
+    """
+
+    def __init__(self, memory: JobMemory, ports: Ports) -> None:
+        self._memory, self._ports = memory, ports
+        self.pods = PodIndex()
+        self._avoided: tuple[object, tuple[str, ...]] = (None, ())
+        self._asked: tuple[int, Demand] | None = None
+
+    # ------------------------------------------------------------------------------------------------ taken
+
+    def serving(self) -> dict[int, PodView]:
+        """Node rank to the pod that serves it."""
+        return self.pods.serving(self._memory.state).pods
+
+    def is_serving(self, pod: PodView) -> bool:
+        """Whether a pod is the one that its node rank should have."""
+        return is_serving(pod, self._memory.state)
+
+    def coordinator_pod(self) -> PodView | None:
+        """The coordinator's pod that should be there, if it is."""
+        return self.pods.pods.get(coordinator_name(self._memory.job, self._memory.state))
+
+    def is_coordinator(self, pod: PodView) -> bool:
+        """Whether it is the coordinator's pod that should be there."""
+        return is_coordinator(pod, self._memory.job, self._memory.state)
+
+    def coordinator_shares_node(self) -> bool:
+        """Whether the coordinator runs on a node of one of its ranks."""
+        pod = self.coordinator_pod()
+        return pod is not None and any(one.is_rank for one in self.pods.on_node(pod.node_name))
+
+    def unreachable(self, pod: PodView) -> bool:
+        """Whether nobody on the pod's node could end it."""
+        return self.pods.unreachable(pod, self._ports.nodes())
+
+    # ------------------------------------------------------------------------------------------------- free
+
+    def demand(self) -> Demand:
+        """What each rank pod needs of its node."""
+        generation = self._memory.job.metadata.generation
+        if self._asked is None or self._asked[0] != generation:
+            self._asked = (generation, Demand.of(self._memory.job.spec, self._memory.layout))
+        return self._asked[1]
+
+    def free_names(self) -> set[str]:
+        """Names of the nodes that could take a rank pod now, chips and all."""
+        return self._ports.free_names(self.demand())
+
+    def free_nodes(self) -> int:
+        """How many nodes could take a rank pod now, beside those on which the job is already."""
+        return self._ports.free_nodes(self._memory.job, self.demand(), self.pods.node_names)
+
+    def to_avoid(self) -> tuple[str, ...]:
+        """Names of the nodes on which no start should go, where there are enough others.
+
+        Looked up anew only where something about nodes, pods or the spec has changed.
+        """
+        job, ports, capacity = self._memory.job, self._ports, self._ports.capacity()
+        avoided = ports.avoided()
+        if not avoided and not capacity.not_ready:
+            return ()
+        seen = (capacity.changes, avoided, job.metadata.generation)
+        if seen != self._avoided[0]:
+            need = self._memory.layout.num_nodes
+            self._avoided = (seen, tuple(sorted(ports.nodes_to_avoid(job, self.demand(), self.pods.node_names, need))))
+        return self._avoided[1]
+
+    def refused(self, missing: int) -> Collection[str]:
+        """Names of the nodes where none of so many pods may be placed that are made now."""
+        return self._ports.nodes_to_refuse(self.demand(), missing)

@@ -1,0 +1,55 @@
+"""Pods of one job that wait for a node in vain, because they were told to keep away from nodes that are free by now."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final
+
+from hajob.plan.state import JobPhase, JobState
+from hajob.runtime.job_memory import JobMemory
+from hajob.runtime.job_places import JobPlaces
+from hajob.runtime.ports import Ports
+from hajob.sources.node import NodeView
+from hajob.sources.pod import PodView
+
+REMADE: Final = frozenset({JobPhase.PENDING, JobPhase.RESTARTING})
+"""Phases in which a pod that is deleted is made anew, and nothing else follows."""
+
+
+class OutdatedPods:
+    """Those of one job."""
+
+    def __init__(self, memory: JobMemory, places: JobPlaces, ports: Ports) -> None:
+        self._memory, self._places, self._ports = memory, places, ports
+        self._boots: dict[str, tuple[str, str]] = {}
+
+    def look(self) -> Iterable[PodView]:
+        """Those that are better made anew."""
+        state, serving = self._memory.state, self._places.serving().values()
+        waiting = [pod for pod in serving if pod.unschedulable and pod.excluded and not pod.deleting]
+        returned = self.returned()
+        if not waiting or (state.phase not in REMADE and not (state.phase is JobPhase.GATHERING and returned)):
+            return ()
+        free = self._places.free_names()
+        open_now = free - _avoided(state) if state.phase in REMADE else set()
+        return [pod for pod in waiting if not pod.excluded.isdisjoint(open_now | (free & returned))]
+
+    def returned(self) -> set[str]:
+        """Nodes that the open incident avoids, and that have started anew since and are well: they may be used again.
+
+        What they were before is remembered by this operator; the next one waits for the incident to be over.
+        """
+        nodes, avoided = self._ports.nodes(), _avoided(self._memory.state)
+        self._boots = {name: self._boots.get(name, _boot(nodes.get(name))) for name in avoided}
+        well = {name for name in avoided if name in nodes and nodes[name].usable} - set(self._ports.kept_out())
+        return {name for name in well if _boot(nodes[name]) != self._boots[name]}
+
+
+def _avoided(state: JobState) -> set[str]:
+    """Names of nodes that the open incident keeps pods away from."""
+    return {name for names in state.avoided.values() for name in names}
+
+
+def _boot(node: NodeView | None) -> tuple[str, str]:
+    """Tells one start of a machine from the next, also when it is registered anew."""
+    return ("", "") if node is None else (node.uid, node.boot)
