@@ -8,8 +8,10 @@ from e2e.harness.job import Job
 from e2e.harness.rig import Rig, RigLayout
 from e2e.scenarios.proofs import assert_recovered, assert_weights_equal
 from e2e.trainer import proof
+from e2e.trainer.faults import Fault
 
 STEPS = 300
+STUCK_STEP = 30
 Logs = Callable[..., tuple[str, str]]
 
 
@@ -22,6 +24,20 @@ def test_a_second_process_dies_while_a_node_is_replaced(rig: Rig) -> None:
     assert job.wait_incident(2)["action"] == "Replace"
     assert len(job.incidents()) == 1
     assert_recovered(job, [0, 6, 7], STEPS)
+
+
+def test_a_rank_dies_while_mindio_waits_for_its_answer(rig: Rig) -> None:
+    """It stands in its update when another one dies, so the lock of the step waits for it, and then it dies, too."""
+    stuck = f"rank=5 step={STUCK_STEP} at=update do=hang"
+    job = rig.submit(iterations=STEPS, arguments=["--fault", stuck])
+    job.wait_step(5)
+    rig.plane.wait("rank 5 to stand still", Fault.parse(stuck).mark(job.logs, 5).exists)
+    rig.nodes.control.kill(namespace=rig.namespace, rank=2)
+    rig.plane.wait("an incident", job.incidents)
+    rig.nodes.control.kill(namespace=rig.namespace, rank=5)
+    assert job.wait_incident(2)["action"] == "InPlace"
+    assert len(job.incidents()) == 1
+    assert_recovered(job, [2, 5], STEPS)
 
 
 def test_both_copies_lost_before_a_checkpoint_restart_the_job(rig: Rig, hajob_logs: Logs) -> None:

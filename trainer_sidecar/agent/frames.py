@@ -6,6 +6,7 @@ docs/protocols/mindio.md has the layouts. The gate never changes a byte; what it
 from __future__ import annotations
 
 import struct
+from collections.abc import Container
 from dataclasses import dataclass
 
 CONNECT = struct.Struct("<hh4xQ")  # magic, version, rank
@@ -23,7 +24,11 @@ STATUS = struct.Struct("<iiqb")  # rank, repair counter, step, run status
 HEARTBEAT_BYTES = 56
 ANSWER_BYTES = 16  # before the heartbeat in an answer that carries one
 STATUS_OFFSETS = {HEARTBEAT: 0, COLLECTED: ANSWER_BYTES, LOCKED: ANSWER_BYTES, NORMAL: ANSWER_BYTES}
-KEPT = frozenset({REGISTER, COPIES, DATA_PARALLEL, *STATUS_OFFSETS})
+ANSWERS = {4: 5, 7: 8, 9: COLLECTED, 11: LOCKED, 17: 18, 19: 20, 21: 22, 23: 24, 25: NORMAL} | {
+    rebuild: rebuild + 1 for rebuild in (29, 31, 33, 35, 37)
+}
+"""Which message answers which action of the controller; pauses are answered when the step ends, others never."""
+KEPT = frozenset({REGISTER, COPIES, DATA_PARALLEL, *STATUS_OFFSETS, *ANSWERS.values()})
 LARGEST_KEPT = 4 * 1024 * 1024  # the groups of 100,000 ranks and more
 LARGEST_BODY = 256 * 1024 * 1024
 LARGEST_STEP = 1 << 48
@@ -60,12 +65,19 @@ class Message:
     kind: int
     content: bytes  # header included
 
-    def status(self) -> Status | None:
-        """The heartbeat in it; None when it carries none, or one of another size."""
+    def heartbeat(self) -> bytes:
+        """The bytes of the heartbeat in it; empty when it carries none, or one of another size."""
         offset = STATUS_OFFSETS.get(self.kind)
         if offset is None or len(self.content) != HEADER.size + offset + HEARTBEAT_BYTES:
+            return b""
+        return self.content[HEADER.size + offset :]
+
+    def status(self) -> Status | None:
+        """What that heartbeat says."""
+        heartbeat = self.heartbeat()
+        if not heartbeat:
             return None
-        rank, _, step, _ = STATUS.unpack_from(self.content, HEADER.size + offset)
+        rank, _, step, _ = STATUS.unpack_from(heartbeat)
         return Status(rank, step if 0 <= step <= LARGEST_STEP else None)
 
 
@@ -97,8 +109,9 @@ class FrameReader:
         lost: The bytes don't look like MindIO's messages any more: from here on they are only passed on.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, kept: Container[int] = KEPT) -> None:
         self.lost = False
+        self._kept = kept
         self._kind = -1
         self._content = bytearray()
         self._is_header = True
@@ -144,7 +157,7 @@ class FrameReader:
         self._kind, _, length, _, _ = HEADER.unpack(self._content)
         self.lost = length > LARGEST_BODY
         self._is_header, self._missing = False, int(length)
-        self._is_kept = self._kind in KEPT and length <= LARGEST_KEPT
+        self._is_kept = self._kind in self._kept and length <= LARGEST_KEPT
         return self._missing
 
     def _end(self) -> Message | None:

@@ -13,11 +13,12 @@ import asyncio
 import contextlib
 import enum
 import logging
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any, Protocol
 
 from trainer_sidecar.agent import frames
 from trainer_sidecar.agent.clock import SECOND, Clock
+from trainer_sidecar.agent.last_words import LastWords
 from trainer_sidecar.agent.listener import CHUNK, Listener
 from trainer_sidecar.agent.outward import Outward
 
@@ -28,6 +29,9 @@ LAST_RETRY_SECONDS = 1.0
 SILENT_SECONDS = 8
 NEVER_SPOKE_SECONDS = 30
 FROZEN_SECONDS = 2  # a check that comes this late tells of this process, not of the ranks
+UNREAD_SECONDS = 0.05  # what a dead rank had said is read; a child that it forked may keep its link open
+KNOWN_SECONDS = 2.0  # between the end of a rank's link and the news that its process has ended
+ANSWERED_SECONDS = 10.0  # so long a dead rank is answered for; MindIO misses its heartbeats after 8 to 12 s
 
 log = logging.getLogger(__name__)
 
@@ -48,6 +52,9 @@ class Rules(Protocol):
 
     def is_local(self, rank: int) -> bool:
         """Whether this pod has that rank."""
+
+    def may_answer(self) -> bool:
+        """Whether a rank of this pod that has died may be answered for now."""
 
     def controller_address(self) -> str:
         """host:port of the MindIO controller, empty while there is none."""
@@ -86,6 +93,9 @@ class GateLink:
         self._frames = frames.FrameReader()
         self._inward_frames = frames.FrameReader()
         self._outward = Outward(self._is_held)
+        self._last_words: LastWords | None = None
+        self._died = asyncio.Event()
+        self.has_ended = False  # the rank's side; what is left is answered for it
         self._registered = self._told_copies = False
         self._speaks_tls = self._is_answered = False
         self.rank: int | None = None
@@ -107,7 +117,8 @@ class GateLink:
                     self._gate.rules.tls_spoken(None)
                 await self._until_closed()
                 return
-            self.rank = rank
+            self.rank, self._last_words = rank, LastWords(rank)
+            self._gate.end_answers(rank)
             self._set_phase(LinkPhase.AT_GATE)
             await self._serve_rank(frame)
         except (asyncio.IncompleteReadError, ConnectionError, TimeoutError):
@@ -121,8 +132,8 @@ class GateLink:
         try:
             while (upstream := await self._wait_for_upstream(frame, reading)) is not None:
                 begun = self._gate.clock.now()
-                await self._forward(upstream)
-                if reading.done() or not self._can_go_on():
+                await self._forward(upstream, reading)
+                if self.has_ended or not self._can_go_on():
                     break
                 self._set_phase(LinkPhase.AT_GATE)
                 lasted = self._gate.clock.now() - begun > SECOND
@@ -146,8 +157,8 @@ class GateLink:
         return self.rank is None or not self._gate.rules.may_pass(self.rank)
 
     def _set_phase(self, phase: LinkPhase) -> None:
-        self.phase = phase
-        if self.rank is not None:
+        before, self.phase = self.phase, phase
+        if self.rank is not None and phase is not before:
             self._gate.rules.link_changed(self.rank)
 
     def _close(self) -> None:
@@ -212,25 +223,61 @@ class GateLink:
             raise ValueError(f"the rank is not taken again: {reply.hex()}")
         return reader
 
-    async def _forward(self, upstream: asyncio.StreamReader) -> None:
-        """Both directions until one of them ends."""
+    async def _forward(self, upstream: asyncio.StreamReader, reading: asyncio.Future[None]) -> None:
+        """Both directions until one of them ends, or the rank's process."""
         assert self._upstream is not None
         self.spoke = self._gate.clock.now()
         self._outward.attach()
+        if self._last_words is not None:
+            self._last_words.begin()
         if self.taken:
             self._set_phase(LinkPhase.LINKED)
         pumps: list[asyncio.Future[Any]] = [
             asyncio.ensure_future(self._pass_outward(self._upstream)),
             asyncio.ensure_future(self._pass_inward(upstream)),
+            asyncio.ensure_future(self._died.wait()),
         ]
         try:
             await asyncio.wait(pumps, return_when=asyncio.FIRST_COMPLETED)
+            self.has_ended = reading.done() or self._died.is_set()
         finally:
             for task in pumps:
                 task.cancel()
             await asyncio.gather(*pumps, return_exceptions=True)
+        try:
+            if self.has_ended and not self._speaks_tls:
+                await self._answer_for_the_dead(upstream, reading)
+        finally:
             self._upstream.close()
             self._upstream = None
+
+    async def _answer_for_the_dead(self, upstream: asyncio.StreamReader, reading: asyncio.Future[None]) -> None:
+        """MindIO would wait for what the rank owes it; only a process that is known to have ended is answered for."""
+        assert self._upstream is not None
+        self._set_phase(LinkPhase.NONE)
+        await asyncio.wait({reading}, timeout=UNREAD_SECONDS)
+        self._writer.close()
+        words = self._last_words
+        if words is None or words.has_left or not self._frames.is_at_boundary:
+            return
+        async with asyncio.timeout(KNOWN_SECONDS):
+            await self._died.wait()
+        async with asyncio.timeout(ANSWERED_SECONDS):
+            await self._gate.until(self._gate.rules.may_answer)
+            self._upstream.write(self._outward.take())
+            while True:
+                await self._gate.until(self._gate.rules.may_answer)
+                self._upstream.write(words.take())
+                data = await upstream.read(CHUNK)
+                if not data:
+                    return
+                words.ordered(data)
+
+    def end(self) -> None:
+        """The rank's process has ended."""
+        self._died.set()
+        if self.phase is not LinkPhase.LINKED and not self.has_ended:
+            self._gate.end(self)
 
     async def _read(self) -> None:
         """Read what the rank says until it ends, or turns out to be TLS."""
@@ -279,18 +326,26 @@ class GateLink:
             await upstream.drain()
 
     async def _pass_inward(self, upstream: asyncio.StreamReader) -> None:
+        words = self._last_words
+        assert words is not None
         while data := await upstream.read(CHUNK):
+            words.ordered(data)
             await self._gate.until_open(self)
             self._inward_frames.feed(data)
-            self._writer.write(data)
-            await self._writer.drain()
+            if not self._writer.is_closing():
+                with contextlib.suppress(ConnectionError):  # the rank's end is seen where it is read
+                    self._writer.write(data)
+                    await self._writer.drain()
 
     def _listen(self, message: frames.Message) -> None:
         if message.kind == frames.REGISTER:
             self._registered = True
         elif message.kind == frames.COPIES:
             self._told_copies = True
-        if message.kind not in frames.STATUS_OFFSETS or self.rank is None:
+        if self.rank is None or self._last_words is None:
+            return
+        self._last_words.said(message)
+        if message.kind not in frames.STATUS_OFFSETS:
             return
         status = message.status()
         if status is None or status.rank != self.rank:
@@ -360,8 +415,13 @@ class Gate:
 
     async def until_open(self, link: GateLink) -> None:
         """Wait until the link's bytes may pass; at once when they may."""
-        assert link.rank is not None
-        while not self.rules.may_pass(link.rank):
+        rank = link.rank
+        assert rank is not None
+        await self.until(lambda: self.rules.may_pass(rank))
+
+    async def until(self, allowed: Callable[[], bool]) -> None:
+        """Wait until order and lease allow it; at once when they do."""
+        while not allowed():
             await self._change.wait()
 
     def changed(self) -> None:
@@ -382,6 +442,12 @@ class Gate:
         """The rank's process has ended: its links must not be taken for its successor's."""
         for link in list(self._links):
             if link.rank == rank:
+                link.end()
+
+    def end_answers(self, rank: int) -> None:
+        """Another process of the rank has come to the gate, or the same one again."""
+        for link in list(self._links):
+            if link.rank == rank and link.has_ended:
                 self.end(link)
 
     def phase(self, rank: int) -> LinkPhase:

@@ -243,6 +243,10 @@ class Node:
         admitted = is_admitted(self._orders.wanted.get(rank), self._processes.get(rank))
         return admitted and self._may_reach(self._orders.controller_address)
 
+    def may_answer(self) -> bool:
+        """Whether the gate may answer MindIO for a rank of this pod that has died."""
+        return self._may_reach(self._orders.controller_address)
+
     def may_meet(self) -> bool:
         """Whether processes of this pod may reach the rendezvous store now."""
         return self._may_reach(self._orders.store_address)

@@ -300,6 +300,7 @@ class Controller:
         self.port = own_port()
         self.links: list[int] = []
         self.heard: dict[int, int] = {}
+        self.said: dict[int, bytes] = {}
         self.answering = True
         self.refused = 0
         self._server: asyncio.Server | None = None
@@ -309,6 +310,11 @@ class Controller:
     def address(self) -> str:
         """host:port."""
         return f"{ADDRESS}:{self.port}"
+
+    @property
+    def open_links(self) -> int:
+        """How many connections have not ended."""
+        return len(self._writers)
 
     async def start(self) -> None:
         """Listen."""
@@ -340,9 +346,11 @@ class Controller:
             writer.write(struct.pack("<h", 0))
             while data := await reader.read(65536):
                 self.heard[rank] = self.heard.get(rank, 0) + len(data)
+                self.said[rank] = self.said.get(rank, b"") + data
         except (OSError, asyncio.IncompleteReadError):
             pass
         finally:
+            self._writers = [one for one in self._writers if one is not writer]
             writer.close()
 
 

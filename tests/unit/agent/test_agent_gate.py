@@ -50,6 +50,9 @@ class Rules:
     def is_local(self, rank: int) -> bool:
         return rank in (2, 3)
 
+    def may_answer(self) -> bool:
+        return self.may_pass(2)
+
     def controller_address(self) -> str:
         return self.address
 

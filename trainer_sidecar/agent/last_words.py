@@ -1,0 +1,88 @@
+"""What the gate answers for a rank that has died.
+
+MindIO waits for whoever had a link when an action was given, also when that link is lost: 5 s when it takes stock, its
+whole action limit otherwise. So the gate keeps the link of a rank whose process has ended for a moment, and answers:
+that the rank stands where it last said, is stopped and clean, or, where it had to do something, that it failed.
+docs/protocols/launcher.md#the-gate, docs/decisions/0028-the-gate-answers-for-the-dead.md
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Mapping
+from typing import Final
+
+from trainer_sidecar.agent.frames import ANSWERS, HEADER, STATUS_OFFSETS, FrameReader, Message
+
+SERIAL: Final = struct.Struct("<H")
+SERIAL_AT: Final[Mapping[int, int]] = dict.fromkeys((9, 11, 17, 19, 25), 0) | {
+    4: 16, 7: 4, 21: 24, 23: 14, 29: 8, 31: 8, 33: 8, 35: 24, 37: 14
+}  # fmt: skip
+"""Where the serial stands in the body of an action."""
+ANSWER: Final = struct.Struct("<iHxx")
+"""Result and serial; a rank follows, or the step of a loaded checkpoint (-1: none) and a heartbeat."""
+ANSWER_SERIAL_AT: Final = HEADER.size + 4
+RANK: Final = struct.Struct("<i")
+NO_CHECKPOINT: Final = struct.pack("<q", -1)
+RUN_STATUS_AT, DEVICE_STATUS_AT = 16, 17  # in a heartbeat; both are 0 while nothing is wrong
+LEFT: Final = 11
+OK: Final = 0
+FAILED: Final = 1
+HARMLESS: Final = frozenset({9, 11, 17, 19, 25})
+"""Collect, lock, stop, clean, "everything is normal": a process that is dead stands, is stopped, holds nothing."""
+
+
+class LastWords:
+    """What a rank still owes the controller, and what it last said of itself."""
+
+    def __init__(self, rank: int) -> None:
+        self._rank = rank
+        self._heartbeat = b""
+        self._owed: dict[int, int] = {}  # serial -> kind of action
+        self._frames = FrameReader(ANSWERS)
+
+    def begin(self) -> None:
+        """A controller is connected; what was owed to another one is not asked for any more."""
+        self._frames = FrameReader(ANSWERS)
+        self._owed.clear()
+
+    @property
+    def has_left(self) -> bool:
+        """Whether it said goodbye to MindIO: then nothing is expected of it."""
+        return bool(self._heartbeat) and self._heartbeat[RUN_STATUS_AT] == LEFT
+
+    def ordered(self, data: bytes) -> None:
+        """Bytes of the controller, in order and complete, whether the rank gets them or not."""
+        for message in (piece.message for piece in self._frames.feed(data)):
+            if message is not None:
+                serial = _serial(message, HEADER.size + SERIAL_AT[message.kind])
+                if serial is not None:
+                    self._owed[serial] = message.kind
+
+    def said(self, message: Message) -> None:
+        """A message of the rank that reaches the controller."""
+        self._heartbeat = message.heartbeat() or self._heartbeat
+        serial = _serial(message, ANSWER_SERIAL_AT) if message.kind in ANSWERS.values() else None
+        if serial is not None:
+            self._owed.pop(serial, None)
+
+    def take(self) -> bytes:
+        """The answers that are owed now, but for those that would say that a rank is well which said it was not."""
+        given = [serial for serial, kind in self._owed.items() if self._is_well or ANSWERS[kind] not in STATUS_OFFSETS]
+        return b"".join(self._answer(serial, self._owed.pop(serial)) for serial in given)
+
+    @property
+    def _is_well(self) -> bool:
+        return bool(self._heartbeat) and not self._heartbeat[RUN_STATUS_AT] and not self._heartbeat[DEVICE_STATUS_AT]
+
+    def _answer(self, serial: int, kind: int) -> bytes:
+        answer = ANSWERS[kind]
+        body = ANSWER.pack(OK if kind in HARMLESS else FAILED, serial)
+        body += NO_CHECKPOINT + self._heartbeat if answer in STATUS_OFFSETS else RANK.pack(self._rank)
+        return HEADER.pack(answer, 0, len(body), 0, 0) + body
+
+
+def _serial(message: Message, at: int) -> int | None:
+    """The serial that stands there; None: the message is shorter than MindIO's are."""
+    whole = len(message.content) >= at + SERIAL.size
+    return int(SERIAL.unpack_from(message.content, at)[0]) if whole else None
