@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 import secrets
 from collections.abc import Callable, Generator, Iterator
+from contextlib import contextmanager
 
 import pytest
 
@@ -27,16 +28,22 @@ def control_plane() -> ControlPlane:
     return shared_control_plane(session_owner())
 
 
+@contextmanager
+def a_namespace(plane: ControlPlane, name: str) -> Iterator[str]:
+    """A namespace of this name with its default service account; deleted in the end, without waiting."""
+    plane.api.create("/api/v1/namespaces", {"metadata": {"name": name}})
+    account = f"/api/v1/namespaces/{name}/serviceaccounts/default"
+    plane.wait(f"service account of namespace {name}", lambda: plane.api.find(account))
+    yield name
+    plane.api.delete(f"/api/v1/namespaces/{name}")
+
+
 @pytest.fixture
 def namespace(control_plane: ControlPlane, request: pytest.FixtureRequest) -> Iterator[str]:
     """A namespace for one test, with its default service account."""
     words = re.sub(r"[^a-z0-9]+", "-", request.node.name.lower()).strip("-")[:40].strip("-")
-    name = f"{words}-{secrets.token_hex(3)}"
-    control_plane.api.create("/api/v1/namespaces", {"metadata": {"name": name}})
-    account = f"/api/v1/namespaces/{name}/serviceaccounts/default"
-    control_plane.wait(f"service account of namespace {name}", lambda: control_plane.api.find(account))
-    yield name
-    control_plane.api.delete(f"/api/v1/namespaces/{name}")
+    with a_namespace(control_plane, f"{words}-{secrets.token_hex(3)}") as name:
+        yield name
 
 
 @pytest.fixture

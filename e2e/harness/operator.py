@@ -7,7 +7,7 @@ with names changed.
 from __future__ import annotations
 
 import copy
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import yaml
@@ -39,6 +39,7 @@ def manifests(
     replicas: int = 1,
     environment: Mapping[str, str] | None = None,
     node_selector: Mapping[str, str] | None = None,
+    command: Sequence[str] = (),
 ) -> list[Object]:
     """The operator's objects for `namespace`.
 
@@ -47,7 +48,8 @@ def manifests(
         watch_namespace: The only namespace it serves; empty: all.
         replicas: How many there are, one of them leading.
         environment: More settings.
-        node_selector: Where its pods run.
+        node_selector: Where its pods run, and the nodes that are its own: other tests have theirs beside them.
+        command: What its pods run instead of the image's entry point.
     """
     texts = (path.read_text() for path in (MANIFEST, MINDCLUSTER))
     objects = [each for text in texts for each in yaml.safe_load_all(text) if each]
@@ -58,7 +60,11 @@ def manifests(
     pod["terminationGracePeriodSeconds"] = 5
     if node_selector:
         pod["nodeSelector"] = dict(node_selector)
+    if command:
+        pod["containers"][0]["command"] = list(command)
     settings = dict(environment or {})
+    if node_selector:
+        settings["HAJOB_FAULT_NODE_SELECTOR"] = ",".join("=".join(pair) for pair in node_selector.items())
     if watch_namespace:
         settings["HAJOB_WATCH_NAMESPACE"] = watch_namespace
         found.append(_many_may_break(namespace))
@@ -67,7 +73,7 @@ def manifests(
 
 
 def _many_may_break(namespace: str) -> Object:
-    """Settings for an operator beside others: the broken nodes of one rig must not look like a flood to the next."""
+    """Settings for a rig of few nodes: a test breaks more of them within a minute than an operator would believe."""
     metadata = {"name": "hajob-faults", "namespace": namespace, "labels": {"training.hajob.io/settings": "faults"}}
     data = {"breaker": "{minimumNodes: 1000}", "quarantine": "{minimumNodes: 1000}"}
     return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": data}
@@ -84,6 +90,23 @@ def install(plane: ControlPlane, objects: list[Object], seconds: float = 60.0) -
         return bool(deployment.get("status", {}).get("readyReplicas", 0) >= deployment["spec"]["replicas"])
 
     plane.wait(f"the operator in {namespace} to be ready", ready, seconds)
+
+
+def install_rights(plane: ControlPlane, namespace: str) -> None:
+    """Apply all but the Deployment: what the operator's service account may do."""
+    place = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "mindx-dl"}}  # NodeD's
+    plane.apply(place, *(each for each in manifests(namespace) if each["kind"] != "Deployment"))
+
+
+def uninstall(plane: ControlPlane, objects: list[Object], namespace: str) -> None:
+    """Delete what `manifests(namespace)` has outside of its namespace; the rest goes with that."""
+    for each in objects:
+        where = each["metadata"].get("namespace")
+        if where != namespace:
+            kind = each["kind"].lower()
+            place = f"namespaces/{where}/" if where else ""
+            plural = f"{kind}es" if kind.endswith("s") else f"{kind}s"
+            plane.api.delete(f"/apis/{each['apiVersion']}/{place}{plural}/{each['metadata']['name']}")
 
 
 def _moved(original: Object, namespace: str) -> Object:

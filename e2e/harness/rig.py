@@ -68,6 +68,7 @@ class Rig:
         self.directory = directory
         self.operator_namespace = namespace
         self.jobs: list[Job] = []
+        self.installed: list[operator.Object] = []
 
     @classmethod
     def start(cls, plane: ControlPlane, namespace: str, layout: RigLayout | None = None) -> Rig:
@@ -76,7 +77,6 @@ class Rig:
         name = f"rig-{namespace[-6:]}"
         rig = cls(plane, name, namespace, *_start_nodes(plane, name, layout))
         if layout.operators:
-            operator.install_crd(plane)
             rig.install_operator(layout.operators, layout.operator_environment)
         return rig
 
@@ -90,16 +90,26 @@ class Rig:
         operator.install(plane, objects)
         return rig
 
-    def install_operator(self, replicas: int = 1, environment: Mapping[str, str] | None = None) -> None:
-        """Install an operator into the rig's namespace that serves this namespace only."""
-        objects = operator.manifests(
+    def install_operator(
+        self, replicas: int = 1, environment: Mapping[str, str] | None = None, command: Sequence[str] = ()
+    ) -> None:
+        """Install an operator into the rig's namespace that serves this namespace and the rig's nodes only.
+
+        Args:
+            replicas: How many there are.
+            environment: More settings.
+            command: What its pods run instead of the image's entry point.
+        """
+        operator.install_crd(self.plane)
+        self.installed = operator.manifests(
             self.namespace,
             watch_namespace=self.namespace,
             replicas=replicas,
             environment=environment,
             node_selector={RIG_LABEL: self.name},
+            command=command,
         )
-        operator.install(self.plane, objects)
+        operator.install(self.plane, self.installed)
 
     def submit(self, name: str = "job", **fields: Any) -> Job:  # noqa: ANN401 - the arguments of `manifest`
         """Apply a job made from `manifest`'s arguments, on this rig's nodes."""
@@ -135,9 +145,8 @@ class Rig:
         self.nodes.stop()
         for node in self.nodes.settings.nodes:
             self.plane.api.delete(f"/api/v1/nodes/{node.name}")
-        for kind in ("clusterroles", "clusterrolebindings"):
-            path = f"/apis/rbac.authorization.k8s.io/v1/{kind}/{operator.NAME}-{self.namespace}"
-            self.plane.api.delete(path)
+        if self.installed:
+            operator.uninstall(self.plane, self.installed, self.namespace)
 
 
 def node_names(name: str, layout: RigLayout) -> list[str]:

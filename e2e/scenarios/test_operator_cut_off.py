@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from e2e.cluster.control_plane import ControlPlane
 from e2e.harness import cut_off_operator, operator
-from e2e.harness.rig import RIG_LABEL, Rig, RigLayout
+from e2e.harness.rig import Rig, RigLayout
 from e2e.scenarios.proofs import assert_recovered
 
 ITERATIONS = 400
@@ -22,27 +21,12 @@ def leader(rig: Rig) -> str:
     return str(lease["spec"].get("holderIdentity") or "").rpartition("_")[0]
 
 
-def test_a_leader_cut_off_from_its_jobs_hands_them_over(
-    start_rig: Callable[[RigLayout], Rig], control_plane: ControlPlane
-) -> None:
+def test_a_leader_cut_off_from_its_jobs_hands_them_over(start_rig: Callable[[RigLayout], Rig]) -> None:
     rig = start_rig(RigLayout(chip_nodes=2, operators=0))
     switches = rig.directory / "switches"
     switches.mkdir()
-    operator.install_crd(control_plane)
-    objects = operator.manifests(
-        rig.namespace,
-        watch_namespace=rig.namespace,
-        replicas=2,
-        environment={cut_off_operator.DIRECTORY: str(switches)},
-        node_selector={RIG_LABEL: rig.name},
-    )
-    deployment = next(each for each in objects if each["kind"] == "Deployment")
-    deployment["spec"]["template"]["spec"]["containers"][0]["command"] = [
-        "python3",
-        "-m",
-        "e2e.harness.cut_off_operator",
-    ]
-    operator.install(control_plane, objects)
+    command = ["python3", "-m", "e2e.harness.cut_off_operator"]
+    rig.install_operator(2, {cut_off_operator.DIRECTORY: str(switches)}, command)
     size: dict[str, Any] = {
         "nodes": 2,
         "chips": 1,

@@ -17,10 +17,8 @@ from pathlib import Path
 
 import pytest
 
-from e2e.cluster.control_plane import ControlPlane
-from e2e.harness import operator
 from e2e.harness.job import Job
-from e2e.harness.rig import RIG_LABEL, Rig, RigLayout
+from e2e.harness.rig import Rig, RigLayout
 from e2e.scenarios.proofs import assert_weights_equal
 
 STRIDE = 1 if os.environ.get("HAJOB_EVERY_POINT") else 3
@@ -58,28 +56,14 @@ class Fuses:
         return [line for line in lines if name in line.split()]
 
 
-def install(rig: Rig, plane: ControlPlane, fuses: Fuses) -> None:
-    """Install the operator with the fuse in the place of the plain one; all else is as an admin installs it."""
-    operator.install_crd(plane)
-    objects = operator.manifests(
-        rig.namespace,
-        watch_namespace=rig.namespace,
-        environment={"HAJOB_CRASH_DIRECTORY": str(fuses.directory), **QUICK_LEASE},
-        node_selector={RIG_LABEL: rig.name},
-    )
-    deployment = next(each for each in objects if each["kind"] == "Deployment")
-    container = deployment["spec"]["template"]["spec"]["containers"][0]
-    container["command"] = ["python3", "-m", "e2e.harness.crashing_operator"]
-    operator.install(plane, objects)
-
-
 @pytest.fixture
-def killing_rig(start_rig: Callable[[RigLayout], Rig], control_plane: ControlPlane) -> tuple[Rig, Fuses]:
-    """A rig whose operator has a fuse and is started again at once."""
+def killing_rig(start_rig: Callable[[RigLayout], Rig]) -> tuple[Rig, Fuses]:
+    """A rig whose operator has a fuse and is started again at once; all else is as an admin installs it."""
     settings = {"restart_backoff_seconds": 0, "restart_backoff_limit_seconds": 0}
     rig = start_rig(RigLayout(operators=0, node_settings=settings))
     fuses = Fuses(rig.directory / "fuses")
-    install(rig, control_plane, fuses)
+    environment = {"HAJOB_CRASH_DIRECTORY": str(fuses.directory), **QUICK_LEASE}
+    rig.install_operator(1, environment, ["python3", "-m", "e2e.harness.crashing_operator"])
     return rig, fuses
 
 

@@ -13,6 +13,7 @@ import yaml
 
 from e2e.cluster.control_plane import ControlPlane
 from e2e.cluster.rest import ApiError
+from e2e.harness.fixtures import a_namespace
 from hajob.api import constants as names
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -31,7 +32,7 @@ def crd(control_plane: ControlPlane) -> dict[str, Any]:
         if conditions.get("Established") != "True":
             return False
         try:
-            control_plane.api.get(collection("default"))
+            control_plane.api.get(collection("default"))  # empty: tests have their jobs elsewhere
         except ApiError:  # for a moment the server still prepares its storage
             return False
         return True
@@ -41,13 +42,20 @@ def crd(control_plane: ControlPlane) -> dict[str, Any]:
 
 
 @pytest.fixture
-def job(control_plane: ControlPlane) -> Iterator[dict[str, Any]]:
+def where(control_plane: ControlPlane) -> Iterator[str]:
+    """The namespace of the test's jobs, another one than its operator's."""
+    with a_namespace(control_plane, f"jobs-{secrets.token_hex(4)}") as name:
+        yield name
+
+
+@pytest.fixture
+def job(control_plane: ControlPlane, where: str) -> Iterator[dict[str, Any]]:
     """The job of the README under a name of its own; change it as you like, it is deleted after the test."""
     body = deepcopy(QUICKSTART)
     name = f"job-{secrets.token_hex(4)}"
-    body["metadata"] |= {"name": name, "namespace": "default"}
+    body["metadata"] |= {"name": name, "namespace": where}
     yield body
-    control_plane.api.delete(f"{collection('default')}/{name}")
+    control_plane.api.delete(f"{collection(where)}/{name}")
 
 
 def collection(namespace: str) -> str:

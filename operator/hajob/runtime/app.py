@@ -79,7 +79,7 @@ class Operator:
         self._clock = clock
         self._stop = asyncio.Event()
         self._fence_floor = 0
-        self._caches = Caches()
+        self._caches = Caches(settings.fault_node_labels())
         self._tasks: list[asyncio.Task[None]] = []
         self._lease = LeaseHolder(
             kube,
@@ -103,7 +103,7 @@ class Operator:
         self._faults = FaultWatch(
             kube,
             clock,
-            nodes=self._caches.nodes.keys,
+            nodes=self._caches.own_nodes.keys,
             listener=self,
             namespaces=[name for part in settings.fault_namespaces.split(",") if (name := part.strip())],
             settings_namespace=settings.namespace,
@@ -113,7 +113,8 @@ class Operator:
             self._leader_kube,
             clock,
             self._faults,
-            nodes=lambda: self._caches.nodes,
+            nodes=lambda: self._caches.own_nodes,
+            is_foreign=self._caches.is_foreign,
             leads=lambda: self._lease.is_leader,
             settings=lambda: self._faults.settings.quarantine,
             changed=lambda _: self._core.places_changed(),

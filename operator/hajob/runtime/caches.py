@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from hajob.scheduling.capacity import Capacity
 from hajob.sources.node import NodeView
@@ -12,14 +12,20 @@ from hajob.sources.pod import PodView
 class Caches:
     """Pods of all jobs, nodes, and the nodes that are free.
 
+    Args:
+        own_labels: what every node has that this operator quarantines and counts; empty: all nodes are.
+
     Attributes:
+        own_nodes: those nodes by name.
         pods: of jobs, by namespace and name.
         capacity: nodes and what occupies them, pods of other tenants included.
         pods_are_complete: a list of all pods of jobs was shown to its end.
         pods_version: resourceVersion of that list.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, own_labels: Mapping[str, str] | None = None) -> None:
+        self._own_labels = dict(own_labels or {})
+        self.own_nodes: dict[str, NodeView] = {}
         self.pods: dict[str, PodView] = {}
         self.capacity = Capacity()
         self.pods_are_complete = False
@@ -31,6 +37,23 @@ class Caches:
     def nodes(self) -> dict[str, NodeView]:
         """Nodes by name."""
         return self.capacity.nodes
+
+    def node_seen(self, node: NodeView) -> None:
+        """A node as it is now."""
+        self.capacity.node_seen(node)
+        if self._own_labels.items() <= node.labels.items():
+            self.own_nodes[node.name] = node
+        else:
+            self.own_nodes.pop(node.name, None)
+
+    def node_gone(self, name: str) -> None:
+        """A node that is no more."""
+        self.capacity.node_gone(name)
+        self.own_nodes.pop(name, None)
+
+    def is_foreign(self, node: str) -> bool:
+        """Whether another operator may look after the node: it lacks the labels, or is gone and nobody knows."""
+        return bool(self._own_labels) and node not in self.own_nodes
 
     def pod_seen(self, pod: PodView) -> bool:
         """A pod of a job as it is now; whether it changes what is occupied."""

@@ -232,12 +232,11 @@ class OperatorCore:
 
     def node_changed(self, node: NodeView, *, deleted: bool) -> None:
         """From the informer of nodes."""
-        capacity = self._caches.capacity
-        before = capacity.nodes.get(node.name)
+        before = self._caches.nodes.get(node.name)
         if deleted:
-            capacity.node_gone(node.name)
+            self._caches.node_gone(node.name)
         else:
-            capacity.node_seen(node)
+            self._caches.node_seen(node)
         for uid, controller in self._on_nodes({node.name}):
             self._guard(uid, partial(controller.look_for_stranded, node.name))
             if before is not None and before.is_to_be_emptied != node.is_to_be_emptied:

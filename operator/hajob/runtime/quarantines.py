@@ -61,7 +61,8 @@ class Quarantines:
         kube: the API, as the leader may use it.
         clock: for times and pauses.
         faults: what stands.
-        nodes: the nodes that exist.
+        nodes: the nodes that exist, and are this operator's.
+        is_foreign: whether a node is another operator's; nothing is written for it, but it is kept out all the same.
         leads: whether this process is the leader.
         settings: how long, how many.
         changed: called with the names of nodes that were isolated, or let in again.
@@ -77,11 +78,13 @@ class Quarantines:
         faults: Faults,
         *,
         nodes: Callable[[], Mapping[str, NodeView]],
+        is_foreign: Callable[[str], bool] = lambda _: False,
         leads: Callable[[], bool],
         settings: Callable[[], QuarantineSettings],
         changed: Callable[[frozenset[str]], None],
     ) -> None:
         self._kube, self._clock, self._faults = kube, clock, faults
+        self._is_foreign = is_foreign
         self._nodes, self._leads, self._settings, self._changed = nodes, leads, settings, changed
         self._known: dict[str, NodeQuarantine] = {}
         self._wanted: dict[str, NodeQuarantine | None] = {}
@@ -145,6 +148,9 @@ class Quarantines:
 
     def _follow(self, node: str) -> None:
         """Ask what the node should have, and have it written where it has something else."""
+        if self._is_foreign(node):
+            self._refused.discard(node)
+            return
         facts = self._faults.isolating(node) if node in self._nodes() else []
         current, now = self._current(node), self._clock.now_milliseconds()
         wanted = follow(node, current, facts, now, self._settings())
@@ -159,7 +165,8 @@ class Quarantines:
         """Whether one more node may be kept out: the operator alone empties no cluster."""
         if node in self._active:
             return True
-        ours = sum(1 for each in self._active if (one := self._current(each)) and one.spec.source != BY_HAND)
+        own = (self._current(each) for each in self._active if not self._is_foreign(each))
+        ours = sum(one is not None and one.spec.source != BY_HAND for one in own)
         most = self._settings().most(len(self._nodes()))
         # those of this very round are not counted among the active ones yet
         now, fresh = self._clock.now_milliseconds(), self._wanted.keys() - self._active - {node}

@@ -38,6 +38,11 @@ class Settings:
     fault_namespaces: str = "kube-system,mindx-dl"
     """Namespaces of the ConfigMaps that tell of faults (device plugin, NodeD, ClusterD), separated by commas."""
 
+    fault_node_selector: str = ""
+    """Labels of the nodes that are this operator's (`pool=a,chips=910b`): it quarantines only these, and only these
+    count for its breaker. For several operators in one cluster; a job hears of the faults of any node it is on. Empty:
+    all nodes."""
+
     kubeconfig: str = ""
     """A kubeconfig file; empty: the pod's own service account."""
 
@@ -103,9 +108,21 @@ class Settings:
         settings = cls(**found)  # type: ignore[arg-type]
         try:
             settings.pod_settings()
+            settings.fault_node_labels()
         except ValueError as error:
             raise SystemExit(str(error)) from None
         return settings
+
+    def fault_node_labels(self) -> Mapping[str, str]:
+        """The labels that a node of this operator has.
+
+        Raises:
+            ValueError: it is no list of `label=value`; names the variable.
+        """
+        pairs = [part.partition("=") for one in self.fault_node_selector.split(",") if (part := one.strip())]
+        if not all(label.strip() and equals for label, equals, _ in pairs):
+            raise ValueError(f"HAJOB_FAULT_NODE_SELECTOR={self.fault_node_selector!r}: give label=value,label=value")
+        return {label.strip(): value.strip() for label, _, value in pairs}
 
     def pod_settings(self) -> PodSettings:
         """What the builders of pods need of these.

@@ -25,33 +25,35 @@ def test_the_schema_is_structural_and_nothing_is_left_out(crd: Job) -> None:
     assert "NonStructuralSchema" not in conditions
 
 
-def test_the_server_fills_in_what_the_models_fill_in(control_plane: ControlPlane, crd: Job, job: Job) -> None:
-    stored = control_plane.api.create(collection("default"), job)
+def test_the_server_fills_in_what_the_models_fill_in(
+    control_plane: ControlPlane, crd: Job, job: Job, where: str
+) -> None:
+    stored = control_plane.api.create(collection(where), job)
     from_server = HATrainingJob.from_object(stored).spec
     assert from_server == HATrainingJob.from_object(job).spec
     assert stored["spec"]["network"] == from_server.network.to_json()
     assert stored["spec"]["recovery"]["hang"] == {"stepTimeMultiple": 20, "minTimeoutSeconds": 120}
 
 
-def test_columns_and_short_names(control_plane: ControlPlane, crd: Job, job: Job) -> None:
+def test_columns_and_short_names(control_plane: ControlPlane, crd: Job, job: Job, where: str) -> None:
     control_plane.apply(job)
     for name in ("hajob", "hajobs", "hatrainingjobs"):
-        printed = control_plane.kubectl("get", name, "-n", "default").stdout
+        printed = control_plane.kubectl("get", name, "-n", where).stdout
         assert printed.split("\n")[0].split() == [
             *("NAME", "STATE", "SIZE", "RECOVERY", "LAST-OUTAGE", "GOODPUT", "RESTARTS", "AGE")
         ]
     assert (
         f"hatrainingjob.training.hajob.io/{job['metadata']['name']}"
-        in control_plane.kubectl("get", "all", "-n", "default").stdout
+        in control_plane.kubectl("get", "all", "-n", where).stdout
     )
     assert "Directory on a volume that all ranks share" in (
         control_plane.kubectl("explain", "hajob.spec.checkpoint.path").stdout.replace("\n    ", " ")
     )
 
 
-def test_a_lower_fence_is_refused(control_plane: ControlPlane, crd: Job, job: Job) -> None:
+def test_a_lower_fence_is_refused(control_plane: ControlPlane, crd: Job, job: Job, where: str) -> None:
     control_plane.apply(job)
-    path = f"{collection('default')}/{job['metadata']['name']}/status"
+    path = f"{collection(where)}/{job['metadata']['name']}/status"
     whole = HATrainingJobStatus(fence=4, incarnation=2).to_json()
     control_plane.api.merge(path, {"status": whole})
     control_plane.api.merge(path, {"status": {"fence": 4, "incarnation": 3}})
@@ -62,9 +64,9 @@ def test_a_lower_fence_is_refused(control_plane: ControlPlane, crd: Job, job: Jo
         assert "another operator has taken over" in str(refused.value)
 
 
-def test_the_pods_of_the_quickstart_are_accepted(control_plane: ControlPlane, crd: Job, job: Job) -> None:
-    stored = HATrainingJob.from_object(control_plane.api.create(collection("default"), job))
-    pods = "/api/v1/namespaces/default/pods?dryRun=All"
+def test_the_pods_of_the_quickstart_are_accepted(control_plane: ControlPlane, crd: Job, job: Job, where: str) -> None:
+    stored = HATrainingJob.from_object(control_plane.api.create(collection(where), job))
+    pods = f"/api/v1/namespaces/{where}/pods?dryRun=All"
     for pod in (
         *(rank_pod(stored, rank, 1, SETTINGS, ["node-1", "node-2"]) for rank in range(4)),
         coordinator_pod(stored, 1, SETTINGS),
@@ -74,8 +76,10 @@ def test_the_pods_of_the_quickstart_are_accepted(control_plane: ControlPlane, cr
         assert answer["metadata"]["ownerReferences"][0]["uid"] == stored.metadata.uid
 
 
-def test_a_pod_that_cannot_be_is_refused_by_the_dry_run(control_plane: ControlPlane, crd: Job, job: Job) -> None:
+def test_a_pod_that_cannot_be_is_refused_by_the_dry_run(
+    control_plane: ControlPlane, crd: Job, job: Job, where: str
+) -> None:
     job["spec"]["template"]["spec"]["containers"][0]["volumeMounts"][0]["name"] = "missing"
-    stored = HATrainingJob.from_object(control_plane.api.create(collection("default"), job))
+    stored = HATrainingJob.from_object(control_plane.api.create(collection(where), job))
     with pytest.raises(ApiError, match="missing"):
-        control_plane.api.create("/api/v1/namespaces/default/pods?dryRun=All", rank_pod(stored, 0, 1, SETTINGS))
+        control_plane.api.create(f"/api/v1/namespaces/{where}/pods?dryRun=All", rank_pod(stored, 0, 1, SETTINGS))

@@ -40,6 +40,7 @@ class Served:
             "HAJOB_KUBECONFIG": str(self.plane.kubeconfig),
             "HAJOB_NAMESPACE": self.namespace,
             "HAJOB_WATCH_NAMESPACE": self.namespace,
+            "HAJOB_FAULT_NODE_SELECTOR": "hajob.io/nowhere=true",
             "HAJOB_METRICS_PORT": "0",
         }
         name = f"operator-{self.namespace}-{len(self.operators)}"

@@ -79,11 +79,11 @@ async def test_a_coordinators_token_tells_which_pod_it_is(
 
 
 async def test_the_certificates_of_a_job_survive_the_server(
-    kube: HttpKube, crd: dict[str, Any], job: dict[str, Any]
+    kube: HttpKube, crd: dict[str, Any], job: dict[str, Any], where: str
 ) -> None:
-    stored = HATrainingJob.from_object(await kube.create(names.PLURAL, "default", job))
+    stored = HATrainingJob.from_object(await kube.create(names.PLURAL, where, job))
     material = certificates_of(stored.metadata.uid)
-    secret = await kube.create("secrets", "default", tls_secret(stored, material))
+    secret = await kube.create("secrets", where, tls_secret(stored, material))
     assert read_tls_secret(secret) == material
 
 

@@ -94,16 +94,16 @@ async def leads(lease: LeaseHolder) -> None:
 
 
 async def test_a_write_held_past_a_change_of_leaders_changes_nothing(
-    kube: HttpKube, proxy: tuple[Proxy, ApiCredentials], namespace: str, crd: Job, job: Job
+    kube: HttpKube, proxy: tuple[Proxy, ApiCredentials], namespace: str, crd: Job, job: Job, where: str
 ) -> None:
     held, credentials = proxy
-    made = await kube.create(names.PLURAL, "default", job)
+    made = await kube.create(names.PLURAL, where, job)
     name, uid = made["metadata"]["name"], made["metadata"]["uid"]
 
     async def write(port: Kube, known: Job, fence: int, incarnation: int) -> Job:
         status = HATrainingJobStatus(fence=fence, incarnation=incarnation).to_json()
         patch = operations(known, status, uid)
-        return await port.patch(names.PLURAL, "default", name, patch, kind=PatchKind.JSON, subresource="status")
+        return await port.patch(names.PLURAL, where, name, patch, kind=PatchKind.JSON, subresource="status")
 
     first, second = holder(kube, namespace, "one"), holder(kube, namespace, "two")
     async with asyncio.timeout(60), HttpKube(credentials) as late:
@@ -122,6 +122,6 @@ async def test_a_write_held_past_a_change_of_leaders_changes_nothing(
         held.open.set()
         await held.delivered.wait()
         await asyncio.sleep(1.0)
-        status = (await kube.get(names.PLURAL, "default", name))["status"]
+        status = (await kube.get(names.PLURAL, where, name))["status"]
         tasks[1].cancel()
     assert (status["fence"], status["incarnation"]) == (2, 2)

@@ -66,7 +66,7 @@ def _writer(kube: HttpKube, made: Job, on_claim: Callable[[int], None] = lambda 
     return StatusWriter(
         kube,
         SystemClock(),
-        namespace="default",
+        namespace=made["metadata"]["namespace"],
         name=made["metadata"]["name"],
         uid=made["metadata"]["uid"],
         known=made.get("status") or {},
@@ -75,9 +75,9 @@ def _writer(kube: HttpKube, made: Job, on_claim: Callable[[int], None] = lambda 
     )
 
 
-async def test_statuses_arrive_and_a_late_leader_is_stopped(kube: HttpKube, crd: Job, job: Job) -> None:
-    made = await kube.create(names.PLURAL, "default", job)
-    read = partial(kube.get, names.PLURAL, "default", made["metadata"]["name"])
+async def test_statuses_arrive_and_a_late_leader_is_stopped(kube: HttpKube, crd: Job, job: Job, where: str) -> None:
+    made = await kube.create(names.PLURAL, where, job)
+    read = partial(kube.get, names.PLURAL, where, made["metadata"]["name"])
     claimed: list[int] = []
     old, new = _writer(kube, made, claimed.append), _writer(kube, made)
     tasks = [asyncio.create_task(writer.run()) for writer in (old, new)]
@@ -95,33 +95,33 @@ async def test_statuses_arrive_and_a_late_leader_is_stopped(kube: HttpKube, crd:
         with pytest.raises(StatusRefusedError, match="journal"):
             await new.acknowledged(new.write(HATrainingJobStatus.model_construct(fence=5, journal="x" * 300_000)))
         await new.acknowledged(new.write(HATrainingJobStatus(fence=5, incarnation=3)))
-        await kube.delete(names.PLURAL, "default", made["metadata"]["name"])
+        await kube.delete(names.PLURAL, where, made["metadata"]["name"])
         with pytest.raises(JobGoneError):
             await new.acknowledged(new.write(HATrainingJobStatus(fence=5, incarnation=4)))
         await tasks[1]
 
 
-async def test_a_job_that_was_applied_again_is_not_touched(kube: HttpKube, crd: Job, job: Job) -> None:
-    made = await kube.create(names.PLURAL, "default", job)
+async def test_a_job_that_was_applied_again_is_not_touched(kube: HttpKube, crd: Job, job: Job, where: str) -> None:
+    made = await kube.create(names.PLURAL, where, job)
     writer = _writer(kube, made)
     task = asyncio.create_task(writer.run())
-    await kube.delete(names.PLURAL, "default", made["metadata"]["name"])
-    again = await kube.create(names.PLURAL, "default", job)
+    await kube.delete(names.PLURAL, where, made["metadata"]["name"])
+    again = await kube.create(names.PLURAL, where, job)
     async with asyncio.timeout(30):
         with pytest.raises(JobGoneError):
             await writer.acknowledged(writer.write(HATrainingJobStatus(fence=1)))
         await task
-    assert "status" not in await kube.get(names.PLURAL, "default", again["metadata"]["name"])
+    assert "status" not in await kube.get(names.PLURAL, where, again["metadata"]["name"])
 
 
-async def test_a_forged_fence_stops_no_operator(kube: HttpKube, crd: Job, job: Job) -> None:
+async def test_a_forged_fence_stops_no_operator(kube: HttpKube, crd: Job, job: Job, where: str) -> None:
     """The CRD refuses what no Lease can count to; below that only this job's status suffers, and is told so."""
-    made = await kube.create(names.PLURAL, "default", job)
+    made = await kube.create(names.PLURAL, where, job)
     name, writer = made["metadata"]["name"], _writer(kube, made)
     task = asyncio.create_task(writer.run())
 
     async def forge(fence: int) -> None:
-        await kube.patch(names.PLURAL, "default", name, {"status": {"fence": fence}}, subresource="status")
+        await kube.patch(names.PLURAL, where, name, {"status": {"fence": fence}}, subresource="status")
 
     async with asyncio.timeout(30):
         await writer.acknowledged(writer.write(HATrainingJobStatus(fence=1)))

@@ -1,12 +1,13 @@
-"""NodeQuarantines on a real server: its rules and its columns.
+"""NodeQuarantines on a real server: its rules, its columns, and an operator that writes, follows and ends them.
 
-An operator's own are tested on a server in memory (tests/unit/runtime/test_quarantines.py): on the same real one the
-operators of other tests would write them, too.
+The node is only this operator's: those of other tests on the same server look after nodes with their own labels.
 """
 
 from __future__ import annotations
 
+import asyncio
 import secrets
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -14,6 +15,13 @@ import pytest
 from e2e.cluster.control_plane import ControlPlane
 from e2e.cluster.rest import MERGE_PATCH, ApiError
 from hajob.api import constants as names
+from hajob.cluster.quarantine import QuarantineSettings
+from hajob.domain.facts import Source
+from hajob.domain.hardware import ClusterFact, Level, kind_of
+from hajob.runtime.clock import SystemClock
+from hajob.runtime.http_kube import HttpKube
+from hajob.runtime.quarantines import Quarantines
+from hajob.sources.node import view
 
 PATH = f"/apis/{names.API_VERSION}/{names.QUARANTINES}"
 Json = dict[str, Any]
@@ -47,3 +55,73 @@ def test_the_server_guards_name_and_node(control_plane: ControlPlane, node: Json
     head, row = control_plane.kubectl("get", "hajobnq", name).stdout.splitlines()
     assert head.split() == ["NAME", "STATE", "SOURCE", "REASON", "UNTIL", "OFFENCES", "AGE"]
     assert row.split()[1:3] == ["Active", "Admin"] or row.split()[1] == "Admin"
+
+
+class Faults:
+    """One node on which a fault stands, or not."""
+
+    def __init__(self, node: str) -> None:
+        self.node, self.stands, self.complete = node, True, True
+
+    def why_held(self) -> str:
+        return ""
+
+    def nodes(self) -> frozenset[str]:
+        return frozenset({self.node} if self.stands else ())
+
+    def isolating(self, node: str) -> list[ClusterFact]:
+        kind = kind_of(Level.SEPARATE)
+        fact = ClusterFact("id", Source.DEVICE, kind, node, "Ascend910-3", "40F84E00", Level.SEPARATE, message="chip 3")
+        return [fact] if self.stands and node == self.node else []
+
+    def look_at(self, node: str) -> None:
+        """Nobody is to be told."""
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    async with asyncio.timeout(60):
+        while not condition():  # noqa: ASYNC110  # what is waited for has no event
+            await asyncio.sleep(0.05)
+
+
+async def test_an_operator_quarantines_and_lets_in(control_plane: ControlPlane, node: Json, kube: HttpKube) -> None:
+    name = node["metadata"]["name"]
+    faults = Faults(name)
+    quarantines = Quarantines(
+        kube,
+        SystemClock(),
+        faults,
+        nodes=lambda: {name: view(node)},
+        leads=lambda: True,
+        settings=lambda: QuarantineSettings(first_seconds=1),
+        changed=lambda _: None,
+    )
+    tasks = [asyncio.create_task(quarantines.informer.run()), asyncio.create_task(quarantines.run())]
+    try:
+        await until(quarantines.informer.synced.is_set)
+        quarantines.follow_all()
+        assert quarantines.kept_out() >= {name}
+        await until(lambda: state_of(control_plane, name) == "Active")
+        made = control_plane.api.get(f"{PATH}/{name}")
+        assert made["metadata"]["ownerReferences"][0]["uid"] == node["metadata"]["uid"]
+        assert made["spec"]["reason"] == "SeparateNPU"
+        released = {"spec": {"releaseTime": "2026-01-01T00:00:00Z"}}
+        control_plane.api.request("PATCH", f"{PATH}/{name}", released, content_type=MERGE_PATCH)
+        await until(lambda: state_of(control_plane, name) == "Released")
+        assert name not in quarantines.kept_out()
+        faults.stands = False
+        quarantines.faults_changed({name})
+        await until(lambda: state_of(control_plane, name) == "Over")
+        faults.stands = True
+        quarantines.faults_changed({name})
+        await until(lambda: state_of(control_plane, name) == "Active")
+        assert control_plane.api.get(f"{PATH}/{name}")["status"]["offences"] == 2
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+def state_of(control_plane: ControlPlane, name: str) -> str:
+    found = control_plane.api.find(f"{PATH}/{name}") or {}
+    return str((found.get("status") or {}).get("state"))

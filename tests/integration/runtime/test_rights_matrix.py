@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from e2e.cluster.control_plane import ControlPlane
-from e2e.harness.operator import NAME, manifests
+from e2e.harness.operator import NAME, install_rights
 
 TABLE = Path(__file__).parent / "rights.txt"
 VERBS = ("get", "list", "watch", "create", "update", "patch", "delete", "deletecollection", "bind", "escalate")
@@ -52,8 +52,7 @@ RESOURCES = {
 @pytest.fixture
 def installed(control_plane: ControlPlane, namespace: str) -> str:
     """The rights as an admin installs them, in a namespace of this test."""
-    control_plane.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "mindx-dl"}})
-    control_plane.apply(*(each for each in manifests(namespace) if each["kind"] != "Deployment"))
+    install_rights(control_plane, namespace)
     return namespace
 
 

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from e2e.cluster.control_plane import ControlPlane
-from e2e.harness.operator import NAME, manifests
+from e2e.cluster.run import Run
+from e2e.harness.fixtures import a_namespace
+from e2e.harness.operator import NAME, install_crd, install_rights
 from hajob.api import constants as names
 from hajob.api.crd import CRD_NAME
 from hajob.api.crd_difference import CrdDifference, difference
@@ -21,29 +24,33 @@ from hajob.objects.settings import PodSettings
 from hajob.objects.tls_secret import tls_secret
 from hajob.runtime.announcements import EventType, event
 from hajob.runtime.clock import SystemClock
-from hajob.runtime.credentials import ApiCredentials, from_service_account
+from hajob.runtime.credentials import ApiCredentials, from_kubeconfig, from_service_account
 from hajob.runtime.disruption_budgets import DisruptionBudgets
 from hajob.runtime.frontend import Frontend
 from hajob.runtime.http_kube import HttpKube
 from hajob.runtime.kube import ApiError, PatchKind
 from hajob.runtime.status_writer import operations
 from hajob.scheduling.drains import Budgets
+from tests.integration.conftest import QUICKSTART
 from tests.unit.runtime.fresh_certificates import certificates_of
 
 Job = dict[str, Any]
 
 
-@pytest.fixture
-def operator(control_plane: ControlPlane, namespace: str, tmp_path: Any) -> ApiCredentials:
+def installed(plane: ControlPlane, namespace: str, directory: Path) -> ApiCredentials:
     """The operator's service account as installed, without its Deployment."""
-    control_plane.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "mindx-dl"}})
-    control_plane.apply(*(each for each in manifests(namespace) if each["kind"] != "Deployment"))
+    install_rights(plane, namespace)
     path = f"/api/v1/namespaces/{namespace}/serviceaccounts/{NAME}/token"
-    token = control_plane.api.create(path, {"spec": {}})["status"]["token"]
-    (tmp_path / "token").write_text(token)
-    (tmp_path / "ca.crt").write_bytes(control_plane.ca_file.read_bytes())
-    host, _, port = control_plane.server.removeprefix("https://").rpartition(":")
-    return from_service_account(str(tmp_path), {"KUBERNETES_SERVICE_HOST": host, "KUBERNETES_SERVICE_PORT": port})
+    token = plane.api.create(path, {"spec": {}})["status"]["token"]
+    (directory / "token").write_text(token)
+    (directory / "ca.crt").write_bytes(plane.ca_file.read_bytes())
+    host, _, port = plane.server.removeprefix("https://").rpartition(":")
+    return from_service_account(str(directory), {"KUBERNETES_SERVICE_HOST": host, "KUBERNETES_SERVICE_PORT": port})
+
+
+@pytest.fixture
+def operator(control_plane: ControlPlane, namespace: str, tmp_path: Path) -> ApiCredentials:
+    return installed(control_plane, namespace, tmp_path)
 
 
 @pytest.fixture
@@ -52,43 +59,45 @@ async def limited(operator: ApiCredentials) -> AsyncIterator[HttpKube]:
         yield made
 
 
-async def test_the_rights_are_enough(limited: HttpKube, crd: Job, job: Job, namespace: str, kube: HttpKube) -> None:
-    made = HATrainingJob.from_object(await kube.create(names.PLURAL, "default", job))
+async def test_the_rights_are_enough(
+    limited: HttpKube, crd: Job, job: Job, where: str, namespace: str, kube: HttpKube
+) -> None:
+    made = HATrainingJob.from_object(await kube.create(names.PLURAL, where, job))
     for resource in ("pods", "nodes", "resourcequotas", names.PLURAL, names.QUARANTINES):
         assert [page async for page in limited.pages(resource)]
     name, uid = made.metadata.name, made.metadata.uid
     patch = operations({}, HATrainingJobStatus(fence=1).to_json(), uid)
-    await limited.patch(names.PLURAL, "default", name, patch, kind=PatchKind.JSON, subresource="status")
+    await limited.patch(names.PLURAL, where, name, patch, kind=PatchKind.JSON, subresource="status")
     pod = rank_pod(made, 0, 1, PodSettings("hajob/sidecar:dev"))
-    await limited.create("pods", "default", pod, dry_run=True)
-    stored = await limited.create("pods", "default", pod)
-    await limited.get("pods", "default", stored["metadata"]["name"])
-    await limited.delete("pods", "default", stored["metadata"]["name"], uid=stored["metadata"]["uid"], grace_seconds=0)
-    await limited.create("secrets", "default", tls_secret(made, certificates_of(uid)))
-    secret = await limited.get("secrets", "default", tls_secret_name(made))
-    await limited.replace("secrets", "default", secret)
+    pod["spec"]["schedulerName"] = "nobody"  # other tests have nodes
+    await limited.create("pods", where, pod, dry_run=True)
+    stored = await limited.create("pods", where, pod)
+    await limited.get("pods", where, stored["metadata"]["name"])
+    await limited.delete("pods", where, stored["metadata"]["name"], uid=stored["metadata"]["uid"], grace_seconds=0)
+    await limited.create("secrets", where, tls_secret(made, certificates_of(uid)))
+    secret = await limited.get("secrets", where, tls_secret_name(made))
+    await limited.replace("secrets", where, secret)
     for least in (1, 0):
         await DisruptionBudgets(limited, SystemClock(), lambda: None).follow(made, Budgets(least, least))
-        budget = await kube.get("poddisruptionbudgets", "default", budget_name(made, names.ROLE_RANK))
+        budget = await kube.get("poddisruptionbudgets", where, budget_name(made, names.ROLE_RANK))
         assert budget["spec"]["minAvailable"] == least
     told = event(made, 1_795_255_200_000, "Test", "a note", type_=EventType.NORMAL, instance="test")
-    await limited.create("events", "default", told)
+    await limited.create("events", where, told)
     assert difference(await limited.get("customresourcedefinitions", "", CRD_NAME)) == CrdDifference()
     assert await limited.pod_of_token("nonsense", names.COORDINATOR_TOKEN_AUDIENCE) is None
     lease = await limited.create("leases", namespace, {"metadata": {"name": "hajob-operator"}, "spec": {}})
     await limited.replace("leases", namespace, lease)
-    await limited.delete(names.PLURAL, "default", name, uid=uid)
+    await limited.delete(names.PLURAL, where, name, uid=uid)
 
 
-@pytest.mark.parametrize("watched", ["", "default"])
-async def test_the_frontend_needs_no_more(
-    limited: HttpKube, operator: ApiCredentials, crd: Job, job: Job, kube: HttpKube, watched: str
-) -> None:
+async def protect_and_let_go(kube: HttpKube, operator: ApiCredentials, job: Job, watched: str) -> None:
+    """A frontend with the operator's rights serves a job that `kube` creates and deletes."""
     seen, gone = asyncio.Event(), asyncio.Event()
+    name, where = job["metadata"]["name"], job["metadata"]["namespace"]
 
     class Intake:
         def job_seen(self, raw: Job) -> None:
-            if raw["metadata"]["name"] == job["metadata"]["name"] and raw["metadata"].get("finalizers"):
+            if raw["metadata"]["name"] == name and raw["metadata"].get("finalizers"):
                 seen.set()
 
         def job_gone(self, _: str) -> None:
@@ -97,14 +106,35 @@ async def test_the_frontend_needs_no_more(
         async def job_released(self, _: str) -> None:
             return None
 
-    await kube.create(names.PLURAL, "default", job)
-    frontend = Frontend(limited, operator, SystemClock(), watched)
-    frontend.start(Intake())
-    async with asyncio.timeout(60):
+    await kube.create(names.PLURAL, where, job)
+    async with HttpKube(operator) as limited, asyncio.timeout(60):
+        frontend = Frontend(limited, operator, SystemClock(), watched)
+        frontend.start(Intake())
         await seen.wait()
-        await kube.delete(names.PLURAL, "default", job["metadata"]["name"])
+        await kube.delete(names.PLURAL, where, name)
         await gone.wait()
-    await frontend.stop()
+        await frontend.stop()
+
+
+async def test_a_frontend_of_one_namespace_needs_no_more(
+    operator: ApiCredentials, crd: Job, job: Job, where: str, kube: HttpKube
+) -> None:
+    await protect_and_let_go(kube, operator, job, where)
+
+
+async def test_a_frontend_of_all_namespaces_needs_no_more(tmp_path: Path) -> None:
+    """On a server of its own: on the shared one it would let go the jobs of other tests."""
+    run = Run.start("a frontend of all namespaces")
+    try:
+        plane = ControlPlane.start(run)
+        install_crd(plane)
+        with a_namespace(plane, "hajob-test") as namespace, a_namespace(plane, "jobs") as where:
+            operator = installed(plane, namespace, tmp_path)
+            job = {**QUICKSTART, "metadata": {"name": "job", "namespace": where}}
+            async with HttpKube(await from_kubeconfig(str(plane.kubeconfig))) as kube:
+                await protect_and_let_go(kube, operator, job, "")
+    finally:
+        run.close()
 
 
 @pytest.mark.parametrize("resource", ["secrets", "configmaps", "namespaces", "poddisruptionbudgets"])

@@ -32,12 +32,18 @@ JOB = yaml.safe_load((Path(__file__).parents[3] / "examples/quickstart.yaml").re
 class World:
     """An operator on a server."""
 
-    def __init__(self) -> None:
+    def __init__(self, **settings: str) -> None:
         self.clock = FakeClock()
         self.server = MemoryServer(self.clock)
         self.kube = MemoryKube(self.server)
-        settings = Settings(identity="one", metrics_port=0)
-        self.operator = Operator(settings, self.kube, ApiCredentials("https://nowhere"), self.clock)
+        chosen = Settings.from_environment({"HAJOB_METRICS_PORT": "0", **settings})
+        self.operator = Operator(chosen, self.kube, ApiCredentials("https://nowhere"), self.clock)
+
+    async def node(self, name: str, **condition: str) -> None:
+        """A node of the pool of its first letter, with conditions beside Ready."""
+        told = [{"type": key, "status": status} for key, status in {"Ready": "True", **condition}.items()]
+        await self.kube.create("nodes", "", {"metadata": {"name": name, "labels": {"pool": name[0]}}})
+        await self.kube.patch("nodes", "", name, {"status": {"conditions": told}}, subresource="status")
 
     async def job(self, name: str, fence: int) -> None:
         """A job whose status holds a fence."""
@@ -232,3 +238,32 @@ async def test_a_broken_chip_quarantines_its_node(world: World, monkeypatch: pyt
     assert led.operator._quarantines.kept_out() == {"n1"}
     assert led.operator._faults.report()["nodes"] == ["n1"]
     await led.end()
+
+
+async def test_only_nodes_with_its_labels_are_quarantined(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = World(HAJOB_FAULT_NODE_SELECTOR="pool=a")
+    for name in ("a1", "b1", "b2"):
+        await world.node(name, KernelDeadlock="True")
+    labels = {"training.hajob.io/settings": "faults"}
+    settings = {
+        "metadata": {"name": "hajob-faults", "labels": labels},
+        "data": {"conditions": "KernelDeadlock: SeparateNPU"},
+    }
+    await world.kube.create("configmaps", "hajob-system", settings)
+    theirs = {"kind": names.QUARANTINE_KIND, "apiVersion": names.API_VERSION, "metadata": {"name": "b2"}}
+    theirs["spec"] = {"nodeName": "b2", "source": "Device", "reason": "SeparateNPU", "faults": ["x"]}
+    theirs = await world.kube.create(names.QUARANTINES, "", theirs)
+    led = Led(world, monkeypatch)
+    await led.wait_until_leading()
+    for _ in range(10):
+        await world.clock.advance(1)
+    found = {raw["metadata"]["name"]: raw async for page in world.kube.pages(names.QUARANTINES) for raw in page.items}
+    await led.end()
+    assert found.keys() == {"a1", "b2"}
+    assert found["b2"]["spec"] == theirs["spec"]
+
+
+@pytest.mark.parametrize("text", ["pool", "=a", "pool=a,b"])
+def test_a_selector_that_cannot_be_read_is_named(text: str) -> None:
+    with pytest.raises(SystemExit, match="HAJOB_FAULT_NODE_SELECTOR"):
+        Settings.from_environment({"HAJOB_FAULT_NODE_SELECTOR": text})

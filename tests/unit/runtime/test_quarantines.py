@@ -65,6 +65,7 @@ class Cluster:
         self.server = MemoryServer(self.clock)
         self.kube = MemoryKube(self.server)
         self.leads = True
+        self.foreign: set[str] = set()
         self.told: list[frozenset[str]] = []
         self.tasks: list[asyncio.Task[None]] = []
         self.begin()
@@ -76,6 +77,7 @@ class Cluster:
             self.clock,
             self.faults,
             nodes=lambda: NODES,
+            is_foreign=lambda node: node in self.foreign,
             leads=lambda: self.leads,
             settings=QuarantineSettings,
             changed=self.told.append,
@@ -250,3 +252,27 @@ async def test_a_standby_follows_and_writes_nothing(cluster: Cluster) -> None:
 async def test_a_fault_of_a_node_that_is_gone_makes_none(cluster: Cluster) -> None:
     await cluster.stand("elsewhere")
     assert await cluster.written() == {}
+
+
+async def test_nodes_of_another_operator_are_only_avoided(cluster: Cluster) -> None:
+    cluster.foreign = {"n1", "n2", "gone"}
+    body = {"apiVersion": names.API_VERSION, "kind": names.QUARANTINE_KIND}
+    for node in ("n2", "gone"):
+        spec = {"nodeName": node, "source": "Device", "reason": "SeparateNPU", "faults": ["x"]}
+        await cluster.kube.create(names.QUARANTINES, "", {**body, "metadata": {"name": node}, "spec": spec})
+    before = await cluster.written()
+    await cluster.stand("n1")
+    await cluster.clock.advance(100_000)
+    assert await cluster.written() == before
+    assert cluster.quarantines.kept_out() == {"n2", "gone"}
+
+
+async def test_nodes_of_another_operator_take_no_share_of_the_cap(cluster: Cluster) -> None:
+    cluster.foreign = {"n18", "n19"}
+    for node in sorted(cluster.foreign):
+        spec = {"nodeName": node, "source": "Device", "reason": "SeparateNPU"}
+        body = {"apiVersion": names.API_VERSION, "kind": names.QUARANTINE_KIND, "metadata": {"name": node}}
+        await cluster.kube.create(names.QUARANTINES, "", {**body, "spec": spec})
+    await cluster.stand("n18", "n19", *(f"n{number}" for number in range(8)))
+    kept_out = cluster.quarantines.kept_out()
+    assert (len(kept_out - cluster.foreign), kept_out >= cluster.foreign) == (4, True)  # 20 % of 20
