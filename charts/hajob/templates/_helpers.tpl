@@ -29,6 +29,8 @@ subjects:
 - {apiGroups: [training.hajob.io], resources: [hatrainingjobs/status], verbs: [patch]}
 - {apiGroups: [training.hajob.io], resources: [hatrainingjobs/finalizers], verbs: [update]}
 - {apiGroups: [""], resources: [pods], verbs: [get, list, watch, create, patch, delete]}
+# a spare's node is kept for the pod that comes onto it (status.nominatedNodeName)
+- {apiGroups: [""], resources: [pods/status], verbs: [patch]}
 - {apiGroups: [""], resources: [resourcequotas], verbs: [list, watch]}
 - {apiGroups: [""], resources: [secrets], verbs: [get, create, update]}
 - {apiGroups: [policy], resources: [poddisruptionbudgets], verbs: [get, create, patch]}

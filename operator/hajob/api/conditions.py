@@ -23,6 +23,7 @@ class ConditionType(StrEnum):
     RECOVERABLE = "Recoverable"
     COORDINATOR_READY = "CoordinatorReady"
     SHRUNK = "Shrunk"
+    SPARES_READY = "SparesReady"
     DEGRADED = "Degraded"
     HELD = "Held"
     SUSPENDED = "Suspended"
@@ -130,6 +131,17 @@ class Reason(Enum):
 
     FULL_SIZE = (_T.SHRUNK, _FALSE, "FullSize", "Every data-parallel rank trains.")
     FEWER_RANKS = (_T.SHRUNK, _TRUE, "FewerDataParallelRanks", "The job trains with fewer data-parallel ranks.")
+
+    SPARES_NOT_ASKED = (_T.SPARES_READY, _UNKNOWN, "NotAsked", "scheduling.numSpareNodes is 0: no node is held ready.")
+    SPARES_AFTER_START = (
+        _T.SPARES_READY,
+        _FALSE,
+        "AfterStart",
+        "Spare nodes are taken once the job trains in full size: nothing that trains waits for them.",
+    )
+    SPARES_READY = (_T.SPARES_READY, _TRUE, "AllReady", "Every spare node is held ready.")
+    SPARES_PENDING = (_T.SPARES_READY, _FALSE, "Pending", "Some spare nodes are not held yet.")
+    SPARES_NOT_CREATED = (_T.SPARES_READY, _FALSE, "NotCreated", "The API server does not create some spare pods.")
 
     PROTECTION_NOT_JUDGED = (_T.DEGRADED, _UNKNOWN, "NotTraining", "Protection is judged while the job trains.")
     PROTECTED = (_T.DEGRADED, _FALSE, "Protected", "No action that the spec allows is known to lack anything.")

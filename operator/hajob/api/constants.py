@@ -33,6 +33,7 @@ GATE: Final = f"{GROUP}/gang"  # of pods that wait for nodes for all of their jo
 LABEL_PLACEMENT: Final = f"{GROUP}/placement"
 ROLE_RANK: Final = "rank"
 ROLE_COORDINATOR: Final = "coordinator"
+ROLE_SPARE: Final = "spare"
 PLACEMENT_APART: Final = "apart"
 PLACEMENT_ANYWHERE: Final = "anywhere"
 

@@ -168,7 +168,6 @@ def not_served(spec: HATrainingJobSpec) -> str:
     settings = {
         "launcher: TaskD": spec.launcher is Launcher.TASKD,
         f"scheduling.gangPolicy: {spec.scheduling.gang_policy}": spec.scheduling.gang_policy is GangPolicy.VOLCANO,
-        "scheduling.numSpareNodes": spec.scheduling.num_spare_nodes > 0,
         "scheduling.queueName": bool(spec.scheduling.queue_name),
         "elastic.restartSize: Available": spec.elastic.restart_size is RestartSize.AVAILABLE,
         "checkpoint.savedLimit": spec.checkpoint.saved_limit != saved,

@@ -122,7 +122,7 @@ class Scheduling(ApiModel):
     queue_name: Annotated[str, StringConstraints(max_length=253)] = ""
     """Queue of Volcano."""
     num_spare_nodes: Annotated[int, Field(ge=0, le=4096)] = 0
-    """Nodes held ready to replace a lost one."""
+    """Nodes that pods without training hold ready, once the job trains: what is lost or moved goes there first."""
     capacity_timeout_seconds: Seconds | None = None
     """How long a start may wait for quota and nodes before the job fails; none: as long as the job lives."""
     waiting_pod_policy: WaitingPodPolicy = WaitingPodPolicy.KEEP

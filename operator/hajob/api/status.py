@@ -103,6 +103,15 @@ class DataParallel(ApiModel):
     """Why a shrunk job has not grown back: NoFreeNode, ExpandDelay (waiting) or BudgetSpent (too many tries)."""
 
 
+class Spares(ApiModel):
+    """The spare nodes."""
+
+    desired: Number
+    """How many there should be: scheduling.numSpareNodes."""
+    ready: Number
+    """How many are held and could take a pod now."""
+
+
 class Restarts(ApiModel):
     """Restarts of the whole job."""
 
@@ -155,6 +164,8 @@ class ActionRecoverability(ApiModel):
     """The action."""
     status: ConditionStatus
     """Whether it would work."""
+    message: Sentence = ""
+    """What makes it quick, such as a spare node that is ready."""
     unmet: Annotated[tuple[UnmetPrecondition, ...], Field(max_length=32, json_schema_extra=keyed_list("name"))] = ()
     """What is missing."""
 
@@ -262,13 +273,15 @@ class HATrainingJobStatus(ApiModel):
     observed_generation: Number | None = None
     """The generation of the spec that this status speaks of."""
     conditions: Annotated[tuple[Condition, ...], Field(max_length=32, json_schema_extra=keyed_list("type"))] = ()
-    """How the job stands, one entry for each of its eleven conditions (docs/reference.md)."""
+    """How the job stands, one entry for each of its twelve conditions (docs/reference.md)."""
     summary: Summary | None = None
     """Short texts for the columns of kubectl; no promise."""
     effective: Effective | None = None
     """What was derived from the spec."""
     data_parallel: DataParallel | None = None
     """The data-parallel ranks."""
+    spares: Spares | None = None
+    """The spare nodes; absent where none are asked for."""
     incarnation: Number = 0
     """Grows with every incident; pods, commands and reports carry it."""
     fence: Annotated[Number, Field(json_schema_extra={"maximum": MAX_FENCE})] = 0

@@ -138,6 +138,7 @@ def as_json(answer: SimulationResult) -> dict[str, Any]:
         "copies": [{"kind": row.kind, "ranks": list(row.holders)} for row in answer.layout.report_group_list()],
         "refused": {action.value: list(names) for action, names in answer.refused.items()},
         "writes": [_write(write) for write in writes(answer)],
+        **({"spares": {str(node): spare for node, spare in answer.places.items()}} if answer.places else {}),
     }
 
 
@@ -171,6 +172,7 @@ def as_text(answer: SimulationResult) -> str:
     lines += [
         "",
         f"pods kept                 {_list(answer.kept_nodes)}",
+        *(f"onto a spare node         node rank {node}: {spare}" for node, spare in sorted(answer.places.items())),
         f"micro batches             {', '.join(map(str, answer.micro_batches[:_SHOWN])) or 'not visible'}",
         *_costs(answer),
         "",

@@ -42,23 +42,42 @@ def _without_nodes(affinity: Json, excluded: Collection[str]) -> None:
         term.setdefault("matchFields", []).extend(copy.deepcopy(fields))
 
 
+def _only_on(affinity: Json, node: str) -> None:
+    """Allow one node only, by name, in every alternative of the node affinity."""
+    node_affinity = affinity.setdefault("nodeAffinity", {})
+    required = node_affinity.setdefault("requiredDuringSchedulingIgnoredDuringExecution", {})
+    required["nodeSelectorTerms"] = required.get("nodeSelectorTerms") or [{}]
+    for term in required["nodeSelectorTerms"]:
+        term.setdefault("matchFields", []).append({"key": "metadata.name", "operator": "In", "values": [node]})
+
+
 def _require_apart(affinity: Json, *terms: Json) -> None:
     apart = affinity.setdefault("podAntiAffinity", {})
     apart.setdefault("requiredDuringSchedulingIgnoredDuringExecution", []).extend(terms)
 
 
-def rank_affinity(job: HATrainingJob, template_affinity: Json, excluded: Collection[str]) -> Json:
+def rank_affinity(job: HATrainingJob, template_affinity: Json, excluded: Collection[str], place: str = "") -> Json:
     """Affinity of a rank pod: what the user wrote, off the excluded nodes, alone on its node, off the coordinator's.
 
     Args:
         job: the job.
         template_affinity: `affinity` of the user's template, or empty; it is not changed.
         excluded: node names that are out of question, such as nodes that were just lost.
+        place: the only node where it may go; empty: any other.
     """
     affinity = copy.deepcopy(template_affinity)
     _without_nodes(affinity, {*excluded, *job.spec.scheduling.excluded_node_names})
+    if place:
+        _only_on(affinity, place)
     coordinator = {names.LABEL_ROLE: names.ROLE_COORDINATOR, names.LABEL_PLACEMENT: names.PLACEMENT_APART}
     _require_apart(affinity, _pods(job, **{names.LABEL_ROLE: names.ROLE_RANK}), _pods(job, **coordinator))
+    return affinity
+
+
+def spare_affinity(job: HATrainingJob, template_affinity: Json, excluded: Collection[str]) -> Json:
+    """Affinity of a spare's pod: where a rank pod may go, and no other spare is."""
+    affinity = rank_affinity(job, template_affinity, excluded)
+    _require_apart(affinity, _pods(job, **{names.LABEL_ROLE: names.ROLE_SPARE}))
     return affinity
 
 

@@ -29,6 +29,11 @@ def rank_pod_name(job: HATrainingJob, node_rank: int, incarnation: int) -> str:
     return f"{job.metadata.name}-{node_rank}-{pod_hash(job.metadata.uid, incarnation)}"
 
 
+def spare_pod_name(job: HATrainingJob, number: int) -> str:
+    """`<job>-spare-<number>-<hash>`; a spare holds nothing of a training, so the next one may have its name."""
+    return f"{job.metadata.name}-spare-{number}-{_short_hash(job.metadata.uid)}"
+
+
 def coordinator_pod_name(job: HATrainingJob, incarnation: int, *, apart: bool = True) -> str:
     """`<job>-coordinator-<hash>`; the one that may share a node with a rank has another hash."""
     seed = job.metadata.uid if apart else f"{job.metadata.uid}/anywhere"

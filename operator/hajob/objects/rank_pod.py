@@ -20,7 +20,7 @@ from hajob.objects.naming import job_labels, owner_references, rank_pod_name
 from hajob.objects.settings import PodSettings
 
 _OUTPUT_DIRECTORY: Final = "hajob-output"
-_AGENT_RESOURCES: Final[Json] = {"requests": {"cpu": "1", "memory": "64Mi"}}
+AGENT_RESOURCES: Final[Json] = {"requests": {"cpu": "1", "memory": "64Mi"}}
 """A CPU of its own: beside ranks that use every core, an agent that waits for its turn loses leases and heartbeats."""
 _TERMINATION_LOG: Final = "/dev/termination-log"  # Kubernetes' default of terminationMessagePath
 
@@ -108,7 +108,7 @@ def _agent(job: HATrainingJob, settings: PodSettings, node_rank: int, incarnatio
         settings,
         env=[*parts.variables(own), *parts.pod_fields()],
         mounts=mounts,
-        resources=parts.resources_or(job.spec.agent.resources, settings.resources or _AGENT_RESOURCES),
+        resources=parts.resources_or(job.spec.agent.resources, settings.resources or AGENT_RESOURCES),
     )
     return {**container, "restartPolicy": "Always"}
 
@@ -138,6 +138,7 @@ def rank_pod(
     settings: PodSettings,
     excluded_nodes: Collection[str] = (),
     *,
+    place: str = "",
     gated: bool = False,
 ) -> Json:
     """The pod of a node rank, ready to be created.
@@ -148,6 +149,7 @@ def rank_pod(
         incarnation: of the incident that makes the pod; name and label carry it.
         settings: images, ports and paths of the installation.
         excluded_nodes: node names where it must not run, besides those that the spec excludes.
+        place: the only node where it may go, that of a spare; empty: any other.
         gated: it asks for no node until the gate is taken away.
 
     Raises:
@@ -165,7 +167,7 @@ def rank_pod(
         for container in spec["containers"]
     ]
     spec["volumes"] = [*(spec.get("volumes") or []), parts.shared_volume(), parts.tls_volume(job, "agent")]
-    spec["affinity"] = rank_affinity(job, spec.get("affinity") or {}, excluded_nodes)
+    spec["affinity"] = rank_affinity(job, spec.get("affinity") or {}, excluded_nodes, place)
     spec["tolerations"] = with_node_loss_tolerations(spec.get("tolerations") or [])
     spec |= parts.pull_secrets(spec, settings)
     spec["restartPolicy"] = "Never"

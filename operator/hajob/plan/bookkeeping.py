@@ -3,7 +3,7 @@
 Each function takes a state and gives a changed one, or what is to be changed; none decides anything.
 """
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 from typing import Any, Final
 
@@ -15,7 +15,16 @@ from hajob.plan.context import Context
 from hajob.plan.effects import Effect
 from hajob.plan.evaluator import is_free, stalled
 from hajob.plan.ignored import IgnoreReason
-from hajob.plan.state import MAINTENANCE_BUDGET, PROGRAM_BUDGET, Deadline, JobPhase, JobState, Spend, Stall
+from hajob.plan.state import (
+    EVERY_NODE_RANK,
+    MAINTENANCE_BUDGET,
+    PROGRAM_BUDGET,
+    Deadline,
+    JobPhase,
+    JobState,
+    Spend,
+    Stall,
+)
 
 FACT_LIMIT: Final = 128
 STALL_LIMIT: Final = 64
@@ -103,6 +112,18 @@ def avoid(state: JobState, names: Mapping[int, tuple[str, ...]]) -> JobState:
     return replace(state, avoided={**state.avoided, **more})
 
 
+def take_spares(context: Context, state: JobState, nodes: Collection[int]) -> JobState:
+    """The pods of these node ranks go onto spare nodes, as far as there are any."""
+    places = {rank: name for rank, name in state.places.items() if rank not in nodes}
+    ready = [name for name in context.view.spares if name not in places.values()]
+    for rank in sorted(nodes):
+        refused = {*state.avoided.get(rank, ()), *state.avoided.get(EVERY_NODE_RANK, ())}
+        if (place := next((name for name in ready if name not in refused), None)) is not None:
+            places[rank] = place
+            ready.remove(place)
+    return replace(state, places=places) if places != state.places else state
+
+
 # ---------------------------------------------------------------------- opening, widening, closing
 
 
@@ -154,7 +175,7 @@ def close(state: JobState, outcome: IncidentOutcome, message: str = "") -> tuple
     if incident is None:
         return state, ()
     known = (*state.fact_ids, *incident.fact_ids)[-FACT_LIMIT:]
-    state = replace(state, incident=None, fact_ids=known, avoided={})
+    state = replace(state, incident=None, fact_ids=known, avoided={}, places={})
     return state, (effects.CloseIncident(incident.number, outcome, message),)
 
 

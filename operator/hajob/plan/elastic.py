@@ -17,6 +17,7 @@ from hajob.plan.bookkeeping import (
     release,
     renew,
     set_deadline,
+    take_spares,
 )
 from hajob.plan.context import Context, HandlerResult
 from hajob.plan.evaluator import spent
@@ -153,7 +154,9 @@ def migrate(context: Context) -> HandlerResult:
     wait = context.policy.replacement_timeout_seconds
     state = set_deadline(state, Deadline.RECOVERY, context.now_ms + 1000 * wait)
     away = tuple(sorted({*refused, *names_to_avoid(context, nodes)}))
-    return avoid(state, dict.fromkeys(nodes, away)), (order(incident, OrderCommand.MIGRATE, wait),)
+    return take_spares(context, avoid(state, dict.fromkeys(nodes, away)), nodes), (
+        order(incident, OrderCommand.MIGRATE, wait),
+    )
 
 
 def refuse_migrate(context: Context) -> HandlerResult:

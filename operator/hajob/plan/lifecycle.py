@@ -19,6 +19,7 @@ from hajob.plan.bookkeeping import (
     release,
     renew,
     set_deadline,
+    take_spares,
 )
 from hajob.plan.context import Context, HandlerResult
 from hajob.plan.effects import Effect
@@ -58,6 +59,7 @@ def remake(context: Context) -> HandlerResult:
     number = max(state.incarnation, context.event.incarnation) + 1
     ids = (*state.fact_ids, context.fact.id)[-FACT_LIMIT:]
     state = replace(renew(state, context.now_ms, number, nodes=nodes), incarnation=number, fact_ids=ids)
+    state = take_spares(context, state, nodes)
     told = f"node ranks {list(nodes)} are made anew alone: {_told(context)}"
     return state, (effects.Announce("PodMadeAnew", told),)
 

@@ -33,12 +33,14 @@ class Placement:
         incarnation: tells it from earlier pods of the node rank, and from those beside it.
         purpose: what it is for.
         avoid: names of nodes where it must not be placed; they matter only while it is made.
+        place: name of the spare node where it goes; empty: wherever there is room.
     """
 
     node_rank: int
     incarnation: int
     purpose: PodPurpose = PodPurpose.SERVING
     avoid: tuple[str, ...] = field(default=(), compare=False)
+    place: str = field(default="", compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +68,14 @@ class Placements:
 def placements(state: JobState, num_nodes: int) -> Placements:
     """The pods that a job of so many nodes should have in this state."""
     served = ((node_rank, serving_incarnation(state, node_rank)) for node_rank in range(num_nodes))
-    ranks = [Placement(rank, number, avoid=_avoided_by(state, rank)) for rank, number in served if number]
+    moving = _moving(state)
+    ranks = [
+        Placement(
+            rank, number, avoid=_avoided_by(state, rank), place="" if rank in moving else state.places.get(rank, "")
+        )
+        for rank, number in served
+        if number
+    ]
     ranks += _second_places(state)
     return Placements(tuple(ranks), coordinator_placement(state))
 
@@ -87,11 +96,19 @@ def coordinator_placement(state: JobState) -> CoordinatorPlacement | None:
 
 def _second_places(state: JobState) -> list[Placement]:
     """While a move is open, each moving node rank has another pod elsewhere."""
+    number, purpose = state.incident.incarnation if state.incident else 0, PodPurpose.SECOND_PLACE
+    return [
+        Placement(rank, number, purpose, _avoided_by(state, rank), state.places.get(rank, ""))
+        for rank in _moving(state)
+    ]
+
+
+def _moving(state: JobState) -> tuple[int, ...]:
+    """Node ranks that are to be moved by the open incident."""
     incident = state.incident
     if incident is None or incident.purpose is not Purpose.MIGRATE or state.phase in WITHOUT_RANK_PODS:
-        return []
-    number, purpose = incident.incarnation, PodPurpose.SECOND_PLACE
-    return [Placement(rank, number, purpose, _avoided_by(state, rank)) for rank in incident.replaced_nodes]
+        return ()
+    return incident.replaced_nodes
 
 
 def _avoided_by(state: JobState, node_rank: int) -> tuple[str, ...]:

@@ -80,7 +80,8 @@ def _evaluate(
     if not found and (unknown := policy.unknowns.get(action)):
         found, status = list(unknown), ConditionStatus.UNKNOWN
     unmet = tuple(UnmetPrecondition(name=one.name, message=one.message[:_SENTENCE_LIMIT]) for one in _unique(found))
-    return ActionRecoverability(action=action, status=status, unmet=unmet[:32])
+    ready = f"{len(view.spares)} spare nodes are ready" if action is Action.REPLACE and view.spares else ""
+    return ActionRecoverability(action=action, status=status, message=ready, unmet=unmet[:32])
 
 
 def _unique(found: list[Refusal]) -> list[Refusal]:
@@ -96,7 +97,7 @@ def _standing(action: Action, view: ClusterView) -> list[Refusal]:
             "as the posttrain entry does: every fault costs a restart"
         )
         found.append(Refusal("HandlersRegistered", message))
-    if action is Action.REPLACE and view.free_nodes == 0:
+    if action is Action.REPLACE and view.free_nodes == 0 and not view.spares:
         found.append(Refusal("FreeNode", "no free node could take a pod of this job; a lost node has to be waited for"))
     without_copies = view.layout.effective_copies(CopyKind.DENSE) == 1
     if action in _REPAIRS and without_copies and view.checkpoint_step == -1:

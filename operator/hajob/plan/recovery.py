@@ -14,7 +14,17 @@ from hajob.domain.facts import Origin
 from hajob.domain.incidents import Incident, IncidentOutcome, RestoredFrom
 from hajob.domain.loss import copy_survives
 from hajob.plan import effects, events
-from hajob.plan.bookkeeping import avoid, clear_deadlines, close, enter, going_on, marked, renew, set_deadline
+from hajob.plan.bookkeeping import (
+    avoid,
+    clear_deadlines,
+    close,
+    enter,
+    going_on,
+    marked,
+    renew,
+    set_deadline,
+    take_spares,
+)
 from hajob.plan.context import Context, HandlerResult
 from hajob.plan.effects import Effect
 from hajob.plan.guards import unknown_ranks
@@ -48,6 +58,7 @@ def _begin_process(action: Action, context: Context) -> HandlerResult:
     state = renew(state, context.now_ms, incident.incarnation, restart, fresh)
     state = set_deadline(state, Deadline.RECOVERY, context.now_ms + 1000 * wait)
     state = avoid(state, {node: names_to_avoid(context, (node,)) for node in fresh})
+    state = take_spares(context, state, fresh)
     return state, (*out, order(incident, COMMAND[action], wait))
 
 
@@ -190,11 +201,14 @@ def launch(context: Context, state: JobState, incident: Incident | None, out: li
         pods={},
         released=(),
         avoided={EVERY_NODE_RANK: context.view.nodes_to_avoid} if context.view.nodes_to_avoid else {},
+        places={},
         coordinator=number,
         shrunk=None,
         waiting=None,
         problem=state.problem if incident else "",
     )
+    if attempt > 1:
+        state = take_spares(context, state, _without_a_place(context))
     state = clear_deadlines(state, Deadline.RECOVERY, Deadline.EXPAND, *OF_COORDINATOR)
     at_ms = context.now_ms + 1000 * context.policy.startup_deadline_seconds
     state = set_deadline(state, Deadline.STARTUP, at_ms)
@@ -202,6 +216,12 @@ def launch(context: Context, state: JobState, incident: Incident | None, out: li
         out.append(effects.SendOrder(OrderCommand.STOP, number - 1, revision))
     out.append(effects.SendOrder(OrderCommand.START, number, revision))
     return state, tuple(out)
+
+
+def _without_a_place(context: Context) -> tuple[int, ...]:
+    """Node ranks whose pods had no node, or one where no start should go."""
+    names, avoided = context.view.node_names, set(context.view.nodes_to_avoid)
+    return tuple(node for node in range(context.view.layout.num_nodes) if names.get(node, "") in {"", *avoided})
 
 
 # ---------------------------------------------------------------------- milestones of a recovery

@@ -100,6 +100,7 @@ class SimulationResult:
         repairs: where each lost shard comes from.
         turns: event by event, until the job trains again; hajob.cli.simulated_writes tells what is written.
         failure: why the job fails, when it does.
+        places: node ranks whose pods go onto spare nodes, with the spare.
         protection: which actions spec and arguments leave, and what is missing for the others; empty where nothing is.
     """
 
@@ -116,6 +117,7 @@ class SimulationResult:
     repairs: tuple[Repair, ...]
     turns: tuple[Turn, ...]
     failure: str = ""
+    places: Mapping[int, str] = field(default_factory=dict)
     protection: str = ""
 
     @property
@@ -135,6 +137,7 @@ class _Run:
     verdicts: dict[Action, ActionVerdict] = field(default_factory=dict)
     turns: list[Turn] = field(default_factory=list)
     failure: str = ""
+    places: dict[int, str] = field(default_factory=dict)
 
     def tell(self, event: events.JobEvent, *, waited: bool = False) -> Transition:
         """One event; its verdicts and what it led to are noted."""
@@ -149,6 +152,7 @@ class _Run:
             if isinstance(effect, effects.FailJob):
                 self.failure = f"{effect.reason}: {effect.message}"
         self.state = transition.state
+        self.places |= transition.state.places
         return transition
 
 
@@ -161,7 +165,8 @@ def simulate(spec: Mapping[str, Any] | HATrainingJobSpec, question: SimulationRe
     model = read_spec(spec)
     layout, policy = layout_of(model), replace(from_spec(model), mode=Mode.ENFORCE)
     lost = _lost(layout, question)
-    view = ClusterView(layout, step=_STEP, free_nodes=question.free_nodes)
+    spares = tuple(f"spare {number}" for number in range(model.scheduling.num_spare_nodes))
+    view = ClusterView(layout, step=_STEP, free_nodes=question.free_nodes, spares=spares)
     run = _Run(policy, view, _begin(question.during))
     for fact in _facts(question, layout):
         run.tell(events.FactSeen(fact=fact))
@@ -193,6 +198,7 @@ def _answer(model: HATrainingJobSpec, run: _Run, action: Action | None, lost: tu
         repairs=repairs(layout, lost),
         turns=tuple(run.turns),
         failure=run.failure,
+        places=run.places,
         protection=protection_in_words(run.policy),
     )
 
@@ -236,7 +242,7 @@ def _facts(question: SimulationRequest, layout: Layout) -> list[Fact]:
 def _wait(run: _Run, free_nodes: int) -> None:
     """Where more pods are made anew than nodes are free, the answer is what happens after the wait."""
     incident = run.state.incident  # only one that is still gathering replaces pods
-    missing = len(incident.replaced_nodes) - free_nodes if incident else 0
+    missing = len(incident.replaced_nodes) - len(run.state.places) - free_nodes if incident else 0
     if missing <= 0:
         return
     run.now_ms = run.state.deadlines[Deadline.RECOVERY.value]
@@ -257,7 +263,8 @@ def _evaluate_larger(run: _Run, action: Action | None, lost: tuple[int, ...]) ->
     evaluator = Evaluator(Loss(lost), FAULT, JobState(), run.view, run.policy, run.now_ms)
     for larger in FAULT_ACTIONS[ACTION_ORDER[action] + 1 :]:
         refusals = evaluator.refusals(larger)
-        if larger is Action.REPLACE and not run.view.free_nodes and not refusals:
+        places = run.view.free_nodes or run.view.spares
+        if larger is Action.REPLACE and not places and not refusals:
             refusals = no_node(1, run.policy.replacement_timeout_seconds).refusals
         if refusals:
             run.verdicts[larger] = ActionVerdict(larger, taken=False, refusals=refusals)

@@ -167,6 +167,7 @@ class JobState:
         released: node ranks that have no pod now, dropped by a shrink.
         avoided: node rank to the names of nodes where its pod must not be placed again while the incident lasts. Kept
             for longer, a job that lives long enough would have no node left.
+        places: node rank to the name of the spare node where its pod is placed, while the incident lasts.
         coordinator: incarnation of the newest coordinator pod.
         apart: the coordinator may not share a node with a rank; False where nothing else fits.
         forgotten_ms: what is older than this may concern something forgotten, and is stale.
@@ -194,6 +195,7 @@ class JobState:
     pods: Mapping[int, int] = field(default_factory=dict)
     released: tuple[int, ...] = ()
     avoided: Mapping[int, tuple[str, ...]] = field(default_factory=dict)
+    places: Mapping[int, str] = field(default_factory=dict)
     coordinator: int = 0
     apart: bool = True
     forgotten_ms: int = 0

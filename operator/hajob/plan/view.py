@@ -20,6 +20,7 @@ class ClusterView:
         coordinator_ready: the MindIO controller serves.
         coordinator_apart: the coordinator shares no node with a rank of its job.
         free_nodes: nodes that could take a rank pod of this job now.
+        spares: names of the nodes that are held ready, the first to be taken first.
         unplaced: rank pods that should exist and for which the scheduler finds no node.
         checkpoint_step: step of the newest complete periodic checkpoint, None when unknown, -1 when there is none.
         node_names: node rank to the name of the node its pod runs on.
@@ -33,6 +34,7 @@ class ClusterView:
     coordinator_ready: bool = True
     coordinator_apart: bool | None = None
     free_nodes: int | None = None
+    spares: tuple[str, ...] = ()
     unplaced: int = 0
     checkpoint_step: int | None = None
     node_names: Mapping[int, str] = field(default_factory=dict)

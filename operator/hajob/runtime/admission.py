@@ -13,6 +13,7 @@ from hajob.api.job import HATrainingJob
 from hajob.objects.coordinator_pod import coordinator_pod
 from hajob.objects.rank_pod import rank_pod
 from hajob.objects.settings import PodSettings
+from hajob.objects.spare_pod import spare_pod
 from hajob.runtime.authority_store import AuthorityStore
 from hajob.runtime.channel import CoordinatorCredentials
 from hajob.runtime.clock import Clock
@@ -82,7 +83,9 @@ async def evaluate(kube: Kube, job: HATrainingJob, settings: PodSettings) -> tup
     if refusal_reason := not_served(job.spec):
         return Reason.INVALID, refusal_reason
     try:
-        pods = (rank_pod(job, 0, 1, settings), coordinator_pod(job, 1, settings))
+        pods = [rank_pod(job, 0, 1, settings), coordinator_pod(job, 1, settings)]
+        if job.spec.scheduling.num_spare_nodes:
+            pods.append(spare_pod(job, 0, settings))
     except (ValueError, KeyError, TypeError, AttributeError) as error:  # a template may hold anything anywhere
         refusal = await _refusal(kube, job.metadata.namespace, _as_written(job))
         return Reason.INVALID, f"spec.template: {refusal or error}"

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
+from importlib.metadata import PackageNotFoundError, version
 from types import TracebackType
 from typing import Final, Self
 
@@ -25,7 +26,6 @@ from hajob.runtime.kube import (
     refusal,
     unreachable,
 )
-from hajob.version import VERSION
 
 CONNECT_SECONDS: Final = 3.0
 CONNECTIONS: Final = 64
@@ -33,7 +33,10 @@ CONNECTIONS: Final = 64
 
 def user_agent() -> str:
     """`hajob-operator/<version>`; the audit log of a cluster is read by it."""
-    return f"hajob-operator/{VERSION}"
+    try:
+        return f"hajob-operator/{version('hajob')}"
+    except PackageNotFoundError:
+        return "hajob-operator/unknown"
 
 
 class HttpKube(Kube):

@@ -147,13 +147,15 @@ class JobController:
             return
         if observer.places.is_coordinator(pod):
             self._coordinator_pod_seen(pod, deleted=deleted)
-        else:
+        elif not pod.is_spare:
             self._rank_pod_seen(pod, deleted=deleted)
         if self.state.phase in UNTRAINED:
             self._take_in(observer.of_places())
         self._outputs.status.publish(lazy=True)
         if news.changes_pods:
             self._loop.wake(hurry=deleted)
+        elif pod.place or pod.is_spare:
+            self._loop.wake()
 
     def _rank_pod_seen(self, pod: PodView, *, deleted: bool) -> None:
         """Of the second pods of a move the coordinator is told where they are; they are not the job's ranks yet."""
@@ -224,6 +226,8 @@ class JobController:
     def look_for_stranded(self, node: str) -> None:
         """A node turned: a pod may wait there in vain."""
         self._take_in(self.observer.of_node(node))
+        if any(pod.is_spare for pod in self.observer.pods.on_node(node)):
+            self._loop.wake()
 
     def look_for_moves(self) -> None:
         """A node under this job was cordoned, or is in service again."""

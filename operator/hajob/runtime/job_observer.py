@@ -59,6 +59,7 @@ class JobObserver:
             coordinator_ready=coordinator.serving,
             coordinator_apart=not self.places.coordinator_shares_node(),
             free_nodes=self.places.free_nodes(),
+            spares=tuple(pod.node_name for pod in self.places.spares()),
             unplaced=len(serving.unplaced),
             checkpoint_step=coordinator.checkpoint_step,
             node_names=serving.node_names,

@@ -120,7 +120,9 @@ class JobOutputs:
             now_ms=now,
             step=coordinator.step,
             pods=pods.all(),
-            not_created=self._observer.pods.not_created,
+            not_created=pods.not_created,
+            spares_ready=len(self._observer.places.spares()),
+            spares_not_created=pods.spares_not_created,
             coordinator=CoordinatorView(
                 connected=coordinator.connected,
                 serving=coordinator.serving,

@@ -11,6 +11,7 @@ from hajob.runtime.job_memory import JobMemory
 from hajob.runtime.pod_index import PodIndex, coordinator_name, is_coordinator, is_serving
 from hajob.runtime.ports import Ports
 from hajob.scheduling.demand import Demand
+from hajob.scheduling.spares import ready_spares
 from hajob.sources.pod import PodView
 
 
@@ -85,6 +86,17 @@ class JobPlaces:
             need = self._memory.layout.num_nodes
             self._avoided = (seen, tuple(sorted(ports.nodes_to_avoid(job, self.demand(), self.pods.node_names, need))))
         return self._avoided[1]
+
+    def spares(self) -> list[PodView]:
+        """Pods of the spare nodes that could take a rank pod now."""
+        return ready_spares(self.pods.pods, self.may_hold) if self._memory.job.spec.scheduling.num_spare_nodes else []
+
+    def may_hold(self, node: str) -> bool:
+        """Whether a node is one to hold ready: in service, and nothing speaks against it."""
+        view, ports = self._ports.nodes().get(node), self._ports
+        closed = (ports.quarantined(), ports.kept_out(), ports.sub_healthy())
+        excluded = self._memory.job.spec.scheduling.excluded_node_names
+        return view is not None and view.usable and not any(node in names for names in (*closed, excluded))
 
     def refused(self, missing: int) -> Collection[str]:
         """Names of the nodes where none of so many pods may be placed that are made now."""

@@ -93,6 +93,7 @@ class PodIndex:
         complete: whether a list of all pods was shown to the end.
         listed: resourceVersion of the newest such list.
         not_created: why pods that should exist are not created; None while all are.
+        spares_not_created: the same of the pods of spare nodes, which the training does not need.
     """
 
     def __init__(self) -> None:
@@ -103,6 +104,7 @@ class PodIndex:
         self.listed = ""
         self.complete = False
         self.not_created: NotCreated | None = None
+        self.spares_not_created: NotCreated | None = None
         self._on_node: dict[str, set[str]] = {}
         self._serving: Serving | None = None
         self._state: JobState | None = None

@@ -58,7 +58,9 @@ def difference(job: HATrainingJob, desired: Placements, pods: Mapping[str, PodVi
     known = {*pods, *gone}
     return Difference(
         missing=tuple(placement for name, placement in placed.items() if name not in known),
-        surplus=tuple(pod for name, pod in pods.items() if name not in placed and not pod.deleting),
+        surplus=tuple(
+            pod for name, pod in pods.items() if name not in placed and not pod.deleting and not pod.is_spare
+        ),
     )
 
 
@@ -132,7 +134,8 @@ class PodReconciler:
             return coordinator_pod(job, missing.incarnation, self._settings, apart=missing.apart)
         placement = () if gated else set(missing.avoid).difference(self._returned())
         avoid = tuple(sorted({*placement, *refused}))
-        return rank_pod(job, missing.node_rank, missing.incarnation, self._settings, avoid, gated=gated)
+        place = missing.place
+        return rank_pod(job, missing.node_rank, missing.incarnation, self._settings, avoid, place=place, gated=gated)
 
     async def carry_out(
         self,

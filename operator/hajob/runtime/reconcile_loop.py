@@ -25,6 +25,7 @@ from hajob.runtime.outdated_pods import OutdatedPods
 from hajob.runtime.pod_creation import LONGEST_RETRY_SECONDS, RETRY_SECONDS, PodCreation, Told
 from hajob.runtime.pod_reconciler import PodReconciler, difference, in_turn, old_ranks
 from hajob.runtime.ports import Ports
+from hajob.runtime.spare_pods import SparePods
 from hajob.runtime.status_publisher import StatusPublisher
 from hajob.runtime.status_writer import StatusRefusedError
 
@@ -73,6 +74,7 @@ class ReconcileLoop:
             returned=self._outdated.returned,
             creations=ports.creations,
         )
+        self._spares = SparePods(memory, places, ports, self._reconciler, self.wake)
         self._expiry = Expiry(ports.kube, ports.clock)
         self._wake = asyncio.Event()
         self._creation = PodCreation(places.pods, ports.clock, self.wake, owner)
@@ -103,6 +105,7 @@ class ReconcileLoop:
         """Change nothing any more."""
         self._ended = True
         self._gang.close()
+        self._spares.close()
         self._expiry.close()
         self._creation.cancel()
         self._admission.certificates.close()
@@ -114,6 +117,7 @@ class ReconcileLoop:
             self._wake.clear()
             try:
                 await self._settle(status)
+                await self._hold_spares(status)
                 await self._expire(status)
                 await self._protect()
             except (ApiError, StatusRefusedError) as error:
@@ -211,6 +215,14 @@ class ReconcileLoop:
         else:
             self._owner.refused()
         return admitted
+
+    async def _hold_spares(self, status: StatusPublisher) -> None:
+        index = self._places.pods
+        if index.complete and self._admission.admitted and not self._ended:
+            before = index.spares_not_created
+            await self._spares.reconcile()
+            if index.spares_not_created != before:
+                status.publish(lazy=True)
 
     async def _expire(self, status: StatusPublisher) -> None:
         """An ended job is deleted in its time, once its end is written down."""

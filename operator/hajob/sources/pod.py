@@ -7,7 +7,7 @@ facts made from pods have ids of their own and count as nothing new when their r
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from sys import intern
 from typing import Any, Final
@@ -54,6 +54,8 @@ class PodView:
         chips: numbers of its chips on the node, in the order of its ranks; empty while nobody has told.
         requests: what it asks for of resources like chips, by name and amount.
         excluded: names of the nodes where it may not be placed; empty once it has a node.
+        place: name of the only node where it may be placed; empty for any, and once it has a node.
+        nominated: name of the node that the scheduler keeps for it.
         gated: it stands behind Hajob's own scheduling gate.
     """
 
@@ -79,6 +81,8 @@ class PodView:
     requests: Requests = ()
     excluded: frozenset[str] = frozenset()
     gated: bool = False
+    place: str = ""
+    nominated: str = ""
 
     @property
     def key(self) -> str:
@@ -89,6 +93,11 @@ class PodView:
     def is_rank(self) -> bool:
         """Whether it is a rank pod."""
         return self.role == names.ROLE_RANK
+
+    @property
+    def is_spare(self) -> bool:
+        """Whether it holds a spare node."""
+        return self.role == names.ROLE_SPARE
 
     @property
     def ended(self) -> bool:
@@ -133,21 +142,23 @@ def view(pod: Mapping[str, Any]) -> PodView:
         last_word=_last_word(status),
         chips=chip_numbers(metadata.get("annotations") or {}),
         requests=_requests(spec),
-        excluded=_excluded(spec) if not spec.get("nodeName") else frozenset(),
+        excluded=frozenset(_named(spec, "NotIn")) if not spec.get("nodeName") else frozenset(),
+        place=next(_named(spec, "In"), "") if not spec.get("nodeName") else "",
+        nominated=intern(status.get("nominatedNodeName") or ""),
         gated=any(gate.get("name") == names.GATE for gate in spec.get("schedulingGates") or []),
     )
 
 
-def _excluded(spec: Mapping[str, Any]) -> frozenset[str]:
-    """Nodes that its affinity excludes by name, as Hajob writes it (hajob.objects.affinity)."""
+def _named(spec: Mapping[str, Any], operator: str) -> Iterator[str]:
+    """Nodes that its affinity excludes or asks for by name, as Hajob writes it (hajob.objects.affinity)."""
     required = ((spec.get("affinity") or {}).get("nodeAffinity") or {}).get(
         "requiredDuringSchedulingIgnoredDuringExecution"
     ) or {}
     fields = [field for term in required.get("nodeSelectorTerms") or [] for field in term.get("matchFields") or []]
-    return frozenset(
+    return (
         name
         for field in fields
-        if field.get("operator") == "NotIn" and field.get("key") == "metadata.name"
+        if field.get("operator") == operator and field.get("key") == "metadata.name"
         for name in field.get("values") or []
     )
 

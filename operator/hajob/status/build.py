@@ -136,6 +136,8 @@ class Snapshot:
     step: int = -1
     pods: Sequence[PodView] = ()
     not_created: NotCreated | None = None
+    spares_ready: int = 0
+    spares_not_created: NotCreated | None = None
     coordinator: CoordinatorView = field(default_factory=CoordinatorView)
     accepted: Reason = Reason.NOT_CHECKED
     accepted_message: str = ""
@@ -170,6 +172,7 @@ def build_status(snapshot: Snapshot) -> api.HATrainingJobStatus:
         summary=_summary(snapshot, incidents),
         effective=effective(job.spec),
         data_parallel=_data_parallel(snapshot),
+        spares=_spares(snapshot),
         incarnation=state.incarnation,
         fence=snapshot.fence,
         journal_version=VERSION,
@@ -235,6 +238,7 @@ def _reasons(snapshot: Snapshot) -> list[tuple[Reason, str]]:
         (recoverable, unmet),
         _coordinator(snapshot),
         (Reason.FEWER_RANKS if state.shrunk else Reason.FULL_SIZE, ""),
+        _spares_ready(snapshot),
         _degraded(snapshot),
         _held(mode, snapshot.held_back),
         _suspended(snapshot),
@@ -300,7 +304,7 @@ def _why_not_training(state: JobState) -> str:
 
 
 def _scheduled(snapshot: Snapshot) -> tuple[Reason, str]:
-    pods, refused = snapshot.pods, snapshot.not_created
+    pods, refused = [pod for pod in snapshot.pods if not pod.is_spare], snapshot.not_created
     if refused is not None:
         return (Reason.QUOTA_EXCEEDED if refused.over_quota else Reason.PODS_NOT_CREATED), refused.message
     if not pods:
@@ -367,6 +371,26 @@ def _data_parallel(snapshot: Snapshot) -> api.DataParallel:
     return api.DataParallel(
         desired=desired, current=desired - len(dropped), dropped=dropped, wait_reason=snapshot.wait_reason
     )
+
+
+def _spares(snapshot: Snapshot) -> api.Spares | None:
+    desired = snapshot.job.spec.scheduling.num_spare_nodes
+    return api.Spares(desired=desired, ready=snapshot.spares_ready) if desired else None
+
+
+def _spares_ready(snapshot: Snapshot) -> tuple[Reason, str]:
+    spares = _spares(snapshot)
+    if spares is None:
+        return Reason.SPARES_NOT_ASKED, ""
+    told = f"{spares.ready} of {spares.desired} spare nodes are held ready"
+    if spares.ready >= spares.desired:
+        return Reason.SPARES_READY, told
+    if snapshot.spares_not_created is not None:
+        return Reason.SPARES_NOT_CREATED, f"{told}; {snapshot.spares_not_created.message}"[:MESSAGE_LIMIT]
+    if snapshot.state.phase is not JobPhase.RUNNING:
+        return Reason.SPARES_AFTER_START, f"{told}; others are taken once the job trains in full size"
+    missing = shortage([pod for pod in snapshot.pods if pod.is_spare], None)
+    return Reason.SPARES_PENDING, "; ".join(filter(None, (told, missing)))[:MESSAGE_LIMIT]
 
 
 def _summary(snapshot: Snapshot, incidents: Sequence[api.IncidentEntry]) -> api.Summary:

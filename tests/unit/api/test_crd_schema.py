@@ -92,8 +92,8 @@ def test_the_columns_and_the_conditions_are_those_of_the_api() -> None:
         *("State", "Size", "Recovery", "Last-Outage", "Goodput", "Restarts", "Age")
     ]
     assert [str(type_) for type_ in ConditionType] == [
-        *("Accepted", "Scheduled", "Running", "Recoverable", "CoordinatorReady", "Shrunk", "Degraded", "Held"),
-        *("Suspended", "Complete", "Failed"),
+        *("Accepted", "Scheduled", "Running", "Recoverable", "CoordinatorReady", "Shrunk", "SparesReady", "Degraded"),
+        *("Held", "Suspended", "Complete", "Failed"),
     ]
 
 

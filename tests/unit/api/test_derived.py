@@ -88,8 +88,8 @@ def test_which_layouts_can_shrink(fields: dict[str, Any], can: bool) -> None:
 
 def test_a_wish_that_cannot_be_met_is_named() -> None:
     assert not_served(spec()) == ""
-    sentence = not_served(spec(launcher="TaskD", scheduling={"gangPolicy": "Volcano", "numSpareNodes": 1}))
-    assert "launcher: TaskD, scheduling.gangPolicy: Volcano, scheduling.numSpareNodes" in sentence
+    sentence = not_served(spec(launcher="TaskD", scheduling={"gangPolicy": "Volcano", "queueName": "q"}))
+    assert "launcher: TaskD, scheduling.gangPolicy: Volcano, scheduling.queueName" in sentence
 
 
 @pytest.mark.parametrize(

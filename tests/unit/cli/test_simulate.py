@@ -418,3 +418,16 @@ def test_the_live_machine_decides_the_same(ranks: tuple[int, ...], nodes: tuple[
     assert [type(effect) for effect in done] == [type(effect) for effect in imagined[: len(done)]]
     pods = placements(rig.state, 4)
     assert any(placements(turn.transition.state, 4) == pods for turn in answer.turns)
+
+
+def test_a_lost_node_goes_onto_a_spare_and_shrinks_nothing(manifest: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    job = copy.deepcopy(JOB)
+    job["spec"]["scheduling"] = {"numSpareNodes": 1}
+    manifest.write_text(yaml.safe_dump(job), encoding="utf-8")
+    assert main(["simulate", "-f", str(manifest), "--lose", "node=2", "-o", "json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert (found["action"], found["spares"]) == ("Replace", {"2": "spare 0"})
+    assert main(["simulate", "-f", str(manifest), "--lose", "node=2", "--lose", "node=3"]) == 0
+    text = capsys.readouterr().out
+    assert "onto a spare node         node rank 2: spare 0" in text
+    assert "1 more nodes would be needed" in text

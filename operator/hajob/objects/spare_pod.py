@@ -1,0 +1,80 @@
+"""The pod that holds a spare node: it asks for what a rank pod asks for, and waits.
+
+It runs the training image, so that the image lies on the node when a rank pod comes, and an agent's place beside it; no
+volume is mounted and nothing of the user's is run. Its priority is that of the rank pods: one of a lower priority would
+be driven out by any pod of anybody (docs/decisions/0029-spare-nodes.md).
+"""
+
+import copy
+from collections.abc import Collection
+from typing import Final
+
+from hajob.api import constants as names
+from hajob.api.base import Json
+from hajob.api.derived import chips_per_node
+from hajob.api.job import HATrainingJob
+from hajob.objects import containers as parts
+from hajob.objects.affinity import spare_affinity, with_node_loss_tolerations
+from hajob.objects.naming import job_labels, owner_references, spare_pod_name
+from hajob.objects.rank_pod import AGENT_RESOURCES
+from hajob.objects.settings import PodSettings
+
+_INHERITED: Final = (
+    "imagePullSecrets",
+    "nodeSelector",
+    "priorityClassName",
+    "runtimeClassName",
+    "schedulerName",
+    "securityContext",
+)
+_WAIT: Final = "import signal as s; s.pthread_sigmask(s.SIG_BLOCK, {s.SIGTERM}); s.sigwait({s.SIGTERM})"
+"""Process 1 is only told of signals that it waits for."""
+_GRACE_SECONDS: Final = 5
+
+
+def spare_pod(job: HATrainingJob, number: int, settings: PodSettings, excluded_nodes: Collection[str] = ()) -> Json:
+    """The pod of spare node `number`, from 0; `excluded_nodes`: where it must not run, besides those of the spec."""
+    template: Json = job.spec.template["spec"]
+    trainer = parts.trainer_of(template)
+    spec: Json = {name: copy.deepcopy(template[name]) for name in _INHERITED if name in template}
+    spec |= parts.pull_secrets(template, settings)
+    agent = parts.resources_or(job.spec.agent.resources, settings.resources or AGENT_RESOURCES)
+    spec |= {
+        "containers": [_trainer(job, trainer), _agent(job, settings, agent)],
+        "affinity": spare_affinity(job, template.get("affinity") or {}, excluded_nodes),
+        "tolerations": with_node_loss_tolerations(template.get("tolerations") or []),
+        "restartPolicy": "Always",
+        "terminationGracePeriodSeconds": _GRACE_SECONDS,
+        "enableServiceLinks": False,
+        "automountServiceAccountToken": False,
+    }
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {
+            "name": spare_pod_name(job, number),
+            "namespace": job.metadata.namespace,
+            "labels": job_labels(job, names.ROLE_SPARE, 0),
+            "ownerReferences": owner_references(job),
+        },
+        "spec": spec,
+    }
+
+
+def _trainer(job: HATrainingJob, trainer: Json) -> Json:
+    """The image and the chips of the container that trains."""
+    resources = copy.deepcopy(trainer.get("resources") or {})
+    for side in ("requests", "limits"):
+        resources[side] = {
+            **(resources.get(side) or {}),
+            job.spec.accelerator.resource_name: str(chips_per_node(job.spec)),
+        }
+    kept: Json = {
+        name: copy.deepcopy(trainer[name]) for name in ("imagePullPolicy", "securityContext") if name in trainer
+    }
+    image = trainer.get("image", "")
+    return {"name": "spare", "image": image, "command": ["python3", "-c", _WAIT], "resources": resources, **kept}
+
+
+def _agent(job: HATrainingJob, settings: PodSettings, resources: Json) -> Json:
+    return parts.sidecar_container("agent", ["-c", _WAIT], job, settings, env=[], mounts=[], resources=resources)

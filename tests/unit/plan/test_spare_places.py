@@ -1,0 +1,91 @@
+"""What is lost or moved goes onto the spare nodes that are ready, and each of them is taken once."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from hajob.domain.actions import Action
+from hajob.domain.facts import FactKind, Source
+from hajob.plan import events as e
+from hajob.plan.policy import Policy
+from hajob.plan.recoverability import recoverability
+from hajob.plan.state import JobPhase, JobState
+from tests.unit.plan.plan_rig import Rig
+from tests.unit.plan.plan_worlds import VIEW
+
+NAMES = {rank: f"node-{rank}" for rank in range(4)}
+TWO = replace(VIEW, spares=("spare-a", "spare-b"), free_nodes=0, node_names=NAMES)
+
+
+def places(rig: Rig) -> dict[tuple[int, str], str]:
+    """Spare node of each pod that has one, by node rank and purpose."""
+    return {(pod.node_rank, pod.purpose.value): pod.place for pod in rig.pods.ranks if pod.place}
+
+
+def test_a_lost_node_is_replaced_by_the_first_spare() -> None:
+    rig = Rig.running(view=TWO)
+    rig.silent(0)
+    assert rig.at(JobPhase.GATHERING)
+    assert places(rig) == {(0, "Serving"): "spare-a"}
+
+
+def test_a_second_loss_takes_the_next_spare() -> None:
+    rig = Rig.running(view=TWO)
+    rig.silent(0)
+    rig.silent(2)
+    assert places(rig) == {(0, "Serving"): "spare-a", (2, "Serving"): "spare-b"}
+
+
+def test_more_losses_than_spares_leave_the_rest_to_the_scheduler() -> None:
+    rig = Rig.running(view=replace(TWO, spares=("spare-a",)))
+    rig.silent(0)
+    rig.silent(3)
+    assert places(rig) == {(0, "Serving"): "spare-a"}
+
+
+def test_a_replacement_lost_on_its_spare_gets_another() -> None:
+    rig = Rig.running(view=TWO)
+    rig.silent(0)
+    rig.view = replace(TWO, spares=("spare-b",), node_names={**NAMES, 0: "spare-a"})
+    rig.see(FactKind.POD_LOST, node=0, source=Source.POD)
+    assert places(rig) == {(0, "Serving"): "spare-b"}
+
+
+def test_places_are_forgotten_with_their_incident() -> None:
+    rig = Rig.running(view=TWO)
+    rig.silent(0)
+    rig.recover()
+    assert rig.at(JobPhase.RUNNING)
+    assert places(rig) == {}
+
+
+def test_only_the_second_pod_of_a_move_goes_to_the_spare() -> None:
+    rig = Rig.running(view=TWO)
+    rig.tell(e.MigrateRequested(nodes=(1,), avoid=("spare-a",)))
+    assert places(rig) == {(1, "SecondPlace"): "spare-b"}
+
+
+def test_a_restart_puts_what_lost_its_node_on_spares() -> None:
+    rig = Rig.running(view=replace(TWO, nodes_to_avoid=("node-2",)))
+    rig.tell(e.RestartRequested())
+    rig.tell(e.ResultReported(rig.incident.incarnation, 0, strategy="dump"))
+    assert rig.at(JobPhase.RESTARTING)
+    assert places(rig) == {(2, "Serving"): "spare-a"}
+
+
+def test_a_pod_lost_while_starting_gets_a_spare() -> None:
+    rig = Rig(JobState(), view=TWO)
+    rig.tell(e.Accepted())
+    assert places(rig) == {}
+    rig.see(FactKind.POD_LOST, node=1, source=Source.POD)
+    assert places(rig) == {(1, "Serving"): "spare-a"}
+
+
+def test_replace_would_work_where_only_spares_are_free() -> None:
+    def replacing(view: object) -> tuple[str, str]:
+        found = recoverability(Rig.running().state, view, Policy())  # type: ignore[arg-type]
+        (one,) = (each for each in found if each.action is Action.REPLACE)
+        return one.status.value, one.message
+
+    assert replacing(replace(TWO, spares=())) == ("False", "")
+    assert replacing(TWO) == ("True", "2 spare nodes are ready")
