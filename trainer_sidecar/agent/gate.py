@@ -19,7 +19,7 @@ from typing import Any, Protocol
 from trainer_sidecar.agent import frames
 from trainer_sidecar.agent.clock import SECOND, Clock
 from trainer_sidecar.agent.last_words import LastWords
-from trainer_sidecar.agent.listener import CHUNK, Listener
+from trainer_sidecar.agent.listener import CHUNK, Listener, ListenerRules
 from trainer_sidecar.agent.outward import Outward
 
 CONNECT_TIMEOUT_SECONDS = 5.0
@@ -44,7 +44,7 @@ class LinkPhase(enum.Enum):
     LINKED = "linked"
 
 
-class Rules(Protocol):
+class Rules(ListenerRules, Protocol):
     """What the gate asks, and tells, the rest of the agent."""
 
     def may_pass(self, rank: int) -> bool:
@@ -76,9 +76,6 @@ class Rules(Protocol):
 
     def silent(self, rank: int, since: int) -> None:
         """A linked rank has said nothing since then, although it could."""
-
-    def port_taken(self, port: int, problem: OSError) -> None:
-        """The gate can't listen."""
 
 
 class GateLink:
@@ -382,7 +379,7 @@ class Gate:
     def __init__(self, address: str, port: int, rules: Rules, clock: Clock) -> None:
         self.rules = rules
         self.clock = clock
-        self.listener = Listener(address, port, self._serve, rules.port_taken)
+        self.listener = Listener(address, port, self._serve, rules)
         self._links: dict[GateLink, asyncio.Task[None]] = {}
         self._change = asyncio.Event()
         self._checked = clock.now()

@@ -20,6 +20,7 @@ import resource
 import socket
 from collections import deque
 from collections.abc import Awaitable, Callable
+from typing import Protocol
 
 CHUNK = 65536
 BACKLOG = 512
@@ -31,6 +32,16 @@ HELD_STRANGERS = 64
 log = logging.getLogger(__name__)
 
 Serve = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
+
+
+class ListenerRules(Protocol):
+    """What a listener tells the rest of the agent."""
+
+    def port_taken(self, port: int, problem: OSError) -> None:
+        """It can't listen."""
+
+    def stranger(self, port: int, host: str) -> None:
+        """Somebody from outside of this pod has connected, and is held."""
 
 
 @functools.lru_cache(maxsize=1024)
@@ -57,18 +68,16 @@ class Listener:
 
     Attributes:
         port: Where it listens.
-        strangers: How many connections came from other addresses.
     """
 
-    def __init__(self, address: str, port: int, serve: Serve, taken: Callable[[int, OSError], None]) -> None:
+    def __init__(self, address: str, port: int, serve: Serve, rules: ListenerRules) -> None:
         self._address = address
         self.port = port
         self._serve = serve
-        self._taken = taken
+        self._rules = rules
         self._server: asyncio.Server | None = None
         self._tasks: set[asyncio.Task[None]] = set()
         self._held: deque[asyncio.StreamWriter] = deque()
-        self.strangers = 0
 
     async def listen(self) -> None:
         """Listen; while the port is somebody else's, say so and try again every second."""
@@ -81,7 +90,7 @@ class Listener:
                     backlog=BACKLOG,  # it listens again, by default to 100
                 )
             except OSError as problem:
-                self._taken(self.port, problem)
+                self._rules.port_taken(self.port, problem)
                 await asyncio.sleep(BIND_RETRY_SECONDS)
 
     def _socket(self) -> socket.socket:
@@ -127,10 +136,7 @@ class Listener:
             writer.close()
 
     def _hold(self, host: str, writer: asyncio.StreamWriter) -> None:
-        self.strangers += 1
-        log.warning(
-            "port %d serves this pod only: a connection from %s is held (number %d)", self.port, host, self.strangers
-        )
+        self._rules.stranger(self.port, host)
         writer.transport.pause_reading()  # type: ignore[attr-defined]
         self._held.append(writer)
         if len(self._held) > HELD_STRANGERS:

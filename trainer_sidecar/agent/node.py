@@ -28,6 +28,7 @@ from trainer_sidecar.agent.processes import Processes
 from trainer_sidecar.agent.protection import Protection
 from trainer_sidecar.agent.ranks import Command, Name, RankProcess, is_admitted, reconcile
 from trainer_sidecar.agent.settings import AgentSettings
+from trainer_sidecar.agent.strangers import Strangers
 
 log = logging.getLogger(__name__)
 
@@ -50,6 +51,7 @@ class Node:
         self._logs = LogWatch(settings, self.ports, self._tell)
         self._finish = Finish(settings, clock, self._tell, lambda: self.ports.send_launcher({"kind": "seen_end"}))
         self._protection = Protection(settings, self._processes, self.ports)
+        self._strangers = Strangers(settings)
         self._fence = Fence(settings.fence_after_seconds, clock.now())
         self._checkpoint: pb.CheckpointState | None = None
         self._sign = 0  # when something below the launcher was last seen to compute or print; 0: never
@@ -314,6 +316,11 @@ class Node:
         if self._tell(fact):
             log.error("%s", fact.message)
 
+    def stranger(self, port: int, host: str) -> None:
+        """Somebody from outside of this pod is held at a port."""
+        if self._strangers.held(port, host):
+            self._report_soon()
+
     def checkpoints_seen(self, state: pb.CheckpointState) -> None:
         """A look at the checkpoints has found something new."""
         self._checkpoint = state
@@ -351,7 +358,8 @@ class Node:
             script_exit_code=script.exit_code,
             sees_checkpoints=bool(self._settings.checkpoint_directory),
             checkpoint=self._checkpoint,
-            problems=self._protection.problems(),
+            problems=[*self._protection.problems(), *self._strangers.problems()],
+            strangers=self._strangers.number,
             launched=[script.entry, *script.arguments] if tells_launch else [],
             sign_age_nanoseconds=max(0, self._clock.now() - self._sign) if self._sign else None,
         )

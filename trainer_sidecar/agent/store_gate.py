@@ -11,7 +11,7 @@ import asyncio
 import logging
 from typing import Protocol
 
-from trainer_sidecar.agent.listener import CHUNK, Listener
+from trainer_sidecar.agent.listener import CHUNK, Listener, ListenerRules
 
 CONNECT_TIMEOUT_SECONDS = 5.0
 FIRST_RETRY_SECONDS = 0.05
@@ -20,7 +20,7 @@ LAST_RETRY_SECONDS = 1.0
 log = logging.getLogger(__name__)
 
 
-class StoreRules(Protocol):
+class StoreRules(ListenerRules, Protocol):
     """What this gate asks, and tells, the rest of the agent."""
 
     def may_meet(self) -> bool:
@@ -29,16 +29,13 @@ class StoreRules(Protocol):
     def store_address(self) -> str:
         """host:port of the rendezvous store, empty while there is none."""
 
-    def port_taken(self, port: int, problem: OSError) -> None:
-        """The gate can't listen."""
-
 
 class StoreGate:
     """The listener and what it forwards."""
 
     def __init__(self, address: str, port: int, rules: StoreRules) -> None:
         self.rules = rules
-        self.listener = Listener(address, port, self._serve, rules.port_taken)
+        self.listener = Listener(address, port, self._serve, rules)
         self._change = asyncio.Event()
 
     async def listen(self) -> None:

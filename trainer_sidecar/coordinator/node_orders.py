@@ -79,6 +79,7 @@ def coordinator_state(job: Job) -> pb.CoordinatorState:
         checkpoint=job.checkpoints.found,
         problems=problems(job),
         refused_inputs=job.effects.refused_inputs,
+        strangers=job.roster.strangers,
         launched=next((pod.launched for pod in job.roster.pods_of(0) if pod.counts and pod.launched), ()),
     )
     if attempt.sign and not attempt.stepped and attempt.phase is not AttemptPhase.IDLE:

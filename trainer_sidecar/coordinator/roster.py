@@ -89,6 +89,7 @@ class RankPod:
     reported: bool = False
     launcher_ready: bool = False
     problems: list[pb.Problem] = field(default_factory=list)
+    strangers: int = 0  # connections from outside that its agent has held
     launched: tuple[str, ...] = ()  # what node rank 0's script has launched: script or module, its arguments
     views: dict[int, RankView] = field(default_factory=dict)
     oldest_alive: int | None = None  # the lowest incarnation of a process that runs
@@ -119,6 +120,7 @@ class RankPod:
         changed = changed or self.problems != list(report.problems)
         self.reported, self.launcher_ready = True, report.launcher_ready
         self.problems = list(report.problems)
+        self.strangers = max(self.strangers, report.strangers)
         return first, changed
 
     def take_view(self, rank: int, view: RankView) -> bool:
@@ -169,6 +171,7 @@ class Roster:
         self.targets: dict[int, RankTarget] = {}
         self.spares: dict[int, RankTarget] = {}  # second processes that are to take over from running ones
         self.seeing: set[str] = set()  # UIDs of pods whose agents see the checkpoints
+        self.strangers = 0  # connections from outside that agents have held
         self.registered: set[int] = set()
         self.dropped: set[int] = set()  # left out since a shrink
 
@@ -239,6 +242,7 @@ class Roster:
 
     def report(self, pod: RankPod, report: pb.AgentReport) -> tuple[bool, bool]:
         """Take in all but ranks, facts and steps; whether it is the pod's first one, and whether something is news."""
+        self.strangers += max(0, report.strangers - pod.strangers)
         first, changed = pod.report(report)
         pod.launched = tuple(report.launched)
         (self.seeing.add if report.sees_checkpoints else self.seeing.discard)(pod.uid)

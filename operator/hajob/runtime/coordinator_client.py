@@ -217,7 +217,10 @@ class CoordinatorClient:
 
 def _count(before: wire.CoordinatorState, now: wire.CoordinatorState) -> None:
     """What coordinators refuse, and what they do without this operator. A lower number is another process's."""
-    known = before.refused_inputs if before.refused_inputs <= now.refused_inputs else 0
-    metrics.REFUSED.labels("coordinator input").inc(now.refused_inputs - known)
+    for what, known, number in (
+        ("coordinator input", before.refused_inputs, now.refused_inputs),
+        ("connection from outside a rank's pod", before.strangers, now.strangers),
+    ):
+        metrics.REFUSED.labels(what).inc(number - (known if known <= number else 0))
     if now.standing_action not in (wire.ACTION_UNSPECIFIED, before.standing_action):
         metrics.STANDING_ACTIONS.labels(wire.Action.Name(now.standing_action)).inc()

@@ -330,7 +330,8 @@ def _coordinator(snapshot: Snapshot) -> tuple[Reason, str]:
         return Reason.CONTROLLER_LOST, view.problem
     if view.serving:
         reason = Reason.COORDINATOR_SHARES_NODE if view.shares_node else Reason.COORDINATOR_SERVING
-        return reason, view.problems.get("AgentsUnreachable", "")
+        told = (view.problems.get(code, "") for code in ("AgentsUnreachable", "StrangersHeld"))
+        return reason, "; ".join(filter(None, told))[:MESSAGE_LIMIT]
     pod = next((pod for pod in snapshot.pods if pod.role == names.ROLE_COORDINATOR), None)
     if pod is None:
         return Reason.COORDINATOR_ABSENT, ""

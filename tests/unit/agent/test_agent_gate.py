@@ -43,6 +43,7 @@ class Rules:
         self.problems: list[OSError] = []
         self.told: list[tuple[int, bool]] = []
         self.tls: list[int | None] = []
+        self.strangers: list[tuple[int, str]] = []
 
     def may_pass(self, _: int) -> bool:
         return self.open and bool(self.address)
@@ -75,6 +76,9 @@ class Rules:
 
     def port_taken(self, _: int, problem: OSError) -> None:
         self.problems.append(problem)
+
+    def stranger(self, port: int, host: str) -> None:
+        self.strangers.append((port, host))
 
 
 class Scene:
@@ -438,7 +442,7 @@ async def test_another_pods_connection_is_held_and_counted(scene: Scene, monkeyp
     monkeypatch.setattr(scene.gate.listener, "is_own", lambda host: host != "127.0.0.9")
     reader, writer = await asyncio.open_connection(ADDRESS, scene.port, local_addr=("127.0.0.9", 0))
     writer.write(struct.pack("<hh4xQ", 0, 1, 2) + HEARTBEAT)
-    await until(lambda: scene.gate.listener.strangers == 1, "the count")
+    await until(lambda: scene.rules.strangers == [(scene.port, "127.0.0.9")], "the count")
     await asyncio.sleep(0.1)
     assert not reader.at_eof()
     assert (scene.controller.links, scene.rules.beats, scene.rules.changes) == ([], [], [])
@@ -450,7 +454,7 @@ async def test_many_strangers_do_not_use_up_the_descriptors(scene: Scene, monkey
     monkeypatch.setattr(scene.gate.listener, "is_own", lambda _: False)
     readers = [(await asyncio.open_connection(ADDRESS, scene.port))[0] for _ in range(HELD_STRANGERS + 1)]
     assert await readers[0].read() == b"", "the oldest is let go"
-    assert scene.gate.listener.strangers == HELD_STRANGERS + 1
+    assert len(scene.rules.strangers) == HELD_STRANGERS + 1
 
 
 @pytest.mark.parametrize(

@@ -500,3 +500,29 @@ def test_a_sign_is_told_at_once_until_the_ranks_train() -> None:
     rig.report()
     rig.node.take_launcher({"kind": "sign", "time": rig.clock.now()})
     assert rig.node.next_report() is None
+
+
+def test_strangers_are_counted_and_told_when_they_double() -> None:
+    rig = Rig()
+    rig.script()
+    rig.report()
+    told = []
+    for number in range(1, 11):
+        rig.node.stranger(8000, f"10.0.0.{number}")
+        rig.clock.pass_seconds(1.0)
+        report = rig.node.next_report()
+        if report is not None:
+            told.append(report.strangers)
+    assert told == [1, 2, 4, 8]
+    assert [problem.code for problem in report_of(rig).problems] == ["StrangersHeld"]
+    assert (
+        "connections from 10.0.0.1 and others are held and not read (8 or more)" in report_of(rig).problems[0].message
+    )
+    assert report_of(rig).strangers == 10
+
+
+def report_of(rig: Rig) -> pb.AgentReport:
+    """What the next report will say."""
+    rig.node.link_changed(0)
+    rig.clock.pass_seconds(1.0)
+    return rig.report()

@@ -88,3 +88,16 @@ def test_agents_problems_are_told_once_of_current_pods() -> None:
     assert problem.message == "node 1"
     world.core.agent_report(world.agent(1).uid, world.agent(1).report(), world.now)
     assert codes(world) == []
+
+
+def test_connections_from_outside_are_added_up_for_good() -> None:
+    world = World()
+    world.start()
+    for node_rank, strangers in ((0, 2), (1, 4), (0, 3)):
+        agent = world.agent(node_rank)
+        report = agent.report()
+        report.strangers = strangers
+        world.core.agent_report(agent.uid, report, world.now)
+    world.listed = [world.agent(1).uid]
+    world.assign()
+    assert world.core.report(world.now).state.strangers == 7

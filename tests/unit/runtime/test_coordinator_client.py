@@ -81,6 +81,15 @@ def test_what_a_coordinator_refused_is_counted_once() -> None:
     assert counted("hajob_refused_total", what="coordinator input") - before == 4
 
 
+def test_connections_from_outside_are_counted_once() -> None:
+    what = "connection from outside a rank's pod"
+    before = counted("hajob_refused_total", what=what)
+    controller = Owner().controller
+    for strangers in (1, 4, 4, 9):
+        controller.reported(wire.Report(state=wire.CoordinatorState(strangers=strangers)))
+    assert counted("hajob_refused_total", what=what) - before == 9
+
+
 def test_what_a_coordinator_did_by_itself_is_counted_once() -> None:
     before = counted("hajob_standing_actions_total", action="IN_PLACE")
     controller = Owner().controller

@@ -29,10 +29,12 @@ def test_a_coordinator_that_was_ended_with_its_job_is_no_problem(phase: JobPhase
 
 def test_a_doubting_coordinator_says_so_while_it_serves() -> None:
     job = HATrainingJob.model_validate(yaml.safe_load((EXAMPLES / "quickstart.yaml").read_text(encoding="utf-8")))
-    view = CoordinatorView(connected=True, serving=True, problems={"AgentsUnreachable": "3 of 4 agents fell silent"})
+    problems = {"AgentsUnreachable": "3 of 4 agents fell silent", "StrangersHeld": "connections are held"}
+    view = CoordinatorView(connected=True, serving=True, problems=problems)
     status = build_status(Snapshot(job, JobState(phase=JobPhase.RUNNING), 1, 1_000, coordinator=view))
     ready = next(each for each in status.conditions if each.type == "CoordinatorReady")
-    assert (ready.status, "3 of 4" in ready.message) == ("True", True)
+    assert (ready.status, ready.reason) == ("True", "Serving")
+    assert ready.message.endswith("3 of 4 agents fell silent; connections are held")
 
 
 def suspended(phase: JobPhase, problem: str = "") -> tuple[str, str, str]:
