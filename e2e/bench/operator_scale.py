@@ -28,6 +28,7 @@ from e2e.bootstrap.paths import CHECKOUT
 from e2e.cluster import audit
 from e2e.cluster.control_plane import ControlPlane
 from e2e.cluster.kwok import CHIPS, KwokNodes
+from e2e.cluster.rest import ApiClient
 from e2e.cluster.run import Run, free_port
 from e2e.harness.operator import install_crd
 from hajob.api import constants as names
@@ -77,17 +78,39 @@ class PodPhases:
         threading.Thread(target=self._follow, daemon=True).start()
 
     def _follow(self) -> None:
-        path = f"/api/v1/namespaces/{NAMESPACE}/pods"
-        for event in self._plane.client("admin").watch(path, 7200.0, labelSelector=names.LABEL_JOB_UID):
-            pod = event["object"]
-            name = pod["metadata"].get("name", "")
-            if event["type"] == "DELETED":
-                self.phases.pop(name, None)
-                self.ranks.pop(name, None)
-            elif name:
-                self.phases[name] = pod["status"].get("phase", "")
-                if pod["metadata"]["labels"].get(names.LABEL_ROLE) == names.ROLE_RANK:
-                    self.ranks[name] = None
+        """For ever: an API server under load ends watches that it finds slow, and the next one goes on there."""
+        client, path, version = self._plane.client("admin"), f"/api/v1/namespaces/{NAMESPACE}/pods", ""
+        while True:
+            if not version:
+                version = self._list(client, path)
+            watch = client.watch(path, 7200.0, labelSelector=names.LABEL_JOB_UID, resourceVersion=version)
+            for event in watch:
+                if event.get("type", "ERROR") == "ERROR":  # an answer that is no event is a refusal
+                    version = ""
+                    break
+                self._take(event["object"], gone=event["type"] == "DELETED")
+                version = event["object"]["metadata"]["resourceVersion"]
+            time.sleep(0.05)
+
+    def _list(self, client: ApiClient, path: str) -> str:
+        listed = client.get(path, labelSelector=names.LABEL_JOB_UID)
+        there = {pod["metadata"]["name"] for pod in listed["items"]}
+        for name in self.phases.keys() - there:
+            self.phases.pop(name)
+            self.ranks.pop(name, None)
+        for pod in listed["items"]:
+            self._take(pod, gone=False)
+        return str(listed["metadata"]["resourceVersion"])
+
+    def _take(self, pod: Object, *, gone: bool) -> None:
+        name = pod["metadata"]["name"]
+        if gone:
+            self.phases.pop(name, None)
+            self.ranks.pop(name, None)
+        else:
+            self.phases[name] = pod["status"].get("phase", "")
+            if pod["metadata"]["labels"].get(names.LABEL_ROLE) == names.ROLE_RANK:
+                self.ranks[name] = None
 
     def running(self) -> int:
         """How many run."""

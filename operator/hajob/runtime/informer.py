@@ -5,7 +5,9 @@ What it promises (docs/decisions names why kopf does not do this for us):
 - an object that vanished while the watch was away is reported as deleted after the next list, and an object that was
   made again under the same name is reported as deleted and added;
 - it never gives up, and never storms: whatever ends a watch, a pause comes before the next, a longer one each time
-  until a watch has lived for a while; 410 in the stream or as an HTTP status leads to a new list;
+  until a watch has lived for a while or told something; 410 in the stream or as an HTTP status leads to a new list.
+  An API server under load ends watches that it finds slow after some seconds or less, in the middle of a thousand
+  events: who waited longer each time would be the later the more there is to hear;
 - objects are projected when they are decoded, and a change that the projection does not show is no change;
 - the handler is a plain function, called in the loop without a queue; every 32 events the loop gets its turn.
 """
@@ -32,8 +34,8 @@ T = TypeVar("T")
 EVENTS_PER_TURN: Final = 32
 GONE: Final = 410
 REFUSALS: Final = frozenset({401, 403, 404})
-STEADY_SECONDS: Final = 5.0
-"""A watch that lived for so long was a good one: the next pause is the shortest again."""
+STEADY_SECONDS: Final = 1.0
+"""A watch that lived for so long was a good one: the next pause is the shortest again. As in client-go."""
 
 
 class ChangeType(StrEnum):
@@ -111,7 +113,7 @@ class Informer(Generic[T]):
         self._entries: dict[tuple[str, str], _Entry[T]] = {}
         self._version = ""
         self._heard = self._active = clock.monotonic()
-        self._events = 0
+        self._events = self._events_before = 0
         self._again = False
         self._watching: asyncio.Task[None] | None = None
 
@@ -152,6 +154,7 @@ class Informer(Generic[T]):
                 if not self._version:
                     await self._list()
                     began = self._clock.monotonic()
+                self._events_before = self._events
                 await self._watch_until_asked()
             except ApiError as error:
                 log.warning("%s: %s; trying again", self.resource, error)
@@ -165,7 +168,8 @@ class Informer(Generic[T]):
 
     async def _pause(self, began: float) -> None:
         self._active = self._clock.monotonic()
-        if self._active - began >= STEADY_SECONDS:
+        has_told = self._events > self._events_before and bool(self._version)
+        if has_told or self._active - began >= STEADY_SECONDS:
             self._backoff.reset()
         await self._clock.sleep(self._backoff.delay())
 

@@ -174,6 +174,20 @@ async def test_a_watch_that_lived_is_followed_by_the_next_at_once() -> None:
         assert len(list(world.server.open_streams())) == 1
 
 
+async def test_a_watch_that_told_something_is_followed_at_once() -> None:
+    world = World()
+    await world.put("a", "0")
+    await world.started()
+    for value in range(1, 21):
+        await world.change("a", str(value))
+        await settle()
+        world.cut()
+        await settle()
+        await world.clock.advance(0.1)
+        assert len(list(world.server.open_streams())) == 1, f"after the {value}th watch"
+    assert world.asked(watch=False) == 1
+
+
 async def test_delays_grow_to_a_cap_and_start_again_after_a_success() -> None:
     backoff = Backoff(first=0.1, longest=1.0, rand=lambda: 1.0)
     assert [backoff.delay() for _ in range(6)] == [0.1, 0.2, 0.4, 0.8, 1.0, 1.0]
