@@ -41,6 +41,11 @@ class DisruptionBudgets:
         self._retry = Retry(clock, wake, *RETRY_SECONDS)
         self._written: dict[str, int] = {}
 
+    @property
+    def are_written(self) -> bool:
+        """Whether this operator has written any, or found them as they should be."""
+        return bool(self._written)
+
     def close(self) -> None:
         """Try nothing again."""
         self._retry.cancel()

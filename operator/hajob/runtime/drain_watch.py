@@ -11,7 +11,7 @@ from typing import Final
 
 from hajob.plan import events
 from hajob.plan.policy import NodePolicy
-from hajob.plan.state import ENDED, JobPhase
+from hajob.plan.state import ENDED, UNTRAINED, JobPhase
 from hajob.runtime.clock import Timer
 from hajob.runtime.disruption_budgets import DisruptionBudgets
 from hajob.runtime.job_memory import JobMemory
@@ -81,8 +81,9 @@ class DrainWatch:
 
     async def protect(self) -> None:
         """Say how many pods evictions have to leave now."""
-        if self._memory.state.phase in _WITHOUT_PODS:
-            return
+        phase = self._memory.state.phase
+        if phase in _WITHOUT_PODS or (phase in UNTRAINED and not self._budgets.are_written):
+            return  # who is evicted before the ranks train is made anew alone; a start has enough to write
         policy = self._memory.policy
         overdue = self._drains.overdue(self._clock.monotonic())
         await self._budgets.follow(self._memory.job, budgets(self._memory.desired, policy, overdue=overdue))

@@ -41,12 +41,12 @@ class GangStart:
         self._let_in = 0
         self._timer: Timer | None = None
         self._soon: Timer | None = None
-        ports.claims[memory.job.metadata.uid] = self.claim
+        ports.starts.claims[memory.job.metadata.uid] = self.claim
 
     def close(self) -> None:
         """The job claims nothing any more."""
-        if self._ports.claims.get(self._memory.job.metadata.uid) == self.claim:
-            del self._ports.claims[self._memory.job.metadata.uid]
+        if self._ports.starts.claims.get(self._memory.job.metadata.uid) == self.claim:
+            del self._ports.starts.claims[self._memory.job.metadata.uid]
         for timer in (self._timer, self._soon):
             if timer is not None:
                 timer.cancel()

@@ -1,12 +1,14 @@
 """The Kubernetes API as the leader may use it: no write begins, or is still on its way, once another one may lead.
 
 Every write is given up at the latest when the Lease could be taken by somebody else, and none begins after the leader
-stopped being sure of it. What a proxy still delivers after that does no harm either: statuses carry the fence, deletes
-a UID, and a pod's name its incarnation (docs/decisions/0012-requests-of-a-late-leader.md). Questions are not limited.
+stopped being sure of it; what had to wait for its turn is looked at when that has come. What a proxy still delivers
+after that does no harm either: statuses carry the fence, deletes a UID, and a pod's name its incarnation
+(docs/decisions/0012-requests-of-a-late-leader.md). Questions are not limited.
 """
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping, Sequence
 from typing import Final, Protocol
 
@@ -15,6 +17,10 @@ from hajob.runtime.clock import Clock, timeout
 from hajob.runtime.kube import ApiError, Kube
 
 NOT_LEADING: Final = "NotLeading"
+WRITES_AT_ONCE: Final = 60
+"""Below the connections that there are (http_kube): a write that has begun waits for the server only, and none is given
+up for the others before it. Above the pods that are made at a time (batches): what a recovery writes finds a place.
+"""
 
 
 class Leadership(Protocol):
@@ -33,6 +39,7 @@ class LeaderKube(Kube):
         self._kube = kube
         self._clock = clock
         self._leadership = leadership
+        self._turns = asyncio.Semaphore(WRITES_AT_ONCE)
 
     async def write(
         self,
@@ -45,11 +52,13 @@ class LeaderKube(Kube):
         content_type: str = "application/json",
     ) -> Json:
         """A request that changes something; a dry run is none."""
-        left = self._leadership.seconds_left
-        if left <= 0:
-            raise ApiError(0, NOT_LEADING, "the Lease is not held for sure: nothing is written")
-        try:
-            async with timeout(self._clock, left):
-                return await self._kube.write(method, resource, path, body, query=query, content_type=content_type)
-        except TimeoutError:
-            raise ApiError(0, NOT_LEADING, f"no answer within the {left:.1f} s that were left of the Lease") from None
+        async with self._turns:
+            left = self._leadership.seconds_left
+            if left <= 0:
+                raise ApiError(0, NOT_LEADING, "the Lease is not held for sure: nothing is written")
+            try:
+                async with timeout(self._clock, left):
+                    return await self._kube.write(method, resource, path, body, query=query, content_type=content_type)
+            except TimeoutError:
+                late = f"no answer within the {left:.1f} s that were left of the Lease"
+                raise ApiError(0, NOT_LEADING, late) from None

@@ -22,10 +22,10 @@ from hajob.runtime.batches import AT_ONCE
 from hajob.runtime.channel import ChannelListener, CoordinatorCredentials
 from hajob.runtime.clock import Clock
 from hajob.runtime.kube import Kube
+from hajob.runtime.start_queue import StartQueue
 from hajob.runtime.status_writer import StatusWriter
 from hajob.scheduling.capacity import Capacity
 from hajob.scheduling.demand import Demand
-from hajob.scheduling.gang import Claim, let_in
 from hajob.sources.node import NodeView
 
 
@@ -101,13 +101,11 @@ class Ports:
     capacity_watchers: set[str] = field(default_factory=set)
     """UIDs of the jobs that wait for nodes: they are told of each change."""
 
-    claims: dict[str, Callable[[], Claim | None]] = field(default_factory=dict)
-    """Job UID to what the job still needs of the cluster."""
+    starts: StartQueue = field(default_factory=StartQueue)
 
     def may_start(self, job_uid: str) -> bool:
         """Whether all pods of a job that waits may ask for nodes now."""
-        claims = [claim for ask in list(self.claims.values()) if (claim := ask()) is not None]
-        return job_uid in let_in(claims, self.capacity(), self.quarantined())
+        return self.starts.lets_in(job_uid, self.clock.monotonic(), self.capacity(), self.quarantined())
 
     def nodes(self) -> dict[str, NodeView]:
         """Nodes by name."""

@@ -43,17 +43,43 @@ def let_in(claims: Iterable[Claim], capacity: Capacity, closed: Collection[str] 
         closed: names of nodes where no rank pod may be placed.
     """
     ordered = sorted((one for one in claims if one.need > 0), key=lambda one: (one.waits, one.made, one.job_uid))
-    promised: list[Claim] = []
+    room = _Room(capacity, closed)
+    found: list[str] = []
     for claim in ordered:
-        if not claim.waits or _room(claim, capacity, closed, promised) >= claim.need:
-            promised.append(claim)
-    return [claim.job_uid for claim in promised if claim.waits]
+        if claim.waits and room.left(claim) < claim.need:
+            continue
+        room.promise(claim)
+        if claim.waits:
+            found.append(claim.job_uid)
+    return found
 
 
-def _room(claim: Claim, capacity: Capacity, closed: Collection[str], promised: Iterable[Claim]) -> int:
-    """Nodes for this job, without those that others will take: who wants none of its nodes takes none of them."""
-    free = capacity.free(claim.demand)
-    soon_free = capacity.soon_free(claim.demand, claim.job_uid, claim.own_nodes)
-    room = len(free.difference(closed)) + len(soon_free.difference(closed))
-    others = (one for one in promised if one.demand == claim.demand or not free.isdisjoint(capacity.free(one.demand)))
-    return room - sum(one.need for one in others)
+class _Room:
+    """Free nodes, less what was promised; jobs whose pods ask for the same are counted together."""
+
+    def __init__(self, capacity: Capacity, closed: Collection[str]) -> None:
+        self._capacity, self._closed = capacity, closed
+        self._promised: dict[Demand, int] = {}
+        self._free: dict[Demand, int] = {}
+        self._overlaps: dict[tuple[Demand, Demand], bool] = {}
+
+    def promise(self, claim: Claim) -> None:
+        """Its pods will take so many nodes."""
+        self._promised[claim.demand] = self._promised.get(claim.demand, 0) + claim.need
+
+    def left(self, claim: Claim) -> int:
+        """Nodes for this job, without those that others will take: who wants none of its nodes takes none of them."""
+        demand = claim.demand
+        if demand not in self._free:
+            self._free[demand] = len(self._capacity.free(demand).difference(self._closed))
+        room = self._free[demand]
+        if claim.own_nodes:
+            room += len(self._capacity.soon_free(demand, claim.job_uid, claim.own_nodes).difference(self._closed))
+        return room - sum(need for other, need in self._promised.items() if self._overlap(demand, other))
+
+    def _overlap(self, one: Demand, other: Demand) -> bool:
+        if one == other:
+            return True
+        if (one, other) not in self._overlaps:
+            self._overlaps[one, other] = not self._capacity.free(one).isdisjoint(self._capacity.free(other))
+        return self._overlaps[one, other]

@@ -15,7 +15,7 @@ from hajob.api import constants as names
 from hajob.api.base import Json
 from hajob.api.status import HATrainingJobStatus
 from hajob.runtime.kube import ApiError
-from hajob.runtime.leader_kube import NOT_LEADING, LeaderKube
+from hajob.runtime.leader_kube import NOT_LEADING, WRITES_AT_ONCE, LeaderKube
 from hajob.runtime.lease import LeaseHolder, LeaseSettings
 from hajob.runtime.status_writer import StatusWriter
 from tests.unit.runtime.runtime_fakes import FakeClock, settle
@@ -153,3 +153,29 @@ async def test_a_delete_that_a_proxy_held_hits_no_namesake() -> None:
     held.release()
     await settle()
     assert (await world.two.kube.get("pods", NAMESPACE, "p"))["metadata"]["uid"] == anew["metadata"]["uid"]
+
+
+async def test_writes_wait_for_their_turn_however_long_it_takes() -> None:
+    world = await World().started()
+    world.server.faults.delay(after=3.0, matching=writes)  # nearly as long as the Lease lasts
+    pods = [{**POD, "metadata": {"name": f"p{number}"}} for number in range(3 * WRITES_AT_ONCE)]
+    tasks = [asyncio.create_task(world.one.writes.create("pods", NAMESPACE, pod)) for pod in pods]
+    for turn in (1, 2, 3):
+        await settle()
+        assert sum(writes(one) and one.client == "one" for one in world.server.log) == turn * WRITES_AT_ONCE
+        for _ in range(31):
+            await world.clock.advance(0.1)
+    assert len([task.result() for task in tasks]) == len(pods)
+
+
+async def test_a_write_whose_turn_comes_after_the_lease_is_not_begun() -> None:
+    world = await World().started()
+    held = world.server.faults.hold(matching=writes, times=None)
+    pods = [{**POD, "metadata": {"name": f"p{number}"}} for number in range(WRITES_AT_ONCE + 5)]
+    tasks = [asyncio.create_task(world.one.writes.create("pods", NAMESPACE, pod)) for pod in pods]
+    await settle()
+    world.cut_off()
+    await world.time_of_change()
+    answers = await asyncio.gather(*tasks, return_exceptions=True)
+    assert all(isinstance(answer, ApiError) for answer in answers)
+    assert held.held == WRITES_AT_ONCE

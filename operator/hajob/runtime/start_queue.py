@@ -1,0 +1,47 @@
+"""All jobs that need nodes, and who of them may ask for some now (hajob.scheduling.gang)."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Collection
+from typing import Final
+
+from hajob.scheduling.capacity import Capacity
+from hajob.scheduling.gang import Claim, let_in
+
+KEPT_SECONDS: Final = 0.1
+"""An answer serves all jobs that ask within so long, unless a node or a pod on one has changed meanwhile."""
+
+
+class StartQueue:
+    """The claims of all jobs.
+
+    Attributes:
+        claims: job UID to what asks the job for what it still needs of the cluster.
+    """
+
+    def __init__(self) -> None:
+        self.claims: dict[str, Callable[[], Claim | None]] = {}
+        self._asked: frozenset[str] = frozenset()
+        self._let_in: frozenset[str] = frozenset()
+        self._seen: tuple[object, ...] = ()
+        self._at = -math.inf
+
+    def lets_in(self, job_uid: str, now: float, capacity: Capacity, closed: Collection[str]) -> bool:
+        """Whether all pods of a job that waits may ask for nodes now.
+
+        All waiting jobs ask together when capacity changes: they are answered by one look at all claims.
+
+        Args:
+            job_uid: of the job.
+            now: monotonic time, in seconds.
+            capacity: of the cluster.
+            closed: names of nodes where no rank pod may be placed.
+        """
+        seen = (capacity, capacity.changes, frozenset(closed))
+        if job_uid not in self._asked or seen != self._seen or now - self._at >= KEPT_SECONDS:
+            claims = [claim for ask in list(self.claims.values()) if (claim := ask()) is not None]
+            self._asked = frozenset(claim.job_uid for claim in claims)
+            self._let_in = frozenset(let_in(claims, capacity, closed))
+            self._seen, self._at = seen, now
+        return job_uid in self._let_in
