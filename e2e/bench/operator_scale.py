@@ -30,7 +30,7 @@ from e2e.cluster.control_plane import ControlPlane
 from e2e.cluster.kwok import CHIPS, KwokNodes
 from e2e.cluster.rest import ApiClient
 from e2e.cluster.run import Run, free_port
-from e2e.harness.operator import install_crd
+from e2e.harness.operator import NAME, install_crd, manifests
 from hajob.api import constants as names
 
 NODES: Final = 1120
@@ -40,6 +40,8 @@ JOBS: Final = 100
 PODS_PER_JOB: Final = 10
 NAMESPACE: Final = "default"
 AGENT: Final = "hajob-operator"
+ACCOUNT: Final = "operator-account"
+"""Directory of the run with the operator's token, as a pod has it."""
 QUIET_SECONDS: Final = 60.0
 """So long after everything runs nothing more should happen."""
 IDLE_SECONDS: Final = 60.0
@@ -124,13 +126,14 @@ class OperatorProcess:
         run, host = plane.run, plane.run.address(0, 40 + number)
         port = free_port(host, 8080)
         self.url = f"http://{host}:{port}"
+        server, _, server_port = plane.server.removeprefix("https://").rpartition(":")
         settings = {
-            "HAJOB_KUBECONFIG": str(plane.kubeconfig),
+            "HAJOB_SERVICE_ACCOUNT_DIR": str(run.directory / ACCOUNT),
+            "KUBERNETES_SERVICE_HOST": server,
+            "KUBERNETES_SERVICE_PORT": server_port,
             "HAJOB_NAMESPACE": NAMESPACE,
             "HAJOB_POD_IP": host,
             "HAJOB_METRICS_PORT": str(port),
-            "MALLOC_ARENA_MAX": "2",
-            "GRPC_ENABLE_FORK_SUPPORT": "false",
         }
         command = [sys.executable, "-m", "hajob.runtime.app"]
         self.process: subprocess.Popen[bytes] = run.spawn(f"operator-{number}", command, settings)
@@ -165,6 +168,17 @@ class OperatorProcess:
         self.process.wait(60)
 
 
+def install_account(plane: ControlPlane) -> None:
+    """The operator's service account as it is installed, with its rights and its share of the API server."""
+    plane.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "mindx-dl"}})
+    plane.apply(*(each for each in manifests(NAMESPACE) if each["kind"] not in {"Deployment", "Namespace"}))
+    path = f"/api/v1/namespaces/{NAMESPACE}/serviceaccounts/{NAME}/token"
+    directory = plane.run.directory / ACCOUNT
+    directory.mkdir()
+    (directory / "token").write_text(plane.api.create(path, {"spec": {}})["status"]["token"])
+    (directory / "ca.crt").write_bytes(plane.ca_file.read_bytes())
+
+
 def job(name: str, pods: int) -> Object:
     """A job of so many rank pods, each with all chips of a node."""
     body: Object = yaml.safe_load((CHECKOUT / "examples/quickstart.yaml").read_text())
@@ -195,6 +209,7 @@ class ScaleRig:
         with Run.start("a benchmark of the operator") as run:
             plane = ControlPlane.start(run)
             install_crd(plane)
+            install_account(plane)
             say(f"{nodes} nodes of KWOK are made")
             made = cls(plane, KwokNodes.start(plane, nodes))
             try:

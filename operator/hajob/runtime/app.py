@@ -24,7 +24,7 @@ from hajob.api.base import Json
 from hajob.api.job import HATrainingJob
 from hajob.cluster.reachability import Reach, reach
 from hajob.protocol import descriptors
-from hajob.runtime import metrics
+from hajob.runtime import footprint, metrics
 from hajob.runtime.announcements import Announcer
 from hajob.runtime.authority_store import AuthorityStore
 from hajob.runtime.backoff import Backoff
@@ -341,6 +341,7 @@ def run(settings: Settings, wrap: Callable[[Kube], Kube] = lambda kube: kube) ->
     logging.basicConfig(
         level=settings.log_level, format="%(asctime)s %(levelname)s %(name)s: %(message)s", stream=sys.stderr
     )
+    footprint.give_memory_back()
     sys.setswitchinterval(0.0005)  # kopf's thread must not hold the core's up
     descriptors.raise_limit()
     asyncio.run(serve(settings, wrap))

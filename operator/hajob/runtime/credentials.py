@@ -1,9 +1,9 @@
 """Where the API server is and how the operator proves who it is.
 
-Reading kubeconfigs and service account directories is left to the `kubernetes` package, which knows every form of
-them. Paths are given, never assumed: the same operator runs in a pod, as a plain process and from a shell, and
-neither `$KUBECONFIG` nor `~/.kube` is read. A service account's token changes on disk about every hour, so the file
-is looked at again whenever it has changed, and after a 401.
+Reading kubeconfigs is left to the `kubernetes` package, which knows every form of them; it is loaded only where there
+is one, because it takes 16 MiB. Paths are given, never assumed: the same operator runs in a pod, as a plain process and
+from a shell, and neither `$KUBECONFIG` nor `~/.kube` is read. A service account's token changes on disk about every
+hour, so the file is looked at again whenever it has changed, and after a 401.
 """
 
 from __future__ import annotations
@@ -13,11 +13,6 @@ import ssl
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-
-from kubernetes.aio.client import Configuration
-from kubernetes.aio.config.config_exception import ConfigException
-from kubernetes.aio.config.incluster_config import InClusterConfigLoader
-from kubernetes.aio.config.kube_config import load_kube_config
 
 
 class CredentialsError(RuntimeError):
@@ -88,6 +83,10 @@ async def from_kubeconfig(path: str) -> ApiCredentials:
     Raises:
         CredentialsError: the file is missing or makes no sense.
     """
+    from kubernetes.aio.client import Configuration
+    from kubernetes.aio.config.config_exception import ConfigException
+    from kubernetes.aio.config.kube_config import load_kube_config
+
     configuration = Configuration()
     try:
         await load_kube_config(config_file=path, client_configuration=configuration, persist_config=False)
@@ -109,21 +108,26 @@ def from_service_account(directory: str, environment: Mapping[str, str] | None =
     Raises:
         CredentialsError: token, CA or address are missing.
     """
-    token_file = Path(directory) / "token"
-    loader = InClusterConfigLoader(
-        token_filename=str(token_file),
-        cert_filename=str(Path(directory) / "ca.crt"),
-        environ=os.environ if environment is None else environment,
-    )
-    configuration = Configuration()
-    try:
-        loader.load_and_set(configuration)
-    except (ConfigException, OSError) as error:
+    environment = os.environ if environment is None else environment
+    token, authority = Path(directory) / "token", Path(directory) / "ca.crt"
+    host, port = (environment.get(f"KUBERNETES_SERVICE_{part}", "") for part in ("HOST", "PORT"))
+    problem = "" if host and port else "Service host/port is not set."
+    problem = problem or next((f"{file} {why}." for file in (token, authority) if (why := _unusable(file))), "")
+    if problem:
         raise CredentialsError(
-            f"service account in {directory} cannot be used: {error} Check HAJOB_SERVICE_ACCOUNT_DIR, "
+            f"service account in {directory} cannot be used: {problem} Check HAJOB_SERVICE_ACCOUNT_DIR, "
             "KUBERNETES_SERVICE_HOST and KUBERNETES_SERVICE_PORT, or set HAJOB_KUBECONFIG."
-        ) from error
-    return ApiCredentials(str(configuration.host), str(configuration.ssl_ca_cert), _token_file=token_file)
+        )
+    server = f"https://[{host}]:{port}" if ":" in host else f"https://{host}:{port}"
+    return ApiCredentials(server, str(authority), _token_file=token)
+
+
+def _unusable(file: Path) -> str:
+    """Why a file of a service account is of no use; empty where it is."""
+    try:
+        return "" if file.read_bytes().strip() else "is empty"
+    except OSError as error:
+        return f"cannot be read ({error.strerror})"
 
 
 async def load(kubeconfig: str, service_account_dir: str) -> ApiCredentials:

@@ -18,15 +18,17 @@ import threading
 from collections.abc import Callable, Iterator
 from typing import Any, Final, Protocol
 
-import kopf
-
 from hajob.api import constants as names
 from hajob.api.base import Json
 from hajob.runtime.backoff import Backoff
 from hajob.runtime.clock import Clock
 from hajob.runtime.credentials import ApiCredentials
+from hajob.runtime.footprint import absent
 from hajob.runtime.kube import ApiError, Kube
 from hajob.runtime.metrics import FRONTEND_RESTARTS
+
+with absent("kubernetes"):  # kopf would load it for owner references of its models: 16 MiB
+    import kopf
 
 log = logging.getLogger(__name__)
 

@@ -1,0 +1,43 @@
+"""What keeps the operator's process small: it lives for months beside others, and reads large lists at its start."""
+
+from __future__ import annotations
+
+import ctypes
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Final
+
+_M_TRIM_THRESHOLD: Final = -1
+_M_MMAP_THRESHOLD: Final = -3
+_M_ARENA_MAX: Final = -8
+_BLOCK_BYTES: Final = 128 * 1024
+
+
+def give_memory_back() -> None:
+    """Have the C library return what is freed to the system (mallopt(3)); call it before there are threads.
+
+    By itself glibc raises its thresholds with each large block that is freed, as the answer to a list is, and keeps as
+    much for ever. Elsewhere nothing happens.
+    """
+    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
+    if mallopt is not None:
+        mallopt(_M_ARENA_MAX, 2)
+        mallopt(_M_TRIM_THRESHOLD, _BLOCK_BYTES)
+        mallopt(_M_MMAP_THRESHOLD, _BLOCK_BYTES)
+
+
+@contextmanager
+def absent(package: str) -> Iterator[None]:
+    """Within it, imports of a package that is not loaded yet fail as if it were not installed.
+
+    For those that import what is there without needing it.
+    """
+    if package in sys.modules:
+        yield
+        return
+    sys.modules[package] = None  # type: ignore[assignment]
+    try:
+        yield
+    finally:
+        del sys.modules[package]
