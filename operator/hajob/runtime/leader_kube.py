@@ -1,7 +1,8 @@
 """The Kubernetes API as the leader may use it: no write begins, or is still on its way, once another one may lead.
 
 Every write is given up at the latest when the Lease could be taken by somebody else, and none begins after the leader
-stopped being sure of it; what had to wait for its turn is looked at when that has come. What a proxy still delivers
+stopped being sure of it: what had to wait for its turn is looked at when that has come, and waits a little for a renewal
+that is late. What a proxy still delivers
 after that does no harm either: statuses carry the fence, deletes a UID, and a pod's name its incarnation
 (docs/decisions/0012-requests-of-a-late-leader.md). Questions are not limited.
 """
@@ -21,6 +22,10 @@ WRITES_AT_ONCE: Final = 60
 """Below the connections that there are (http_kube): a write that has begun waits for the server only, and none is given
 up for the others before it. Above the pods that are made at a time (batches): what a recovery writes finds a place.
 """
+LATE_SECONDS: Final = 3.0
+"""So long a write waits for a Lease that is not sure. A busy server answers renewals late, too; who failed at once would
+come back much later, and ask for all of it again.
+"""
 
 
 class Leadership(Protocol):
@@ -29,6 +34,9 @@ class Leadership(Protocol):
     @property
     def seconds_left(self) -> float:
         """For how long nobody else can begin to lead."""
+
+    async def writable(self) -> None:
+        """Wait until it is sure that nobody else leads."""
 
 
 class LeaderKube(Kube):
@@ -53,12 +61,25 @@ class LeaderKube(Kube):
     ) -> Json:
         """A request that changes something; a dry run is none."""
         async with self._turns:
-            left = self._leadership.seconds_left
-            if left <= 0:
-                raise ApiError(0, NOT_LEADING, "the Lease is not held for sure: nothing is written")
+            left = await self._seconds_left()
             try:
                 async with timeout(self._clock, left):
                     return await self._kube.write(method, resource, path, body, query=query, content_type=content_type)
             except TimeoutError:
                 late = f"no answer within the {left:.1f} s that were left of the Lease"
                 raise ApiError(0, NOT_LEADING, late) from None
+
+    async def _seconds_left(self) -> float:
+        """For how long it may write.
+
+        Raises:
+            ApiError: it may not.
+        """
+        leadership = self._leadership
+        if leadership.seconds_left <= 0:
+            try:
+                async with timeout(self._clock, LATE_SECONDS):
+                    await leadership.writable()
+            except TimeoutError:
+                raise ApiError(0, NOT_LEADING, "the Lease is not held for sure: nothing is written") from None
+        return leadership.seconds_left

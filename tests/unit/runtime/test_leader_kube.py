@@ -15,7 +15,7 @@ from hajob.api import constants as names
 from hajob.api.base import Json
 from hajob.api.status import HATrainingJobStatus
 from hajob.runtime.kube import ApiError
-from hajob.runtime.leader_kube import NOT_LEADING, WRITES_AT_ONCE, LeaderKube
+from hajob.runtime.leader_kube import LATE_SECONDS, NOT_LEADING, WRITES_AT_ONCE, LeaderKube
 from hajob.runtime.lease import LeaseHolder, LeaseSettings
 from hajob.runtime.status_writer import StatusWriter
 from tests.unit.runtime.runtime_fakes import FakeClock, settle
@@ -104,12 +104,14 @@ async def test_no_write_begins_once_the_lease_is_not_sure() -> None:
     world.cut_off()
     await world.clock.advance(3.5)
     before = len(world.server.log)
-    for write in (
-        world.one.writes.create("pods", NAMESPACE, POD),
-        world.one.writes.delete("pods", NAMESPACE, "p"),
-    ):
+    tasks = [
+        asyncio.create_task(world.one.writes.create("pods", NAMESPACE, POD)),
+        asyncio.create_task(world.one.writes.delete("pods", NAMESPACE, "p")),
+    ]
+    await world.clock.advance(LATE_SECONDS + 0.1)
+    for task in tasks:
         with pytest.raises(ApiError, match=NOT_LEADING):
-            await write
+            await task
     assert [request for request in world.server.log[before:] if writes(request)] == []
     await world.one.writes.create("pods", NAMESPACE, POD, dry_run=True)
     with pytest.raises(ApiError, match="not found"):
@@ -176,6 +178,20 @@ async def test_a_write_whose_turn_comes_after_the_lease_is_not_begun() -> None:
     await settle()
     world.cut_off()
     await world.time_of_change()
+    await world.clock.advance(LATE_SECONDS + 0.1)
     answers = await asyncio.gather(*tasks, return_exceptions=True)
     assert all(isinstance(answer, ApiError) for answer in answers)
     assert held.held == WRITES_AT_ONCE
+
+
+async def test_a_write_waits_for_a_renewal_that_is_late() -> None:
+    world = await World().started()
+    outage = world.server.faults.unreachable(matching=lambda request: request.client == "one-lease")
+    while world.one.lease.may_write:
+        await world.clock.advance(0.05)
+    task = asyncio.create_task(world.one.writes.create("pods", NAMESPACE, POD))
+    await settle()
+    assert not task.done()
+    outage.end()
+    await world.clock.advance(1.0)  # the next look at the Lease comes before a standby may take it
+    assert task.result()["metadata"]["name"] == "p"

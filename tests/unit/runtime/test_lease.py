@@ -59,6 +59,28 @@ async def test_the_first_one_leads_at_once_and_renews() -> None:
     assert (spec["holderIdentity"], spec["leaseTransitions"], spec["leaseDurationSeconds"]) == ("one", 1, 4)
 
 
+async def test_a_renewal_is_one_request() -> None:
+    kube, clock = made()
+    one = Process(kube, clock, "one")
+    await clock.advance(0)
+    before = len(kube.server.log)
+    await clock.advance(10.5)
+    assert [request.method for request in kube.server.log[before:]] == ["PUT"] * 10
+    assert one.holder.may_write
+
+
+async def test_what_somebody_else_wrote_is_read_in_the_same_look() -> None:
+    kube, clock = made()
+    one = Process(kube, clock, "one")
+    await clock.advance(0)
+    await kube.patch(*LEASE, {"metadata": {"labels": {"somebody": "was-here"}}})
+    before = len(kube.server.log)
+    await clock.advance(1)
+    assert [request.method for request in kube.server.log[before:]] == ["PUT", "GET", "PUT"]
+    assert (one.holder.may_write, one.lost) == (True, [])
+    assert (await kube.get(*LEASE))["metadata"]["labels"] == {"somebody": "was-here"}
+
+
 async def test_a_standby_takes_over_once_the_lease_has_stood_still() -> None:
     kube, clock = made()
     one = Process(kube, clock, "one")
