@@ -43,7 +43,12 @@ class JobOutputs:
         self._assigning: Timer | None = None
         self._assigned = -math.inf
         self.status = StatusPublisher(
-            ports.clock, ports.status_writer(job), job.status, self._build_status, self._then_acknowledge
+            ports.clock,
+            ports.status_writer(job),
+            job.status,
+            self._build_status,
+            self._then_acknowledge,
+            pace=ports.pace,
         )
 
     def follow(self, before: JobState, told: Iterable[effects.Effect]) -> None:

@@ -1,10 +1,9 @@
 """The Kubernetes API as the leader may use it: no write begins, or is still on its way, once another one may lead.
 
 Every write is given up at the latest when the Lease could be taken by somebody else, and none begins after the leader
-stopped being sure of it: what had to wait for its turn is looked at when that has come, and waits a little for a renewal
-that is late. What a proxy still delivers
-after that does no harm either: statuses carry the fence, deletes a UID, and a pod's name its incarnation
-(docs/decisions/0012-requests-of-a-late-leader.md). Questions are not limited.
+stopped being sure of it: what had to wait for its turn is looked at when that has come, and waits a little for a late
+renewal. What a proxy still delivers then does no harm either: statuses carry the fence, deletes a UID, and a pod's
+name its incarnation (docs/decisions/0012-requests-of-a-late-leader.md). Questions are not limited.
 """
 
 from __future__ import annotations
@@ -23,8 +22,8 @@ WRITES_AT_ONCE: Final = 60
 up for the others before it. Above the pods that are made at a time (batches): what a recovery writes finds a place.
 """
 LATE_SECONDS: Final = 3.0
-"""So long a write waits for a Lease that is not sure. A busy server answers renewals late, too; who failed at once would
-come back much later, and ask for all of it again.
+"""So long a write waits for a Lease that is not sure: a busy server answers renewals late, too, and who failed at once
+would come back much later and ask for all of it again.
 """
 
 

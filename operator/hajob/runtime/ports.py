@@ -23,6 +23,7 @@ from hajob.runtime.channel import ChannelListener, CoordinatorCredentials
 from hajob.runtime.clock import Clock
 from hajob.runtime.kube import Kube
 from hajob.runtime.start_queue import StartQueue
+from hajob.runtime.status_publisher import Pace
 from hajob.runtime.status_writer import StatusWriter
 from hajob.scheduling.capacity import Capacity
 from hajob.scheduling.demand import Demand
@@ -102,6 +103,7 @@ class Ports:
     """UIDs of the jobs that wait for nodes: they are told of each change."""
 
     starts: StartQueue = field(default_factory=StartQueue)
+    pace: Pace = field(default_factory=Pace)
 
     def may_start(self, job_uid: str) -> bool:
         """Whether all pods of a job that waits may ask for nodes now."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import math
 from collections.abc import Callable
 from typing import Final
 
@@ -17,9 +18,26 @@ from hajob.runtime.status_writer import JobGoneError, StatusRefusedError, Status
 from hajob.status.build import is_news
 
 LAZY_SECONDS: Final = 3.0
-"""A change that nobody waits for is written at the latest after so long, together with what comes meanwhile."""
+"""A change that nobody waits for is written after so long, together with what comes meanwhile."""
+GAP_SECONDS: Final = 0.1
+"""Between such writes, of all jobs: what a hundred that start together have to tell goes into fewer ones."""
+LONGEST_SECONDS: Final = 30.0
+"""However many jobs there are, it is written after so long."""
 SOON_SECONDS: Final = 0.001
 """Long enough for what was just said to leave."""
+
+
+class Pace:
+    """When the statuses of all jobs are written that nobody waits for."""
+
+    def __init__(self) -> None:
+        self._last = -math.inf
+
+    def delay(self, now: float) -> float:
+        """Seconds to wait with the next one; `now` is monotonic."""
+        at = min(max(now + LAZY_SECONDS, self._last + GAP_SECONDS), now + LONGEST_SECONDS)
+        self._last = max(self._last, at)
+        return at - now
 
 
 class StatusPublisher:
@@ -31,6 +49,7 @@ class StatusPublisher:
         known: the status that the server has.
         build: computes the status as it is now, from the one before.
         written: asked at every build for what to call once the server has it.
+        pace: of all jobs together.
     """
 
     def __init__(
@@ -40,12 +59,15 @@ class StatusPublisher:
         known: HATrainingJobStatus,
         build: Callable[[HATrainingJobStatus], HATrainingJobStatus],
         written: Callable[[], Callable[[], None]],
+        *,
+        pace: Pace,
     ) -> None:
         self.current = known
         self._clock = clock
         self._writer = writer
         self._build = build
         self._written = written
+        self._pace = pace
         self._confirming: set[asyncio.Task[None]] = set()
         self._version = 0
         self._timer: Timer | None = None
@@ -65,7 +87,7 @@ class StatusPublisher:
                 return
             self._timer.cancel()
         self._urgent = not lazy
-        delay = LAZY_SECONDS if lazy else SOON_SECONDS
+        delay = self._pace.delay(self._clock.monotonic()) if lazy else SOON_SECONDS
         self._timer = self._clock.call_later(delay, self._put)
 
     async def acknowledged(self) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 
 from hajob.api import constants as names
 from hajob.runtime.start_queue import KEPT_SECONDS, StartQueue
@@ -19,7 +20,7 @@ class Jobs:
         self.claims = {f"{number:03}": waiting(f"{number:03}", 4, ALL) for number in range(count)}
         self.asked = 0
         for uid in self.claims:
-            self.queue.claims[uid] = lambda uid=uid: self._ask(uid)
+            self.queue.claims[uid] = partial(self._ask, uid)
 
     def _ask(self, uid: str) -> Claim | None:
         self.asked += 1
