@@ -16,7 +16,7 @@ PYTEST := $(RUN) pytest -o tmp_path_retention_policy=failed
 .PHONY: help
 help: ## list the targets
 	@echo "make TARGET, where TARGET is one of:"
-	@sed -n 's/^\([a-z0-9]*\):.*## \(.*\)/  \1\t\2/p' $(MAKEFILE_LIST) | expand -t 16
+	@sed -n 's/^\([a-z0-9-]*\):.*## \(.*\)/  \1\t\2/p' $(MAKEFILE_LIST) | expand -t 16
 
 .PHONY: setup
 setup: ## make everything the other targets need (they do it, too)
@@ -72,6 +72,23 @@ scenarios: e2e ## the same as e2e
 chart: ## build Helm, test the chart: what it renders, and on a real API server
 	@$(RUN) e2e.bootstrap.helm
 	@HAJOB_CHART_ON_SERVER=1 $(PYTEST) tests/integration/chart $(TESTS)
+
+.PHONY: image
+image: ## build the image with docker, podman or buildah, whichever is there
+	@builder=$$(command -v docker || command -v podman || command -v buildah) || { echo "none of docker, podman, buildah is there: make image-archive needs none"; exit 1; }; \
+	"$$builder" build --tag hajob/operator:$$(sed -n 's/^version = "\(.*\)"/\1/p' pyproject.toml) .
+
+.PHONY: image-archive
+image-archive: ## build the image as OCI archives for amd64 and arm64 in dist/, without docker and the same bytes every time
+	@$(TOOL) -m release.image $(ARGS)
+
+.PHONY: image-lock
+image-lock: ## take the versions of Debian's packages that the mirrors have now
+	@$(TOOL) -m release.debian
+
+.PHONY: bundle
+bundle: ## one archive to install from without a network: images, chart, CRDs, bill of materials, checksums
+	@$(TOOL) -m release.bundle
 
 .PHONY: fuzz
 fuzz: ## give every parser of a fault source 100,000 damaged objects, guided by coverage (some minutes)

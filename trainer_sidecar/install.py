@@ -21,6 +21,8 @@ import tempfile
 import zipfile
 from pathlib import Path
 
+from hajob.version import VERSION
+
 PACKAGE = Path(__file__).parent
 SHIMS = ("torchrun", "msrun", "torch_npu_run")
 INTERPRETERS = ("python", "python3")
@@ -43,7 +45,9 @@ def build_archive(name: str) -> bytes:
 
 
 def _entry(name: str) -> str:
+    said = f"hajob {VERSION} ({name})"
     return (
+        f"import sys\n\nif sys.argv[1:] == ['--version']:\n    print({said!r})\n    sys.exit()\n\n"
         "from trainer_sidecar import signals\n\nsignals.hold()\n\nimport runpy\n\n"
         f"runpy.run_module('trainer_sidecar.{name}.__main__', run_name='__main__', alter_sys=False)\n"
     )
@@ -81,6 +85,7 @@ def install(directory: Path) -> list[Path]:
 def main() -> int:
     """Install below the directory given; 1 with a sentence when that is not possible."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--version", action="version", version=f"hajob {VERSION} (install)")
     parser.add_argument("directory", type=Path)
     directory = parser.parse_args().directory
     try:

@@ -96,12 +96,12 @@ def _create(directory: Path) -> None:
 
 
 def _pip(what: str, *arguments: str | Path) -> None:
-    command = [*_pip_command(), "install", "--quiet", "--no-compile", *map(str, arguments)]
+    command = [*pip_command(), "install", "--quiet", "--no-compile", *map(str, arguments)]
     log = logs_directory() / f"{what.replace(' ', '-')}.log"
     progress.run(what, command, log, pip_environment(), PIP_SETTINGS)
 
 
-def _pip_command() -> Sequence[str]:
+def pip_command() -> Sequence[str]:
     """A pip that works on our environment: its own, else the system's told to, else an error with what to type."""
     own = str(python())
     if _works([own, "-m", "pip"]):

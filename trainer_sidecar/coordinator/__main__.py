@@ -12,6 +12,7 @@ import logging
 import os
 import sys
 
+from hajob import version
 from hajob.protocol import descriptors
 from trainer_sidecar.coordinator import garbage
 from trainer_sidecar.coordinator.hub import Hub
@@ -30,6 +31,8 @@ async def serve(hub: Hub) -> None:
 
 def main() -> int:
     """2 when the environment is incomplete, 1 when the port cannot be had."""
+    if version.said("coordinator", sys.argv[1:]):
+        return 0
     level = os.environ.get("HAJOB_LOG_LEVEL", "INFO")
     logging.basicConfig(level=level, format="%(asctime)s.%(msecs)03d %(levelname)s %(message)s", datefmt="%H:%M:%S")
     try:

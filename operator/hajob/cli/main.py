@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import Final, cast
 
 from hajob.cli import breaker, facts, inject, logs, quarantine, simulate
+from hajob.version import VERSION
 
 COMMANDS: Final = (facts, logs, quarantine, breaker, inject, simulate)
 
@@ -17,6 +18,7 @@ COMMANDS: Final = (facts, logs, quarantine, breaker, inject, simulate)
 def parser() -> argparse.ArgumentParser:
     """The whole command line."""
     top = argparse.ArgumentParser(prog="kubectl hajob", description="Look at, try out and steer HATrainingJobs.")
+    top.add_argument("--version", action="version", version=f"hajob {VERSION} (kubectl hajob)")
     commands = top.add_subparsers(title="commands", metavar="COMMAND", required=True)
     for command in COMMANDS:
         command.add_parser(commands)

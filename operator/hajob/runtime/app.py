@@ -19,6 +19,7 @@ from typing import Protocol
 
 from aiohttp import web
 
+from hajob import version
 from hajob.api import constants as names
 from hajob.api.base import Json
 from hajob.api.job import HATrainingJob
@@ -349,6 +350,8 @@ def run(settings: Settings, wrap: Callable[[Kube], Kube] = lambda kube: kube) ->
 
 def main() -> int:
     """Entry point."""
+    if version.said("operator", sys.argv[1:]):
+        return 0
     run(Settings.from_environment())
     return 0
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
-from importlib.metadata import PackageNotFoundError, version
 from types import TracebackType
 from typing import Final, Self
 
@@ -26,6 +25,7 @@ from hajob.runtime.kube import (
     refusal,
     unreachable,
 )
+from hajob.version import VERSION
 
 CONNECT_SECONDS: Final = 3.0
 CONNECTIONS: Final = 64
@@ -38,10 +38,7 @@ its Lease while the renewal waits behind them.
 
 def user_agent() -> str:
     """`hajob-operator/<version>`; the audit log of a cluster is read by it."""
-    try:
-        return f"hajob-operator/{version('hajob')}"
-    except PackageNotFoundError:
-        return "hajob-operator/unknown"
+    return f"hajob-operator/{VERSION}"
 
 
 class HttpKube(Kube):

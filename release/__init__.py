@@ -1,0 +1,1 @@
+"""What is given to clusters: images, their bill of materials, the bundle for installing without a network."""

@@ -1,0 +1,57 @@
+import gzip
+import hashlib
+import io
+import tarfile
+
+from hajob.version import VERSION
+from release import bundle, sbom
+from release.platforms import PLATFORMS
+from release.tree import Entry, from_tar
+from release.wheels import SITE
+
+
+def files(content: bytes) -> dict[str, Entry]:
+    with tarfile.open(fileobj=io.BytesIO(content)) as archive:
+        return from_tar(archive)
+
+
+def test_the_checksums_name_every_file() -> None:
+    found = files(bundle.archive({"images/a.tar": Entry(b"a"), "install.md": Entry(b"b")}))
+    top = f"hajob-{VERSION}"
+    sums = found[f"{top}/{bundle.SUMS}"].content.decode()
+    assert sums == "".join(
+        f"{hashlib.sha256(content).hexdigest()}  {path}\n"
+        for path, content in (("images/a.tar", b"a"), ("install.md", b"b"))
+    )
+
+
+def test_the_chart_is_packed_as_helm_does() -> None:
+    found = files(gzip.decompress(bundle.chart()))
+    assert {"hajob/Chart.yaml", "hajob/values.yaml", "hajob/templates/operator.yaml"} <= found.keys()
+    assert bundle.chart() == bundle.chart()
+
+
+def metadata(name: str, *lines: str) -> dict[str, Entry]:
+    text = "\n".join(["Metadata-Version: 2.4", f"Name: {name}", "Version: 1.0", *lines]) + "\n\nbody\n"
+    return {f"{SITE}/{name}-1.0.dist-info/METADATA": Entry(text.encode())}
+
+
+def test_licences_come_from_where_each_package_says_them() -> None:
+    tree = {
+        **metadata("a", "License-Expression: MIT OR Apache-2.0"),
+        **metadata("b", "License: BSD", "Classifier: License :: OSI Approved :: BSD License"),
+        **metadata("c", "License: PSF", " and more"),
+        **metadata("d"),
+        "usr/share/doc/zlib1g/copyright": Entry(b"Files: *\nLicense: Zlib\n text\n"),
+    }
+    found = {each.name: each for each in sbom.components(tree, PLATFORMS["linux/arm64"])}
+    licenses = [found[name].licenses for name in ("a", "b", "c", "d", "zlib1g", "libc6")]
+    assert licenses == [
+        ("MIT OR Apache-2.0",),
+        ("BSD License",),
+        ("PSF",),
+        ("unknown",),
+        ("Zlib",),
+        ("see its copyright file",),
+    ]
+    assert found["zlib1g"].architecture == "arm64"
