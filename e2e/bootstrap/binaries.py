@@ -18,6 +18,8 @@ KUBERNETES_VERSION = "1.36.3"
 ETCD_VERSION = "3.7.3"
 KWOK_VERSION = "0.8.0"
 HELM_VERSION = "4.3.1"
+CONTAINERD_VERSION = "2.4.2"
+CNI_VERSION = "1.9.0"
 MODULES = CHECKOUT / "e2e/cluster/go"
 
 
@@ -32,6 +34,7 @@ class Binary:
         package: What `go build` is given there.
         version_command: Arguments that make it print its version.
         build_gigabytes: Memory that building it takes at most.
+        tags: Go's build tags.
     """
 
     name: str
@@ -40,6 +43,7 @@ class Binary:
     package: str
     version_command: tuple[str, ...]
     build_gigabytes: float = 1.2
+    tags: tuple[str, ...] = ()
 
     @property
     def cached(self) -> Path:
@@ -64,6 +68,27 @@ KWOK = Binary("kwok", KWOK_VERSION, "kwok", "sigs.k8s.io/kwok/cmd/kwok", ("--ver
 
 HELM = Binary("helm", HELM_VERSION, "helm", "helm.sh/helm/v4/cmd/helm", ("version", "--short"))
 """For the tests of the chart, and built when these ask for it (`make chart`)."""
+
+
+def _containerd(name: str) -> Binary:
+    package = f"github.com/containerd/containerd/v2/cmd/{name}"
+    tags = ("no_btrfs", "no_devmapper", "no_zfs")
+    return Binary(name, CONTAINERD_VERSION, "containerd", package, ("--version",), tags=tags)
+
+
+def _cni(kind: str, name: str) -> Binary:
+    package = f"github.com/containernetworking/plugins/plugins/{kind}/{name}"
+    return Binary(name, CNI_VERSION, "cni", package, ("--version",))
+
+
+KUBELETS = (
+    _kubernetes("kubelet", "--version"),
+    *map(_containerd, ("containerd", "containerd-shim-runc-v2", "ctr")),
+    _cni("main", "bridge"),
+    _cni("main", "loopback"),
+    _cni("ipam", "host-local"),
+)
+"""What a node of real kubelets runs, besides runc, which the distribution has (docs/local-cluster.md)."""
 
 
 class MissingBinaryError(RuntimeError):
@@ -97,7 +122,7 @@ def locate(name: str) -> Path:
     Raises:
         MissingBinaryError: It is not there yet.
     """
-    binary = next(each for each in (*BINARIES, KWOK, HELM) if each.name == name)
+    binary = next(each for each in (*BINARIES, KWOK, HELM, *KUBELETS) if each.name == name)
     if path := find(binary):
         return path
     raise MissingBinaryError(f"{name} {binary.version} is not built yet: run `make setup` in {CHECKOUT}")

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Final
 
 from e2e.bootstrap import progress
-from e2e.bootstrap.binaries import KUBERNETES_VERSION, MODULES, Binary
+from e2e.bootstrap.binaries import CONTAINERD_VERSION, KUBERNETES_VERSION, MODULES, Binary
 from e2e.bootstrap.environment import install_into
 from e2e.bootstrap.machine import GIBIBYTE, limits, require_disk
 from e2e.bootstrap.paths import CHECKOUT, cache_directory, logs_directory
@@ -143,6 +143,7 @@ def _build(go: Path, binary: Binary, environment: dict[str, str]) -> float:
     binary.cached.parent.mkdir(parents=True, exist_ok=True)
     temporary = binary.cached.with_name(f".{binary.cached.name}.new")
     command = [str(go), "build", "-v", "-trimpath", "-ldflags", _linker_flags(binary), "-o", str(temporary)]
+    command += ["-tags", ",".join(binary.tags)] if binary.tags else []
     seconds = progress.run(
         f"building {binary.name} {binary.version}",
         [*command, binary.package],
@@ -164,4 +165,6 @@ def _linker_flags(binary: Binary) -> str:
         values = {"gitVersion": f"v{KUBERNETES_VERSION}", "gitMajor": major, "gitMinor": minor, "gitTreeState": "clean"}
         for package in ("k8s.io/component-base/version", "k8s.io/client-go/pkg/version"):
             flags += [f"-X={package}.{name}={value}" for name, value in values.items()]
+    if binary.module == "containerd":
+        flags.append(f"-X=github.com/containerd/containerd/v2/version.Version=v{CONTAINERD_VERSION}")
     return " ".join(flags)

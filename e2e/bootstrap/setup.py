@@ -56,18 +56,18 @@ def set_up(*, cluster: bool) -> None:
     _say(f"complete after {time.monotonic() - started:.0f} s; kept in {cache_directory()}")
 
 
-def provide(binary: Binary) -> Path:
-    """Where this binary is; built first where it is not there yet.
+def provide(*binaries: Binary) -> list[Path]:
+    """Where these binaries are; built first where one is not there yet.
 
     Raises:
-        SetupError: It cannot be built.
+        SetupError: One cannot be built.
     """
     with _alone():
-        if found := find(binary):
-            return found
-        _say(f"to be built, once on this machine: {binary.name} (about {build.minutes([binary])} minutes)")
-        build.build([binary])
-    return binary.cached
+        if missing := [binary for binary in binaries if find(binary) is None]:
+            names = ", ".join(binary.name for binary in missing)
+            _say(f"to be built, once on this machine: {names} (about {build.minutes(missing)} minutes)")
+            build.build(missing)
+        return [find(binary) or binary.cached for binary in binaries]
 
 
 def execution_environment() -> dict[str, str]:
