@@ -23,12 +23,15 @@ from typing import Any, Final
 from hajob.api.base import JsonValue
 from hajob.cluster import settings
 from hajob.domain.hardware import Level
-from hajob.sources import registry
+from hajob.sources import pod, registry
 from hajob.sources.check_code import check_codes
+from hajob.sources.chips import CONFIGURATION, pod_chips
 from hajob.sources.reading import Terms
 
 Object = dict[str, Any]
 
+FINDINGS: Final = Path("fuzz-findings")
+"""Where inputs are left that a parser did not answer; git ignores it."""
 NOW_MS: Final = 1_767_225_900_000
 TRACED: Final = 20
 """One of so many inputs is looked at line by line: tracing makes it ten times slower."""
@@ -83,6 +86,7 @@ def _seeds() -> dict[str, list[Object]]:
     public |= {"assertion": "occur", "faultLocation": {"a": "b"}, "influence": [place], "description": "text"}
     message = {"id": "message-1", "timestamp": NOW_MS, "version": "1.0", "resource": "CCAE", "faults": [public]}
     ready = {"type": "Ready", "status": "False", "lastTransitionTime": "2026-01-01T00:00:00Z", "message": "m"}
+    taint = {"key": "a", "value": "b", "effect": "NoExecute", "timeAdded": "2026-01-01T00:00:00Z"}
     lost = {"type": "NPULost", "status": "True", "reason": "Found"}
     return {
         "device": [_map("mindx-dl-deviceinfo-node-1", DeviceInfoCfg=device, ManuallySeparateNPU="Ascend910-1",
@@ -95,10 +99,41 @@ def _seeds() -> dict[str, list[Object]]:
             _aggregated("cluster-info-switch-0", {"mindx-dl-switchinfo-n": switch}),
             _aggregated("cluster-info-node-cm", {"mindx-dl-nodeinfo-n": node["NodeInfo"]}),
         ],
-        "node": [{"kind": "Node", "metadata": {"name": "n"}, "spec": {"unschedulable": True},
+        "node": [{"kind": "Node", "metadata": {"name": "n"}, "spec": {"unschedulable": True, "taints": [taint]},
                   "status": {"conditions": [ready, lost]}}],
+        "lease": [{"kind": "Lease", "metadata": {"name": "n", "namespace": "kube-node-lease"},
+                   "spec": {"renewTime": "2026-01-01T00:00:00.000000Z", "leaseDurationSeconds": 40}}],
+        "pod": [_pod()],
         "settings": [_map("hajob-faults", codes="{\"a\": RestartNPU}", breaker="{sharePercent: 20}", senders="a,b",
                           conditions="NPULost: SeparateNPU")],
+    }  # fmt: skip
+
+
+def _pod() -> Object:
+    """A rank pod with everything that is read of one."""
+    ended = {"exitCode": 137, "reason": "OOMKilled", "message": "m"}
+    field = {"key": "metadata.name", "operator": "NotIn", "values": ["node-2"]}
+    required = {"nodeSelectorTerms": [{"matchFields": [field]}]}
+    labels = {
+        "training.hajob.io/role": "rank",
+        "training.hajob.io/node-rank": "1",
+        "training.hajob.io/incarnation": "1",
+    }
+    owner = {"apiVersion": "training.hajob.io/v1alpha1", "kind": "HATrainingJob", "uid": "u", "controller": True}
+    chips = {"huawei.com/AscendReal": "Ascend910-0,Ascend910-1", "huawei.com/Ascend910": "Ascend910-1"}
+    chips[CONFIGURATION[0]] = json.dumps({"devices": [{"device_id": "0"}, {"device_id": "1"}]})
+    states = [{"name": "trainer", "state": {"terminated": ended}}, {"name": "x", "state": {"waiting": {"reason": "y"}}}]
+    scheduled = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "0/1 nodes"}
+    taken = {"type": "DisruptionTarget", "status": "True", "reason": "EvictionByEvictionAPI", "message": "m"}
+    containers = [{"name": "trainer", "resources": {"limits": {"huawei.com/Ascend910": "2"}}}]
+    affinity = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": required}}
+    return {
+        "kind": "Pod",
+        "metadata": {"name": "p", "namespace": "n", "uid": "u", "labels": labels, "ownerReferences": [owner],
+                     "annotations": chips},
+        "spec": {"containers": containers, "affinity": affinity, "schedulingGates": [{"name": "g"}]},
+        "status": {"phase": "Failed", "reason": "Evicted", "podIP": "10.0.0.1", "containerStatuses": states,
+                   "initContainerStatuses": states[1:], "conditions": [scheduled, taken]},
     }  # fmt: skip
 
 
@@ -234,9 +269,19 @@ def _read(raw: Object) -> Sequence[int]:
     return len(found.facts), len(found.rejected), len(found.over)
 
 
+def _read_pod(raw: Object) -> Sequence[int]:
+    view = pod.view(raw)
+    found = [*pod.facts(view, NOW_MS), pod.lost(view, NOW_MS), *pod.taken(view, NOW_MS)]
+    chips = pod_chips(raw)
+    return len(found), len(view.chips), len(chips.numbers) if chips is not None else 0
+
+
 def _read_settings(raw: Object) -> Sequence[int]:
     found, reading = settings.read(raw, NOW_MS)
     return len(found.codes), len(reading.rejected)
+
+
+_READERS: Final = {"settings": _read_settings, "pod": _read_pod}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -251,12 +296,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if options.parser not in {None, name}:
             continue
         begin = time.monotonic()
-        fuzzer = Fuzzer(seeds, _read_settings if name == "settings" else _read, random.Random(seed))
+        fuzzer = Fuzzer(seeds, _READERS.get(name, _read), random.Random(seed))
         inputs = options.inputs if name != "settings" else max(options.inputs // 10, 1)  # YAML is slow
         try:
             fuzzer.run(inputs)
         except Exception as error:
-            target = Path(f"fuzz-{name.replace(' ', '-')}-{seed}.txt")
+            FINDINGS.mkdir(exist_ok=True)
+            target = FINDINGS / f"{name.replace(' ', '-')}-{seed}.txt"
             target.write_text("\n".join([repr(error), *getattr(error, "__notes__", [])]), encoding="utf-8")
             print(f"{name}: {error!r}; the input is in {target}, seed {seed}", file=sys.stderr)
             return 1

@@ -9,6 +9,7 @@ from __future__ import annotations
 import signal
 from collections.abc import Iterable
 
+from hajob.domain.facts import CONTAINER_KILLED, CONTAINER_STOPPED
 from hajob.domain.text import last_lines
 from hajob.protocol import sidecar_pb2 as pb
 from hajob.protocol.addresses import host_port
@@ -22,6 +23,13 @@ from trainer_sidecar.launcher.endings import FAULT
 MESSAGE_CHARACTERS = 4000
 NOT_FINISHED = "NotFinished"
 NOT_RELOADED = "CheckpointNotReloaded"
+
+ENDED_WITH_CONTAINER = {
+    CONTAINER_STOPPED: "the container was told to stop: its pod is deleted, evicted, preempted, or the node shuts down",
+    CONTAINER_KILLED: "the launcher, first process of container trainer, is gone, and its ranks with it: the container "
+    "was killed as a whole, by its memory limit or by hand",
+}
+"""Why processes ended that were not at fault, by code."""
 
 
 def _of_process(
@@ -47,6 +55,13 @@ def process_exited(settings: AgentSettings, process: RankProcess, step: int | No
         fact.step = step
     told = [line for kind, line in process.notices.items() if kind != FAULT and line not in process.last_lines]
     fact.code, fact.message = exit_name(process.exit_code), newest_text([*process.last_lines, *told])
+    return fact
+
+
+def ended_with_container(settings: AgentSettings, process: RankProcess, step: int | None, code: str) -> pb.Fact:
+    """A rank's process has ended with its container; the pod tells why, and what the rank printed does not."""
+    fact = process_exited(settings, process, step)
+    fact.code, fact.message, fact.unexplained = code, ENDED_WITH_CONTAINER[code], True
     return fact
 
 

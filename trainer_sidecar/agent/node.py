@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
+from hajob.domain.facts import CONTAINER_KILLED, CONTAINER_STOPPED
 from hajob.protocol import sidecar_pb2 as pb
 from trainer_sidecar.agent import facts
 from trainer_sidecar.agent.clock import Clock
@@ -33,7 +34,6 @@ from trainer_sidecar.agent.strangers import Strangers
 log = logging.getLogger(__name__)
 
 KILLED = -9
-LAUNCHER_GONE = "the launcher, first process of container trainer, is gone, and its ranks with it"
 
 
 class Node:
@@ -48,6 +48,7 @@ class Node:
         self._orders = Orders(settings.local_ranks)
         self._processes = Processes()
         self._script = Script()
+        self._ends_with = ""  # code of what ends this container, and its processes with it
         self._logs = LogWatch(settings, self.ports, self._tell)
         self._finish = Finish(settings, clock, self._tell, lambda: self.ports.send_launcher({"kind": "seen_end"}))
         self._protection = Protection(settings, self._processes, self.ports)
@@ -131,11 +132,14 @@ class Node:
 
     def launcher_lost(self) -> None:
         """Its socket was closed: a launcher only does that by ending, and no rank outlives it."""
-        end: dict[str, Any] = {"exit_code": KILLED, "last_lines": (LAUNCHER_GONE,)}
-        for process in self._processes.running():
+        end: dict[str, Any] = {"exit_code": KILLED, "last_lines": (facts.ENDED_WITH_CONTAINER[CONTAINER_KILLED],)}
+        running = self._processes.running()
+        self._ends_with = self._ends_with or CONTAINER_KILLED
+        for process in running:
             self._set_process(replace(process, running=False, changed=self._clock.now(), **end))
-        if not self._script.ended:
-            self._set_script(replace(self._script, ready=False, ended=True, **end))
+        if not self._script.ended:  # its ranks have told of the same already
+            stopped = self._script.stopped or bool(running)
+            self._set_script(replace(self._script, ready=False, ended=True, stopped=stopped, **end))
 
     def _take_process(self, message: Mapping[str, Any]) -> None:
         process = read_process(message)
@@ -169,7 +173,10 @@ class Node:
         fenced = self._fence.has_ended(process)
         if process.exit_code != 0 and (fenced or not process.ordered):
             log.warning("rank %d (process %d) ended: %s", process.rank, process.pid, facts.exit_name(process.exit_code))
-            fact = facts.process_exited(self._settings, process, step)
+            if self._ends_with and not fenced:
+                fact = facts.ended_with_container(self._settings, process, step, self._ends_with)
+            else:
+                fact = facts.process_exited(self._settings, process, step)
             if fenced:
                 fact.message = f"ended by the agent: no coordinator for {self._settings.fence_after_seconds} s"
             self._tell(fact, process.changed)
@@ -199,6 +206,7 @@ class Node:
             for part in (self._processes, self._logs, self._protection, self._finish):
                 part.begin_launch()
         self._finish.called_with(script.arguments)
+        self._ends_with = CONTAINER_STOPPED if script.stopped else ""
         if script.lost_log and not before.lost_log:
             log.warning("output of the training is not kept where its start script wants it: %s", script.lost_log)
         if script.ended and not before.ended:

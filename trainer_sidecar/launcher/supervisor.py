@@ -175,6 +175,7 @@ class Supervisor:
             return
         self._stop_signal = number
         self._over = True
+        self._tell_script()  # first: what ends from now on ends with the pod
         self._ranks.end_all(gently=True, ordered=False)
         if not self._ranks.running():
             self._stop_script()

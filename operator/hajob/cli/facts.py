@@ -19,6 +19,7 @@ from hajob.api.enums import CordonPolicy, SubHealthPolicy
 from hajob.api.spec import HATrainingJobSpec
 from hajob.cli.exits import BAD_INPUT
 from hajob.cli.simulate import read_manifest
+from hajob.cluster import settings
 from hajob.domain.actions import Action
 from hajob.domain.errors import HajobInputError
 from hajob.domain.facts import FIRST_ACTION, Fact, FactKind
@@ -27,6 +28,7 @@ from hajob.runtime.clock import SystemClock
 from hajob.sources import pod as pod_source
 from hajob.sources import registry
 from hajob.sources.chips import PodChips, pod_chips
+from hajob.sources.pod import PodView
 from hajob.sources.reading import Reading, RejectionReason, Terms, items, mapping, name_of
 
 
@@ -84,15 +86,17 @@ def facts_of(objects: list[Mapping[str, Any]], spec: HATrainingJobSpec | None, n
         spec: of the job whose policies and size count; None: the defaults.
         now_ms: milliseconds since 1970.
     """
-    terms = Terms(now_ms)
-    pods = [found for one in objects if one.get("kind") == "Pod" and (found := pod_chips(one)) is not None]
     rows: list[dict[str, Any]] = []
     rejected: list[dict[str, Any]] = []
+    terms = _terms(objects, now_ms, rejected)
+    pods = [found for one in objects if one.get("kind") == "Pod" and (found := pod_chips(one)) is not None]
     seen: set[str] = set()
     for one in objects:
         title = f"{one.get('kind')}/{name_of(one)}"
         if one.get("kind") == "Pod":
-            rows += [_pod_row(fact, name_of(one)) for fact in pod_source.facts(pod_source.view(one), now_ms)]
+            rows += [_pod_row(fact, name_of(one)) for fact in _pod_facts(pod_source.view(one), now_ms)]
+            continue
+        if _is_settings(one):
             continue
         reading = registry.read(one, terms)
         fresh = [fact for fact in reading.facts if fact.id not in seen]
@@ -100,6 +104,26 @@ def facts_of(objects: list[Mapping[str, Any]], spec: HATrainingJobSpec | None, n
         rows += [row for fact in fresh for row in _rows(fact, pods, spec)]
         rejected += _rejected(reading, title)
     return {"facts": rows, "rejected": rejected}
+
+
+def _is_settings(raw: Mapping[str, Any]) -> bool:
+    return raw.get("kind") == "ConfigMap" and name_of(raw) == settings.NAME
+
+
+def _terms(objects: list[Mapping[str, Any]], now_ms: int, rejected: list[dict[str, Any]]) -> Terms:
+    """By the admin's settings where the file has them."""
+    terms = Terms(now_ms)
+    for one in filter(_is_settings, objects):
+        found, reading = settings.read(one, now_ms)
+        terms = found.terms(now_ms)
+        rejected += _rejected(reading, f"ConfigMap/{settings.NAME}")
+    return terms
+
+
+def _pod_facts(pod: PodView, now_ms: int) -> list[Fact]:
+    """A pod that is being deleted is lost already, unless its trainer has finished."""
+    found = pod_source.facts(pod, now_ms)
+    return found or ([pod_source.lost(pod, now_ms)] if pod.is_rank and pod.deleting and not pod.finished else [])
 
 
 def _rows(fact: ClusterFact, pods: list[PodChips], spec: HATrainingJobSpec | None) -> Iterator[dict[str, Any]]:
@@ -130,8 +154,8 @@ def _row(fact: ClusterFact, spec: HATrainingJobSpec | None, pod: str | None, ran
 
 def action_of(fact: ClusterFact, spec: HATrainingJobSpec | None) -> Action | None:
     """What a job that is hit does first; None: nothing. Policies are those of the spec, or the defaults."""
-    if not fact.harms:
-        return None
+    if not fact.harms or fact.kind is FactKind.NODE_NOT_READY:
+        return None  # agents tell whether a training goes on there
     if fact.kind is FactKind.SUB_HEALTH:
         policy = spec.recovery.sub_health_policy if spec is not None else SubHealthPolicy.MIGRATE
         return _SUB_HEALTH[policy]

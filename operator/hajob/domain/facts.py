@@ -105,6 +105,22 @@ EVICTIONS: Final = frozenset({"Evicted", "Preempting", "NodeShutdown", "Terminat
 DISRUPTIONS: Final = frozenset({"EvictionByEvictionAPI", "PreemptionByScheduler", "NodeShutdown", "Terminated"})
 """Codes of pods that were taken on purpose: drained, preempted, on a node that is shut down in order."""
 
+DELETED: Final = "PodDeleted"
+"""Code of a pod that somebody deletes who does not say why."""
+
+TAKEN_PODS: Final = (
+    EVICTIONS
+    | DISRUPTIONS
+    | {"TerminationByKubelet", "DeletionByTaintManager", "DeletionByPodGC", "OOMKilled", "DeadlineExceeded"}
+)
+"""Codes by which a pod says why it was taken, or its container killed; others only repeat that it has ended."""
+
+CONTAINER_STOPPED: Final = "ContainerStopped"
+CONTAINER_KILLED: Final = "ContainerKilled"
+OF_THE_CONTAINER: Final = {CONTAINER_STOPPED: FactKind.POD_LOST, CONTAINER_KILLED: FactKind.POD_FAILED}
+"""Codes with which an agent tells of processes that ended with their container, and what that is: no new process can be
+started there. The pod itself tells why, a moment before or after."""
+
 _BY_PROGRAM: Final = frozenset({FactKind.LOG_RULE, FactKind.SCRIPT_ENDED})
 _ORIGIN: Final = {kind: Origin.PROGRAM if kind in _BY_PROGRAM else Origin.INFRASTRUCTURE for kind in FactKind}
 _WITH_EXIT_CODE: Final = frozenset({FactKind.PROCESS_EXITED, FactKind.POD_FAILED})
@@ -157,14 +173,16 @@ class Fact:
 
     @property
     def tells_why(self) -> bool:
-        """Whether a rank's own output tells why its program ended."""
+        """Whether it tells why something ended: a rank's own output, or the pod that was taken."""
+        if self.kind in {FactKind.POD_LOST, FactKind.POD_FAILED}:
+            return self.code == DELETED or self.code in TAKEN_PODS
         return self.kind is FactKind.PROCESS_EXITED and self.origin is Origin.PROGRAM and not self.unexplained
 
     @property
     def takes_only_the_pod(self) -> bool:
         """Whether the cluster took the pod, or its node, before anything in it could be at fault."""
         evicted = self.kind is FactKind.POD_FAILED and self.code in EVICTIONS
-        return evicted or self.kind in {FactKind.POD_LOST, FactKind.NODE_NOT_READY}
+        return evicted or self.kind in {FactKind.POD_LOST, FactKind.NODE_NOT_READY, FactKind.NODE_DELETED}
 
     @property
     def first_action(self) -> Action:

@@ -82,10 +82,16 @@ class Cause:
         )
 
     def explained(self, fact: Fact) -> "Cause":
-        """The cause in the words of a fact that tells why, where this one does not; when and at which step stay."""
+        """The cause in the words of a fact that tells why, where this one does not; when and at which step stay.
+
+        A pod explains only what happened on its own node; it names no ranks.
+        """
         if not (self.unexplained and fact.tells_why and fact.incarnation >= self.base):
             return self
-        return replace(Cause.of(fact, fact.ranks, self.step), time_ms=self.time_ms, base=self.base)
+        if not fact.ranks and fact.node_name != self.node_name:
+            return self
+        told = replace(Cause.of(fact, fact.ranks, self.step), time_ms=self.time_ms, base=self.base)
+        return told if fact.ranks else replace(told, first_rank=self.first_rank, num_ranks=self.num_ranks)
 
 
 @dataclass(frozen=True, slots=True)

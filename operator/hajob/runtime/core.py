@@ -238,7 +238,7 @@ class OperatorCore:
         else:
             self._caches.node_seen(node)
         for uid, controller in self._on_nodes({node.name}):
-            self._guard(uid, partial(controller.look_for_stranded, node.name))
+            self._guard(uid, partial(controller.look_for_stranded, node.name, gone=deleted))
             if before is not None and before.is_to_be_emptied != node.is_to_be_emptied:
                 self._guard(uid, controller.look_for_moves)
         self._capacity_changed()

@@ -177,6 +177,7 @@ class FaultWatch:
     def read_node(self, raw: Json) -> ReadObject:
         """What a Node says of faults, under the present settings."""
         reading = registry.read({**raw, "kind": "Node"}, self.settings.terms(self._clock.now_milliseconds()))
+        reading.facts = [fact for fact in reading.facts if fact.harms or fact.level is not None]  # taints are no faults
         return ReadObject(f"/{raw['metadata']['name']}", reading)
 
     def node_changed(self, name: str, found: ReadObject | None) -> None:

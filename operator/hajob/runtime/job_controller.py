@@ -160,8 +160,7 @@ class JobController:
     def _rank_pod_seen(self, pod: PodView, *, deleted: bool) -> None:
         """Of the second pods of a move the coordinator is told where they are; they are not the job's ranks yet."""
         observer, serving = self.observer, self.observer.places.is_serving(pod)
-        if serving:
-            self._take_in(observer.of_pod(pod, deleted=deleted))
+        self._take_in(observer.of_pod(pod, deleted=deleted))
         if serving and pod.node_name and not deleted:
             self._take_in(observer.of_node(pod.node_name))
             self._take_in(observer.hardware.look({pod.node_name}))
@@ -223,9 +222,9 @@ class JobController:
         self._take_in(self.observer.of_channel())
         self._outputs.status.publish()
 
-    def look_for_stranded(self, node: str) -> None:
-        """A node turned: a pod may wait there in vain."""
-        self._take_in(self.observer.of_node(node))
+    def look_for_stranded(self, node: str, *, gone: bool = False) -> None:
+        """A node turned, or was deleted: a pod may wait there in vain."""
+        self._take_in(self.observer.of_node(node, gone=gone))
         if any(pod.is_spare for pod in self.observer.pods.on_node(node)):
             self._loop.wake()
 

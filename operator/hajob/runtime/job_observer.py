@@ -10,6 +10,7 @@ from collections.abc import Iterable
 
 from hajob.cluster.reachability import Coordinator
 from hajob.plan import events
+from hajob.plan.placements import serving_incarnation
 from hajob.plan.view import ClusterView
 from hajob.protocol import sidecar_pb2 as wire
 from hajob.runtime import metrics
@@ -74,8 +75,12 @@ class JobObserver:
         return ClusterView(layout=self._memory.layout, step=self.coordinator.step, unplaced=unplaced)
 
     def of_pod(self, pod: PodView, *, deleted: bool) -> Seen:
-        """A pod that serves has changed, or is gone."""
-        return observe.of_pod(pod, deleted=deleted, now_ms=self._memory.time.now())
+        """A rank's pod has changed, or is gone; of one that serves no more only why it ended is of interest."""
+        now, state = self._memory.time.now(), self._memory.state
+        if not self.places.is_serving(pod):
+            is_old = state.incident is not None and pod.incarnation < serving_incarnation(state, pod.node_rank)
+            return observe.of_old_pod(pod, now) if is_old else ()
+        return observe.of_pod(pod, deleted=deleted, now_ms=now)
 
     def of_nodes(self) -> Seen:
         """All nodes on which pods of this job are."""
@@ -92,12 +97,12 @@ class JobObserver:
             if not self.coordinator.connected:
                 yield from self.of_channel()
 
-    def of_node(self, name: str) -> Seen:
-        """A node turned, or a pod of this job was given to it; in a flood of such news nothing follows."""
+    def of_node(self, name: str, *, gone: bool = False) -> Seen:
+        """A node turned or went, or a pod of this job was given to it; in a flood of such news nothing follows."""
         if self._ports.why_held():
             return ()
         pods = [pod for pod in self.pods.on_node(name) if self.places.is_serving(pod)]
-        return observe.of_nodes(pods, self._ports.nodes(), self._memory.time.now())
+        return observe.of_nodes(pods, self._ports.nodes(), self._memory.time.now(), gone=gone)
 
     def of_end(self) -> Seen:
         """All pods may have finished."""

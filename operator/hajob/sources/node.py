@@ -4,12 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from datetime import datetime
 from typing import Any, Final
 
 from hajob.domain.facts import FactKind, Source
 from hajob.domain.hardware import ClusterFact, Level, harms, kind_of
-from hajob.sources.reading import Reading, RejectionReason, Terms, is_node_name, items, mapping, name_of, text
+from hajob.sources.reading import (
+    Reading,
+    RejectionReason,
+    Terms,
+    is_node_name,
+    items,
+    mapping,
+    name_of,
+    printable,
+    text,
+)
 
 TOLD_OTHERWISE: Final = frozenset(
     f"node.kubernetes.io/{taint}" for taint in ("not-ready", "unreachable", "unschedulable")
@@ -18,6 +27,15 @@ TOLD_OTHERWISE: Final = frozenset(
 
 DRAIN_TAINTS: Final = frozenset({"ToBeDeletedByClusterAutoscaler", "karpenter.sh/disrupted"})
 """Taints with which cluster-autoscaler and Karpenter begin to empty a node, where `kubectl drain` cordons it."""
+
+OUT_OF_SERVICE: Final = "node.kubernetes.io/out-of-service"
+"""Taint by which an admin says that the machine is off for good: Kubernetes deletes its pods by force."""
+
+_EFFECTS: Final = {
+    "NoSchedule": "no pod is placed there that does not tolerate it",
+    "PreferNoSchedule": "pods that do not tolerate it are rather placed elsewhere",
+    "NoExecute": "Kubernetes removes the pods that do not tolerate it",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +72,7 @@ class NodeView:
     uid: str = ""
     ready: bool = True
     unschedulable: bool = False
+    deleting: bool = False
     chips: Mapping[str, int] | None = None
     labels: Mapping[str, str] = field(default_factory=dict)
     taints: tuple[Taint, ...] = ()
@@ -61,8 +80,8 @@ class NodeView:
 
     @property
     def is_to_be_emptied(self) -> bool:
-        """Whether somebody wants its pods to leave: it is cordoned, or an autoscaler is about to take it away."""
-        return self.unschedulable or any(taint.key in DRAIN_TAINTS for taint in self.taints)
+        """Whether somebody wants its pods to leave: it is cordoned or being deleted, or an autoscaler takes it away."""
+        return self.unschedulable or self.deleting or any(taint.key in DRAIN_TAINTS for taint in self.taints)
 
     @property
     def usable(self) -> bool:
@@ -72,13 +91,15 @@ class NodeView:
 
 def view(node: Mapping[str, Any]) -> NodeView:
     """The view of a raw node."""
-    metadata, spec, status = node.get("metadata", {}), node.get("spec", {}), node.get("status", {})
-    ready: Mapping[str, Any] = next((c for c in status.get("conditions") or [] if c.get("type") == "Ready"), {})
+    metadata, spec, status = mapping(node.get("metadata")), mapping(node.get("spec")), mapping(node.get("status"))
+    conditions = map(mapping, items(status.get("conditions")))
+    ready: Mapping[str, Any] = next((c for c in conditions if c.get("type") == "Ready"), {})
     return NodeView(
         name=metadata.get("name", ""),
         uid=metadata.get("uid", ""),
         ready=ready.get("status") == "True",
         unschedulable=bool(spec.get("unschedulable")),
+        deleting="deletionTimestamp" in metadata,
         chips={
             name: int(amount)
             for name, amount in (status.get("allocatable") or {}).items()
@@ -95,7 +116,10 @@ def view(node: Mapping[str, Any]) -> NodeView:
 
 
 def read(raw: Mapping[str, Any], terms: Terms) -> Reading:
-    """What a Node says about faults: not ready, cordoned, and the conditions that an admin has named."""
+    """What a Node says: not ready, to be emptied, its taints, and the conditions that an admin has named.
+
+    A taint that only rules pods out harms nobody: it is shown, and placement reads it for itself.
+    """
     reading, node = Reading(terms), name_of(raw)
     if not is_node_name(node):
         reading.reject(RejectionReason.UNKNOWN_NODE, "metadata.name", node)
@@ -107,11 +131,45 @@ def read(raw: Mapping[str, Any], terms: Terms) -> Reading:
         reading.facts.append(_fact(node, FactKind.NODE_NOT_READY, "NotReady", _since(ready, reading), why))
     if mapping(raw.get("spec")).get("unschedulable") is True:
         reading.facts.append(_fact(node, FactKind.CORDONED, "Unschedulable", None, "the node is cordoned"))
+    if deleted := mapping(raw.get("metadata")).get("deletionTimestamp"):
+        since = reading.timestamp(deleted, "deletionTimestamp")
+        reading.facts.append(_fact(node, FactKind.CORDONED, "NodeDeleting", since, "the node is being deleted"))
+    for place, taint in enumerate(items(mapping(raw.get("spec")).get("taints"))):
+        _read_taint(mapping(taint), node, reading, f"spec.taints[{place}]")
     for one in told:
         level = terms.conditions.get(text(one.get("type")))
         if one.get("status") == "True" and level is not None:
             reading.facts.append(_condition(node, one, level, _since(one, reading)))
     return reading
+
+
+def _read_taint(told: Mapping[str, Any], node: str, reading: Reading, where: str) -> None:
+    key, effect = text(told.get("key")), text(told.get("effect"))
+    if key in TOLD_OTHERWISE:
+        return
+    if not key or effect not in _EFFECTS:
+        reading.reject(RejectionReason.MALFORMED, where, told)
+        return
+    kind, value = FactKind.CORDONED, text(told.get("value"))
+    words = _EFFECTS[effect]
+    if key == OUT_OF_SERVICE:
+        kind, words = FactKind.NODE_NOT_READY, "an admin says that it is out of service, its pods are deleted by force"
+    elif key in DRAIN_TAINTS:
+        words = "an autoscaler empties the node"
+    shown = printable(f"{key}={value}:{effect}" if value else f"{key}:{effect}")
+    since = reading.timestamp(told.get("timeAdded"), f"{where}.timeAdded")
+    reading.facts.append(
+        ClusterFact(
+            f"node/{node}/taint/{shown}",
+            Source.NODE,
+            kind,
+            node,
+            code=printable(key),
+            since_ms=since,
+            harms=key in DRAIN_TAINTS or key == OUT_OF_SERVICE,
+            message=f"taint {shown}: {words}",
+        )
+    )
 
 
 def _condition(node: str, told: Mapping[str, Any], level: Level, since_ms: int | None) -> ClusterFact:
@@ -134,12 +192,4 @@ def _fact(node: str, kind: FactKind, code: str, since_ms: int | None, message: s
 
 
 def _since(condition: Mapping[str, Any], reading: Reading) -> int | None:
-    told = condition.get("lastTransitionTime")
-    if told is None:
-        return None
-    try:
-        since = int(datetime.fromisoformat(str(told)).timestamp() * 1000)
-    except (ValueError, OverflowError):
-        reading.reject(RejectionReason.MALFORMED, "lastTransitionTime", told)
-        return None
-    return reading.time(max(since, 0), "lastTransitionTime")
+    return reading.timestamp(condition.get("lastTransitionTime"), "lastTransitionTime")

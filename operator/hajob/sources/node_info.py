@@ -6,7 +6,6 @@ It is there only while something is wrong: its deletion is the recovery. Sealed 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from datetime import datetime
 from typing import Any, Final
 
 from hajob.domain.facts import Source
@@ -30,7 +29,7 @@ def read(raw: Mapping[str, Any], node: str, terms: Terms) -> Reading:
     info = mapping(sealed.get("NodeInfo"))
     if not sealed or not _is_sealed(sealed, info, reading):
         return reading
-    reading.updated_ms = _time(data_of(raw, TIME_KEY), reading)
+    reading.updated_ms = reading.timestamp(data_of(raw, TIME_KEY), TIME_KEY)
     read_node_info(info, node, reading)
     return reading
 
@@ -83,14 +82,3 @@ def read_node_info(info: Mapping[str, Any], node: str, reading: Reading) -> None
                     message=f"{name} of the node: {printable(code)}",
                 )
             )
-
-
-def _time(told: str | None, reading: Reading) -> int | None:
-    if not told:
-        return None
-    try:
-        seconds = datetime.fromisoformat(told).timestamp()
-    except (ValueError, OverflowError):
-        reading.reject(RejectionReason.MALFORMED, TIME_KEY, told)
-        return None
-    return reading.time(max(int(seconds * 1000), 0), TIME_KEY)

@@ -110,6 +110,12 @@ def of_pod(pod: PodView, *, deleted: bool, now_ms: int) -> Iterator[events.JobEv
         yield events.FactSeen(fact=fact)
 
 
+def of_old_pod(pod: PodView, now_ms: int) -> Iterator[events.JobEvent]:
+    """A pod whose ranks have another one by now may still tell why it was lost."""
+    for fact in pod_source.taken(pod, now_ms):
+        yield events.FactSeen(fact=fact)
+
+
 def of_coordinator_pod(pod: PodView, *, deleted: bool) -> Iterator[events.JobEvent]:
     """The coordinator's pod is as it is now, or gone."""
     if deleted or pod.ended:
@@ -134,12 +140,15 @@ def of_end(state: JobState, num_nodes: int, finished: Collection[int]) -> Iterat
 # ------------------------------------------------------------------------------------------------------- nodes
 
 
-def of_nodes(pods: Collection[PodView], nodes: Mapping[str, NodeView], now_ms: int) -> Iterator[events.JobEvent]:
-    """Pods that were given to a node which is not ready and never started: no agent is there to fall silent."""
+def of_nodes(
+    pods: Collection[PodView], nodes: Mapping[str, NodeView], now_ms: int, *, gone: bool = False
+) -> Iterator[events.JobEvent]:
+    """Pods that were given to a node which is not ready, or is gone, and never started: no agent falls silent there."""
     for pod in pods:
         node = nodes.get(pod.node_name)
-        if node is not None and not node.ready and not pod.address and not pod.ended:
-            yield events.FactSeen(fact=pod_source.stranded(pod, now_ms))
+        lost = gone if node is None else not node.ready
+        if lost and not pod.address and not pod.ended:
+            yield events.FactSeen(fact=pod_source.stranded(pod, now_ms, gone=node is None))
 
 
 def of_hardware(

@@ -13,8 +13,9 @@ from sys import intern
 from typing import Any, Final
 
 from hajob.api import constants as names
-from hajob.domain.facts import EVICTIONS, Fact, FactKind, Origin, Source, origin_of_exit
+from hajob.domain.facts import DELETED, EVICTIONS, TAKEN_PODS, Fact, FactKind, Origin, Source, origin_of_exit
 from hajob.sources.chips import chip_numbers
+from hajob.sources.reading import is_integer, items, mapping, text, whole
 
 UNSTARTABLE: Final = frozenset(
     {
@@ -49,7 +50,8 @@ class PodView:
         trouble: why a container cannot start or has ended badly: "container: Reason: message", or empty.
         trouble_code: the reason alone.
         exit_code: of the main container, None while it has not ended.
-        disruption: why it is taken on purpose, by its condition DisruptionTarget; empty while it is not.
+        disruption: why the cluster takes it, by its condition DisruptionTarget; empty while it does not.
+        disruption_text: the same as a sentence of whoever takes it.
         last_word: what the main container left as it ended with 0: the training finished, its script did not.
         chips: numbers of its chips on the node, in the order of its ranks; empty while nobody has told.
         requests: what it asks for of resources like chips, by name and amount.
@@ -76,6 +78,7 @@ class PodView:
     trouble_code: str = ""
     exit_code: int | None = None
     disruption: str = ""
+    disruption_text: str = ""
     last_word: str = ""
     chips: tuple[str, ...] = ()
     requests: Requests = ()
@@ -118,54 +121,57 @@ class PodView:
 
 def view(pod: Mapping[str, Any]) -> PodView:
     """The view of a raw pod of ours; missing fields read as a pod that has just been made."""
-    metadata, spec, status = pod.get("metadata", {}), pod.get("spec", {}), pod.get("status", {})
-    labels = metadata.get("labels") or {}
+    metadata, spec, status = mapping(pod.get("metadata")), mapping(pod.get("spec")), mapping(pod.get("status"))
+    labels = mapping(metadata.get("labels"))
     code, trouble, exit_code = _trouble(status)
+    disruption, disruption_text = _disruption(status)
     return PodView(
-        namespace=intern(metadata.get("namespace", "")),
-        name=metadata.get("name", ""),
-        uid=metadata.get("uid", ""),
+        namespace=intern(text(metadata.get("namespace"))),
+        name=text(metadata.get("name")),
+        uid=text(metadata.get("uid")),
         job_uid=intern(_controller(metadata)),
-        role=intern(labels.get(names.LABEL_ROLE, "")),
+        role=intern(text(labels.get(names.LABEL_ROLE))),
         node_rank=_number(labels.get(names.LABEL_NODE_RANK), -1),
         incarnation=_number(labels.get(names.LABEL_INCARNATION), 0),
-        phase=intern(status.get("phase", "Pending")),
-        address=status.get("podIP", ""),
-        node_name=intern(spec.get("nodeName", "")),
+        phase=intern(text(status.get("phase")) or "Pending"),
+        address=text(status.get("podIP")),
+        node_name=intern(text(spec.get("nodeName"))),
         ready=_condition(status, "Ready").get("status") == "True",
         deleting="deletionTimestamp" in metadata,
         unschedulable=_unschedulable(status),
         trouble=trouble,
         trouble_code=code,
         exit_code=exit_code,
-        disruption=_disruption(status),
+        disruption=disruption,
+        disruption_text=disruption_text,
         last_word=_last_word(status),
-        chips=chip_numbers(metadata.get("annotations") or {}),
+        chips=chip_numbers(mapping(metadata.get("annotations"))),
         requests=_requests(spec),
         excluded=frozenset(_named(spec, "NotIn")) if not spec.get("nodeName") else frozenset(),
         place=next(_named(spec, "In"), "") if not spec.get("nodeName") else "",
-        nominated=intern(status.get("nominatedNodeName") or ""),
-        gated=any(gate.get("name") == names.GATE for gate in spec.get("schedulingGates") or []),
+        nominated=intern(text(status.get("nominatedNodeName"))),
+        gated=any(mapping(gate).get("name") == names.GATE for gate in items(spec.get("schedulingGates"))),
     )
 
 
 def _named(spec: Mapping[str, Any], operator: str) -> Iterator[str]:
     """Nodes that its affinity excludes or asks for by name, as Hajob writes it (hajob.objects.affinity)."""
-    required = ((spec.get("affinity") or {}).get("nodeAffinity") or {}).get(
-        "requiredDuringSchedulingIgnoredDuringExecution"
-    ) or {}
-    fields = [field for term in required.get("nodeSelectorTerms") or [] for field in term.get("matchFields") or []]
+    affinity = mapping(mapping(spec.get("affinity")).get("nodeAffinity"))
+    required = mapping(affinity.get("requiredDuringSchedulingIgnoredDuringExecution"))
+    terms = [mapping(term) for term in items(required.get("nodeSelectorTerms"))]
+    fields = [mapping(field) for term in terms for field in items(term.get("matchFields"))]
     return (
         name
         for field in fields
         if field.get("operator") == operator and field.get("key") == "metadata.name"
-        for name in field.get("values") or []
+        for name in items(field.get("values"))
+        if isinstance(name, str)
     )
 
 
 def stranger(pod: Mapping[str, Any]) -> PodView | None:
     """The little that is kept of a pod that is none of ours: None, unless it has chips of a node."""
-    status, spec = pod.get("status") or {}, pod.get("spec") or {}
+    status, spec = mapping(pod.get("status")), mapping(pod.get("spec"))
     requests = _requests(spec)
     if not requests or not spec.get("nodeName") or status.get("phase") in ENDED_PHASES:
         return None
@@ -178,11 +184,11 @@ def _requests(spec: Mapping[str, Any]) -> Requests:
     """Extended resources of a pod: what its containers ask for together, or its greediest init container alone."""
     together: dict[str, int] = {}
     alone: dict[str, int] = {}
-    for container in spec.get("containers") or []:
-        for name, amount in _extended(container):
+    for container in items(spec.get("containers")):
+        for name, amount in _extended(mapping(container)):
             together[name] = together.get(name, 0) + amount
-    for container in spec.get("initContainers") or []:
-        for name, amount in _extended(container):
+    for container in items(spec.get("initContainers")):
+        for name, amount in _extended(mapping(container)):
             alone[name] = max(alone.get(name, 0), amount)
     names_used = sorted(together.keys() | alone.keys())
     found = tuple((name, max(together.get(name, 0), alone.get(name, 0))) for name in names_used)
@@ -194,22 +200,23 @@ _KNOWN: Final[dict[Requests, Requests]] = {}
 
 
 def _extended(container: Mapping[str, Any]) -> list[tuple[str, int]]:
-    resources = container.get("resources") or {}
-    asked = {**(resources.get("limits") or {}), **(resources.get("requests") or {})}
-    return [(name, int(amount)) for name, amount in asked.items() if "/" in name and str(amount).isdigit()]
+    resources = mapping(container.get("resources"))
+    asked = {**mapping(resources.get("limits")), **mapping(resources.get("requests"))}
+    return [(name, number) for name, amount in asked.items() if "/" in name and (number := whole(amount)) is not None]
 
 
 def _last_word(status: Mapping[str, Any]) -> str:
-    for container in status.get("containerStatuses") or []:
-        ended = (container.get("state") or {}).get("terminated") or {}
-        if container.get("name") in MAIN_CONTAINERS and ended.get("exitCode") == 0:
-            return str(ended.get("message") or "")
+    for told in items(status.get("containerStatuses")):
+        container = mapping(told)
+        ended = mapping(mapping(container.get("state")).get("terminated"))
+        if text(container.get("name")) in MAIN_CONTAINERS and ended.get("exitCode") == 0:
+            return text(ended.get("message"))
     return ""
 
 
 def _controller(metadata: Mapping[str, Any]) -> str:
     """UID of the job that is the pod's controller: whoever may make pods can copy labels."""
-    for owner in metadata.get("ownerReferences") or []:
+    for owner in map(mapping, items(metadata.get("ownerReferences"))):
         if owner.get("controller") and owner.get("kind") == names.KIND and owner.get("apiVersion") == names.API_VERSION:
             return str(owner.get("uid", ""))
     return ""
@@ -220,7 +227,7 @@ def facts(pod: PodView, now_ms: int) -> list[Fact]:
     if not pod.is_rank:
         return []
     kind = None
-    if pod.phase == "Failed":
+    if pod.phase == "Failed" or (pod.exit_code and pod.trouble_code in TAKEN_PODS):
         kind = FactKind.POD_FAILED
     elif pod.trouble_code in UNSTARTABLE:
         kind = FactKind.POD_UNSTARTABLE
@@ -231,14 +238,22 @@ def facts(pod: PodView, now_ms: int) -> list[Fact]:
 
 def lost(pod: PodView, now_ms: int) -> Fact:
     """The fact that a pod which should be there has gone, or is going."""
-    going = "is being deleted" if pod.deleting else "is gone"
-    return _fact(pod, FactKind.POD_LOST, pod.disruption or "PodDeleted", f"pod {pod.name} {going}", now_ms)
+    going = f"pod {pod.name} {'is being deleted' if pod.deleting else 'is gone'}"
+    why = pod.disruption_text or pod.disruption
+    return _fact(pod, FactKind.POD_LOST, pod.disruption or DELETED, f"{going}: {why}" if why else going, now_ms)
 
 
-def stranded(pod: PodView, now_ms: int) -> Fact:
-    """The fact that a pod which has not started will not: its node is not ready."""
-    message = f"node {pod.node_name} of pod {pod.name} is not ready, and the pod has not started"
-    return _fact(pod, FactKind.NODE_NOT_READY, "NodeNotReady", message, now_ms)
+def taken(pod: PodView, now_ms: int) -> list[Fact]:
+    """Why a pod that serves no more has ended, where it says so: that is written after its ranks were replaced."""
+    found = facts(pod, now_ms) or ([lost(pod, now_ms)] if pod.is_rank and pod.disruption else [])
+    return [fact for fact in found if fact.code in TAKEN_PODS]
+
+
+def stranded(pod: PodView, now_ms: int, *, gone: bool = False) -> Fact:
+    """The fact that a pod which has not started will not: its node is not ready, or was deleted."""
+    kind, what = (FactKind.NODE_DELETED, "was deleted") if gone else (FactKind.NODE_NOT_READY, "is not ready")
+    message = f"node {pod.node_name} of pod {pod.name} {what}, and the pod has not started"
+    return _fact(pod, kind, kind.value if gone else "NodeNotReady", message, now_ms)
 
 
 def _fact(pod: PodView, kind: FactKind, code: str, message: str, now_ms: int) -> Fact:
@@ -259,43 +274,44 @@ def _fact(pod: PodView, kind: FactKind, code: str, message: str, now_ms: int) ->
 
 def _trouble(status: Mapping[str, Any]) -> tuple[str, str, int | None]:
     """Reason, sentence, exit code of the main container; of the first container in trouble, mains last."""
-    if status.get("phase") == "Failed" and status.get("reason") in EVICTIONS:
-        return status["reason"], status.get("message") or "the pod was evicted", None
-    found = ("", "", None)
+    failed, why, sentence = status.get("phase") == "Failed", text(status.get("reason")), text(status.get("message"))
+    if failed and why in EVICTIONS:
+        return why, sentence or "the pod was evicted", None
+    found: tuple[str, str, int | None] = ("", "", None)
     for group in ("initContainerStatuses", "containerStatuses"):
-        for container in status.get(group) or []:
-            state = container.get("state") or {}
-            waiting, ended = state.get("waiting") or {}, state.get("terminated") or {}
-            reason, message = waiting.get("reason", ""), waiting.get("message", "")
-            code = ended.get("exitCode") if container.get("name") in MAIN_CONTAINERS else None
-            if ended.get("exitCode"):
-                reason, message = ended.get("reason") or "Error", ended.get("message", "")
-                message = message or f"exit code {ended['exitCode']}"
-            if code is not None:
+        for container in map(mapping, items(status.get(group))):
+            state, name = mapping(container.get("state")), text(container.get("name"))
+            waiting, ended = mapping(state.get("waiting")), mapping(state.get("terminated"))
+            reason, message = text(waiting.get("reason")), text(waiting.get("message"))
+            code = ended.get("exitCode") if is_integer(ended.get("exitCode")) else None
+            if code:
+                reason, message = text(ended.get("reason")) or "Error", text(ended.get("message"))
+                message = message or f"exit code {code}"
+            if code is not None and name in MAIN_CONTAINERS:
                 found = (found[0], found[1], code)
-            if reason in UNSTARTABLE or ended.get("exitCode"):
-                found = (reason, f"container {container.get('name')}: {reason}: {message}", found[2])
-    if not found[1] and status.get("phase") == "Failed":
-        return (status.get("reason") or "Failed", status.get("message") or "the pod has failed", found[2])
+            if reason in UNSTARTABLE or code:
+                found = (reason, f"container {name}: {reason}: {message}", found[2])
+    if not found[1] and failed:
+        return (why or "Failed", sentence or "the pod has failed", found[2])
     return found
 
 
-def _disruption(status: Mapping[str, Any]) -> str:
+def _disruption(status: Mapping[str, Any]) -> tuple[str, str]:
     target = _condition(status, "DisruptionTarget")
-    return str(target.get("reason") or "") if target.get("status") == "True" else ""
+    if target.get("status") != "True":
+        return "", ""
+    return intern(text(target.get("reason"))), intern(text(target.get("message")))
 
 
 def _unschedulable(status: Mapping[str, Any]) -> str:
     scheduled = _condition(status, "PodScheduled")
-    return scheduled.get("message", "") if scheduled.get("reason") == "Unschedulable" else ""
+    return text(scheduled.get("message")) if scheduled.get("reason") == "Unschedulable" else ""
 
 
 def _condition(status: Mapping[str, Any], kind: str) -> Mapping[str, Any]:
-    return next((c for c in status.get("conditions") or [] if c.get("type") == kind), {})
+    return next((c for c in map(mapping, items(status.get("conditions"))) if c.get("type") == kind), {})
 
 
-def _number(text: object, default: int) -> int:
-    try:
-        return int(str(text))
-    except ValueError:
-        return default
+def _number(told: object, default: int) -> int:
+    number = whole(told)
+    return default if number is None else number

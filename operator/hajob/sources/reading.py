@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
+from datetime import datetime
 from enum import StrEnum
 from typing import Any, Final, TypeGuard
 
@@ -20,6 +21,7 @@ from hajob.sources.fault_codes import LEVEL_WORDS, FaultCodes
 FUTURE_MILLISECONDS: Final = 24 * 3600 * 1000
 """A time so far ahead of ours is no clock that is a little fast."""
 MOST_SHOWN: Final = 80
+_MOST_DIGITS: Final = 15
 _NODE_NAME: Final = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?")
 _DEVICE_NAME: Final = re.compile(r"[A-Za-z][A-Za-z0-9]{0,30}-\d{1,4}")
 _CONTROL: Final = re.compile(r"[\x00-\x1f\x7f-\x9f]")
@@ -144,10 +146,27 @@ class Reading:
             return None
         return value
 
+    def timestamp(self, told: object, where: str) -> int | None:
+        """A time that Kubernetes has written, in milliseconds; None where it is none, or lies in the future."""
+        if not told:
+            return None
+        try:
+            milliseconds = int(datetime.fromisoformat(str(told)).timestamp() * 1000)
+        except (ValueError, OverflowError):
+            self.reject(RejectionReason.MALFORMED, where, told)
+            return None
+        return self.time(max(milliseconds, 0), where)
+
 
 def is_integer(value: object) -> TypeGuard[int]:
     """Whether it is a number without a fraction; booleans are not."""
     return isinstance(value, int) and not isinstance(value, bool)
+
+
+def whole(value: object) -> int | None:
+    """A whole number as labels and quantities write it, of at most 15 digits; None: it is none."""
+    written = str(value)
+    return int(written) if len(written) <= _MOST_DIGITS and written.isascii() and written.isdigit() else None
 
 
 def printable(value: object) -> str:

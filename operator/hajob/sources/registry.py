@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from hajob.sources import cluster_info, device_info, node, node_info, public_fault, switch_info
+from hajob.sources import cluster_info, device_info, lease, node, node_info, public_fault, switch_info
 from hajob.sources.reading import Reading, RejectionReason, Terms, is_node_name, mapping, name_of
 
 
@@ -93,6 +93,7 @@ SOURCES: Final = (
         prefix=cluster_info.PREFIX,
     ),
     SourceRow("node", "Node", lambda raw, _, terms: node.read(raw, terms)),
+    SourceRow("lease", "Lease", lambda raw, _, terms: lease.read(raw, terms)),
 )
 """In the order in which they are asked."""
 

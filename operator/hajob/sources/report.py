@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from hajob.domain.facts import Fact, FactKind, Source
+from hajob.domain.facts import OF_THE_CONTAINER, Fact, FactKind, Source
 from hajob.domain.timeline import Mark
 from hajob.plan import events
 from hajob.protocol import sidecar_pb2 as wire
@@ -146,7 +146,7 @@ def _event(milestone: wire.Milestone, state: wire.CoordinatorState) -> events.Jo
 def _fact(raw: wire.Fact, now_ms: int) -> Fact:
     return Fact(
         id=raw.id,
-        kind=KIND[raw.kind],
+        kind=OF_THE_CONTAINER.get(raw.code, KIND[raw.kind]) if raw.kind == wire.PROCESS_EXITED else KIND[raw.kind],
         source=SOURCE.get(raw.kind, Source.AGENT),
         node_rank=raw.node_rank if raw.node_rank >= 0 else None,
         ranks=tuple(raw.ranks),

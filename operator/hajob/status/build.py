@@ -340,7 +340,7 @@ def _coordinator(snapshot: Snapshot) -> tuple[Reason, str]:
     if view.problems.get(Reason.IMAGE_UNUSABLE.word):
         return Reason.CONTROLLER_NOT_STARTED, view.problems[Reason.IMAGE_UNUSABLE.word]
     if view.connected or pod.phase != "Running":
-        return Reason.COORDINATOR_STARTING, view.problem or pod.trouble
+        return Reason.COORDINATOR_STARTING, pod.trouble or view.problem
     return Reason.COORDINATOR_UNREACHABLE, view.problem
 
 

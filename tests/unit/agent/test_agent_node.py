@@ -142,10 +142,30 @@ def test_a_launcher_that_goes_away_takes_its_ranks_along() -> None:
     rig.process(3)
     rig.node.launcher_lost()
     report = rig.report()
-    assert [fact.kind for fact in report.facts] == [pb.PROCESS_EXITED, pb.PROCESS_EXITED, pb.SCRIPT_ENDED]
+    told = [(fact.kind, fact.code, fact.unexplained) for fact in report.facts]
+    assert told == [(pb.PROCESS_EXITED, "ContainerKilled", True)] * 2
     assert {state.phase for state in report.ranks} == {pb.DEAD}
     assert report.script_ended
     assert not report.launcher_ready
+
+
+def test_a_launcher_gone_before_any_rank_is_a_fact_of_its_script() -> None:
+    rig = Rig()
+    rig.script()
+    rig.node.launcher_lost()
+    assert [(fact.kind, fact.code) for fact in rig.report().facts] == [(pb.SCRIPT_ENDED, "SIGKILL")]
+
+
+def test_what_ends_with_a_stopped_container_is_not_at_fault() -> None:
+    rig = Rig()
+    rig.script()
+    rig.process(2, last_lines=["loss: 3"])
+    rig.script(ready=False, stopped=True)
+    rig.process(2, running=False, exit_code=-15, last_lines=["loss: 3"])
+    (fact,) = rig.report().facts
+    assert (fact.kind, fact.code, fact.unexplained) == (pb.PROCESS_EXITED, "ContainerStopped", True)
+    assert "deleted, evicted, preempted" in fact.message
+    assert "loss" not in fact.message
 
 
 def test_a_script_that_ends_before_its_ranks_is_a_fact() -> None:

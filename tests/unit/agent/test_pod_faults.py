@@ -165,8 +165,8 @@ async def test_a_killed_launcher_leaves_no_rank(tmp_path: Path, authority: Autho
         assert pod.launcher is not None
         pod.launcher.kill()
         await until(lambda: not any(is_alive(pid) for pid in pids), "the end of the ranks")
-        kinds = [pb.PROCESS_EXITED, pb.PROCESS_EXITED, pb.SCRIPT_ENDED]
-        await until(lambda: sorted(fact.kind for fact in coordinator.facts.values()) == kinds, "the facts")
+        told = [(pb.PROCESS_EXITED, "ContainerKilled")] * 2
+        await until(lambda: [(fact.kind, fact.code) for fact in coordinator.facts.values()] == told, "the facts")
 
 
 async def test_a_deleted_pod_ends_in_order(tmp_path: Path, authority: Authority) -> None:
@@ -176,6 +176,8 @@ async def test_a_deleted_pod_ends_in_order(tmp_path: Path, authority: Authority)
         pod.launcher.terminate()
         assert await asyncio.wait_for(pod.launcher.wait(), 20) == 128 + signal.SIGTERM
         assert not any(is_alive(pid) for pid in pids)
+        codes = ["ContainerStopped"] * 2
+        await until(lambda: [fact.code for fact in coordinator.facts.values()] == codes, "the facts")
 
 
 async def test_over_ends_the_ranks_for_good(tmp_path: Path, authority: Authority) -> None:

@@ -96,6 +96,57 @@ def test_a_failed_pod_is_a_fact(capsys: pytest.CaptureFixture[str], tmp_path: Pa
     assert (row["source"], row["pod"], row["code"], row["action"]) == ("Pod", "job-1", "Evicted", "Replace")
 
 
+def ended(reason: str, code: int = 137) -> dict[str, Any]:
+    return {"containerStatuses": [{"name": "trainer", "state": {"terminated": {"reason": reason, "exitCode": code}}}]}
+
+
+def waiting(reason: str) -> dict[str, Any]:
+    return {"containerStatuses": [{"name": "trainer", "state": {"waiting": {"reason": reason, "message": "no image"}}}]}
+
+
+def taken(reason: str) -> dict[str, Any]:
+    return {"conditions": [{"type": "DisruptionTarget", "status": "True", "reason": reason, "message": "by drain"}]}
+
+
+@pytest.mark.parametrize(
+    ("status", "deleting", "told"),
+    [
+        ({"phase": "Failed", **ended("OOMKilled")}, False, ("OOMKilled", "PodFailed", "Replace")),
+        ({"phase": "Running", **ended("OOMKilled")}, False, ("OOMKilled", "PodFailed", "Replace")),
+        ({"phase": "Failed", **ended("Error", 1)}, False, ("Error", "PodFailed", "Replace")),
+        ({"phase": "Pending", **waiting("ImagePullBackOff")}, False, ("ImagePullBackOff", "PodUnstartable", "Restart")),
+        ({"phase": "Running", **taken("PreemptionByScheduler")}, True, ("PreemptionByScheduler", "PodLost", "Replace")),
+        ({"phase": "Running", **taken("EvictionByEvictionAPI")}, True, ("EvictionByEvictionAPI", "PodLost", "Replace")),
+        ({"phase": "Failed", "reason": "UnexpectedAdmissionError"}, False,
+         ("UnexpectedAdmissionError", "PodFailed", "Replace")),
+        ({"phase": "Running"}, True, ("PodDeleted", "PodLost", "Replace")),
+        ({"phase": "Running", **ended("Completed", 0)}, True, None),
+        ({"phase": "Running"}, False, None),
+    ],
+)  # fmt: skip
+def test_a_pod_says_what_became_of_it(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, status: Any, deleting: bool, told: Any
+) -> None:
+    pod = objects.pod()
+    pod["status"] = status
+    if deleting:
+        pod["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
+    rows = ask(capsys, tmp_path, pod)["facts"]
+    assert [(row["code"], row["kind"], row["action"]) for row in rows] == ([told] if told else [])
+
+
+def test_the_admins_settings_in_the_file_count(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    data = {"conditions": "NPULost: SeparateNPU", "breaker": "{sharePercent: 0}"}
+    settings = {"kind": "ConfigMap", "metadata": {"name": "hajob-faults"}, "data": data}
+    found = ask(capsys, tmp_path, objects.node(NPULost="True"), settings)
+    assert [(row["code"], row["level"], row["action"]) for row in found["facts"]] == [
+        ("NPULost", "SeparateNPU", "Replace")
+    ]
+    assert [(one["object"], one["where"]) for one in found["rejected"]] == [
+        ("ConfigMap/hajob-faults", "data.breaker.sharePercent")
+    ]
+
+
 def test_the_text_is_for_people(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     told = ask(capsys, tmp_path, objects.device_info(), objects.pod(), output="text")
     assert told.strip() == (

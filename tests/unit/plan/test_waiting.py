@@ -123,7 +123,12 @@ def test_starts_that_take_all_their_time_end_by_name() -> None:
 
 @pytest.mark.parametrize(
     ("kind", "code"),
-    [(FactKind.POD_LOST, "PodDeleted"), (FactKind.POD_FAILED, "Evicted"), (FactKind.NODE_NOT_READY, "NodeNotReady")],
+    [
+        (FactKind.POD_LOST, "PodDeleted"),
+        (FactKind.POD_FAILED, "Evicted"),
+        (FactKind.NODE_NOT_READY, "NodeNotReady"),
+        (FactKind.NODE_DELETED, "NodeDeleted"),
+    ],
 )
 @pytest.mark.parametrize("phase", [JobPhase.PENDING, JobPhase.RESTARTING])
 def test_a_pod_taken_while_starting_comes_anew_alone(kind: FactKind, code: str, phase: JobPhase) -> None:

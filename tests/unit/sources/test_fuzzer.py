@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import random
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +22,15 @@ def test_every_parser_answers_a_few_hundred_damaged_objects(capsys: pytest.Captu
     assert min(reached) > 20
 
 
+def test_damage_never_ties_an_object_into_itself() -> None:
+    strange = json.dumps(fuzz._STRANGE)
+    nested = {"a": [{"b": [[], {}]}, {"": {"c": [1]}}], "d": {"e": [{}]}}
+    fuzzer = fuzz.Fuzzer([nested], lambda _: (0,), random.Random(7))
+    for _ in range(5000):
+        json.dumps(fuzzer._damaged())  # "Circular reference detected", where it would
+    assert json.dumps(fuzz._STRANGE) == strange
+
+
 def test_a_parser_that_raises_is_found(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     def read(raw: dict[str, Any], _: object) -> Any:
         if not isinstance(raw.get("status"), dict):
@@ -29,4 +40,4 @@ def test_a_parser_that_raises_is_found(monkeypatch: pytest.MonkeyPatch, tmp_path
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(registry, "read", read)
     assert fuzz.main(["--inputs", "2000", "--seed", "7", "--parser", "node"]) == 1
-    assert "KeyError" in (tmp_path / "fuzz-node-7.txt").read_text()
+    assert "KeyError" in (tmp_path / "fuzz-findings/node-7.txt").read_text()

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
 
 from hajob.domain.facts import FactKind, Source
 from hajob.domain.hardware import Level
-from hajob.sources import registry
+from hajob.sources import node, registry
 from hajob.sources.check_code import check_codes
 from hajob.sources.fault_codes import CodeTable, FaultCodes
 from hajob.sources.reading import Reading, RejectionReason, Terms
@@ -311,6 +312,57 @@ def test_a_node_says_whether_it_is_ready_and_cordoned() -> None:
     sick = read(objects.node(ready="Unknown", unschedulable=True)).facts
     assert [fact.kind for fact in sick] == [FactKind.NODE_NOT_READY, FactKind.CORDONED]
     assert sick[0].since_ms == 1_767_225_600_000
+
+
+TAINTS = [
+    ({"key": "ToBeDeletedByClusterAutoscaler", "effect": "NoSchedule"}, (FactKind.CORDONED, True)),
+    ({"key": "karpenter.sh/disrupted", "effect": "NoSchedule"}, (FactKind.CORDONED, True)),
+    ({"key": "node.kubernetes.io/out-of-service", "value": "nodeshutdown", "effect": "NoExecute"},
+     (FactKind.NODE_NOT_READY, True)),
+    ({"key": "team", "value": "vision", "effect": "NoExecute"}, (FactKind.CORDONED, False)),
+    ({"key": "team", "value": "vision", "effect": "NoSchedule"}, (FactKind.CORDONED, False)),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("taint", "fact"), TAINTS)
+def test_a_taint_is_shown_and_harms_where_a_node_empties(taint: dict[str, str], fact: tuple[FactKind, bool]) -> None:
+    raw = objects.node()
+    raw["spec"]["taints"] = [taint, {"key": "node.kubernetes.io/unreachable", "effect": "NoExecute"}]
+    (found,) = read(raw).facts
+    assert ((found.kind, found.harms), found.code) == (fact, taint["key"])
+    assert found.message.startswith(f"taint {taint['key']}")
+
+
+def test_a_taint_of_no_effect_is_refused() -> None:
+    raw = objects.node()
+    raw["spec"]["taints"] = [{"key": "team", "effect": "Sometimes"}, "x"]
+    assert (told(raw), reasons(raw)) == ([], [RejectionReason.MALFORMED] * 2)
+
+
+def test_a_node_that_is_being_deleted_is_to_be_emptied() -> None:
+    raw = objects.node()
+    raw["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
+    (found,) = read(raw).facts
+    assert (found.kind, found.code, found.since_ms) == (FactKind.CORDONED, "NodeDeleting", 1_767_225_600_000)
+    assert node.view(raw).is_to_be_emptied
+    assert not node.view(objects.node()).is_to_be_emptied
+
+
+@pytest.mark.parametrize(
+    ("age", "seconds", "silent"), [(39, 40, False), (41, 40, True), (41, None, True), (41, "x", True), (41, 60, False)]
+)
+def test_a_lease_that_ran_out_says_so(age: int, seconds: Any, silent: bool) -> None:
+    renewed = datetime.fromtimestamp(objects.NOW_MS / 1000 - age, UTC).isoformat()
+    spec = {"renewTime": renewed, "leaseDurationSeconds": seconds}
+    raw = {"kind": "Lease", "metadata": {"name": "node-1", "namespace": "kube-node-lease"}, "spec": spec}
+    found = read(raw)
+    assert [(fact.node, fact.code) for fact in found.facts] == ([("node-1", "LeaseExpired")] if silent else [])
+    assert found.rejected == []
+
+
+def test_a_lease_that_is_no_nodes_is_not_used() -> None:
+    raw = {"kind": "Lease", "metadata": {"name": "hajob-operator", "namespace": "hajob-system"}, "spec": {}}
+    assert (told(raw), reasons(raw)) == ([], [RejectionReason.UNKNOWN_OBJECT])
 
 
 def test_only_named_conditions_of_a_node_count() -> None:

@@ -153,7 +153,9 @@ def test_only_a_never_started_pod_is_stranded_on_a_dead_node() -> None:
     assert list(observe.of_nodes(PODS.values(), nodes, NOW)) == []
     waiting = {rank: replace(pod, address="", phase="Pending") for rank, pod in PODS.items()}
     assert facts(observe.of_nodes(waiting.values(), nodes, NOW)) == [FactKind.NODE_NOT_READY]
-    assert list(observe.of_nodes([replace(waiting[1], node_name="unheard-of")], nodes, NOW)) == []
+    unknown = replace(waiting[1], node_name="unheard-of")
+    assert list(observe.of_nodes([unknown], nodes, NOW)) == []
+    assert facts(observe.of_nodes([unknown, PODS[1]], nodes, NOW, gone=True)) == [FactKind.NODE_DELETED]
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,409 @@
+"""What `kubectl hajob doctor` concludes from what it has gathered: pure, one function for each thing that may be wrong.
+
+The objects that tell of faults are read by the same parsers as the operator's, so that this works without one.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any, Final
+
+from hajob.api import constants as names
+from hajob.api.base import Json
+from hajob.api.conditions import ConditionType, Reason
+from hajob.api.crd_difference import CRD_NAMES, difference
+from hajob.cluster import settings as fault_settings
+from hajob.domain.hardware import ClusterFact
+from hajob.plan.preconditions import PRECONDITIONS
+from hajob.sources import device_info, node, pod, registry
+from hajob.sources.reading import Reading, Rejection, Terms, data_of, items, mapping, name_of, text, whole
+
+LEADS_SECONDS: Final = 15
+"""A leader renews its Lease every second; clocks may differ a little."""
+MOST_SHOWN: Final = 20
+_CHIPS: Final = "huawei.com/"
+_ENDED: Final = frozenset({ConditionType.COMPLETE, ConditionType.FAILED})
+
+
+class Grade(StrEnum):
+    """How much a finding matters."""
+
+    FINE = "ok"
+    NOTE = "note"
+    PROBLEM = "problem"
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One thing that was looked at: what about, what is so, and what to do."""
+
+    grade: Grade
+    about: str
+    message: str
+    do: str = ""
+
+
+@dataclass(slots=True)
+class Gathered:
+    """The objects of a cluster, raw.
+
+    Attributes:
+        now_ms: milliseconds since 1970.
+        crds: by name; None where the CRD is not installed.
+        lease: of the leader; None where nobody has ever led.
+        report: the leader's own /faults; None where it could not be asked.
+        why_no_report: why it could not.
+        settings: the ConfigMap of the admin's settings, if there is one.
+        objects: everything that may tell of faults: ConfigMaps, Nodes, Leases of nodes.
+        quarantines, jobs: lists.
+        refused: what may not be read, or could not be, in sentences.
+    """
+
+    now_ms: int
+    crds: dict[str, Json | None] = field(default_factory=dict)
+    lease: Json | None = None
+    report: Json | None = None
+    why_no_report: str = ""
+    settings: Json | None = None
+    objects: list[Json] = field(default_factory=list)
+    quarantines: list[Json] = field(default_factory=list)
+    jobs: list[Json] = field(default_factory=list)
+    refused: list[str] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class FaultsRead:
+    """What the objects tell, by parsers of the operator's.
+
+    Attributes:
+        seen: number of objects of each source.
+        facts: that stand, each once.
+        rejected: object and rejection.
+        silent: objects whose writers have not written for too long, by their own clocks.
+    """
+
+    seen: Counter[str] = field(default_factory=Counter)
+    facts: dict[str, ClusterFact] = field(default_factory=dict)
+    rejected: list[tuple[str, Rejection]] = field(default_factory=list)
+    silent: list[str] = field(default_factory=list)
+
+    @property
+    def harmful(self) -> list[ClusterFact]:
+        """Those that lead to something, or keep pods away."""
+        return [fact for fact in self.facts.values() if fact.harms or fact.isolates]
+
+
+def read_faults(gathered: Gathered) -> FaultsRead:
+    """Read every object, under the admin's settings."""
+    found, terms = FaultsRead(), Terms(gathered.now_ms)
+    if gathered.settings is not None:
+        admins, reading = fault_settings.read(gathered.settings, gathered.now_ms)
+        terms = admins.terms(gathered.now_ms)
+        found.rejected += [(f"ConfigMap {fault_settings.NAME}", one) for one in reading.rejected]
+    for raw in gathered.objects:
+        rows = [row for row in registry.SOURCES if row.takes(raw)]
+        found.seen.update(row.name for row in rows if row.name != "switch info" or data_of(raw, "SwitchInfoCfg"))
+        title, reading = f"{raw.get('kind')} {name_of(raw)}", registry.read(raw, terms)
+        found.facts.update({fact.id: fact for fact in reading.facts})
+        found.rejected += [(title, one) for one in reading.rejected]
+        if any(registry.is_silent(row, reading.updated_ms, gathered.now_ms) for row in rows):
+            found.silent.append(_silence(title, reading, gathered.now_ms))
+    return found
+
+
+def _silence(title: str, reading: Reading, now_ms: int) -> str:
+    return f"{title}: last written {(now_ms - (reading.updated_ms or 0)) // 60_000} min ago by its own clock"
+
+
+def of_cluster(gathered: Gathered) -> Iterator[Finding]:
+    """Everything about a cluster."""
+    faults = read_faults(gathered)
+    yield from _of_crds(gathered)
+    yield of_operator(gathered)
+    yield from _of_report(gathered)
+    for refusal in gathered.refused:
+        yield Finding(Grade.NOTE, "not looked at", refusal, "ask somebody who may read it")
+    yield from _of_sources(gathered, faults)
+    yield from _of_rejected(faults)
+    yield from _of_standing(faults)
+    yield from _of_quarantines(gathered)
+    yield from _of_jobs(gathered)
+
+
+def _of_crds(gathered: Gathered) -> Iterator[Finding]:
+    do = "kubectl apply --server-side -f crds/ of the operator's version"
+    wrong = False
+    for name in CRD_NAMES:
+        if name not in gathered.crds:
+            continue
+        crd = gathered.crds[name]
+        told = difference(crd) if crd is not None else None
+        if told is None:
+            wrong = True
+            yield Finding(Grade.PROBLEM, "CRD", f"{name} is not installed", do)
+        elif told.lacking:
+            wrong = True
+            yield Finding(
+                Grade.PROBLEM, "CRD", f"{name} is older than this command: it lacks {_some(told.lacking)}", do
+            )
+        elif told.unknown:
+            wrong = True
+            message = f"{name} is newer than this command, which does not know {_some(told.unknown)}"
+            yield Finding(Grade.NOTE, "CRD", message, "use kubectl-hajob of the operator's version")
+    if not wrong and gathered.crds:
+        yield Finding(Grade.FINE, "CRD", "both are this version's")
+
+
+def of_operator(gathered: Gathered) -> Finding:
+    """Whether somebody leads."""
+    spec = mapping((gathered.lease or {}).get("spec"))
+    holder = text(spec.get("holderIdentity"))
+    renewed = Reading(Terms(gathered.now_ms)).timestamp(spec.get("renewTime"), "renewTime")
+    do = "kubectl -n hajob-system get pods; trainings go on, and nobody replaces a node (docs/admin.md)"
+    if not holder or renewed is None:
+        return Finding(Grade.PROBLEM, "operator", "no operator leads: nobody holds its Lease", do)
+    age = (gathered.now_ms - renewed) // 1000
+    if age > LEADS_SECONDS:
+        return Finding(Grade.PROBLEM, "operator", f"no operator leads: {holder} renewed its Lease {age} s ago", do)
+    return Finding(Grade.FINE, "operator", f"{holder} leads")
+
+
+def _of_report(gathered: Gathered) -> Iterator[Finding]:
+    """What only the leader knows; where it cannot be asked, what the jobs say of the breaker."""
+    report = gathered.report
+    if report is None:
+        if gathered.why_no_report:
+            message = f"the leader's own view could not be had: {gathered.why_no_report}"
+            yield Finding(
+                Grade.NOTE, "operator", message, "kubectl -n hajob-system port-forward, /faults (docs/faults.md)"
+            )
+        held = next((condition for _, condition in _conditions(gathered.jobs, {Reason.BREAKER_OPEN.word})), None)
+        why = text(held.get("message")) if held is not None else ""
+    else:
+        why = text(report.get("held"))
+        if not report.get("complete"):
+            yield Finding(Grade.NOTE, "operator", "it has not read everything yet that it may read")
+    if why:
+        do = "kubectl hajob breaker --believe, where it is true (docs/faults.md, The breaker)"
+        yield Finding(Grade.PROBLEM, "breaker", f"open: {why}", do)
+    else:
+        yield Finding(Grade.FINE, "breaker", "closed: faults of nodes and chips are acted upon")
+
+
+def _of_sources(gathered: Gathered, faults: FaultsRead) -> Iterator[Finding]:
+    seen = ", ".join(f"{row.name} {faults.seen[row.name]}" for row in registry.SOURCES)
+    yield Finding(Grade.FINE, "sources", f"objects seen: {seen}")
+    told = {
+        name_of(raw) for raw in gathered.objects if raw.get("kind") == "ConfigMap" and data_of(raw, device_info.KEY)
+    }
+    chips = sorted(name_of(raw) for raw in gathered.objects if raw.get("kind") == "Node" and _has_chips(raw))
+    missing = [name for name in chips if f"mindx-dl-deviceinfo-{name}" not in told]
+    if missing:
+        message = f"{len(missing)} of {len(chips)} nodes with chips have no mindx-dl-deviceinfo: {_some(missing)}"
+        do = "look at the device plugin there: faults of their chips are not seen"
+        yield Finding(Grade.PROBLEM, "sources", message, do)
+    if faults.silent:
+        message = f"{len(faults.silent)} writers are silent: {_some(faults.silent)}"
+        yield Finding(
+            Grade.PROBLEM, "sources", message, "look at the device plugin there; what it told harms nobody now"
+        )
+
+
+def _has_chips(raw: Json) -> bool:
+    capacity = mapping(mapping(raw.get("status")).get("capacity"))
+    return any(name.startswith(_CHIPS) and whole(amount) for name, amount in capacity.items())
+
+
+def _of_rejected(faults: FaultsRead) -> Iterator[Finding]:
+    by_reason: dict[str, list[tuple[str, Rejection]]] = {}
+    for title, one in faults.rejected:
+        by_reason.setdefault(one.reason, []).append((title, one))
+    for reason, listed in sorted(by_reason.items()):
+        title, first = listed[0]
+        more = f" and {len(listed) - 1} more" if len(listed) > 1 else ""
+        do = "kubectl hajob facts -f OBJECT.yaml says each place (docs/faults.md, Reasons)"
+        yield Finding(Grade.PROBLEM, f"rejected: {reason}", f"{title}: {first.message}{more}", do)
+    if not by_reason:
+        yield Finding(Grade.FINE, "rejected", "nothing that was read is refused")
+
+
+def _of_standing(faults: FaultsRead) -> Iterator[Finding]:
+    harmful = sorted(faults.harmful, key=lambda fact: fact.id)
+    for fact in harmful[:MOST_SHOWN]:
+        level = f"{fact.level}: " if fact.level else ""
+        yield Finding(Grade.NOTE, f"fault on {fact.node}", f"{level}{fact.message}")
+    if len(harmful) > MOST_SHOWN:
+        nodes = len({fact.node for fact in harmful})
+        yield Finding(
+            Grade.NOTE, "faults", f"and {len(harmful) - MOST_SHOWN} more; {len(harmful)} on {nodes} nodes in all"
+        )
+    if not harmful:
+        yield Finding(Grade.FINE, "faults", "none of nodes or chips stands")
+
+
+def _of_quarantines(gathered: Gathered) -> Iterator[Finding]:
+    active = [raw for raw in gathered.quarantines if mapping(raw.get("status")).get("state") == "Active"]
+    for raw in sorted(active, key=name_of)[:MOST_SHOWN]:
+        spec = mapping(raw.get("spec"))
+        until = text(spec.get("expireTime")) or "its faults are over"
+        message = f"{spec.get('source')}, {spec.get('reason')}, until {until}: nothing new is placed there"
+        yield Finding(
+            Grade.NOTE, f"quarantine of {name_of(raw)}", message, f"kubectl hajob quarantine release {name_of(raw)}"
+        )
+    if len(active) > MOST_SHOWN:
+        yield Finding(Grade.NOTE, "quarantine", f"{len(active)} nodes in all", "kubectl hajob quarantine")
+
+
+def _conditions(jobs: Iterable[Json], reasons: set[str]) -> Iterator[tuple[Json, Mapping[str, Any]]]:
+    for job in jobs:
+        for condition in map(mapping, items(mapping(job.get("status")).get("conditions"))):
+            if condition.get("reason") in reasons and condition.get("status") == "True":
+                yield job, condition
+
+
+def _of_jobs(gathered: Gathered) -> Iterator[Finding]:
+    troubled = 0
+    for job in gathered.jobs:
+        worst = [found for found in of_conditions(job) if found.grade is Grade.PROBLEM]
+        if worst:
+            troubled += 1
+            metadata = mapping(job.get("metadata"))
+            title = f"job {metadata.get('namespace')}/{name_of(job)}"
+            do = f"kubectl hajob doctor {name_of(job)} -n {metadata.get('namespace')}"
+            yield Finding(Grade.PROBLEM, title, f"{worst[0].about}: {worst[0].message}", do)
+    if not troubled:
+        yield Finding(Grade.FINE, "jobs", f"{len(gathered.jobs)}, none with a problem")
+
+
+# --------------------------------------------------------------------------------------------------------- a job
+
+_DO: Final[Mapping[str, str]] = {one.name: f"in the script: {one.wanted}" for one in PRECONDITIONS} | {
+    "PodRefused": "the message has the API server's words: the template, a missing Secret, a policy of the namespace",
+    "Invalid": "mend the spec as the message says",
+    "JournalNewer": "run the newer operator that wrote the journal",
+    "JournalUnreadable": "the training goes on unattended: save it by its own means, delete and apply the job again",
+    "QuotaExceeded": "raise the quota, or wait",
+    "PodsNotCreated": "the message has the API server's words",
+    "WaitingForCapacity": "free nodes, or loosen nodeSelector and taints as the message says",
+    "PodPending": "add a node without chips, or room on one",
+    "Unreachable": "look at the network between operator and coordinator pod, and at NetworkPolicies",
+    "ControllerNotStarted": "the image needs a fitting mindio_ttp, in the Python of spec.coordinator.pythonPath",
+    "ControllerLost": "spec.recovery.coordinatorLossPolicy says when it restarts; spec.restartRequestTime does it now",
+    "SharesNode": "add a node without chips for coordinators",
+    "CRDOlder": "kubectl apply --server-side -f crds/ of the operator's version",
+    "FieldsNotRead": "run the version that knows these fields, or take them out of the spec",
+    "BreakerOpen": "kubectl hajob breaker",
+    "ModeHold": "spec.recovery.mode: Enforce, when it may act again",
+    "ModeObserve": "spec.recovery.mode: Enforce, when it may act again",
+    "CoordinatorApart": "add a node without chips for coordinators",
+    "FreeNode": "keep a node free for replacements; quarantine and taints may rule out those that there are",
+    "CoordinatorReady": "condition CoordinatorReady says what is wrong with it",
+    "FirstStepFinished": "wait for the first step",
+    "CheckpointPresent": "wait for the first periodic checkpoint; --save-interval says when",
+    "CompleteCopy": "wait until what was lost is back",
+    "BudgetLeft": "spec.recovery.actions sets how often; look at status.incidents for why it was needed so often",
+    "ProgramBudgetLeft": "mend the program; spec.recovery.maxProgramFailures",
+    "HandlersRegistered": "start from a pretrain entry, which registers handlers and copies with MindIO",
+    "ActionAllowed": "spec.recovery.actions, elastic.policy",
+}
+"""What to do about a reason of a condition, or a precondition that is not met."""
+
+_BAD: Final[Mapping[tuple[str, str], Grade]] = {
+    (ConditionType.ACCEPTED, "False"): Grade.PROBLEM,
+    (ConditionType.ACCEPTED, "Unknown"): Grade.PROBLEM,
+    (ConditionType.SCHEDULED, "False"): Grade.PROBLEM,
+    (ConditionType.COORDINATOR_READY, "False"): Grade.PROBLEM,
+    (ConditionType.DEGRADED, "True"): Grade.PROBLEM,
+    (ConditionType.HELD, "True"): Grade.PROBLEM,
+    (ConditionType.FAILED, "True"): Grade.PROBLEM,
+    (ConditionType.SHRUNK, "True"): Grade.NOTE,
+}
+_PASSING: Final = frozenset(
+    {Reason.NOT_CHECKED.word, Reason.COORDINATOR_STARTING.word, Reason.COORDINATOR_NOT_NEEDED.word}
+)
+"""Reasons that every job has for a while, and that pass by themselves."""
+
+
+def of_conditions(job: Json) -> Iterator[Finding]:
+    """The conditions of a job that are not as they should be."""
+    told = {text(one.get("type")): one for one in map(mapping, items(mapping(job.get("status")).get("conditions")))}
+    ended = next((kind for kind in _ENDED if mapping(told.get(kind)).get("status") == "True"), None)
+    for kind, one in told.items():
+        if ended is not None and kind != ended:
+            continue  # of a job that is over only how it ended is of interest
+        grade, reason = _BAD.get((kind, text(one.get("status")))), text(one.get("reason"))
+        if reason == Reason.COORDINATOR_SHARES_NODE.word:
+            grade = Grade.NOTE
+        if grade is not None and reason not in _PASSING:
+            yield Finding(grade, f"{kind}={one.get('status')}/{reason}", text(one.get("message")), _DO.get(reason, ""))
+
+
+def of_job(job: Json, pods: Sequence[Json], gathered: Gathered) -> Iterator[Finding]:
+    """Everything about one job: what is unprotected, why, what to do."""
+    leads = of_operator(gathered)
+    if leads.grade is not Grade.FINE:
+        yield Finding(leads.grade, leads.about, f"{leads.message}; what follows is what the last one wrote", leads.do)
+    found = list(of_conditions(job))
+    yield from found
+    if not found:
+        yield Finding(Grade.FINE, "conditions", "all as they should be")
+    yield from _of_protection(mapping(job.get("status")))
+    yield from _of_pods([one for one in map(pod.view, pods) if one.job_uid == _uid(job)])
+    yield from _of_places({one.node_name for one in map(pod.view, pods) if one.is_rank and one.node_name}, gathered)
+
+
+def _uid(job: Json) -> str:
+    return text(mapping(job.get("metadata")).get("uid"))
+
+
+def _of_protection(status: Mapping[str, Any]) -> Iterator[Finding]:
+    judged = [mapping(one) for one in items(status.get("recoverability"))]
+    works = [text(one.get("action")) for one in judged if one.get("status") == "True"]
+    for one in judged:
+        for unmet in map(mapping, items(one.get("unmet"))) if one.get("status") != "True" else ():
+            name = text(unmet.get("name"))
+            grade = Grade.PROBLEM if one.get("status") == "False" else Grade.NOTE
+            do = _DO.get(name, "docs/preconditions.md")
+            yield Finding(grade, f"{one.get('action')}: {name}", text(unmet.get("message")), do)
+    if judged:
+        yield Finding(
+            Grade.FINE if works else Grade.PROBLEM, "protection", f"works now: {', '.join(works) or 'nothing'}"
+        )
+    else:
+        yield Finding(Grade.NOTE, "protection", "not judged: the job does not train")
+
+
+def _of_pods(pods: Iterable[pod.PodView]) -> Iterator[Finding]:
+    for one in pods:
+        if one.trouble and not one.finished:
+            yield Finding(
+                Grade.PROBLEM, f"pod {one.name}", one.trouble, f"kubectl describe pod {one.name} -n {one.namespace}"
+            )
+        elif one.unschedulable:
+            yield Finding(Grade.NOTE, f"pod {one.name}", one.unschedulable)
+
+
+def _of_places(nodes: set[str], gathered: Gathered) -> Iterator[Finding]:
+    """What stands where its ranks sit."""
+    known = {name_of(raw): raw for raw in gathered.objects if raw.get("kind") == "Node"}
+    for fact in sorted(read_faults(gathered).harmful, key=lambda fact: fact.id):
+        if fact.node in nodes:
+            yield Finding(Grade.NOTE, f"fault on {fact.node}", f"{fact.level or fact.code}: {fact.message}")
+    for name in sorted(nodes & known.keys()):
+        if node.view(known[name]).is_to_be_emptied:
+            yield Finding(Grade.NOTE, f"node {name}", "is to be emptied; spec.recovery.cordonPolicy says what follows")
+    for raw in gathered.quarantines:
+        if name_of(raw) in nodes and mapping(raw.get("status")).get("state") == "Active":
+            do = f"kubectl hajob quarantine release {name_of(raw)}"
+            yield Finding(Grade.NOTE, f"quarantine of {name_of(raw)}", "a lost pod does not come back there", do)
+
+
+def _some(listed: Sequence[str]) -> str:
+    more = f" and {len(listed) - 5} more" if len(listed) > 5 else ""
+    return ", ".join(listed[:5]) + more
+
+
+def selector_of(job: str) -> str:
+    """Label selector of a job's pods."""
+    return f"{names.LABEL_JOB_NAME}={job}"

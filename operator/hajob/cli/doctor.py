@@ -1,0 +1,156 @@
+"""`kubectl hajob doctor`: what is wrong with an installation, or with the protection of a job, and what to do.
+
+It reads with the rights of the person who types, and with the operator's own parsers: it works without an operator, and
+says that there is none. What only the leader knows it asks of it through the API server, where that is allowed.
+"""
+
+import argparse
+import dataclasses
+import json
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Final
+from urllib.parse import quote
+
+from hajob.api.base import Json
+from hajob.api.crd_difference import CRD_NAMES
+from hajob.cli.cluster import ClusterError
+from hajob.cli.diagnosis import Finding, Gathered, Grade, of_cluster, of_job, selector_of
+from hajob.cli.exits import NOT_DONE, reported
+from hajob.cli.objects import JOBS, NODES, QUARANTINES, KubernetesObjects, Objects, config_maps
+from hajob.cluster import settings
+from hajob.runtime.clock import SystemClock
+from hajob.runtime.settings import Settings
+from hajob.sources import lease, registry
+
+_CRDS: Final = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+_LEASES: Final = "/apis/coordination.k8s.io/v1/namespaces"
+
+
+def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    """Add the command to the command line."""
+    parser = commands.add_parser("doctor", help="what is wrong with the installation or a job, and what to do")
+    parser.add_argument("job", metavar="JOB", nargs="?", help="a HATrainingJob: what is unprotected, and why")
+    parser.add_argument("-n", "--namespace", default="default", help="of the job (default)")
+    parser.add_argument("--context", help="of the kubeconfig")
+    parser.add_argument(
+        "--operator-namespace", default="hajob-system", metavar="NAMESPACE", help="of the operator (hajob-system)"
+    )
+    parser.add_argument(
+        "--fault-namespaces",
+        default=Settings().fault_namespaces,
+        metavar="NAMESPACES",
+        help="where MindCluster's ConfigMaps are (%(default)s)",
+    )
+    parser.add_argument("-o", "--output", choices=["text", "json"], default="text", help="text (default) or json")
+    parser.set_defaults(run=run)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Print the findings; 1 where one of them is a problem, or the cluster cannot be asked."""
+    worst: list[int] = []
+    now_ms = SystemClock().now_milliseconds()
+    code = reported(
+        lambda: worst.append(carry_out(arguments, KubernetesObjects(context=arguments.context), now_ms, print))
+    )
+    return code or max(worst, default=0)
+
+
+def carry_out(arguments: argparse.Namespace, objects: Objects, now_ms: int, say: Callable[[str], object]) -> int:
+    """Look, and say it.
+
+    Returns:
+        1 where something is a problem, else 0.
+
+    Raises:
+        ClusterError: the job is not there, or may not be read.
+    """
+    job = _job(objects, arguments) if arguments.job else None
+    gathered = Gatherer(objects, now_ms).gather(arguments.operator_namespace, arguments.fault_namespaces.split(","))
+    if job is not None:
+        pods = _listed(objects, f"/api/v1/namespaces/{arguments.namespace}/pods", selector_of(arguments.job))
+        found = list(of_job(job, list(pods), gathered))
+    else:
+        found = list(of_cluster(gathered))
+    if arguments.output == "json":
+        say(json.dumps({"findings": [dataclasses.asdict(one) for one in found]}, indent=2))
+    else:
+        for line in as_text(found):
+            say(line)
+    return NOT_DONE if any(one.grade is Grade.PROBLEM for one in found) else 0
+
+
+def _job(objects: Objects, arguments: argparse.Namespace) -> Json:
+    group, _, plural = JOBS.rpartition("/")
+    job = objects.find(f"{group}/namespaces/{arguments.namespace}/{plural}/{arguments.job}")
+    if job is None:
+        raise ClusterError(f"there is no HATrainingJob {arguments.job} in namespace {arguments.namespace}")
+    return job
+
+
+class Gatherer:
+    """Reads what there is; what may not be read is noted, and the rest is read all the same."""
+
+    def __init__(self, objects: Objects, now_ms: int) -> None:
+        self._objects, self._found = objects, Gathered(now_ms)
+
+    def gather(self, operator_namespace: str, fault_namespaces: list[str]) -> Gathered:
+        """Everything that the diagnosis looks at."""
+        found, objects = self._found, self._objects
+        for name in CRD_NAMES:
+            self._try(partial(self._read_crd, name))
+        leader = f"{_LEASES}/{operator_namespace}/leases/{Settings().lease_name}"
+        self._try(lambda: setattr(found, "lease", objects.find(leader)))
+        self._ask_leader(operator_namespace)
+        maps = config_maps(operator_namespace)
+        self._try(lambda: setattr(found, "settings", objects.find(f"{maps}/{settings.NAME}")))
+        selectors = dict.fromkeys(row.selector for row in registry.SOURCES if row.kind == "ConfigMap")
+        for namespace in fault_namespaces:
+            for selector in selectors:
+                self._read(config_maps(namespace), "ConfigMap", selector)
+        self._read(NODES, "Node")
+        self._read(f"{_LEASES}/{lease.NAMESPACE}/leases", "Lease")
+        self._try(lambda: found.quarantines.extend(_listed(objects, QUARANTINES)))
+        self._try(lambda: found.jobs.extend(_listed(objects, JOBS)))
+        return found
+
+    def _read_crd(self, name: str) -> None:
+        self._found.crds[name] = self._objects.find(f"{_CRDS}/{name}")
+
+    def _read(self, path: str, kind: str, selector: str = "") -> None:
+        listed = ({**raw, "kind": kind} for raw in _listed(self._objects, path, selector))
+        self._try(lambda: self._found.objects.extend(listed))
+
+    def _ask_leader(self, namespace: str) -> None:
+        """Its own view, through the API server, which needs the right to proxy to its pod."""
+        found = self._found
+        holder = str(((found.lease or {}).get("spec") or {}).get("holderIdentity") or "")
+        if not holder:
+            return
+        pod = f"{holder.rpartition('_')[0]}:{Settings().metrics_port}"
+        try:
+            found.report = self._objects.find(f"/api/v1/namespaces/{namespace}/pods/{pod}/proxy/faults")
+        except (ClusterError, ValueError) as refusal:
+            found.why_no_report = str(refusal)
+        else:
+            found.why_no_report = "" if found.report is not None else f"there is no pod {pod.partition(':')[0]}"
+
+    def _try(self, read: Callable[[], object]) -> None:
+        try:
+            read()
+        except ClusterError as refusal:
+            self._found.refused.append(str(refusal))
+
+
+def _listed(objects: Objects, path: str, selector: str = "") -> Iterator[Json]:
+    found = objects.find(f"{path}?labelSelector={quote(selector)}" if selector else path)
+    yield from (found or {}).get("items") or []
+
+
+def as_text(found: list[Finding]) -> Iterator[str]:
+    """For people: what is wrong, and below it what to do."""
+    width = max((len(one.about) for one in found), default=0)
+    for one in found:
+        yield f"{one.grade:<8} {one.about:<{width}}  {one.message}"
+        if one.do and one.grade is not Grade.FINE:
+            yield f"{'':<8} {'':<{width}}  -> {one.do}"
