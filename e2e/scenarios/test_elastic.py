@@ -10,6 +10,8 @@ from e2e.trainer import proof
 from e2e.trainer.compare import largest_difference
 
 ITERATIONS = 600
+STEP_MILLISECONDS = 200.0
+"""The training goes on while its node is away and back; it outlasts that on a slow machine, and is hurried then."""
 CLOSE = 1e-5
 IMPATIENT = {"recovery": {"replacementTimeoutSeconds": 5}, "elastic": {"expandDelaySeconds": 2}}
 
@@ -17,7 +19,7 @@ IMPATIENT = {"recovery": {"replacementTimeoutSeconds": 5}, "elastic": {"expandDe
 def test_a_job_shrinks_without_a_node_and_grows_back(start_rig: Callable[[RigLayout], Rig]) -> None:
     rig = start_rig(RigLayout(chip_nodes=4))
     arguments = ["--enable-elastic-training"]
-    job = rig.submit(iterations=ITERATIONS, spec=IMPATIENT, arguments=arguments)
+    job = rig.submit(iterations=ITERATIONS, step_milliseconds=STEP_MILLISECONDS, spec=IMPATIENT, arguments=arguments)
     job.wait_step(10)
     node = job.node_of(2)
     rig.nodes.control.power_off(node)

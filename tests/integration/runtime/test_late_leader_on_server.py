@@ -84,7 +84,7 @@ async def proxy(credentials: ApiCredentials) -> AsyncIterator[tuple[Proxy, ApiCr
 
 
 def holder(kube: Kube, namespace: str, name: str) -> LeaseHolder:
-    settings = LeaseSettings(namespace, lease_seconds=2.0, renew_seconds=1.5, retry_seconds=0.3)
+    settings = LeaseSettings(namespace, lease_seconds=4.0, renew_seconds=3.0, retry_seconds=0.3)
     return LeaseHolder(kube, CLOCK, settings, name)
 
 

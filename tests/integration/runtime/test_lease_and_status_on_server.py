@@ -18,10 +18,12 @@ from hajob.runtime.lease import FENCE_LIMIT, LeaseHolder, LeaseSettings
 from hajob.runtime.status_writer import JobGoneError, StatusRefusedError, StatusWriter
 
 Job = dict[str, Any]
+PAUSE_SECONDS = 3.0
+"""For so long a loaded machine may stand still without the Lease changing hands in a test."""
 
 
 async def test_one_leads_and_the_next_one_gets_a_higher_fence(kube: HttpKube, namespace: str) -> None:
-    settings = LeaseSettings(namespace, lease_seconds=1.0, renew_seconds=0.7, retry_seconds=0.1)
+    settings = LeaseSettings(namespace, lease_seconds=PAUSE_SECONDS, renew_seconds=2.5, retry_seconds=0.1)
     gained: asyncio.Queue[tuple[str, int]] = asyncio.Queue()
     holders: dict[str, LeaseHolder] = {}
     tasks: dict[str, asyncio.Task[None]] = {}
@@ -135,7 +137,7 @@ async def test_a_forged_fence_stops_no_operator(kube: HttpKube, crd: Job, job: J
 
 
 async def test_a_lease_deleted_under_a_leader_is_made_again(kube: HttpKube, namespace: str) -> None:
-    settings = LeaseSettings(namespace, lease_seconds=1.0, renew_seconds=0.7, retry_seconds=0.1)
+    settings = LeaseSettings(namespace, lease_seconds=PAUSE_SECONDS, renew_seconds=2.5, retry_seconds=0.1)
     gained: list[int] = []
     holder = LeaseHolder(kube, SystemClock(), settings, "one", on_gained=gained.append)
     task = asyncio.create_task(holder.run())
