@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 import yaml
 
-from hajob.api import constants as names
-from hajob.api import crd, reference
+from hajob.api import crd
 from hajob.api.conditions import ConditionType
 from hajob.api.job import HATrainingJob
 from hajob.api.spec import HATrainingJobSpec
@@ -71,20 +70,6 @@ def test_required_is_only_what_cannot_be_derived() -> None:
     spec = crd.open_api_schema()["properties"]["spec"]
     assert sorted(spec["required"]) == ["accelerator", "checkpoint", "numNodes", "parallelism", "template"]
     assert spec["properties"]["accelerator"]["required"] == ["product"]
-
-
-def test_the_file_is_current(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    assert crd.main(["--check"]) == 0
-    assert crd.main(["--check", "--directory", str(tmp_path)]) == 1
-    assert "python -m hajob.api.crd" in capsys.readouterr().err
-    assert crd.main(["--directory", str(tmp_path)]) == 0
-    written = yaml.safe_load((tmp_path / "crds" / crd.CRD_FILE).read_text(encoding="utf-8"))
-    assert written["metadata"]["name"] == "hatrainingjobs.training.hajob.io"
-    assert written["spec"]["names"]["shortNames"] == list(names.SHORT_NAMES)
-
-
-def test_the_reference_page_is_current() -> None:
-    assert reference.main(["--check"]) == 0
 
 
 def test_the_columns_and_the_conditions_are_those_of_the_api() -> None:

@@ -1,9 +1,8 @@
-"""Preconditions by name, the trainer's flags, recoverability, the pages made from the tables."""
+"""Preconditions by name, the trainer's flags, recoverability."""
 
 from __future__ import annotations
 
 import copy
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,7 +10,6 @@ import pytest
 from hajob.api.enums import ConditionStatus
 from hajob.domain.actions import FAULT_ACTIONS, Action
 from hajob.domain.errors import HajobInputError, LayoutError
-from hajob.plan import diagram
 from hajob.plan.evaluator import Evaluator
 from hajob.plan.flags import TrainerFlags, parse, read_flags
 from hajob.plan.policy import ActionLimits, Mode, NodePolicy, from_spec, layout_of, read_spec
@@ -321,31 +319,3 @@ def test_a_name_stands_once() -> None:
     for one in judged:
         names = [two.name for two in one.unmet]
         assert len(names) == len(set(names))
-
-
-# ------------------------------------------------------------------------------------------------ pages
-
-
-def test_the_pages_are_current() -> None:
-    directory = Path(__file__).parents[3]
-    for name, make in diagram.PAGES.items():
-        assert (directory / name).read_text(encoding="utf-8") == make(), f"run python -m hajob.plan.diagram for {name}"
-
-
-def test_the_check_fails_when_a_page_is_stale(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert diagram.main(["--directory", str(tmp_path), "--check"]) == 1
-    assert diagram.main(["--directory", str(tmp_path)]) == 0
-    assert diagram.main(["--directory", str(tmp_path), "--check"]) == 0
-    page = tmp_path / "docs/state-machine.md"
-    page.write_text(page.read_text(encoding="utf-8") + "x", encoding="utf-8")
-    assert diagram.main(["--directory", str(tmp_path), "--check"]) == 1
-    assert "state-machine.md" in capsys.readouterr().err
-
-
-def test_every_refusal_has_its_line() -> None:
-    text = diagram.preconditions()
-    source = Path(diagram.__file__).parent
-    for module in ("evaluator.py", "recoverability.py", "simulate.py"):
-        for line in (source / module).read_text(encoding="utf-8").split("Refusal(")[1:]:
-            name = line.strip().split('"')[1] if line.strip().startswith('"') else ""
-            assert not name or f"| {name} |" in text, name

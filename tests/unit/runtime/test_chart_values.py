@@ -12,8 +12,8 @@ from pydantic import ValidationError
 from pydantic.alias_generators import to_camel
 
 from e2e.bootstrap.paths import CHECKOUT
-from hajob.runtime.chart import BY_THE_CHART, ChartValues, defaults
 from hajob.runtime.settings import Settings
+from release.generate.chart import BY_THE_CHART, ChartValues, defaults
 
 SETS = sorted((CHECKOUT / "tests/integration/chart/values").glob("*.yaml"))
 

@@ -1,14 +1,13 @@
 """docs/state-machine.md and docs/preconditions.md, written from the tables that the code runs.
 
-`python -m hajob.plan.diagram` writes them, `--check` fails when they are stale. Nothing in them is written by hand,
-so that what people read is what the operator does.
+`python -m release.generate.diagram` writes them, `--check` fails when they are stale. Nothing in them is written by
+hand, so that what people read is what the operator does.
 """
 
 import sys
 from collections.abc import Iterator
 from typing import Final
 
-from hajob.api.generated import write_or_check
 from hajob.domain.actions import FAULT_ACTIONS
 from hajob.plan.context import TableRow
 from hajob.plan.evaluator import DUMP_OR_EXIT, EXIT_ONLY, FAULT, LATE, PROCESS_LATE, UNREPAIRABLE, UNTRAINED
@@ -17,8 +16,9 @@ from hajob.plan.policy import DEFAULT_ACTION_LIMITS, NO_PROGRESS_LIMIT, PROGRAM_
 from hajob.plan.preconditions import PRECONDITIONS
 from hajob.plan.state import JOB_PHASE_SENTENCE, JobPhase
 from hajob.plan.table import TABLE
+from release.generate.files import write_or_check
 
-_MADE: Final = "<!-- made by `python -m hajob.plan.diagram`; do not edit -->"
+_MADE: Final = "<!-- made by `python -m release.generate.diagram`; do not edit -->"
 _TRIGGERS: Final = (FAULT, PROCESS_LATE, LATE, UNREPAIRABLE, DUMP_OR_EXIT, EXIT_ONLY, UNTRAINED)
 
 
@@ -164,7 +164,7 @@ PAGES: Final = {"docs/state-machine.md": state_machine, "docs/preconditions.md":
 
 def main(arguments: list[str] | None = None) -> int:
     """Write the pages, or with --check say which are stale."""
-    return write_or_check("hajob.plan.diagram", {name: make() for name, make in PAGES.items()}, arguments)
+    return write_or_check("release.generate.diagram", {name: make() for name, make in PAGES.items()}, arguments)
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """Generate the Python side of `sidecar.proto`, or say that the checked-in files are out of date.
 
-python -m hajob.protocol.generate [--check]
+python -m release.generate.protocol [--check]
 """
 
 from __future__ import annotations
@@ -11,9 +11,11 @@ import tempfile
 from importlib import resources
 from pathlib import Path
 
-HERE = Path(__file__).parent
-ROOT = HERE.parent.parent
+from release.generate.files import ROOT as REPOSITORY
+
+ROOT = REPOSITORY / "operator"
 PACKAGE = "hajob/protocol"
+HERE = ROOT / PACKAGE
 GENERATED = ("sidecar_pb2.py", "sidecar_pb2.pyi", "sidecar_pb2_grpc.py")
 
 

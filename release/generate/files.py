@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
-ROOT: Final = Path(__file__).resolve().parents[3]
+ROOT: Final = Path(__file__).resolve().parents[2]
 
 
 def write_or_check(module: str, pages: Mapping[str, str], arguments: list[str] | None = None) -> int:
