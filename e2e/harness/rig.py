@@ -6,14 +6,13 @@ operator of its own. The demo's rig is the plain one: an operator in hajob-syste
 
 from __future__ import annotations
 
-import fcntl
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from e2e.cluster.control_plane import ControlPlane
-from e2e.harness import diagnostics, operator
+from e2e.harness import blocks, diagnostics, operator
 from e2e.harness.images import write_images
 from e2e.harness.job import Job, manifest
 from e2e.harness.preflight import require_free_ports
@@ -22,7 +21,6 @@ from e2e.nodes.launch import RunningNodes, start_nodes
 
 RIG_LABEL = "hajob.io/rig"
 HOST_PATH = "/var/lib/hajob-demo"
-LAST_BLOCK = 99  # tests that start nodes without a rig use those above
 
 
 @dataclass(frozen=True)
@@ -143,6 +141,7 @@ class Rig:
         for job in self.jobs:
             self.plane.api.delete(job.path)
         self.nodes.stop()
+        blocks.give_back(self.plane.run.directory, self.nodes.settings.first_block)
         for node in self.nodes.settings.nodes:
             self.plane.api.delete(f"/api/v1/nodes/{node.name}")
         if self.installed:
@@ -172,21 +171,8 @@ def _start_nodes(plane: ControlPlane, name: str, layout: RigLayout) -> tuple[Run
         nodes,
         write_images(directory / "images", layout.trainer_environment),
         name=f"nodes-{name}",
-        first_block=_claim_blocks(plane.run.directory, len(nodes)),
+        first_block=blocks.claim(plane.run.directory, len(nodes)),
         host_paths={HOST_PATH: directory / "host"},
         **layout.node_settings,
     )
     return running, directory
-
-
-def _claim_blocks(directory: Path, count: int) -> int:
-    """Take `count` blocks 127.R.N.0/24 of the run, N from 1 to LAST_BLOCK and then from the start again."""
-    with (directory / "blocks").open("a+") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
-        file.seek(0)
-        first = int(file.read() or 1)
-        if first + count > LAST_BLOCK + 1:
-            first = 1
-        file.truncate(0)
-        file.write(str(first + count))
-    return first
