@@ -7,7 +7,6 @@ Which objects, and how they are read, is a table (`hajob.sources.registry`); wha
 from __future__ import annotations
 
 import logging
-from collections import Counter
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Protocol
@@ -23,8 +22,9 @@ from hajob.runtime import metrics
 from hajob.runtime.clock import Clock, Timer
 from hajob.runtime.informer import Change, ChangeType, Informer
 from hajob.runtime.kube import Kube
+from hajob.runtime.rejections import Rejections
 from hajob.sources import registry
-from hajob.sources.reading import Reading, Rejection
+from hajob.sources.reading import Reading
 
 log = logging.getLogger(__name__)
 
@@ -98,7 +98,7 @@ class FaultWatch:
         self._faults = ClusterFaults(nodes, is_known_bad)
         self._timer: Timer | None = None
         self._held = ""
-        self._rejections: dict[str, Sequence[Rejection]] = {}
+        self._rejections = Rejections()
         self.settings = FaultSettings()
         self._objects: list[Informer[Any]] = [
             Informer(kube, clock, "configmaps", self._read, self._changed, namespace=namespace, label_selector=selector)
@@ -154,18 +154,12 @@ class FaultWatch:
 
     def report(self) -> Json:
         """What an admin asks first when something did not happen; served at /faults."""
-        rejected = [
-            {"object": origin, "reason": one.reason, "where": one.where, "message": one.message}
-            for origin, row in self._rejections.items()
-            for one in row
-        ]
         return {
             "held": self._held,
             "standing": len(self._faults),
             "nodes": sorted(self._faults.nodes())[:MOST_SHOWN],
             "silent": sorted(self._faults.silent(self._now_ms()))[:MOST_SHOWN],
-            "rejectedByReason": dict(Counter(one["reason"] for one in rejected)),
-            "rejected": rejected[:MOST_SHOWN],
+            **self._rejections.report(MOST_SHOWN),
             "complete": self.complete,
         }
 
@@ -217,7 +211,7 @@ class FaultWatch:
 
     def _take(self, found: ReadObject) -> None:
         now, reading = self._now_ms(), found.reading
-        self._reject(found.origin, reading.rejected)
+        self._rejections.take(found.origin, reading.rejected)
         if found.silent_after_ms and reading.updated_ms is not None:
             wall = self._clock.now_milliseconds()
             told = Told(reading.updated_ms, wall, found.silent_after_ms)
@@ -225,28 +219,15 @@ class FaultWatch:
         self._faults.take(found.origin, reading, now, keeps=found.keeps)
 
     def _forget(self, origin: str) -> None:
-        self._reject(origin, ())
+        self._rejections.take(origin, ())
         self._faults.forget(origin, self._now_ms())
-
-    def _reject(self, origin: str, rejected: Sequence[Rejection]) -> None:
-        """Count what cannot be used, and say it once for as long as it stays the same."""
-        known = self._rejections.pop(origin, ())
-        for one in known:
-            metrics.REJECTED.labels(one.reason).dec()
-        for one in rejected:
-            metrics.REJECTED.labels(one.reason).inc()
-            if one not in known:
-                metrics.REFUSED.labels(f"fault source: {one.reason}").inc()
-                log.warning("%s: %s", origin, one.message)
-        if rejected:
-            self._rejections[origin] = tuple(rejected)
 
     def _settings_changed(self, change: Change[Json]) -> None:
         if change.value["metadata"]["name"] != SETTINGS_NAME:
             return
         before, gone = self.settings, change.type is ChangeType.DELETED
         self.settings, reading = read_settings({} if gone else change.value, self._clock.now_milliseconds())
-        self._reject(f"settings {SETTINGS_NAME}", reading.rejected)
+        self._rejections.take(f"settings {SETTINGS_NAME}", reading.rejected)
         faults, now = self._faults, self._now_ms()
         faults.breaker.settings, faults.frequency.settings = self.settings.breaker, self.settings.frequency
         if self.settings.believe != before.believe and change.type is ChangeType.MODIFIED:

@@ -1,0 +1,42 @@
+"""What of the objects that tell of faults cannot be used now: counted, said once, and listed for an admin."""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from collections.abc import Sequence
+
+from hajob.api.base import Json
+from hajob.runtime import metrics
+from hajob.sources.reading import Rejection
+
+log = logging.getLogger(__name__)
+
+
+class Rejections:
+    """By the object that they stand in."""
+
+    def __init__(self) -> None:
+        self._known: dict[str, Sequence[Rejection]] = {}
+
+    def take(self, origin: str, rejected: Sequence[Rejection]) -> None:
+        """All that is wrong with an object now; what stays the same is not said again."""
+        known = self._known.pop(origin, ())
+        for one in known:
+            metrics.REJECTED.labels(one.reason).dec()
+        for one in rejected:
+            metrics.REJECTED.labels(one.reason).inc()
+            if one not in known:
+                metrics.REFUSED.labels(f"fault source: {one.reason}").inc()
+                log.warning("%s: %s", origin, one.message)
+        if rejected:
+            self._known[origin] = tuple(rejected)
+
+    def report(self, most: int) -> Json:
+        """How many there are by reason, and so many of them at most."""
+        rows = [
+            {"object": origin, "reason": one.reason, "where": one.where, "message": one.message}
+            for origin, row in self._known.items()
+            for one in row
+        ]
+        return {"rejectedByReason": dict(Counter(one["reason"] for one in rows)), "rejected": rows[:most]}
