@@ -25,8 +25,9 @@ from trainer_sidecar.agent.gate import Gate
 from trainer_sidecar.agent.launcher_client import LauncherClient
 from trainer_sidecar.agent.node import Node
 from trainer_sidecar.agent.server import AgentService, make_server
-from trainer_sidecar.agent.settings import AgentSettings, SettingsError, read_settings
+from trainer_sidecar.agent.settings import AgentSettings, read_settings
 from trainer_sidecar.agent.store_gate import StoreGate
+from trainer_sidecar.environment import SettingsError
 
 TICK_SECONDS = 1.0
 BIND_RETRY_SECONDS = 1.0

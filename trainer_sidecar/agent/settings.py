@@ -6,9 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-
-class SettingsError(Exception):
-    """A variable is missing or malformed; the text names it."""
+from trainer_sidecar.environment import number, text
 
 
 @dataclass(frozen=True)
@@ -42,37 +40,22 @@ class AgentSettings:
 
 def read_settings(environment: Mapping[str, str]) -> AgentSettings:
     """The settings of this environment. SettingsError names the first variable that is wrong."""
-
-    def text(name: str) -> str:
-        value = environment.get(name, "")
-        if not value:
-            raise SettingsError(f"{name} is not set")
-        return value
-
-    def number(name: str, default: int | None = None) -> int:
-        value = environment.get(name, "")
-        if not value and default is not None:
-            return default
-        if not value.isdecimal():
-            raise SettingsError(f"{name} must be a number, it is {value!r}")
-        return int(value)
-
     return AgentSettings(
-        directory=Path(text("HAJOB_DIR")),
-        tls_directory=Path(text("HAJOB_TLS_DIR")),
-        pod_address=text("POD_IP"),
-        pod_name=text("POD_NAME"),
-        pod_uid=text("POD_UID"),
-        job_uid=text("HAJOB_JOB_UID"),
-        node_rank=number("HAJOB_NODE_RANK"),
-        ranks_per_node=number("HAJOB_RANKS_PER_NODE"),
-        world_size=number("HAJOB_WORLD_SIZE"),
-        incarnation=number("HAJOB_INCARNATION"),
-        agent_port=number("HAJOB_AGENT_PORT", 7071),
-        mindio_port=number("HAJOB_MINDIO_PORT", 8000),
-        rendezvous_port=number("HAJOB_RENDEZVOUS_PORT", 29500),
+        directory=Path(text(environment, "HAJOB_DIR")),
+        tls_directory=Path(text(environment, "HAJOB_TLS_DIR")),
+        pod_address=text(environment, "POD_IP"),
+        pod_name=text(environment, "POD_NAME"),
+        pod_uid=text(environment, "POD_UID"),
+        job_uid=text(environment, "HAJOB_JOB_UID"),
+        node_rank=number(environment, "HAJOB_NODE_RANK"),
+        ranks_per_node=number(environment, "HAJOB_RANKS_PER_NODE"),
+        world_size=number(environment, "HAJOB_WORLD_SIZE"),
+        incarnation=number(environment, "HAJOB_INCARNATION"),
+        agent_port=number(environment, "HAJOB_AGENT_PORT", 7071),
+        mindio_port=number(environment, "HAJOB_MINDIO_PORT", 8000),
+        rendezvous_port=number(environment, "HAJOB_RENDEZVOUS_PORT", 29500),
         output_directory=environment.get("HAJOB_OUTPUT_DIR", ""),
         checkpoint_directory=environment.get("HAJOB_CHECKPOINT_DIR", ""),
-        output_attempt_limit=number("HAJOB_OUTPUT_ATTEMPT_LIMIT", 5),
-        fence_after_seconds=number("HAJOB_FENCE_AFTER_SECONDS", 60),
+        output_attempt_limit=number(environment, "HAJOB_OUTPUT_ATTEMPT_LIMIT", 5),
+        fence_after_seconds=number(environment, "HAJOB_FENCE_AFTER_SECONDS", 60),
     )

@@ -16,7 +16,8 @@ from hajob import version
 from hajob.protocol import descriptors
 from trainer_sidecar.coordinator import garbage
 from trainer_sidecar.coordinator.hub import Hub
-from trainer_sidecar.coordinator.settings import CoordinatorSettingsError, read_settings
+from trainer_sidecar.coordinator.settings import read_settings
+from trainer_sidecar.environment import SettingsError
 
 
 async def serve(hub: Hub) -> None:
@@ -37,7 +38,7 @@ def main() -> int:
     logging.basicConfig(level=level, format="%(asctime)s.%(msecs)03d %(levelname)s %(message)s", datefmt="%H:%M:%S")
     try:
         settings = read_settings(os.environ)
-    except CoordinatorSettingsError as error:
+    except SettingsError as error:
         print(f"hajob coordinator: {error}", file=sys.stderr)
         return 2
     descriptors.raise_limit()

@@ -7,12 +7,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from trainer_sidecar.coordinator.job import Endpoint, Limits
+from trainer_sidecar.environment import number, text
 
 ANSWER_MARGIN_SECONDS = 2.0
-
-
-class CoordinatorSettingsError(ValueError):
-    """A variable of the pod's environment is missing or unusable."""
 
 
 @dataclass(frozen=True)
@@ -33,45 +30,27 @@ class CoordinatorSettings:
 
 
 def read_settings(environment: Mapping[str, str]) -> CoordinatorSettings:
-    """The settings in `environment`; `CoordinatorSettingsError` names the variable that is wrong."""
+    """The settings in `environment`; `SettingsError` names the variable that is wrong."""
     endpoint = Endpoint(
-        _text(environment, "POD_IP"),
-        _number(environment, "HAJOB_MINDIO_PORT", 8000),
-        _number(environment, "HAJOB_RENDEZVOUS_PORT", 29500),
+        text(environment, "POD_IP"),
+        number(environment, "HAJOB_MINDIO_PORT", 8000, least=1),
+        number(environment, "HAJOB_RENDEZVOUS_PORT", 29500, least=1),
     )
-    wait = _number(environment, "MINDIO_WAIT_MINDX_TIME")
+    wait = number(environment, "MINDIO_WAIT_MINDX_TIME", least=1)
     token = environment.get("HAJOB_TOKEN_FILE", "")
     return CoordinatorSettings(
-        job_uid=_text(environment, "HAJOB_JOB_UID"),
-        pod_name=_text(environment, "POD_NAME"),
-        pod_uid=_text(environment, "POD_UID"),
-        directory=Path(_text(environment, "HAJOB_DIR")),
-        tls_directory=Path(_text(environment, "HAJOB_TLS_DIR")),
+        job_uid=text(environment, "HAJOB_JOB_UID"),
+        pod_name=text(environment, "POD_NAME"),
+        pod_uid=text(environment, "POD_UID"),
+        directory=Path(text(environment, "HAJOB_DIR")),
+        tls_directory=Path(text(environment, "HAJOB_TLS_DIR")),
         token_file=Path(token) if token else None,
         endpoint=endpoint,
-        port=_number(environment, "HAJOB_COORDINATOR_PORT", 7070),
-        agent_port=_number(environment, "HAJOB_AGENT_PORT", 7071),
+        port=number(environment, "HAJOB_COORDINATOR_PORT", 7070, least=1),
+        agent_port=number(environment, "HAJOB_AGENT_PORT", 7071, least=1),
         limits=Limits(
             answer_seconds=max(wait - ANSWER_MARGIN_SECONDS, wait / 2),
-            finish_seconds=float(_number(environment, "HAJOB_FINISH_DEADLINE_SECONDS", 1800)),
+            finish_seconds=float(number(environment, "HAJOB_FINISH_DEADLINE_SECONDS", 1800, least=1)),
         ),
-        incarnation=_number(environment, "HAJOB_INCARNATION", 0) if environment.get("HAJOB_INCARNATION") else 0,
+        incarnation=number(environment, "HAJOB_INCARNATION", 0),
     )
-
-
-def _text(environment: Mapping[str, str], name: str) -> str:
-    value = environment.get(name, "")
-    if not value:
-        raise CoordinatorSettingsError(f"{name} is not set; the coordinator's pod must carry it")
-    return value
-
-
-def _number(environment: Mapping[str, str], name: str, default: int | None = None) -> int:
-    value = environment.get(name, "") if default is not None else _text(environment, name)
-    try:
-        number = int(value or str(default))
-    except ValueError:
-        number = 0
-    if number <= 0:
-        raise CoordinatorSettingsError(f"{name}={value!r} is not a positive whole number")
-    return number

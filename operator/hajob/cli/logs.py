@@ -8,7 +8,7 @@ volume every rank pod sees those of all ranks, so a rank whose pod is gone is re
 import argparse
 import sys
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Final
 
 from pydantic import ValidationError
@@ -91,15 +91,7 @@ def _number(text: str) -> int:
 
 def run(arguments: argparse.Namespace) -> int:
     """Show it, or say why not."""
-    question = LogQuery(
-        job=arguments.job,
-        namespace=arguments.namespace,
-        rank=arguments.rank,
-        attempt=arguments.attempt,
-        previous=arguments.previous,
-        tail=arguments.tail,
-        follow=arguments.follow,
-    )
+    question = LogQuery(**{each.name: getattr(arguments, each.name) for each in fields(LogQuery)})
     try:
         check(question)
         return show(question, KubernetesCluster(arguments.kubeconfig, arguments.context), Streams(_stdout, _stderr))

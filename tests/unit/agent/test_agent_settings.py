@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from trainer_sidecar.agent.settings import SettingsError, read_settings
+from trainer_sidecar.agent.settings import read_settings
+from trainer_sidecar.environment import SettingsError
 
 COMPLETE = {
     "HAJOB_DIR": "/hajob", "HAJOB_TLS_DIR": "/tls", "POD_IP": "10.0.0.7", "POD_NAME": "job-1-abc", "POD_UID": "uid-1",
@@ -26,5 +27,5 @@ def test_what_is_missing_is_named(name: str) -> None:
 
 
 def test_what_is_no_number_is_named() -> None:
-    with pytest.raises(SettingsError, match="HAJOB_MINDIO_PORT must be a number, it is '80a'"):
+    with pytest.raises(SettingsError, match="HAJOB_MINDIO_PORT='80a' is not a whole number"):
         read_settings({**COMPLETE, "HAJOB_MINDIO_PORT": "80a"})

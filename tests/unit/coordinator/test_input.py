@@ -8,7 +8,8 @@ from hajob.protocol import sidecar_pb2 as pb
 from tests.unit.coordinator.world import World
 from trainer_sidecar.coordinator.callbacks import parse_callback
 from trainer_sidecar.coordinator.outbox import KEPT_ITEMS, ReportOutbox
-from trainer_sidecar.coordinator.settings import CoordinatorSettingsError, read_settings
+from trainer_sidecar.coordinator.settings import read_settings
+from trainer_sidecar.environment import SettingsError
 
 
 @pytest.fixture
@@ -133,9 +134,9 @@ def test_settings_have_defaults_and_name_what_is_wrong() -> None:
     assert (settings.port, settings.agent_port, settings.endpoint.controller) == (7070, 7071, "10.0.0.1:8000")
     assert settings.limits.answer_seconds == 118.0
     for name in GOOD:
-        with pytest.raises(CoordinatorSettingsError, match=name):
+        with pytest.raises(SettingsError, match=name):
             read_settings({key: value for key, value in GOOD.items() if key != name})
-    with pytest.raises(CoordinatorSettingsError, match="HAJOB_AGENT_PORT='x'"):
+    with pytest.raises(SettingsError, match="HAJOB_AGENT_PORT='x'"):
         read_settings({**GOOD, "HAJOB_AGENT_PORT": "x"})
 
 

@@ -1,0 +1,25 @@
+"""What a container is told by its environment; a variable that is missing or wrong is named."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+
+class SettingsError(ValueError):
+    """A variable of the pod's environment is missing or unusable; the text names it."""
+
+
+def text(environment: Mapping[str, str], name: str) -> str:
+    """A variable that must be there. SettingsError: it is not."""
+    value = environment.get(name, "")
+    if not value:
+        raise SettingsError(f"{name} is not set; the pod must carry it")
+    return value
+
+
+def number(environment: Mapping[str, str], name: str, default: int | None = None, *, least: int = 0) -> int:
+    """A whole number of at least so much; without a default it must be there. SettingsError: it is none."""
+    value = environment.get(name) or (text(environment, name) if default is None else str(default))
+    if not value.isdecimal() or int(value) < least:
+        raise SettingsError(f"{name}={value!r} is not a whole number of {least} or more")
+    return int(value)
