@@ -23,8 +23,8 @@ setup: ## make everything the other targets need (they do it, too)
 	@$(SETUP)
 
 .PHONY: demo
-demo: ## a training on a local cluster survives two faults, before your eyes
-	@$(TOOL) -m e2e.demo
+demo: ## a training on a local cluster survives two faults, before your eyes; ARGS=--stay: it waits for yours
+	@$(TOOL) -m e2e.demo $(ARGS)
 
 .PHONY: test
 test: lint ## decide whether a change is good: lint and all tests
@@ -101,7 +101,7 @@ nightly: ## a million damaged objects for every parser, and whatever else takes 
 	@HAJOB_FUZZ_EXAMPLES=20000 $(TOOL) -m pytest tests/unit/sources/test_sources_never_raise.py -n 2 --timeout 3600 $(TESTS)
 
 .PHONY: inject
-inject: ## make a fault in the demo that runs: ARGS="chip node-3 1 --code 40F84E00" (docs/process-nodes.md)
+inject: ## make a fault in the demo that stays: ARGS="chip node-3 1 --code 40F84E00" (docs/process-nodes.md)
 	@$(TOOL) -m e2e.inject $(ARGS)
 
 .PHONY: conformance

@@ -8,7 +8,7 @@ machine sees the same demo.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final
 
@@ -33,6 +33,8 @@ STEPS = 400  # what the example's start script trains
 EXAMPLE_SIZES: Final = {"tensor": 2, "pipeline": 1, "data": 4}
 FIRST_FAULT_STEP = 30
 STEPS_BETWEEN = 40
+STAY_STEPS = 1_000_000
+STAY_SECONDS = 86_400.0
 FEWEST_STEPS = 240  # it trains on while a fault is noticed and while the recovery is closed
 KILLED_RANK = 3
 START_SECONDS = 120.0
@@ -73,10 +75,17 @@ class Outcome:
 
 @dataclass(frozen=True)
 class Switches:
-    """What can be chosen: the number of steps, and a byte that is flipped in each shard that a rank gets back."""
+    """What can be chosen.
+
+    Attributes:
+        steps: Length of the training.
+        flip_restored_byte: In each shard that a rank gets back.
+        stays: No fault is made; it trains until Ctrl-C, for faults of your own (`make inject`).
+    """
 
     steps: int = STEPS
     flip_restored_byte: bool = False
+    stays: bool = False
 
     def environment(self) -> Mapping[str, str]:
         """Variables of the trainer's image."""
@@ -117,6 +126,9 @@ class Demo:
         scene = Scene(rig, job, observer)
         self.screen.begin("waiting for 8 ranks to train")
         observer.wait("the training", _is_under_way, START_SECONDS)
+        if self.switches.stays:
+            self._stay(scene)
+            return
         self._kill(scene)
         self._power_off(scene)
         self.screen.begin("letting the training end")
@@ -145,14 +157,24 @@ class Demo:
         self.screen.begin("starting etcd, kube-apiserver, kube-controller-manager, kube-scheduler")
         plane = ControlPlane.start(self.run)
         self.screen.say(f"  kubectl --kubeconfig={plane.kubeconfig} shows it while it lasts")
-        self.screen.begin("starting six process nodes; installing CRD and operator")
-        self.rig = Rig.start_demo(plane, RigLayout(trainer_environment=self.switches.environment()))
+        more = 1 if self.switches.stays else 0  # so that a move still finds a place after a loss
+        self.screen.begin(f"starting {'seven' if more else 'six'} process nodes; installing CRD and operator")
+        usual = RigLayout()
+        layout = replace(usual, chip_nodes=usual.chip_nodes + more, trainer_environment=self.switches.environment())
+        self.rig = Rig.start_demo(plane, layout)
         return self.rig
 
     def _submit(self, rig: Rig) -> Job:
         self.screen.begin(f"kubectl apply -f {EXAMPLE.relative_to(CHECKOUT)}")
         rig.plane.kubectl("apply", "-f", str(EXAMPLE))
         return Job(rig.plane, JOB_NAME, rig.namespace, rig.host_path(VOLUME))
+
+    def _stay(self, scene: Scene) -> None:
+        """Until Ctrl-C, or the training's end."""
+        self.screen.begin('training until Ctrl-C; in a second terminal: make inject ARGS="chip node-1 1"')
+        scene.observer.wait(
+            "the end of the training", lambda board: board.state in {"Complete", "Failed"}, STAY_SECONDS
+        )
 
     def _kill(self, scene: Scene) -> None:
         self.screen.begin(f"fault 1: SIGKILL to rank {KILLED_RANK}")

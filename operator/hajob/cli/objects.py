@@ -89,23 +89,20 @@ class KubernetesObjects:
 
         headers = {"Accept": _JSON, **({"Content-Type": content} if body is not None else {})}
         try:
-            response = self._api.call_api(
-                path,
-                method,
-                header_params=headers,
-                body=body,
-                auth_settings=["BearerToken"],
-                _preload_content=False,
-                _request_timeout=_REQUEST_SECONDS,
-                _return_http_data_only=True,
+            asked = self._api.param_serialize(
+                method, path, header_params=headers, body=body, auth_settings=["BearerToken"]
             )
+            response = self._api.call_api(*asked, _request_timeout=_REQUEST_SECONDS)
+            content = response.read()
+            if not 200 <= response.status < 300:
+                raise self._client.ApiException(http_resp=response)
         except self._client.ApiException as refusal:
             if refusal.status == 404 and absent_is_fine:
                 return None
             raise ClusterError(f"{method} {path}: {_sentence(refusal)}") from None
         except (HTTPError, OSError) as problem:
             raise ClusterError(f"{method} {path}: the API server cannot be reached: {problem}") from None
-        found: Json = json.loads(response.data)
+        found: Json = json.loads(content)
         return found
 
 

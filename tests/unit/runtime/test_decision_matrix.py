@@ -76,7 +76,9 @@ def noded(node: str, level: str) -> dict[str, Any]:
 
 
 def condition(node: str, level: str) -> dict[str, Any]:
-    return objects.node(node, **{level: "True"})
+    raw = objects.node(node)
+    raw["status"]["conditions"].append({"type": level, "status": "True", "reason": "Found"})
+    return raw
 
 
 def not_ready(node: str, _: str) -> dict[str, Any]:

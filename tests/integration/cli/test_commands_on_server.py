@@ -1,0 +1,121 @@
+"""The commands that read and change objects, on a real server by a kubeconfig: no stand-in knows the client's own ways."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import secrets
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from e2e.cluster.control_plane import ControlPlane
+from hajob.cli import breaker, doctor, facts, inject, main, quarantine
+from hajob.cli.cluster import ClusterError
+from hajob.cli.objects import QUARANTINES, KubernetesObjects, config_maps
+
+NOW_MS = 1_767_225_900_000
+NOW = datetime.fromtimestamp(NOW_MS / 1000, UTC)
+Json = dict[str, Any]
+
+
+@pytest.fixture
+def objects(control_plane: ControlPlane) -> KubernetesObjects:
+    return KubernetesObjects(str(control_plane.kubeconfig))
+
+
+@pytest.fixture
+def namespace(control_plane: ControlPlane) -> Iterator[str]:
+    name = f"cli-{secrets.token_hex(4)}"
+    body = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
+    control_plane.api.create("/api/v1/namespaces", body)
+    yield name
+    control_plane.api.delete(f"/api/v1/namespaces/{name}")
+
+
+@pytest.fixture
+def node(control_plane: ControlPlane, crd: Json) -> Iterator[str]:
+    """A node of this test alone."""
+    assert crd
+    name = f"node-{secrets.token_hex(4)}"
+    control_plane.api.create("/api/v1/nodes", {"apiVersion": "v1", "kind": "Node", "metadata": {"name": name}})
+    yield name
+    control_plane.api.delete(f"{QUARANTINES}/{name}")
+    control_plane.api.delete(f"/api/v1/nodes/{name}")
+
+
+def ask(*words: str) -> argparse.Namespace:
+    return main.parser().parse_args(words)
+
+
+def test_objects_are_made_found_changed_and_deleted(objects: KubernetesObjects, namespace: str) -> None:
+    path = config_maps(namespace)
+    body = {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": {"name": "a", "labels": {"x": "y"}},
+        "data": {"k": "1"},
+    }
+    assert objects.find(f"{path}/a") is None
+    made = objects.create(path, body)
+    assert objects.replace(f"{path}/a", {**made, "data": {"k": "2"}})["data"] == {"k": "2"}
+    with pytest.raises(ClusterError, match="the object has been modified"):
+        objects.replace(f"{path}/a", made)
+    assert objects.patch(f"{path}/a", {"data": {"k": None, "l": "3"}})["data"] == {"l": "3"}
+    (found,) = (objects.find(f"{path}?labelSelector=x%3Dy") or {})["items"]
+    assert found["metadata"]["name"] == "a"
+    assert (objects.find(f"{path}?labelSelector=x%3Dz") or {})["items"] == []
+    objects.delete(f"{path}/a")
+    objects.delete(f"{path}/a")
+    assert objects.find(f"{path}/a") is None
+    with pytest.raises(ClusterError, match="not found"):
+        objects.create(config_maps(f"{namespace}-no"), body)
+
+
+def test_a_fault_is_injected_and_taken_back(
+    objects: KubernetesObjects, control_plane: ControlPlane, node: str, crd: Json
+) -> None:
+    assert crd
+    said: list[Any] = []
+    path = f"{config_maps('kube-system')}/mindx-dl-deviceinfo-{node}"
+    try:
+        for words in (("chip", node, "3"), ("memory", node, "2"), ("switch", node)):
+            inject.carry_out(inject.read(ask("inject", *words)), objects, NOW_MS, said.append)
+        found = facts.facts_of([{**(objects.find(path) or {}), "kind": "ConfigMap"}], None, NOW_MS)
+        assert found["rejected"] == []
+        assert sorted(row["code"] for row in found["facts"]) == ["40F84E00", "80E01801", "[0x00f1ff06,155910,na,na]"]
+        inject.carry_out(inject.read(ask("inject", "recover", node)), objects, NOW_MS, said.append)
+        assert facts.facts_of([{**(objects.find(path) or {}), "kind": "ConfigMap"}], None, NOW_MS)["facts"] == []
+    finally:
+        control_plane.api.delete(path)
+
+
+def test_a_node_is_kept_out_and_let_in(objects: KubernetesObjects, node: str) -> None:
+    said: list[Any] = []
+    for words in (("add", node, "--for", "2h"), ("list",), ("release", node)):
+        quarantine.carry_out(ask("quarantine", *words), objects, NOW, said.append)
+    assert any(line.startswith(node) and "ByHand" in line for line in said[1:-1])
+    assert said[-1] == f"node {node} is let in again"
+
+
+def test_the_settings_are_annotated_where_there_are_none(objects: KubernetesObjects, namespace: str) -> None:
+    breaker.believe(objects, namespace, NOW)
+    breaker.believe(objects, namespace, NOW.replace(year=2027))
+    metadata = (objects.find(f"{config_maps(namespace)}/hajob-faults") or {})["metadata"]
+    assert metadata["annotations"] == {"training.hajob.io/believe-faults": "2027-01-01T00:05:00Z"}
+    assert metadata["labels"] == {"training.hajob.io/settings": "faults"}
+
+
+def test_doctor_looks_at_a_server_without_an_operator(objects: KubernetesObjects, namespace: str, crd: Json) -> None:
+    assert crd
+    said: list[Any] = []
+    words = ("doctor", "--operator-namespace", namespace, "--fault-namespaces", namespace, "-o", "json")
+    assert doctor.carry_out(ask(*words), objects, NOW_MS, said.append) == 1
+    found = {one["about"]: one for one in json.loads(said[0])["findings"]}
+    assert found["CRD"]["grade"] == "ok"
+    assert "nobody holds its Lease" in found["operator"]["message"]
+    assert "not looked at" not in found
+    with pytest.raises(ClusterError, match="there is no HATrainingJob qwen"):
+        doctor.carry_out(ask("doctor", "qwen", "-n", namespace), objects, NOW_MS, said.append)
