@@ -1,4 +1,4 @@
-"""The commands that read and change objects, on a real server by a kubeconfig: no stand-in knows the client's own ways."""
+"""The commands that read and change objects, on a real server: no stand-in knows the client's own ways."""
 
 from __future__ import annotations
 

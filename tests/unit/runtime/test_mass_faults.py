@@ -1,0 +1,110 @@
+"""Many nodes break at once: a whole operator on the server in memory, fed with the objects of the device plugins.
+
+The rack of docs/benchmarks.md is measured on a real server; here is what must follow, by a clock that the test moves.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterable
+from typing import Any
+
+import pytest
+
+from hajob.api import constants as names
+from hajob.cli.injection import Injection, InjectionKind, device_map, device_map_name
+from tests.unit.runtime.test_operator import Led, World
+
+NODES = 500
+RACK = 50
+SETTINGS = {
+    "apiVersion": "v1",
+    "kind": "ConfigMap",
+    "metadata": {
+        "name": "hajob-faults",
+        "namespace": "hajob-system",
+        "labels": {"training.hajob.io/settings": "faults"},
+    },
+}
+
+
+class Mass:
+    """A cluster of many nodes under an operator that leads."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.world = World()
+        self.led = Led(self.world, monkeypatch)
+        self.operator = self.world.operator
+
+    async def begin(self) -> None:
+        body = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "kube-system"}}
+        await self.world.kube.create("namespaces", "", body)
+        for number in range(NODES):
+            body = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": f"n{number}"}}
+            await self.world.kube.create("nodes", "", body)
+        await self.led.wait_until_leading()
+        await self.passes(10)
+
+    async def passes(self, seconds: float) -> None:
+        for _ in range(int(seconds * 2)):
+            await self.world.clock.advance(0.5)
+
+    async def break_(self, nodes: Iterable[int], kind: InjectionKind = InjectionKind.CHIP) -> None:
+        now = self.world.clock.now_milliseconds()
+        for number in nodes:
+            chip = 3 if kind is InjectionKind.CHIP else None
+            body = device_map(None, Injection.of(kind, f"n{number}", chip), now)
+            if kind is InjectionKind.RECOVER:
+                await self.world.kube.delete("configmaps", "kube-system", device_map_name(f"n{number}"))
+            else:
+                await self.world.kube.create("configmaps", "kube-system", body)
+
+    async def quarantined(self) -> set[str]:
+        pages = self.world.kube.pages(names.QUARANTINES)
+        return {raw["metadata"]["name"] async for page in pages for raw in page.items}
+
+    @property
+    def held(self) -> str:
+        found: Any = self.operator._faults.report()["held"]
+        return str(found)
+
+
+@pytest.fixture
+async def mass(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Mass]:
+    made = Mass(monkeypatch)
+    await made.begin()
+    yield made
+    await made.led.end()
+
+
+async def test_a_rack_that_breaks_is_kept_out_within_a_second(mass: Mass) -> None:
+    await mass.break_(range(RACK))
+    await mass.passes(1)
+    assert mass.held == ""
+    assert await mass.quarantined() == {f"n{number}" for number in range(RACK)}
+    assert len(mass.operator._quarantines.kept_out()) == RACK
+
+
+async def test_a_flood_isolates_nothing_until_an_admin_believes_it(mass: Mass) -> None:
+    await mass.break_(range(3 * RACK))
+    await mass.passes(120)
+    told = await mass.quarantined()
+    assert f"{3 * RACK} of {NODES} nodes" in mass.held
+    assert len(told) <= NODES // 5, "what came before the breaker opened, at most the cap"
+    await mass.world.kube.create("configmaps", "hajob-system", SETTINGS)
+    await mass.passes(2)
+    believed = {"metadata": {"annotations": {"training.hajob.io/believe-faults": "now"}}}
+    await mass.world.kube.patch("configmaps", "hajob-system", "hajob-faults", believed)
+    await mass.passes(10)
+    assert mass.held == ""
+    assert len(await mass.quarantined()) == NODES // 5, "the operator by itself keeps out a fifth of the nodes"
+
+
+async def test_a_false_alarm_that_is_taken_back_leaves_nothing(mass: Mass) -> None:
+    await mass.break_(range(RACK, 4 * RACK))
+    await mass.passes(5)
+    before = await mass.quarantined()
+    await mass.break_(range(RACK, 4 * RACK), InjectionKind.RECOVER)
+    await mass.passes(120)
+    assert mass.held == ""
+    assert await mass.quarantined() == before
+    assert mass.operator._faults.report()["standing"] == 0
