@@ -89,13 +89,7 @@ class KubernetesObjects:
 
         headers = {"Accept": _JSON, **({"Content-Type": content} if body is not None else {})}
         try:
-            asked = self._api.param_serialize(
-                method, path, header_params=headers, body=body, auth_settings=["BearerToken"]
-            )
-            response = self._api.call_api(*asked, _request_timeout=_REQUEST_SECONDS)
-            content = response.read()
-            if not 200 <= response.status < 300:
-                raise self._client.ApiException(http_resp=response)
+            content = self._answer(method, path, headers, body)
         except self._client.ApiException as refusal:
             if refusal.status == 404 and absent_is_fine:
                 return None
@@ -104,6 +98,15 @@ class KubernetesObjects:
             raise ClusterError(f"{method} {path}: the API server cannot be reached: {problem}") from None
         found: Json = json.loads(content)
         return found
+
+    def _answer(self, method: str, path: str, headers: dict[str, str], body: Mapping[str, Any] | None) -> bytes:
+        """What the server sends back; raises the client's exception for a refusal."""
+        asked = self._api.param_serialize(method, path, header_params=headers, body=body, auth_settings=["BearerToken"])
+        response = self._api.call_api(*asked, _request_timeout=_REQUEST_SECONDS)
+        content: bytes = response.read()
+        if not 200 <= response.status < 300:
+            raise self._client.ApiException(http_resp=response)
+        return content
 
 
 def _sentence(refusal: Any) -> str:  # noqa: ANN401  the client has no types

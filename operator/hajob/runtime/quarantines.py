@@ -88,7 +88,9 @@ class Quarantines:
         self._nodes, self._leads, self._settings, self._changed = nodes, leads, settings, changed
         self._known: dict[str, NodeQuarantine] = {}
         self._wanted: dict[str, NodeQuarantine | None] = {}
-        self._active: frozenset[str] = frozenset()
+        self._active: set[str] = set()
+        self._kept_out: frozenset[str] = frozenset()  # the same, as it was told last
+        self._ours: set[str] = set()  # of these, what this operator has decided itself
         self._inherited: set[str] = set()
         self._could = False
         self._refused: set[str] = set()
@@ -100,7 +102,7 @@ class Quarantines:
 
     def kept_out(self) -> frozenset[str]:
         """Names of the nodes on which nothing new is placed."""
-        return self._active
+        return self._kept_out
 
     def is_inherited(self, node: str) -> bool:
         """Whether this node was kept out already when this process began."""
@@ -117,10 +119,13 @@ class Quarantines:
 
     def faults_changed(self, nodes: Iterable[str]) -> None:
         """What stands on these nodes has changed."""
-        if self._may_decide():
-            for node in nodes:
+        decides, turned = self._may_decide(), set()
+        for node in nodes:
+            if decides:
                 self._follow(node)
-        self._count()
+            if self._turns(node):
+                turned.add(node)
+        self._tell(frozenset(turned))
 
     def follow_all(self) -> None:
         """This process leads now, or faults are believed again, or the settings are others."""
@@ -163,34 +168,34 @@ class Quarantines:
 
     def _has_room(self, node: str) -> bool:
         """Whether one more node may be kept out: the operator alone empties no cluster."""
-        if node in self._active:
-            return True
-        own = (self._current(each) for each in self._active if not self._is_foreign(each))
-        ours = sum(one is not None and one.spec.source != BY_HAND for one in own)
-        most = self._settings().most(len(self._nodes()))
-        # those of this very round are not counted among the active ones yet
-        now, fresh = self._clock.now_milliseconds(), self._wanted.keys() - self._active - {node}
-        ours += sum(active(self._wanted[each], now) for each in fresh)
-        if ours < most:
+        ours, most = len(self._ours), self._settings().most(len(self._nodes()))
+        if node in self._active or ours < most:
             return True
         if node not in self._refused:
             self._refused.add(node)
             log.warning("node %s is not quarantined: %d are, of at most %d; see docs/faults.md", node, ours, most)
         return False
 
-    def _count(self) -> None:
-        """Which nodes are kept out now; tell whom it concerns."""
-        now = self._clock.now_milliseconds()
-        all_ = {*self._known, *self._wanted}
-        found = frozenset(node for node in all_ if active(self._current(node), now))
-        metrics.QUARANTINED.set(len(found))
+    def _turns(self, node: str) -> bool:
+        """Take in whether the node is kept out now, and by whom; True: that is another answer than before."""
+        current, before = self._current(node), node in self._active
+        keeps_out = active(current, self._clock.now_milliseconds())
+        _mark(self._active, node, is_so=keeps_out)
+        own = keeps_out and current is not None and current.spec.source != BY_HAND and not self._is_foreign(node)
+        _mark(self._ours, node, is_so=own)
+        return keeps_out is not before
+
+    def _tell(self, turned: frozenset[str]) -> None:
+        """Tell whom it concerns."""
+        metrics.QUARANTINED.set(len(self._active))
         metrics.QUARANTINES_REFUSED.set(len(self._refused))
-        turned, self._active = found ^ self._active, found
-        self._inherited &= found
+        self._inherited &= self._active
+        if not turned:
+            return
+        self._kept_out = frozenset(self._active)
         for node in turned:
             self._faults.look_at(node)
-        if turned:
-            self._changed(turned)
+        self._changed(turned)
 
     async def _look_now_and_then(self) -> None:
         """End what is over; try those for which there was no room."""
@@ -206,6 +211,7 @@ class Quarantines:
                 if node not in self._wanted and (at := due_ms(one, settings)) is not None and at <= now
             }
             self.faults_changed(due | self._refused)
+            self._tell(frozenset(filter(self._turns, {*self._known, *self._wanted, *self._active})))
 
     # ---------------------------------------------------------------------------------------------- writes
 
@@ -253,6 +259,13 @@ class Quarantines:
             owner = {"apiVersion": "v1", "kind": "Node", "name": node.name, "uid": node.uid}
             body["metadata"]["ownerReferences"] = [owner]
         return body
+
+
+def _mark(nodes: set[str], node: str, *, is_so: bool) -> None:
+    if is_so:
+        nodes.add(node)
+    else:
+        nodes.discard(node)
 
 
 def _patch(known: NodeQuarantine, wanted: NodeQuarantine) -> Json:
