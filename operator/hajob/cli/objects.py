@@ -89,14 +89,14 @@ class KubernetesObjects:
 
         headers = {"Accept": _JSON, **({"Content-Type": content} if body is not None else {})}
         try:
-            content = self._answer(method, path, headers, body)
+            answer = self._answer(method, path, headers, body)
         except self._client.ApiException as refusal:
             if refusal.status == 404 and absent_is_fine:
                 return None
             raise ClusterError(f"{method} {path}: {_sentence(refusal)}") from None
         except (HTTPError, OSError) as problem:
             raise ClusterError(f"{method} {path}: the API server cannot be reached: {problem}") from None
-        found: Json = json.loads(content)
+        found: Json = json.loads(answer)
         return found
 
     def _answer(self, method: str, path: str, headers: dict[str, str], body: Mapping[str, Any] | None) -> bytes:
