@@ -11,13 +11,13 @@ from typing import Final
 
 from hajob.plan import events
 from hajob.plan.policy import NodePolicy
-from hajob.plan.state import ENDED, UNTRAINED, JobPhase
+from hajob.plan.state import ENDED, STEADY, UNTRAINED, JobPhase
 from hajob.runtime.clock import Timer
 from hajob.runtime.disruption_budgets import DisruptionBudgets
 from hajob.runtime.job_memory import JobMemory
 from hajob.runtime.job_places import JobPlaces
 from hajob.runtime.ports import Ports
-from hajob.scheduling.drains import Drains, budgets
+from hajob.scheduling.drains import Drains, Turn, budgets
 from hajob.sources import observe
 from hajob.sources.pod import PodView
 from hajob.status.announcements import Announce, Announcement
@@ -48,6 +48,8 @@ class DrainWatch:
         self._drains = Drains(memory.policy.drain_timeout_seconds)
         self._budgets = DisruptionBudgets(ports.kube, ports.clock, wake)
         self._timer: Timer | None = None
+        self._turn = Turn(ports.openings)
+        self._opening: Timer | None = None
         self._asked = float("-inf")
         self._move_asked: tuple[object, float] = (None, 0.0)
 
@@ -55,6 +57,8 @@ class DrainWatch:
         """Do nothing any more."""
         self._budgets.close()
         self._cancel()
+        if self._opening is not None:
+            self._opening.cancel()
 
     def moves(self) -> Iterable[events.MigrateRequested]:
         """Rank pods that are to leave their nodes; a move that was refused is asked for again now and then."""
@@ -86,7 +90,21 @@ class DrainWatch:
             return  # who is evicted before the ranks train is made anew alone; a start has enough to write
         policy = self._memory.policy
         overdue = self._drains.overdue(self._clock.monotonic())
-        await self._budgets.follow(self._memory.job, budgets(self._memory.desired, policy, overdue=overdue))
+        wanted = budgets(
+            self._memory.desired, policy, overdue=overdue, opened=phase in STEADY and self._is_opened(overdue=overdue)
+        )
+        await self._budgets.follow(self._memory.job, wanted)
+
+    def _is_opened(self, *, overdue: bool) -> bool:
+        """Whether it is the turn of evictions that nobody announced, of which none can be seen."""
+        now = self._clock.monotonic()
+        if overdue:
+            self._turn.begin_anew()
+        opened = self._turn.is_now(now, self._drains.timeout)
+        if self._opening is not None:
+            self._opening.cancel()
+        self._opening = self._clock.call_later(self._turn.next_change(now) - now + 0.01, self._wake)
+        return opened
 
     def _drained(self) -> list[PodView]:
         """Pods whose nodes are to be emptied, the coordinator's among them."""

@@ -27,6 +27,7 @@ from hajob.runtime.status_publisher import Pace
 from hajob.runtime.status_writer import StatusWriter
 from hajob.scheduling.capacity import Capacity
 from hajob.scheduling.demand import Demand
+from hajob.scheduling.drains import Openings
 from hajob.sources.node import NodeView
 
 
@@ -104,6 +105,7 @@ class Ports:
 
     starts: StartQueue = field(default_factory=StartQueue)
     pace: Pace = field(default_factory=Pace)
+    openings: Openings = field(default_factory=Openings)
 
     def may_start(self, job_uid: str) -> bool:
         """Whether all pods of a job that waits may ask for nodes now."""

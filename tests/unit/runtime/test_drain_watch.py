@@ -11,7 +11,7 @@ from e2e.memory_api.requests import requests
 from hajob.plan.state import UNTRAINED, JobPhase
 from hajob.protocol import sidecar_pb2 as wire
 from hajob.runtime.kube import ApiError
-from hajob.scheduling.drains import NOTICE_SECONDS
+from hajob.scheduling.drains import NOTICE_SECONDS, OPEN_SHARE
 from tests.unit.runtime.test_job_controller import NAMESPACE, Town, settled
 
 BUDGETS = "poddisruptionbudgets"
@@ -96,6 +96,27 @@ async def test_an_eviction_goes_through_once_it_has_waited(town: Town) -> None:
     assert budgets(town) == {"rank": 0, "coordinator": 0}
     await cordon(town, node_of(town, "rank"), on=False)
     assert budgets(town) == {"rank": 4, "coordinator": 1}
+
+
+async def test_an_eviction_that_nobody_announced_gets_its_turn(town: Town) -> None:
+    await town.train()
+    timeout = town.controller._memory.policy.drain_timeout_seconds
+    await town.clock.advance(timeout - 1)
+    assert (budgets(town), writes(town)) == ({"rank": 4, "coordinator": 1}, 2)
+    await town.clock.advance(2)
+    assert budgets(town) == {"rank": 3, "coordinator": 0}
+    await town.clock.advance(OPEN_SHARE * timeout)
+    assert (budgets(town), writes(town)) == ({"rank": 4, "coordinator": 1}, 6)
+    await town.clock.advance(timeout + 1)
+    assert budgets(town) == {"rank": 3, "coordinator": 0}
+
+
+async def test_nobody_else_is_evicted_during_a_recovery(town: Town) -> None:
+    await town.train()
+    await town.clock.advance(town.controller._memory.policy.drain_timeout_seconds + 1)
+    assert budgets(town)["rank"] == 3
+    await cordon(town, node_of(town, "rank"))
+    assert (phase(town), budgets(town)) == (JobPhase.MIGRATING, {"rank": 5, "coordinator": 1})
 
 
 async def test_a_drained_coordinator_is_moved_after_a_notice(town: Town) -> None:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import pytest
 
 from hajob.plan.placements import CoordinatorPlacement, Placement, Placements, PodPurpose
 from hajob.plan.policy import CoordinatorLossPolicy, NodePolicy, Policy
-from hajob.scheduling.drains import NOTICE_SECONDS, Budgets, Drains, budgets
+from hajob.scheduling.drains import NOTICE_SECONDS, OPENING_GAP_SECONDS, Budgets, Drains, Openings, Turn, budgets
 
 FOUR = Placements(tuple(Placement(rank, 1) for rank in range(4)), CoordinatorPlacement(1))
 MOVING = Placements((*FOUR.ranks, Placement(2, 2, PodPurpose.SECOND_PLACE)), FOUR.coordinator)
@@ -62,3 +64,30 @@ def test_a_node_that_comes_back_waits_anew() -> None:
 
 def test_the_notice_is_never_longer_than_half_the_timeout() -> None:
     assert (Drains(20.0).notice, Drains(0.0).notice, Drains(900.0).notice) == (10.0, 0.0, NOTICE_SECONDS)
+
+
+def test_jobs_open_one_after_the_other() -> None:
+    openings = Openings()
+    turns = [Turn(openings) for _ in range(60)]
+    assert not any(turn.is_now(100.0, 900.0) for turn in turns)
+    assert [turn.is_now(1000.0, 900.0) for turn in turns] == [True] + [False] * 59
+    times = [turn.next_change(1000.0) for turn in turns[1:]]
+    assert all(after - before == OPENING_GAP_SECONDS for before, after in pairwise(times))
+
+
+def test_a_job_with_a_long_timeout_keeps_no_other_waiting() -> None:
+    openings = Openings()
+    slow, fast = Turn(openings), Turn(openings)
+    assert not slow.is_now(0.0, 86_400.0)
+    assert not fast.is_now(0.0, 900.0)
+    assert fast.is_now(900.0, 900.0)
+
+
+def test_a_turn_ends_and_comes_again() -> None:
+    turn = Turn(Openings())
+    found = {now: turn.is_now(now, 900.0) for now in (0.0, 899.0, 900.0, 959.0, 960.0, 1859.0, 1860.0)}
+    assert [now for now, opened in found.items() if opened] == [900.0, 959.0, 1860.0]
+
+
+def test_evictions_that_nobody_announced_take_one_rank_at_a_time() -> None:
+    assert budgets(FOUR, Policy(), overdue=False, opened=True) == Budgets(3, 0)
