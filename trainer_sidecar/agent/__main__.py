@@ -24,6 +24,7 @@ from trainer_sidecar.agent.clock import BootClock, Clock
 from trainer_sidecar.agent.gate import Gate
 from trainer_sidecar.agent.launcher_client import LauncherClient
 from trainer_sidecar.agent.node import Node
+from trainer_sidecar.agent.registrations import Registrations
 from trainer_sidecar.agent.server import AgentService, make_server
 from trainer_sidecar.agent.settings import AgentSettings, read_settings
 from trainer_sidecar.agent.store_gate import StoreGate
@@ -43,7 +44,8 @@ class Agent:
         self._settings = settings
         self._clock = clock
         self.node = Node(settings, clock)
-        self.gate = Gate(settings.pod_address, settings.mindio_port, self.node, clock)
+        registrations = Registrations(settings.directory)
+        self.gate = Gate(settings.pod_address, settings.mindio_port, self.node, clock, registrations)
         self.store_gate = StoreGate(settings.pod_address, settings.rendezvous_port, self.node)
         self.service = AgentService(settings, self.node, clock)
         hello = {"output_directory": settings.output_directory, "attempt_limit": settings.output_attempt_limit}
@@ -53,6 +55,7 @@ class Agent:
         self.node.ports.wake_gate = self._wake_gates
         self.node.ports.end_links = self.gate.end_links
         self.node.ports.link_phase = self.gate.phase
+        self.node.ports.gate_state = self.gate.state
         directory = Path(settings.checkpoint_directory) if settings.checkpoint_directory else None
         self.checkpoints = Checkpoints(directory, self.node.checkpoints_seen)
         self.node.ports.look_at_checkpoints = self.checkpoints.order

@@ -1,6 +1,7 @@
 """As much of MindIO's wire as the gate must read: who connects, what a rank registers, and how far it is.
 
-docs/protocols/mindio.md has the layouts. The gate never changes a byte; what it cannot read it forwards all the same.
+docs/protocols/mindio.md has the layouts. The gate never changes a byte that it passes on; what it
+cannot read it forwards all the same.
 """
 
 from __future__ import annotations
@@ -11,12 +12,14 @@ from dataclasses import dataclass
 
 CONNECT = struct.Struct("<hh4xQ")  # magic, version, rank
 CONNECT_MAGIC = 0
+CONNECT_VERSION = 1
 REPLY = struct.Struct("<h")  # 0: taken
 HEADER = struct.Struct("<hhIII")  # type, result, length, sequence, checksum
 REGISTER = 0
 COPIES = 1
 DATA_PARALLEL = 2
 HEARTBEAT = 3
+DESTROY = 28  # the controller says that it goes, and a rank never beats again
 COLLECTED = 10
 LOCKED = 12
 NORMAL = 26
@@ -32,6 +35,13 @@ KEPT = frozenset({REGISTER, COPIES, DATA_PARALLEL, *STATUS_OFFSETS, *ANSWERS.val
 LARGEST_KEPT = 4 * 1024 * 1024  # the groups of 100,000 ranks and more
 LARGEST_BODY = 256 * 1024 * 1024
 LARGEST_STEP = 1 << 48
+FIRST_ACTION = 4
+SERIAL_AT = {4: 16, 6: 2, 7: 4, 21: 24, 23: 14, 29: 8, 31: 8, 33: 8, 35: 24, 37: 14}
+"""Where the body of an action has its serial, 0 for the others."""
+SERIAL = struct.Struct("<H")
+REGISTERED = struct.Struct("<ii")  # result, repair counter: in the reply to a registration
+LEFT = 11
+"""The run status of a rank that has left MindIO in order."""
 TLS_HANDSHAKE = b"\x16\x03"
 
 
@@ -52,10 +62,14 @@ class Status:
 
     Attributes:
         step: Optimizer steps it has completed, 0 before the first; None when the message does not tell.
+        counter: How many repairs it knows of.
+        left: Its training is over, and it has said goodbye.
     """
 
     rank: int
     step: int | None
+    counter: int = 0
+    left: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,8 +91,52 @@ class Message:
         heartbeat = self.heartbeat()
         if not heartbeat:
             return None
-        rank, _, step, _ = STATUS.unpack_from(heartbeat)
-        return Status(rank, step if 0 <= step <= LARGEST_STEP else None)
+        rank, counter, step, run = STATUS.unpack_from(heartbeat)
+        return Status(rank, step if 0 <= step <= LARGEST_STEP else None, counter, run == LEFT)
+
+
+def serial(action: Message) -> int:
+    """The serial of what the controller said, 0: it has none."""
+    at = HEADER.size + SERIAL_AT.get(action.kind, 0)
+    if action.kind < FIRST_ACTION or len(action.content) < at + SERIAL.size:
+        return 0
+    return int(SERIAL.unpack_from(action.content, at)[0])
+
+
+def registered(reply: bytes) -> tuple[int, int]:
+    """Result and repair counter of the reply to a registration; an odd one refuses."""
+    if len(reply) < HEADER.size + REGISTERED.size:
+        return -1, 0
+    result, counter = REGISTERED.unpack_from(reply, HEADER.size)
+    return int(result), int(counter)
+
+
+class Inward:
+    """Cuts what a controller says into whole messages, so that no rank is left in the middle of one.
+
+    Attributes:
+        lost: The bytes don't look like MindIO's messages any more: they are passed on as they come.
+    """
+
+    def __init__(self) -> None:
+        self.lost = False
+        self._buffer = bytearray()
+
+    def feed(self, data: bytes) -> list[Message]:
+        """The messages that these bytes complete; kind -1: bytes that are none."""
+        self._buffer += data
+        messages: list[Message] = []
+        while len(self._buffer) >= HEADER.size and not self.lost:
+            kind, _, length, _, _ = HEADER.unpack_from(self._buffer)
+            self.lost = length > LARGEST_BODY
+            if self.lost or len(self._buffer) < HEADER.size + length:
+                break
+            messages.append(Message(kind, bytes(self._buffer[: HEADER.size + length])))
+            del self._buffer[: HEADER.size + length]
+        if self.lost and self._buffer:
+            messages.append(Message(-1, bytes(self._buffer)))
+            self._buffer.clear()
+        return messages
 
 
 @dataclass(frozen=True, slots=True)

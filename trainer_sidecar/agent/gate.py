@@ -3,29 +3,35 @@
 A rank's link passes only while the order admits the process that runs and the lease holds; both are looked at for
 every chunk. Otherwise the gate *holds*: links stay open, bytes wait. It never accepts a connection and closes it,
 because a rank whose first connect is closed gives up MindIO for good. A rank's link outlives the controller's: what the
-rank says of itself is read as it comes, also while the gate holds and while there is no controller.
-docs/protocols/launcher.md#the-gate
+rank says of itself is read as it comes, also while the gate holds and while there is no controller. Another controller
+is told everything that the rank registered with. docs/protocols/launcher.md#the-gate
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-import enum
 import logging
 from collections.abc import Callable, Iterable
-from typing import Any, Protocol
+from typing import Any
 
+from hajob.protocol import sidecar_pb2 as pb
 from trainer_sidecar.agent import frames
 from trainer_sidecar.agent.clock import SECOND, Clock
+from trainer_sidecar.agent.gate_rules import LinkPhase, Rules
 from trainer_sidecar.agent.last_words import LastWords
-from trainer_sidecar.agent.listener import CHUNK, Listener, ListenerRules
+from trainer_sidecar.agent.listener import CHUNK, Listener
 from trainer_sidecar.agent.outward import Outward
+from trainer_sidecar.agent.registering import (
+    CONNECT_TIMEOUT_SECONDS,
+    FIRST_RETRY_SECONDS,
+    LAST_RETRY_SECONDS,
+    REPLY_TIMEOUT_SECONDS,
+    StandIns,
+    register,
+)
+from trainer_sidecar.agent.registrations import Registration, Registrations
 
-CONNECT_TIMEOUT_SECONDS = 5.0
-REPLY_TIMEOUT_SECONDS = 30.0
-FIRST_RETRY_SECONDS = 0.05
-LAST_RETRY_SECONDS = 1.0
 SILENT_SECONDS = 8
 NEVER_SPOKE_SECONDS = 30
 FROZEN_SECONDS = 2  # a check that comes this late tells of this process, not of the ranks
@@ -34,48 +40,6 @@ KNOWN_SECONDS = 2.0  # between the end of a rank's link and the news that its pr
 ANSWERED_SECONDS = 10.0  # so long a dead rank is answered for; MindIO misses its heartbeats after 8 to 12 s
 
 log = logging.getLogger(__name__)
-
-
-class LinkPhase(enum.Enum):
-    """How far a rank's newest link is."""
-
-    NONE = "none"
-    AT_GATE = "at gate"
-    LINKED = "linked"
-
-
-class Rules(ListenerRules, Protocol):
-    """What the gate asks, and tells, the rest of the agent."""
-
-    def may_pass(self, rank: int) -> bool:
-        """Whether this rank's bytes may pass now."""
-
-    def is_local(self, rank: int) -> bool:
-        """Whether this pod has that rank."""
-
-    def may_answer(self) -> bool:
-        """Whether a rank of this pod that has died may be answered for now."""
-
-    def controller_address(self) -> str:
-        """host:port of the MindIO controller, empty while there is none."""
-
-    def link_changed(self, rank: int) -> None:
-        """A link of this rank was opened, linked or closed."""
-
-    def heartbeat(self, rank: int, step: int | None, *, asked: bool) -> None:
-        """The rank has said that it lives, and how many steps it has finished (None: it did not say).
-
-        `asked`: in its answer to an action, at the moment of a stop.
-        """
-
-    def copies(self, rank: int, *, told: bool) -> None:
-        """At each heartbeat of a link on which the rank registered: whether it told MindIO of its copies."""
-
-    def tls_spoken(self, rank: int | None) -> None:
-        """A process of this pod opened a connection with a TLS handshake; None: before it said which rank it is."""
-
-    def silent(self, rank: int, since: int) -> None:
-        """A linked rank has said nothing since then, although it could."""
 
 
 class GateLink:
@@ -88,7 +52,7 @@ class GateLink:
         self._upstream: asyncio.StreamWriter | None = None
         self._connecting: asyncio.Future[asyncio.StreamReader] | None = None
         self._frames = frames.FrameReader()
-        self._inward_frames = frames.FrameReader()
+        self._inward = frames.Inward()
         self._outward = Outward(self._is_held)
         self._last_words: LastWords | None = None
         self._died = asyncio.Event()
@@ -96,7 +60,9 @@ class GateLink:
         self._registered = self._told_copies = False
         self._speaks_tls = self._is_answered = False
         self.rank: int | None = None
+        self.process = ""
         self.address = ""
+        self.bound: str | None = None  # the controller that the connection of now goes to
         self.phase = LinkPhase.NONE
         self.taken = False
         self.heartbeats = 0
@@ -114,7 +80,11 @@ class GateLink:
                     self._gate.rules.tls_spoken(None)
                 await self._until_closed()
                 return
-            self.rank, self._last_words = rank, LastWords(rank)
+            self.rank, self.process = rank, self._gate.rules.process(rank)
+            self._last_words = LastWords(rank)
+            if self._has_left():
+                log.info("rank %d has left MindIO and connects again: closed, or its end would hang", rank)
+                return
             self._gate.end_answers(rank)
             self._set_phase(LinkPhase.AT_GATE)
             await self._serve_rank(frame)
@@ -144,7 +114,15 @@ class GateLink:
     def _can_go_on(self) -> bool:
         """Whether another connection to the controller can follow: both sides stand between two messages."""
         self._outward.detach()
-        return not self._frames.lost and self._inward_frames.is_at_boundary
+        return not (self._frames.lost or self._inward.lost)
+
+    def _has_left(self) -> bool:
+        kept = self._registration()
+        return kept is not None and kept.left
+
+    def _registration(self) -> Registration | None:
+        assert self.rank is not None
+        return self._gate.registrations.of(self.rank, self.process)
 
     async def _until_closed(self) -> None:
         while await self._reader.read(CHUNK):
@@ -189,21 +167,26 @@ class GateLink:
                 log.info("rank %s waits at the gate: controller %s: %r", self.rank, self.address, problem)
             finally:
                 self._connecting.cancel()
-            if self._upstream is not None:
-                self._upstream.close()
-                self._upstream = None
+            self._hang_up()
             await asyncio.sleep(delay)
             delay = min(2 * delay, LAST_RETRY_SECONDS)
 
-    def redirect(self, address: str) -> None:
-        """The controller is elsewhere now: a link goes there, be it that it waits or that it was open."""
-        if self.phase is LinkPhase.AT_GATE and self._connecting is not None and self.address != address:
+    def _hang_up(self) -> None:
+        if self._upstream is not None:
+            self._upstream.close()
+        self._upstream = self.bound = None
+
+    def redirect(self, address: str, controller: str) -> None:
+        """The controller is another one now: a link goes there, be it that it waits or that it was open."""
+        if (self.address, self.bound) == (address, controller):
+            return
+        if self.phase is LinkPhase.AT_GATE and self._connecting is not None:
             self._connecting.cancel()
-        elif self.phase is LinkPhase.LINKED and self.address != address and self._upstream is not None:
+        elif self.phase is LinkPhase.LINKED and self._upstream is not None:
             self._upstream.transport.abort()
 
     async def _connect(self, frame: bytes) -> asyncio.StreamReader:
-        self.address = self._gate.rules.controller_address()
+        self.address, self.bound = self._gate.rules.controller_address(), self._gate.rules.controller()
         host, _, port = self.address.rpartition(":")
         async with asyncio.timeout(CONNECT_TIMEOUT_SECONDS):
             reader, self._upstream = await asyncio.open_connection(host.strip("[]"), int(port), limit=CHUNK)
@@ -213,17 +196,32 @@ class GateLink:
             reply = await reader.readexactly(frames.REPLY.size)
         await self._gate.until_open(self)
         self.taken = frames.REPLY.unpack(reply)[0] == 0
+        if self._is_answered and not self.taken:
+            raise ValueError(f"the rank is not taken again: {reply.hex()}")
+        kept = self._registration()
+        if kept is not None and kept.controller != self.bound and self.taken:
+            await self._make_known(reader, kept)
         if not self._is_answered:
             self._is_answered = True
             self._writer.write(reply)
-        elif not self.taken:
-            raise ValueError(f"the rank is not taken again: {reply.hex()}")
         return reader
+
+    async def _make_known(self, reader: asyncio.StreamReader, kept: Registration) -> None:
+        """Another controller learns what the one before knew; what it replies is not for the rank."""
+        assert self._upstream is not None
+        assert self.rank is not None
+        assert self.bound is not None
+        await register(reader, self._upstream, kept, lambda: self._gate.until_open(self))
+        if kept.heartbeat:
+            self._upstream.write(kept.heartbeat)
+        log.info("rank %d is known to another controller, %s", self.rank, self.bound)
+        self._gate.registrations.now_known(self.rank, kept, self.bound)
 
     async def _forward(self, upstream: asyncio.StreamReader, reading: asyncio.Future[None]) -> None:
         """Both directions until one of them ends, or the rank's process."""
         assert self._upstream is not None
         self.spoke = self._gate.clock.now()
+        self._inward = frames.Inward()
         self._outward.attach()
         if self._last_words is not None:
             self._last_words.begin()
@@ -245,8 +243,7 @@ class GateLink:
             if self.has_ended and not self._speaks_tls:
                 await self._answer_for_the_dead(upstream, reading)
         finally:
-            self._upstream.close()
-            self._upstream = None
+            self._hang_up()
 
     async def _answer_for_the_dead(self, upstream: asyncio.StreamReader, reading: asyncio.Future[None]) -> None:
         """MindIO would wait for what the rank owes it; only a process that is known to have ended is answered for."""
@@ -328,13 +325,33 @@ class GateLink:
         while data := await upstream.read(CHUNK):
             words.ordered(data)
             await self._gate.until_open(self)
-            self._inward_frames.feed(data)
+            passed = b"".join(map(self._take_down, self._inward.feed(data)))
             if not self._writer.is_closing():
                 with contextlib.suppress(ConnectionError):  # the rank's end is seen where it is read
-                    self._writer.write(data)
+                    self._writer.write(passed)
                     await self._writer.drain()
 
+    def _take_down(self, action: frames.Message) -> bytes:
+        """What of a controller's word reaches the rank."""
+        assert self.rank is not None
+        if action.kind == frames.DESTROY and not self._gate.rules.is_over():
+            log.warning("rank %d is not told that its controller goes: it would never beat for another one", self.rank)
+            return b""
+        was_known = self._is_known()
+        self._gate.registrations.told(self.rank, self.process, self.bound or "", action)
+        if self._is_known() and not was_known:
+            self._gate.rules.link_changed(self.rank)
+        return action.content
+
+    def _is_known(self) -> bool:
+        kept = self._registration()
+        return kept is not None and kept.controller == self.bound
+
     def _listen(self, message: frames.Message) -> None:
+        if self.rank is not None and not self._gate.registrations.said(self.rank, self.process, message):
+            log.warning("rank %d did not register here: what it would have said is made anew", self.rank)
+            if self._upstream is not None and self.bound:
+                self._upstream.transport.abort()
         if message.kind == frames.REGISTER:
             self._registered = True
         elif message.kind == frames.COPIES:
@@ -376,9 +393,13 @@ class Gate:
         unreadable: Messages of ranks that could not be read. They have passed all the same.
     """
 
-    def __init__(self, address: str, port: int, rules: Rules, clock: Clock) -> None:
+    def __init__(
+        self, address: str, port: int, rules: Rules, clock: Clock, registrations: Registrations | None = None
+    ) -> None:
         self.rules = rules
         self.clock = clock
+        self.registrations = registrations if registrations is not None else Registrations()
+        self._stand_ins = StandIns(rules, self.registrations)
         self.listener = Listener(address, port, self._serve, rules)
         self._links: dict[GateLink, asyncio.Task[None]] = {}
         self._change = asyncio.Event()
@@ -391,6 +412,7 @@ class Gate:
 
     async def close(self) -> None:
         """Stop listening and end every link."""
+        self._stand_ins.close()
         await self.listener.close()
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -415,20 +437,31 @@ class Gate:
         rank = link.rank
         assert rank is not None
         await self.until(lambda: self.rules.may_pass(rank))
+        if link.bound is not None and link.bound != self.rules.controller():
+            raise ConnectionAbortedError("another controller is in service")
 
     async def until(self, allowed: Callable[[], bool]) -> None:
         """Wait until order and lease allow it; at once when they do."""
         while not allowed():
             await self._change.wait()
 
+    def state(self) -> pb.GateState:
+        """What the coordinator must know to bring another controller into service."""
+        controller, kept = self.rules.controller(), self.registrations
+        links = [(link.rank, link.process) for link in self._links if link.phase is LinkPhase.LINKED]
+        known = kept.known(controller, [(rank, process) for rank, process in links if rank is not None])
+        registered = sorted({*known, *self._stand_ins.done()})
+        return pb.GateState(controller=controller, registered=registered, serial=kept.serial, counter=kept.counter)
+
     def changed(self) -> None:
         """Order or lease has changed: let every waiting link look again; links to a former controller end."""
         self._change.set()
         self._change = asyncio.Event()
-        address = self.rules.controller_address()
+        address, controller = self.rules.controller_address(), self.rules.controller()
         for link in list(self._links):
             if address:
-                link.redirect(address)
+                link.redirect(address, controller)
+        self._stand_ins.follow()
 
     def end(self, link: GateLink) -> None:
         """End one link."""

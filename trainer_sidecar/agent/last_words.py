@@ -9,16 +9,11 @@ docs/protocols/launcher.md#the-gate, docs/decisions/0028-the-gate-answers-for-th
 from __future__ import annotations
 
 import struct
-from collections.abc import Mapping
 from typing import Final
 
-from trainer_sidecar.agent.frames import ANSWERS, HEADER, STATUS_OFFSETS, FrameReader, Message
+from trainer_sidecar.agent.frames import ANSWERS, HEADER, SERIAL_AT, STATUS_OFFSETS, FrameReader, Message
 
 SERIAL: Final = struct.Struct("<H")
-SERIAL_AT: Final[Mapping[int, int]] = dict.fromkeys((9, 11, 17, 19, 25), 0) | {
-    4: 16, 7: 4, 21: 24, 23: 14, 29: 8, 31: 8, 33: 8, 35: 24, 37: 14
-}  # fmt: skip
-"""Where the serial stands in the body of an action."""
 ANSWER: Final = struct.Struct("<iHxx")
 """Result and serial; a rank follows, or the step of a loaded checkpoint (-1: none) and a heartbeat."""
 ANSWER_SERIAL_AT: Final = HEADER.size + 4
@@ -55,7 +50,7 @@ class LastWords:
         """Bytes of the controller, in order and complete, whether the rank gets them or not."""
         for message in (piece.message for piece in self._frames.feed(data)):
             if message is not None:
-                serial = _serial(message, HEADER.size + SERIAL_AT[message.kind])
+                serial = _serial(message, HEADER.size + SERIAL_AT.get(message.kind, 0))
                 if serial is not None:
                     self._owed[serial] = message.kind
 

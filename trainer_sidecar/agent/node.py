@@ -18,7 +18,7 @@ from trainer_sidecar.agent.clock import Clock
 from trainer_sidecar.agent.environment import rank_environment
 from trainer_sidecar.agent.fence import Fence
 from trainer_sidecar.agent.finish import Finish
-from trainer_sidecar.agent.gate import LinkPhase
+from trainer_sidecar.agent.gate_rules import LinkPhase
 from trainer_sidecar.agent.launcher_messages import Script, read_name, read_process, read_script
 from trainer_sidecar.agent.lease import Lease
 from trainer_sidecar.agent.log_watch import LogWatch
@@ -272,12 +272,30 @@ class Node:
         """host:port of the MindIO controller, empty while there is none."""
         return self._orders.controller_address
 
+    def controller(self) -> str:
+        """Which controller process that is, empty: not told."""
+        return self._orders.controller
+
+    def process(self, rank: int) -> str:
+        """Names the rank's present process."""
+        process = self._processes.get(rank)
+        return f"{process.name.incarnation}.{process.name.start}" if process is not None else ""
+
+    def is_over(self) -> bool:
+        """Whether this pod's ranks are to end."""
+        return self._orders.over
+
+    def stand_ins(self) -> frozenset[int]:
+        """Ranks without a process that the controller may be told of now."""
+        reach = self._may_reach(self._orders.controller_address)
+        return self._orders.stand_ins if reach else frozenset()
+
     def store_address(self) -> str:
         """host:port of the rendezvous store, empty while there is none."""
         return self._orders.store_address
 
     def link_changed(self, rank: int) -> None:
-        """A link of this rank was opened, linked or closed."""
+        """A link of this rank was opened, linked or closed; or the controller knows the rank now."""
         phase = self.ports.link_phase(rank)
         log.info("rank %d: link %s", rank, phase.value)
         if phase is LinkPhase.LINKED:
@@ -370,6 +388,7 @@ class Node:
             strangers=self._strangers.number,
             launched=[script.entry, *script.arguments] if tells_launch else [],
             sign_age_nanoseconds=max(0, self._clock.now() - self._sign) if self._sign else None,
+            gate=self.ports.gate_state(),
         )
 
     def _rank_state(self, rank: int) -> pb.RankState:

@@ -16,6 +16,8 @@ class Orders:
     Attributes:
         wanted: what is ordered of each local rank that the order names.
         controller_address: host:port of the MindIO controller, empty while there is none.
+        controller: which controller process serves there, empty: not told.
+        stand_ins: ranks without a process that this agent makes known to it.
         store_address: host:port of the rendezvous store, empty while there is none.
         over: this pod's incarnation is over, for good.
     """
@@ -24,7 +26,8 @@ class Orders:
         self._local_ranks = local_ranks
         self._revision = 0
         self.wanted: dict[int, Wanted] = {}
-        self.controller_address = self.store_address = ""
+        self.controller_address = self.store_address = self.controller = ""
+        self.stand_ins: frozenset[int] = frozenset()
         self.over = False
 
     def begin_stream(self) -> None:
@@ -38,6 +41,7 @@ class Orders:
             return False
         self._revision = order.revision
         self.controller_address, self.store_address = order.controller_address, order.store_address
+        self.controller, self.stand_ins = order.controller, frozenset(order.stand_ins)
         self.wanted = {}
         for entry in order.ranks:
             if entry.rank not in self._local_ranks:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from hajob.protocol import sidecar_pb2 as pb
-from trainer_sidecar.agent.gate import LinkPhase
+from trainer_sidecar.agent.gate_rules import LinkPhase
 
 
 @dataclass
@@ -19,4 +19,5 @@ class AgentPorts:
     wake_gate: Callable[[], None] = lambda: None
     end_links: Callable[[int], None] = lambda _: None
     link_phase: Callable[[int], LinkPhase] = lambda _: LinkPhase.NONE
+    gate_state: Callable[[], pb.GateState] = pb.GateState
     look_at_checkpoints: Callable[[pb.CheckpointOrder | None], None] = lambda _: None

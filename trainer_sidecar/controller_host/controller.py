@@ -3,13 +3,17 @@
 MindIO keeps its state in the process: a repair counter that is never reset, serials that run out, native logging that
 cannot be set up twice. So an attempt gets a process of its own, forked by the host, and never a second controller.
 Callbacks come on MindIO's own threads and must neither raise nor wait: they write one line into a pipe.
+
+A controller for ranks that run already is wound on before anybody knows its address: ranks ignore actions whose serials
+they have seen, and would look healthy until the next fault (docs/protocols/mindio.md#winding).
 """
 
 from __future__ import annotations
 
 import os
+import queue
 from types import ModuleType
-from typing import Any, Callable, Dict, List, Mapping
+from typing import Any, Callable, Dict, List, Mapping, Optional, Tuple
 
 from trainer_sidecar.controller_host.part import Part
 from trainer_sidecar.controller_host.problems import StartError, check_address, load_controller_module
@@ -18,6 +22,12 @@ from trainer_sidecar.controller_protocol import OTHER, Message
 PING = "ping"
 """The host's own call: its answer says that this process lives and that no call hangs. MindIO is not asked."""
 CALLBACKS = ("report_fault_ranks", "report_stop_complete", "report_strategies", "report_result")
+
+
+STOP_COMPLETE, RESULT = CALLBACKS[1], CALLBACKS[3]
+SERIALS_OF_A_PAUSE = 3
+PAUSE_SECONDS = 4  # a shorter one ends before it is answered, and the controller with it
+WINDING_SECONDS = 10.0
 
 
 def plain(value: object) -> object:
@@ -55,6 +65,7 @@ class ControllerProcess(Part):
     """One controller: `run` returns when the host has closed its end of the pipe."""
 
     _module: Any = None
+    _winding: Optional["queue.Queue[Tuple[str, Tuple[Any, ...]]]"] = None
 
     @staticmethod
     def package(_environment: Dict[str, str]) -> str:
@@ -81,7 +92,38 @@ class ControllerProcess(Part):
                 "MindIO refused to start its controller on %s:%d; its log above says why"
                 % (request["address"], request["port"]),
             ) from None
+        wind = request.get("wind") or {}
+        if wind:
+            self._wind(module, int(wind["serials"]), int(wind["counter"]))
         self._module = module
+
+    def _wind(self, mindio: ModuleType, serials: int, counter: int) -> None:
+        """Raise the repair counter, then the serials; the pauses also drop the word that "stop switch" leaves."""
+        self._winding = queue.Queue()
+        for _ in range(counter):
+            self._must(mindio.tft_notify_controller_prepare_action("hot switch", {0: 0}), "prepare_action")
+            self._must(mindio.tft_notify_controller_prepare_action("stop switch"), "prepare_action")
+        for _ in range(max(1, -(-serials // SERIALS_OF_A_PAUSE))):
+            self._must(mindio.tft_notify_controller_stop_train({}, "pause", PAUSE_SECONDS), "stop_train")
+            self._await_callback(STOP_COMPLETE)
+            self._must(mindio.tft_notify_controller_change_strategy("continue"), "change_strategy")
+            self._await_callback(RESULT)
+        self._winding = None
+
+    @staticmethod
+    def _must(code: int, call: str) -> None:
+        if code != 0:
+            raise StartError(OTHER, "MindIO refused %s (%s) while its controller was wound on" % (call, code))
+
+    def _await_callback(self, name: str) -> None:
+        assert self._winding is not None
+        try:
+            said, arguments = self._winding.get(timeout=WINDING_SECONDS)
+        except queue.Empty:
+            raise StartError(OTHER, "MindIO did not call %s while its controller was wound on" % name) from None
+        if said != name or arguments[0] != 0:
+            text = "MindIO called %s%r while its controller was wound on"
+            raise StartError(OTHER, text % (said, arguments))
 
     def _register_callbacks(self, module: ModuleType) -> None:
         for name in CALLBACKS:
@@ -90,6 +132,9 @@ class ControllerProcess(Part):
 
     def _callback(self, name: str) -> Callable[..., int]:
         def forward(*arguments: object) -> int:
+            if self._winding is not None:
+                self._winding.put((name, arguments))
+                return 0
             try:
                 self.send({"event": name, "arguments": plain(list(arguments))})
             except BaseException as error:  # raising here would send the controller to its exit state

@@ -14,6 +14,7 @@ import signal
 import socket
 import time
 import traceback
+import uuid
 from typing import List, Optional, Tuple
 
 from trainer_sidecar import controller_protocol, prctl, signals
@@ -184,7 +185,8 @@ class Host:
         self._end_child()
         self._log = []
         self._state = dict(_no_controller(int(request["attempt"])), store=self._state["store"])
-        self._state.update(controller="starting", world_size=request["world_size"])
+        instance = "%d-%s" % (request["attempt"], uuid.uuid4().hex[:12])
+        self._state.update(controller="starting", world_size=request["world_size"], instance=instance)
         self._keep_store(request)
         self._child = self._begin(CONTROLLER, request)
         self._tell_state()
@@ -360,4 +362,4 @@ class Host:
 
 def _no_controller(attempt: int) -> Message:
     state = {"attempt": attempt, "controller": "none", "store": "none", "problem": "", "kind": ""}
-    return dict(state, world_size=0, incidents=0)
+    return dict(state, world_size=0, incidents=0, instance="")

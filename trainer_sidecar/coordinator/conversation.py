@@ -30,6 +30,7 @@ class EventKind(StrEnum):
     SERVES = "serves"
     TAKEN_UP = "taken up"  # a controller serves, and carries out `strategy`
     GONE = "gone"
+    TAKEN_OVER = "taken over"  # another controller knows every rank
     ENDED = "ended"  # every rank is ended by order
     FAULT = "report_fault_ranks"
     STOP_OK = "report_stop_complete 0"

@@ -50,6 +50,19 @@ def serve(memory: ConversationMemory, _event: MindIOEvent) -> list[Command]:
     return []
 
 
+def begin_again(memory: ConversationMemory, event: MindIOEvent) -> list[Command]:
+    """Another controller knows every rank and nothing else: who was lost, and is not repaired, is lost to it, too."""
+    lost, desired = missing(memory), memory.desired
+    serve(memory, event)
+    memory.lost, memory.desired = lost, desired
+    return []
+
+
+def missing(memory: ConversationMemory) -> dict[int, int]:
+    """Whoever is not known to be repaired."""
+    return {**memory.named, **memory.late, **memory.lost}
+
+
 def take_up(memory: ConversationMemory, event: MindIOEvent) -> list[Command]:
     """A controller that was told this by somebody before us."""
     memory.strategy = event.strategy

@@ -13,7 +13,17 @@ from typing import Any
 from hajob.protocol import sidecar_pb2 as pb
 from hajob.protocol.steps import known_step
 from trainer_sidecar.controller_protocol import PORT
-from trainer_sidecar.coordinator import checkpoints, first_step, hang, node_orders, orders, standing, start, takeover
+from trainer_sidecar.coordinator import (
+    checkpoints,
+    first_step,
+    hang,
+    node_orders,
+    orders,
+    standing,
+    start,
+    successor,
+    takeover,
+)
 from trainer_sidecar.coordinator.callbacks import parse_callback
 from trainer_sidecar.coordinator.clock import NANOSECONDS
 from trainer_sidecar.coordinator.conversation import EventKind, MindIOEvent
@@ -134,6 +144,8 @@ class CoordinatorCore:
         job.effects.note(changed=changed)
         if first:
             job.effects.touch(uid)
+        if report.HasField("gate"):
+            job.change.saw(report.gate.serial, report.gate.counter)
         if report.HasField("sign_age_nanoseconds"):
             job.attempt.goes_on(now - report.sign_age_nanoseconds / NANOSECONDS)
         checkpoints.take(job, pod, report)
@@ -214,15 +226,16 @@ class CoordinatorCore:
         job.effects.note(urgent=True)
         if controller.kind == PORT:
             job.effects.tell(job.new_fact(pb.PORT_TAKEN, "controller", controller.problem), now)
-        if controller.controller == "lost":
-            self._controller_gone(controller.problem, now)
+        if (controller.controller == "lost" or successor.is_hung(job)) and not job.change.is_over(controller.instance):
+            successor.lose(job, controller.problem)
         job.touch_all()
         self._advance(now)
 
     def controller_unreachable(self, now: float) -> None:
         """The host does not answer: its container is gone, and the controller with it."""
         if self.job.controller.disconnect():
-            self._controller_gone("the controller container has ended", now)
+            self.job.look_at(now)
+            successor.lose(self.job, "the controller container has ended", for_good=True)
             self.job.effects.note(urgent=True)
             self._advance(now)
 
@@ -232,15 +245,6 @@ class CoordinatorCore:
             log.error("the controller host cannot be reached: %s", text)
         self.job.controller.refuse(text)
         self.job.effects.note(urgent=True)
-
-    def _controller_gone(self, text: str, now: float) -> None:
-        job = self.job
-        if not job.runs:
-            return
-        before = job.conversation.state
-        feed(job, MindIOEvent(EventKind.GONE), now)
-        if job.conversation.state is State.LOST and before is not State.LOST:
-            job.tell_controller_lost(text, now)
 
     def callback(self, name: str, arguments: list[Any], at: float, now: float) -> None:
         """One of MindIO's four callbacks."""
@@ -252,6 +256,8 @@ class CoordinatorCore:
         self.job.look_at(now)
         if self.job.conversation.state is State.OFFLINE:
             self.job.controller.write_down({"event": name, "arguments": arguments})
+        elif self.job.change.is_under_way:
+            self.job.change.hear(event, at)
         else:
             feed(self.job, event, at)
         self._advance(now)
@@ -329,6 +335,7 @@ class CoordinatorCore:
         checkpoints.follow(job)
         start.advance(job)
         if job.runs:
+            successor.advance(job)
             orders.apply(job)
             orders.track(job)
             if not job.contacts.doubts:

@@ -6,6 +6,7 @@
 | `roster`, with pods, views and targets | roster.py |
 | `conversation`, with its memory | the conversation's table and its effects |
 | `controller`, `checkpoints` | views.py |
+| `change` | controller_change.py, led on by successor.py |
 | `contacts` | leases.py |
 | `assignment`, `order` and the rest | this module |
 """
@@ -19,6 +20,7 @@ from dataclasses import dataclass, field
 from hajob.protocol import sidecar_pb2 as pb
 from hajob.protocol.addresses import host_port
 from trainer_sidecar.coordinator.attempt import Attempt, AttemptPhase
+from trainer_sidecar.coordinator.controller_change import ControllerChange
 from trainer_sidecar.coordinator.conversation import Conversation
 from trainer_sidecar.coordinator.effects import Effects
 from trainer_sidecar.coordinator.incidents import Incidents, OpenIncident
@@ -84,6 +86,7 @@ class Job:
     effects: Effects = field(default_factory=Effects)
     controller: ControllerView = field(default_factory=ControllerView)
     checkpoints: CheckpointView = field(default_factory=CheckpointView)
+    change: ControllerChange = field(default_factory=ControllerChange)
     attempt: Attempt = field(default_factory=Attempt)
     assignment: pb.Assignment | None = None
     order: pb.Order | None = None
@@ -108,6 +111,7 @@ class Job:
     def begin_attempt(self, number: int, incarnation: int) -> None:
         """Another start of the whole job."""
         self.attempt = Attempt(number, incarnation, AttemptPhase.OPENING, self.now)
+        self.change.forget()
 
     @contextmanager
     def muted(self) -> Iterator[Effects]:

@@ -50,8 +50,10 @@ def node_order(job: Job, pod: RankPod) -> pb.NodeOrder | None:
     if not mine and not pod.over and looks is None:
         return None
     order = pb.NodeOrder(over=pod.over, log_rules=job.assignment.log_rules, checkpoint=looks)
-    if job.runs and job.controller.serves(job.attempt.number):
+    if job.runs and job.controller.serves(job.attempt.number) and job.change.may_connect:
         order.controller_address = job.setup.endpoint.controller
+        order.controller = job.controller.instance
+        order.stand_ins.extend(job.change.stand_ins_at(pod.uid))
     order.store_address = job.setup.endpoint.store
     environment = rank_environment(job)
     for rank, target in mine:
@@ -98,7 +100,7 @@ def controller_protects(job: Job) -> bool:
     if attempt.phase is AttemptPhase.OPENING:
         blind = any(pod.any_alive() for pod in job.roster.pods.values())
         return job.controller.ready(attempt.number) and not blind
-    sees = not job.conversation.is_blind
+    sees = not job.conversation.is_blind and not job.change.is_under_way
     return job.runs and sees and job.controller.serves(attempt.number)
 
 
@@ -108,4 +110,6 @@ def controller_problem(job: Job) -> str:
     if not controller.connected:
         return controller.refusal or "the controller container does not answer yet"
     worn = WORN_TEXT if controller.incidents >= WORN_INCIDENTS else ""
-    return controller.problem or checkpoints.problem(job) or job.conversation.memory.problem or worn
+    return (
+        job.change.problem or controller.problem or checkpoints.problem(job) or job.conversation.memory.problem or worn
+    )

@@ -69,6 +69,10 @@ class RankTarget:
         self.admitted = self.admitted or self.run
         return new
 
+    def hold(self) -> None:
+        """It waits at its gate until MindIO has named its rank."""
+        self.admitted = False
+
     def ask_for_stack(self) -> None:
         """Its stack is desired once more."""
         self.stacks += 1
@@ -90,6 +94,7 @@ class RankPod:
     launcher_ready: bool = False
     problems: list[pb.Problem] = field(default_factory=list)
     strangers: int = 0  # connections from outside that its agent has held
+    gate: pb.GateState | None = None  # None: it cannot make ranks known to another controller
     launched: tuple[str, ...] = ()  # what node rank 0's script has launched: script or module, its arguments
     views: dict[int, RankView] = field(default_factory=dict)
     oldest_alive: int | None = None  # the lowest incarnation of a process that runs
@@ -121,6 +126,7 @@ class RankPod:
         self.reported, self.launcher_ready = True, report.launcher_ready
         self.problems = list(report.problems)
         self.strangers = max(self.strangers, report.strangers)
+        self.gate = report.gate if report.HasField("gate") else None
         return first, changed
 
     def take_view(self, rank: int, view: RankView) -> bool:

@@ -22,6 +22,7 @@ class ControllerView:
     store: str = "none"
     problem: str = ""
     kind: str = ""
+    instance: str = ""  # which controller process it is
     refusal: str = ""  # why the host's socket may not be opened
     requested: int = -1  # the attempt a start was asked for
     requested_at: float = 0.0
@@ -61,6 +62,7 @@ class ControllerView:
         self.controller, self.store = str(state.get("controller")), str(state.get("store"))
         self.problem, self.kind = str(state.get("problem", "")), str(state.get("kind", ""))
         self.incidents = int(state.get("incidents", 0))
+        self.instance = str(state.get("instance", ""))
 
     def write_down(self, entry: Mapping[str, Any]) -> None:
         """What is said before the conversation was taken up belongs to the log."""

@@ -116,7 +116,7 @@ def _place(fact: Fact, observed: Sequence[Observed]) -> int:
     return next(answers, len(observed))
 
 
-_SILENT: Final = frozenset({wire.STOP_ACCEPTED, wire.STRATEGY_SENT})
+_SILENT: Final = frozenset({wire.STOP_ACCEPTED, wire.STRATEGY_SENT, wire.TAKEN_OVER})
 
 
 def _event(milestone: wire.Milestone, state: wire.CoordinatorState) -> events.JobEvent | None:

@@ -14,7 +14,8 @@ from e2e.cluster.loopback import own_port
 from tests.unit.agent.fakes import FakeClock
 from tests.unit.agent.rig import ADDRESS, Controller, until
 from trainer_sidecar.agent.frames import FrameReader, Message, Piece
-from trainer_sidecar.agent.gate import Gate, LinkPhase
+from trainer_sidecar.agent.gate import Gate
+from trainer_sidecar.agent.gate_rules import LinkPhase
 from trainer_sidecar.agent.listener import HELD_STRANGERS, is_of_this_pod
 
 
@@ -44,9 +45,23 @@ class Rules:
         self.told: list[tuple[int, bool]] = []
         self.tls: list[int | None] = []
         self.strangers: list[tuple[int, str]] = []
+        self.served_by, self.running, self.over = "", "1.0", False
+        self.dead: frozenset[int] = frozenset()
 
     def may_pass(self, _: int) -> bool:
         return self.open and bool(self.address)
+
+    def controller(self) -> str:
+        return self.served_by
+
+    def process(self, _: int) -> str:
+        return self.running
+
+    def is_over(self) -> bool:
+        return self.over
+
+    def stand_ins(self) -> frozenset[int]:
+        return self.dead if self.open else frozenset()
 
     def is_local(self, rank: int) -> bool:
         return rank in (2, 3)
@@ -205,12 +220,12 @@ async def test_an_error_of_the_reader_is_counted_and_the_bytes_pass(
 async def test_the_controllers_bytes_wait_too(scene: Scene) -> None:
     reader, _ = await scene.linked()
     scene.open(False)
-    scene.controller.send(b"stop")
+    scene.controller.send(message(17, b"abcdef"))
     await asyncio.sleep(0.1)
     with pytest.raises(TimeoutError):
         await asyncio.wait_for(reader.readexactly(1), 0.05)
     scene.open()
-    assert await reader.readexactly(4) == b"stop"
+    assert await reader.readexactly(22) == message(17, b"abcdef")
 
 
 async def test_a_held_gate_pushes_back_instead_of_buffering(scene: Scene) -> None:
@@ -266,12 +281,16 @@ async def test_a_ranks_link_outlives_the_controllers(scene: Scene) -> None:
     assert scene.controller.links == [2, 2]
 
 
-async def test_a_link_cut_within_a_message_to_the_rank_ends(scene: Scene) -> None:
+async def test_a_message_cut_short_never_reaches_the_rank(scene: Scene) -> None:
     reader, _ = await scene.linked()
     scene.controller.send(message(9, b"ab")[:17])
-    assert len(await reader.readexactly(17)) == 17
+    await asyncio.sleep(0.1)
     await scene.controller.stop()
-    assert await reader.read() == b""
+    await until(lambda: scene.gate.phase(2) is LinkPhase.AT_GATE, "the gate's turn")
+    await scene.controller.start()
+    await until(lambda: scene.gate.phase(2) is LinkPhase.LINKED, "the link")
+    scene.controller.send(message(11, b"cd"))
+    assert await reader.readexactly(18) == message(11, b"cd")
 
 
 async def test_links_follow_the_controller_to_another_address(scene: Scene) -> None:

@@ -9,7 +9,7 @@ import pytest
 from hajob.protocol import sidecar_pb2 as pb
 from tests.unit.agent.fakes import FakeClock, pod_settings
 from trainer_sidecar.agent.clock import SECOND
-from trainer_sidecar.agent.gate import LinkPhase
+from trainer_sidecar.agent.gate_rules import LinkPhase
 from trainer_sidecar.agent.node import Node
 
 

@@ -11,9 +11,9 @@ import pytest
 from tests.unit.agent.rig import until
 from tests.unit.agent.test_agent_gate import REGISTER, Scene, heartbeat, message
 from trainer_sidecar.agent import gate
-from trainer_sidecar.agent.frames import HEARTBEAT, Message
-from trainer_sidecar.agent.gate import LinkPhase
-from trainer_sidecar.agent.last_words import SERIAL_AT, LastWords
+from trainer_sidecar.agent.frames import HEARTBEAT, SERIAL_AT, Message
+from trainer_sidecar.agent.gate_rules import LinkPhase
+from trainer_sidecar.agent.last_words import LastWords
 
 COLLECT, LOCK, STOP, CLEAN, REPAIR, PAUSE, NORMAL = 9, 11, 17, 19, 21, 13, 25
 STATUS = heartbeat()[16:]

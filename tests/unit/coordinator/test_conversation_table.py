@@ -65,7 +65,7 @@ LIST = ("exit", "dump", "retry", "recover", "downgrade", "upgrade", "migration")
 EVENTS = [
     MindIOEvent(kind, ranks={1: 1}, codes={1: ""}, strategies=LIST, strategy="recover", call="stop_train")
     for kind in EventKind
-    if kind not in (EventKind.SERVES, EventKind.GONE, EventKind.TAKEN_UP, EventKind.ENDED)
+    if kind not in (EventKind.SERVES, EventKind.GONE, EventKind.TAKEN_UP, EventKind.TAKEN_OVER, EventKind.ENDED)
 ]
 
 

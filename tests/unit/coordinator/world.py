@@ -47,6 +47,8 @@ class Agent:
     told: pb.AgentReport | None = None
     sees_checkpoints: bool = False
     checkpoint: pb.CheckpointState | None = None
+    unread: pb.NodeOrder | None = None
+    known: dict[int, str] = field(default_factory=dict)  # rank -> the controller that it was made known to
 
     @property
     def uid(self) -> str:
@@ -96,7 +98,17 @@ class Agent:
             same = process is not None and (process.incarnation, process.start) == (entry.incarnation, entry.start)
             if process is not None and same and entry.admitted and process.phase == pb.AT_GATE:
                 process.phase = pb.LINKED
-                self.world.mindio.register(entry.rank)
+                self.make_known(entry.rank)
+            elif process is not None and same and entry.admitted and process.phase == pb.LINKED:
+                self.make_known(entry.rank, again=self.known.get(entry.rank) != self.order.controller)
+        for rank in self.order.stand_ins:
+            self.make_known(rank, again=self.known.get(rank) != self.order.controller)
+
+    def make_known(self, rank: int, *, again: bool = True) -> None:
+        """The controller of the order learns of a rank."""
+        if again and self.order is not None:
+            self.known[rank] = self.order.controller
+            self.world.mindio.register(rank)
 
     def report(self, facts: list[pb.Fact] | None = None, steps: list[pb.StepFinished] | None = None) -> pb.AgentReport:
         """The state as it is."""
@@ -112,7 +124,14 @@ class Agent:
             steps=steps or [],
             sees_checkpoints=self.sees_checkpoints,
             checkpoint=self.checkpoint,
+            gate=self.gate() if self.world.gates_know else None,
         )
+
+    def gate(self) -> pb.GateState:
+        """What its gate tells."""
+        controller = self.order.controller if self.order is not None else ""
+        registered = [rank for rank, known in sorted(self.known.items()) if known == controller]
+        return pb.GateState(controller=controller, registered=registered, serial=self.world.serial, counter=1)
 
 
 CHOOSING = ("strategy", "growing", "going on")
@@ -130,6 +149,7 @@ class Mindio:
         self.strategies = ["exit", "dump", "recover"]
         self.strategy = ""
         self.switching: set[int] = set()
+        self.wound: object = None
         self.silent = False  # takes calls, calls back only when the test says so
 
     def register(self, rank: int) -> None:
@@ -144,6 +164,7 @@ class Mindio:
     def call(self, name: str, arguments: dict[str, object], order: int = 0) -> None:
         """A call of the coordinator, answered and followed as MindIO would."""
         if name in ("start", "end"):
+            self.wound = arguments.get("wind")
             self._process(name)
             return
         self.calls.append((name, arguments))
@@ -176,7 +197,9 @@ class Mindio:
         self.world.log = []
         self.world.controller = {"attempt": 0, "controller": "none", "store": "none"}
         if name == "start":
-            self.world.controller = {"attempt": self.world.attempt, "controller": "serving", "store": "listening"}
+            self.world.controllers += 1
+            serving = {"controller": "serving", "store": "listening", "instance": f"c{self.world.controllers}"}
+            self.world.controller = {"attempt": self.world.attempt, **serving}
         self.world.core.controller_state(self.world.controller, self.world.now)
 
     def _stop_train(self, ranks: dict[int, int], _: object) -> None:
@@ -245,6 +268,18 @@ class World:
         self.pending: list[tuple[str, list[object]]] = []
         self.log: list[dict[str, object]] = []
         self.heartbeat = 0
+        self.gates_know = False  # agents that can make ranks known to another controller
+        self.controllers = 0
+        self.serial = 8
+
+    def lose_controller(self, problem: str = "signal 9") -> None:
+        """MindIO's process ends; the host lives."""
+        self.mindio.registered.clear()
+        self.mindio.ask = "nothing"
+        self.pending.clear()
+        self.controller = {**self.controller, "controller": "lost", "problem": problem}
+        self.core.controller_state(self.controller, self.now)
+        self.pump()
 
     def agent(self, node_rank: int) -> Agent:
         """The newest pod of a node rank."""
@@ -277,9 +312,12 @@ class World:
         for _ in range(200):
             busy = False
             for uid, order in self.core.take_orders().items():
-                if self.agents[uid].answers:
-                    self.agents[uid].take(order)
+                self.agents[uid].unread = order
                 busy = True
+            for agent in self.agents.values():
+                if agent.unread is not None and agent.answers:
+                    order, agent.unread = agent.unread, None
+                    agent.take(order)
             for request in self.core.take_requests():
                 self.mindio.call(request.call, request.arguments, request.order)
                 busy = True

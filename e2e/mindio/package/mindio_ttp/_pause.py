@@ -77,7 +77,7 @@ def resume(controller: Controller, ranks: list[int]) -> str:
 
 
 def prepare(controller: Controller, action: str, faults: dict[int, int]) -> bool:
-    """Begin or abandon a hot switch; False when a rank in it is unknown."""
+    """Begin or abandon a hot switch; one that no rank is in is refused, one that nobody knows is not."""
     with controller.lock:
         if action == "stop switch":
             if controller.hot_offered:
@@ -86,8 +86,7 @@ def prepare(controller: Controller, action: str, faults: dict[int, int]) -> bool
                 controller.mindx.put("stop")
             abandon(controller)
             return True
-        known = [controller.ranks.get(r) for r in faults]
-        if not faults or any(entry is None or not entry.registered for entry in known):
+        if not faults:
             return False
         controller.hot_ranks = set(faults)
         controller.incoming = {}

@@ -1,0 +1,233 @@
+"""Another controller behind the gate: it learns what the ranks registered with, and the ranks notice nothing."""
+
+from __future__ import annotations
+
+import asyncio
+import struct
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from e2e.cluster.loopback import own_port
+from tests.unit.agent.rig import ADDRESS, until
+from tests.unit.agent.test_agent_gate import REGISTER, Scene, heartbeat, message
+from trainer_sidecar.agent.frames import Message
+from trainer_sidecar.agent.gate import Gate
+from trainer_sidecar.agent.gate_rules import LinkPhase
+from trainer_sidecar.agent.registrations import Registrations
+
+COPIES = message(1, struct.pack("<ii???xii", 2, 1, True, True, False, 2, 0) + struct.pack("<iii", 2, 2, 3))
+REPLY = struct.Struct("<iiB3x")
+
+
+class MindIO:
+    """A controller that replies to registrations and keeps every message."""
+
+    def __init__(self, result: int = 0) -> None:
+        self.port = own_port()
+        self.result = result
+        self.messages: list[tuple[int, bytes]] = []
+        self.writers: list[asyncio.StreamWriter] = []
+        self._server: asyncio.Server | None = None
+
+    @property
+    def address(self) -> str:
+        return f"{ADDRESS}:{self.port}"
+
+    async def start(self) -> None:
+        self._server = await asyncio.start_server(self._serve, ADDRESS, self.port)
+
+    def stop(self) -> None:
+        """As if it had been killed."""
+        if self._server is not None:
+            self._server.close()
+        for writer in self.writers:
+            writer.transport.abort()
+
+    def kinds(self, rank: int = 2) -> list[int]:
+        """Types of what came over the links of a rank; -1 for its connect frame."""
+        return [struct.unpack_from("<h", one)[0] if one else -1 for of, one in self.messages if of == rank]
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.writers.append(writer)
+        try:
+            rank = struct.unpack("<hh4xQ", await reader.readexactly(16))[2]
+            self.messages.append((rank, b""))
+            writer.write(b"\0\0")
+            while True:
+                head = await reader.readexactly(16)
+                kind, _, length, _, _ = struct.unpack("<hhIII", head)
+                self.messages.append((rank, head + await reader.readexactly(length)))
+                if kind in (0, 1, 2):
+                    writer.write(message(kind, REPLY.pack(self.result, 3, 0)))
+        except (OSError, asyncio.IncompleteReadError):
+            pass
+        finally:
+            writer.close()
+
+
+class Change(Scene):
+    """A gate whose rank has registered with a controller, and another controller."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.rules.served_by = "first"
+        self.first, self.second = MindIO(), MindIO()
+
+    async def registered(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        self.rules.address, self.rules.open = self.first.address, True
+        link = await self.dial()
+        assert await link[0].readexactly(2) == b"\0\0"
+        for told in (REGISTER, COPIES):
+            link[1].write(told)
+            await link[0].readexactly(28)
+        link[1].write(heartbeat(step=4))
+        await until(lambda: 3 in self.first.kinds(), "its heartbeat")
+        return link
+
+    def change(self, controller: MindIO, name: str = "second") -> None:
+        self.rules.address, self.rules.served_by = controller.address, name
+        self.gate.changed()
+
+
+@pytest.fixture
+async def scene() -> AsyncIterator[Change]:
+    made = Change()
+    for controller in (made.first, made.second):
+        await controller.start()
+    await made.gate.listen()
+    yield made
+    await made.gate.close()
+    for controller in (made.first, made.second):
+        controller.stop()
+
+
+async def test_another_controller_learns_what_the_rank_told(scene: Change) -> None:
+    reader, writer = await scene.registered()
+    assert scene.gate.state().registered == [2]
+    scene.first.stop()
+    scene.change(scene.second)
+    await until(lambda: 3 in scene.second.kinds(), "the last heartbeat")
+    assert [one for _, one in scene.second.messages] == [b"", REGISTER, COPIES, heartbeat(step=4)]
+    await until(lambda: list(scene.gate.state().registered) == [2], "the gate's word")
+    writer.write(heartbeat(step=5))
+    await until(lambda: scene.second.kinds().count(3) == 2, "the next heartbeat")
+    scene.second.writers[-1].write(message(9, b"\x09\0"))
+    assert await reader.readexactly(18) == message(9, b"\x09\0"), "no reply of the new one is the rank's"
+
+
+async def test_the_same_controller_is_told_nothing_twice(scene: Change) -> None:
+    link = await scene.registered()
+    scene.first.writers[-1].transport.abort()
+    await until(lambda: scene.first.kinds().count(-1) == 2, "the second link")
+    await until(lambda: scene.gate.phase(2) is LinkPhase.LINKED, "the link")
+    assert scene.first.kinds().count(0) == 1
+    assert not link[0].at_eof()
+
+
+async def test_nothing_of_the_former_controller_reaches_the_rank(scene: Change) -> None:
+    """It was only stopped: what it had sent, and what it says when it goes on, is not for the rank."""
+    reader, _ = await scene.registered()
+    scene.rules.open = False
+    scene.gate.changed()
+    scene.first.writers[-1].write(message(17, b"\x30\0abcd"))
+    await asyncio.sleep(0.1)
+    scene.rules.open = True
+    scene.change(scene.second)
+    await until(lambda: 3 in scene.second.kinds(), "the takeover")
+    scene.second.writers[-1].write(message(11, b"\x31\0" + bytes(14)))
+    assert (await reader.readexactly(32))[:2] == b"\x0b\0"
+
+
+async def test_the_controllers_goodbye_is_not_passed_on(scene: Change) -> None:
+    reader, _ = await scene.registered()
+    farewell = message(28, b"\x05\0")
+    scene.first.writers[-1].write(farewell + message(9, b"\x06\0"))
+    assert await reader.readexactly(18) == message(9, b"\x06\0")
+    scene.rules.over = True
+    scene.first.writers[-1].write(farewell)
+    assert await reader.readexactly(18) == farewell, "the job ends"
+
+
+async def test_serial_and_counter_are_noted(scene: Change) -> None:
+    reader, writer = await scene.registered()
+    scene.first.writers[-1].write(message(21, bytes(24) + b"\x11\0" + bytes(6)) + message(9, b"\x07\0"))
+    await reader.readexactly(48 + 18)
+    assert (scene.gate.state().serial, scene.gate.state().counter) == (0x11, 3)
+    writer.write(message(3, struct.pack("<iiqb3xiqq16s", 2, 9, 4, 0, 0, 0, 0, b"")))
+    await until(lambda: scene.gate.state().counter == 9, "the counter in a heartbeat")
+
+
+async def test_a_dead_rank_is_registered_without_a_heartbeat(scene: Change) -> None:
+    _, writer = await scene.registered()
+    writer.close()
+    await until(lambda: scene.gate.phase(2) is LinkPhase.NONE, "its end")
+    scene.rules.dead = frozenset({2, 3, 7})
+    scene.change(scene.second)
+    await until(lambda: list(scene.gate.state().registered) == [2, 3, 7], "all of them")
+    assert [scene.second.kinds(rank) for rank in (2, 3, 7)] == [[-1, 0, 1]] * 3
+    told = [one[16:] for rank, one in scene.second.messages if rank == 7 and one]
+    assert told == [struct.pack("<i", 7), struct.pack("<i", 7) + COPIES[20:]], "of the groups of another rank"
+
+
+async def test_a_refused_rank_is_tried_again(scene: Change) -> None:
+    link = await scene.registered()
+    scene.second.result = 1
+    scene.change(scene.second)
+    await until(lambda: scene.second.kinds().count(0) >= 2, "two attempts")
+    assert not scene.gate.state().registered
+    scene.second.result = 0
+    await until(lambda: list(scene.gate.state().registered) == [2], "the third one")
+    assert not link[0].at_eof()
+
+
+async def test_an_agent_that_was_restarted_still_knows(scene: Change, tmp_path: Path) -> None:
+    await scene.gate.close()
+    scene.gate = Gate(ADDRESS, scene.port, scene.rules, scene.clock, Registrations(tmp_path))
+    await scene.gate.listen()
+    await scene.registered()
+    await scene.gate.close()
+    scene.gate = Gate(ADDRESS, scene.port, scene.rules, scene.clock, Registrations(tmp_path))
+    await scene.gate.listen()
+    scene.change(scene.second)
+    _, writer = await scene.dial()
+    writer.write(heartbeat(step=5))
+    await until(lambda: 3 in scene.second.kinds(), "its heartbeat")
+    assert scene.second.kinds()[:4] == [-1, 0, 1, 3]
+    assert scene.gate.state().counter == 3
+
+
+async def test_without_memory_the_first_message_tells(scene: Change) -> None:
+    """A process never registers twice: one that begins with a heartbeat has done it elsewhere."""
+    scene.change(scene.second)
+    scene.rules.open = True
+    scene.gate.changed()
+    reader, writer = await scene.dial()
+    assert await reader.readexactly(2) == b"\0\0"
+    writer.write(heartbeat(step=5))
+    await until(lambda: 0 in scene.second.kinds(), "a registration")
+
+
+async def test_a_rank_that_left_in_order_is_not_taken_again(scene: Change) -> None:
+    _, writer = await scene.registered()
+    writer.write(heartbeat(step=9, run_status=11))
+    await until(lambda: scene.first.kinds().count(3) == 2, "its goodbye")
+    writer.close()
+    reader, _ = await scene.dial()
+    assert await reader.read() == b""
+    scene.rules.running = "1.1"
+    reader, _ = await scene.dial()
+    assert await reader.readexactly(2) == b"\0\0", "another process of it is"
+
+
+def test_an_unreadable_file_is_passed_over(tmp_path: Path) -> None:
+    (tmp_path / "mindio-rank-2.json").write_text("{")
+    assert Registrations(tmp_path).of(2, "1.0") is None
+
+
+def test_a_directory_that_is_gone_costs_the_memory_only(tmp_path: Path) -> None:
+    kept = Registrations(tmp_path / "gone")
+    kept.said(2, "1.0", Message(0, REGISTER))
+    kept.said(2, "1.0", Message(1, COPIES))
+    assert kept.of(2, "1.0") is not None

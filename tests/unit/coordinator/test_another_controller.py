@@ -1,0 +1,122 @@
+"""A lost MindIO controller: another one takes its place, and the training notices nothing."""
+
+from __future__ import annotations
+
+import pytest
+
+from hajob.protocol import sidecar_pb2 as pb
+from tests.unit.coordinator.world import World
+from trainer_sidecar.coordinator.successor import SPARE_SERIALS
+
+
+@pytest.fixture
+def modern() -> World:
+    """Two nodes, all of whose gates can make ranks known."""
+    world = World()
+    world.gates_know = True
+    world.train(2)
+    return world
+
+
+def recover(world: World, rank: int) -> None:
+    """The operator orders what MindIO repairs."""
+    world.order(pb.IN_PLACE, lost_ranks=[rank], restart_ranks=[rank], revision=1)
+    world.advance(0.3)
+    world.step(world.state.step + 1)
+    world.mindio.result()
+    world.pump()
+
+
+def test_another_controller_is_wound_on_and_knows_all(modern: World) -> None:
+    modern.lose_controller()
+    assert modern.mindio.wound == {"serials": modern.serial + SPARE_SERIALS, "counter": 2}
+    assert modern.mindio.registered == {0, 1, 2, 3}
+    assert (modern.state.conversation, modern.state.controller_ready) == ("Serving", True)
+    assert not modern.facts
+    assert [mark.duration_nanoseconds for mark in modern.marks(pb.TAKEN_OVER)] == [0]
+
+
+def test_the_next_fault_is_recovered_by_the_new_controller(modern: World) -> None:
+    modern.lose_controller()
+    modern.die(3)
+    recover(modern, 3)
+    assert modern.state.conversation == "Serving"
+    assert [call for call, _ in modern.mindio.calls] == ["stop_train", "on_global_rank", "change_strategy"]
+
+
+def test_a_silent_gate_delays_the_new_controller_by_its_lease(modern: World) -> None:
+    modern.agent(1).frozen = True
+    modern.lose_controller()
+    assert modern.controllers == 1
+    assert not modern.state.controller_ready
+    modern.advance(3.2)
+    assert modern.controllers == 2
+
+
+def test_a_death_in_the_gap_waits_until_all_are_known(modern: World) -> None:
+    modern.agent(1).frozen = True
+    modern.lose_controller()
+    modern.die(1)
+    assert modern.called("stop_train") == []
+    modern.agent(1).frozen = False
+    modern.advance(1.0)
+    assert modern.called("stop_train") == [{"ranks": [[1, 1]], "incarnation": 2}]
+    recover(modern, 1)
+    assert modern.state.conversation == "Serving"
+
+
+def test_ranks_of_a_lost_node_are_made_known_by_another(modern: World) -> None:
+    modern.agent(1).powered = False
+    modern.lose_controller()
+    modern.advance(4.0)
+    assert modern.agent(0).known.keys() == {0, 1, 2, 3}
+    modern.order(pb.REPLACE, lost_ranks=[2, 3], replaced_nodes=[1], incarnation=2, revision=1)
+    assert modern.called("stop_train") == [{"ranks": [[2, 1], [3, 1]], "incarnation": 2}]
+
+
+def test_a_new_controller_lost_again_is_followed_by_another(modern: World) -> None:
+    modern.agent(1).frozen = True
+    modern.lose_controller()
+    modern.agent(1).frozen = False
+    modern.advance(0.5)
+    modern.lose_controller()
+    modern.advance(1.5)
+    assert modern.controllers == 3
+    assert modern.state.controller_ready
+    assert len(modern.marks(pb.TAKEN_OVER)) == 2
+
+
+def test_agents_of_an_older_version_leave_it_lost(modern: World) -> None:
+    modern.gates_know = False
+    modern.step(3)
+    modern.lose_controller()
+    assert [(fact.kind, fact.message) for fact in modern.facts] == [(pb.CONTROLLER_LOST, "signal 9")]
+    assert modern.controllers == 1
+
+
+def test_a_hung_controller_is_replaced(modern: World) -> None:
+    modern.core.controller_state({**modern.controller, "kind": "hung", "problem": "silent for 10 s"}, modern.now)
+    modern.pump()
+    assert modern.controllers == 2
+    assert modern.state.controller_ready
+
+
+def test_a_restarted_job_has_a_controller_that_is_not_wound(modern: World) -> None:
+    modern.lose_controller()
+    assert modern.mindio.wound
+    modern.attempt = 2
+    modern.assign()
+    modern.order(pb.START, incarnation=5)
+    modern.advance(4.0)
+    assert modern.mindio.wound is None
+    assert modern.core.job.change.serial == modern.serial
+
+
+def test_what_it_says_early_is_heard_when_all_are_known(modern: World) -> None:
+    modern.agent(1).frozen = True
+    modern.lose_controller()
+    modern.core.callback("report_fault_ranks", [[[0, 0]], []], modern.now, modern.now)
+    assert modern.called("stop_train") == []
+    modern.agent(1).frozen = False
+    modern.advance(1.0)
+    assert modern.called("stop_train") == [{"ranks": [[0, 0]], "incarnation": 2}]

@@ -1,0 +1,116 @@
+"""Making ranks known to a controller in their place: what a rank says after its connect frame.
+
+A rank without a process is made known, too, or the controller would refuse to be told that it is dead; its link may go
+at once, and nothing is said of how it is. docs/protocols/launcher.md#another-controller
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from typing import Protocol
+
+from trainer_sidecar.agent import frames
+from trainer_sidecar.agent.listener import CHUNK
+from trainer_sidecar.agent.registrations import TAKEN, Registration, Registrations
+
+CONNECT_TIMEOUT_SECONDS = 5.0
+REPLY_TIMEOUT_SECONDS = 30.0
+FIRST_RETRY_SECONDS = 0.05
+LAST_RETRY_SECONDS = 1.0
+
+log = logging.getLogger(__name__)
+
+UntilOpen = Callable[[], Awaitable[None]]
+
+
+async def register(
+    reader: asyncio.StreamReader, writer: asyncio.StreamWriter, kept: Registration, until_open: UntilOpen
+) -> None:
+    """Say it, message by message; `ValueError` when the controller does not take the rank."""
+    for message in kept.greetings():
+        await until_open()
+        writer.write(message)
+        async with asyncio.timeout(REPLY_TIMEOUT_SECONDS):
+            reply = await reader.readexactly(frames.HEADER.size)
+            reply += await reader.readexactly(frames.HEADER.unpack(reply)[2])
+        if frames.registered(reply)[0] not in TAKEN:
+            raise ValueError(f"the controller refuses the rank: {reply.hex()}")
+
+
+class StandInRules(Protocol):
+    """What standing in for ranks goes by."""
+
+    def controller_address(self) -> str:
+        """host:port of the MindIO controller, empty while there is none."""
+
+    def controller(self) -> str:
+        """Which controller process that is."""
+
+    def stand_ins(self) -> frozenset[int]:
+        """Ranks without a process that the controller may be told of now."""
+
+    def link_changed(self, rank: int) -> None:
+        """The controller knows the rank now."""
+
+
+class StandIns:
+    """One short connection for every rank that the order names, to each controller once."""
+
+    def __init__(self, rules: StandInRules, registrations: Registrations) -> None:
+        self._rules = rules
+        self._registrations = registrations
+        self._tasks: dict[int, asyncio.Task[None]] = {}
+        self._done: set[tuple[str, int]] = set()
+
+    def follow(self) -> None:
+        """Order or lease have changed."""
+        controller, ranks = self._rules.controller(), self._rules.stand_ins()
+        for rank in self._tasks.keys() - ranks:
+            self._tasks.pop(rank).cancel()
+        for rank in ranks - self._tasks.keys():
+            if (controller, rank) not in self._done:
+                self._tasks[rank] = asyncio.ensure_future(self._stand_in(rank, controller))
+
+    def done(self) -> set[int]:
+        """Ranks that the controller of now knows."""
+        return {rank for controller, rank in self._done if controller == self._rules.controller()}
+
+    def close(self) -> None:
+        """Say nothing more."""
+        for task in self._tasks.values():
+            task.cancel()
+
+    async def _stand_in(self, rank: int, controller: str) -> None:
+        delay = FIRST_RETRY_SECONDS
+        while rank in self._rules.stand_ins() and self._rules.controller() == controller:
+            try:
+                await self._register(rank)
+            except (OSError, TimeoutError, asyncio.IncompleteReadError, ValueError) as problem:
+                log.info("the controller does not know the dead rank %d yet: %r", rank, problem)
+                await asyncio.sleep(delay)
+                delay = min(2 * delay, LAST_RETRY_SECONDS)
+                continue
+            log.info("the controller knows rank %d, which has no process", rank)
+            self._done.add((controller, rank))
+            self._rules.link_changed(rank)
+            break
+        self._tasks.pop(rank, None)
+
+    async def _register(self, rank: int) -> None:
+        host, _, port = self._rules.controller_address().rpartition(":")
+        async with asyncio.timeout(CONNECT_TIMEOUT_SECONDS):
+            reader, writer = await asyncio.open_connection(host.strip("[]"), int(port), limit=CHUNK)
+        try:
+            writer.write(frames.CONNECT.pack(frames.CONNECT_MAGIC, frames.CONNECT_VERSION, rank))
+            async with asyncio.timeout(REPLY_TIMEOUT_SECONDS):
+                if frames.REPLY.unpack(await reader.readexactly(frames.REPLY.size))[0] != 0:
+                    raise ValueError("it does not take the connection")
+            await register(reader, writer, self._registrations.made(rank, ""), _at_once)
+        finally:
+            writer.close()
+
+
+async def _at_once() -> None:
+    """A rank without a process has no gate that could hold it; the order is looked at before each attempt."""

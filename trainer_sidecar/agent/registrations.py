@@ -1,0 +1,176 @@
+"""What each rank has told MindIO of itself, kept so that another controller can be told it again.
+
+The bytes that make a rank known are the same for every process of it, so those of a dead one serve to name it. They
+outlive this process in a directory of the pod: a rank that lost its link connects again and never registers a second
+time. docs/protocols/launcher.md#another-controller
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import struct
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from trainer_sidecar.agent import frames
+from trainer_sidecar.agent.frames import Message
+
+log = logging.getLogger(__name__)
+
+RANK = struct.Struct("<i")
+TAKEN = frozenset({0, 7})
+"""Results of a registration that leave the rank known: ok, and isolated until it is repaired."""
+TOLD = (frames.REGISTER, frames.COPIES, frames.DATA_PARALLEL)
+
+
+@dataclass(slots=True)
+class Registration:
+    """What one process of a rank has told.
+
+    Attributes:
+        process: Which process.
+        messages: By type, those that make it known.
+        heartbeat: Its last one, empty: none has come.
+        controller: The controller that knows the rank by it.
+        serial: The highest of an action that was passed down to it.
+        counter: The highest repair counter that it said or was told.
+        left: It has said that its training is over.
+    """
+
+    process: str
+    messages: dict[int, bytes] = field(default_factory=dict)
+    heartbeat: bytes = b""
+    controller: str = ""
+    serial: int = 0
+    counter: int = 0
+    left: bool = False
+
+    def greetings(self) -> list[bytes]:
+        """The messages in the order in which a rank sends them; each has a reply."""
+        return [self.messages[kind] for kind in TOLD if kind in self.messages]
+
+
+class Registrations:
+    """By rank; of a rank without any they are made from another's, whose groups are the job's."""
+
+    def __init__(self, directory: Path | None = None) -> None:
+        self._directory = directory
+        self._by_rank: dict[int, Registration] = {}
+        if directory is not None:
+            for path in directory.glob("mindio-rank-*.json"):
+                self._load(path)
+
+    def of(self, rank: int, process: str) -> Registration | None:
+        """What this process has registered with; None: it has not, it is about to."""
+        found = self._by_rank.get(rank)
+        return found if found is not None and found.process == process else None
+
+    def known(self, controller: str, processes: Iterable[tuple[int, str]]) -> list[int]:
+        """The ranks of these processes that this controller knows."""
+        found = ((rank, self.of(rank, process)) for rank, process in processes)
+        return [rank for rank, one in found if one is not None and one.controller == controller and one.messages]
+
+    @property
+    def serial(self) -> int:
+        """The highest of all."""
+        return max((one.serial for one in self._by_rank.values()), default=0)
+
+    @property
+    def counter(self) -> int:
+        """The highest of all."""
+        return max((one.counter for one in self._by_rank.values()), default=0)
+
+    # -- what passes the gate ----------------------------------------------------------------------------------------
+
+    def said(self, rank: int, process: str, message: Message) -> bool:
+        """A rank has said something; False: a process that never registered here talks like one that has."""
+        if message.kind == frames.REGISTER:
+            self._by_rank[rank] = Registration(process, {message.kind: message.content})
+            return True
+        kept = self.of(rank, process)
+        if kept is None:
+            if message.kind == frames.HEARTBEAT:
+                self._by_rank[rank] = kept = self.made(rank, process)
+                kept.heartbeat = message.content
+            return message.kind != frames.HEARTBEAT
+        if message.kind in TOLD:
+            kept.messages[message.kind] = message.content
+            self._save(rank, kept)
+        elif message.kind == frames.HEARTBEAT and (status := message.status()) is not None:
+            kept.heartbeat, kept.left = message.content, kept.left or status.left
+            kept.counter = max(kept.counter, status.counter)
+        return True
+
+    def told(self, rank: int, process: str, controller: str, action: Message) -> None:
+        """The controller's word has been passed on to a rank."""
+        kept = self.of(rank, process)
+        if kept is None:
+            return
+        if action.kind in TOLD:
+            result, counter = frames.registered(action.content)
+            kept.counter = max(kept.counter, counter)
+            if action.kind == frames.REGISTER and result in TAKEN:
+                self.now_known(rank, kept, controller)
+        elif (serial := frames.serial(action)) > kept.serial:
+            kept.serial = serial
+            self._save(rank, kept)
+
+    def now_known(self, rank: int, registration: Registration, controller: str) -> None:
+        """This controller knows the rank by it."""
+        registration.controller = controller
+        self._save(rank, registration)
+
+    # -- bytes that nobody has sent ----------------------------------------------------------------------------------
+
+    def made(self, rank: int, process: str) -> Registration:
+        """What a process of this rank would tell: as far as it is known, else as another rank of the job does."""
+        own = self._by_rank.get(rank)
+        if own is not None:
+            return Registration(process, dict(own.messages), serial=own.serial, counter=own.counter)
+        other = next((one for one in self._by_rank.values() if frames.COPIES in one.messages), None)
+        register = frames.HEADER.pack(frames.REGISTER, 0, RANK.size, 0, 0) + RANK.pack(rank)
+        messages = {frames.REGISTER: register}
+        if other is not None:
+            messages |= {kind: _of_rank(other.messages[kind], rank) for kind in TOLD[1:] if kind in other.messages}
+        return Registration(process, messages)
+
+    # -- over a restart of this process ------------------------------------------------------------------------------
+
+    def _save(self, rank: int, kept: Registration) -> None:
+        if self._directory is None:
+            return
+        content = {
+            "process": kept.process,
+            "messages": {kind: content.hex() for kind, content in kept.messages.items()},
+            "controller": kept.controller,
+            "serial": kept.serial,
+            "counter": kept.counter,
+        }
+        path = self._directory / f"mindio-rank-{rank}.json"
+        new = path.with_suffix(".new")
+        try:
+            new.write_text(json.dumps(content))
+            new.replace(path)
+        except OSError as problem:
+            log.warning("what rank %d registered with is not kept over a restart of this agent: %s", rank, problem)
+
+    def _load(self, path: Path) -> None:
+        try:
+            content = json.loads(path.read_text())
+            kept = Registration(
+                str(content["process"]),
+                {int(kind): bytes.fromhex(text) for kind, text in content["messages"].items()},
+                controller=str(content["controller"]),
+                serial=int(content["serial"]),
+                counter=int(content["counter"]),
+            )
+            self._by_rank[int(path.stem.rpartition("-")[2])] = kept
+        except (OSError, ValueError, KeyError, TypeError, AttributeError) as problem:
+            log.warning("%s cannot be read: %r", path, problem)
+
+
+def _of_rank(message: bytes, rank: int) -> bytes:
+    """The same message with another rank, which is the first thing in the body."""
+    return message[: frames.HEADER.size] + RANK.pack(rank) + message[frames.HEADER.size + RANK.size :]

@@ -1,0 +1,105 @@
+"""How far the change from a lost MindIO controller to another one is.
+
+Only this module changes it; successor.py leads it on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from trainer_sidecar.coordinator.conversation import MindIOEvent
+
+
+class ChangePhase(StrEnum):
+    """What is waited for."""
+
+    NONE = "none"
+    HOLDING = "holding"  # every gate has let go of the former controller
+    OPENING = "opening"  # another one serves, wound on
+    REGISTERING = "registering"  # it knows every rank
+
+
+@dataclass(slots=True)
+class ControllerChange:
+    """One change at a time. Times in seconds."""
+
+    phase: ChangePhase = ChangePhase.NONE
+    since: float = 0.0
+    former: str = ""  # the controller that was lost
+    absent: frozenset[int] = frozenset()  # ranks that the new one is told of without a process
+    stand_ins: Mapping[int, str] = field(default_factory=dict)  # rank -> UID of the pod whose agent tells of it
+    heard: list[tuple[MindIOEvent, float]] = field(default_factory=list)
+    serial: int = 0  # the highest that any rank has seen
+    counter: int = 0
+    asked: bool = False
+
+    @property
+    def is_under_way(self) -> bool:
+        """Whether ranks run that no controller knows."""
+        return self.phase is not ChangePhase.NONE
+
+    @property
+    def may_connect(self) -> bool:
+        """Whether gates may open links: not before the new controller is wound on."""
+        return self.phase in (ChangePhase.NONE, ChangePhase.REGISTERING)
+
+    @property
+    def problem(self) -> str:
+        """For a person; empty: there is none."""
+        if not self.is_under_way:
+            return ""
+        return f"the MindIO controller was lost, another one takes over ({self.phase}); the training goes on"
+
+    def is_over(self, instance: str) -> bool:
+        """Whether the loss of this controller is known."""
+        return self.is_under_way and instance == self.former
+
+    def saw(self, serial: int, counter: int) -> None:
+        """A gate has told what its ranks have seen."""
+        self.serial, self.counter = max(self.serial, serial), max(self.counter, counter)
+
+    def begin(self, former: str, now: float) -> None:
+        """The controller is lost."""
+        self.phase, self.since, self.former = ChangePhase.HOLDING, now, former
+        self.asked, self.heard, self.absent, self.stand_ins = False, [], frozenset(), {}
+
+    def again(self, former: str) -> None:
+        """The new one is lost as well, before it was in service."""
+        self.phase, self.former, self.asked, self.heard = ChangePhase.HOLDING, former, False, []
+
+    def opens(self) -> None:
+        """No gate has a link to the former one."""
+        self.phase = ChangePhase.OPENING
+
+    def ask(self) -> None:
+        """A controller was asked for."""
+        self.asked = True
+
+    def registers(self, absent: Iterable[int]) -> None:
+        """The new one serves."""
+        self.phase, self.absent = ChangePhase.REGISTERING, frozenset(absent)
+
+    def lacks(self, absent: Iterable[int], stand_ins: Mapping[int, str]) -> None:
+        """These ranks have no process, or none that it may know; who tells of them."""
+        self.absent, self.stand_ins = frozenset(absent), dict(stand_ins)
+
+    def stand_ins_at(self, pod_uid: str) -> list[int]:
+        """Ranks that this pod's agent makes known."""
+        return sorted(rank for rank, uid in self.stand_ins.items() if uid == pod_uid)
+
+    def hear(self, event: MindIOEvent, at: float) -> None:
+        """The new controller says something before everybody is known to it."""
+        self.heard.append((event, at))
+
+    def end(self) -> list[tuple[MindIOEvent, float]]:
+        """It is in service, or given up; what it has said meanwhile."""
+        heard, self.heard = self.heard, []
+        self.phase, self.stand_ins, self.absent = ChangePhase.NONE, {}, frozenset()
+        return heard
+
+    def forget(self) -> None:
+        """Another start of the job: its ranks have seen nothing."""
+        self.end()
+        self.serial = self.counter = 0

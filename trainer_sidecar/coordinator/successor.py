@@ -1,0 +1,165 @@
+"""Another MindIO controller for ranks that run: what a lost one costs is nothing but a moment without protection.
+
+Every gate lets go of the former controller, the new one is wound on past what the ranks have seen, and the gates make
+their ranks known to it; only when it knows all of them is it told of anything (docs/protocols/sidecar.md, "Another
+controller"). A fault before that waits.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+
+from hajob.protocol import sidecar_pb2 as pb
+from trainer_sidecar.controller_protocol import HUNG
+from trainer_sidecar.coordinator.clock import NANOSECONDS
+from trainer_sidecar.coordinator.controller_change import ChangePhase
+from trainer_sidecar.coordinator.conversation import EventKind, MindIOEvent
+from trainer_sidecar.coordinator.conversation_effects import missing
+from trainer_sidecar.coordinator.conversation_states import State
+from trainer_sidecar.coordinator.driver import feed
+from trainer_sidecar.coordinator.job import Job
+from trainer_sidecar.coordinator.roster import RankPod
+from trainer_sidecar.coordinator.start import controller_arguments
+
+log = logging.getLogger(__name__)
+
+SPARE_SERIALS = 30
+"""Wound on further than any gate that is heard has seen: one that is not may have passed more of the same action."""
+
+
+def begin(job: Job) -> bool:
+    """The controller that every rank registered with is lost; False: no other one can take its place."""
+    if impossible(job):
+        return False
+    if job.change.is_under_way:
+        job.change.again(job.controller.instance)
+    else:
+        job.change.begin(job.controller.instance, job.now)
+    log.warning("the MindIO controller is lost: another one takes over")
+    job.touch_all()
+    job.effects.note(urgent=True)
+    return True
+
+
+def impossible(job: Job) -> str:
+    """Why no other controller can take the place of the lost one; empty: it can."""
+    attempt = job.attempt
+    if not attempt.linked or attempt.first_finish is not None:
+        return "the ranks are not all registered"
+    if any(pod.reported and pod.gate is None for pod in job.roster.pods.values() if pod.counts):
+        return "agents of an older version cannot make their ranks known to another controller"
+    return ""
+
+
+def is_hung(job: Job) -> bool:
+    """Whether the controller stands still, and another one can take its place: it is ended when that begins."""
+    return job.controller.kind == HUNG and job.controller.serves(job.attempt.number) and not impossible(job)
+
+
+def advance(job: Job) -> None:
+    """Go on as far as what is there allows."""
+    change = job.change
+    if not change.is_under_way:
+        return
+    if job.attempt.first_finish is not None:
+        change.end()  # nothing is recovered from here on
+        return
+    if change.phase is ChangePhase.HOLDING and all(_has_let_go(job, pod) for pod in job.roster.pods.values()):
+        change.opens()
+    if change.phase is ChangePhase.OPENING:
+        _open(job)
+    if change.phase is ChangePhase.REGISTERING:
+        _register(job)
+
+
+def _has_let_go(job: Job, pod: RankPod) -> bool:
+    """Its agent says that no link goes to a controller, or nothing can pass its gate any more."""
+    if pod.gate is not None and pod.connected and pod.reported and not pod.gate.controller:
+        return True
+    return job.contacts.expired(pod.uid, job.now)
+
+
+def _open(job: Job) -> None:
+    controller, change, number = job.controller, job.change, job.attempt.number
+    if controller.serves(number) and controller.instance != change.former and change.asked:
+        change.registers(())
+        job.touch_all()
+        return
+    if not controller.connected or (controller.controller == "starting" and controller.instance != change.former):
+        return
+    if change.asked and job.now - controller.requested_at < job.setup.limits.controller_again_seconds:
+        return
+    change.ask()
+    controller.asked_for(number, job.now)
+    wind = {"serials": change.serial + SPARE_SERIALS, "counter": change.counter + 1}
+    job.effects.request("start", {**controller_arguments(job), "wind": wind})
+
+
+def _register(job: Job) -> None:
+    change, roster = job.change, job.roster
+    absent = set(_absent(job))
+    stand_ins = {rank: uid for rank in absent if (uid := _spokesman(job, rank))}
+    if absent != change.absent or stand_ins != change.stand_ins:
+        for rank in absent:
+            if (target := roster.targets.get(rank)) is not None:
+                target.hold()
+        change.lacks(absent, stand_ins)
+        job.touch_all()
+    known = {
+        rank
+        for pod in roster.pods.values()
+        if pod.gate is not None and pod.gate.controller == job.controller.instance
+        for rank in pod.gate.registered
+    }
+    if not known.issuperset(range(roster.world_size)):
+        return
+    _in_service(job)
+
+
+def _absent(job: Job) -> Iterator[int]:
+    """Ranks whose process is gone or not repaired yet: of them the controller hears as they were."""
+    lost = missing(job.conversation.memory)
+    for rank in range(job.roster.world_size):
+        pod = job.roster.pod_of(rank)
+        there = pod is not None and job.hears(pod) and job.roster.phase(rank) in (pb.STARTING, pb.AT_GATE, pb.LINKED)
+        if rank in lost or not there:
+            yield rank
+
+
+def _spokesman(job: Job, rank: int) -> str:
+    """The pod whose agent makes the rank known: its own, else any other; empty: none is there."""
+    own = job.roster.pod_of(rank)
+    others = (pod for pod in job.roster.there() if job.hears(pod) and pod.gate is not None)
+    if own is not None and own.counts and job.hears(own) and own.gate is not None:
+        return own.uid
+    before = job.change.stand_ins.get(rank)
+    uids = [pod.uid for pod in others]
+    return before if before in uids else next(iter(uids), "")
+
+
+def _in_service(job: Job) -> None:
+    heard = job.change.end()
+    seconds = job.now - job.change.since
+    log.warning("another MindIO controller knows every rank, %.3f s after the loss", seconds)
+    milestone = pb.Milestone(kind=pb.TAKEN_OVER, duration_nanoseconds=int(seconds * NANOSECONDS))
+    job.mark(pb.TAKEN_OVER, job.now, milestone)
+    job.roster.register_only(set(range(job.roster.world_size)))
+    feed(job, MindIOEvent(EventKind.TAKEN_OVER), job.now)
+    for event, at in heard:
+        feed(job, event, at)
+    job.touch_all()
+    job.effects.note(urgent=True)
+
+
+def lose(job: Job, text: str, *, for_good: bool = False) -> None:
+    """The controller is gone; that is told when no other one can take its place in this pod (`for_good`)."""
+    if not job.runs:
+        return
+    before, again = job.conversation.state, job.change.is_under_way
+    feed(job, MindIOEvent(EventKind.GONE), job.now)
+    if job.conversation.state is not State.LOST or (before is State.LOST and not again):
+        return
+    if for_good or not begin(job):
+        job.change.end()
+        job.tell_controller_lost(text, job.now)
