@@ -157,6 +157,12 @@ class Reason(Enum):
         "FieldsNotRead",
         "This operator is older than the CRD and does not know some fields of the spec: they are as if not set.",
     )
+    MOVE_FAILED = (
+        _T.DEGRADED,
+        _TRUE,
+        "MoveFailed",
+        "Pods are still on a node that they were to leave; the training goes on there, and the move is tried again.",
+    )
     PROTECTION_MISSING = (
         _T.DEGRADED,
         _TRUE,

@@ -9,10 +9,10 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import Final, cast
 
-from hajob.cli import breaker, doctor, facts, inject, logs, quarantine, simulate
+from hajob.cli import breaker, doctor, facts, inject, logs, migrate, quarantine, simulate
 from hajob.version import VERSION
 
-COMMANDS: Final = (facts, doctor, logs, quarantine, breaker, inject, simulate)
+COMMANDS: Final = (facts, doctor, logs, migrate, quarantine, breaker, inject, simulate)
 
 
 def parser() -> argparse.ArgumentParser:

@@ -182,6 +182,8 @@ def close(state: JobState, outcome: IncidentOutcome, message: str = "") -> tuple
 def abandon(state: JobState, incident: Incident, why: str) -> tuple[JobState, tuple[Effect, ...]]:
     """Close a planned action that was disturbed, and say so; the second pods of a move go with the incident."""
     state, closing = close(state, IncidentOutcome.FAILED, why)
+    if incident.purpose is Purpose.MIGRATE:
+        state = replace(state, unmoved=f"node ranks {list(incident.replaced_nodes)}: {why}")
     said = effects.Announce(f"{incident.action}GivenUp", f"node ranks {list(incident.replaced_nodes)}: {why}")
     return state, (*closing, said)
 

@@ -166,8 +166,9 @@ def refuse_migrate(context: Context) -> HandlerResult:
         nodes = event.nodes
     else:
         nodes, fact_ids = context.view.layout.nodes_of(context.fact_ranks()), (*fact_ids, context.fact.id)[-FACT_LIMIT:]
-    said = effects.Announce("MoveRefused", f"node ranks {list(nodes)} cannot be moved now: {why_no_move(context)}")
-    return replace(context.state, fact_ids=fact_ids), (said,)
+    why = why_no_move(context)
+    said = effects.Announce("MoveRefused", f"node ranks {list(nodes)} cannot be moved now: {why}")
+    return replace(context.state, fact_ids=fact_ids, unmoved=f"node ranks {list(nodes)}: {why}"), (said,)
 
 
 def migrated(context: Context) -> HandlerResult:
@@ -175,7 +176,7 @@ def migrated(context: Context) -> HandlerResult:
     state, incident = context.state, context.incident
     assert incident is not None
     state = renew(state, context.now_ms, incident.incarnation, nodes=incident.replaced_nodes)
-    state = clear_deadlines(replace(state, resumed_ms=context.now_ms), Deadline.RECOVERY)
+    state = clear_deadlines(replace(state, resumed_ms=context.now_ms, unmoved=""), Deadline.RECOVERY)
     return close(state, IncidentOutcome.RECOVERED)
 
 
@@ -189,7 +190,8 @@ def stay(context: Context) -> HandlerResult:
     state, effects_ = _abandon_move(context, "what they were to leave is well again")
     event = context.event
     assert isinstance(event, events.FactsWithdrawn)
-    return replace(state, fact_ids=tuple(one for one in state.fact_ids if one not in event.ids)), effects_
+    known = tuple(one for one in state.fact_ids if one not in event.ids)
+    return replace(state, fact_ids=known, unmoved=""), effects_
 
 
 def _abandon_move(context: Context, why: str) -> HandlerResult:

@@ -182,6 +182,7 @@ class JobState:
         waiting: the start waits for quota or nodes, None while it does not.
         active_since_ms: when the job began to count as active, None while it does not (not begun, suspended, ended).
         active_ms: for how long it was active before that.
+        unmoved: why pods that were to be moved off their nodes are still there; empty after a move that worked.
         problem: the newest note that explains why a start takes long.
         restarts_infrastructure: restarts of the whole job that the machine caused.
         restarts_program: restarts of the whole job that the program caused.
@@ -210,6 +211,7 @@ class JobState:
     waiting: Waiting | None = None
     active_since_ms: int | None = None
     active_ms: int = 0
+    unmoved: str = ""
     problem: str = ""
     restarts_infrastructure: int = 0
     restarts_program: int = 0

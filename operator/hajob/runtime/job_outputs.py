@@ -147,5 +147,6 @@ class JobOutputs:
             goodput=goodput(journal.account, now),
             held_back=self._ports.why_held() if not memory.ended else "",
             wait_reason=why_not_grown(memory.state, memory.policy, now),
+            to_leave=self._observer.places.to_leave(),
             recoverability=recoverability(memory.state, self._observer.view(), memory.policy) if trains else (),
         )

@@ -7,11 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
+from hajob.api.enums import CordonPolicy, SubHealthPolicy
 from hajob.runtime.job_memory import JobMemory
 from hajob.runtime.pod_index import PodIndex, coordinator_name, is_coordinator, is_serving
 from hajob.runtime.ports import Ports
 from hajob.scheduling.demand import Demand
 from hajob.scheduling.spares import ready_spares
+from hajob.sources import observe
 from hajob.sources.pod import PodView
 
 
@@ -97,6 +99,18 @@ class JobPlaces:
         closed = (ports.quarantined(), ports.kept_out(), ports.sub_healthy())
         excluded = self._memory.job.spec.scheduling.excluded_node_names
         return view is not None and view.usable and not any(node in names for names in (*closed, excluded))
+
+    def to_leave(self) -> list[str]:
+        """Names of the nodes of rank pods that these are to be moved off, while the training goes on."""
+        spec, nodes = self._memory.job.spec, self._ports.nodes()
+        leaves = set(spec.scheduling.excluded_node_names)
+        if spec.recovery.sub_health_policy is SubHealthPolicy.MIGRATE:
+            leaves.update(self._ports.sub_healthy())
+        drained = spec.recovery.cordon_policy is CordonPolicy.MIGRATE
+        pods = self.serving().values()
+        return sorted(
+            {pod.node_name for pod in pods if pod.node_name in leaves or (drained and observe.is_drained(pod, nodes))}
+        )
 
     def refused(self, missing: int) -> Collection[str]:
         """Names of the nodes where none of so many pods may be placed that are made now."""

@@ -151,6 +151,7 @@ class Snapshot:
     recoverability: Sequence[api.ActionRecoverability] = ()
     goodput: api.Goodput | None = None
     wait_reason: str | None = None
+    to_leave: Sequence[str] = ()
     held_back: str = ""
 
 
@@ -269,6 +270,9 @@ def _degraded(snapshot: Snapshot) -> tuple[Reason, str]:
         return Reason.CRD_OLDER, snapshot.crd_is_older[:MESSAGE_LIMIT]
     if snapshot.job.unread:
         return Reason.FIELDS_NOT_READ, ", ".join(snapshot.job.unread)[:MESSAGE_LIMIT]
+    if snapshot.to_leave and snapshot.state.unmoved:
+        told = f"on {', '.join(snapshot.to_leave)} still, {snapshot.state.unmoved}; tried again within 10 minutes"
+        return Reason.MOVE_FAILED, told[:MESSAGE_LIMIT]
     return _protection(snapshot.recoverability)
 
 

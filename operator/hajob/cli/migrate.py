@@ -1,0 +1,65 @@
+"""`kubectl hajob migrate`: move a job off nodes while it trains on.
+
+The word goes into the job's spec (`scheduling.excludedNodeNames`): the operator makes second pods first, on spare nodes
+where there are any, has MindIO switch over and ends the old pods last. A move that cannot be made, or fails, leaves the
+training alone and is told by `Degraded=True, reason MoveFailed`.
+"""
+
+import argparse
+from collections.abc import Sequence
+from typing import Final
+
+from hajob.api import constants as names
+from hajob.cli.cluster import ClusterError, KubernetesCluster
+from hajob.cli.exits import reported
+from hajob.cli.objects import KubernetesObjects, Objects
+
+_MOST_NODES: Final = 256
+
+
+def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    """Add the command to the command line."""
+    parser = commands.add_parser("migrate", help="move a job off nodes while it trains on")
+    parser.add_argument("job", help="name of the HATrainingJob")
+    parser.add_argument("--off", action="append", required=True, metavar="NODE", help="may be given again")
+    parser.add_argument("--undo", action="store_true", help="let the job use these nodes again")
+    parser.add_argument("-n", "--namespace", help="of the job; default: that of the context")
+    parser.add_argument("--context", help="of the kubeconfig")
+    parser.set_defaults(run=run)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Say the word; 1 where the cluster refuses."""
+
+    def answer() -> None:
+        namespace = arguments.namespace or KubernetesCluster(context=arguments.context).namespace
+        objects = KubernetesObjects(context=arguments.context)
+        print(migrate(objects, namespace, arguments.job, arguments.off, undo=arguments.undo))
+
+    return reported(answer)
+
+
+def migrate(objects: Objects, namespace: str, job: str, nodes: Sequence[str], *, undo: bool = False) -> str:
+    """Write which nodes the job is to leave; returns what was done, in a sentence.
+
+    Raises:
+        ClusterError: the cluster refuses, or there is no such job.
+        ValueError: the job would exclude more nodes than it may.
+    """
+    path = f"/apis/{names.API_VERSION}/namespaces/{namespace}/{names.PLURAL}/{job}"
+    found = objects.find(path)
+    if found is None:
+        raise ClusterError(f"there is no HATrainingJob {job} in namespace {namespace}")
+    before = list((found["spec"].get("scheduling") or {}).get("excludedNodeNames") or [])
+    after = [one for one in before if one not in nodes] if undo else list(dict.fromkeys([*before, *nodes]))
+    if len(after) > _MOST_NODES:
+        raise ValueError(f"a job excludes at most {_MOST_NODES} nodes, these would be {len(after)}: --undo some first")
+    if after == before:
+        return f"nothing changes: the job {'uses' if undo else 'keeps off'} {', '.join(nodes)} already"
+    version = found["metadata"].get("resourceVersion")
+    body = {"metadata": {"resourceVersion": version}, "spec": {"scheduling": {"excludedNodeNames": after}}}
+    objects.patch(path, body)
+    if undo:
+        return f"{namespace}/{job} may use {', '.join(nodes)} again"
+    watch = f"kubectl get hajob {job} -n {namespace} -w"
+    return f"{namespace}/{job} leaves {', '.join(nodes)}; watch it with: {watch}"

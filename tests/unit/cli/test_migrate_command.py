@@ -1,0 +1,42 @@
+"""`kubectl hajob migrate`: an admin's word goes into the job's spec, and can be taken back."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from hajob.cli.cluster import ClusterError
+from hajob.cli.migrate import migrate
+from tests.unit.cli.test_quarantine_command import FakeObjects
+
+PATH = "/apis/training.hajob.io/v1alpha1/namespaces/ns/hatrainingjobs/job"
+
+
+def objects(*excluded: str) -> FakeObjects:
+    scheduling = {"excludedNodeNames": list(excluded)} if excluded else {}
+    return FakeObjects(**{PATH: {"metadata": {"resourceVersion": "7"}, "spec": {"scheduling": scheduling}}})
+
+
+def written(found: FakeObjects) -> Any:
+    return found.found[PATH]["spec"]["scheduling"].get("excludedNodeNames")
+
+
+def test_nodes_to_leave_join_those_that_were_excluded() -> None:
+    found = objects("n1")
+    assert migrate(found, "ns", "job", ["n2", "n1"]).startswith("ns/job leaves n2, n1; watch it with: kubectl get")
+    assert written(found) == ["n1", "n2"]
+    assert migrate(found, "ns", "job", ["n2"]) == "nothing changes: the job keeps off n2 already"
+
+
+def test_a_word_that_is_taken_back_lets_the_job_in_again() -> None:
+    found = objects("n1", "n2")
+    assert migrate(found, "ns", "job", ["n1"], undo=True) == "ns/job may use n1 again"
+    assert written(found) == ["n2"]
+
+
+def test_no_such_job_and_too_many_nodes_are_refused() -> None:
+    with pytest.raises(ClusterError, match="no HATrainingJob job in namespace ns"):
+        migrate(FakeObjects(), "ns", "job", ["n1"])
+    with pytest.raises(ValueError, match="at most 256"):
+        migrate(objects(), "ns", "job", [f"n{number}" for number in range(257)])

@@ -1,0 +1,60 @@
+"""A move that failed is told for as long as pods are on the node that they were to leave."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from dataclasses import replace
+
+import pytest
+
+from hajob.protocol import sidecar_pb2 as wire
+from tests.unit.runtime.test_job_controller import Town, settled
+
+
+@pytest.fixture
+async def town() -> AsyncIterator[Town]:
+    made = Town()
+    yield made
+    await made.controller.close()
+
+
+def degraded(town: Town) -> tuple[str, str]:
+    found = next(each for each in town.status()["conditions"] if each["type"] == "Degraded")
+    return found["reason"], found["message"]
+
+
+async def cordon(town: Town, node: str, *, cordoned: bool = True) -> None:
+    town.nodes[node] = replace(town.nodes[node], unschedulable=cordoned)
+    town.controller.look_for_moves()
+    await settled(town)
+
+
+async def test_a_failed_move_degrades_the_job_until_the_node_is_left(town: Town) -> None:
+    await town.train()
+    node = next(pod.node_name for pod in town.pods() if pod.node_rank == 1)
+    await cordon(town, node)
+    assert town.controller.state.phase == "Migrating"
+    await town.clock.advance(200.0)
+    await town.report(step=6)
+    await town.clock.advance(100.0)
+    await settled(town)
+    assert town.controller.state.phase == "Running"
+    assert degraded(town) == (
+        "MoveFailed",
+        f"on {node} still, node ranks [1]: no second pod stood ready in time; tried again within 10 minutes",
+    )
+    await cordon(town, node, cordoned=False)
+    await town.report(step=8)
+    await town.clock.advance(5.0)
+    assert degraded(town)[0] != "MoveFailed"
+
+
+async def test_a_move_that_works_leaves_nothing_to_tell(town: Town) -> None:
+    await town.train()
+    node = next(pod.node_name for pod in town.pods() if pod.node_rank == 1)
+    await cordon(town, node)
+    await town.run_pods()
+    await town.report(step=9, milestones=[wire.Milestone(kind=wire.RESUMED, incarnation=2, step=9)])
+    await town.clock.advance(5.0)
+    assert town.controller.state.phase == "Running"
+    assert degraded(town)[0] != "MoveFailed"
