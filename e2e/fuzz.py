@@ -20,10 +20,14 @@ from pathlib import Path
 from types import FrameType
 from typing import Any, Final
 
+from google.protobuf import json_format
+
 from hajob.api.base import JsonValue
 from hajob.cluster import settings
 from hajob.domain.hardware import Level
-from hajob.sources import pod, registry
+from hajob.plan.state import JobState
+from hajob.protocol import sidecar_pb2 as wire
+from hajob.sources import observe, pod, registry
 from hajob.sources.check_code import check_codes
 from hajob.sources.chips import CONFIGURATION, pod_chips
 from hajob.sources.reading import Terms
@@ -104,6 +108,7 @@ def _seeds() -> dict[str, list[Object]]:
         "lease": [{"kind": "Lease", "metadata": {"name": "n", "namespace": "kube-node-lease"},
                    "spec": {"renewTime": "2026-01-01T00:00:00.000000Z", "leaseDurationSeconds": 40}}],
         "pod": [_pod()],
+        "report": [_report()],
         "settings": [_map("hajob-faults", codes="{\"a\": RestartNPU}", breaker="{sharePercent: 20}", senders="a,b",
                           conditions="NPULost: SeparateNPU")],
     }  # fmt: skip
@@ -135,6 +140,22 @@ def _pod() -> Object:
         "status": {"phase": "Failed", "reason": "Evicted", "podIP": "10.0.0.1", "containerStatuses": states,
                    "initContainerStatuses": states[1:], "conditions": [scheduled, taken]},
     }  # fmt: skip
+
+
+def _report() -> Object:
+    """A coordinator's report, as protobuf writes it in JSON."""
+    fact = {"id": "a", "kind": "PROCESS_EXITED", "nodeRank": 1, "ranks": [2], "incarnation": "1", "exitCode": -9}
+    fact |= {"step": "7", "code": "ContainerKilled", "message": "m", "ageNanoseconds": "5", "unexplained": True}
+    milestone = {"kind": "STOPPED", "incarnation": "1", "ageNanoseconds": "5", "step": "7", "ranks": [2]}
+    node = {
+        "nodeRank": 1,
+        "podUid": "u",
+        "connected": True,
+        "ranks": [{"rank": 2, "step": "7", "errorLine": "UCE ERROR"}],
+    }
+    state = {"incarnation": "1", "attempt": 1, "controllerReady": True, "step": "7", "nodes": [node]}
+    state |= {"checkpoint": {"step": "5", "tracked": True}, "problems": [{"code": "ImageUnusable", "message": "m"}]}
+    return {"sequence": "1", "state": state, "facts": [fact], "milestones": [milestone]}
 
 
 def _map(name: str, label: str = "mx-consumer-cim", **data: JsonValue) -> Object:
@@ -276,12 +297,25 @@ def _read_pod(raw: Object) -> Sequence[int]:
     return len(found), len(view.chips), len(chips.numbers) if chips is not None else 0
 
 
+def _read_report(raw: Object) -> Sequence[int]:
+    """What protobuf itself refuses never reaches the parser."""
+    try:
+        told = json_format.ParseDict(raw, wire.Report(), ignore_unknown_fields=True)
+    except (json_format.ParseError, SystemError, UnicodeError):  # protobuf's own: half a surrogate is a SystemError
+        return (0,)
+    pods = {1: pod.view(_pod())}
+    found = observe.of_report(told, pods, NOW_MS)
+    heard = observe.Heard()
+    seen = list(observe.of_coordinator(JobState(), heard, heard.then(told.state), 4))
+    return len(found.observed), len(found.refused), len(seen)
+
+
 def _read_settings(raw: Object) -> Sequence[int]:
     found, reading = settings.read(raw, NOW_MS)
     return len(found.codes), len(reading.rejected)
 
 
-_READERS: Final = {"settings": _read_settings, "pod": _read_pod}
+_READERS: Final = {"settings": _read_settings, "pod": _read_pod, "report": _read_report}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -7,6 +7,8 @@ from e2e.harness.rig import Rig
 from e2e.scenarios.proofs import assert_recovered
 
 ITERATIONS = 300
+STEP_MILLISECONDS = 200.0
+"""A training goes on while its next pods start: it outlasts them on a slow machine, too, and is hurried afterwards."""
 CHIPS = 2
 
 
@@ -48,6 +50,18 @@ def test_a_chip_error_of_no_consequence_does_nothing(rig: Rig) -> None:
     rig.nodes.control.break_chip(*chip_of(job, 3), code="81078603", level="NotHandleFault")
     job.wait_step(job.common_step() + 20)
     assert job.incidents() == []
+
+
+def test_a_sub_healthy_chip_is_left_while_the_training_goes_on(rig: Rig) -> None:
+    job = rig.submit(iterations=ITERATIONS, step_milliseconds=STEP_MILLISECONDS)
+    job.wait_step(10)
+    node, chip = chip_of(job, 1)
+    rig.nodes.control.break_chip(node, chip, code="80E18400", level="SubHealthFault")
+    incident = job.wait_incident(2)
+    assert (incident["action"], incident["lostSteps"]) == ("Migrate", 0)
+    assert (incident["cause"]["source"], incident["cause"]["code"]) == ("Device", "80E18400")
+    assert chip_of(job, 1)[0] != node
+    assert_recovered(job, [0, 1], ITERATIONS)
 
 
 def test_hardware_of_the_node_that_breaks_moves_its_ranks(rig: Rig) -> None:
