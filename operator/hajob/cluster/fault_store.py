@@ -59,6 +59,10 @@ class FaultStore:
         """An object is gone, and with it what it said."""
         return self._replace(origin, {})
 
+    def end(self, faults: Iterable[str]) -> FaultChange:
+        """These are over, whoever told them."""
+        return self._replace("", {}, ended=list(faults))
+
     def on_node(self, node: str) -> tuple[ClusterFact, ...]:
         """Faults that stand on a node or one of its chips."""
         return tuple(self._on_node.get(node, {}).values())

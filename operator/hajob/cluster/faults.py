@@ -15,9 +15,10 @@ from hajob.cluster.fault_store import FaultChange, FaultStore
 from hajob.cluster.feeds import ClockGuard, Feeds
 from hajob.cluster.filters import LINK_DOWN, LINK_MEMORY_MS, LinkFault, effective, link_of, next_due_ms
 from hajob.cluster.frequency import Frequency
+from hajob.cluster.messages import Messages
 from hajob.domain.facts import FactKind
 from hajob.domain.hardware import ClusterFact, Level
-from hajob.sources.reading import Reading
+from hajob.sources.reading import Reading, Rejection
 
 Names = Collection[str]
 _SECOND_MS: Final = 1000
@@ -43,7 +44,7 @@ class ClusterFaults:
         self._nodes, self._is_known_bad = nodes, is_known_bad
         self.breaker, self.frequency = breaker or Breaker(), frequency or Frequency()
         self.feeds, self.clock = Feeds(), ClockGuard()
-        self._store = FaultStore()
+        self._store, self._messages = FaultStore(), Messages()
         self._appeared_ms: dict[str, int] = {}
         self._past_links: dict[str, list[tuple[int, LinkFault]]] = {}
         self._bad: set[str] = set()
@@ -53,11 +54,19 @@ class ClusterFaults:
         self._sub_healthy: set[str] = set()
         self._silence = (-_SECOND_MS, "")
 
-    def take(self, origin: str, reading: Reading, now_ms: int, *, keeps: bool = False) -> None:
-        """An object was read (see `FaultStore.take`); what a silent writer left behind harms nobody."""
+    def take(self, origin: str, reading: Reading, now_ms: int, *, keeps: bool = False) -> list[Rejection]:
+        """An object was read (see `FaultStore.take`); what a silent writer left behind harms nobody.
+
+        Returns:
+            What there is no room for.
+        """
+        refused: list[Rejection] = []
+        if keeps:
+            reading, refused = self._messages.heard(reading, now_ms)
         if self.feeds.is_silent(origin, now_ms):
             reading = dataclasses.replace(reading, facts=[_harmless(fact) for fact in reading.facts])
         self._follow(self._store.take(origin, reading, keeps=keeps), now_ms)
+        return refused
 
     def forget(self, origin: str, now_ms: int) -> None:
         """An object is gone."""
@@ -82,6 +91,8 @@ class ClusterFaults:
 
     def news(self, now_ms: int) -> frozenset[str]:
         """Names of the nodes whose faults have to be looked at anew; none while it is held."""
+        if ended := self._messages.take_ended(now_ms):
+            self._follow(self._store.end(ended), now_ms)
         for node in [node for node, due in self._due_ms.items() if due <= now_ms]:
             self._look(node, now_ms)
         if self.why_held(now_ms):
@@ -130,8 +141,9 @@ class ClusterFaults:
     def wakes_in_ms(self, now_ms: int) -> int | None:
         """How long until `news` may answer otherwise by itself; None: never."""
         waits = [due - now_ms for due in self._due_ms.values()]
-        if (held := self.clock.wakes_in_ms(now_ms)) is not None:
-            waits.append(held)
+        waits += [
+            one for one in (self.clock.wakes_in_ms(now_ms), self._messages.wakes_in_ms(now_ms)) if one is not None
+        ]
         return max(min(waits), 0) if waits else None
 
     def __len__(self) -> int:

@@ -68,6 +68,7 @@ class ClusterFact:
         harms: whether a job on the chip or node has to do something.
         message: a sentence.
         frequent: it has come so often that its level was raised for it.
+        happens_once: it is over by itself, nobody will say so.
     """
 
     id: str
@@ -81,6 +82,7 @@ class ClusterFact:
     harms: bool = True
     message: str = ""
     frequent: bool = False
+    happens_once: bool = False
 
     @property
     def isolates(self) -> bool:

@@ -211,12 +211,12 @@ class FaultWatch:
 
     def _take(self, found: ReadObject) -> None:
         now, reading = self._now_ms(), found.reading
-        self._rejections.take(found.origin, reading.rejected)
         if found.silent_after_ms and reading.updated_ms is not None:
             wall = self._clock.now_milliseconds()
             told = Told(reading.updated_ms, wall, found.silent_after_ms)
             self._faults.feeds.heard(found.origin, found.node, told, now)
-        self._faults.take(found.origin, reading, now, keeps=found.keeps)
+        refused = self._faults.take(found.origin, reading, now, keeps=found.keeps)
+        self._rejections.take(found.origin, [*reading.rejected, *refused])
 
     def _forget(self, origin: str) -> None:
         self._rejections.take(origin, ())

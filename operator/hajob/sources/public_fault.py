@@ -32,6 +32,9 @@ CHIP: Final = "Ascend910"
 """What a chip is called before its number."""
 EARLIEST_MS: Final = 1_735_689_600_000
 """2025-01-01T00:00:00Z: a time before it is taken for a broken clock."""
+LATE_ONCE_MS: Final = 600_000
+"""What happened once so long ago is over: the message is read again after a start or an outage of the API."""
+_MOST_TOLD: Final = 50_000
 _MOST_FAULTS: Final = 100
 _MOST_PLACES: Final = 1000
 _MOST_DEVICES: Final = 32
@@ -56,7 +59,10 @@ def read(raw: Mapping[str, Any], terms: Terms) -> Reading:
     if not message or not _is_message(message, reading):
         return reading
     for place, entry in enumerate(items(message.get("faults"))):
-        _read_fault(mapping(entry), reading, f"faults[{place}]")
+        if len(reading.facts) + len(reading.over) > _MOST_TOLD:
+            reading.reject(RejectionReason.TOO_MANY, f"faults[{place}]", f"more than {_MOST_TOLD} chips in one message")
+            break
+        _read_fault(mapping(entry), text(message.get("resource")), reading, f"faults[{place}]")
     return reading
 
 
@@ -93,7 +99,7 @@ def _is_time(value: object) -> bool:
     return is_integer(value) and EARLIEST_MS <= value < 10**13
 
 
-def _read_fault(fault: Mapping[str, Any], reading: Reading, where: str) -> None:
+def _read_fault(fault: Mapping[str, Any], sender: str, reading: Reading, where: str) -> None:
     wrong = _wrong(fault)
     if wrong:
         reading.reject(RejectionReason.MALFORMED, f"{where}.{wrong}", fault.get(wrong))
@@ -107,8 +113,9 @@ def _read_fault(fault: Mapping[str, Any], reading: Reading, where: str) -> None:
         return
     since = reading.time(fault.get("faultTime"), f"{where}.faultTime")
     for node, device in _places(items(fault.get("influence")), reading, where):
-        fact = _fact(fault, node, device, level, since)
-        if fault.get("assertion") == _RECOVER:
+        fact = _fact(fault, sender, f"{node}/{device}", level, since)
+        late = fact.happens_once and since is not None and reading.terms.now_ms - since > LATE_ONCE_MS
+        if fault.get("assertion") == _RECOVER or late:
             reading.over.append(fact.id)
         else:
             reading.facts.append(fact)
@@ -164,10 +171,12 @@ def _are_devices(numbers: object) -> bool:
     )
 
 
-def _fact(fault: Mapping[str, Any], node: str, device: str, level: Level, since_ms: int | None) -> ClusterFact:
+def _fact(fault: Mapping[str, Any], sender: str, place: str, level: Level, since_ms: int | None) -> ClusterFact:
+    """A fault at a place, "node/chip"; senders number their faults for themselves."""
     told, code = text(fault.get("description")), text(fault.get("faultCode"))
+    node, _, device = place.partition("/")
     return ClusterFact(
-        id=f"public/{fault['faultId']}/{node}/{device}",
+        id=f"public/{sender}/{fault['faultId']}/{place}",
         source=Source.PUBLIC,
         kind=kind_of(level),
         node=node,
@@ -177,4 +186,5 @@ def _fact(fault: Mapping[str, Any], node: str, device: str, level: Level, since_
         since_ms=since_ms,
         harms=harms(level),
         message=f"{fault['faultType']} fault {code}" + (f": {told}" if told else ""),
+        happens_once=fault.get("assertion") == _ONCE,
     )

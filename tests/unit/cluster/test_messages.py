@@ -1,0 +1,94 @@
+"""Messages of public faults: out of order, twice, once, too many."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import pytest
+
+from hajob.cluster.faults import ClusterFaults
+from hajob.cluster.messages import Messages
+from hajob.sources import registry
+from hajob.sources.reading import Reading, RejectionReason, Terms
+from tests.unit.sources import hardware_objects as objects
+
+TERMS = Terms(objects.FAULT_TIME + 1000)
+OCCUR, RECOVER, ONCE = "occur", "recover", "once"
+
+
+def message(*assertions: str, now_ms: int = TERMS.now_ms, resource: str = "CCAE", **more: Any) -> Reading:
+    faults = [objects.public_fault(assertion=one, **more) for one in assertions]
+    return registry.read(objects.public(*faults, resource=resource), Terms(now_ms))
+
+
+def standing(*told: tuple[int, Reading], at_ms: int) -> int:
+    """How many faults stand at a time, after these messages."""
+    faults = ClusterFaults(lambda: {"node-1"})
+    for when, reading in told:
+        faults.news(when)
+        faults.take("any", reading, when, keeps=True)
+    faults.news(at_ms)
+    return len(faults)
+
+
+@pytest.mark.parametrize(
+    ("told", "left"),
+    [
+        ([(0, OCCUR)], 2),
+        ([(0, OCCUR), (9_000, OCCUR)], 2),
+        ([(0, OCCUR), (1_000, RECOVER)], 0),
+        ([(0, RECOVER), (1_000, OCCUR)], 0),
+        ([(0, RECOVER), (6_000, OCCUR)], 2),
+        ([(0, OCCUR), (1_000, RECOVER), (2_000, OCCUR)], 2),
+        ([(0, OCCUR), (1_000, RECOVER), (2_000, RECOVER), (9_000, OCCUR)], 2),
+        ([(0, ONCE)], 0),
+        ([(9_000, ONCE)], 2),
+        ([(0, ONCE), (9_000, ONCE)], 0),
+        ([(9_000, ONCE), (9_500, RECOVER)], 0),
+    ],
+)
+def test_what_stands_ten_seconds_later(told: list[tuple[int, str]], left: int) -> None:
+    assert standing(*[(when, message(one)) for when, one in told], at_ms=10_000) == left
+
+
+def test_what_happened_once_wakes_by_itself_and_is_told() -> None:
+    faults = ClusterFaults(lambda: {"node-1"})
+    faults.take("any", message(ONCE), 0, keeps=True)
+    node = frozenset({"node-1"})
+    assert (faults.news(0), faults.wakes_in_ms(1_000)) == (node, 4_000)
+    assert (faults.news(5_000), len(faults.of_node("node-1", 5_000))) == (node, 0)
+
+
+def test_a_message_that_is_read_again_long_after_is_over() -> None:
+    late = message(ONCE, now_ms=objects.FAULT_TIME + 11 * 60_000)
+    assert (late.facts, len(late.over)) == ([], 2)
+
+
+def test_a_sender_ends_only_faults_of_its_own() -> None:
+    told = [(0, message(OCCUR)), (1_000, message(RECOVER, resource="pingmesh"))]
+    assert standing(*told, at_ms=10_000) == 2
+
+
+def test_no_more_than_so_many_stand_and_the_rest_is_said() -> None:
+    messages, many = Messages(most=3), message(OCCUR)
+    first, refused = messages.heard(many, 0)
+    assert (len(first.facts), refused) == (2, [])
+    second, refused = messages.heard(message(OCCUR, faultId="fault-00002"), 0)
+    assert (len(second.facts), [one.reason for one in refused]) == (1, [RejectionReason.TOO_MANY])
+    assert "1 beyond 3" in refused[0].message
+    again, refused = messages.heard(many, 0)
+    assert (len(again.facts), refused) == (2, [])
+    messages.heard(message(RECOVER), 0)
+    third, refused = messages.heard(message(OCCUR, faultId="fault-00003"), 0)
+    assert (len(third.facts), refused) == (2, [])
+
+
+def test_a_message_of_a_mebibyte_is_bounded() -> None:
+    places = [{"nodeName": f"n{number}", "deviceIds": list(range(32))} for number in range(1000)]
+    faults = [objects.public_fault(faultId=f"fault-{number:05}", influence=places) for number in range(12)]
+    began = time.process_time()
+    found = registry.read(objects.public(*faults), TERMS)
+    assert len(found.facts) <= 50_000 + 32_000
+    assert [one.reason for one in found.rejected] == [RejectionReason.TOO_MANY]
+    assert time.process_time() - began < 20
