@@ -265,18 +265,19 @@ def rows(found: Found) -> list[Row]:
 
 
 def main() -> int:
-    """One measurement by name, small: for trying it out."""
+    """One by name: `single FAULTS [NODES]`, `replayed-single FAULTS`, `replay SECONDS`, `rack [NODES BROKEN]`."""
     which, say = sys.argv[1], print
+    numbers = [int(word) for word in sys.argv[2:]]
     if which == "single":
-        values = sorted(single_faults(int(sys.argv[2]), say))
+        values = sorted(single_faults(numbers[0], say, *numbers[1:]))
         print(len(values), "p50", values[len(values) // 2], "p99", values[int(len(values) * 0.99)], "most", values[-1])
     elif which == "replayed-single":
-        values = sorted(replayed_faults(int(sys.argv[2])))
+        values = sorted(replayed_faults(numbers[0]))
         print(len(values), "p50", values[len(values) // 2], "p99", values[int(len(values) * 0.99)], "most", values[-1])
     elif which == "replay":
-        print(replayed(say, int(sys.argv[2])))
+        print(replayed(say, numbers[0]))
     else:
-        print(rack(say))
+        print(rack(say, *numbers))
     return 0
 
 

@@ -22,6 +22,8 @@ from hajob.sources.reading import Reading, Rejection
 
 Names = Collection[str]
 _SECOND_MS: Final = 1000
+_PAST: Final = 1000
+"""Nodes with links that came up, beyond which it is asked which of them are of interest still."""
 
 
 class ClusterFaults:
@@ -47,6 +49,7 @@ class ClusterFaults:
         self._store, self._messages = FaultStore(), Messages()
         self._appeared_ms: dict[str, int] = {}
         self._past_links: dict[str, list[tuple[int, LinkFault]]] = {}
+        self._most_past = _PAST
         self._bad: set[str] = set()
         self._untold: set[str] = set()
         self._due_ms: dict[str, int] = {}
@@ -170,14 +173,21 @@ class ClusterFaults:
         for fact in change.withdrawn:
             appeared = self._appeared_ms.pop(fact.id, now_ms)
             if fact.code in LINK_DOWN:
-                known = [past for past in self._past_links.get(fact.node, ()) if past[0] > now_ms]
-                self._past_links[fact.node] = [*known, (now_ms + LINK_MEMORY_MS, link_of(fact, appeared))]
+                self._remember(fact.node, link_of(fact, appeared), now_ms)
         for fact in change.appeared:
             if fact.id not in self._appeared_ms:
                 self._appeared_ms[fact.id] = now_ms
                 self.frequency.appeared(fact, now_ms)
         for node in change.nodes:
             self._look(node, now_ms)
+
+    def _remember(self, node: str, link: LinkFault, now_ms: int) -> None:
+        """A link that came up; now and then, what is too old on other nodes is forgotten."""
+        past = self._past_links
+        past[node] = [*(one for one in past.get(node, ()) if one[0] > now_ms), (now_ms + LINK_MEMORY_MS, link)]
+        if len(past) > self._most_past:
+            self._past_links = {name: links for name, links in past.items() if links[-1][0] > now_ms}
+            self._most_past = max(_PAST, 2 * len(self._past_links))
 
     def _look(self, node: str, now_ms: int) -> None:
         """Count the node among the bad ones or not, and note when its faults change by themselves."""

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 from collections import deque
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 from hajob.domain.hardware import ClusterFact
 
 TOGETHER_MS: Final = 30_000
 """The same code on another chip so shortly before or after is one cause, and none of the chip's."""
 _CHIPS: Final = 100_000
-"""So many chips are remembered, those that were quiet the longest are forgotten first."""
+"""So many chips, and codes, are remembered; those that were quiet the longest are forgotten first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,15 +52,16 @@ class Frequency:
         if not fact.chip or not fact.code or not fact.harms or not self.settings.count:
             return
         key = (fact.node, fact.device, fact.code)
-        last, self._last[fact.code] = self._last.get(fact.code), _Last(key, now_ms)
+        last = self._last.pop(fact.code, None)
+        self._last[fact.code] = _Last(key, now_ms)
+        _forget_oldest(self._last)
         if last is not None and last.key != key and now_ms - last.time_ms <= TOGETHER_MS:
             self._take_back(last)
             return
         times = self._times.pop(key, None) or deque(maxlen=self.settings.count)
         times.append(now_ms)
         self._times[key] = times  # the newest last
-        while len(self._times) > _CHIPS:
-            del self._times[next(iter(self._times))]
+        _forget_oldest(self._times)
 
     def is_frequent(self, fact: ClusterFact, now_ms: int) -> bool:
         """Whether this fault has come too often."""
@@ -73,3 +74,8 @@ class Frequency:
         times = self._times.get(last.key)
         if times and times[-1] == last.time_ms:
             times.pop()
+
+
+def _forget_oldest(known: dict[Any, Any]) -> None:
+    while len(known) > _CHIPS:
+        del known[next(iter(known))]

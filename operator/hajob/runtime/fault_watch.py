@@ -205,7 +205,9 @@ class FaultWatch:
         found = change.value
         if change.type is not ChangeType.DELETED:
             self._take(found)
-        elif not found.keeps:
+        elif found.keeps:
+            self._reject(found.origin, ())  # what it told stands
+        else:
             self._forget(found.origin)
         self._tell_news()
 

@@ -290,3 +290,12 @@ def test_order_repetition_and_outages_change_nothing(steps: list[Step], data: st
         assert heard(through, 200, node) == heard(after, 200, node)
     assert set(through.kept_out()) == set(after.kept_out())
     assert through.why_held(200) == after.why_held(200)
+
+
+def test_links_of_nodes_that_come_and_go_are_forgotten() -> None:
+    faults = ClusterFaults(lambda: ())
+    for number in range(5000):
+        now, name = number * 1000, f"node-{number}"
+        faults.take(name, reading(fact("81078603", Level.NOT_HANDLE, node=name)), now)
+        faults.forget(name, now + 1)
+    assert len(faults._past_links) <= 1001

@@ -90,6 +90,21 @@ async def test_a_public_fault_outlives_its_message(cluster: Cluster) -> None:
     assert cluster.codes() == ["220001001", "220001001"]
 
 
+async def test_what_was_refused_of_a_message_goes_with_it(cluster: Cluster) -> None:
+    await cluster.put(objects.public(objects.public_fault(), resource="nobody"))
+    assert cluster.watch.report()["rejectedByReason"] == {"UnknownSender": 1}
+    await cluster.delete("any-name")
+    assert cluster.watch.report()["rejectedByReason"] == {}
+
+
+async def test_a_fault_that_happened_once_is_over_by_itself(cluster: Cluster) -> None:
+    now = cluster.clock.now_milliseconds()
+    await cluster.put(objects.public(objects.public_fault(assertion="once", faultTime=now), timestamp=now))
+    assert cluster.codes() == ["220001001", "220001001"]
+    await cluster.clock.advance(6)
+    assert (cluster.codes(), len(cluster.told)) == ([], 2)
+
+
 async def test_a_memory_fault_is_told_ten_seconds_later(cluster: Cluster) -> None:
     await cluster.put(objects.device_info())
     assert cluster.codes() == []
