@@ -358,20 +358,26 @@ def _uid(job: Json) -> str:
 
 
 def _of_protection(status: Mapping[str, Any]) -> Iterator[Finding]:
+    """Each precondition once, with the actions that lack it; then what is left."""
     judged = [mapping(one) for one in items(status.get("recoverability"))]
-    works = [text(one.get("action")) for one in judged if one.get("status") == "True"]
-    for one in judged:
-        for unmet in map(mapping, items(one.get("unmet"))) if one.get("status") != "True" else ():
-            name = text(unmet.get("name"))
-            grade = Grade.PROBLEM if one.get("status") == "False" else Grade.NOTE
-            do = _DO.get(name, "docs/preconditions.md")
-            yield Finding(grade, f"{one.get('action')}: {name}", text(unmet.get("message")), do)
-    if judged:
-        yield Finding(
-            Grade.FINE if works else Grade.PROBLEM, "protection", f"works now: {', '.join(works) or 'nothing'}"
-        )
-    else:
+    if not judged:
         yield Finding(Grade.NOTE, "protection", "not judged: the job does not train")
+        return
+    lacking: dict[tuple[Grade, str, str], list[str]] = {}
+    for one in judged:
+        grade = Grade.PROBLEM if one.get("status") == "False" else Grade.NOTE
+        for unmet in map(mapping, items(one.get("unmet"))):
+            key = (grade, text(unmet.get("name")), text(unmet.get("message")))
+            lacking.setdefault(key, []).append(text(one.get("action")))
+    for (grade, name, message), actions in lacking.items():
+        do = _DO.get(name, "docs/preconditions.md")
+        yield Finding(grade, name, f"{', '.join(actions)}: {message}", do)
+    told = {word: [text(one.get("action")) for one in judged if one.get("status") == word] for word in _WORKS}
+    shares = [f"{_WORKS[word]}: {', '.join(actions)}" for word, actions in told.items() if actions]
+    yield Finding(Grade.PROBLEM if told["False"] else Grade.FINE, "protection", "; ".join(shares))
+
+
+_WORKS: Final = {"True": "works now", "Unknown": "nothing known speaks against", "False": "would not work"}
 
 
 def _of_pods(pods: Iterable[pod.PodView]) -> Iterator[Finding]:

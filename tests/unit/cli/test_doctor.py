@@ -190,6 +190,7 @@ def test_the_admins_settings_count_and_are_judged() -> None:
 UNMET = [
     {"action": "Replace", "status": "False", "unmet": [{"name": "FreeNode", "message": "no free node"}]},
     {"action": "Shrink", "status": "Unknown", "unmet": [{"name": "DistributedOptimizer", "message": "not visible"}]},
+    {"action": "Retry", "status": "Unknown", "unmet": [{"name": "DistributedOptimizer", "message": "not visible"}]},
     {"action": "InPlace", "status": "True", "unmet": []},
 ]
 
@@ -197,10 +198,15 @@ UNMET = [
 def test_a_job_is_told_what_is_unprotected_and_what_to_do() -> None:
     cluster = Cluster(**{JOB: job(UNMET, Accepted="True/Valid", Recoverable="False/PreconditionsUnmet")})
     code, found = ask(cluster, "qwen", "-n", "team")
-    assert (code, problems(found)) == (1, ["Replace: FreeNode"])
-    assert "keep a node free" in about(found, "Replace: FreeNode")["do"]
-    assert "--use-distributed-optimizer" in about(found, "Shrink: DistributedOptimizer")["do"]
-    assert about(found, "protection")["message"] == "works now: InPlace"
+    assert (code, problems(found)) == (1, ["FreeNode", "protection"])
+    assert about(found, "FreeNode")["message"] == "Replace: no free node"
+    assert "keep a node free" in about(found, "FreeNode")["do"]
+    unknown = about(found, "DistributedOptimizer")
+    assert (unknown["grade"], unknown["message"]) == ("note", "Shrink, Retry: not visible")
+    assert "--use-distributed-optimizer" in unknown["do"]
+    assert about(found, "protection")["message"] == (
+        "works now: InPlace; nothing known speaks against: Shrink, Retry; would not work: Replace"
+    )
 
 
 @pytest.mark.parametrize(
