@@ -13,6 +13,7 @@ import subprocess
 import time
 from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any, Final
 
 from e2e.bootstrap.binaries import KWOK
@@ -71,7 +72,8 @@ class KwokNodes:
             ControlPlaneError: The nodes do not become ready.
         """
         made = cls(plane)
-        made._spawn(provide(KWOK))
+        (program,) = provide(KWOK)
+        made._spawn(program)
         bare = range(0, count, WITHOUT_CHIPS) if count >= WITHOUT_CHIPS else range(1)
         made.add(node(f"kwok-{number:05}", 0 if number in bare else chips) for number in range(count))
         plane.wait(f"{count} nodes to be ready", lambda: made.ready() >= count, seconds=120 + count / 10, poll=1.0)
@@ -87,7 +89,7 @@ class KwokNodes:
         """How many are ready, without a taint that keeps pods off."""
         return sum(_is_ready(each) for each in self._plane.api.items("/api/v1/nodes", labelSelector="type=kwok"))
 
-    def _spawn(self, program: object) -> None:
+    def _spawn(self, program: Path) -> None:
         run = self._plane.run
         command = [
             str(program),
