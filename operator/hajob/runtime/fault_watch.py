@@ -206,7 +206,7 @@ class FaultWatch:
         if change.type is not ChangeType.DELETED:
             self._take(found)
         elif found.keeps:
-            self._reject(found.origin, ())  # what it told stands
+            self._rejections.take(found.origin, ())  # what it told stands
         else:
             self._forget(found.origin)
         self._tell_news()
