@@ -94,9 +94,10 @@ bundle: ## one archive to install from without a network: images, chart, CRDs, b
 fuzz: ## give every parser of a fault source 100,000 damaged objects, guided by coverage (some minutes)
 	@$(TOOL) -m e2e.fuzz --inputs 100000
 	@HAJOB_FUZZ_EXAMPLES=$${HAJOB_FUZZ_EXAMPLES:-2000} $(TOOL) -m pytest tests/unit/sources/test_sources_never_raise.py -n 2 --timeout 3600 $(TESTS)
+	@HAJOB_HISTORIES=100000 $(TOOL) -m pytest tests/unit/plan/test_histories.py -n 2 --timeout 3600 $(TESTS)
 
 .PHONY: nightly
-nightly: ## a million damaged objects for every parser, and whatever else takes its time (an hour)
+nightly: ## a million damaged objects for every parser, 100,000 lives of shrunk jobs, whatever takes its time (an hour)
 	@$(TOOL) -m e2e.fuzz --inputs 1000000
 	@HAJOB_FUZZ_EXAMPLES=20000 $(TOOL) -m pytest tests/unit/sources/test_sources_never_raise.py -n 2 --timeout 3600 $(TESTS)
 

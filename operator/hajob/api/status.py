@@ -99,8 +99,17 @@ class DataParallel(ApiModel):
     """How many there are."""
     dropped: Annotated[tuple[Number, ...], Field(max_length=65536)] = ()
     """Those that were given up for now."""
+    since: Timestamp | None = None
+    """Since when there are fewer than there should be."""
+    expected_throughput_percent: Number | None = None
+    """Of full size, as the global batch is shared out; while there are fewer."""
+    measured_throughput_percent: Number | None = None
+    """Of full size, by the steps seen before and since; refreshed as `progress` is."""
     wait_reason: Word | None = None
-    """Why a shrunk job has not grown back: NoFreeNode, ExpandDelay (waiting) or BudgetSpent (too many tries)."""
+    """What is waited for: Replacement (nodes for lost pods), or, once there are fewer, NoFreeNode, ExpandDelay (they
+    have to last), BudgetSpent (too many tries) or Returning (ranks that are on their way back)."""
+    wait_message: Sentence | None = None
+    """The same in words: for which node ranks, what is missing and why, until when, and what follows."""
 
 
 class Spares(ApiModel):

@@ -1,10 +1,10 @@
 """Life with fewer data-parallel ranks and the way back, and planned moves off nodes that still work."""
 
 from dataclasses import replace
-from enum import StrEnum
-from typing import Any
+from typing import Any, Final
 
 from hajob.domain.actions import Action, OrderCommand
+from hajob.domain.facts import TAKES_THE_NODE
 from hajob.domain.incidents import IncidentOutcome, Purpose, RestoredFrom
 from hajob.plan import effects, events
 from hajob.plan.bookkeeping import (
@@ -22,9 +22,14 @@ from hajob.plan.bookkeeping import (
 from hajob.plan.context import Context, HandlerResult
 from hajob.plan.evaluator import spent
 from hajob.plan.guards import why_no_move
-from hajob.plan.policy import Policy
 from hajob.plan.recovery import EXPAND_PARAMETERS, SHRINK_PARAMETERS, finished, names_to_avoid, order
-from hajob.plan.state import Deadline, JobPhase, JobState, Spend
+from hajob.plan.state import Deadline, JobState, Spend
+
+LONGEST_DELAY_SECONDS: Final = 1800
+"""The delay before growing back is not doubled beyond this."""
+LOOK_AGAIN_SECONDS: Final = 10
+"""Without capacity, which tells of itself, the next look is no sooner, and the delay of a second growth is no shorter
+either: with `expandDelaySeconds: 0` the job would look, or grow, all the time."""
 
 # ---------------------------------------------------------------------- shrunk life
 
@@ -59,7 +64,16 @@ def _look_again(context: Context, state: JobState, capacity_ms: int) -> JobState
     """Note since when there is capacity, and look again after the delay."""
     assert state.shrunk is not None
     state = replace(state, shrunk=replace(state.shrunk, capacity_ms=capacity_ms))
-    return set_deadline(state, Deadline.EXPAND, context.now_ms + 1000 * context.policy.expand_delay_seconds)
+    delay = _delay_seconds(context)
+    wait = delay if capacity_ms else max(delay, LOOK_AGAIN_SECONDS)
+    return set_deadline(state, Deadline.EXPAND, context.now_ms + 1000 * wait)
+
+
+def _delay_seconds(context: Context) -> int:
+    """How long capacity has to last: twice as long after each time that the job has grown, or tried to, of late."""
+    limits, delay = context.policy.limits[Action.EXPAND], context.policy.expand_delay_seconds
+    times = spent(context.state, Action.EXPAND.value, limits.window_seconds, context.now_ms)
+    return max(delay, min(max(delay, LOOK_AGAIN_SECONDS) << times, LONGEST_DELAY_SECONDS)) if times else delay
 
 
 def await_expand(context: Context) -> HandlerResult:
@@ -73,6 +87,27 @@ def await_expand(context: Context) -> HandlerResult:
 def await_capacity(context: Context) -> HandlerResult:
     """There is no capacity, or growing back has failed too often for now: look again after the delay."""
     return _look_again(context, context.state, 0), ()
+
+
+def lose_kept(context: Context) -> HandlerResult:
+    """A pod that was kept for the way back is lost: another one is to be made then, on a node more."""
+    nodes, ids = _lost_by(context), (*context.state.fact_ids, context.fact.id)[-FACT_LIMIT:]
+    state = _look_again(context, release(_without(context.state, nodes), nodes), 0)
+    said = effects.Announce("KeptPodLost", f"node ranks {list(nodes)}, kept for growing back: {context.fact.message}")
+    return replace(state, fact_ids=ids), (said,)
+
+
+def _lost_by(context: Context) -> tuple[int, ...]:
+    """Node ranks whose pods the event takes."""
+    takes = context.seen is not None and context.seen.kind in TAKES_THE_NODE
+    return context.view.layout.nodes_of(context.fact_ranks()) if takes else ()
+
+
+def _without(state: JobState, nodes: tuple[int, ...]) -> JobState:
+    """These pods of what left are not there for the way back."""
+    assert state.shrunk is not None
+    lost = tuple(sorted({*state.shrunk.lost_nodes, *set(nodes).intersection(state.shrunk.nodes)}))
+    return replace(state, shrunk=replace(state.shrunk, lost_nodes=lost))
 
 
 def expand(context: Context) -> HandlerResult:
@@ -106,7 +141,9 @@ def give_up_expand(context: Context) -> HandlerResult:
     state = clear_deadlines(state, Deadline.RECOVERY)
     state, closing = close(state, IncidentOutcome.FAILED, "the dropped ranks did not come back in time")
     send = order(back, OrderCommand.SHRINK, 0, SHRINK_PARAMETERS)
-    return _look_again(context, release(state, incident.replaced_nodes), 0), (send, *closing)
+    lost = _lost_by(context)
+    state = release(_without(state, lost), tuple(sorted({*incident.replaced_nodes, *lost})))
+    return _look_again(context, state, 0), (send, *closing)
 
 
 def expanded(context: Context) -> HandlerResult:
@@ -115,25 +152,6 @@ def expanded(context: Context) -> HandlerResult:
     if isinstance(context.event, events.Resumed):
         state = replace(state, step=finished(context))
     return close(clear_deadlines(state, Deadline.RECOVERY), IncidentOutcome.RECOVERED)
-
-
-class GrowthWait(StrEnum):
-    """Why a shrunk job has not grown back: `status.dataParallel.waitReason`."""
-
-    NO_FREE_NODE = "NoFreeNode"
-    BUDGET_SPENT = "BudgetSpent"
-    DELAY = "ExpandDelay"
-
-
-def why_not_grown(state: JobState, policy: Policy, now_ms: int) -> GrowthWait | None:
-    """What a shrunk job waits for; None at full size, and while it grows."""
-    if state.phase is not JobPhase.SHRUNK or state.shrunk is None:
-        return None
-    if not state.shrunk.capacity_ms:
-        return GrowthWait.NO_FREE_NODE
-    limits = policy.limits[Action.EXPAND]
-    used = spent(state, Action.EXPAND.value, limits.window_seconds, now_ms)
-    return GrowthWait.BUDGET_SPENT if used >= limits.max_count else GrowthWait.DELAY
 
 
 # ---------------------------------------------------------------------- planned moves

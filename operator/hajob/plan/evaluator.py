@@ -34,6 +34,11 @@ class Trigger:
 
 
 FAULT: Final = Trigger("Fault", FAULT_ACTIONS, "")
+RETRY_LATE: Final = Trigger(
+    "RetryLate",
+    FAULT_ACTIONS[1:],
+    "its time is up; before the naming what was to be repeated may still be done with new processes",
+)
 PROCESS_LATE: Final = Trigger(
     "ProcessLate",
     (Action.REPLACE, Action.SHRINK, Action.CHECKPOINT, Action.RESTART),
@@ -179,6 +184,8 @@ class Evaluator:
 
     def _below(self, action: Action) -> tuple[Refusal, ...]:
         """Whether the action is no longer possible, too small, or not allowed by the spec."""
+        if action is Action.SHRINK and self.state.shrunk is not None:
+            return (Refusal("NotShrunk", "the job is shrunk already, MindIO shrinks once"),)
         if action not in self.trigger.actions:
             return (Refusal("StillPossible", self.trigger.why),)
         if ACTION_ORDER[action] < ACTION_ORDER[self.loss.floor]:
@@ -268,8 +275,6 @@ def _shrink(evaluator: Evaluator) -> list[Refusal]:
     """Shrink: MindIO's drop rule, rank 0, one shrink only, a complete copy among those who stay."""
     found = _mindio(evaluator)
     isolation, layout = evaluator.isolation, evaluator.layout
-    if evaluator.state.shrunk is not None:
-        found.append(Refusal("NotShrunk", "the job is shrunk already, MindIO shrinks once"))
     if isolation.holds_rank_zero:
         words = f"data-parallel rank 0 is among the dropped {list(isolation.dropped)}"
         found.append(Refusal("RankZeroInSet", words))

@@ -5,7 +5,7 @@ from typing import Final
 
 from hajob.domain.actions import MINDIO_STRATEGY, STRATEGIES, Action
 from hajob.domain.facts import SICK_NODE as SICK_NODES
-from hajob.domain.facts import FactKind
+from hajob.domain.facts import TAKES_THE_NODE, FactKind
 from hajob.domain.incidents import Purpose
 from hajob.plan import events
 from hajob.plan.context import Context, Guard
@@ -207,6 +207,15 @@ def _nothing_left(context: Context) -> bool:
     return incident is not None and bool(incident.fact_ids) and set(incident.fact_ids) <= set(event.ids)
 
 
+def _kept_pod_lost(context: Context) -> bool:
+    fact, shrunk, ignored = context.fact, context.state.shrunk, context.relevance.ignored
+    if shrunk is None or ignored is None or ignored.reason is not IgnoreReason.DROPPED:
+        return False
+    kept = set(shrunk.nodes).difference(shrunk.lost_nodes, context.state.released)
+    takes = fact.kind in TAKES_THE_NODE and fact.kind not in SICK_NODES
+    return takes and not kept.isdisjoint(context.view.layout.nodes_of(context.fact_ranks()))
+
+
 def _returning(context: Context) -> bool:
     incident = context.incident
     return incident is not None and set(context.fact_ranks()) <= set(incident.lost_ranks)
@@ -218,6 +227,11 @@ UNCONCERNED: Final = Guard(
     "unconcerned",
     "the fact is stale, a duplicate, of another job, nonsense, or tolerated by policy",
     lambda context: not context.concerns(),
+)
+KEPT_POD_LOST: Final = Guard(
+    "kept pod lost",
+    "the fact takes a healthy pod of a dropped data-parallel rank, which was kept for growing back",
+    _kept_pod_lost,
 )
 STRANGE: Final = Guard("unknown strategy", "a strategy that MindIO does not have", _strange)
 FOREIGN: Final = Guard("foreign", "the event belongs to another incarnation", lambda context: context.foreign)
@@ -332,6 +346,11 @@ NO_POD_AWAITED: Final = Guard(
     "no pod awaited",
     "only processes are being made anew",
     lambda context: context.incident is not None and not context.incident.replaced_nodes,
+)
+RETRYING: Final = Guard(
+    "retrying",
+    "a step is being repeated",
+    lambda context: context.incident is not None and context.incident.action is Action.RETRY,
 )
 ENOUGH_NODES: Final = Guard("enough nodes", "there are nodes for every pod that left", _enough)
 STEADY_CAPACITY: Final = Guard(

@@ -19,6 +19,7 @@ from hajob.api.enums import RecoveryMode as Mode
 from hajob.api.enums import SubHealthPolicy as NodePolicy
 from hajob.api.spec import HATrainingJobSpec
 from hajob.domain.actions import FAULT_ACTIONS, Action
+from hajob.domain.batch import Batch
 from hajob.domain.errors import HajobInputError
 from hajob.domain.layout import Layout
 from hajob.plan.checks import JobSetting
@@ -95,6 +96,7 @@ class Policy:
         no_copy_repair: the framework repairs from the periodic checkpoint when no copy is left (PyTorch only).
         hot_switch: the framework lets a second process take over a rank, without which nothing moves (PyTorch only).
         log_rules: rule name to the smallest action it asks for.
+        batch: sizes of a step, None where the trainer's arguments do not show them.
     """
 
     mode: Mode = Mode.ENFORCE
@@ -119,6 +121,7 @@ class Policy:
     unknowns: Mapping[Action, tuple[Refusal, ...]] = field(default_factory=dict)
     no_copy_repair: bool = True
     hot_switch: bool = True
+    batch: Batch | None = None
 
     @property
     def longest_window_ms(self) -> int:
@@ -172,7 +175,15 @@ def from_spec(spec: Mapping[str, Any] | HATrainingJobSpec, launched: Sequence[st
         unknowns=unknowns,
         no_copy_repair=model.framework is Framework.PYTORCH,
         hot_switch=model.framework is Framework.PYTORCH,
+        batch=_batch(JobSetting.of(model, launched)),
     )
+
+
+def _batch(setting: JobSetting) -> Batch | None:
+    """Sizes of a step, where they are visible and divide."""
+    whole, micro = setting.flags.number("global-batch-size"), setting.flags.number("micro-batch-size")
+    divides = whole and micro and not whole % (micro * setting.layout.data)
+    return Batch.of(whole, micro, setting.layout.data) if whole and micro and divides else None
 
 
 def layout_of(spec: Mapping[str, Any] | HATrainingJobSpec) -> Layout:

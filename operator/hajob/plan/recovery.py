@@ -139,7 +139,14 @@ def begin_shrink(context: Context) -> HandlerResult:
         ready=False,
         restored_from=RestoredFrom.OPTIMIZER_COPY,
     )
-    shrunk = Shrunk(isolation.dropped, isolation.ranks, isolation.nodes, nodes, context.now_ms)
+    shrunk = Shrunk(
+        isolation.dropped,
+        isolation.ranks,
+        isolation.nodes,
+        nodes,
+        context.now_ms,
+        full_step_ms=context.view.step_ms or 0,
+    )
     wait = context.policy.limits[Action.SHRINK].deadline_seconds
     state = set_deadline(replace(state, shrunk=shrunk), Deadline.RECOVERY, context.now_ms + 1000 * wait)
     return state, (*out, order(incident, OrderCommand.SHRINK, wait, SHRINK_PARAMETERS))

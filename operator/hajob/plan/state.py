@@ -124,6 +124,7 @@ class Shrunk:
         lost_nodes: of these, pods that are gone or useless; the others may be kept for the way back.
         since_ms: when.
         capacity_ms: since when there have been nodes for all of them, 0 while there are not.
+        full_step_ms: how long a step took at full size, 0 where that is not known.
     """
 
     dropped: tuple[int, ...] = ()
@@ -132,6 +133,7 @@ class Shrunk:
     lost_nodes: tuple[int, ...] = ()
     since_ms: int = 0
     capacity_ms: int = 0
+    full_step_ms: int = 0
 
     def absent(self, *, released: bool) -> tuple[int, ...]:
         """Node ranks that need a node for the way back; `released`: the healthy pods were given up, too."""

@@ -14,7 +14,17 @@ from hajob.plan import guards as g
 from hajob.plan import lifecycle as life
 from hajob.plan import recovery as r
 from hajob.plan.context import Guard, Handler, TableRow
-from hajob.plan.evaluator import DUMP_OR_EXIT, EXIT_ONLY, FAULT, LATE, PROCESS_LATE, UNREPAIRABLE, UNTRAINED, Trigger
+from hajob.plan.evaluator import (
+    DUMP_OR_EXIT,
+    EXIT_ONLY,
+    FAULT,
+    LATE,
+    PROCESS_LATE,
+    RETRY_LATE,
+    UNREPAIRABLE,
+    UNTRAINED,
+    Trigger,
+)
 from hajob.plan.events import (
     EVENTS,
     Accepted,
@@ -147,6 +157,12 @@ _LIFE = (
 )
 
 _FACTS = (
+    _row(
+        P.SHRUNK,
+        FactSeen,
+        g.KEPT_POD_LOST,
+        Handler("give up a kept pod", "make it anew when the job grows", elastic.lose_kept),
+    ),
     _ignore(_WITH_PODS, FactSeen, Why.INVALID, g.UNCONCERNED),
     _row(_WITH_PODS, FactSeen, g.NOTE, Handler("note", "remember what explains a slow start", life.note)),
     # the first step has not ended, or there is no controller: only a restart is left
@@ -314,6 +330,7 @@ _DEADLINES = (
         P.FAILED,
     ),
     *_by_action(_STARTING, DeadlineReached, UNTRAINED, g.DUE_STARTUP),
+    *_by_action(P.GATHERING, DeadlineReached, RETRY_LATE, g.both(g.DUE_RECOVERY, g.RETRYING)),
     *_by_action(P.GATHERING, DeadlineReached, PROCESS_LATE, g.both(g.DUE_RECOVERY, g.NO_POD_AWAITED)),
     *_by_action((P.GATHERING, P.RESUMING), DeadlineReached, LATE, g.DUE_RECOVERY),
     *_by_action(P.SHRINKING, DeadlineReached, DUMP_OR_EXIT, g.DUE_RECOVERY),

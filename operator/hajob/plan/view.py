@@ -26,6 +26,7 @@ class ClusterView:
         node_names: node rank to the name of the node its pod runs on.
         nodes_to_avoid: names of nodes where no start of the whole job should go.
         start_sign_ms: job time at which a start was last seen to go on, None when nothing is known.
+        step_ms: how long a step takes at the present size, in milliseconds; None when unknown.
         copies_told: False when ranks train that have not told MindIO of their optimizer's copies.
     """
 
@@ -41,3 +42,4 @@ class ClusterView:
     nodes_to_avoid: tuple[str, ...] = ()
     copies_told: bool | None = None
     start_sign_ms: int | None = None
+    step_ms: int | None = None

@@ -13,6 +13,7 @@ from hajob.api.base import format_time
 from hajob.api.enums import GangPolicy
 from hajob.plan.placements import WITHOUT_RANK_PODS
 from hajob.plan.state import ENDED, UNTRAINED
+from hajob.plan.waits import nodes_to_return
 from hajob.runtime.clock import Timer
 from hajob.runtime.job_memory import JobMemory
 from hajob.runtime.job_places import JobPlaces
@@ -57,6 +58,7 @@ class GangStart:
         if state.phase in WITHOUT_RANK_PODS or state.phase in ENDED:
             return None
         serving, waits, made = self._places.pods.serving(state), self._waits(), memory.job.metadata.creation_timestamp
+        returning = nodes_to_return(state, memory.policy, memory.time.now())
         wanted = memory.layout.num_nodes - len(state.released)
         if self._places.pods.not_created is not None and not waits:
             wanted = len(serving.pods)  # what no quota allows takes no node
@@ -64,9 +66,10 @@ class GangStart:
             job_uid=memory.job.metadata.uid,
             made=format_time(made) if made else "",
             demand=self._places.demand(),
-            need=wanted - len(serving.node_names),
-            waits=waits,
-            own_nodes=self._places.pods.node_names if waits else (),
+            need=len(returning) or wanted - len(serving.node_names),
+            waits=waits or bool(returning),
+            own_nodes=self._places.pods.node_names if waits or returning else (),
+            grows=bool(returning),
         )
 
     def holds_back(self) -> bool:

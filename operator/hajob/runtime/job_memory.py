@@ -11,6 +11,7 @@ import logging
 from collections.abc import Mapping
 
 from hajob.api.job import HATrainingJob
+from hajob.domain.pace import Pace
 from hajob.plan import effects, events, machine
 from hajob.plan.account import follow
 from hajob.plan.placements import Placements, placements
@@ -42,6 +43,7 @@ class JobMemory:
         title: namespace and name, for logs.
         time: by which the job lives.
         recorder: of its incidents.
+        pace: of the training.
     """
 
     def __init__(self, job: HATrainingJob, clock: Clock, announce: Announce) -> None:
@@ -55,6 +57,7 @@ class JobMemory:
         self.journal = reading.journal.taken_over(self.time.now())
         self.policy, self.layout = from_spec(job.spec), layout_of(job.spec)
         self._launched: tuple[str, ...] = ()
+        self.pace = Pace()
         self.recorder = IncidentRecorder(self.journal.record(), announce)
 
     @property
@@ -120,16 +123,22 @@ class JobMemory:
     def book(self, view: ClusterView, happened_ms: int | None = None) -> None:
         """Bring the account of time to what is the case now, and has been since `happened_ms` where that is known."""
         now = self.time.now()
+        self._stepped(view.step, now)
         at_ms = min(now, happened_ms if happened_ms is not None else now)
         account = follow(self.journal.account, self.state, view, self.recorder.marks, at_ms)
         self.journal = dataclasses.replace(self.journal, account=account)
 
     def stepped(self, step: int) -> bool:
         """The training has come to this step, and nothing else is new; whether it went on."""
-        before = self.journal.account
-        after = before and before.stepped(step, self.time.now())
+        before, now = self.journal.account, self.time.now()
+        self._stepped(step, now)
+        after = before and before.stepped(step, now)
         self.journal = dataclasses.replace(self.journal, account=after)
         return after is not before
+
+    def _stepped(self, step: int, now_ms: int) -> None:
+        size = self.layout.data - (len(self.state.shrunk.dropped) if self.state.shrunk else 0)
+        self.pace = self.pace.seen(size, self.state.resumed_ms, step, now_ms)
 
     def _take(self, effect: effects.Effect) -> None:
         self.recorder.take(effect, self.time.now())

@@ -66,6 +66,7 @@ class JobObserver:
             node_names=serving.node_names,
             nodes_to_avoid=self.places.to_avoid(),
             start_sign_ms=self._start_sign_ms,
+            step_ms=memory.pace.step_ms,
             copies_told=coordinator.copies_told,
         )
 

@@ -15,15 +15,16 @@ from hajob.api.status import HATrainingJobStatus
 from hajob.messages import orders
 from hajob.objects.environment import rank_environment
 from hajob.plan import effects
-from hajob.plan.elastic import why_not_grown
 from hajob.plan.recoverability import protection_in_words, recoverability
 from hajob.plan.state import JobState
+from hajob.plan.waits import wait_of
 from hajob.runtime.admission import Admission
 from hajob.runtime.clock import Timer
 from hajob.runtime.job_memory import JobMemory
 from hajob.runtime.job_observer import JobObserver
 from hajob.runtime.ports import Ports
 from hajob.runtime.status_publisher import SOON_SECONDS, StatusPublisher
+from hajob.sources.shortage import shortage
 from hajob.status.build import RUNNING_REASON, CoordinatorView, Snapshot, build_status, goodput, is_urgent
 
 ASSIGN_SECONDS_PER_POD: Final = 0.0002
@@ -117,7 +118,7 @@ class JobOutputs:
     def _snapshot(self, before: HATrainingJobStatus) -> Snapshot:
         memory, coordinator, pods = self._memory, self._observer.coordinator, self._observer.pods
         now, journal, record = memory.time.now(), memory.journal, memory.recorder.record
-        trains = RUNNING_REASON[memory.state.phase] is Reason.TRAINING
+        trains, view = RUNNING_REASON[memory.state.phase] is Reason.TRAINING, self._observer.view()
         return Snapshot(
             job=memory.job.model_copy(update={"status": before}),
             state=memory.state,
@@ -146,7 +147,9 @@ class JobOutputs:
             journal=journal.dump(now, record),
             goodput=goodput(journal.account, now),
             held_back=self._ports.why_held() if not memory.ended else "",
-            wait_reason=why_not_grown(memory.state, memory.policy, now),
             to_leave=self._observer.places.to_leave(),
-            recoverability=recoverability(memory.state, self._observer.view(), memory.policy) if trains else (),
+            wait=wait_of(memory.state, view, memory.policy, now, shortage(pods.all(), self._observer.pods.not_created)),
+            step_ms=memory.pace.step_ms,
+            batch=memory.policy.batch,
+            recoverability=recoverability(memory.state, view, memory.policy) if trains else (),
         )

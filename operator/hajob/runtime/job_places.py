@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from hajob.api.enums import CordonPolicy, SubHealthPolicy
+from hajob.plan.state import JobPhase
 from hajob.runtime.job_memory import JobMemory
 from hajob.runtime.pod_index import PodIndex, coordinator_name, is_coordinator, is_serving
 from hajob.runtime.ports import Ports
@@ -71,7 +72,11 @@ class JobPlaces:
         return self._ports.free_names(self.demand())
 
     def free_nodes(self) -> int:
-        """How many nodes could take a rank pod now, beside those on which the job is already."""
+        """How many more nodes could take a rank pod now; one that grows leaves those that others get before it."""
+        if self._memory.state.phase is JobPhase.SHRUNK:
+            room = self._ports.room_to_grow(self._memory.job.metadata.uid)
+            if room is not None:
+                return room
         return self._ports.free_nodes(self._memory.job, self.demand(), self.pods.node_names)
 
     def to_avoid(self) -> tuple[str, ...]:

@@ -111,6 +111,13 @@ class Ports:
         """Whether all pods of a job that waits may ask for nodes now."""
         return self.starts.lets_in(job_uid, self.clock.monotonic(), self.capacity(), self.quarantined())
 
+    def room_to_grow(self, job_uid: str) -> int | None:
+        """How many nodes there are for a shrunk job, beside those that other jobs take before it; None: it wants none.
+
+        Nodes with isolated chips do not count: a job that grows onto one shrinks again.
+        """
+        return self.starts.room_to_grow(job_uid, self.capacity(), {*self.quarantined(), *self.kept_out()})
+
     def nodes(self) -> dict[str, NodeView]:
         """Nodes by name."""
         return self.capacity().nodes

@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection
 from typing import Final
 
 from hajob.scheduling.capacity import Capacity
-from hajob.scheduling.gang import Claim, let_in
+from hajob.scheduling.gang import Claim, let_in, rooms
 
 KEPT_SECONDS: Final = 0.1
 """An answer serves all jobs that ask within so long, unless a node or a pod on one has changed meanwhile."""
@@ -40,8 +40,16 @@ class StartQueue:
         """
         seen = (capacity, capacity.changes, frozenset(closed))
         if job_uid not in self._asked or seen != self._seen or now - self._at >= KEPT_SECONDS:
-            claims = [claim for ask in list(self.claims.values()) if (claim := ask()) is not None]
+            claims = self._all()
             self._asked = frozenset(claim.job_uid for claim in claims)
             self._let_in = frozenset(let_in(claims, capacity, closed))
             self._seen, self._at = seen, now
         return job_uid in self._let_in
+
+    def room_to_grow(self, job_uid: str, capacity: Capacity, closed: Collection[str]) -> int | None:
+        """How many nodes there are for a shrunk job, beside those that others take before it; None: it wants none."""
+        found = rooms(self._all(), capacity, closed)
+        return next((room for claim, room in found if claim.job_uid == job_uid and claim.grows), None)
+
+    def _all(self) -> list[Claim]:
+        return [claim for ask in list(self.claims.values()) if (claim := ask()) is not None]

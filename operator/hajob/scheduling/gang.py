@@ -1,12 +1,13 @@
-"""Which of the waiting jobs may start now: those for which there are free nodes for all of their pods at once. Pure.
+"""Which of the waiting jobs get nodes now: those for which there are free nodes for all of their pods at once. Pure.
 
-Jobs are asked in the order in which they were made. One that fits now passes one before it that does not: a job that is
-larger than what is ever free keeps nobody from training (docs/decisions/0025-all-pods-or-none.md).
+They wait for a start, or to grow back to their size. Jobs are asked in the order in which they were made. One that fits
+now passes one before it that does not: a job that is larger than what is ever free keeps nobody from training
+(docs/decisions/0025-all-pods-or-none.md).
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 
 from hajob.scheduling.capacity import Capacity
@@ -23,7 +24,8 @@ class Claim:
         demand: of its rank pods.
         need: rank pods that have no node yet, made or not.
         waits: it may not ask for nodes yet; what others need is theirs already.
-        own_nodes: names of the nodes of its pods of an earlier start, which leave.
+        own_nodes: names of the nodes of its pods. Those of an earlier start leave; those of a job that grows stay.
+        grows: it trains, with fewer ranks than it should have.
     """
 
     job_uid: str
@@ -32,26 +34,29 @@ class Claim:
     need: int
     waits: bool
     own_nodes: Collection[str] = ()
+    grows: bool = False
 
 
 def let_in(claims: Iterable[Claim], capacity: Capacity, closed: Collection[str] = ()) -> list[str]:
-    """UIDs of the jobs that may start, in order.
+    """UIDs of the jobs that may start, in order; arguments as of `rooms`."""
+    found = rooms(claims, capacity, closed)
+    return [claim.job_uid for claim, room in found if claim.waits and not claim.grows and room >= claim.need]
+
+
+def rooms(claims: Iterable[Claim], capacity: Capacity, closed: Collection[str] = ()) -> Iterator[tuple[Claim, int]]:
+    """How many nodes there are for each job that needs some, beside those that are others' or get promised before it.
 
     Args:
         claims: of all jobs, in any order.
         capacity: of the cluster. Nodes that are better avoided now count: too few nodes would be worse.
         closed: names of nodes where no rank pod may be placed.
     """
-    ordered = sorted((one for one in claims if one.need > 0), key=lambda one: (one.waits, one.made, one.job_uid))
     room = _Room(capacity, closed)
-    found: list[str] = []
-    for claim in ordered:
-        if claim.waits and room.left(claim) < claim.need:
-            continue
-        room.promise(claim)
-        if claim.waits:
-            found.append(claim.job_uid)
-    return found
+    for claim in sorted((one for one in claims if one.need > 0), key=lambda one: (one.waits, one.made, one.job_uid)):
+        left = room.left(claim) if claim.waits else claim.need
+        if left >= claim.need:
+            room.promise(claim)
+        yield claim, left
 
 
 class _Room:
@@ -73,7 +78,9 @@ class _Room:
         if demand not in self._free:
             self._free[demand] = len(self._capacity.free(demand).difference(self._closed))
         room = self._free[demand]
-        if claim.own_nodes:
+        if claim.grows:
+            room -= len(self._capacity.free(demand).intersection(claim.own_nodes).difference(self._closed))
+        elif claim.own_nodes:
             room += len(self._capacity.soon_free(demand, claim.job_uid, claim.own_nodes).difference(self._closed))
         return room - sum(need for other, need in self._promised.items() if self._overlap(demand, other))
 

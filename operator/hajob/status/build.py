@@ -19,6 +19,7 @@ from hajob.api.conditions import ConditionType, Reason, condition, find_conditio
 from hajob.api.derived import data_parallel_size, effective
 from hajob.api.enums import ConditionStatus, RecoveryMode
 from hajob.api.job import HATrainingJob
+from hajob.domain.batch import Batch
 from hajob.domain.checkpoints import in_words
 from hajob.domain.goodput import Account
 from hajob.domain.incidents import IncidentOutcome
@@ -26,9 +27,11 @@ from hajob.plan.placements import placements
 from hajob.plan.policy import layout_of
 from hajob.plan.recoverability import recoverable as recoverable_status
 from hajob.plan.state import JobPhase, JobState
+from hajob.plan.waits import Wait
 from hajob.sources.creation import NotCreated
 from hajob.sources.pod import PodView
 from hajob.sources.shortage import shortage
+from hajob.status.data_parallel import data_parallel, measured_again
 from hajob.status.incident_entry import Record, entry
 from hajob.status.journal import MOVING_MARK, VERSION
 
@@ -150,8 +153,10 @@ class Snapshot:
     journal: str = ""
     recoverability: Sequence[api.ActionRecoverability] = ()
     goodput: api.Goodput | None = None
-    wait_reason: str | None = None
     to_leave: Sequence[str] = ()
+    wait: Wait | None = None
+    step_ms: int | None = None
+    batch: Batch | None = None
     held_back: str = ""
 
 
@@ -371,11 +376,8 @@ def _failed(snapshot: Snapshot) -> tuple[Reason, str]:
 
 
 def _data_parallel(snapshot: Snapshot) -> api.DataParallel:
-    desired = data_parallel_size(snapshot.job.spec)
-    dropped = snapshot.state.shrunk.dropped if snapshot.state.shrunk else ()
-    return api.DataParallel(
-        desired=desired, current=desired - len(dropped), dropped=dropped, wait_reason=snapshot.wait_reason
-    )
+    desired, shrunk = data_parallel_size(snapshot.job.spec), snapshot.state.shrunk
+    return data_parallel(desired, shrunk, snapshot.wait, snapshot.batch, snapshot.step_ms)
 
 
 def _spares(snapshot: Snapshot) -> api.Spares | None:
@@ -419,7 +421,8 @@ PROGRESS_SECONDS: Final = 600
 
 def is_news(old: api.HATrainingJobStatus, new: api.HATrainingJobStatus) -> bool:
     """Whether a status is worth a write: whether more has changed than what moves by itself, or than who leads."""
-    moving = {"progress": new.progress, "goodput": new.goodput, "fence": new.fence}
+    moving: dict[str, object] = {"progress": new.progress, "goodput": new.goodput, "fence": new.fence}
+    moving["data_parallel"] = measured_again(old.data_parallel, new.data_parallel)
     if old.progress is not None and new.progress is not None:
         age = new.progress.observed_time - old.progress.observed_time
         if age.total_seconds() >= PROGRESS_SECONDS:

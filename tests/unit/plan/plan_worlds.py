@@ -53,6 +53,7 @@ POLICIES = (
     small_policy(mode=Mode.HOLD),
     small_policy(coordinator_loss=CoordinatorLossPolicy.IMMEDIATELY, sub_health=NodePolicy.EVICT),
     small_policy(coordinator_loss=CoordinatorLossPolicy.NEVER, sub_health=NodePolicy.CHECKPOINT),
+    without(Action.IN_PLACE),
     without(Action.IN_PLACE, Action.REPLACE),
     without(Action.IN_PLACE, Action.REPLACE, Action.SHRINK),
     without(Action.CHECKPOINT, Action.RESTART),
@@ -161,6 +162,8 @@ def shape(state: JobState) -> tuple[object, ...]:
     if state.waiting is not None and state.phase is JobPhase.PENDING:
         waits += (state.waiting.released, "Release" in state.deadlines)
     gone = state.shrunk
+    if gone is not None and state.phase in {JobPhase.SHRINKING, JobPhase.SHRUNK}:
+        waits += (set(gone.nodes) <= {*gone.lost_nodes},)
     return (state.phase, inner, gone is not None and 1 + bool(gone.capacity_ms), waits)
 
 

@@ -12,9 +12,10 @@ from hajob.domain.incidents import Cause, Purpose
 from hajob.plan import effects as do
 from hajob.plan import events as e
 from hajob.plan.bookkeeping import RENEWED_LIMIT
-from hajob.plan.elastic import GrowthWait, why_not_grown
 from hajob.plan.policy import ActionLimits, NodePolicy, Policy
 from hajob.plan.state import JobPhase, Spend
+from hajob.plan.view import ClusterView
+from hajob.plan.waits import WaitReason, nodes_to_return, wait_of
 from tests.unit.plan.plan_rig import Rig
 from tests.unit.plan.plan_worlds import VIEW
 
@@ -82,20 +83,91 @@ def test_growth_given_up_names_the_dropped_and_restarts_nobody() -> None:
     assert (back.lost_ranks, back.restart_ranks, back.replaced_nodes) == ((4, 5, 6, 7), (), ())
 
 
+def waits(rig: Rig, policy: Policy | None = None, missing: str = "") -> tuple[WaitReason, str] | None:
+    """What the job says that it waits for."""
+    wait = wait_of(rig.state, rig.view, policy or rig.policy, rig.now, missing)
+    return (wait.reason, wait.message) if wait is not None else None
+
+
 def test_a_shrunk_job_says_what_it_waits_for() -> None:
     rig = Rig.shrunk()
     limits = {**Policy().limits, Action.EXPAND: ActionLimits(1, 100_000, 60)}
-    assert why_not_grown(rig.state, rig.policy, rig.now) is GrowthWait.NO_FREE_NODE
+    need = "1 free nodes at once, each with 2 chips, for node ranks 2"
+    assert waits(rig) == (WaitReason.NO_FREE_NODE, f"{need}; there are 0 that no earlier job takes")
     rig.view = VIEW
     rig.tell(e.CapacityAvailable(nodes=4))
-    assert why_not_grown(rig.state, Policy(limits=limits), rig.now) is GrowthWait.DELAY
+    steady = "they are there and have to stay until 1970-01-01T00:23:10Z"
+    assert waits(rig, Policy(limits=limits)) == (WaitReason.DELAY, f"{need}; {steady}")
+    assert nodes_to_return(rig.state, Policy(limits=limits), rig.now) == (2,)
     rig.deadline("Expand")
     assert rig.at(JobPhase.EXPANDING)
-    assert why_not_grown(rig.state, rig.policy, rig.now) is None
+    ready = "every rank of node ranks 2 to stand ready, at most until 1970-01-01T00:27:40Z"
+    assert waits(rig) == (WaitReason.RETURNING, ready)
+    assert waits(rig, missing="no node") == (WaitReason.RETURNING, f"{ready}; no node")
     rig.deadline("Recovery")
     rig.tell(e.CapacityAvailable(nodes=4))
-    assert why_not_grown(rig.state, Policy(limits=limits), rig.now) is GrowthWait.BUDGET_SPENT
-    assert why_not_grown(Rig.running().state, rig.policy, rig.now) is None
+    assert waits(rig, Policy(limits=limits)) == (WaitReason.BUDGET_SPENT, "1 of 1 times in 100000 s are spent")
+    assert nodes_to_return(rig.state, Policy(limits=limits), rig.now) == ()
+    assert waits(Rig.running()) is None
+
+
+@pytest.mark.parametrize(
+    ("nodes", "view", "follows"),
+    [
+        ((2,), VIEW, "Shrink"),
+        ((0,), VIEW, "Checkpoint"),
+        ((0, 2), VIEW, "Restart"),
+        ((3,), replace(VIEW, coordinator_ready=False), "Restart"),
+    ],
+)
+def test_a_job_that_waits_for_nodes_says_what_follows(nodes: tuple[int, ...], view: ClusterView, follows: str) -> None:
+    rig = Rig.running(view=replace(VIEW, free_nodes=0))
+    for node in nodes:
+        rig.silent(node)
+    rig.view = view
+    told = (
+        f"node ranks {', '.join(map(str, nodes))}: of 4 nodes 4 lack chips; until 1970-01-01T00:21:10Z, then {follows}"
+    )
+    assert waits(rig, missing="of 4 nodes 4 lack chips") == (WaitReason.REPLACEMENT, told)
+    assert waits(rig) is None, "every pod has its node"
+    rig.deadline("Recovery")
+    assert rig.action == follows
+
+
+def test_a_process_that_is_restarted_waits_for_no_node() -> None:
+    rig = Rig.running()
+    rig.exits(5)
+    assert waits(rig, missing="a pod of a start finds no node") is None
+
+
+def test_each_growth_makes_the_next_one_wait_twice_as_long() -> None:
+    rig = Rig.shrunk()
+    rig.view = VIEW
+    delays = []
+    for _ in range(7):
+        rig.tell(e.CapacityAvailable(nodes=4))
+        delays.append((rig.state.deadlines["Expand"] - rig.now) // 1000)
+        rig.deadline("Expand")
+        assert rig.at(JobPhase.EXPANDING)
+        rig.deadline("Recovery")
+    assert delays == [120, 240, 480, 960, 1800, 960, 960], "what is older than an hour is forgotten"
+
+
+def test_a_delay_longer_than_the_limit_is_the_users_own() -> None:
+    rig = Rig.shrunk()
+    rig.policy = replace(rig.policy, expand_delay_seconds=7200)
+    rig.state = replace(rig.state, spent=(Spend("Expand", rig.now),))
+    rig.tell(e.CapacityAvailable(nodes=4))
+    assert rig.state.deadlines["Expand"] == rig.now + 7_200_000
+
+
+def test_a_shrink_remembers_how_long_a_step_took_before() -> None:
+    rig = Rig.running(view=replace(VIEW, free_nodes=0, step_ms=250))
+    rig.silent(2)
+    rig.view = replace(rig.view, step_ms=None)
+    rig.deadline("Recovery")
+    assert rig.state.shrunk is not None
+    assert rig.state.shrunk.full_step_ms == 0, "what is seen when it begins counts"
 
 
 # ------------------------------------------------------------------------------------------------ what is remembered
@@ -213,3 +285,58 @@ def test_a_policy_tolerates_its_own_kind_of_fact(kind: FactKind, policy: Policy,
     rig.see(kind, node=1)
     assert rig.ignored == why.format(rig.last_fact.id)
     assert rig.at(JobPhase.RUNNING) is bool(why)
+
+
+# ------------------------------------------------------------------------------------------------ pods that were kept
+
+
+def kept() -> Rig:
+    """Shrunk by the data-parallel ranks of the pods 2 and 3, of which 3 is healthy and was kept."""
+    rig = shrinking()
+    rig.tell(e.ResultReported(2, 201, "isolate", "downgrade", (4, 5, 6, 7)))
+    rig.tell(e.Resumed(2, 11))
+    assert rig.served == {0: 1, 1: 1, 2: 0, 3: 1}
+    return rig
+
+
+def test_a_kept_pod_that_is_lost_is_made_anew_with_the_growth() -> None:
+    rig = kept()
+    rig.tell(e.CapacityAvailable(nodes=1))
+    done = rig.silent(3)
+    assert done == (do.Announce("KeptPodLost", f"node ranks [3], kept for growing back: {rig.last_fact.message}"),)
+    assert rig.served == {0: 1, 1: 1, 2: 0, 3: 0}
+    assert rig.state.shrunk is not None
+    assert (rig.state.shrunk.lost_nodes, rig.state.shrunk.capacity_ms) == ((2, 3), 0)
+    rig.view = replace(VIEW, free_nodes=2)
+    order = rig.order(rig.grow())
+    assert (order.restart_ranks, order.replaced_nodes) == ((), (2, 3))
+
+
+def test_a_kept_pod_that_only_loses_a_process_is_kept() -> None:
+    rig = kept()
+    before = rig.state
+    rig.exits(6)
+    assert rig.state == before
+    rig.see(FactKind.SUB_HEALTH, node=3)
+    assert rig.served == {0: 1, 1: 1, 2: 0, 3: 1}
+
+
+def test_a_kept_pod_lost_while_growing_is_not_awaited_again() -> None:
+    rig = kept()
+    rig.view = replace(VIEW, free_nodes=1)
+    rig.grow()
+    rig.silent(3)
+    assert rig.at(JobPhase.SHRUNK)
+    assert rig.state.shrunk is not None
+    assert rig.state.shrunk.lost_nodes == (2, 3)
+    assert rig.served == {0: 1, 1: 1, 2: 0, 3: 0}
+
+
+def test_without_a_delay_a_shrunk_job_does_not_look_all_the_time() -> None:
+    rig = Rig.shrunk()
+    rig.policy = replace(rig.policy, expand_delay_seconds=0)
+    rig.deadline("Expand")
+    assert rig.state.deadlines["Expand"] == rig.now + 10_000
+    rig.view = VIEW
+    rig.tell(e.CapacityAvailable(nodes=1))
+    assert rig.state.deadlines["Expand"] == rig.now

@@ -9,7 +9,7 @@ from hajob.api import constants as names
 from hajob.plan.policy import layout_of
 from hajob.scheduling.capacity import Capacity
 from hajob.scheduling.demand import Demand
-from hajob.scheduling.gang import Claim, let_in
+from hajob.scheduling.gang import Claim, let_in, rooms
 from hajob.sources.node import NodeView
 from tests.unit.scheduling.test_capacity import own, spec
 
@@ -82,3 +82,33 @@ def test_whoever_is_let_in_fits_together() -> None:
         assert let_in(starting, cluster(a=nodes)) == found
         taken = sum(one.need for one in starting if one.job_uid in found or not one.waits)
         assert not found or taken <= nodes
+
+
+def growing(uid: str, need: int, demand: Demand = A, on: tuple[str, ...] = ()) -> Claim:
+    return Claim(uid, uid, demand, need, waits=True, own_nodes=on, grows=True)
+
+
+def room(uid: str, claims: list[Claim], capacity: Capacity) -> int:
+    return next(found for claim, found in rooms(claims, capacity) if claim.job_uid == uid)
+
+
+def test_of_two_jobs_that_grow_the_older_gets_the_nodes() -> None:
+    both = [growing("2", 2), growing("1", 2)]
+    assert (room("1", both, cluster(a=3)), room("2", both, cluster(a=3))) == (3, 1)
+    assert room("2", both, cluster(a=4)) == 2
+
+
+def test_a_growth_that_fits_passes_an_older_one_that_does_not() -> None:
+    both = [growing("1", 3), growing("2", 2)]
+    assert (room("1", both, cluster(a=2)), room("2", both, cluster(a=2))) == (2, 2)
+
+
+def test_a_growth_keeps_its_nodes_from_a_later_start_only() -> None:
+    assert let_in([growing("1", 1), waiting("2", 4)], cluster(a=4)) == []
+    assert let_in([growing("1", 1), waiting("2", 4)], cluster(a=5)) == ["2"]
+    assert let_in([growing("2", 1), waiting("1", 4)], cluster(a=4)) == ["1"]
+    assert room("2", [growing("2", 1), waiting("1", 4)], cluster(a=4)) == 0
+
+
+def test_a_node_that_has_a_pod_of_the_job_takes_no_second() -> None:
+    assert room("1", [growing("1", 1, on=("a-0", "b-7"))], cluster(a=3)) == 2

@@ -1,0 +1,43 @@
+"""How long a step takes at the size a job has now, from the steps that it was seen to finish."""
+
+from dataclasses import dataclass, replace
+
+ENOUGH_STEPS = 5
+"""After so many steps a pace is told."""
+
+
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """The steps of one period of training, from one end of an outage to the next outage.
+
+    Attributes:
+        size: data-parallel ranks that train.
+        resumed_ms: end of the last outage; tells one period from the next.
+        began_ms: when its first step was seen.
+        began: that step.
+        at_ms: when the newest step was seen.
+        step: that step.
+        before_ms: milliseconds of a step in the period before, where it had the same size.
+    """
+
+    size: int = 0
+    resumed_ms: int = -1
+    began_ms: int = 0
+    began: int = -1
+    at_ms: int = 0
+    step: int = -1
+    before_ms: int | None = None
+
+    @property
+    def step_ms(self) -> int | None:
+        """Milliseconds of a step; None while too few were seen."""
+        steps = self.step - self.began
+        return max((self.at_ms - self.began_ms) // steps, 1) if steps >= ENOUGH_STEPS else self.before_ms
+
+    def seen(self, size: int, resumed_ms: int, step: int, now_ms: int) -> "Pace":
+        """The training of this size has come to this step (-1: not known) since the last outage ended."""
+        if step < 0:
+            return self
+        if (size, resumed_ms) != (self.size, self.resumed_ms) or step < self.step:
+            return Pace(size, resumed_ms, now_ms, step, now_ms, step, self.step_ms if size == self.size else None)
+        return self if step == self.step else replace(self, at_ms=now_ms, step=step)

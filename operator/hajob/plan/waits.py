@@ -1,0 +1,100 @@
+"""What a job that is not whole waits for, in words: a replacement, or what growing back needs.
+
+`status.dataParallel` says it; nothing is decided here.
+"""
+
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from enum import StrEnum
+from typing import Final
+
+from hajob.api.base import format_time
+from hajob.domain.actions import Action
+from hajob.plan import events
+from hajob.plan.context import Context
+from hajob.plan.evaluator import LATE, spent
+from hajob.plan.policy import Policy
+from hajob.plan.state import Deadline, JobPhase, JobState
+from hajob.plan.view import ClusterView
+
+_SHOWN: Final = 16
+
+
+class WaitReason(StrEnum):
+    """`status.dataParallel.waitReason`."""
+
+    REPLACEMENT = "Replacement"
+    NO_FREE_NODE = "NoFreeNode"
+    BUDGET_SPENT = "BudgetSpent"
+    DELAY = "ExpandDelay"
+    RETURNING = "Returning"
+
+
+@dataclass(frozen=True, slots=True)
+class Wait:
+    """What is waited for, in a word and in a sentence."""
+
+    reason: WaitReason
+    message: str
+
+
+def wait_of(state: JobState, view: ClusterView, policy: Policy, now_ms: int, missing: str = "") -> Wait | None:
+    """What the job waits for; None where it is whole, or waits for nothing.
+
+    Args:
+        state: of the job.
+        view: of the cluster.
+        policy: of the job.
+        now_ms: time of the job.
+        missing: what pods without a node lack, in words.
+    """
+    if state.phase is JobPhase.GATHERING:
+        return _replacement(state, view, policy, now_ms, missing)
+    if state.shrunk is None or state.phase not in {JobPhase.SHRUNK, JobPhase.EXPANDING}:
+        return None
+    nodes = state.shrunk.absent(released=policy.release_shrunk_pods)
+    if state.phase is JobPhase.EXPANDING:
+        told = f"every rank of node ranks {_listed(state.shrunk.nodes)} to stand ready, at most until {_due(state)}"
+        return Wait(WaitReason.RETURNING, f"{told}; {missing}" if missing else told)
+    need = f"{len(nodes)} free nodes at once, each with {view.layout.chips_per_node} chips, for node ranks "
+    need += _listed(nodes)
+    if not state.shrunk.capacity_ms:
+        return Wait(WaitReason.NO_FREE_NODE, f"{need}; there are {view.free_nodes or 0} that no earlier job takes")
+    limits = policy.limits[Action.EXPAND]
+    used = spent(state, Action.EXPAND.value, limits.window_seconds, now_ms)
+    if used >= limits.max_count:
+        return Wait(
+            WaitReason.BUDGET_SPENT, f"{used} of {limits.max_count} times in {limits.window_seconds} s are spent"
+        )
+    return Wait(WaitReason.DELAY, f"{need}; they are there and have to stay until {_due(state, Deadline.EXPAND)}")
+
+
+def nodes_to_return(state: JobState, policy: Policy, now_ms: int) -> tuple[int, ...]:
+    """Node ranks for which a shrunk job wants nodes now; none once it has grown too often of late."""
+    limits = policy.limits[Action.EXPAND]
+    if state.phase is not JobPhase.SHRUNK or state.shrunk is None:
+        return ()
+    if spent(state, Action.EXPAND.value, limits.window_seconds, now_ms) >= limits.max_count:
+        return ()
+    return state.shrunk.absent(released=policy.release_shrunk_pods)
+
+
+def _replacement(state: JobState, view: ClusterView, policy: Policy, now_ms: int, missing: str) -> Wait | None:
+    """Nodes for the pods that are made anew, and what follows when they do not come."""
+    incident = state.incident
+    if incident is None or not incident.replaced_nodes or incident.ready or not missing:
+        return None
+    late = Context(state, events.DeadlineReached(name=Deadline.RECOVERY), view, policy, now_ms)
+    follows = late.decide(LATE).action or "nothing is left"
+    told = f"node ranks {_listed(incident.replaced_nodes)}: {missing}; until {_due(state)}, then {follows}"
+    return Wait(WaitReason.REPLACEMENT, told)
+
+
+def _due(state: JobState, name: Deadline = Deadline.RECOVERY) -> str:
+    at_ms = state.deadlines.get(name, 0)
+    return format_time(datetime.fromtimestamp(at_ms // 1000, UTC))
+
+
+def _listed(numbers: tuple[int, ...]) -> str:
+    more = f" and {len(numbers) - _SHOWN} more" if len(numbers) > _SHOWN else ""
+    return ", ".join(map(str, numbers[:_SHOWN])) + more

@@ -1,0 +1,55 @@
+"""`status.dataParallel`: how many data-parallel ranks there are, what they achieve, and what the others wait for."""
+
+from datetime import UTC, datetime
+from typing import Final
+
+from hajob.api import status as api
+from hajob.domain.batch import Batch
+from hajob.plan.state import Shrunk
+from hajob.plan.waits import Wait
+
+_MESSAGE_LIMIT: Final = 1024
+
+
+def data_parallel(
+    desired: int, shrunk: Shrunk | None, wait: Wait | None, batch: Batch | None, step_ms: int | None
+) -> api.DataParallel:
+    """As it is now.
+
+    Args:
+        desired: data-parallel ranks at full size.
+        shrunk: what is missing, None at full size.
+        wait: what is waited for.
+        batch: sizes of a step, None where they are not visible.
+        step_ms: milliseconds of a step at the present size, None while it is not known.
+    """
+    whole = api.DataParallel(
+        desired=desired,
+        current=desired,
+        wait_reason=wait.reason if wait is not None else None,
+        wait_message=wait.message[:_MESSAGE_LIMIT] if wait is not None else None,
+    )
+    if shrunk is None:
+        return whole
+    current = desired - len(shrunk.dropped)
+    measured = 100 * shrunk.full_step_ms // step_ms if shrunk.full_step_ms and step_ms else None
+    less = {
+        "current": current,
+        "dropped": shrunk.dropped,
+        "since": datetime.fromtimestamp(shrunk.since_ms // 1000, UTC),
+        "expected_throughput_percent": _expected_percent(batch, current, desired),
+        "measured_throughput_percent": measured,
+    }
+    return whole.model_copy(update=less)
+
+
+def _expected_percent(batch: Batch | None, current: int, desired: int) -> int:
+    """The longest share of the global batch decides; where the batch is not visible, as if all shares were equal."""
+    return int(100 / batch.step_time(current)) if batch is not None else 100 * current // desired
+
+
+def measured_again(old: api.DataParallel | None, new: api.DataParallel | None) -> api.DataParallel | None:
+    """The old value with the new measure, which alone is not worth a write; the first measure is."""
+    if old is None or new is None or old.measured_throughput_percent is None:
+        return old
+    return old.model_copy(update={"measured_throughput_percent": new.measured_throughput_percent})
