@@ -80,6 +80,12 @@ def stop(memory: ConversationMemory, _event: MindIOEvent) -> list[Command]:
     return [HostCall("stop_train", {"ranks": _pairs(memory.lost)})]
 
 
+def stop_to_save(memory: ConversationMemory, _event: MindIOEvent) -> list[Command]:
+    """While ranks are missing a plain request to save is not heard: the step is locked first, naming who is missing."""
+    desired = memory.desired
+    return [HostCall("stop_train", {"ranks": _pairs({**memory.lost, **(desired.names if desired else {})})})]
+
+
 def found(memory: ConversationMemory, event: MindIOEvent) -> list[Command]:
     """What MindIO found and nobody had said before."""
     new = {rank: kind for rank, kind in event.ranks.items() if rank not in memory.lost}

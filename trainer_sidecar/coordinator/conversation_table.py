@@ -66,6 +66,9 @@ def _front() -> Iterable[ConversationRow]:
     yield ConversationRow(S.STOPPING, K.STOP_OK, when.always, do.stopped, S.STOPPED)
     yield ConversationRow(S.STOPPING, K.STOP_FAILED, when.always, do.close_stop_failed, S.CLOSED)
     yield ConversationRow(S.STOPPING, K.REFUSED, when.always, do.try_again, None)
+    yield ConversationRow(
+        S.STOPPING, K.SUCCESS, when.of_the_growth, do.stop_to_save, S.STOPPING
+    )  # the word may have been dropped with it
     yield ConversationRow(S.STOPPING, K.OPEN_FAILURE, when.of_the_pause_accepted, do.nothing, S.SERVING)
     yield ConversationRow(S.STOPPING, K.OPEN_FAILURE, when.of_the_pause, do.nothing, S.STOPPING)
     yield from _closing(S.STOPPING)
@@ -130,7 +133,7 @@ def _sizes() -> Iterable[ConversationRow]:
 
     yield from _calm(S.SHRUNK, S.SHRUNK)
     yield ConversationRow(S.SHRUNK, K.LOOK, when.desires("upgrade"), do.expand, S.EXPANDING)
-    yield ConversationRow(S.SHRUNK, K.LOOK, when.desires("dump"), do.save_now, S.SAVING)
+    yield ConversationRow(S.SHRUNK, K.LOOK, when.desires("dump"), do.stop_to_save, S.STOPPING)
     yield ConversationRow(S.SHRUNK, K.FINISH, when.always, do.nothing, S.FINISHING)
     yield ConversationRow(S.SHRUNK, K.SUCCESS, when.growing, do.success, S.SERVING)  # it was given up too late
     yield ConversationRow(S.SHRUNK, K.OPEN_FAILURE, when.growing, do.open_failure, S.FAILED_OPEN)

@@ -220,6 +220,8 @@ def desired(job: Job) -> Desired | None:
     waiting = awaited(job) & job.roster.registered
     names = {rank: memory.lost.get(rank, 1) for rank in set(order.lost_ranks) & job.roster.registered}
     names.update(dict.fromkeys(waiting, 1))
+    if order.action == pb.CHECKPOINT and not names:
+        names = dict.fromkeys(job.roster.dropped, PROCESS_FAULT)
     if order.action in TAKES_ALL:
         names = {**names, **memory.lost}
     ready = order.action in WITHOUT_WAITING or all(stands(job, rank) for rank in waiting)

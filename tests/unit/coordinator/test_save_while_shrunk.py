@@ -1,0 +1,57 @@
+"""A job that trains with fewer ranks is suspended, or saved after a fault: the step is locked first, then saved."""
+
+from __future__ import annotations
+
+import pytest
+
+from hajob.protocol import sidecar_pb2 as pb
+from tests.unit.coordinator.test_random_growth import expand, give_up, shrink, strategies
+from tests.unit.coordinator.world import World
+
+
+@pytest.fixture
+def world(world: World) -> World:
+    """Node 1 has left; two ranks train on."""
+    shrink(world)
+    return world
+
+
+def ask_to_save(world: World, incarnation: int, *lost: int) -> None:
+    """The operator orders it, and MindIO offers it after a stop, and nothing else."""
+    world.mindio.strategies = ["exit", "dump"]
+    world.order(pb.CHECKPOINT, incarnation=incarnation, revision=1, lost_ranks=lost)
+    world.advance(0.5)
+
+
+def saved(world: World) -> None:
+    """MindIO saves, and everything is over."""
+    assert (world.state.conversation, strategies(world)[-1], world.called("dump")) == ("Saving", "dump", [])
+    world.mindio.result(0, "do dump success")
+    world.pump()
+    assert world.state.conversation == "Closed"
+    result = world.marks(pb.RESULT)[-1]
+    assert (result.result_code, result.strategy) == (0, "dump")
+
+
+def test_a_shrunk_job_that_is_suspended_is_stopped_and_saved(world: World) -> None:
+    """A plain request to save is not heard there; who is missing is named, because somebody must be."""
+    ask_to_save(world, 3)
+    missing = [[2, 1], [3, 1]]
+    assert world.called("stop_train")[-1]["ranks"] == missing
+    assert world.called("on_global_rank")[-1]["ranks"] == missing
+    saved(world)
+
+
+def test_a_fault_while_shrunk_is_named_and_saved(world: World) -> None:
+    world.die(1)
+    ask_to_save(world, 3, 1)
+    assert [1, 1] in world.called("on_global_rank")[-1]["ranks"]
+    saved(world)
+
+
+def test_suspended_after_growth_was_given_up_it_is_saved(world: World) -> None:
+    expand(world, 3)
+    give_up(world, 3)
+    ask_to_save(world, 4)
+    assert world.called("stop_train")[-1]["ranks"] == [[2, 1], [3, 1]]
+    saved(world)
