@@ -126,7 +126,8 @@ def expand(context: Context) -> HandlerResult:
     spends = (*state.spent, Spend(Action.EXPAND.value, context.now_ms))
     state = renew(state, context.now_ms, incident.number, restart, nodes)
     state = replace(state, incident=incident, incarnation=incident.number, spent=spends)
-    wait = context.policy.replacement_timeout_seconds
+    # nobody stands still meanwhile: a start that takes longer than a job would wait for a replacement is let be
+    wait = max(context.policy.replacement_timeout_seconds, context.policy.limits[Action.EXPAND].deadline_seconds)
     state = clear_deadlines(state, Deadline.EXPAND)
     state = set_deadline(state, Deadline.RECOVERY, context.now_ms + 1000 * wait)
     send = order(incident, OrderCommand.EXPAND, wait, EXPAND_PARAMETERS)

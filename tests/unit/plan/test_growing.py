@@ -101,7 +101,7 @@ def test_a_shrunk_job_says_what_it_waits_for() -> None:
     assert nodes_to_return(rig.state, Policy(limits=limits), rig.now) == (2,)
     rig.deadline("Expand")
     assert rig.at(JobPhase.EXPANDING)
-    ready = "every rank of node ranks 2 to stand ready, at most until 1970-01-01T00:27:40Z"
+    ready = "every rank of node ranks 2 to stand ready, at most until 1970-01-01T00:38:10Z"
     assert waits(rig) == (WaitReason.RETURNING, ready)
     assert waits(rig, missing="no node") == (WaitReason.RETURNING, f"{ready}; no node")
     rig.deadline("Recovery")
@@ -142,7 +142,8 @@ def test_a_process_that_is_restarted_waits_for_no_node() -> None:
 
 def test_each_growth_makes_the_next_one_wait_twice_as_long() -> None:
     rig = Rig.shrunk()
-    rig.view = VIEW
+    limits = {**rig.policy.limits, Action.EXPAND: ActionLimits(10, 3600, 60)}
+    rig.view, rig.policy = VIEW, replace(rig.policy, limits=limits)
     delays = []
     for _ in range(7):
         rig.tell(e.CapacityAvailable(nodes=4))
@@ -151,6 +152,15 @@ def test_each_growth_makes_the_next_one_wait_twice_as_long() -> None:
         assert rig.at(JobPhase.EXPANDING)
         rig.deadline("Recovery")
     assert delays == [120, 240, 480, 960, 1800, 960, 960], "what is older than an hour is forgotten"
+
+
+@pytest.mark.parametrize(("patience", "seconds"), [(20, 900), (3600, 3600)])
+def test_ranks_that_return_get_time_to_start(patience: int, seconds: int) -> None:
+    """The others train on: a job that shrinks soon does not give up its growth as soon."""
+    rig = Rig.shrunk()
+    rig.view, rig.policy = VIEW, replace(rig.policy, replacement_timeout_seconds=patience)
+    assert rig.order(rig.grow()).timeout_seconds == seconds
+    assert rig.state.deadlines["Recovery"] == rig.now + 1000 * seconds
 
 
 def test_a_delay_longer_than_the_limit_is_the_users_own() -> None:
