@@ -350,3 +350,22 @@ def test_without_a_delay_a_shrunk_job_does_not_look_all_the_time() -> None:
     rig.view = VIEW
     rig.tell(e.CapacityAvailable(nodes=1))
     assert rig.state.deadlines["Expand"] == rig.now
+
+
+# ------------------------------------------------------------------------------------------------ preempted
+
+
+def test_a_preempted_pod_without_a_node_shrinks_its_job() -> None:
+    """A higher job has taken its node: it is waited for one, then the job goes on with fewer ranks, and grows later."""
+    rig = Rig.running(view=replace(VIEW, free_nodes=0))
+    rig.see(FactKind.POD_LOST, node=2, code="PreemptionByScheduler", source=Source.POD, node_name="node-2")
+    assert (rig.state.phase, rig.action) == (JobPhase.GATHERING, Action.REPLACE)
+    order = rig.order(rig.deadline("Recovery"))
+    assert (order.command, order.lost_ranks) == (OrderCommand.SHRINK, (4, 5))
+    rig.tell(e.Resumed(2, 11))
+    assert (rig.state.phase, rig.state.restarts_infrastructure) == (JobPhase.SHRUNK, 0)
+    assert {spend.budget for spend in rig.state.spent} == {"Maintenance"}, "no fault of the job"
+    rig.view = VIEW
+    rig.grow()
+    rig.tell(e.Resumed(3, 12))
+    assert (rig.state.phase, rig.state.shrunk) == (JobPhase.RUNNING, None)
