@@ -45,7 +45,7 @@ def test_a_shrunk_job_that_is_suspended_is_stopped_and_saved(world: World) -> No
 def test_a_fault_while_shrunk_is_named_and_saved(world: World) -> None:
     world.die(1)
     ask_to_save(world, 3, 1)
-    assert [1, 1] in world.called("on_global_rank")[-1]["ranks"]
+    assert world.called("on_global_rank")[-1]["ranks"] == [[1, 1]]
     saved(world)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 from hajob.api import constants as names
 from hajob.plan.state import JobPhase, Shrunk
@@ -44,9 +45,9 @@ class ShrunkJobs(TwoJobs):
         self.core.pods_complete(self.town.kube.version)
         await self.show(1.0)
 
-    def raw(self, number: int) -> dict[str, dict[str, str]]:
+    def raw(self, number: int) -> dict[str, Any]:
         """A job as the server has it."""
-        found: dict[str, dict[str, str]] = self.town.kube.objects[names.PLURAL, NAMESPACE, f"job-{number}"]
+        found: dict[str, Any] = self.town.kube.objects[names.PLURAL, NAMESPACE, f"job-{number}"]
         return found
 
     async def bring(self, name: str) -> None:
@@ -68,6 +69,10 @@ async def test_the_older_of_two_shrunk_jobs_gets_the_node() -> None:
     younger = jobs.core._controllers["uid-of-job-1"].state.shrunk
     assert younger is not None
     assert not younger.capacity_ms
+    await jobs.town.clock.advance(5.0)
+    told = [jobs.raw(number)["status"]["dataParallel"] for number in range(2)]
+    assert [(one["current"], one["waitReason"]) for one in told] == [(3, "ExpandDelay"), (3, "NoFreeNode")]
+    assert told[1]["waitMessage"].endswith("for node ranks 3; there are 0 that no earlier job takes")
     await jobs.town.clock.advance(DELAY)
     await jobs.show(1.0)
     assert jobs.phases() == (JobPhase.EXPANDING, JobPhase.SHRUNK)
