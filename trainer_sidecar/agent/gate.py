@@ -18,6 +18,7 @@ from typing import Any
 from hajob.protocol import sidecar_pb2 as pb
 from trainer_sidecar.agent import frames
 from trainer_sidecar.agent.clock import SECOND, Clock
+from trainer_sidecar.agent.downward import Between, Downward
 from trainer_sidecar.agent.gate_rules import LinkPhase, Rules
 from trainer_sidecar.agent.last_words import LastWords
 from trainer_sidecar.agent.listener import CHUNK, Listener
@@ -52,7 +53,7 @@ class GateLink:
         self._upstream: asyncio.StreamWriter | None = None
         self._connecting: asyncio.Future[asyncio.StreamReader] | None = None
         self._frames = frames.FrameReader()
-        self._inward = frames.Inward()
+        self._downward: Downward | None = None
         self._outward = Outward(self._is_held)
         self._last_words: LastWords | None = None
         self._died = asyncio.Event()
@@ -114,7 +115,7 @@ class GateLink:
     def _can_go_on(self) -> bool:
         """Whether another connection to the controller can follow: both sides stand between two messages."""
         self._outward.detach()
-        return not (self._frames.lost or self._inward.lost)
+        return not (self._frames.lost or (self._downward is not None and self._downward.lost))
 
     def _has_left(self) -> bool:
         kept = self._registration()
@@ -221,7 +222,9 @@ class GateLink:
         """Both directions until one of them ends, or the rank's process."""
         assert self._upstream is not None
         self.spoke = self._gate.clock.now()
-        self._inward = frames.Inward()
+        assert self.rank is not None
+        link = Between(self.rank, self.process, self.bound or "")
+        self._downward = Downward(link, self._gate.rules, self._gate.registrations, self._outward)
         self._outward.attach()
         if self._last_words is not None:
             self._last_words.begin()
@@ -325,27 +328,11 @@ class GateLink:
         while data := await upstream.read(CHUNK):
             words.ordered(data)
             await self._gate.until_open(self)
-            passed = b"".join(map(self._take_down, self._inward.feed(data)))
+            passed = self._downward.take(data) if self._downward is not None else data
             if not self._writer.is_closing():
                 with contextlib.suppress(ConnectionError):  # the rank's end is seen where it is read
                     self._writer.write(passed)
                     await self._writer.drain()
-
-    def _take_down(self, action: frames.Message) -> bytes:
-        """What of a controller's word reaches the rank."""
-        assert self.rank is not None
-        if action.kind == frames.DESTROY and not self._gate.rules.is_over():
-            log.warning("rank %d is not told that its controller goes: it would never beat for another one", self.rank)
-            return b""
-        was_known = self._is_known()
-        self._gate.registrations.told(self.rank, self.process, self.bound or "", action)
-        if self._is_known() and not was_known:
-            self._gate.rules.link_changed(self.rank)
-        return action.content
-
-    def _is_known(self) -> bool:
-        kept = self._registration()
-        return kept is not None and kept.controller == self.bound
 
     def _listen(self, message: frames.Message) -> None:
         if self.rank is not None and not self._gate.registrations.said(self.rank, self.process, message):
@@ -451,7 +438,10 @@ class Gate:
         links = [(link.rank, link.process) for link in self._links if link.phase is LinkPhase.LINKED]
         known = kept.known(controller, [(rank, process) for rank, process in links if rank is not None])
         registered = sorted({*known, *self._stand_ins.done()})
-        return pb.GateState(controller=controller, registered=registered, serial=kept.serial, counter=kept.counter)
+        state = pb.GateState(controller=controller, registered=registered, serial=kept.serial, counter=kept.counter)
+        for rank, answered in kept.told((link.rank, link.process) for link in self._links if link.rank is not None):
+            state.told.add(rank=rank, answered=answered)
+        return state
 
     def changed(self) -> None:
         """Order or lease has changed: let every waiting link look again; links to a former controller end."""

@@ -40,6 +40,9 @@ class Rules(ListenerRules, Protocol):
     def is_over(self) -> bool:
         """Whether this pod's ranks are to end."""
 
+    def is_repaired(self) -> bool:
+        """Whether what ranks have repaired for a former controller is not to be repaired again."""
+
     def stand_ins(self) -> frozenset[int]:
         """Ranks without a process that the controller may be told of now."""
 

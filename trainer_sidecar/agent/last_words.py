@@ -71,10 +71,15 @@ class LastWords:
         return bool(self._heartbeat) and not self._heartbeat[RUN_STATUS_AT] and not self._heartbeat[DEVICE_STATUS_AT]
 
     def _answer(self, serial: int, kind: int) -> bytes:
-        answer = ANSWERS[kind]
-        body = ANSWER.pack(OK if kind in HARMLESS else FAILED, serial)
-        body += NO_CHECKPOINT + self._heartbeat if answer in STATUS_OFFSETS else RANK.pack(self._rank)
-        return HEADER.pack(answer, 0, len(body), 0, 0) + body
+        return answer(kind, serial, OK if kind in HARMLESS else FAILED, self._rank, self._heartbeat)
+
+
+def answer(kind: int, serial: int, result: int, rank: int, heartbeat: bytes) -> bytes:
+    """A rank's answer to an action of this kind; `heartbeat`: the 56 bytes of its last one."""
+    answers = ANSWERS[kind]
+    body = ANSWER.pack(result, serial)
+    body += NO_CHECKPOINT + heartbeat if answers in STATUS_OFFSETS else RANK.pack(rank)
+    return HEADER.pack(answers, 0, len(body), 0, 0) + body
 
 
 def _serial(message: Message, at: int) -> int | None:

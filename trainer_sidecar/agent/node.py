@@ -285,6 +285,10 @@ class Node:
         """Whether this pod's ranks are to end."""
         return self._orders.over
 
+    def is_repaired(self) -> bool:
+        """Whether what ranks have repaired for a former controller is not to be repaired again."""
+        return self._orders.repaired
+
     def stand_ins(self) -> frozenset[int]:
         """Ranks without a process that the controller may be told of now."""
         reach = self._may_reach(self._orders.controller_address)

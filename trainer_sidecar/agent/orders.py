@@ -18,6 +18,7 @@ class Orders:
         controller_address: host:port of the MindIO controller, empty while there is none.
         controller: which controller process serves there, empty: not told.
         stand_ins: ranks without a process that this agent makes known to it.
+        repaired: what its ranks have repaired for another controller is not repaired again.
         store_address: host:port of the rendezvous store, empty while there is none.
         over: this pod's incarnation is over, for good.
     """
@@ -28,7 +29,7 @@ class Orders:
         self.wanted: dict[int, Wanted] = {}
         self.controller_address = self.store_address = self.controller = ""
         self.stand_ins: frozenset[int] = frozenset()
-        self.over = False
+        self.over = self.repaired = False
 
     def begin_stream(self) -> None:
         """Another coordinator, or the same on another stream, counts its orders anew."""
@@ -41,6 +42,7 @@ class Orders:
             return False
         self._revision = order.revision
         self.controller_address, self.store_address = order.controller_address, order.store_address
+        self.repaired = order.repaired
         self.controller, self.stand_ins = order.controller, frozenset(order.stand_ins)
         self.wanted = {}
         for entry in order.ranks:

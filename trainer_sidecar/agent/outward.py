@@ -27,6 +27,7 @@ class Outward:
         self._ended = False
         self._is_attached = True
         self._is_between = True  # the last piece that came ended a message
+        self._inserted: list[bytes] = []
         self._is_torn = False  # the beginning of the message that comes now went to a controller that is gone
         self._change = asyncio.Event()
 
@@ -39,6 +40,7 @@ class Outward:
         """The controller is gone: keep the newest heartbeat only."""
         self._is_attached = False
         self._is_torn = not self._is_between
+        self._inserted.clear()
         beats = [piece for piece in self._pieces if piece.is_heartbeat]
         self._replace(beats[-1:])
 
@@ -56,6 +58,19 @@ class Outward:
             return
         while self._size >= LIMIT_BYTES and self._is_attached:
             await self._wait()
+        self._append(piece)
+        if self._inserted and piece.ends:
+            self._append(Piece(b"".join(self._inserted), begins=True, ends=True))
+            self._inserted.clear()
+
+    def insert(self, message: bytes) -> None:
+        """Add a whole message that the rank has not sent, between two of its own."""
+        if self._is_between:
+            self._append(Piece(message, begins=True, ends=True))
+        else:
+            self._inserted.append(message)
+
+    def _append(self, piece: Piece) -> None:
         self._pieces.append(piece)
         self._size += len(piece.data)
         self._change.set()

@@ -37,6 +37,8 @@ class Registration:
         serial: The highest of an action that was passed down to it.
         counter: The highest repair counter that it said or was told.
         left: It has said that its training is over.
+        answered: Types of its answers with result 0 since it last went on training.
+        resumed: They were given to a controller that is gone, and its successor may ask for the same.
     """
 
     process: str
@@ -46,6 +48,15 @@ class Registration:
     serial: int = 0
     counter: int = 0
     left: bool = False
+    answered: set[int] = field(default_factory=set)
+    resumed: bool = False
+
+    def has_done(self, action: int, *, repairs: bool) -> bool:
+        """Whether the process has done this for the controller before, and must not do it twice."""
+        if not self.resumed or (action == frames.REPAIR and not repairs):
+            return False
+        shown = frames.STOP if action == frames.LOCK else action  # what locks again must be stopped again
+        return action in frames.ONCE and frames.ANSWERS[shown] in self.answered
 
     def greetings(self) -> list[bytes]:
         """The messages in the order in which a rank sends them; each has a reply."""
@@ -71,6 +82,11 @@ class Registrations:
         """The ranks of these processes that this controller knows."""
         found = ((rank, self.of(rank, process)) for rank, process in processes)
         return [rank for rank, one in found if one is not None and one.controller == controller and one.messages]
+
+    def told(self, processes: Iterable[tuple[int, str]]) -> list[tuple[int, list[int]]]:
+        """Of these processes, those that have registered, and what they have answered since they last went on."""
+        found = ((rank, self.of(rank, process)) for rank, process in processes)
+        return [(rank, sorted(one.answered)) for rank, one in found if one is not None and one.messages]
 
     @property
     def serial(self) -> int:
@@ -101,9 +117,13 @@ class Registrations:
         elif message.kind == frames.HEARTBEAT and (status := message.status()) is not None:
             kept.heartbeat, kept.left = message.content, kept.left or status.left
             kept.counter = max(kept.counter, status.counter)
+        elif message.kind == frames.NORMAL:
+            kept.answered, kept.resumed = set(), False
+        elif message.kind in frames.ANSWERS.values() and frames.registered(message.content)[0] == 0:
+            kept.answered.add(message.kind)
         return True
 
-    def told(self, rank: int, process: str, controller: str, action: Message) -> None:
+    def passed(self, rank: int, process: str, controller: str, action: Message) -> None:
         """The controller's word has been passed on to a rank."""
         kept = self.of(rank, process)
         if kept is None:
@@ -119,6 +139,7 @@ class Registrations:
 
     def now_known(self, rank: int, registration: Registration, controller: str) -> None:
         """This controller knows the rank by it."""
+        registration.resumed = bool(registration.answered) and registration.controller != controller
         registration.controller = controller
         self._save(rank, registration)
 

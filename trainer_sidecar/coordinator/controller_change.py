@@ -34,6 +34,9 @@ class ControllerChange:
     serial: int = 0  # the highest that any rank has seen
     counter: int = 0
     asked: bool = False
+    repaired: bool = False  # what was repaired for the former controller counts
+    adopted: bool = False  # this coordinator does not know what the former controller was told
+    trains: bool = False  # no repair was under way, or it was through
 
     @property
     def is_under_way(self) -> bool:
@@ -60,8 +63,9 @@ class ControllerChange:
         """A gate has told what its ranks have seen."""
         self.serial, self.counter = max(self.serial, serial), max(self.counter, counter)
 
-    def begin(self, former: str, now: float) -> None:
+    def begin(self, former: str, now: float, *, adopted: bool = False) -> None:
         """The controller is lost."""
+        self.repaired, self.adopted, self.trains = False, adopted, False
         self.phase, self.since, self.former = ChangePhase.HOLDING, now, former
         self.asked, self.heard, self.absent, self.stand_ins = False, [], frozenset(), {}
 
@@ -69,9 +73,9 @@ class ControllerChange:
         """The new one is lost as well, before it was in service."""
         self.phase, self.former, self.asked, self.heard = ChangePhase.HOLDING, former, False, []
 
-    def opens(self) -> None:
-        """No gate has a link to the former one."""
-        self.phase = ChangePhase.OPENING
+    def opens(self, *, trains: bool, repaired: bool) -> None:
+        """No gate has a link to the former one, and it is known how far the ranks are."""
+        self.phase, self.trains, self.repaired = ChangePhase.OPENING, trains, repaired
 
     def ask(self) -> None:
         """A controller was asked for."""

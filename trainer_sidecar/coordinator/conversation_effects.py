@@ -51,8 +51,12 @@ def serve(memory: ConversationMemory, _event: MindIOEvent) -> list[Command]:
 
 
 def begin_again(memory: ConversationMemory, event: MindIOEvent) -> list[Command]:
-    """Another controller knows every rank and nothing else: who was lost, and is not repaired, is lost to it, too."""
-    lost, desired = missing(memory), memory.desired
+    """Another controller knows every rank and nothing else: who was lost, and is not repaired, is lost to it, too.
+
+    `strategy`: what the former one had carried out to its end, so that those who were named are repaired.
+    """
+    through = {rank: kind for rank, kind in memory.lost.items() if rank not in memory.named}
+    lost, desired = (through if event.strategy else missing(memory)), memory.desired
     serve(memory, event)
     memory.lost, memory.desired = lost, desired
     return []

@@ -139,3 +139,8 @@ def given_up(memory: ConversationMemory, event: MindIOEvent) -> bool:
 def carries_out(strategy: str) -> Guard:
     """This strategy is being carried out."""
     return lambda _memory, event: event.strategy == strategy
+
+
+def was_through(_memory: ConversationMemory, event: MindIOEvent) -> bool:
+    """The former controller had carried its strategy out to the end, and not said so."""
+    return bool(event.strategy)

@@ -30,6 +30,9 @@ from trainer_sidecar.coordinator.roster import RankPod, Roster
 from trainer_sidecar.coordinator.steps import Steps
 from trainer_sidecar.coordinator.views import CheckpointView, ControllerView
 
+NO_SUCCESSOR = "NoSuccessor"
+"""Code of a lost controller whose place no other one can take: only a new start protects the job again."""
+
 
 @dataclass(frozen=True, slots=True)
 class Limits:
@@ -165,8 +168,9 @@ class Job:
         step = self.steps.newest if self.steps.newest >= 0 else None
         return pb.Fact(id=identity, kind=kind, node_rank=-1, step=step, message=message)
 
-    def tell_controller_lost(self, text: str, at: float) -> None:
-        """The controller of the attempt that runs is gone; a later attempt has another one."""
+    def tell_controller_lost(self, text: str, at: float, *, blind: bool = False) -> None:
+        """The controller of the attempt that runs is gone. `blind`: no other one can be taught what it knew."""
         fact = self.new_fact(pb.CONTROLLER_LOST, f"attempt-{self.attempt.number}", text)
+        fact.code = NO_SUCCESSOR if blind else ""
         fact.incarnation = self.incidents.incarnation
         self.effects.tell(fact, at)

@@ -54,6 +54,7 @@ def node_order(job: Job, pod: RankPod) -> pb.NodeOrder | None:
         order.controller_address = job.setup.endpoint.controller
         order.controller = job.controller.instance
         order.stand_ins.extend(job.change.stand_ins_at(pod.uid))
+        order.repaired = job.change.repaired
     order.store_address = job.setup.endpoint.store
     environment = rank_environment(job)
     for rank, target in mine:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from hajob.protocol import sidecar_pb2 as pb
 from trainer_sidecar.coordinator import checkpoints, takeover
 from trainer_sidecar.coordinator.attempt import AttemptPhase
+from trainer_sidecar.coordinator.controller_arguments import controller_arguments
 from trainer_sidecar.coordinator.conversation import EventKind, MindIOEvent
 from trainer_sidecar.coordinator.driver import feed
 from trainer_sidecar.coordinator.job import Job
@@ -129,23 +130,6 @@ def _ask_for_controller(job: Job) -> None:
         return
     controller.asked_for(number, job.now)
     job.effects.request("start", controller_arguments(job))
-
-
-def controller_arguments(job: Job) -> dict[str, object]:
-    """What the controller host needs for one attempt. MindIO's switches follow the ranks' own variable."""
-    assert job.assignment is not None
-    environment = dict(job.assignment.environment)
-    enabled = environment.get("HIGH_AVAILABILITY", "dump,retry,recover").split(",")
-    return {
-        "attempt": job.attempt.number,
-        "world_size": job.assignment.world_size,
-        "arf": "recover" in enabled,
-        "zit": "elastic-training" in enabled,
-        "address": job.setup.endpoint.address,
-        "port": job.setup.endpoint.mindio_port,
-        "store_port": job.setup.endpoint.rendezvous_port,
-        "environment": environment,
-    }
 
 
 def _start_ranks(job: Job, pods: list[RankPod]) -> None:

@@ -8,19 +8,20 @@ controller"). A fault before that waits.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from hajob.protocol import sidecar_pb2 as pb
 from trainer_sidecar.controller_protocol import HUNG
+from trainer_sidecar.coordinator import resumption
 from trainer_sidecar.coordinator.clock import NANOSECONDS
+from trainer_sidecar.coordinator.controller_arguments import controller_arguments
 from trainer_sidecar.coordinator.controller_change import ChangePhase
-from trainer_sidecar.coordinator.conversation import EventKind, MindIOEvent
+from trainer_sidecar.coordinator.conversation import PROCESS_FAULT, EventKind, MindIOEvent
 from trainer_sidecar.coordinator.conversation_effects import missing
 from trainer_sidecar.coordinator.conversation_states import State
 from trainer_sidecar.coordinator.driver import feed
 from trainer_sidecar.coordinator.job import Job
-from trainer_sidecar.coordinator.roster import RankPod
-from trainer_sidecar.coordinator.start import controller_arguments
+from trainer_sidecar.coordinator.roster import ALIVE, RankPod
 
 log = logging.getLogger(__name__)
 
@@ -28,14 +29,17 @@ SPARE_SERIALS = 30
 """Wound on further than any gate that is heard has seen: one that is not may have passed more of the same action."""
 
 
-def begin(job: Job) -> bool:
+THROUGH_TEXT = "told by the ranks, which train again: the controller was lost before it could say so"
+
+
+def begin(job: Job, *, adopted: bool = False) -> bool:
     """The controller that every rank registered with is lost; False: no other one can take its place."""
     if impossible(job):
         return False
     if job.change.is_under_way:
         job.change.again(job.controller.instance)
     else:
-        job.change.begin(job.controller.instance, job.now)
+        job.change.begin(job.controller.instance, job.now, adopted=adopted)
     log.warning("the MindIO controller is lost: another one takes over")
     job.touch_all()
     job.effects.note(urgent=True)
@@ -43,13 +47,39 @@ def begin(job: Job) -> bool:
 
 
 def impossible(job: Job) -> str:
-    """Why no other controller can take the place of the lost one; empty: it can."""
-    attempt = job.attempt
+    """Why no other controller can take the place of the lost one, as far as is known at once; empty: it can."""
+    attempt, order = job.attempt, job.order
     if not attempt.linked or attempt.first_finish is not None:
-        return "the ranks are not all registered"
+        return "not every rank was registered, or one had left in order"
     if any(pod.reported and pod.gate is None for pod in job.roster.pods.values() if pod.counts):
-        return "agents of an older version cannot make their ranks known to another controller"
+        return "agents of an older version cannot make their ranks known to another one"
+    if job.roster.dropped or (order is not None and order.action in (pb.SHRINK, pb.EXPAND)):
+        return resumption.ROWS["fewer ranks"].reason
+    if job.roster.spares:
+        return "it was lost in the middle of a move"
     return ""
+
+
+def lose(job: Job, text: str, *, for_good: bool = False) -> None:
+    """The controller is gone; that is told when no other one can take its place in this pod (`for_good`)."""
+    if not job.runs:
+        return
+    before, again = job.conversation.state, job.change.is_under_way
+    feed(job, MindIOEvent(EventKind.GONE), job.now)
+    if job.conversation.state is not State.LOST or (before is State.LOST and not again):
+        return
+    if for_good:
+        job.change.end()
+        job.tell_controller_lost(text, job.now)
+    elif not begin(job):
+        _give_up(job, f"{text}; {impossible(job)}")
+
+
+def _give_up(job: Job, text: str) -> None:
+    """Nobody protects the ranks until the job starts anew."""
+    job.change.end()
+    job.tell_controller_lost(text, job.now, blind=True)
+    job.touch_all()
 
 
 def is_hung(job: Job) -> bool:
@@ -66,7 +96,7 @@ def advance(job: Job) -> None:
         change.end()  # nothing is recovered from here on
         return
     if change.phase is ChangePhase.HOLDING and all(_has_let_go(job, pod) for pod in job.roster.pods.values()):
-        change.opens()
+        _decide(job)
     if change.phase is ChangePhase.OPENING:
         _open(job)
     if change.phase is ChangePhase.REGISTERING:
@@ -78,6 +108,50 @@ def _has_let_go(job: Job, pod: RankPod) -> bool:
     if pod.gate is not None and pod.connected and pod.reported and not pod.gate.controller:
         return True
     return job.contacts.expired(pod.uid, job.now)
+
+
+def _decide(job: Job) -> None:
+    """Nothing moves any more: how far are the ranks, and can another controller go on from there?"""
+    told = {one.rank: set(one.answered) for pod in _gates(job) for one in _state(pod).told}
+    for rank, pod in _alive(job):
+        if rank not in told and job.hears(pod):
+            job.conversation.miss({rank: PROCESS_FAULT})  # its successor waits, and nobody was told of its death
+    if job.change.adopted and any(told.values()):
+        job.conversation.miss(dict.fromkeys(_ordered(job), PROCESS_FAULT))
+    row = resumption.resumption(resumption.Stage(told, _processes_lost(job)))
+    if row.outcome is resumption.Resumption.IMPOSSIBLE:
+        _give_up(job, f"the MindIO controller is gone: {row.reason}")
+        return
+    trains = row.outcome is resumption.Resumption.TRAINING
+    job.change.opens(trains=trains, repaired=row.outcome is resumption.Resumption.REPAIRED)
+    log.warning("the ranks are %s, and no controller has a link to them", row.fits)
+
+
+def _ordered(job: Job) -> set[int]:
+    """Ranks whose repair was ordered and, as the others stand still, is not through."""
+    order = job.order
+    if order is None or order.action not in (pb.IN_PLACE, pb.REPLACE):
+        return set()
+    return job.roster.ranks_of_nodes(order.replaced_nodes).union(order.restart_ranks, order.lost_ranks)
+
+
+def _gates(job: Job) -> Iterator[RankPod]:
+    return (pod for pod in job.roster.pods.values() if pod.gate is not None and job.hears(pod))
+
+
+def _state(pod: RankPod) -> pb.GateState:
+    return pod.gate if pod.gate is not None else pb.GateState()
+
+
+def _alive(job: Job) -> Iterator[tuple[int, RankPod]]:
+    for rank in range(job.roster.world_size):
+        pod = job.roster.pod_of(rank)
+        if pod is not None and job.roster.phase(rank) in ALIVE:
+            yield rank, pod
+
+
+def _processes_lost(job: Job) -> set[int]:
+    return {rank for rank, kind in missing(job.conversation.memory).items() if kind == PROCESS_FAULT}
 
 
 def _open(job: Job) -> None:
@@ -106,25 +180,18 @@ def _register(job: Job) -> None:
                 target.hold()
         change.lacks(absent, stand_ins)
         job.touch_all()
-    known = {
-        rank
-        for pod in roster.pods.values()
-        if pod.gate is not None and pod.gate.controller == job.controller.instance
-        for rank in pod.gate.registered
-    }
+    instance = job.controller.instance
+    known = {rank for pod in _gates(job) if _state(pod).controller == instance for rank in _state(pod).registered}
     if not known.issuperset(range(roster.world_size)):
         return
     _in_service(job)
 
 
-def _absent(job: Job) -> Iterator[int]:
+def _absent(job: Job) -> Iterable[int]:
     """Ranks whose process is gone or not repaired yet: of them the controller hears as they were."""
-    lost = missing(job.conversation.memory)
-    for rank in range(job.roster.world_size):
-        pod = job.roster.pod_of(rank)
-        there = pod is not None and job.hears(pod) and job.roster.phase(rank) in (pb.STARTING, pb.AT_GATE, pb.LINKED)
-        if rank in lost or not there:
-            yield rank
+    there = {rank for rank, pod in _alive(job) if job.hears(pod)}
+    there -= set() if _is_through(job) else _processes_lost(job)
+    return (rank for rank in range(job.roster.world_size) if rank not in there)
 
 
 def _spokesman(job: Job, rank: int) -> str:
@@ -138,28 +205,30 @@ def _spokesman(job: Job, rank: int) -> str:
     return before if before in uids else next(iter(uids), "")
 
 
+def _is_through(job: Job) -> bool:
+    """Whether the last thing that the former controller did was to let the repaired ranks train again."""
+    conversation = job.conversation
+    is_repair = conversation.memory.strategy in ("recover", "retry") and not conversation.memory.late
+    return (
+        job.change.trains and is_repair and all(job.roster.phase(rank) in ALIVE for rank in conversation.memory.named)
+    )
+
+
 def _in_service(job: Job) -> None:
+    through, adopted = _is_through(job), job.change.adopted
     heard = job.change.end()
     seconds = job.now - job.change.since
     log.warning("another MindIO controller knows every rank, %.3f s after the loss", seconds)
     milestone = pb.Milestone(kind=pb.TAKEN_OVER, duration_nanoseconds=int(seconds * NANOSECONDS))
     job.mark(pb.TAKEN_OVER, job.now, milestone)
     job.roster.register_only(set(range(job.roster.world_size)))
-    feed(job, MindIOEvent(EventKind.TAKEN_OVER), job.now)
+    if adopted and not missing(job.conversation.memory) and job.order is not None:
+        job.incidents.conclude_up_to(job.order.incarnation)  # it was carried out, or there is nothing to carry out
+    event = MindIOEvent(EventKind.TAKEN_OVER, strategy=job.conversation.memory.strategy if through else "")
+    feed(job, event, job.now)
+    if through:
+        feed(job, MindIOEvent(EventKind.SUCCESS, text=THROUGH_TEXT, strategy=event.strategy), job.now)
     for event, at in heard:
         feed(job, event, at)
     job.touch_all()
     job.effects.note(urgent=True)
-
-
-def lose(job: Job, text: str, *, for_good: bool = False) -> None:
-    """The controller is gone; that is told when no other one can take its place in this pod (`for_good`)."""
-    if not job.runs:
-        return
-    before, again = job.conversation.state, job.change.is_under_way
-    feed(job, MindIOEvent(EventKind.GONE), job.now)
-    if job.conversation.state is not State.LOST or (before is State.LOST and not again):
-        return
-    if for_good or not begin(job):
-        job.change.end()
-        job.tell_controller_lost(text, job.now)

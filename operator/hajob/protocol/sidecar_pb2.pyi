@@ -477,7 +477,7 @@ class LeaseGrant(_message.Message):
     def __init__(self, heartbeat: _Optional[int] = ..., lease_milliseconds: _Optional[int] = ..., acknowledged: _Optional[int] = ...) -> None: ...
 
 class NodeOrder(_message.Message):
-    __slots__ = ("revision", "controller_address", "ranks", "over", "log_rules", "checkpoint", "store_address", "controller", "stand_ins")
+    __slots__ = ("revision", "controller_address", "ranks", "over", "log_rules", "checkpoint", "store_address", "controller", "stand_ins", "repaired")
     REVISION_FIELD_NUMBER: _ClassVar[int]
     CONTROLLER_ADDRESS_FIELD_NUMBER: _ClassVar[int]
     RANKS_FIELD_NUMBER: _ClassVar[int]
@@ -487,6 +487,7 @@ class NodeOrder(_message.Message):
     STORE_ADDRESS_FIELD_NUMBER: _ClassVar[int]
     CONTROLLER_FIELD_NUMBER: _ClassVar[int]
     STAND_INS_FIELD_NUMBER: _ClassVar[int]
+    REPAIRED_FIELD_NUMBER: _ClassVar[int]
     revision: int
     controller_address: str
     ranks: _containers.RepeatedCompositeFieldContainer[RankOrder]
@@ -496,7 +497,8 @@ class NodeOrder(_message.Message):
     store_address: str
     controller: str
     stand_ins: _containers.RepeatedScalarFieldContainer[int]
-    def __init__(self, revision: _Optional[int] = ..., controller_address: _Optional[str] = ..., ranks: _Optional[_Iterable[_Union[RankOrder, _Mapping]]] = ..., over: _Optional[bool] = ..., log_rules: _Optional[_Iterable[_Union[LogRule, _Mapping]]] = ..., checkpoint: _Optional[_Union[CheckpointOrder, _Mapping]] = ..., store_address: _Optional[str] = ..., controller: _Optional[str] = ..., stand_ins: _Optional[_Iterable[int]] = ...) -> None: ...
+    repaired: bool
+    def __init__(self, revision: _Optional[int] = ..., controller_address: _Optional[str] = ..., ranks: _Optional[_Iterable[_Union[RankOrder, _Mapping]]] = ..., over: _Optional[bool] = ..., log_rules: _Optional[_Iterable[_Union[LogRule, _Mapping]]] = ..., checkpoint: _Optional[_Union[CheckpointOrder, _Mapping]] = ..., store_address: _Optional[str] = ..., controller: _Optional[str] = ..., stand_ins: _Optional[_Iterable[int]] = ..., repaired: _Optional[bool] = ...) -> None: ...
 
 class CheckpointOrder(_message.Message):
     __slots__ = ("rules", "prepare_attempt")
@@ -582,16 +584,26 @@ class AgentReport(_message.Message):
     def __init__(self, sequence: _Optional[int] = ..., launcher_ready: _Optional[bool] = ..., ranks: _Optional[_Iterable[_Union[RankState, _Mapping]]] = ..., facts: _Optional[_Iterable[_Union[Fact, _Mapping]]] = ..., steps: _Optional[_Iterable[_Union[StepFinished, _Mapping]]] = ..., script_ended: _Optional[bool] = ..., script_exit_code: _Optional[int] = ..., sees_checkpoints: _Optional[bool] = ..., checkpoint: _Optional[_Union[CheckpointState, _Mapping]] = ..., problems: _Optional[_Iterable[_Union[Problem, _Mapping]]] = ..., heartbeat: _Optional[int] = ..., launched: _Optional[_Iterable[str]] = ..., sign_age_nanoseconds: _Optional[int] = ..., strangers: _Optional[int] = ..., gate: _Optional[_Union[GateState, _Mapping]] = ...) -> None: ...
 
 class GateState(_message.Message):
-    __slots__ = ("controller", "registered", "serial", "counter")
+    __slots__ = ("controller", "registered", "serial", "counter", "told")
     CONTROLLER_FIELD_NUMBER: _ClassVar[int]
     REGISTERED_FIELD_NUMBER: _ClassVar[int]
     SERIAL_FIELD_NUMBER: _ClassVar[int]
     COUNTER_FIELD_NUMBER: _ClassVar[int]
+    TOLD_FIELD_NUMBER: _ClassVar[int]
     controller: str
     registered: _containers.RepeatedScalarFieldContainer[int]
     serial: int
     counter: int
-    def __init__(self, controller: _Optional[str] = ..., registered: _Optional[_Iterable[int]] = ..., serial: _Optional[int] = ..., counter: _Optional[int] = ...) -> None: ...
+    told: _containers.RepeatedCompositeFieldContainer[RankActions]
+    def __init__(self, controller: _Optional[str] = ..., registered: _Optional[_Iterable[int]] = ..., serial: _Optional[int] = ..., counter: _Optional[int] = ..., told: _Optional[_Iterable[_Union[RankActions, _Mapping]]] = ...) -> None: ...
+
+class RankActions(_message.Message):
+    __slots__ = ("rank", "answered")
+    RANK_FIELD_NUMBER: _ClassVar[int]
+    ANSWERED_FIELD_NUMBER: _ClassVar[int]
+    rank: int
+    answered: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, rank: _Optional[int] = ..., answered: _Optional[_Iterable[int]] = ...) -> None: ...
 
 class StepFinished(_message.Message):
     __slots__ = ("rank", "step", "age_nanoseconds", "heartbeat")

@@ -46,6 +46,7 @@ class Rules:
         self.tls: list[int | None] = []
         self.strangers: list[tuple[int, str]] = []
         self.served_by, self.running, self.over = "", "1.0", False
+        self.repaired = False
         self.dead: frozenset[int] = frozenset()
 
     def may_pass(self, _: int) -> bool:
@@ -59,6 +60,9 @@ class Rules:
 
     def is_over(self) -> bool:
         return self.over
+
+    def is_repaired(self) -> bool:
+        return self.repaired
 
     def stand_ins(self) -> frozenset[int]:
         return self.dead if self.open else frozenset()

@@ -231,3 +231,44 @@ def test_a_directory_that_is_gone_costs_the_memory_only(tmp_path: Path) -> None:
     kept.said(2, "1.0", Message(0, REGISTER))
     kept.said(2, "1.0", Message(1, COPIES))
     assert kept.of(2, "1.0") is not None
+
+
+def answer(kind: int, serial: int, result: int = 0) -> bytes:
+    return message(kind, struct.pack("<iH2xi", result, serial, 2))
+
+
+async def test_what_was_done_for_the_former_one_is_not_done_again(scene: Change) -> None:
+    reader, writer = await scene.registered()
+    writer.write(answer(18, 4) + answer(20, 5, result=1) + answer(22, 6))
+    await until(lambda: 22 in scene.first.kinds(), "its answers")
+    told = scene.gate.state().told
+    assert [(one.rank, list(one.answered)) for one in told] == [(2, [18, 22])]
+    scene.change(scene.second)
+    await until(lambda: 3 in scene.second.kinds(), "the takeover")
+    stop, lock, clean, repair = (message(kind, struct.pack("<H", 40 + kind) + bytes(30)) for kind in (17, 11, 19, 21))
+    scene.second.writers[-1].write(stop + lock + clean + repair)
+    assert await reader.readexactly(len(clean + repair)) == clean + repair, "it failed, and that is not to be resumed"
+    await until(lambda: 12 in scene.second.kinds(), "answers in its place")
+    given = [struct.unpack_from("<hhIIIiH", one) for _, one in scene.second.messages if one[:1] in (b"\x12", b"\x0c")]
+    assert [(one[0], one[5], one[6]) for one in given] == [(18, 0, 57), (12, 0, 51)]
+
+
+async def test_a_repair_is_resumed_only_if_that_is_ordered(scene: Change) -> None:
+    _, writer = await scene.registered()
+    writer.write(answer(22, 6))
+    await until(lambda: 22 in scene.first.kinds(), "its answer")
+    scene.rules.repaired = True
+    scene.change(scene.second)
+    await until(lambda: 3 in scene.second.kinds(), "the takeover")
+    scene.second.writers[-1].write(message(21, bytes(24) + b"\x11\0" + bytes(6)))
+    await until(lambda: 22 in scene.second.kinds(), "an answer in its place")
+
+
+async def test_a_rank_that_trains_again_has_done_nothing(scene: Change) -> None:
+    reader, writer = await scene.registered()
+    writer.write(answer(18, 4) + message(26, struct.pack("<iH2xq", 0, 5, -1) + heartbeat()[16:]))
+    await until(lambda: 26 in scene.first.kinds(), "its answers")
+    scene.change(scene.second)
+    await until(lambda: 3 in scene.second.kinds(), "the takeover")
+    scene.second.writers[-1].write(message(17, b"\x30\0abcd"))
+    assert (await reader.readexactly(22))[:1] == b"\x11"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from hajob.protocol import sidecar_pb2 as pb
+from tests.unit.coordinator.restart import restart_coordinator
 from tests.unit.coordinator.world import World
 from trainer_sidecar.coordinator.successor import SPARE_SERIALS
 
@@ -90,7 +91,9 @@ def test_agents_of_an_older_version_leave_it_lost(modern: World) -> None:
     modern.gates_know = False
     modern.step(3)
     modern.lose_controller()
-    assert [(fact.kind, fact.message) for fact in modern.facts] == [(pb.CONTROLLER_LOST, "signal 9")]
+    (lost,) = modern.facts
+    assert (lost.kind, lost.code) == (pb.CONTROLLER_LOST, "NoSuccessor")
+    assert lost.message == "signal 9; agents of an older version cannot make their ranks known to another one"
     assert modern.controllers == 1
 
 
@@ -120,3 +123,115 @@ def test_what_it_says_early_is_heard_when_all_are_known(modern: World) -> None:
     modern.agent(1).frozen = False
     modern.advance(1.0)
     assert modern.called("stop_train") == [{"ranks": [[0, 0]], "incarnation": 2}]
+
+
+LOCKED, PAUSED, STOPPED, CLEANED, REPAIRED, REBUILT, ROLLED_BACK = 12, 14, 18, 20, 22, 32, 24
+
+
+def in_a_repair(world: World, answered: list[int], *, successor: bool = True) -> None:
+    """Rank 3 has died, recover was chosen, the survivors have answered so much; then the controller is lost."""
+    world.die(3)
+    world.order(pb.IN_PLACE, lost_ranks=[3], restart_ranks=[3], revision=1)
+    world.advance(0.3)
+    assert world.state.conversation == "Recovering"
+    for agent in world.agents.values():
+        agent.answered = {rank: list(answered) for rank in agent.processes if rank != 3 or successor}
+    world.mindio.calls.clear()
+
+
+@pytest.mark.parametrize(
+    ("answered", "repaired"),
+    [
+        ([LOCKED], False),
+        ([LOCKED, STOPPED], False),
+        ([LOCKED, STOPPED, CLEANED], False),
+        ([LOCKED, STOPPED, CLEANED, REBUILT], False),
+        ([LOCKED, STOPPED, CLEANED, REBUILT, REPAIRED], True),
+        ([LOCKED, STOPPED, CLEANED, REBUILT, REPAIRED, ROLLED_BACK], True),
+    ],
+)
+def test_a_repair_in_the_middle_begins_anew(modern: World, answered: list[int], repaired: bool) -> None:
+    in_a_repair(modern, answered)
+    modern.lose_controller()
+    modern.advance(0.5)
+    assert [call for call, _ in modern.mindio.calls] == ["stop_train", "on_global_rank", "change_strategy"]
+    assert modern.called("stop_train")[0]["ranks"] == [[3, 1]]
+    assert all(agent.order is not None and agent.order.repaired is repaired for agent in modern.agents.values())
+    modern.step(3)
+    modern.mindio.result()
+    modern.pump()
+    assert (modern.state.conversation, modern.state.controller_ready) == ("Serving", True)
+    assert not [fact for fact in modern.facts if fact.kind == pb.CONTROLLER_LOST]
+
+
+@pytest.mark.parametrize(
+    ("answered", "successor", "reason"),
+    [
+        ([LOCKED, STOPPED, CLEANED, REBUILT, REPAIRED], False, "a successor that is gone"),
+        ([LOCKED, 5], True, "while it saved a checkpoint"),
+        ([PAUSED], True, "held every rank"),
+        ([LOCKED, STOPPED, CLEANED, 30], True, "made smaller or larger"),
+    ],
+)
+def test_what_no_other_can_go_on_with_is_told(modern: World, answered: list[int], successor: bool, reason: str) -> None:
+    in_a_repair(modern, answered, successor=successor)
+    modern.lose_controller()
+    modern.advance(0.5)
+    (lost,) = [fact for fact in modern.facts if fact.kind == pb.CONTROLLER_LOST]
+    assert lost.code == "NoSuccessor"
+    assert reason in lost.message
+    assert not modern.mindio.calls
+    assert not modern.state.controller_ready
+
+
+def test_a_repair_that_is_through_is_not_repeated(modern: World) -> None:
+    in_a_repair(modern, [])
+    modern.step(3)
+    assert modern.state.conversation == "Confirming"
+    modern.lose_controller()
+    modern.advance(0.5)
+    assert modern.mindio.calls == []
+    assert modern.state.conversation == "Serving"
+    (result,) = modern.marks(pb.RESULT)
+    assert (result.result_code, result.strategy) == (0, "recover")
+
+
+def test_another_pod_takes_over_a_training(modern: World) -> None:
+    """The coordinator's pod was lost: nobody knows anything but the agents and the operator."""
+    restart_coordinator(modern, [], controller=False)
+    modern.advance(4.0)
+    assert modern.mindio.wound == {"serials": modern.serial + SPARE_SERIALS, "counter": 2}
+    assert (modern.state.conversation, modern.state.controller_ready) == ("Serving", True)
+    assert modern.mindio.registered == {0, 1, 2, 3}
+    assert not modern.facts
+    modern.die(2)
+    recover(modern, 2)
+    assert modern.state.conversation == "Serving"
+
+
+def test_another_pod_goes_on_with_a_repair(modern: World) -> None:
+    in_a_repair(modern, [LOCKED, STOPPED, CLEANED, REBUILT])
+    restart_coordinator(modern, [], controller=False)
+    modern.advance(4.0)
+    names = [call for call, _ in modern.mindio.calls]
+    assert names[:3] == ["stop_train", "on_global_rank", "change_strategy"], modern.state
+    modern.step(3)
+    modern.mindio.result()
+    modern.pump()
+    assert modern.state.conversation == "Serving"
+
+
+def test_another_pod_names_whom_it_finds_dead(modern: World) -> None:
+    modern.agent(0).processes[1].phase = pb.DEAD
+    restart_coordinator(modern, [], controller=False)
+    modern.advance(4.0)
+    assert modern.called("stop_train")[0]["ranks"] == [[1, 1]]
+
+
+def test_a_shrunk_job_is_not_taken_over(modern: World) -> None:
+    modern.order(pb.SHRINK, lost_ranks=[3], incarnation=2, revision=1)
+    restart_coordinator(modern, [], controller=False)
+    modern.advance(1.0)
+    (lost,) = [fact for fact in modern.facts if fact.kind == pb.CONTROLLER_LOST]
+    assert lost.code == "NoSuccessor"
+    assert "smaller or larger" in lost.message

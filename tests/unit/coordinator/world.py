@@ -25,6 +25,10 @@ class Process:
     pid: int = 1
     step: int | None = None
 
+    @property
+    def name(self) -> tuple[int, int]:
+        return (self.incarnation, self.start)
+
 
 @dataclass
 class Agent:
@@ -48,6 +52,9 @@ class Agent:
     sees_checkpoints: bool = False
     checkpoint: pb.CheckpointState | None = None
     unread: pb.NodeOrder | None = None
+    answered: dict[int, list[int]] = field(default_factory=dict)
+    registered: dict[int, tuple[int, int]] = field(default_factory=dict)  # rank -> its process that has
+    bound: str = ""
     known: dict[int, str] = field(default_factory=dict)  # rank -> the controller that it was made known to
 
     @property
@@ -87,6 +94,7 @@ class Agent:
 
     def live(self) -> None:
         """What happens by itself: starts that are due, links that are admitted."""
+        self.follow_the_controller()
         for rank, (at, started) in list(self.due.items()):
             if self.world.now >= at:
                 self.processes[rank] = started
@@ -98,11 +106,21 @@ class Agent:
             same = process is not None and (process.incarnation, process.start) == (entry.incarnation, entry.start)
             if process is not None and same and entry.admitted and process.phase == pb.AT_GATE:
                 process.phase = pb.LINKED
+                self.registered[entry.rank] = process.name
                 self.make_known(entry.rank)
             elif process is not None and same and entry.admitted and process.phase == pb.LINKED:
                 self.make_known(entry.rank, again=self.known.get(entry.rank) != self.order.controller)
         for rank in self.order.stand_ins:
             self.make_known(rank, again=self.known.get(rank) != self.order.controller)
+
+    def follow_the_controller(self) -> None:
+        """Links to another one than the order names end."""
+        if self.order is None or self.order.controller in (self.bound, "") or not self.world.gates_know:
+            return
+        self.bound = self.order.controller
+        for linked in self.processes.values():
+            if linked.phase == pb.LINKED:
+                linked.phase = pb.AT_GATE
 
     def make_known(self, rank: int, *, again: bool = True) -> None:
         """The controller of the order learns of a rank."""
@@ -131,7 +149,13 @@ class Agent:
         """What its gate tells."""
         controller = self.order.controller if self.order is not None else ""
         registered = [rank for rank, known in sorted(self.known.items()) if known == controller]
-        return pb.GateState(controller=controller, registered=registered, serial=self.world.serial, counter=1)
+        told = [
+            pb.RankActions(rank=rank, answered=self.answered.get(rank, ()))
+            for rank, process in sorted(self.processes.items())
+            if self.registered.get(rank) == process.name and process.phase in (pb.AT_GATE, pb.LINKED)
+        ]
+        serial = self.world.serial
+        return pb.GateState(controller=controller, registered=registered, serial=serial, counter=1, told=told)
 
 
 CHOOSING = ("strategy", "growing", "going on")

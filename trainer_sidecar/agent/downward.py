@@ -1,0 +1,70 @@
+"""What of a controller's word reaches a rank: whole messages, but for those that another controller makes wrong.
+
+docs/protocols/launcher.md#another-controller
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+
+from trainer_sidecar.agent import frames
+from trainer_sidecar.agent.gate_rules import Rules
+from trainer_sidecar.agent.last_words import answer
+from trainer_sidecar.agent.outward import Outward
+from trainer_sidecar.agent.registrations import Registrations
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Between:
+    """Who talks to whom: a process of a rank, and which controller."""
+
+    rank: int
+    process: str
+    controller: str
+
+
+class Downward:
+    """One connection to a controller, for one process of a rank."""
+
+    def __init__(self, link: Between, rules: Rules, registrations: Registrations, outward: Outward) -> None:
+        self._rank, self._process, self._controller = link.rank, link.process, link.controller
+        self._rules, self._registrations, self._outward = rules, registrations, outward
+        self._inward = frames.Inward()
+
+    @property
+    def lost(self) -> bool:
+        """Whether its bytes don't look like messages any more."""
+        return self._inward.lost
+
+    def take(self, data: bytes) -> bytes:
+        """What of these bytes is for the rank."""
+        return b"".join(map(self._pass, self._inward.feed(data)))
+
+    def _pass(self, action: frames.Message) -> bytes:
+        if action.kind == frames.DESTROY and not self._rules.is_over():
+            log.warning("rank %d is not told that its controller goes: it would never beat for another", self._rank)
+            return b""
+        if self._has_done(action):
+            return b""
+        was_known = self._is_known()
+        self._registrations.passed(self._rank, self._process, self._controller, action)
+        if self._is_known() and not was_known:
+            self._rules.link_changed(self._rank)
+        return action.content
+
+    def _has_done(self, action: frames.Message) -> bool:
+        """Whether the rank has done this for the controller before; then it is answered here."""
+        kept = self._registrations.of(self._rank, self._process)
+        if kept is None or not kept.has_done(action.kind, repairs=self._rules.is_repaired()):
+            return False
+        heartbeat = kept.heartbeat[frames.HEADER.size :]
+        self._outward.insert(answer(action.kind, frames.serial(action), 0, self._rank, heartbeat))
+        log.info("rank %d has done action %d for the controller before: answered here", self._rank, action.kind)
+        return True
+
+    def _is_known(self) -> bool:
+        kept = self._registrations.of(self._rank, self._process)
+        return kept is not None and kept.controller == self._controller

@@ -1,0 +1,22 @@
+"""What the controller host is asked to open, the same for every controller of an attempt."""
+
+from __future__ import annotations
+
+from trainer_sidecar.coordinator.job import Job
+
+
+def controller_arguments(job: Job) -> dict[str, object]:
+    """What the controller host needs for one attempt. MindIO's switches follow the ranks' own variable."""
+    assert job.assignment is not None
+    environment = dict(job.assignment.environment)
+    enabled = environment.get("HIGH_AVAILABILITY", "dump,retry,recover").split(",")
+    return {
+        "attempt": job.attempt.number,
+        "world_size": job.assignment.world_size,
+        "arf": "recover" in enabled,
+        "zit": "elastic-training" in enabled,
+        "address": job.setup.endpoint.address,
+        "port": job.setup.endpoint.mindio_port,
+        "store_port": job.setup.endpoint.rendezvous_port,
+        "environment": environment,
+    }

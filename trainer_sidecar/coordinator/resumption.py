@@ -1,0 +1,96 @@
+"""In the middle of a repair a controller is lost: what another one can still do. One table, read from the first row.
+
+How far the ranks are is told by their gates: which actions each process has answered since it last trained. Some may be
+done once only until the rank trains again; where another controller asks for them once more, the gate answers in the
+rank's place (docs/protocols/mindio.md §11.5).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+
+LOCKED, PAUSED, STOPPED, CLEANED, REPAIRED, ROLLED_BACK = 12, 14, 18, 20, 22, 24
+SAVED, RENAMED, REBUILT = 5, 8, 32
+ELASTIC = frozenset({30, 34, 36, 38})
+"""Types of answers (docs/protocols/mindio.md §9.6)."""
+
+
+class Resumption(StrEnum):
+    """What is done with a repair that was under way."""
+
+    TRAINING = "training"  # there is none, or it is through: make the ranks known, that is all
+    PLAIN = "plain"  # from the front, nothing has been done that cannot be done again
+    RESUME = "resume"  # from the front, the gates answer what has been done
+    REPAIRED = "repaired"  # the same, and what was repaired counts as well
+    IMPOSSIBLE = "impossible"  # the job starts anew
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """How far the repair is.
+
+    Attributes:
+        answered: By rank of a process that lives, what it has answered since it last trained.
+        lost: Ranks whose process MindIO was told of as dead, and that are not repaired.
+    """
+
+    answered: Mapping[int, Collection[int]]
+    lost: Collection[int] = ()
+
+    def has(self, *kinds: int) -> bool:
+        """Whether any rank has answered any of these."""
+        return any(kind in done for done in self.answered.values() for kind in kinds)
+
+    @property
+    def successors_are_repaired(self) -> bool:
+        """Whether every lost rank has a process that has taken part in the repair itself."""
+        return all(REPAIRED in self.answered.get(rank, ()) for rank in self.lost)
+
+
+@dataclass(frozen=True, slots=True)
+class ResumptionRow:
+    """The first row that fits counts. `reason`: for a person, where nothing can be done."""
+
+    fits: str
+    outcome: Resumption
+    reason: str = ""
+
+
+def resumption(stage: Stage) -> ResumptionRow:
+    """The row for this stage."""
+    return next(ROWS[name] for name, question in QUESTIONS if question(stage))
+
+
+ROWS: Mapping[str, ResumptionRow] = {
+    row.fits: row
+    for row in (
+        ResumptionRow(
+            "fewer ranks",
+            Resumption.IMPOSSIBLE,
+            "it was lost while the job was made smaller or larger, and nobody knows which ranks take part",
+        ),
+        ResumptionRow("saving", Resumption.IMPOSSIBLE, "it was lost while it saved a checkpoint"),
+        ResumptionRow("paused", Resumption.IMPOSSIBLE, "it was lost while it held every rank at the end of a step"),
+        ResumptionRow(
+            "repaired without its successor",
+            Resumption.IMPOSSIBLE,
+            "it was lost after a rank had given its data to a successor that is gone, and gives them once",
+        ),
+        ResumptionRow("repaired", Resumption.REPAIRED),
+        ResumptionRow("stopped", Resumption.RESUME),
+        ResumptionRow("locked", Resumption.PLAIN),
+        ResumptionRow("training", Resumption.TRAINING),
+    )
+}
+QUESTIONS: tuple[tuple[str, Callable[[Stage], bool]], ...] = (
+    ("fewer ranks", lambda stage: stage.has(*ELASTIC)),
+    ("saving", lambda stage: stage.has(SAVED, RENAMED)),
+    ("paused", lambda stage: stage.has(PAUSED)),
+    ("repaired without its successor", lambda stage: stage.has(REPAIRED) and not stage.successors_are_repaired),
+    ("repaired", lambda stage: stage.has(REPAIRED)),
+    ("stopped", lambda stage: stage.has(STOPPED, CLEANED, REBUILT, ROLLED_BACK)),
+    ("locked", lambda stage: stage.has(LOCKED)),
+    ("training", lambda _stage: True),
+)
