@@ -5,6 +5,10 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import socket
+import struct
+
+CONNECT = struct.Struct("<hh4xQ")
+HEADER = struct.Struct("<hhIII")
 
 
 class Gate:

@@ -39,6 +39,7 @@ class Vector:
     rank_settings: dict[int, dict[str, Any]] = field(default_factory=dict)
     rank_env: dict[int, dict[str, str]] = field(default_factory=dict)
     gates: list[int] = field(default_factory=list)
+    keeps: bool = False
     more_callbacks: bool = False
     quick: bool = False
     real_exit_delay: bool = False

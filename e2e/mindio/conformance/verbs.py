@@ -18,7 +18,9 @@ from typing import Any
 import psutil
 
 from e2e.mindio.conformance.evaluator import Evaluator, Step, UnmetError, has_ended, patience
-from e2e.mindio.conformance.wire_verbs import CONNECT, collect, collected, exchange_problem, greet, wrong_with
+from e2e.mindio.conformance.gate import CONNECT
+from e2e.mindio.conformance.keeping_gate import KeepingGate
+from e2e.mindio.conformance.wire_verbs import collect, collected, exchange_problem, greet, wrong_with
 
 
 class Run(Evaluator):
@@ -99,6 +101,28 @@ class Run(Evaluator):
         self.did(step)
         for rank in step.get("ranks", list(self.world.gates)):
             await self.world.gates[rank].set(step["gate"])
+
+    async def part(self, step: Step) -> None:
+        """The gates of these ranks let go of the controller."""
+        self.did(step)
+        for gate in self.keeping(step["part"]):
+            gate.part()
+
+    async def replay(self, step: Step) -> None:
+        """The gates of these ranks tell the controller of now what their ranks have told."""
+        self.did(step)
+        for gate in self.keeping(step["replay"]):
+            await gate.replay(heartbeat=step.get("heartbeat", True))
+
+    async def stand_in(self, step: Step) -> None:
+        """Ranks without a process are made known, and their links closed."""
+        self.did(step)
+        for gate in self.keeping(step["stand_in"]):
+            await gate.replay(heartbeat=False, stays=False)
+
+    def keeping(self, ranks: list[int]) -> list[KeepingGate]:
+        """The gates of these ranks."""
+        return [gate for rank in ranks if isinstance(gate := self.world.gates[rank], KeepingGate)]
 
     async def prepare(self, step: Step) -> None:
         """Tell the controller's process beforehand how its callbacks behave."""

@@ -9,10 +9,9 @@ from __future__ import annotations
 import asyncio
 import struct
 
+from e2e.mindio.conformance.gate import CONNECT, HEADER
 from e2e.mindio.conformance.world import ADDRESS, World
 
-CONNECT = struct.Struct("<hh4xQ")
-HEADER = struct.Struct("<hhIII")
 HEARTBEAT = struct.Struct("<iiq4b4xqq16s")
 
 

@@ -16,6 +16,7 @@ from typing import Any
 
 from e2e.cluster.loopback import own_address, own_port
 from e2e.mindio.conformance.gate import Gate
+from e2e.mindio.conformance.keeping_gate import KeepingGate
 from e2e.mindio.conformance.vector import Vector
 
 REPOSITORY = Path(__file__).resolve().parents[3]
@@ -192,7 +193,7 @@ class World:
         Path(f"{self._directory.name}/board").write_bytes(bytes(8 * self.vector.ranks))
         await self.start_controller()
         for rank in self.vector.gates:
-            gate = self.gates[rank] = Gate(ADDRESS, self.port)
+            gate = self.gates[rank] = (KeepingGate if self.vector.keeps else Gate)(ADDRESS, self.port)
             await gate.listen()
         ranks = range(self.vector.ranks) if self.vector.start is None else self.vector.start
         for rank in ranks:

@@ -84,9 +84,13 @@ def prepare(controller: Controller, action: str, faults: dict[int, int]) -> bool
                 controller.mindx.put("stop switch")
             elif not settings.on("stop_switch_before"):
                 controller.mindx.put("stop")
+            elif settings.on("stop_switch_leaves_a_word"):
+                controller.mindx.put("stop switch")
             abandon(controller)
             return True
-        if not faults:
+        known = [controller.ranks.get(r) for r in faults]
+        unknown = any(entry is None or not entry.registered for entry in known)
+        if not faults or (unknown and not settings.on("switch_of_unknown_ranks")):
             return False
         controller.hot_ranks = set(faults)
         controller.incoming = {}

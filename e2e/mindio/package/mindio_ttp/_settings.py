@@ -143,6 +143,9 @@ BEHAVIOURS: dict[str, str] = {
     "theft_blinds": "9.2",
     "theft_grows": "9.2",
     "loop_raises_counter": "9.2",
+    "switch_of_unknown_ranks": "11.3",
+    "stop_switch_leaves_a_word": "11.3",
+    "serials_begin_anew": "11.2",
 }
 
 #: Faults of the real package that only the simulator can be asked for (`SIM_MINDIO_FAULTS`), and their paragraphs;
@@ -209,6 +212,8 @@ def recover_wait_seconds() -> float:
 
 def first_serial() -> int:
     """The serial of the controller's first action; a test starts near the last one."""
+    if not on("serials_begin_anew"):
+        return 1000
     return int(os.environ.get("SIM_MINDIO_FIRST_SERIAL", "1"))
 
 
