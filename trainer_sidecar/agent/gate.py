@@ -187,7 +187,9 @@ class GateLink:
             self._upstream.transport.abort()
 
     async def _connect(self, frame: bytes) -> asyncio.StreamReader:
-        self.address, self.bound = self._gate.rules.controller_address(), self._gate.rules.controller()
+        rules = self._gate.rules
+        self.address, self.bound = rules.controller_address(), rules.controller()
+        self.process = self.process or rules.process(self.rank or 0)  # known by now, or it might not pass
         host, _, port = self.address.rpartition(":")
         async with asyncio.timeout(CONNECT_TIMEOUT_SECONDS):
             reader, self._upstream = await asyncio.open_connection(host.strip("[]"), int(port), limit=CHUNK)
@@ -335,7 +337,8 @@ class GateLink:
                     await self._writer.drain()
 
     def _listen(self, message: frames.Message) -> None:
-        if self.rank is not None and not self._gate.registrations.said(self.rank, self.process, message):
+        knows = self.rank is not None and self.process
+        if knows and not self._gate.registrations.said(self.rank or 0, self.process, message):
             log.warning("rank %d did not register here: what it would have said is made anew", self.rank)
             if self._upstream is not None and self.bound:
                 self._upstream.transport.abort()
@@ -439,7 +442,7 @@ class Gate:
         known = kept.known(controller, [(rank, process) for rank, process in links if rank is not None])
         registered = sorted({*known, *self._stand_ins.done()})
         state = pb.GateState(controller=controller, registered=registered, serial=kept.serial, counter=kept.counter)
-        for rank, answered in kept.told((link.rank, link.process) for link in self._links if link.rank is not None):
+        for rank, answered in kept.told((rank, self.rules.process(rank)) for rank in kept.ranks):
             state.told.add(rank=rank, answered=answered)
         return state
 

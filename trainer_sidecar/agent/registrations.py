@@ -89,6 +89,11 @@ class Registrations:
         return [(rank, sorted(one.answered)) for rank, one in found if one is not None and one.messages]
 
     @property
+    def ranks(self) -> list[int]:
+        """Whoever has registered here."""
+        return list(self._by_rank)
+
+    @property
     def serial(self) -> int:
         """The highest of all."""
         return max((one.serial for one in self._by_rank.values()), default=0)

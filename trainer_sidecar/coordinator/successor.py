@@ -32,14 +32,14 @@ SPARE_SERIALS = 30
 THROUGH_TEXT = "told by the ranks, which train again: the controller was lost before it could say so"
 
 
-def begin(job: Job, *, adopted: bool = False) -> bool:
+def begin(job: Job) -> bool:
     """The controller that every rank registered with is lost; False: no other one can take its place."""
     if impossible(job):
         return False
     if job.change.is_under_way:
         job.change.again(job.controller.instance)
     else:
-        job.change.begin(job.controller.instance, job.now, adopted=adopted)
+        job.change.begin(job.controller.instance, job.now)
     log.warning("the MindIO controller is lost: another one takes over")
     job.touch_all()
     job.effects.note(urgent=True)
@@ -116,8 +116,6 @@ def _decide(job: Job) -> None:
     for rank, pod in _alive(job):
         if rank not in told and job.hears(pod):
             job.conversation.miss({rank: PROCESS_FAULT})  # its successor waits, and nobody was told of its death
-    if job.change.adopted and any(told.values()):
-        job.conversation.miss(dict.fromkeys(_ordered(job), PROCESS_FAULT))
     row = resumption.resumption(resumption.Stage(told, _processes_lost(job)))
     if row.outcome is resumption.Resumption.IMPOSSIBLE:
         _give_up(job, f"the MindIO controller is gone: {row.reason}")
@@ -125,14 +123,6 @@ def _decide(job: Job) -> None:
     trains = row.outcome is resumption.Resumption.TRAINING
     job.change.opens(trains=trains, repaired=row.outcome is resumption.Resumption.REPAIRED)
     log.warning("the ranks are %s, and no controller has a link to them", row.fits)
-
-
-def _ordered(job: Job) -> set[int]:
-    """Ranks whose repair was ordered and, as the others stand still, is not through."""
-    order = job.order
-    if order is None or order.action not in (pb.IN_PLACE, pb.REPLACE):
-        return set()
-    return job.roster.ranks_of_nodes(order.replaced_nodes).union(order.restart_ranks, order.lost_ranks)
 
 
 def _gates(job: Job) -> Iterator[RankPod]:
@@ -215,15 +205,13 @@ def _is_through(job: Job) -> bool:
 
 
 def _in_service(job: Job) -> None:
-    through, adopted = _is_through(job), job.change.adopted
+    through = _is_through(job)
     heard = job.change.end()
     seconds = job.now - job.change.since
     log.warning("another MindIO controller knows every rank, %.3f s after the loss", seconds)
     milestone = pb.Milestone(kind=pb.TAKEN_OVER, duration_nanoseconds=int(seconds * NANOSECONDS))
     job.mark(pb.TAKEN_OVER, job.now, milestone)
     job.roster.register_only(set(range(job.roster.world_size)))
-    if adopted and not missing(job.conversation.memory) and job.order is not None:
-        job.incidents.conclude_up_to(job.order.incarnation)  # it was carried out, or there is nothing to carry out
     event = MindIOEvent(EventKind.TAKEN_OVER, strategy=job.conversation.memory.strategy if through else "")
     feed(job, event, job.now)
     if through:

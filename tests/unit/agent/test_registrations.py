@@ -272,3 +272,26 @@ async def test_a_rank_that_trains_again_has_done_nothing(scene: Change) -> None:
     await until(lambda: 3 in scene.second.kinds(), "the takeover")
     scene.second.writers[-1].write(message(17, b"\x30\0abcd"))
     assert (await reader.readexactly(22))[:1] == b"\x11"
+
+
+async def test_a_rank_between_two_links_has_registered_all_the_same(scene: Change) -> None:
+    _, writer = await scene.registered()
+    scene.rules.open = False
+    writer.close()
+    await until(lambda: scene.gate.phase(2) is LinkPhase.NONE, "the end of its link")
+    assert [one.rank for one in scene.gate.state().told] == [2]
+    scene.rules.running = "1.1"
+    assert not scene.gate.state().told, "its successor has not"
+
+
+async def test_a_process_that_is_named_late_registers_under_its_name(scene: Change) -> None:
+    """The launcher's word may come after the rank's, when this agent was restarted."""
+    scene.rules.running, scene.rules.address = "", scene.first.address
+    reader, writer = await scene.dial()
+    await until(lambda: scene.gate.phase(2) is LinkPhase.AT_GATE, "the held link")
+    scene.rules.running, scene.rules.open = "1.0", True
+    scene.gate.changed()
+    assert await reader.readexactly(2) == b"\0\0"
+    writer.write(REGISTER)
+    await reader.readexactly(28)
+    assert [one.rank for one in scene.gate.state().told] == [2]
