@@ -32,7 +32,7 @@ from trainer_sidecar.agent.clock import SECOND, BootClock
 from trainer_sidecar.agent.lease import Lease
 from trainer_sidecar.agent.outbox import Outbox
 from trainer_sidecar.agent.server import AgentService, CoordinatorStream, make_server
-from trainer_sidecar.agent.settings import AgentSettings
+from trainer_sidecar.agent.settings import AgentSettings, Identity
 
 if TYPE_CHECKING:
     from trainer_sidecar.agent.node import Node
@@ -197,10 +197,9 @@ def make_nodes(given: dict[str, Any]) -> tuple[Counts, dict[str, LightService]]:
             pod_name=entry["uid"],
             pod_uid=entry["uid"],
             job_uid=given["job"],
-            node_rank=entry["nodeRank"],
+            identity=Identity(entry["nodeRank"], 1),
             ranks_per_node=given["ranksPerNode"],
             world_size=given["worldSize"],
-            incarnation=1,
             agent_port=given["port"],
             mindio_port=8000,
             rendezvous_port=29500,

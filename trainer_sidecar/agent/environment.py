@@ -27,6 +27,7 @@ def of_pod(wanted: Wanted, settings: AgentSettings) -> dict[str, str]:
         "LOCAL_RANK": str(wanted.rank - settings.local_ranks.start),
         "LOCAL_WORLD_SIZE": str(settings.ranks_per_node),
         "GROUP_RANK": str(settings.node_rank),
+        "HAJOB_NODE_RANK": str(settings.node_rank),
         "HAJOB_INCARNATION": str(wanted.name.incarnation),
         "HAJOB_START": str(wanted.name.start),
         "POD_IP": settings.pod_address,

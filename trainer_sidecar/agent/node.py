@@ -45,7 +45,7 @@ class Node:
         self.ports = AgentPorts()
         self.lease = Lease()
         self.outbox = Outbox()
-        self._orders = Orders(settings.local_ranks)
+        self._orders = Orders(settings)
         self._processes = Processes()
         self._script = Script()
         self._ends_with = ""  # code of what ends this container, and its processes with it
@@ -143,6 +143,7 @@ class Node:
 
     def _take_process(self, message: Mapping[str, Any]) -> None:
         process = read_process(message)
+        self._settings.identity.name(process.rank // self._settings.ranks_per_node, process.name.incarnation)
         step, time = int(message["step"]), int(message["step_time"])
         if step >= 0:
             self._finish.known(process, step, time)

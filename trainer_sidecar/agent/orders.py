@@ -6,6 +6,7 @@ import logging
 
 from hajob.protocol import sidecar_pb2 as pb
 from trainer_sidecar.agent.ranks import Name, Wanted
+from trainer_sidecar.agent.settings import AgentSettings
 
 log = logging.getLogger(__name__)
 
@@ -23,8 +24,8 @@ class Orders:
         over: this pod's incarnation is over, for good.
     """
 
-    def __init__(self, local_ranks: range) -> None:
-        self._local_ranks = local_ranks
+    def __init__(self, settings: AgentSettings) -> None:
+        self._settings = settings
         self._revision = 0
         self.wanted: dict[int, Wanted] = {}
         self.controller_address = self.store_address = self.controller = ""
@@ -46,8 +47,11 @@ class Orders:
         self.controller, self.stand_ins = order.controller, frozenset(order.stand_ins)
         self.wanted = {}
         for entry in order.ranks:
-            if entry.rank not in self._local_ranks:
-                log.error("order %d names rank %d, this pod has %s", order.revision, entry.rank, self._local_ranks)
+            if self._settings.identity.name(entry.rank // self._settings.ranks_per_node, entry.incarnation):
+                log.info("this spare is node rank %d from now on", self._settings.node_rank)
+            local = self._settings.local_ranks
+            if entry.rank not in local:
+                log.error("order %d names rank %d, this pod has %s", order.revision, entry.rank, local)
                 continue
             name, environment = Name(entry.incarnation, entry.start), dict(entry.environment)
             self.wanted[entry.rank] = Wanted(entry.rank, name, entry.run, entry.admitted, environment, entry.stacks)

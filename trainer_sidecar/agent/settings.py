@@ -8,6 +8,24 @@ from pathlib import Path
 
 from trainer_sidecar.environment import number, text
 
+UNNAMED = -1
+"""Node rank of a spare that has none yet."""
+
+
+@dataclass
+class Identity:
+    """Which pod of the job this is; a spare is told late, once."""
+
+    node_rank: int
+    incarnation: int
+
+    def name(self, node_rank: int, incarnation: int) -> bool:
+        """What this pod is, by what is ordered or runs in it; whether that is new."""
+        if self.node_rank != UNNAMED:
+            return False
+        self.node_rank, self.incarnation = node_rank, incarnation
+        return True
+
 
 @dataclass(frozen=True)
 class AgentSettings:
@@ -19,10 +37,9 @@ class AgentSettings:
     pod_name: str
     pod_uid: str
     job_uid: str
-    node_rank: int
+    identity: Identity
     ranks_per_node: int
     world_size: int
-    incarnation: int
     agent_port: int
     mindio_port: int
     rendezvous_port: int
@@ -32,8 +49,20 @@ class AgentSettings:
     fence_after_seconds: int
 
     @property
+    def node_rank(self) -> int:
+        """Of this pod."""
+        return self.identity.node_rank
+
+    @property
+    def incarnation(self) -> int:
+        """Of this pod."""
+        return self.identity.incarnation
+
+    @property
     def local_ranks(self) -> range:
-        """The ranks of this pod."""
+        """The ranks of this pod; none of a spare that was not named."""
+        if self.node_rank == UNNAMED:
+            return range(0)
         first = self.node_rank * self.ranks_per_node
         return range(first, first + self.ranks_per_node)
 
@@ -47,10 +76,9 @@ def read_settings(environment: Mapping[str, str]) -> AgentSettings:
         pod_name=text(environment, "POD_NAME"),
         pod_uid=text(environment, "POD_UID"),
         job_uid=text(environment, "HAJOB_JOB_UID"),
-        node_rank=number(environment, "HAJOB_NODE_RANK"),
+        identity=Identity(_node_rank(environment), number(environment, "HAJOB_INCARNATION")),
         ranks_per_node=number(environment, "HAJOB_RANKS_PER_NODE"),
         world_size=number(environment, "HAJOB_WORLD_SIZE"),
-        incarnation=number(environment, "HAJOB_INCARNATION"),
         agent_port=number(environment, "HAJOB_AGENT_PORT", 7071),
         mindio_port=number(environment, "HAJOB_MINDIO_PORT", 8000),
         rendezvous_port=number(environment, "HAJOB_RENDEZVOUS_PORT", 29500),
@@ -59,3 +87,7 @@ def read_settings(environment: Mapping[str, str]) -> AgentSettings:
         output_attempt_limit=number(environment, "HAJOB_OUTPUT_ATTEMPT_LIMIT", 5),
         fence_after_seconds=number(environment, "HAJOB_FENCE_AFTER_SECONDS", 60),
     )
+
+
+def _node_rank(environment: Mapping[str, str]) -> int:
+    return UNNAMED if environment.get("HAJOB_SPARE") else number(environment, "HAJOB_NODE_RANK")

@@ -29,6 +29,29 @@ def arm() -> None:
         sys.stderr.write("hajob: stacks of this rank cannot be taken: {}\n".format(problem))
 
 
+def wait(number: int) -> None:
+    """Import what is heavy, then wait to be told variables and arguments; without a word until the end, end.
+
+    What cannot be imported here is the program's own matter later.
+    """
+    import importlib
+    import json
+    import time
+
+    for name in os.environ.get("HAJOB_WARM_IMPORTS", "").split():
+        try:
+            importlib.import_module(name)
+        except Exception:
+            continue
+    with os.fdopen(number, "rb") as pipe:
+        told = json.loads(pipe.readline() or b"{}")
+    if not told:
+        os._exit(0)
+    os.environ.clear()
+    os.environ.update(told["environment"], HAJOB_EXEC_TIME=str(time.time_ns()))
+    sys.argv[1:] = told["argv"]
+
+
 def run_module(name: str, arguments: List[str]) -> None:
     """What `python -m NAME` does, by the function that does it there."""
     import runpy
@@ -72,6 +95,8 @@ def _forget(namespace: Namespace) -> None:
 
 
 if __name__ == "__main__":
+    if "HAJOB_WARM_FD" in os.environ:
+        wait(int(os.environ["HAJOB_WARM_FD"]))
     arm()
     if sys.argv[1] == "-m":
         run_module(sys.argv[2], sys.argv[3:])

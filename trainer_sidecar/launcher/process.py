@@ -28,6 +28,7 @@ class Spawned(NamedTuple):
     pid: int
     stdout: int
     stderr: int
+    token: str = ""  # by which what it leaves behind is known, where it is another than that of its rank
 
 
 class Ended(NamedTuple):

@@ -101,8 +101,10 @@ class Ranks:
         settings: OutputSettings,
         terminal: output.Terminal,
         tell: Callable[[Dict[str, Any], bool], None],
+        spawn: Callable[[List[str], Dict[str, str], str], process.Spawned],
     ) -> None:
         self._loop = loop
+        self._spawn = spawn
         self._settings = settings
         self._terminal = terminal
         self._tell = tell
@@ -140,10 +142,10 @@ class Ranks:
             return "its predecessor, process {}, has not ended".format(before.pid)
         token = "{}/{}.{}.{}".format(self._own, rank, *name)
         try:
-            spawned = process.spawn(what.argv, dict(environment, **{TOKEN: token}), what.cwd, stamp=True)
+            spawned = self._spawn(what.argv, dict(environment, **{TOKEN: token}), what.cwd)
         except OSError as problem:
             return "no process could be made: {}".format(problem)
-        started = Rank(rank, name, spawned, environment, token)
+        started = Rank(rank, name, spawned, environment, spawned.token or token)
         self._newest[rank] = self._by_pid[started.pid] = started
         log = self._log_file(rank, name, environment)
         started.kept_in = log.path

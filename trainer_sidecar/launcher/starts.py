@@ -33,6 +33,12 @@ class Starts:
         own = program.of_rank(self._resuming(launch, environment), environment.get("LOCAL_RANK", "0"))
         return own._replace(argv=program.armed(own, self._directory)), environment
 
+    def before_rank(self, launch: Launch) -> Tuple[List[str], Dict[str, str]]:
+        """With what a process is started that is not told yet which rank it is."""
+        return program.armed(launch.program, self._directory), shells.without_shims(
+            launch.program.environment, self._directory
+        )
+
     def _resuming(self, launch: Launch, environment: Dict[str, str]) -> program.Program:
         """The program with arguments that load what it has saved, where the job asks for that."""
         if launch.tool == program.MSRUN or not arguments.resumes(environment, launch.program.arguments):

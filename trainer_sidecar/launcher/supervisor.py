@@ -13,7 +13,21 @@ from typing import Any, Dict, List, NamedTuple
 
 from trainer_sidecar import prctl, signals
 
-from . import clients, launches, output, process, program, protocol, ranks, script, shells, signs, starts, strangers
+from . import (
+    clients,
+    launches,
+    output,
+    process,
+    program,
+    protocol,
+    ranks,
+    script,
+    shells,
+    signs,
+    starts,
+    strangers,
+    warm,
+)
 from .loop import Loop
 
 REFUSED = 64
@@ -44,7 +58,8 @@ class Supervisor:
         self._environment = shells.environment(environment, settings.directory)
         self._loop = Loop()
         terminal = self._terminal = output.Terminal()
-        self._ranks = ranks.Ranks(self._loop, settings.ranks, terminal, self._tell)
+        self._warm = warm.WarmProcesses(settings.directory, terminal)
+        self._ranks = ranks.Ranks(self._loop, settings.ranks, terminal, self._tell, self._warm.spawn)
         self._clients = clients.Clients(self._loop, settings.directory, terminal, self._take, self._client_gone)
         shells.write_bash_file(settings.directory, environment.get("PATH") or os.defpath)
         self._script = script.StartScript(self._loop, terminal, self._tell_script)
@@ -164,6 +179,7 @@ class Supervisor:
     def _end_script_for_good(self) -> None:
         if self._script_over:
             return
+        self._warm.drop()
         self._script_over = True
         self._tell_script()
         self._ranks.end_all(gently=False, ordered=False)
@@ -304,6 +320,14 @@ class Supervisor:
             self._let_go(connection, call, decision.note)
         else:
             self._launches.begin(call, decision.program, connection, self._script.prints_to)
+            self._warm_up()
+
+    def _warm_up(self) -> None:
+        """In a spare, whose ranks are to come: have their processes started as far as that goes."""
+        launch, spare = self._launches.current, bool(self._environment.get("HAJOB_SPARE"))
+        if launch is not None and spare and not self._ranks.newest():
+            argv, environment = self._starts.before_rank(launch)
+            self._warm.prepare(launch.tool, launch.program, argv, environment, self._settings.size.ranks_per_node)
 
     def _let_go(self, connection: protocol.Connection, call: program.ShimCall, note: str) -> None:
         """The shim becomes the image's own launcher."""

@@ -141,7 +141,7 @@ class Reason(Enum):
     )
     SPARES_READY = (_T.SPARES_READY, _TRUE, "AllReady", "Every spare node is held ready.")
     SPARES_PENDING = (_T.SPARES_READY, _FALSE, "Pending", "Some spare nodes are not held yet.")
-    SPARES_NOT_CREATED = (_T.SPARES_READY, _FALSE, "NotCreated", "The API server does not create some spare pods.")
+    SPARES_NOT_CREATED = (_T.SPARES_READY, _FALSE, "NotCreated", "Some spare pods are not created, or have ended.")
 
     PROTECTION_NOT_JUDGED = (_T.DEGRADED, _UNKNOWN, "NotTraining", "Protection is judged while the job trains.")
     PROTECTED = (_T.DEGRADED, _FALSE, "Protected", "No action that the spec allows is known to lack anything.")

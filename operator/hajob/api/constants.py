@@ -30,6 +30,7 @@ LABEL_NODE_RANK: Final = f"{GROUP}/node-rank"
 LABEL_INCARNATION: Final = f"{GROUP}/incarnation"
 LABEL_ROLE: Final = f"{GROUP}/role"
 GATE: Final = f"{GROUP}/gang"  # of pods that wait for nodes for all of their job
+LABEL_SPARE_MODE: Final = f"{GROUP}/spare-mode"
 LABEL_PLACEMENT: Final = f"{GROUP}/placement"
 ROLE_RANK: Final = "rank"
 ROLE_COORDINATOR: Final = "coordinator"

@@ -103,6 +103,13 @@ class WaitingPodPolicy(StrEnum):
     RELEASE = "Release"
 
 
+class SpareMode(StrEnum):
+    """What runs on a spare node."""
+
+    PLACEHOLDER = "Placeholder"
+    WARM = "Warm"
+
+
 class MindIOTLSPolicy(StrEnum):
     """Whether gate and coordinator speak TLS on MindIO's port."""
 

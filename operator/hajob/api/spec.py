@@ -24,6 +24,7 @@ from hajob.api.enums import (
     RestartSize,
     ResumePolicy,
     ShrunkPodPolicy,
+    SpareMode,
     SubHealthPolicy,
     WaitingPodPolicy,
 )
@@ -123,6 +124,9 @@ class Scheduling(ApiModel):
     """Queue of Volcano."""
     num_spare_nodes: Annotated[int, Field(ge=0, le=4096)] = 0
     """Nodes that pods without training hold ready, once the job trains: what is lost or moved goes there first."""
+    spare_mode: SpareMode = SpareMode.PLACEHOLDER
+    """Placeholder: a spare's pod waits, with the image on its node. Warm: it is a whole rank pod whose start script has
+    run up to its launch; it becomes the pod of what is lost or moved as it is, and only the ranks are started."""
     capacity_timeout_seconds: Seconds | None = None
     """How long a start may wait for quota and nodes before the job fails; none: as long as the job lives."""
     waiting_pod_policy: WaitingPodPolicy = WaitingPodPolicy.KEEP

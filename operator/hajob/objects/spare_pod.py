@@ -12,11 +12,12 @@ from typing import Final
 from hajob.api import constants as names
 from hajob.api.base import Json
 from hajob.api.derived import chips_per_node
+from hajob.api.enums import SpareMode
 from hajob.api.job import HATrainingJob
 from hajob.objects import containers as parts
 from hajob.objects.affinity import spare_affinity, with_node_loss_tolerations
 from hajob.objects.naming import job_labels, owner_references, spare_pod_name
-from hajob.objects.rank_pod import AGENT_RESOURCES
+from hajob.objects.rank_pod import AGENT_RESOURCES, rank_pod
 from hajob.objects.settings import PodSettings
 
 _INHERITED: Final = (
@@ -34,6 +35,8 @@ _GRACE_SECONDS: Final = 5
 
 def spare_pod(job: HATrainingJob, number: int, settings: PodSettings, excluded_nodes: Collection[str] = ()) -> Json:
     """The pod of spare node `number`, from 0; `excluded_nodes`: where it must not run, besides those of the spec."""
+    if job.spec.scheduling.spare_mode is SpareMode.WARM:
+        return _warm_spare(job, number, settings, excluded_nodes)
     template: Json = job.spec.template["spec"]
     trainer = parts.trainer_of(template)
     spec: Json = {name: copy.deepcopy(template[name]) for name in _INHERITED if name in template}
@@ -59,6 +62,23 @@ def spare_pod(job: HATrainingJob, number: int, settings: PodSettings, excluded_n
         },
         "spec": spec,
     }
+
+
+def _warm_spare(job: HATrainingJob, number: int, settings: PodSettings, excluded_nodes: Collection[str]) -> Json:
+    """A rank pod without a node rank: its agent is told with its first order (docs/decisions/0031-warm-spares.md).
+
+    Its start script reads a node rank that the job does not have.
+    """
+    pod = rank_pod(job, job.spec.num_nodes, 0, settings, excluded_nodes)
+    metadata, spec = pod["metadata"], pod["spec"]
+    metadata["name"] = spare_pod_name(job, number)
+    del metadata["labels"][names.LABEL_NODE_RANK], metadata["annotations"][names.ANNOTATION_RANK_INDEX]
+    metadata["labels"] |= {names.LABEL_ROLE: names.ROLE_SPARE, names.LABEL_SPARE_MODE: SpareMode.WARM.value}
+    template: Json = job.spec.template["spec"]
+    spec["affinity"] = spare_affinity(job, template.get("affinity") or {}, excluded_nodes)
+    for container in (spec["initContainers"][1], parts.trainer_of(spec)):
+        container["env"] = [*parts.variables({"HAJOB_SPARE": "true"}), *container["env"]]
+    return pod
 
 
 def _trainer(job: HATrainingJob, trainer: Json) -> Json:

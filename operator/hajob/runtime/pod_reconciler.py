@@ -55,13 +55,20 @@ def difference(job: HATrainingJob, desired: Placements, pods: Mapping[str, PodVi
         gone: names that are not made again: of pods that vanished, their loss is a fact, and of those just made.
     """
     placed = {_name(job, placement): placement for placement in desired}
-    known = {*pods, *gone}
+    known = {*pods, *gone, *(_rank_name(job, pod) for pod in pods.values())}
     return Difference(
         missing=tuple(placement for name, placement in placed.items() if name not in known),
         surplus=tuple(
-            pod for name, pod in pods.items() if name not in placed and not pod.deleting and not pod.is_spare
+            pod
+            for name, pod in pods.items()
+            if not pod.deleting and not pod.is_spare and name not in placed and _rank_name(job, pod) not in placed
         ),
     )
+
+
+def _rank_name(job: HATrainingJob, pod: PodView) -> str:
+    """The name that a rank pod which was a spare would have, had it been made as one; empty for any other pod."""
+    return rank_pod_name(job, pod.node_rank, pod.incarnation) if pod.is_rank and pod.warm else ""
 
 
 def in_turn(todo: Difference, base: int, pods: Mapping[str, PodView], passed_over: Container[str]) -> Difference:

@@ -150,7 +150,7 @@ class ReconcileLoop:
         for pod in self._outdated.look():
             await self._reconciler.delete(pod)
         desired = memory.desired
-        todo = difference(memory.job, desired, index.pods, index.gone | index.made.keys())
+        todo = difference(memory.job, desired, index.pods, index.gone | index.made.keys() | self._spares.adopted)
         if memory.ended:
             todo = dataclasses.replace(todo, surplus=tuple(pod for pod in todo.surplus if not pod.ended))
         todo = in_turn(todo, memory.state.base, index.pods, self._overdue())
@@ -165,6 +165,7 @@ class ReconcileLoop:
             return
         await status.acknowledged()
         if desired == memory.desired and not self._ended:
+            todo = dataclasses.replace(todo, missing=await self._spares.adopt(todo.missing))
             refused = await self._reconciler.carry_out(memory.job, todo, self._pod_made, self._goes_on, gated=gated)
             await self._reconciler.open(held_back)
             if todo.missing:

@@ -47,7 +47,12 @@ def successors(pods: Mapping[str, PodView]) -> dict[str, PodView]:
 
 
 def look(
-    state: JobState, desired: Sequence[str], pods: Mapping[str, PodView], may_hold: Callable[[str], bool]
+    state: JobState,
+    desired: Sequence[str],
+    pods: Mapping[str, PodView],
+    may_hold: Callable[[str], bool],
+    *,
+    warm: bool = False,
 ) -> SpareTurn:
     """What is to be done.
 
@@ -56,6 +61,7 @@ def look(
         desired: names of the pods of all spares that the job asks for.
         pods: of the job, by name.
         may_hold: whether a node could take a rank pod, its chips apart.
+        warm: what the spec asks for.
     """
     known = frozenset() if state.phase in WITHOUT_COORDINATOR else frozenset(desired)
     calm, coming = state.phase is JobPhase.RUNNING, successors(pods)
@@ -66,7 +72,7 @@ def look(
             nominate.append(successor)
         handed_over = successor is not None and bool(successor.nominated)
         held = pod.name in known and not pod.ended and (may_hold(pod.node_name) if pod.node_name else calm)
-        if handed_over or not held:
+        if handed_over or not held or (calm and pod.warm is not warm):
             surplus.append(pod)
     missing = tuple(name for name in desired if name not in pods) if calm else ()
     return SpareTurn(tuple(surplus), missing, tuple(nominate))

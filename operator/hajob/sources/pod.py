@@ -13,6 +13,7 @@ from sys import intern
 from typing import Any, Final
 
 from hajob.api import constants as names
+from hajob.api.enums import SpareMode
 from hajob.domain.facts import DELETED, EVICTIONS, TAKEN_PODS, Fact, FactKind, Origin, Source, origin_of_exit
 from hajob.sources.chips import chip_numbers
 from hajob.sources.reading import is_integer, items, mapping, text, whole
@@ -58,6 +59,7 @@ class PodView:
         excluded: names of the nodes where it may not be placed; empty once it has a node.
         place: name of the only node where it may be placed; empty for any, and once it has a node.
         nominated: name of the node that the scheduler keeps for it.
+        warm: it was made as a spare that becomes a rank pod as it is.
         gated: it stands behind Hajob's own scheduling gate.
     """
 
@@ -84,6 +86,7 @@ class PodView:
     requests: Requests = ()
     excluded: frozenset[str] = frozenset()
     gated: bool = False
+    warm: bool = False
     place: str = ""
     nominated: str = ""
 
@@ -149,6 +152,7 @@ def view(pod: Mapping[str, Any]) -> PodView:
         requests=_requests(spec),
         excluded=frozenset(_named(spec, "NotIn")) if not spec.get("nodeName") else frozenset(),
         place=next(_named(spec, "In"), "") if not spec.get("nodeName") else "",
+        warm=labels.get(names.LABEL_SPARE_MODE) == SpareMode.WARM,
         nominated=intern(text(status.get("nominatedNodeName"))),
         gated=any(mapping(gate).get("name") == names.GATE for gate in items(spec.get("schedulingGates"))),
     )

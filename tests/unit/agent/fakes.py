@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from trainer_sidecar.agent.clock import SECOND
-from trainer_sidecar.agent.settings import AgentSettings
+from trainer_sidecar.agent.settings import AgentSettings, Identity
 
 JOB = "0b1d2c3e-job"
 
@@ -32,10 +32,9 @@ def pod_settings(*, node_rank: int = 1, fence_after: int = 60) -> AgentSettings:
         pod_name="job-1-abc",
         pod_uid="uid-1",
         job_uid=JOB,
-        node_rank=node_rank,
+        identity=Identity(node_rank, 1),
         ranks_per_node=2,
         world_size=4,
-        incarnation=1,
         agent_port=7071,
         mindio_port=8000,
         rendezvous_port=29500,

@@ -100,6 +100,7 @@ class Pod:
     ranks_per_node: int = 2
     fence_after: int = 60
     finish_after: int = 300
+    more: dict[str, str] = field(default_factory=dict)  # variables of both containers
     agent: asyncio.subprocess.Process | None = None
     launcher: asyncio.subprocess.Process | None = None
 
@@ -131,6 +132,7 @@ class Pod:
             "HAJOB_FINISH_SECONDS": str(self.finish_after),
             "HAJOB_ORDERED_END_SECONDS": "1",
             "HAJOB_FENCE_AFTER_SECONDS": str(self.fence_after),
+            **self.more,
         }
 
     async def start_agent(self) -> None:

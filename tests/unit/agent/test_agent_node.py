@@ -11,14 +11,15 @@ from tests.unit.agent.fakes import FakeClock, pod_settings
 from trainer_sidecar.agent.clock import SECOND
 from trainer_sidecar.agent.gate_rules import LinkPhase
 from trainer_sidecar.agent.node import Node
+from trainer_sidecar.agent.settings import UNNAMED
 
 
 class Rig:
     """A node with a launcher that only notes what it was told."""
 
-    def __init__(self, fence_after: int = 60) -> None:
+    def __init__(self, fence_after: int = 60, node_rank: int = 1) -> None:
         self.clock = FakeClock()
-        self.node = Node(pod_settings(fence_after=fence_after), self.clock)
+        self.node = Node(pod_settings(node_rank=node_rank, fence_after=fence_after), self.clock)
         self.commands: list[dict[str, Any]] = []
         self.node.ports.send_launcher = self.commands.append
         self.node.begin_conversation(higher_fence=True)
@@ -546,3 +547,22 @@ def report_of(rig: Rig) -> pb.AgentReport:
     rig.node.link_changed(0)
     rig.clock.pass_seconds(1.0)
     return rig.report()
+
+
+def test_a_spare_learns_which_pod_it_is_with_its_first_order() -> None:
+    rig = Rig(node_rank=UNNAMED)
+    rig.script()
+    assert not rig.report().ranks
+    assert not rig.commands
+    rig.order(order(0, 5), order(1, 5))
+    assert [(one["kind"], one["rank"]) for one in rig.commands] == [("start", 0), ("start", 1)]
+    assert rig.commands[-1]["environment"]["HAJOB_NODE_RANK"] == "0"
+    assert [one.rank for one in rig.report().ranks] == [0, 1]
+    rig.order(order(2, 6))
+    assert [one["rank"] for one in rig.commands if one["kind"] == "start"] == [0, 1], "it is not named again"
+
+
+def test_an_agent_that_starts_anew_learns_it_from_what_runs() -> None:
+    rig = Rig(node_rank=UNNAMED)
+    rig.process(3, 5)
+    assert [(one.rank, one.incarnation) for one in rig.report().ranks] == [(2, 0), (3, 5)]

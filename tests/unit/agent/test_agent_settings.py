@@ -29,3 +29,11 @@ def test_what_is_missing_is_named(name: str) -> None:
 def test_what_is_no_number_is_named() -> None:
     with pytest.raises(SettingsError, match="HAJOB_MINDIO_PORT='80a' is not a whole number"):
         read_settings({**COMPLETE, "HAJOB_MINDIO_PORT": "80a"})
+
+
+def test_a_spare_has_no_ranks_before_it_is_named() -> None:
+    settings = read_settings({**COMPLETE, "HAJOB_SPARE": "true", "HAJOB_NODE_RANK": "4"})
+    assert list(settings.local_ranks) == []
+    assert settings.identity.name(2, 9)
+    assert not settings.identity.name(3, 10)
+    assert (settings.local_ranks, settings.incarnation) == (range(16, 24), 9)

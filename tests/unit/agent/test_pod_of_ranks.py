@@ -10,6 +10,7 @@ from pathlib import Path
 from hajob.protocol import sidecar_pb2 as pb
 from tests.unit.agent.certificates import Authority
 from tests.unit.agent.rig import Controller, Coordinator, rank_order, running_pod, until
+from tests.unit.launcher.pod import standing_ready
 
 SCRIPT = 'echo begin; torchrun --nproc_per_node 2 "$HAJOB_DIR/rank.py"; echo "script saw $?"'
 
@@ -58,6 +59,33 @@ async def test_an_exit_is_reported_and_the_successor_waits_at_the_gate(tmp_path:
         await coordinator.close()
         await controller.stop()
         await asyncio.sleep(0)
+
+
+async def test_a_warm_spare_takes_any_node_rank_and_trains(tmp_path: Path, authority: Authority) -> None:
+    """Nobody has told it which pod it is; its ranks stand ready, and are the processes that train."""
+    spare = {"HAJOB_SPARE": "true", "HAJOB_NODE_RANK": "2", "HAJOB_WORLD_SIZE": "4"}
+    async with running_pod(tmp_path, authority, SCRIPT, more=spare) as pod:
+        controller = Controller()
+        await controller.start()
+        coordinator = Coordinator(pod, authority)
+        await coordinator.connect(incarnation=7)
+        await until(lambda: any(report.launcher_ready for report in coordinator.reports), "the launch of the script")
+        assert not coordinator.reports[-1].ranks
+        launcher = pod.launcher.pid if pod.launcher else 0
+        await until(lambda: len(standing_ready(launcher)) == 2, "the processes that stand ready")
+        ready = standing_ready(launcher)
+        await coordinator.order(rank_order(2, 7), rank_order(3, 7), controller=controller.address)
+        pids = {(await coordinator.phase(rank, pb.LINKED, incarnation=7)).pid for rank in (2, 3)}
+        assert pids == ready
+        await until(lambda: coordinator.state(3).step > 3, "steps of rank 3")
+        os.kill(coordinator.state(3).pid, signal.SIGKILL)
+        await until(lambda: bool(coordinator.facts), "the fact of the exit")
+        (fact,) = coordinator.facts.values()
+        assert (fact.node_rank, list(fact.ranks), fact.incarnation) == (1, [3], 7)
+        await coordinator.order(rank_order(2, 7), rank_order(3, 8), controller=controller.address)
+        await coordinator.phase(3, pb.LINKED, incarnation=8)
+        await coordinator.close()
+        await controller.stop()
 
 
 HANGS = """

@@ -9,7 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -182,3 +182,12 @@ def python_in(directory: Path, name: str = "python3") -> None:
     """An interpreter by this name in a directory, as in a virtual environment."""
     directory.mkdir(parents=True, exist_ok=True)
     (directory / name).symlink_to(os.path.realpath(sys.executable))
+
+
+def standing_ready(launcher: int) -> set[int]:
+    """Processes below a spare's launcher that wait to be told which rank they are."""
+    found = set()
+    for pid in Path(f"/proc/{launcher}/task/{launcher}/children").read_text().split():
+        with suppress(OSError):  # it may end just now
+            found |= {int(pid)} if b"HAJOB_WARM_FD=" in Path(f"/proc/{pid}/environ").read_bytes() else set()
+    return found

@@ -12,6 +12,7 @@ from trainer_sidecar.launcher.loop import Loop
 from trainer_sidecar.launcher.output import Terminal
 from trainer_sidecar.launcher.program import Program
 from trainer_sidecar.launcher.ranks import Name, OutputSettings, Ranks, Target
+from trainer_sidecar.launcher.warm import WarmProcesses
 
 STOOD_AT_FIVE_AND_LOADED_FOUR = "for step in (4, 5, 5, 6): print(f'iteration {step}/ 9 |')"
 
@@ -26,7 +27,9 @@ def test_a_step_that_is_done_again_is_told_again(tmp_path: Path) -> None:
         if [7, 6] in told:
             loop.stop()
 
-    ranks = Ranks(loop, OutputSettings(str(tmp_path), 1 << 20, 1), Terminal(), tell)
+    ranks = Ranks(
+        loop, OutputSettings(str(tmp_path), 1 << 20, 1), Terminal(), tell, WarmProcesses("", Terminal()).spawn
+    )
     program = Program([sys.executable, "-c", STOOD_AT_FIVE_AND_LOADED_FOUR], str(tmp_path), {}, [], True)
     loop.later(30.0, loop.stop)
     silent = Target(lambda _: None, lambda _: None)

@@ -143,3 +143,50 @@ async def test_a_spare_that_quota_refuses_harms_nothing(town: Town) -> None:
     assert of(town, "Scheduled")["status"] == "True"
     await town.clock.advance(2 * RETRY_SECONDS)
     assert len(spares(town)) == 1
+
+
+@pytest.fixture
+async def warm(town: Town) -> Town:
+    town.raw["spec"]["scheduling"]["spareMode"] = "Warm"
+    await town.controller.close()
+    town.kube.put("hatrainingjobs", NAMESPACE, town.raw)
+    town.open()
+    return town
+
+
+async def test_a_warm_spare_becomes_the_lost_pod_as_it_is(warm: Town) -> None:
+    spare = await holding(warm)
+    made = len(warm.pods())
+    await warm.report(wire.Fact(id="silent", kind=wire.AGENT_SILENT, node_rank=0, ranks=[0, 1], incarnation=1), step=5)
+    taken = next(pod for pod in warm.pods() if pod.node_rank == 0 and pod.incarnation == 2)
+    assert (taken.uid, taken.name, taken.role) == (spare.uid, spare.name, "rank")
+    assert len(warm.pods()) == made - 1, "the lost pod has gone, none was made"
+    warm.controller.pod_seen(taken)
+    await settled(warm)
+    told = [(pod.node_rank, pod.incarnation) for pod in warm.links[0].assignments[-1].pods]
+    assert (0, 2) in told
+    for kind in (wire.NAMED, wire.RESUMED, wire.RESULT):
+        await warm.report(step=6, milestones=[wire.Milestone(kind=kind, incarnation=2, step=6)])
+    (refilled,) = (pod for pod in warm.pods() if pod.is_spare)
+    assert refilled.name != taken.name
+    assert warm.controller.state.phase is JobPhase.RUNNING
+
+
+async def test_an_operator_that_starts_anew_knows_the_adopted(warm: Town) -> None:
+    spare = await holding(warm)
+    await warm.report(wire.Fact(id="silent", kind=wire.AGENT_SILENT, node_rank=0, ranks=[0, 1], incarnation=1), step=5)
+    await warm.controller.close()
+    warm.open()
+    await settled(warm)
+    mine = [pod.uid for pod in warm.pods() if pod.node_rank == 0 and not pod.deleting]
+    assert mine == [spare.uid]
+
+
+async def test_a_warm_spare_that_ends_is_made_later_each_time(warm: Town) -> None:
+    spare = await holding(warm)
+    await change(warm, spare.name, {}, {"phase": "Failed", "message": "no such file"})
+    await warm.end_deleted_pods()
+    assert spares(warm) == []
+    await warm.clock.advance(RETRY_SECONDS + 1)
+    assert "no such file" in of(warm, "SparesReady")["message"]
+    assert len(spares(warm)) == 1

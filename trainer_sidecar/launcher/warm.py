@@ -1,0 +1,130 @@
+"""Processes of a spare that stand ready: the interpreter runs, the framework is imported, who they are comes late.
+
+One for each rank of the pod, each started as a rank is, with everything but its identity: it imports, then waits at a
+pipe for variables and arguments, and goes on as the program (`entry.py`). None is forked from another one, so whatever
+an import has started (threads, allocators, a runtime) is its own. What could make an early import differ from a late
+one is compared before a process is taken; then, or when it has died, the rank is started cold, and that is said.
+docs/decisions/0031-warm-spares.md
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import os
+import signal
+from typing import Dict, List, NamedTuple
+
+from . import process, program
+from .output import Terminal
+from .protocol import boottime_nanoseconds
+from .variables import TOKEN
+
+IMPORTS = "HAJOB_WARM_IMPORTS"
+COLD = "this spare's ranks will be started cold: {}"
+SET_PIPE_SIZE = 1031  # F_SETPIPE_SZ, which Python names from 3.10 on
+PIPE_BYTES = 65536
+DEFAULT_IMPORTS = {program.MSRUN: "numpy mindspore"}
+TORCH_IMPORTS = "numpy torch torch_npu"
+READ_AT_IMPORT = ("PYTHON", "LD_", "OMP_", "MKL_", "OPENBLAS_", "ASCEND_", "TORCH_", "NPU_")
+"""Beginnings of variables that an interpreter, a library or a framework reads when it is loaded."""
+
+
+class _Waiting(NamedTuple):
+    spawned: process.Spawned
+    pipe: int
+    argv: List[str]
+    environment: Dict[str, str]
+    cwd: str
+
+
+class WarmProcesses:
+    """Those of one pod; `spawn` takes one where it can, and starts a process as before where it cannot."""
+
+    def __init__(self, directory: str, terminal: Terminal) -> None:
+        self._entry = os.path.join(directory, program.ENTRY)
+        self._terminal = terminal
+        self._waiting: List[_Waiting] = []
+
+    def prepare(
+        self, tool: str, what: program.Program, argv: List[str], environment: Dict[str, str], count: int
+    ) -> None:
+        """Start `count` processes that wait to be ranks of this program; `argv`: with which one is started."""
+        self.drop()
+        if self._entry not in argv[:3]:
+            self._terminal.say(COLD.format("{} is no Python program that is known here".format(argv[0])))
+            return
+        imports = environment.get(IMPORTS) or DEFAULT_IMPORTS.get(tool, TORCH_IMPORTS)
+        early = dict(environment, **{IMPORTS: imports})
+        try:
+            for number in range(count):
+                self._waiting.append(self._start(argv[:3], early, what.cwd, number))
+        except OSError as problem:
+            self._terminal.say(COLD.format(problem))
+            self.drop()
+
+    @staticmethod
+    def _start(argv: List[str], environment: Dict[str, str], cwd: str, number: int) -> _Waiting:
+        reading, writing = os.pipe()
+        try:
+            os.set_inheritable(reading, True)
+            token = "{}.{}/warm.{}".format(os.getpid(), boottime_nanoseconds(), number)
+            own = dict(environment, **{TOKEN: token, "HAJOB_WARM_FD": str(reading)})
+            spawned = process.spawn(argv, own, cwd, stamp=True)
+        except OSError:
+            os.close(writing)
+            raise
+        finally:
+            os.close(reading)
+        return _Waiting(spawned._replace(token=token), writing, argv, environment, cwd)
+
+    def spawn(self, argv: List[str], environment: Dict[str, str], cwd: str) -> process.Spawned:
+        """A process of this program: one that waits for it, else a new one. OSError: none could be made."""
+        while self._waiting:
+            taken = self._waiting.pop(0)
+            why = self._differs(taken, argv, environment, cwd)
+            if not why and self._tell(taken, argv, environment):
+                return taken.spawned
+            if why:
+                os.close(taken.pipe)
+            self._terminal.say("a rank of this spare is started cold: {}".format(why or "its process has ended"))
+            self._end(taken)
+        return process.spawn(argv, environment, cwd, stamp=True)
+
+    @staticmethod
+    def _differs(taken: _Waiting, argv: List[str], environment: Dict[str, str], cwd: str) -> str:
+        """Why the process is no good for this start; empty where it is."""
+        if argv[: len(taken.argv)] != taken.argv or cwd != taken.cwd:
+            return "another program, or in another directory, than the script had launched"
+        read = [name for name in {*taken.environment, *environment} if name.startswith(READ_AT_IMPORT)]
+        other = sorted(name for name in read if taken.environment.get(name) != environment.get(name))
+        return "{} is another than when it was imported".format(", ".join(other)) if other else ""
+
+    @staticmethod
+    def _tell(taken: _Waiting, argv: List[str], environment: Dict[str, str]) -> bool:
+        """Say who it is; whether somebody reads it."""
+        told = dict(environment, **{TOKEN: taken.spawned.token})  # what it was started with: the kernel shows that
+        message = json.dumps({"argv": argv[len(taken.argv) :], "environment": told}).encode() + b"\n"
+        try:
+            with contextlib.suppress(OSError):  # a process that still imports reads it later
+                fcntl.fcntl(taken.pipe, SET_PIPE_SIZE, max(len(message), PIPE_BYTES))
+            os.write(taken.pipe, message)
+        except OSError:
+            return False
+        finally:
+            os.close(taken.pipe)
+        return True
+
+    def drop(self) -> None:
+        """Nobody is to become a rank any more."""
+        for taken in self._waiting:
+            os.close(taken.pipe)
+            self._end(taken)
+        self._waiting = []
+
+    @staticmethod
+    def _end(taken: _Waiting) -> None:
+        process.signal_group(taken.spawned.pid, signal.SIGKILL)
+        os.close(taken.spawned.stdout)
+        os.close(taken.spawned.stderr)
