@@ -35,7 +35,7 @@ def wait_in_line(rig: Rig) -> str:
 def test_a_lost_node_is_replaced_on_the_spare_before_others(start_rig: Callable[[RigLayout], Rig]) -> None:
     rig = start_rig(RigLayout(chip_nodes=5))
     job = rig.submit(iterations=ITERATIONS, step_milliseconds=200.0, spec={"scheduling": {"numSpareNodes": 1}})
-    job.wait_condition("SparesReady")
+    job.wait_condition("SparesReady", seconds=120)
     (spare,) = job.pods("spare")
     stranger = wait_in_line(rig)
     node, held = job.node_of(0), spare["spec"]["nodeName"]
