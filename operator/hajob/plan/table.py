@@ -100,6 +100,7 @@ _WAIT_FOR_NODES: Final = Handler("wait", "look for capacity again after the dela
 _EXPANDED: Final = Handler("grown", "back at full size", elastic.expanded)
 _GATHERED: Final = Handler("all there", "the action's own deadline counts", r.gathered)
 _RECOVERED: Final = Handler("close", "close the incident", r.recovered)
+_KEPT_LOST: Final = Handler("give up a kept pod", "make it anew when the job grows", elastic.lose_kept)
 _NO_MOVE: Final = Handler("say why not", "say that no move is made now", elastic.refuse_migrate)
 _MAY_SAVE: Final = Guard("may save", "MindIO could save now", life.may_save)
 
@@ -157,12 +158,7 @@ _LIFE = (
 )
 
 _FACTS = (
-    _row(
-        P.SHRUNK,
-        FactSeen,
-        g.KEPT_POD_LOST,
-        Handler("give up a kept pod", "make it anew when the job grows", elastic.lose_kept),
-    ),
+    _row(P.SHRUNK, FactSeen, g.KEPT_POD_LOST, _KEPT_LOST),
     _ignore(_WITH_PODS, FactSeen, Why.INVALID, g.UNCONCERNED),
     _row(_WITH_PODS, FactSeen, g.NOTE, Handler("note", "remember what explains a slow start", life.note)),
     # the first step has not ended, or there is no controller: only a restart is left
