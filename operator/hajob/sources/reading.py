@@ -184,6 +184,8 @@ def name_of(raw: Mapping[str, Any]) -> str:
 
 def mapping(value: object) -> Mapping[str, Any]:
     """The value if it is an object, else an empty one."""
+    if type(value) is dict:  # nearly always; an abstract class is asked five times as slowly
+        return value
     return value if isinstance(value, Mapping) else {}
 
 
