@@ -13,6 +13,7 @@ from hajob.api.crd import custom_resource_definition, quarantine_definition
 from hajob.cli import doctor, main
 from hajob.cli.cluster import ClusterError
 from tests.unit.sources import hardware_objects as objects
+from tests.unit.sources.hostile_objects import CASES
 
 LEASE = "/apis/coordination.k8s.io/v1/namespaces/hajob-system/leases/hajob-operator"
 FAULTS = "/api/v1/namespaces/hajob-system/pods/hajob-operator-abc:8080/proxy/faults"
@@ -175,6 +176,21 @@ def test_what_may_not_be_read_is_said_and_the_rest_looked_at() -> None:
     assert about(found, "not looked at")["message"] == "nodes is forbidden"
     assert any("pods/proxy is forbidden" in one["message"] for one in found)
     assert code == 0
+
+
+def test_hostile_objects_are_findings_like_others() -> None:
+    hostile = [case.raw for case in CASES]
+    strange: list[Any] = [None, {"kind": "Pod"}, {"kind": "Node", "metadata": [], "status": 1, "spec": "x"}]
+    cluster = Cluster(**{
+        MAPS: {"items": [raw for raw in hostile if raw.get("kind") == "ConfigMap"]},
+        NODES: {"items": [raw for raw in (*hostile, *strange) if isinstance(raw, dict) and raw.get("kind") == "Node"]},
+        QUARANTINES: {"items": [{"metadata": None, "spec": 3, "status": []}]},
+        JOBS: {"items": [{"metadata": {"name": "x"}, "status": {"conditions": ["x", {"type": 3, "status": {}}]}}]},
+    })  # fmt: skip
+    code, found = ask(cluster)
+    assert code == 1
+    assert {one["about"] for one in found} >= {"rejected: Malformed", "rejected: CheckCodeMismatch"}
+    assert all(len(one["message"]) < 2000 for one in found)
 
 
 def test_the_admins_settings_count_and_are_judged() -> None:
