@@ -7,7 +7,7 @@ next number; the operator adopts it with its order.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from functools import singledispatch
 
 from hajob.protocol import sidecar_pb2 as pb
@@ -52,13 +52,13 @@ def _ordered_number(job: Job) -> int:
     return order.incarnation if waits and order is not None else 0
 
 
-def lose(job: Job, ranks: Iterable[int], kinds: Mapping[int, int] | None = None) -> None:
+def lose(job: Job, ranks: Iterable[int]) -> None:
     """These ranks are dead or given up. MindIO is told of registered ones only: one stranger refuses the call.
 
     One that was left out and dies on its way back is missed by nobody: the others train on without it.
     """
     missed = job.roster.registered - (job.roster.dropped if job.conversation.state is State.SHRUNK else set())
-    lost = {rank: (kinds or {}).get(rank, 1) for rank in ranks if rank in missed}
+    lost = {rank: 1 for rank in ranks if rank in missed}
     if job.contacts.doubts:
         job.conversation.miss(lost)  # those who are not heard would not be stopped
     elif lost:

@@ -22,7 +22,7 @@ class Variables(NamedTuple):
     notes: List[str]
 
 
-def merged(call: Dict[str, str], order: Dict[str, str], *, is_restart: bool, interfaces: str = INTERFACES) -> Variables:
+def merged(call: Dict[str, str], order: Dict[str, str], *, is_restart: bool) -> Variables:
     """The call's variables, those of the order, and what follows from both.
 
     `is_restart`: the rank has run in this pod before. MindSpeed-LLM's restarted rank would otherwise wait in a barrier
@@ -33,7 +33,7 @@ def merged(call: Dict[str, str], order: Dict[str, str], *, is_restart: bool, int
     for name in NETWORK:
         if call.get(name):
             environment[name] = call[name]
-        elif name != "HCCL_IF_IP" and not _exists(environment.get(name, ""), interfaces):
+        elif name != "HCCL_IF_IP" and not _exists(environment.get(name, "")):
             text = "{} is left out: this pod has no network interface {} (spec.network.interface)"
             notes.append(text.format(name, environment.pop(name)))
     if call.get("HCCL_SOCKET_IFNAME") and environment.get("HCCL_IF_IP") == environment.get("POD_IP"):
@@ -42,6 +42,6 @@ def merged(call: Dict[str, str], order: Dict[str, str], *, is_restart: bool, int
     return Variables(environment, notes)
 
 
-def _exists(interface: str, interfaces: str) -> bool:
+def _exists(interface: str) -> bool:
     """Whether an interface is there, or it can't be told."""
-    return not interface or not os.path.isdir(interfaces) or os.path.isdir(os.path.join(interfaces, interface))
+    return not interface or not os.path.isdir(INTERFACES) or os.path.isdir(os.path.join(INTERFACES, interface))

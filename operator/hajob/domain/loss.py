@@ -111,11 +111,11 @@ class Repair:
     giver: int | None
 
 
-def repairs(layout: Layout, lost: Iterable[int], *, checkpoint: bool = True) -> tuple[Repair, ...]:
+def repairs(layout: Layout, lost: Iterable[int]) -> tuple[Repair, ...]:
     """Which rank repairs which, for every lost rank and kind of shard.
 
     As soon as one shard has no live holder MindIO repairs *every* rank from the periodic checkpoint, so that all
-    have the same step; then every origin is the checkpoint, or nowhere when there is none.
+    have the same step.
     """
     lost_set = frozenset(lost)
     complete = copy_survives(layout, lost_set)
@@ -126,9 +126,7 @@ def repairs(layout: Layout, lost: Iterable[int], *, checkpoint: bool = True) -> 
             if complete and giver is not None:
                 plan.append(Repair(rank, kind, RestoredFrom.OPTIMIZER_COPY, giver))
             else:
-                plan.append(
-                    Repair(rank, kind, RestoredFrom.PERIODIC_CHECKPOINT if checkpoint else RestoredFrom.NOWHERE, None)
-                )
+                plan.append(Repair(rank, kind, RestoredFrom.PERIODIC_CHECKPOINT, None))
     return tuple(plan)
 
 

@@ -81,7 +81,7 @@ def spare_affinity(job: HATrainingJob, template_affinity: Json, excluded: Collec
     return affinity
 
 
-def coordinator_affinity(job: HATrainingJob, excluded: Collection[str], *, apart: bool) -> Json:
+def coordinator_affinity(job: HATrainingJob, *, apart: bool) -> Json:
     """Affinity of the coordinator pod: off the ranks' nodes, and rather on nodes without chips."""
     affinity: Json = {
         "nodeAffinity": {
@@ -95,7 +95,7 @@ def coordinator_affinity(job: HATrainingJob, excluded: Collection[str], *, apart
             ]
         }
     }
-    _without_nodes(affinity, {*excluded, *job.spec.scheduling.excluded_node_names})
+    _without_nodes(affinity, job.spec.scheduling.excluded_node_names)
     ranks = _pods(job, **{names.LABEL_ROLE: names.ROLE_RANK})
     if apart:
         _require_apart(affinity, ranks)

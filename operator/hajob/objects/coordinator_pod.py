@@ -6,7 +6,6 @@ and security settings. Volumes and node selector are left out, because they lead
 """
 
 import copy
-from collections.abc import Collection
 from typing import Final
 
 from hajob.api import constants as names
@@ -107,7 +106,6 @@ def coordinator_pod(
     job: HATrainingJob,
     incarnation: int,
     settings: PodSettings,
-    excluded_nodes: Collection[str] = (),
     *,
     apart: bool = True,
 ) -> Json:
@@ -117,7 +115,6 @@ def coordinator_pod(
         job: the job, with its UID.
         incarnation: of the attempt that makes the pod; name and label carry it.
         settings: images, ports and paths of the installation.
-        excluded_nodes: node names where it must not run, besides those that the spec excludes.
         apart: False lets it share a node with a rank, for a cluster where nothing else fits.
     """
     template: Json = job.spec.template["spec"]
@@ -130,7 +127,7 @@ def coordinator_pod(
         "initContainers": [parts.install_container(job, settings), _coordinator(job, settings, incarnation)],
         "containers": [_controller(job, settings, incarnation)],
         "volumes": [parts.shared_volume(), parts.tls_volume(job, "coordinator"), parts.token_volume(settings)],
-        "affinity": coordinator_affinity(job, excluded_nodes, apart=apart),
+        "affinity": coordinator_affinity(job, apart=apart),
         "tolerations": with_node_loss_tolerations([entry.to_json() for entry in chosen.tolerations]),
         "restartPolicy": "Never",
         "terminationGracePeriodSeconds": settings.coordinator_grace_seconds,

@@ -70,7 +70,7 @@ def test_the_pods_of_the_quickstart_are_accepted(control_plane: ControlPlane, cr
     for pod in (
         *(rank_pod(stored, rank, 1, SETTINGS, ["node-1", "node-2"]) for rank in range(4)),
         coordinator_pod(stored, 1, SETTINGS),
-        coordinator_pod(stored, 2, SETTINGS, ["node-1"], apart=False),
+        coordinator_pod(stored, 2, SETTINGS, apart=False),
     ):
         answer = control_plane.api.create(pods, pod)
         assert answer["metadata"]["ownerReferences"][0]["uid"] == stored.metadata.uid

@@ -12,7 +12,7 @@ from hajob.domain.batch import Batch
 from hajob.domain.errors import HajobInputError
 from hajob.domain.goodput import Account, Bucket
 from hajob.domain.layout import Layout, Sharding
-from hajob.domain.memory import DEFAULT_BUFFER_BYTES, GradientType, memory
+from hajob.domain.memory import BUFFER_BYTES, memory
 
 
 def test_published_shares() -> None:
@@ -53,23 +53,19 @@ def test_shares_of_more_ranks_than_there_are(current: int) -> None:
 
 
 def test_published_memory() -> None:
-    # 4 + 16/d against 4 + 32/d bytes per parameter, 6 + 12/d against 6 + 24/d with fp32 gradients
+    # 4 + 16/d against 4 + 32/d bytes per parameter
     layout = Layout(4, 8, tensor=8)
     parameters = 8_000_000
     found = memory(layout, parameters)
     assert (found.plain, found.copied) == (1_000_000 * (4 + 4), 1_000_000 * (4 + 8))
     assert found.extra == 4_000_000
     assert found.extra_total == 32 * 4_000_000
-    single = memory(layout, parameters, GradientType.FP32)
-    assert (single.plain, single.copied) == (1_000_000 * (6 + 3), 1_000_000 * (6 + 6))
-    assert found.elastic == DEFAULT_BUFFER_BYTES * 18 == 3_600_000_000
+    assert found.elastic == BUFFER_BYTES * 18 == 3_600_000_000
 
 
 def test_memory_without_sharding_and_without_copies() -> None:
     plain = Layout(4, 8, tensor=8, sharding=Sharding.NONE)
     assert memory(plain, 8_000_000).plain == memory(plain, 8_000_000).copied == 20_000_000
-    assert memory(plain, 8_000_000, GradientType.FP32).plain == 18_000_000
-    assert memory(plain, 8_000_000, buffer_bytes=10).elastic == 180
     assert (memory(plain, 8_000_000).world_size, memory(plain, 8_000_000).extra_total) == (32, 0)
     staged = Layout(4, 8, tensor=4, pipeline=2, sharding=Sharding.NONE)
     assert memory(staged, 8_000_000) == memory(plain, 8_000_000)

@@ -155,7 +155,6 @@ def test_both_holders_lost_leaves_the_checkpoint_or_nothing() -> None:
     layout = Layout(4, 1)
     assert not copy_survives(layout, [1, 3])
     assert [one.restored_from for one in repairs(layout, [1, 3])] == [RestoredFrom.PERIODIC_CHECKPOINT] * 2
-    assert [one.restored_from for one in repairs(layout, [1, 3], checkpoint=False)] == [RestoredFrom.NOWHERE] * 2
 
 
 def test_one_copy_by_choice_survives_no_loss() -> None:

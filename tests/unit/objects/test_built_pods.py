@@ -43,7 +43,7 @@ BUILT: dict[str, Callable[[], Object]] = {
     "quickstart-coordinator-pod": lambda: coordinator_pod(example("quickstart"), 17, SETTINGS),
     "quickstart-rank-environment": lambda: rank_environment(example("quickstart")),
     "full-rank-pod": lambda: rank_pod(example("full"), 0, 1, SETTINGS),
-    "full-coordinator-pod": lambda: coordinator_pod(example("full"), 1, SETTINGS, ["node-9"], apart=False),
+    "full-coordinator-pod": lambda: coordinator_pod(example("full"), 1, SETTINGS, apart=False),
     "full-rank-environment": lambda: rank_environment(example("full")),
     "mindspore-rank-pod": lambda: rank_pod(example("full", framework="MindSpore"), 0, 1, SETTINGS),
     "mindspore-coordinator-pod": lambda: coordinator_pod(example("full", framework="MindSpore"), 1, SETTINGS),
