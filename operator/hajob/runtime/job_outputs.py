@@ -151,5 +151,5 @@ class JobOutputs:
             wait=wait_of(memory.state, view, memory.policy, now, shortage(pods.all(), self._observer.pods.not_created)),
             step_ms=memory.pace.step_ms,
             batch=memory.policy.batch,
-            recoverability=recoverability(memory.state, view, memory.policy) if trains else (),
+            recoverability=recoverability(memory.state, view, memory.policy, now) if trains else (),
         )

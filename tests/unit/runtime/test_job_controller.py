@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from copy import deepcopy
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
@@ -336,6 +337,21 @@ async def test_nothing_is_started_in_a_pod_being_deleted(town: Town) -> None:
     await town.report(death_of(4), step=5)  # ended by the kubelet
     order = town.links[0].orders[-1]
     assert (order.action, list(order.replaced_nodes), list(order.restart_ranks)) == (wire.REPLACE, [2], [])
+
+
+async def test_the_status_says_when_an_action_is_used_up(town: Town) -> None:
+    body = deepcopy(town.stored())
+    body["spec"]["recovery"] = {"actions": [{"name": "InPlace", "maxCount": 1}, {"name": "Restart"}]}
+    body["metadata"]["generation"] = 2
+    town.controller.job_seen(HATrainingJob.from_object(body))
+    await town.train()
+    await town.report(death_of(4), step=5)
+    for kind in (wire.STOPPED, wire.REPLACEMENTS_READY, wire.NAMED, wire.RESUMED, wire.RESULT):
+        await town.report(step=6, milestones=[wire.Milestone(kind=kind, incarnation=2, step=6, strategy="recover")])
+    await town.clock.advance(10)
+    told = {one["action"]: [unmet["name"] for unmet in one.get("unmet", [])] for one in town.status()["recoverability"]}
+    assert "BudgetLeft" in told["InPlace"]
+    assert "BudgetLeft" not in told["Restart"]
 
 
 async def test_an_incident_is_closed_though_the_next_begins_at_once(town: Town) -> None:
