@@ -15,6 +15,8 @@ from typing import Dict, List, NamedTuple, Set, Tuple
 
 from trainer_sidecar import prctl
 
+from .limits import Limits
+
 CANNOT_EXECUTE = 127
 RESET = (signal.SIGPIPE, signal.SIGXFSZ, signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGCHLD)
 """Signals that Python or the launcher treats in its own way; a program that is started gets the kernel's."""
@@ -38,7 +40,9 @@ class Ended(NamedTuple):
     exit_code: int
 
 
-def spawn(argv: List[str], environment: Dict[str, str], cwd: str, stamp: bool = False) -> Spawned:
+def spawn(
+    argv: List[str], environment: Dict[str, str], cwd: str, stamp: bool = False, inherits: Limits | None = None
+) -> Spawned:
     """Start `argv` as leader of a new process group that dies with this process; with `stamp` of a new session.
 
     `stamp` adds HAJOB_EXEC_TIME, the wall clock in nanoseconds right before exec. A program that can't be executed
@@ -53,7 +57,7 @@ def spawn(argv: List[str], environment: Dict[str, str], cwd: str, stamp: bool = 
         ends += os.pipe()
         pid = os.fork()
         if pid == 0:
-            _become(argv, environment, cwd, parent, (ends[1], ends[3]), stamp=stamp)
+            _become(argv, environment, cwd, parent, (ends[1], ends[3]), stamp=stamp, inherits=inherits or Limits())
     except OSError:  # too many processes or descriptors now; a later start must find no fewer
         for end in ends:
             os.close(end)
@@ -73,7 +77,14 @@ def spawn(argv: List[str], environment: Dict[str, str], cwd: str, stamp: bool = 
 
 
 def _become(
-    argv: List[str], environment: Dict[str, str], cwd: str, parent: int, outputs: Tuple[int, int], *, stamp: bool
+    argv: List[str],
+    environment: Dict[str, str],
+    cwd: str,
+    parent: int,
+    outputs: Tuple[int, int],
+    *,
+    stamp: bool,
+    inherits: Limits,
 ) -> None:
     """The child's side of `spawn`; never returns."""
     try:
@@ -91,6 +102,8 @@ def _become(
         os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
         os.dup2(outputs[0], 1)
         os.dup2(outputs[1], 2)
+        for problem in inherits.adopt():
+            os.write(2, "hajob: {}\n".format(problem).encode("utf-8", "backslashreplace"))
         os.chdir(cwd)
         if stamp:
             environment = dict(environment, HAJOB_EXEC_TIME=str(time.time_ns()))

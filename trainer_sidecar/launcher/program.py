@@ -10,6 +10,8 @@ import argparse
 import os
 from typing import Dict, List, NamedTuple, NoReturn, Tuple
 
+from .limits import Limits
+
 TORCHRUN = "torchrun"
 LAUNCH = "launch"
 NPU_RUN = "torch_npu_run"
@@ -61,6 +63,7 @@ class ShimCall(NamedTuple):
     cwd: str
     environment: Dict[str, str]
     python: str
+    limits: Limits = Limits()
 
 
 class Program(NamedTuple):
@@ -76,6 +79,7 @@ class Program(NamedTuple):
     numbered: bool = False  # --local-rank=N comes first after the script
     detached: bool = False  # the call returns when the ranks are started
     log_directory: str | None = None  # where a script looks for worker_<rank>.log
+    limits: Limits = Limits()  # of the call
 
 
 class _Parser(argparse.ArgumentParser):
@@ -152,6 +156,7 @@ def _torchrun(call: ShimCall, size: Size) -> Program:
         script=options.script,
         arguments=options.arguments,
         numbered=call.tool == LAUNCH and not options.use_env,
+        limits=call.limits,
     )
 
 
@@ -187,6 +192,7 @@ def _msrun(call: ShimCall, size: Size) -> Program:
         arguments=options.arguments,
         detached=not _is_true(options.join),
         log_directory=os.path.join(call.cwd, options.log_dir or ""),
+        limits=call.limits,
     )
 
 

@@ -12,6 +12,7 @@ import signal
 from typing import Any, Callable, Dict, List, NamedTuple, Tuple
 
 from . import endings, helpers, kept, output, process, program, progress, stacks, strangers
+from .limits import Limits
 from .loop import Loop
 from .protocol import boottime_nanoseconds
 from .variables import TOKEN
@@ -101,7 +102,7 @@ class Ranks:
         settings: OutputSettings,
         terminal: output.Terminal,
         tell: Callable[[Dict[str, Any], bool], None],
-        spawn: Callable[[List[str], Dict[str, str], str], process.Spawned],
+        spawn: Callable[[List[str], Dict[str, str], str, Limits], process.Spawned],
     ) -> None:
         self._loop = loop
         self._spawn = spawn
@@ -142,7 +143,8 @@ class Ranks:
             return "its predecessor, process {}, has not ended".format(before.pid)
         token = "{}/{}.{}.{}".format(self._own, rank, *name)
         try:
-            spawned = self._spawn(what.argv, dict(environment, **{TOKEN: token}), what.cwd)
+            own = dict(environment, **{TOKEN: token})
+            spawned = self._spawn(what.argv, own, what.cwd, what.limits)
         except OSError as problem:
             return "no process could be made: {}".format(problem)
         started = Rank(rank, name, spawned, environment, spawned.token or token)

@@ -9,7 +9,9 @@ through is found among the processes (strangers.py). docs/protocols/launcher.md#
 
 from __future__ import annotations
 
+import contextlib
 import os
+import re
 import shlex
 from typing import Dict, List
 
@@ -18,6 +20,7 @@ USUAL = ("/usr/local/bin", "/usr/bin", "/opt/conda/bin", "/opt/venv/bin")
 BASH_FILE = "bash_env.sh"
 USER_FILE = "HAJOB_USER_BASH_ENV"
 OWN_TOOL = "HAJOB_TOOL"
+_VERSION = re.compile(r"python3\.\d+$")
 
 # The DEBUG trap runs before each simple command, inside functions and subshells too (set -T); the group keeps it out
 # of the trace of a script with `set -x`. A function named torchrun would be simpler, but `torchrun ... & kill $!`
@@ -86,6 +89,21 @@ def installed_launchers(path: str) -> List[str]:
             if plain and candidate not in found and os.access(candidate, os.X_OK):
                 found.append(candidate)
     return found
+
+
+def wrap_interpreters(directory: str, path: str) -> None:
+    """Put the wrapper of `python3` before `python3.11` and its likes, too, where the image has them on PATH."""
+    for place in path.split(os.pathsep):
+        for name in _versions(place):
+            with contextlib.suppress(OSError):  # it is there, or the directory is another user's
+                os.symlink("python3", os.path.join(directory, "bin", name))
+
+
+def _versions(directory: str) -> List[str]:
+    try:
+        return [name for name in os.listdir(directory) if _VERSION.match(name)]
+    except OSError:
+        return []
 
 
 def write_bash_file(directory: str, path: str) -> None:

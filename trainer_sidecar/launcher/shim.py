@@ -13,12 +13,15 @@ import array
 import json
 import os
 import re
+import resource
 import shlex
 import socket
 import sys
-from typing import Dict, List, NoReturn, Tuple
+from typing import Any, Dict, List, NoReturn, Tuple
 
 REFUSED = 64
+ASKS = ("-h", "--help", "--version")
+"""Answered by the image's own tool."""
 MODULES = {
     "torch.distributed.run": "torchrun",
     "torch.distributed.launch": "launch",
@@ -29,6 +32,7 @@ FILES = {module.replace(".", "/") + ".py": tool for module, tool in MODULES.item
 
 def main() -> int:
     """Hand the call over and wait; the exit code for the script."""
+    open_outputs()
     name = os.path.basename(sys.argv[0])
     if name != "shim.py":
         return call(name, sys.argv[1:], tool_python(name), own_command(name))
@@ -93,10 +97,9 @@ def own_command(name: str) -> List[str]:
 
 def call(tool: str, arguments: List[str], python: str, command: List[str]) -> int:
     """Tell the launcher and wait for the outcome; `command` is run instead when the launcher says so."""
-    directory = os.environ.get("HAJOB_DIR")
-    if not directory:
-        sys.stderr.write("hajob: this {} belongs to Hajob's launcher, but HAJOB_DIR is not set\n".format(tool))
-        return REFUSED
+    if arguments[:1] and arguments[0] in ASKS:
+        run(command, dict(os.environ))
+    directory = own_directory()
     message = {
         "kind": "call",
         "version": 2,
@@ -105,6 +108,7 @@ def call(tool: str, arguments: List[str], python: str, command: List[str]) -> in
         "cwd": os.getcwd(),
         "environment": dict(os.environ),
         "python": python,
+        "limits": limits(),
     }
     try:
         launcher = connect(directory)
@@ -116,6 +120,33 @@ def call(tool: str, arguments: List[str], python: str, command: List[str]) -> in
     launcher.sendmsg([first], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, output)])
     launcher.sendall(json.dumps(message).encode("ascii") + b"\n")
     return wait(launcher, tool, command)
+
+
+def own_directory() -> str:
+    """Where this file was installed; a script may have emptied its environment."""
+    own = os.path.dirname(os.path.realpath(sys.argv[0]))
+    return os.path.dirname(own) if os.path.basename(own) == "bin" else own
+
+
+def open_outputs() -> None:
+    """A script may have closed them (`>&-`), and the launcher is to get two."""
+    for descriptor in (1, 2):
+        try:
+            os.fstat(descriptor)
+        except OSError:
+            os.dup2(os.open(os.devnull, os.O_WRONLY), descriptor)
+
+
+def limits() -> Dict[str, Any]:
+    """What a child of this process would inherit, and the launcher's does not by itself."""
+    numbers = sorted({value for name, value in vars(resource).items() if name.startswith("RLIMIT_")})
+    mask = os.umask(0)
+    os.umask(mask)
+    return {
+        "resources": [[number, *resource.getrlimit(number)] for number in numbers],
+        "umask": mask,
+        "processors": sorted(os.sched_getaffinity(0)),
+    }
 
 
 def connect(directory: str) -> socket.socket:

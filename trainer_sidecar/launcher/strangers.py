@@ -11,11 +11,11 @@ import re
 from typing import Dict, Iterable, List, NamedTuple, Set
 
 NAMES = ("torchrun", "msrun", "torch_npu_run", "mpirun", "mpiexec", "orterun", "deepspeed", "accelerate")
-MODULES = ("torch.distributed.run", "torch.distributed.launch", "torch_npu.distributed.run", "deepspeed", "accelerate")
+MODULES = re.compile(r"(?:torch|torch_npu)\.distributed\.(?:run|launch)$|(?:deepspeed|accelerate)(?:\.|$)")
 _FILE = re.compile(r"/(?:torch|torch_npu)/distributed/(?:run|launch)\.py$")
 FOUND = (
-    "a launcher of the image runs below the start script, past Hajob's: {}{}; call it by its name alone, "
-    "so that Hajob's is found on PATH"
+    "a launcher of the image runs below the start script, past Hajob's: {}{}; "
+    "call torchrun or msrun by its name alone, so that Hajob's is found on PATH"
 )
 ASKS = ("-h", "--help", "--version")
 SHELLS = ("bash", "sh", "dash", "zsh", "ksh")
@@ -68,7 +68,7 @@ def launcher_name(argv: List[str], directory: str) -> str:
     if not words or any(word in ASKS for word in words[:2]):
         return ""
     if words[0] == "-m" and _is_python(argv):
-        return words[1] if len(words) > 1 and words[1] in MODULES else ""
+        return words[1] if len(words) > 1 and MODULES.match(words[1]) else ""
     if os.path.realpath(words[0]).startswith(os.path.realpath(directory) + os.sep):
         return ""
     name = os.path.basename(words[0])

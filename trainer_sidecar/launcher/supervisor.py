@@ -16,6 +16,7 @@ from trainer_sidecar import prctl, signals
 from . import (
     clients,
     launches,
+    limits,
     output,
     process,
     program,
@@ -61,7 +62,9 @@ class Supervisor:
         self._warm = warm.WarmProcesses(settings.directory, terminal)
         self._ranks = ranks.Ranks(self._loop, settings.ranks, terminal, self._tell, self._warm.spawn)
         self._clients = clients.Clients(self._loop, settings.directory, terminal, self._take, self._client_gone)
-        shells.write_bash_file(settings.directory, environment.get("PATH") or os.defpath)
+        path = environment.get("PATH") or os.defpath
+        shells.write_bash_file(settings.directory, path)
+        shells.wrap_interpreters(settings.directory, path)
         self._script = script.StartScript(self._loop, terminal, self._tell_script)
         self._launches = launches.Launches(
             self._loop,
@@ -309,6 +312,7 @@ class Supervisor:
             str(message["cwd"]),
             {str(key): str(value) for key, value in message["environment"].items()},
             str(message["python"]),
+            limits.read(message["limits"]),
         )
         try:
             decision = launches.decide(call, self._settings.size, self._launches.current)

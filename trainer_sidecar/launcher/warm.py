@@ -17,6 +17,7 @@ import signal
 from typing import Dict, List, NamedTuple
 
 from . import process, program
+from .limits import Limits
 from .output import Terminal
 from .protocol import boottime_nanoseconds
 from .variables import TOKEN
@@ -37,6 +38,7 @@ class _Waiting(NamedTuple):
     argv: List[str]
     environment: Dict[str, str]
     cwd: str
+    limits: Limits
 
 
 class WarmProcesses:
@@ -59,44 +61,46 @@ class WarmProcesses:
         early = dict(environment, **{IMPORTS: imports})
         try:
             for number in range(count):
-                self._waiting.append(self._start(argv[:3], early, what.cwd, number))
+                self._waiting.append(self._start(argv[:3], early, what.cwd, what.limits, number))
         except OSError as problem:
             self._terminal.say(COLD.format(problem))
             self.drop()
 
     @staticmethod
-    def _start(argv: List[str], environment: Dict[str, str], cwd: str, number: int) -> _Waiting:
+    def _start(argv: List[str], environment: Dict[str, str], cwd: str, limits: Limits, number: int) -> _Waiting:
         reading, writing = os.pipe()
         try:
             os.set_inheritable(reading, True)
             token = "{}.{}/warm.{}".format(os.getpid(), boottime_nanoseconds(), number)
             own = dict(environment, **{TOKEN: token, "HAJOB_WARM_FD": str(reading)})
-            spawned = process.spawn(argv, own, cwd, stamp=True)
+            spawned = process.spawn(argv, own, cwd, stamp=True, inherits=limits)
         except OSError:
             os.close(writing)
             raise
         finally:
             os.close(reading)
-        return _Waiting(spawned._replace(token=token), writing, argv, environment, cwd)
+        return _Waiting(spawned._replace(token=token), writing, argv, environment, cwd, limits)
 
-    def spawn(self, argv: List[str], environment: Dict[str, str], cwd: str) -> process.Spawned:
+    def spawn(self, argv: List[str], environment: Dict[str, str], cwd: str, limits: Limits) -> process.Spawned:
         """A process of this program: one that waits for it, else a new one. OSError: none could be made."""
         while self._waiting:
             taken = self._waiting.pop(0)
-            why = self._differs(taken, argv, environment, cwd)
+            why = self._differs(taken, argv, environment, cwd, limits)
             if not why and self._tell(taken, argv, environment):
                 return taken.spawned
             if why:
                 os.close(taken.pipe)
             self._terminal.say("a rank of this spare is started cold: {}".format(why or "its process has ended"))
             self._end(taken)
-        return process.spawn(argv, environment, cwd, stamp=True)
+        return process.spawn(argv, environment, cwd, stamp=True, inherits=limits)
 
     @staticmethod
-    def _differs(taken: _Waiting, argv: List[str], environment: Dict[str, str], cwd: str) -> str:
+    def _differs(taken: _Waiting, argv: List[str], environment: Dict[str, str], cwd: str, limits: Limits) -> str:
         """Why the process is no good for this start; empty where it is."""
         if argv[: len(taken.argv)] != taken.argv or cwd != taken.cwd:
             return "another program, or in another directory, than the script had launched"
+        if limits != taken.limits:
+            return "limits, umask or processors are others than when it was started"
         read = [name for name in {*taken.environment, *environment} if name.startswith(READ_AT_IMPORT)]
         other = sorted(name for name in read if taken.environment.get(name) != environment.get(name))
         return "{} is another than when it was imported".format(", ".join(other)) if other else ""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import resource
 import subprocess
 import time
@@ -10,8 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.unit.launcher.pod import fake_tool, python_in, running
-
-VENV = "PATH={venv}/bin:/usr/bin:/bin; "
+from trainer_sidecar.launcher.limits import Limits
 
 
 @pytest.mark.parametrize(
@@ -21,6 +21,7 @@ VENV = "PATH={venv}/bin:/usr/bin:/bin; "
         "python -m torch.distributed.run --nproc_per_node 2 echo.py a",
         "python3 -u -m torch.distributed.launch --use_env echo.py a",
         "python3 -m torch_npu.distributed.run echo.py a",
+        "python3.99 -um torch.distributed.run echo.py a",
         "torch_npu_run --enable_tiered_parallel_tcpstore=true echo.py a",
         "msrun --worker_num=2 --local_worker_num=2 --join=True echo.py a",
         "bash -lc 'torchrun echo.py a'",
@@ -42,6 +43,7 @@ def test_every_way_to_launch_leads_to_the_launcher(tmp_path: Path, launch: str) 
     fake_tool(venv / "bin", "torchrun")
     python_in(venv / "bin", "python")
     python_in(venv / "bin")
+    python_in(venv / "bin", "python3.99")
     (venv / "bin" / "activate").write_text(f"export PATH={venv}/bin:$PATH\nhash -r\n")
     path = f"/usr/local/bin:/usr/bin:/bin:{venv}/bin"
     with running(tmp_path, launch.format(venv=venv), PATH=path) as pod:
@@ -140,3 +142,62 @@ def test_help_of_the_image_s_launcher_may_be_asked(tmp_path: Path) -> None:
     with running(tmp_path, f"env {torchrun} --help; echo went on") as pod:
         assert pod.ended() == 0
         assert "went on" in pod.log()
+
+
+INHERITED = """
+import os, resource
+soft = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+stack = resource.getrlimit(resource.RLIMIT_STACK)[0]
+mask = os.umask(0)
+print("rank", os.environ["RANK"], soft, stack, oct(mask), sorted(os.sched_getaffinity(0)), flush=True)
+"""
+
+
+def test_ranks_inherit_what_the_script_has_limited(tmp_path: Path) -> None:
+    (tmp_path / "home").mkdir()
+    (tmp_path / "home" / "inherited.py").write_text(INHERITED)
+    processor = min(os.sched_getaffinity(0))
+    script = f"ulimit -Sn 777; ulimit -Ss 4096; umask 027; taskset -c {processor} torchrun inherited.py"
+    with running(tmp_path, script) as pod:
+        pod.launched()
+        pod.register()
+        pod.start_ranks()
+        assert pod.ended() == 0
+        assert f"rank 1 777 {4096 * 1024} 0o27 [{processor}]" in pod.log()
+
+
+def test_a_limit_that_cannot_be_had_is_said_and_the_rank_runs() -> None:
+    limits = Limits(((resource.RLIMIT_NOFILE, 100, 50),), None, (100_000,))
+    refused = limits.adopt()
+    assert [text.partition(" of ")[0] for text in refused] == [f"limit {resource.RLIMIT_NOFILE}", "processors"]
+
+
+@pytest.mark.parametrize(
+    "launch",
+    [
+        'env -i PATH="$PATH" torchrun echo.py a',
+        "HAJOB_DIR=/elsewhere torchrun echo.py a",
+        "torchrun echo.py a >&-; echo rank 1 args a",
+        "set -e; torchrun --help; python3 -m torch.distributed.run -h; torchrun echo.py a",
+    ],
+)
+def test_odd_surroundings_still_lead_to_the_launcher(tmp_path: Path, launch: str) -> None:
+    fake_tool(tmp_path / "image", "torchrun", "echo HELP $*")
+    fake_tool(tmp_path / "image", "python3", 'case "$*" in *-h) echo HELP;; *) exec /usr/bin/python3 "$@";; esac')
+    with running(tmp_path, launch, PATH=f"{tmp_path}/image:/usr/bin:/bin") as pod:
+        pod.launched()
+        pod.register()
+        pod.start_ranks()
+        assert pod.ended() == 0
+        assert "rank 1 args a" in pod.log()
+
+
+@pytest.mark.parametrize("command", ["python3 -m accelerate.commands.launch x.py", "python3 -m deepspeed x.py"])
+def test_other_frameworks_launchers_are_named(tmp_path: Path, command: str) -> None:
+    for name in ("accelerate/commands", "deepspeed"):
+        (tmp_path / "home" / name).mkdir(parents=True)
+    (tmp_path / "home" / "accelerate" / "commands" / "launch.py").write_text("import time; time.sleep(60)")
+    (tmp_path / "home" / "deepspeed" / "__main__.py").write_text("import time; time.sleep(60)")
+    with running(tmp_path, command) as pod:
+        assert pod.ended() == 64
+        assert command in pod.script()["problem"]

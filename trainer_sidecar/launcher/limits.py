@@ -1,0 +1,44 @@
+"""What a process inherits from whoever starts it: limits, mask of new files' rights, processors.
+
+A rank is the launcher's child, and a script that says `ulimit -n 65535; torchrun ...` or `taskset -c 0-47 torchrun ...`
+means the ranks. So the shim tells what it has inherited, and each rank gets it. docs/protocols/launcher.md
+"""
+
+from __future__ import annotations
+
+import os
+import resource
+from typing import Any, Dict, List, NamedTuple, Tuple
+
+
+class Limits(NamedTuple):
+    """As a shim told them; an empty one changes nothing."""
+
+    resources: Tuple[Tuple[int, int, int], ...] = ()  # the kernel's number of a limit, soft, hard
+    umask: int | None = None
+    processors: Tuple[int, ...] = ()
+
+    def adopt(self) -> List[str]:
+        """Make them those of this process, which is about to become a rank; what the kernel refuses, for a person."""
+        refused: List[str] = []
+        if self.umask is not None:
+            os.umask(self.umask)
+        for number, soft, hard in self.resources:
+            if resource.getrlimit(number) == (soft, hard):
+                continue
+            try:
+                resource.setrlimit(number, (soft, hard))
+            except (OSError, ValueError) as problem:
+                refused.append("limit {} of the start script, {} {}: {}".format(number, soft, hard, problem))
+        if self.processors:
+            try:
+                os.sched_setaffinity(0, self.processors)
+            except OSError as problem:
+                refused.append("processors of the start script: {}".format(problem))
+        return refused
+
+
+def read(message: Dict[str, Any]) -> Limits:
+    """From a shim's call. KeyError, TypeError, ValueError: malformed."""
+    resources = tuple((int(number), int(soft), int(hard)) for number, soft, hard in message["resources"])
+    return Limits(resources, int(message["umask"]), tuple(int(number) for number in message["processors"]))
