@@ -39,6 +39,12 @@ class Limits(NamedTuple):
 
 
 def read(message: Dict[str, Any]) -> Limits:
-    """From a shim's call. KeyError, TypeError, ValueError: malformed."""
+    """From a shim's call. KeyError, TypeError, ValueError: malformed.
+
+    Processors count where the script has chosen some: a mask that was set keeps a process from those that its container
+    gets later.
+    """
     resources = tuple((int(number), int(soft), int(hard)) for number, soft, hard in message["resources"])
-    return Limits(resources, int(message["umask"]), tuple(int(number) for number in message["processors"]))
+    processors = {int(number) for number in message["processors"]}
+    chosen = processors if processors != os.sched_getaffinity(0) else set()
+    return Limits(resources, int(message["umask"]), tuple(sorted(chosen)))

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.unit.launcher.pod import fake_tool, python_in, running
-from trainer_sidecar.launcher.limits import Limits
+from trainer_sidecar.launcher.limits import Limits, read
 
 
 @pytest.mark.parametrize(
@@ -164,6 +164,12 @@ def test_ranks_inherit_what_the_script_has_limited(tmp_path: Path) -> None:
         pod.start_ranks()
         assert pod.ended() == 0
         assert f"rank 1 777 {4096 * 1024} 0o27 [{processor}]" in pod.log()
+
+
+def test_processors_that_nobody_chose_are_not_fixed() -> None:
+    told = {"resources": [], "umask": 0o22, "processors": sorted(os.sched_getaffinity(0))}
+    assert read(told).processors == ()
+    assert read({**told, "processors": [100_000]}).processors == (100_000,)
 
 
 def test_a_limit_that_cannot_be_had_is_said_and_the_rank_runs() -> None:
