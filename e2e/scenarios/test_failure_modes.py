@@ -80,7 +80,7 @@ def told_at(condition: Mapping[str, Any]) -> float:
     return datetime.datetime.fromisoformat(condition["lastTransitionTime"]).timestamp()
 
 
-NONSENSE = ("rank=1 step=8 do=kill", "rank=0 at=clean do=nonsense always=1")
+NONSENSE = ("rank=1 step=40 do=kill", "rank=0 at=clean do=nonsense always=1")
 TWICE = {"recovery": {"maxProgramFailures": 1}}
 BROKEN_IMAGE = "example/without-python:1"
 BAD_JOBS = {

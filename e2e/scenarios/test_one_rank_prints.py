@@ -9,8 +9,7 @@ from e2e.harness.rig import Rig
 from e2e.scenarios.proofs import assert_recovered
 
 STEPS = 300
-QUIET = {"TOY_MANNERS": "quiet"}
-SMALL: dict[str, Any] = {"tensor": 1, "nodes": 2, "chips": 1, "iterations": STEPS, "environment": QUIET}
+SMALL: dict[str, Any] = {"tensor": 1, "nodes": 2, "chips": 1, "iterations": STEPS}
 STUCK_STEP = 20
 HANG = {"stepTimeMultiple": 20, "minTimeoutSeconds": 3}  # 20 × 100 ms are less
 

@@ -52,7 +52,6 @@ SMALL: dict[str, Any] = {
     "nodes": 2,
     "chips": 1,
     "iterations": ITERATIONS,
-    "environment": {"TOY_MANNERS": "quiet"},
 }
 TWICE = {"recovery": {"maxProgramFailures": 1}}
 FAILED_SECONDS = 60.0
@@ -150,8 +149,7 @@ def make_environment(directory: Path) -> None:
 def test_a_conversion_before_the_training_is_not_the_training(rig: Rig) -> None:
     (rig.trainer_image / "convert.py").write_text(CONVERSION)
     body = "torchrun $DISTRIBUTED_ARGS convert.py --load-model-type hf | tee logs/convert.log\n" + TRAINING
-    environment = SMALL["environment"] | {"CONVERTED": CHECKPOINT_MOUNT}
-    job = submit(rig, body, environment=environment)
+    job = submit(rig, body, environment={"CONVERTED": CHECKPOINT_MOUNT})
     converted = [job.volume / f"converted-{rank}" for rank in range(2)]
     rig.plane.wait("the conversion on every node", lambda: all(path.exists() for path in converted))
     wait_trains(job)

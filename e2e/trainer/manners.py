@@ -1,7 +1,7 @@
 """What real trainings do and kind stand-ins do not, each under a name, so that a test can be about one of them.
 
-`TOY_MANNERS="-quiet,hangs"` takes names away from those that are on and adds others. What all of them mean, and where
-it was seen, stands in docs/toy-trainer.md ("Manners").
+All are on; `TOY_MANNERS="-quiet,-hangs"` takes some away. What they mean, and where it was seen, stands in
+docs/toy-trainer.md ("Manners").
 """
 
 from __future__ import annotations
@@ -31,19 +31,14 @@ ECHOES: Final = "echoes"
 """Healthy ranks print the errors that somebody else's fault gives them, before the culprit prints its own."""
 
 ALL: Final = frozenset({QUIET, UNEVEN, IMPORTS, COMPILES, CHILDREN, HANGS, LATE_END, ECHOES})
-DEFAULT: Final = frozenset({UNEVEN, IMPORTS, COMPILES, ECHOES})
-"""What is on when nothing is said."""
+"""On, unless a test takes them away."""
 
 
 def manners_from(environment: Mapping[str, str]) -> frozenset[str]:
     """Names that are on; raises ValueError for a name that is not known."""
-    found = set(DEFAULT)
-    for word in environment.get(VARIABLE, "").replace(",", " ").split():
-        name = word.lstrip("+-")
-        if name not in ALL:
-            raise ValueError(f"{VARIABLE}: unknown name {name!r}; known are {', '.join(sorted(ALL))}")
-        if word.startswith("-"):
-            found.discard(name)
-        else:
-            found.add(name)
-    return frozenset(found)
+    words = environment.get(VARIABLE, "").replace(",", " ").split()
+    for word in words:
+        if not word.startswith("-") or word[1:] not in ALL:
+            known = ", ".join(f"-{name}" for name in sorted(ALL))
+            raise ValueError(f"{VARIABLE}: unknown word {word!r}; known are {known}")
+    return ALL - {word[1:] for word in words}

@@ -22,6 +22,7 @@ import grpc
 import grpc.aio
 
 from e2e.cluster.run import claim_block
+from e2e.trainer import manners
 from e2e.trainer.container import CANN
 from e2e.trainer.events import read_events
 from e2e.trainer.settings import HURRY
@@ -281,6 +282,8 @@ class Job:
             "OMP_NUM_THREADS": "1",
             "HAJOB_STORE": "e2e.trainer.store:serve",
             CANN: "stand-in",
+            # these tests time coordinator and agents against every rank's printed steps
+            manners.VARIABLE: "-quiet -late-end -children -hangs",
             "HAJOB_DIR": str(directory / "hajob"),
             "HAJOB_TLS_DIR": str(directory / "tls"),
             "HAJOB_JOB_UID": JOB,

@@ -52,7 +52,7 @@ async def test_rank_0_is_recovered_like_any_other(new_job: NewJob, undisturbed: 
 async def test_a_death_right_after_the_first_step_is_repaired(new_job: NewJob, undisturbed: Path) -> None:
     """One rank prints, heartbeats come every two seconds: nobody has told yet that the first step has ended."""
     job = new_job()
-    job.environment["TOY_MANNERS"] = "quiet"
+    job.environment["TOY_MANNERS"] = ""
     job.arguments = [*job.arguments, "--fault", "rank=1 step=2 do=kill"]
     InPlacePolicy(job)
     await job.start()

@@ -59,12 +59,10 @@ def test_lines_come_each_log_interval_as_averages(capsys: pytest.CaptureFixture[
 
 
 def test_words_switch_single_manners() -> None:
-    assert manners_from({}) == manners.DEFAULT
-    found = manners_from({manners.VARIABLE: "-uneven,hangs"})
-    assert manners.HANGS in found
-    assert manners.UNEVEN not in found
-    with pytest.raises(ValueError, match="unknown name 'politeness'"):
-        manners_from({manners.VARIABLE: "politeness"})
+    assert manners_from({}) == manners.ALL
+    assert manners_from({manners.VARIABLE: "-uneven,-hangs"}) == manners.ALL - {manners.UNEVEN, manners.HANGS}
+    with pytest.raises(ValueError, match="unknown word '-politeness'"):
+        manners_from({manners.VARIABLE: "-politeness"})
 
 
 def test_the_first_step_is_long_and_some_later_ones() -> None:
@@ -145,7 +143,7 @@ def train(directory: Path, *flags: str, code: int = 0, **environment: str) -> st
 
 def saved(tmp_path: Path) -> list[str]:
     where = ["--save", str(tmp_path / "saved"), "--load", str(tmp_path / "saved"), "--save-interval", "5"]
-    said = train(tmp_path / "first", "--train-iters", "12", *where, TOY_MANNERS="late-end")
+    said = train(tmp_path / "first", "--train-iters", "12", *where)
     assert "saving checkpoint at iteration       5 to" in said
     assert "  successfully saved checkpoint from iteration      12 to" in said, "the final save"
     assert "will start from random" in said
@@ -183,7 +181,7 @@ def test_a_broken_checkpoint_ends_with_zero_and_a_line(tmp_path: Path, what: str
 
 def test_evaluations_and_an_early_end_have_their_lines(tmp_path: Path) -> None:
     flags = ["--train-iters", "20", "--eval-interval", "4", "--exit-interval", "10"]
-    train(tmp_path, *flags, TOY_MANNERS="quiet")
+    train(tmp_path, *flags)
     last, first = (tmp_path / "output-rank1.log").read_text(), (tmp_path / "output-rank0.log").read_text()
     assert " validation loss at iteration 8 | lm loss value: " in last
     assert max(steps(tmp_path)) == 10
@@ -195,7 +193,7 @@ def test_evaluations_and_an_early_end_have_their_lines(tmp_path: Path) -> None:
 def test_children_outlive_their_rank(tmp_path: Path) -> None:
     import psutil
 
-    train(tmp_path, "--train-iters", "3", TOY_MANNERS="children", TOY_MARK=str(tmp_path))
+    train(tmp_path, "--train-iters", "3", TOY_MARK=str(tmp_path))
 
     def is_ours(process: psutil.Process) -> bool:
         try:
