@@ -10,6 +10,8 @@ GENERATORS := $(addprefix release.generate.,protocol crds reference diagram oper
 TESTS ?=
 # What trains in `make e2e`: the toy, or with TRAINER=torch a GPT in real PyTorch (docs/toy-trainer.md).
 TRAINER ?= toy
+# What the nodes of `make e2e` are: processes of this machine, or real kubelets with containerd (root; docs/local-cluster.md).
+PROVIDER ?= processes
 PYTEST := $(RUN) pytest -o tmp_path_retention_policy=failed
 .DEFAULT_GOAL := help
 
@@ -57,8 +59,12 @@ integration: ## tests on a real API server
 	@$(PYTEST) tests/integration $(TESTS)
 
 .PHONY: e2e
-e2e: ## whole trainings, faults included, with the MindIO simulator or the package in HAJOB_MINDIO; TRAINER=torch
-ifeq ($(TRAINER),torch)
+e2e: ## whole trainings, faults included, with the MindIO simulator or the package in HAJOB_MINDIO; TRAINER=torch, PROVIDER=kubelets
+ifeq ($(PROVIDER),kubelets)
+	@$(RUN) e2e.kubelets $(TESTS)
+else ifneq ($(PROVIDER),processes)
+	@echo "PROVIDER=$(PROVIDER): there are processes and kubelets" >&2; exit 1
+else ifeq ($(TRAINER),torch)
 	@$(TOOL) -m e2e.torch_trainer
 	@HAJOB_TRAINER=torch $(PYTEST) e2e/scenarios/test_real_torch.py $(TESTS)
 else
@@ -85,6 +91,10 @@ image-archive: ## build the image as OCI archives for amd64 and arm64 in dist/, 
 .PHONY: image-lock
 image-lock: ## take the versions of Debian's packages that the mirrors have now
 	@$(TOOL) -m release.debian
+
+.PHONY: plugin
+plugin: ## kubectl hajob as archives with a Python of their own, and krew's manifest of them
+	@$(TOOL) -m release.plugin $(ARGS)
 
 .PHONY: bundle
 bundle: ## one archive to install from without a network: images, chart, CRDs, bill of materials, checksums

@@ -14,7 +14,7 @@ import re
 import shutil
 import subprocess
 import tarfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -57,28 +57,28 @@ class Package:
         return f"{self.name}_{self.version.replace(':', '%3a')}_{self.architecture}.deb"
 
 
-def locked(platform: Platform) -> list[Package]:
-    """What the lock names for a platform."""
-    lines = (line.split() for line in LOCK.read_text().splitlines() if line and not line.startswith("#"))
+def locked(platform: Platform, lock: Path = LOCK) -> list[Package]:
+    """What a lock names for a platform."""
+    lines = (line.split() for line in lock.read_text().splitlines() if line and not line.startswith("#"))
     return [Package(*words) for words in lines if words[0] == platform.debian]
 
 
-def fetch(platform: Platform, cache: Path) -> dict[Package, bytes]:
-    """The packages of the lock, from the cache or by apt.
+def fetch(platform: Platform, cache: Path, lock: Path = LOCK) -> dict[Package, bytes]:
+    """The packages of a lock, from the cache or by apt.
 
     Raises:
         PackagesError: One cannot be had, or is another one than the lock says.
     """
     store = cache / "debian"
     store.mkdir(parents=True, exist_ok=True)
-    wanted = locked(platform)
+    wanted = locked(platform, lock)
     missing = [package for package in wanted if not (store / package.file).is_file()]
     if missing:
         _download([f"{package.name}={package.version}" for package in missing], platform, cache, store)
     found = {package: (store / package.file).read_bytes() for package in wanted}
     for package, content in found.items():
         if hashlib.sha256(content).hexdigest() != package.sha256:
-            raise PackagesError(f"{store / package.file} is not what release/debian.lock names; remove it")
+            raise PackagesError(f"{store / package.file} is not what {lock.name} names; remove it")
     return found
 
 
@@ -137,17 +137,17 @@ def _run(command: list[str], directory: Path | None = None) -> str:
     return done.stdout
 
 
-def write_lock(cache: Path) -> None:
-    """Lock what the mirrors offer now."""
+def write_lock(cache: Path, lock: Path = LOCK, packages: Sequence[str] = PACKAGES) -> None:
+    """Lock what the mirrors offer now of some packages."""
     lines = ["# Written by `make image-lock`: architecture, package, version, SHA-256."]
     for platform in PLATFORMS.values():
         options = _apt_options(platform, cache)
         _run(["apt-get", *options, "update"])
-        for name in PACKAGES:
+        for name in packages:
             shown = _run(["apt-cache", *options, "show", "--no-all-versions", name])
             fields = dict(line.split(": ", 1) for line in shown.splitlines() if ": " in line and line[0] != " ")
             lines.append(f"{platform.debian} {name} {fields['Version']} {fields['SHA256']}")
-    LOCK.write_text("\n".join(lines) + "\n")
+    lock.write_text("\n".join(lines) + "\n")
 
 
 if __name__ == "__main__":

@@ -47,41 +47,45 @@ _ACCOUNTS: Final = {
     "etc/group": Entry(b"root:x:0:\nhajob:x:65532:\n"),
     "etc/nsswitch.conf": Entry(b"passwd: files\ngroup: files\nhosts: files dns\n"),
 }
-_TEMPORARY: Final = {"tmp": 0o1777, "proc": 0o755, "sys": 0o755, "dev": 0o755, "run": 0o755}
+DIRECTORIES: Final = {"tmp": 0o1777, "proc": 0o755, "sys": 0o755, "dev": 0o755, "run": 0o755}
 
 
 class UnfitImageError(RuntimeError):
     """A file of the image would not run on its platform."""
 
 
-def layers(platform: Platform, cache: Path, further: set[str] | None = None) -> list[Layer]:
+def layers(platform: Platform, cache: Path) -> list[Layer]:
     """The layers from the bottom up.
-
-    Args:
-        platform: that they are for.
-        cache: what was downloaded is kept there.
-        further: packages of the lock that come beside Hajob's own, for images of tests.
 
     Raises:
         UnfitImageError: a file is for another platform, or lacks a library.
         PackagesError, WheelsError: something cannot be had.
     """
+    base, packages, own = python(platform, cache), wheel_files(platform, cache, wheels.needed()), _own(cache)
+    if unfit := elf.problems(base | packages | own, platform):
+        raise UnfitImageError(f"{len(unfit)} files do not fit {platform.name}: {'; '.join(unfit[:5])}")
+    return [
+        Layer("Python and its libraries, from Debian", with_bytecode(base), DIRECTORIES),
+        Layer("Python packages of requirements.lock", with_bytecode(packages)),
+        Layer(f"Hajob {VERSION}", with_bytecode(own)),
+    ]
+
+
+def python(platform: Platform, cache: Path) -> dict[str, Entry]:
+    """Python and its libraries, from Debian."""
     base: dict[str, Entry] = {}
     for content in debian.fetch(platform, cache).values():
         base |= debian.unpack(content)
     version = ".".join(map(str, PYTHON))
-    base |= _ACCOUNTS | {"usr/bin/python3": Entry(link=f"python{version}")}
-    packages: dict[str, Entry] = {}
-    for wheel in wheels.fetch(platform, cache, wheels.needed() | (further or set())).values():
-        packages |= wheels.unpack(wheel)
-    own = _own(cache)
-    if unfit := elf.problems(base | packages | own, platform):
-        raise UnfitImageError(f"{len(unfit)} files do not fit {platform.name}: {'; '.join(unfit[:5])}")
-    return [
-        Layer("Python and its libraries, from Debian", with_bytecode(base), _TEMPORARY),
-        Layer("Python packages of requirements.lock", with_bytecode(packages)),
-        Layer(f"Hajob {VERSION}", with_bytecode(own)),
-    ]
+    return base | _ACCOUNTS | {"usr/bin/python3": Entry(link=f"python{version}")}
+
+
+def wheel_files(platform: Platform, cache: Path, names: set[str]) -> dict[str, Entry]:
+    """Packages of requirements.lock."""
+    found: dict[str, Entry] = {}
+    for wheel in wheels.fetch(platform, cache, names).values():
+        found |= wheels.unpack(wheel)
+    return found
 
 
 def _own(cache: Path) -> dict[str, Entry]:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import hashlib
 import importlib.metadata
 import io
 import os
 import re
 import subprocess
 import sys
+import tempfile
 import zipfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -38,57 +40,69 @@ def needed(name: str = "hajob") -> set[str]:
     while open_names:
         for text in importlib.metadata.requires(open_names.pop()) or ():
             requirement = Requirement(text)
-            # asked of the oldest Python and of Linux, whatever builds
-            here = {"extra": "", "python_version": "3.11", "python_full_version": "3.11.2", "sys_platform": "linux"}
-            if requirement.marker is not None and not requirement.marker.evaluate(here):
-                continue
-            if (each := canonicalize_name(requirement.name)) not in found:
+            if _applies(requirement) and (each := canonicalize_name(requirement.name)) not in found:
                 found.add(each)
                 open_names.append(each)
     return found
 
 
+def _applies(requirement: Requirement) -> bool:
+    """Whether the image's Python needs it, whatever builds."""
+    there = {"extra": "", "python_version": "3.11", "python_full_version": "3.11.2", "sys_platform": "linux"}
+    return requirement.marker is None or requirement.marker.evaluate(there)
+
+
 def locked(names: set[str], lock: str) -> str:
     """The part of a requirements file that names these packages. ValueError: it lacks one."""
-    blocks = re.split(r"(?m)^(?=[A-Za-z0-9])", lock)
-    by_name: dict[str, str] = {canonicalize_name(block.split("==")[0]): block for block in blocks if "==" in block}
+    blocks = [block for block in re.split(r"(?m)^(?=[A-Za-z0-9])", lock) if "==" in block]
+    heads = {block: Requirement(block.splitlines()[0].removesuffix("\\")) for block in blocks}
+    by_name: dict[str, str] = {canonicalize_name(head.name): block for block, head in heads.items() if _applies(head)}
     if lacking := sorted(names - by_name.keys()):
         raise ValueError(f"requirements.lock lacks {', '.join(lacking)}")
     return "".join(by_name[name] for name in sorted(names))
 
 
-def fetch(platform: Platform, cache: Path, names: set[str] | None = None) -> dict[str, bytes]:
-    """Wheels by file name.
+def fetch(platform: Platform, cache: Path, names: set[str]) -> dict[str, bytes]:
+    """Wheels of some packages, by file name; those that were fetched before are taken from the cache.
 
     Raises:
         WheelsError: pip cannot get one for this platform.
     """
     store = cache / f"wheels-{platform.debian}"
     store.mkdir(parents=True, exist_ok=True)
-    chosen = store / "requirements.txt"
-    chosen.write_text(locked(needed() if names is None else names, LOCK.read_text()))
-    words = [word for each in (*platform.pip, "any") for word in ("--platform", each)]
-    abis = [word for each in ("cp311", "abi3", "none") for word in ("--abi", each)]
-    own = ["--only-binary=:all:", "--no-deps", "--require-hashes", "--implementation", "cp", "--python-version", "3.11"]
-    report = _pip("download", "--quiet", *own, *words, *abis, "--dest", str(store), "-r", str(chosen))
-    names_in_lock = {
-        canonicalize_name(line.split("==")[0]): line.split("==")[1].split()[0]
-        for line in chosen.read_text().splitlines()
-        if "==" in line
-    }
-    wheels = {path.name: path for path in store.glob("*.whl")}
-    found = {}
-    for name, version in names_in_lock.items():
-        fitting = [each for each in wheels if _is(each, name, version)]
-        if not fitting:
-            raise WheelsError(f"pip has left no wheel of {name} {version} for {platform.name} in {store}: {report}")
-        found[fitting[0]] = wheels[fitting[0]].read_bytes()
-    return found
+    lock = LOCK.read_text()
+    if missing := {name for name in names if _kept(store, locked({name}, lock)) is None}:
+        _download(platform, store, locked(missing, lock))
+    found = {name: _kept(store, locked({name}, lock)) for name in sorted(names)}
+    if lacking := [name for name, path in found.items() if path is None]:
+        raise WheelsError(f"pip has left no wheel of {', '.join(lacking)} for {platform.name} in {store}")
+    return {path.name: path.read_bytes() for path in found.values() if path is not None}
 
 
-def _is(wheel: str, name: str, version: str) -> bool:
-    words = wheel.split("-")
-    return canonicalize_name(words[0]) == name and words[1] == version
+def _kept(store: Path, block: str) -> Path | None:
+    """The wheel that a lock's block names, by version and hash."""
+    name, version = block.splitlines()[0].split()[0].split("==")
+    for path in store.glob("*.whl"):
+        words = path.name.split("-")
+        if canonicalize_name(words[0]) == canonicalize_name(name) and words[1] == version:
+            return path if hashlib.sha256(path.read_bytes()).hexdigest() in block else None
+    return None
+
+
+def _download(platform: Platform, store: Path, requirements: str) -> None:
+    with tempfile.TemporaryDirectory(dir=store) as temporary:
+        chosen = Path(temporary) / "requirements.txt"
+        chosen.write_text(requirements)
+        platforms = [word for each in (*platform.pip, "any") for word in ("--platform", each)]
+        abis = [word for each in ("cp311", "abi3", "none") for word in ("--abi", each)]
+        python = ["--implementation", "cp", "--python-version", "3.11", *platforms, *abis]
+        how = ["--quiet", "--only-binary=:all:", "--no-deps", "--require-hashes", *python]
+        command = [*pip_command(), "download", *how, "--dest", str(store), "-r", str(chosen)]
+        # directories of its own: a set-up beside it empties the common ones
+        environment = {**pip_environment(), "TMPDIR": temporary, "PIP_CACHE_DIR": f"{temporary}/cache"}
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+        if done.returncode:
+            raise WheelsError(f"pip says: {done.stderr.strip()[-2000:]}")
 
 
 def own(cache: Path) -> dict[str, bytes]:
@@ -117,11 +131,3 @@ def _files(wheel: bytes) -> Iterator[tuple[str, Entry]]:
             if info.is_dir() or re.match(r"[^/]+\.data/|.*\.dist-info/RECORD$", path) or ".." in path.split("/"):
                 continue
             yield path, Entry(archive.read(info))
-
-
-def _pip(*words: str) -> str:
-    command = [*pip_command(), *words]
-    done = subprocess.run(command, env=pip_environment(), capture_output=True, text=True, check=False)
-    if done.returncode:
-        raise WheelsError(f"pip says: {done.stderr.strip()[-2000:]}")
-    return done.stdout.strip()

@@ -8,10 +8,10 @@ if __name__ == "__main__":
     signals.hold()  # all other imports take their time
 
 import asyncio
-import contextlib
 import logging
 import os
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +28,7 @@ from trainer_sidecar.agent.registrations import Registrations
 from trainer_sidecar.agent.server import AgentService, make_server
 from trainer_sidecar.agent.settings import AgentSettings, read_settings
 from trainer_sidecar.agent.store_gate import StoreGate
+from trainer_sidecar.agent.user_files import UserFiles
 from trainer_sidecar.environment import SettingsError
 
 TICK_SECONDS = 1.0
@@ -49,7 +50,8 @@ class Agent:
         self.store_gate = StoreGate(settings.pod_address, settings.rendezvous_port, self.node)
         self.service = AgentService(settings, self.node, clock)
         hello = {"output_directory": settings.output_directory, "attempt_limit": settings.output_attempt_limit}
-        self.launcher = LauncherClient(settings.directory, hello, self.node.take_launcher, self.node.launcher_lost)
+        self.launcher = LauncherClient(settings.directory, hello, self._take_launcher, self._launcher_lost)
+        self.files = UserFiles(self.launcher.send)
         self.node.ports.send_launcher = self.launcher.send
         self.node.ports.wake_report = self.service.wake
         self.node.ports.wake_gate = self._wake_gates
@@ -57,7 +59,7 @@ class Agent:
         self.node.ports.link_phase = self.gate.phase
         self.node.ports.gate_state = self.gate.state
         directory = Path(settings.checkpoint_directory) if settings.checkpoint_directory else None
-        self.checkpoints = Checkpoints(directory, self.node.checkpoints_seen)
+        self.checkpoints = Checkpoints(directory, self.node.checkpoints_seen, self.files.carry_out)
         self.node.ports.look_at_checkpoints = self.checkpoints.order
 
     async def run(self, stop: asyncio.Event) -> None:
@@ -87,6 +89,16 @@ class Agent:
                 part.cancel()
             await self.gate.close()
             await self.store_gate.close()
+
+    def _take_launcher(self, message: Mapping[str, Any]) -> None:
+        if message["kind"] == "files":
+            self.files.take(message)
+        else:
+            self.node.take_launcher(message)
+
+    def _launcher_lost(self) -> None:
+        self.files.lost()
+        self.node.launcher_lost()
 
     def _wake_gates(self) -> None:
         self.gate.changed()
@@ -119,9 +131,11 @@ class Agent:
             self.gate.check_silence()
 
     async def _last_words(self) -> None:
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(LAST_WORDS_SECONDS):
-                await self.node.outbox.until_empty()
+        """While there is somebody to hear them: a coordinator that was deleted with this pod holds no chips up."""
+        ends = [asyncio.ensure_future(end) for end in (self.node.outbox.until_empty(), self.service.until_alone())]
+        await asyncio.wait(ends, timeout=LAST_WORDS_SECONDS, return_when=asyncio.FIRST_COMPLETED)
+        for end in ends:
+            end.cancel()
 
 
 async def _main(settings: AgentSettings) -> None:

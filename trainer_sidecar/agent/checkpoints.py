@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 import logging
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 from hajob.domain.checkpoints import MOST_REFUSALS
@@ -17,7 +18,7 @@ from hajob.domain.layout import Layout, RankOrder, Sharding
 from hajob.protocol import sidecar_pb2 as pb
 from trainer_sidecar import access
 from trainer_sidecar.checkpoints import megatron, mindspore_forms
-from trainer_sidecar.checkpoints.directory import RealDirectory, carry_out
+from trainer_sidecar.checkpoints.directory import RealDirectory
 from trainer_sidecar.checkpoints.verdict import Verdict
 
 LOOK_SECONDS = 0.5
@@ -25,6 +26,7 @@ SLOW_LOOK_SECONDS = 60.0
 """Between two looks where nothing tells of a new checkpoint: MindSpore may have a directory for each rank."""
 MOST_SKIPPED = round(SLOW_LOOK_SECONDS / LOOK_SECONDS)
 MINDSPORE = "MindSpore"
+NOT_ALLOWED = (errno.EACCES, errno.EPERM, errno.EROFS)
 
 log = logging.getLogger(__name__)
 
@@ -32,12 +34,19 @@ log = logging.getLogger(__name__)
 class Checkpoints:
     """The directory of checkpoints as this agent sees it.
 
-    `tell` is called with every new state. `directory` is None where no volume of this pod holds it.
+    `tell` is called with every new state; `carry_out` does what a verdict asks for, or raises OSError. `directory` is
+    None where no volume of this pod holds it.
     """
 
-    def __init__(self, directory: Path | None, tell: Callable[[pb.CheckpointState], None]) -> None:
+    def __init__(
+        self,
+        directory: Path | None,
+        tell: Callable[[pb.CheckpointState], None],
+        carry_out: Callable[[Verdict], Awaitable[None]],
+    ) -> None:
         self._directory = directory
         self._tell = tell
+        self._carry_out = carry_out
         self._order: pb.CheckpointOrder | None = None
         self._wake = asyncio.Event()
         self._state = pb.CheckpointState(step=-1, loaded_step=-1)
@@ -67,7 +76,10 @@ class Checkpoints:
         try:
             if not prepares and await asyncio.to_thread(self._is_unchanged, directory):
                 return
-            state = await asyncio.to_thread(prepare if prepares else look, directory, order, self._state)
+            if prepares:
+                state = await self._prepare(directory, order)
+            else:
+                state = await asyncio.to_thread(look, directory, order, self._state)
         except Exception as error:  # whatever is on that volume, the ranks of this pod are not to suffer
             self._seen = None
             state = pb.CheckpointState()
@@ -79,6 +91,23 @@ class Checkpoints:
         if state != self._state:
             self._state = state
             self._tell(state)
+
+    async def _prepare(self, directory: Path, order: pb.CheckpointOrder) -> pb.CheckpointState:
+        """Set right what the next attempt will load, before any of its ranks is there. OSError: it cannot be yet.
+
+        What the training's user may not change, the training could not have written either: it is started all the same.
+        """
+        state, verdict = await asyncio.to_thread(prepare, directory, order)
+        try:
+            await self._carry_out(verdict)
+        except OSError as error:
+            if error.errno not in NOT_ALLOWED:
+                raise
+            problem = f"the checkpoints at {directory} are not set right: {error.strerror}"
+            log.warning("%s", problem)
+            return pb.CheckpointState(attempt=order.prepare_attempt, step=-1, loaded_step=-1, problem=problem)
+        log.info("attempt %d loads %s", order.prepare_attempt, verdict.name or "no checkpoint")
+        return state
 
     def _is_unchanged(self, directory: Path) -> bool:
         """Nothing was saved since the last look, as far as one can see from above."""
@@ -92,11 +121,12 @@ class Checkpoints:
         return False
 
 
-def prepare(directory: Path, order: pb.CheckpointOrder, _before: pb.CheckpointState) -> pb.CheckpointState:
-    """Set right what the next attempt will load, before any of its ranks is there. OSError: it cannot be.
+def prepare(directory: Path, order: pb.CheckpointOrder) -> tuple[pb.CheckpointState, Verdict]:
+    """What is told once the verdict on what the next attempt loads is carried out, and the verdict.
 
     What this agent may not read it cannot evaluate, and refuses nothing: the job is started as it would be without it.
     """
+    unverified = pb.CheckpointState(attempt=order.prepare_attempt, step=-1, loaded_step=-1)
     try:
         verdict = evaluate(directory, order.rules)
     except (PermissionError, TimeoutError) as error:
@@ -105,21 +135,20 @@ def prepare(directory: Path, order: pb.CheckpointOrder, _before: pb.CheckpointSt
             if isinstance(error, PermissionError)
             else f"the volume is too slow: {error}"
         )
-        problem = f"the checkpoints at {directory} are not verified: {why}"
-        log.warning("%s", problem)
-        return pb.CheckpointState(attempt=order.prepare_attempt, step=-1, loaded_step=-1, problem=problem)
+        unverified.problem = f"the checkpoints at {directory} are not verified: {why}"
+        log.warning("%s", unverified.problem)
+        return unverified, Verdict()
     if verdict.doubt:
         log.warning("the checkpoints at %s are not verified: %s", directory, verdict.doubt)
-        return pb.CheckpointState(attempt=order.prepare_attempt, step=-1, loaded_step=-1, problem=_doubt(verdict))
+        unverified.problem = _doubt(verdict)
+        return unverified, Verdict()
     for refusal in verdict.refused:
         log.warning("checkpoint %s is refused: %s", refusal.name, refusal.message)
-    carry_out(directory, verdict)
-    log.info("attempt %d loads %s", order.prepare_attempt, verdict.name or "no checkpoint")
     refused = [
         pb.RefusedCheckpoint(name=one.name, reason=one.reason, detail=one.detail)
         for one in verdict.refused[:MOST_REFUSALS]
     ]
-    return pb.CheckpointState(
+    told = pb.CheckpointState(
         attempt=order.prepare_attempt,
         name=verdict.name,
         step=verdict.step,
@@ -129,6 +158,7 @@ def prepare(directory: Path, order: pb.CheckpointOrder, _before: pb.CheckpointSt
         num_filled=len(verdict.copies),
         loaded_step=verdict.step,
     )
+    return told, verdict
 
 
 def look(directory: Path, order: pb.CheckpointOrder, before: pb.CheckpointState) -> pb.CheckpointState:

@@ -42,11 +42,13 @@ class LauncherClient:
         self._orders: protocol.Connection | None = None
         self._refusal = ""
 
-    def send(self, message: dict[str, Any]) -> None:
-        """Send when connected; after a connect everything is decided anew, so nothing is queued."""
-        if self._orders is not None:
-            self._orders.send(message)
-            self._watch_for_room(self._orders)
+    def send(self, message: dict[str, Any]) -> bool:
+        """Send when connected, and say so; after a connect everything is decided anew, so nothing is queued."""
+        if self._orders is None:
+            return False
+        self._orders.send(message)
+        self._watch_for_room(self._orders)
+        return True
 
     def _watch_for_room(self, orders: protocol.Connection) -> None:
         loop, descriptor = asyncio.get_running_loop(), orders.socket.fileno()

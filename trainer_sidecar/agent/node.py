@@ -50,12 +50,15 @@ class Node:
         self._script = Script()
         self._ends_with = ""  # code of what ends this container, and its processes with it
         self._logs = LogWatch(settings, self.ports, self._tell)
-        self._finish = Finish(settings, clock, self._tell, lambda: self.ports.send_launcher({"kind": "seen_end"}))
+        self._finish = Finish(settings, clock, self._tell, self._let_launcher_go)
         self._protection = Protection(settings, self._processes, self.ports)
         self._strangers = Strangers(settings)
         self._fence = Fence(settings.fence_after_seconds, clock.now())
         self._checkpoint: pb.CheckpointState | None = None
         self._sign = 0  # when something below the launcher was last seen to compute or print; 0: never
+
+    def _let_launcher_go(self) -> None:
+        self.ports.send_launcher({"kind": "seen_end"})
 
     # ---- from the coordinator
 

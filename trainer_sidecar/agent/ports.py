@@ -14,7 +14,7 @@ from trainer_sidecar.agent.gate_rules import LinkPhase
 class AgentPorts:
     """What the rules ask of launcher, gate, coordinator and the reader of checkpoints."""
 
-    send_launcher: Callable[[dict[str, Any]], None] = lambda _: None
+    send_launcher: Callable[[dict[str, Any]], object] = lambda _: None
     wake_report: Callable[[], None] = lambda: None
     wake_gate: Callable[[], None] = lambda: None
     end_links: Callable[[int], None] = lambda _: None

@@ -1,22 +1,17 @@
-"""The thin side: a real directory for the rules, and what they ask to be done, done atomically.
-
-Everything is made under another name and renamed, and what has been renamed is synced with its directory, so that a
-node that dies in the middle leaves what was there before or what was wanted, never half of it.
-"""
+"""A real directory for the rules, read only: what they ask to be done, the launcher does (launcher/user_files.py)."""
 
 from __future__ import annotations
 
 import concurrent.futures
 import contextlib
 import os
-import secrets
-import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
 from trainer_sidecar.checkpoints import formats
-from trainer_sidecar.checkpoints.verdict import Look, Verdict
+from trainer_sidecar.checkpoints.verdict import Look
+from trainer_sidecar.launcher.user_files import REFUSED, TEMPORARY
 
 SMALL: Final = 1 << 20
 READERS: Final = 16
@@ -24,8 +19,6 @@ READERS: Final = 16
 LOOK_ALL_SECONDS: Final = 300.0
 """So long the files of one checkpoint may take; then it is not verified, and the job is started all the same."""
 DEPTH: Final = 4
-TEMPORARY: Final = ".hajob-tmp"
-REFUSED: Final = ".refused"
 _OF_INTEREST: Final = (
     *("iter_", "release", "latest_checkpointed"),
     *("iteration_", "rank_", "ckpt_dir", "checkpoint", "strategy", "ttp_saved_", "tft_saved_"),
@@ -119,41 +112,3 @@ def _sizes(entry: os.DirEntry[str], above: str, depth: int) -> dict[str, int]:
         elif TEMPORARY not in entry.name and not entry.name.endswith(REFUSED):
             found[path] = entry.stat().st_size
     return found
-
-
-def carry_out(root: Path, verdict: Verdict) -> None:
-    """Do what a verdict asks for: copies, then trackers, then what is put aside. OSError names the file.
-
-    The tracker is last but one: a crash before it leaves the job as it was, to be looked at again.
-    """
-    for copy in verdict.copies:
-        target = root / copy.target
-        target.parent.mkdir(parents=True, exist_ok=True)
-        fresh = _fresh(target)
-        shutil.copyfile(root / copy.source, fresh)
-        _put(fresh, target)
-    for path, text in (verdict.writes or {}).items():
-        target = root / path
-        fresh = _fresh(target)
-        fresh.write_text(text)
-        _put(fresh, target)
-    for path in verdict.aside:
-        target = root / path
-        target.replace(target.with_name(target.name + REFUSED))
-
-
-def _fresh(target: Path) -> Path:
-    """A name of its own: an agent that fell silent may still be at the same work."""
-    return target.with_name(f"{target.name}{TEMPORARY}-{secrets.token_hex(4)}")
-
-
-def _put(fresh: Path, target: Path) -> None:
-    """Give a finished file its name, on the disk."""
-    with fresh.open("rb") as file:
-        os.fsync(file.fileno())
-    fresh.replace(target)
-    directory = os.open(target.parent, os.O_RDONLY)
-    try:
-        os.fsync(directory)
-    finally:
-        os.close(directory)

@@ -45,6 +45,7 @@ def read_settings(environment: Dict[str, str]) -> supervisor.LauncherSettings:
         ),
         grace_seconds=float(_number(environment, "HAJOB_GRACE_SECONDS", 5)),
         termination_log=environment.get("HAJOB_TERMINATION_LOG") or TERMINATION_LOG,
+        checkpoint_directory=environment.get("HAJOB_CHECKPOINT_DIR", ""),
     )
 
 

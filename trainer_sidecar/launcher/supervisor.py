@@ -27,12 +27,14 @@ from . import (
     signs,
     starts,
     strangers,
+    user_files,
     warm,
 )
 from .loop import Loop
 
 REFUSED = 64
 AGENT_WAIT_SECONDS = 3.0
+FILES_SECONDS = 1.0
 NO_CALL_NOTE_SECONDS = 60.0
 NO_CALL_NOTE = "the command has run for {:.0f} s and launched no ranks yet (torchrun, msrun, torch.distributed.launch)"
 STRANGERS_SECONDS = 1.0
@@ -48,6 +50,7 @@ class LauncherSettings(NamedTuple):
     limits: launches.LaunchLimits
     grace_seconds: float
     termination_log: str
+    checkpoint_directory: str
 
 
 class Supervisor:
@@ -78,6 +81,7 @@ class Supervisor:
         self._starts = starts.Starts(settings.directory, terminal)
         self._strangers = strangers.StrangerWatch(settings.directory)
         self._signs = signs.Signs()
+        self._files = user_files.UserFiles(self._loop, settings.checkpoint_directory, self._tell)
         self._problem = ""
         self._over = False
         self._script_over = False  # it has ended, and nothing is waited for any more
@@ -101,6 +105,7 @@ class Supervisor:
         for child in process.children():
             with contextlib.suppress(OSError):
                 os.kill(child, signal.SIGKILL)
+        self._files.finish(FILES_SECONDS)
         self._ranks.flush(2.0)
         return self._exit_code()
 
@@ -275,11 +280,19 @@ class Supervisor:
             self._ranks.end_all(gently=False, ordered=True)
         elif kind == "follow":
             self._ranks.follow_lines = bool(message["lines"])
+        elif kind == "files":
+            self._change_files(message)
         elif kind == "seen_end":
             self._end_seen = True
             self._stop_when_all_is_told()
         else:
             self._terminal.say("the agent ordered {!r}, which this launcher does not know".format(kind))
+
+    def _change_files(self, message: Dict[str, Any]) -> None:
+        if self._stop_signal or self._script_over:
+            self._files.refuse(message, "this pod is ending")
+        else:
+            self._files.take(message)
 
     def _start(self, message: Dict[str, Any]) -> None:
         rank, name = int(message["rank"]), _name(message)

@@ -55,6 +55,7 @@ def _trainer(job: HATrainingJob, settings: PodSettings, node_rank: int, trainer:
                 "HAJOB_WORLD_SIZE": str(world_size(job.spec)),
                 "HAJOB_FINISH_SECONDS": str(job.spec.finish_timeout_seconds),
                 "HAJOB_TERMINATION_LOG": trainer.get("terminationMessagePath") or _TERMINATION_LOG,
+                "HAJOB_CHECKPOINT_DIR": job.spec.checkpoint.path,
                 "HAJOB_JOB_UID": job.metadata.uid,
                 "MINDX_TASK_ID": job.metadata.uid,
             }
@@ -99,8 +100,8 @@ def _agent(job: HATrainingJob, settings: PodSettings, node_rank: int, incarnatio
         parts.mount(parts.SHARED_VOLUME, settings.shared_directory),
         parts.mount(parts.TLS_VOLUME, settings.tls_directory, read_only=True),
     ]
-    for volume in _distinct(output_mount, checkpoint_mount):  # the agent writes both output and trackers
-        mounts.append({name: value for name, value in volume.items() if name != "readOnly"})
+    for volume in _distinct(output_mount, checkpoint_mount):  # to look: what is changed, the launcher changes
+        mounts.append({**volume, "readOnly": True})
     container = parts.sidecar_container(
         "agent",
         ["-m", "trainer_sidecar.agent"],

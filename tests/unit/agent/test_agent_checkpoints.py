@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
@@ -10,10 +11,11 @@ import pytest
 
 from e2e.trainer import checkpoint as toy
 from hajob.protocol import sidecar_pb2 as pb
+from tests.unit.checkpoints.carrying import carry_out_verdict
 from tests.unit.checkpoints.mindspore_files import iteration
 from tests.unit.checkpoints.test_checkpoint_files import save_toy
 from trainer_sidecar.agent.checkpoints import Checkpoints
-from trainer_sidecar.checkpoints.verdict import Look
+from trainer_sidecar.checkpoints.verdict import Look, Verdict
 
 PATIENCE = 20.0
 RULES = pb.CheckpointRules(
@@ -34,9 +36,17 @@ class Rig:
     """The checkpoints of a directory, and what was told of them."""
 
     def __init__(self, directory: Path | None) -> None:
+        self.directory = directory
         self.told: list[pb.CheckpointState] = []
         self._news = asyncio.Event()
-        self.checkpoints = Checkpoints(directory, self._tell)
+        self.checkpoints = Checkpoints(directory, self._tell, self._carry_out)
+        self.problem: OSError | None = None
+
+    async def _carry_out(self, verdict: Verdict) -> None:
+        if self.problem is not None:
+            raise self.problem
+        if self.directory is not None:
+            carry_out_verdict(self.directory, verdict)
 
     def _tell(self, state: pb.CheckpointState) -> None:
         self.told.append(state)
@@ -116,6 +126,34 @@ async def test_what_cannot_be_done_is_said_and_tried_again(rig: Rig, tmp_path: P
     assert found.attempt == 0
     rig.ask(1)
     assert (await rig.until(lambda state: state.attempt == 1)).problem == ""
+
+
+def save_with_damage(directory: Path) -> None:
+    """Step 5 is complete; the tracker names step 10, of which a file is cut off."""
+    for step in (5, 10):
+        save_toy(directory, step)
+    (directory / "iter_0000010/mp_rank_00/distrib_optim.pt").write_bytes(b"")
+
+
+@pytest.mark.parametrize("code", [errno.EACCES, errno.EPERM, errno.EROFS])
+async def test_a_tracker_that_may_not_be_written_holds_no_start(rig: Rig, tmp_path: Path, code: int) -> None:
+    save_with_damage(tmp_path)
+    rig.problem = OSError(code, "user 1000 (group 1000) may not do it: [Errno 13] Permission denied: 'latest'")
+    rig.ask(1)
+    found = await rig.until(lambda state: state.attempt == 1)
+    assert "are not set right: user 1000 (group 1000) may not do it" in found.problem
+    assert (found.tracked, found.num_refused, toy.newest(tmp_path)) == (False, 0, 10)
+
+
+async def test_a_launcher_that_is_not_there_yet_is_waited_for(rig: Rig, tmp_path: Path) -> None:
+    save_with_damage(tmp_path)
+    rig.problem = ConnectionError("the launcher is not there yet")
+    rig.ask(1)
+    found = await rig.until(lambda state: bool(state.problem))
+    assert (found.attempt, toy.newest(tmp_path)) == (0, 10)
+    rig.problem = None
+    found = await rig.until(lambda state: state.attempt == 1)
+    assert (found.loaded_step, toy.newest(tmp_path)) == (5, 5)
 
 
 async def test_without_a_volume_it_has_nothing_to_say() -> None:

@@ -19,8 +19,9 @@ from e2e.trainer.layout import Layout as ToyLayout
 from e2e.trainer.optimizer import KEYS, Shard
 from hajob.domain.checkpoints import RefusalReason
 from hajob.domain.layout import Layout
+from tests.unit.checkpoints.carrying import carry_out_verdict
 from trainer_sidecar.checkpoints import megatron, mindspore
-from trainer_sidecar.checkpoints.directory import RealDirectory, carry_out
+from trainer_sidecar.checkpoints.directory import RealDirectory
 from trainer_sidecar.checkpoints.formats import CUT_OFF, look
 from trainer_sidecar.checkpoints.verdict import Copy, Look, Verdict
 
@@ -151,7 +152,7 @@ def test_what_the_toy_trainer_saves_is_judged_like_megatrons(tmp_path: Path) -> 
     (shard / "model_optim_rng.pt").write_bytes(whole[:-1])
     verdict = megatron.evaluate(RealDirectory(tmp_path), LAYOUT)
     assert (verdict.step, verdict.refused[0].reason) == (5, RefusalReason.TRUNCATED_FILE)
-    carry_out(tmp_path, verdict)
+    carry_out_verdict(tmp_path, verdict)
     assert toy.newest(tmp_path) == 5
     assert megatron.evaluate(RealDirectory(tmp_path), LAYOUT).tracked
 
@@ -184,7 +185,7 @@ def test_a_share_that_does_not_answer_is_given_up(tmp_path: Path, monkeypatch: p
 def test_the_tracker_is_put_aside_where_nothing_is_left(tmp_path: Path) -> None:
     save_toy(tmp_path, 5)
     (tmp_path / "iter_0000005/mp_rank_00/distrib_optim.pt").write_bytes(b"")
-    carry_out(tmp_path, megatron.evaluate(RealDirectory(tmp_path), LAYOUT))
+    carry_out_verdict(tmp_path, megatron.evaluate(RealDirectory(tmp_path), LAYOUT))
     assert toy.newest(tmp_path) is None
     assert (tmp_path / "latest_checkpointed_iteration.txt.refused").read_text() == "5"
     assert megatron.evaluate(RealDirectory(tmp_path), LAYOUT).tracked
@@ -195,14 +196,16 @@ def test_files_are_copied_whole_or_not_at_all(tmp_path: Path) -> None:
     (tmp_path / source).parent.mkdir(parents=True)
     (tmp_path / source).write_bytes(mindspore_file())
     target = "checkpoint/rank_2/net_rank_2-5_1.ckpt"
-    carry_out(tmp_path, Verdict("5_1", 5, copies=(Copy(source, target),), writes={"checkpoint/rank_2/meta.json": "{}"}))
+    carry_out_verdict(
+        tmp_path, Verdict("5_1", 5, copies=(Copy(source, target),), writes={"checkpoint/rank_2/meta.json": "{}"})
+    )
     assert (tmp_path / target).read_bytes() == mindspore_file()
     assert sorted(path.name for path in (tmp_path / "checkpoint/rank_2").iterdir()) == [
         "meta.json",
         "net_rank_2-5_1.ckpt",
     ]
     with pytest.raises(OSError, match="rank_9"):
-        carry_out(tmp_path, Verdict("5_1", 5, copies=(Copy("checkpoint/rank_9/x.ckpt", target),)))
+        carry_out_verdict(tmp_path, Verdict("5_1", 5, copies=(Copy("checkpoint/rank_9/x.ckpt", target),)))
     assert (tmp_path / target).read_bytes() == mindspore_file()
 
 
@@ -221,7 +224,7 @@ def test_a_whole_last_checkpoint_of_mindio_on_disk(tmp_path: Path) -> None:
         assert [copy.target for copy in verdict.copies] == [
             f"{prefix}rank_{rank}/net_rank_{rank}-5_1.ckpt" for rank in (2, 3)
         ]
-        carry_out(root, verdict)
+        carry_out_verdict(root, verdict)
         assert mindspore.evaluate(RealDirectory(root), Layout(num_nodes=2, chips_per_node=2)).tracked
         for rank in (2, 3):
             (output / f"checkpoint/rank_{rank}/net_rank_{rank}-5_1.ckpt").unlink()

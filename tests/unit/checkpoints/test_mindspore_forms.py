@@ -12,9 +12,10 @@ import pytest
 from hajob.domain.checkpoints import RefusalReason
 from hajob.domain.layout import Layout
 from hajob.protocol import sidecar_pb2 as pb
+from tests.unit.checkpoints.carrying import carry_out_verdict
 from tests.unit.checkpoints.mindspore_files import ckpt, iteration, safetensors, saved_for_mindio
 from trainer_sidecar.agent.checkpoints import prepare
-from trainer_sidecar.checkpoints.directory import RealDirectory, carry_out
+from trainer_sidecar.checkpoints.directory import RealDirectory
 from trainer_sidecar.checkpoints.formats import look
 from trainer_sidecar.checkpoints.mindspore_forms import evaluate
 from trainer_sidecar.checkpoints.verdict import Look, Verdict
@@ -112,7 +113,7 @@ def test_a_damaged_iteration_makes_the_older_one_load(
     damage(iteration(tmp_path, 200))
     verdict = judged(tmp_path)
     assert (verdict.step, reasons(verdict)) == (100, [("iteration_00000200", reason)])
-    carry_out(tmp_path, verdict)
+    carry_out_verdict(tmp_path, verdict)
     assert (tmp_path / TRACKER).read_text() == "100"
     assert judged(tmp_path).tracked
 
@@ -150,7 +151,7 @@ def test_a_tracker_that_was_being_written(tmp_path: Path) -> None:
 
 def test_nothing_complete_is_left_to_find(tmp_path: Path) -> None:
     lose_model(iteration(tmp_path, 100))
-    carry_out(tmp_path, judged(tmp_path))
+    carry_out_verdict(tmp_path, judged(tmp_path))
     assert not (tmp_path / TRACKER).exists()
     assert judged(tmp_path).step == -1
 
@@ -159,7 +160,7 @@ def test_a_file_saved_for_mindio_is_filled_from_its_partner(tmp_path: Path) -> N
     directory = saved_for_mindio(tmp_path, 40, [0, 3])
     verdict = judged(tmp_path)
     assert (verdict.name, verdict.step, verdict.refused) == ("ttp_saved_checkpoints-step_40", 40, ())
-    carry_out(tmp_path, verdict)
+    carry_out_verdict(tmp_path, verdict)
     assert {path.name for path in directory.glob("*/*")} == {f"ttp_rank_{rank}-1_40.ckpt" for rank in range(4)}
     assert judged(tmp_path).tracked
 
@@ -226,7 +227,8 @@ def test_an_agent_prepares_what_the_attempt_loads(tmp_path: Path) -> None:
         framework="MindSpore", num_nodes=2, chips_per_node=2, tensor=1, pipeline=1, context=1, expert=1,
         rank_order="TensorDataPipeline", sharding="Distributed", copies=2, expert_tensor=1,
     )  # fmt: skip
-    state = prepare(tmp_path, pb.CheckpointOrder(prepare_attempt=2, rules=rules), pb.CheckpointState())
+    state, verdict = prepare(tmp_path, pb.CheckpointOrder(prepare_attempt=2, rules=rules))
+    carry_out_verdict(tmp_path, verdict)
     assert (state.loaded_step, state.name, state.problem) == (100, "iteration_00000100", "")
     assert [(one.name, one.reason) for one in state.refused] == [("iteration_00000200", RefusalReason.MISSING_SHARD)]
     assert (tmp_path / TRACKER).read_text() == "100"

@@ -33,6 +33,7 @@ class Container:
     directory: Path
     home: Path
     ranks: int = 2
+    python: str = sys.executable
     launcher: subprocess.Popen[bytes] | None = None
     link: socket.socket | None = None
     said: list[dict[str, Any]] = field(default_factory=list)
@@ -42,7 +43,7 @@ class Container:
         """Run `bash -c SCRIPT` (or another command) below the launcher, in the directory `home`."""
         install(self.directory)
         own = {
-            "PATH": f"{Path(sys.executable).parent}:{SYSTEM_PATH}",
+            "PATH": f"{Path(self.python).parent}:{SYSTEM_PATH}",
             "HOME": str(self.home),
             "HAJOB_DIR": str(self.directory),
             "HAJOB_NODE_RANK": "0",
@@ -51,7 +52,7 @@ class Container:
         }
         with (self.directory / "trainer.log").open("ab") as log:
             self.launcher = subprocess.Popen(
-                [sys.executable, str(self.directory / "launcher.pyz"), "--", *command, script],
+                [self.python, str(self.directory / "launcher.pyz"), "--", *command, script],
                 env={**own, **environment},
                 cwd=self.home,
                 stdout=log,
@@ -150,13 +151,19 @@ class Container:
 
 @contextmanager
 def running(
-    directory: Path, script: str, *, ranks: int = 2, command: tuple[str, ...] = ("bash", "-c"), **environment: str
+    directory: Path,
+    script: str,
+    *,
+    ranks: int = 2,
+    command: tuple[str, ...] = ("bash", "-c"),
+    python: str = sys.executable,
+    **environment: str,
 ) -> Iterator[Container]:
     """A container that runs `script` in `directory/home`; everything of it ends with the block."""
     shared, home = directory / "shared", directory / "home"
     shared.mkdir(exist_ok=True)
     home.mkdir(exist_ok=True)
-    container = Container(shared, home, ranks)
+    container = Container(shared, home, ranks, python)
     (home / "echo.py").write_text(ECHO)
     try:
         container.start(script, environment, list(command))

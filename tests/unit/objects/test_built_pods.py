@@ -186,7 +186,7 @@ def test_the_agent_sees_the_checkpoints_wherever_the_output_goes() -> None:
     agent = _container(rank_pod(job, 0, 1, SETTINGS), "agent")
     mounts = [mount for mount in agent["volumeMounts"] if mount["name"] in {"ckpt", "logs"}]
     assert [mount["name"] for mount in mounts] == ["logs", "ckpt"]
-    assert not any("readOnly" in mount for mount in mounts)
+    assert all(mount["readOnly"] for mount in mounts)
     trainer["volumeMounts"] = []
     env = _container(rank_pod(job, 0, 1, SETTINGS), "agent")["env"]
     assert next(entry for entry in env if entry["name"] == "HAJOB_CHECKPOINT_DIR")["value"] == ""

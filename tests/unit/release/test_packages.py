@@ -56,7 +56,7 @@ def test_a_file_that_is_not_the_locked_one_is_refused(tmp_path: Path) -> None:
     (tmp_path / "debian").mkdir()
     for each in debian.locked(PLATFORMS["linux/arm64"]):
         (tmp_path / "debian" / each.file).write_bytes(b"something else")
-    with pytest.raises(debian.PackagesError, match=r"is not what release/debian\.lock names"):
+    with pytest.raises(debian.PackagesError, match=r"is not what debian\.lock names"):
         debian.fetch(PLATFORMS["linux/arm64"], tmp_path)
 
 
@@ -64,6 +64,14 @@ def test_only_what_is_asked_for_is_taken_of_the_lock() -> None:
     assert wheels.locked({"b-c"}, LOCKED) == "b-c==2 \\\n    --hash=sha256:2\n"
     with pytest.raises(ValueError, match=r"lacks d"):
         wheels.locked({"a", "d"}, LOCKED)
+
+
+def test_of_two_versions_the_one_for_the_images_python_is_taken() -> None:
+    old, new = (
+        "a==1 ; python_full_version < '3.12' \\\n    --hash=1\n",
+        "a==2 ; python_full_version >= '3.12' \\\n    --hash=2\n",
+    )
+    assert wheels.locked({"a"}, old + new) == old
 
 
 def test_the_image_holds_what_runs_and_no_tools() -> None:

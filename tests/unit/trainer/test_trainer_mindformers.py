@@ -21,8 +21,9 @@ from e2e.trainer.mindformers_files import MOST_FILES, RankFiles, load, packed
 from e2e.trainer.settings import MINDSPORE, place_from, settings_from
 from e2e.trainer.store import Client
 from hajob.domain.layout import Layout, Sharding
+from tests.unit.checkpoints.carrying import carry_out_verdict
 from tests.unit.trainer.test_trainer_faces import PLACE, run
-from trainer_sidecar.checkpoints.directory import RealDirectory, carry_out
+from trainer_sidecar.checkpoints.directory import RealDirectory
 from trainer_sidecar.checkpoints.mindspore_forms import evaluate
 
 CONFIG = ["--config", str(IMAGE / "configs/pretrain_toy.yaml")]
@@ -114,7 +115,7 @@ def test_hajob_judges_and_fills_what_the_toy_saves(tmp_path: Path) -> None:
         RankFiles.begin(tmp_path, rank).write(65, state(65))
     verdict = evaluate(RealDirectory(tmp_path), LAYOUT)
     assert (verdict.name, verdict.step, verdict.refused, len(verdict.copies)) == ("65_1", 65, (), 2)
-    carry_out(tmp_path, verdict)
+    carry_out_verdict(tmp_path, verdict)
     newest = [RankFiles.begin(tmp_path, rank).newest() for rank in range(4)]
     assert [load(path)[0] for path in newest if path is not None] == [65] * 4
     metas = [json.loads((tmp_path / f"checkpoint/rank_{rank}/meta.json").read_text()) for rank in range(4)]
@@ -151,7 +152,7 @@ def test_a_training_goes_on_from_the_newer_form(tmp_path: Path) -> None:
     verdict = evaluate(RealDirectory(saved), Layout(num_nodes=1, chips_per_node=2, sharding=Sharding.NONE))
     assert (verdict.name, verdict.step) == ("checkpoint/iteration_00000010", 10)
     assert [one.name for one in verdict.refused] == ["checkpoint/iteration_00000020"]
-    carry_out(saved, verdict)
+    carry_out_verdict(saved, verdict)
     resuming = ["--shared-format", "--load", str(saved)]
     run(tmp_path / "two", "--compare", str(tmp_path / "calm"), *options, "30", *resuming)
     events = proof.load(tmp_path / "two")

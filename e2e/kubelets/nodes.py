@@ -1,0 +1,201 @@
+"""Real nodes of one run: each a kubelet with its own containerd, in namespaces of its own, on one bridge.
+
+The network namespace of the process that uses this holds bridge and control plane; nothing is changed in the machine's.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from e2e.bootstrap.binaries import KUBELETS, locate
+from e2e.cluster.control_plane import ControlPlane
+from e2e.cluster.pki import kubeconfig
+from e2e.kubelets import configuration
+from e2e.kubelets.configuration import API, BRIDGE, NodeLayout
+from e2e.kubelets.device_plugin import DevicePlugin
+from hajob.api import constants as names
+
+READY_SECONDS = 90.0
+SCRIPT = Path(__file__).with_name("node.sh")
+
+
+class KubeletsError(RuntimeError):
+    """A node did not come up; the message names its logs."""
+
+
+def ip(*words: str) -> None:
+    """Change the network. CalledProcessError: it cannot be."""
+    subprocess.run(["ip", *words], check=True, capture_output=True, text=True)
+
+
+@dataclass
+class RealNode:
+    """One node."""
+
+    layout: NodeLayout
+    chips: int
+    process: subprocess.Popen[bytes] | None = None
+    plugin: DevicePlugin | None = None
+    images: Sequence[Path] = field(default_factory=tuple)
+
+    @property
+    def name(self) -> str:
+        """Of the node."""
+        return self.layout.name
+
+    def power_off(self) -> int:
+        """Silently: the network is cut first, so that no peer hears of it; returns when, in nanoseconds."""
+        ip("link", "set", f"v{self.layout.number}", "down")
+        at = time.time_ns()
+        if self.process is not None:
+            self.process.kill()
+            self.process.wait()
+        return at
+
+
+class RealNodes:
+    """All nodes of a run.
+
+    Attributes:
+        nodes: By name.
+    """
+
+    def __init__(self, plane: ControlPlane, programs: Path) -> None:
+        self._plane = plane
+        self._programs = programs
+        self._group = f"hajob-{plane.run.identity}"
+        self.nodes: dict[str, RealNode] = {}
+
+    def start(self, chips: Sequence[int], images: Sequence[Path]) -> None:
+        """Start one node for each number of chips, and wait until all are ready and have the images.
+
+        Raises:
+            KubeletsError: one is not after READY_SECONDS.
+        """
+        self._make_bridge()
+        configuration.make_cgroup(self._group)
+        for number, count in enumerate(chips):
+            self._start(number, count)
+        for node in self.nodes.values():
+            self._import(node, images)
+        self._plane_wait("all nodes to be ready", lambda: all(self._is_ready(each) for each in self.nodes.values()))
+
+    def stop(self) -> None:
+        """End everything; what was mounted goes with the namespaces."""
+        for node in self.nodes.values():
+            if node.plugin is not None:
+                node.plugin.stop()
+            if node.process is not None:
+                node.process.kill()
+                node.process.wait()
+        deadline = time.monotonic() + 20
+        while (left := configuration.remove_cgroups(self._group)) and time.monotonic() < deadline:
+            time.sleep(0.2)  # its last processes are still going
+        if left:
+            raise KubeletsError(f"a cgroup cannot be removed: {left}")
+
+    def keep_logs(self) -> Path:
+        """Keep what kubelets, containerd and containers have said; returns where."""
+        for node in self.nodes.values():
+            kept = self._plane.run.logs / "nodes" / node.name
+            for log in [*node.layout.directory.glob("*.log"), *node.layout.directory.glob("logs/**/*.log")]:
+                target = kept / log.relative_to(node.layout.directory)
+                target.parent.mkdir(parents=True, exist_ok=True)
+                shutil.copyfile(log, target)
+        return self._plane.run.keep_logs()
+
+    def process_of(self, rank: int) -> int:
+        """Process number of a rank, as this machine sees it."""
+        for pid in sorted(int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdigit()):
+            try:
+                environment = Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
+                group = Path(f"/proc/{pid}/cgroup").read_text()
+            except OSError:
+                continue
+            if f"RANK={rank}".encode() in environment and self._group in group:
+                return pid
+        raise LookupError(f"no process of rank {rank}")
+
+    def kill(self, rank: int) -> int:
+        """Kill a rank; returns when, in nanoseconds."""
+        pid = self.process_of(rank)
+        at = time.time_ns()
+        os.kill(pid, signal.SIGKILL)
+        return at
+
+    def _make_bridge(self) -> None:
+        ip("link", "add", "hajob0", "type", "bridge")
+        ip("addr", "add", f"{BRIDGE}/24", "dev", "hajob0")
+        ip("link", "set", "hajob0", "up")
+        ip("addr", "add", f"{API}/32", "dev", "lo")
+        Path("/proc/sys/net/ipv4/ip_forward").write_text("1")
+        target = self._plane.server.removeprefix("https://")
+        self._plane.run.spawn("api-relay", [sys.executable, "-m", "e2e.kubelets.api_relay", f"{API}:443", target])
+
+    def _start(self, number: int, chips: int) -> None:
+        directory = self._plane.run.directory / "n" / f"node-{number}"  # short: sockets lie below
+        layout = NodeLayout(directory, f"node-{number}", number, f"/{self._group}/{number}", self._programs)
+        configuration.make_cgroup(f"{self._group}/{number}")
+        credential = self._plane.authority.node_client(layout.name)
+        authority = self._plane.authority.credential().certificate
+        labels = f"{names.LABEL_NODE_ACCELERATOR}=huawei-Ascend910" if chips else "hajob.io/chips=none"
+        layout.write(kubeconfig(f"https://{API}:443", authority, credential), labels, self._plane.layout.pki)
+        self._plane.authority.node_server(layout.name, [layout.address]).write(directory, "serving")
+        node = RealNode(layout, chips)
+        self.nodes[layout.name] = node
+        words = [str(directory), layout.address, BRIDGE, str(self._programs)]
+        apart = ["unshare", "--net", "--mount", "--pid", "--fork", "--kill-child"]
+        node.process = self._plane.run.spawn(layout.name, [*apart, "bash", str(SCRIPT), *words])
+        self._connect(layout, node.process)
+        if chips:
+            plugins = directory / "kubelet" / "device-plugins"
+            node.plugin = DevicePlugin(plugins, chips)
+
+    def _connect(self, layout: NodeLayout, process: subprocess.Popen[bytes]) -> None:
+        inner = self._first_child(process)
+        ip("link", "add", f"v{layout.number}", "type", "veth", "peer", "name", "eth0", "netns", str(inner))
+        ip("link", "set", f"v{layout.number}", "master", "hajob0", "up")
+        ip("route", "add", layout.pods, "via", layout.address)
+
+    def _first_child(self, process: subprocess.Popen[bytes]) -> int:
+        """The node's first process, which has the namespaces; unshare itself has the old one of pids."""
+        children = Path(f"/proc/{process.pid}/task/{process.pid}/children")
+        found = self._plane_wait("a node's first process", lambda: children.read_text().split())
+        return int(found[0])
+
+    def _import(self, node: RealNode, images: Sequence[Path]) -> None:
+        ctr = [str(self._programs / "ctr"), "--address", str(node.layout.containerd), "--namespace", "k8s.io"]
+        self._plane_wait(f"containerd of {node.name}", node.layout.containerd.exists)
+        for path in images:
+            command = [*ctr, "images", "import", str(path)]
+            done = subprocess.run(command, capture_output=True, text=True, check=False)
+            if done.returncode:
+                raise KubeletsError(f"{' '.join(command)}: {done.stderr.strip()}")
+
+    def _is_ready(self, node: RealNode) -> bool:
+        found = self._plane.api.find(f"/api/v1/nodes/{node.name}")
+        status: dict[str, Any] = (found or {}).get("status", {})
+        ready = any(each["type"] == "Ready" and each["status"] == "True" for each in status.get("conditions", []))
+        offered = int(status.get("allocatable", {}).get("huawei.com/Ascend910", "0"))
+        return ready and offered == node.chips
+
+    def _plane_wait(self, what: str, condition: Any) -> Any:  # noqa: ANN401 - as ControlPlane.wait
+        return self._plane.wait(what, condition, READY_SECONDS, poll=0.1)
+
+
+def gather_programs(directory: Path, runc: Path) -> Path:
+    """A directory with every program of a node under its own name."""
+    directory.mkdir(parents=True, exist_ok=True)
+    for binary in KUBELETS:
+        (directory / binary.name).symlink_to(locate(binary.name))
+    (directory / "runc").symlink_to(runc)
+    return directory

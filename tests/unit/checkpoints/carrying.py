@@ -1,0 +1,14 @@
+"""Does what a verdict asks for, as agent and launcher do together."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from trainer_sidecar.agent.user_files import order_of
+from trainer_sidecar.checkpoints.verdict import Verdict
+from trainer_sidecar.launcher.user_files import carry_out
+
+
+def carry_out_verdict(root: Path, verdict: Verdict) -> None:
+    """At once. OSError: it cannot be."""
+    carry_out(str(root), order_of(verdict))

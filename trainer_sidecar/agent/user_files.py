@@ -1,0 +1,55 @@
+"""Has the launcher change the user's checkpoints: files of the agent's user could not be written by the training."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from trainer_sidecar.checkpoints.verdict import Verdict
+
+
+def order_of(verdict: Verdict) -> dict[str, Any]:
+    """What a verdict asks for, as the launcher takes it."""
+    return {
+        "copies": [[copy.source, copy.target] for copy in verdict.copies],
+        "writes": dict(verdict.writes or {}),
+        "aside": list(verdict.aside),
+    }
+
+
+class UserFiles:
+    """One order at a time.
+
+    `send` gives the launcher a message; False: it is not connected.
+    """
+
+    def __init__(self, send: Callable[[dict[str, Any]], bool]) -> None:
+        self._send = send
+        self._number = 0
+        self._answer: asyncio.Future[None] | None = None
+
+    async def carry_out(self, verdict: Verdict) -> None:
+        """Have everything done that a verdict asks for. OSError: it was not, or the launcher is not there (yet)."""
+        if verdict.tracked:
+            return
+        self._number += 1
+        answer = self._answer = asyncio.get_running_loop().create_future()
+        if not self._send({"kind": "files", "number": self._number, **order_of(verdict)}):
+            raise ConnectionError("the launcher, which changes them as the training's user, is not there yet")
+        await answer
+
+    def take(self, message: Mapping[str, Any]) -> None:
+        """The launcher's answer. KeyError, TypeError, ValueError: malformed."""
+        number, code, problem = int(message["number"]), int(message["errno"]), str(message["problem"])
+        if self._answer is None or self._answer.done() or number != self._number:
+            return
+        if code:
+            self._answer.set_exception(OSError(code, problem))
+        else:
+            self._answer.set_result(None)
+
+    def lost(self) -> None:
+        """The launcher is gone: nobody answers any more."""
+        if self._answer is not None and not self._answer.done():
+            self._answer.set_exception(ConnectionError("the launcher, which changes them, is gone"))

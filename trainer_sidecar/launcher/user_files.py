@@ -1,0 +1,113 @@
+"""Changes to the user's checkpoints, made by a process of the user: what it writes, the training may write again.
+
+The agent looks and judges, with a user of its own; the launcher carries out what follows from that, in a thread, since
+a volume may hang. Everything is made under another name and renamed, and what has been renamed is synced with its
+directory, so that a node that dies in the middle leaves what was there before or what was wanted, never half of it.
+docs/protocols/launcher.md, "The socket"
+"""
+
+from __future__ import annotations
+
+import binascii
+import errno
+import json
+import os
+import shutil
+import threading
+from typing import Any, Callable, Dict
+
+from .loop import Loop
+
+TEMPORARY = ".hajob-tmp"
+REFUSED = ".refused"
+
+Message = Dict[str, Any]
+
+
+def carry_out(root: str, order: Message) -> None:
+    """Do what is asked for: `copies`, then `writes`, then what is put `aside`. OSError names the file.
+
+    The trackers are last but one: a crash before it leaves the job as it was, to be looked at again.
+    """
+    for source, target in order["copies"]:
+        os.makedirs(os.path.dirname(_below(root, target)), exist_ok=True)
+        fresh = _fresh(_below(root, target))
+        shutil.copyfile(_below(root, source), fresh)
+        _put(fresh, _below(root, target))
+    for path, text in order["writes"].items():
+        fresh = _fresh(_below(root, path))
+        with open(fresh, "w") as file:
+            file.write(text)
+        _put(fresh, _below(root, path))
+    for path in order["aside"]:
+        os.replace(_below(root, path), _below(root, path) + REFUSED)
+
+
+def _below(root: str, path: str) -> str:
+    if os.path.isabs(path) or ".." in path.split("/"):
+        raise OSError(errno.EINVAL, "leads out of the checkpoints", path)
+    return os.path.join(root, path)
+
+
+def _fresh(target: str) -> str:
+    """A name of its own: a launcher that fell silent may still be at the same work."""
+    return "{}{}-{}".format(target, TEMPORARY, binascii.hexlify(os.urandom(4)).decode())
+
+
+def _put(fresh: str, target: str) -> None:
+    """Give a finished file its name, on the disk."""
+    with open(fresh, "rb") as file:
+        os.fsync(file.fileno())
+    os.replace(fresh, target)
+    directory = os.open(os.path.dirname(target) or ".", os.O_RDONLY)
+    try:
+        os.fsync(directory)
+    finally:
+        os.close(directory)
+
+
+class UserFiles:
+    """Carries out the agent's orders, each in a thread of its own, and tells how they went."""
+
+    def __init__(self, loop: Loop, root: str, tell: Callable[[Message], None]) -> None:
+        self._loop = loop
+        self._root = root
+        self._tell = tell
+        self._at_work: Dict[int, threading.Thread] = {}
+
+    def take(self, order: Message) -> None:
+        """Begin; the answer bears the order's number."""
+        read_end, write_end = os.pipe()
+        self._loop.watch(read_end, lambda: self._answer(read_end))
+        self._at_work[read_end] = threading.Thread(target=self._run, args=(order, write_end), daemon=True)
+        self._at_work[read_end].start()
+
+    def refuse(self, order: Message, problem: str) -> None:
+        """Change nothing: another pod will."""
+        self._tell({"kind": "files", "number": order["number"], "errno": errno.ESHUTDOWN, "problem": problem})
+
+    def finish(self, seconds: float) -> None:
+        """Before the launcher ends: what is done already is told, so that nobody judges it anew."""
+        for read_end, thread in list(self._at_work.items()):
+            thread.join(seconds)
+            if not thread.is_alive():
+                self._answer(read_end)
+
+    def _run(self, order: Message, write_end: int) -> None:
+        answer = {"kind": "files", "number": order["number"], "errno": 0, "problem": ""}
+        try:
+            carry_out(self._root, order)
+        except OSError as problem:
+            who = "user {} (group {})".format(os.geteuid(), os.getegid())
+            text = "{} may not do it: {}" if problem.errno in (errno.EACCES, errno.EPERM, errno.EROFS) else "{}: {}"
+            answer.update(errno=problem.errno or errno.EIO, problem=text.format(who, problem))
+        except Exception as problem:  # an order that this launcher does not understand must not end the training
+            answer.update(errno=errno.EINVAL, problem=repr(problem))
+        with os.fdopen(write_end, "wb") as pipe:
+            pipe.write(json.dumps(answer).encode("ascii")[:4096])
+
+    def _answer(self, read_end: int) -> None:
+        self._loop.forget(read_end)
+        del self._at_work[read_end]
+        with os.fdopen(read_end, "rb") as pipe:
+            self._tell(json.loads(pipe.read().decode("ascii")))
