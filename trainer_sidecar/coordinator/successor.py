@@ -29,6 +29,8 @@ SPARE_SERIALS = 30
 """Wound on further than any gate that is heard has seen: one that is not may have passed more of the same action."""
 
 
+HELD_SECONDS = 5.0
+"""So long a fault in between is not told: without a controller the operator could only start the job anew."""
 THROUGH_TEXT = "told by the ranks, which train again: the controller was lost before it could say so"
 
 
@@ -40,6 +42,7 @@ def begin(job: Job) -> bool:
         job.change.again(job.controller.instance)
     else:
         job.change.begin(job.controller.instance, job.now)
+        job.effects.hold(job.now, HELD_SECONDS)
     log.warning("the MindIO controller is lost: another one takes over")
     job.touch_all()
     job.effects.note(urgent=True)
@@ -69,7 +72,9 @@ def lose(job: Job, text: str, *, for_good: bool = False) -> None:
     if job.conversation.state is not State.LOST or (before is State.LOST and not again):
         return
     if for_good:
-        job.change.end()
+        if again:
+            job.change.end()
+            job.effects.release()
         job.tell_controller_lost(text, job.now)
     elif not begin(job):
         _give_up(job, f"{text}; {impossible(job)}")
@@ -78,6 +83,7 @@ def lose(job: Job, text: str, *, for_good: bool = False) -> None:
 def _give_up(job: Job, text: str) -> None:
     """Nobody protects the ranks until the job starts anew."""
     job.change.end()
+    job.effects.release()
     job.tell_controller_lost(text, job.now, blind=True)
     job.touch_all()
 
@@ -94,6 +100,7 @@ def advance(job: Job) -> None:
         return
     if job.attempt.first_finish is not None:
         change.end()  # nothing is recovered from here on
+        job.effects.release()
         return
     if change.phase is ChangePhase.HOLDING and all(_has_let_go(job, pod) for pod in job.roster.pods.values()):
         _decide(job)
@@ -218,5 +225,6 @@ def _in_service(job: Job) -> None:
         feed(job, MindIOEvent(EventKind.SUCCESS, text=THROUGH_TEXT, strategy=event.strategy), job.now)
     for event, at in heard:
         feed(job, event, at)
+    job.effects.release()
     job.touch_all()
     job.effects.note(urgent=True)

@@ -58,11 +58,24 @@ def test_a_death_in_the_gap_waits_until_all_are_known(modern: World) -> None:
     modern.lose_controller()
     modern.die(1)
     assert modern.called("stop_train") == []
+    assert not modern.facts, "the operator could only start the job anew"
     modern.agent(1).frozen = False
     modern.advance(1.0)
     assert modern.called("stop_train") == [{"ranks": [[1, 1]], "incarnation": 2}]
+    assert [fact.kind for fact in modern.facts] == [pb.PROCESS_EXITED]
     recover(modern, 1)
     assert modern.state.conversation == "Serving"
+
+
+def test_a_fault_is_told_in_time_if_no_controller_comes(modern: World) -> None:
+    modern.agent(1).frozen = True
+    modern.lose_controller()
+    modern.die(1)
+    modern.mindio.no_process = True
+    modern.advance(4.5)
+    assert not [fact for fact in modern.facts if fact.kind == pb.PROCESS_EXITED]
+    modern.advance(1.0)
+    assert [fact for fact in modern.facts if fact.kind == pb.PROCESS_EXITED]
 
 
 def test_ranks_of_a_lost_node_are_made_known_by_another(modern: World) -> None:

@@ -174,6 +174,7 @@ class Mindio:
         self.strategy = ""
         self.switching: set[int] = set()
         self.wound: object = None
+        self.no_process = False  # the host cannot start another controller
         self.silent = False  # takes calls, calls back only when the test says so
 
     def register(self, rank: int) -> None:
@@ -216,6 +217,8 @@ class Mindio:
         return self.strategy == "recover" and any(phase != pb.LINKED for phase in phases)
 
     def _process(self, name: str) -> None:
+        if self.no_process:
+            return
         self.ask, self.lost = "nothing", {}
         self.registered.clear()
         self.world.log = []
