@@ -289,13 +289,13 @@ class Operator:
                 return max(fence for fence in found if fence < FENCE_LIMIT)
 
     async def _shut_down(self, runner: web.AppRunner) -> None:
-        """Stop writing, then give the Lease back: the next leader finds nobody at work."""
-        await self._frontend.stop()
+        """Stop writing, then give the Lease back: the next leader finds nobody at work, and does not await kopf."""
         await self._core.close()
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         await self._lease.release()
+        await self._frontend.stop()
         await runner.cleanup()
 
     def _unhealthy(self) -> str:

@@ -32,6 +32,7 @@ from hajob.runtime.caches import Caches
 from hajob.runtime.job_controller import JobController
 from hajob.runtime.job_on_hold import JobOnHold
 from hajob.runtime.kube import ApiError
+from hajob.runtime.leader_kube import NOT_LEADING
 from hajob.runtime.ports import Ports
 from hajob.sources.node import NodeView
 from hajob.sources.pod import PodView
@@ -72,9 +73,12 @@ class OperatorCore:
         self._waits: dict[str, Backoff] = {}
         self._reopening: set[asyncio.Task[None]] = set()
         self._closing: set[asyncio.Task[None]] = set()
+        self._is_closed = False
 
     def job_seen(self, raw: Json) -> None:
         """A HATrainingJob as it is now."""
+        if self._is_closed:
+            return
         try:
             job = HATrainingJob.from_object(raw)
         except pydantic.ValidationError as error:
@@ -187,12 +191,21 @@ class OperatorCore:
         """The CR is being deleted: end what belongs to it. Returns when the finalizer may go.
 
         A job that no controller knows has nothing but its pods, and their owner reference sees to those.
+
+        Raises:
+            ApiError: this core is closed: the next leader sees to it.
         """
+        self._say_if_closed()
         controller = self._controllers.pop(uid, None)
         self._forget(uid)
         if controller is not None:
             await controller.release()
+            self._say_if_closed()
         self._capacity_changed()
+
+    def _say_if_closed(self) -> None:
+        if self._is_closed:
+            raise ApiError(0, NOT_LEADING, "this operator is ending")
 
     def job_gone(self, uid: str) -> None:
         """The CR is gone, with or without a release."""
@@ -283,7 +296,8 @@ class OperatorCore:
                 self._guard(uid, self._controllers[uid].look_for_capacity)
 
     async def close(self) -> None:
-        """Let go of every job, as it is."""
+        """Let go of every job, as it is, and take up no other."""
+        self._is_closed = True
         for task in self._reopening:
             task.cancel()
         for controller in self._controllers.values():

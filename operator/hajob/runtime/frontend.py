@@ -75,7 +75,7 @@ def kopf_settings() -> kopf.OperatorSettings:
     settings.networking.connect_timeout = 3
     settings.networking.error_backoffs = _Forever()
     settings.watching.connect_timeout = 3
-    settings.watching.chunk_size = 500
+    settings.watching.chunk_size = 100
     settings.watching.inactivity_timeout = 70
     settings.queueing.worker_limit = None
     settings.execution.default_backoff = 1

@@ -20,6 +20,7 @@ from hajob.runtime.channel import Channel, CoordinatorCredentials
 from hajob.runtime.core import OperatorCore
 from hajob.runtime.job_controller import JobController
 from hajob.runtime.kube import ApiError
+from hajob.runtime.leader_kube import NOT_LEADING
 from hajob.sources.node import NodeView
 from hajob.sources.pod import view
 from hajob.status.journal import read
@@ -235,6 +236,18 @@ async def test_the_end_waits_for_a_controller_that_is_closing(hall: Hall) -> Non
     hall.core.job_gone(UID)
     await hall.core.close()
     assert [task.done() for task in controller._tasks] == [True, True]
+
+
+async def test_what_comes_after_the_end_is_left_to_the_next_leader(hall: Hall) -> None:
+    raw, writes = hall.town.stored(), len(hall.town.kube.writes)
+    await hall.core.close()
+    hall.core.job_seen(raw)
+    await settled(hall.town)
+    assert hall.core._controllers == {}
+    with pytest.raises(ApiError, match=NOT_LEADING) as error:  # else the finalizer would go
+        await hall.core.job_released(UID)
+    assert error.value.passes
+    assert len(hall.town.kube.writes) == writes
 
 
 async def test_a_controller_broken_at_the_end_does_not_stop_it(hall: Hall, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -221,6 +221,20 @@ async def test_a_leader_that_is_cut_off_ends_for_a_better_one(world: World, monk
     standby.cancel()
 
 
+async def test_the_lease_is_free_before_kopf_has_ended(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    led = Led(world, monkeypatch)
+    await led.wait_until_leading()
+    holders: list[str] = []
+
+    async def stop() -> None:
+        lease = await world.kube.get("leases", "hajob-system", "hajob-operator")
+        holders.append(lease["spec"]["holderIdentity"])
+
+    monkeypatch.setattr(led.operator._frontend, "stop", stop)
+    await led.end()
+    assert holders == [""]
+
+
 async def test_a_broken_chip_quarantines_its_node(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     led = Led(world, monkeypatch)
     await led.wait_until_leading()
