@@ -8,19 +8,21 @@ name its incarnation (docs/decisions/0012-requests-of-a-late-leader.md). Questio
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Mapping, Sequence
 from typing import Final, Protocol
 
 from hajob.api.base import Json
 from hajob.runtime.clock import Clock, timeout
 from hajob.runtime.kube import ApiError, Kube
+from hajob.runtime.turns import Turns
 
 NOT_LEADING: Final = "NotLeading"
 WRITES_AT_ONCE: Final = 60
-"""Below the connections that there are (http_kube): a write that has begun waits for the server only, and none is given
-up for the others before it. Above the pods that are made at a time (batches): what a recovery writes finds a place.
+"""At most. Below the connections that there are (http_kube): a write that has begun waits for the server only, and none
+is given up for the others before it. Above the pods that are made at a time (batches): a recovery finds a place.
 """
+WRITES_ALWAYS: Final = 8
+"""So many at once however slow the server is."""
 LATE_SECONDS: Final = 3.0
 """So long a write waits for a Lease that is not sure: a busy server answers renewals late, too, and who failed at once
 would come back much later and ask for all of it again.
@@ -46,7 +48,7 @@ class LeaderKube(Kube):
         self._kube = kube
         self._clock = clock
         self._leadership = leadership
-        self._turns = asyncio.Semaphore(WRITES_AT_ONCE)
+        self._turns = Turns(clock, WRITES_ALWAYS, WRITES_AT_ONCE)
 
     async def write(
         self,
@@ -59,7 +61,7 @@ class LeaderKube(Kube):
         content_type: str = "application/json",
     ) -> Json:
         """A request that changes something; a dry run is none."""
-        async with self._turns:
+        async with self._turns.turn():
             left = await self._seconds_left()
             try:
                 async with timeout(self._clock, left):
