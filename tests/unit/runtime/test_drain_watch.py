@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from e2e.memory_api.requests import requests
-from hajob.plan.state import UNTRAINED, JobPhase
+from hajob.plan.state import JobPhase
 from hajob.protocol import sidecar_pb2 as wire
 from hajob.runtime.kube import ApiError
 from hajob.scheduling.drains import NOTICE_SECONDS, OPEN_SHARE
@@ -58,13 +58,13 @@ async def test_a_job_that_trains_gives_up_no_pod(town: Town) -> None:
     assert writes(town) == 2
 
 
-async def test_a_start_asks_for_no_protection(town: Town) -> None:
+async def test_pods_are_protected_once_their_ranks_are_started(town: Town) -> None:
     await settled(town)
     await town.run_pods()
+    assert (phase(town), writes(town), budgets(town)) == (JobPhase.PENDING, 0, {})
     await town.report(milestones=[wire.Milestone(kind=wire.STARTED, incarnation=1)])
-    assert (phase(town) in UNTRAINED, writes(town), budgets(town)) == (True, 0, {})
-    await town.report(step=5)
-    assert budgets(town) == {"rank": 4, "coordinator": 1}
+    assert phase(town) in {JobPhase.STARTING, JobPhase.WARMING}
+    assert (writes(town), budgets(town)) == (2, {"rank": 4, "coordinator": 1})
 
 
 async def test_a_new_leader_reads_and_writes_nothing(town: Town) -> None:
