@@ -35,6 +35,7 @@ class ControllerChange:
     counter: int = 0
     asked: bool = False
     repaired: bool = False  # what was repaired for the former controller counts
+    adopted: bool = False  # this coordinator does not know what the former controller was told
     trains: bool = False  # no repair was under way, or it was through
 
     @property
@@ -62,9 +63,9 @@ class ControllerChange:
         """A gate has told what its ranks have seen."""
         self.serial, self.counter = max(self.serial, serial), max(self.counter, counter)
 
-    def begin(self, former: str, now: float) -> None:
+    def begin(self, former: str, now: float, *, adopted: bool = False) -> None:
         """The controller is lost."""
-        self.repaired, self.trains = False, False
+        self.repaired, self.adopted, self.trains = False, adopted, False
         self.phase, self.since, self.former = ChangePhase.HOLDING, now, former
         self.asked, self.heard, self.absent, self.stand_ins = False, [], frozenset(), {}
 

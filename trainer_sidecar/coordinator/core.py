@@ -336,6 +336,7 @@ class CoordinatorCore:
         start.advance(job)
         if job.runs:
             successor.advance(job)
+        if job.runs and not (job.change.is_under_way and job.change.adopted):
             orders.apply(job)
             orders.track(job)
             if not job.contacts.doubts:

@@ -34,14 +34,14 @@ HELD_SECONDS = 5.0
 THROUGH_TEXT = "told by the ranks, which train again: the controller was lost before it could say so"
 
 
-def begin(job: Job) -> bool:
+def begin(job: Job, *, adopted: bool = False) -> bool:
     """The controller that every rank registered with is lost; False: no other one can take its place."""
     if impossible(job):
         return False
     if job.change.is_under_way:
         job.change.again(job.controller.instance)
     else:
-        job.change.begin(job.controller.instance, job.now)
+        job.change.begin(job.controller.instance, job.now, adopted=adopted)
         job.effects.hold(job.now, HELD_SECONDS)
     log.warning("the MindIO controller is lost: another one takes over")
     job.touch_all()
@@ -123,6 +123,8 @@ def _decide(job: Job) -> None:
     for rank, pod in _alive(job):
         if rank not in told and job.hears(pod):
             job.conversation.miss({rank: PROCESS_FAULT})  # its successor waits, and nobody was told of its death
+    if job.change.adopted and any(told.values()):
+        job.conversation.miss(dict.fromkeys(_ordered(job), PROCESS_FAULT))
     row = resumption.resumption(resumption.Stage(told, _processes_lost(job)))
     if row.outcome is resumption.Resumption.IMPOSSIBLE:
         _give_up(job, f"the MindIO controller is gone: {row.reason}")
@@ -130,6 +132,14 @@ def _decide(job: Job) -> None:
     trains = row.outcome is resumption.Resumption.TRAINING
     job.change.opens(trains=trains, repaired=row.outcome is resumption.Resumption.REPAIRED)
     log.warning("the ranks are %s, and no controller has a link to them", row.fits)
+
+
+def _ordered(job: Job) -> set[int]:
+    """Ranks whose repair was ordered and, as the others stand still, is not through."""
+    order = job.order
+    if order is None or order.action not in (pb.IN_PLACE, pb.REPLACE):
+        return set()
+    return job.roster.ranks_of_nodes(order.replaced_nodes).union(order.restart_ranks, order.lost_ranks)
 
 
 def _gates(job: Job) -> Iterator[RankPod]:
@@ -212,13 +222,15 @@ def _is_through(job: Job) -> bool:
 
 
 def _in_service(job: Job) -> None:
-    through = _is_through(job)
+    through, adopted = _is_through(job), job.change.adopted
     heard = job.change.end()
     seconds = job.now - job.change.since
     log.warning("another MindIO controller knows every rank, %.3f s after the loss", seconds)
     milestone = pb.Milestone(kind=pb.TAKEN_OVER, duration_nanoseconds=int(seconds * NANOSECONDS))
     job.mark(pb.TAKEN_OVER, job.now, milestone)
     job.roster.register_only(set(range(job.roster.world_size)))
+    if adopted and not missing(job.conversation.memory) and job.order is not None:
+        job.incidents.conclude_up_to(job.order.incarnation)  # it was carried out, or there is nothing to carry out
     event = MindIOEvent(EventKind.TAKEN_OVER, strategy=job.conversation.memory.strategy if through else "")
     feed(job, event, job.now)
     if through:

@@ -7,7 +7,7 @@ controller would be blind to running ranks and look healthy.
 from __future__ import annotations
 
 from hajob.protocol import sidecar_pb2 as pb
-from trainer_sidecar.coordinator import migration
+from trainer_sidecar.coordinator import migration, successor
 from trainer_sidecar.coordinator.conversation import EventKind, MindIOEvent
 from trainer_sidecar.coordinator.conversation_states import AT_REST, TRAINING, UNNAMED, State
 from trainer_sidecar.coordinator.driver import feed, lose
@@ -49,10 +49,13 @@ def take_over(job: Job, pods: list[RankPod]) -> None:
     if job.controller.serves(attempt.number) and not is_blind:
         replayed = replay(job)
     else:
-        _controller_was_lost(job)
+        feed(job, MindIOEvent(EventKind.SERVES), job.now)  # somewhere, until now
+        feed(job, MindIOEvent(EventKind.GONE, text=LOST_TEXT), job.now)
     roster.register_only(set(range(roster.world_size)) - _never_linked(job, pods))
     _take_processes(job, pods, moved=replayed is not None and replayed.moved)
     attempt.take_up(job.now)
+    if replayed is None:
+        _controller_was_lost(job)
     _end_dropped(job)
     job.touch_all()
     if replayed is not None:
@@ -165,13 +168,17 @@ def _carried_out(job: Job, order: pb.Order) -> bool:
 
 
 def _controller_was_lost(job: Job) -> None:
-    """Whatever was ordered cannot be done any more: the ranks' controller has taken it along."""
+    """Another one takes its place, if it can; else whatever was ordered cannot be done any more."""
+    why = successor.impossible(job)
+    if len(job.roster.registered) < job.roster.world_size:
+        why = why or "not every rank was registered"
+    if not why and not any(job.roster.phase(rank) == pb.FINISHED for rank in job.roster.targets):
+        successor.begin(job, adopted=True)
+        return
     if job.order is not None:
         job.incidents.conclude_up_to(job.order.incarnation)
     job.effects.request("end", {})
-    feed(job, MindIOEvent(EventKind.SERVES), job.now)  # somewhere, until now
-    feed(job, MindIOEvent(EventKind.GONE, text=LOST_TEXT), job.now)
-    job.tell_controller_lost(LOST_TEXT, job.now)
+    job.tell_controller_lost(f"{LOST_TEXT}: {why}" if why else LOST_TEXT, job.now, blind=True)
 
 
 def rank_finished(job: Job, rank: int) -> None:

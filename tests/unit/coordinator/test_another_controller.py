@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from hajob.protocol import sidecar_pb2 as pb
+from tests.unit.coordinator.restart import restart_coordinator
 from tests.unit.coordinator.world import World
 from trainer_sidecar.coordinator.successor import SPARE_SERIALS
 
@@ -206,3 +207,44 @@ def test_a_repair_that_is_through_is_not_repeated(modern: World) -> None:
     assert modern.state.conversation == "Serving"
     (result,) = modern.marks(pb.RESULT)
     assert (result.result_code, result.strategy) == (0, "recover")
+
+
+def test_another_pod_takes_over_a_training(modern: World) -> None:
+    """The coordinator's pod was lost: nobody knows anything but the agents and the operator."""
+    restart_coordinator(modern, [], controller=False)
+    modern.advance(4.0)
+    assert modern.mindio.wound == {"serials": modern.serial + SPARE_SERIALS, "counter": 2}
+    assert (modern.state.conversation, modern.state.controller_ready) == ("Serving", True)
+    assert modern.mindio.registered == {0, 1, 2, 3}
+    assert not modern.facts
+    modern.die(2)
+    recover(modern, 2)
+    assert modern.state.conversation == "Serving"
+
+
+def test_another_pod_goes_on_with_a_repair(modern: World) -> None:
+    in_a_repair(modern, [LOCKED, STOPPED, CLEANED, REBUILT])
+    restart_coordinator(modern, [], controller=False)
+    modern.advance(4.0)
+    names = [call for call, _ in modern.mindio.calls]
+    assert names[:3] == ["stop_train", "on_global_rank", "change_strategy"], modern.state
+    modern.step(3)
+    modern.mindio.result()
+    modern.pump()
+    assert modern.state.conversation == "Serving"
+
+
+def test_another_pod_names_whom_it_finds_dead(modern: World) -> None:
+    modern.agent(0).processes[1].phase = pb.DEAD
+    restart_coordinator(modern, [], controller=False)
+    modern.advance(4.0)
+    assert modern.called("stop_train")[0]["ranks"] == [[1, 1]]
+
+
+def test_a_shrunk_job_is_not_taken_over(modern: World) -> None:
+    modern.order(pb.SHRINK, lost_ranks=[3], incarnation=2, revision=1)
+    restart_coordinator(modern, [], controller=False)
+    modern.advance(1.0)
+    (lost,) = [fact for fact in modern.facts if fact.kind == pb.CONTROLLER_LOST]
+    assert lost.code == "NoSuccessor"
+    assert "smaller or larger" in lost.message
