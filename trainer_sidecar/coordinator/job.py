@@ -17,6 +17,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
+from hajob.domain.facts import NO_SUCCESSOR
 from hajob.protocol import sidecar_pb2 as pb
 from hajob.protocol.addresses import host_port
 from trainer_sidecar.coordinator.attempt import Attempt, AttemptPhase
@@ -29,9 +30,6 @@ from trainer_sidecar.coordinator.leases import Contacts
 from trainer_sidecar.coordinator.roster import RankPod, Roster
 from trainer_sidecar.coordinator.steps import Steps
 from trainer_sidecar.coordinator.views import CheckpointView, ControllerView
-
-NO_SUCCESSOR = "NoSuccessor"
-"""Code of a lost controller whose place no other one can take: only a new start protects the job again."""
 
 
 @dataclass(frozen=True, slots=True)

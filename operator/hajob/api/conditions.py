@@ -122,6 +122,12 @@ class Reason(Enum):
         "ControllerNotStarted",
         "The MindIO controller, or the rendezvous store beside it, cannot be started from the training image.",
     )
+    TAKING_OVER = (
+        _T.COORDINATOR_READY,
+        _FALSE,
+        "TakingOver",
+        "The MindIO controller was lost, another one takes its place: training goes on, the next fault waits for it.",
+    )
     CONTROLLER_LOST = (
         _T.COORDINATOR_READY,
         _FALSE,

@@ -130,6 +130,15 @@ class Restarts(ApiModel):
     """Because of the training program."""
 
 
+class Takeovers(ApiModel):
+    """Lost MindIO controllers whose place another one has taken while the training went on."""
+
+    count: Number = 0
+    """How often."""
+    last_milliseconds: Number = 0
+    """From the loss until the newest controller knew every rank."""
+
+
 class Progress(ApiModel):
     """How far the training is."""
 
@@ -304,6 +313,7 @@ class HATrainingJobStatus(ApiModel):
     completion_time: Timestamp | None = None
     """When it completed or failed."""
     restarts: Restarts = Restarts()
+    takeovers: Takeovers = Takeovers()
     """Restarts of the whole job."""
     progress: Progress | None = None
     """How far the training is; refreshed at most every 10 minutes, and with every other write."""

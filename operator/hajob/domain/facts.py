@@ -88,6 +88,9 @@ FIRST_ACTION: Final = {
 TAKES_THE_NODE: Final = frozenset(kind for kind, action in FIRST_ACTION.items() if action is Action.REPLACE)
 """Kinds after which every rank of the node is lost."""
 
+NO_SUCCESSOR: Final = "NoSuccessor"
+"""Code of a lost controller whose place no other one can take: only a new start protects the job again."""
+
 INFORMATION: Final = frozenset({FactKind.POD_UNSTARTABLE, FactKind.CONTROLLER_LOST})
 """Kinds that lose no rank: a note for the reader, or the coordinator's own affair."""
 

@@ -179,7 +179,7 @@ class Evaluator:
         below = self._below(action)
         if below:
             return below
-        found = [*self.policy.refusals.get(action, ()), *_CHECKS[action](self)]
+        found = [*self.policy.refusals.get(action, ()), *self._store(action), *_CHECKS[action](self)]
         return tuple(found or self._budget(action))
 
     def _below(self, action: Action) -> tuple[Refusal, ...]:
@@ -193,6 +193,13 @@ class Evaluator:
         if not self.policy.allows(action):
             return (Refusal("ActionAllowed", f"spec does not allow {action}"),)
         return ()
+
+    def _store(self, action: Action) -> list[Refusal]:
+        """Process groups are built anew through the store that the ranks were started with."""
+        if not self.state.store_lost or action not in _MEETING:
+            return []
+        words = "the rendezvous store was lost with the coordinator's pod: ranks that run cannot meet a new one"
+        return [Refusal("StoreKept", words)]
 
     def _budget(self, action: Action) -> list[Refusal]:
         if not self.loss.counted or action is self.loss.continues or is_free(self.loss, self.state, self.now_ms):
@@ -301,6 +308,9 @@ def _checkpoint(evaluator: Evaluator) -> list[Refusal]:
         found.append(Refusal("CompleteCopy", "the survivors do not hold a complete optimizer copy"))
     return found
 
+
+_MEETING: Final = frozenset({Action.IN_PLACE, Action.REPLACE, Action.SHRINK})
+"""They build process groups anew."""
 
 _CHECKS: Final[dict[Action, Callable[[Evaluator], list[Refusal]]]] = {
     Action.RETRY: _process,

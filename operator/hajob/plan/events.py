@@ -221,7 +221,14 @@ class CoordinatorPlaced(JobEvent):
 
 @dataclass(frozen=True, slots=True)
 class CoordinatorReady(JobEvent):
-    """A coordinator serves; after a loss its controller is blind until the next restart."""
+    """A coordinator serves: its controller knows every rank."""
+
+
+@dataclass(frozen=True, slots=True)
+class ControllerTakenOver(JobEvent):
+    """Another MindIO controller has taken the place of a lost one; so long nobody protected the ranks."""
+
+    duration_ms: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -270,6 +277,7 @@ class Deleted(JobEvent):
 
 
 EVENTS: tuple[type[JobEvent], ...] = (
+    ControllerTakenOver,
     Accepted,
     PodsReady,
     AllRanksStarted,

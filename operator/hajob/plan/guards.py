@@ -4,8 +4,8 @@ from functools import partial
 from typing import Final
 
 from hajob.domain.actions import MINDIO_STRATEGY, STRATEGIES, Action
+from hajob.domain.facts import NO_SUCCESSOR, TAKES_THE_NODE, FactKind
 from hajob.domain.facts import SICK_NODE as SICK_NODES
-from hajob.domain.facts import TAKES_THE_NODE, FactKind
 from hajob.domain.incidents import Purpose
 from hajob.plan import events
 from hajob.plan.context import Context, Guard
@@ -146,7 +146,7 @@ def _nodes_for_all(context: Context) -> bool:
 
 
 def _may_expand(context: Context) -> bool:
-    return _enough(context) and not _spent_out(context, Action.EXPAND)
+    return _enough(context) and not context.state.store_lost and not _spent_out(context, Action.EXPAND)
 
 
 def why_no_move(context: Context) -> str:
@@ -164,6 +164,8 @@ def why_no_move(context: Context) -> str:
         return "no step has ended yet"
     if not view.coordinator_ready:
         return "the MindIO controller does not serve"
+    if context.state.store_lost:
+        return "StoreKept: the rendezvous store was lost with the coordinator's pod"
     if _spent_out(context, Action.MIGRATE):
         limits = policy.limits[Action.MIGRATE]
         return f"{limits.max_count} moves in {limits.window_seconds} s are spent"
@@ -244,6 +246,14 @@ STANDING_SAVE: Final = Guard(
 )
 CONTROLLER_FACT: Final = about(
     "controller lost", "the fact says the controller is gone", frozenset({FactKind.CONTROLLER_LOST})
+)
+BLIND_FACT: Final = Guard(
+    "no successor",
+    "the fact says that no other controller can take its place",
+    lambda context: context.seen is not None and context.seen.code == NO_SUCCESSOR,
+)
+BLIND: Final = Guard(
+    "blind", "no other controller can take the place of the lost one", lambda context: context.state.blind
 )
 OBSERVING: Final = Guard("observe", "mode is Observe", _observing)
 HOLDING: Final = Guard("hold", "mode is Hold", lambda context: context.policy.mode is Mode.HOLD)

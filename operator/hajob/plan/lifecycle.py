@@ -6,6 +6,7 @@ from functools import partial
 from typing import Final
 
 from hajob.domain.actions import ACTION_ORDER, Action, OrderCommand
+from hajob.domain.facts import NO_SUCCESSOR
 from hajob.domain.incidents import Incident, IncidentOutcome, Purpose
 from hajob.domain.text import last_lines
 from hajob.plan import effects, events
@@ -357,9 +358,34 @@ def lose_coordinator(context: Context) -> HandlerResult:
     state, closing = settle(context, "the coordinator was lost")
     number = state.incarnation + 1
     stale = (Deadline.RECOVERY, Deadline.EXPAND, *OF_COORDINATOR)
-    state = clear_deadlines(replace(state, incarnation=number, coordinator=number), *stale)
+    state = replace(state, incarnation=number, coordinator=number, blind=_is_blind(context), store_lost=True)
     announce = effects.Announce("CoordinatorLost", _told(context) or "the controller is gone")
-    return state, (announce, *closing)
+    return clear_deadlines(state, *stale), (announce, *closing)
+
+
+def _is_blind(context: Context) -> bool:
+    return context.seen is not None and context.seen.code == NO_SUCCESSOR
+
+
+def stay_unprotected(context: Context) -> HandlerResult:
+    """Another controller could not be taught what the lost one knew."""
+    state = replace(context.state, blind=context.state.blind or _is_blind(context))
+    return state, () if state == context.state else (effects.Announce("ControllerLost", _told(context)),)
+
+
+def protected_again(context: Context) -> HandlerResult:
+    """Another controller knows every rank: nothing was lost but a moment."""
+    state, _ = coordinator_back(context)
+    return replace(state, blind=False), ()
+
+
+def taken_over(context: Context) -> HandlerResult:
+    """Count it."""
+    event = context.event
+    assert isinstance(event, events.ControllerTakenOver)
+    words = f"another MindIO controller protects the job, {event.duration_ms} ms after the loss; the training went on"
+    state = replace(context.state, takeovers=context.state.takeovers + 1, takeover_ms=event.duration_ms)
+    return state, (effects.Announce("ControllerTakenOver", words),)
 
 
 def _told(context: Context) -> str:

@@ -172,6 +172,10 @@ class JobState:
         places: node rank to the name of the spare node where its pod is placed, while the incident lasts.
         coordinator: incarnation of the newest coordinator pod.
         apart: the coordinator may not share a node with a rank; False where nothing else fits.
+        blind: no other controller can take the place of the lost one; only a start protects the ranks again.
+        store_lost: the rendezvous store was lost with the coordinator's pod; the ranks that run cannot meet anew.
+        takeovers: how often another controller has taken a lost one's place.
+        takeover_ms: how long the newest of them took.
         forgotten_ms: what is older than this may concern something forgotten, and is stale.
         resumed_ms: end of the last outage; an older observation of a living process is stale.
         step: newest finished step that an event has told.
@@ -201,6 +205,10 @@ class JobState:
     places: Mapping[int, str] = field(default_factory=dict)
     coordinator: int = 0
     apart: bool = True
+    blind: bool = False
+    store_lost: bool = False
+    takeovers: int = 0
+    takeover_ms: int = 0
     forgotten_ms: int = 0
     resumed_ms: int = 0
     step: int = -1

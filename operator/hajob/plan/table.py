@@ -33,6 +33,7 @@ from hajob.plan.events import (
     CapacityAvailable,
     CapacityLost,
     CheckpointVerified,
+    ControllerTakenOver,
     CoordinatorLost,
     CoordinatorMoveRequested,
     CoordinatorPlaced,
@@ -94,6 +95,9 @@ _DELETE: Final = Handler("delete", "delete every pod and close what is open", li
 _UNPROTECTED: Final = Handler("new coordinator", "go on unprotected with a new coordinator", life.lose_coordinator)
 _RESTART_ALONE: Final = Handler("restart for controller", "restart with a new controller", life.restart_unprotected)
 _BACK: Final = Handler("back", "nothing was lost", life.coordinator_back)
+_PROTECTED: Final = Handler("protected", "another controller knows every rank", life.protected_again)
+_STAY_UNPROTECTED: Final = Handler("note", "note whether it is for good", life.stay_unprotected)
+_BLIND_NOW: Final = g.both(g.BLIND_FACT, g.RESTART_NOW)
 _SHRUNK: Final = Handler("shrunk", "go on with what is left", elastic.shrunk)
 _GROW_LATER: Final = Handler("delay", "grow after the delay", elastic.await_expand)
 _WAIT_FOR_NODES: Final = Handler("wait", "look for capacity again after the delay", elastic.await_capacity)
@@ -162,7 +166,13 @@ _FACTS = (
     _ignore(_WITH_PODS, FactSeen, Why.INVALID, g.UNCONCERNED),
     _row(_WITH_PODS, FactSeen, g.NOTE, Handler("note", "remember what explains a slow start", life.note)),
     # the first step has not ended, or there is no controller: only a restart is left
-    _row(P.UNPROTECTED, FactSeen, g.CONTROLLER_FACT, Handler("none", "nothing", r.nothing)),
+    _row(P.UNPROTECTED, FactSeen, g.both(g.CONTROLLER_FACT, _BLIND_NOW), _RESTART_ALONE, P.RESTARTING),
+    _row(
+        P.UNPROTECTED,
+        FactSeen,
+        g.CONTROLLER_FACT,
+        Handler("note", "note whether it is for good", life.stay_unprotected),
+    ),
     _row((*_STARTING, P.HELD, P.UNPROTECTED), FactSeen, g.SICK_NODE, _NO_MOVE),
     _row(
         (P.PENDING, P.RESTARTING),
@@ -183,7 +193,7 @@ _FACTS = (
     _row(P.RUNNING, FactSeen, g.MOVE, _NO_MOVE),
     _row((P.CONFIRMING, P.SHRUNK, P.EXPANDING, P.MIGRATING, *_HELD_UP, P.SAVING), FactSeen, g.SICK_NODE, _NO_MOVE),
     # a lost controller costs nothing as long as the training goes on
-    _row(_TRAINING, FactSeen, g.both(g.CONTROLLER_FACT, g.RESTART_NOW), _RESTART_ALONE, P.RESTARTING),
+    _row(_TRAINING, FactSeen, g.both(g.CONTROLLER_FACT, _BLIND_NOW), _RESTART_ALONE, P.RESTARTING),
     _row(_TRAINING, FactSeen, g.CONTROLLER_FACT, _UNPROTECTED, P.UNPROTECTED),
     _row(P.SAVING, FactSeen, g.both(g.CONTROLLER_FACT, g.SUSPENDING), _SUSPEND, P.SUSPENDED),
     *_by_action((*_HELD_UP, P.SAVING), FactSeen, EXIT_ONLY, g.CONTROLLER_FACT),
@@ -361,7 +371,6 @@ _DEADLINES = (
         _TRAINING, DeadlineReached, g.DUE_UNREACHABLE, Handler("wait for it", "say so and wait", life.await_coordinator)
     ),
     _row(_TRAINING, DeadlineReached, g.both(g.DUE_COORDINATOR, g.SERVING), _BACK),
-    _row(_TRAINING, DeadlineReached, g.both(g.DUE_COORDINATOR, g.RESTART_NOW), _RESTART_ALONE, P.RESTARTING),
     _row((*_TRAINING, P.UNPROTECTED), DeadlineReached, g.DUE_COORDINATOR, _UNPROTECTED, P.UNPROTECTED),
     _row(LIVE, DeadlineReached, g.PASSED, Handler("forget", "forget the deadline", life.forget_deadline)),
     _ignore(tuple(P), DeadlineReached, Why.NOT_DUE),
@@ -472,11 +481,12 @@ _COORDINATOR = (
     *_by_action((*_STARTING, *_HELD_UP, P.HELD), CoordinatorLost, EXIT_ONLY),
     _row(P.SAVING, CoordinatorLost, g.SUSPENDING, _SUSPEND, P.SUSPENDED),
     *_by_action(P.SAVING, CoordinatorLost, EXIT_ONLY),
-    _row(_TRAINING, CoordinatorLost, g.RESTART_NOW, _RESTART_ALONE, P.RESTARTING),
     _row(_TRAINING, CoordinatorLost, g.ALWAYS, _UNPROTECTED, P.UNPROTECTED),
     _row(P.UNPROTECTED, CoordinatorLost, g.ALWAYS, Handler("another", "make another one soon", life.await_another)),
-    _row(P.UNPROTECTED, CheckpointVerified, g.RESTART_AT_CHECKPOINT, _RESTART_ALONE, P.RESTARTING),
-    _row(P.UNPROTECTED, PolicyChanged, g.RESTART_NOW, _RESTART_ALONE, P.RESTARTING),
+    _row(P.UNPROTECTED, CoordinatorReady, g.ALWAYS, _PROTECTED, P.RUNNING),
+    _row(P.UNPROTECTED, CheckpointVerified, g.both(g.BLIND, g.RESTART_AT_CHECKPOINT), _RESTART_ALONE, P.RESTARTING),
+    _row(P.UNPROTECTED, PolicyChanged, g.both(g.BLIND, g.RESTART_NOW), _RESTART_ALONE, P.RESTARTING),
+    _row(_WITH_PODS, ControllerTakenOver, g.ALWAYS, Handler("count", "count it", life.taken_over)),
     _row(LIVE, CheckpointVerified, g.ALWAYS, Handler("note checkpoint", "remember its step", life.checkpoint_seen)),
 )
 

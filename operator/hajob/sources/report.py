@@ -116,7 +116,7 @@ def _place(fact: Fact, observed: Sequence[Observed]) -> int:
     return next(answers, len(observed))
 
 
-_SILENT: Final = frozenset({wire.STOP_ACCEPTED, wire.STRATEGY_SENT, wire.TAKEN_OVER})
+_SILENT: Final = frozenset({wire.STOP_ACCEPTED, wire.STRATEGY_SENT})
 
 
 def _event(milestone: wire.Milestone, state: wire.CoordinatorState) -> events.JobEvent | None:
@@ -138,6 +138,8 @@ def _event(milestone: wire.Milestone, state: wire.CoordinatorState) -> events.Jo
             return events.ResultReported(
                 number, milestone.result_code, milestone.text, milestone.strategy, tuple(milestone.ranks)
             )
+        case wire.TAKEN_OVER:
+            return events.ControllerTakenOver(milestone.duration_nanoseconds // NANOSECONDS_PER_MILLISECOND)
         case wire.FINISHED_ALL:
             return events.AllFinished(number)
     return None

@@ -186,6 +186,7 @@ def build_status(snapshot: Snapshot) -> api.HATrainingJobStatus:
         start_time=previous.start_time or (now.replace(microsecond=0) if state.attempt else None),
         completion_time=(previous.completion_time or now.replace(microsecond=0)) if ended else None,
         restarts=api.Restarts(infrastructure=state.restarts_infrastructure, program=state.restarts_program),
+        takeovers=api.Takeovers(count=state.takeovers, last_milliseconds=state.takeover_ms),
         progress=_progress(snapshot, now),
         goodput=snapshot.goodput,
         recoverability=tuple(snapshot.recoverability),
@@ -336,7 +337,8 @@ def _coordinator(snapshot: Snapshot) -> tuple[Reason, str]:
     if snapshot.state.phase in WITHOUT_COORDINATOR:
         return Reason.COORDINATOR_NOT_NEEDED, ""  # it was ended by us, so its silence is no problem
     if snapshot.state.phase is JobPhase.UNPROTECTED:
-        return Reason.CONTROLLER_LOST, view.problem
+        reason = Reason.CONTROLLER_LOST if snapshot.state.blind else Reason.TAKING_OVER
+        return reason, view.problem
     if view.serving:
         reason = Reason.COORDINATOR_SHARES_NODE if view.shares_node else Reason.COORDINATOR_SERVING
         told = (view.problems.get(code, "") for code in ("AgentsUnreachable", "StrangersHeld"))
