@@ -145,6 +145,7 @@ LIVE_PRECONDITIONS: Final = {
     "FirstStepFinished": "MindIO has state from step 1 on",
     "CoordinatorReady": "the MindIO controller serves",
     "CoordinatorApart": "the coordinator shares no node with a rank of its job",
+    "StoreKept": "the rendezvous store that the ranks were started with is still there",
     "FreeNode": "a node is free for a pod that is made anew",
     "CompleteCopy": "the ranks that stay hold every optimizer shard",
     "CheckpointPresent": "without a complete copy there is a periodic checkpoint",

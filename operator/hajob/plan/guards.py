@@ -255,6 +255,11 @@ BLIND_FACT: Final = Guard(
 BLIND: Final = Guard(
     "blind", "no other controller can take the place of the lost one", lambda context: context.state.blind
 )
+TAKING_OVER: Final = Guard(
+    "another controller comes",
+    "another controller is about to take the place of the lost one",
+    lambda context: not context.state.blind,
+)
 OBSERVING: Final = Guard("observe", "mode is Observe", _observing)
 HOLDING: Final = Guard("hold", "mode is Hold", lambda context: context.policy.mode is Mode.HOLD)
 SICK_NODE: Final = about("sick node", "the fact is about a node that still works", SICK_NODES)

@@ -321,6 +321,12 @@ def hold(context: Context) -> HandlerResult:
     return state, (effects.Announce("Held", f"fact {context.fact.id} waits, mode is Hold"),)
 
 
+def hold_until_protected(context: Context) -> HandlerResult:
+    """A fault while another controller takes the lost one's place: it decides nothing, and nothing is decided."""
+    state, _ = hold(context)
+    return state, (effects.Announce("Held", f"fact {context.fact.id} waits until a controller protects the job again"),)
+
+
 def hold_more(context: Context) -> HandlerResult:
     """Another fact joins what is held."""
     incident = context.incident

@@ -96,6 +96,9 @@ _UNPROTECTED: Final = Handler("new coordinator", "go on unprotected with a new c
 _RESTART_ALONE: Final = Handler("restart for controller", "restart with a new controller", life.restart_unprotected)
 _BACK: Final = Handler("back", "nothing was lost", life.coordinator_back)
 _PROTECTED: Final = Handler("protected", "another controller knows every rank", life.protected_again)
+_HOLD: Final = Handler(
+    "wait", "open an incident, decide when a controller protects the job again", life.hold_until_protected
+)
 _STAY_UNPROTECTED: Final = Handler("note", "note whether it is for good", life.stay_unprotected)
 _BLIND_NOW: Final = g.both(g.BLIND_FACT, g.RESTART_NOW)
 _SHRUNK: Final = Handler("shrunk", "go on with what is left", elastic.shrunk)
@@ -199,7 +202,10 @@ _FACTS = (
     *_by_action((*_HELD_UP, P.SAVING), FactSeen, EXIT_ONLY, g.CONTROLLER_FACT),
     _row(P.RUNNING, FactSeen, g.HOLDING, Handler("hold", "open an incident, start nothing", life.hold), P.HELD),
     *_by_action(P.RUNNING, FactSeen, FAULT),
+    _row(P.UNPROTECTED, FactSeen, g.TAKING_OVER, _HOLD, P.HELD),
     *_by_action(P.UNPROTECTED, FactSeen, EXIT_ONLY),
+    *_by_action(P.HELD, FactSeen, EXIT_ONLY, g.both(g.CONTROLLER_FACT, g.BLIND_FACT)),
+    _row(P.HELD, FactSeen, g.CONTROLLER_FACT, Handler("none", "nothing", r.nothing)),
     _row(P.HELD, FactSeen, g.ALWAYS, Handler("hold", "the fact joins what is held", life.hold_more)),
     *_by_action(P.GATHERING, FactSeen, FAULT),
     *_by_action((P.RESUMING, P.SHRINKING, P.CONFIRMING, P.SHRUNK), FactSeen, DUMP_OR_EXIT),
@@ -484,6 +490,7 @@ _COORDINATOR = (
     _row(_TRAINING, CoordinatorLost, g.ALWAYS, _UNPROTECTED, P.UNPROTECTED),
     _row(P.UNPROTECTED, CoordinatorLost, g.ALWAYS, Handler("another", "make another one soon", life.await_another)),
     _row(P.UNPROTECTED, CoordinatorReady, g.ALWAYS, _PROTECTED, P.RUNNING),
+    *_by_action(P.HELD, CoordinatorReady, FAULT, g.RELEASED),
     _row(P.UNPROTECTED, CheckpointVerified, g.both(g.BLIND, g.RESTART_AT_CHECKPOINT), _RESTART_ALONE, P.RESTARTING),
     _row(P.UNPROTECTED, PolicyChanged, g.both(g.BLIND, g.RESTART_NOW), _RESTART_ALONE, P.RESTARTING),
     _row(_WITH_PODS, ControllerTakenOver, g.ALWAYS, Handler("count", "count it", life.taken_over)),

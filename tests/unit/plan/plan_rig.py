@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from hajob.domain.actions import Action
-from hajob.domain.facts import Fact, FactKind, Source
+from hajob.domain.facts import NO_SUCCESSOR, Fact, FactKind, Source
 from hajob.domain.incidents import Incident
 from hajob.plan import events as e
 from hajob.plan.effects import Effect, SendOrder
@@ -101,6 +101,10 @@ class Rig:
         given = {"incarnation": self.state.incarnation, "source": Source.AGENT, **more}
         self.last_fact = replace(made, **given)  # type: ignore[arg-type]
         return self.tell(e.FactSeen(fact=self.last_fact))
+
+    def lose_for_good(self, message: str = "") -> tuple[Effect, ...]:
+        """The controller is lost, and no other one can take its place."""
+        return self.see(FactKind.CONTROLLER_LOST, code=NO_SUCCESSOR, message=message, source=Source.COORDINATOR)
 
     def exits(self, rank: int, exit_code: int = -9, **more: object) -> tuple[Effect, ...]:
         """A process exits."""

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
 from hajob.domain.actions import FAULT_ACTIONS, Action
-from hajob.domain.facts import Fact, FactKind, Source
+from hajob.domain.facts import NO_SUCCESSOR, Fact, FactKind, Source
 from hajob.domain.layout import Layout
 from hajob.plan import events as e
 from hajob.plan.context import TableRow
@@ -82,6 +82,9 @@ def every_event(state: JobState) -> Iterator[e.JobEvent]:
     yield fact(FactKind.LOG_RULE, state, code="nan")
     yield fact(FactKind.PROCESS_EXITED, state, rank=2)
     yield e.FactSeen(fact=Fact(f"gone {state.incarnation}", FactKind.CONTROLLER_LOST))
+    yield e.FactSeen(fact=Fact(f"blind {state.incarnation}", FactKind.CONTROLLER_LOST, code=NO_SUCCESSOR))
+    if not state.takeovers:
+        yield e.ControllerTakenOver(duration_ms=40)
     yield from (fact(FactKind.AGENT_SILENT, state, node=node) for node in range(4))
     yield fact(FactKind.PROCESS_EXITED, state, rank=99)
     yield e.FactSeen(fact=Fact("nameless", FactKind.PROCESS_EXITED))
@@ -161,6 +164,8 @@ def shape(state: JobState) -> tuple[object, ...]:
     waits += ("Unreachable" in state.deadlines and state.phase is JobPhase.RUNNING,)
     if state.waiting is not None and state.phase is JobPhase.PENDING:
         waits += (state.waiting.released, "Release" in state.deadlines)
+    if state.phase is JobPhase.UNPROTECTED:
+        waits += (state.blind,)
     gone = state.shrunk
     if gone is not None and state.phase in {JobPhase.SHRINKING, JobPhase.SHRUNK}:
         waits += (set(gone.nodes) <= {*gone.lost_nodes},)

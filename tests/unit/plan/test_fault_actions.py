@@ -715,7 +715,7 @@ def test_a_restart_by_request_spends_nothing() -> None:
 )
 def test_a_lost_coordinator_goes_by_policy(policy: CoordinatorLossPolicy, now: JobPhase, later: JobPhase) -> None:
     rig = Rig.running(policy=Policy(coordinator_loss=policy))
-    rig.tell(e.CoordinatorLost())
+    rig.lose_for_good()
     assert rig.at(now)
     assert rig.pods.coordinator == CoordinatorPlacement(rig.state.incarnation)
     assert rig.state.incarnation > 1
@@ -723,10 +723,43 @@ def test_a_lost_coordinator_goes_by_policy(policy: CoordinatorLossPolicy, now: J
     assert rig.at(later)
 
 
+@pytest.mark.parametrize("policy", CoordinatorLossPolicy)
+def test_a_lost_coordinator_is_followed_by_another(policy: CoordinatorLossPolicy) -> None:
+    rig = Rig.running(policy=Policy(coordinator_loss=policy))
+    rig.tell(e.CoordinatorLost())
+    assert rig.at(JobPhase.UNPROTECTED)
+    assert rig.pods.coordinator == CoordinatorPlacement(rig.state.incarnation)
+    rig.tell(e.CheckpointVerified(step=9))
+    assert rig.at(JobPhase.UNPROTECTED), "the new pod takes over"
+    rig.tell(e.ControllerTakenOver(duration_ms=40))
+    rig.tell(e.CoordinatorReady())
+    assert rig.at(JobPhase.RUNNING)
+    assert (rig.state.takeovers, rig.state.takeover_ms, rig.state.restarts_infrastructure) == (1, 40, 0)
+
+
+def test_a_coordinator_that_cannot_take_over_goes_by_policy() -> None:
+    rig = Rig.running(policy=Policy(coordinator_loss=CoordinatorLossPolicy.AT_NEXT_CHECKPOINT))
+    rig.tell(e.CoordinatorLost())
+    rig.lose_for_good()
+    assert rig.at(JobPhase.UNPROTECTED)
+    rig.tell(e.CheckpointVerified(step=9))
+    assert rig.at(JobPhase.RESTARTING)
+    assert not rig.state.blind
+
+
+def test_a_fault_waits_until_a_controller_protects_again() -> None:
+    rig = Rig.running()
+    rig.tell(e.CoordinatorLost())
+    rig.exits(5)
+    assert rig.at(JobPhase.HELD)
+    rig.tell(e.CoordinatorReady())
+    assert rig.at(JobPhase.SAVING), "the ranks cannot meet in another store"
+
+
 def test_the_controller_of_an_old_attempt_is_lost_only_once() -> None:
     """Its loss may be told in one breath with the checkpoint that the restart waited for."""
     rig = Rig.running(policy=Policy(coordinator_loss=CoordinatorLossPolicy.AT_NEXT_CHECKPOINT))
-    rig.tell(e.CoordinatorLost())
+    rig.lose_for_good()
     before = rig.state.incarnation
     rig.tell(e.CheckpointVerified(step=9))
     base = rig.state.base
@@ -775,7 +808,7 @@ def test_a_start_whose_coordinator_cannot_run_fails_with_words() -> None:
     [
         (True, CoordinatorLossPolicy.IMMEDIATELY, JobPhase.RUNNING),
         (False, CoordinatorLossPolicy.NEVER, JobPhase.UNPROTECTED),
-        (False, CoordinatorLossPolicy.IMMEDIATELY, JobPhase.RESTARTING),
+        (False, CoordinatorLossPolicy.IMMEDIATELY, JobPhase.UNPROTECTED),
     ],
 )
 def test_a_running_training_waits_for_its_coordinator(
@@ -842,7 +875,7 @@ def test_a_deadline_that_nothing_waits_for_is_forgotten() -> None:
 
 def test_a_fault_without_controller_restarts() -> None:
     rig = Rig.running()
-    rig.tell(e.CoordinatorLost())
+    rig.lose_for_good()
     rig.exits(5)
     assert rig.at(JobPhase.RESTARTING)
 

@@ -55,7 +55,7 @@ def test_a_drain_that_ends_in_a_restart_leaves_the_restarts() -> None:
 @pytest.mark.parametrize("phase", [JobPhase.STARTING, JobPhase.UNPROTECTED])
 def test_lost_coordinators_leave_the_restarts(phase: JobPhase) -> None:
     rig = Rig.running(policy=Policy(limits=ONCE))
-    rig.tell(e.CoordinatorLost())
+    rig.lose_for_good()
     if phase is JobPhase.STARTING:
         rig.state = replace(rig.state, phase=phase)
         rig.tell(e.CoordinatorLost())
@@ -67,10 +67,10 @@ def test_lost_coordinators_leave_the_restarts(phase: JobPhase) -> None:
 
 def test_restarts_for_lost_coordinators_keep_their_distance() -> None:
     rig = Rig.running(policy=Policy(coordinator_loss=CoordinatorLossPolicy.IMMEDIATELY))
-    rig.tell(e.CoordinatorLost())
+    rig.lose_for_good()
     assert rig.at(JobPhase.RESTARTING)
     again(rig)
-    rig.tell(e.CoordinatorLost())
+    rig.lose_for_good()
     assert rig.at(JobPhase.UNPROTECTED)
     rig.tell(e.CheckpointVerified(step=9), rig.now + 50_000)
     assert rig.at(JobPhase.UNPROTECTED)

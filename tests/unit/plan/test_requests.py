@@ -159,7 +159,7 @@ def test_an_unworkable_job_fails_at_once_with_its_words(phase: JobPhase) -> None
 
 def test_a_restart_that_turns_out_unworkable_closes_its_incident() -> None:
     rig = Rig.running(policy=Policy(coordinator_loss=CoordinatorLossPolicy.IMMEDIATELY))
-    rig.tell(e.CoordinatorLost())
+    rig.lose_for_good()
     done = rig.tell(e.Unworkable(reason="ImageUnusable", message="it has no torchrun"))
     assert do.CloseIncident(2, IncidentOutcome.FAILED, "it has no torchrun") in done
     assert rig.state.incident is None
@@ -287,8 +287,8 @@ def test_the_last_words_of_a_controller_are_told() -> None:
     rig = Rig.running()
     assert do.Announce("CoordinatorLost", "x" * 1024) in rig.see(FactKind.CONTROLLER_LOST, message="x" * 5000)
     rig = Rig.running(policy=Policy(coordinator_loss=CoordinatorLossPolicy.IMMEDIATELY))
-    rig.see(FactKind.CONTROLLER_LOST, message="exit code 9: killed")
-    assert (rig.incident.cause.code, rig.incident.cause.message) == ("ControllerLost", "exit code 9: killed")
+    rig.lose_for_good("exit code 9: killed")
+    assert (rig.incident.cause.code, rig.incident.cause.message) == ("NoSuccessor", "exit code 9: killed")
 
 
 @pytest.mark.parametrize("words", ["evicted", ""])

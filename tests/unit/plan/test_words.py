@@ -295,7 +295,7 @@ def test_requests_spend_no_budget_their_missed_deadlines_do() -> None:
 
 def test_a_restart_for_the_controller_books_a_restart() -> None:
     rig = Rig.running()
-    rig.tell(e.CoordinatorLost(message="gone"))
+    rig.lose_for_good("gone")
     rig.tell(e.CheckpointVerified(step=9))
     assert rig.incident.purpose is Purpose.COORDINATOR
     assert [spend.budget for spend in rig.state.spent] == ["Maintenance"]
