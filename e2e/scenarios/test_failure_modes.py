@@ -256,6 +256,7 @@ def test_deleted_and_applied_again_at_once_with_a_dead_node(rig: Rig) -> None:
     job = rig.submit(iterations=STEPS)
     job.wait_step(5)
     rig.nodes.control.power_off(job.node_of(0))
+    rig.plane.wait("the node to be missed", job.incidents)  # else its pod is waited for until Kubernetes misses it
     rig.plane.kubectl("--namespace", job.namespace, "delete", "hatrainingjob", job.name, "--timeout=30s")
     for log in job.logs.iterdir():
         log.unlink()

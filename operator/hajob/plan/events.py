@@ -141,6 +141,13 @@ class CoordinatorMoveRequested(JobEvent):
 
 
 @dataclass(frozen=True, slots=True)
+class RanksUnreachable(JobEvent):
+    """Rank pods are about to be deleted without grace: nobody on these nodes could end their ranks."""
+
+    nodes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class CapacityAvailable(JobEvent):
     """So many nodes could take a rank pod of this job now."""
 
@@ -158,9 +165,11 @@ class PlacesMissing(JobEvent):
 
     Attributes:
         message: what is missing.
+        reason: one word for people.
     """
 
     message: str = ""
+    reason: str = "WaitingForCapacity"
 
 
 @dataclass(frozen=True, slots=True)
@@ -298,6 +307,7 @@ EVENTS: tuple[type[JobEvent], ...] = (
     PlacesFound,
     MigrateRequested,
     CoordinatorMoveRequested,
+    RanksUnreachable,
     CoordinatorLost,
     CoordinatorUnreachable,
     CoordinatorReachable,

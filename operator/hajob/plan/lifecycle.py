@@ -74,7 +74,7 @@ def await_places(context: Context) -> HandlerResult:
     due = state.deadlines.get(Deadline.STARTUP)
     left = 0 if due is None else max(due - context.now_ms, 1)
     state = replace(clear_deadlines(state, Deadline.STARTUP), waiting=Waiting(context.now_ms, left))
-    return state, (effects.Announce("WaitingForCapacity", event.message),)
+    return state, (effects.Announce(event.reason, event.message),)
 
 
 def places_found(context: Context) -> HandlerResult:

@@ -184,6 +184,7 @@ class JobState:
         spent: uses of budgets, oldest first, pruned to the longest window.
         stalls: for the no-progress rule, newest last, bounded.
         fact_ids: newest facts of closed incidents, bounded.
+        unreachable: node name to the time at which a rank pod there was deleted though nobody could end its ranks.
         deadlines: name to time in milliseconds.
         waiting: the start waits for quota or nodes, None while it does not.
         active_since_ms: when the job began to count as active, None while it does not (not begun, suspended, ended).
@@ -217,6 +218,7 @@ class JobState:
     spent: tuple[Spend, ...] = ()
     stalls: tuple[Stall, ...] = ()
     fact_ids: tuple[str, ...] = ()
+    unreachable: Mapping[str, int] = field(default_factory=dict)
     deadlines: Mapping[str, int] = field(default_factory=dict)
     waiting: Waiting | None = None
     active_since_ms: int | None = None

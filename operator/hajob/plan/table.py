@@ -9,7 +9,7 @@ from typing import Final
 
 from hajob.domain.actions import Action
 from hajob.domain.incidents import Purpose
-from hajob.plan import elastic
+from hajob.plan import elastic, fencing
 from hajob.plan import guards as g
 from hajob.plan import lifecycle as life
 from hajob.plan import recovery as r
@@ -53,6 +53,7 @@ from hajob.plan.events import (
     PodsFinished,
     PodsReady,
     PolicyChanged,
+    RanksUnreachable,
     ReplacementsReady,
     RestartRequested,
     ResultReported,
@@ -157,6 +158,7 @@ _LIFE = (
     _row(_WITH_PODS, AllFinished, g.ALWAYS, _COMPLETE, P.COMPLETE),
     _ignore((P.PENDING, P.STARTING, P.RESTARTING), PodsFinished, Why.NOT_TRAINED),
     _row(_BEYOND_START, PodsFinished, g.ALWAYS, _COMPLETE, P.COMPLETE),
+    _row(LIVE, RanksUnreachable, g.ALWAYS, Handler("note", "no start beside ranks that may live on", fencing.note)),
     _row(LIVE, Deleted, g.ALWAYS, _DELETE, P.DELETED),
     _row(
         P.FAILED, RestartRequested, g.ALWAYS, Handler("revive", "start anew, with every budget", life.revive), P.PENDING

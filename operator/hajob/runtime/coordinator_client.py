@@ -70,7 +70,6 @@ class CoordinatorClient:
         self._owner = owner
         self._line: _Line | None = None
         self._assignment: wire.Assignment | None = None
-        self._order: wire.Order | None = None
         self._closing: set[asyncio.Task[None]] = set()
         self.connected = False
         self.sequence = 0
@@ -88,6 +87,11 @@ class CoordinatorClient:
         """Newest step that is known to be finished, -1 before the first."""
         found = known_step(self.now.state)
         return -1 if found is None else found
+
+    @property
+    def incarnation(self) -> int:
+        """Of the pod that is dialled; 0 while there is none."""
+        return self._line.pod.incarnation if self._line else 0
 
     @property
     def address(self) -> str:
@@ -116,7 +120,7 @@ class CoordinatorClient:
         return Loaded(found.loaded_step, refused, found.num_refused, found.problem)
 
     def pod_is_at(self, pod: PodView, credentials: CoordinatorCredentials) -> None:
-        """Dial this pod, unless that is done already."""
+        """Dial this pod, unless that is done already; which step is wanted it has to be told."""
         address = host_port(pod.address, self._ports.pod_settings.coordinator_port)
         if self._line is not None and self._line.pod.uid == pod.uid and self.address == address:
             if self._line.link is not None:
@@ -125,8 +129,6 @@ class CoordinatorClient:
         self.pod_lost()
         self._line = _Line(self, pod, address)
         self._line.link = link = self._ports.dial(address, self._job.metadata.uid, credentials, self._line)
-        if self._order is not None:
-            link.order(self._order)
         if self._assignment is not None:
             link.assign(self._assignment)
         link.start()
@@ -159,7 +161,6 @@ class CoordinatorClient:
 
     def order(self, order: wire.Order) -> None:
         """The step that is wanted now."""
-        self._order = order
         if self._link is not None:
             self._link.order(order)
 

@@ -188,7 +188,7 @@ class OperatorCore:
         return ""
 
     async def job_released(self, uid: str) -> None:
-        """The CR is being deleted: end what belongs to it. Returns when the finalizer may go.
+        """The CR is being deleted: end what belongs to it. Returns when the finalizer may go, its pods being gone.
 
         A job that no controller knows has nothing but its pods, and their owner reference sees to those.
 
@@ -196,11 +196,12 @@ class OperatorCore:
             ApiError: this core is closed: the next leader sees to it.
         """
         self._say_if_closed()
-        controller = self._controllers.pop(uid, None)
-        self._forget(uid)
+        controller = self._controllers.get(uid)
         if controller is not None:
-            await controller.release()
+            await controller.release()  # is shown its pods as they go
             self._say_if_closed()
+        self._controllers.pop(uid, None)
+        self._forget(uid)
         self._capacity_changed()
 
     def _say_if_closed(self) -> None:

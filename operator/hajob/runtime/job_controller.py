@@ -51,7 +51,7 @@ class JobController:
         self._memory = JobMemory(job, ports.clock, self._announce)
         self.observer = JobObserver(self._memory, ports, self)
         self._admission = Admission(ports.kube, ports.clock, ports.pod_settings, ports.authorities)
-        self._outputs = JobOutputs(self._memory, self.observer, self._admission, ports)
+        self._outputs = JobOutputs(self._memory, self.observer, self._admission, ports, self._look_at_start)
         self._loop = ReconcileLoop(self._memory, self.observer.places, self._admission, ports, self)
         self._drains = DrainWatch(self._memory, self.observer.places, ports, self._loop.wake, self._announce)
         self._deadline = DeadlineTimer(
@@ -59,6 +59,7 @@ class JobController:
         )
         self._tasks: list[asyncio.Task[None]] = []
         self._unheard: Timer | None = None
+        self._releasing: list[asyncio.Task[None]] = []
 
     @property
     def job(self) -> HATrainingJob:
@@ -113,7 +114,12 @@ class JobController:
         await self.observer.coordinator.close()
 
     async def release(self) -> None:
-        """The CR is being deleted: delete its pods, so that the job can be applied again, then let go. Never raises."""
+        """The CR is being deleted: return once its pods are gone, so that it can be applied again. Never raises."""
+        if not self._releasing:
+            self._releasing.append(asyncio.create_task(self._release(), name=f"release of {self._memory.title}"))
+        await asyncio.shield(self._releasing[0])
+
+    async def _release(self) -> None:
         self._outputs.status.close()
         self._advance(events.Deleted())
         await self._loop.delete_pods()
@@ -149,8 +155,8 @@ class JobController:
             self._coordinator_pod_seen(pod, deleted=deleted)
         elif not pod.is_spare:
             self._rank_pod_seen(pod, deleted=deleted)
-        if self.state.phase in UNTRAINED:
-            self._take_in(observer.of_places())
+        self._look_for_places()
+        self._outputs.start_if_held()
         self._outputs.status.publish(lazy=True)
         if news.changes_pods:
             self._loop.wake(hurry=deleted)
@@ -222,10 +228,20 @@ class JobController:
         self._take_in(self.observer.of_channel())
         self._outputs.status.publish()
 
+    def _look_at_start(self) -> None:
+        """A start was held back for a while."""
+        self._outputs.start_if_held()
+        self._look_for_places()
+
+    def _look_for_places(self) -> None:
+        """Whether a start has all it needs."""
+        if self.state.phase in UNTRAINED:
+            self._take_in(self.observer.of_places(self._outputs.why_start_is_stuck()))
+
     def look_for_stranded(self, node: str, *, gone: bool = False) -> None:
-        """A node turned, or was deleted: a pod may wait there in vain."""
+        """A node turned, or was deleted: a pod may wait there in vain, or hang."""
         self._take_in(self.observer.of_node(node, gone=gone))
-        if any(pod.is_spare for pod in self.observer.pods.on_node(node)):
+        if any(pod.is_spare or pod.deleting for pod in self.observer.pods.on_node(node)):
             self._loop.wake()
 
     def look_for_moves(self) -> None:
@@ -279,7 +295,7 @@ class JobController:
             if self.observer.places.is_coordinator(pod):
                 self._coordinator_pod_seen(pod, deleted=False)
         self._advance(events.PolicyChanged())  # the spec may have been edited while no operator looked
-        self._take_in(self.observer.of_places())
+        self._look_for_places()
         self._deadline.arm(self._memory.deadlines)
 
     def refused(self) -> None:
@@ -291,15 +307,28 @@ class JobController:
         """Do what the spec asks for, and what is wanted of the nodes below."""
         self._take_in((*self.observer.of_spec(), *self._drains.moves(), *self.observer.hardware.sub_health()))
         self._take_in(self._drains.look())
+        self._look_for_places()
 
     async def protect_pods(self) -> None:
         """Say how many of the pods evictions have to leave."""
         await self._drains.protect()
 
+    def pod_forced(self, pod: PodView) -> None:
+        """A pod is about to be deleted without grace; what ran in it may live on."""
+        if pod.is_rank and pod.phase == "Running":
+            self._advance(events.RanksUnreachable(nodes=(pod.node_name,)))
+
+    def still_there(self, pods: list[PodView]) -> None:
+        """The job is being deleted, and these pods do not go."""
+        named = ", ".join(sorted(f"{pod.name} on {pod.node_name or 'no node'}" for pod in pods)[:3])
+        self._announce(
+            Announcement("PodsNotGone", f"{len(pods)} pods have not ended, the job is kept: {named}", warning=True)
+        )
+
     def creation_tried(self, told: Announcement | None, *, news: bool, turned: bool) -> None:
         """All pods that should exist were asked for, or all exist."""
         self._announce(told)
-        self._take_in(self.observer.of_places())
+        self._look_for_places()
         if news:
             self._outputs.status.publish(lazy=not turned)
 

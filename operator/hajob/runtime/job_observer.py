@@ -6,7 +6,7 @@ It remembers what it has seen, and decides nothing; what is an event is said by 
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
 from hajob.cluster.reachability import Coordinator
 from hajob.plan import events
@@ -112,17 +112,17 @@ class JobObserver:
             return ()
         return observe.of_end(state, num_nodes, serving(state).finished)
 
-    def of_places(self) -> Seen:
-        """Whether a start waits for quota or nodes."""
+    def of_places(self, blocked: str = "") -> Seen:
+        """Whether a start waits for quota or nodes, or for old pods (`blocked`: which)."""
         state, num_nodes, coordinator = self._memory.state, self._memory.layout.num_nodes, self.places.coordinator_pod()
         serving = self.pods.serving(state)
         placed = len(serving.node_names) + (coordinator is not None and bool(coordinator.node_name))
         unplaced = serving.unplaced or (coordinator is not None and coordinator.unschedulable)
-        if (state.waiting is None and not unplaced and self.pods.not_created is None) or (
+        if (state.waiting is None and not unplaced and self.pods.not_created is None and not blocked) or (
             state.waiting is not None and placed <= num_nodes
         ):
             return ()
-        return observe.of_places(state, num_nodes, serving.pods, coordinator, self.pods.not_created)
+        return observe.of_places(state, num_nodes, serving.pods, coordinator, self.pods.not_created, blocked=blocked)
 
     def of_capacity(self) -> Seen:
         """A node, or a pod of any job on one, came or went."""
@@ -133,6 +133,10 @@ class JobObserver:
         spec = self._memory.job.spec
         seen = self._memory.follow_restart(observe.restart_asked(spec))
         return observe.of_spec(self._memory.state, spec, seen)
+
+    def earlier_ranks(self) -> Collection[str]:
+        """Names of rank pods of earlier starts in which something may run."""
+        return self.pods.earlier_ranks(self._memory.state.base)
 
     def is_news(self, report: wire.Report) -> bool:
         """Whether a report says more than how far the training has come."""

@@ -23,6 +23,7 @@ from hajob.runtime.clock import Timer
 from hajob.runtime.job_memory import JobMemory
 from hajob.runtime.job_observer import JobObserver
 from hajob.runtime.ports import Ports
+from hajob.runtime.start_gate import StartGate
 from hajob.runtime.status_publisher import SOON_SECONDS, StatusPublisher
 from hajob.sources.shortage import shortage
 from hajob.status.build import RUNNING_REASON, CoordinatorView, Snapshot, build_status, goodput, is_urgent
@@ -34,12 +35,27 @@ ASSIGN_SECONDS_PER_POD: Final = 0.0002
 class JobOutputs:
     """The words of one job.
 
+    Args:
+        memory: of the job.
+        observer: of the job.
+        admission: of the job.
+        ports: to the world.
+        look_at_start: called when what held a start back may be over.
+
     Attributes:
         status: when it is written.
     """
 
-    def __init__(self, memory: JobMemory, observer: JobObserver, admission: Admission, ports: Ports) -> None:
+    def __init__(
+        self,
+        memory: JobMemory,
+        observer: JobObserver,
+        admission: Admission,
+        ports: Ports,
+        look_at_start: Callable[[], None],
+    ) -> None:
         self._memory, self._observer, self._admission, self._ports = memory, observer, admission, ports
+        self._gate = StartGate(memory, observer, ports, look_at_start)
         job = memory.job
         self._assigning: Timer | None = None
         self._assigned = -math.inf
@@ -63,9 +79,19 @@ class JobOutputs:
         self.assign()
         self._send_order()
 
+    def start_if_held(self) -> None:
+        """A start that waited for ranks of the attempt before may go on."""
+        if self._gate.holds:
+            self._send_order()
+
+    def why_start_is_stuck(self) -> str:
+        """Which pods keep a start from being told, for too long; empty for none."""
+        return self._gate.why_stuck()
+
     def _send_order(self) -> None:
-        if self._memory.journal.order is not None:
-            self._observer.coordinator.order(orders.order(self._memory.journal.order))
+        wanted = self._memory.journal.order
+        if wanted is not None and self._gate.passes(wanted):
+            self._observer.coordinator.order(orders.order(wanted))
 
     def assign_soon(self) -> None:
         """Pods have changed: tell the coordinator in a moment, what comes together in one message.
@@ -80,6 +106,7 @@ class JobOutputs:
 
     def close(self) -> None:
         """Tell nobody anything any more."""
+        self._gate.close()
         self.status.end()
         if self._assigning is not None:
             self._assigning.cancel()
@@ -147,6 +174,7 @@ class JobOutputs:
             journal=journal.dump(now, record),
             goodput=goodput(journal.account, now),
             held_back=self._ports.why_held() if not memory.ended else "",
+            start_waits=self._gate.why_closed() if self._gate.holds else "",
             to_leave=self._observer.places.to_leave(),
             wait=wait_of(memory.state, view, memory.policy, now, shortage(pods.all(), self._observer.pods.not_created)),
             step_ms=memory.pace.step_ms,

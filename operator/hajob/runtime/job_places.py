@@ -58,6 +58,11 @@ class JobPlaces:
         """Whether nobody on the pod's node could end it."""
         return self.pods.unreachable(pod, self._ports.nodes())
 
+    def node_is_away(self, pod: PodView) -> bool:
+        """Whether the API server says that nobody on the pod's node could end it."""
+        node = self._ports.nodes().get(pod.node_name)
+        return bool(pod.node_name) and (node is None or not node.ready)
+
     # ------------------------------------------------------------------------------------------------- free
 
     def demand(self) -> Demand:

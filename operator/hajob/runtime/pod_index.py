@@ -106,6 +106,7 @@ class PodIndex:
         self.not_created: NotCreated | None = None
         self.spares_not_created: NotCreated | None = None
         self._on_node: dict[str, set[str]] = {}
+        self._earlier: tuple[int, set[str]] | None = None
         self._serving: Serving | None = None
         self._state: JobState | None = None
 
@@ -151,6 +152,11 @@ class PodIndex:
                 del self._on_node[before.node_name]
         if now is not None and now.node_name:
             self._on_node.setdefault(now.node_name, set()).add(now.name)
+        if self._earlier is not None:
+            base, old = self._earlier
+            old.discard(before.name if before is not None else "")
+            if now is not None and is_earlier(now, base) and not now.ended:
+                old.add(now.name)
         if self._serving is None or self._state is None:
             return
         if now is not None and is_serving(now, self._state):
@@ -170,6 +176,12 @@ class PodIndex:
     def all(self) -> list[PodView]:
         """Those that exist."""
         return list(self.pods.values())
+
+    def earlier_ranks(self, base: int) -> Collection[str]:
+        """Names of rank pods of starts before that of this incarnation, in which something may run."""
+        if self._earlier is None or self._earlier[0] != base:
+            self._earlier = base, {pod.name for pod in old_ranks(base, self.pods) if not pod.ended}
+        return self._earlier[1]
 
     def ranks(self) -> list[PodView]:
         """Rank pods that have not ended, of whatever incarnation."""
@@ -226,3 +238,13 @@ def coordinator_name(job: HATrainingJob, state: JobState) -> str:
     """Name of the coordinator's pod that should be there; empty where there should be none."""
     desired = coordinator_placement(state)
     return "" if desired is None else coordinator_pod_name(job, desired.incarnation, apart=desired.apart)
+
+
+def old_ranks(base: int, pods: Mapping[str, PodView]) -> list[PodView]:
+    """Rank pods of earlier starts that may still have a node."""
+    return [pod for pod in pods.values() if is_earlier(pod, base)]
+
+
+def is_earlier(pod: PodView, base: int) -> bool:
+    """Whether it is a rank pod of an earlier start that has a node."""
+    return pod.is_rank and pod.incarnation < base and bool(pod.node_name)

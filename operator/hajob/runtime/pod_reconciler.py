@@ -26,6 +26,7 @@ from hajob.objects.settings import PodSettings
 from hajob.plan.placements import CoordinatorPlacement, Placement, Placements
 from hajob.runtime.batches import cautiously, together
 from hajob.runtime.kube import ApiError, Kube, PatchKind
+from hajob.runtime.pod_index import old_ranks
 from hajob.sources.creation import NotCreated, not_created
 from hajob.sources.pod import PodView
 
@@ -89,11 +90,6 @@ def in_turn(todo: Difference, base: int, pods: Mapping[str, PodView], passed_ove
     return replace(todo, missing=tuple(one for one in todo.missing if one not in held_back)) if held_back else todo
 
 
-def old_ranks(base: int, pods: Mapping[str, PodView]) -> list[PodView]:
-    """Rank pods of earlier starts that may still have a node."""
-    return [pod for pod in pods.values() if pod.is_rank and pod.incarnation < base and pod.node_name]
-
-
 def _name(job: HATrainingJob, placement: Placement | CoordinatorPlacement) -> str:
     if isinstance(placement, CoordinatorPlacement):
         return coordinator_pod_name(job, placement.incarnation, apart=placement.apart)
@@ -101,7 +97,18 @@ def _name(job: HATrainingJob, placement: Placement | CoordinatorPlacement) -> st
 
 
 class PodReconciler:
-    """Carries differences out, for one job."""
+    """Carries differences out, for one job.
+
+    Args:
+        kube: the API.
+        settings: of the installation.
+        silent: whether nobody on a pod's node could end it, by all that is known.
+        refused: where none of so many pods may be placed.
+        returned: nodes that need not be avoided any more.
+        creations: as many as may be under way for all jobs.
+        away: the same as `silent`, by the word of the API server alone.
+        forced: told of each pod before it is deleted without grace.
+    """
 
     def __init__(
         self,
@@ -112,17 +119,15 @@ class PodReconciler:
         *,
         returned: Callable[[], Collection[str]],
         creations: asyncio.Semaphore,
+        away: Callable[[PodView], bool],
+        forced: Callable[[PodView], None],
     ) -> None:
-        """`silent`: nobody on the pod's node could end it; `refused`: where none of so many pods may be placed.
-
-        `returned`: nodes that need not be avoided any more; `creations`: as many as may be under way for all jobs.
-        """
         self._kube = kube
         self._settings = settings
-        self._silent = silent
+        self._silent, self._away, self._forced = silent, away, forced
         self._refused, self._returned = refused, returned
         self._creations = creations
-        self._deleted: set[str] = set()
+        self._deleted: dict[str, bool] = {}
         self._opened: set[str] = set()
 
     def manifest(
@@ -261,23 +266,29 @@ class PodReconciler:
 
         async def attempt(pod: PodView) -> None:
             if (error := await self._try_delete(pod)) is not None:
-                log.warning("%s: pod %s is left to its owner reference: %s", pod.namespace, pod.name, error)
+                log.warning("%s: pod %s cannot be deleted yet: %s", pod.namespace, pod.name, error)
 
         await together(attempt, pods)
 
     async def delete(self, pod: PodView) -> None:
-        """Delete one pod, asking once; that it is gone already is as good."""
-        if pod.uid in self._deleted:
+        """Delete one pod, asking once, and once more where its node went away meanwhile; that it is gone is as good."""
+        if self._deleted.get(pod.uid) is not None and not self.hangs(pod):
             return
-        self._deleted.add(pod.uid)  # who else wants it deleted meanwhile need not ask
-        grace = 0 if self._silent(pod) else None
+        grace = 0 if self._silent(pod) or self.hangs(pod) else None
+        self._deleted[pod.uid] = grace == 0  # who else wants it deleted meanwhile need not ask
+        if grace == 0:
+            self._forced(pod)
         try:
             await self._kube.delete("pods", pod.namespace, pod.name, uid=pod.uid, grace_seconds=grace)
         except ApiError as error:
             if error.status not in {404, 409}:  # 409: another pod has this name now
-                self._deleted.discard(pod.uid)
+                self._deleted.pop(pod.uid, None)
                 raise
         except asyncio.CancelledError:
-            self._deleted.discard(pod.uid)
+            self._deleted.pop(pod.uid, None)
             raise
         log.info("%s: pod %s is deleted%s", pod.namespace, pod.name, "" if grace is None else " without grace")
+
+    def hangs(self, pod: PodView) -> bool:
+        """Whether it was asked to go, nobody is there to end it, and it was not deleted without grace yet."""
+        return pod.deleting and self._away(pod) and not self._deleted.get(pod.uid, False)

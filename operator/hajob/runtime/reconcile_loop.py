@@ -23,11 +23,13 @@ from hajob.runtime.job_places import JobPlaces
 from hajob.runtime.kube import ApiError
 from hajob.runtime.outdated_pods import OutdatedPods
 from hajob.runtime.pod_creation import LONGEST_RETRY_SECONDS, RETRY_SECONDS, PodCreation, Told
-from hajob.runtime.pod_reconciler import PodReconciler, difference, in_turn, old_ranks
+from hajob.runtime.pod_index import old_ranks
+from hajob.runtime.pod_reconciler import PodReconciler, difference, in_turn
 from hajob.runtime.ports import Ports
 from hajob.runtime.spare_pods import SparePods
 from hajob.runtime.status_publisher import StatusPublisher
 from hajob.runtime.status_writer import StatusRefusedError
+from hajob.sources.pod import PodView
 
 log = logging.getLogger(__name__)
 
@@ -36,6 +38,10 @@ GONE_SECONDS: Final = 30.0
 
 QUOTA_SECONDS: Final = 0.5
 """Within so long after a change of a quota a refused creation is tried again."""
+
+
+SAY_AGAIN_SECONDS: Final = 300.0
+"""That pods of a deleted job do not go is said again after so long."""
 
 
 class Reconciled(Told, Protocol):
@@ -56,6 +62,12 @@ class Reconciled(Told, Protocol):
     def look_for_missed(self) -> None:
         """A pod was made; it may be gone again."""
 
+    def still_there(self, pods: list[PodView]) -> None:
+        """The job is being deleted, and these pods do not go."""
+
+    def pod_forced(self, pod: PodView) -> None:
+        """A pod is about to be deleted without grace: nobody there can end it."""
+
 
 class ReconcileLoop:
     """The loop of one job."""
@@ -73,6 +85,8 @@ class ReconcileLoop:
             places.refused,
             returned=self._outdated.returned,
             creations=ports.creations,
+            away=places.node_is_away,
+            forced=owner.pod_forced,
         )
         self._spares = SparePods(memory, places, ports, self._reconciler, self.wake)
         self._expiry = Expiry(ports.kube, ports.clock)
@@ -83,7 +97,7 @@ class ReconcileLoop:
         self._pausing: asyncio.Event | None = None
         self._leaving: dict[str, float] = {}
         self._default_grace_seconds = ports.pod_settings.rank_grace_seconds
-        self._ended = False
+        self._ended = self._closed = False
 
     def wake(self, *, hurry: bool = False) -> None:
         """Something may be to be done; `hurry`: a pod that was refused may be created now."""
@@ -103,7 +117,7 @@ class ReconcileLoop:
 
     def close(self) -> None:
         """Change nothing any more."""
-        self._ended = True
+        self._ended = self._closed = True
         self._gang.close()
         self._spares.close()
         self._expiry.close()
@@ -151,6 +165,8 @@ class ReconcileLoop:
             await self._reconciler.delete(pod)
         desired = memory.desired
         todo = difference(memory.job, desired, index.pods, index.gone | index.made.keys() | self._spares.adopted)
+        hanging = tuple(pod for pod in index.all() if self._reconciler.hangs(pod))
+        todo = dataclasses.replace(todo, surplus=(*todo.surplus, *hanging))
         if memory.ended:
             todo = dataclasses.replace(todo, surplus=tuple(pod for pod in todo.surplus if not pod.ended))
         todo = in_turn(todo, memory.state.base, index.pods, self._overdue())
@@ -239,6 +255,15 @@ class ReconcileLoop:
             await self._owner.protect_pods()
 
     async def delete_pods(self) -> None:
-        """The job is being deleted: delete its pods at once, and without grace where a node is silent. Never raises."""
+        """The job is being deleted: delete its pods at once, without grace where a node is silent, until all are gone.
+
+        Never raises. A pod that does not end on a node that is there is waited for: something in it may still write.
+        """
         self._ended = True
-        await self._reconciler.delete_all([pod for pod in self._places.pods.all() if not pod.deleting])
+        backoff, said_at = Backoff(first=0.1, longest=1.0), self._clock.monotonic() + GONE_SECONDS
+        while not self._closed and (pods := self._places.pods.all()):
+            await self._reconciler.delete_all([pod for pod in pods if not pod.deleting or self._reconciler.hangs(pod)])
+            if self._clock.monotonic() >= said_at:
+                self._owner.still_there(pods)
+                said_at += SAY_AGAIN_SECONDS
+            await self._clock.sleep(backoff.delay())

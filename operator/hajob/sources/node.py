@@ -84,6 +84,11 @@ class NodeView:
         return self.unschedulable or self.deleting or any(taint.key in DRAIN_TAINTS for taint in self.taints)
 
     @property
+    def is_out_of_service(self) -> bool:
+        """Whether a person has said that it is off, so that nothing runs there any more."""
+        return any(taint.key == OUT_OF_SERVICE for taint in self.taints)
+
+    @property
     def usable(self) -> bool:
         """Whether the scheduler would put anything there."""
         return self.ready and not self.unschedulable

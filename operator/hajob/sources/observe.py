@@ -248,9 +248,17 @@ def of_capacity(state: JobState, policy: Policy, free_nodes: Callable[[], int]) 
 
 
 def of_places(
-    state: JobState, num_nodes: int, pods: Pods, coordinator: PodView | None, refused: NotCreated | None
+    state: JobState,
+    num_nodes: int,
+    pods: Pods,
+    coordinator: PodView | None,
+    refused: NotCreated | None,
+    *,
+    blocked: str = "",
 ) -> Iterator[events.JobEvent]:
-    """Whether a start waits for quota or nodes; a pod that the scheduler has not looked at yet says neither.
+    """Whether a start waits for quota or nodes, or for pods of the attempt before that do not go.
+
+    A pod that the scheduler has not looked at yet says neither.
 
     Args:
         state: of the planner.
@@ -258,6 +266,7 @@ def of_places(
         pods: that serve.
         coordinator: its pod, None while there is none.
         refused: why pods are not created.
+        blocked: which pods of the attempt before should have gone long ago; empty for none.
     """
     if state.phase not in UNTRAINED:
         return
@@ -265,7 +274,9 @@ def of_places(
     missing = shortage(known, refused)
     if missing and state.waiting is None:
         yield events.PlacesMissing(message=missing)
-    complete = refused is None and len(known) == num_nodes + 1 and all(pod.node_name for pod in known)
+    elif blocked and state.waiting is None:
+        yield events.PlacesMissing(message=blocked, reason="WaitingForOldPods")
+    complete = not blocked and refused is None and len(known) == num_nodes + 1 and all(pod.node_name for pod in known)
     if complete and state.waiting is not None:
         yield events.PlacesFound()
 

@@ -153,6 +153,7 @@ class Snapshot:
     journal: str = ""
     recoverability: Sequence[api.ActionRecoverability] = ()
     goodput: api.Goodput | None = None
+    start_waits: str = ""
     to_leave: Sequence[str] = ()
     wait: Wait | None = None
     step_ms: int | None = None
@@ -241,7 +242,7 @@ def _reasons(snapshot: Snapshot) -> list[tuple[Reason, str]]:
     return [
         (snapshot.accepted, snapshot.warnings if snapshot.accepted is Reason.VALID else snapshot.accepted_message),
         _scheduled(snapshot),
-        (RUNNING_REASON[state.phase], "; ".join(filter(None, (_checkpoints(snapshot), _why_not_training(state))))),
+        (RUNNING_REASON[state.phase], "; ".join(_told(snapshot))),
         (recoverable, unmet),
         _coordinator(snapshot),
         (Reason.FEWER_RANKS if state.shrunk else Reason.FULL_SIZE, ""),
@@ -302,6 +303,11 @@ def _checkpoints(snapshot: Snapshot) -> str:
         return ""
     found = snapshot.record.restoration
     return in_words(found.refused, found.loaded_step) if found.refused else ""
+
+
+def _told(snapshot: Snapshot) -> list[str]:
+    """What the start waits for, what is loaded, why it does not train."""
+    return [*filter(None, (snapshot.start_waits, _checkpoints(snapshot), _why_not_training(snapshot.state)))]
 
 
 def _why_not_training(state: JobState) -> str:

@@ -134,6 +134,7 @@ def every_event(state: JobState) -> Iterator[e.JobEvent]:
         e.MigrateRequested(nodes=(1,)),
         e.MigrateRequested(nodes=(99,)),
         e.CoordinatorMoveRequested(message="node-9"),
+        e.RanksUnreachable(nodes=("node-1",)),
         e.CoordinatorLost(),
         e.CoordinatorReady(),
     )

@@ -5,6 +5,7 @@ And what happens to pods and jobs that went while nobody looked.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from dataclasses import replace
 
@@ -443,11 +444,13 @@ async def test_with_gates_one_job_starts_whole_and_then_the_other() -> None:
     held = jobs.core._controllers["uid-of-job-1"]
     assert held.state.waiting is not None
     assert "4 pods ask for no node yet" in str(jobs.town.kube.objects[names.PLURAL, NAMESPACE, "job-1"]["status"])
-    await jobs.core.job_released("uid-of-job-0")
-    for pod in [pod for pod in jobs.town.pods() if pod.job_uid == "uid-of-job-0"]:
-        del jobs.town.kube.objects["pods", NAMESPACE, pod.name]
+    release = asyncio.create_task(jobs.core.job_released("uid-of-job-0"))
+    await jobs.town.clock.advance(0.1)
+    for pod in jobs.core._controllers["uid-of-job-0"].observer.pods.all():
+        jobs.town.kube.objects.pop(("pods", NAMESPACE, pod.name), None)
         jobs.core.pod_changed(pod, deleted=True)
     await jobs.show(2.0)
+    await release
     assert (jobs.placed(0), jobs.placed(1)) == (0, 4)
     assert jobs.gates_opened() == 4
     await jobs.core.close()

@@ -107,6 +107,15 @@ async def test_what_a_quota_refuses_is_not_asked_a_thousand_times(
     assert server.created < 40
 
 
+async def see_them_gone(town: Town) -> None:
+    """What the watch tells of pods that are deleted."""
+    left = {pod.name for pod in town.pods()}
+    for pod in town.controller.observer.pods.all():
+        if pod.name not in left:
+            town.controller.pod_seen(pod, deleted=True)
+    await town.clock.advance(2.0)
+
+
 async def test_a_deleted_job_asks_once_for_each_pod(monkeypatch: pytest.MonkeyPatch) -> None:
     town, server = await a_job_of(200, monkeypatch)
     await town.clock.advance(1.0)
@@ -116,6 +125,7 @@ async def test_a_deleted_job_asks_once_for_each_pod(monkeypatch: pytest.MonkeyPa
     server.most = 0
     task = asyncio.create_task(town.controller.release())
     await town.clock.advance(REQUEST_SECONDS * 6)
+    await see_them_gone(town)
     await task
     assert sorted(server.deleted) == sorted(set(server.deleted))
     assert len(server.deleted) == 201
@@ -130,6 +140,7 @@ async def test_a_job_deleted_while_its_pods_are_made_gets_no_more(big: tuple[Tow
     await town.clock.advance(REQUEST_SECONDS * 2)
     made = server.created
     await town.clock.advance(10.0)
+    await see_them_gone(town)
     await task
     assert server.created == made < 100
 

@@ -1,0 +1,95 @@
+"""No rank of a new attempt is started beside one of the attempt before: they write into the same checkpoint directory.
+
+What has ended is known from the API server: a kubelet lets a pod go only once its containers have ended. Where a pod
+had to be deleted without that word, the start waits until its agent has ended the ranks (hajob.plan.fencing), or a
+person has said that the node is out of service (docs/decisions/0033-old-ranks-are-gone.md).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+from hajob.domain.actions import OrderCommand
+from hajob.plan import fencing
+from hajob.plan.effects import SendOrder
+from hajob.plan.state import UNTRAINED
+from hajob.runtime.clock import Timer
+from hajob.runtime.job_memory import JobMemory
+from hajob.runtime.job_observer import JobObserver
+from hajob.runtime.ports import Ports
+
+_NAMED: Final = 3
+LOOK_SECONDS: Final = 5.0
+"""So often it is looked whether a person has taken a node out of service."""
+STUCK_SECONDS: Final = 45.0
+"""Pods that have not ended for so long do not do so by themselves: the start-up clock stands still."""
+
+
+class StartGate:
+    """Holds the order to start back.
+
+    Args:
+        memory: of the job.
+        observer: of the job.
+        ports: to the world.
+        open_again: called when what held an order back may be over.
+    """
+
+    def __init__(self, memory: JobMemory, observer: JobObserver, ports: Ports, open_again: Callable[[], None]) -> None:
+        self._memory, self._observer, self._ports, self._open_again = memory, observer, ports, open_again
+        self._timer: Timer | None = None
+        self.holds = False
+        """Whether an order waits."""
+        self._since = 0.0
+
+    def close(self) -> None:
+        """Wait for nothing any more."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def passes(self, order: SendOrder) -> bool:
+        """Whether the coordinator may be told; the one of the attempt before may: it only ends what it runs.
+
+        So may one that takes over a training: it starts nothing.
+        """
+        self.close()
+        before, starts = self.holds, order.command is OrderCommand.START and self._memory.state.phase in UNTRAINED
+        self.holds = starts and self._is_of_this_start() and bool(self.why_closed())
+        if self.holds and not before:
+            self._since = self._ports.clock.monotonic()
+        if self.holds and (rest := self._next_look()) > 0:
+            self._timer = self._ports.clock.call_later(rest, self._open_again)
+        return not self.holds
+
+    def _next_look(self) -> float:
+        """In how many seconds something changes by time alone; 0 for never."""
+        if self._observer.earlier_ranks():
+            return self._since + STUCK_SECONDS - self._ports.clock.monotonic()
+        left = fencing.left_ms(self._memory.state, self._memory.time.now(), self._known_dead()) / 1000
+        return min(left, LOOK_SECONDS)  # of nodes without a pod of this job nobody tells
+
+    def why_stuck(self) -> str:
+        """Which pods of the attempt before should have ended long ago, in words; empty for none."""
+        long_ago = self.holds and self._ports.clock.monotonic() - self._since >= STUCK_SECONDS
+        return self.why_closed() if long_ago and self._observer.earlier_ranks() else ""
+
+    def why_closed(self) -> str:
+        """What a start waits for, in words; empty for nothing."""
+        old = self._observer.earlier_ranks()
+        if old:
+            named = ", ".join(sorted(old)[:_NAMED])
+            return f"{len(old)} pods of the attempt before have not ended yet: {named}"
+        state = self._memory.state
+        left = fencing.left_ms(state, self._memory.time.now(), self._known_dead())
+        if not left:
+            return ""
+        where = ", ".join(sorted(state.unreachable)[:_NAMED])
+        return f"ranks of the attempt before may live on, on {where}, for {fencing.FENCE_SECONDS} s at most"
+
+    def _is_of_this_start(self) -> bool:
+        return self._observer.coordinator.incarnation >= self._memory.state.base
+
+    def _known_dead(self) -> list[str]:
+        return [name for name, node in self._ports.nodes().items() if node.is_out_of_service]
