@@ -46,3 +46,18 @@ def test_a_lost_node_is_replaced_on_the_spare_before_others(start_rig: Callable[
     assert rig.plane.api.get(stranger)["spec"].get("nodeName") in {None, node}, "the dead one looks free for a while"
     assert job.condition("SparesReady")["status"] == "False", "nothing is left to hold"
     assert_recovered(job, [0, 1], ITERATIONS)
+
+
+def test_a_warm_spare_becomes_the_lost_pod(start_rig: Callable[[RigLayout], Rig]) -> None:
+    rig = start_rig(RigLayout(chip_nodes=5))
+    spec = {"scheduling": {"numSpareNodes": 1, "spareMode": "Warm"}}
+    job = rig.submit(iterations=ITERATIONS, step_milliseconds=200.0, spec=spec)
+    job.wait_condition("SparesReady", seconds=120)
+    (spare,) = job.pods("spare")
+    job.wait_step(10)
+    rig.nodes.control.power_off(job.node_of(0))
+    incident = job.wait_incident(2)
+    assert (incident["action"], incident["lostSteps"]) == ("Replace", 0)
+    assert spare["metadata"]["uid"] in {pod["metadata"]["uid"] for pod in job.pods("rank")}
+    assert job.node_of(0) == spare["spec"]["nodeName"]
+    assert_recovered(job, [0, 1], ITERATIONS)
