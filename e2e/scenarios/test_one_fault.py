@@ -15,6 +15,7 @@ from e2e.harness.undisturbed import undisturbed
 from e2e.scenarios.proofs import assert_recovered, assert_weights_equal
 from e2e.trainer import proof
 from e2e.trainer.faults import order
+from hajob.api.constants import LABEL_NODE_RANK
 
 ITERATIONS = 300
 MOST_WRITES = 12
@@ -70,6 +71,18 @@ def test_the_node_of_rank_zero_is_replaced(rig: Rig) -> None:
 
     assert job.node_of(0) != node
     check(rig, job, found, "Replace")
+
+
+def test_a_container_that_is_killed_is_replaced_at_once(rig: Rig) -> None:
+    """As by its memory limit: no process is tried in it again."""
+    job = rig.submit(iterations=ITERATIONS)
+    job.wait_step(10)
+    (pod,) = [one for one in job.pods("rank") if one["metadata"]["labels"][LABEL_NODE_RANK] == "1"]
+    rig.nodes.control.kill(namespace=rig.namespace, pod=pod["metadata"]["name"], container="trainer")
+    incident = job.wait_incident(2)
+    assert (incident["action"], incident["escalatedFrom"]) == ("Replace", [])
+    assert (incident["cause"]["code"], incident["cause"]["numRanks"]) == ("ContainerKilled", 2)
+    assert_recovered(job, [2, 3], ITERATIONS)
 
 
 def test_an_operator_that_stands_still_changes_nothing(rig: Rig) -> None:
