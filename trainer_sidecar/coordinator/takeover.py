@@ -83,12 +83,13 @@ def _never_linked(job: Job, pods: list[RankPod]) -> set[int]:
         return set()
     first = (job.attempt.incarnation, 0)
     heard = [(rank, pod.views.get(rank)) for pod in pods for rank in job.roster.ranks_of(pod.node_rank)]
+    told = {one.rank for pod in pods if pod.gate is not None for one in pod.gate.told}  # by what stands at the gate now
     return {
         rank
         for rank, view in heard
         if view is None
         or view.phase == pb.ABSENT
-        or (view.phase in (pb.STARTING, pb.AT_GATE) and view.process == first)
+        or (view.phase in (pb.STARTING, pb.AT_GATE) and view.process == first and rank not in told)
     }
 
 

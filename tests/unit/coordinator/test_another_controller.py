@@ -222,6 +222,17 @@ def test_another_pod_takes_over_a_training(modern: World) -> None:
     assert modern.state.conversation == "Serving"
 
 
+def test_ranks_cut_off_with_the_lost_pod_are_no_new_ones(modern: World) -> None:
+    """Their links ended with the former controller; that they had registered is what their gates know."""
+    for agent in modern.agents.values():
+        for process in agent.processes.values():
+            process.phase = pb.AT_GATE
+    restart_coordinator(modern, [], controller=False)
+    modern.advance(4.0)
+    assert (modern.state.conversation, modern.state.controller_ready) == ("Serving", True)
+    assert not modern.facts
+
+
 def test_another_pod_goes_on_with_a_repair(modern: World) -> None:
     in_a_repair(modern, [LOCKED, STOPPED, CLEANED, REBUILT])
     restart_coordinator(modern, [], controller=False)
