@@ -225,7 +225,7 @@ def _in_service(job: Job) -> None:
     through, adopted = _is_through(job), job.change.adopted
     heard = job.change.end()
     seconds = job.now - job.change.since
-    log.warning("another MindIO controller knows every rank, %.3f s after the loss", seconds)
+    log.warning("another MindIO controller knows every rank, %.3f s after the loss was known", seconds)
     milestone = pb.Milestone(kind=pb.TAKEN_OVER, duration_nanoseconds=int(seconds * NANOSECONDS))
     job.mark(pb.TAKEN_OVER, job.now, milestone)
     job.roster.register_only(set(range(job.roster.world_size)))

@@ -175,7 +175,7 @@ class JobState:
         blind: no other controller can take the place of the lost one; only a start protects the ranks again.
         store_lost: the rendezvous store was lost with the coordinator's pod; the ranks that run cannot meet anew.
         takeovers: how often another controller has taken a lost one's place.
-        takeover_ms: how long the newest of them took.
+        takeover_ms: how long the newest of them took, from when the coordinator knew of the loss.
         forgotten_ms: what is older than this may concern something forgotten, and is stale.
         resumed_ms: end of the last outage; an older observation of a living process is stale.
         step: newest finished step that an event has told.
