@@ -136,8 +136,8 @@ class Takeovers(ApiModel):
     count: Number = 0
     """How often."""
     last_milliseconds: Number = 0
-    """From when the coordinator knew of the loss until the newest controller knew every rank. Where the coordinator's pod was
-    lost, the time until its successor had heard every agent is not in it: `CoordinatorReady` shows it."""
+    """From when the coordinator knew of the loss until the newest controller knew every rank. Where the coordinator's
+    pod was lost, the time until its successor had heard every agent is not in it: `CoordinatorReady` shows it."""
 
 
 class Progress(ApiModel):

@@ -389,7 +389,8 @@ def taken_over(context: Context) -> HandlerResult:
     """Count it."""
     event = context.event
     assert isinstance(event, events.ControllerTakenOver)
-    words = f"another MindIO controller protects the job, {event.duration_ms} ms after its coordinator knew of the loss; the training went on"
+    after = f"{event.duration_ms} ms after its coordinator knew of the loss"
+    words = f"another MindIO controller protects the job, {after}; the training went on"
     state = replace(context.state, takeovers=context.state.takeovers + 1, takeover_ms=event.duration_ms)
     return state, (effects.Announce("ControllerTakenOver", words),)
 

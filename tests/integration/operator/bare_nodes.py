@@ -17,12 +17,12 @@ LEASES = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases"
 
 
 @contextmanager
-def bare_nodes(plane: ControlPlane, pool: str, count: int, chips: int = 2, *, first: int = 0) -> Iterator[list[str]]:
+def bare_nodes(plane: ControlPlane, pool: str, count: int, chips: int = 2) -> Iterator[list[str]]:
     """So many nodes with a label `pool`, free of taints when this begins, and deleted in the end.
 
     `pool` is the namespace of their pods, too: one that is asked to go is gone a moment later.
     """
-    made = [f"{pool}-{number}" for number in range(first, first + count)]
+    made = [f"{pool}-{number}" for number in range(count)]
     for name in made:
         plane.api.create("/api/v1/nodes", _node(name, pool, chips))
         plane.api.create(LEASES, {"metadata": {"name": name}, "spec": _heard(name)})

@@ -103,8 +103,8 @@ def test_a_job_gets_its_pods_and_tells_what_it_waits_for(served: Served) -> None
     assert served.condition("Scheduled")["reason"] == "WaitingForCapacity"
     assert "4 pods ask for no node yet" in served.condition("Scheduled")["message"]
     assert [each["type"] for each in served.status()["conditions"]] == [
-        *("Accepted", "Scheduled", "Running", "Recoverable", "CoordinatorReady", "Shrunk", "Degraded", "Held"),
-        *("Suspended", "Complete", "Failed"),
+        *("Accepted", "Scheduled", "Running", "Recoverable", "CoordinatorReady", "Shrunk", "SparesReady", "Degraded"),
+        *("Held", "Suspended", "Complete", "Failed"),
     ]
     effective = served.status()["effective"]
     copies = [{"kind": "Dense", "numRanks": 2, "ranks": ranks} for ranks in ([0, 4], [2, 6], [1, 5], [3, 7])]

@@ -168,18 +168,20 @@ nothing to say until the limit of its action.
 """
 
 
-async def test_a_rank_that_dies_in_clean_leaves_a_restart_only(new_job: NewJob, undisturbed: Path) -> None:
-    """A clean that returns no number aborts its process; MindIO waits for it and refuses to save (mindio.md, 7.12)."""
+async def test_a_rank_that_dies_in_clean_leaves_a_saved_step(new_job: NewJob, undisturbed: Path) -> None:
+    """A clean that returns no number aborts its process (mindio.md, 7.12); its gate answers, MindIO would wait."""
     job = await with_checkpoints(new_job, step=8, action_limit="8")
     operator = job.operator
     job.fault("rank=2 at=clean do=nonsense answer=none")
     known = len(operator.facts)
-    assert await killed(job, 3) == (499, "recover")
-    assert "clean failed" in text(job)
+    assert await killed(job, 3) == (406, "recover")
     died = [(list(fact.ranks), fact.code) for fact in operator.facts[known:]]
     assert died == [([3], "SIGKILL"), ([2], "SIGABRT")]
-    assert operator.state.conversation == "Closed"
-    assert len(operator.marks(pb.STRATEGY_SENT)) == len(operator.marks(pb.RESULT)) == 1, "a dump would be refused"
+    assert operator.state.conversation == "FailedOpen"
+    assert await ordered(job, saving(job, [2, 3])) == (0, "dump"), text(job)
+    before = checkpoint.newest(job.directory / "ckpt")
+    assert before is not None
+    assert before >= finished_step(job), "a step was lost"
     await job.start_again()
     await goes_on(job, undisturbed)
 
