@@ -14,7 +14,7 @@ ENV PATH=/usr/local/bin:/usr/bin LANG=C.UTF-8 PYTHONDONTWRITEBYTECODE=1 PYTHONUN
 LABEL org.opencontainers.image.title="hajob" \
       org.opencontainers.image.description="Operator and sidecar of Hajob: training on Ascend NPUs that does not stop" \
       org.opencontainers.image.licenses="Apache-2.0" \
-      org.opencontainers.image.version="0.1.0"
+      org.opencontainers.image.version="0.2.0"
 WORKDIR /
 USER 65532:65532
 ENTRYPOINT ["python3", "-m", "hajob.runtime.app"]

@@ -25,7 +25,7 @@ setup: ## make everything the other targets need (they do it, too)
 	@$(SETUP)
 
 .PHONY: demo
-demo: ## a training on a local cluster survives two faults, before your eyes; ARGS=--stay: it waits for yours
+demo: ## a training on a local cluster survives five faults, before your eyes; ARGS=--stay: it waits for yours
 	@$(TOOL) -m e2e.demo $(ARGS)
 
 .PHONY: test
@@ -79,6 +79,10 @@ chart: ## build Helm, test the chart: what it renders, and on a real API server
 	@$(RUN) e2e.bootstrap.helm
 	@HAJOB_CHART_ON_SERVER=1 $(PYTEST) tests/integration/chart $(TESTS)
 
+.PHONY: matrix
+matrix: ## the API on other Kubernetes versions, 1.29 first, built from their modules (ten minutes each); ARGS="1.29.6"
+	@$(RUN) e2e.bootstrap.matrix $(ARGS)
+
 .PHONY: image
 image: ## build the image with docker, podman or buildah, whichever is there
 	@builder=$$(command -v docker || command -v podman || command -v buildah) || { echo "none of docker, podman, buildah is there: make image-archive needs none"; exit 1; }; \
@@ -107,9 +111,11 @@ fuzz: ## give every parser of a fault source 100,000 damaged objects, guided by 
 	@HAJOB_HISTORIES=100000 $(TOOL) -m pytest tests/unit/plan/test_histories.py -n 2 --timeout 3600 $(TESTS)
 
 .PHONY: nightly
-nightly: ## a million damaged objects for every parser, 100,000 lives of shrunk jobs, whatever takes its time (an hour)
+nightly: ## a million damaged objects for every parser, a parser for each processor, 20,000 examples of each property (an hour)
 	@$(TOOL) -m e2e.fuzz --inputs 1000000
+	@HAJOB_LOSSES=2000 $(TOOL) -m pytest tests/unit/coordinator/test_random_losses.py -n 2 --timeout 3600 $(TESTS)
 	@HAJOB_FUZZ_EXAMPLES=20000 $(TOOL) -m pytest tests/unit/sources/test_sources_never_raise.py -n 2 --timeout 3600 $(TESTS)
+	@HAJOB_LONG_TESTS=1 $(PYTEST) e2e/scenarios/test_moves.py e2e/scenarios/test_demo.py -k 'without_a_cordon or five_faults'
 
 .PHONY: inject
 inject: ## make a fault in the demo that stays: ARGS="chip node-3 1 --code 40F84E00" (docs/process-nodes.md)

@@ -1,6 +1,6 @@
 """Damaged objects for the parsers of fault sources, by the hundred thousand, guided by coverage.
 
-    python -m e2e.fuzz --inputs 100000 [--parser device] [--seed 1]
+    python -m e2e.fuzz --inputs 100000 [--parser device] [--seed 1] [--jobs 2]
 
 Begins with objects of real shape, damages them a little at a time, and keeps for further damage what reached a line
 that nothing had reached before. Every input must be answered: an exception, an answer that grows beyond its object, or
@@ -12,10 +12,12 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import random
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 from types import FrameType
 from typing import Any, Final
@@ -40,6 +42,7 @@ NOW_MS: Final = 1_767_225_900_000
 TRACED: Final = 20
 """One of so many inputs is looked at line by line: tracing makes it ten times slower."""
 SLOW_SECONDS: Final = 2.0
+SERIAL: Final = "2102314ABC"
 _PARSERS: Final = "hajob/sources/"
 _STRANGE: Final[tuple[JsonValue, ...]] = (
     None,
@@ -86,9 +89,13 @@ def _seeds() -> dict[str, list[Object]]:
     hardware = {"DeviceType": "CPU", "DeviceId": 0, "FaultCode": ["2C000031"], "FaultLevel": "SeparateFault"}
     node = {"NodeInfo": {"FaultDevList": [hardware], "NodeStatus": "UnHealthy"}, "CheckCode": ""}
     place = {"nodeName": "node-1", "deviceIds": [0, 1]}
+    machine = {"nodeSN": SERIAL, "deviceIds": [2]}
     public = {"faultId": "fault-0001", "faultType": "NPU", "faultCode": "220001001", "faultTime": NOW_MS - 1000}
-    public |= {"assertion": "occur", "faultLocation": {"a": "b"}, "influence": [place], "description": "text"}
-    message = {"id": "message-1", "timestamp": NOW_MS, "version": "1.0", "resource": "CCAE", "faults": [public]}
+    public |= {"assertion": "occur", "faultLocation": {"a": "b"}, "influence": [place, machine], "description": "text"}
+    over = {**public, "faultId": "fault-0002", "assertion": "recover"}
+    repeated = {**_fault(code="220001001"), "fault_type": "PublicFault", "fault_level": "ManuallySeparateNPU"}
+    gathered = {"DeviceList": {"huawei.com/Ascend910-Fault": [repeated]}, "UpdateTime": 1_767_225_601}
+    message = {"id": "message-1", "timestamp": NOW_MS, "version": "1.0", "resource": "CCAE", "faults": [public, over]}
     ready = {"type": "Ready", "status": "False", "lastTransitionTime": "2026-01-01T00:00:00Z", "message": "m"}
     taint = {"key": "a", "value": "b", "effect": "NoExecute", "timeAdded": "2026-01-01T00:00:00Z"}
     lost = {"type": "NPULost", "status": "True", "reason": "Found"}
@@ -100,6 +107,7 @@ def _seeds() -> dict[str, list[Object]]:
         "public": [_map("any", "mc-consumer-publicfault", PublicFault=message)],
         "aggregated": [
             _aggregated("cluster-info-device-0", {"mindx-dl-deviceinfo-n": device["DeviceInfo"]}),
+            _aggregated("cluster-info-device-1", {"mindx-dl-deviceinfo-n": gathered}),
             _aggregated("cluster-info-switch-0", {"mindx-dl-switchinfo-n": switch}),
             _aggregated("cluster-info-node-cm", {"mindx-dl-nodeinfo-n": node["NodeInfo"]}),
         ],
@@ -286,7 +294,8 @@ def _sorted(inner: Object) -> Object:
 
 
 def _read(raw: Object) -> Sequence[int]:
-    found = registry.read(raw, Terms(NOW_MS, conditions={"NPULost": Level.SEPARATE}))
+    terms = Terms(NOW_MS, conditions={"NPULost": Level.SEPARATE}, serials={SERIAL: "node-2"})
+    found = registry.read(raw, terms)
     return len(found.facts), len(found.rejected), len(found.over)
 
 
@@ -318,31 +327,42 @@ def _read_settings(raw: Object) -> Sequence[int]:
 _READERS: Final = {"settings": _read_settings, "pod": _read_pod, "report": _read_report}
 
 
+def fuzz(name: str, inputs: int, seed: int) -> tuple[bool, str]:
+    """Whether one parser answered so many inputs, and what to say of it; where it did not, the input is in a file."""
+    begin = time.monotonic()
+    fuzzer = Fuzzer(_seeds()[name], _READERS.get(name, _read), random.Random(seed))
+    inputs = inputs if name != "settings" else max(inputs // 10, 1)  # YAML is slow
+    try:
+        fuzzer.run(inputs)
+    except Exception as error:
+        FINDINGS.mkdir(exist_ok=True)
+        target = FINDINGS / f"{name.replace(' ', '-')}-{seed}.txt"
+        target.write_text("\n".join([repr(error), *getattr(error, "__notes__", [])]), encoding="utf-8")
+        return False, f"{name}: {error!r}; the input is in {target}, seed {seed}"
+    spent = time.monotonic() - begin
+    return True, f"{name}: {inputs} inputs in {spent:.0f} s, {fuzzer.covered} lines reached, seed {seed}"
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Fuzz every parser, or one; 1 and a file with the input where one fails."""
     parser = argparse.ArgumentParser(prog="e2e.fuzz", description="Damaged objects for the parsers of fault sources.")
     parser.add_argument("--inputs", type=int, default=100_000, help="for each parser (100,000)")
     parser.add_argument("--seed", type=int, default=0, help="of the damage; 0: another one each time")
     parser.add_argument("--parser", choices=list(_seeds()), help="only this one")
+    parser.add_argument(
+        "--jobs", type=int, default=os.cpu_count() or 1, help="parsers at a time (as many as processors)"
+    )
     options = parser.parse_args(arguments)
     seed = options.seed or random.SystemRandom().randrange(1, 1 << 31)
-    for name, seeds in _seeds().items():
-        if options.parser not in {None, name}:
-            continue
-        begin = time.monotonic()
-        fuzzer = Fuzzer(seeds, _READERS.get(name, _read), random.Random(seed))
-        inputs = options.inputs if name != "settings" else max(options.inputs // 10, 1)  # YAML is slow
-        try:
-            fuzzer.run(inputs)
-        except Exception as error:
-            FINDINGS.mkdir(exist_ok=True)
-            target = FINDINGS / f"{name.replace(' ', '-')}-{seed}.txt"
-            target.write_text("\n".join([repr(error), *getattr(error, "__notes__", [])]), encoding="utf-8")
-            print(f"{name}: {error!r}; the input is in {target}, seed {seed}", file=sys.stderr)
-            return 1
-        spent = time.monotonic() - begin
-        print(f"{name}: {inputs} inputs in {spent:.0f} s, {fuzzer.covered} lines reached, seed {seed}", flush=True)
-    return 0
+    names = [options.parser] if options.parser else list(_seeds())
+    jobs = min(options.jobs, len(names))
+    failed = 0
+    with ProcessPoolExecutor(jobs) as pool:
+        each = map if jobs == 1 else pool.map
+        for answered, told in each(fuzz, names, [options.inputs] * len(names), [seed] * len(names)):
+            failed += not answered
+            print(told, file=sys.stdout if answered else sys.stderr, flush=True)
+    return 1 if failed else 0
 
 
 if __name__ == "__main__":

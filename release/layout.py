@@ -54,14 +54,14 @@ class UnfitImageError(RuntimeError):
     """A file of the image would not run on its platform."""
 
 
-def layers(platform: Platform, cache: Path) -> list[Layer]:
-    """The layers from the bottom up.
+def layers(platform: Platform, cache: Path, checkout: Path = CHECKOUT) -> list[Layer]:
+    """The layers from the bottom up; Hajob's own from the sources in `checkout`.
 
     Raises:
         UnfitImageError: a file is for another platform, or lacks a library.
         PackagesError, WheelsError: something cannot be had.
     """
-    base, packages, own = python(platform, cache), wheel_files(platform, cache, wheels.needed()), _own(cache)
+    base, packages, own = python(platform, cache), wheel_files(platform, cache, wheels.needed()), _own(cache, checkout)
     if unfit := elf.problems(base | packages | own, platform):
         raise UnfitImageError(f"{len(unfit)} files do not fit {platform.name}: {'; '.join(unfit[:5])}")
     return [
@@ -88,9 +88,9 @@ def wheel_files(platform: Platform, cache: Path, names: set[str]) -> dict[str, E
     return found
 
 
-def _own(cache: Path) -> dict[str, Entry]:
-    found: dict[str, Entry] = {"licenses/hajob/LICENSE": Entry((CHECKOUT / "LICENSE").read_bytes())}
-    for wheel in wheels.own(cache).values():
+def _own(cache: Path, checkout: Path) -> dict[str, Entry]:
+    found: dict[str, Entry] = {"licenses/hajob/LICENSE": Entry((checkout / "LICENSE").read_bytes())}
+    for wheel in wheels.own(cache, checkout).values():
         found |= wheels.unpack(wheel)
     script = b"#!/usr/bin/python3\nimport sys\nfrom hajob.cli.main import main\n\nsys.exit(main())\n"
     return found | {"usr/local/bin/kubectl-hajob": Entry(script, executable=True)}

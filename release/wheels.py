@@ -105,15 +105,15 @@ def _download(platform: Platform, store: Path, requirements: str) -> None:
             raise WheelsError(f"pip says: {done.stderr.strip()[-2000:]}")
 
 
-def own(cache: Path) -> dict[str, bytes]:
-    """Hajob's wheel, from the checkout."""
+def own(cache: Path, checkout: Path = CHECKOUT) -> dict[str, bytes]:
+    """Hajob's wheel, from the sources in `checkout`."""
     target = cache / "hajob"
     target.mkdir(parents=True, exist_ok=True)
     for old in target.glob("*.whl"):
         old.unlink()
     command = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(target)]
     environment = {**os.environ, "SOURCE_DATE_EPOCH": _EARLIEST}
-    done = subprocess.run(command, cwd=CHECKOUT, env=environment, capture_output=True, text=True, check=False)
+    done = subprocess.run(command, cwd=checkout, env=environment, capture_output=True, text=True, check=False)
     if done.returncode:
         raise WheelsError(f"{' '.join(command)} says: {done.stderr.strip()}")
     return {path.name: path.read_bytes() for path in target.glob("*.whl")}

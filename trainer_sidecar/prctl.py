@@ -17,9 +17,11 @@ PR_SET_CHILD_SUBREAPER = 36
 
 def _find() -> Callable[..., int] | None:
     try:
-        return cast("Callable[..., int]", ctypes.CDLL(None, use_errno=True).prctl)
+        found = ctypes.CDLL(None, use_errno=True).prctl
     except (OSError, AttributeError):  # a Python without a usable C library: the container's end must do
         return None
+    found.argtypes = [ctypes.c_int] + [ctypes.c_ulong] * 4  # whole registers, whatever the architecture
+    return cast("Callable[..., int]", found)
 
 
 _prctl = _find()

@@ -27,6 +27,7 @@ from e2e.bench import (
     report,
 )
 from e2e.bench.decision import OTHER_JOBS, decisions
+from e2e.bench.elastic import Resized, resizes, warm_spares
 from e2e.bench.false_alarms import frozen_nodes, loaded_machine
 from e2e.bench.faults_without_deaths import MINDIO_RETRY_SECONDS, Retried, Saved, retry, save
 from e2e.bench.recoveries import Round, in_place, replace
@@ -42,6 +43,8 @@ SECTIONS = (
     "decision",
     "in-place",
     "replace",
+    "resize",
+    "warm-spare",
     "retry",
     "save",
     "many-ranks",
@@ -88,6 +91,8 @@ class Bench:
             "decision": self._decision,
             "in-place": self._in_place,
             "replace": self._replace,
+            "resize": self._resize,
+            "warm-spare": self._warm_spare,
             "retry": self._retry,
             "save": self._save,
             "many-ranks": self._many_ranks,
@@ -135,6 +140,22 @@ class Bench:
                 found.append(each)
         finally:
             self.rows += replace_rows(found)
+
+    def _resize(self) -> None:
+        found: list[tuple[Resized, Resized]] = []
+        try:
+            for each in resizes(self.rig, self.chosen.rounds, self.say):
+                found.append(each)
+        finally:
+            self.rows += resize_rows(found)
+
+    def _warm_spare(self) -> None:
+        found: list[Round] = []
+        try:
+            for each in warm_spares(self.rig, self.chosen.rounds, self.say):
+                found.append(each)
+        finally:
+            self.rows += warm_spare_rows(found)
 
     def _retry(self) -> None:
         found: list[Retried] = []
@@ -230,6 +251,32 @@ def replace_rows(found: Sequence[Round]) -> list[Row]:
         row("Replace: control share", "s", [each.control for each in accounts]),
         row("Replace: whole outage", "s", [each.outage for each in accounts]),
         *_common_rows("Replace", found),
+    ]
+
+
+def resize_rows(found: Sequence[tuple[Resized, Resized]]) -> list[Row]:
+    """The numbers of shrinks and of the growths after them, MindIO's part apart."""
+    rows = []
+    for name, series in zip(("Shrink", "Expand"), zip(*found, strict=True) if found else ((), ()), strict=True):
+        others = [float(each.action != name) for each in series]
+        rows += [
+            row(f"{name}: control share", "s", [each.outage for each in series], Limit("p50", 0.5)),
+            row(f"{name}: of it MindIO's and the trainer's", "s", [each.ordered for each in series]),
+            row(f"{name}: another action was taken", "", others, Limit("max", 0)),
+        ]
+    ticks = [grown.tick for _, grown in found]
+    return [*rows, row("Expand: ordered -> MindIO begins, the training goes on", "s", ticks)]
+
+
+def warm_spare_rows(found: Sequence[Round]) -> list[Row]:
+    """The numbers of nodes that were lost while a warm spare was held."""
+    accounts = [each.account for each in found]
+    beyond = [each.outage - each.noticed for each in accounts]
+    return [
+        row("Warm spare: node lost -> training again, beyond detection", "s", beyond, Limit("p50", 2)),
+        row("Warm spare: start-up of the processes", "s", [each.startup for each in accounts]),
+        row("Warm spare: whole outage", "s", [each.outage for each in accounts]),
+        *_common_rows("Replace", found, "Warm spare"),
     ]
 
 
@@ -354,14 +401,15 @@ def overhead_rows(ranks: int, found: Sequence[overhead.Pair]) -> list[Row]:
     ]
 
 
-def _common_rows(action: str, found: Sequence[Round]) -> list[Row]:
+def _common_rows(action: str, found: Sequence[Round], name: str = "") -> list[Row]:
+    name = name or action
     accounts = [each.account for each in found]
     others = [float(each.action != action) for each in accounts]
     broken = [float(len(each.broken_promises)) for each in accounts]
     return [
-        row(f"{action}: API writes", "", [each.write_count for each in accounts], Limit("max", 12)),
-        row(f"{action}: another action was taken", "", others, Limit("max", 0)),
-        row(f"{action}: broken promises", "", broken, Limit("max", 0)),
+        row(f"{name}: API writes", "", [each.write_count for each in accounts], Limit("max", 12)),
+        row(f"{name}: another action was taken", "", others, Limit("max", 0)),
+        row(f"{name}: broken promises", "", broken, Limit("max", 0)),
     ]
 
 

@@ -43,9 +43,19 @@ Context = grpc.aio.ServicerContext[wire.OperatorMessage, wire.CoordinatorMessage
 
 @dataclass
 class ScriptedCoordinator(CoordinatorServicer):
-    """One coordinator: trains as soon as it is told to start, and loses ranks when the benchmark says so."""
+    """One coordinator: trains as soon as it is told to start, and loses ranks when the benchmark says so.
+
+    Attributes:
+        uid: of its job.
+        pod_uid: of its pod; empty: of the pod that the operator's core in memory has made.
+        token: of its pod; empty: that core takes the pod's name for it.
+        num_nodes: node ranks of its job.
+    """
 
     uid: str
+    pod_uid: str = ""
+    token: str = ""
+    num_nodes: int = RANKS // 8
     orders: asyncio.Queue[tuple[wire.Order, float]] = field(default_factory=asyncio.Queue)
     running: asyncio.Event = field(default_factory=asyncio.Event)
     step: int = 0
@@ -63,7 +73,8 @@ class ScriptedCoordinator(CoordinatorServicer):
         reader = asyncio.create_task(self._read(request_iterator))
         try:
             pod = f"job-{self.uid}-coordinator-{pod_hash(self.uid, 1)}"
-            hello = wire.Hello(version=versions.OURS.lowest, job_uid=self.uid, token=pod, pod_uid=pod)
+            token, pod_uid = self.token or pod, self.pod_uid or pod
+            hello = wire.Hello(version=versions.OURS.lowest, job_uid=self.uid, token=token, pod_uid=pod_uid)
             yield wire.CoordinatorMessage(hello=hello)
             while not reader.done():
                 yield wire.CoordinatorMessage(report=await self._next())
@@ -91,7 +102,7 @@ class ScriptedCoordinator(CoordinatorServicer):
 
     def _report(self) -> wire.Report:
         self.sequence += 1
-        nodes = [wire.NodeState(node_rank=node, connected=True, launcher_ready=True) for node in range(RANKS // 8)]
+        nodes = [wire.NodeState(node_rank=node, connected=True, launcher_ready=True) for node in range(self.num_nodes)]
         state = wire.CoordinatorState(
             incarnation=self.incarnation,
             order_revision=self.revision,
@@ -127,32 +138,45 @@ class ScriptedCoordinator(CoordinatorServicer):
         self.step += 100
         self._due.put_nowait(self._report())
 
-    async def lose(self, rank: int) -> float:
-        """Report that a rank has exited; returns the seconds until the order about it is here."""
+    def report_exit(self, rank: int) -> None:
+        """Report that a rank has exited."""
         self.step += 100
         report = self._report()
         fact = report.facts.add(id=f"exit/{self.step}", kind=wire.PROCESS_EXITED, node_rank=rank // 8, ranks=[rank])
         fact.incarnation, fact.exit_code, fact.step = self.incarnation, -9, self.step
-        begin = time.perf_counter()
         self._due.put_nowait(report)
+
+    async def lose(self, rank: int) -> float:
+        """Report that a rank has exited; returns the seconds until the order about it is here."""
+        begin = time.perf_counter()
+        self.report_exit(rank)
         offset = time.time() - time.perf_counter()
         return await self.ordered() - offset - begin
 
 
+async def serve(coordinator: ScriptedCoordinator, address: str, files: dict[str, bytes]) -> grpc.aio.Server:
+    """Let it listen there.
+
+    Args:
+        coordinator: who.
+        address: of its pod.
+        files: the job's certificates by the names of their files.
+    """
+    key_and_certificate = (files["coordinator.key"], files["coordinator.crt"])
+    tls = grpc.ssl_server_credentials([key_and_certificate], files["ca.crt"], require_client_auth=True)
+    server = grpc.aio.server(options=(("grpc.so_reuseport", 0),))
+    add_CoordinatorServicer_to_server(coordinator, server)  # type: ignore[no-untyped-call]
+    server.add_secure_port(f"{address}:{PORT}", tls)
+    await server.start()
+    return server
+
+
 async def _serve(directory: Path, addresses: dict[str, str]) -> tuple[list[ScriptedCoordinator], list[grpc.aio.Server]]:
-    coordinators, servers = [], []
-    for uid, address in addresses.items():
-        place = directory / uid
-        names = ("ca.crt", "coordinator.key", "coordinator.crt")
-        authority, key, certificate = ((place / name).read_bytes() for name in names)
-        tls = grpc.ssl_server_credentials([(key, certificate)], authority, require_client_auth=True)
-        server = grpc.aio.server(options=(("grpc.so_reuseport", 0),))
-        coordinator = ScriptedCoordinator(uid)
-        add_CoordinatorServicer_to_server(coordinator, server)  # type: ignore[no-untyped-call]
-        server.add_secure_port(f"{address}:{PORT}", tls)
-        await server.start()
-        coordinators.append(coordinator)
-        servers.append(server)
+    coordinators = [ScriptedCoordinator(uid) for uid in addresses]
+    servers = []
+    for coordinator in coordinators:
+        files = {file.name: file.read_bytes() for file in (directory / coordinator.uid).iterdir()}
+        servers.append(await serve(coordinator, addresses[coordinator.uid], files))
     return coordinators, servers
 
 

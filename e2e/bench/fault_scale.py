@@ -1,6 +1,6 @@
 """Faults of nodes at scale: how soon a job is helped, how much a watch may bring, how fast a rack is isolated.
 
-Four measurements (docs/benchmarks.md says of each what is real in it). The first counts from the API server's audit log
+Five measurements (docs/benchmarks.md says of each what is real in it). The first counts from the API server's audit log
 to the stamp of a simulated coordinator; Hajob's own clock is asked nowhere.
 """
 
@@ -19,7 +19,7 @@ from typing import Any, Final
 
 from aiohttp import web
 
-from e2e.bench import replay_server
+from e2e.bench import cold_start, replay_server
 from e2e.bench.decision import FIRST_BLOCK, PER_BLOCK, ScriptedCoordinator, trained
 from e2e.bench.operator_core import node_of, write_certificates
 from e2e.bench.operator_scale import ScaleRig
@@ -57,6 +57,7 @@ class Found:
     rack_isolated: int = 0
     start_seconds: float = float("nan")
     start_mib: float = float("nan")
+    cold: cold_start.ColdStart = cold_start.NOT_MEASURED
 
 
 def _now_ms() -> int:
@@ -237,12 +238,13 @@ def rack(say: Say, nodes: int = RACK_NODES, broken: int = RACK) -> tuple[float, 
 
 
 def measure(say: Say, faults: int = 1000, seconds: int = FLOOD_SECONDS) -> Found:
-    """All four."""
+    """All five."""
     found = Found(single=single_faults(faults, say))
     found.flood, began = replayed(say, seconds)
     found.memory_growth = found.flood["mib_end"] - found.flood["mib_half"]
     found.start_seconds, found.start_mib = found.flood["told"][0] - began, found.flood["mib"]
     found.rack_seconds, found.rack_isolated = rack(say)
+    found.cold = cold_start.measure(say)
     return found
 
 
@@ -259,6 +261,13 @@ def rows(found: Found) -> list[Row]:
         row(f"{many}: memory grown in its second half", "MiB", [found.memory_growth], Limit("max", 5)),
         row(f"{NODES} nodes, {PODS} pods: process begun -> fault told", "s", [found.start_seconds], Limit("max", 4)),
         row(f"{NODES} nodes, {PODS} pods: memory of the watch path", "MiB", [found.start_mib], Limit("max", 120)),
+        row(
+            f"{NODES} nodes, {PODS} pods: operator begun -> order about a fault before it",
+            "s",
+            [found.cold.seconds],
+            Limit("max", 4),
+        ),
+        row(f"{NODES} nodes, {PODS} pods: memory of the operator", "MiB", [found.cold.mib], Limit("max", 120)),
         row(f"{RACK} of {RACK_NODES} nodes broken -> quarantined", "s", [found.rack_seconds], Limit("max", 3)),
         row(f"{RACK} of {RACK_NODES} nodes: quarantines", "", [found.rack_isolated]),
     ]

@@ -134,6 +134,10 @@ class LightNode:
                     self.steps[rank] = step
                     self.outbox.add_heartbeat(rank, step, now, at_once=False)
 
+    def store_wanted(self) -> str:
+        """Nobody has written into a store."""
+        return ""
+
     def next_report(self, *, with_heartbeat: bool = False) -> pb.AgentReport | None:
         """As an agent's node: what is due, or what rides along with a heartbeat."""
         now = self.clock.now()

@@ -59,9 +59,10 @@ class Fault:
     lost: list[int]
 
 
-def training(rig: Rig, name: str) -> Job:
-    """A training that goes on until it is deleted, under way."""
-    job = rig.submit(name, iterations=ITERATIONS, step_milliseconds=STEP_MILLISECONDS, spec=UNLIMITED)
+def training(rig: Rig, name: str, more: Mapping[str, object] | None = None) -> Job:
+    """A training that goes on until it is deleted, under way; `more`: of its spec."""
+    spec = {**UNLIMITED, **(more or {})}
+    job = rig.submit(name, iterations=ITERATIONS, step_milliseconds=STEP_MILLISECONDS, spec=spec)
     job.wait_condition("Running", seconds=RECOVERY_SECONDS)
     time.sleep(SETTLE_SECONDS)
     return job
@@ -136,7 +137,7 @@ def account(rig: Rig, job: Job, fault: Fault, say: Say) -> Round:
 
 def stop_accepted(rig: Rig, job: Job, began: int) -> int:
     """When MindIO took `stop_train`, by the log of the job's coordinator; 0 where it does not say."""
-    for line in _coordinator_lines(rig, job):
+    for line in coordinator_lines(rig, job):
         clock, _, words = line.partition(" ")
         if " MindIO took stop_train" not in f" {words}":
             continue
@@ -146,7 +147,8 @@ def stop_accepted(rig: Rig, job: Job, began: int) -> int:
     return 0
 
 
-def _coordinator_lines(rig: Rig, job: Job) -> Iterator[str]:
+def coordinator_lines(rig: Rig, job: Job) -> Iterator[str]:
+    """What the job's coordinator has logged."""
     pod = job.pods("coordinator")[0]["metadata"]["name"]
     logs: Path = rig.plane.run.directory / f"nodes-{rig.name}" / "logs"
     for path in sorted(logs.glob(f"*/{job.namespace}_{pod}_*/coordinator/*.log")):

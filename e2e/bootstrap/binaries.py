@@ -15,11 +15,18 @@ from pathlib import Path
 from e2e.bootstrap.paths import CHECKOUT, binaries_directory, platform_name
 
 KUBERNETES_VERSION = "1.36.3"
+VERSION_VARIABLE = "HAJOB_KUBERNETES"
+"""Another version of API server, scheduler and controller manager, one of these."""
+_SERVERS = ("kube-apiserver", "kube-scheduler", "kube-controller-manager")
+OTHER_KUBERNETES: dict[str, tuple[str, ...]] = {"1.29.6": _SERVERS[:2], "1.30.14": _SERVERS, "1.34.4": _SERVERS}
+"""The oldest that Hajob runs on, and others; which parts of each the module proxy has the sources of."""
 ETCD_VERSION = "3.7.3"
 KWOK_VERSION = "0.8.0"
 HELM_VERSION = "4.3.1"
 CONTAINERD_VERSION = "2.4.2"
 CNI_VERSION = "1.9.0"
+_LAST_WITH_PROVIDERS = 30
+"""Up to this minor version Kubernetes has cloud providers of its own, which nothing here needs."""
 MODULES = CHECKOUT / "e2e/cluster/go"
 
 
@@ -35,6 +42,7 @@ class Binary:
         version_command: Arguments that make it print its version.
         build_gigabytes: Memory that building it takes at most.
         tags: Go's build tags.
+        generated: Whether that go.mod is written when it is built (e2e/bootstrap/other_kubernetes.py).
     """
 
     name: str
@@ -44,6 +52,7 @@ class Binary:
     version_command: tuple[str, ...]
     build_gigabytes: float = 1.2
     tags: tuple[str, ...] = ()
+    generated: bool = False
 
     @property
     def cached(self) -> Path:
@@ -56,12 +65,38 @@ def _kubernetes(name: str, *version_command: str, build_gigabytes: float = 1.5) 
     return Binary(name, KUBERNETES_VERSION, "kubernetes", package, version_command, build_gigabytes)
 
 
-BINARIES = (
-    Binary("etcd", ETCD_VERSION, "etcd", ".", ("--version",)),
-    _kubernetes("kube-apiserver", "--version", build_gigabytes=2.0),
-    _kubernetes("kubectl", "version", "--client"),
-    _kubernetes("kube-controller-manager", "--version", build_gigabytes=2.0),
-    _kubernetes("kube-scheduler", "--version"),
+def kubernetes_parts(version: str) -> tuple[Binary, ...]:
+    """The parts of another version's control plane. KeyError: that version is not one of OTHER_KUBERNETES."""
+    old = int(version.split(".")[1]) <= _LAST_WITH_PROVIDERS
+    return tuple(
+        Binary(
+            name,
+            version,
+            f"kubernetes-{version}",
+            f"k8s.io/kubernetes/cmd/{name}",
+            ("--version",),
+            build_gigabytes=2.0,
+            tags=("providerless",) if old else (),
+            generated=True,
+        )
+        for name in OTHER_KUBERNETES[version]
+    )
+
+
+def _of_the_chosen_version(binaries: tuple[Binary, ...]) -> tuple[Binary, ...]:
+    version = os.environ.get(VERSION_VARIABLE, "")
+    others = {each.name: each for each in kubernetes_parts(version)} if version in OTHER_KUBERNETES else {}
+    return tuple(others.get(each.name, each) for each in binaries)
+
+
+BINARIES = _of_the_chosen_version(
+    (
+        Binary("etcd", ETCD_VERSION, "etcd", ".", ("--version",)),
+        _kubernetes("kube-apiserver", "--version", build_gigabytes=2.0),
+        _kubernetes("kubectl", "version", "--client"),
+        _kubernetes("kube-controller-manager", "--version", build_gigabytes=2.0),
+        _kubernetes("kube-scheduler", "--version"),
+    )
 )
 KWOK = Binary("kwok", KWOK_VERSION, "kwok", "sigs.k8s.io/kwok/cmd/kwok", ("--version",))
 """Thousands of nodes that are only told to be there: for `make bench` alone, and built when that asks for it."""

@@ -15,8 +15,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-from e2e.bootstrap import progress
-from e2e.bootstrap.binaries import CONTAINERD_VERSION, KUBERNETES_VERSION, MODULES, Binary
+from e2e.bootstrap import other_kubernetes, progress
+from e2e.bootstrap.binaries import CONTAINERD_VERSION, MODULES, Binary
 from e2e.bootstrap.environment import install_into
 from e2e.bootstrap.machine import GIBIBYTE, limits, require_disk
 from e2e.bootstrap.paths import CHECKOUT, cache_directory, logs_directory
@@ -47,10 +47,19 @@ def build(missing: Sequence[Binary]) -> float:
     go = _find_go() or _install_go()
     environment = _go_environment()
     for module in sorted({binary.module for binary in missing}):
-        _download(go, module, [binary for binary in missing if binary.module == module], environment)
+        parts = [binary for binary in missing if binary.module == module]
+        if parts[0].generated:
+            other_kubernetes.write_module(go, parts[0].version, module_directory(parts[0]), environment)
+        else:
+            _download(go, module, parts, environment)
     seconds = sum(_build(go, binary, environment) for binary in missing)
     shutil.rmtree(work_directory(), ignore_errors=True)
     return seconds
+
+
+def module_directory(binary: Binary) -> Path:
+    """Where the go.mod is that it is built in."""
+    return (work_directory() / "generated" if binary.generated else MODULES) / binary.module
 
 
 def minutes(missing: Sequence[Binary]) -> int:
@@ -58,7 +67,7 @@ def minutes(missing: Sequence[Binary]) -> int:
 
     The first program of Kubernetes compiles what the others share.
     """
-    kubernetes = sum(binary.module == "kubernetes" for binary in missing)
+    kubernetes = sum(binary.package.startswith("k8s.io/kubernetes/") for binary in missing)
     work = (PROCESSOR_MINUTES["first"] + (kubernetes - 1) * PROCESSOR_MINUTES["further"]) if kubernetes else 0.0
     work += (len(missing) - kubernetes) * PROCESSOR_MINUTES["etcd"]
     return max(1, round(work / limits().processors))
@@ -144,13 +153,14 @@ def _build(go: Path, binary: Binary, environment: dict[str, str]) -> float:
     temporary = binary.cached.with_name(f".{binary.cached.name}.new")
     command = [str(go), "build", "-v", "-trimpath", "-ldflags", _linker_flags(binary), "-o", str(temporary)]
     command += ["-tags", ",".join(binary.tags)] if binary.tags else []
+    command += ["-mod=mod"] if binary.generated else []
     seconds = progress.run(
         f"building {binary.name} {binary.version}",
         [*command, binary.package],
         logs_directory() / f"build-{binary.name}.log",
         environment,
         GO_SETTINGS,
-        directory=MODULES / binary.module,
+        directory=module_directory(binary),
         detail=lambda number, _line: f"{number} packages",
     )
     temporary.rename(binary.cached)
@@ -160,9 +170,9 @@ def _build(go: Path, binary: Binary, environment: dict[str, str]) -> float:
 def _linker_flags(binary: Binary) -> str:
     """No debugging tables; and the version, without which Kubernetes says v0.0.0 and its clients complain."""
     flags = ["-s", "-w"]
-    if binary.module == "kubernetes":
-        major, minor, _ = KUBERNETES_VERSION.split(".")
-        values = {"gitVersion": f"v{KUBERNETES_VERSION}", "gitMajor": major, "gitMinor": minor, "gitTreeState": "clean"}
+    if binary.package.startswith("k8s.io/kubernetes/"):
+        major, minor, _ = binary.version.split(".")
+        values = {"gitVersion": f"v{binary.version}", "gitMajor": major, "gitMinor": minor, "gitTreeState": "clean"}
         for package in ("k8s.io/component-base/version", "k8s.io/client-go/pkg/version"):
             flags += [f"-X={package}.{name}={value}" for name, value in values.items()]
     if binary.module == "containerd":

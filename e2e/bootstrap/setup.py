@@ -1,4 +1,4 @@
-"""The order of the set-up, one at a time per cache, and a way past all of it when everything is there."""
+"""The order of the set-up, one of a kind at a time per cache, and a way past all of it when everything is there."""
 
 from __future__ import annotations
 
@@ -42,17 +42,12 @@ def set_up(*, cluster: bool) -> None:
     if environment.is_complete() and not (cluster and missing_binaries()):
         return
     started = time.monotonic()
-    with _alone():
-        if not environment.is_complete():
-            environment.make()
-        missing = missing_binaries() if cluster else []
-        if missing:
-            names = ", ".join(binary.name for binary in missing)
-            minutes = build.minutes(missing)
-            _say(f"to be built, once on this machine: {names} (about {minutes} minutes and the downloads)")
-            seconds = build.build(missing)
-            _say(f"built in {seconds:.0f} s, downloads not counted")
-        environment.remove_downloads()
+    if not environment.is_complete():
+        with _alone("python"):
+            if not environment.is_complete():
+                environment.make()
+    if cluster:
+        _make(*BINARIES)
     _say(f"complete after {time.monotonic() - started:.0f} s; kept in {cache_directory()}")
 
 
@@ -62,12 +57,21 @@ def provide(*binaries: Binary) -> list[Path]:
     Raises:
         SetupError: One cannot be built.
     """
-    with _alone():
-        if missing := [binary for binary in binaries if find(binary) is None]:
-            names = ", ".join(binary.name for binary in missing)
-            _say(f"to be built, once on this machine: {names} (about {build.minutes(missing)} minutes)")
-            build.build(missing)
-        return [find(binary) or binary.cached for binary in binaries]
+    if not all(find(binary) for binary in binaries):
+        _make(*binaries)
+    return [find(binary) or binary.cached for binary in binaries]
+
+
+def _make(*binaries: Binary) -> None:
+    with _alone("binaries"):
+        missing = [binary for binary in binaries if find(binary) is None]
+        if not missing:
+            return
+        names = ", ".join(binary.name for binary in missing)
+        minutes = build.minutes(missing)
+        _say(f"to be built, once on this machine: {names} (about {minutes} minutes and the downloads)")
+        seconds = build.build(missing)
+        _say(f"built in {seconds:.0f} s, downloads not counted")
 
 
 def execution_environment() -> dict[str, str]:
@@ -87,10 +91,13 @@ def execution_environment() -> dict[str, str]:
 
 
 @contextmanager
-def _alone() -> Iterator[None]:
-    """Wait until no other set-up works on this cache; the kernel lets go of the lock when its holder is killed."""
+def _alone(what: str) -> Iterator[None]:
+    """Wait until no other set-up makes the same in this cache; the kernel drops the lock when its holder is killed.
+
+    A Python environment, made in a minute, does not wait for binaries, which take many.
+    """
     require_disk(cache_directory(), 0, "")
-    with (cache_directory() / "set-up.lock").open("w") as lock:
+    with (cache_directory() / f"{what}.lock").open("w") as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:

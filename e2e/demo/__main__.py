@@ -17,7 +17,7 @@ from e2e.bootstrap.problems import SetupError
 from e2e.cluster.control_plane import ControlPlaneError
 from e2e.cluster.rest import ApiError
 from e2e.cluster.run import Run, RunError
-from e2e.demo.acts import FEWEST_STEPS, STAY_STEPS, STEPS, Demo, Outcome, Switches
+from e2e.demo.acts import ACTIONS, FEWEST_STEPS, STAY_STEPS, STEPS, Demo, Outcome, Switches
 from e2e.demo.observer import DemoError
 from e2e.demo.screen import Screen
 from e2e.demo.table import last_line, report
@@ -45,7 +45,7 @@ class Ending:
 
 
 def main() -> int:
-    """Play it; 0 only if two faults were recovered as promised and the weights are equal."""
+    """Play it; 0 only if all faults were recovered as promised and the weights are equal."""
     switches = _switches()
     ending = Ending()
     screen = Screen()
@@ -67,15 +67,20 @@ def main() -> int:
 
 
 def _switches() -> Switches:
-    parser = argparse.ArgumentParser(prog="e2e.demo", description="A training survives two faults, before your eyes.")
+    parser = argparse.ArgumentParser(prog="e2e.demo", description="A training survives five faults, before your eyes.")
     parser.add_argument("--steps", type=int, default=STEPS, help=f"length of the training (default: {STEPS})")
     parser.add_argument("--stay", action="store_true", help="make no fault, train until Ctrl-C: for make inject")
+    parser.add_argument("--faults", type=int, default=len(ACTIONS), help="only the first so many of the five")
     options = parser.parse_args()
     if options.stay:
         return Switches(STAY_STEPS, stays=True)
-    if options.steps < FEWEST_STEPS:
-        parser.error(f"--steps {options.steps}: two faults need at least {FEWEST_STEPS} steps")
-    return Switches(options.steps, flip_restored_byte=os.environ.get("TOY_FLIP_RESTORED_BYTE") == "1")
+    if not 1 <= options.faults <= len(ACTIONS):
+        parser.error(f"--faults {options.faults}: there are {len(ACTIONS)}")
+    if options.steps < FEWEST_STEPS * options.faults:
+        needed = FEWEST_STEPS * options.faults
+        parser.error(f"--steps {options.steps}: {options.faults} faults need at least {needed} steps")
+    flipped = os.environ.get("TOY_FLIP_RESTORED_BYTE") == "1"
+    return Switches(options.steps, flip_restored_byte=flipped, faults=options.faults)
 
 
 def _play(screen: Screen, switches: Switches) -> Outcome | None:

@@ -1,12 +1,13 @@
-"""What the demo does, in order: a cluster, an operator, a training, two faults, and the proof.
+"""What the demo does, in order: a cluster, an operator, a training, five faults, and the proof.
 
-It does nothing that a user could not do: the job is applied with kubectl from the very file that the README shows, and
-faults are done to processes and machines, not to Hajob. Steps and not seconds say when a fault is due, so that a slow
-machine sees the same demo.
+It does nothing that a user could not do: the job is applied with kubectl from the very file that the README shows and
+patched to have a spare node and, where none is free, no patience; faults are done to processes and machines, not to
+Hajob. Steps and not seconds say when a fault is due, so that a slow machine sees the same demo.
 """
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -30,13 +31,24 @@ EXAMPLE = CHECKOUT / "examples/quickstart.yaml"
 JOB_NAME = "quickstart"
 VOLUME = f"{HOST_PATH}/checkpoints"
 STEPS = 400  # what the example's start script trains
+STEP_MILLISECONDS = 200  # until the last fault: the training must outlast them on a slow machine, too
 EXAMPLE_SIZES: Final = {"tensor": 2, "pipeline": 1, "data": 4}
-FIRST_FAULT_STEP = 30
-STEPS_BETWEEN = 40
+SPARE: Final = {"scheduling": {"numSpareNodes": 1}}
+IMPATIENCE: Final = {"recovery": {"replacementTimeoutSeconds": 5}, "elastic": {"expandDelaySeconds": 2}}
+"""Minutes of waiting made seconds where no node is free."""
+PATIENCE: Final = {"recovery": {"replacementTimeoutSeconds": 270}}
+"""Otherwise a replacement may take as long as the machine needs for it."""
+ACTIONS: Final = ("InPlace", "Replace", "Shrink", "Expand", "Migrate")
+"""What each fault in turn is to lead to."""
+FIRST_FAULT_STEP = 20
+STEPS_BETWEEN = 15
 STAY_STEPS = 1_000_000
 STAY_SECONDS = 86_400.0
-FEWEST_STEPS = 240  # it trains on while a fault is noticed and while the recovery is closed
+FEWEST_STEPS = 60  # for each fault: it trains on while one is noticed and while its recovery is closed
 KILLED_RANK = 3
+LOST_NODE_RANK = 2
+SICK_NODE_RANK = 1
+SUB_HEALTH: Final = {"code": "80E18400", "level": "SubHealthFault"}
 START_SECONDS = 120.0
 RECOVERY_SECONDS = 120.0
 END_SECONDS = 240.0
@@ -50,16 +62,18 @@ class Outcome:
         faults: How many were made.
         recoveries: The account of each one that was recovered, in any way.
         weights_differ: Sentences; None as long as nothing was compared.
+        wanted: How many were to be made.
     """
 
     faults: int = 0
     recoveries: list[Recovery] = field(default_factory=list)
     weights_differ: list[str] | None = None
+    wanted: int = len(ACTIONS)
 
     @property
     def recovered(self) -> int:
         """Faults that were recovered as promised."""
-        wanted = zip(self.recoveries, ("InPlace", "Replace"), strict=False)
+        wanted = zip(self.recoveries, ACTIONS, strict=False)
         return sum(each.action == action and not each.broken_promises for each, action in wanted)
 
     @property
@@ -69,8 +83,8 @@ class Outcome:
 
     @property
     def is_success(self) -> bool:
-        """Two faults, both recovered as promised, and the right weights."""
-        return (self.faults, self.recovered, self.weights_equal) == (2, 2, True)
+        """Every fault was made and recovered as promised, and the weights are right."""
+        return (self.faults, self.recovered, self.weights_equal) == (self.wanted, self.wanted, True)
 
 
 @dataclass(frozen=True)
@@ -81,15 +95,18 @@ class Switches:
         steps: Length of the training.
         flip_restored_byte: In each shard that a rank gets back.
         stays: No fault is made; it trains until Ctrl-C, for faults of your own (`make inject`).
+        faults: How many of the five are made, the first ones.
     """
 
     steps: int = STEPS
     flip_restored_byte: bool = False
     stays: bool = False
+    faults: int = len(ACTIONS)
 
     def environment(self) -> Mapping[str, str]:
         """Variables of the trainer's image."""
-        found = {} if self.steps == STEPS else {"TRAIN_ITERS": str(self.steps)}
+        found = {} if self.stays else {"STEP_TIME_MS": str(STEP_MILLISECONDS)}
+        found |= {} if self.steps == STEPS else {"TRAIN_ITERS": str(self.steps)}
         return found | ({"TOY_FLIP_RESTORED_BYTE": "1"} if self.flip_restored_byte else {})
 
 
@@ -109,8 +126,9 @@ class Demo:
         self.run = run
         self.screen = screen
         self.switches = switches
-        self.outcome = Outcome()
+        self.outcome = Outcome(wanted=switches.faults)
         self.rig: Rig | None = None
+        self._off: list[str] = []  # nodes, in the order in which they were powered off
 
     def play(self) -> None:
         """Play it to the end.
@@ -129,9 +147,11 @@ class Demo:
         if self.switches.stays:
             self._stay(scene)
             return
-        self._kill(scene)
-        self._power_off(scene)
-        self.screen.begin("letting the training end")
+        acts = (self._kill, self._lose_first, self._lose_without_spare, self._bring_back, self._move)
+        for act in acts[: self.switches.faults]:
+            act(scene)
+        self.screen.begin("letting the training end, without pauses between its steps")
+        job.hurry()
         observer.wait("the end of the training", lambda board: board.state == "Complete", END_SECONDS)
         self._compare(job)
         self.screen.say("$ kubectl get hajobs")
@@ -167,7 +187,14 @@ class Demo:
     def _submit(self, rig: Rig) -> Job:
         self.screen.begin(f"kubectl apply -f {EXAMPLE.relative_to(CHECKOUT)}")
         rig.plane.kubectl("apply", "-f", str(EXAMPLE))
+        if not self.switches.stays:
+            self._patch(rig, SPARE)
         return Job(rig.plane, JOB_NAME, rig.namespace, rig.host_path(VOLUME))
+
+    def _patch(self, rig: Rig, spec: Mapping[str, object]) -> None:
+        patch = json.dumps({"spec": spec})
+        self.screen.say(f"kubectl patch hajob {JOB_NAME} --type merge -p '{patch}'")
+        rig.plane.kubectl("patch", "hajob", JOB_NAME, "--type", "merge", "-p", patch)
 
     def _stay(self, scene: Scene) -> None:
         """Until Ctrl-C, or the training's end."""
@@ -186,18 +213,54 @@ class Demo:
 
         self._recover(scene, f"rank {KILLED_RANK} killed", [KILLED_RANK], fault)
 
-    def _power_off(self, scene: Scene) -> None:
-        node, observer = scene.job.node_of(0), scene.observer
-        self.screen.begin(f"fault 2: power off {node}, the node of rank 0")
-        ranks = [0, 1]
+    def _power_off(self, scene: Scene, node_rank: int, words: str, *, restarted: bool = True) -> None:
+        node, observer = scene.job.node_of(node_rank), scene.observer
+        self.screen.begin(words)
+        ranks = _ranks_of(node_rank)
 
         def fault() -> int:
             answer = scene.rig.nodes.control.power_off(node)
             observer.off.add(node)
+            self._off.append(node)
             observer.lost |= {observer.board.ranks[rank].pid: "off" for rank in ranks}
             return int(answer["time"])
 
-        self._recover(scene, f"{node} powered off", ranks, fault)
+        self._recover(scene, f"{node} off" if restarted else f"{node} off, no spare", ranks if restarted else [], fault)
+
+    def _lose_first(self, scene: Scene) -> None:
+        node = scene.job.node_of(0)
+        self._power_off(scene, 0, f"fault 2: power off {node}, the node of rank 0; a spare node is held")
+        scene.observer.wait("the spare", lambda _: scene.job.node_of(0) != node, RECOVERY_SECONDS)
+
+    def _lose_without_spare(self, scene: Scene) -> None:
+        self._patch(scene.rig, IMPATIENCE)
+        node = scene.job.node_of(LOST_NODE_RANK)
+        self._power_off(scene, LOST_NODE_RANK, f"fault 3: power off {node}; no node is free", restarted=False)
+        self._patch(scene.rig, PATIENCE)
+
+    def _bring_back(self, scene: Scene) -> None:
+        node = self._off[-1]
+        self.screen.begin(f"fault 4: {node} comes back, while the training goes on without it")
+
+        def fault() -> int:
+            scene.observer.off.discard(node)
+            return int(scene.rig.nodes.control.power_on(node)["time"])
+
+        self._recover(scene, f"{node} back", _ranks_of(LOST_NODE_RANK), fault)
+
+    def _move(self, scene: Scene) -> None:
+        """A chip falls ill on a node that still works; the node of the second fault is there again."""
+        free = self._off[0]
+        scene.rig.nodes.control.power_on(free)
+        scene.observer.off.discard(free)
+        scene.observer.wait(f"{free} to be held as a spare", lambda _: bool(_spares(scene.job)), RECOVERY_SECONDS)
+        node = scene.job.node_of(SICK_NODE_RANK)
+        self.screen.begin(f"fault 5: a chip of {node} is ill, but works")
+
+        def fault() -> int:
+            return int(scene.rig.nodes.control.break_chip(node, 0, **SUB_HEALTH)["time"])
+
+        self._recover(scene, f"{node} sick", _ranks_of(SICK_NODE_RANK), fault)
 
     def _recover(self, scene: Scene, words: str, lost: list[int], fault: Callable[[], int]) -> None:
         """Do a fault, wait until the training has gone on for a while, and take the account."""
@@ -225,6 +288,16 @@ class Demo:
         self.outcome.weights_differ = job.weights_differ(reference)
         for sentence in self.outcome.weights_differ:
             self.screen.say(f"  weights differ: {sentence}")
+
+
+def _ranks_of(node_rank: int) -> list[int]:
+    """The ranks of a node rank of the example."""
+    return [2 * node_rank, 2 * node_rank + 1]
+
+
+def _spares(job: Job) -> list[str]:
+    """Nodes that are held for the job."""
+    return [pod["spec"]["nodeName"] for pod in job.pods("spare") if pod["status"].get("phase") == "Running"]
 
 
 def _is_under_way(board: Board) -> bool:

@@ -24,6 +24,8 @@ DOES_AFTER = {
     "stop": "stopped",
     "clean": "stopped",
     "rebuild": "rejoining",
+    "downgrade": "rejoining",
+    "upgrade": "rejoining",
     "repair": "restoring",
     "rollback": "restoring",
     "resume": "resuming",
@@ -81,6 +83,7 @@ class Board:
         incidents: Oldest first.
         ranks_per_node: To find the ranks of a node rank.
         goal: The last step of the training.
+        dropped: Ranks that the training goes on without.
     """
 
     state: str = ""
@@ -90,11 +93,12 @@ class Board:
     incidents: tuple[ShownIncident, ...] = ()
     ranks_per_node: int = 2
     goal: int = 0
+    dropped: frozenset[int] = frozenset()
 
     @property
     def step(self) -> int:
-        """The newest step that every rank has finished."""
-        return min((rank.step for rank in self.ranks.values()), default=0)
+        """The newest step that every rank that takes part has finished."""
+        return min((rank.step for number, rank in self.ranks.items() if number not in self.dropped), default=0)
 
     def ranks_of(self, node: ShownNode) -> list[ShownRank]:
         """Ranks that are placed on a node, as far as they have shown up."""
@@ -119,6 +123,13 @@ def rank_after(rank: ShownRank | None, event: Object) -> ShownRank:
         return rank  # a process that has a successor
     step = int(event["step"]) if name == "step_end" else rank.step
     return replace(rank, step=max(rank.step, step), does=DOES_AFTER.get(name, rank.does))
+
+
+def dropped_after(dropped: frozenset[int], event: Object) -> frozenset[int]:
+    """Ranks that do not take part after one more line of anybody's event log."""
+    if event["event"] == "downgrade":
+        return frozenset(map(int, event["ranks"]))
+    return frozenset() if event["event"] == "upgrade" else dropped
 
 
 def nodes_of(nodes: Iterable[Object], pods: Iterable[Object], off: Iterable[str] = ()) -> tuple[ShownNode, ...]:
@@ -177,13 +188,18 @@ def _place(name: str) -> tuple[int, int, str]:
 
 
 def _incident(incident: Object) -> ShownIncident:
-    cause = incident["cause"]
-    first, number = int(cause["firstRank"]), int(cause["numRanks"])
-    ranks = f"rank {first}" if number == 1 else f"ranks {first} to {first + number - 1}"
     return ShownIncident(
         number=int(incident["incarnation"]),
-        cause=f"{cause['code']}, {ranks}",
+        cause=_cause_in_words(incident["cause"]),
         action=incident["action"],
         outcome=incident["outcome"],
         phases=tuple((each["name"], int(each["milliseconds"])) for each in incident.get("phases", [])),
     )
+
+
+def _cause_in_words(cause: Object) -> str:
+    """Its code, and the ranks where it hit any: what was planned, or hit the whole job, names none."""
+    code, first, number = str(cause["code"]), int(cause.get("firstRank", -1)), int(cause.get("numRanks", 0))
+    if number < 1:
+        return code
+    return f"{code}, rank {first}" if number == 1 else f"{code}, ranks {first} to {first + number - 1}"

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from e2e.cluster.rest import ApiError
-from e2e.demo.board import Board, ShownRank, incidents_of, nodes_of, problem_of, rank_after
+from e2e.demo.board import Board, ShownRank, dropped_after, incidents_of, nodes_of, problem_of, rank_after
 from e2e.demo.screen import Screen
 from e2e.harness.job import Job
 from e2e.trainer.events import EventReader
@@ -42,10 +42,13 @@ class Observer:
 
     def look(self) -> Board:
         """Take a picture and show it; a request that fails leaves that part as it was."""
+        dropped = self.board.dropped
         for event in self._logs.read():
             number = int(event["rank"])
             self._ranks[number] = rank_after(self._ranks.get(number), event)
-        board = replace(self.board, ranks={number: self._seen(rank) for number, rank in self._ranks.items()})
+            dropped = dropped_after(dropped, event)
+        ranks = {number: self._seen(rank) for number, rank in self._ranks.items()}
+        board = replace(self.board, ranks=ranks, dropped=dropped)
         with contextlib.suppress(ApiError, OSError):
             board = self._ask(board)
         self.board = board

@@ -17,7 +17,7 @@ WIDTH = 80
 def report(recoveries: Sequence[Recovery], writes: Sequence[str] = ()) -> str:
     """The table, without colours and trailing blanks; times are seconds since the last step all ranks had in common."""
     table = Table(box=box.ASCII_DOUBLE_HEAD)
-    table.add_column("fault")
+    table.add_column("fault", no_wrap=True)
     for each in recoveries:
         table.add_column(each.fault, justify="right")
     for name, cells in rows(recoveries):
@@ -37,7 +37,7 @@ def rows(recoveries: Sequence[Recovery]) -> list[tuple[str, list[str]]]:
         ("decided after", [_seconds(each.decided) for each in recoveries]),
         ("restored after", [_seconds(each.restored) for each in recoveries]),
         ("whole outage", [_seconds(each.outage) for each in recoveries]),
-        ("start-up of the new process", [_seconds(each.startup) for each in recoveries]),
+        ("start-up of new ranks", [_seconds(each.startup) for each in recoveries]),
         ("control share", [_seconds(each.control) for each in recoveries]),
         ("API writes", [str(each.write_count) for each in recoveries]),
     ]

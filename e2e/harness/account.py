@@ -109,10 +109,10 @@ def promises(job: Job, events: list[proof.Event], outage: proof.Outage, lost: li
     layout = layout_of(job)
     partners = {rank: layout.partner(rank) for rank in lost}
     return {
-        "survivors' PIDs unchanged": proof.survivors_kept(inside, lost),
+        "survivors' PIDs kept": proof.survivors_kept(inside, lost),
         "steps never went back": proof.steps_went_back(until),
         "no checkpoint opened": proof.checkpoints_opened(inside),
-        "shard came from the partner": proof.restored_elsewhere(inside, partners),
+        "shard from the partner": proof.restored_elsewhere(inside, partners),
     }
 
 

@@ -13,13 +13,14 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from e2e.bootstrap.paths import CHECKOUT
-from e2e.trainer.torch_python import VARIABLE, torch_python
+from e2e.trainer.torch_python import VARIABLE, store_takes_a_socket, torch_python
 
 OPERATOR_IMAGE = "hajob/operator:dev"
 SIDECAR_IMAGE = "hajob/sidecar:dev"
 TRAINER_IMAGE = "example/toy-trainer:1"
 TRAINER = "HAJOB_TRAINER"
 TORCH = "torch"
+POD_NETWORK = CHECKOUT / "e2e/harness/pod_network"
 SIMULATOR = CHECKOUT / "e2e/mindio/package"
 
 
@@ -52,16 +53,7 @@ def write_images(directory: Path, trainer_environment: Mapping[str, str] | None 
         directory: Where.
         trainer_environment: More variables of the trainer's image.
     """
-    base = {
-        "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.defpath}",
-        "LANG": "C.UTF-8",
-        "OPENBLAS_NUM_THREADS": "1",
-        "OMP_NUM_THREADS": "1",
-        "MALLOC_ARENA_MAX": "2",
-        "PYTHONNOUSERSITE": "1",
-        "PYTHONUNBUFFERED": "1",
-    }
-    paths = os.pathsep.join([str(CHECKOUT), str(CHECKOUT / "operator")])
+    base = _base()
     trainer = directory / "toy-trainer"
     shutil.copytree(CHECKOUT / "e2e/trainer/image", trainer, dirs_exist_ok=True)
     own = json.loads((trainer / "image.json").read_text())
@@ -72,15 +64,32 @@ def write_images(directory: Path, trainer_environment: Mapping[str, str] | None 
         own["env"] |= {
             "PATH": f"{torch_python().parent}{os.pathsep}{os.defpath}",
             "TOY_TRAINER": "e2e.torch_trainer.train",
-            "HAJOB_STORE": "e2e.torch_trainer.store:serve",
+            "HAJOB_STORE": "" if store_takes_a_socket() else "e2e.torch_trainer.store:serve",
         }
     return {
-        OPERATOR_IMAGE: _write(
-            directory / "operator",
-            {"env": base | {"PYTHONPATH": paths}, "entrypoint": ["python3", "-m", "hajob.runtime.app"]},
-        ),
-        SIDECAR_IMAGE: _write(directory / "sidecar", {"env": base | {"PYTHONPATH": paths}}),
+        OPERATOR_IMAGE: write_operator(directory / "operator", CHECKOUT),
+        SIDECAR_IMAGE: write_operator(directory / "sidecar", CHECKOUT),
         TRAINER_IMAGE: _write(trainer, own),
+    }
+
+
+def write_operator(directory: Path, sources: Path) -> Path:
+    """Write Hajob's image as released, operator and sidecar in one, from sources in a directory; returns its own."""
+    paths = os.pathsep.join([str(POD_NETWORK), str(sources), str(sources / "operator")])
+    return _write(
+        directory, {"env": _base() | {"PYTHONPATH": paths}, "entrypoint": ["python3", "-m", "hajob.runtime.app"]}
+    )
+
+
+def _base() -> dict[str, str]:
+    """Variables of every image."""
+    return {
+        "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.defpath}",
+        "LANG": "C.UTF-8",
+        "OPENBLAS_NUM_THREADS": "1",
+        "MALLOC_ARENA_MAX": "2",
+        "PYTHONNOUSERSITE": "1",
+        "PYTHONUNBUFFERED": "1",
     }
 
 

@@ -61,6 +61,14 @@ def no_mindio() -> dict[str, str]:
     return {"PYTHONPATH": str(CHECKOUT)}
 
 
+def torch_without_cann(directory: Path) -> dict[str, str]:
+    """Variables with which torch keeps the store, and cannot be imported; files go to `directory`."""
+    (directory / "torch").mkdir(parents=True)
+    text = "libhccl.so: cannot open shared object file; source set_env.sh"
+    (directory / "torch/__init__.py").write_text(f'raise ImportError("{text}")\n')
+    return {"PYTHONPATH": os.pathsep.join(map(str, (directory, mindio_directory(), CHECKOUT))), "HAJOB_STORE": ""}
+
+
 def trainer_with_tls(directory: Path) -> dict[str, str]:
     """Variables with which the trainer switches MindIO's TLS on; certificates go to `directory`."""
     directory.mkdir(parents=True)

@@ -35,6 +35,7 @@ class RigLayout:
         operator_environment: More settings of the operator.
         trainer_environment: More variables of the trainer's image.
         node_settings: More fields of the node set's settings.
+        images: More images, by name: the directory that stands for each.
     """
 
     chip_nodes: int = 5
@@ -44,6 +45,7 @@ class RigLayout:
     operator_environment: Mapping[str, str] = field(default_factory=dict)
     trainer_environment: Mapping[str, str] = field(default_factory=dict)
     node_settings: Mapping[str, Any] = field(default_factory=dict)
+    images: Mapping[str, Path] = field(default_factory=dict)
 
 
 class Rig:
@@ -169,7 +171,7 @@ def _start_nodes(plane: ControlPlane, name: str, layout: RigLayout) -> tuple[Run
         plane.run,
         plane,
         nodes,
-        write_images(directory / "images", layout.trainer_environment),
+        {**write_images(directory / "images", layout.trainer_environment), **layout.images},
         name=f"nodes-{name}",
         first_block=blocks.claim(plane.run.directory, len(nodes)),
         host_paths={HOST_PATH: directory / "host"},

@@ -128,7 +128,7 @@ def remove_cgroups(name: str) -> str:
     try:
         for hierarchy in _hierarchies():
             below = [path for path in (hierarchy / name).rglob("*") if path.is_dir()]
-            for path in [*sorted(below, reverse=True), hierarchy / name]:
+            for path in (*sorted(below, reverse=True), hierarchy / name):
                 if path.is_dir():
                     path.rmdir()
     except OSError as error:

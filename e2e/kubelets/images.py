@@ -63,6 +63,7 @@ def _trainer(platform: Platform, cache: Path) -> list[Layer]:
     for package, content in debian.fetch(platform, cache, LOCK).items():
         if package.name not in {"runc", "libseccomp2"}:
             system |= debian.unpack(content)
+    system["bin/sh"] = Entry(link="bash")  # what Debian's maintainer scripts make
     numpy = layout.with_bytecode(layout.wheel_files(platform, cache, {"numpy"}))
     own = {
         **_files(CHECKOUT / "e2e" / "trainer" / "image", _HOME),

@@ -7,6 +7,8 @@ mount --make-rshared /
 mount -t proc proc /proc
 for place in /run /var/lib /var/log; do mount -t tmpfs tmpfs $place; done
 mkdir -p /run/netns /var/lib/kubelet /var/log/pods "$directory/kubelet"
+cat /proc/sys/kernel/random/uuid >"$directory/boot"
+mount --bind "$directory/boot" /proc/sys/kernel/random/boot_id # by which a boot is known from the one before
 mount --bind "$directory/kubelet" /var/lib/kubelet
 mount --make-rshared /var/lib/kubelet
 until ip link show eth0 >/dev/null 2>&1; do sleep 0.05; done

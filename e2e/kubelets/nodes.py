@@ -5,6 +5,7 @@ The network namespace of the process that uses this holds bridge and control pla
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import signal
@@ -32,6 +33,19 @@ class KubeletsError(RuntimeError):
     """A node did not come up; the message names its logs."""
 
 
+def processes() -> list[Path]:
+    """The directories of all processes in /proc, the oldest first."""
+    return sorted((each for each in Path("/proc").iterdir() if each.name.isdigit()), key=lambda each: int(each.name))
+
+
+def _read(path: Path) -> bytes:
+    """Empty where the process is gone."""
+    try:
+        return path.read_bytes()
+    except OSError:
+        return b""
+
+
 def ip(*words: str) -> None:
     """Change the network. CalledProcessError: it cannot be."""
     subprocess.run(["ip", *words], check=True, capture_output=True, text=True)
@@ -54,12 +68,36 @@ class RealNode:
 
     def power_off(self) -> int:
         """Silently: the network is cut first, so that no peer hears of it; returns when, in nanoseconds."""
-        ip("link", "set", f"v{self.layout.number}", "down")
-        at = time.time_ns()
+        at = self.cut()
         if self.process is not None:
             self.process.kill()
             self.process.wait()
         return at
+
+    def cut(self) -> int:
+        """Cut its network, and nothing else; returns when, in nanoseconds."""
+        ip("link", "set", f"v{self.layout.number}", "down")
+        return time.time_ns()
+
+    def heal(self) -> None:
+        """Its network is back."""
+        ip("link", "set", f"v{self.layout.number}", "up")
+
+    def signal_kubelet(self, number: int) -> None:
+        """Send its kubelet a signal; one that ends is started again, as by systemd. LookupError: there is none."""
+        directory = str(self.layout.directory)
+        for process in processes():
+            words = _read(process / "cmdline").split(b"\0")
+            if words[0].endswith(b"kubelet") and any(word.decode().startswith(directory) for word in words):
+                os.kill(int(process.name), number)
+                return
+        raise LookupError(f"no kubelet of {self.name}")
+
+    def configure_kubelet(self, **settings: object) -> None:
+        """Change its kubelet's configuration; it is started again with that."""
+        path = self.layout.directory / "kubelet.json"
+        path.write_text(json.dumps(json.loads(path.read_text()) | settings))
+        self.signal_kubelet(signal.SIGKILL)
 
 
 class RealNodes:
@@ -87,7 +125,11 @@ class RealNodes:
             self._start(number, count)
         for node in self.nodes.values():
             self._import(node, images)
-        self._plane_wait("all nodes to be ready", lambda: all(self._is_ready(each) for each in self.nodes.values()))
+        self.wait_ready()
+
+    def wait_ready(self) -> None:
+        """Wait until all nodes are ready and offer their chips. ControlPlaneError: one is not after READY_SECONDS."""
+        self._plane_wait("all nodes to be ready", lambda: all(map(self.is_ready, self.nodes.values())))
 
     def stop(self) -> None:
         """End everything; what was mounted goes with the namespaces."""
@@ -113,21 +155,18 @@ class RealNodes:
                 shutil.copyfile(log, target)
         return self._plane.run.keep_logs()
 
-    def process_of(self, rank: int) -> int:
-        """Process number of a rank, as this machine sees it."""
-        for pid in sorted(int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdigit()):
-            try:
-                environment = Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
-                group = Path(f"/proc/{pid}/cgroup").read_text()
-            except OSError:
-                continue
-            if f"RANK={rank}".encode() in environment and self._group in group:
-                return pid
+    def process_of(self, rank: int, job: str = "") -> int:
+        """Process number of a rank, as this machine sees it; of any job where none is named."""
+        for process in processes():
+            words = _read(process / "environ").split(b"\0")
+            is_its = not job or any(word.startswith(f"POD_NAME={job}-".encode()) for word in words)
+            if is_its and f"RANK={rank}".encode() in words and self._group.encode() in _read(process / "cgroup"):
+                return int(process.name)
         raise LookupError(f"no process of rank {rank}")
 
-    def kill(self, rank: int) -> int:
+    def kill(self, rank: int, job: str = "") -> int:
         """Kill a rank; returns when, in nanoseconds."""
-        pid = self.process_of(rank)
+        pid = self.process_of(rank, job)
         at = time.time_ns()
         os.kill(pid, signal.SIGKILL)
         return at
@@ -152,19 +191,34 @@ class RealNodes:
         self._plane.authority.node_server(layout.name, [layout.address]).write(directory, "serving")
         node = RealNode(layout, chips)
         self.nodes[layout.name] = node
-        words = [str(directory), layout.address, BRIDGE, str(self._programs)]
-        apart = ["unshare", "--net", "--mount", "--pid", "--fork", "--kill-child"]
-        node.process = self._plane.run.spawn(layout.name, [*apart, "bash", str(SCRIPT), *words])
-        self._connect(layout, node.process)
+        self._boot(node)
         if chips:
             plugins = directory / "kubelet" / "device-plugins"
             node.plugin = DevicePlugin(plugins, chips)
 
+    def power_on(self, node: RealNode) -> None:
+        """Start a node again that was powered off; what it had in memory is gone, its images are there."""
+        for left in (node.layout.containerd, node.layout.directory / "containerd.sock.ttrpc"):
+            left.unlink(missing_ok=True)
+        self._boot(node)
+
+    def _boot(self, node: RealNode) -> None:
+        layout = node.layout
+        words = [str(layout.directory), layout.address, BRIDGE, str(self._programs)]
+        apart = ["unshare", "--net", "--mount", "--pid", "--fork", "--kill-child"]
+        node.process = self._plane.run.spawn(layout.name, [*apart, "bash", str(SCRIPT), *words])
+        self._connect(layout, node.process)
+
     def _connect(self, layout: NodeLayout, process: subprocess.Popen[bytes]) -> None:
         inner = self._first_child(process)
+        show = ["ip", "link", "show", f"v{layout.number}"]  # not /sys, which shows the machine's network
+        self._plane_wait(
+            "the link of the node's last boot to be gone",
+            lambda: subprocess.run(show, capture_output=True, check=False).returncode != 0,
+        )
         ip("link", "add", f"v{layout.number}", "type", "veth", "peer", "name", "eth0", "netns", str(inner))
         ip("link", "set", f"v{layout.number}", "master", "hajob0", "up")
-        ip("route", "add", layout.pods, "via", layout.address)
+        ip("route", "replace", layout.pods, "via", layout.address)
 
     def _first_child(self, process: subprocess.Popen[bytes]) -> int:
         """The node's first process, which has the namespaces; unshare itself has the old one of pids."""
@@ -181,7 +235,8 @@ class RealNodes:
             if done.returncode:
                 raise KubeletsError(f"{' '.join(command)}: {done.stderr.strip()}")
 
-    def _is_ready(self, node: RealNode) -> bool:
+    def is_ready(self, node: RealNode) -> bool:
+        """Whether it says that it is, and offers its chips."""
         found = self._plane.api.find(f"/api/v1/nodes/{node.name}")
         status: dict[str, Any] = (found or {}).get("status", {})
         ready = any(each["type"] == "Ready" and each["status"] == "True" for each in status.get("conditions", []))

@@ -35,12 +35,12 @@ class DeviceReports:
     def add_chip_fault(self, fault: ChipFault) -> None:
         """A chip breaks (or gets one more fault)."""
         self.chip_faults.append(fault)
-        self._update()
+        self.changed()
 
     def clear_chip(self, chip: int) -> None:
         """All faults of a chip are over."""
         self.chip_faults = [fault for fault in self.chip_faults if fault.chip != chip]
-        self._update()
+        self.changed()
 
     def set_switch_faults(self, faults: list[SwitchFault]) -> None:
         """What the node's switches have from now on; it is taken for an A3 from the first one on."""
@@ -50,14 +50,14 @@ class DeviceReports:
     def set_hardware_faults(self, faults: list[HardwareFault]) -> None:
         """What NodeD finds from now on."""
         self.hardware_faults = faults
-        self._update()
-
-    def _update(self) -> None:
-        self.context.chips.broken = {fault.chip for fault in self.chip_faults if fault.separates}
         self.changed()
 
     def changed(self) -> None:
         """Something that is published has changed, for example which chips are free."""
+        chips = self.context.chips
+        chips.broken = {
+            fault.chip for fault in self.chip_faults if fault.separates(used=chips.owner(fault.chip) is not None)
+        }
         self._changed.set()
 
     async def publish(self) -> None:
@@ -80,8 +80,9 @@ class DeviceReports:
         chips = self.context.chips
         if chips.count:
             now, faults = time.time(), self.chip_faults
+            used = [chip for chip in range(chips.count) if chips.owner(chip) is not None]
             body = device_info(
-                self.context.name, chips.resource, chips.free(), faults, now, switches=self.switch_faults
+                self.context.name, chips.resource, chips.free(), faults, now, used=used, switches=self.switch_faults
             )
             await self._put(body)
         if self.hardware_faults:

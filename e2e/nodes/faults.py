@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 from dataclasses import dataclass
 
 from e2e.nodes.chips import chip_name
@@ -20,7 +20,9 @@ DEVICE_NAMESPACE = "kube-system"
 NODE_NAMESPACE = "mindx-dl"
 _NODE_STATUS = {"NotHandleFault": "Healthy", "PreSeparateFault": "PreSeparate", "SeparateFault": "UnHealthy"}
 _SWITCH_LEVELS = ("NotHandle", "SubHealth", "RestartRequest", "Reset", "Separate")
-_HEALTHY_LEVELS = {"NotHandleFault", "SubHealthFault", "RestartRequest", "RestartBusiness"}
+_HEALTHY_LEVELS = {"NotHandleFault", "SubHealthFault"}
+_HEALTHY_IN_USE = {"PreSeparateNPU"}
+"""As the device plugin's `isHealthy` has it; a grace for `FreeRestartNPU` is off unless it is asked for."""
 
 
 @dataclass(frozen=True)
@@ -33,10 +35,10 @@ class ChipFault:
     time: float
     kind: str = "CardUnhealthy"
 
-    @property
-    def separates(self) -> bool:
-        """Whether the chip is offered to nobody while the fault lasts."""
-        return self.kind == "CardUnhealthy" and self.level not in _HEALTHY_LEVELS
+    def separates(self, *, used: bool) -> bool:
+        """Whether the chip is offered to nobody while the fault lasts; `used`: a pod has it."""
+        healthy = _HEALTHY_LEVELS | (_HEALTHY_IN_USE if used else set())
+        return self.kind == "CardUnhealthy" and self.level not in healthy
 
 
 @dataclass(frozen=True)
@@ -111,6 +113,7 @@ def device_info(
     faults: Iterable[ChipFault],
     now: float,
     *,
+    used: Container[int] = (),
     switches: Iterable[SwitchFault] | None = None,
 ) -> JsonObject:
     """The device plugin's ConfigMap of a node.
@@ -121,10 +124,11 @@ def device_info(
         free: chips that are healthy and nobody's.
         faults: all faults there are.
         now: seconds since the epoch.
+        used: chips that pods have.
         switches: faults of its switches; None: it has none (A2).
     """
     faults = list(faults)
-    unhealthy = sorted({fault.chip for fault in faults if fault.separates})
+    unhealthy = sorted({fault.chip for fault in faults if fault.separates(used=fault.chip in used)})
     unreachable = sorted({fault.chip for fault in faults if fault.kind == "CardNetworkUnhealthy"})
     devices = {
         resource: _names(free, resource),

@@ -99,6 +99,13 @@ class Script:
         return usual if self.powered_off is None else max(usual, LONG_STEP_MILLISECONDS)
 
     @property
+    def dying(self) -> frozenset[int]:
+        """Ranks that are killed, or frozen for good."""
+        words = [line.split() for line in self.lines]
+        hit = {int(each[0].removeprefix("rank=")) for each in words if {"do=kill", "do=freeze"} & set(each)}
+        return frozenset(hit.union(self.killed))
+
+    @property
     def is_from_copies(self) -> bool:
         """Whether the promise is that nobody starts anew."""
         return self.restored == COPY

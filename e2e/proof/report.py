@@ -213,6 +213,9 @@ milliseconds of its end, so the node's silence about it means that it was not fi
 know, and the incident takes the node to have finished what all others have. So where a node loses its power a step
 lasts {long:g} s, elsewhere {step:g} s; its ranks have stood still for {standing:g} s by then.
 
+Nor can anybody know whether a rank that prints nothing had finished the step in which it died, when all others have:
+the incident may count that step or not, and begin with its end or the one before.
+
 A play in which only the 100 ms were missed is played again, at most twice: on a busy machine whoever reads is late.
 
 A star: {unsaved}; so the job starts anew from the periodic checkpoint.

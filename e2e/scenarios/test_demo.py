@@ -14,14 +14,15 @@ import pytest
 from e2e.bootstrap.paths import CHECKOUT, runs_directory
 from e2e.cluster.processes import MARKER
 
-STEPS = 240
+STEPS = 400
+FEW = ("--faults", "2", "--steps", "160")
 SECONDS = 840.0
 
 
-def start(**environment: str) -> subprocess.Popen[str]:
+def start(*arguments: str, **environment: str) -> subprocess.Popen[str]:
     surroundings = {name: value for name, value in os.environ.items() if name != MARKER}
     return subprocess.Popen(
-        [sys.executable, "-m", "e2e.demo", "--steps", str(STEPS)],
+        [sys.executable, "-m", "e2e.demo", "--steps", str(STEPS), *arguments],
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
@@ -56,8 +57,17 @@ def marked(identity: str) -> list[psutil.Process]:
 
 
 @pytest.mark.timeout(900)
+@pytest.mark.skipif(not os.environ.get("HAJOB_LONG_TESTS"), reason="two minutes: make nightly")
+def test_five_faults_are_recovered_and_the_weights_equal() -> None:
+    demo = start()
+    said, _ = demo.communicate(timeout=SECONDS)
+    assert said.splitlines()[-1] == "demo: 5 faults, 5 recovered, weights equal: yes", said
+    assert demo.returncode == 0
+
+
+@pytest.mark.timeout(900)
 def test_one_flipped_byte_of_a_restored_shard_is_found() -> None:
-    demo = start(TOY_FLIP_RESTORED_BYTE="1")
+    demo = start(*FEW, TOY_FLIP_RESTORED_BYTE="1")
     said, _ = demo.communicate(timeout=SECONDS)
     assert said.splitlines()[-1] == "demo: 2 faults, 2 recovered, weights equal: no", said
     assert demo.returncode == 1

@@ -22,6 +22,7 @@ from e2e.harness.job import Job, manifest
 from e2e.harness.rig import RIG_LABEL, Rig, RigLayout
 from e2e.scenarios.proofs import assert_recovered, assert_weights_equal
 from e2e.trainer import proof
+from hajob.api.constants import LABEL_NODE_RANK
 
 STEPS = 60
 LONG = 300
@@ -121,6 +122,13 @@ BAD_JOBS = {
         most_starts=1,
         seen=controller_started,
     ),
+    "torch-needs-a-chip": BadJob(
+        "ImageUnusable",
+        "libhccl.so: cannot open shared object file; source set_env.sh",
+        {"image": "example/torch-needs-a-chip:1"},
+        most_starts=1,
+        seen=controller_started,
+    ),
     "old-mindio-in-the-image": BadJob(
         "ImageUnusable",
         "lacks tft_notify_controller_prepare_action",
@@ -141,6 +149,7 @@ def small_rig(start_rig: Callable[[RigLayout], Rig]) -> Rig:
     images = {
         BROKEN_IMAGE: {"PATH": "/nowhere"},
         "example/no-mindio:1": mismatched_images.no_mindio(),
+        "example/torch-needs-a-chip:1": mismatched_images.torch_without_cann(rig.directory / "torch"),
         "example/old-mindio:1": mismatched_images.older_mindio(
             rig.directory / "older", "controller_ttp", "tft_notify_controller_prepare_action"
         ),
@@ -195,7 +204,8 @@ def test_a_pod_that_the_server_refuses_makes_the_job_impossible(rig: Rig) -> Non
 
 
 def test_misuse_of_mindio_is_named_and_the_training_ends_well(rig: Rig) -> None:
-    secret = rig.submit("secret", **SMALL, step_milliseconds=1000, environment={"TOY_TELL_NO_COPIES": "1"})
+    silent = {"step_milliseconds": 1000, "environment": {"TOY_REGISTERS_NOTHING": "1"}}
+    secret = rig.submit("secret", **{**SMALL, "iterations": LONG}, **silent)
     faults = [word for fault in NONSENSE for word in ("--fault", fault)]
     nonsense = rig.submit("nonsense", **{**SMALL, "chips": 2}, arguments=faults)
     words = "failed: 4"  # MindIO's code and words
@@ -208,9 +218,13 @@ def test_misuse_of_mindio_is_named_and_the_training_ends_well(rig: Rig) -> None:
     assert time.time() - time_of_first(nonsense, "stop") <= TOLD_SECONDS
     named = rig.plane.wait("the copies in a condition", lambda: _reason(secret, "Recoverable", "CopiesNotRegistered"))
     assert told_at(named) - time_of_first(secret, "step_end") <= TOLD_SECONDS
+    judged = {each["action"]: {one["name"] for one in each["unmet"]} for each in secret.status()["recoverability"]}
+    assert "HandlersRegistered" in judged["InPlace"], "as of an entry that registers none"
+    (pod,) = [each["metadata"] for each in secret.pods("rank") if each["metadata"]["labels"][LABEL_NODE_RANK] == "1"]
+    rig.nodes.control.kill(namespace=rig.namespace, pod=pod["name"], rank=1)
     assert_weights_equal(nonsense, STEPS)
-    secret.hurry()
-    secret.wait_condition("Complete")
+    assert secret.wait_incident(2, seconds=120)["action"] == "Restart", "nobody could answer MindIO"
+    assert_weights_equal(secret, LONG)
 
 
 def _reason(job: Job, kind: str, reason: str) -> dict[str, Any] | None:

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 
+import pytest
+
+from e2e.cluster.rest import ApiError
 from e2e.harness.rig import Rig, RigLayout
 from e2e.scenarios.proofs import assert_recovered, assert_weights_equal
+from hajob.api import constants as names
 
 ITERATIONS = 300
 STEP_MILLISECONDS = 200.0
@@ -39,6 +44,35 @@ def test_a_drained_coordinator_is_moved_by_a_save_and_a_restart(start_rig: Calla
     assert incident["restoredFrom"] == "SavedCheckpoint"
     assert node not in {pod["spec"]["nodeName"] for pod in job.pods("coordinator")}
     assert_weights_equal(job, ITERATIONS)
+
+
+@pytest.mark.skipif(not os.environ.get("HAJOB_LONG_TESTS"), reason="waits for its turn for half a minute: make nightly")
+def test_an_eviction_without_a_cordon_gets_its_turn(rig: Rig) -> None:
+    job = rig.submit(
+        iterations=ITERATIONS, step_milliseconds=STEP_MILLISECONDS, spec={"recovery": {"drainTimeoutSeconds": 30}}
+    )
+    job.wait_step(10)
+    (pod,) = (one for one in job.pods("rank") if one["metadata"]["labels"][names.LABEL_NODE_RANK] == "1")
+    name, namespace = pod["metadata"]["name"], pod["metadata"]["namespace"]
+    eviction = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": name, "namespace": namespace}}
+    refused = 0
+
+    def evicted() -> bool:
+        nonlocal refused
+        try:
+            rig.plane.api.create(f"/api/v1/namespaces/{namespace}/pods/{name}/eviction", eviction)
+        except ApiError as error:
+            if error.status != 429:
+                raise
+            refused += 1
+            return False
+        return True
+
+    rig.plane.wait("the eviction to get its turn", evicted, 90.0, 0.2)
+    assert refused > 10
+    incident = job.wait_incident(2)
+    assert (incident["action"], incident["lostSteps"]) == ("Replace", 0)
+    assert_recovered(job, [2, 3], ITERATIONS)
 
 
 def test_an_excluded_node_is_left_without_losing_a_step(rig: Rig) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Sequence
+from typing import Any
 
 import pytest
 
@@ -25,6 +26,11 @@ AWAY_STEPS = 50
 AWAY_SECONDS = 60.0
 SLOW_STEP = 300.0
 """Milliseconds; the training must outlast an operator that is away for a minute."""
+NODE_STORAGE: dict[str, Any] = {
+    "arguments": ["--no-shared-storage"],
+    "spec": {"network": {"interface": "lo"}},
+}
+"""A third of the published scripts say so: their ranks come back through a barrier of their node."""
 ACTIONS = ("Retry", "InPlace", "Replace", "Shrink", "Checkpoint", "Restart")
 
 
@@ -48,9 +54,21 @@ def wait_trains(rig: Rig, job: Job, fault_ns: int) -> None:
     )
 
 
+def starts(job: Job, rank: int) -> list[str]:
+    """How many processes each start of a rank was told to come with; all have what torchrun gives, and the network."""
+    events = [event for event in proof.of(job.events(), "exec") if event["rank"] == rank]
+    for event in events:
+        assert event["leads_session"]
+        assert event["unbuffered"]
+        assert event["variables"]["GLOO_SOCKET_IFNAME"] == event["variables"]["HCCL_SOCKET_IFNAME"] == "lo"
+        assert event["variables"]["OMP_NUM_THREADS"] == "1"
+    return [str(event["variables"]["RESTART_FAULT_PROCESS_TYPE"]) for event in events]
+
+
 @pytest.mark.parametrize(("pipeline", "data", "rank"), [(1, 4, 3), (1, 4, 0), (2, 2, 5)])
 def test_a_killed_process_is_restarted_in_place(rig: Rig, pipeline: int, data: int, rank: int) -> None:
-    job = rig.submit(iterations=ITERATIONS, pipeline=pipeline)
+    """It comes back alone, though its script says that nodes share no storage."""
+    job = rig.submit(iterations=ITERATIONS, pipeline=pipeline, **NODE_STORAGE)
     job.wait_step(10)
     fault = rig.nodes.control.kill(namespace=rig.namespace, rank=rank)
     wait_trains(rig, job, fault["time"])
@@ -58,10 +76,11 @@ def test_a_killed_process_is_restarted_in_place(rig: Rig, pipeline: int, data: i
     found = recovery(rig, job, f"rank {rank} killed", fault["time"], incarnation=2, lost_ranks=[rank])
 
     check(rig, job, found, "InPlace", pipeline=pipeline, data=data)
+    assert starts(job, rank) == ["pod", "worker"]
 
 
 def test_the_node_of_rank_zero_is_replaced(rig: Rig) -> None:
-    job = rig.submit(iterations=ITERATIONS)
+    job = rig.submit(iterations=ITERATIONS, **NODE_STORAGE)
     job.wait_step(10)
     node = job.node_of(0)
     fault = rig.nodes.control.power_off(node)
@@ -71,6 +90,7 @@ def test_the_node_of_rank_zero_is_replaced(rig: Rig) -> None:
 
     assert job.node_of(0) != node
     check(rig, job, found, "Replace")
+    assert starts(job, 0) == starts(job, 1) == ["pod", "pod"]
 
 
 def test_a_container_that_is_killed_is_replaced_at_once(rig: Rig) -> None:

@@ -18,17 +18,18 @@ pytestmark = [
 ]
 
 ITERATIONS = 80
+LONG = 240
 STEP = 300.0
 """Milliseconds: eight ranks of torch on two cores need a fifth of that."""
 START_SECONDS = 180.0
 RECOVERY_SECONDS = 180.0
 
 
-def started(rig: Rig, *smaller: str) -> Job:
+def started(rig: Rig, *smaller: str, iterations: int = ITERATIONS) -> Job:
     """A job that trains, in which these actions are not allowed."""
     spec = {"recovery": {"actions": [{"name": name, "maxCount": 0} for name in smaller]}}
     job = rig.submit(
-        iterations=ITERATIONS, step_milliseconds=STEP, arguments=["--save-interval", "10"], spec=spec if smaller else {}
+        iterations=iterations, step_milliseconds=STEP, arguments=["--save-interval", "10"], spec=spec if smaller else {}
     )
     job.wait_step(12, seconds=START_SECONDS)
     return job
@@ -72,3 +73,20 @@ def test_a_restart_goes_on_from_the_periodic_checkpoint(rig: Rig) -> None:
     incident = job.wait_incident(2, seconds=RECOVERY_SECONDS)
     assert incident["action"] == "Restart"
     assert_weights_equal(job, ITERATIONS)
+
+
+def test_the_coordinators_pod_is_lost_and_two_faults_follow(rig: Rig) -> None:
+    """The store goes with it; the next ones are repaired all the same, in place and by a replacement."""
+    job = started(rig, iterations=LONG)
+    job.wait_condition("CoordinatorReady")
+    pod = job.pods("coordinator")[0]["metadata"]["name"]
+    rig.plane.api.delete(f"/api/v1/namespaces/{rig.namespace}/pods/{pod}", gracePeriodSeconds=0)
+    rig.plane.wait("the takeover to be counted", lambda: job.status().get("takeovers", {}).get("count") == 1)
+    job.wait_condition("CoordinatorReady")
+    rig.nodes.control.kill(namespace=rig.namespace, rank=3)
+    assert job.wait_incident(3, seconds=RECOVERY_SECONDS)["action"] == "InPlace"
+    job.wait_step(job.common_step() + 5)
+    rig.nodes.control.power_off(job.node_of(0))
+    assert job.wait_incident(4, seconds=RECOVERY_SECONDS)["action"] == "Replace"
+    assert job.status()["restarts"] == {"infrastructure": 0, "program": 0}
+    assert_recovered(job, [0, 1, 3], LONG)

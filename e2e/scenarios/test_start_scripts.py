@@ -13,8 +13,10 @@ import sysconfig
 from pathlib import Path
 from typing import Any
 
+from e2e.bootstrap.paths import CHECKOUT
+from e2e.harness.images import mindio_directory
 from e2e.harness.job import CHECKPOINT_MOUNT, Job
-from e2e.harness.rig import Rig
+from e2e.harness.rig import RIG_LABEL, Rig
 from e2e.scenarios.proofs import assert_recovered, assert_weights_equal
 from e2e.trainer import proof
 
@@ -53,6 +55,7 @@ SMALL: dict[str, Any] = {
     "chips": 1,
     "iterations": ITERATIONS,
 }
+REPAIRS = ("Retry", "InPlace", "Replace", "Shrink", "Checkpoint")
 TWICE = {"recovery": {"maxProgramFailures": 1}}
 FAILED_SECONDS = 60.0
 CONVERSION = """
@@ -60,6 +63,22 @@ import os, pathlib, time
 time.sleep(0.5)
 pathlib.Path(os.environ["CONVERTED"], "converted-" + os.environ["RANK"]).write_text(str(time.time_ns()))
 """
+TORCH = """
+import os
+if os.environ.get("TORCH_DEVICE_BACKEND_AUTOLOAD", "1") != "0":
+    raise RuntimeError("Failed to load the backend extension: torch_npu. libascend_hal.so: cannot open shared object")
+"""
+TORCH_DISTRIBUTED = """
+import socket, threading
+from e2e.trainer.store import serve_at
+
+class TCPStore:
+    def __init__(self, host, port, is_master=False, wait_for_workers=True, master_listen_fd=None, use_libuv=True):
+        assert is_master and not wait_for_workers and not use_libuv
+        listener = socket.socket(fileno=master_listen_fd)
+        threading.Thread(target=serve_at, args=(listener,), daemon=True).start()
+"""
+WITHOUT_MINDIO = {"PYTHONPATH": "", "HAJOB_STORE": ""}
 OWN_TORCHRUN = """#!/bin/sh
 echo "the environment's own torchrun"
 exit 3
@@ -68,8 +87,9 @@ exit 3
 
 def submit(rig: Rig, body: str, *, head: str = HEAD, **fields: Any) -> Job:  # noqa: ANN401 - those of `manifest`
     """A job whose start script sets what such scripts set, and then does `body`."""
-    (rig.trainer_image / "train_as_found.sh").write_text(head + body)
-    return rig.submit(**(SMALL | {"script": "train_as_found.sh"} | fields))
+    script = f"train_{fields.get('name', 'as_found')}.sh"
+    (rig.trainer_image / script).write_text(head + body)
+    return rig.submit(**(SMALL | {"script": script} | fields))
 
 
 def wait_trains(job: Job, step: int = 5) -> None:
@@ -123,13 +143,16 @@ def test_torch_distributed_launch_trains_like_torchrun(rig: Rig) -> None:
 
 
 def test_a_login_shell_with_a_torchrun_of_its_own_is_reached(rig: Rig) -> None:
+    """Only that environment has MindIO, and its torch wants a chip's driver, which the coordinator's pod has not."""
     make_environment(rig.trainer_image / "venv")
+    path = str(rig.trainer_image / "venv/bin/python3")
     body = f"""
         export DISTRIBUTED_ARGS GPT_ARGS
         bash -lc 'source venv/bin/activate
         {TRAINING.strip()}' bash "$@"
     """
-    job = submit(rig, body)
+    selector = {"nodeSelector": {RIG_LABEL: rig.name}}
+    job = submit(rig, body, environment=WITHOUT_MINDIO, spec={"coordinator": {"pythonPath": path, **selector}})
     wait_trains(job)
     rig.nodes.control.kill(namespace=rig.namespace, rank=1)
     assert job.wait_incident(2)["action"] == "InPlace"
@@ -137,10 +160,14 @@ def test_a_login_shell_with_a_torchrun_of_its_own_is_reached(rig: Rig) -> None:
 
 
 def make_environment(directory: Path) -> None:
-    """A virtual environment that finds the packages of this one, and puts a torchrun of its own first."""
+    """A virtual environment with MindIO, torch and a torchrun of its own."""
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", directory], check=True)
     packages = next(directory.glob("lib/python3*/site-packages"))
-    (packages / "those-of-the-image.pth").write_text(sysconfig.get_path("purelib") + "\n")
+    paths = (sysconfig.get_path("purelib"), str(mindio_directory()), str(CHECKOUT))
+    (packages / "those-of-the-image.pth").write_text("\n".join(paths) + "\n")
+    (packages / "torch").mkdir()
+    (packages / "torch/__init__.py").write_text(TORCH)
+    (packages / "torch/distributed.py").write_text(TORCH_DISTRIBUTED)
     own = directory / "bin" / "torchrun"
     own.write_text(OWN_TORCHRUN)
     own.chmod(0o755)
@@ -173,6 +200,29 @@ def test_what_a_script_would_not_resume_is_told_by_name(rig: Rig) -> None:
     job = submit(rig, TRAINING.replace('"$@"', '"$@" $OUTPUT_ARGS'), head=head)
     names = {"CheckpointReloaded", "PeriodicSave", "OptimizerLoaded"}
     rig.plane.wait("what only the launched arguments tell", lambda: names <= unmet(job, "Restart"))
+
+
+def test_what_high_availability_refuses_is_told_by_name(rig: Rig) -> None:
+    """It ends such a script in words that name nothing; the same script trains where no repair is asked for."""
+    shutil.copy(rig.trainer_image / "pretrain_gpt.py", rig.trainer_image / "train_fsdp2.py")
+    body = TRAINING.replace("pretrain_gpt.py", "train_fsdp2.py")
+    refused = ["--swap-optimizer", "--lora-target-modules", "linear_qkv"]
+    protected = submit(rig, body, name="protected", arguments=refused, spec=TWICE)
+    plain = HEAD
+    for switch in ("--enable-high-availability", "--enable-hbmfault-repair", "--enable-worker-reboot"):
+        plain = plain.replace(switch, "")
+    spec = {"recovery": {"actions": [{"name": name, "maxCount": 0} for name in REPAIRS]}}
+    unprotected = submit(rig, body, head=plain, name="unprotected", arguments=refused, spec=spec)
+    names = ("protection left: ", "NoSwapOptimizer", "NoLora", "NoFsdp2")
+
+    def told() -> bool:
+        message = protected.condition("Accepted").get("message", "")
+        return all(name in message for name in names)
+
+    rig.plane.wait("what the script switches off in a condition", told)
+    assert_never_complete(protected, "AssertionError: switch of the high availability feature is unsupported")
+    assert "NoLora" not in unprotected.condition("Accepted")["message"], "nothing is asked for that it hinders"
+    assert_weights_equal(unprotected, ITERATIONS)
 
 
 def unmet(job: Job, action: str) -> set[str]:

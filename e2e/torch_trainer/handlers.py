@@ -145,9 +145,11 @@ class Handlers:
         return found
 
     def _group(self, ranks: list[int]) -> GlooGroup:
-        """A group for one use, in this order of its ranks."""
+        """A group for one use, in this order of its ranks; kept, because a slower rank may still be connecting."""
         world = self._training.world
-        return GlooGroup(world, ranks, world.agreed_number(f"repair {ranks}", len(ranks)))
+        group = GlooGroup(world, ranks, world.agreed_number(f"repair {ranks}", len(ranks)))
+        world.give_up(group)
+        return group
 
     def _load(self) -> None:
         training = self._training

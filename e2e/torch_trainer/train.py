@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 from e2e.trainer.container import compile_helpers, leave, prepare, start_child
 from e2e.trainer.manners import CHILDREN, COMPILES, LATE_END
-from e2e.trainer.refusals import RefusedLayoutError
+from e2e.trainer.refusals import RefusedStartError
 from e2e.trainer.settings import Settings, settings_from
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ def main(arguments: list[str]) -> int:
     """Train as one rank; returns the exit code."""
     try:
         settings = _fitting(settings_from(arguments))
-    except RefusedLayoutError as error:
+    except RefusedStartError as error:
         print(f"Traceback (most recent call last):\n{error}", file=sys.stderr)
         return 1
     except (ValueError, KeyError) as error:
@@ -55,9 +55,9 @@ def main(arguments: list[str]) -> int:
 
 
 def _fitting(settings: Settings) -> Settings:
-    """The settings as the GPT can have them: its groups cannot shrink; raises RefusedLayoutError for a pipeline."""
+    """The settings as the GPT can have them: its groups cannot shrink; raises RefusedStartError for a pipeline."""
     if settings.layout.pipeline > 1:
-        raise RefusedLayoutError("the GPT has one pipeline stage")
+        raise RefusedStartError("the GPT has one pipeline stage")
     return replace(settings, enable_zit=False)
 
 

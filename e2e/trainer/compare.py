@@ -62,15 +62,6 @@ def differences(one: Path, other: Path) -> list[str]:
     ]
 
 
-def largest_difference(one: Path, other: Path) -> float:
-    """Largest absolute difference of any parameter between two runs of the same layout."""
-    largest = 0.0
-    for path in sorted(one.glob("final-rank*.npz")):
-        with np.load(path) as mine, np.load(other / path.name) as theirs:
-            largest = max(largest, float(np.abs(mine["parameters"] - theirs["parameters"]).max()))
-    return largest
-
-
 def main() -> int:
     """Compare two log directories."""
     parser = argparse.ArgumentParser(prog="e2e.trainer.compare", description="Compare final weights bitwise.")

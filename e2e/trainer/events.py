@@ -16,6 +16,19 @@ from typing import Any
 Event = dict[str, Any]
 
 
+def _space() -> int:
+    """The namespace of process numbers that this process is in; 0 where that is not told."""
+    try:
+        return Path("/proc/self/ns/pid").stat().st_ino
+    except OSError:
+        return 0
+
+
+def _start() -> int:
+    """When this process was started: clock ticks since the machine was."""
+    return int(Path("/proc/self/stat").read_text().rpartition(")")[2].split()[19])
+
+
 class EventLog:
     """Appends to `<log-dir>/events-rank<R>.jsonl`; a restarted rank goes on in the same file with a new pid."""
 
@@ -23,7 +36,8 @@ class EventLog:
         directory.mkdir(parents=True, exist_ok=True)
         path = directory / f"events-rank{rank}.jsonl"
         self._file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
-        self._who = {"rank": rank, "pid": os.getpid(), "incarnation": incarnation, "attempt": attempt}
+        process = {"pid": os.getpid(), "space": _space(), "start": _start()}
+        self._who = {"rank": rank, **process, "incarnation": incarnation, "attempt": attempt}
         self._lines: list[str] = []
         self._lock = threading.Lock()
 
@@ -49,6 +63,7 @@ class EventReader:
     def __init__(self, directory: Path) -> None:
         self.directory = directory
         self._offsets: dict[Path, int] = {}
+        self._own = _space()
 
     def read(self) -> list[Event]:
         """What is new since the last call, in order of time.
@@ -68,10 +83,16 @@ class EventReader:
                     break
                 self._offsets[path] = self._offsets.get(path, 0) + len(line)
                 try:
-                    found.append(json.loads(line))
+                    found.append(self._numbered(json.loads(line)))
                 except ValueError:
                     continue
         return found
+
+    def _numbered(self, event: Event) -> Event:
+        """Processes of other containers have numbers of their own: there it is start, rank and number together."""
+        if event.get("space", self._own) != self._own:
+            event["pid"] = int(event["start"]) << 40 | int(event["rank"]) << 22 | int(event["pid"])
+        return event
 
 
 def read_events(directory: Path) -> list[Event]:

@@ -7,6 +7,7 @@ formats: Megatron core 0.12.1 `training.py`, `checkpointing.py`, `initialize.py`
 
 from __future__ import annotations
 
+import dataclasses
 import datetime
 import math
 import os
@@ -26,9 +27,8 @@ class Speaker:
 
     Attributes:
         rank: Of this process.
-        world: Number of ranks.
-        last: The rank that prints the step line.
-        prints_steps: This rank does.
+        world: Number of ranks, up to the last one that trains.
+        is_quiet: Only the last one prints steps.
         interval: Steps between two step lines.
         total: Steps of the training.
         epoch: Steps of an epoch (MindFormers).
@@ -37,7 +37,7 @@ class Speaker:
 
     rank: int
     world: int
-    prints_steps: bool
+    is_quiet: bool
     interval: int
     total: int
     epoch: int
@@ -52,6 +52,11 @@ class Speaker:
     def is_last(self) -> bool:
         """The last rank prints times and evaluations."""
         return self.rank == self.world - 1
+
+    @property
+    def prints_steps(self) -> bool:
+        """This rank prints the step line."""
+        return self.is_last or not self.is_quiet
 
 
 @dataclass(frozen=True)
@@ -74,6 +79,11 @@ class Printer:
     _losses: list[float] = field(default_factory=list)
     _milliseconds: list[float] = field(default_factory=list)
     _has_told_memory: bool = False
+
+    def leave_to(self, last: int) -> None:
+        """From now on `last` is the last rank that trains; what was averaged for a line is dropped."""
+        self.speaker = dataclasses.replace(self.speaker, world=last + 1)
+        self._losses, self._milliseconds = [], []
 
     def first(self, text: str) -> None:
         """A line of rank 0."""

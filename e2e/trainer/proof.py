@@ -129,12 +129,17 @@ def common_steps(events: Iterable[Event], world: int) -> list[tuple[int, int]]:
     """Steps that all ranks finished, with the time the last of them did, in order.
 
     A process that was taken for dead and comes to life again may still finish the step it stood in. That counts only
-    until its successor has finished one.
+    until its successor has finished one. While the training is shrunk, the ranks that were dropped are not waited for.
     """
     ends: dict[int, dict[int, int]] = {}
+    dropped: dict[int, int] = {}
     replaced: dict[int, set[int]] = {}
     working: dict[int, int] = {}
-    for event in of(events, "step_end"):
+    gone = 0
+    for event in of(events, "step_end", "downgrade", "upgrade"):
+        if event["event"] != "step_end":
+            gone = len(event["ranks"]) if event["event"] == "downgrade" else 0
+            continue
         rank, pid = int(event["rank"]), int(event["pid"])
         former = replaced.setdefault(rank, set())
         if pid in former:
@@ -143,7 +148,9 @@ def common_steps(events: Iterable[Event], world: int) -> list[tuple[int, int]]:
             former.add(working[rank])
             working[rank] = pid
         ends.setdefault(int(event["step"]), {}).setdefault(rank, int(event["t"]))
-    return [(step, max(by_rank.values())) for step, by_rank in sorted(ends.items()) if len(by_rank) == world]
+        dropped[int(event["step"])] = gone
+    whole = {step for step, by_rank in ends.items() if len(by_rank) >= world - dropped[step]}
+    return [(step, max(by_rank.values())) for step, by_rank in sorted(ends.items()) if step in whole]
 
 
 def outages(events: Sequence[Event], world: int) -> list[Outage]:
@@ -155,7 +162,7 @@ def outages(events: Sequence[Event], world: int) -> list[Outage]:
     attempts = sorted({int(event.get("attempt", 0)) for event in events})
     by_attempt = [[event for event in events if int(event.get("attempt", 0)) == attempt] for attempt in attempts]
     trained = [steps for found in by_attempt if (steps := common_steps(found, world))]
-    marks = [int(event["t"]) for event in of(events, "stop", "repair", "rollback", "rebuild")]
+    marks = [int(event["t"]) for event in of(events, "stop", "repair", "rollback", "rebuild", "downgrade", "upgrade")]
     found = []
     for number, steps in enumerate(trained):
         if number:

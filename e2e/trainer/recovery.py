@@ -160,12 +160,15 @@ class Handlers:
         if sorted(data_group) != sorted(expected):
             raise RuntimeError(f"data-parallel group {data_group} does not follow from the ranks left, {ranks}")
         training.collectives.active = active
+        training.printer.leave_to(max(ranks))
         self._rebuild("downgrade", sorted(set(range(layout.world)) - set(ranks)))
 
     def upgrade_rebuild(self, ranks: list[int], _arguments: object, params: str) -> None:
         """Take the ranks that came back in again."""
         _expect(params, "scale-out-strategy")
-        self._training.collectives.active = tuple(range(self._training.layout.data))
+        training = self._training
+        training.collectives.active = tuple(range(training.layout.data))
+        training.printer.leave_to(training.layout.world - 1)
         self._rebuild("upgrade", ranks)
 
     def upgrade_repair(

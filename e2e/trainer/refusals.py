@@ -1,12 +1,25 @@
-"""Layouts that a start refuses, in the words of Megatron core 0.12.1 and MindSpeed-LLM's high availability."""
+"""What a start refuses, in the words of Megatron core 0.12.1 and MindSpeed-LLM's high availability."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    import argparse
+
+EXCLUDED: Final = ("use_dist_ckpt", "swap_attention", "swap_optimizer", "disable_gloo_group", "lora_target_modules")
+"""Options that high availability does not go with."""
 
 
-class RefusedLayoutError(Exception):
-    """The sizes do not fit the world or the replicas; the rank ends with 1."""
+class RefusedStartError(Exception):
+    """Sizes or options that cannot be; the rank ends with 1."""
+
+
+def check_options(options: argparse.Namespace) -> None:
+    """Where high availability is on. Raises RefusedStartError, which names no option, as the real one."""
+    if any(getattr(options, name) for name in EXCLUDED):
+        raise RefusedStartError("AssertionError: switch of the high availability feature is unsupported")
 
 
 @dataclass(frozen=True)
@@ -37,23 +50,21 @@ def checked_data_parallel(sizes: Sizes, world: int, *, replicas: bool) -> int:
     there are no experts.
 
     Raises:
-        RefusedLayoutError: They do not fit.
+        RefusedStartError: They do not fit.
     """
     if world % sizes.model:
-        raise RefusedLayoutError(f"world size ({world}) is not divisible by total_model_size ({sizes.model})")
+        raise RefusedStartError(f"world size ({world}) is not divisible by total_model_size ({sizes.model})")
     if world % sizes.experts:
-        raise RefusedLayoutError(
+        raise RefusedStartError(
             f"RuntimeError: decoder world_size ({world}) is not divisible by "
             f"expert_tensor_model_pipeline_parallel size ({sizes.experts})"
         )
     data = world // sizes.model
     dense, expert = data * sizes.context, world // sizes.experts
     if replicas and dense % 2:
-        raise RefusedLayoutError(f"ValueError: High availability do not support the size of dp_cp_ranks {dense}")
+        raise RefusedStartError(f"ValueError: High availability do not support the size of dp_cp_ranks {dense}")
     if replicas and expert % 2:
-        raise RefusedLayoutError(f"ValueError: High availability do not support the size of dp_ep_ranks {expert}")
+        raise RefusedStartError(f"ValueError: High availability do not support the size of dp_ep_ranks {expert}")
     if sizes.context > 1 or sizes.expert > 1:
-        raise RefusedLayoutError(
-            "the toy trainer has neither experts nor a long context: it computes dense layers only"
-        )
+        raise RefusedStartError("the toy trainer has neither experts nor a long context: it computes dense layers only")
     return data

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 from e2e.trainer.layout import Layout
 from e2e.trainer.manners import QUIET, manners_from
 from e2e.trainer.printing import MEGATRON, MINDFORMERS, Speaker
-from e2e.trainer.refusals import Sizes, checked_data_parallel
+from e2e.trainer.refusals import Sizes, check_options, checked_data_parallel
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -33,7 +33,7 @@ IGNORED_SWITCHES: Final = """
     use-mcore-models sequence-parallel use-flash-attn use-rotary-position-embeddings use-fused-rmsnorm use-fused-swiglu
     swiglu bf16 untie-embeddings-and-output-weights disable-bias-linear no-masked-softmax-fusion
     no-gradient-accumulation-fusion attention-softmax-in-fp32 overlap-grad-reduce overlap-param-gather no-load-rng
-    no-save-rng log-throughput no-shared-storage
+    no-save-rng log-throughput
 """
 HURRY: Final = "hurry"
 """A file in the log directory: from now on no step takes longer than it must."""
@@ -106,13 +106,14 @@ class Settings:
     learning_rate: float
     step_seconds: float
     distributed: bool
+    mates: tuple[int, ...]
     enable_uce: bool
     enable_arf: bool
     enable_zit: bool
     faults: tuple[str, ...]
     digests: bool
     flip_restored_byte: bool
-    tells_copies: bool
+    registers: bool
     mindio_tls: str
     relays: bool
     manners: frozenset[str]
@@ -122,9 +123,8 @@ class Settings:
     def speaker(self) -> Speaker:
         """Who prints what."""
         rank, world = self.place.rank, self.place.world
-        everybody = QUIET not in self.manners or self.face == MINDFORMERS
-        prints = everybody or rank == world - 1
-        return Speaker(rank, world, prints, self.log_interval, self.train_iters, self.epoch, self.face)
+        is_quiet = QUIET in self.manners and self.face != MINDFORMERS
+        return Speaker(rank, world, is_quiet, self.log_interval, self.train_iters, self.epoch, self.face)
 
 
 def parser() -> argparse.ArgumentParser:
@@ -163,6 +163,10 @@ def parser() -> argparse.ArgumentParser:
         number(f"--{name}", help=argparse.SUPPRESS)
     for name in IGNORED_SWITCHES.split():
         number(f"--{name}", action="store_true", help=argparse.SUPPRESS)
+    number("--no-shared-storage", action="store_true", help="a rank that comes back waits for those of its node")
+    for name in ("use-dist-ckpt", "swap-attention", "swap-optimizer", "disable-gloo-group"):
+        number(f"--{name}", action="store_true", help="refused with high availability")
+    number("--lora-target-modules", nargs="+", default=[], help="refused with high availability")
     number("--use-distributed-optimizer", action="store_true")
     number("--distributed-optimizer-no-replica", action="store_true")
     number("--enable-high-availability", action="store_true")
@@ -241,6 +245,8 @@ def settings_from(arguments: Sequence[str], environment: Mapping[str, str] = os.
     words = set(environment.get("HIGH_AVAILABILITY", "").replace(";", ",").split(","))
     any_word = bool(words & {"dump", "retry", "recover", "elastic-training"})
     available = options.enable_high_availability or any_word
+    if available:
+        check_options(options)
     data = checked_data_parallel(sizes_from(options), place.world, replicas=available and _has_replicas(options))
     layout = Layout(
         tensor=options.tensor_model_parallel_size,
@@ -273,18 +279,28 @@ def settings_from(arguments: Sequence[str], environment: Mapping[str, str] = os.
         learning_rate=options.lr,
         step_seconds=options.step_time_ms / 1000,
         distributed=options.use_distributed_optimizer,
+        mates=mates_of(place.rank, environment) if options.no_shared_storage else (),
         enable_uce=(available and (options.enable_hbmfault_repair or "retry" in words)) or _is_on("UCE", environment),
         enable_arf=(available and (options.enable_worker_reboot or "recover" in words)) or _is_on("ARF", environment),
         enable_zit=available and (options.enable_elastic_training or "elastic-training" in words),
         faults=tuple(options.fault),
         digests=options.log_digests,
         flip_restored_byte=environment.get("TOY_FLIP_RESTORED_BYTE") == "1",
-        tells_copies=environment.get("TOY_TELL_NO_COPIES") != "1",
+        registers=environment.get("TOY_REGISTERS_NOTHING") != "1",
         mindio_tls=environment.get("TOY_MINDIO_TLS", ""),
         relays=environment.get("TOY_RELAY") == "1",
         manners=manners_from(environment),
         face=face,
     )
+
+
+def mates_of(rank: int, environment: Mapping[str, str]) -> tuple[int, ...]:
+    """Ranks of this node for whom a rank that comes back waits, unless it is told that it comes back alone."""
+    if environment.get("RESTART_FAULT_PROCESS_TYPE", "pod") != "pod":
+        return ()
+    size = int(environment.get("LOCAL_WORLD_SIZE") or 1)
+    first = rank - rank % size
+    return tuple(mate for mate in range(first, first + size) if mate != rank)
 
 
 def sizes_from(options: argparse.Namespace) -> Sizes:

@@ -93,11 +93,11 @@ class _Server:
         self._entries = Entries()
         self._arrivals: dict[tuple[int, str], asyncio.Event] = {}
 
-    async def serve(self, host: str, port: int) -> None:
-        """Listen until cancelled."""
+    async def serve(self, listener: socket.socket) -> None:
+        """Serve until cancelled."""
         import asyncio
 
-        server = await asyncio.start_server(self._client, host, port)
+        server = await asyncio.start_server(self._client, sock=listener)
         async with server:
             await server.serve_forever()
 
@@ -153,9 +153,14 @@ class _Server:
 
 def serve(host: str, port: int) -> None:
     """Serve the store on an address of this machine; blocks. Raises OSError when the address is taken."""
+    serve_at(socket.create_server((host, port)))
+
+
+def serve_at(listener: socket.socket) -> None:
+    """Serve the store on a socket that listens; blocks."""
     import asyncio
 
-    asyncio.run(_Server().serve(host, port))
+    asyncio.run(_Server().serve(listener))
 
 
 class Client:

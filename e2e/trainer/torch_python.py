@@ -11,6 +11,7 @@ from typing import Final
 VARIABLE: Final = "HAJOB_TORCH_PYTHON"
 SYSTEM: Final = Path("/usr/bin/python3")
 TEST: Final = "import numpy, torch.distributed as d; assert d.is_gloo_available(); d.TCPStore"
+OPENS_A_SOCKET: Final = "from torch.distributed import TCPStore as S; assert 'master_listen_fd' in S.__init__.__doc__"
 
 
 class NoTorchError(RuntimeError):
@@ -40,3 +41,9 @@ def torch_python() -> Path:
         f"(a minute); elsewhere put torch with gloo, and NumPy, into a virtual environment and name its interpreter in "
         f"{VARIABLE}"
     )
+
+
+@functools.cache
+def store_takes_a_socket() -> bool:
+    """Whether its TCPStore serves a socket that is given to it (2.1 and newer), so at one address only."""
+    return subprocess.run([torch_python(), "-c", OPENS_A_SOCKET], capture_output=True, check=False).returncode == 0

@@ -20,6 +20,9 @@ from e2e.trainer.printing import MINDFORMERS
 if TYPE_CHECKING:
     from e2e.trainer.training import Training
 
+_CHOSEN = ("RESTART_FAULT_PROCESS_TYPE", "HCCL_SOCKET_IFNAME", "GLOO_SOCKET_IFNAME", "OMP_NUM_THREADS")
+_TOLD = {name: os.environ.get(name, "") for name in _CHOSEN}
+"""What somebody else has to choose, as it was at the start; for the log."""
 for _name in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"):
     os.environ.setdefault(_name, "1")  # before NumPy is imported: more threads only make a small machine slower
 
@@ -30,12 +33,12 @@ _SPREAD_SECONDS = 1.5
 
 def main(arguments: list[str]) -> int:
     """Train as one rank; returns the exit code. A failure before MindIO takes over is printed."""
-    from e2e.trainer.refusals import RefusedLayoutError
+    from e2e.trainer.refusals import RefusedStartError
     from e2e.trainer.settings import settings_from
 
     try:
         settings = settings_from(arguments)
-    except RefusedLayoutError as error:
+    except RefusedStartError as error:
         print(f"Traceback (most recent call last):\n{error}", file=sys.stderr)
         return 1
     except (ValueError, KeyError) as error:
@@ -53,7 +56,9 @@ def main(arguments: list[str]) -> int:
 
     place = settings.place
     events = EventLog(settings.log_dir, place.rank, place.incarnation, place.attempt)
-    events.add("exec", at=place.exec_time_ns or _STARTED, flush=False)
+    leads, unbuffered = os.getsid(0) == os.getpid(), "-u" in sys.orig_argv[:3]
+    at = place.exec_time_ns or _STARTED
+    events.add("exec", at=at, flush=False, variables=_TOLD, leads_session=leads, unbuffered=unbuffered)
     faults = Faults(place.rank, settings.log_dir, settings.faults)
     faults.at("startup")
     training = Training(settings, events, faults, mindio, marks, saver_for)
@@ -66,12 +71,16 @@ def main(arguments: list[str]) -> int:
         place.rank, place.world, False, bool(tls), tls, settings.enable_uce, settings.enable_arf, settings.enable_zit
     )
     mindio.tft_start_processor(*_controller(training))
-    Handlers(training).register(mindio, elastic=settings.enable_zit)
+    if settings.registers:
+        Handlers(training).register(mindio, elastic=settings.enable_zit)
     _begin(training)
     if settings.face == MINDFORMERS:
         from e2e.trainer import mindspore
 
         mindspore.run(training)
+    elif not settings.registers:
+        training.run()
+        mindio.tft_destroy_processor()  # as MindIO does itself at the end of an interpreter
     else:
         mindio.tft_exception_handler(_train)(training)
     training.has_left_mindio.set()
@@ -118,9 +127,11 @@ def _begin(training: Training) -> None:
     training.is_new_process = bool(mindio.tft_is_reboot_node())
     training.events.add("registered", reboot=training.is_new_process)
     training.join()
+    if training.is_new_process:
+        training.meet_mates()
     if COMPILES in training.settings.manners and training.settings.face != MINDFORMERS:
         compile_helpers(training.printer, os.environ)
-    if training.settings.tells_copies:
+    if training.settings.registers:
         kind = {"rank_list": group, "replica_cnt": layout.copies, "replica_shift": 0}
         mindio.tft_set_optimizer_replica(rank, [kind])
     if training.settings.enable_zit:

@@ -98,6 +98,14 @@ class Training:
         """Publish where the other ranks reach this one; raises StoreError when its incarnation is over."""
         self.store.set(f"address/{self.rank}", list(self.transport.address))
 
+    def meet_mates(self) -> None:
+        """The barrier of a node whose ranks all came back, with `--no-shared-storage`; it waits for ever."""
+        place = self.settings.place
+        self.store.set(f"back/{place.incarnation}/{self.rank}", 1)
+        for mate in self.settings.mates:
+            while self.store.wait(f"back/{place.incarnation}/{mate}", _LOOK_SECONDS) is None:
+                pass
+
     def run(self) -> None:
         """Train to the end; called again by MindIO's decorator after every recovery."""
         try:

@@ -28,12 +28,14 @@ from trainer_sidecar.agent.registrations import Registrations
 from trainer_sidecar.agent.server import AgentService, make_server
 from trainer_sidecar.agent.settings import AgentSettings, read_settings
 from trainer_sidecar.agent.store_gate import StoreGate
+from trainer_sidecar.agent.store_journal import StoreJournal
 from trainer_sidecar.agent.user_files import UserFiles
 from trainer_sidecar.environment import SettingsError
 
 TICK_SECONDS = 1.0
 BIND_RETRY_SECONDS = 1.0
 LAST_WORDS_SECONDS = 3.0
+RESTARTED_TEXT = "the agent was restarted while its processes ran, and with it their connections to the store ended"
 
 log = logging.getLogger("trainer_sidecar.agent")
 
@@ -47,7 +49,8 @@ class Agent:
         self.node = Node(settings, clock)
         registrations = Registrations(settings.directory)
         self.gate = Gate(settings.pod_address, settings.mindio_port, self.node, clock, registrations)
-        self.store_gate = StoreGate(settings.pod_address, settings.rendezvous_port, self.node)
+        journal = StoreJournal(RESTARTED_TEXT if registrations.ranks else "")
+        self.store_gate = StoreGate(settings.pod_address, settings.rendezvous_port, self.node, clock, journal)
         self.service = AgentService(settings, self.node, clock)
         hello = {"output_directory": settings.output_directory, "attempt_limit": settings.output_attempt_limit}
         self.launcher = LauncherClient(settings.directory, hello, self._take_launcher, self._launcher_lost)
@@ -58,6 +61,7 @@ class Agent:
         self.node.ports.end_links = self.gate.end_links
         self.node.ports.link_phase = self.gate.phase
         self.node.ports.gate_state = self.gate.state
+        self.node.ports.store_content = self.store_gate.content
         directory = Path(settings.checkpoint_directory) if settings.checkpoint_directory else None
         self.checkpoints = Checkpoints(directory, self.node.checkpoints_seen, self.files.carry_out)
         self.node.ports.look_at_checkpoints = self.checkpoints.order

@@ -155,7 +155,6 @@ def prepare(directory: Path, order: pb.CheckpointOrder) -> tuple[pb.CheckpointSt
         tracked=True,
         refused=refused,
         num_refused=len(verdict.refused),
-        num_filled=len(verdict.copies),
         loaded_step=verdict.step,
     )
     return told, verdict

@@ -32,9 +32,12 @@ ANSWERS = {4: 5, 7: 8, 9: COLLECTED, 11: LOCKED, 17: 18, 19: 20, 21: 22, 23: 24,
 }
 """Which message answers which action of the controller; pauses are answered when the step ends, others never."""
 LOCK, STOP, CLEAN, REPAIR = 11, 17, 19, 21
-ONCE = frozenset({LOCK, STOP, CLEAN, REPAIR})
-"""What a process does once until it goes on training: asked again it fails, waits for ever, or is stuck later."""
-KEPT = frozenset({REGISTER, COPIES, DATA_PARALLEL, *STATUS_OFFSETS, *ANSWERS.values()})
+PAUSE, PAUSED, GO_ON = 13, 14, 15
+"""To pause and to go on have the same answer."""
+ONCE = {LOCK: ANSWERS[STOP], STOP: ANSWERS[STOP], CLEAN: ANSWERS[CLEAN], REPAIR: ANSWERS[REPAIR], PAUSE: PAUSED}
+"""What a process does once until it goes on training, and the answer that tells that it has: asked again it fails,
+waits for ever, or is stuck later. What locks again must be stopped again."""
+KEPT = frozenset({REGISTER, COPIES, DATA_PARALLEL, PAUSED, *STATUS_OFFSETS, *ANSWERS.values()})
 LARGEST_KEPT = 4 * 1024 * 1024  # the groups of 100,000 ranks and more
 LARGEST_BODY = 256 * 1024 * 1024
 LARGEST_STEP = 1 << 48

@@ -76,7 +76,7 @@ class LastWords:
 
 def answer(kind: int, serial: int, result: int, rank: int, heartbeat: bytes) -> bytes:
     """A rank's answer to an action of this kind; `heartbeat`: the 56 bytes of its last one."""
-    answers = ANSWERS[kind]
+    answers = kind + 1
     body = ANSWER.pack(result, serial)
     body += NO_CHECKPOINT + heartbeat if answers in STATUS_OFFSETS else RANK.pack(rank)
     return HEADER.pack(answers, 0, len(body), 0, 0) + body

@@ -263,7 +263,7 @@ class Node:
 
     def may_meet(self) -> bool:
         """Whether processes of this pod may reach the rendezvous store now."""
-        return self._may_reach(self._orders.store_address)
+        return not self._orders.store_held and self._may_reach(self._orders.store_address)
 
     def _may_reach(self, address: str) -> bool:
         return bool(address) and not self._orders.over and self.lease.is_valid(self._clock.now())
@@ -301,6 +301,18 @@ class Node:
     def store_address(self) -> str:
         """host:port of the rendezvous store, empty while there is none."""
         return self._orders.store_address
+
+    def store(self) -> str:
+        """Which store that is, empty: not told."""
+        return self._orders.store
+
+    def is_store_kept(self) -> bool:
+        """Whether it was filled with what the one before it held."""
+        return self._orders.store_kept
+
+    def store_wanted(self) -> str:
+        """A word by which the coordinator asks for what was written into the store; empty: it does not."""
+        return self._orders.store_wanted
 
     def link_changed(self, rank: int) -> None:
         """A link of this rank was opened, linked or closed; or the controller knows the rank now."""
@@ -389,7 +401,6 @@ class Node:
             launcher_ready=script.ready,
             ranks=[self._rank_state(rank) for rank in self._settings.local_ranks],
             script_ended=script.ended,
-            script_exit_code=script.exit_code,
             sees_checkpoints=bool(self._settings.checkpoint_directory),
             checkpoint=self._checkpoint,
             problems=[*self._protection.problems(), *self._strangers.problems()],

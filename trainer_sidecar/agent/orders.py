@@ -21,6 +21,10 @@ class Orders:
         stand_ins: ranks without a process that this agent makes known to it.
         repaired: what its ranks have repaired for another controller is not repaired again.
         store_address: host:port of the rendezvous store, empty while there is none.
+        store: which store that is, while another one is held still the one before; empty: not told.
+        store_held: nobody may reach it yet.
+        store_kept: it was filled with what the one before it held.
+        store_wanted: another word than before asks for all that was written into the store here.
         over: this pod's incarnation is over, for good.
     """
 
@@ -30,7 +34,8 @@ class Orders:
         self.wanted: dict[int, Wanted] = {}
         self.controller_address = self.store_address = self.controller = ""
         self.stand_ins: frozenset[int] = frozenset()
-        self.over = self.repaired = False
+        self.over = self.repaired = self.store_held = self.store_kept = False
+        self.store = self.store_wanted = ""
 
     def begin_stream(self) -> None:
         """Another coordinator, or the same on another stream, counts its orders anew."""
@@ -44,6 +49,9 @@ class Orders:
         self._revision = order.revision
         self.controller_address, self.store_address = order.controller_address, order.store_address
         self.repaired = order.repaired
+        self.store_wanted, self.store_held, self.store_kept = order.store_wanted, order.store_held, order.store_kept
+        if order.store and not order.store_held:  # whether it is kept is known by then
+            self.store = order.store
         self.controller, self.stand_ins = order.controller, frozenset(order.stand_ins)
         self.wanted = {}
         for entry in order.ranks:

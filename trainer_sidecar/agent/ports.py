@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,4 +20,5 @@ class AgentPorts:
     end_links: Callable[[int], None] = lambda _: None
     link_phase: Callable[[int], LinkPhase] = lambda _: LinkPhase.NONE
     gate_state: Callable[[], pb.GateState] = pb.GateState
+    store_content: Callable[[str], Iterable[pb.StoreContent]] = lambda _: ()
     look_at_checkpoints: Callable[[pb.CheckpointOrder | None], None] = lambda _: None

@@ -12,13 +12,10 @@ from collections.abc import Awaitable, Callable
 from typing import Protocol
 
 from trainer_sidecar.agent import frames
-from trainer_sidecar.agent.listener import CHUNK
 from trainer_sidecar.agent.registrations import TAKEN, Registration, Registrations
+from trainer_sidecar.agent.upstream import FIRST_RETRY_SECONDS, LAST_RETRY_SECONDS, dial
 
-CONNECT_TIMEOUT_SECONDS = 5.0
 REPLY_TIMEOUT_SECONDS = 30.0
-FIRST_RETRY_SECONDS = 0.05
-LAST_RETRY_SECONDS = 1.0
 
 log = logging.getLogger(__name__)
 
@@ -99,9 +96,7 @@ class StandIns:
         self._tasks.pop(rank, None)
 
     async def _register(self, rank: int) -> None:
-        host, _, port = self._rules.controller_address().rpartition(":")
-        async with asyncio.timeout(CONNECT_TIMEOUT_SECONDS):
-            reader, writer = await asyncio.open_connection(host.strip("[]"), int(port), limit=CHUNK)
+        reader, writer = await dial(self._rules.controller_address())
         try:
             writer.write(frames.CONNECT.pack(frames.CONNECT_MAGIC, frames.CONNECT_VERSION, rank))
             async with asyncio.timeout(REPLY_TIMEOUT_SECONDS):

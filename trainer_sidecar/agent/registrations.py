@@ -37,6 +37,7 @@ class Registration:
         serial: The highest of an action that was passed down to it.
         counter: The highest repair counter that it said or was told.
         left: It has said that its training is over.
+        pauses: Of the words to pause and to go on, the last one was to pause.
         answered: Types of its answers with result 0 since it last went on training.
         resumed: They were given to a controller that is gone, and its successor may ask for the same.
     """
@@ -48,6 +49,7 @@ class Registration:
     serial: int = 0
     counter: int = 0
     left: bool = False
+    pauses: bool = False
     answered: set[int] = field(default_factory=set)
     resumed: bool = False
 
@@ -55,8 +57,7 @@ class Registration:
         """Whether the process has done this for the controller before, and must not do it twice."""
         if not self.resumed or (action == frames.REPAIR and not repairs):
             return False
-        shown = frames.STOP if action == frames.LOCK else action  # what locks again must be stopped again
-        return action in frames.ONCE and frames.ANSWERS[shown] in self.answered
+        return frames.ONCE.get(action) in self.answered
 
     def greetings(self) -> list[bytes]:
         """The messages in the order in which a rank sends them; each has a reply."""
@@ -124,6 +125,8 @@ class Registrations:
             kept.counter = max(kept.counter, status.counter)
         elif message.kind == frames.NORMAL:
             kept.answered, kept.resumed = set(), False
+        elif message.kind == frames.PAUSED:
+            (kept.answered.add if kept.pauses else kept.answered.discard)(frames.PAUSED)
         elif message.kind in frames.ANSWERS.values() and frames.registered(message.content)[0] == 0:
             kept.answered.add(message.kind)
         return True
@@ -138,7 +141,9 @@ class Registrations:
             kept.counter = max(kept.counter, counter)
             if action.kind == frames.REGISTER and result in TAKEN:
                 self.now_known(rank, kept, controller)
-        elif (serial := frames.serial(action)) > kept.serial:
+        elif action.kind in (frames.PAUSE, frames.GO_ON):
+            kept.pauses = action.kind == frames.PAUSE
+        if action.kind not in TOLD and (serial := frames.serial(action)) > kept.serial:
             kept.serial = serial
             self._save(rank, kept)
 

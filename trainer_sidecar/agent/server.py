@@ -23,7 +23,6 @@ from trainer_sidecar.agent.settings import AgentSettings
 from trainer_sidecar.agent.succession import Claim, Succession
 from trainer_sidecar.tls import server_credentials
 
-CAPABILITIES = ("gate", "start-counter")
 EARLY = SECOND // 4  # a report is a heartbeat as well rather than waking everybody twice
 HELLO_SECONDS = 5.0
 SERVER_OPTIONS = (
@@ -46,6 +45,7 @@ class CoordinatorStream:
     def __init__(self) -> None:
         self.wake = asyncio.Event()
         self.superseded = asyncio.Event()
+        self.store_sent = ""  # the word to which the content of the store was sent
 
 
 class AgentService(rpc.AgentServicer):
@@ -144,7 +144,6 @@ class AgentService(rpc.AgentServicer):
         return pb.Hello(
             version=versions.OURS.lowest,
             highest_version=versions.OURS.highest,
-            capabilities=CAPABILITIES,
             job_uid=self._settings.job_uid,
             incarnation=self._settings.incarnation,
             pod_name=self._settings.pod_name,
@@ -173,6 +172,10 @@ class AgentService(rpc.AgentServicer):
                 await context.write(pb.AgentToCoordinator(report=report))
             elif number:
                 await context.write(pb.AgentToCoordinator(heartbeat=pb.Heartbeat(number=number)))
+            if (wanted := self._node.store_wanted()) != conversation.store_sent:
+                conversation.store_sent = wanted
+                for part in self._node.ports.store_content(wanted) if wanted else ():
+                    await context.write(pb.AgentToCoordinator(store=part))
             await self._sleep(conversation, next_heartbeat)
 
     async def _sleep(self, conversation: CoordinatorStream, until: int) -> None:

@@ -2,20 +2,27 @@
 
 A rank has one address for its store as long as its pod lives, wherever the store is. Like MindIO's gate it serves its
 own pod only, holds while the lease does not hold or no store is known, and never accepts a connection to close it: a
-client of torch's store connects once and never again. docs/protocols/launcher.md#the-store
+client of torch's store connects once and never again. So a connection outlives the store, where its client's dialect is
+known: another store is told what was not answered, and the client notices nothing. docs/protocols/launcher.md#the-store
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
+from collections import deque
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from typing import Protocol
 
+from hajob.protocol import sidecar_pb2 as pb
+from trainer_sidecar.agent.clock import Clock
 from trainer_sidecar.agent.listener import CHUNK, Listener, ListenerRules
+from trainer_sidecar.agent.store_journal import StoreJournal
+from trainer_sidecar.agent.upstream import FIRST_RETRY_SECONDS, LAST_RETRY_SECONDS, dial
+from trainer_sidecar.store_protocol import Conversation, Request
 
-CONNECT_TIMEOUT_SECONDS = 5.0
-FIRST_RETRY_SECONDS = 0.05
-LAST_RETRY_SECONDS = 1.0
+DYING_SECONDS = 0.5
 
 log = logging.getLogger(__name__)
 
@@ -29,13 +36,165 @@ class StoreRules(ListenerRules, Protocol):
     def store_address(self) -> str:
         """host:port of the rendezvous store, empty while there is none."""
 
+    def store(self) -> str:
+        """Which store that is: attempt, "/" and who opened it; empty: not told."""
+
+    def is_store_kept(self) -> bool:
+        """Whether it was filled with what the one before it held."""
+
+
+class StoreLink:
+    """One client, over as many stores as there will be."""
+
+    def __init__(self, gate: StoreGate, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._gate = gate
+        self._reader = reader
+        self._writer = writer
+        self._talk = Conversation()
+        self._outward: deque[Request | bytes] = deque()  # read from the client, not sent yet
+        self._inward: deque[bytes] = deque()  # for the client
+        self._upstream: asyncio.StreamWriter | None = None
+        self._has_greeted = self._is_given_up = False
+        self.bound = ""  # the store that the connection of now goes to
+
+    async def run(self) -> None:
+        """Until the client goes, or no store is left for it."""
+        while True:
+            reader, self._upstream, store = await self._gate.connect()
+            former, self.bound = self.bound, store.name
+            try:
+                if former and former != self.bound and not self._gate.rules.is_store_kept():
+                    return  # what it has written is lost, and it must not take the new one for the old one
+                self._has_greeted = self._is_given_up = False
+                has_left = await self._forward(reader)
+            finally:
+                self._upstream.close()
+            if has_left or not self.bound or self._talk.lost or await self._gate.lives(store):
+                return
+            log.info("the store %s is lost; a process of this pod waits for another one", self.bound)
+            await self._gate.until_another(self.bound)
+
+    def redirect(self) -> None:
+        """Another store is in service."""
+        if self.bound and self.bound != self._gate.rules.store():
+            self.give_up_store()
+
+    def give_up_store(self) -> None:
+        """What the store of now still says does not count: the client is to hear it from another one."""
+        if self._upstream is not None and self.bound:
+            self._is_given_up = True
+            self._upstream.transport.abort()
+
+    async def _forward(self, store: asyncio.StreamReader) -> bool:
+        """Both directions until one of them ends; whether the client has gone."""
+        client = asyncio.ensure_future(self._pass_outward(self._talk.again()))
+        pumps = [client, asyncio.ensure_future(self._pass_inward(store))]
+        try:
+            await asyncio.wait(pumps, return_when=asyncio.FIRST_COMPLETED)
+            return client.done() and not self._upstream_is_lost(client)
+        finally:
+            for pump in pumps:
+                pump.cancel()
+            await asyncio.gather(*pumps, return_exceptions=True)
+
+    @staticmethod
+    def _upstream_is_lost(client: asyncio.Future[None]) -> bool:
+        return isinstance(client.exception(), _UpstreamLostError)
+
+    async def _pass_outward(self, again: Iterable[bytes]) -> None:
+        for raw in again:
+            await self._gate.until_open(self.bound)
+            await self._write(raw)
+        await self._send()
+        while data := await self._reader.read(CHUNK):
+            self._outward.extend(self._talk.ask(data))
+            self._gate.follow(self._talk)
+            await self._send()
+
+    async def _send(self) -> None:
+        while self._outward:
+            await self._gate.until_open(self.bound)
+            piece = self._outward.popleft()
+            if isinstance(piece, Request):
+                at = self._gate.clock.now()
+                self._talk.sent(piece, at)
+                self._gate.journal.asked(piece, at)
+                piece = piece.raw
+            await self._write(piece)
+
+    async def _write(self, raw: bytes) -> None:
+        assert self._upstream is not None
+        if not self._has_greeted and self._talk.dialect is not None:
+            self._has_greeted = True
+            self._upstream.write(self._talk.dialect.greeting)
+        self._upstream.write(raw)
+        try:
+            await self._upstream.drain()
+        except ConnectionError as problem:
+            raise _UpstreamLostError from problem
+
+    async def _pass_inward(self, store: asyncio.StreamReader) -> None:
+        await self._deliver()
+        while (data := await store.read(CHUNK)) and not self._is_given_up:
+            for raw, answers in self._talk.hear(data):
+                self._inward.append(raw)
+                for answer in answers:
+                    self._gate.journal.answered(answer)
+            self._gate.follow(self._talk)
+            await self._deliver()
+
+    async def _deliver(self) -> None:
+        while self._inward:
+            await self._gate.until_open(self.bound)
+            self._writer.write(self._inward.popleft())
+            await self._writer.drain()
+
+
+class _UpstreamLostError(Exception):
+    """The store's side of a connection has ended."""
+
+
+@dataclass(frozen=True, slots=True)
+class Store:
+    """Which one a connection leads to. `name`: by the coordinator; empty: not told."""
+
+    address: str
+    name: str
+
+
+async def _answers(address: str) -> bool:
+    """Whether a store lives there: a dying one's connections end before its listener, which accepts meanwhile."""
+    await asyncio.sleep(DYING_SECONDS)
+    try:
+        reader, writer = await dial(address)
+        try:
+            async with asyncio.timeout(DYING_SECONDS):
+                await reader.read(1)
+        except TimeoutError:
+            return True  # it waits for a word of ours
+        finally:
+            writer.close()
+    except (OSError, TimeoutError, ValueError):
+        pass
+    return False
+
 
 class StoreGate:
-    """The listener and what it forwards."""
+    """The listener and its clients.
 
-    def __init__(self, address: str, port: int, rules: StoreRules) -> None:
+    Attributes:
+        journal: What they have written.
+    """
+
+    def __init__(
+        self, address: str, port: int, rules: StoreRules, clock: Clock, journal: StoreJournal | None = None
+    ) -> None:
         self.rules = rules
+        self.clock = clock
+        self.journal = journal if journal is not None else StoreJournal()
         self.listener = Listener(address, port, self._serve, rules)
+        self._links: set[StoreLink] = set()
+        self._store = ""
         self._change = asyncio.Event()
 
     async def listen(self) -> None:
@@ -47,46 +206,81 @@ class StoreGate:
         await self.listener.close()
 
     def changed(self) -> None:
-        """Order or lease has changed: whatever waits looks again."""
+        """Order or lease has changed: whatever waits looks again; connections to a former store end."""
+        self._follow_store()
         self._change.set()
         self._change = asyncio.Event()
+        for link in list(self._links):
+            link.redirect()
 
-    async def _until_open(self) -> None:
+    def _follow_store(self) -> None:
+        former, store = self._store, self.rules.store()
+        if not store or store == former:
+            return
+        self._store = store
+        if former and not self.rules.is_store_kept():
+            is_new = former.partition("/")[0] != store.partition("/")[0]
+            self.journal.begin("" if is_new else "the store was lost with all that was in it")
+
+    def follow(self, talk: Conversation) -> None:
+        """A client has spoken; one that cannot be read may have written anything."""
+        if talk.lost:
+            self.journal.give_up("a client speaks to the store in a way that is not known")
+        elif talk.dialect is not None:
+            self.journal.dialect = talk.dialect.name
+
+    def content(self, wanted: str) -> Iterator[pb.StoreContent]:
+        """What this pod's processes have written, for the coordinator; whoever asks has lost the store.
+
+        A late word of that one would be in nobody's account, were it passed on: it counts as not said.
+        """
+        for link in self._links:
+            link.give_up_store()
+        return self.journal.content(wanted, self.clock)
+
+    async def until_open(self, bound: str = "") -> None:
+        """Wait until processes may meet; at another one than `bound` it ends."""
         while not self.rules.may_meet():
+            await self._change.wait()
+        if bound and bound != self.rules.store():
+            raise _UpstreamLostError
+
+    async def until_another(self, store: str) -> None:
+        """Wait until another store is told of."""
+        while self.rules.store() == store or not self.rules.may_meet():
             await self._change.wait()
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """Nothing is read before the store is there: a process that leaves meanwhile is noticed then."""
-        upstream, store = await self._connect()
-        pumps = [
-            asyncio.ensure_future(self._pump(reader, store)),
-            asyncio.ensure_future(self._pump(upstream, writer)),
-        ]
+        link = StoreLink(self, reader, writer)
+        self._links.add(link)
         try:
-            await asyncio.wait(pumps, return_when=asyncio.FIRST_COMPLETED)
+            await link.run()
         finally:
-            for pump in pumps:
-                pump.cancel()
-            await asyncio.gather(*pumps, return_exceptions=True)
-            store.close()
+            self._links.discard(link)
 
-    async def _connect(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    async def connect(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter, Store]:
         """Connect to the store as often as it takes, only while that is allowed."""
         delay = FIRST_RETRY_SECONDS
         while True:
-            await self._until_open()
-            address = self.rules.store_address()
-            host, _, port = address.rpartition(":")
+            await self.until_open()
+            store = self._store_now()
             try:
-                async with asyncio.timeout(CONNECT_TIMEOUT_SECONDS):
-                    return await asyncio.open_connection(host.strip("[]"), int(port), limit=CHUNK)
+                reader, writer = await dial(store.address)
             except (OSError, TimeoutError, ValueError) as problem:
-                log.info("a process of this pod waits for the store at %s: %r", address, problem)
+                log.info("a process of this pod waits for the store at %s: %r", store.address, problem)
+            else:
+                if store == self._store_now():
+                    return reader, writer, store
+                writer.close()
+                continue
             await asyncio.sleep(delay)
             delay = min(2 * delay, LAST_RETRY_SECONDS)
 
-    async def _pump(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        while data := await reader.read(CHUNK):
-            await self._until_open()
-            writer.write(data)
-            await writer.drain()
+    def _store_now(self) -> Store:
+        return Store(self.rules.store_address(), self.rules.store())
+
+    async def lives(self, store: Store) -> bool:
+        """Whether this store has ended a connection itself; when it is asked, another one may be in its place."""
+        await self.until_open()
+        return store == self._store_now() and await _answers(store.address) and store == self._store_now()

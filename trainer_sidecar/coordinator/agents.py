@@ -24,7 +24,6 @@ log = logging.getLogger(__name__)
 
 HELLO_SECONDS = 2.0
 BACKOFF_SECONDS = (0.1, 0.2, 0.4, 0.8, 1.0)
-CAPABILITIES = ("start-within-incarnation",)
 Stream = grpc.aio.StreamStreamCall[pb.CoordinatorToAgent, pb.AgentToCoordinator]
 
 

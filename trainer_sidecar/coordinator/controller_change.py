@@ -36,6 +36,7 @@ class ControllerChange:
     asked: bool = False
     repaired: bool = False  # what was repaired for the former controller counts
     adopted: bool = False  # this coordinator does not know what the former controller was told
+    paused: bool = False  # ranks are held at the end of a step
     trains: bool = False  # no repair was under way, or it was through
 
     @property
@@ -65,7 +66,8 @@ class ControllerChange:
 
     def begin(self, former: str, now: float, *, adopted: bool = False) -> None:
         """The controller is lost."""
-        self.repaired, self.adopted, self.trains = False, adopted, False
+        self.repaired = self.paused = self.trains = False
+        self.adopted = adopted
         self.phase, self.since, self.former = ChangePhase.HOLDING, now, former
         self.asked, self.heard, self.absent, self.stand_ins = False, [], frozenset(), {}
 
@@ -73,9 +75,9 @@ class ControllerChange:
         """The new one is lost as well, before it was in service."""
         self.phase, self.former, self.asked, self.heard = ChangePhase.HOLDING, former, False, []
 
-    def opens(self, *, trains: bool, repaired: bool) -> None:
+    def opens(self, *, trains: bool, repaired: bool, paused: bool) -> None:
         """No gate has a link to the former one, and it is known how far the ranks are."""
-        self.phase, self.trains, self.repaired = ChangePhase.OPENING, trains, repaired
+        self.phase, self.trains, self.repaired, self.paused = ChangePhase.OPENING, trains, repaired, paused
 
     def ask(self) -> None:
         """A controller was asked for."""

@@ -22,6 +22,7 @@ from trainer_sidecar.coordinator.conversation import (
 
 FAILED_FOR_GOOD = 499
 COMMUNICATION_FAULT = 2
+HELD_AGAIN_SECONDS = 600
 NAMED_FOR_NOBODY = {0: COMMUNICATION_FAULT}
 """Named where MindIO stops the training and names nobody: loses no process, and rank 0 always takes part."""
 
@@ -55,8 +56,9 @@ def begin_again(memory: ConversationMemory, event: MindIOEvent) -> list[Command]
 
     `strategy`: what the former one had carried out to its end, so that those who were named are repaired.
     """
-    through = {rank: kind for rank, kind in memory.lost.items() if rank not in memory.named}
-    lost, desired = (through if event.strategy else missing(memory)), memory.desired
+    unnamed = {rank: kind for rank, kind in memory.lost.items() if rank not in memory.named}
+    through = event.strategy not in ("", "pause")
+    lost, desired = (unnamed if through else missing(memory)), memory.desired
     serve(memory, event)
     memory.lost, memory.desired = lost, desired
     return []
@@ -186,6 +188,13 @@ def pause(memory: ConversationMemory, _event: MindIOEvent) -> list[Command]:
     """Hold every rank at the end of its step."""
     assert memory.desired is not None
     return [HostCall("pause", {"timeout": max(memory.desired.seconds, 1)})]
+
+
+def hold_again(memory: ConversationMemory, event: MindIOEvent) -> list[Command]:
+    """The former controller held every rank; only who knows of that can let them go."""
+    begin_again(memory, event)
+    seconds = memory.desired.seconds if memory.desired is not None else 0
+    return [HostCall("pause", {"timeout": max(seconds, HELD_AGAIN_SECONDS)})]
 
 
 def prepare_switch(memory: ConversationMemory, _event: MindIOEvent) -> list[Command]:

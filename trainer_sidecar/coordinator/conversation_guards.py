@@ -143,4 +143,9 @@ def carries_out(strategy: str) -> Guard:
 
 def was_through(_memory: ConversationMemory, event: MindIOEvent) -> bool:
     """The former controller had carried its strategy out to the end, and not said so."""
-    return bool(event.strategy)
+    return event.strategy not in ("", "pause")
+
+
+def was_held(memory: ConversationMemory, event: MindIOEvent) -> bool:
+    """It held every rank at the end of a step, and all of them live: a fault is better stopped at once."""
+    return event.strategy == "pause" and not (memory.named or memory.late or memory.lost)

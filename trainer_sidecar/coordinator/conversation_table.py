@@ -181,6 +181,7 @@ def _everywhere() -> Iterable[ConversationRow]:
         yield ConversationRow(state, K.SERVES, when.always, do.serve, S.SERVING)
         yield ConversationRow(state, K.GONE, when.always, do.lose_controller, state if state in OVER else S.LOST)
         yield ConversationRow(state, K.ENDED, when.always, do.nothing, S.CLOSED)
+    yield ConversationRow(S.LOST, K.TAKEN_OVER, when.was_held, do.hold_again, S.PAUSING)
     yield ConversationRow(S.LOST, K.TAKEN_OVER, when.was_through, do.begin_again, S.CONFIRMING)
     yield ConversationRow(S.LOST, K.TAKEN_OVER, when.always, do.begin_again, S.SERVING)
     for strategy, state in CARRIES_OUT.items():

@@ -128,7 +128,8 @@ class CoordinatorCore:
         if pod is None:
             return None
         self.job.effects.note(changed=self.job.contacts.heard(uid, now))
-        if pod.over or (not pod.listed and not self.job.runs):
+        over = pod.over and uid not in self.job.roster.answering
+        if over or (not pod.listed and not self.job.runs):
             return None
         self.job.contacts.grant(uid, now)
         return pb.LeaseGrant(heartbeat=number, lease_milliseconds=int(LEASE_SECONDS * 1000))
@@ -160,6 +161,19 @@ class CoordinatorCore:
                 take(job, step.rank, step.step, now - step.age_nanoseconds / NANOSECONDS)
         if news:
             self._advance(now)
+
+    def store_content(self, uid: str, said: pb.StoreContent, now: float) -> None:
+        """An agent has told what its processes had written into a store that is lost."""
+        self.job.look_at(now)
+        self.job.keeping.told(uid, said, now)
+        self._advance(now)
+
+    def store_filled(self, problem: str, now: float) -> None:
+        """The new store holds it; or why it does not."""
+        self.job.look_at(now)
+        self.job.keeping.filled(problem)
+        self.job.touch_all()
+        self._advance(now)
 
     def _take_facts(self, pod: RankPod, report: pb.AgentReport) -> set[int]:
         """Forward facts about desired processes; ranks that are lost by them."""
@@ -341,6 +355,12 @@ class CoordinatorCore:
             orders.track(job)
             if not job.contacts.doubts:
                 carry_out(job, job.conversation.pursue(orders.desired(job), now), now)
+        orders.tell_retired(job)
+
+    @property
+    def has_news(self) -> bool:
+        """Whether the operator is still to hear of something."""
+        return self.job.ending.is_owed or not self.job.effects.outbox.is_empty
 
     # -- what is to be sent ---------------------------------------------------------------------------------------
 

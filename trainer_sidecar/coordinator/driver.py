@@ -42,7 +42,9 @@ OPENING_CALLS = frozenset({"stop_train", "dump", "pause", "prepare_action"})
 def open_incident(job: Job, incarnation: int = 0, *, planned: bool = False) -> OpenIncident:
     """The open incident, or a new one; `incarnation`: of the order that is about it, 0 when there is none yet."""
     job.effects.note()
-    return job.incidents.open(incarnation, job.now, planned=planned, ordered=_ordered_number(job))
+    order, ordered = job.order, _ordered_number(job)
+    first = order.incident if order is not None and order.incarnation == (incarnation or ordered) else 0
+    return job.incidents.open(incarnation, job.now, planned=planned, ordered=ordered, first=first)
 
 
 def _ordered_number(job: Job) -> int:

@@ -9,23 +9,27 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from hajob.protocol import sidecar_pb2 as pb
 from hajob.protocol import versions
 from hajob.protocol.addresses import host_port
-from trainer_sidecar.coordinator.agents import CAPABILITIES, AgentLink, Dials
+from trainer_sidecar.coordinator.agents import AgentLink, Dials
 from trainer_sidecar.coordinator.clock import now
 from trainer_sidecar.coordinator.controller import ControllerLink
 from trainer_sidecar.coordinator.core import CoordinatorCore
 from trainer_sidecar.coordinator.job import Setup
 from trainer_sidecar.coordinator.server import OperatorServer
 from trainer_sidecar.coordinator.settings import CoordinatorSettings
+from trainer_sidecar.coordinator.store_filling import fill_store
+from trainer_sidecar.coordinator.store_keeping import Fill
 
 log = logging.getLogger(__name__)
 
 TICK_SECONDS = 0.1
+LAST_WORD_SECONDS = 1.0
+"""A restart of the job ends this pod at once; when the training last went on is told 0.2 s after the order."""
 ORDERS_PER_TURN = 64
 """Orders for agents that one turn of the loop makes: of thousands the others wait for their turn, and leases do not."""
 
@@ -40,6 +44,7 @@ class Hub:
         self._agents: dict[str, AgentLink] = {}
         self._dials = Dials()
         self._controller: ControllerLink | None = None
+        self._filling: asyncio.Task[None] | None = None
         self._fence = 0
         self._orders_wait = False
         self._dialled = 0  # version of the roster that the links were made for
@@ -47,21 +52,23 @@ class Hub:
         self._revision = time.time_ns() // 1000
 
     async def run(self, ending: asyncio.Event) -> None:
-        """Serve until `ending` is set."""
+        """Serve until `ending` is set, and the operator has heard how the attempt ended."""
         self._controller = ControllerLink(self._settings.directory, self)
         await self._server.start()
         log.info("serving on %s:%d", self._settings.endpoint.address, self._settings.port)
         try:
-            await self._tick_until(ending)
+            await self._tick_while(lambda: not ending.is_set())
+            end = now() + LAST_WORD_SECONDS
+            await self._tick_while(lambda: self._core.has_news and self._server.is_heard and now() < end)
         finally:
             await self._server.stop()
             await self._controller.close()
             for link in self._agents.values():
                 await link.close()
 
-    async def _tick_until(self, ending: asyncio.Event) -> None:
+    async def _tick_while(self, goes_on: Callable[[], bool]) -> None:
         before = now()
-        while not ending.is_set():
+        while goes_on():
             await asyncio.sleep(TICK_SECONDS)
             # Let what waits in the sockets be read before silence is judged.
             await asyncio.sleep(0)
@@ -100,7 +107,6 @@ class Hub:
         return pb.Hello(
             version=versions.OURS.lowest,
             highest_version=versions.OURS.highest,
-            capabilities=CAPABILITIES,
             job_uid=self._settings.job_uid,
             fence=self._fence,
             incarnation=self._settings.incarnation,
@@ -123,6 +129,9 @@ class Hub:
             self._core.agent_report(uid, report, now())
             if not (report.heartbeat and self._answer(uid, report.heartbeat, report.sequence)):
                 self._send(uid, pb.CoordinatorToAgent(acknowledge=pb.Acknowledge(sequence=report.sequence)))
+            self._flush()
+        elif body == "store":
+            self._core.store_content(uid, message.store, now())
             self._flush()
 
     def _answer(self, uid: str, heartbeat: int, acknowledged: int = 0) -> bool:
@@ -182,11 +191,17 @@ class Hub:
                 self._controller.send(request.call, request.arguments, request.order)
         self._send_orders()
         job = self._core.job
+        if (fill := job.keeping.take_fill()) is not None:
+            self._filling = asyncio.create_task(self._fill(job.setup.endpoint.store, fill), name="fill-store")
         if job.roster.version != self._dialled:
             self._dialled = job.roster.version
             self._dial()
         if job.effects.urgent or job.effects.changed:
             self._server.wake(urgent=job.effects.urgent)
+
+    async def _fill(self, address: str, fill: Fill) -> None:
+        self._core.store_filled(await fill_store(address, fill), now())
+        self._flush()
 
     def _send_orders(self) -> None:
         """The first ones now, the others when the loop has looked at what else has come."""

@@ -69,11 +69,12 @@ class Incidents:
         self.know(incarnation)
         self.concluded = max(self.concluded, incarnation)
 
-    def open(self, incarnation: int, now: float, *, planned: bool, ordered: int = 0) -> OpenIncident:
+    def open(self, incarnation: int, now: float, *, planned: bool, ordered: int = 0, first: int = 0) -> OpenIncident:
         """The open incident, or a new one: under the order's number, or the next one when there is no order for it yet.
 
         A planned action that a fault disturbs is over; the fault is another incident. One that failed may be followed
-        by a checkpoint under its own number. `ordered`: the number of an order that waits for an incident.
+        by a checkpoint under its own number. `ordered`: the number of an order that waits for an incident. `first`: the
+        number under which another coordinator has opened that order's incident, 0: none has.
         """
         incident = self.current
         if incident is not None and incident.planned and not planned:
@@ -86,7 +87,8 @@ class Incidents:
             self.unresumed = None
             number = incarnation or ordered or self.incarnation + 1
             self.know(number)
-            incident = self.current = OpenIncident(number, now, planned)
+            incident = self.current = OpenIncident(min(first or number, number), now, planned)
+            incident.join(number)
         incident.join(incarnation)
         return incident
 

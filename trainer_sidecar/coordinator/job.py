@@ -7,6 +7,7 @@
 | `conversation`, with its memory | the conversation's table and its effects |
 | `controller`, `checkpoints` | views.py |
 | `change` | controller_change.py, led on by successor.py |
+| `keeping` | store_keeping.py, led on by successor.py |
 | `contacts` | leases.py |
 | `assignment`, `order` and the rest | this module |
 """
@@ -29,6 +30,7 @@ from trainer_sidecar.coordinator.last_step import LastStep
 from trainer_sidecar.coordinator.leases import Contacts
 from trainer_sidecar.coordinator.roster import RankPod, Roster
 from trainer_sidecar.coordinator.steps import Steps
+from trainer_sidecar.coordinator.store_keeping import StoreKeeping
 from trainer_sidecar.coordinator.views import CheckpointView, ControllerView
 
 
@@ -88,6 +90,7 @@ class Job:
     controller: ControllerView = field(default_factory=ControllerView)
     checkpoints: CheckpointView = field(default_factory=CheckpointView)
     change: ControllerChange = field(default_factory=ControllerChange)
+    keeping: StoreKeeping = field(default_factory=StoreKeeping)
     attempt: Attempt = field(default_factory=Attempt)
     assignment: pb.Assignment | None = None
     order: pb.Order | None = None
@@ -113,6 +116,7 @@ class Job:
         """Another start of the whole job."""
         self.attempt = Attempt(number, incarnation, AttemptPhase.OPENING, self.now)
         self.change.forget()
+        self.keeping = StoreKeeping()
 
     @contextmanager
     def muted(self) -> Iterator[Effects]:

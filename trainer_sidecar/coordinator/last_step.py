@@ -40,6 +40,11 @@ class LastStep:
         """Whether steps that are told now are of an attempt that is being ended."""
         return self._gathered is not None and self._gathered.ends
 
+    @property
+    def is_owed(self) -> bool:
+        """Whether a step is still to be told."""
+        return self._gathered is not None
+
     def end(self, steps: Steps, now: float, num_ranks: int, of: OpenIncident | Attempt | None) -> None:
         """Every rank is about to be ended. `of`: None where the step was told already, or there was none."""
         last = self._gathered

@@ -41,9 +41,10 @@ def of_attempt(job: Job) -> dict[str, str]:
 def node_order(job: Job, pod: RankPod) -> pb.NodeOrder | None:
     """The order for `pod` without its revision; None while nothing may be said to it.
 
-    An agent whose ranks this coordinator has not understood yet is left alone: the wrong word would end them.
+    An agent whose ranks this coordinator has not understood yet is left alone: the wrong word would end them. So is one
+    whose ranks MindIO still asks to stop.
     """
-    if job.assignment is None or not pod.reported:
+    if job.assignment is None or not pod.reported or pod.uid in job.roster.answering:
         return None
     mine = list(job.roster.told(pod))
     looks = checkpoints.order(job, pod)
@@ -55,7 +56,9 @@ def node_order(job: Job, pod: RankPod) -> pb.NodeOrder | None:
         order.controller = job.controller.instance
         order.stand_ins.extend(job.change.stand_ins_at(pod.uid))
         order.repaired = job.change.repaired
-    order.store_address = job.setup.endpoint.store
+    order.store_address, order.store = job.setup.endpoint.store, store_name(job)
+    order.store_held, order.store_kept = job.keeping.holds, job.keeping.is_kept_of(pod.uid)
+    order.store_wanted = job.keeping.wanted
     environment = rank_environment(job)
     for rank, target in mine:
         run = target.run and not pod.over
@@ -65,6 +68,11 @@ def node_order(job: Job, pod: RankPod) -> pb.NodeOrder | None:
         if run:
             entry.environment.update(environment)
     return order
+
+
+def store_name(job: Job) -> str:
+    """Each coordinator's pod opens one store for an attempt; empty: whether ranks run is not known yet."""
+    return f"{job.attempt.number}/{job.setup.incarnation}" if job.runs else ""
 
 
 def coordinator_state(job: Job) -> pb.CoordinatorState:

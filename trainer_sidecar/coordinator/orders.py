@@ -14,7 +14,7 @@ from trainer_sidecar.coordinator.conversation import PROCESS_FAULT, Desired
 from trainer_sidecar.coordinator.conversation_states import TRAINING, State
 from trainer_sidecar.coordinator.driver import FAULT_ACTIONS, carry_out, conclude, lose, open_incident
 from trainer_sidecar.coordinator.job import Job
-from trainer_sidecar.coordinator.roster import ALIVE, RankTarget
+from trainer_sidecar.coordinator.roster import ALIVE, RankPod, RankTarget
 
 STRATEGIES = {
     pb.RETRY: "retry",
@@ -109,8 +109,10 @@ def _refuse_after_the_end(job: Job, order: pb.Order) -> None:
 def _is_for_the_next(job: Job, order: pb.Order) -> bool:
     """A decision about a death that MindIO is told of only after it has reported the success before."""
     incident = job.incidents.current
-    confirming = job.conversation.state is State.CONFIRMING
-    return confirming and incident is not None and order.incarnation > incident.highest
+    if incident is None or order.incarnation <= incident.highest:
+        return False
+    state = job.conversation.state
+    return state is State.CONFIRMING or (state is State.SHRINKING and incident.resumed)
 
 
 def _give_up_growing(job: Job, order: pb.Order) -> bool:
@@ -169,14 +171,34 @@ def _replace(job: Job, node_rank: int, first: int) -> None:
     newest = successor.incarnation if successor is not None else first
     for pod in roster.pods_of(node_rank):
         if pod.incarnation < newest and not pod.over:
-            pod.retire()
-            job.effects.touch(pod.uid)
+            _retire(job, pod)
     for rank in roster.ranks_of(node_rank):
         target = roster.targets.get(rank)
         if successor is not None and (target is None or target.pod_uid != successor.uid):
-            _renew(job, rank, RankTarget(successor.incarnation, 0, successor.uid))
+            view = successor.views.get(rank)  # another coordinator may have started it there, and again
+            start = view.start if view is not None and view.incarnation == successor.incarnation else 0
+            _renew(job, rank, RankTarget(successor.incarnation, start, successor.uid))
         elif target is None or target.incarnation < first:
             _renew(job, rank, RankTarget(first))
+
+
+def _retire(job: Job, pod: RankPod) -> None:
+    """The pod is over. While MindIO locks the step it waits for all ranks that it has not heard to be dead.
+
+    Those that live answer it themselves, its gate answers for those that die now (decision 0028): the pod hears later.
+    """
+    pod.retire()
+    if job.conversation.state is State.STOPPING and job.hears(pod):
+        job.roster.keep_answering(pod.uid)
+    else:
+        job.effects.touch(pod.uid)
+
+
+def tell_retired(job: Job) -> None:
+    """MindIO has stopped the training, or will not: pods that are over are told so."""
+    is_stopping = job.runs and job.conversation.state is State.STOPPING
+    if job.roster.answering and not is_stopping:
+        job.effects.touch(*job.roster.end_answering())
 
 
 def fenced(job: Job, rank: int) -> bool:

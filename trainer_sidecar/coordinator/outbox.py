@@ -72,6 +72,11 @@ class ReportOutbox:
         waiting = (*self._items, *(self._held or ()))
         return [item.message for item in waiting if isinstance(item.message, pb.Milestone)]
 
+    @property
+    def is_empty(self) -> bool:
+        """Whether everything has gone out, as far as it may."""
+        return all(item.sequence for item in self._items)
+
     def rewind(self) -> None:
         """A new stream: everything unacknowledged goes out again."""
         for item in self._items:

@@ -24,6 +24,7 @@ class Resumption(StrEnum):
     PLAIN = "plain"  # from the front, nothing has been done that cannot be done again
     RESUME = "resume"  # from the front, the gates answer what has been done
     REPAIRED = "repaired"  # the same, and what was repaired counts as well
+    PAUSED = "paused"  # the gates answer who is held, so that all can be let go
     IMPOSSIBLE = "impossible"  # the job starts anew
 
 
@@ -71,14 +72,15 @@ ROWS: Mapping[str, ResumptionRow] = {
             Resumption.IMPOSSIBLE,
             "it was lost while the job was made smaller or larger, and nobody knows which ranks take part",
         ),
-        ResumptionRow("saving", Resumption.IMPOSSIBLE, "it was lost while it saved a checkpoint"),
-        ResumptionRow("paused", Resumption.IMPOSSIBLE, "it was lost while it held every rank at the end of a step"),
+        ResumptionRow("saved", Resumption.IMPOSSIBLE, "it was lost when the checkpoint of the fault was complete"),
+        ResumptionRow("paused", Resumption.PAUSED),
         ResumptionRow(
             "repaired without its successor",
             Resumption.IMPOSSIBLE,
             "it was lost after a rank had given its data to a successor that is gone, and gives them once",
         ),
         ResumptionRow("repaired", Resumption.REPAIRED),
+        ResumptionRow("saving", Resumption.PLAIN),
         ResumptionRow("stopped", Resumption.RESUME),
         ResumptionRow("locked", Resumption.PLAIN),
         ResumptionRow("training", Resumption.TRAINING),
@@ -86,10 +88,11 @@ ROWS: Mapping[str, ResumptionRow] = {
 }
 QUESTIONS: tuple[tuple[str, Callable[[Stage], bool]], ...] = (
     ("fewer ranks", lambda stage: stage.has(*ELASTIC)),
-    ("saving", lambda stage: stage.has(SAVED, RENAMED)),
+    ("saved", lambda stage: stage.has(RENAMED)),
     ("paused", lambda stage: stage.has(PAUSED)),
     ("repaired without its successor", lambda stage: stage.has(REPAIRED) and not stage.successors_are_repaired),
     ("repaired", lambda stage: stage.has(REPAIRED)),
+    ("saving", lambda stage: stage.has(SAVED)),
     ("stopped", lambda stage: stage.has(STOPPED, CLEANED, REBUILT, ROLLED_BACK)),
     ("locked", lambda stage: stage.has(LOCKED)),
     ("training", lambda _stage: True),

@@ -177,6 +177,7 @@ class Roster:
         self.targets: dict[int, RankTarget] = {}
         self.spares: dict[int, RankTarget] = {}  # second processes that are to take over from running ones
         self.seeing: set[str] = set()  # UIDs of pods whose agents see the checkpoints
+        self.answering: set[str] = set()  # UIDs of pods that are over and not told so: MindIO asks their ranks to stop
         self.strangers = 0  # connections from outside that agents have held
         self.registered: set[int] = set()
         self.dropped: set[int] = set()  # left out since a shrink
@@ -233,11 +234,21 @@ class Roster:
         if pod is not None:
             self._by_node[pod.node_rank].remove(pod)
             self.seeing.discard(uid)
+            self.answering.discard(uid)
             self.version += 1
 
     def pods_of(self, node_rank: int) -> list[RankPod]:
         """Newest incarnation first."""
         return self._by_node.get(node_rank, [])
+
+    def keep_answering(self, uid: str) -> None:
+        """A pod that is over is not told so yet."""
+        self.answering.add(uid)
+
+    def end_answering(self) -> set[str]:
+        """Nobody asks their ranks anything any more; UIDs of the pods that are to be told now."""
+        told, self.answering = self.answering, set()
+        return told
 
     def newest(self, node_rank: int, at_least: int = 0) -> RankPod | None:
         """The pod a node rank lives in now, of incarnation `at_least` or later."""

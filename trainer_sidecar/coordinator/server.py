@@ -28,9 +28,9 @@ log = logging.getLogger(__name__)
 
 COALESCE_SECONDS = 0.05
 REST_SECONDS = 0.5
+FLUSH_SECONDS = 0.2
 REPORTS_SHARE = 0.1
 """Of the loop's time, at most, for reports that are not urgent: one of thousands of agents takes 20 ms."""
-CAPABILITIES = ("in-place", "replace", "retry", "checkpoint", "shrink", "expand", "pause", "migrate", "standing-orders")
 Context = grpc.aio.ServicerContext[pb.OperatorMessage, pb.CoordinatorMessage]
 
 
@@ -68,10 +68,18 @@ class OperatorServer(sidecar_pb2_grpc.CoordinatorServicer):
         self._server.add_secure_port(address, server_credentials(self._settings.tls_directory))
         await self._server.start()
 
+    @property
+    def is_heard(self) -> bool:
+        """Whether a leader is connected."""
+        return self._current is not None and not self._current.is_set()
+
     async def stop(self) -> None:
-        """Hang up at once."""
+        """Hang up, once what was said is on its way."""
+        if self._current is not None:
+            self._current.set()
+            self.wake(urgent=True)
         if self._server is not None:
-            await self._server.stop(None)
+            await self._server.stop(FLUSH_SECONDS)
 
     def wake(self, *, urgent: bool) -> None:
         """Something is to be reported."""
@@ -127,7 +135,6 @@ class OperatorServer(sidecar_pb2_grpc.CoordinatorServicer):
         return pb.Hello(
             version=versions.OURS.lowest,
             highest_version=versions.OURS.highest,
-            capabilities=CAPABILITIES,
             job_uid=settings.job_uid,
             incarnation=incarnation,
             pod_name=settings.pod_name,

@@ -19,15 +19,19 @@ from trainer_sidecar.coordinator.controller_change import ChangePhase
 from trainer_sidecar.coordinator.conversation import PROCESS_FAULT, EventKind, MindIOEvent
 from trainer_sidecar.coordinator.conversation_effects import missing
 from trainer_sidecar.coordinator.conversation_states import State
-from trainer_sidecar.coordinator.driver import feed
+from trainer_sidecar.coordinator.driver import feed, open_incident
 from trainer_sidecar.coordinator.job import Job
 from trainer_sidecar.coordinator.roster import ALIVE, RankPod
+from trainer_sidecar.coordinator.store_keeping import KeepingPhase
 
 log = logging.getLogger(__name__)
 
 SPARE_SERIALS = 30
 """Wound on further than any gate that is heard has seen: one that is not may have passed more of the same action."""
 
+
+LATE_SECONDS = 3.0
+"""So much longer than its lease an agent may be deaf until the store is filled without what its pod has written."""
 
 HELD_SECONDS = 5.0
 """So long a fault in between is not told: without a controller the operator could only start the job anew."""
@@ -43,6 +47,9 @@ def begin(job: Job, *, adopted: bool = False) -> bool:
     else:
         job.change.begin(job.controller.instance, job.now, adopted=adopted)
         job.effects.hold(job.now, HELD_SECONDS)
+        number, controller = job.attempt.number, job.controller
+        if adopted and (controller.requested == number or not controller.has_store(number)):  # opened here, and empty
+            job.keeping.begin(f"{job.attempt.number}/{job.setup.incarnation}", job.now)
     log.warning("the MindIO controller is lost: another one takes over")
     job.touch_all()
     job.effects.note(urgent=True)
@@ -83,6 +90,8 @@ def lose(job: Job, text: str, *, for_good: bool = False) -> None:
 def _give_up(job: Job, text: str) -> None:
     """Nobody protects the ranks until the job starts anew."""
     job.change.end()
+    if job.keeping.holds:
+        job.keeping.give_up("no other controller takes over")
     job.effects.release()
     job.tell_controller_lost(text, job.now, blind=True)
     job.touch_all()
@@ -102,12 +111,36 @@ def advance(job: Job) -> None:
         change.end()  # nothing is recovered from here on
         job.effects.release()
         return
-    if change.phase is ChangePhase.HOLDING and all(_has_let_go(job, pod) for pod in job.roster.pods.values()):
+    _keep_store(job)
+    let_go = not job.keeping.wanted and all(_has_let_go(job, pod) for pod in job.roster.pods.values())
+    if change.phase is ChangePhase.HOLDING and let_go:
         _decide(job)
     if change.phase is ChangePhase.OPENING:
         _open(job)
     if change.phase is ChangePhase.REGISTERING:
         _register(job)
+
+
+def _keep_store(job: Job) -> None:
+    """What was in the store is asked for, and told to the one that is opened with the new controller."""
+    keeping, before = job.keeping, job.keeping.phase
+    gates = list(_gates(job))
+    if not all(_state(pod).keeps_store for pod in gates) and keeping.wanted:
+        keeping.give_up("agents of an older version do not keep what is written into it")
+    keeping.follow([pod.uid for pod in job.roster.pods.values() if _may_tell(job, pod)], job.now)
+    if keeping.phase is KeepingPhase.GATHERED and job.controller.has_store(job.attempt.number):
+        keeping.listens()
+    elif keeping.holds and job.controller.store in ("failed", "lost"):
+        keeping.give_up(f"no other one can be opened: {job.controller.problem}")
+    if keeping.phase is not before:
+        job.touch_all()
+
+
+def _may_tell(job: Job, pod: RankPod) -> bool:
+    """Whether what its processes have written may still be heard; one that cannot be reached gets a moment more."""
+    if job.hears(pod) and pod.reported:
+        return pod.gate is not None
+    return not job.contacts.expired(pod.uid, job.now, LATE_SECONDS)
 
 
 def _has_let_go(job: Job, pod: RankPod) -> bool:
@@ -129,8 +162,12 @@ def _decide(job: Job) -> None:
     if row.outcome is resumption.Resumption.IMPOSSIBLE:
         _give_up(job, f"the MindIO controller is gone: {row.reason}")
         return
-    trains = row.outcome is resumption.Resumption.TRAINING
-    job.change.opens(trains=trains, repaired=row.outcome is resumption.Resumption.REPAIRED)
+    outcomes = resumption.Resumption
+    job.change.opens(
+        trains=row.outcome is outcomes.TRAINING,
+        repaired=row.outcome is outcomes.REPAIRED,
+        paused=row.outcome is outcomes.PAUSED,
+    )
     log.warning("the ranks are %s, and no controller has a link to them", row.fits)
 
 
@@ -189,7 +226,7 @@ def _register(job: Job) -> None:
         job.touch_all()
     instance = job.controller.instance
     known = {rank for pod in _gates(job) if _state(pod).controller == instance for rank in _state(pod).registered}
-    if not known.issuperset(range(roster.world_size)):
+    if job.keeping.holds or not known.issuperset(range(roster.world_size)):
         return
     _in_service(job)
 
@@ -227,11 +264,16 @@ def _in_service(job: Job) -> None:
     seconds = job.now - job.change.since
     log.warning("another MindIO controller knows every rank, %.3f s after the loss was known", seconds)
     milestone = pb.Milestone(kind=pb.TAKEN_OVER, duration_nanoseconds=int(seconds * NANOSECONDS))
+    milestone.store_kept = job.keeping.is_kept
     job.mark(pb.TAKEN_OVER, job.now, milestone)
     job.roster.register_only(set(range(job.roster.world_size)))
     if adopted and not missing(job.conversation.memory) and job.order is not None:
-        job.incidents.conclude_up_to(job.order.incarnation)  # it was carried out, or there is nothing to carry out
-    event = MindIOEvent(EventKind.TAKEN_OVER, strategy=job.conversation.memory.strategy if through else "")
+        if job.change.paused and job.order.action in (pb.PAUSE, pb.CONTINUE):
+            open_incident(job, job.order.incarnation, planned=True)
+        else:
+            job.incidents.conclude_up_to(job.order.incarnation)  # it was carried out, or there is nothing to carry out
+    strategy = job.conversation.memory.strategy if through else "pause" if job.change.paused else ""
+    event = MindIOEvent(EventKind.TAKEN_OVER, strategy=strategy)
     feed(job, event, job.now)
     if through:
         feed(job, MindIOEvent(EventKind.SUCCESS, text=THROUGH_TEXT, strategy=event.strategy), job.now)

@@ -41,7 +41,11 @@ class ControllerView:
 
     def ready(self, attempt: int) -> bool:
         """Whether controller and store of this attempt are up."""
-        return self.serves(attempt) and self.store == "listening"
+        return self.serves(attempt) and self.has_store(attempt)
+
+    def has_store(self, attempt: int) -> bool:
+        """Whether the store of this attempt is up."""
+        return self.connected and self.attempt == attempt and self.store == "listening"
 
     def connect(self, log: Sequence[Mapping[str, Any]]) -> None:
         """The host has said hello, and what it has written down."""
@@ -94,7 +98,7 @@ class CheckpointView:
         found, before = pb.CheckpointState(), self.found
         found.CopyFrom(said)
         if before is not None and found.attempt < before.attempt:
-            found.attempt, found.loaded_step, found.num_filled = before.attempt, before.loaded_step, before.num_filled
+            found.attempt, found.loaded_step = before.attempt, before.loaded_step
             found.num_refused = before.num_refused
             del found.refused[:]
             found.refused.extend(before.refused)

@@ -47,7 +47,7 @@ _LINE_CHARACTERS = 500
 _FAULT = re.compile(
     rb"UCE ?ERROR|HBM MULTI BIT ECC ERROR|SUSPECT (?:MEM|REMOTE) ERROR|(?:HCCS|UB) LINK ERROR|HCCL OP RETRY FAILED"
     rb"|[Ee]rr(?:or)?[ _]?[Cc]ode\D{0,8}\b(?:50705[347]|507904)\b"  # CANN: memory (53, 54), network
-    rb"|(?:UCE|HCCE|TRE)Error|PRECISION ERROR|^\[ERROR\].*\bERR\d{5}\b|^[\w.]*(?:Error|Exception)\b: "
+    rb"|(?:UCE|HCCE|TRE)Error|PRECISION ERROR|^\[ERROR\].*\bERR\d{5}\b|^[\w.]*(?:Error|Exception)(?:: |\s*$)"
 )
 _NO_FAULT = re.compile(rb"FORCE ?STOP|(?:ARF|STEP) FINISH|ForceStopError")
 """What healthy ranks print while MindIO leads them through a recovery."""

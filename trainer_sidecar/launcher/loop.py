@@ -35,7 +35,9 @@ class Loop:
             signal.signal(number, lambda *_: None)
         signal.set_wakeup_fd(self._wake_write, warn_on_full_buffer=False)
 
-    def watch(self, descriptor: int, readable: Callable[[], None], writable: Callable[[], None] | None = None) -> None:
+    def watch(
+        self, descriptor: int, readable: Callable[[], object], writable: Callable[[], None] | None = None
+    ) -> None:
         """Call `readable` while there is something to read; with `writable` also that while there is room."""
         events = selectors.EVENT_READ | (selectors.EVENT_WRITE if writable else 0)
         try:

@@ -22,6 +22,7 @@ MAXIMUM_LINE_BYTES = 8192
 KEPT_LINES = 40
 KEPT_LINE_CHARACTERS = 500
 QUEUE_BYTES = 16 * 1024 * 1024
+MOST_READS = 16  # of 64 KiB, a pipe's usual size
 GATHER_SECONDS = 0.2  # waking the thread for each line costs more than the line
 
 
@@ -62,22 +63,29 @@ class Pipe:
         self._lines = Lines()
         loop.watch(descriptor, self.read)
 
-    def read(self) -> None:
-        """Take what is there now."""
+    def read(self) -> bool:
+        """Take what is there now; False: nothing is, or nothing ever will be."""
         try:
             data = os.read(self._descriptor, 65536)
         except BlockingIOError:
-            return
+            return False
         except OSError:
             data = b""
         for line in self._lines.feed(data) if data else self._lines.end():
             self._line(line)
         if data:
             self._data(data)
-            return
+            return True
         self._loop.forget(self._descriptor)
         os.close(self._descriptor)
         self._ended()
+        return False
+
+    def read_rest(self) -> None:
+        """Take all that a process left when it ended; one that it started and left behind may print for ever."""
+        for _ in range(MOST_READS):
+            if not self.read():
+                return
 
 
 class LastLines:

@@ -11,7 +11,7 @@ import os
 import signal
 from typing import Any, Callable, Dict, List, NamedTuple, Tuple
 
-from . import endings, helpers, kept, output, process, program, progress, stacks, strangers
+from . import endings, helpers, kept, memory, output, process, program, progress, stacks, strangers
 from .limits import Limits
 from .loop import Loop
 from .protocol import boottime_nanoseconds
@@ -91,6 +91,7 @@ class OutputSettings(NamedTuple):
     file_bytes: int
     attempt_limit: int
     chips: Tuple[str, ...] = helpers.CHIPS
+    memory_files: Tuple[str, ...] = memory.FILES
 
 
 class Ranks:
@@ -113,6 +114,7 @@ class Ranks:
         self._newest: Dict[int, Rank] = {}
         self._by_pid: Dict[int, Rank] = {}
         self._untold = progress.Untold()
+        self._memory = memory.Kills(settings.memory_files)
         self.follow_lines = False
         self.lines = 0  # that all of them have printed
         self._own = "{}.{}".format(os.getpid(), boottime_nanoseconds())  # no other launcher's, also of another pod
@@ -186,7 +188,7 @@ class Ranks:
             rank.step, rank.step_time = step, now
             if not waits:
                 self._tell_steps_later(now)
-        elif endings.note(rank.notices, line) in endings.TOLD_AT_ONCE:
+        elif endings.note(rank.notices, line) in endings.TOLD_AT_ONCE and rank.running:  # else with the last line
             self._tell(rank.record(), False)
         if self.follow_lines:
             text = line.decode("utf-8", "replace")
@@ -239,7 +241,9 @@ class Ranks:
         rank.exit_code = code
         self._end_helpers(rank)
         for pipe in list(rank.streams.values()):
-            pipe.read()
+            pipe.read_rest()
+        if code == -signal.SIGKILL and self._memory.has_risen():
+            rank.last_lines.add(memory.WORDS.encode())
         self._tell_steps()
         self._tell(rank.record(), False)
         return True

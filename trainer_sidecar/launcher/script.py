@@ -59,7 +59,7 @@ class StartScript:
     def ended(self, code: int) -> None:
         """It was reaped; what it has printed is read to the end."""
         for pipe in list(self._pipes.values()):
-            pipe.read()
+            pipe.read_rest()
         self.exit_code = code
 
     def stop(self, seconds: float, then: Callable[[], None]) -> None:

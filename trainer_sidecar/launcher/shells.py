@@ -18,6 +18,11 @@ from typing import Dict, List
 TOOLS = ("torchrun", "msrun", "torch_npu_run")
 USUAL = ("/usr/local/bin", "/usr/bin", "/opt/conda/bin", "/opt/venv/bin")
 BASH_FILE = "bash_env.sh"
+SHELL = "/bin/sh"
+NO_SHELL = (
+    "the training image has no {}, which Hajob's wrapper of `python` asks for: "
+    "add one to the image, a link to its shell will do"
+)
 USER_FILE = "HAJOB_USER_BASH_ENV"
 OWN_TOOL = "HAJOB_TOOL"
 _VERSION = re.compile(r"python3\.\d+$")
@@ -104,6 +109,11 @@ def _versions(directory: str) -> List[str]:
         return [name for name in os.listdir(directory) if _VERSION.match(name)]
     except OSError:
         return []
+
+
+def lacking() -> str:
+    """What the image lacks, for a person: bash says of the wrapper only that a file is not there."""
+    return "" if os.access(SHELL, os.X_OK) else NO_SHELL.format(SHELL)
 
 
 def write_bash_file(directory: str, path: str) -> None:

@@ -143,12 +143,17 @@ class Supervisor:
         """A launcher past Hajob's ends the script; after the training everything may run."""
         if self._script.exit_code is not None or self._stop_signal or self._launches.is_training:
             return
-        self._problem = self._strangers.look(self._script.pid)
+        self._tell_problem(self._strangers.look(self._script.pid))
         if self._problem:
-            self._terminal.say(self._problem)
             self._script.kill()
         else:
             self._loop.later(STRANGERS_SECONDS, self._look_for_strangers)
+
+    def _tell_problem(self, problem: str) -> None:
+        """Why no training of the script can begin; empty: nothing is wrong."""
+        self._problem = problem
+        if problem:
+            self._terminal.say(problem)
 
     def _look_for_signs(self) -> None:
         """What goes on below this process: of interest until the ranks train."""
@@ -174,6 +179,8 @@ class Supervisor:
     def _script_ended(self, code: int) -> None:
         """The ranks tell the end: a script that ended with 0 and left them behind is waited out."""
         self._script.ended(code)
+        if code and not (self._launches.number or self._stop_signal or self._problem):
+            self._tell_problem(shells.lacking())
         if code == 0 and self._launches.goes_on_alone and not self._stop_signal:
             self._terminal.say("the start script has ended with 0, its ranks go on")
         else:

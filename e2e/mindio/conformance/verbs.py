@@ -120,6 +120,23 @@ class Run(Evaluator):
         for gate in self.keeping(step["stand_in"]):
             await gate.replay(heartbeat=False, stays=False)
 
+    async def answers(self, step: Step) -> None:
+        """The gates of these ranks answer actions of these `kinds` themselves, until their ranks are to train again."""
+        for gate in self.keeping(step["answers"]):
+            gate.answers = set(step["kinds"])
+
+    async def wind(self, step: Step) -> None:
+        """A controller that nobody is linked to raises its `counter`, then its `serials`, by its own calls."""
+        for _ in range(step["wind"]["counter"]):
+            await self.notify({"notify": ["prepare_action", "hot switch", {0: 0}]})
+            await self.notify({"notify": ["prepare_action", "stop switch"]})
+        for _ in range(-(-step["wind"]["serials"] // 3)):
+            await self.notify({"notify": ["stop_train", {}, "pause", 4]})
+            await self.callback({"callback": ["report_stop_complete", 0, "Controller pause train success!", {}]})
+            await self.notify({"notify": ["change_strategy", "continue"]})
+            text = "Controller continue training success."
+            await self.callback({"callback": ["report_result", 0, text, {}, "continue"]})
+
     def keeping(self, ranks: list[int]) -> list[KeepingGate]:
         """The gates of these ranks."""
         return [gate for rank in ranks if isinstance(gate := self.world.gates[rank], KeepingGate)]

@@ -10,6 +10,7 @@ import asyncio
 import struct
 
 from e2e.mindio.conformance.gate import CONNECT, HEADER
+from e2e.mindio.conformance.serials import ANSWER_BYTES, serial
 from e2e.mindio.conformance.world import ADDRESS, World
 
 HEARTBEAT = struct.Struct("<iiq4b4xqq16s")
@@ -42,18 +43,6 @@ def wrong_with(data: bytes, rank: int) -> str | None:
     if any(f[0] != rank for f in fields) or steps != sorted(steps) or steps[-1] < 1:
         return f"heartbeats {fields}"
     return None
-
-
-SERIAL_AT = {4: 16, 7: 4, 21: 24, 35: 24, 23: 14, 37: 14, 29: 8, 31: 8, 33: 8}
-"""Where an action has its serial, 0 unless said; every answer has it at 4."""
-ANSWER_BYTES = {10: 72, 12: 72, 26: 72}
-"""Lengths of answers that carry an account, 12 unless said."""
-
-
-def serial(kind: int, body: bytes, *, answers: bool) -> int:
-    """The serial of an action, or of an answer."""
-    at = 4 if answers else SERIAL_AT.get(kind, 0)
-    return int.from_bytes(body[at : at + 2], "little")
 
 
 def exchange_problem(received: bytes, sent: bytes, wanted: list[list[int]]) -> str | None:

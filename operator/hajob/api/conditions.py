@@ -72,6 +72,7 @@ class Reason(Enum):
     STARTING = (_T.RUNNING, _FALSE, "Starting", "Pods and ranks are starting.")
     TRAINING = (_T.RUNNING, _TRUE, "Training", "Every rank trains.")
     RECOVERING = (_T.RUNNING, _FALSE, "Recovering", "The training is being brought back after a fault.")
+    PAUSED = (_T.RUNNING, _FALSE, "Paused", "Every rank waits at the end of a step, as spec.pause asks.")
     RESTARTING = (_T.RUNNING, _FALSE, "Restarting", "The whole job is being restarted from a checkpoint.")
     RUNNING_ENDED = (_T.RUNNING, _FALSE, "Ended", "The training has ended.")
     RUNNING_SUSPENDED = (_T.RUNNING, _FALSE, "Suspended", "The job is suspended.")

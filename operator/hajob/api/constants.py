@@ -35,6 +35,8 @@ LABEL_PLACEMENT: Final = f"{GROUP}/placement"
 ROLE_RANK: Final = "rank"
 ROLE_COORDINATOR: Final = "coordinator"
 ROLE_SPARE: Final = "spare"
+ROLE_HOOK: Final = "hook"
+HOOK_CONTAINER: Final = "hajob-hook"
 PLACEMENT_APART: Final = "apart"
 PLACEMENT_ANYWHERE: Final = "anywhere"
 

@@ -74,6 +74,11 @@ def layout(spec: HATrainingJobSpec) -> Layout:
     )
 
 
+def with_nodes(spec: HATrainingJobSpec, nodes: int) -> HATrainingJobSpec:
+    """The spec of a start with so many nodes; 0: with all of them."""
+    return spec.model_copy(update={"num_nodes": nodes}) if nodes else spec
+
+
 def expert_tensor(spec: HATrainingJobSpec) -> int:
     """Tensor-parallel ranks of the experts (docs/layout.md, "Experts")."""
     sizes = spec.parallelism
@@ -165,11 +170,12 @@ def not_served(spec: HATrainingJobSpec) -> str:
     """
     saved = type(spec.checkpoint).model_fields["saved_limit"].default
     super_pods = spec.accelerator.product is Product.A3 and spec.accelerator.super_pod_chips is not None
+    resizes = spec.elastic.restart_size is RestartSize.AVAILABLE
     settings = {
         "launcher: TaskD": spec.launcher is Launcher.TASKD,
         f"scheduling.gangPolicy: {spec.scheduling.gang_policy}": spec.scheduling.gang_policy is GangPolicy.VOLCANO,
         "scheduling.queueName": bool(spec.scheduling.queue_name),
-        "elastic.restartSize: Available": spec.elastic.restart_size is RestartSize.AVAILABLE,
+        "elastic.restartSize: Available with framework: MindSpore": resizes and spec.framework is Framework.MINDSPORE,
         "checkpoint.savedLimit": spec.checkpoint.saved_limit != saved,
         "accelerator.superPodChips": super_pods,
         "network.mindIOTLSPolicy: Enabled": spec.network.mindio_tls_policy is MindIOTLSPolicy.ENABLED,

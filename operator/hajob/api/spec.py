@@ -28,7 +28,7 @@ from hajob.api.enums import (
     SubHealthPolicy,
     WaitingPodPolicy,
 )
-from hajob.api.template import TEMPLATE_UNCHANGED, PodTemplate
+from hajob.api.template import TEMPLATE_UNCHANGED, HookTemplate, PodTemplate
 from hajob.domain.actions import FAULT_ACTIONS, Action
 from hajob.domain.layout import RankOrder, Sharding
 
@@ -212,7 +212,7 @@ class Elastic(ApiModel):
     expand_delay_seconds: Annotated[int, Field(ge=0, le=SECONDS_PER_YEAR)] = 120
     """How long capacity must have been back before the job grows."""
     restart_size: RestartSize = RestartSize.ORIGINAL
-    """With how many data-parallel ranks the job is restarted."""
+    """With how many data-parallel ranks the job is started anew: all, or as many as there are nodes for (0038)."""
 
 
 class Resources(ApiModel):
@@ -237,6 +237,21 @@ class Toleration(ApiModel):
     """Effect of the taint; none tolerates every effect."""
     toleration_seconds: int | None = None
     """How long NoExecute is tolerated."""
+
+
+class PlannedPause(ApiModel):
+    """Every rank waits at the end of a step while other work is done: a switch of network rails, a test of nodes."""
+
+    request_time: Timestamp
+    """A time newer than that of the last pause asks for another one."""
+    timeout_seconds: Annotated[int, Field(ge=1, le=7200)] = 600
+    """How long the training may be held; then it goes on, whatever the work has come to."""
+    node_names: Annotated[tuple[NodeName, ...], Field(max_length=256)] = ()
+    """Nodes on which the work is done; none: every node of the job."""
+    template: HookTemplate | None = None
+    """Pod of the work on each node, bound to it. Exit code 0: the node is well. 2: it is bad, is quarantined, and its
+    ranks are replaced. Others: the work has failed, nothing follows. Without a template the training is held until
+    spec.pause is taken back, or for timeoutSeconds."""
 
 
 class Coordinator(ApiModel):
@@ -381,6 +396,8 @@ class HATrainingJobSpec(ApiModel):
     """What Hajob may do about a fault, and how often."""
     elastic: Elastic = Elastic()
     """Going on with fewer data-parallel ranks, and growing back."""
+    pause: PlannedPause | None = None
+    """Hold the training once, while other work is done."""
     coordinator: Coordinator = Coordinator()
     """The coordinator pod."""
     agent: Agent = Agent()

@@ -167,3 +167,25 @@ TEMPLATE_UNCHANGED: Final = rule(
 """Rule for the spec, which sees both the template and `suspend`."""
 
 PodTemplate = Annotated[Json, WithJsonSchema(TEMPLATE_SCHEMA)]
+
+_HOOK_SCHEMA: Final[Json] = {
+    "type": "object",
+    "required": ["spec"],
+    "properties": {
+        "metadata": {**_keep(labels=_TEXTS, annotations=_TEXTS), "description": "Labels and annotations of the pods."},
+        "spec": {
+            **_KEEP,
+            "description": "PodSpec; node, tolerations, restartPolicy and activeDeadlineSeconds are set.",
+            "required": ["containers"],
+            "properties": {
+                "containers": {
+                    **_ITEMS,
+                    "maxItems": 16,
+                    "minItems": 1,
+                    "description": "Containers; the exit code of the first one is the verdict.",
+                },
+            },
+        },
+    },
+}
+HookTemplate = Annotated[Json, WithJsonSchema(_HOOK_SCHEMA)]

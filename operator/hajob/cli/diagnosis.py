@@ -17,6 +17,7 @@ from hajob.cluster import settings as fault_settings
 from hajob.domain.hardware import ClusterFact
 from hajob.plan.preconditions import PRECONDITIONS
 from hajob.sources import device_info, node, pod, registry
+from hajob.sources.node import serials_of
 from hajob.sources.reading import Reading, Rejection, Terms, data_of, items, mapping, name_of, text, whole
 
 LEADS_SECONDS: Final = 15
@@ -96,10 +97,11 @@ class FaultsRead:
 
 def read_faults(gathered: Gathered) -> FaultsRead:
     """Read every object, under the admin's settings."""
-    found, terms = FaultsRead(), Terms(gathered.now_ms)
+    serials = serials_of(gathered.objects)
+    found, terms = FaultsRead(), Terms(gathered.now_ms, serials=serials)
     if gathered.settings is not None:
         admins, reading = fault_settings.read(gathered.settings, gathered.now_ms)
-        terms = admins.terms(gathered.now_ms)
+        terms = admins.terms(gathered.now_ms, serials)
         found.rejected += [(f"ConfigMap {fault_settings.NAME}", one) for one in reading.rejected]
     for raw in gathered.objects:
         rows = [row for row in registry.SOURCES if row.takes(raw)]

@@ -20,6 +20,8 @@ from hajob.api.spec import HATrainingJobSpec
 from hajob.cli.exits import BAD_INPUT
 from hajob.cli.simulate import read_manifest
 from hajob.cluster import settings
+from hajob.cluster.fault_store import FaultStore
+from hajob.cluster.filters import what_is_repeated
 from hajob.domain.actions import Action
 from hajob.domain.errors import HajobInputError
 from hajob.domain.facts import FIRST_ACTION, Fact, FactKind
@@ -28,6 +30,7 @@ from hajob.runtime.clock import SystemClock
 from hajob.sources import pod as pod_source
 from hajob.sources import registry
 from hajob.sources.chips import PodChips, pod_chips
+from hajob.sources.node import serials_of
 from hajob.sources.pod import PodView
 from hajob.sources.reading import Reading, RejectionReason, Terms, items, mapping, name_of
 
@@ -90,20 +93,42 @@ def facts_of(objects: list[Mapping[str, Any]], spec: HATrainingJobSpec | None, n
     rejected: list[dict[str, Any]] = []
     terms = _terms(objects, now_ms, rejected)
     pods = [found for one in objects if one.get("kind") == "Pod" and (found := pod_chips(one)) is not None]
-    seen: set[str] = set()
+    standing = _Standing()
     for one in objects:
         title = f"{one.get('kind')}/{name_of(one)}"
         if one.get("kind") == "Pod":
             rows += [_pod_row(fact, name_of(one)) for fact in _pod_facts(pod_source.view(one), now_ms)]
-            continue
-        if _is_settings(one):
-            continue
-        reading = registry.read(one, terms)
-        fresh = [fact for fact in reading.facts if fact.id not in seen]
-        seen.update(fact.id for fact in fresh)
-        rows += [row for fact in fresh for row in _rows(fact, pods, spec)]
-        rejected += _rejected(reading, title)
+        elif not _is_settings(one):
+            reading = registry.read(one, terms)
+            standing.take(title, reading)
+            rejected += _rejected(reading, title)
+    rows += [row for fact, told_by in standing.facts() for row in _rows(fact, told_by, pods, spec)]
     return {"facts": rows, "rejected": rejected}
+
+
+class _Standing:
+    """What several objects tell together: each fault once, as the operator counts it, with everyone who tells it."""
+
+    def __init__(self) -> None:
+        self._store = FaultStore()
+        self._tellers: dict[str, list[str]] = {}
+
+    def take(self, title: str, reading: Reading) -> None:
+        """An object was read."""
+        self._store.take(title, reading, keeps=True)
+        for fact_id in dict.fromkeys(fact.id for fact in reading.facts):
+            self._tellers.setdefault(fact_id, []).append(title)
+
+    def facts(self) -> Iterator[tuple[ClusterFact, list[str]]]:
+        """In the order in which they were told first."""
+        standing = {fact.id: fact for node in self._store.nodes() for fact in self._store.on_node(node)}
+        own = {(fact.node, *what_is_repeated(fact)): fact.id for fact in standing.values() if not fact.repeated}
+        told_by: dict[str, list[str]] = {}
+        for fact_id, titles in self._tellers.items():
+            fact = standing[fact_id]
+            counted = own.get((fact.node, *what_is_repeated(fact)), fact_id) if fact.repeated else fact_id
+            told_by.setdefault(counted, []).extend(titles)
+        return ((standing[fact_id], titles) for fact_id, titles in told_by.items())
 
 
 def _is_settings(raw: Mapping[str, Any]) -> bool:
@@ -112,10 +137,11 @@ def _is_settings(raw: Mapping[str, Any]) -> bool:
 
 def _terms(objects: list[Mapping[str, Any]], now_ms: int, rejected: list[dict[str, Any]]) -> Terms:
     """By the admin's settings where the file has them."""
-    terms = Terms(now_ms)
+    serials = serials_of(objects)
+    terms = Terms(now_ms, serials=serials)
     for one in filter(_is_settings, objects):
         found, reading = settings.read(one, now_ms)
-        terms = found.terms(now_ms)
+        terms = found.terms(now_ms, serials)
         rejected += _rejected(reading, f"ConfigMap/{settings.NAME}")
     return terms
 
@@ -126,29 +152,33 @@ def _pod_facts(pod: PodView, now_ms: int) -> list[Fact]:
     return found or ([pod_source.lost(pod, now_ms)] if pod.is_rank and pod.deleting and not pod.finished else [])
 
 
-def _rows(fact: ClusterFact, pods: list[PodChips], spec: HATrainingJobSpec | None) -> Iterator[dict[str, Any]]:
-    """A fact for each pod that it hits; one without a pod where none of the file's does."""
+def _rows(
+    fact: ClusterFact, told_by: list[str], pods: list[PodChips], spec: HATrainingJobSpec | None
+) -> Iterator[dict[str, Any]]:
+    """A fact for each pod that it hits; one without a pod where none of the file's is hit."""
     chips = chips_per_node(spec) if spec is not None else 0
-    hit = [pod for pod in pods if pod.node == fact.node]
+    hit = [pod for pod in pods if pod.node == fact.node and pod.is_on(fact.chip)]
+    told = _row(fact, told_by, spec)
     for pod in hit:
-        yield _row(fact, spec, pod.pod, pod.rank_on(fact.chip, chips))
+        yield {**told, "pod": pod.pod, "rank": pod.rank_on(fact.chip, chips)}
     if not hit:
-        yield _row(fact, spec, None, None)
+        yield told
 
 
-def _row(fact: ClusterFact, spec: HATrainingJobSpec | None, pod: str | None, rank: int | None) -> dict[str, Any]:
+def _row(fact: ClusterFact, told_by: list[str], spec: HATrainingJobSpec | None) -> dict[str, Any]:
     return {
         "source": fact.source,
         "node": fact.node,
         "device": fact.device or None,
-        "pod": pod,
-        "rank": rank,
+        "pod": None,
+        "rank": None,
         "code": fact.code,
         "level": fact.level,
         "kind": fact.kind,
         "since": _time(fact.since_ms),
         "action": action_of(fact, spec),
         "message": fact.message,
+        "toldBy": told_by,
     }
 
 
@@ -186,6 +216,7 @@ def _pod_row(fact: Fact, pod: str) -> dict[str, Any]:
         "since": None,
         "action": fact.first_action,
         "message": fact.message,
+        "toldBy": [f"Pod/{pod}"],
     }
 
 
@@ -215,4 +246,5 @@ def _line(row: Mapping[str, Any]) -> str:
     rank = f" rank {row['rank']}" if row["rank"] is not None else ""
     pod = f" pod {row['pod']}{rank}" if row["pod"] else ""
     level = f" {row['level']}" if row["level"] else ""
-    return f"{row['source']}: {where}{pod}:{level} {row['message']} -> {row['action'] or 'nothing'}"
+    more = f" (told by {' and '.join(row['toldBy'])})" if len(row["toldBy"]) > 1 else ""
+    return f"{row['source']}: {where}{pod}:{level} {row['message']} -> {row['action'] or 'nothing'}{more}"

@@ -24,7 +24,8 @@ DEVICE_NAMESPACE: Final = "kube-system"
 NODE_NAMESPACE: Final = "mindx-dl"
 RESOURCE: Final = "huawei.com/Ascend910"
 _CONSUMER: Final = {"mx-consumer-cim": "true"}
-_HEALTHY: Final = frozenset({Level.NOT_HANDLE, Level.SUB_HEALTH, Level.RESTART_REQUEST, Level.RESTART_BUSINESS})
+_HEALTHY: Final = frozenset({Level.NOT_HANDLE, Level.SUB_HEALTH, Level.PRE_SEPARATE})
+"""At these levels the device plugin does not list a chip as unhealthy; at the last one only while a pod has it."""
 _NODE_STATUS: Final = {"NotHandleFault": "Healthy", "PreSeparateFault": "PreSeparate", "SeparateFault": "UnHealthy"}
 
 

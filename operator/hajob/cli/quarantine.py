@@ -9,12 +9,12 @@ from typing import Final
 
 from pydantic import ValidationError
 
-from hajob.api import constants as names
 from hajob.api.base import Json, format_time
 from hajob.api.quarantine import NodeQuarantine, QuarantineState
 from hajob.cli.cluster import ClusterError
 from hajob.cli.exits import reported
 from hajob.cli.objects import NODES, QUARANTINES, KubernetesObjects, Objects
+from hajob.objects.node_quarantine import node_quarantine
 from hajob.runtime.clock import SystemClock
 
 _UNITS: Final = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
@@ -69,15 +69,12 @@ def _add(arguments: argparse.Namespace, objects: Objects, now: datetime) -> str:
         raise ClusterError(f"there is no node {arguments.node}")
     spec = {"nodeName": arguments.node, "source": "Admin", "reason": arguments.reason, "message": arguments.message}
     spec |= {"startTime": format_time(now)} | ({"expireTime": format_time(until)} if until else {})
-    owner = {"apiVersion": "v1", "kind": "Node", "name": arguments.node, "uid": node["metadata"]["uid"]}
-    metadata = {"name": arguments.node, "ownerReferences": [owner]}
-    head = {"apiVersion": names.API_VERSION, "kind": names.QUARANTINE_KIND}
     if objects.find(f"{QUARANTINES}/{arguments.node}") is not None:  # of the operator's: the admin's word counts more
         absent = {"faults": None, "releaseTime": None, "expireTime": None}
         active = {"state": QuarantineState.ACTIVE.value}
         objects.patch(f"{QUARANTINES}/{arguments.node}", {"spec": absent | spec, "status": active})
     else:
-        objects.create(QUARANTINES, {**head, "metadata": metadata, "spec": spec})
+        objects.create(QUARANTINES, node_quarantine(spec, node["metadata"]["uid"]))
     return f"node {arguments.node} is kept out {f'until {format_time(until)}' if until else 'until it is released'}"
 
 

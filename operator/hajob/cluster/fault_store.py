@@ -7,9 +7,11 @@ appears and goes once. Nothing here knows a job (docs/faults.md, "From a fact to
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
+from hajob.domain.facts import Source
 from hajob.domain.hardware import SEVERITY, ClusterFact
 from hajob.sources.reading import Reading
 
@@ -115,11 +117,19 @@ class FaultStore:
         node = (new or old).node if (new or old) else ""  # type: ignore[union-attr]  # one of the two is there
         here = self._on_node.setdefault(node, {})
         if new is not None:
-            here[fact_id] = new
+            here[fact_id] = _as_it_began(here.get(fact_id), new)
         else:
             here.pop(fact_id, None)
         if not here:
             del self._on_node[node]
+
+
+def _as_it_began(known: ClusterFact | None, fact: ClusterFact) -> ClusterFact:
+    """A fault that goes on to stand is no other one because a teller gives no time, or NodeD that of its writing."""
+    tells_time = fact.since_ms is not None and fact.source is not Source.NODE_HARDWARE
+    if known is None or (tells_time and known.since_ms is not None):
+        return fact
+    return dataclasses.replace(fact, since_ms=known.since_ms)
 
 
 def _severity(fact: ClusterFact) -> int:

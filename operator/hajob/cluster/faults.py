@@ -71,6 +71,14 @@ class ClusterFaults:
         self._follow(self._store.take(origin, reading, keeps=keeps), now_ms)
         return refused
 
+    def waits(self, origin: str, message: Reading, now_ms: int) -> bool:
+        """Whether a message is not read yet, because its sender sends too many; `due_messages` has it in its turn."""
+        return not self._messages.turns.has(origin, message, now_ms)
+
+    def due_messages(self, now_ms: int) -> list[tuple[str, Reading]]:
+        """Messages whose turn has come, each with its object; they are to be taken now."""
+        return self._messages.turns.due(now_ms)
+
     def forget(self, origin: str, now_ms: int) -> None:
         """An object is gone."""
         self.feeds.gone(origin)

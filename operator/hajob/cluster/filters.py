@@ -26,7 +26,8 @@ NETWORK_RETRY_FAILED: Final = "8C1F860B"
 NETWORK_RETRY_MS: Final = 60_000
 """So long it is left to the training; then it restarts its process, or leaves a chip whose link is down."""
 
-LINK_DOWN: Final = frozenset({"81078603", "[0x08520003,na,L2,na]"})
+_SWITCH_LINK: Final = "[0x08520003,na,L2,na]"
+LINK_DOWN: Final = frozenset({"81078603", _SWITCH_LINK})
 RELATION_MS: Final = 300_000
 """A fault is explained by a broken link at most so long before or after it."""
 LINK_MEMORY_MS: Final = 180_000
@@ -37,7 +38,8 @@ RELATIONS: Final = {
     "8C1F8608": Level.SEPARATE,
     "4C1F8608": Level.SEPARATE,
 }
-"""Faults of the network that are ignored alone, and their level beside a broken link."""
+"""Faults of the network that are ignored alone, and their level beside a broken link of the chip; a failed retry also
+beside one of the switch."""
 
 _WAITS: Final = {
     MEMORY_FAULT: RETRY_MS,
@@ -73,13 +75,21 @@ def effective(
         is_frequent: whether a fault has come too often.
     """
     causes = {fact.device: appeared_ms[fact.id] for fact in facts if fact.code == MEMORY_FAULT}
+    own = {what_is_repeated(fact) for fact in facts if not fact.repeated}
     links = [*past, *(link_of(fact, appeared_ms[fact.id]) for fact in facts if fact.code in LINK_DOWN)]
     return [
         _frequent(raised) if is_frequent(fact) else raised
         for fact in facts
-        if not _is_shadow(fact, causes, appeared_ms) and now_ms >= _due_ms(fact, appeared_ms)
+        if not (fact.repeated and what_is_repeated(fact) in own)
+        and not _is_shadow(fact, causes, appeared_ms)
+        and now_ms >= _due_ms(fact, appeared_ms)
         for raised in [_related(fact, links, appeared_ms[fact.id])]
     ]
+
+
+def what_is_repeated(fact: ClusterFact) -> tuple[str, str]:
+    """What a public fault has in common with ClusterD's repetition of it, on its node."""
+    return fact.chip, fact.code
 
 
 def next_due_ms(facts: Iterable[ClusterFact], appeared_ms: Mapping[str, int], now_ms: int) -> int | None:
@@ -103,12 +113,13 @@ def _is_shadow(fact: ClusterFact, causes: Mapping[str, int], appeared_ms: Mappin
 
 
 def _related(fact: ClusterFact, links: Sequence[LinkFault], appeared_ms: int) -> ClusterFact:
-    """The fact, raised where a broken link of the same chip, or of the node's switch, explains it."""
+    """The fact, raised where a broken link explains it."""
     level = RELATIONS.get(fact.code)
     if level is None:
         return fact
     for link in links:
-        if link.device in {"", fact.device} and abs(link.appeared_ms - appeared_ms) <= RELATION_MS:
+        explains = link.device == fact.device or (link.code == _SWITCH_LINK and fact.code == NETWORK_RETRY_FAILED)
+        if explains and abs(link.appeared_ms - appeared_ms) <= RELATION_MS:
             return _raised(fact, level, f"{fact.message}; the link is down ({link.code})")
     if fact.code == NETWORK_RETRY_FAILED and fact.level is Level.NOT_HANDLE:
         return _raised(fact, Level.RESTART_BUSINESS, f"{fact.message}; it did not pass")

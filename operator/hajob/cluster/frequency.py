@@ -49,7 +49,7 @@ class Frequency:
 
     def appeared(self, fact: ClusterFact, now_ms: int) -> None:
         """A fault that did not stand before."""
-        if not fact.chip or not fact.code or not fact.harms or not self.settings.count:
+        if not fact.chip or not fact.code or not fact.harms or fact.repeated or not self.settings.count:
             return
         key = (fact.node, fact.device, fact.code)
         last = self._last.pop(fact.code, None)

@@ -1,8 +1,8 @@
 """What messages of public faults mean over time: a message tells of a change, and not of what is.
 
-ClusterD's rules (docs/faults.md, "Public faults"): what happens once stands for five seconds; a recovery that overtakes
-its fault counts for five seconds; no more than so many faults stand. All times are milliseconds of one clock that never
-runs back.
+ClusterD's rules (docs/faults.md, "Public faults"): a recovery ends a fault on all chips of its node; what happens once
+stands for five seconds; a recovery that overtakes its fault counts for five seconds; no more than so many faults stand;
+a sender that sends too many messages is not listened to. All times are milliseconds of one clock that never runs back.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from collections.abc import Iterable
 from typing import Final
 
 from hajob.domain.hardware import ClusterFact
+from hajob.sources.public_fault import begins_of
 from hajob.sources.reading import Reading, Rejection, RejectionReason
 
 ONCE_MS: Final = 5_000
@@ -19,6 +20,55 @@ OVERTAKES_MS: Final = 5_000
 REMEMBERED_MS: Final = 600_000
 """So long it is known of a message that is read again that it is over; an older one is by its own time."""
 MOST_STANDING: Final = 50_000
+BURST: Final = 100
+"""So many messages a sender may send at once."""
+REFILL_MS: Final = 1_000
+"""One more each time that so long has passed."""
+
+
+class Turns:
+    """Which messages are read when: of each sender a burst, then one a second.
+
+    ClusterD drops what comes too fast. An object stays, so here it waits, in the order of the messages, the newest of
+    each object.
+    """
+
+    def __init__(self) -> None:
+        self._full_ms: dict[str, int] = {}
+        self._waiting: dict[str, dict[str, Reading]] = {}
+
+    def has(self, origin: str, reading: Reading, now_ms: int) -> bool:
+        """Whether the message is read now; it waits otherwise."""
+        sender = reading.sender
+        waiting = self._waiting.get(sender, {})
+        if not sender or (not waiting and self._take(sender, now_ms)):
+            return True
+        self._waiting.setdefault(sender, waiting)[origin] = reading
+        return False
+
+    def due(self, now_ms: int) -> list[tuple[str, Reading]]:
+        """Objects whose turn has come."""
+        found = []
+        for sender, waiting in list(self._waiting.items()):
+            while waiting and self._take(sender, now_ms):
+                origin = next(iter(waiting))
+                found.append((origin, waiting.pop(origin)))
+            if not waiting:
+                del self._waiting[sender]
+        return found
+
+    def wakes_in_ms(self, now_ms: int) -> int | None:
+        """How long until the next has its turn; None: none waits."""
+        waits = [self._full_ms[sender] - (BURST - 1) * REFILL_MS - now_ms for sender in self._waiting]
+        return max(min(waits), 0) if waits else None
+
+    def _take(self, sender: str, now_ms: int) -> bool:
+        """A token bucket, kept as the time at which it is full again."""
+        full_ms = max(self._full_ms.get(sender, now_ms), now_ms)
+        if full_ms - now_ms > (BURST - 1) * REFILL_MS:
+            return False
+        self._full_ms[sender] = full_ms + REFILL_MS
+        return True
 
 
 class Messages:
@@ -26,48 +76,61 @@ class Messages:
 
     def __init__(self, most: int = MOST_STANDING) -> None:
         self._most = most
-        self._standing: set[str] = set()
+        self._num_standing = 0
+        self._standing: dict[str, set[str]] = {}
         self._ends_ms: dict[str, int] = {}
         self._over_until_ms: dict[str, int] = {}
+        self.turns = Turns()
 
     def heard(self, reading: Reading, now_ms: int) -> tuple[Reading, list[Rejection]]:
-        """What of a message counts, and what has no room."""
-        for fault in reading.over:
-            if fault in self._standing:
-                self._standing.discard(fault)
-                self._ends_ms.pop(fault, None)
+        """What of a message counts, and what has no room; what is over is told by whole ids."""
+        over: list[str] = []
+        for begins in reading.over:
+            if begins in self._standing:
+                over += self._end(begins)
             else:
-                self._over_until_ms.setdefault(fault, now_ms + OVERTAKES_MS)
-        fresh = [fact for fact in reading.facts if self._over_until_ms.get(fact.id, now_ms) <= now_ms]
+                self._over_until_ms.setdefault(begins, now_ms + OVERTAKES_MS)
+        fresh = [fact for fact in reading.facts if self._over_until_ms.get(begins_of(fact.id), now_ms) <= now_ms]
         taken = list(self._with_room(fresh))
         for fact in taken:
-            if fact.id not in self._standing and fact.happens_once:
-                self._ends_ms[fact.id] = now_ms + ONCE_MS
-            self._standing.add(fact.id)
-        counted = dataclasses.replace(reading, facts=taken)
+            begins = begins_of(fact.id)
+            if begins not in self._standing and fact.happens_once:
+                self._ends_ms[begins] = now_ms + ONCE_MS
+            here = self._standing.setdefault(begins, set())
+            self._num_standing += fact.id not in here
+            here.add(fact.id)
+        counted = dataclasses.replace(reading, facts=taken, over=over)
         refused = len(fresh) - len(taken)
         too_many = Rejection(RejectionReason.TOO_MANY, "faults", f"{refused} beyond {self._most} that stand")
         return counted, [too_many] if refused else []
 
+    def _end(self, begins: str) -> set[str]:
+        """A fault is over on all chips of its node; the ids of what stood there."""
+        self._ends_ms.pop(begins, None)
+        ended = self._standing.pop(begins)
+        self._num_standing -= len(ended)
+        return ended
+
     def _with_room(self, facts: Iterable[ClusterFact]) -> Iterable[ClusterFact]:
-        room = self._most - len(self._standing)
+        room = self._most - self._num_standing
         for fact in facts:
-            known = fact.id in self._standing
+            known = fact.id in self._standing.get(begins_of(fact.id), ())
             if known or room > 0:
                 room -= not known
                 yield fact
 
     def take_ended(self, now_ms: int) -> list[str]:
         """Ids of what happened once, and is over now."""
-        ended = [fault for fault, at in self._ends_ms.items() if at <= now_ms]
-        for fault in ended:
-            del self._ends_ms[fault]
-            self._standing.discard(fault)
-            self._over_until_ms[fault] = now_ms + REMEMBERED_MS
-        for fault in [fault for fault, until in self._over_until_ms.items() if until <= now_ms]:
-            del self._over_until_ms[fault]
+        ended: list[str] = []
+        for begins in [begins for begins, at in self._ends_ms.items() if at <= now_ms]:
+            ended += self._end(begins)
+            self._over_until_ms[begins] = now_ms + REMEMBERED_MS
+        for begins in [begins for begins, until in self._over_until_ms.items() if until <= now_ms]:
+            del self._over_until_ms[begins]
         return ended
 
     def wakes_in_ms(self, now_ms: int) -> int | None:
-        """How long until something is over by itself; None: nothing is."""
-        return max(min(self._ends_ms.values()) - now_ms, 0) if self._ends_ms else None
+        """How long until something is over by itself, or a message has its turn; None: neither will be."""
+        waits = [max(min(self._ends_ms.values()) - now_ms, 0)] if self._ends_ms else []
+        turn = self.turns.wakes_in_ms(now_ms)
+        return min([*waits, turn] if turn is not None else waits, default=None)

@@ -49,9 +49,9 @@ class FaultSettings:
     quarantine: QuarantineSettings = field(default_factory=QuarantineSettings)
     believe: str = ""
 
-    def terms(self, now_ms: int) -> Terms:
-        """What parsers go by."""
-        return Terms(now_ms, FaultCodes(self.codes), self.conditions, self.senders)
+    def terms(self, now_ms: int, serials: Mapping[str, str]) -> Terms:
+        """What parsers go by; `serials`: serial number of a machine to the name of its node."""
+        return Terms(now_ms, FaultCodes(self.codes), self.conditions, self.senders, serials)
 
     def reads_alike(self, other: FaultSettings) -> bool:
         """Whether parsers find the same under both."""

@@ -10,7 +10,7 @@ from typing import Final
 
 
 class Action(StrEnum):
-    """One step of recovery, smallest first; `EXPAND` and `MIGRATE` are planned, never an answer to a fault."""
+    """One step of recovery, smallest first; the last three are planned, never an answer to a fault."""
 
     RETRY = "Retry"
     IN_PLACE = "InPlace"
@@ -20,6 +20,7 @@ class Action(StrEnum):
     RESTART = "Restart"
     EXPAND = "Expand"
     MIGRATE = "Migrate"
+    PAUSE = "Pause"
 
 
 FAULT_ACTIONS: Final = (
@@ -61,8 +62,9 @@ MINDIO_STRATEGY: Final = {
     Action.CHECKPOINT: "dump",
     Action.RESTART: "exit",
     Action.MIGRATE: "migration",
+    Action.PAUSE: "continue",
 }
 """The strategy MindIO must have offered before the action can be carried out."""
 
-STRATEGIES: Final = frozenset({*MINDIO_STRATEGY.values(), "continue"})
+STRATEGIES: Final = frozenset(MINDIO_STRATEGY.values())
 """Every strategy that MindIO has a name for."""

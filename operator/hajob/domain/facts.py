@@ -105,6 +105,17 @@ PROCESS_LIVES: Final = frozenset(
 EVICTIONS: Final = frozenset({"Evicted", "Preempting", "NodeShutdown", "Terminated", "NodeLost"})
 """Reasons of failed pods that the kubelet ended for the node's sake, whatever their containers' exit codes say."""
 
+_REFUSALS: Final = frozenset(
+    {"UnexpectedAdmissionError", "TopologyAffinityError", "NodeAffinity", "NodePorts", "TaintToleration"}
+)
+_OUT_OF: Final = "OutOf"  # cpu, memory, pods, or a resource such as chips
+
+
+def is_refusal(code: str) -> bool:
+    """Whether it is a kubelet's reason for not taking a pod that the scheduler has given it."""
+    return code in _REFUSALS or code.startswith(_OUT_OF)
+
+
 DISRUPTIONS: Final = frozenset({"EvictionByEvictionAPI", "PreemptionByScheduler", "NodeShutdown", "Terminated"})
 """Codes of pods that were taken on purpose: drained, preempted, on a node that is shut down in order."""
 
@@ -117,6 +128,9 @@ TAKEN_PODS: Final = (
     | {"TerminationByKubelet", "DeletionByTaintManager", "DeletionByPodGC", "OOMKilled", "DeadlineExceeded"}
 )
 """Codes by which a pod says why it was taken, or its container killed; others only repeat that it has ended."""
+
+_AFTER_SILENCE: Final = frozenset({"DeletionByTaintManager", "DeletionByPodGC", "NodeLost"})
+"""Codes of pods that were taken because nothing is heard of their node."""
 
 CONTAINER_STOPPED: Final = "ContainerStopped"
 CONTAINER_KILLED: Final = "ContainerKilled"
@@ -182,10 +196,25 @@ class Fact:
         return self.kind is FactKind.PROCESS_EXITED and self.origin is Origin.PROGRAM and not self.unexplained
 
     @property
+    def tells_why_silent(self) -> bool:
+        """Whether it tells why nothing is heard of a pod any more: that was taken with all that could tell."""
+        of_pod = self.kind in {FactKind.POD_LOST, FactKind.POD_FAILED}
+        return of_pod and self.code in TAKEN_PODS and self.code not in _AFTER_SILENCE
+
+    @property
+    def refused_by_node(self) -> bool:
+        """Whether the node did not take the pod: nothing in it was started, and it would be refused there again."""
+        return self.kind is FactKind.POD_FAILED and self.exit_code is None and is_refusal(self.code)
+
+    @property
     def takes_only_the_pod(self) -> bool:
         """Whether the cluster took the pod, or its node, before anything in it could be at fault."""
         evicted = self.kind is FactKind.POD_FAILED and self.code in EVICTIONS
-        return evicted or self.kind in {FactKind.POD_LOST, FactKind.NODE_NOT_READY, FactKind.NODE_DELETED}
+        return (
+            evicted
+            or self.refused_by_node
+            or self.kind in {FactKind.POD_LOST, FactKind.NODE_NOT_READY, FactKind.NODE_DELETED}
+        )
 
     @property
     def first_action(self) -> Action:

@@ -24,6 +24,7 @@ class Bucket(StrEnum):
     DECISION = "Decision"
     RECOVERY = "Recovery"
     CHECKPOINTING = "Checkpointing"
+    PAUSED = "Paused"
     SHRUNK = "DegradedByShrink"
     WAITING = "WaitingForCapacity"
     SUSPENDED = "Suspended"

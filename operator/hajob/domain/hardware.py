@@ -69,6 +69,7 @@ class ClusterFact:
         message: a sentence.
         frequent: it has come so often that its level was raised for it.
         happens_once: it is over by itself, nobody will say so.
+        repeated: ClusterD's word for a public fault, whose own message counts where there is one.
     """
 
     id: str
@@ -83,6 +84,7 @@ class ClusterFact:
     message: str = ""
     frequent: bool = False
     happens_once: bool = False
+    repeated: bool = False
 
     @property
     def isolates(self) -> bool:

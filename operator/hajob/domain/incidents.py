@@ -39,7 +39,9 @@ class Purpose(StrEnum):
     REQUEST = "RestartRequested"
     SUSPEND = "SuspendRequested"
     EXPAND = "Expand"
+    GROW = "Grow"
     MIGRATE = "Migrate"
+    PAUSE = "Pause"
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +88,8 @@ class Cause:
 
         A pod explains only what happened on its own node; it names no ranks.
         """
-        if not (self.unexplained and fact.tells_why and fact.incarnation >= self.base):
+        tells_why = fact.tells_why_silent if self.kind is FactKind.AGENT_SILENT else self.unexplained and fact.tells_why
+        if not tells_why or fact.incarnation < self.base:
             return self
         if not fact.ranks and fact.node_name != self.node_name:
             return self
@@ -133,6 +136,7 @@ class Incident:
         corrupted: somebody reported corrupted data; nothing is saved any more.
         restored_from: where the restarted ranks' state comes from.
         refused: smaller actions that were never tried, and why; the first reason of each counts.
+        nodes: of the attempt that its ranks are counted in; 0: all of the job.
     """
 
     number: int
@@ -155,3 +159,4 @@ class Incident:
     restored_from: RestoredFrom | None = None
     milestones: tuple[Milestone, ...] = ()
     refused: tuple[RefusedAction, ...] = ()
+    nodes: int = 0

@@ -33,9 +33,10 @@ ACTION: Final = {
 }
 
 
-def order(wanted: SendOrder) -> wire.Order:
-    """The step that is wanted now."""
+def order(wanted: SendOrder, incident: int = 0) -> wire.Order:
+    """The step that is wanted now; `incident`: the number under which the open incident began, 0 when there is none."""
     return wire.Order(
+        incident=incident,
         incarnation=wanted.incarnation,
         revision=wanted.revision,
         action=ACTION[wanted.command],

@@ -30,16 +30,19 @@ def _pods(job: HATrainingJob, **labels: str) -> Json:
     return {"labelSelector": {"matchLabels": selector}, "topologyKey": _HOSTNAME}
 
 
+def _not_on(excluded: Collection[str]) -> list[Json]:
+    return [{"key": "metadata.name", "operator": "NotIn", "values": [name]} for name in sorted(excluded)]
+
+
 def _without_nodes(affinity: Json, excluded: Collection[str]) -> None:
     """Exclude nodes in every alternative of the node affinity; alternatives are or-ed, fields in one are and-ed."""
     if not excluded:
         return
-    fields = [{"key": "metadata.name", "operator": "NotIn", "values": [name]} for name in sorted(excluded)]
     node_affinity = affinity.setdefault("nodeAffinity", {})
     required = node_affinity.setdefault("requiredDuringSchedulingIgnoredDuringExecution", {})
     required["nodeSelectorTerms"] = required.get("nodeSelectorTerms") or [{}]
     for term in required["nodeSelectorTerms"]:
-        term.setdefault("matchFields", []).extend(copy.deepcopy(fields))
+        term.setdefault("matchFields", []).extend(_not_on(excluded))
 
 
 def _only_on(affinity: Json, node: str) -> None:
@@ -81,20 +84,13 @@ def spare_affinity(job: HATrainingJob, template_affinity: Json, excluded: Collec
     return affinity
 
 
-def coordinator_affinity(job: HATrainingJob, *, apart: bool) -> Json:
-    """Affinity of the coordinator pod: off the ranks' nodes, and rather on nodes without chips."""
-    affinity: Json = {
-        "nodeAffinity": {
-            "preferredDuringSchedulingIgnoredDuringExecution": [
-                {
-                    "weight": _COORDINATOR_WEIGHT,
-                    "preference": {
-                        "matchExpressions": [{"key": names.LABEL_NODE_ACCELERATOR, "operator": "DoesNotExist"}]
-                    },
-                }
-            ]
-        }
-    }
+def coordinator_affinity(job: HATrainingJob, avoided: Collection[str], *, apart: bool) -> Json:
+    """Affinity of the coordinator pod: off the ranks' nodes, rather on nodes without chips, rather not on `avoided`."""
+    rather: list[Json] = [{"matchExpressions": [{"key": names.LABEL_NODE_ACCELERATOR, "operator": "DoesNotExist"}]}]
+    if avoided:
+        rather.append({"matchFields": _not_on(avoided)})
+    preferred = [{"weight": _COORDINATOR_WEIGHT, "preference": one} for one in rather]
+    affinity: Json = {"nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": preferred}}
     _without_nodes(affinity, job.spec.scheduling.excluded_node_names)
     ranks = _pods(job, **{names.LABEL_ROLE: names.ROLE_RANK})
     if apart:

@@ -6,6 +6,7 @@ and security settings. Volumes and node selector are left out, because they lead
 """
 
 import copy
+from collections.abc import Collection
 from typing import Final
 
 from hajob.api import constants as names
@@ -106,6 +107,7 @@ def coordinator_pod(
     job: HATrainingJob,
     incarnation: int,
     settings: PodSettings,
+    avoided: Collection[str] = (),
     *,
     apart: bool = True,
 ) -> Json:
@@ -115,6 +117,8 @@ def coordinator_pod(
         job: the job, with its UID.
         incarnation: of the attempt that makes the pod; name and label carry it.
         settings: images, ports and paths of the installation.
+        avoided: names of nodes on which nothing new is placed; it takes one all the same where nothing else fits, for
+            nobody would make it anew when that node is well again.
         apart: False lets it share a node with a rank, for a cluster where nothing else fits.
     """
     template: Json = job.spec.template["spec"]
@@ -127,7 +131,7 @@ def coordinator_pod(
         "initContainers": [parts.install_container(job, settings), _coordinator(job, settings, incarnation)],
         "containers": [_controller(job, settings, incarnation)],
         "volumes": [parts.shared_volume(), parts.tls_volume(job, "coordinator"), parts.token_volume(settings)],
-        "affinity": coordinator_affinity(job, apart=apart),
+        "affinity": coordinator_affinity(job, avoided, apart=apart),
         "tolerations": with_node_loss_tolerations([entry.to_json() for entry in chosen.tolerations]),
         "restartPolicy": "Never",
         "terminationGracePeriodSeconds": settings.coordinator_grace_seconds,

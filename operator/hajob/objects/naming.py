@@ -34,6 +34,11 @@ def spare_pod_name(job: HATrainingJob, number: int) -> str:
     return f"{job.metadata.name}-spare-{number}-{_short_hash(job.metadata.uid)}"
 
 
+def hook_pod_name(job: HATrainingJob, node_rank: int, incarnation: int) -> str:
+    """`<job>-hook-<node rank>-<hash>`, of the work of one pause."""
+    return f"{job.metadata.name}-hook-{node_rank}-{pod_hash(job.metadata.uid, incarnation)}"
+
+
 def coordinator_pod_name(job: HATrainingJob, incarnation: int, *, apart: bool = True) -> str:
     """`<job>-coordinator-<hash>`; the one that may share a node with a rank has another hash."""
     seed = job.metadata.uid if apart else f"{job.metadata.uid}/anywhere"

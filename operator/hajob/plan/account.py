@@ -23,6 +23,7 @@ _BUCKET: Final = {
     JobPhase.GATHERING: Bucket.RECOVERY,
     JobPhase.RESUMING: Bucket.RECOVERY,
     JobPhase.SHRINKING: Bucket.RECOVERY,
+    JobPhase.PAUSED: Bucket.PAUSED,
     JobPhase.SAVING: Bucket.CHECKPOINTING,
     JobPhase.RESTARTING: Bucket.SCHEDULING,
     JobPhase.SUSPENDED: Bucket.SUSPENDED,
@@ -58,6 +59,9 @@ def follow(
     account = _undetected(account or Account(at_ms), marks)
     missing = len(state.shrunk.dropped) if state.shrunk and state.phase is not JobPhase.SHRINKING else 0
     bucket, desired = bucket_of(state, unplaced=view.unplaced), view.layout.data
+    if (smaller := state.smaller) is not None:
+        more = desired * smaller.missing // smaller.nodes
+        missing, desired = missing + more, desired + more
     account = account.train(view.step, at_ms) if bucket is Bucket.TRAINING else account.outage(bucket, at_ms)
     return account.shrink(min(missing, desired - 1), desired, at_ms)
 

@@ -34,11 +34,14 @@ UNMET_LIMIT: Final = 8
 """So many unmet preconditions of a refused action are remembered."""
 FAILED_CODE: Final = 400
 """From here on MindIO's codes are failures (docs/protocols/mindio.md)."""
-_PLANNED: Final = frozenset({Purpose.EXPAND, Purpose.MIGRATE})
+PLANNED: Final = frozenset({Purpose.EXPAND, Purpose.MIGRATE, Purpose.PAUSE})
+"""Nothing is wrong with the job in these: what breaks them off costs nothing."""
 _CODES: Final = {
     **{purpose: purpose.value for purpose in (Purpose.COORDINATOR, Purpose.REQUEST, Purpose.SUSPEND)},
     Purpose.EXPAND: "ExpandDue",
+    Purpose.GROW: "ExpandDue",
     Purpose.MIGRATE: "MigrateRequested",
+    Purpose.PAUSE: "PauseRequested",
 }
 """What an incident's cause is called where no fact opened it; of a fault without one, it is the event's name."""
 
@@ -149,9 +152,8 @@ def new_incident(
     origin = Origin.PROGRAM if context.is_programs_doing else Origin.INFRASTRUCTURE
     ids, corrupted = (fact.id,) if fact else (), loss.corrupted if loss else False
     opened = context.now_ms
-    return Incident(
-        number, number, revision, purpose, origin, action, cause, opened, fact_ids=ids, corrupted=corrupted, **more
-    )
+    of_all: dict[str, Any] = {"fact_ids": ids, "corrupted": corrupted, "nodes": state.nodes}
+    return Incident(number, number, revision, purpose, origin, action, cause, opened, **of_all, **more)
 
 
 def explain(context: Context) -> tuple[JobState, tuple[Effect, ...]]:
@@ -191,7 +193,7 @@ def abandon(state: JobState, incident: Incident, why: str) -> tuple[JobState, tu
 def going_on(context: Context) -> Incident | None:
     """The open incident that the next action goes on with; None where it begins a new one."""
     incident = context.state.incident
-    if incident is None or incident.purpose in _PLANNED:
+    if incident is None or incident.purpose in PLANNED:
         return None
     over = context.state.phase is JobPhase.CONFIRMING and context.seen is not None
     return None if over else incident

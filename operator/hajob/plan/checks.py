@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from hajob.api.derived import layout as layout_from
-from hajob.api.enums import Framework, ResumePolicy
+from hajob.api.enums import Framework, RestartSize, ResumePolicy
 from hajob.api.spec import HATrainingJobSpec
 from hajob.domain.layout import CopyKind, Layout, RankOrder, Sharding
 from hajob.domain.loss import Tolerance, tolerance
@@ -166,6 +166,29 @@ def torch_format(setting: JobSetting) -> bool | None:
     if chosen not in {"torch", None} or setting.flags.has("use-dist-ckpt"):
         return False
     return _as_far_as_seen(setting.flags, fits=chosen == "torch")
+
+
+def resizable(setting: JobSetting) -> bool | None:
+    """Whether fewer data-parallel ranks than have saved a checkpoint can load it; asked only where they would have to.
+
+    In the torch format one file holds the optimizer of a whole data-parallel group without the padding between its
+    parts, and is spread anew when it is loaded. What `--reuse-fp32-param` saves beside it is cut by rank.
+    """
+    if setting.spec.elastic.restart_size is RestartSize.ORIGINAL:
+        return True
+    if not on_pytorch(setting) or torch_format(setting) is False:
+        return False
+    return absent("reuse-fp32-param")(setting)
+
+
+def batch_given(setting: JobSetting) -> bool | None:
+    """Whether the global batch is given, so that fewer ranks train the same; left out, it follows their number.
+
+    Where the trainer's arguments are seen it must be among them: a batch that shrinks in silence trains something else.
+    """
+    if setting.spec.elastic.restart_size is RestartSize.ORIGINAL or setting.flags.has("global-batch-size"):
+        return True
+    return False if setting.flags.visible else None
 
 
 def distributed(setting: JobSetting) -> bool | None:

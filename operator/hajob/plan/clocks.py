@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Final
 
 from hajob.plan.bookkeeping import clear_deadlines, set_deadline
-from hajob.plan.policy import RELEASE_SECONDS, Policy
+from hajob.plan.policy import FIT_SECONDS, LOOK_AGAIN_SECONDS, RELEASE_SECONDS, Policy
 from hajob.plan.state import ENDED, UNTRAINED, Deadline, JobPhase, JobState
 
 _INACTIVE: Final = ENDED | {JobPhase.NEW, JobPhase.SUSPENDED}
@@ -23,7 +23,22 @@ def follow(state: JobState, policy: Policy, now_ms: int) -> JobState:
         state = replace(state, waiting=None)
     patience, waiting = policy.capacity_timeout_seconds, state.waiting
     capacity = None if patience is None or waiting is None else waiting.since_ms + 1000 * patience
-    return _release(_with(_with(state, Deadline.ACTIVE, active), Deadline.CAPACITY, capacity), policy, now_ms)
+    state = _with(_with(state, Deadline.ACTIVE, active), Deadline.CAPACITY, capacity)
+    return _fit(_grow(_release(state, policy, now_ms), policy, now_ms), policy, now_ms)
+
+
+def _grow(state: JobState, policy: Policy, now_ms: int) -> JobState:
+    """A job that was started smaller looks again and again whether it may grow."""
+    if state.smaller is None or state.phase is not JobPhase.RUNNING or Deadline.EXPAND in state.deadlines:
+        return state
+    return set_deadline(state, Deadline.EXPAND, now_ms + 1000 * max(policy.expand_delay_seconds, LOOK_AGAIN_SECONDS))
+
+
+def _fit(state: JobState, policy: Policy, now_ms: int) -> JobState:
+    """A start anew that has waited for a minute may be made smaller."""
+    if state.waiting is None or policy.sizes is None or state.attempt < 2:
+        return _with(state, Deadline.FIT, None)
+    return state if Deadline.FIT in state.deadlines else set_deadline(state, Deadline.FIT, now_ms + 1000 * FIT_SECONDS)
 
 
 def _release(state: JobState, policy: Policy, now_ms: int) -> JobState:

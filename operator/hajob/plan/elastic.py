@@ -22,14 +22,12 @@ from hajob.plan.bookkeeping import (
 from hajob.plan.context import Context, HandlerResult
 from hajob.plan.evaluator import spent
 from hajob.plan.guards import why_no_move
+from hajob.plan.policy import LOOK_AGAIN_SECONDS
 from hajob.plan.recovery import EXPAND_PARAMETERS, SHRINK_PARAMETERS, finished, names_to_avoid, order
 from hajob.plan.state import Deadline, JobState, Spend
 
 LONGEST_DELAY_SECONDS: Final = 1800
 """The delay before growing back is not doubled beyond this."""
-LOOK_AGAIN_SECONDS: Final = 10
-"""Without capacity, which tells of itself, the next look is no sooner, and the delay of a second growth is no shorter
-either: with `expandDelaySeconds: 0` the job would look, or grow, all the time."""
 
 # ---------------------------------------------------------------------- shrunk life
 
@@ -64,12 +62,17 @@ def _look_again(context: Context, state: JobState, capacity_ms: int) -> JobState
     """Note since when there is capacity, and look again after the delay."""
     assert state.shrunk is not None
     state = replace(state, shrunk=replace(state.shrunk, capacity_ms=capacity_ms))
-    delay = _delay_seconds(context)
+    return set_next_look(context, state, capacity_ms)
+
+
+def set_next_look(context: Context, state: JobState, capacity_ms: int) -> JobState:
+    """Look for nodes again after the delay; `capacity_ms`: since when there are enough, 0: there are not."""
+    delay = delay_seconds(context)
     wait = delay if capacity_ms else max(delay, LOOK_AGAIN_SECONDS)
     return set_deadline(state, Deadline.EXPAND, context.now_ms + 1000 * wait)
 
 
-def _delay_seconds(context: Context) -> int:
+def delay_seconds(context: Context) -> int:
     """How long capacity has to last: twice as long after each time that the job has grown, or tried to, of late."""
     limits, delay = context.policy.limits[Action.EXPAND], context.policy.expand_delay_seconds
     times = spent(context.state, Action.EXPAND.value, limits.window_seconds, context.now_ms)

@@ -198,7 +198,9 @@ class Evaluator:
         """Process groups are built anew through the store that the ranks were started with."""
         if not self.state.store_lost or action not in _MEETING:
             return []
-        words = "the rendezvous store was lost with the coordinator's pod: ranks that run cannot meet a new one"
+        words = (
+            "the rendezvous store was lost with the coordinator's pod, and what was in it: ranks that run cannot meet"
+        )
         return [Refusal("StoreKept", words)]
 
     def _budget(self, action: Action) -> list[Refusal]:

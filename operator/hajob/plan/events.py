@@ -193,6 +193,28 @@ class MigrateRequested(JobEvent):
 
 
 @dataclass(frozen=True, slots=True)
+class PauseRequested(JobEvent):
+    """The training is to be held at the end of a step while other work is done.
+
+    Attributes:
+        request: tells one request from the next; not empty.
+        seconds: the longest time that it may be held.
+        reason: a sentence for the incident's cause.
+    """
+
+    request: str = ""
+    seconds: int = 0
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class PauseEnded(JobEvent):
+    """The work of a pause is done; `message` says how it went."""
+
+    message: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class CoordinatorLost(JobEvent):
     """The coordinator's pod has ended or is gone, and the MindIO controller with it.
 
@@ -235,9 +257,13 @@ class CoordinatorReady(JobEvent):
 
 @dataclass(frozen=True, slots=True)
 class ControllerTakenOver(JobEvent):
-    """Another MindIO controller has taken the place of a lost one; so long nobody protected the ranks."""
+    """Another MindIO controller has taken the place of a lost one; so long nobody protected the ranks.
+
+    `store_kept`: the rendezvous store was lost with its coordinator, and the new one holds what it held.
+    """
 
     duration_ms: int = 0
+    store_kept: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -306,6 +332,8 @@ EVENTS: tuple[type[JobEvent], ...] = (
     PlacesMissing,
     PlacesFound,
     MigrateRequested,
+    PauseRequested,
+    PauseEnded,
     CoordinatorMoveRequested,
     RanksUnreachable,
     CoordinatorLost,

@@ -146,7 +146,7 @@ def _nodes_for_all(context: Context) -> bool:
 
 
 def _may_expand(context: Context) -> bool:
-    return _enough(context) and not context.state.store_lost and not _spent_out(context, Action.EXPAND)
+    return _enough(context) and not context.state.store_lost and not spent_out(context, Action.EXPAND)
 
 
 def why_no_move(context: Context) -> str:
@@ -166,7 +166,7 @@ def why_no_move(context: Context) -> str:
         return "the MindIO controller does not serve"
     if context.state.store_lost:
         return "StoreKept: the rendezvous store was lost with the coordinator's pod"
-    if _spent_out(context, Action.MIGRATE):
+    if spent_out(context, Action.MIGRATE):
         limits = policy.limits[Action.MIGRATE]
         return f"{limits.max_count} moves in {limits.window_seconds} s are spent"
     return ""
@@ -176,7 +176,8 @@ def _all_exist(nodes: tuple[int, ...], count: int) -> bool:
     return bool(nodes) and all(0 <= node < count for node in nodes)
 
 
-def _spent_out(context: Context, action: Action) -> bool:
+def spent_out(context: Context, action: Action) -> bool:
+    """Whether the budget of an action is used up for now."""
     limits = context.policy.limits[action]
     return spent(context.state, action.value, limits.window_seconds, context.now_ms) >= limits.max_count
 
@@ -312,6 +313,9 @@ DUE_STARTUP: Final = Guard(
 DUE_RECOVERY: Final = Guard(
     "recovery due", "the deadline of the running step is over", lambda context: due(context, Deadline.RECOVERY)
 )
+DUE_FIT: Final = Guard(
+    "fit due", "a start anew has waited for nodes for a minute", lambda context: due(context, Deadline.FIT)
+)
 DUE_EXPAND: Final = Guard("expand due", "expandDelaySeconds are over", lambda context: due(context, Deadline.EXPAND))
 DUE_ACTIVE: Final = Guard("active due", "activeDeadlineSeconds are over", lambda context: due(context, Deadline.ACTIVE))
 DUE_CAPACITY: Final = Guard(
@@ -338,7 +342,7 @@ RESTED: Final = Guard(
 )
 TAKEN_BY_CLUSTER: Final = Guard(
     "taken by the cluster",
-    "the pod was deleted, preempted or evicted, or its node turned bad before the pod had started",
+    "the pod was deleted, preempted, evicted or refused, or its node turned bad before the pod had started",
     lambda context: context.fact.takes_only_the_pod,
 )
 DUE_UNPLACED: Final = Guard(

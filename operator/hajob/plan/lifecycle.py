@@ -12,7 +12,9 @@ from hajob.domain.text import last_lines
 from hajob.plan import effects, events
 from hajob.plan.bookkeeping import (
     FACT_LIMIT,
+    PLANNED,
     abandon,
+    avoid,
     clear_deadlines,
     close,
     joined,
@@ -60,6 +62,8 @@ def remake(context: Context) -> HandlerResult:
     number = max(state.incarnation, context.event.incarnation) + 1
     ids = (*state.fact_ids, context.fact.id)[-FACT_LIMIT:]
     state = replace(renew(state, context.now_ms, number, nodes=nodes), incarnation=number, fact_ids=ids)
+    if context.fact.refused_by_node:
+        state = avoid(state, dict.fromkeys(nodes, context.view.nodes_to_avoid))
     state = take_spares(context, state, nodes)
     told = f"node ranks {list(nodes)} are made anew alone: {_told(context)}"
     return state, (effects.Announce("PodMadeAnew", told),)
@@ -121,19 +125,19 @@ def take_up(context: Context) -> HandlerResult:
 
 def relaunch(context: Context) -> HandlerResult:
     """Make everything anew because somebody asked for it: no budget is spent."""
-    state, incident, out = _planned(context, Purpose.REQUEST, Action.RESTART)
+    state, incident, out = planned(context, Purpose.REQUEST, Action.RESTART)
     return launch(context, state, incident, out)
 
 
 def restart_unprotected(context: Context) -> HandlerResult:
     """Restart because the MindIO controller is gone."""
-    state, incident, out = _planned(context, Purpose.COORDINATOR, Action.RESTART)
+    state, incident, out = planned(context, Purpose.COORDINATOR, Action.RESTART)
     spends = (*state.spent, Spend(MAINTENANCE_BUDGET, context.now_ms))
     restarts = state.restarts_infrastructure + 1
     return launch(context, replace(state, spent=spends, restarts_infrastructure=restarts), incident, out)
 
 
-def _planned(context: Context, purpose: Purpose, action: Action) -> tuple[JobState, Incident, list[Effect]]:
+def planned(context: Context, purpose: Purpose, action: Action) -> tuple[JobState, Incident, list[Effect]]:
     """Close what is open and open an incident of this purpose."""
     state, closing = settle(context, f"{purpose} took over")
     incident = replace(new_incident(context, state, action, purpose), revision=1)
@@ -145,7 +149,7 @@ def settle(context: Context, why: str) -> tuple[JobState, tuple[Effect, ...]]:
     state, incident = context.state, context.incident
     if incident is None or state.phase is JobPhase.CONFIRMING:
         return close(state, IncidentOutcome.RECOVERED, why)
-    if incident.purpose in {Purpose.EXPAND, Purpose.MIGRATE}:
+    if incident.purpose in PLANNED:
         return abandon(state, incident, why)
     return close(state, IncidentOutcome.FAILED, why)
 
@@ -167,7 +171,7 @@ def _save_for(purpose: Purpose, context: Context) -> HandlerResult:
             revision=incident.revision + 1,
         )
         return save(context, context.state, incident, [])
-    state, incident, out = _planned(context, purpose, Action.CHECKPOINT)
+    state, incident, out = planned(context, purpose, Action.CHECKPOINT)
     return save(context, state, incident, out)
 
 
@@ -391,7 +395,13 @@ def taken_over(context: Context) -> HandlerResult:
     assert isinstance(event, events.ControllerTakenOver)
     after = f"{event.duration_ms} ms after its coordinator knew of the loss"
     words = f"another MindIO controller protects the job, {after}; the training went on"
-    state = replace(context.state, takeovers=context.state.takeovers + 1, takeover_ms=event.duration_ms)
+    state = context.state
+    state = replace(
+        state,
+        takeovers=state.takeovers + 1,
+        takeover_ms=event.duration_ms,
+        store_lost=state.store_lost and not event.store_kept,
+    )
     return state, (effects.Announce("ControllerTakenOver", words),)
 
 

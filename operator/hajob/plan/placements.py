@@ -67,7 +67,7 @@ class Placements:
 
 def placements(state: JobState, num_nodes: int) -> Placements:
     """The pods that a job of so many nodes should have in this state."""
-    served = ((node_rank, serving_incarnation(state, node_rank)) for node_rank in range(num_nodes))
+    served = ((node_rank, serving_incarnation(state, node_rank)) for node_rank in range(state.nodes or num_nodes))
     moving = _moving(state)
     ranks = [
         Placement(

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from pydantic import ValidationError
 
-from hajob.api.derived import DEFAULT_LIMITS, ActionLimits, action_limits
+from hajob.api.derived import DEFAULT_LIMITS, ActionLimits, action_limits, with_nodes
 from hajob.api.derived import layout as layout_from
 from hajob.api.enums import CoordinatorLossPolicy, ElasticPolicy, Framework, ShrunkPodPolicy, WaitingPodPolicy
 from hajob.api.enums import RecoveryMode as Mode
@@ -25,6 +25,7 @@ from hajob.domain.layout import Layout
 from hajob.plan.checks import JobSetting
 from hajob.plan.flags import TrainerFlags
 from hajob.plan.preconditions import PRECONDITIONS
+from hajob.plan.sizes import StartSizes
 
 __all__ = [
     "ActionLimits",
@@ -59,6 +60,13 @@ NO_PROGRESS_LIMIT: Final = 3
 
 RELEASE_SECONDS: Final = 60
 """A start holds what it has got of its chips for so long before it gives them back, and does without them as long."""
+
+FIT_SECONDS: Final = 60
+"""A start anew waits so long for nodes for all of its pods before it does with fewer, where it may."""
+
+LOOK_AGAIN_SECONDS: Final = 10
+"""Without capacity, which tells of itself, the next look is no sooner, and the delay of a second growth is no shorter
+either: with `expandDelaySeconds: 0` the job would look, or grow, all the time."""
 
 UNPLACED_SECONDS: Final = 10
 """A coordinator that finds no node of its own for so long may share one with a rank."""
@@ -97,6 +105,7 @@ class Policy:
         hot_switch: the framework lets a second process take over a rank, without which nothing moves (PyTorch only).
         log_rules: rule name to the smallest action it asks for.
         batch: sizes of a step, None where the trainer's arguments do not show them.
+        sizes: with which the job may be started anew, None where only with all nodes.
     """
 
     mode: Mode = Mode.ENFORCE
@@ -122,6 +131,7 @@ class Policy:
     no_copy_repair: bool = True
     hot_switch: bool = True
     batch: Batch | None = None
+    sizes: StartSizes | None = None
 
     @property
     def longest_window_ms(self) -> int:
@@ -138,17 +148,19 @@ class Policy:
         return tuple(action for action in FAULT_ACTIONS if self.allows(action))
 
 
-def from_spec(spec: Mapping[str, Any] | HATrainingJobSpec, launched: Sequence[str] = ()) -> Policy:
+def from_spec(spec: Mapping[str, Any] | HATrainingJobSpec, launched: Sequence[str] = (), nodes: int = 0) -> Policy:
     """The policy of a job.
 
     Args:
         spec: spec of a HATrainingJob, as the API model or as the plain mapping of a manifest.
         launched: what its start script has launched (script or module, then its arguments), once that is known.
+        nodes: with which it was started, by which everything but `sizes` is judged; 0: with all.
 
     Raises:
         HajobInputError: the mapping is no valid spec, or its sizes do not divide; the message names the field.
     """
-    model = read_spec(spec)
+    whole = read_spec(spec)
+    model = with_nodes(whole, nodes)
     refusals, advice, unknowns = judge_spec(model, launched)
     recovery, elastic = model.recovery, model.elastic
     limits = {**DEFAULT_ACTION_LIMITS, **{action: action_limits(model, action) for action in FAULT_ACTIONS}}
@@ -175,7 +187,8 @@ def from_spec(spec: Mapping[str, Any] | HATrainingJobSpec, launched: Sequence[st
         unknowns=unknowns,
         no_copy_repair=model.framework is Framework.PYTORCH,
         hot_switch=model.framework is Framework.PYTORCH,
-        batch=_batch(JobSetting.of(model, launched)),
+        batch=_batch(JobSetting.of(whole, launched)),
+        sizes=StartSizes.of(JobSetting.of(whole, launched)),
     )
 
 
@@ -218,10 +231,11 @@ def judge_spec(spec: HATrainingJobSpec, launched: Sequence[str] = ()) -> tuple[J
         met = one.met(setting)
         if met is True:
             continue
+        refusal = Refusal(one.name, one.message(setting))
         for action in one.actions:
             refused = one.actions == (Action.SHRINK,) or one.met(hidden) is False
             binds = refused and action is not Action.RESTART
             kind = 2 if met is None else (0 if binds else 1)
-            found[kind][action].append(Refusal(one.name, one.message(setting)))
+            found[kind][action].append(refusal)
     binding, advice, unknown = ({action: tuple(all_) for action, all_ in part.items()} for part in found)
     return binding, advice, unknown

@@ -29,7 +29,7 @@ from hajob.plan.context import Context, HandlerResult
 from hajob.plan.effects import Effect
 from hajob.plan.guards import unknown_ranks
 from hajob.plan.policy import CONFIRM_SECONDS
-from hajob.plan.state import EVERY_NODE_RANK, OF_COORDINATOR, Deadline, JobState, Shrunk
+from hajob.plan.state import EVERY_NODE_RANK, OF_COORDINATOR, Deadline, JobState, Shrunk, Smaller
 
 COMMAND: Final[dict[Action, OrderCommand]] = {
     action: OrderCommand(action) for action in Action if action is not Action.RESTART
@@ -198,6 +198,9 @@ def launch(context: Context, state: JobState, incident: Incident | None, out: li
         incident = replace(incident, incarnation=number, restored_from=restored, ready=False, named=False)
         incident = replace(incident, lost_ranks=(), restart_ranks=(), replaced_nodes=())
     attempt = state.attempt + 1
+    smaller = _smaller(context, state) if attempt > 1 else None
+    if incident is not None:
+        incident = replace(incident, nodes=smaller.nodes if smaller is not None else 0)
     state = replace(
         state,
         incident=incident,
@@ -213,24 +216,39 @@ def launch(context: Context, state: JobState, incident: Incident | None, out: li
         blind=False,
         store_lost=False,
         shrunk=None,
+        smaller=smaller,
         waiting=None,
         problem=state.problem if incident else "",
     )
     if attempt > 1:
-        state = take_spares(context, state, _without_a_place(context))
+        state = take_spares(context, state, _without_a_place(context, state))
     state = clear_deadlines(state, Deadline.RECOVERY, Deadline.EXPAND, *OF_COORDINATOR)
     at_ms = context.now_ms + 1000 * context.policy.startup_deadline_seconds
     state = set_deadline(state, Deadline.STARTUP, at_ms)
+    if smaller is not None:
+        words = f"nodes for {smaller.nodes} of {smaller.nodes + smaller.missing} rank pods are there"
+        out.append(effects.Announce("SmallerStart", f"{words} (elastic.restartSize: Available)"))
     if attempt > 1:
         out.append(effects.SendOrder(OrderCommand.STOP, number - 1, revision))
     out.append(effects.SendOrder(OrderCommand.START, number, revision))
     return state, tuple(out)
 
 
-def _without_a_place(context: Context) -> tuple[int, ...]:
-    """Node ranks whose pods had no node, or one where no start should go."""
-    names, avoided = context.view.node_names, set(context.view.nodes_to_avoid)
-    return tuple(node for node in range(context.view.layout.num_nodes) if names.get(node, "") in {"", *avoided})
+def _smaller(context: Context, state: JobState) -> Smaller | None:
+    """With which nodes this start has to do; None where it has all, or waits for all."""
+    sizes = context.policy.sizes
+    nodes = sizes.fitting(context.view.start_nodes) if sizes is not None else 0
+    if sizes is None or not nodes:
+        return None
+    missing, before = sizes.setting.layout.num_nodes - nodes, state.smaller or state.shrunk
+    return Smaller(nodes, missing, before.since_ms if before is not None else context.now_ms)
+
+
+def _without_a_place(context: Context, state: JobState) -> tuple[int, ...]:
+    """Node ranks of this start whose pods had no node, or one where no start should go."""
+    names, avoided, sizes = context.view.node_names, set(context.view.nodes_to_avoid), context.policy.sizes
+    nodes = state.nodes or (sizes.setting.layout.num_nodes if sizes is not None else context.view.layout.num_nodes)
+    return tuple(node for node in range(nodes) if names.get(node, "") in {"", *avoided})
 
 
 # ---------------------------------------------------------------------- milestones of a recovery

@@ -41,6 +41,7 @@ _DURING: Final = {
     Action.RESTART: JobPhase.RESTARTING,
     Action.EXPAND: JobPhase.EXPANDING,
     Action.MIGRATE: JobPhase.MIGRATING,
+    Action.PAUSE: JobPhase.PAUSED,
 }
 """Where a job stands while an action runs; a running recovery is met before MindIO has been told the ranks."""
 
@@ -166,7 +167,8 @@ def simulate(spec: Mapping[str, Any] | HATrainingJobSpec, question: SimulationRe
     layout, policy = layout_of(model), replace(from_spec(model), mode=Mode.ENFORCE)
     lost = _lost(layout, question)
     spares = tuple(f"spare {number}" for number in range(model.scheduling.num_spare_nodes))
-    view = ClusterView(layout, step=_STEP, free_nodes=question.free_nodes, spares=spares)
+    left = layout.num_nodes - len(set(question.nodes)) + question.free_nodes + len(spares)
+    view = ClusterView(layout, step=_STEP, free_nodes=question.free_nodes, start_nodes=left, spares=spares)
     run = _Run(policy, view, _begin(question.during))
     for fact in _facts(question, layout):
         run.tell(events.FactSeen(fact=fact))
@@ -181,6 +183,7 @@ def _answer(model: HATrainingJobSpec, run: _Run, action: Action | None, lost: tu
     layout = run.view.layout
     isolation, batch = isolate(layout, lost), _batch(model, layout.data)
     current = layout.data - len(isolation.dropped) if action is Action.SHRINK else layout.data
+    current = current * run.state.nodes // layout.num_nodes if run.state.nodes else current
     touched = _touched(run)
     gone = set(isolation.nodes) if action is Action.SHRINK else set()
     verdicts = [run.verdicts[one] for one in FAULT_ACTIONS if one in run.verdicts]
@@ -225,7 +228,8 @@ def _begin(during: Action | None) -> JobState:
     state = JobState(phase=JobPhase.RUNNING, incarnation=1, attempt=1, base=1, coordinator=1)
     if during is None:
         return state
-    purpose = {Action.EXPAND: Purpose.EXPAND, Action.MIGRATE: Purpose.MIGRATE}.get(during, Purpose.FAULT)
+    planned = {Action.EXPAND: Purpose.EXPAND, Action.MIGRATE: Purpose.MIGRATE, Action.PAUSE: Purpose.PAUSE}
+    purpose = planned.get(during, Purpose.FAULT)
     incident = Incident(2, 2, 1, purpose, Origin.INFRASTRUCTURE, during, Cause(), opened_ms=0)
     base = 2 if during is Action.RESTART else 1
     return replace(state, phase=_DURING[during], incarnation=2, base=base, coordinator=base, incident=incident)

@@ -30,6 +30,7 @@ class JobPhase(StrEnum):
     SHRUNK = "Shrunk"
     EXPANDING = "Expanding"
     MIGRATING = "Migrating"
+    PAUSED = "Paused"
     SAVING = "Saving"
     RESTARTING = "Restarting"
     SUSPENDED = "Suspended"
@@ -43,7 +44,7 @@ JOB_PHASE_SENTENCE: Final = {
     JobPhase.PENDING: "pods and coordinator are being made, scheduled and started",
     JobPhase.STARTING: "the pods run; the ranks are being started and linked",
     JobPhase.WARMING: "every rank is linked; the first step has not ended, so MindIO can recover nothing",
-    JobPhase.RUNNING: "training at full size, protected",
+    JobPhase.RUNNING: "training at the size it was started with, protected",
     JobPhase.UNPROTECTED: "training goes on, but the MindIO controller is gone",
     JobPhase.HELD: "an incident is open and the policy says that nothing new is started",
     JobPhase.GATHERING: "the training is locked; replacements are being made, every further loss joins",
@@ -53,6 +54,7 @@ JOB_PHASE_SENTENCE: Final = {
     JobPhase.SHRUNK: "training with fewer data-parallel ranks",
     JobPhase.EXPANDING: "dropped ranks are coming back; the others train on until all are there",
     JobPhase.MIGRATING: "second pods are being made for pods that shall move",
+    JobPhase.PAUSED: "every rank waits at the end of a step, by request, while other work is done",
     JobPhase.SAVING: "MindIO saves a checkpoint of the step where the training stands",
     JobPhase.RESTARTING: "every process ends and the job starts anew from a checkpoint",
     JobPhase.SUSPENDED: "no pods, by request",
@@ -83,6 +85,7 @@ class Deadline(StrEnum):
     ACTIVE = "Active"
     CAPACITY = "Capacity"
     RELEASE = "Release"
+    FIT = "Fit"
 
 
 EVERY_NODE_RANK: Final = -1
@@ -141,6 +144,28 @@ class Shrunk:
 
 
 @dataclass(frozen=True, slots=True)
+class Smaller:
+    """An attempt that was started without some of the job's nodes; it has node ranks 0 to `nodes` - 1.
+
+    Attributes:
+        nodes: that it was started with.
+        missing: that it should have beside them.
+        since_ms: since when the job has had fewer than all.
+        capacity_ms: since when there have been nodes for all of the missing, 0 while there are not.
+    """
+
+    nodes: int
+    missing: int
+    since_ms: int = 0
+    capacity_ms: int = 0
+
+    @property
+    def absent(self) -> tuple[int, ...]:
+        """Node ranks that need a node for the way back."""
+        return tuple(range(self.nodes, self.nodes + self.missing))
+
+
+@dataclass(frozen=True, slots=True)
 class Waiting:
     """A start that waits for quota or nodes.
 
@@ -180,7 +205,8 @@ class JobState:
         resumed_ms: end of the last outage; an older observation of a living process is stale.
         step: newest finished step that an event has told.
         incident: the open one.
-        shrunk: what is missing, None at full size.
+        shrunk: what is missing, None at the size of the attempt.
+        smaller: the attempt was started without some nodes, None with all.
         spent: uses of budgets, oldest first, pruned to the longest window.
         stalls: for the no-progress rule, newest last, bounded.
         fact_ids: newest facts of closed incidents, bounded.
@@ -190,6 +216,7 @@ class JobState:
         active_since_ms: when the job began to count as active, None while it does not (not begun, suspended, ended).
         active_ms: for how long it was active before that.
         unmoved: why pods that were to be moved off their nodes are still there; empty after a move that worked.
+        pause_seen: the newest request of a pause that was followed.
         problem: the newest note that explains why a start takes long.
         restarts_infrastructure: restarts of the whole job that the machine caused.
         restarts_program: restarts of the whole job that the program caused.
@@ -215,6 +242,7 @@ class JobState:
     step: int = -1
     incident: Incident | None = None
     shrunk: Shrunk | None = None
+    smaller: Smaller | None = None
     spent: tuple[Spend, ...] = ()
     stalls: tuple[Stall, ...] = ()
     fact_ids: tuple[str, ...] = ()
@@ -224,9 +252,21 @@ class JobState:
     active_since_ms: int | None = None
     active_ms: int = 0
     unmoved: str = ""
+    pause_seen: str = ""
     problem: str = ""
     restarts_infrastructure: int = 0
     restarts_program: int = 0
+
+    @property
+    def nodes(self) -> int:
+        """Nodes that the attempt was started with; 0: all of the job."""
+        return self.smaller.nodes if self.smaller is not None else 0
+
+    @property
+    def holds_still(self) -> bool:
+        """Whether every rank waits in a planned pause, and other work may be done."""
+        incident = self.incident
+        return self.phase is JobPhase.PAUSED and incident is not None and incident.stopped and not incident.ready
 
     def pod_incarnation(self, node_rank: int) -> int:
         """Incarnation of the pod that is the node rank now."""

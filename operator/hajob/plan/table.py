@@ -12,7 +12,9 @@ from hajob.domain.incidents import Purpose
 from hajob.plan import elastic, fencing
 from hajob.plan import guards as g
 from hajob.plan import lifecycle as life
+from hajob.plan import pause as hold
 from hajob.plan import recovery as r
+from hajob.plan import resize as size
 from hajob.plan.context import Guard, Handler, TableRow
 from hajob.plan.evaluator import (
     DUMP_OR_EXIT,
@@ -48,6 +50,8 @@ from hajob.plan.events import (
     JobEvent,
     MigrateRequested,
     Named,
+    PauseEnded,
+    PauseRequested,
     PlacesFound,
     PlacesMissing,
     PodsFinished,
@@ -100,12 +104,15 @@ _PROTECTED: Final = Handler("protected", "another controller knows every rank", 
 _HOLD: Final = Handler(
     "wait", "open an incident, decide when a controller protects the job again", life.hold_until_protected
 )
-_STAY_UNPROTECTED: Final = Handler("note", "note whether it is for good", life.stay_unprotected)
 _BLIND_NOW: Final = g.both(g.BLIND_FACT, g.RESTART_NOW)
 _SHRUNK: Final = Handler("shrunk", "go on with what is left", elastic.shrunk)
 _GROW_LATER: Final = Handler("delay", "grow after the delay", elastic.await_expand)
 _WAIT_FOR_NODES: Final = Handler("wait", "look for capacity again after the delay", elastic.await_capacity)
 _EXPANDED: Final = Handler("grown", "back at full size", elastic.expanded)
+_GO_ON: Final = Handler("go on", "have every rank go on", hold.go_on)
+_PAUSE_OVER: Final = Handler("close", "close the incident", hold.over)
+_PAUSE_BROKEN: Final = Handler("give up pausing", "the training was not held, or goes on by itself", hold.broken)
+_AWAIT_END: Final = Handler("none", "nothing, the training goes on in a moment", r.nothing)
 _GATHERED: Final = Handler("all there", "the action's own deadline counts", r.gathered)
 _RECOVERED: Final = Handler("close", "close the incident", r.recovered)
 _KEPT_LOST: Final = Handler("give up a kept pod", "make it anew when the job grows", elastic.lose_kept)
@@ -142,7 +149,7 @@ def _mark(name: str, **changes: bool) -> Handler:
 
 _STARTING = (P.PENDING, P.STARTING, P.WARMING, P.RESTARTING)
 _TRAINING = (P.RUNNING, P.CONFIRMING, P.SHRUNK, P.EXPANDING, P.MIGRATING)
-_HELD_UP = (P.GATHERING, P.RESUMING, P.SHRINKING)
+_HELD_UP = (P.GATHERING, P.RESUMING, P.SHRINKING, P.PAUSED)
 _WITH_PODS = (*_STARTING, *_TRAINING, *_HELD_UP, P.SAVING, P.UNPROTECTED, P.HELD)
 _BEYOND_START = (P.WARMING, *_TRAINING, *_HELD_UP, P.SAVING, P.UNPROTECTED, P.HELD)
 _ACTIVE = (*_HELD_UP, P.CONFIRMING, P.SAVING, P.EXPANDING, P.MIGRATING)
@@ -209,7 +216,7 @@ _FACTS = (
     *_by_action(P.HELD, FactSeen, EXIT_ONLY, g.both(g.CONTROLLER_FACT, g.BLIND_FACT)),
     _row(P.HELD, FactSeen, g.CONTROLLER_FACT, Handler("none", "nothing", r.nothing)),
     _row(P.HELD, FactSeen, g.ALWAYS, Handler("hold", "the fact joins what is held", life.hold_more)),
-    *_by_action(P.GATHERING, FactSeen, FAULT),
+    *_by_action((P.GATHERING, P.PAUSED), FactSeen, FAULT),
     *_by_action((P.RESUMING, P.SHRINKING, P.CONFIRMING, P.SHRUNK), FactSeen, DUMP_OR_EXIT),
     _row(
         P.EXPANDING,
@@ -264,6 +271,7 @@ _RECOVERY = (
     _row(P.SAVING, StrategiesOffered, g.both(g.NOT_OFFERED, g.SUSPENDING), _SUSPEND, P.SUSPENDED),
     *_by_action(P.SAVING, StrategiesOffered, EXIT_ONLY, g.NOT_OFFERED),
     _row((*_HELD_UP, P.SAVING, P.MIGRATING, P.EXPANDING), StrategiesOffered, g.ALWAYS, _mark("Strategies")),
+    _row(P.PAUSED, Resumed, hold.GOING_ON, _PAUSE_OVER, P.RUNNING),
     _row(P.RESUMING, Resumed, g.CONFIRMED, _RECOVERED, P.RUNNING),
     _row(
         (P.GATHERING, P.RESUMING),
@@ -285,6 +293,8 @@ _RESULTS = (
             (g.ALWAYS, _FAIL, P.FAILED),
         )
     ),
+    _row(P.PAUSED, ResultReported, g.result(0), _PAUSE_OVER, P.RUNNING),
+    _row(P.PAUSED, ResultReported, g.result(406), _PAUSE_BROKEN, P.RUNNING),
     _row(P.RESUMING, ResultReported, g.result(0), _mark("Result")),
     _row(P.CONFIRMING, ResultReported, g.result(0), _RECOVERED, P.RUNNING),
     _row(P.SHRINKING, ResultReported, g.result(201), Handler("isolate", "take over MindIO's set", elastic.isolated)),
@@ -348,6 +358,8 @@ _DEADLINES = (
     *_by_action(P.GATHERING, DeadlineReached, PROCESS_LATE, g.both(g.DUE_RECOVERY, g.NO_POD_AWAITED)),
     *_by_action((P.GATHERING, P.RESUMING), DeadlineReached, LATE, g.DUE_RECOVERY),
     *_by_action(P.SHRINKING, DeadlineReached, DUMP_OR_EXIT, g.DUE_RECOVERY),
+    _row(P.PAUSED, DeadlineReached, g.both(g.DUE_RECOVERY, hold.HELD), _GO_ON),
+    _row(P.PAUSED, DeadlineReached, g.DUE_RECOVERY, _PAUSE_BROKEN, P.RUNNING),
     _row(P.CONFIRMING, DeadlineReached, g.DUE_RECOVERY, _RECOVERED, P.RUNNING),
     _row(P.SAVING, DeadlineReached, g.both(g.DUE_RECOVERY, g.SUSPENDING), _SUSPEND, P.SUSPENDED),
     *_by_action(P.SAVING, DeadlineReached, EXIT_ONLY, g.DUE_RECOVERY),
@@ -407,6 +419,38 @@ _CAPACITY = (
     _row(P.SHRUNK, CapacityLost, g.ALWAYS, _WAIT_FOR_NODES),
 )
 
+_RESIZE = (
+    _row(
+        _STARTING,
+        DeadlineReached,
+        g.both(g.DUE_FIT, size.FITS_SMALLER),
+        Handler("start smaller", "make everything anew for the nodes that are there", size.start_smaller),
+        P.RESTARTING,
+    ),
+    _row(
+        P.RUNNING,
+        DeadlineReached,
+        g.both(g.DUE_EXPAND, size.MAY_GROW),
+        Handler("save to grow", "save, then start with all nodes", size.grow),
+        P.SAVING,
+    ),
+    _row(
+        P.RUNNING,
+        DeadlineReached,
+        g.both(g.DUE_EXPAND, size.SMALLER),
+        Handler("look again", "look for nodes again after the delay", size.capacity),
+    ),
+    _row(
+        P.RUNNING,
+        CheckpointVerified,
+        size.STEADY,
+        Handler("grow", "start with all nodes from this checkpoint", size.grow_from_periodic),
+        P.RESTARTING,
+    ),
+    _row(P.RUNNING, CapacityAvailable, size.ENOUGH, Handler("delay", "grow after the delay", size.capacity)),
+    _row(P.RUNNING, CapacityLost, size.SMALLER, Handler("wait", "wait for nodes again", size.no_capacity)),
+)
+
 _REQUESTS = (
     _row(
         P.RUNNING,
@@ -416,6 +460,18 @@ _REQUESTS = (
         P.MIGRATING,
     ),
     _row(_WITH_PODS, MigrateRequested, g.ALWAYS, _NO_MOVE),
+    _row(
+        P.RUNNING,
+        PauseRequested,
+        hold.MAY_PAUSE,
+        Handler("pause", "have every rank wait at the end of its step", hold.pause),
+        P.PAUSED,
+    ),
+    _row(P.RUNNING, PauseRequested, hold.NEVER_PAUSES, Handler("refuse", "say why it is not paused", hold.refuse)),
+    _row(P.PAUSED, PauseEnded, hold.HELD, _GO_ON),
+    # a request for something else ends the pause, and is followed once the job trains again
+    *(_row(P.PAUSED, event, hold.HELD, _GO_ON) for event in (SuspendRequested, RestartRequested)),
+    *(_row(P.PAUSED, event, g.ALWAYS, _AWAIT_END) for event in (SuspendRequested, RestartRequested)),
     _row(
         (P.RUNNING, P.SHRUNK),
         CoordinatorMoveRequested,
@@ -499,7 +555,7 @@ _COORDINATOR = (
     _row(LIVE, CheckpointVerified, g.ALWAYS, Handler("note checkpoint", "remember its step", life.checkpoint_seen)),
 )
 
-_WRITTEN = (*_LIFE, *_FACTS, *_RECOVERY, *_RESULTS, *_CAPACITY, *_DEADLINES, *_REQUESTS, *_COORDINATOR)
+_WRITTEN = (*_LIFE, *_FACTS, *_RECOVERY, *_RESULTS, *_RESIZE, *_CAPACITY, *_DEADLINES, *_REQUESTS, *_COORDINATOR)
 
 
 def _rest() -> tuple[TableRow, ...]:

@@ -15,11 +15,12 @@ class ClusterView:
     """The cluster and the training as they are now.
 
     Attributes:
-        layout: sizes of the job.
+        layout: sizes of the attempt.
         step: newest finished step of this attempt, -1 before the first.
         coordinator_ready: the MindIO controller serves.
         coordinator_apart: the coordinator shares no node with a rank of its job.
         free_nodes: nodes that could take a rank pod of this job now.
+        start_nodes: nodes that a start of the whole job could have, its own pods' included; None: not looked up.
         spares: names of the nodes that are held ready, the first to be taken first.
         unplaced: rank pods that should exist and for which the scheduler finds no node.
         checkpoint_step: step of the newest complete periodic checkpoint, None when unknown, -1 when there is none.
@@ -35,6 +36,7 @@ class ClusterView:
     coordinator_ready: bool = True
     coordinator_apart: bool | None = None
     free_nodes: int | None = None
+    start_nodes: int | None = None
     spares: tuple[str, ...] = ()
     unplaced: int = 0
     checkpoint_step: int | None = None

@@ -10,6 +10,7 @@ from typing import Final
 
 from hajob.api.base import format_time
 from hajob.domain.actions import Action
+from hajob.domain.incidents import Purpose
 from hajob.plan import events
 from hajob.plan.context import Context
 from hajob.plan.evaluator import LATE, spent
@@ -50,15 +51,23 @@ def wait_of(state: JobState, view: ClusterView, policy: Policy, now_ms: int, mis
     """
     if state.phase is JobPhase.GATHERING:
         return _replacement(state, view, policy, now_ms, missing)
+    if state.shrunk is None and state.smaller is not None and state.phase is JobPhase.RUNNING:
+        return _growth(state, view, policy, now_ms, state.smaller.absent)
     if state.shrunk is None or state.phase not in {JobPhase.SHRUNK, JobPhase.EXPANDING}:
         return None
     nodes = state.shrunk.absent(released=policy.release_shrunk_pods)
     if state.phase is JobPhase.EXPANDING:
         told = f"every rank of node ranks {_listed(state.shrunk.nodes)} to stand ready, at most until {_due(state)}"
         return Wait(WaitReason.RETURNING, f"{told}; {missing}" if missing else told)
+    return _growth(state, view, policy, now_ms, nodes)
+
+
+def _growth(state: JobState, view: ClusterView, policy: Policy, now_ms: int, nodes: tuple[int, ...]) -> Wait:
+    """Nodes for these node ranks, then the delay."""
+    gone = state.shrunk or state.smaller
     need = f"{len(nodes)} free nodes at once, each with {view.layout.chips_per_node} chips, for node ranks "
     need += _listed(nodes)
-    if not state.shrunk.capacity_ms:
+    if gone is None or not gone.capacity_ms:
         return Wait(WaitReason.NO_FREE_NODE, f"{need}; there are {view.free_nodes or 0} that no earlier job takes")
     limits = policy.limits[Action.EXPAND]
     used = spent(state, Action.EXPAND.value, limits.window_seconds, now_ms)
@@ -70,13 +79,23 @@ def wait_of(state: JobState, view: ClusterView, policy: Policy, now_ms: int, mis
 
 
 def nodes_to_return(state: JobState, policy: Policy, now_ms: int) -> tuple[int, ...]:
-    """Node ranks for which a shrunk job wants nodes now; none once it has grown too often of late."""
-    limits = policy.limits[Action.EXPAND]
-    if state.phase is not JobPhase.SHRUNK or state.shrunk is None:
-        return ()
+    """Node ranks for which a job that is not whole wants nodes now; none once it has grown too often of late."""
+    limits, smaller = policy.limits[Action.EXPAND], state.smaller
+    if smaller is not None and _grows_now(state):
+        return smaller.absent
     if spent(state, Action.EXPAND.value, limits.window_seconds, now_ms) >= limits.max_count:
         return ()
-    return state.shrunk.absent(released=policy.release_shrunk_pods)
+    if state.phase is JobPhase.SHRUNK and state.shrunk is not None:
+        return state.shrunk.absent(released=policy.release_shrunk_pods)
+    if state.phase is JobPhase.RUNNING and smaller is not None:
+        return smaller.absent
+    return ()
+
+
+def _grows_now(state: JobState) -> bool:
+    """Whether the job is being saved so that it can be started with all nodes: they are taken already."""
+    incident = state.incident
+    return state.phase is JobPhase.SAVING and incident is not None and incident.purpose is Purpose.GROW
 
 
 def _replacement(state: JobState, view: ClusterView, policy: Policy, now_ms: int, missing: str) -> Wait | None:

@@ -110,9 +110,8 @@ STEP_BEFORE: MilestoneKind
 TAKEN_OVER: MilestoneKind
 
 class Hello(_message.Message):
-    __slots__ = ("version", "capabilities", "job_uid", "fence", "incarnation", "pod_name", "pod_uid", "token", "highest_version")
+    __slots__ = ("version", "job_uid", "fence", "incarnation", "pod_name", "pod_uid", "token", "highest_version")
     VERSION_FIELD_NUMBER: _ClassVar[int]
-    CAPABILITIES_FIELD_NUMBER: _ClassVar[int]
     JOB_UID_FIELD_NUMBER: _ClassVar[int]
     FENCE_FIELD_NUMBER: _ClassVar[int]
     INCARNATION_FIELD_NUMBER: _ClassVar[int]
@@ -121,7 +120,6 @@ class Hello(_message.Message):
     TOKEN_FIELD_NUMBER: _ClassVar[int]
     HIGHEST_VERSION_FIELD_NUMBER: _ClassVar[int]
     version: int
-    capabilities: _containers.RepeatedScalarFieldContainer[str]
     job_uid: str
     fence: int
     incarnation: int
@@ -129,7 +127,7 @@ class Hello(_message.Message):
     pod_uid: str
     token: str
     highest_version: int
-    def __init__(self, version: _Optional[int] = ..., capabilities: _Optional[_Iterable[str]] = ..., job_uid: _Optional[str] = ..., fence: _Optional[int] = ..., incarnation: _Optional[int] = ..., pod_name: _Optional[str] = ..., pod_uid: _Optional[str] = ..., token: _Optional[str] = ..., highest_version: _Optional[int] = ...) -> None: ...
+    def __init__(self, version: _Optional[int] = ..., job_uid: _Optional[str] = ..., fence: _Optional[int] = ..., incarnation: _Optional[int] = ..., pod_name: _Optional[str] = ..., pod_uid: _Optional[str] = ..., token: _Optional[str] = ..., highest_version: _Optional[int] = ...) -> None: ...
 
 class OperatorMessage(_message.Message):
     __slots__ = ("hello", "assignment", "order", "acknowledge")
@@ -257,7 +255,7 @@ class StandingOrders(_message.Message):
     def __init__(self, decision_timeout_milliseconds: _Optional[int] = ..., allow_in_place: _Optional[bool] = ..., allow_checkpoint: _Optional[bool] = ..., allow_retry: _Optional[bool] = ...) -> None: ...
 
 class Order(_message.Message):
-    __slots__ = ("incarnation", "revision", "action", "lost_ranks", "restart_ranks", "replaced_nodes", "parameters", "timeout_seconds")
+    __slots__ = ("incarnation", "revision", "action", "lost_ranks", "restart_ranks", "replaced_nodes", "parameters", "timeout_seconds", "incident")
     INCARNATION_FIELD_NUMBER: _ClassVar[int]
     REVISION_FIELD_NUMBER: _ClassVar[int]
     ACTION_FIELD_NUMBER: _ClassVar[int]
@@ -266,6 +264,7 @@ class Order(_message.Message):
     REPLACED_NODES_FIELD_NUMBER: _ClassVar[int]
     PARAMETERS_FIELD_NUMBER: _ClassVar[int]
     TIMEOUT_SECONDS_FIELD_NUMBER: _ClassVar[int]
+    INCIDENT_FIELD_NUMBER: _ClassVar[int]
     incarnation: int
     revision: int
     action: Action
@@ -274,7 +273,8 @@ class Order(_message.Message):
     replaced_nodes: _containers.RepeatedScalarFieldContainer[int]
     parameters: str
     timeout_seconds: int
-    def __init__(self, incarnation: _Optional[int] = ..., revision: _Optional[int] = ..., action: _Optional[_Union[Action, str]] = ..., lost_ranks: _Optional[_Iterable[int]] = ..., restart_ranks: _Optional[_Iterable[int]] = ..., replaced_nodes: _Optional[_Iterable[int]] = ..., parameters: _Optional[str] = ..., timeout_seconds: _Optional[int] = ...) -> None: ...
+    incident: int
+    def __init__(self, incarnation: _Optional[int] = ..., revision: _Optional[int] = ..., action: _Optional[_Union[Action, str]] = ..., lost_ranks: _Optional[_Iterable[int]] = ..., restart_ranks: _Optional[_Iterable[int]] = ..., replaced_nodes: _Optional[_Iterable[int]] = ..., parameters: _Optional[str] = ..., timeout_seconds: _Optional[int] = ..., incident: _Optional[int] = ...) -> None: ...
 
 class CoordinatorMessage(_message.Message):
     __slots__ = ("hello", "report")
@@ -339,14 +339,13 @@ class Problem(_message.Message):
     def __init__(self, code: _Optional[str] = ..., message: _Optional[str] = ...) -> None: ...
 
 class CheckpointState(_message.Message):
-    __slots__ = ("attempt", "name", "step", "tracked", "refused", "num_refused", "num_filled", "problem", "loaded_step")
+    __slots__ = ("attempt", "name", "step", "tracked", "refused", "num_refused", "problem", "loaded_step")
     ATTEMPT_FIELD_NUMBER: _ClassVar[int]
     NAME_FIELD_NUMBER: _ClassVar[int]
     STEP_FIELD_NUMBER: _ClassVar[int]
     TRACKED_FIELD_NUMBER: _ClassVar[int]
     REFUSED_FIELD_NUMBER: _ClassVar[int]
     NUM_REFUSED_FIELD_NUMBER: _ClassVar[int]
-    NUM_FILLED_FIELD_NUMBER: _ClassVar[int]
     PROBLEM_FIELD_NUMBER: _ClassVar[int]
     LOADED_STEP_FIELD_NUMBER: _ClassVar[int]
     attempt: int
@@ -355,10 +354,9 @@ class CheckpointState(_message.Message):
     tracked: bool
     refused: _containers.RepeatedCompositeFieldContainer[RefusedCheckpoint]
     num_refused: int
-    num_filled: int
     problem: str
     loaded_step: int
-    def __init__(self, attempt: _Optional[int] = ..., name: _Optional[str] = ..., step: _Optional[int] = ..., tracked: _Optional[bool] = ..., refused: _Optional[_Iterable[_Union[RefusedCheckpoint, _Mapping]]] = ..., num_refused: _Optional[int] = ..., num_filled: _Optional[int] = ..., problem: _Optional[str] = ..., loaded_step: _Optional[int] = ...) -> None: ...
+    def __init__(self, attempt: _Optional[int] = ..., name: _Optional[str] = ..., step: _Optional[int] = ..., tracked: _Optional[bool] = ..., refused: _Optional[_Iterable[_Union[RefusedCheckpoint, _Mapping]]] = ..., num_refused: _Optional[int] = ..., problem: _Optional[str] = ..., loaded_step: _Optional[int] = ...) -> None: ...
 
 class RefusedCheckpoint(_message.Message):
     __slots__ = ("name", "reason", "detail")
@@ -431,7 +429,7 @@ class Fact(_message.Message):
     def __init__(self, id: _Optional[str] = ..., kind: _Optional[_Union[FactKind, str]] = ..., node_rank: _Optional[int] = ..., ranks: _Optional[_Iterable[int]] = ..., incarnation: _Optional[int] = ..., exit_code: _Optional[int] = ..., step: _Optional[int] = ..., code: _Optional[str] = ..., message: _Optional[str] = ..., age_nanoseconds: _Optional[int] = ..., start: _Optional[int] = ..., unexplained: _Optional[bool] = ...) -> None: ...
 
 class Milestone(_message.Message):
-    __slots__ = ("kind", "incarnation", "age_nanoseconds", "step", "strategies", "result_code", "text", "strategy", "ranks", "duration_nanoseconds")
+    __slots__ = ("kind", "incarnation", "age_nanoseconds", "step", "strategies", "result_code", "text", "strategy", "ranks", "duration_nanoseconds", "store_kept")
     KIND_FIELD_NUMBER: _ClassVar[int]
     INCARNATION_FIELD_NUMBER: _ClassVar[int]
     AGE_NANOSECONDS_FIELD_NUMBER: _ClassVar[int]
@@ -442,6 +440,7 @@ class Milestone(_message.Message):
     STRATEGY_FIELD_NUMBER: _ClassVar[int]
     RANKS_FIELD_NUMBER: _ClassVar[int]
     DURATION_NANOSECONDS_FIELD_NUMBER: _ClassVar[int]
+    STORE_KEPT_FIELD_NUMBER: _ClassVar[int]
     kind: MilestoneKind
     incarnation: int
     age_nanoseconds: int
@@ -452,7 +451,8 @@ class Milestone(_message.Message):
     strategy: str
     ranks: _containers.RepeatedScalarFieldContainer[int]
     duration_nanoseconds: int
-    def __init__(self, kind: _Optional[_Union[MilestoneKind, str]] = ..., incarnation: _Optional[int] = ..., age_nanoseconds: _Optional[int] = ..., step: _Optional[int] = ..., strategies: _Optional[_Iterable[str]] = ..., result_code: _Optional[int] = ..., text: _Optional[str] = ..., strategy: _Optional[str] = ..., ranks: _Optional[_Iterable[int]] = ..., duration_nanoseconds: _Optional[int] = ...) -> None: ...
+    store_kept: bool
+    def __init__(self, kind: _Optional[_Union[MilestoneKind, str]] = ..., incarnation: _Optional[int] = ..., age_nanoseconds: _Optional[int] = ..., step: _Optional[int] = ..., strategies: _Optional[_Iterable[str]] = ..., result_code: _Optional[int] = ..., text: _Optional[str] = ..., strategy: _Optional[str] = ..., ranks: _Optional[_Iterable[int]] = ..., duration_nanoseconds: _Optional[int] = ..., store_kept: _Optional[bool] = ...) -> None: ...
 
 class CoordinatorToAgent(_message.Message):
     __slots__ = ("hello", "lease_grant", "node_order", "acknowledge")
@@ -477,7 +477,7 @@ class LeaseGrant(_message.Message):
     def __init__(self, heartbeat: _Optional[int] = ..., lease_milliseconds: _Optional[int] = ..., acknowledged: _Optional[int] = ...) -> None: ...
 
 class NodeOrder(_message.Message):
-    __slots__ = ("revision", "controller_address", "ranks", "over", "log_rules", "checkpoint", "store_address", "controller", "stand_ins", "repaired")
+    __slots__ = ("revision", "controller_address", "ranks", "over", "log_rules", "checkpoint", "store_address", "controller", "stand_ins", "repaired", "store", "store_held", "store_kept", "store_wanted")
     REVISION_FIELD_NUMBER: _ClassVar[int]
     CONTROLLER_ADDRESS_FIELD_NUMBER: _ClassVar[int]
     RANKS_FIELD_NUMBER: _ClassVar[int]
@@ -488,6 +488,10 @@ class NodeOrder(_message.Message):
     CONTROLLER_FIELD_NUMBER: _ClassVar[int]
     STAND_INS_FIELD_NUMBER: _ClassVar[int]
     REPAIRED_FIELD_NUMBER: _ClassVar[int]
+    STORE_FIELD_NUMBER: _ClassVar[int]
+    STORE_HELD_FIELD_NUMBER: _ClassVar[int]
+    STORE_KEPT_FIELD_NUMBER: _ClassVar[int]
+    STORE_WANTED_FIELD_NUMBER: _ClassVar[int]
     revision: int
     controller_address: str
     ranks: _containers.RepeatedCompositeFieldContainer[RankOrder]
@@ -498,7 +502,11 @@ class NodeOrder(_message.Message):
     controller: str
     stand_ins: _containers.RepeatedScalarFieldContainer[int]
     repaired: bool
-    def __init__(self, revision: _Optional[int] = ..., controller_address: _Optional[str] = ..., ranks: _Optional[_Iterable[_Union[RankOrder, _Mapping]]] = ..., over: _Optional[bool] = ..., log_rules: _Optional[_Iterable[_Union[LogRule, _Mapping]]] = ..., checkpoint: _Optional[_Union[CheckpointOrder, _Mapping]] = ..., store_address: _Optional[str] = ..., controller: _Optional[str] = ..., stand_ins: _Optional[_Iterable[int]] = ..., repaired: _Optional[bool] = ...) -> None: ...
+    store: str
+    store_held: bool
+    store_kept: bool
+    store_wanted: str
+    def __init__(self, revision: _Optional[int] = ..., controller_address: _Optional[str] = ..., ranks: _Optional[_Iterable[_Union[RankOrder, _Mapping]]] = ..., over: _Optional[bool] = ..., log_rules: _Optional[_Iterable[_Union[LogRule, _Mapping]]] = ..., checkpoint: _Optional[_Union[CheckpointOrder, _Mapping]] = ..., store_address: _Optional[str] = ..., controller: _Optional[str] = ..., stand_ins: _Optional[_Iterable[int]] = ..., repaired: _Optional[bool] = ..., store: _Optional[str] = ..., store_held: _Optional[bool] = ..., store_kept: _Optional[bool] = ..., store_wanted: _Optional[str] = ...) -> None: ...
 
 class CheckpointOrder(_message.Message):
     __slots__ = ("rules", "prepare_attempt")
@@ -534,14 +542,44 @@ class RankOrder(_message.Message):
     def __init__(self, rank: _Optional[int] = ..., incarnation: _Optional[int] = ..., run: _Optional[bool] = ..., admitted: _Optional[bool] = ..., environment: _Optional[_Mapping[str, str]] = ..., start: _Optional[int] = ..., stacks: _Optional[int] = ...) -> None: ...
 
 class AgentToCoordinator(_message.Message):
-    __slots__ = ("hello", "heartbeat", "report")
+    __slots__ = ("hello", "heartbeat", "report", "store")
     HELLO_FIELD_NUMBER: _ClassVar[int]
     HEARTBEAT_FIELD_NUMBER: _ClassVar[int]
     REPORT_FIELD_NUMBER: _ClassVar[int]
+    STORE_FIELD_NUMBER: _ClassVar[int]
     hello: Hello
     heartbeat: Heartbeat
     report: AgentReport
-    def __init__(self, hello: _Optional[_Union[Hello, _Mapping]] = ..., heartbeat: _Optional[_Union[Heartbeat, _Mapping]] = ..., report: _Optional[_Union[AgentReport, _Mapping]] = ...) -> None: ...
+    store: StoreContent
+    def __init__(self, hello: _Optional[_Union[Hello, _Mapping]] = ..., heartbeat: _Optional[_Union[Heartbeat, _Mapping]] = ..., report: _Optional[_Union[AgentReport, _Mapping]] = ..., store: _Optional[_Union[StoreContent, _Mapping]] = ...) -> None: ...
+
+class StoreContent(_message.Message):
+    __slots__ = ("wanted", "dialect", "problem", "entries", "last")
+    WANTED_FIELD_NUMBER: _ClassVar[int]
+    DIALECT_FIELD_NUMBER: _ClassVar[int]
+    PROBLEM_FIELD_NUMBER: _ClassVar[int]
+    ENTRIES_FIELD_NUMBER: _ClassVar[int]
+    LAST_FIELD_NUMBER: _ClassVar[int]
+    wanted: str
+    dialect: str
+    problem: str
+    entries: _containers.RepeatedCompositeFieldContainer[StoreEntry]
+    last: bool
+    def __init__(self, wanted: _Optional[str] = ..., dialect: _Optional[str] = ..., problem: _Optional[str] = ..., entries: _Optional[_Iterable[_Union[StoreEntry, _Mapping]]] = ..., last: _Optional[bool] = ...) -> None: ...
+
+class StoreEntry(_message.Message):
+    __slots__ = ("key", "value", "deleted", "counted", "age_nanoseconds")
+    KEY_FIELD_NUMBER: _ClassVar[int]
+    VALUE_FIELD_NUMBER: _ClassVar[int]
+    DELETED_FIELD_NUMBER: _ClassVar[int]
+    COUNTED_FIELD_NUMBER: _ClassVar[int]
+    AGE_NANOSECONDS_FIELD_NUMBER: _ClassVar[int]
+    key: bytes
+    value: bytes
+    deleted: bool
+    counted: bool
+    age_nanoseconds: int
+    def __init__(self, key: _Optional[bytes] = ..., value: _Optional[bytes] = ..., deleted: _Optional[bool] = ..., counted: _Optional[bool] = ..., age_nanoseconds: _Optional[int] = ...) -> None: ...
 
 class Heartbeat(_message.Message):
     __slots__ = ("number",)
@@ -550,14 +588,13 @@ class Heartbeat(_message.Message):
     def __init__(self, number: _Optional[int] = ...) -> None: ...
 
 class AgentReport(_message.Message):
-    __slots__ = ("sequence", "launcher_ready", "ranks", "facts", "steps", "script_ended", "script_exit_code", "sees_checkpoints", "checkpoint", "problems", "heartbeat", "launched", "sign_age_nanoseconds", "strangers", "gate")
+    __slots__ = ("sequence", "launcher_ready", "ranks", "facts", "steps", "script_ended", "sees_checkpoints", "checkpoint", "problems", "heartbeat", "launched", "sign_age_nanoseconds", "strangers", "gate")
     SEQUENCE_FIELD_NUMBER: _ClassVar[int]
     LAUNCHER_READY_FIELD_NUMBER: _ClassVar[int]
     RANKS_FIELD_NUMBER: _ClassVar[int]
     FACTS_FIELD_NUMBER: _ClassVar[int]
     STEPS_FIELD_NUMBER: _ClassVar[int]
     SCRIPT_ENDED_FIELD_NUMBER: _ClassVar[int]
-    SCRIPT_EXIT_CODE_FIELD_NUMBER: _ClassVar[int]
     SEES_CHECKPOINTS_FIELD_NUMBER: _ClassVar[int]
     CHECKPOINT_FIELD_NUMBER: _ClassVar[int]
     PROBLEMS_FIELD_NUMBER: _ClassVar[int]
@@ -572,7 +609,6 @@ class AgentReport(_message.Message):
     facts: _containers.RepeatedCompositeFieldContainer[Fact]
     steps: _containers.RepeatedCompositeFieldContainer[StepFinished]
     script_ended: bool
-    script_exit_code: int
     sees_checkpoints: bool
     checkpoint: CheckpointState
     problems: _containers.RepeatedCompositeFieldContainer[Problem]
@@ -581,21 +617,23 @@ class AgentReport(_message.Message):
     sign_age_nanoseconds: int
     strangers: int
     gate: GateState
-    def __init__(self, sequence: _Optional[int] = ..., launcher_ready: _Optional[bool] = ..., ranks: _Optional[_Iterable[_Union[RankState, _Mapping]]] = ..., facts: _Optional[_Iterable[_Union[Fact, _Mapping]]] = ..., steps: _Optional[_Iterable[_Union[StepFinished, _Mapping]]] = ..., script_ended: _Optional[bool] = ..., script_exit_code: _Optional[int] = ..., sees_checkpoints: _Optional[bool] = ..., checkpoint: _Optional[_Union[CheckpointState, _Mapping]] = ..., problems: _Optional[_Iterable[_Union[Problem, _Mapping]]] = ..., heartbeat: _Optional[int] = ..., launched: _Optional[_Iterable[str]] = ..., sign_age_nanoseconds: _Optional[int] = ..., strangers: _Optional[int] = ..., gate: _Optional[_Union[GateState, _Mapping]] = ...) -> None: ...
+    def __init__(self, sequence: _Optional[int] = ..., launcher_ready: _Optional[bool] = ..., ranks: _Optional[_Iterable[_Union[RankState, _Mapping]]] = ..., facts: _Optional[_Iterable[_Union[Fact, _Mapping]]] = ..., steps: _Optional[_Iterable[_Union[StepFinished, _Mapping]]] = ..., script_ended: _Optional[bool] = ..., sees_checkpoints: _Optional[bool] = ..., checkpoint: _Optional[_Union[CheckpointState, _Mapping]] = ..., problems: _Optional[_Iterable[_Union[Problem, _Mapping]]] = ..., heartbeat: _Optional[int] = ..., launched: _Optional[_Iterable[str]] = ..., sign_age_nanoseconds: _Optional[int] = ..., strangers: _Optional[int] = ..., gate: _Optional[_Union[GateState, _Mapping]] = ...) -> None: ...
 
 class GateState(_message.Message):
-    __slots__ = ("controller", "registered", "serial", "counter", "told")
+    __slots__ = ("controller", "registered", "serial", "counter", "told", "keeps_store")
     CONTROLLER_FIELD_NUMBER: _ClassVar[int]
     REGISTERED_FIELD_NUMBER: _ClassVar[int]
     SERIAL_FIELD_NUMBER: _ClassVar[int]
     COUNTER_FIELD_NUMBER: _ClassVar[int]
     TOLD_FIELD_NUMBER: _ClassVar[int]
+    KEEPS_STORE_FIELD_NUMBER: _ClassVar[int]
     controller: str
     registered: _containers.RepeatedScalarFieldContainer[int]
     serial: int
     counter: int
     told: _containers.RepeatedCompositeFieldContainer[RankActions]
-    def __init__(self, controller: _Optional[str] = ..., registered: _Optional[_Iterable[int]] = ..., serial: _Optional[int] = ..., counter: _Optional[int] = ..., told: _Optional[_Iterable[_Union[RankActions, _Mapping]]] = ...) -> None: ...
+    keeps_store: bool
+    def __init__(self, controller: _Optional[str] = ..., registered: _Optional[_Iterable[int]] = ..., serial: _Optional[int] = ..., counter: _Optional[int] = ..., told: _Optional[_Iterable[_Union[RankActions, _Mapping]]] = ..., keeps_store: _Optional[bool] = ...) -> None: ...
 
 class RankActions(_message.Message):
     __slots__ = ("rank", "answered")

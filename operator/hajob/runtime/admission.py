@@ -6,6 +6,10 @@ is created with dry-run, and a refusal becomes `Accepted=False` with the server'
 
 from __future__ import annotations
 
+import hashlib
+
+import orjson
+
 from hajob.api.base import Json
 from hajob.api.conditions import Reason
 from hajob.api.derived import not_served
@@ -17,6 +21,7 @@ from hajob.objects.spare_pod import spare_pod
 from hajob.runtime.authority_store import AuthorityStore
 from hajob.runtime.channel import CoordinatorCredentials
 from hajob.runtime.clock import Clock
+from hajob.runtime.consents import Answer, Consents
 from hajob.runtime.job_certificates import JobCertificates
 from hajob.runtime.kube import ApiError, Kube
 from hajob.sources.creation import is_over_quota
@@ -25,6 +30,8 @@ REFUSALS = frozenset({400, 403, 422})
 """Answers that will not change by asking again."""
 AGAIN = frozenset({Reason.POD_REFUSED, Reason.INVALID})
 """Refusals that another spec may undo."""
+_MALFORMED = (ValueError, KeyError, TypeError, AttributeError)
+"""A template may hold anything anywhere."""
 
 
 class Admission:
@@ -36,8 +43,10 @@ class Admission:
         certificates: Of the job.
     """
 
-    def __init__(self, kube: Kube, clock: Clock, settings: PodSettings, store: AuthorityStore) -> None:
-        self._kube, self._settings = kube, settings
+    def __init__(
+        self, kube: Kube, clock: Clock, settings: PodSettings, store: AuthorityStore, consents: Consents
+    ) -> None:
+        self._kube, self._clock, self._settings, self._consents = kube, clock, settings, consents
         self.reason, self.message = Reason.NOT_CHECKED, ""
         self.certificates = JobCertificates(kube, clock, store)
 
@@ -67,11 +76,18 @@ class Admission:
         Raises:
             ApiError: the server could not be asked, or refuses the Secret.
         """
-        reason, refusal = (Reason.VALID, "") if accepted_before else await evaluate(self._kube, job, self._settings)
+        reason, refusal = (Reason.VALID, "") if accepted_before else await self._evaluated(job)
         if reason is Reason.VALID:
             await self.certificates.look(job)
         self.reason, self.message = reason, refusal
         return self.admitted
+
+    async def _evaluated(self, job: HATrainingJob) -> Answer:
+        try:
+            pods = _but_for_its_name(job, self._settings)
+        except _MALFORMED:
+            return await evaluate(self._kube, job, self._settings)
+        return await self._consents.ask(pods, lambda: evaluate(self._kube, job, self._settings), self._clock)
 
 
 async def evaluate(kube: Kube, job: HATrainingJob, settings: PodSettings) -> tuple[Reason, str]:
@@ -83,16 +99,30 @@ async def evaluate(kube: Kube, job: HATrainingJob, settings: PodSettings) -> tup
     if refusal_reason := not_served(job.spec):
         return Reason.INVALID, refusal_reason
     try:
-        pods = [rank_pod(job, 0, 1, settings), coordinator_pod(job, 1, settings)]
-        if job.spec.scheduling.num_spare_nodes:
-            pods.append(spare_pod(job, 0, settings))
-    except (ValueError, KeyError, TypeError, AttributeError) as error:  # a template may hold anything anywhere
+        pods = _pods(job, settings)
+    except _MALFORMED as error:
         refusal = await _refusal(kube, job.metadata.namespace, _as_written(job))
         return Reason.INVALID, f"spec.template: {refusal or error}"
     for pod in pods:
         if refusal := await _refusal(kube, job.metadata.namespace, pod):
             return Reason.POD_REFUSED, refusal
     return Reason.VALID, ""
+
+
+def _pods(job: HATrainingJob, settings: PodSettings) -> list[Json]:
+    """One of each kind."""
+    pods = [rank_pod(job, 0, 1, settings), coordinator_pod(job, 1, settings)]
+    if job.spec.scheduling.num_spare_nodes:
+        pods.append(spare_pod(job, 0, settings))
+    return pods
+
+
+def _but_for_its_name(job: HATrainingJob, settings: PodSettings) -> bytes:
+    """A digest of what the server is asked about: the same for jobs that differ in UID and name, but not its length."""
+    metadata = job.metadata.model_copy(update={"name": "x" * len(job.metadata.name), "uid": ""})
+    return hashlib.sha256(
+        orjson.dumps([not_served(job.spec), _pods(job.model_copy(update={"metadata": metadata}), settings)])
+    ).digest()
 
 
 async def _refusal(kube: Kube, namespace: str, pod: Json) -> str:

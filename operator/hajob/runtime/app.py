@@ -260,6 +260,7 @@ class Operator:
                 asyncio.create_task(self._crd.run(), name="comparison of the CRD"),
                 asyncio.create_task(self._self_watch.run(), name="self-watch"),
                 asyncio.create_task(self._quarantines.run(), name="quarantines"),
+                asyncio.create_task(footprint.trim_now_and_then(self._clock), name="memory"),
             ]
         )
         await self._stop.wait()

@@ -20,15 +20,14 @@ from typing import Protocol
 import grpc
 import grpc.aio
 
+from hajob.protocol import addresses, versions
 from hajob.protocol import sidecar_pb2 as wire
-from hajob.protocol import versions
 from hajob.protocol.sidecar_pb2_grpc import CoordinatorStub
 from hajob.runtime.clock import Clock, timeout
 from hajob.runtime.probe import answers
 
 log = logging.getLogger(__name__)
 
-CAPABILITIES = ("in-place", "replace", "checkpoint")
 SILENCE_SECONDS = 2.5
 BACKOFF_SECONDS = (0.05, 0.1, 0.2, 0.5, *[1.0] * 25, 2.0, 4.0, 8.0, 16.0)
 """Between dials in vain: each second for as long as a fault lasts that passes, rarely where nobody has been for long.
@@ -139,9 +138,7 @@ class Channel:
 
     async def _run(self) -> None:
         while True:
-            reason = (
-                await self._converse() if self._dials < STEADY_DIALS or await self._answers() else "nobody is there"
-            )
+            reason = await self._converse() if await self._answers() else "nobody is there"
             if self.up:
                 self._dials = 0
                 self.up = False
@@ -163,9 +160,8 @@ class Channel:
             timer.cancel()
 
     async def _answers(self) -> bool:
-        """Whether somebody listens: the cheap question before a TLS handshake, where nobody was for long."""
-        host, _, port = self.address.rpartition(":")
-        return await answers(host.strip("[]"), int(port), self._clock)
+        """Whether somebody listens: the cheap question, beside a gRPC channel that costs 1 ms and 0.1 MiB each time."""
+        return await answers(*addresses.split(self.address), self._clock)
 
     async def _converse(self) -> str:
         """One stream from its opening to its end; the reason why it ended, in words."""
@@ -224,7 +220,6 @@ class Channel:
         hello = wire.Hello(
             version=versions.OURS.lowest,
             highest_version=versions.OURS.highest,
-            capabilities=CAPABILITIES,
             job_uid=self._job_uid,
             fence=self._fence(),
         )

@@ -1,7 +1,9 @@
 """A job controller's view of its coordinator: the link to the pod that is there, its newest state, who it claims to be.
 
-A link belongs to one pod. When the pod is replaced, or comes up at another address, the old link is closed and a new
-one made; what is said on a link that is no longer this pod's is not heard.
+A link belongs to one pod. When the pod is replaced, or comes up at another address, a new link is made, and what is
+said on the old one is not heard any more, but for one thing: at which step the training stood when it was ended. The
+coordinator tells that a moment after the order, when its successor may have an address already; so the old link is
+closed when the successor speaks.
 """
 
 from __future__ import annotations
@@ -25,6 +27,7 @@ from hajob.runtime.kube import ApiError
 from hajob.runtime.ports import Link, Ports
 from hajob.sources.observe import Heard
 from hajob.sources.pod import PodView
+from hajob.sources.report import NANOSECONDS_PER_MILLISECOND
 from hajob.status.restoration import Loaded
 
 log = logging.getLogger(__name__)
@@ -38,6 +41,9 @@ class Owner(Protocol):
 
     def coordinator_changed(self) -> None:
         """The channel came up, or went away."""
+
+    def stood_at(self, step: int, age_ms: int) -> None:
+        """The coordinator before this one tells the last step that all ranks had in common."""
 
 
 class _Line:
@@ -53,12 +59,16 @@ class _Line:
         return not self.deaf and await self._client.greeted(hello, self.pod) and not self.deaf
 
     def reported(self, report: wire.Report) -> None:
-        if not self.deaf:
+        if self.deaf:
+            self._client.former_reported(self, report)
+        else:
             self._client.reported(report)
 
     def connected_changed(self, up: bool, reason: str) -> None:
         if not self.deaf:
             self._client.connected_changed(up, reason)
+        elif not up:
+            self._client.former_ended(self)
 
 
 class CoordinatorClient:
@@ -69,6 +79,7 @@ class CoordinatorClient:
         self._ports = ports
         self._owner = owner
         self._line: _Line | None = None
+        self._former: _Line | None = None  # of the pod before, until the one that is there speaks
         self._assignment: wire.Assignment | None = None
         self._closing: set[asyncio.Task[None]] = set()
         self.connected = False
@@ -126,7 +137,8 @@ class CoordinatorClient:
             if self._line.link is not None:
                 self._line.link.hurry()
             return
-        self.pod_lost()
+        self._hang_up(self._former)
+        self._former = self._leave()
         self._line = _Line(self, pod, address)
         self._line.link = link = self._ports.dial(address, self._job.metadata.uid, credentials, self._line)
         if self._assignment is not None:
@@ -135,10 +147,17 @@ class CoordinatorClient:
 
     def pod_lost(self) -> None:
         """The pod is gone: hang up."""
+        self._hang_up(self._leave())
+
+    def _leave(self) -> _Line | None:
         self.connected, line, self._line = False, self._line, None
         self.now = replace(self.now, state=wire.CoordinatorState(step=known_step(self.now.state)), serving=False)
-        if line is not None and line.link is not None:
+        if line is not None:
             line.deaf = True
+        return line
+
+    def _hang_up(self, line: _Line | None) -> None:
+        if line is not None and line.link is not None:
             task = asyncio.create_task(line.link.close())
             self._closing.add(task)
             task.add_done_callback(self._closing.discard)
@@ -146,6 +165,7 @@ class CoordinatorClient:
     async def close(self) -> None:
         """Hang up for good."""
         self.pod_lost()
+        self.former_ended(self._former)
         for task in list(self._closing):
             await task
 
@@ -208,8 +228,22 @@ class CoordinatorClient:
         _count(self.before.state, report.state)
         self._owner.reported(report)
 
+    def former_reported(self, line: _Line, report: wire.Report) -> None:
+        """A report of a pod that is not this job's coordinator any more."""
+        for milestone in report.milestones if line is self._former else ():
+            if milestone.kind == wire.STEP_BEFORE:
+                self._owner.stood_at(milestone.step, milestone.age_nanoseconds // NANOSECONDS_PER_MILLISECOND)
+
+    def former_ended(self, line: _Line | None) -> None:
+        """It has nothing more to say, or nobody listens any more."""
+        if line is self._former:
+            self._former = None
+            self._hang_up(line)
+
     def connected_changed(self, up: bool, reason: str) -> None:
         """The channel came up, or is gone."""
+        if up:
+            self.former_ended(self._former)
         self.connected = up
         self.now = self.now if up else self.now.lost()
         self.problem = reason

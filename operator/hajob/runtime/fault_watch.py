@@ -24,7 +24,8 @@ from hajob.runtime.informer import Change, ChangeType, Informer
 from hajob.runtime.kube import Kube
 from hajob.runtime.rejections import Rejections
 from hajob.sources import registry
-from hajob.sources.reading import Reading
+from hajob.sources.node import serial_of
+from hajob.sources.reading import Reading, Rejection, RejectionReason, Terms, printable
 
 log = logging.getLogger(__name__)
 
@@ -47,6 +48,7 @@ class ReadObject:
         keeps: it is a message, and not a state.
         silent_after_ms: its writer writes at least so often; 0: only when something changes.
         node: whose writer that is; empty for an object of no single node.
+        serial: of the machine, where the object is its Node.
     """
 
     origin: str
@@ -54,6 +56,7 @@ class ReadObject:
     keeps: bool = False
     silent_after_ms: int = 0
     node: str = ""
+    serial: str = ""
 
 
 class FaultListener(Protocol):
@@ -99,6 +102,7 @@ class FaultWatch:
         self._timer: Timer | None = None
         self._held = ""
         self._rejections = Rejections()
+        self._serials: dict[str, str] = {}
         self.settings = FaultSettings()
         self._objects: list[Informer[Any]] = [
             Informer(kube, clock, "configmaps", self._read, self._changed, namespace=namespace, label_selector=selector)
@@ -170,18 +174,35 @@ class FaultWatch:
 
     def read_node(self, raw: Json) -> ReadObject:
         """What a Node says of faults, under the present settings."""
-        reading = registry.read({**raw, "kind": "Node"}, self.settings.terms(self._clock.now_milliseconds()))
+        reading = registry.read({**raw, "kind": "Node"}, self._terms())
         reading.facts = [fact for fact in reading.facts if fact.harms or fact.level is not None]  # taints are no faults
-        return ReadObject(f"/{raw['metadata']['name']}", reading)
+        return ReadObject(f"/{raw['metadata']['name']}", reading, serial=serial_of(raw))
 
     def node_changed(self, name: str, found: ReadObject | None) -> None:
         """A node as it is now; None: it is gone."""
         if found is not None:
             self._take(found)
+            self._learn_serial(name, found.serial)
         else:
             self._forget(f"/{name}")
+            self._serials = {serial: node for serial, node in self._serials.items() if node != name}
         self._faults.node_changed(name, self._now_ms())
         self._tell_news()
+
+    def _learn_serial(self, name: str, serial: str) -> None:
+        """Messages may name a node by the number of its machine, and come before the node."""
+        if not serial or self._serials.get(serial) == name:
+            return
+        self._serials[serial] = name
+        if printable(serial) in self._rejections.found(RejectionReason.UNKNOWN_NODE):
+            self._read_again()
+
+    def _read_again(self) -> None:
+        for informer in self._objects:
+            informer.read_again()
+
+    def _terms(self) -> Terms:
+        return self.settings.terms(self._clock.now_milliseconds(), self._serials)
 
     def reads_too(self, informer: Informer[Any]) -> None:
         """Another informer that uses `read_node`."""
@@ -194,7 +215,7 @@ class FaultWatch:
     def _read(self, raw: Json) -> ReadObject:
         metadata = raw["metadata"]
         whole = {**raw, "kind": "ConfigMap"}  # the items of a list do not say it
-        reading = registry.read(whole, self.settings.terms(self._clock.now_milliseconds()))
+        reading = registry.read(whole, self._terms())
         rows = [row for row in registry.SOURCES if row.takes(whole)]
         silent_after = max((row.silent_after_seconds for row in rows), default=0)
         origin = f"{metadata.get('namespace', '')}/{metadata['name']}"
@@ -204,7 +225,7 @@ class FaultWatch:
     def _changed(self, change: Change[ReadObject]) -> None:
         found = change.value
         if change.type is not ChangeType.DELETED:
-            self._take(found)
+            self._take_changed(found)
         elif found.keeps:
             self._rejections.take(found.origin, ())  # what it told stands
         else:
@@ -219,6 +240,18 @@ class FaultWatch:
             self._faults.feeds.heard(found.origin, found.node, told, now)
         refused = self._faults.take(found.origin, reading, now, keeps=found.keeps)
         self._rejections.take(found.origin, [*reading.rejected, *refused])
+
+    def _take_changed(self, found: ReadObject) -> None:
+        """What was there at the start is read at once, what comes later in its turn."""
+        if found.keeps and self.complete and self._faults.waits(found.origin, found.reading, self._now_ms()):
+            sender = found.reading.sender
+            self._rejections.take(found.origin, [Rejection(RejectionReason.RATE, "resource", sender)])
+        else:
+            self._take(found)
+
+    def _take_due_messages(self) -> None:
+        for origin, reading in self._faults.due_messages(self._now_ms()):
+            self._take(ReadObject(origin, reading, keeps=True))
 
     def _forget(self, origin: str) -> None:
         self._rejections.take(origin, ())
@@ -236,14 +269,14 @@ class FaultWatch:
             log.warning("an admin says that what is told of nodes is true: %s", self.settings.believe)
             faults.believe(now)
         if not self.settings.reads_alike(before):
-            for informer in self._objects:
-                informer.read_again()
+            self._read_again()
         faults.look_again(now)
         self._tell_news()
 
     def _tell_news(self) -> None:
         """Tell what there is to tell, and wake again when that changes by itself."""
         now = self._now_ms()
+        self._take_due_messages()
         self._faults.clock.look(now, self._clock.now_milliseconds(), CLOCK_HOLD_MS)
         metrics.HARDWARE_FAULTS.set(len(self._faults))
         news, held = self._faults.news(now), self._faults.why_held(now)

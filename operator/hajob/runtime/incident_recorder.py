@@ -95,6 +95,8 @@ class IncidentRecorder:
             checkpoint_step: of the newest complete periodic checkpoint, None when unknown.
         """
         self._resumed(event)
+        if isinstance(event, events.ControllerTakenOver):
+            metrics.TAKEOVER.observe(event.duration_ms / 1000)
         if incident is None:
             return
         if self.record is None or self.record.incident.number != incident.number:
@@ -103,7 +105,7 @@ class IncidentRecorder:
             self.settled = self.record
             self.record = Record(incident, {**self._early, Mark.NOTICED: noticed}, restoration=restoration)
             self._announce(announcements.of_opening(incident))
-        restoration = self.record.restoration.began(incident, newest_step).finds(incident, checkpoint_step)
+        restoration = self.record.restoration.began(incident, newest_step).finds(self.record.incident, checkpoint_step)
         self.record = dataclasses.replace(self.record, incident=incident, restoration=restoration)
 
     def take(self, effect: effects.Effect, now_ms: int) -> None:

@@ -50,7 +50,7 @@ class JobController:
         self._ports, self._broke = ports, broke
         self._memory = JobMemory(job, ports.clock, self._announce)
         self.observer = JobObserver(self._memory, ports, self)
-        self._admission = Admission(ports.kube, ports.clock, ports.pod_settings, ports.authorities)
+        self._admission = Admission(ports.kube, ports.clock, ports.pod_settings, ports.authorities, ports.consents)
         self._outputs = JobOutputs(self._memory, self.observer, self._admission, ports, self._look_at_start)
         self._loop = ReconcileLoop(self._memory, self.observer.places, self._admission, ports, self)
         self._drains = DrainWatch(self._memory, self.observer.places, ports, self._loop.wake, self._announce)
@@ -153,14 +153,14 @@ class JobController:
             return
         if observer.places.is_coordinator(pod):
             self._coordinator_pod_seen(pod, deleted=deleted)
-        elif not pod.is_spare:
+        elif pod.is_rank:
             self._rank_pod_seen(pod, deleted=deleted)
         self._look_for_places()
         self._outputs.start_if_held()
         self._outputs.status.publish(lazy=True)
         if news.changes_pods:
             self._loop.wake(hurry=deleted)
-        elif pod.place or pod.is_spare:
+        elif pod.place or pod.is_spare or pod.is_hook:
             self._loop.wake()
 
     def _rank_pod_seen(self, pod: PodView, *, deleted: bool) -> None:
@@ -218,6 +218,11 @@ class JobController:
         self._take_in(self.observer.of_channel())
         self._outputs.status.publish()
 
+    def stood_at(self, step: int, age_ms: int) -> None:
+        """The coordinator of the attempt that was ended tells its last step."""
+        self._memory.stood_at(step, age_ms)
+        self._outputs.status.publish(lazy=True)
+
     def reach_changed(self, cut_off: str) -> None:
         """This operator is taken to be cut off from the coordinators (why), or is not any more (empty)."""
         coordinator = self.observer.coordinator
@@ -237,6 +242,7 @@ class JobController:
         """Whether a start has all it needs."""
         if self.state.phase in UNTRAINED:
             self._take_in(self.observer.of_places(self._outputs.why_start_is_stuck()))
+            self._take_in(self.observer.of_coordinator_place())
 
     def look_for_stranded(self, node: str, *, gone: bool = False) -> None:
         """A node turned, or was deleted: a pod may wait there in vain, or hang."""
@@ -305,6 +311,7 @@ class JobController:
 
     def follow_spec(self) -> None:
         """Do what the spec asks for, and what is wanted of the nodes below."""
+        self._take_in(self._loop.pause.look())
         self._take_in((*self.observer.of_spec(), *self._drains.moves(), *self.observer.hardware.sub_health()))
         self._take_in(self._drains.look())
         self._look_for_places()
@@ -352,7 +359,8 @@ class JobController:
     def _follow_capacity(self) -> None:
         """Be told of nodes that come and go while the job waits for them."""
         watchers, uid = self._ports.capacity_watchers, self._memory.job.metadata.uid
-        waits = self.state.phase in {JobPhase.SHRUNK, JobPhase.GATHERING} or self.state.waiting is not None
+        state = self.state
+        waits = state.phase in {JobPhase.SHRUNK, JobPhase.GATHERING} or state.waiting is not None or state.nodes > 0
         (watchers.add if waits else watchers.discard)(uid)
 
     def _announce(self, told: Announcement | None) -> None:

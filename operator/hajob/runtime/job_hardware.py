@@ -53,7 +53,8 @@ class JobHardware:
         names = sick if not nodes else [name for name in nodes if name in sick]
         pods = [pod for name in names for pod in self._places.pods.on_node(name) if self._places.is_serving(pod)]
         found = list(observe.of_sub_health(memory.state, memory.job.spec, pods, self._ports.faults_on))
-        better = self._places.free_names().difference(sick) if found else ()
+        held = {pod.node_name for pod in self._places.spares()} if found else set()
+        better = (held | self._places.free_names()).difference(sick) if found else ()
         for pod, fact, age_ms in found if better else ():
             key = observe.fact_id(fact, pod)
             times, last = self._sub_health_asked.get(key, (0, -AGAIN_SECONDS))

@@ -10,8 +10,10 @@ import dataclasses
 import logging
 from collections.abc import Mapping
 
+from hajob.api.derived import with_nodes
 from hajob.api.job import HATrainingJob
 from hajob.domain.pace import Pace
+from hajob.domain.timeline import Mark
 from hajob.plan import effects, events, machine
 from hajob.plan.account import follow
 from hajob.plan.placements import Placements, placements
@@ -42,6 +44,8 @@ class JobMemory:
     Attributes:
         title: namespace and name, for logs.
         time: by which the job lives.
+        policy: what the user allows, for the size of the attempt.
+        layout: of the attempt.
         recorder: of its incidents.
         pace: of the training.
     """
@@ -55,8 +59,8 @@ class JobMemory:
             log.warning("%s: %s in the journal is left out, this version does not know it", self.title, place)
         self.time = JobTime(clock, reading.journal.written_ms)
         self.journal = reading.journal.taken_over(self.time.now())
-        self.policy, self.layout = from_spec(job.spec), layout_of(job.spec)
         self._launched: tuple[str, ...] = ()
+        self._judge()
         self.pace = Pace()
         self.recorder = IncidentRecorder(self.journal.record(), announce)
 
@@ -64,6 +68,18 @@ class JobMemory:
     def state(self) -> JobState:
         """What the planner remembers."""
         return self.journal.state
+
+    def _judge(self) -> None:
+        """What follows from the spec, for the nodes that the attempt was started with."""
+        nodes = self.state.nodes
+        self.policy = from_spec(self.job.spec, self._launched, nodes)
+        self.layout = layout_of(with_nodes(self.job.spec, nodes))
+
+    @property
+    def started(self) -> HATrainingJob:
+        """The job with the nodes that the attempt was started with: of which its pods are built."""
+        nodes = self.state.nodes
+        return self.job.model_copy(update={"spec": with_nodes(self.job.spec, nodes)}) if nodes else self.job
 
     @property
     def desired(self) -> Placements:
@@ -85,14 +101,14 @@ class JobMemory:
         before, self.job = self.job, job
         if job.metadata.generation == before.metadata.generation:
             return False
-        self.policy = from_spec(job.spec, self._launched)
+        self._judge()
         return True
 
     def launch_seen(self, launched: tuple[str, ...]) -> None:
         """What the start script has launched: its arguments tell more of the preconditions than the spec."""
         if launched and launched != self._launched:
             self._launched = launched
-            self.policy = from_spec(self.job.spec, launched)
+            self._judge()
 
     def follow_restart(self, asked: str) -> str:
         """Note the restart that the spec asks for; returns the one that was noted before."""
@@ -112,6 +128,8 @@ class JobMemory:
             return None
         log.info("%s: %s: %s -> %s", self.title, type(event).__name__, before.phase, transition.state.phase)
         self.journal = dataclasses.replace(self.journal, state=transition.state)
+        if transition.state.nodes != before.nodes:
+            self._judge()
         if transition.state.phase is not JobPhase.FAILED and self.journal.failed_reason:
             self.journal = dataclasses.replace(self.journal, failed_reason="", failed_message="")
         self.book(view, happened_ms)
@@ -135,6 +153,11 @@ class JobMemory:
         after = before and before.stepped(step, now)
         self.journal = dataclasses.replace(self.journal, account=after)
         return after is not before
+
+    def stood_at(self, step: int, age_ms: int) -> None:
+        """The last step before the outage that is under way, told by who has watched it."""
+        if self.recorder.marks:
+            self.recorder.mark(Mark.STEP_BEFORE, self.time.now() - age_ms, step)
 
     def _stepped(self, step: int, now_ms: int) -> None:
         size = self.layout.data - (len(self.state.shrunk.dropped) if self.state.shrunk else 0)

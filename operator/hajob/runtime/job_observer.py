@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Collection, Iterable
+from typing import Final
 
 from hajob.cluster.reachability import Coordinator
 from hajob.plan import events
 from hajob.plan.placements import serving_incarnation
+from hajob.plan.state import UNTRAINED, Deadline, JobPhase
 from hajob.plan.view import ClusterView
 from hajob.protocol import sidecar_pb2 as wire
 from hajob.runtime import metrics
@@ -28,6 +30,9 @@ from hajob.sources.report import Observed
 log = logging.getLogger(__name__)
 
 Seen = Iterable[events.JobEvent]
+
+APART: Final = "anti-affinity"
+"""In the scheduler's words, where a pod may not join another one on its node."""
 
 
 class JobObserver:
@@ -60,6 +65,7 @@ class JobObserver:
             coordinator_ready=coordinator.serving,
             coordinator_apart=not self.places.coordinator_shares_node(),
             free_nodes=self.places.free_nodes(),
+            start_nodes=self.places.start_nodes(),
             spares=tuple(pod.node_name for pod in self.places.spares()),
             unplaced=len(serving.unplaced),
             checkpoint_step=coordinator.checkpoint_step,
@@ -81,6 +87,8 @@ class JobObserver:
         if not self.places.is_serving(pod):
             is_old = state.incident is not None and pod.incarnation < serving_incarnation(state, pod.node_rank)
             return observe.of_old_pod(pod, now) if is_old else ()
+        if pod.is_refused:
+            self._ports.avoided_nodes.add(pod.node_name, self._ports.clock.monotonic())
         return observe.of_pod(pod, deleted=deleted, now_ms=now)
 
     def of_nodes(self) -> Seen:
@@ -124,6 +132,22 @@ class JobObserver:
             return ()
         return observe.of_places(state, num_nodes, serving.pods, coordinator, self.pods.not_created, blocked=blocked)
 
+    def of_coordinator_place(self) -> Seen:
+        """Whether the coordinator keeps to itself a node that a rank pod of this start needs: no rank may join it.
+
+        That happens where a job has no other nodes than it has ranks, and the coordinator was the first to be placed.
+        """
+        state, coordinator = self._memory.state, self.places.coordinator_pod()
+        if state.phase not in UNTRAINED or not state.apart or coordinator is None or not coordinator.node_name:
+            return ()
+        unplaced, moves = self.pods.serving(state).unplaced, Deadline.UNPLACED in state.deadlines
+        if moves or not unplaced:
+            return (events.CoordinatorPlaced(),) if moves and not unplaced else ()
+        kept = self.places.has_room(coordinator.node_name) and any(
+            APART in self.places.serving()[node_rank].unschedulable for node_rank in unplaced
+        )
+        return (events.CoordinatorUnplaced(),) if kept else ()
+
     def of_capacity(self) -> Seen:
         """A node, or a pod of any job on one, came or went."""
         return observe.of_capacity(self._memory.state, self._memory.policy, self.places.free_nodes)
@@ -131,6 +155,8 @@ class JobObserver:
     def of_spec(self) -> Seen:
         """What the spec asks for and was not followed yet."""
         spec = self._memory.job.spec
+        if self._memory.state.phase is JobPhase.PAUSED:
+            return ()  # it is followed once the job trains again
         seen = self._memory.follow_restart(observe.restart_asked(spec))
         return observe.of_spec(self._memory.state, spec, seen)
 
@@ -185,4 +211,4 @@ class JobObserver:
         pod = self.places.serving().get(fact.node_rank)
         if observe.is_silence(fact) and pod is not None:
             self.pods.silent.add(pod.uid)
-        self._ports.avoided_nodes.add(fact.node_name, self._ports.clock.monotonic())
+        self._ports.avoid(fact.node_name)

@@ -66,13 +66,14 @@ class JobOutputs:
             self._build_status,
             self._then_acknowledge,
             pace=ports.pace,
+            busy=ports.creations.locked,
         )
 
     def follow(self, before: JobState, told: Iterable[effects.Effect]) -> None:
         """The planner has gone on from this state: a new order leaves first, then the status when it must."""
         if any(isinstance(effect, effects.SendOrder) for effect in told):
             self._send_order()
-        self.status.publish(lazy=not is_urgent(before, self._memory.state, self._memory.layout.num_nodes))
+        self.status.publish(lazy=not is_urgent(before, self._memory.state, self._memory.job.spec.num_nodes))
 
     def tell_coordinator(self) -> None:
         """All that a coordinator is to know, for one that may have heard nothing yet."""
@@ -91,7 +92,9 @@ class JobOutputs:
     def _send_order(self) -> None:
         wanted = self._memory.journal.order
         if wanted is not None and self._gate.passes(wanted):
-            self._observer.coordinator.order(orders.order(wanted))
+            incident = self._memory.state.incident
+            of_this = incident is not None and incident.incarnation == wanted.incarnation
+            self._observer.coordinator.order(orders.order(wanted, incident.number if incident and of_this else 0))
 
     def assign_soon(self) -> None:
         """Pods have changed: tell the coordinator in a moment, what comes together in one message.
@@ -114,7 +117,7 @@ class JobOutputs:
     def assign(self) -> None:
         """Tell the coordinator what the job is and where its pods are."""
         self._assigning, self._assigned = None, self._ports.clock.monotonic()
-        job, layout, journal = self._memory.job, self._memory.layout, self._memory.journal
+        job, layout, journal = self._memory.started, self._memory.layout, self._memory.journal
         pods = self._observer.pods.ranks()
         self._observer.coordinator.assign(
             lambda revision: orders.assignment(
@@ -152,7 +155,7 @@ class JobOutputs:
             fence=self._ports.fence(),
             now_ms=now,
             step=coordinator.step,
-            pods=pods.all(),
+            pods=[pod for pod in pods.all() if not pod.is_hook],
             not_created=pods.not_created,
             spares_ready=len(self._observer.places.spares()),
             spares_not_created=pods.spares_not_created,

@@ -76,13 +76,36 @@ class JobPlaces:
         """Names of the nodes that could take a rank pod now, chips and all."""
         return self._ports.free_names(self.demand())
 
+    def has_room(self, node: str) -> bool:
+        """Whether this node could take a rank pod now, chips and all."""
+        return node in self._ports.capacity().free(self.demand())
+
     def free_nodes(self) -> int:
         """How many more nodes could take a rank pod now; one that grows leaves those that others get before it."""
-        if self._memory.state.phase is JobPhase.SHRUNK:
+        state = self._memory.state
+        if state.phase is JobPhase.SHRUNK or state.smaller is not None:
             room = self._ports.room_to_grow(self._memory.job.metadata.uid)
             if room is not None:
-                return room
-        return self._ports.free_nodes(self._memory.job, self.demand(), self.pods.node_names)
+                start = self.start_nodes() if state.shrunk is None else None  # it grows by another start then
+                return room if start is None else min(room, start - state.nodes)
+        silent = self._ports.silent_nodes() if state.phase in {JobPhase.SHRINKING, JobPhase.SHRUNK} else ()
+        return self._ports.free_nodes(self._memory.job, self.demand(), self.pods.node_names, silent)
+
+    def start_nodes(self) -> int | None:
+        """How many nodes a start of the whole job could have now; None where it always asks for all.
+
+        Its own pods, spares among them, leave before. Nodes that may only look ready do not count, nor does what no
+        quota allows.
+        """
+        memory, ports = self._memory, self._ports
+        if memory.policy.sizes is None:
+            return None
+        closed = {*ports.quarantined(), *ports.kept_out(), *ports.silent_nodes(), *ports.capacity().not_ready}
+        uid, own = memory.job.metadata.uid, self.pods.node_names
+        soon = ports.capacity().soon_free(self.demand(), uid, own)
+        found = len(ports.capacity().free(self.demand()).union(soon).difference(closed))
+        refused = self.pods.not_created
+        return min(found, len(self.serving())) if refused is not None and refused.over_quota else found
 
     def to_avoid(self) -> tuple[str, ...]:
         """Names of the nodes on which no start should go, where there are enough others.
@@ -95,7 +118,8 @@ class JobPlaces:
             return ()
         seen = (capacity.changes, avoided, job.metadata.generation)
         if seen != self._avoided[0]:
-            need = self._memory.layout.num_nodes
+            sizes = self._memory.policy.sizes
+            need = (sizes.fitting(self.start_nodes()) if sizes else 0) or job.spec.num_nodes
             self._avoided = (seen, tuple(sorted(ports.nodes_to_avoid(job, self.demand(), self.pods.node_names, need))))
         return self._avoided[1]
 

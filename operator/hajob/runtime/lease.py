@@ -38,6 +38,8 @@ FENCE_LIMIT: Final = 1_000_000_000
 """Fences that statuses claim count only below this. Whoever may write a status may claim one; what is left above, up to
 the 2,000,000,000 that the CRD allows and the 31 bits of a Lease, is more changes of leader than there will ever be.
 """
+STANDBY_LOOKS: Final = 2
+"""How often a standby looks where a leader renews once: what is given back is taken within half that time."""
 _MISSING: Final = ("no Lease",)
 
 
@@ -140,7 +142,7 @@ class LeaseHolder:
         while True:
             if await self.step():
                 self._volunteers = self._is_offered and await self._reaches()
-                await self._clock.sleep(self._settings.retry_seconds)
+                await self._clock.sleep(self._settings.retry_seconds / (1 if self.is_leader else STANDBY_LOOKS))
 
     async def step(self) -> bool:
         """One look at the Lease, and what follows from it; whether there was an answer."""

@@ -31,6 +31,12 @@ OUTAGE = Histogram(
     buckets=(0.25, 0.5, 1, 2, 3, 5, 8, 13, 30, 60, 120, 300, 900),
     registry=REGISTRY,
 )
+TAKEOVER = Histogram(
+    "hajob_takeover_seconds",
+    "From when a coordinator knew that its MindIO controller was lost until another one knew every rank.",
+    buckets=(0.1, 0.25, 0.5, 1, 2, 5, 10, 30, 60),
+    registry=REGISTRY,
+)
 DECISION = Histogram(
     "hajob_decision_seconds",
     "From a coordinator's report to the order that answers it.",

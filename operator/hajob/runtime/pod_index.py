@@ -105,7 +105,7 @@ class PodIndex:
         self.complete = False
         self.not_created: NotCreated | None = None
         self.spares_not_created: NotCreated | None = None
-        self._on_node: dict[str, set[str]] = {}
+        self._on_node: dict[str, tuple[str, ...]] = {}  # nearly always one: a set would be four times as large
         self._earlier: tuple[int, set[str]] | None = None
         self._serving: Serving | None = None
         self._state: JobState | None = None
@@ -146,12 +146,11 @@ class PodIndex:
     def _move(self, before: PodView | None, now: PodView | None) -> None:
         """Keep what is asked for by node and by node rank."""
         if before is not None and before.node_name:
-            there = self._on_node[before.node_name]
-            there.discard(before.name)
-            if not there:
-                del self._on_node[before.node_name]
+            others = tuple(name for name in self._on_node.pop(before.node_name) if name != before.name)
+            if others:
+                self._on_node[before.node_name] = others
         if now is not None and now.node_name:
-            self._on_node.setdefault(now.node_name, set()).add(now.name)
+            self._on_node[now.node_name] = (*self._on_node.get(now.node_name, ()), now.name)
         if self._earlier is not None:
             base, old = self._earlier
             old.discard(before.name if before is not None else "")

@@ -62,7 +62,11 @@ def difference(job: HATrainingJob, desired: Placements, pods: Mapping[str, PodVi
         surplus=tuple(
             pod
             for name, pod in pods.items()
-            if not pod.deleting and not pod.is_spare and name not in placed and _rank_name(job, pod) not in placed
+            if not pod.deleting
+            and not pod.is_spare
+            and not pod.is_hook
+            and name not in placed
+            and _rank_name(job, pod) not in placed
         ),
     )
 
@@ -138,12 +142,18 @@ class PodReconciler:
         *,
         gated: bool = False,
     ) -> Json:
-        """The pod that is missing; `refused`: nodes where no rank pod is placed, beside those of its placement.
+        """The pod that is missing.
 
         What stands behind a gate may do so for long: what its placement avoids now it does not.
+
+        Args:
+            job: the job.
+            missing: which pod.
+            refused: nodes where no rank pod is placed, beside those of its placement, and rather no coordinator.
+            gated: it is to ask for no node yet.
         """
         if isinstance(missing, CoordinatorPlacement):
-            return coordinator_pod(job, missing.incarnation, self._settings, apart=missing.apart)
+            return coordinator_pod(job, missing.incarnation, self._settings, refused, apart=missing.apart)
         placement = () if gated else set(missing.avoid).difference(self._returned())
         avoid = tuple(sorted({*placement, *refused}))
         place = missing.place

@@ -21,6 +21,7 @@ from hajob.runtime.avoided_nodes import AvoidedNodes
 from hajob.runtime.batches import AT_ONCE
 from hajob.runtime.channel import ChannelListener, CoordinatorCredentials
 from hajob.runtime.clock import Clock
+from hajob.runtime.consents import Consents
 from hajob.runtime.kube import Kube
 from hajob.runtime.start_queue import StartQueue
 from hajob.runtime.status_publisher import Pace
@@ -103,6 +104,7 @@ class Ports:
     capacity_watchers: set[str] = field(default_factory=set)
     """UIDs of the jobs that wait for nodes: they are told of each change."""
 
+    consents: Consents = field(default_factory=Consents)
     starts: StartQueue = field(default_factory=StartQueue)
     pace: Pace = field(default_factory=Pace)
     openings: Openings = field(default_factory=Openings)
@@ -114,9 +116,22 @@ class Ports:
     def room_to_grow(self, job_uid: str) -> int | None:
         """How many nodes there are for a shrunk job, beside those that other jobs take before it; None: it wants none.
 
-        Nodes with isolated chips do not count: a job that grows onto one shrinks again.
+        Nodes with isolated chips do not count, nor do those that fell silent: a job that grows onto one shrinks again.
         """
-        return self.starts.room_to_grow(job_uid, self.capacity(), {*self.quarantined(), *self.kept_out()})
+        closed = {*self.quarantined(), *self.kept_out(), *self.silent_nodes()}
+        return self.starts.room_to_grow(job_uid, self.capacity(), closed)
+
+    def avoid(self, node: str) -> None:
+        """Something is wrong on this node: nothing should be started there for a while."""
+        self.avoided_nodes.add(node, self.clock.monotonic(), self._boot_of(node))
+
+    def silent_nodes(self) -> set[str]:
+        """Nodes that may only look ready: something was wrong there a moment ago, and they have not started anew."""
+        return self.avoided_nodes.unturned(self.clock.monotonic(), self._boot_of)
+
+    def _boot_of(self, name: str) -> str:
+        node = self.nodes().get(name)
+        return node.boot if node is not None else ""
 
     def nodes(self) -> dict[str, NodeView]:
         """Nodes by name."""
@@ -130,11 +145,13 @@ class Ports:
         troubled = self.avoided_nodes.names(self.clock.monotonic())
         return list(dict.fromkeys((*troubled, *sorted(self.sub_healthy()), *sorted(self.kept_out()))))
 
-    def free_nodes(self, job: HATrainingJob, demand: Demand, own_nodes: Collection[str]) -> int:
-        """How many nodes could take a rank pod of this job now, beside those on which it is already."""
-        capacity, kept_out = self.capacity(), self.kept_out()
+    def free_nodes(
+        self, job: HATrainingJob, demand: Demand, own_nodes: Collection[str], closed: Collection[str] = ()
+    ) -> int:
+        """How many nodes could take a rank pod of this job now, beside those on which it is already and `closed`."""
+        capacity, closed = self.capacity(), {*self.kept_out(), *closed}
         free = capacity.free_for(demand, job.metadata.uid, own_nodes)
-        return free - (sum(name in capacity.free(demand) for name in kept_out) if kept_out else 0)
+        return free - (sum(name in capacity.free(demand) for name in closed - set(own_nodes)) if closed else 0)
 
     def nodes_to_avoid(self, job: HATrainingJob, demand: Demand, own_nodes: Collection[str], need: int) -> set[str]:
         """Names of the nodes on which no start of this job should go."""

@@ -17,6 +17,7 @@ from hajob.api.base import Json
 from hajob.api.quarantine import BY_HAND, NodeQuarantine
 from hajob.cluster.quarantine import QuarantineSettings, active, due_ms, follow
 from hajob.domain.hardware import ClusterFact
+from hajob.objects.node_quarantine import node_quarantine
 from hajob.runtime import metrics
 from hajob.runtime.clock import Clock
 from hajob.runtime.informer import Change, ChangeType, Informer
@@ -251,14 +252,8 @@ class Quarantines:
             self._wanted.pop(node, None)
 
     def _body(self, wanted: NodeQuarantine) -> Json:
-        """A new object; it goes with its node."""
-        body = wanted.to_json()
-        node = self._nodes().get(wanted.spec.node_name)
-        body["metadata"] = {"name": wanted.metadata.name}
-        if node is not None and node.uid:
-            owner = {"apiVersion": "v1", "kind": "Node", "name": node.name, "uid": node.uid}
-            body["metadata"]["ownerReferences"] = [owner]
-        return body
+        node, body = self._nodes().get(wanted.spec.node_name), wanted.to_json()
+        return body | node_quarantine(body["spec"], node.uid if node is not None else "")
 
 
 def _mark(nodes: set[str], node: str, *, is_so: bool) -> None:

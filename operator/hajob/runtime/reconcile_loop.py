@@ -21,9 +21,10 @@ from hajob.runtime.gang_start import GangStart
 from hajob.runtime.job_memory import JobMemory
 from hajob.runtime.job_places import JobPlaces
 from hajob.runtime.kube import ApiError
+from hajob.runtime.leaving_pods import GONE_SECONDS, LeavingPods
 from hajob.runtime.outdated_pods import OutdatedPods
+from hajob.runtime.pause_work import PauseWork
 from hajob.runtime.pod_creation import LONGEST_RETRY_SECONDS, RETRY_SECONDS, PodCreation, Told
-from hajob.runtime.pod_index import old_ranks
 from hajob.runtime.pod_reconciler import PodReconciler, difference, in_turn
 from hajob.runtime.ports import Ports
 from hajob.runtime.spare_pods import SparePods
@@ -33,12 +34,8 @@ from hajob.sources.pod import PodView
 
 log = logging.getLogger(__name__)
 
-GONE_SECONDS: Final = 30.0
-"""So long after its grace a pod of an earlier start is waited for: its node may be dead and nobody know it yet."""
-
 QUOTA_SECONDS: Final = 0.5
 """Within so long after a change of a quota a refused creation is tried again."""
-
 
 SAY_AGAIN_SECONDS: Final = 300.0
 """That pods of a deleted job do not go is said again after so long."""
@@ -70,7 +67,11 @@ class Reconciled(Told, Protocol):
 
 
 class ReconcileLoop:
-    """The loop of one job."""
+    """The loop of one job.
+
+    Attributes:
+        pause: the work of its planned pauses.
+    """
 
     def __init__(
         self, memory: JobMemory, places: JobPlaces, admission: Admission, ports: Ports, owner: Reconciled
@@ -88,6 +89,7 @@ class ReconcileLoop:
             away=places.node_is_away,
             forced=owner.pod_forced,
         )
+        self.pause = PauseWork(memory, places, ports, self._reconciler, self.wake)
         self._spares = SparePods(memory, places, ports, self._reconciler, self.wake)
         self._expiry = Expiry(ports.kube, ports.clock)
         self._wake = asyncio.Event()
@@ -95,8 +97,7 @@ class ReconcileLoop:
         self._backoff = Backoff(RETRY_SECONDS, LONGEST_RETRY_SECONDS)
         self._gang = GangStart(memory, places, ports, self.wake)
         self._pausing: asyncio.Event | None = None
-        self._leaving: dict[str, float] = {}
-        self._default_grace_seconds = ports.pod_settings.rank_grace_seconds
+        self._leaving = LeavingPods(memory, places, ports, self.wake)
         self._ended = self._closed = False
 
     def wake(self, *, hurry: bool = False) -> None:
@@ -169,7 +170,7 @@ class ReconcileLoop:
         todo = dataclasses.replace(todo, surplus=(*todo.surplus, *hanging))
         if memory.ended:
             todo = dataclasses.replace(todo, surplus=tuple(pod for pod in todo.surplus if not pod.ended))
-        todo = in_turn(todo, memory.state.base, index.pods, self._overdue())
+        todo = in_turn(todo, memory.state.base, index.pods, self._leaving.overdue())
         if not todo.missing:
             self._creation.tried(None)
         elif not self._creation.due:
@@ -182,25 +183,10 @@ class ReconcileLoop:
         await status.acknowledged()
         if desired == memory.desired and not self._ended:
             todo = dataclasses.replace(todo, missing=await self._spares.adopt(todo.missing))
-            refused = await self._reconciler.carry_out(memory.job, todo, self._pod_made, self._goes_on, gated=gated)
+            refused = await self._reconciler.carry_out(memory.started, todo, self._pod_made, self._goes_on, gated=gated)
             await self._reconciler.open(held_back)
             if todo.missing:
                 self._creation.tried(refused)
-
-    def _overdue(self) -> set[str]:
-        """UIDs of pods of earlier starts that should have gone long ago; what comes anew waits for them no longer."""
-        now, memory = self._clock.monotonic(), self._memory
-        old = old_ranks(memory.state.base, self._places.pods.pods)
-        known, self._leaving = self._leaving, {pod.uid: self._leaving.get(pod.uid, now) for pod in old}
-        limit = self._grace_seconds + GONE_SECONDS
-        if self._leaving.keys() - known.keys():
-            self._clock.call_later(limit, self.wake)
-        return {uid for uid, since in self._leaving.items() if now - since >= limit}
-
-    @property
-    def _grace_seconds(self) -> int:
-        given = self._memory.job.spec.template["spec"].get("terminationGracePeriodSeconds")
-        return given if isinstance(given, int) else self._default_grace_seconds
 
     async def _look_at_certificates(self, *, for_pods: bool) -> None:
         """A pod without the Secret would wait for it for ever; else now and then, for they do not last for ever."""
@@ -238,6 +224,7 @@ class ReconcileLoop:
         if index.complete and self._admission.admitted and not self._ended:
             before = index.spares_not_created
             await self._spares.reconcile()
+            await self.pause.reconcile()
             if index.spares_not_created != before:
                 status.publish(lazy=True)
 

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 from hajob.api.base import Json
 from hajob.runtime import metrics
-from hajob.sources.reading import Rejection
+from hajob.sources.reading import Rejection, RejectionReason
 
 log = logging.getLogger(__name__)
 
@@ -31,6 +31,10 @@ class Rejections:
                 log.warning("%s: %s", origin, one.message)
         if rejected:
             self._known[origin] = tuple(rejected)
+
+    def found(self, reason: RejectionReason) -> set[str]:
+        """What was found that is not used now for this reason."""
+        return {one.found for row in self._known.values() for one in row if one.reason is reason}
 
     def report(self, most: int) -> Json:
         """How many there are by reason, and so many of them at most."""

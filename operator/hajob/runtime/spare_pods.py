@@ -12,6 +12,7 @@ from hajob.api.enums import SpareMode
 from hajob.objects.naming import rank_pod_name, spare_pod_name
 from hajob.objects.spare_pod import spare_pod
 from hajob.plan.placements import CoordinatorPlacement, Placement
+from hajob.runtime.ages import Ages
 from hajob.runtime.backoff import Retry
 from hajob.runtime.job_memory import JobMemory
 from hajob.runtime.job_places import JobPlaces
@@ -59,9 +60,8 @@ class SparePods:
         wake: Callable[[], None],
     ) -> None:
         self._memory, self._places, self._ports, self._reconciler = memory, places, ports, reconciler
-        self._wake = wake
         self._retry = Retry(ports.clock, wake, RETRY_SECONDS, LONGEST_RETRY_SECONDS)
-        self._since: dict[str, float] = {}
+        self._waiting = Ages(ports.clock, wake)
         self.adopted: set[str] = set()
 
     def close(self) -> None:
@@ -137,14 +137,11 @@ class SparePods:
 
     def _impatient(self) -> list[PodView]:
         """Spares that waited too long for a scheduler's word, and pods that did not get the node of one."""
-        now, pods = self._ports.clock.monotonic(), self._places.pods.pods
+        pods = self._places.pods.pods
         waiting = {name: pod for name, pod in successors(pods).items() if not pod.gated}
-        known, self._since = self._since, {pod.uid: self._since.get(pod.uid, now) for pod in waiting.values()}
-        if self._since.keys() - known.keys():
-            for seconds in (PATIENCE_SECONDS, STUCK_SECONDS):
-                self._ports.clock.call_later(seconds, self._wake)
-        late = {name for name, pod in waiting.items() if now - self._since[pod.uid] >= PATIENCE_SECONDS}
-        stuck = [pod for pod in waiting.values() if pod.unschedulable and now - self._since[pod.uid] >= STUCK_SECONDS]
+        ages = self._waiting.look((pod.uid for pod in waiting.values()), PATIENCE_SECONDS, STUCK_SECONDS)
+        late = {name for name, pod in waiting.items() if ages[pod.uid] >= PATIENCE_SECONDS}
+        stuck = [pod for pod in waiting.values() if pod.unschedulable and ages[pod.uid] >= STUCK_SECONDS]
         return [*stuck, *(pod for pod in pods.values() if pod.is_spare and pod.node_name in late and not pod.deleting)]
 
     async def _create(self, turn: SpareTurn, desired: Mapping[str, int]) -> None:

@@ -50,6 +50,7 @@ class StatusPublisher:
         build: computes the status as it is now, from the one before.
         written: asked at every build for what to call once the server has it.
         pace: of all jobs together.
+        busy: whether requests wait that matter more than a status for which nobody waits.
     """
 
     def __init__(
@@ -61,6 +62,7 @@ class StatusPublisher:
         written: Callable[[], Callable[[], None]],
         *,
         pace: Pace,
+        busy: Callable[[], bool] = lambda: False,
     ) -> None:
         self.current = known
         self._clock = clock
@@ -68,6 +70,7 @@ class StatusPublisher:
         self._build = build
         self._written = written
         self._pace = pace
+        self._busy = busy
         self._confirming: set[asyncio.Task[None]] = set()
         self._version = 0
         self._timer: Timer | None = None
@@ -87,8 +90,10 @@ class StatusPublisher:
                 return
             self._timer.cancel()
         self._urgent = not lazy
-        delay = self._pace.delay(self._clock.monotonic()) if lazy else SOON_SECONDS
-        self._timer = self._clock.call_later(delay, self._put)
+        if lazy:
+            self._put_when_idle(self._clock.monotonic() + LONGEST_SECONDS)
+        else:
+            self._timer = self._clock.call_later(SOON_SECONDS, self._put)
 
     async def acknowledged(self) -> None:
         """Wait until the server has the status as it is now.
@@ -113,6 +118,16 @@ class StatusPublisher:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
+
+    def _put_when_idle(self, at_the_latest: float) -> None:
+        delay = self._pace.delay(self._clock.monotonic())
+        self._timer = self._clock.call_later(delay, self._put_or_wait, at_the_latest)
+
+    def _put_or_wait(self, at_the_latest: float) -> None:
+        if self._busy() and self._clock.monotonic() < at_the_latest:
+            self._put_when_idle(at_the_latest)
+        else:
+            self._put()
 
     def _put(self) -> int:
         self._cancel()

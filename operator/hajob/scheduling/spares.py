@@ -64,7 +64,7 @@ def look(
         warm: what the spec asks for.
     """
     known = frozenset() if state.phase in WITHOUT_COORDINATOR else frozenset(desired)
-    calm, coming = state.phase is JobPhase.RUNNING, successors(pods)
+    calm, coming = state.phase is JobPhase.RUNNING and not state.nodes, successors(pods)
     surplus, nominate = [], []
     for pod in (pod for pod in pods.values() if pod.is_spare and not pod.deleting):
         successor = coming.get(pod.node_name) if pod.node_name else None

@@ -36,6 +36,10 @@ class PodChips:
     node_rank: int
     numbers: tuple[str, ...] = ()
 
+    def is_on(self, number: str) -> bool:
+        """Whether something on a chip of its node concerns it; of a pod of which nobody has told it does."""
+        return not number or not self.numbers or number in self.numbers
+
     def rank_on(self, number: str, chips_per_node: int = 0) -> int | None:
         """Rank that sits on a chip; None: none of this pod's.
 

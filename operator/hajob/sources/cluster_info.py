@@ -32,7 +32,7 @@ def read(raw: Mapping[str, Any], terms: Terms) -> Reading:
     if reader is None or told is None:
         reading.reject(RejectionReason.MISSING_KEY, name or "data")
         return reading
-    for source, info in mapping(reading.json(told, name)).items():
+    for source, info in mapping(reading.json(told, name) if told else None).items():  # no fault: an empty text
         node = next((source.removeprefix(prefix) for prefix in _PREFIXES if source.startswith(prefix)), "")
         if is_node_name(node):
             reader(mapping(info), node, reading)

@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
@@ -33,6 +34,9 @@ UPGRADE_KEY: Final = "UpgradeFaultReason"
 _FAULTS: Final = "-Fault"
 _UNHEALTHY: Final = "-Unhealthy"
 _SECOND: Final = 1000
+_PUBLIC: Final = "PublicFault"
+"""Type of the faults that ClusterD has from messages and repeats here; their times are in seconds."""
+_HEXADECIMAL: Final = re.compile(r"[0-9a-fA-F]+")
 _UPGRADES: Final = {
     "FaultAutofill": "the plugin raised it",
     "FaultFrequency": "it came too often",
@@ -48,6 +52,11 @@ class _ChipFault:
     level: Level
     why: str
     code: str = ""
+
+    @property
+    def is_public(self) -> bool:
+        """Whether ClusterD only repeats what a message told."""
+        return self.why == _PUBLIC
 
 
 def read(raw: Mapping[str, Any], node: str, terms: Terms) -> Reading:
@@ -105,19 +114,28 @@ def read_device_info(info: Mapping[str, Any], node: str, reading: Reading) -> No
 
 
 def _chip_faults(entry: Mapping[str, Any], reading: Reading, where: str) -> Iterator[tuple[_ChipFault, int | None]]:
-    """A fault, and since when, for each code of one entry of the fault list."""
+    """A fault, and since when, for each code of one entry of the fault list.
+
+    An entry may be worse than each of its codes: a chip that is isolated has a level, and no code for it.
+    """
     device = text(entry.get("npu_name"))
     if not is_device_name(device):
         reading.reject(RejectionReason.UNKNOWN_DEVICE, f"{where}.npu_name", entry.get("npu_name"))
         return
     whole = reading.level(entry.get("fault_level") or entry.get("large_model_fault_level"), f"{where}.fault_level")
-    details = mapping(entry.get("fault_time_and_level_map"))
+    details, why = mapping(entry.get("fault_time_and_level_map")), text(entry.get("fault_type"))
+    worst = -1
     for code in dict.fromkeys((*_names(text(entry.get("fault_code"))), *details)):
         detail, at = mapping(details.get(code)), f"{where}.fault_time_and_level_map[{code}]"
         told = reading.level(detail.get("fault_level"), at) or whole
-        level = reading.terms.codes.level_told(CodeTable.CHIP, code, told)
-        since_ms = reading.time(detail.get("fault_time"), at)
-        yield _ChipFault(device, level, text(entry.get("fault_type")), printable(code)), since_ms
+        worst = max(worst, SEVERITY[told] if told is not None else worst)
+        table = CodeTable.PUBLIC if why == _PUBLIC else CodeTable.CHIP
+        fault = _ChipFault(device, reading.terms.codes.level_told(table, code, told), why, printable(code))
+        since = detail.get("fault_time")
+        since = since * _SECOND if fault.is_public and is_integer(since) else since
+        yield fault, reading.time(since, at)
+    if whole is not None and SEVERITY[whole] > worst:
+        yield _ChipFault(device, whole, why), None
 
 
 def _names(listed: str) -> list[str]:
@@ -129,7 +147,7 @@ def _fact(node: str, fault: _ChipFault, since_ms: int | None = None, *, unhealth
     code, why = fault.code, fault.why
     return ClusterFact(
         id=f"node/{node}/chip/{fault.device}/{code or fault.level}",
-        source=Source.DEVICE,
+        source=Source.PUBLIC if fault.is_public else Source.DEVICE,
         kind=kind_of(fault.level),
         node=node,
         device=fault.device,
@@ -138,6 +156,7 @@ def _fact(node: str, fault: _ChipFault, since_ms: int | None = None, *, unhealth
         since_ms=since_ms,
         harms=harms(fault.level, unhealthy=unhealthy),
         message=f"chip {fault.device}: {code or why}" + (f" ({why})" if code and why else ""),
+        repeated=fault.is_public,
     )
 
 
@@ -171,7 +190,7 @@ def _read_upgrade(entry: Mapping[str, Any], device: str, node: str, reading: Rea
         reading.reject(RejectionReason.MALFORMED, where, entry)
         return
     why = _UPGRADES.get(text(entry.get("upgrade_type")), "the plugin raised it")
-    fault = _ChipFault(device, level, why, printable(code))
+    fault = _ChipFault(device, level, why, _as_listed(code))
     raised = _fact(node, fault, reading.time(entry.get("upgrade_time"), where))
     for place, fact in enumerate(reading.facts):
         if fact.id == raised.id:
@@ -179,3 +198,8 @@ def _read_upgrade(entry: Mapping[str, Any], device: str, node: str, reading: Rea
                 reading.facts[place] = raised
             return
     reading.facts.append(raised)
+
+
+def _as_listed(code: str) -> str:
+    """The code as the fault list writes it: in capitals; here the plugin writes small letters."""
+    return code.upper() if _HEXADECIMAL.fullmatch(code) else printable(code)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -31,6 +31,7 @@ DRAIN_TAINTS: Final = frozenset({"ToBeDeletedByClusterAutoscaler", "karpenter.sh
 OUT_OF_SERVICE: Final = "node.kubernetes.io/out-of-service"
 """Taint by which an admin says that the machine is off for good: Kubernetes deletes its pods by force."""
 
+_SERIAL: Final = "product-serial-number"
 _EFFECTS: Final = {
     "NoSchedule": "no pod is placed there that does not tolerate it",
     "PreferNoSchedule": "pods that do not tolerate it are rather placed elsewhere",
@@ -92,6 +93,16 @@ class NodeView:
     def usable(self) -> bool:
         """Whether the scheduler would put anything there."""
         return self.ready and not self.unschedulable
+
+
+def serial_of(node: Mapping[str, Any]) -> str:
+    """Serial number of a raw node's machine, as MindCluster's device plugin notes it; empty where it does not."""
+    return text(mapping(mapping(node.get("metadata")).get("annotations")).get(_SERIAL))
+
+
+def serials_of(objects: Iterable[Mapping[str, Any]]) -> dict[str, str]:
+    """Serial number to name of every Node among these objects."""
+    return {serial: name_of(one) for one in objects if one.get("kind") == "Node" and (serial := serial_of(one))}
 
 
 def view(node: Mapping[str, Any]) -> NodeView:

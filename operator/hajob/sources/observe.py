@@ -233,17 +233,20 @@ def of_sub_health(
 
 
 def of_capacity(state: JobState, policy: Policy, free_nodes: Callable[[], int]) -> Iterator[events.JobEvent]:
-    """A shrunk job may grow back or must wait again, a start that has given its chips back may take them up."""
-    shrunk = state.shrunk
+    """A job that is not whole may grow or must wait again, a start that has given its chips back may take them up."""
+    shrunk, smaller = state.shrunk, state.smaller
     if state.phase in UNTRAINED and state.waiting is not None and state.waiting.released:
         yield events.CapacityAvailable(nodes=free_nodes())
-    if state.phase is not JobPhase.SHRUNK or shrunk is None:
+    if state.phase is JobPhase.SHRUNK and shrunk is not None:
+        need, known = len(shrunk.absent(released=policy.release_shrunk_pods)), bool(shrunk.capacity_ms)
+    elif state.phase is JobPhase.RUNNING and smaller is not None:
+        need, known = smaller.missing, bool(smaller.capacity_ms)
+    else:
         return
     free = free_nodes()
-    enough = free >= len(shrunk.absent(released=policy.release_shrunk_pods))
-    if enough and not shrunk.capacity_ms:
+    if free >= need and not known:
         yield events.CapacityAvailable(nodes=free)
-    elif not enough and shrunk.capacity_ms:
+    elif free < need and known:
         yield events.CapacityLost()
 
 

@@ -14,7 +14,17 @@ from typing import Any, Final
 
 from hajob.api import constants as names
 from hajob.api.enums import SpareMode
-from hajob.domain.facts import DELETED, EVICTIONS, TAKEN_PODS, Fact, FactKind, Origin, Source, origin_of_exit
+from hajob.domain.facts import (
+    DELETED,
+    EVICTIONS,
+    TAKEN_PODS,
+    Fact,
+    FactKind,
+    Origin,
+    Source,
+    is_refusal,
+    origin_of_exit,
+)
 from hajob.sources.chips import chip_numbers
 from hajob.sources.reading import is_integer, items, mapping, text, whole
 
@@ -33,8 +43,11 @@ UNSTARTABLE: Final = frozenset(
 
 ENDED_PHASES: Final = frozenset({"Failed", "Succeeded"})
 
-MAIN_CONTAINERS: Final = frozenset({"trainer", "controller"})
-"""The container whose end is the end of the pod's work, in rank pods and coordinator pods; users may add others."""
+_NO_NODES: Final[frozenset[str]] = frozenset()
+"""One for all: each empty set of its own takes 216 bytes."""
+
+MAIN_CONTAINERS: Final = frozenset({"trainer", "controller", names.HOOK_CONTAINER})
+"""The container whose end is the end of the pod's work; users may add others."""
 
 Requests = tuple[tuple[str, int], ...]
 """Names of extended resources, each with an amount."""
@@ -84,7 +97,7 @@ class PodView:
     last_word: str = ""
     chips: tuple[str, ...] = ()
     requests: Requests = ()
-    excluded: frozenset[str] = frozenset()
+    excluded: frozenset[str] = _NO_NODES
     gated: bool = False
     warm: bool = False
     place: str = ""
@@ -106,6 +119,11 @@ class PodView:
         return self.role == names.ROLE_SPARE
 
     @property
+    def is_hook(self) -> bool:
+        """Whether it does the work of a planned pause."""
+        return self.role == names.ROLE_HOOK
+
+    @property
     def ended(self) -> bool:
         """Whether its main container will not run again."""
         return self.phase in ENDED_PHASES
@@ -115,6 +133,11 @@ class PodView:
         """Whether its main container could not be started, or failed without the machine's help."""
         ended_badly = self.phase == "Failed" and self.exit_code is not None
         return ended_badly and origin_of_exit(self.exit_code or 0) is Origin.PROGRAM
+
+    @property
+    def is_refused(self) -> bool:
+        """Whether its node did not take it."""
+        return self.phase == "Failed" and self.exit_code is None and is_refusal(self.trouble_code)
 
     @property
     def finished(self) -> bool:
@@ -150,7 +173,7 @@ def view(pod: Mapping[str, Any]) -> PodView:
         last_word=_last_word(status),
         chips=chip_numbers(mapping(metadata.get("annotations"))),
         requests=_requests(spec),
-        excluded=frozenset(_named(spec, "NotIn")) if not spec.get("nodeName") else frozenset(),
+        excluded=frozenset(_named(spec, "NotIn")) or _NO_NODES if not spec.get("nodeName") else _NO_NODES,
         place=next(_named(spec, "In"), "") if not spec.get("nodeName") else "",
         warm=labels.get(names.LABEL_SPARE_MODE) == SpareMode.WARM,
         nominated=intern(text(status.get("nominatedNodeName"))),

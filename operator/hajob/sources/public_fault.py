@@ -45,7 +45,8 @@ _TYPES: Final = frozenset({"NPU", "Node", "Network", "Storage"})
 _OCCUR, _RECOVER, _ONCE = "occur", "recover", "once"
 _ID: Final = re.compile(r"[a-zA-Z0-9_.\-]{8,128}")
 _CODE_LENGTH: Final = 9
-_DESCRIPTION: Final = re.compile(r"[\S ]{0,512}")
+_DESCRIPTION: Final = re.compile(r"[^\t\n\f\r]{0,512}")
+"""Of white space only what Go calls so, which is ASCII: the wide space of a Chinese text is a letter like others."""
 
 
 def read(raw: Mapping[str, Any], terms: Terms) -> Reading:
@@ -58,11 +59,15 @@ def read(raw: Mapping[str, Any], terms: Terms) -> Reading:
     message = mapping(reading.json(told, KEY))
     if not message or not _is_message(message, reading):
         return reading
+    stands: dict[str, list[ClusterFact]] = {}
+    places = 0
     for place, entry in enumerate(items(message.get("faults"))):
-        if len(reading.facts) + len(reading.over) > _MOST_TOLD:
+        if places > _MOST_TOLD:
             reading.reject(RejectionReason.TOO_MANY, f"faults[{place}]", f"more than {_MOST_TOLD} chips in one message")
             break
-        _read_fault(mapping(entry), text(message.get("resource")), reading, f"faults[{place}]")
+        places += _read_fault(mapping(entry), reading, f"faults[{place}]", stands)
+    reading.facts = [fact for facts in stands.values() for fact in facts]
+    reading.over = [begins for begins, facts in stands.items() if not facts]
     return reading
 
 
@@ -71,6 +76,7 @@ def _is_message(message: Mapping[str, Any], reading: Reading) -> bool:
     if text(message.get("resource")) not in reading.terms.senders:
         reading.reject(RejectionReason.UNKNOWN_SENDER, "resource", message.get("resource"))
         return False
+    reading.sender = text(message.get("resource"))
     for name, fits in (
         ("id", _ID.fullmatch(text(message.get("id"))) is not None),
         ("version", message.get("version") == VERSION),
@@ -99,26 +105,43 @@ def _is_time(value: object) -> bool:
     return is_integer(value) and EARLIEST_MS <= value < 10**13
 
 
-def _read_fault(fault: Mapping[str, Any], sender: str, reading: Reading, where: str) -> None:
+def _read_fault(fault: Mapping[str, Any], reading: Reading, where: str, stands: dict[str, list[ClusterFact]]) -> int:
+    """Add what one fault of a message says; how many places it has.
+
+    Args:
+        fault: as it was sent.
+        reading: for what is refused.
+        where: in the message.
+        stands: what the message says so far, by the beginning of the ids; nothing: that is over.
+    """
     wrong = _wrong(fault)
     if wrong:
         reading.reject(RejectionReason.MALFORMED, f"{where}.{wrong}", fault.get(wrong))
-        return
+        return 0
     code = text(fault.get("faultCode"))
     level = reading.terms.codes.level(CodeTable.PUBLIC, code)
     if level is None:
         reading.reject(RejectionReason.UNKNOWN_CODE, f"{where}.faultCode", code)
-        return
+        return 0
     if not _are_many(fault.get("influence"), _MOST_PLACES, reading, f"{where}.influence"):
-        return
+        return 0
     since = reading.time(fault.get("faultTime"), f"{where}.faultTime")
-    for node, device in _places(items(fault.get("influence")), reading, where):
-        fact = _fact(fault, sender, f"{node}/{device}", level, since)
-        late = fact.happens_once and since is not None and reading.terms.now_ms - since > LATE_ONCE_MS
-        if fault.get("assertion") == _RECOVER or late:
-            reading.over.append(fact.id)
+    is_late = since is not None and reading.terms.now_ms - since > LATE_ONCE_MS
+    is_over = fault.get("assertion") == _RECOVER or (fault.get("assertion") == _ONCE and is_late)
+    places = list(_places(items(fault.get("influence")), reading, where))
+    for node, device in places:
+        fact = _fact(fault, reading.sender, f"{node}/{device}", level, since)
+        begins = begins_of(fact.id)
+        if is_over:
+            stands[begins] = []
         else:
-            reading.facts.append(fact)
+            stands.setdefault(begins, []).append(fact)
+    return len(places)
+
+
+def begins_of(fact_id: str) -> str:
+    """What sender, fault and node are in the id of a public fault: a recovery ends it on every chip of the node."""
+    return fact_id.rpartition("/")[0]
 
 
 def _wrong(fault: Mapping[str, Any]) -> str:
@@ -151,9 +174,10 @@ def _places(influence: Iterable[Any], reading: Reading, where: str) -> Iterator[
     """Node and chip of every place that the fault reaches."""
     for place, entry in enumerate(influence):
         at, spot = f"{where}.influence[{place}]", mapping(entry)
-        node, numbers = text(spot.get("nodeName")), spot.get("deviceIds")
+        serial, numbers = text(spot.get("nodeSN")), spot.get("deviceIds")
+        node = text(spot.get("nodeName")) or reading.terms.serials.get(serial, "")
         if not is_node_name(node):
-            reading.reject(RejectionReason.UNKNOWN_NODE, at, node or spot.get("nodeSN"))
+            reading.reject(RejectionReason.UNKNOWN_NODE, at, node or serial)
         elif not _are_devices(numbers):
             reading.reject(RejectionReason.UNKNOWN_DEVICE, f"{at}.deviceIds", numbers)
         else:

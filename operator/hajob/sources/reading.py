@@ -24,6 +24,8 @@ MOST_SHOWN: Final = 80
 _MOST_DIGITS: Final = 15
 _NODE_NAME: Final = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?")
 _DEVICE_NAME: Final = re.compile(r"[A-Za-z][A-Za-z0-9]{0,30}-\d{1,4}")
+_NO_LEVEL: Final = frozenset({"", "NormalNPU", "NormalNetwork"})
+"""What a device plugin calls a chip that is listed without a fault."""
 _CONTROL: Final = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 
 
@@ -41,6 +43,7 @@ class RejectionReason(StrEnum):
     UNKNOWN_SENDER = "UnknownSender"
     FUTURE_TIME = "FutureTime"
     TOO_MANY = "TooMany"
+    RATE = "RateLimited"
 
 
 REJECTION_SENTENCE: Final = {
@@ -55,6 +58,7 @@ REJECTION_SENTENCE: Final = {
     RejectionReason.UNKNOWN_SENDER: "its sender is not allowed to report faults",
     RejectionReason.FUTURE_TIME: "its time is more than a day ahead; the fault counts, its time does not",
     RejectionReason.TOO_MANY: "it has more entries than the format allows",
+    RejectionReason.RATE: "its sender has sent too many messages; it is read when its turn comes",
 }
 """What each reason says to a person."""
 
@@ -72,12 +76,14 @@ class Terms:
         codes: levels of codes, the admin's overrides included.
         conditions: types of node conditions that mean a fault while they are True, with its level.
         senders: who may report public faults.
+        serials: serial number of a machine to the name of its node.
     """
 
     now_ms: int
     codes: FaultCodes = field(default_factory=FaultCodes)
     conditions: Mapping[str, Level] = field(default_factory=dict)
     senders: Collection[str] = SENDERS
+    serials: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,9 +108,10 @@ class Reading:
     Attributes:
         terms: by which it is read.
         facts: what stands, in the order of the object.
-        over: ids of facts that the object says are over.
+        over: ids of facts that the object says are over; of messages their beginnings, up to the device.
         rejected: what could not be used.
         updated_ms: when the writer wrote it, as far as it says.
+        sender: of a message; empty: it is none, or nobody's who may send one.
     """
 
     terms: Terms = field(compare=False)  # the time of reading is none of what was read
@@ -112,6 +119,7 @@ class Reading:
     over: list[str] = field(default_factory=list)
     rejected: list[Rejection] = field(default_factory=list)
     updated_ms: int | None = None
+    sender: str = ""
 
     def reject(self, reason: RejectionReason, where: str, found: object = "") -> None:
         """Note what is not used; what was found is shortened and made printable."""
@@ -127,7 +135,7 @@ class Reading:
 
     def level(self, word: object, where: str) -> Level | None:
         """The level that a writer calls so; None where it gives none, or one that nobody knows."""
-        if word is None or word == "":
+        if word is None or (isinstance(word, str) and word in _NO_LEVEL):
             return None
         found = LEVEL_WORDS.get(word) if isinstance(word, str) else None
         if found is None:

@@ -114,6 +114,7 @@ def read(raw: Mapping[str, Any], terms: Terms) -> Reading:
         whole.over += found.over
         whole.rejected += found.rejected
         whole.updated_ms = found.updated_ms if whole.updated_ms is None else whole.updated_ms
+        whole.sender = whole.sender or found.sender
     return whole
 
 

@@ -139,7 +139,8 @@ def _event(milestone: wire.Milestone, state: wire.CoordinatorState) -> events.Jo
                 number, milestone.result_code, milestone.text, milestone.strategy, tuple(milestone.ranks)
             )
         case wire.TAKEN_OVER:
-            return events.ControllerTakenOver(milestone.duration_nanoseconds // NANOSECONDS_PER_MILLISECOND)
+            took_ms = milestone.duration_nanoseconds // NANOSECONDS_PER_MILLISECOND
+            return events.ControllerTakenOver(duration_ms=took_ms, store_kept=milestone.store_kept)
         case wire.FINISHED_ALL:
             return events.AllFinished(number)
     return None

@@ -16,6 +16,7 @@ from hajob.sources.pod import PodView
 _NODES: Final = re.compile(r"^\d+/(\d+) nodes are available: (.*)$", re.DOTALL)
 _CLAUSE: Final = re.compile(r"(\d+) (Insufficient (\S+)|Too many pods|node\(s\) ((?:\{[^}]*\}|[^,{])+))(?:, |$)")
 _MESSAGE_LIMIT: Final = 1024
+_SHOWN: Final = 5
 HELD_BACK: Final = (
     "{} pods ask for no node yet: there are not enough free nodes for all of them at once, or an earlier job gets them "
     "(scheduling.gangPolicy: SchedulingGates)"
@@ -38,8 +39,17 @@ def shortage(pods: Sequence[PodView], refused: NotCreated | None) -> str:
     if waiting:
         first = waiting[0]
         short = in_short(first.unschedulable)
-        told.append(f"{len(waiting)} pods find no node: {short} ({first.name}: {first.unschedulable})")
+        told.append(
+            f"{len(waiting)} pods find no node: {short}{_kept_off(first)} ({first.name}: {first.unschedulable})"
+        )
     return "; ".join(told)[:_MESSAGE_LIMIT]
+
+
+def _kept_off(pod: PodView) -> str:
+    """The nodes where Hajob or the job will not have it, which the scheduler counts and does not name."""
+    names = sorted(pod.excluded)
+    more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
+    return f"; kept off {', '.join(names[:_SHOWN])}{more}" if names else ""
 
 
 def in_short(message: str) -> str:

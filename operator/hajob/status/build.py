@@ -16,7 +16,7 @@ from hajob.api import constants as names
 from hajob.api import status as api
 from hajob.api.base import format_time
 from hajob.api.conditions import ConditionType, Reason, condition, find_condition, with_condition
-from hajob.api.derived import data_parallel_size, effective
+from hajob.api.derived import data_parallel_size, effective, with_nodes
 from hajob.api.enums import ConditionStatus, RecoveryMode
 from hajob.api.job import HATrainingJob
 from hajob.domain.batch import Batch
@@ -50,6 +50,7 @@ RUNNING_REASON: Final = {
     JobPhase.SHRUNK: Reason.TRAINING,
     JobPhase.EXPANDING: Reason.TRAINING,
     JobPhase.MIGRATING: Reason.TRAINING,
+    JobPhase.PAUSED: Reason.PAUSED,
     JobPhase.SAVING: Reason.RECOVERING,
     JobPhase.RESTARTING: Reason.RESTARTING,
     JobPhase.SUSPENDED: Reason.RUNNING_SUSPENDED,
@@ -216,7 +217,8 @@ def _incidents(snapshot: Snapshot) -> tuple[api.IncidentEntry, ...]:
     if snapshot.record is None:
         return known
     records = [record for record in (snapshot.record, snapshot.settled) if record is not None]
-    fresh = [entry(record, layout_of(snapshot.job.spec)) for record in records]
+    spec = snapshot.job.spec
+    fresh = [entry(record, layout_of(with_nodes(spec, record.incident.nodes))) for record in records]
     numbers = {incident.incarnation for incident in fresh}
     rest = [incident for incident in known if incident.incarnation not in numbers]
     return (*fresh, *rest)[: api.MAX_INCIDENTS]
@@ -245,7 +247,7 @@ def _reasons(snapshot: Snapshot) -> list[tuple[Reason, str]]:
         (RUNNING_REASON[state.phase], "; ".join(_told(snapshot))),
         (recoverable, unmet),
         _coordinator(snapshot),
-        (Reason.FEWER_RANKS if state.shrunk else Reason.FULL_SIZE, ""),
+        (Reason.FEWER_RANKS if state.shrunk or state.smaller else Reason.FULL_SIZE, ""),
         _spares_ready(snapshot),
         _degraded(snapshot),
         _held(mode, snapshot.held_back),
@@ -384,8 +386,8 @@ def _failed(snapshot: Snapshot) -> tuple[Reason, str]:
 
 
 def _data_parallel(snapshot: Snapshot) -> api.DataParallel:
-    desired, shrunk = data_parallel_size(snapshot.job.spec), snapshot.state.shrunk
-    return data_parallel(desired, shrunk, snapshot.wait, snapshot.batch, snapshot.step_ms)
+    desired = data_parallel_size(snapshot.job.spec)
+    return data_parallel(desired, snapshot.state, snapshot.wait, snapshot.batch, snapshot.step_ms)
 
 
 def _spares(snapshot: Snapshot) -> api.Spares | None:

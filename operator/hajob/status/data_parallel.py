@@ -5,20 +5,20 @@ from typing import Final
 
 from hajob.api import status as api
 from hajob.domain.batch import Batch
-from hajob.plan.state import Shrunk
+from hajob.plan.state import JobState
 from hajob.plan.waits import Wait
 
 _MESSAGE_LIMIT: Final = 1024
 
 
 def data_parallel(
-    desired: int, shrunk: Shrunk | None, wait: Wait | None, batch: Batch | None, step_ms: int | None
+    desired: int, state: JobState, wait: Wait | None, batch: Batch | None, step_ms: int | None
 ) -> api.DataParallel:
     """As it is now.
 
     Args:
         desired: data-parallel ranks at full size.
-        shrunk: what is missing, None at full size.
+        state: of the job: what is missing.
         wait: what is waited for.
         batch: sizes of a step, None where they are not visible.
         step_ms: milliseconds of a step at the present size, None while it is not known.
@@ -29,14 +29,18 @@ def data_parallel(
         wait_reason=wait.reason if wait is not None else None,
         wait_message=wait.message[:_MESSAGE_LIMIT] if wait is not None else None,
     )
-    if shrunk is None:
+    shrunk, smaller = state.shrunk, state.smaller
+    if shrunk is None and smaller is None:
         return whole
-    current = desired - len(shrunk.dropped)
-    measured = 100 * shrunk.full_step_ms // step_ms if shrunk.full_step_ms and step_ms else None
+    started = desired * smaller.nodes // (smaller.nodes + smaller.missing) if smaller is not None else desired
+    dropped, full_step_ms = (shrunk.dropped, shrunk.full_step_ms) if shrunk is not None else ((), 0)
+    current, since = started - len(dropped), smaller or shrunk
+    assert since is not None
+    measured = 100 * full_step_ms // step_ms if full_step_ms and step_ms and smaller is None else None
     less = {
         "current": current,
-        "dropped": shrunk.dropped,
-        "since": datetime.fromtimestamp(shrunk.since_ms // 1000, UTC),
+        "dropped": dropped,
+        "since": datetime.fromtimestamp(since.since_ms // 1000, UTC),
         "expected_throughput_percent": _expected_percent(batch, current, desired),
         "measured_throughput_percent": measured,
     }

@@ -65,16 +65,21 @@ class Restoration:
     def began(self, incident: Incident, newest_step: int) -> Restoration:
         """The whole job is restarted: remember where it stood, as far as is known.
 
-        The step of the fact is that of the rank it is about; others may have been one further.
+        No rank ends a step that another has not begun to end, so all have finished the one before the newest. The step
+        of the fact is that of the rank it is about, which may be known from a heartbeat two seconds old.
         """
         if self.before >= 0 or incident.action is not Action.RESTART:
             return self
-        known = [step for step in (incident.cause.step, newest_step) if step >= 0]
-        return replace(self, before=min(known, default=-1))
+        told = incident.cause.step
+        return replace(self, before=min(newest_step, max(told, newest_step - 1)) if newest_step >= 0 else told)
 
-    def finds(self, incident: Incident, step: int | None) -> Restoration:
-        """The newest complete checkpoint before MindIO was told whom it repairs; None: nobody can look."""
-        return self if step is None or incident.named else replace(self, tracked=step)
+    def finds(self, before: Incident, step: int | None) -> Restoration:
+        """The newest complete checkpoint until MindIO is told whom it repairs; None: nobody can look.
+
+        `before`: the incident before this was told. The report of the naming itself still counts: no rank trains yet,
+        and a checkpoint saved just before the fault may not have been looked at earlier.
+        """
+        return self if step is None or before.named else replace(self, tracked=step)
 
     def loaded(self, found: Loaded) -> Restoration:
         """The attempt that ends the incident loads this."""

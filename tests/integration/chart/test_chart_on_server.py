@@ -4,53 +4,20 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 import yaml
 
-from e2e.bootstrap.paths import CHECKOUT
 from e2e.cluster.control_plane import ControlPlane
-from tests.integration.chart.helm import CHART, helm
+from tests.integration.chart.chart_release import TAKE, Release
+from tests.integration.chart.helm import CHART
 from tests.integration.chart.test_chart_renders import HERE, SETS
 from tests.integration.conftest import QUICKSTART
 
 pytestmark = pytest.mark.skipif(
     not os.environ.get("HAJOB_CHART_ON_SERVER"), reason="changes the CRDs that other tests use: make chart"
 )
-CRD = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/hatrainingjobs.training.hajob.io"
-TAKE = "--take-ownership"
-"""Other tests apply the CRD by kubectl on the same server."""
-
-
-class Release:
-    """The chart in a namespace of this test."""
-
-    def __init__(self, plane: ControlPlane, namespace: str) -> None:
-        self.plane, self.namespace = plane, namespace
-
-    def helm(self, *arguments: str) -> str:
-        where = ("--namespace", self.namespace, "--kubeconfig", str(self.plane.kubeconfig))
-        return helm(*arguments, *where, environment=self.plane.run.environment({})).stdout
-
-    def deployment(self) -> Any:
-        return self.plane.api.find(f"/apis/apps/v1/namespaces/{self.namespace}/deployments/hajob-operator")
-
-    def schema(self) -> Any:
-        (version,) = self.plane.api.get(CRD)["spec"]["versions"]
-        return version["schema"]["openAPIV3Schema"]["properties"]["spec"]["properties"]
-
-
-@pytest.fixture
-def release(control_plane: ControlPlane, namespace: str) -> Iterator[Release]:
-    made = Release(control_plane, namespace)
-    yield made
-    if "hajob" in made.helm("list", "--short"):
-        made.helm("uninstall", "hajob")
-    # what Helm applied it owns: kubectl has to take it back
-    control_plane.kubectl("apply", "--server-side", "--force-conflicts", "-f", str(CHECKOUT / "crds"))
 
 
 def newer_chart(directory: Path) -> Path:
@@ -62,7 +29,7 @@ def newer_chart(directory: Path) -> Path:
     properties = crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"]["properties"]
     properties["wings"] = {"type": "integer"}
     path.write_text(yaml.safe_dump(crd))
-    chart = (made / "Chart.yaml").read_text().replace("ersion: 0.1.0", "ersion: 0.9.0")
+    chart = (made / "Chart.yaml").read_text().replace("ersion: 0.2.0", "ersion: 0.9.0")
     (made / "Chart.yaml").write_text(chart)
     return made
 

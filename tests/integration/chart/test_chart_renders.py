@@ -16,7 +16,7 @@ from tests.integration.chart.helm import CHART, Object, helm, rendered
 
 HERE = Path(__file__).parent
 SETS = sorted(path.stem for path in (HERE / "values").glob("*.yaml"))
-LIKE_DEPLOY = ("--set", "image.tag=dev,sidecar.image=hajob/sidecar:dev")
+LIKE_DEPLOY = ("--set", "image.tag=dev,sidecar.image=hajob/sidecar:dev,faultNamespaces={kube-system,mindx-dl}")
 
 
 def key(each: Object) -> tuple[str, str, str]:
@@ -45,7 +45,8 @@ def test_there_are_enough_sets() -> None:
 
 
 def deployed() -> list[Object]:
-    texts = ((CHECKOUT / "deploy/hajob.yaml").read_text(), (CHECKOUT / "deploy/network-policies.yaml").read_text())
+    names = ("hajob.yaml", "mindcluster.yaml", "network-policies.yaml")
+    texts = [(CHECKOUT / "deploy" / name).read_text() for name in names]
     return [each for text in texts for each in yaml.safe_load_all(text) if each["kind"] != "Namespace"]
 
 
@@ -110,6 +111,18 @@ def test_a_wrong_value_is_refused_by_name(given: str, word: str) -> None:
 
 def test_lint_has_nothing_to_say() -> None:
     helm("lint", "--strict", str(CHART))
+
+
+def test_where_faults_are_read_there_is_a_right() -> None:
+    """Else the operator asks for what it is refused, for ever."""
+    for name in SETS:
+        objects: Any = list(yaml.safe_load_all((HERE / "golden" / f"{name}.yaml").read_text()))
+        (deployment,) = [each for each in objects if each["kind"] == "Deployment"]
+        (container,) = deployment["spec"]["template"]["spec"]["containers"]
+        given = {each["name"]: each["value"] for each in container["env"] if "value" in each}
+        read = {each for each in Settings.from_environment(given).fault_namespaces.split(",") if each}
+        bound = [each["metadata"] for each in objects if each["kind"] == "RoleBinding"]
+        assert read == {each["namespace"] for each in bound if each["name"] == "hajob-fault-reader"}, name
 
 
 def test_what_the_chart_says_the_operator_reads() -> None:

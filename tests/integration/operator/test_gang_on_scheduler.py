@@ -99,6 +99,9 @@ def test_a_pod_that_is_preempted_in_the_start_is_made_alone(rivals: Rivals, cont
         assert {uid: after.get(uid) for uid in before if uid != lost} == {
             uid: node for uid, node in before.items() if uid != lost
         }
+        with bare_nodes(control_plane, rivals.pool, 1, first=4):
+            # The coordinator may be the first to take it, and then makes room.
+            control_plane.wait("it to have the new node", lambda: rivals.placed("first") == 4)
 
 
 @contextmanager

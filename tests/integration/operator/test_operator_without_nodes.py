@@ -180,6 +180,7 @@ def test_suspending_takes_the_pods_and_resuming_makes_new_ones(served: Served) -
 def test_the_next_leader_goes_on_with_the_same_pods(served: Served) -> None:
     served.apply()
     served.until("pods", lambda: len(served.pods()) == 5)
+    copy_with_labels_alone(served)
     before, fence = served.pods(), served.status()["fence"]
     served.kill_operators()
     served.start_operator()
@@ -187,6 +188,15 @@ def test_the_next_leader_goes_on_with_the_same_pods(served: Served) -> None:
     served.until("the next leader's word", lambda: served.condition("Held").get("status") == "True")
     assert served.status()["fence"] > fence
     assert served.pods() == before
+
+
+def copy_with_labels_alone(served: Served) -> None:
+    """Somebody's pod that says it is a rank pod of the job, and has failed; the job's controller is not its owner."""
+    path = f"/api/v1/namespaces/{served.namespace}/pods"
+    real = next(pod for pod in served.plane.api.items(path) if pod["metadata"]["labels"][names.LABEL_ROLE] == "rank")
+    spec = {"containers": [{"name": "trainer", "image": "i"}]}
+    served.plane.api.create(path, {"metadata": {"name": "copy", "labels": real["metadata"]["labels"]}, "spec": spec})
+    served.plane.api.merge(f"{path}/copy/status", {"status": {"phase": "Failed"}})
 
 
 def test_somebody_elses_job_is_left_alone(served: Served) -> None:

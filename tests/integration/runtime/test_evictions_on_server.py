@@ -11,10 +11,12 @@ from e2e.cluster.rest import ApiError
 from hajob.api import constants as names
 from hajob.api.job import HATrainingJob
 from hajob.objects.naming import budget_name
+from hajob.plan.placements import CoordinatorPlacement, Placement, Placements
+from hajob.plan.policy import Policy
 from hajob.runtime.clock import SystemClock
 from hajob.runtime.disruption_budgets import RESOURCE, DisruptionBudgets
 from hajob.runtime.http_kube import HttpKube
-from hajob.scheduling.drains import Budgets
+from hajob.scheduling.drains import Budgets, Openings, Turn, budgets
 
 Object = dict[str, Any]
 
@@ -83,6 +85,21 @@ async def test_evictions_wait_for_a_move_and_go_through_in_the_end(served: Serve
 async def test_without_moves_one_rank_pod_after_the_other_goes(served: Served) -> None:
     await served.allow(2, 0)
     assert [served.evict(name) for name in ("rank-0", "rank-1")] == [201, 429]
+
+
+async def test_an_eviction_without_a_cordon_gets_its_turn(served: Served) -> None:
+    """Nobody announced it, so nothing is moved: it is refused until the job has trained for the timeout."""
+    desired = Placements(tuple(Placement(rank, 1) for rank in range(3)), CoordinatorPlacement(1))
+    turn, timeout = Turn(Openings()), 900.0
+
+    async def at(now: float) -> list[int]:
+        wanted = budgets(desired, Policy(), overdue=False, opened=turn.is_now(now, timeout))
+        await served.allow(wanted.ranks, wanted.coordinator)
+        return [served.evict("rank-0"), served.evict("rank-1")]
+
+    assert [await at(0.0), await at(timeout - 1)] == [[429, 429]] * 2
+    assert await at(timeout) == [201, 429]
+    assert served.evict("coordinator") == 201
 
 
 async def test_a_pod_that_is_not_ready_may_always_go(served: Served) -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from tests.unit.agent.rig import until
 from tests.unit.agent.test_agent_gate import REGISTER, Scene, heartbeat, message
-from trainer_sidecar.agent import gate
+from trainer_sidecar.agent import gate_link
 from trainer_sidecar.agent.frames import HEARTBEAT, SERIAL_AT, Message
 from trainer_sidecar.agent.gate_rules import LinkPhase
 from trainer_sidecar.agent.last_words import LastWords
@@ -142,7 +142,7 @@ async def test_its_successor_ends_what_was_kept_for_it(scene: Scene) -> None:
 
 
 async def test_it_is_answered_for_no_longer_than_it_helps(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(gate, "ANSWERED_SECONDS", 0.2)
+    monkeypatch.setattr(gate_link, "ANSWERED_SECONDS", 0.2)
     _, writer = await speaking(scene)
     writer.close()
     scene.gate.end_links(2)

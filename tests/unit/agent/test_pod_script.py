@@ -53,7 +53,6 @@ async def test_the_script_goes_on_after_its_ranks(tmp_path: Path, authority: Aut
         assert [line for line in sorted(printed) if " of 2" in line] == ["[rank 0] rank 0 of 2", "[rank 1] rank 1 of 2"]
         assert "--nproc-per-node 8 is overridden by the job: 2" in pod.log()
         await until(lambda: coordinator.reports[-1].script_ended, "the end of the script")
-        assert coordinator.reports[-1].script_exit_code == 7
         assert {state.phase for state in coordinator.reports[-1].ranks} == {pb.FINISHED}
         assert coordinator.facts == {}
         await coordinator.close()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import struct
 from collections.abc import AsyncIterator
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -85,6 +86,10 @@ class Change(Scene):
         link[1].write(heartbeat(step=4))
         await until(lambda: 3 in self.first.kinds(), "its heartbeat")
         return link
+
+    def has_told(self, answered: list[int]) -> bool:
+        """Whether the gate says that its rank has answered these."""
+        return [list(one.answered) for one in self.gate.state().told] == [answered]
 
     def change(self, controller: MindIO, name: str = "second") -> None:
         self.rules.address, self.rules.served_by = controller.address, name
@@ -251,6 +256,23 @@ async def test_what_was_done_for_the_former_one_is_not_done_again(scene: Change)
     await until(lambda: 12 in scene.second.kinds(), "answers in its place")
     given = [struct.unpack_from("<hhIIIiH", one) for _, one in scene.second.messages if one[:1] in (b"\x12", b"\x0c")]
     assert [(one[0], one[5], one[6]) for one in given] == [(18, 0, 57), (12, 0, 51)]
+
+
+async def test_who_is_held_is_not_held_twice(scene: Change) -> None:
+    """To pause and to go on have the same answer: which of them it was is told by the controller's last word."""
+    reader, writer = await scene.registered()
+    for action, told in ((13, [14]), (15, []), (13, [14])):
+        order = message(action, struct.pack("<H", action) + bytes(22))
+        scene.first.writers[-1].write(order)
+        assert await reader.readexactly(len(order)) == order
+        writer.write(answer(14, action))
+        await until(partial(scene.has_told, told), "its answer")
+    scene.change(scene.second)
+    await until(lambda: 3 in scene.second.kinds(), "the takeover")
+    pause, go_on = (message(kind, struct.pack("<H", 40 + kind) + bytes(22)) for kind in (13, 15))
+    scene.second.writers[-1].write(pause + go_on)
+    assert await reader.readexactly(len(go_on)) == go_on
+    await until(lambda: 14 in scene.second.kinds(), "an answer in its place")
 
 
 async def test_a_repair_is_resumed_only_if_that_is_ordered(scene: Change) -> None:

@@ -9,6 +9,7 @@ import pytest
 
 from e2e.cluster.loopback import own_port
 from tests.unit.agent.rig import ADDRESS, until
+from trainer_sidecar.agent.clock import BootClock
 from trainer_sidecar.agent.store_gate import StoreGate
 
 
@@ -17,7 +18,8 @@ class Rules:
 
     def __init__(self) -> None:
         self.open = False
-        self.address = ""
+        self.address = self.name = ""
+        self.kept = False
         self.problems: list[int] = []
         self.strangers: list[int] = []
 
@@ -26,6 +28,12 @@ class Rules:
 
     def store_address(self) -> str:
         return self.address
+
+    def store(self) -> str:
+        return self.name
+
+    def is_store_kept(self) -> bool:
+        return self.kept
 
     def port_taken(self, port: int, _: OSError) -> None:
         self.problems.append(port)
@@ -39,7 +47,7 @@ class Scene:
 
     def __init__(self) -> None:
         self.rules = Rules()
-        self.gate = StoreGate(ADDRESS, own_port(), self.rules)
+        self.gate = StoreGate(ADDRESS, own_port(), self.rules, BootClock())
         self.store_port = own_port()
         self.store: asyncio.Server | None = None
         self.served = 0
@@ -116,3 +124,17 @@ async def test_another_pods_process_does_not_reach_the_store(scene: Scene, monke
     await until(lambda: scene.rules.strangers == [scene.gate.listener.port], "the count")
     await asyncio.sleep(0.05)
     assert scene.served == 0
+
+
+async def test_a_store_that_is_named_later_is_still_the_same(scene: Scene) -> None:
+    """A coordinator of 0.1 names none; the one that follows it does."""
+    await scene.serve()
+    scene.open()
+    reader, writer = await scene.dial()
+    writer.write(b"one")
+    assert await reader.readexactly(3) == b"one"
+    scene.rules.name = "1/2"
+    scene.open()
+    writer.write(b"two")
+    assert await reader.readexactly(3) == b"two"
+    assert scene.served == 1

@@ -3,21 +3,28 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import select
+import signal
+import subprocess
 from collections.abc import Callable
 
 import pytest
 
 from e2e.cluster.loopback import own_address, own_port
 from tests.unit.agent.test_store_gate import Rules
-from tests.unit.controller_host.test_host import Client, host  # noqa: F401  a fixture
+from tests.unit.controller_host.test_host import Client, children, host  # noqa: F401  a fixture
 from tests.unit.controller_host.test_torch_store import (  # noqa: F401  fixtures among them
     Rank,
     rank,
     store,
     torch_python,
+    wildcard_port,
 )
+from trainer_sidecar.agent.clock import BootClock
 from trainer_sidecar.agent.store_gate import StoreGate
+from trainer_sidecar.coordinator.store_filling import fill_store
+from trainer_sidecar.coordinator.store_keeping import StoreKeeping
 
 pytestmark = pytest.mark.skipif(
     not torch_python(), reason="no torch: apt-get install python3-torch, or HAJOB_TORCH_PYTHON"
@@ -30,7 +37,7 @@ async def test_torchs_client_is_held_at_the_gate_and_goes_on(
 ) -> None:
     """Before the store is known, and in the middle of a get when the lease has run out."""
     rules, (_, _, store_port) = Rules(), store
-    gate = StoreGate(own_address(), own_port(), rules)
+    gate = StoreGate(own_address(), own_port(), rules, BootClock())
     await gate.listen()
     try:
         held, direct = rank(gate.listener.port, 0), rank(store_port, 1)
@@ -51,6 +58,85 @@ async def test_torchs_client_is_held_at_the_gate_and_goes_on(
         assert await asyncio.to_thread(held.answer) == "rebuilt"
     finally:
         await gate.close()
+
+
+async def test_another_store_goes_on_where_the_lost_one_was(
+    store: tuple[Client, int, int],  # noqa: F811
+    rank: Callable[..., Rank],  # noqa: F811
+) -> None:
+    """Two pods; the store's process dies while one waits for a key; the second store has what both had written."""
+    host_client, _, store_port = store
+    pods = [Pod(f"{own_address()}:{store_port}") for _ in range(2)]
+    for pod in pods:
+        await pod.gate.listen()
+    first, second = (rank(pod.gate.listener.port, number) for number, pod in enumerate(pods))
+    others: list[subprocess.Popen[bytes]] = []
+    try:
+        for number, client in enumerate((first, second)):
+            assert await asyncio.to_thread(client.ask, "raw", "set", f"address/{number}", f"10.0.0.{number}") is None
+            assert await asyncio.to_thread(client.ask, "raw", "add", "barrier", 1) == number + 1
+        await asyncio.to_thread(first.ask, "raw", "set", "root", "old")
+        assert await asyncio.to_thread(second.ask, "raw", "get", "root") == "old"
+        assert await asyncio.to_thread(second.ask, "raw", "delete_key", "root") is True
+        address = f"{own_address()}:{await asyncio.to_thread(another_store, others)}"
+        first.begin("raw", "get", "root")  # for 20 s; on a loaded machine torch takes as long to be imported
+        assert not await answers(first)
+        os.kill(int(children(host_client)[0]), signal.SIGKILL)
+        await asyncio.to_thread(host_client.state, store="lost")
+        assert not await answers(first), "a get that waits outlives the store"
+        for pod in pods:
+            pod.rules.open = False
+            pod.gate.changed()
+        keeping = StoreKeeping()
+        keeping.begin("word", 100.0)
+        for number, pod in enumerate(pods):
+            for part in pod.gate.content("word"):
+                keeping.told(str(number), part, 100.0)
+        keeping.follow(["0", "1"], 100.0)
+        keeping.listens()
+        fill = keeping.take_fill()
+        assert fill is not None
+        assert await fill_store(address, fill) == ""
+        for pod in pods:
+            pod.rules.address, pod.rules.name, pod.rules.kept, pod.rules.open = address, "1/2", True, True
+            pod.gate.changed()
+        assert await asyncio.to_thread(second.ask, "raw", "get", "address/0") == "10.0.0.0"
+        assert await asyncio.to_thread(second.ask, "raw", "add", "barrier", 1) == 3
+        assert not await answers(first), "what was deleted stays so"
+        await asyncio.to_thread(second.ask, "raw", "set", "root", "new")
+        assert await asyncio.to_thread(first.answer) == "new"
+        successor = rank(pods[0].gate.listener.port, 0)
+        assert await asyncio.to_thread(successor.ask, "raw", "get", "address/1") == "10.0.0.1"
+    finally:
+        for pod in pods:
+            await pod.gate.close()
+        for process in others:
+            process.kill()
+            process.communicate()
+
+
+class Pod:
+    """A gate of a pod whose coordinator serves at `address`."""
+
+    def __init__(self, address: str) -> None:
+        self.rules = Rules()
+        self.rules.address, self.rules.name, self.rules.open = address, "1/1", True
+        self.gate = StoreGate(own_address(), own_port(), self.rules, BootClock())
+
+
+def another_store(processes: list[subprocess.Popen[bytes]]) -> int:
+    """A store of torch's in a process of its own: where it listens."""
+    port = wildcard_port()
+    code = (
+        "import sys, time; from torch.distributed import TCPStore\n"
+        f"store = TCPStore('127.0.0.1', {port}, is_master=True, wait_for_workers=False)\n"
+        "print('listens', flush=True); time.sleep(600)"
+    )
+    process = subprocess.Popen([torch_python(), "-c", code], stdout=subprocess.PIPE)
+    processes.append(process)
+    assert process.stdout is not None
+    assert process.stdout.readline() == b"listens\n"
+    return port
 
 
 async def answers(client: Rank) -> bool:

@@ -96,7 +96,10 @@ def test_a_wish_that_cannot_be_met_is_named() -> None:
     ("fields", "named"),
     [
         ({"scheduling": {"queueName": "q"}}, "scheduling.queueName"),
-        ({"elastic": {"restartSize": "Available"}}, "elastic.restartSize: Available"),
+        (
+            {"framework": "MindSpore", "elastic": {"restartSize": "Available"}},
+            "elastic.restartSize: Available with framework: MindSpore",
+        ),
         ({"checkpoint": {"path": "/ckpt", "savedLimit": 3}}, "checkpoint.savedLimit"),
         ({"accelerator": {"product": "A3", "superPodChips": 16}}, "accelerator.superPodChips"),
     ],
@@ -108,3 +111,4 @@ def test_what_nothing_reads_is_named(fields: dict[str, Any], named: str) -> None
 def test_what_means_nothing_is_no_wish() -> None:
     assert not_served(spec(accelerator={"product": "A2", "superPodChips": 16})) == ""
     assert not_served(spec(checkpoint={"path": "/ckpt", "savedLimit": 2}, elastic={"restartSize": "Original"})) == ""
+    assert not_served(spec(elastic={"restartSize": "Available"})) == ""

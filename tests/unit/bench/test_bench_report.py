@@ -9,7 +9,15 @@ from pathlib import Path
 
 import pytest
 
-from e2e.bench.__main__ import many_ranks_rows, overhead_rows, retry_rows, save_rows
+from e2e.bench.__main__ import (
+    many_ranks_rows,
+    overhead_rows,
+    resize_rows,
+    retry_rows,
+    save_rows,
+    warm_spare_rows,
+)
+from e2e.bench.elastic import Resized
 from e2e.bench.faults_without_deaths import Retried, Saved
 from e2e.bench.overhead import Pair, interval
 from e2e.bench.recoveries import time_of_day
@@ -66,6 +74,16 @@ def test_a_retry_is_held_against_what_mindio_leaves() -> None:
     assert rows["Retry: another action was taken"].verdict == "missed"
 
 
+def test_shrinks_and_growths_are_told_apart_and_mindios_part() -> None:
+    found = [(Resized("Shrink", 0.4, 0.3, -0.1), Resized("Expand", 0.6, 0.5, 1.2))]
+    rows = {each.name: each for each in resize_rows(found)}
+    assert (rows["Shrink: control share"].verdict, rows["Expand: control share"].verdict) == ("ok", "missed")
+    assert rows["Expand: of it MindIO's and the trainer's"].p50 == pytest.approx(0.5)
+    assert rows["Expand: ordered -> MindIO begins, the training goes on"].p50 == pytest.approx(1.2)
+    assert rows["Shrink: another action was taken"].verdict == "ok"
+
+
 def test_series_without_a_value_are_not_measured() -> None:
     rows = [*retry_rows([]), *save_rows([Saved(math.nan, math.nan)]), *many_ranks_rows({8: [], 64: []})]
+    rows += [*resize_rows([]), *warm_spare_rows([])]
     assert {each.verdict for each in [*rows, *overhead_rows(8, [])]} == {"not measured"}

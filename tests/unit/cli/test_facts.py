@@ -43,6 +43,7 @@ def test_a_chip_fault_has_the_promised_keys(capsys: pytest.CaptureFixture[str], 
             "since": "2026-01-01T00:00:00.000Z",
             "action": "InPlace",
             "message": "chip Ascend910-3: 80E01801 (CardUnhealthy)",
+            "toldBy": ["ConfigMap/mindx-dl-deviceinfo-node-1"],
         }
     ]
 
@@ -52,8 +53,13 @@ def test_a_pod_in_the_file_tells_the_rank(capsys: pytest.CaptureFixture[str], tm
     assert (row["pod"], row["rank"]) == ("job-2", 5)
 
 
-def test_a_pod_without_the_chip_has_no_rank_in_it(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+def test_a_pod_without_the_chip_is_not_hit(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     (row,) = ask(capsys, tmp_path, objects.device_info(), objects.pod(devices=("0", "1")))["facts"]
+    assert (row["pod"], row["rank"]) == (None, None)
+
+
+def test_a_pod_of_unknown_chips_may_be_hit(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    (row,) = ask(capsys, tmp_path, objects.device_info(), objects.pod(devices=()))["facts"]
     assert (row["pod"], row["rank"]) == ("job-1", None)
 
 
@@ -68,11 +74,51 @@ def test_the_jobs_policy_decides_about_sub_health(
     assert ask(capsys, tmp_path, raw, job=job)["facts"][0]["action"] == action
 
 
-def test_a_fault_that_clusterd_repeats_counts_once(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+def gathered(*faults: Any) -> dict[str, Any]:
+    """ClusterD's map of the node."""
     name = "cluster-info-device-0"
-    info = {"mindx-dl-deviceinfo-node-1": {"DeviceList": objects.device_list(), "UpdateTime": 1}}
-    gathered = objects.config_map(name, {name: objects.compact(info)})
-    assert len(ask(capsys, tmp_path, objects.device_info(), gathered)["facts"]) == 1
+    info = {"mindx-dl-deviceinfo-node-1": {"DeviceList": objects.device_list(*faults), "UpdateTime": 1}}
+    return objects.config_map(name, {name: objects.compact(info)})
+
+
+DEVICE_MAP, CLUSTER_MAP = "ConfigMap/mindx-dl-deviceinfo-node-1", "ConfigMap/cluster-info-device-0"
+
+
+def test_a_fault_that_clusterd_repeats_is_shown_once(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    (row,) = ask(capsys, tmp_path, objects.device_info(), gathered())["facts"]
+    assert row["toldBy"] == [DEVICE_MAP, CLUSTER_MAP]
+    told = ask(capsys, tmp_path, objects.device_info(), gathered(), output="text")
+    assert told.strip().endswith(f"-> InPlace (told by {DEVICE_MAP} and {CLUSTER_MAP})")
+
+
+@pytest.mark.parametrize("is_first", [True, False])
+def test_the_worse_of_two_tellers_is_shown(capsys: pytest.CaptureFixture[str], tmp_path: Path, is_first: bool) -> None:
+    worse = gathered(objects.fault(level="SeparateNPU"))
+    raws = [worse, objects.device_info()] if is_first else [objects.device_info(), worse]
+    (row,) = ask(capsys, tmp_path, *raws)["facts"]
+    assert (row["level"], row["action"]) == ("SeparateNPU", "Replace")
+
+
+@pytest.mark.parametrize("is_first", [True, False])
+def test_a_public_fault_that_clusterd_repeats_is_shown_once(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, is_first: bool
+) -> None:
+    repeated = gathered(objects.fault(level="SubHealthFault", code="220001001", fault_type="PublicFault"))
+    message = objects.public(objects.public_fault(influence=[{"nodeName": "node-1", "deviceIds": [3]}]))
+    raws = [repeated, message] if is_first else [message, repeated]
+    (row,) = ask(capsys, tmp_path, *raws)["facts"]
+    tellers = ["ConfigMap/any-name", CLUSTER_MAP]
+    assert (row["source"], row["message"], row["toldBy"]) == (
+        "Public",
+        "Network fault 220001001: a cable",
+        tellers[::-1] if is_first else tellers,
+    )
+
+
+def test_what_clusterd_alone_tells_is_shown(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    repeated = gathered(objects.fault(level="SubHealthFault", code="220001001", fault_type="PublicFault"))
+    (row,) = ask(capsys, tmp_path, repeated)["facts"]
+    assert (row["source"], row["toldBy"]) == ("Public", [CLUSTER_MAP])
 
 
 def test_what_is_not_used_is_told_with_its_reason(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
@@ -169,3 +215,11 @@ def test_a_file_that_holds_no_object_is_told(
 def test_a_part_of_the_node_is_no_chip_of_a_rank(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     (row,) = ask(capsys, tmp_path, objects.node_info(objects.hardware()), objects.pod(devices=("0", "1")))["facts"]
     assert (row["device"], row["pod"], row["rank"]) == ("CPU-0", "job-1", None)
+
+
+def test_a_node_in_the_file_tells_its_serial_number(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    node = objects.node("node-7")
+    node["metadata"]["annotations"] = {"product-serial-number": "2102314ABC"}
+    place = {"nodeSN": "2102314ABC", "deviceIds": [0]}
+    found = ask(capsys, tmp_path, objects.public(objects.public_fault(influence=[place])), node)
+    assert ([row["node"] for row in found["facts"]], found["rejected"]) == (["node-7"], [])

@@ -10,11 +10,13 @@ import pytest
 
 from e2e import inject as demo
 from e2e.nodes.control import NodeControl
-from e2e.nodes.faults import SwitchFault, device_info
+from e2e.nodes.faults import ChipFault, HardwareFault, SwitchFault, device_info, node_info
 from hajob.cli import inject
+from hajob.cli.facts import facts_of
 from hajob.cli.injection import DEFAULTS, Injection, InjectionKind, device_map, node_map
 from hajob.domain.hardware import Level
 from hajob.sources import registry
+from hajob.sources.fault_codes import LEVEL_WORDS
 from hajob.sources.reading import Terms
 from tests.unit.cli.test_quarantine_command import FakeObjects
 from tests.unit.sources import hardware_objects
@@ -116,6 +118,50 @@ def test_a_demo_is_told_by_its_control_socket() -> None:
         "set-switch-faults",
         "set-node-faults",
     ]
+
+
+class BrokenNode(NodeControl):
+    """A node of the demo: what it was told, in the objects that its device plugin and NodeD write."""
+
+    def __init__(self) -> None:
+        super().__init__(Path("/nowhere"))
+        self.chips: list[ChipFault] = []
+        self.switches: list[SwitchFault] = []
+        self.hardware: list[HardwareFault] = []
+
+    def call(self, command: str, **told: Any) -> dict[str, Any]:
+        time = NOW_MS / 1000
+        if command == "break-chip":
+            self.chips.append(ChipFault(told["chip"], told["code"], told["level"], time, told["kind"]))
+        elif command == "repair-chip":
+            self.chips = [fault for fault in self.chips if fault.chip != told["chip"]]
+        elif command == "set-switch-faults":
+            self.switches = [SwitchFault(one["code"], one["level"], time) for one in told["faults"]]
+        elif command == "set-node-faults":
+            found = told["faults"]
+            self.hardware = [
+                HardwareFault(one["device"], one["deviceId"], tuple(one["codes"]), one["level"]) for one in found
+            ]
+        return {"nodes": [{"name": "n1", "chips": 2}]}
+
+    def facts(self) -> dict[str, str]:
+        now = NOW_MS / 1000
+        written = [device_info("n1", "huawei.com/Ascend910", [], self.chips, now, switches=self.switches)]
+        written += [node_info("n1", self.hardware, now)] if self.hardware else []
+        read = facts_of([*written], None, NOW_MS)
+        assert read["rejected"] == []
+        return {row["code"]: row["level"] for row in read["facts"]}
+
+
+def test_every_kind_is_made_in_a_demo_read_and_mended() -> None:
+    node, kinds = BrokenNode(), [kind for kind in InjectionKind if kind is not InjectionKind.RECOVER]
+    for number, kind in enumerate(kinds):
+        demo.carry_out(Injection.of(kind, "n1", number % 2), node)
+    assert node.facts() == {code: LEVEL_WORDS[level] for code, level in (DEFAULTS[kind] for kind in kinds)}
+    demo.carry_out(Injection.of(InjectionKind.RECOVER, "n1", 0), node)
+    assert "40F84E00" not in node.facts()
+    demo.carry_out(Injection.of(InjectionKind.RECOVER, "n1"), node)
+    assert node.facts() == {}
 
 
 def test_without_a_demo_that_is_said(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:

@@ -50,6 +50,35 @@ def test_a_fault_stands_while_one_object_tells_it() -> None:
     assert store.forget("b").withdrawn == (fact(),)
 
 
+def since(store: FaultStore) -> list[int | None]:
+    return [one.since_ms for one in store.on_node("n1")]
+
+
+def test_noded_that_writes_again_tells_no_new_fault() -> None:
+    store, told = FaultStore(), dataclasses.replace(fact(), source=Source.NODE_HARDWARE)
+    store.take("a", reading(dataclasses.replace(told, since_ms=1000)))
+    store.take("a", reading(dataclasses.replace(told, since_ms=2000)))
+    assert since(store) == [1000]
+    store.forget("a")
+    store.take("a", reading(dataclasses.replace(told, since_ms=3000)))
+    assert since(store) == [3000]
+
+
+def test_a_teller_without_a_time_makes_no_other_fault() -> None:
+    store = FaultStore()
+    store.take("a", reading(dataclasses.replace(fact(), since_ms=1000)))
+    store.take("b", reading(fact()))
+    store.forget("a")
+    assert since(store) == [1000]
+
+
+def test_a_fault_that_has_come_anew_has_a_new_beginning() -> None:
+    store = FaultStore()
+    store.take("a", reading(dataclasses.replace(fact(), since_ms=1000)))
+    store.take("a", reading(dataclasses.replace(fact(), since_ms=2000)))
+    assert since(store) == [2000]
+
+
 def test_the_worse_word_counts() -> None:
     store = FaultStore()
     store.take("a", reading(fact(level=Level.SUB_HEALTH)))
@@ -137,6 +166,15 @@ def test_a_network_fault_beside_a_broken_link_isolates() -> None:
     late = fact("8C1F8608", Level.NOT_HANDLE, device="Ascend910-1")
     faults.take("b", reading(late), 1)
     assert heard(faults, 1)[-1] == ("8C1F8608", Level.NOT_HANDLE)
+
+
+def test_a_link_of_the_switch_explains_a_failed_retry_only() -> None:
+    faults = ClusterFaults(lambda: NODES)
+    codes = ("8C1F860B", "8C1F8608", "8C1F8609", "4C1F8608")
+    link = fact("[0x08520003,na,L2,na]", Level.NOT_HANDLE, device="")
+    faults.take("a", reading(*(fact(code, Level.NOT_HANDLE) for code in codes), link), 0)
+    raised = {code for code, level in heard(faults, 61_000) if level is not Level.NOT_HANDLE}
+    assert raised == {"8C1F860B"}
 
 
 def test_a_link_of_another_chip_explains_nothing() -> None:

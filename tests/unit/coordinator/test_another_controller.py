@@ -7,6 +7,7 @@ import pytest
 from hajob.protocol import sidecar_pb2 as pb
 from tests.unit.coordinator.restart import restart_coordinator
 from tests.unit.coordinator.world import World
+from trainer_sidecar.coordinator.conversation_effects import HELD_AGAIN_SECONDS
 from trainer_sidecar.coordinator.successor import SPARE_SERIALS
 
 
@@ -139,6 +140,7 @@ def test_what_it_says_early_is_heard_when_all_are_known(modern: World) -> None:
 
 
 LOCKED, PAUSED, STOPPED, CLEANED, REPAIRED, REBUILT, ROLLED_BACK = 12, 14, 18, 20, 22, 32, 24
+SAVED, RENAMED = 5, 8
 
 
 def in_a_repair(world: World, answered: list[int], *, successor: bool = True) -> None:
@@ -181,8 +183,7 @@ def test_a_repair_in_the_middle_begins_anew(modern: World, answered: list[int], 
     ("answered", "successor", "reason"),
     [
         ([LOCKED, STOPPED, CLEANED, REBUILT, REPAIRED], False, "a successor that is gone"),
-        ([LOCKED, 5], True, "while it saved a checkpoint"),
-        ([PAUSED], True, "held every rank"),
+        ([LOCKED, SAVED, RENAMED], True, "when the checkpoint of the fault was complete"),
         ([LOCKED, STOPPED, CLEANED, 30], True, "made smaller or larger"),
     ],
 )
@@ -207,6 +208,88 @@ def test_a_repair_that_is_through_is_not_repeated(modern: World) -> None:
     assert modern.state.conversation == "Serving"
     (result,) = modern.marks(pb.RESULT)
     assert (result.result_code, result.strategy) == (0, "recover")
+
+
+@pytest.mark.parametrize("by", ["controller", "pod"])
+@pytest.mark.parametrize("answered", [[LOCKED], [LOCKED, SAVED], [LOCKED, STOPPED, CLEANED, SAVED]])
+def test_a_save_in_the_middle_begins_anew(modern: World, answered: list[int], by: str) -> None:
+    """Some have saved already: they save again, over what is there; else the steps since the last one would be lost."""
+    modern.die(3)
+    modern.order(pb.CHECKPOINT, lost_ranks=[3], revision=1)
+    modern.advance(0.3)
+    assert modern.state.conversation == "Saving"
+    modern.agent(0).answered = {0: list(answered), 1: [LOCKED]}
+    modern.agent(1).answered = {2: [LOCKED]}
+    modern.mindio.calls.clear()
+    if by == "controller":
+        modern.lose_controller()
+        modern.advance(0.5)
+    else:
+        restart_coordinator(modern, [], controller=False)
+        modern.advance(4.0)
+    assert [call for call, _ in modern.mindio.calls] == ["stop_train", "on_global_rank", "change_strategy"]
+    assert modern.called("change_strategy")[0]["strategy"] == "dump"
+    assert modern.state.conversation == "Saving"
+    assert not [fact for fact in modern.facts if fact.kind == pb.CONTROLLER_LOST]
+
+
+def test_a_save_without_a_fault_begins_anew(modern: World) -> None:
+    modern.order(pb.CHECKPOINT, incarnation=2, revision=1)
+    modern.advance(0.3)
+    assert modern.state.conversation == "Saving"
+    for agent in modern.agents.values():
+        agent.answered = {rank: [LOCKED, SAVED] for rank in agent.processes}
+    modern.mindio.calls.clear()
+    modern.lose_controller()
+    modern.advance(0.5)
+    assert [call for call, _ in modern.mindio.calls] == ["dump"]
+
+
+@pytest.mark.parametrize("by", ["controller", "pod"])
+@pytest.mark.parametrize("goes_on", ["before", "after"])
+def test_ranks_that_are_held_are_let_go_by_another(modern: World, goes_on: str, by: str) -> None:
+    """Nobody else knows that they wait: the new controller holds them once more, which their gates answer."""
+    modern.order(pb.PAUSE, incarnation=2, revision=1, timeout_seconds=300)
+    modern.advance(0.3)
+    assert modern.state.conversation == "Paused"
+    for agent in modern.agents.values():
+        agent.answered = {rank: [PAUSED] for rank in agent.processes}
+    if goes_on == "before":
+        modern.mindio.silent = True
+        modern.order(pb.CONTINUE, incarnation=2, revision=2)
+        modern.mindio.silent = False
+    modern.mindio.calls.clear()
+    if by == "controller":
+        modern.lose_controller()
+        modern.advance(0.5)
+    else:
+        restart_coordinator(modern, [], controller=False)
+        modern.advance(4.0)
+    if goes_on == "after":
+        assert modern.state.conversation == "Paused"
+        modern.order(pb.CONTINUE, incarnation=2, revision=2)
+        modern.advance(0.3)
+    calls = [call for call, _ in modern.mindio.calls]
+    assert calls == ["pause", "change_strategy"], modern.state
+    assert modern.called("pause")[0]["timeout"] in (300, HELD_AGAIN_SECONDS)
+    modern.mindio.result()
+    modern.pump()
+    assert (modern.state.conversation, modern.state.controller_ready) == ("Serving", True)
+
+
+def test_a_death_among_held_ranks_is_stopped_at_once(modern: World) -> None:
+    modern.order(pb.PAUSE, incarnation=2, revision=1, timeout_seconds=300)
+    modern.advance(0.3)
+    for agent in modern.agents.values():
+        agent.answered = {rank: [PAUSED] for rank in agent.processes if rank != 3}
+    modern.mindio.calls.clear()
+    modern.agent(1).frozen = True
+    modern.lose_controller()
+    modern.agent(1).frozen = False
+    modern.die(3)
+    modern.advance(4.0)
+    assert [call for call, _ in modern.mindio.calls][:1] == ["stop_train"]
+    assert modern.called("stop_train")[0]["ranks"] == [[3, 1]]
 
 
 def test_another_pod_takes_over_a_training(modern: World) -> None:

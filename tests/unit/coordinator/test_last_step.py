@@ -39,6 +39,23 @@ def test_a_stop_tells_the_last_common_step_a_moment_later() -> None:
     assert told(world) == [4]
 
 
+def test_a_coordinator_owes_the_last_step_until_it_has_told_it() -> None:
+    world = trained()
+    assert not world.core.has_news
+    world.die(3)
+    world.order(pb.STOP, incarnation=2, revision=1)
+    tell_late(world, 4)
+    world.now += GATHER_SECONDS - 0.05
+    world.core.tick(world.now, 0.0)
+    assert world.core.has_news
+    world.now += 0.1
+    world.core.tick(world.now, 0.0)
+    assert world.core.has_news
+    report = world.core.report(world.now)
+    assert [mark.step for mark in report.milestones if mark.kind == pb.STEP_BEFORE] == [4]
+    assert not world.core.has_news
+
+
 def test_silent_node_does_not_hide_the_common_step() -> None:
     world = trained()
     world.step(4, [0, 1])

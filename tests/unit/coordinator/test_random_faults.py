@@ -72,6 +72,7 @@ class SimpleOperator:
             reported = world.state.incarnation
             self.number = reported if before is None and reported > self.concluded() else self.number + 1
             order.incarnation = self.number
+        order.incident = order.incarnation if before is None else before.incident or before.incarnation
         order.action = action if action != pb.IN_PLACE or not order.replaced_nodes else pb.REPLACE
         for node in nodes:
             if node not in order.replaced_nodes:

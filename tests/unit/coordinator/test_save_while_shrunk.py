@@ -55,3 +55,31 @@ def test_suspended_after_growth_was_given_up_it_is_saved(world: World) -> None:
     ask_to_save(world, 4)
     assert world.called("stop_train")[-1]["ranks"] == [[2, 1], [3, 1]]
     saved(world)
+
+
+@pytest.mark.parametrize("dies_first", [True, False])
+def test_a_fault_before_mindio_calls_the_shrink_done_is_saved(*, dies_first: bool) -> None:
+    """The training goes on up to 2 s before MindIO's own success: the operator's next decision comes before it."""
+    world = World()
+    world.start()
+    world.step(1)
+    world.mindio.strategies = ["exit", "dump", "downgrade"]
+    world.die(2)
+    world.die(3)
+    world.order(pb.SHRINK, incarnation=2, revision=1, lost_ranks=[2, 3])
+    world.advance(0.2)
+    world.callback("report_result", [201, "isolate", [[2, 1], [3, 1]], "downgrade"])
+    world.pump()
+    world.step(2)
+    if dies_first:
+        world.die(1)
+    world.order(pb.CHECKPOINT, incarnation=3, revision=1, lost_ranks=[1])
+    world.advance(0.5)
+    world.mindio.result(ranks={2: 1, 3: 1})
+    world.mindio.strategies = ["exit", "dump"]
+    world.pump()
+    if not dies_first:
+        world.die(1)
+    world.advance(0.5)
+    assert world.called("on_global_rank")[-1]["ranks"] == [[1, 1]]
+    saved(world)

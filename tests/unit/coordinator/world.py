@@ -55,6 +55,9 @@ class Agent:
     answered: dict[int, list[int]] = field(default_factory=dict)
     registered: dict[int, tuple[int, int]] = field(default_factory=dict)  # rank -> its process that has
     bound: str = ""
+    written: list[pb.StoreEntry] | None = None  # into the store; None: its gate does not keep that
+    unreadable: str = ""
+    content_sent: str = ""
     known: dict[int, str] = field(default_factory=dict)  # rank -> the controller that it was made known to
 
     @property
@@ -155,7 +158,23 @@ class Agent:
             if self.registered.get(rank) == process.name and process.phase in (pb.AT_GATE, pb.LINKED)
         ]
         serial = self.world.serial
-        return pb.GateState(controller=controller, registered=registered, serial=serial, counter=1, told=told)
+        keeps = self.written is not None
+        state = pb.GateState(controller=controller, registered=registered, serial=serial, counter=1, told=told)
+        state.keeps_store = keeps
+        return state
+
+    def tell_store(self) -> bool:
+        """What was written into the store, once for each time it is wanted."""
+        wanted = self.order.store_wanted if self.order is not None else ""
+        if wanted == self.content_sent:
+            return False
+        self.content_sent = wanted
+        if not wanted or self.written is None:
+            return False
+        said = pb.StoreContent(wanted=wanted, dialect="earlier", problem=self.unreadable, entries=self.written)
+        said.last = True
+        self.world.core.store_content(self.uid, said, self.world.now)
+        return True
 
 
 CHOOSING = ("strategy", "growing", "going on")
@@ -298,6 +317,8 @@ class World:
         self.gates_know = False  # agents that can make ranks known to another controller
         self.controllers = 0
         self.serial = 8
+        self.fills = True
+        self.filled: dict[bytes, bytes] | None = None  # what a new store was told
 
     def lose_controller(self, problem: str = "signal 9") -> None:
         """MindIO's process ends; the host lives."""
@@ -353,11 +374,20 @@ class World:
                 self.note({"event": name, "arguments": arguments})
                 self.core.callback(name, arguments, self.now, self.now)
                 busy = True
-            busy = self._agents_report() or busy
+            busy = self._agents_report() or self._fill_store() or busy
             if not busy:
                 self._collect()
                 return
         raise AssertionError("the coordinator never comes to rest")
+
+    def _fill_store(self) -> bool:
+        fill = self.core.job.keeping.take_fill()
+        if fill is None:
+            return False
+        self.filled = dict(fill.entries)
+        if self.fills:
+            self.core.store_filled("", self.now)
+        return True
 
     def _agents_report(self) -> bool:
         busy = False
@@ -365,6 +395,7 @@ class World:
             if not agent.answers or not self._connected(agent):
                 continue
             agent.live()
+            busy = agent.tell_store() or busy
             report = agent.report()
             if report != agent.told:
                 agent.told = report

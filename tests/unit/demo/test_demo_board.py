@@ -4,7 +4,16 @@ from __future__ import annotations
 
 from typing import Any
 
-from e2e.demo.board import Board, ShownNode, ShownRank, incidents_of, nodes_of, problem_of, rank_after
+from e2e.demo.board import (
+    Board,
+    ShownNode,
+    ShownRank,
+    dropped_after,
+    incidents_of,
+    nodes_of,
+    problem_of,
+    rank_after,
+)
 
 PREFIX = "training.hajob.io"
 
@@ -47,6 +56,13 @@ def test_the_step_of_a_board_is_the_one_all_ranks_have_finished() -> None:
     assert Board(ranks={0: ShownRank(0, 1, 9), 1: ShownRank(1, 2, 7)}).step == 7
 
 
+def test_a_shrunk_board_does_not_wait_for_dropped_ranks() -> None:
+    dropped = dropped_after(frozenset(), {"event": "downgrade", "ranks": [1], "rank": 0})
+    assert dropped == dropped_after(dropped, {"event": "step_end", "rank": 0})
+    assert Board(ranks={0: ShownRank(0, 1, 9), 1: ShownRank(1, 2, 7)}, dropped=dropped).step == 9
+    assert dropped_after(dropped, {"event": "upgrade", "ranks": [1], "rank": 0}) == frozenset()
+
+
 def test_nodes_are_in_order_with_what_is_placed_there() -> None:
     operator = {"metadata": {"labels": {"app.kubernetes.io/name": "hajob-operator"}}, "spec": {"nodeName": "node-cpu"}}
     pods = [pod("node-10", node_rank=1), operator, pod("node-cpu", role="coordinator"), pod("", node_rank=2)]
@@ -78,6 +94,12 @@ def test_incidents_are_oldest_first_with_their_cause_in_words() -> None:
     one, two = incidents_of({"incidents": [late, early]})
     assert (one.number, one.cause, one.milliseconds) == (2, "SIGKILL, rank 3", 71)
     assert (two.number, two.cause, two.phases) == (3, "SIGKILL, ranks 3 to 4", ())
+
+
+def test_a_cause_that_hit_no_rank_names_none() -> None:
+    cause = {"code": "ExpandDue", "firstRank": -1, "numRanks": 0}
+    grown = {"incarnation": 4, "cause": cause, "action": "Expand", "outcome": "Recovered"}
+    assert incidents_of({"incidents": [grown]})[0].cause == "ExpandDue"
 
 
 def test_a_failed_job_says_why() -> None:

@@ -113,6 +113,8 @@ def test_lines_that_tell(line: bytes, kind: str) -> None:
         (b"RuntimeError: ARF FINISH", False),
         (b"  File train.py, line 4, in step", False),
         (b"loss is an Error: no", False),
+        (b"AssertionError", True),
+        (b"Exception in the log of a step", False),
     ],
 )
 def test_lines_of_a_fault_are_kept_the_newest_counts(line: bytes, is_fault: bool) -> None:

@@ -207,3 +207,22 @@ def test_other_frameworks_launchers_are_named(tmp_path: Path, command: str) -> N
     with running(tmp_path, command) as pod:
         assert pod.ended() == 64
         assert command in pod.script()["problem"]
+
+
+WITHOUT_SH = """
+import os
+real = os.access
+os.access = lambda path, *rest, **more: path != "/bin/sh" and real(path, *rest, **more)
+"""
+
+
+@pytest.mark.parametrize(("script", "code", "told"), [("exit 127", 64, True), (":", 0, False)])
+def test_an_image_without_a_sh_is_told_when_nothing_starts(
+    tmp_path: Path, script: str, code: int, *, told: bool
+) -> None:
+    """bash says of `python` only that a file is not there."""
+    (tmp_path / "sitecustomize.py").write_text(WITHOUT_SH)
+    with running(tmp_path, script, PYTHONPATH=str(tmp_path)) as pod:
+        assert pod.ended() == code
+        assert ("has no /bin/sh" in pod.script()["problem"]) is told
+        assert ("has no /bin/sh" in pod.log()) is told

@@ -5,6 +5,8 @@ from __future__ import annotations
 import hashlib
 import json
 
+import pytest
+
 from e2e.nodes.faults import ChipFault, HardwareFault, check_code, device_info, go_json, node_info
 
 RESOURCE = "huawei.com/Ascend910"
@@ -47,11 +49,23 @@ def test_device_info_of_a_node_with_a_broken_chip() -> None:
     assert config["CheckCode"] == hashlib.sha256(inner.encode()).hexdigest()
 
 
-def test_only_severe_faults_take_a_chip_away() -> None:
-    assert ChipFault(0, "c", "RestartNPU", 0).separates
-    assert ChipFault(0, "c", "SeparateNPU", 0).separates
-    assert not ChipFault(0, "c", "RestartBusiness", 0).separates
-    assert not ChipFault(0, "c", "SeparateNPU", 0, "CardNetworkUnhealthy").separates
+@pytest.mark.parametrize(
+    ("level", "free", "used"),
+    [
+        ("NotHandleFault", False, False),
+        ("SubHealthFault", False, False),
+        ("RestartRequest", True, True),
+        ("RestartBusiness", True, True),
+        ("FreeRestartNPU", True, True),
+        ("RestartNPU", True, True),
+        ("PreSeparateNPU", True, False),
+        ("SeparateNPU", True, True),
+    ],
+)
+def test_levels_take_a_chip_away_as_the_plugin_has_it(level: str, *, free: bool, used: bool) -> None:
+    fault = ChipFault(0, "c", level, 0)
+    assert (fault.separates(used=False), fault.separates(used=True)) == (free, used)
+    assert not ChipFault(0, "c", level, 0, "CardNetworkUnhealthy").separates(used=False)
 
 
 def test_node_info_says_the_worst() -> None:

@@ -12,9 +12,18 @@ from hajob.domain.layout import Layout
 from hajob.plan import events as e
 from hajob.plan.context import TableRow
 from hajob.plan.machine import CELLS, advance
-from hajob.plan.policy import DEFAULT_ACTION_LIMITS, ActionLimits, CoordinatorLossPolicy, Mode, NodePolicy, Policy
+from hajob.plan.policy import (
+    DEFAULT_ACTION_LIMITS,
+    ActionLimits,
+    CoordinatorLossPolicy,
+    Mode,
+    NodePolicy,
+    Policy,
+    from_spec,
+)
 from hajob.plan.state import JobPhase, JobState
 from hajob.plan.view import ClusterView
+from tests.unit.plan.plan_specs import spec
 
 LAYOUT = Layout(num_nodes=4, chips_per_node=2, tensor=2)
 VIEW = ClusterView(
@@ -125,6 +134,7 @@ def every_event(state: JobState) -> Iterator[e.JobEvent]:
             "Active",
             "Capacity",
             "Release",
+            "Fit",
             "Nonsense",
         )
     )
@@ -133,6 +143,8 @@ def every_event(state: JobState) -> Iterator[e.JobEvent]:
     yield from (
         e.MigrateRequested(nodes=(1,)),
         e.MigrateRequested(nodes=(99,)),
+        e.PauseRequested(request="2026-01-01T00:00:00Z", seconds=60),
+        e.PauseEnded(message="done"),
         e.CoordinatorMoveRequested(message="node-9"),
         e.RanksUnreachable(nodes=("node-1",)),
         e.CoordinatorLost(),
@@ -167,6 +179,9 @@ def shape(state: JobState) -> tuple[object, ...]:
         waits += (state.waiting.released, "Release" in state.deadlines)
     if state.phase is JobPhase.UNPROTECTED:
         waits += (state.blind,)
+    if state.phase is JobPhase.RUNNING:
+        waits += (state.smaller is not None, state.smaller is not None and bool(state.smaller.capacity_ms))
+    waits += ("Fit" in state.deadlines and state.phase is JobPhase.RESTARTING,)
     gone = state.shrunk
     if gone is not None and state.phase in {JobPhase.SHRINKING, JobPhase.SHRUNK}:
         waits += (set(gone.nodes) <= {*gone.lost_nodes},)
@@ -181,6 +196,26 @@ WORLDS: tuple[tuple[Policy, ClusterView], ...] = (
     (POLICIES[3], replace(VIEW, coordinator_ready=False)),
     (POLICIES[0], replace(VIEW, start_sign_ms=10**9)),  # later than anything in a walk
 )
+RESIZING = small_policy(sizes=from_spec(spec(elastic={"restartSize": "Available"})).sizes, expand_delay_seconds=0)
+"""A start anew may have fewer nodes."""
+SMALLER_WORLDS: tuple[tuple[Policy, ClusterView], ...] = (
+    (RESIZING, replace(VIEW, free_nodes=2, start_nodes=3)),
+    (RESIZING, replace(VIEW, free_nodes=2, start_nodes=4, coordinator_ready=False)),
+)
+"""They matter only to a job that was started smaller, or may be."""
+
+
+def smaller_jobs() -> Iterator[tuple[JobState, int]]:
+    """A job whose next start waits for all of its nodes, and one that was started anew without one and trains."""
+    trains = (e.PodsReady(), e.AllRanksStarted(), e.Resumed(step=6))
+    again = (e.RestartRequested(), e.ResultReported(code=0, strategy="dump"))
+    ends = (e.PlacesMissing(message="no node"),), trains
+    for end, (policy, view) in zip(ends, (WORLDS[0], SMALLER_WORLDS[0]), strict=True):
+        state, now = JobState(), 0
+        for event in (e.Accepted(), *trains, *again, *end):
+            now += 10
+            state = advance(state, event, view, policy, now).state
+        yield advance(state, e.PolicyChanged(), view, RESIZING, now).state, now
 
 
 @dataclass
@@ -194,14 +229,15 @@ class Walk:
     def run(self) -> Walk:
         """Breadth first, one state for each shape, under every world at each step."""
         first = JobState()
-        queue = deque([(first, 0)])
-        self.states[shape(first)] = (first, 0)
+        queue = deque([(first, 0), *smaller_jobs()])
+        self.states = {shape(state): (state, now) for state, now in queue}
         while queue:
             state, now = queue.popleft()
             for event in every_event(state):
                 at = due_time(state, event, now)
+                more = SMALLER_WORLDS if state.smaller is not None or "Fit" in state.deadlines else ()
                 alone = len(CELLS[state.phase, type(event)]) == 1  # then no policy and no view can matter
-                for policy, view in WORLDS[:1] if alone else WORLDS:
+                for policy, view in WORLDS[:1] if alone else (*WORLDS, *more):
                     transition = advance(state, event, view, policy, at)
                     self.rows[id(transition.row)] = transition.row
                     self.cells.add((state.phase, type(event)))

@@ -34,6 +34,7 @@ from tests.unit.plan.plan_worlds import LAYOUT, VIEW
         (JobPhase.GATHERING, Bucket.RECOVERY),
         (JobPhase.RESUMING, Bucket.RECOVERY),
         (JobPhase.SHRINKING, Bucket.RECOVERY),
+        (JobPhase.PAUSED, Bucket.PAUSED),
         (JobPhase.SAVING, Bucket.CHECKPOINTING),
         (JobPhase.RESTARTING, Bucket.SCHEDULING),
         (JobPhase.SUSPENDED, Bucket.SUSPENDED),

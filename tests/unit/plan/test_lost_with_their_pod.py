@@ -89,3 +89,32 @@ def test_an_ordinary_exit_stays_one_of_the_process() -> None:
     (seen,) = report.read(wire.Report(facts=[fact]), 5).observed
     assert isinstance(seen.event, e.FactSeen)
     assert seen.event.fact.kind is FactKind.PROCESS_EXITED
+
+
+GONE = replace(POD, deleting=True, disruption="DeletionByTaintManager", disruption_text="Taint manager: deleting")
+
+
+@pytest.mark.parametrize(
+    ("pod", "code"),
+    [
+        pytest.param(EVICTED, "Evicted", id="evicted"),
+        pytest.param(OOM, "OOMKilled", id="out of memory"),
+        pytest.param(GONE, "AgentSilent", id="because nothing is heard of its node"),
+        pytest.param(replace(EVICTED, node_name="node-1", node_rank=1), "AgentSilent", id="of another node"),
+        pytest.param(replace(POD, deleting=True), "AgentSilent", id="that we delete"),
+    ],
+)
+def test_a_pod_that_was_taken_explains_its_agents_silence(pod: PodView, code: str) -> None:
+    """Killed together, none of its containers tells anything: a kubelet that evicts for memory leaves them no time."""
+    rig = Rig.running()
+    rig.silent(2)
+    for event in observe.of_old_pod(pod, rig.now + 30):
+        rig.tell(event)
+    assert (rig.incident.cause.code, rig.action) == (code, Action.REPLACE)
+
+
+def test_what_survivors_print_does_not_explain_a_silence() -> None:
+    rig = Rig.running()
+    rig.silent(2)
+    rig.exits(0, 1, message="the peer has closed the connection")
+    assert rig.incident.cause.code == "AgentSilent"

@@ -20,6 +20,7 @@ from hajob.plan.view import ClusterView
 from tests.unit.plan.plan_specs import GOOD, spec, unknown, unmet
 
 MINDIO = {Action.RETRY, Action.IN_PLACE, Action.REPLACE, Action.SHRINK, Action.CHECKPOINT}
+AVAILABLE = {"restartSize": "Available"}
 
 
 def test_a_good_job_lacks_nothing() -> None:
@@ -80,6 +81,8 @@ def test_a_good_job_lacks_nothing() -> None:
         (spec(GOOD + " --no-load-rng"), "RandomStateLoaded", {Action.CHECKPOINT, Action.RESTART}),
         (spec(GOOD + " --finetune"), "CheckpointReloaded", {Action.RESTART}),
         (spec(GOOD + " --save-interval 100 --train-iters 100"), "PeriodicSave", {Action.RESTART}),
+        (spec(GOOD.replace("torch ", "zarr "), elastic=AVAILABLE), "CheckpointResizable", {Action.RESTART}),
+        (spec(GOOD.replace("--global-batch-size 64", ""), elastic=AVAILABLE), "GlobalBatchGiven", {Action.RESTART}),
         (spec(accelerator={"product": "A2"}, numNodes=1), "TwoNodes", {Action.REPLACE, Action.SHRINK}),
         (spec(None, framework="MindSpore", optimizer={"copies": 1}), "MindSporeOptimizerCopies", MINDIO),
     ],

@@ -126,6 +126,8 @@ def test_starts_that_take_all_their_time_end_by_name() -> None:
     [
         (FactKind.POD_LOST, "PodDeleted"),
         (FactKind.POD_FAILED, "Evicted"),
+        (FactKind.POD_FAILED, "UnexpectedAdmissionError"),
+        (FactKind.POD_FAILED, "OutOfhuawei.com/Ascend910"),
         (FactKind.NODE_NOT_READY, "NodeNotReady"),
         (FactKind.NODE_DELETED, "NodeDeleted"),
     ],
@@ -143,6 +145,14 @@ def test_a_pod_taken_while_starting_comes_anew_alone(kind: FactKind, code: str, 
     assert number > before[2]
     assert (rig.state.attempt, rig.orders()) == (attempt, [])
     assert rig.state.restarts_infrastructure == int(phase is JobPhase.RESTARTING)
+
+
+def test_a_pod_that_a_node_refuses_goes_elsewhere_where_it_can() -> None:
+    rig = starting()
+    rig.view = replace(rig.view, nodes_to_avoid=("node-2",))
+    rig.see(FactKind.POD_FAILED, node=2, code="UnexpectedAdmissionError")
+    made = placements(rig.state, rig.view.layout.num_nodes).ranks
+    assert [(one.node_rank, one.avoid) for one in made if one.avoid] == [(2, ("node-2",))]
 
 
 def test_a_pod_that_fails_by_itself_still_restarts_the_start() -> None:

@@ -124,6 +124,25 @@ def test_an_incident_that_says_something_else_is_a_problem(
     assert words in found[0]
 
 
+@pytest.mark.parametrize(
+    ("finished", "lost", "is_told"),
+    [
+        pytest.param(range(1, WORLD), 3, True, id="all but the dead one"),
+        pytest.param(range(1, WORLD), 2, True, id="and its end is known"),
+        pytest.param(range(1, WORLD), 4, False, id="a step that nobody took"),
+        pytest.param(range(2, WORLD), 3, False, id="a living one had not"),
+    ],
+)
+def test_a_step_in_which_a_rank_died_may_count(
+    problems: Callable[..., list[str]], finished: range, lost: int, *, is_told: bool
+) -> None:
+    last = [event(3.2, rank, "step_end", step=4) for rank in finished]
+    events = sorted([*restarted(), *last], key=lambda one: int(one["t"]))
+    phases = [{"name": "Recovery", "milliseconds": 3000 if lost == 2 else 2800}]
+    found = problems(events, ANEW | {"lostSteps": lost, "phases": phases}, wanted=RESTART)
+    assert (found == []) == is_told
+
+
 def test_every_contradiction_in_the_logs_is_a_problem(problems: Callable[..., list[str]]) -> None:
     without = [one for one in recovered() if one["event"] != "repair"]
     assert problems(without) == ["rank 0 got no shard at all"]

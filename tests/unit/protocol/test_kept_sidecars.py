@@ -282,6 +282,9 @@ class KeptNode(Heard):
         assert with_heartbeat in {True, False}
         return None
 
+    def store_wanted(self) -> str:
+        return ""
+
 
 def test_there_is_a_kept_version_to_play() -> None:
     assert "wire-1" in VERSIONS

@@ -7,6 +7,8 @@ from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any, cast
 
+import pytest
+
 from hajob.api import constants as names
 from hajob.api.job import HATrainingJob
 from hajob.protocol import sidecar_pb2 as wire
@@ -24,6 +26,10 @@ class Owner:
         self.controller = CoordinatorClient(cast("HATrainingJob", None), cast("Ports", None), self)
         self.seen: list[tuple[bool, int]] = []
         self.changes: list[Any] = []
+        self.stood: list[tuple[int, int]] = []
+
+    def stood_at(self, step: int, age_ms: int) -> None:
+        self.stood.append((step, age_ms))
 
     def reported(self, report: wire.Report) -> None:
         assert report
@@ -105,13 +111,14 @@ class Line:
     """A link whose listener the test speaks to, as a channel would."""
 
     def __init__(self, address: str, listener: ChannelListener) -> None:
-        self.address, self.listener = address, listener
+        self.address, self.listener, self.closed = address, listener, False
 
     def start(self) -> None:
         """Nothing is dialled."""
 
     async def close(self) -> None:
         """Takes effect only in a later turn of the loop, as the cancellation of a channel does."""
+        self.closed = True
 
 
 class Dialled(Owner):
@@ -166,6 +173,51 @@ async def test_only_the_newest_pod_is_heard() -> None:
     old.listener.reported(ready(41))
     new.listener.reported(ready(6))
     assert (owner.seen, owner.changes) == ([(True, 6)], [True])
+
+
+SUCCESSOR = replace(POD, uid="uid-b", address="127.0.1.2")
+
+
+def replaced() -> tuple[Dialled, Line, Line]:
+    """A coordinator that was spoken to, and the one that takes its place."""
+    owner = Dialled()
+    for pod in (POD, SUCCESSOR):
+        owner.controller.pod_is_at(pod, CoordinatorCredentials(b"", b"", b""))
+    old, new = owner.lines
+    return owner, old, new
+
+
+def last_step(step: int) -> wire.Report:
+    return wire.Report(
+        sequence=8, milestones=[wire.Milestone(kind=wire.STEP_BEFORE, step=step, age_nanoseconds=3_000_000)]
+    )
+
+
+async def test_a_former_coordinator_tells_its_last_step() -> None:
+    owner, old, new = replaced()
+    old.listener.reported(last_step(41))
+    await asyncio.sleep(0)
+    assert (owner.stood, owner.seen, old.closed) == ([(41, 3)], [], False)
+    new.listener.connected_changed(True, "")
+    old.listener.reported(last_step(42))
+    await asyncio.sleep(0)
+    assert (owner.stood, old.closed) == ([(41, 3)], True)
+
+
+@pytest.mark.parametrize("ending", ["it hung up", "another pod", "the job is gone"])
+async def test_a_former_line_ends_when_nobody_needs_it(ending: str) -> None:
+    owner, old, new = replaced()
+    if ending == "it hung up":
+        old.listener.connected_changed(False, "")
+    elif ending == "another pod":
+        owner.controller.pod_is_at(
+            replace(POD, uid="uid-c", address="127.0.1.3"), CoordinatorCredentials(b"", b"", b"")
+        )
+    else:
+        await owner.controller.close()
+    await asyncio.sleep(0)
+    assert old.closed
+    assert new.closed == (ending == "the job is gone")
 
 
 async def test_a_token_of_a_pod_gone_meanwhile_proves_nothing() -> None:

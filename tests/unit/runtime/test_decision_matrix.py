@@ -95,12 +95,22 @@ def public(node: str, code: str) -> dict[str, Any]:
     return objects.public(objects.public_fault(faultCode=code, influence=[{"nodeName": node, "deviceIds": [1]}]))
 
 
-def gathered(node: str, level: str) -> dict[str, Any]:
+def gathered(node: str, level: str, **more: Any) -> dict[str, Any]:
     """ClusterD's map of the same."""
-    faults = objects.compact([objects.fault("Ascend910-1", level, "80AA0001")])
+    faults = objects.compact([objects.fault("Ascend910-1", level, "80AA0001", **more)])
     info = {"DeviceList": {"huawei.com/Ascend910-Fault": faults}, "UpdateTime": objects.UPDATED}
     name = "cluster-info-device-0"
     return objects.config_map(name, {name: objects.compact({f"mindx-dl-deviceinfo-{node}": info})})
+
+
+def isolated(node: str, level: str) -> dict[str, Any]:
+    """A chip that ClusterD has isolated: the level of its fault is a milder one."""
+    return gathered(node, "NotHandleFault", fault_level=level)
+
+
+def repeated(node: str, level: str) -> dict[str, Any]:
+    """A public fault that ClusterD alone tells."""
+    return gathered(node, level, fault_type="PublicFault")
 
 
 MATRIX: Final[tuple[tuple[Make, str, Expected], ...]] = (
@@ -138,6 +148,9 @@ MATRIX: Final[tuple[tuple[Make, str, Expected], ...]] = (
     (public, "020001001", REPLACE),
     (gathered, "RestartBusiness", CHIP_IN_PLACE),
     (gathered, "SeparateNPU", REPLACE),
+    (isolated, "ManuallySeparateNPU", REPLACE),
+    (repeated, "PreSeparateNPU", NOTHING),
+    (repeated, "SeparateNPU", REPLACE),
 )
 """Object, level (or what stands for it), what follows."""
 CONDITIONS: Final = {"Slow": Level.SUB_HEALTH, "Broken": Level.SEPARATE}

@@ -36,6 +36,7 @@ BY_THE_PORTS = {
     "hajob.runtime.disruption_budgets",
     "hajob.runtime.expiry",
     "hajob.runtime.job_certificates",
+    "hajob.runtime.pause_work",
     "hajob.runtime.pod_reconciler",
     "hajob.runtime.spare_pods",
 }

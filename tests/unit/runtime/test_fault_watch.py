@@ -245,3 +245,41 @@ async def test_faults_of_nodes_that_are_not_there_count_later(cluster: Cluster) 
         cluster.watch.node_changed(f"gone-{number}", None)
     NODES.difference_update(f"gone-{number}" for number in range(4))
     assert cluster.held
+
+
+def one_of_many(number: int) -> Json:
+    raw = objects.public(objects.public_fault(faultId=f"fault-{number:05}"), id=f"message-{number:05}")
+    return {**raw, "metadata": {**raw["metadata"], "name": f"message-{number}"}}
+
+
+async def test_a_sender_of_too_many_messages_waits_for_its_turn(cluster: Cluster) -> None:
+    for number in range(102):
+        await cluster.put(one_of_many(number))
+    assert (len(cluster.codes()), cluster.watch.report()["rejectedByReason"]) == (200, {"RateLimited": 2})
+    await cluster.delete("message-101")  # it was sent: it counts
+    await cluster.clock.advance(1.1)
+    assert (len(cluster.codes()), cluster.watch.report()["rejectedByReason"]) == (202, {})
+    await cluster.clock.advance(1.1)
+    assert len(cluster.codes()) == 204
+
+
+async def test_messages_that_were_there_at_the_start_are_all_read() -> None:
+    cluster = Cluster()
+    for number in range(150):
+        await cluster.put(one_of_many(number))
+    tasks = await cluster.started()
+    assert len(cluster.codes()) == 300
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
+
+
+async def test_a_node_may_be_named_by_its_serial_number(cluster: Cluster) -> None:
+    place = {"nodeSN": "2102314ABC", "deviceIds": [0]}
+    await cluster.put(objects.public(objects.public_fault(influence=[place])))
+    assert (cluster.codes(), cluster.watch.report()["rejectedByReason"]) == ([], {"UnknownNode": 1})
+    node = objects.node()
+    node["metadata"]["annotations"] = {"product-serial-number": "2102314ABC"}
+    cluster.watch.node_changed("node-1", cluster.watch.read_node(node))
+    await cluster.clock.advance(1)
+    assert (cluster.codes(), cluster.watch.report()["rejectedByReason"]) == (["220001001"], {})

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import platform
 import subprocess
 import sys
 from pathlib import Path
@@ -29,6 +30,27 @@ def test_a_package_is_absent_only_while_it_is_asked_to_be() -> None:
     before = importlib.import_module(name)
     with absent(name):
         assert importlib.import_module(name) is before
+
+
+FRAGMENTS = """
+from hajob.runtime import footprint
+
+def resident():
+    return int(next(line for line in open("/proc/self/status") if line.startswith("RssAnon")).split()[1]) / 1024
+
+footprint.give_memory_back()
+blocks = [bytes(bytearray(20_000)) for _ in range(5_000)]
+kept, before = blocks[::50], resident()
+del blocks
+footprint.trim()
+print(before - resident() > 80, len(kept))
+"""
+
+
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="malloc_trim is of glibc")
+def test_memory_between_what_is_kept_goes_back() -> None:
+    said = subprocess.run([sys.executable, "-c", FRAGMENTS], capture_output=True, text=True, check=True, timeout=120)
+    assert said.stdout.split() == ["True", "100"]
 
 
 @pytest.fixture

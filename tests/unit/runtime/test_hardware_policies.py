@@ -170,6 +170,11 @@ async def test_no_pod_is_placed_on_a_quarantined_node(town: Town) -> None:
     town.quarantined = {"node-4"}
     await settled(town)
     assert {excluded(town, rank) for rank in range(4)} == {frozenset({"node-4"})}
+    (coordinator,) = (pod for pod in town.pods() if pod.role == names.ROLE_COORDINATOR)
+    affinity = town.kube.objects["pods", NAMESPACE, coordinator.name]["spec"]["affinity"]["nodeAffinity"]
+    fields = [{"key": "metadata.name", "operator": "NotIn", "values": ["node-4"]}]
+    preferred = affinity["preferredDuringSchedulingIgnoredDuringExecution"]
+    assert {"weight": 100, "preference": {"matchFields": fields}} in preferred
 
 
 async def test_a_replacement_keeps_off_quarantined_nodes_too(town: Town) -> None:

@@ -486,6 +486,18 @@ async def test_a_node_whose_port_is_taken_is_avoided_by_the_next_start(town: Tow
     assert all(home in str(body["spec"]["affinity"]) for body in ranks)
 
 
+async def test_a_pod_that_its_node_refuses_comes_anew_alone_elsewhere(town: Town) -> None:
+    await settled(town)
+    refused = next(pod for pod in town.pods() if pod.node_rank == 1)
+    trouble = {"phase": "Failed", "trouble_code": "UnexpectedAdmissionError", "trouble": "no healthy devices"}
+    town.controller.pod_seen(replace(refused, node_name="node-1", **trouble))  # type: ignore[arg-type]
+    await town.clock.advance(1.0)
+    assert (town.controller.state.phase, town.controller.state.restarts_infrastructure) == (JobPhase.PENDING, 0)
+    anew = [pod for pod in town.pods() if pod.node_rank == 1 and pod.name != refused.name]
+    assert ["node-1" in pod.excluded for pod in anew] == [True]
+    assert len({pod.name for pod in town.pods() if pod.is_rank} - {refused.name}) == 4
+
+
 def test_a_pod_without_a_node_makes_no_node_avoided() -> None:
     nodes = AvoidedNodes()
     nodes.add("", 1.0)

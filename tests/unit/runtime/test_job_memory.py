@@ -66,6 +66,21 @@ def test_an_outage_is_booked_from_when_it_happened() -> None:
     assert account.booked == {Bucket.TRAINING: 105_000, Bucket.DETECTION: 1000, Bucket.RECOVERY: 7000}
 
 
+def test_a_word_of_the_former_coordinator_is_of_the_outage() -> None:
+    clock = FakeClock()
+    told = trained(clock)
+    told.stood_at(9, 1000)
+    assert told.recorder.record is None
+    now = told.time.now()
+    fact = Fact("a", FactKind.PROCESS_EXITED, ranks=(3,), incarnation=1, time_ms=now)
+    told.advance(events.FactSeen(fact=fact), VIEW, now)
+    clock.seconds += 1
+    told.stood_at(10, 1500)
+    assert told.recorder.marks[Mark.STEP_BEFORE] == now - 500
+    assert told.recorder.record is not None
+    assert told.recorder.record.restoration.before == 10
+
+
 def test_steps_are_booked_alone_as_with_all_that_is_seen() -> None:
     for steps in ([10, 11, 12], [4, 4, 10, 11], [4, 11, -1, 12]):
         clock, other = FakeClock(), FakeClock()

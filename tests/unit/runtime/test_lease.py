@@ -81,6 +81,18 @@ async def test_what_somebody_else_wrote_is_read_in_the_same_look() -> None:
     assert (await kube.get(*LEASE))["metadata"]["labels"] == {"somebody": "was-here"}
 
 
+async def test_what_is_given_back_is_taken_within_half_a_second() -> None:
+    kube, clock = made()
+    one = Process(kube, clock, "one")
+    await clock.advance(0)
+    two = Process(kube, clock, "two")
+    await clock.advance(10.01)
+    one.task.cancel()
+    await one.holder.release()
+    await clock.advance(0.5)
+    assert (two.gained, two.holder.may_write) == ([2], True)
+
+
 async def test_a_standby_takes_over_once_the_lease_has_stood_still() -> None:
     kube, clock = made()
     one = Process(kube, clock, "one")

@@ -13,6 +13,7 @@ import pytest
 
 from hajob.api import constants as names
 from hajob.plan import events
+from hajob.protocol import sidecar_pb2 as wire
 from hajob.runtime.batches import AT_ONCE, slices
 from hajob.runtime.caches import Caches
 from hajob.runtime.core import OperatorCore
@@ -181,6 +182,43 @@ async def test_a_pod_that_never_goes_is_not_waited_for_for_ever(monkeypatch: pyt
     assert ranks(town) == 0
     await town.clock.advance(10.0)
     assert ranks(town) == 4
+    await town.controller.close()
+
+
+async def large_training(num_nodes: int, monkeypatch: pytest.MonkeyPatch) -> tuple[Town, BusyServer]:
+    """Every pod runs on a node of its own, the training has begun, and some nodes are free."""
+    town, server = await a_job_of(num_nodes, monkeypatch)
+    chips = {names.DEFAULT_RESOURCE_NAME: 2}
+    town.nodes = {f"node-{number}": NodeView(f"node-{number}", chips=chips) for number in range(num_nodes + 40)}
+    await town.clock.advance(1.0)
+    for number, pod in enumerate(town.pods()):
+        body = town.kube.objects["pods", NAMESPACE, pod.name]
+        body["spec"]["nodeName"] = f"node-{number}"
+        body["status"] = {"phase": "Running", "podIP": f"127.0.{number // 250}.{number % 250 + 1}"}
+        town.controller.pod_seen(view(body))
+    await settled(town)
+    await town.report(milestones=[wire.Milestone(kind=wire.STARTED, incarnation=1)])
+    await town.report(step=5)
+    return town, server
+
+
+async def test_many_lost_nodes_cost_two_writes_each_and_a_second(monkeypatch: pytest.MonkeyPatch) -> None:
+    town, server = await large_training(96, monkeypatch)
+    kept = {pod.uid for pod in town.pods() if pod.is_rank and pod.node_rank >= 32}
+    town.kube.writes.clear()
+    server.deleted.clear()
+    lost = [
+        wire.Fact(id=f"silent-{node}", kind=wire.AGENT_SILENT, node_rank=node, ranks=[2 * node, 2 * node + 1])
+        for node in range(32)
+    ]
+    for fact in lost:
+        fact.incarnation = 1
+    await town.report(*lost, step=5)
+    await town.clock.advance(1.0)
+    there = [pod for pod in town.pods() if pod.is_rank and not pod.deleting]
+    assert sorted(pod.node_rank for pod in there if pod.incarnation > 1) == list(range(32))
+    assert {pod.uid for pod in there if pod.incarnation == 1} == kept
+    assert len(town.kube.writes) + len(server.deleted) <= 12 + 2 * 32
     await town.controller.close()
 
 

@@ -12,7 +12,7 @@ from hajob.plan import events
 from hajob.plan.fencing import FENCE_SECONDS
 from hajob.plan.state import JobPhase
 from hajob.protocol import sidecar_pb2 as wire
-from hajob.runtime.reconcile_loop import GONE_SECONDS
+from hajob.runtime.leaving_pods import GONE_SECONDS
 from hajob.runtime.start_gate import LOOK_SECONDS
 from hajob.sources.node import OUT_OF_SERVICE, Taint
 from hajob.sources.pod import PodView, view
@@ -80,6 +80,17 @@ async def node_is(town: Town, name: str, **fields: object) -> None:
     await show(town)
 
 
+async def restarted_beside_a_dead_node(town: Town) -> list[PodView]:
+    """The pods of the attempt before, of which the first is left on a node that is away."""
+    old = await restarted(town)
+    ended(town, *old[1:])
+    await show(town)
+    await node_is(town, old[0].node_name, ready=False)
+    await town.clock.advance(5.0)
+    await show(town)
+    return old
+
+
 async def test_a_start_waits_until_old_pods_are_gone(town: Town) -> None:
     old = await restarted(town)
     assert town.links[-1].address.startswith("127.0.9.9")
@@ -116,12 +127,7 @@ async def test_a_pod_stuck_on_a_node_that_is_there_is_awaited(town: Town) -> Non
 
 
 async def test_ranks_on_a_dead_node_are_outlived(town: Town) -> None:
-    old = await restarted(town)
-    ended(town, *old[1:])
-    await show(town)
-    await node_is(town, old[0].node_name, ready=False)
-    await town.clock.advance(5.0)
-    await show(town)
+    old = await restarted_beside_a_dead_node(town)
     assert old[0].name not in {pod.name for pod in town.pods()}  # deleted without grace
     await town.clock.advance(FENCE_SECONDS - 10.0)
     assert told(town) == []
@@ -131,12 +137,7 @@ async def test_ranks_on_a_dead_node_are_outlived(town: Town) -> None:
 
 
 async def test_the_word_of_a_person_ends_the_wait(town: Town) -> None:
-    old = await restarted(town)
-    ended(town, *old[1:])
-    await show(town)
-    await node_is(town, old[0].node_name, ready=False)
-    await town.clock.advance(5.0)
-    await show(town)
+    old = await restarted_beside_a_dead_node(town)
     assert told(town) == []
     await node_is(town, old[0].node_name, taints=(Taint(OUT_OF_SERVICE, "NoExecute", "nodeshutdown"),))
     await town.clock.advance(LOOK_SECONDS)
@@ -144,12 +145,7 @@ async def test_the_word_of_a_person_ends_the_wait(town: Town) -> None:
 
 
 async def test_the_next_leader_waits_as_long(town: Town) -> None:
-    old = await restarted(town)
-    ended(town, *old[1:])
-    await show(town)
-    await node_is(town, old[0].node_name, ready=False)
-    await town.clock.advance(5.0)
-    await show(town)
+    await restarted_beside_a_dead_node(town)
     await town.controller.close()
     town.open()
     await settled(town)

@@ -9,6 +9,8 @@ from typing import Any
 import pytest
 
 from hajob.api.base import Json
+from hajob.domain.facts import FactKind, Source
+from hajob.domain.hardware import ClusterFact, Level
 from hajob.plan.state import JobPhase
 from hajob.protocol import sidecar_pb2 as wire
 from hajob.runtime.kube import ApiError
@@ -190,3 +192,17 @@ async def test_a_warm_spare_that_ends_is_made_later_each_time(warm: Town) -> Non
     await warm.clock.advance(RETRY_SECONDS + 1)
     assert "no such file" in of(warm, "SparesReady")["message"]
     assert len(spares(warm)) == 1
+
+
+async def test_a_sick_node_is_left_for_the_spare_alone(town: Town) -> None:
+    spare = await holding(town)
+    taken = {pod.node_name for pod in town.pods() if pod.is_rank or pod.is_spare}
+    town.nodes = {name: node for name, node in town.nodes.items() if name in taken}
+    sick = next(pod.node_name for pod in town.pods() if pod.node_rank == 1)
+    fault = ClusterFact(f"node/{sick}/x", Source.DEVICE, FactKind.SUB_HEALTH, sick, code="c", level=Level.SUB_HEALTH)
+    town.faults[sick] = [fault]
+    town.sub_healthy.add(sick)
+    town.controller.look_for_faults(frozenset({sick}))
+    await settled(town)
+    assert town.controller.state.phase is JobPhase.MIGRATING
+    assert town.controller.state.places == {1: spare.node_name}

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+import pytest
+
 from hajob.api import constants as names
 from hajob.plan.state import JobPhase, Shrunk
 from hajob.runtime.caches import Caches
@@ -95,4 +97,25 @@ async def test_a_node_that_goes_before_the_delay_is_over_grows_nobody() -> None:
     await jobs.town.clock.advance(DELAY * 0.75)
     assert jobs.phases() == (JobPhase.SHRUNK, JobPhase.SHRUNK)
     assert (jobs.placed(0), jobs.placed(1)) == (3, 3)
+    await jobs.core.close()
+
+
+@pytest.mark.parametrize(("boot", "grows"), [("first", False), ("second", True)])
+async def test_a_silent_node_that_looks_ready_grows_nobody(boot: str, *, grows: bool) -> None:
+    jobs = ShrunkJobs(gangPolicy="None")
+    await jobs.shrink()
+    jobs.town.nodes["lost"] = NodeView("lost", chips=CHIPS, boot="first")
+    jobs.core.node_changed(jobs.town.nodes["lost"], deleted=False)
+    jobs.core._controllers["uid-of-job-0"]._ports.avoid("lost")
+    jobs.town.nodes["lost"] = replace(jobs.town.nodes["lost"], boot=boot)
+    jobs.core.node_changed(jobs.town.nodes["lost"], deleted=False)
+    await jobs.show(1.0)
+    await jobs.town.clock.advance(5.0)
+    told = jobs.raw(0)["status"]["dataParallel"]["waitReason"]
+    assert told == ("ExpandDelay" if grows else "NoFreeNode")
+    await jobs.town.clock.advance(DELAY)
+    await jobs.show(1.0)
+    assert jobs.phases()[0] is (JobPhase.EXPANDING if grows else JobPhase.SHRUNK)
+    await jobs.town.clock.advance(DELAY)
+    assert jobs.phases()[0] is JobPhase.EXPANDING, "long silent and still called ready: its agent alone was lost"
     await jobs.core.close()

@@ -243,7 +243,8 @@ def test_a_public_fault_reaches_every_chip_it_names() -> None:
 def test_a_public_fault_that_is_over_is_told_by_id() -> None:
     came = read(objects.public(objects.public_fault()))
     went = read(objects.public(objects.public_fault(assertion="recover")))
-    assert (went.facts, went.over) == ([], [fact.id for fact in came.facts])
+    assert (went.facts, went.over) == ([], ["public/CCAE/fault-00001/node-1"])
+    assert all(fact.id.startswith(f"{went.over[0]}/") for fact in came.facts)
 
 
 @pytest.mark.parametrize(

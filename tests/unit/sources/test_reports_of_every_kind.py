@@ -63,3 +63,9 @@ def test_a_kind_that_is_not_known_here_is_said() -> None:
     newer = wire.Fact(id="f", kind=99)  # type: ignore[arg-type]
     found = report.read(wire.Report(facts=[newer, wire.Fact(id="g", kind=wire.HANG, ranks=[2])]), 5)
     assert (found.refused, len(found.observed)) == (("fact kind 99",), 1)
+
+
+def test_a_takeover_tells_how_long_it_took_and_of_the_store() -> None:
+    milestone = wire.Milestone(kind=wire.TAKEN_OVER, duration_nanoseconds=5_700_000_000, store_kept=True)
+    (seen,) = report.read(wire.Report(milestones=[milestone]), 5).observed
+    assert seen.event == events.ControllerTakenOver(duration_ms=5700, store_kept=True)

@@ -28,6 +28,18 @@ def test_the_schedulers_words_in_short(message: str) -> None:
     assert in_short(message) == SAYS[message]
 
 
+def test_nodes_that_a_pod_is_kept_off_are_named() -> None:
+    words = "0/2 nodes are available: 1 Insufficient a.b/c, 1 node(s) didn't match Pod's node affinity/selector."
+    waits = {"conditions": [{"type": "PodScheduled", "reason": "Unschedulable", "message": words}]}
+    not_in = [{"key": "metadata.name", "operator": "NotIn", "values": ["node-3", "node-1"]}]
+    terms = {"nodeSelectorTerms": [{"matchFields": not_in}]}
+    affinity = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": terms}}
+    kept_off = view({"metadata": {"name": "p"}, "spec": {"affinity": affinity}, "status": waits})
+    free = view({"metadata": {"name": "p"}, "status": waits})
+    assert "affinity/selector; kept off node-1, node-3 (p: 0/2" in shortage([kept_off], None)
+    assert "kept off" not in shortage([free], None)
+
+
 def test_an_evicted_pod_is_no_failure_of_its_program() -> None:
     ended = {"name": "trainer", "state": {"terminated": {"exitCode": 1, "reason": "Error"}}}
     status = {"phase": "Failed", "reason": "Evicted", "message": "disk pressure", "containerStatuses": [ended]}

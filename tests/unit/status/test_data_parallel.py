@@ -8,7 +8,7 @@ import pytest
 
 from hajob.api.status import DataParallel, HATrainingJobStatus
 from hajob.domain.batch import Batch
-from hajob.plan.state import Shrunk
+from hajob.plan.state import JobState, Shrunk, Smaller
 from hajob.plan.waits import Wait, WaitReason
 from hajob.status.build import is_news
 from hajob.status.data_parallel import data_parallel
@@ -17,23 +17,35 @@ GONE = Shrunk(dropped=(2,), ranks=(4, 5), nodes=(2,), lost_nodes=(2,), since_ms=
 
 
 def test_at_full_size_nothing_else_is_said() -> None:
-    assert data_parallel(4, None, None, Batch(64, 4), 300) == DataParallel(desired=4, current=4)
+    assert data_parallel(4, JobState(), None, Batch(64, 4), 300) == DataParallel(desired=4, current=4)
 
 
 def test_a_job_that_waits_for_a_node_says_so_before_it_shrinks() -> None:
-    waiting = data_parallel(4, None, Wait(WaitReason.REPLACEMENT, "x" * 2000), None, None)
+    waiting = data_parallel(4, JobState(), Wait(WaitReason.REPLACEMENT, "x" * 2000), None, None)
     assert (waiting.current, waiting.wait_reason, waiting.wait_message) == (4, "Replacement", "x" * 1024)
 
 
 def test_a_shrunk_job_says_since_when_and_what_it_achieves() -> None:
-    less = data_parallel(4, GONE, None, Batch(64, 4), 420)
+    less = data_parallel(4, JobState(shrunk=GONE), None, Batch(64, 4), 420)
     assert (less.current, less.dropped, less.since) == (3, (2,), datetime.fromtimestamp(1, UTC))
     assert (less.expected_throughput_percent, less.measured_throughput_percent) == (72, 71)
 
 
+@pytest.mark.parametrize(("shrunk", "current", "percent"), [(None, 2, 50), (Shrunk(dropped=(1,)), 1, 25)])
+def test_a_smaller_start_counts_like_a_shrink(shrunk: Shrunk | None, current: int, percent: int) -> None:
+    state = JobState(smaller=Smaller(nodes=2, missing=2, since_ms=7_500), shrunk=shrunk)
+    less = data_parallel(4, state, None, Batch(64, 4), 420)
+    assert (less.current, less.dropped, less.since) == (
+        current,
+        shrunk.dropped if shrunk else (),
+        datetime.fromtimestamp(7, UTC),
+    )
+    assert (less.expected_throughput_percent, less.measured_throughput_percent) == (percent, None)
+
+
 @pytest.mark.parametrize(("full", "now"), [(0, 400), (300, None)])
 def test_without_both_measures_only_what_is_expected_is_told(full: int, now: int | None) -> None:
-    less = data_parallel(4, Shrunk(dropped=(2,), full_step_ms=full), None, None, now)
+    less = data_parallel(4, JobState(shrunk=Shrunk(dropped=(2,), full_step_ms=full)), None, None, now)
     assert (less.expected_throughput_percent, less.measured_throughput_percent) == (75, None)
 
 

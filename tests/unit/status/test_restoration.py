@@ -99,7 +99,8 @@ def test_a_repair_from_the_checkpoint_counts_back_to_it() -> None:
 def test_a_repair_is_from_the_checkpoint_that_was_there(told: int, loaded: int) -> None:
     planned = incident(Action.IN_PLACE, RestoredFrom.PERIODIC_CHECKPOINT)
     recording = Recording(planned).stood_at(62)
-    recording.recorder.follow(planned, JobEvent(), 62, 40)
+    recording.recorder.follow(planned, JobEvent(), 62, 20)  # the newest one is not told yet
+    recording.recorder.follow(replace(planned, named=True), JobEvent(), 62, 40)
     recording.recorder.follow(replace(planned, named=True), JobEvent(), 62, 60)  # it trains again, and saves
     assert recording.resumes(told)["loadedStep"] == loaded
 
@@ -128,6 +129,21 @@ def test_a_restart_from_an_older_checkpoint_names_the_refused() -> None:
     ((reason, text),) = [said for said in recording.said if said[0] == "CheckpointRefused"]
     assert reason
     assert text.startswith("resumes from step 20; refused: iter_0000040 (TruncatedFile")
+
+
+@pytest.mark.parametrize(
+    ("told", "newest", "stood"),
+    [
+        pytest.param(47, 48, 47, id="the rank prints"),
+        pytest.param(48, 48, 48, id="it had finished the newest"),
+        pytest.param(29, 48, 47, id="its heartbeat is two seconds old"),
+        pytest.param(-1, 48, 47, id="nothing is known of it"),
+        pytest.param(29, -1, 29, id="nothing else is known"),
+    ],
+)
+def test_without_a_coordinators_word_the_newest_step_tells(told: int, newest: int, stood: int) -> None:
+    begun = incident(Action.RESTART, RestoredFrom.PERIODIC_CHECKPOINT, cause=Cause(step=told))
+    assert Restoration().began(begun, newest).before == stood
 
 
 def test_the_coordinators_word_counts_before_the_decisions() -> None:

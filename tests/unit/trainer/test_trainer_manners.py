@@ -18,7 +18,7 @@ from e2e.trainer.events import read_events
 from e2e.trainer.manners import manners_from
 from e2e.trainer.pacing import Pace
 from e2e.trainer.printing import MINDFORMERS, Ended, Printer, Speaker, megatron_line, mindformers_lines
-from e2e.trainer.refusals import RefusedLayoutError, Sizes, checked_data_parallel
+from e2e.trainer.refusals import RefusedStartError, Sizes, checked_data_parallel
 
 MEGATRON_LINE = re.compile(
     r" \[\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\] iteration {8}5/ {5}100 \| consumed samples:           80 \|"
@@ -41,7 +41,7 @@ def test_a_loss_that_is_none_is_absent(loss: float, count: int) -> None:
 
 
 def test_mindformers_counts_steps_within_the_epoch() -> None:
-    speaker = Speaker(0, 8, True, 1, 250, 100, MINDFORMERS)
+    speaker = Speaker(0, 8, False, 1, 250, 100, MINDFORMERS)
     line, bar = mindformers_lines(speaker, Ended(105, 2.5, 12.5, 16, 0.01, 1.25))
     assert line.startswith("{ Epoch:[  2/  3], step:[    5/  100], loss: 2.500000, per_step_time: 12ms, lr: 0.01,")
     assert bar == f"  42.0% |{'█' * 21}{' ' * 29}| 1280.00000 samples/s/p  0:00:01 }}"
@@ -86,7 +86,7 @@ def test_the_first_step_is_long_and_some_later_ones() -> None:
     ],
 )
 def test_wrong_layouts_are_refused_in_megatrons_words(sizes: Sizes, world: int, message: str) -> None:
-    with pytest.raises(RefusedLayoutError, match=message):
+    with pytest.raises(RefusedStartError, match=message):
         checked_data_parallel(sizes, world, replicas=True)
 
 
@@ -117,6 +117,12 @@ def start(directory: Path, *flags: str, **environment: str) -> subprocess.Comple
         (["--pipeline-model-parallel-size", "3"], {}, 1, "not divisible by total_model_size (3)"),
         (["--no-such-flag"], {}, 2, "unrecognized arguments: --no-such-flag"),
         ([], {CANN: ""}, 1, "Failed to load the backend extension: torch_npu"),
+        (
+            ["--lora-target-modules", "qkv"],
+            {"HIGH_AVAILABILITY": "dump"},
+            1,
+            "high availability feature is unsupported",
+        ),
     ],
 )
 def test_a_start_that_cannot_be_ends_as_the_real_one(

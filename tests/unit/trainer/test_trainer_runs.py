@@ -70,5 +70,6 @@ def test_training_with_fewer_ranks_ends_with_the_same_weights(tmp_path: Path) ->
     run(tmp_path / "calm", *four, *ITERATIONS)
     hit = [*four, "--kill", "3@12", "--strategy", "downgrade", "--compare", str(tmp_path / "calm")]
     run(tmp_path / "hit", *hit, *ITERATIONS, "--enable-elastic-training")
+    assert "iteration " in (tmp_path / "hit" / "output-rank2.log").read_text(), "the last that is left prints"
     shrunk = proof.of(proof.load(tmp_path / "hit"), "downgrade")
     assert [event["active"] for event in shrunk] == [[0, 1, 2]] * 3

@@ -309,8 +309,7 @@ def pause(processor: Processor, arguments: dict[str, Any]) -> int:
                 processor.condition.notify_all()
                 return wire.TIMEOUT
             processor.condition.wait(left)
-    if not by_exception:
-        call("stream_sync")
+    call("stream_sync")
     return wire.OK
 
 

@@ -1,0 +1,94 @@
+"""A control plane with real nodes, Hajob's chart on it, and jobs."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from e2e.bootstrap.binaries import locate
+from e2e.bootstrap.paths import CHECKOUT
+from e2e.cluster.control_plane import ControlPlane
+from e2e.harness.job import Job, Object, manifest
+from e2e.harness.undisturbed import undisturbed
+from e2e.kubelets.nodes import RealNodes
+from e2e.trainer import proof
+
+NAMESPACE: Final = "hajob-system"
+CHART: Final = CHECKOUT / "charts/hajob"
+ITERATIONS: Final = 400
+SIZES: Final[Mapping[str, int]] = {"nodes": 2, "tensor": 2, "iterations": ITERATIONS}
+WAIT_SECONDS: Final = 120.0
+
+
+@dataclass(frozen=True)
+class Cluster:
+    """What the scenarios on real nodes use."""
+
+    plane: ControlPlane
+    nodes: RealNodes
+
+    def helm(self, *arguments: str) -> str:
+        """Run Helm in the operator's namespace; returns what it prints."""
+        where = ["--namespace", NAMESPACE, "--kubeconfig", str(self.plane.kubeconfig)]
+        command = [str(locate("helm")), *arguments, *where]
+        done = subprocess.run(
+            command, capture_output=True, text=True, check=False, timeout=150, env=self.plane.run.environment({})
+        )
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    def install(self, *arguments: str) -> None:
+        """Install the chart and wait until the operators are ready."""
+        self.helm(
+            "upgrade", "--install", "hajob", str(CHART), "--create-namespace", "--wait", "--timeout=90s", *arguments
+        )
+
+    def volume(self, name: str) -> Path:
+        """The directory that is the checkpoint volume of a job."""
+        return self.plane.run.directory / "volumes" / name
+
+    def manifest(self, name: str, namespace: str = "default", **fields: Any) -> Object:  # noqa: ANN401 - of `manifest`
+        """A job of two nodes."""
+        return manifest(name, namespace, self.volume(name), **{**SIZES, **fields})
+
+    def apply(self, content: Object) -> Job:
+        """`kubectl apply` a job."""
+        self.plane.apply(content)
+        metadata = content["metadata"]
+        return Job(self.plane, metadata["name"], metadata["namespace"], self.volume(metadata["name"]))
+
+    def train(self, name: str, **fields: Any) -> Job:  # noqa: ANN401 - of `manifest`
+        """Apply a job, and wait until it trains."""
+        job = self.apply(self.manifest(name, **fields))
+        job.wait_step(10, seconds=WAIT_SECONDS)
+        return job
+
+    def wait_trains(self, job: Job, incarnation: int, fault_ns: int) -> proof.Outage:
+        """Until the incident is over and every rank has finished a step after the fault; the outage."""
+        job.wait_incident(incarnation, seconds=WAIT_SECONDS)
+
+        def outage() -> proof.Outage | None:
+            found = (each for each in proof.outages(job.events(), job.world()) if each.end_ns > fault_ns)
+            return next(found, None)
+
+        return self.plane.wait("the first step of all ranks", outage)
+
+    def weights_differ(self, job: Job) -> list[str]:
+        """Let it end; how its weights differ from those of a training that nothing happened to."""
+        job.hurry()
+        job.wait_condition("Complete", seconds=WAIT_SECONDS)
+        return job.weights_differ(undisturbed(self.plane.run, tensor=2, pipeline=1, data=2, iterations=ITERATIONS))
+
+    def operators(self) -> list[Object]:
+        """The operator's pods."""
+        selector = "app.kubernetes.io/name=hajob-operator"
+        return self.plane.api.items(f"/api/v1/namespaces/{NAMESPACE}/pods", labelSelector=selector)
+
+    def refused_requests(self) -> list[str]:
+        """What the API server refused the operator for want of a right, once each."""
+        user = f"system:serviceaccount:{NAMESPACE}:hajob-operator"
+        refused = (each for each in self.plane.audit.requests(user=user) if each.status == 403)
+        return sorted({f"{each.verb} {each.resource}" for each in refused})

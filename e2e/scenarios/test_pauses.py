@@ -1,0 +1,45 @@
+"""Every rank waits while its node is tested; the training goes on, without the node that did not stand the test."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+import pytest
+
+from e2e.harness.images import TRAINER_IMAGE
+from e2e.harness.job import Job
+from e2e.harness.rig import Rig
+from e2e.scenarios.proofs import assert_recovered
+from e2e.trainer import proof
+
+ITERATIONS = 300
+STEP_MILLISECONDS = 200.0
+"""A training goes on while its next pods start: it outlasts them on a slow machine, too, and is hurried afterwards."""
+
+
+def have_nodes_tested(job: Job, hour: int, verdict: str) -> dict[str, Any]:
+    """Ask for a pause in which each node runs a shell command; the order of the requests is that of the hours."""
+    container = {"name": "test", "image": TRAINER_IMAGE, "command": ["sh", "-c", f"sleep 1; {verdict}"]}
+    pause = {"requestTime": f"2026-11-22T{hour:02}:00:00Z", "template": {"spec": {"containers": [container]}}}
+    return job.patch({"spec": {"pause": pause}})
+
+
+@pytest.mark.skipif("HAJOB_EVERY_POINT" not in os.environ, reason="most of a minute; make e2e takes it")
+def test_a_node_that_fails_a_test_in_a_pause_is_left(rig: Rig) -> None:
+    job = rig.submit(iterations=ITERATIONS, step_milliseconds=STEP_MILLISECONDS)
+    job.wait_step(10)
+    have_nodes_tested(job, 1, "true")
+    incident = job.wait_incident(2)
+    assert (incident["action"], incident["lostSteps"]) == ("Pause", 0)
+    job.wait_step(job.common_step() + 5)
+    assert proof.survivors_kept(job.events(), []) == []
+    node = job.node_of(1)
+    have_nodes_tested(job, 2, 'test "$HAJOB_NODE_RANK" != 1 || exit 2')
+    incident = job.wait_incident(4)
+    assert (incident["action"], incident["lostSteps"]) == ("Replace", 0)
+    assert (incident["cause"]["code"], incident["cause"]["nodeName"]) == ("PauseHookFailed", node)
+    assert job.node_of(1) != node
+    quarantine = rig.plane.api.get(f"/apis/training.hajob.io/v1alpha1/nodequarantines/{node}")
+    assert quarantine["spec"]["reason"] == "PauseHookFailed"
+    assert_recovered(job, [2, 3], ITERATIONS)

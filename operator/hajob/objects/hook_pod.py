@@ -1,0 +1,49 @@
+"""The pod that does the work of a planned pause on one node: the admin's template, bound to the node.
+
+It is bound by name and not by the scheduler, because the node's chips are the job's: the work may need them, and there
+is room for nobody else. It tolerates every taint, so that a cordoned node can be tested, too.
+"""
+
+import copy
+
+from hajob.api import constants as names
+from hajob.api.base import Json
+from hajob.api.job import HATrainingJob
+from hajob.objects.naming import hook_pod_name, job_labels, owner_references
+
+
+def hook_pod(job: HATrainingJob, node_rank: int, node_name: str, incarnation: int) -> Json:
+    """The pod for the node of a node rank.
+
+    Raises:
+        ValueError: the job asks for no such work.
+    """
+    asked = job.spec.pause
+    if asked is None or asked.template is None:
+        raise ValueError(f"{job.metadata.name}: spec.pause has no template")
+    template: Json = copy.deepcopy(asked.template)
+    metadata, spec = template.get("metadata") or {}, template["spec"]
+    first = spec["containers"][0]
+    given = first.get("env") or []
+    first["name"] = names.HOOK_CONTAINER  # its exit code is the verdict
+    first["env"] = [*given, {"name": "HAJOB_NODE_NAME", "value": node_name}]
+    first["env"].append({"name": "HAJOB_NODE_RANK", "value": str(node_rank)})
+    spec |= {
+        "nodeName": node_name,
+        "restartPolicy": "Never",
+        "tolerations": [{"operator": "Exists"}],
+        "activeDeadlineSeconds": asked.timeout_seconds,
+    }
+    labels = job_labels(job, names.ROLE_HOOK, incarnation) | {names.LABEL_NODE_RANK: str(node_rank)}
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {
+            "name": hook_pod_name(job, node_rank, incarnation),
+            "namespace": job.metadata.namespace,
+            "labels": {**(metadata.get("labels") or {}), **labels},
+            "annotations": metadata.get("annotations") or {},
+            "ownerReferences": owner_references(job),
+        },
+        "spec": spec,
+    }

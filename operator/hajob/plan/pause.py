@@ -1,0 +1,96 @@
+"""A planned pause: every rank waits at the end of a step while other work is done on the nodes, then all go on.
+
+MindIO holds the ranks (docs/protocols/mindio.md); what is done meanwhile is the shell's affair, which tells when it is
+over (docs/decisions/0036-planned-pauses.md).
+"""
+
+from dataclasses import replace
+from typing import Final
+
+from hajob.domain.actions import Action, OrderCommand
+from hajob.domain.incidents import IncidentOutcome, Purpose
+from hajob.plan import effects, events
+from hajob.plan.bookkeeping import abandon, clear_deadlines, close, new_incident, set_deadline
+from hajob.plan.context import Context, Guard, HandlerResult
+from hajob.plan.policy import Mode
+from hajob.plan.recovery import finished, order
+from hajob.plan.state import Deadline
+
+CONTINUE_SECONDS: Final = 60
+"""MindIO waits so much longer than the pause may last, and so long its word is awaited after the order to go on."""
+
+
+def _why_never(context: Context) -> str:
+    """Why this job is not paused, now or later; empty where it can be."""
+    policy = context.policy
+    if policy.mode is not Mode.ENFORCE:
+        return f"recovery.mode is {policy.mode}"
+    return "" if policy.hot_switch else "FrameworkPyTorch: MindSpore's trainings take no part in a pause"
+
+
+def _may_pause(context: Context) -> bool:
+    """Whether MindIO can hold the training now; else it is asked again."""
+    return not _why_never(context) and context.view.step >= 1 and context.view.coordinator_ready
+
+
+MAY_PAUSE: Final = Guard(
+    "may pause", "mode is Enforce, the framework is PyTorch, a step has ended, MindIO serves", _may_pause
+)
+NEVER_PAUSES: Final = Guard(
+    "never pauses", "mode is not Enforce, or the framework is not PyTorch", lambda context: bool(_why_never(context))
+)
+HELD: Final = Guard(
+    "not going on yet",
+    "MindIO has not been told to go on",
+    lambda context: context.incident is not None and not context.incident.ready,
+)
+
+GOING_ON: Final = Guard(
+    "going on",
+    "MindIO has been told to go on",
+    lambda context: context.incident is not None and context.incident.ready,
+)
+
+
+def pause(context: Context) -> HandlerResult:
+    """Have every rank wait at the end of its step."""
+    event, state = context.event, context.state
+    assert isinstance(event, events.PauseRequested)
+    incident = new_incident(context, state, Action.PAUSE, Purpose.PAUSE, revision=1)
+    state = replace(state, incident=incident, incarnation=incident.number, pause_seen=event.request)
+    state = set_deadline(state, Deadline.RECOVERY, context.now_ms + 1000 * event.seconds)
+    return state, (order(incident, OrderCommand.PAUSE, event.seconds + CONTINUE_SECONDS),)
+
+
+def refuse(context: Context) -> HandlerResult:
+    """A pause that cannot be is said, once for each request."""
+    event = context.event
+    assert isinstance(event, events.PauseRequested)
+    said = effects.Announce("PauseRefused", f"the training is not paused: {_why_never(context)}")
+    return replace(context.state, pause_seen=event.request), (said,)
+
+
+def go_on(context: Context) -> HandlerResult:
+    """The work is done, its time is over, or something else is wanted of the job: the training goes on."""
+    event, incident = context.event, context.incident
+    assert incident is not None
+    incident = replace(incident, revision=incident.revision + 1, ready=True)
+    state = set_deadline(context.state, Deadline.RECOVERY, context.now_ms + 1000 * CONTINUE_SECONDS)
+    said = (effects.Announce("PauseEnds", event.message),) if isinstance(event, events.PauseEnded) else ()
+    return replace(state, incident=incident), (order(incident, OrderCommand.CONTINUE, 0), *said)
+
+
+def over(context: Context) -> HandlerResult:
+    """Training again."""
+    state = replace(context.state, resumed_ms=context.now_ms)
+    if isinstance(context.event, events.Resumed):
+        state = replace(state, step=finished(context))
+    return close(clear_deadlines(state, Deadline.RECOVERY), IncidentOutcome.RECOVERED)
+
+
+def broken(context: Context) -> HandlerResult:
+    """MindIO gave the pause up; of ranks that do not go on it tells next, or their silence does."""
+    event, incident = context.event, context.incident
+    assert incident is not None
+    told = f"{event.code} {event.text}".rstrip() if isinstance(event, events.ResultReported) else "no word from MindIO"
+    return abandon(clear_deadlines(context.state, Deadline.RECOVERY), incident, f"the pause was given up: {told}")

@@ -1,0 +1,114 @@
+"""A start with fewer nodes than the job should have, and the way back: a start with all of them, planned.
+
+MindIO drops ranks from a running training and takes the same ones in again; it never knows more ranks than the training
+began with. So a job that was started smaller grows by a save and another start.
+"""
+
+from dataclasses import replace
+from typing import Final
+
+from hajob.domain.actions import Action
+from hajob.domain.incidents import Purpose
+from hajob.plan import events
+from hajob.plan.context import Context, Guard, HandlerResult
+from hajob.plan.elastic import delay_seconds, set_next_look
+from hajob.plan.guards import spent_out
+from hajob.plan.lifecycle import may_save, planned, save_for
+from hajob.plan.policy import Mode
+from hajob.plan.recovery import launch
+from hajob.plan.state import JobState, Spend
+
+# ---------------------------------------------------------------------- a start that waits
+
+
+def _fits_smaller(context: Context) -> bool:
+    """Whether fewer nodes than this start asks for are there, and enough to train with."""
+    sizes, state = context.policy.sizes, context.state
+    if sizes is None or state.waiting is None or state.attempt < 2:
+        return False
+    nodes = sizes.fitting(context.view.start_nodes)
+    return bool(nodes) and nodes != state.nodes
+
+
+FITS_SMALLER: Final = Guard(
+    "fits smaller", "a smaller start than this one would find its nodes, and the spec allows it", _fits_smaller
+)
+
+
+def start_smaller(context: Context) -> HandlerResult:
+    """Nodes for this start do not come: make everything anew for those that are there."""
+    return launch(context, context.state, context.incident, [])
+
+
+# ---------------------------------------------------------------------- the way back
+
+
+def _enough(context: Context) -> bool:
+    smaller, event = context.state.smaller, context.event
+    free = event.nodes if isinstance(event, events.CapacityAvailable) else context.view.free_nodes
+    return smaller is not None and (free or 0) >= smaller.missing
+
+
+def _steady(context: Context) -> bool:
+    """Whether nodes for the missing have been there for the whole delay, and another try is left."""
+    smaller, policy = context.state.smaller, context.policy
+    if smaller is None or not smaller.capacity_ms or policy.mode is not Mode.ENFORCE or not _enough(context):
+        return False
+    lasted = context.now_ms - smaller.capacity_ms >= 1000 * delay_seconds(context)
+    return lasted and not spent_out(context, Action.EXPAND)
+
+
+SMALLER: Final = Guard(
+    "started smaller", "it was started with fewer nodes", lambda context: context.state.smaller is not None
+)
+ENOUGH: Final = Guard("nodes for the missing", "it was started with fewer nodes, and the others are there", _enough)
+MAY_GROW: Final = Guard(
+    "steady nodes, may save",
+    "it was started with fewer nodes, the others have been there for the whole delay, mode is Enforce, the budget of "
+    "Expand is not spent, and MindIO could save now",
+    lambda context: _steady(context) and may_save(context),
+)
+STEADY: Final = Guard(
+    "steady nodes",
+    "it was started with fewer nodes, the others have been there for the whole delay, mode is Enforce, and the budget "
+    "of Expand is not spent",
+    _steady,
+)
+
+
+def capacity(context: Context) -> HandlerResult:
+    """Note since when there are nodes for the missing, and look again after the delay."""
+    smaller = context.state.smaller
+    assert smaller is not None
+    if smaller.capacity_ms and isinstance(context.event, events.CapacityAvailable):
+        return context.state, ()
+    since = (smaller.capacity_ms or context.now_ms) if _enough(context) else 0
+    return _look_again(context, since), ()
+
+
+def no_capacity(context: Context) -> HandlerResult:
+    """There are none any more."""
+    return _look_again(context, 0), ()
+
+
+def _look_again(context: Context, capacity_ms: int) -> JobState:
+    assert context.state.smaller is not None
+    smaller = replace(context.state.smaller, capacity_ms=capacity_ms)
+    return set_next_look(context, replace(context.state, smaller=smaller), capacity_ms)
+
+
+def grow(context: Context) -> HandlerResult:
+    """Save, then start with all nodes."""
+    context.state = _booked(context)
+    return save_for(Purpose.GROW)(context)
+
+
+def grow_from_periodic(context: Context) -> HandlerResult:
+    """MindIO cannot save, but the training just has: start with all nodes from there."""
+    context.state = _booked(context)
+    state, incident, out = planned(context, Purpose.GROW, Action.RESTART)
+    return launch(context, state, incident, out)
+
+
+def _booked(context: Context) -> JobState:
+    return replace(context.state, spent=(*context.state.spent, Spend(Action.EXPAND.value, context.now_ms)))

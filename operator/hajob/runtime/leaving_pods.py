@@ -1,0 +1,35 @@
+"""Pods of earlier starts of one job, which have to be gone before pods are made anew: how long that is waited for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+from hajob.runtime.ages import Ages
+from hajob.runtime.job_memory import JobMemory
+from hajob.runtime.job_places import JobPlaces
+from hajob.runtime.pod_index import old_ranks
+from hajob.runtime.ports import Ports
+
+GONE_SECONDS: Final = 30.0
+"""So long after its grace a pod of an earlier start is waited for: its node may be dead and nobody know it yet."""
+
+
+class LeavingPods:
+    """Those of one job; `wake` is called when one has been waited for long enough."""
+
+    def __init__(self, memory: JobMemory, places: JobPlaces, ports: Ports, wake: Callable[[], None]) -> None:
+        self._memory, self._places = memory, places
+        self._default_grace_seconds = ports.pod_settings.rank_grace_seconds
+        self._ages = Ages(ports.clock, wake)
+
+    def overdue(self) -> set[str]:
+        """UIDs of those that should have gone long ago; what comes anew waits for them no longer."""
+        old = old_ranks(self._memory.state.base, self._places.pods.pods)
+        limit = self._grace_seconds + GONE_SECONDS
+        return {uid for uid, age in self._ages.look((pod.uid for pod in old), limit).items() if age >= limit}
+
+    @property
+    def _grace_seconds(self) -> int:
+        given = self._memory.job.spec.template["spec"].get("terminationGracePeriodSeconds")
+        return given if isinstance(given, int) else self._default_grace_seconds

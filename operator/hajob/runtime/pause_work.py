@@ -1,0 +1,142 @@
+"""The work of a planned pause of one job: makes its pods, takes in how they end, isolates nodes that are bad."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import Final
+
+from hajob.api import constants as names
+from hajob.api.base import Json, format_time
+from hajob.api.quarantine import BY_HAND
+from hajob.objects.hook_pod import hook_pod
+from hajob.objects.node_quarantine import node_quarantine
+from hajob.plan import events
+from hajob.runtime.job_memory import JobMemory
+from hajob.runtime.job_places import JobPlaces
+from hajob.runtime.kube import ApiError
+from hajob.runtime.pod_reconciler import PodReconciler
+from hajob.runtime.ports import Ports
+from hajob.sources import observe, pause
+from hajob.sources.pod import PodView
+
+log = logging.getLogger(__name__)
+
+EXISTS: Final = 409
+
+
+class PauseWork:
+    """The work of the pauses of one job.
+
+    Args:
+        memory: of the job.
+        places: of the job.
+        ports: to the world.
+        reconciler: deletes pods.
+        wake: called when there is something to be looked at.
+    """
+
+    def __init__(
+        self,
+        memory: JobMemory,
+        places: JobPlaces,
+        ports: Ports,
+        reconciler: PodReconciler,
+        wake: Callable[[], None],
+    ) -> None:
+        self._memory, self._places, self._ports, self._reconciler = memory, places, ports, reconciler
+        self._wake, self._refused = wake, ""
+
+    def look(self) -> tuple[events.JobEvent, ...]:
+        """What the spec asks for, and how the work has ended."""
+        memory = self._memory
+        if memory.job.spec.pause is None and not memory.state.holds_still:
+            return ()
+        spec, asked = memory.job.spec, observe.restart_asked(memory.job.spec)
+        restart = bool(asked) and asked != memory.journal.restart_seen
+        serving, hooks, now = self._places.serving(), self._hooks(), memory.time.now()
+        return tuple(
+            pause.of_pause(memory.state, spec, serving, hooks, self._refused, restart_asked=restart, now_ms=now)
+        )
+
+    async def reconcile(self) -> None:
+        """Make the pods of an open pause, end those of one that is over; pods that have ended stay, for their logs.
+
+        Raises:
+            ApiError: the server cannot be reached; the caller tries again.
+        """
+        for hook in self._hooks().values():
+            await self._isolate(hook)
+        open_one = self._memory.state.holds_still
+        for pod in self._places.pods.all():
+            old = pod.incarnation < self._incarnation if open_one else not pod.ended
+            if pod.is_hook and old and not pod.deleting:
+                await self._reconciler.delete(pod)
+        if open_one:
+            await self._make()
+        else:
+            self._refused = ""
+
+    @property
+    def _incarnation(self) -> int:
+        incident = self._memory.state.incident
+        return incident.incarnation if incident is not None else 0
+
+    def _hooks(self) -> dict[int, PodView]:
+        """The pods of the newest pause by node rank."""
+        hooks = [pod for pod in self._places.pods.all() if pod.is_hook]
+        newest = max((pod.incarnation for pod in hooks), default=0)
+        if self._memory.state.holds_still and newest < self._incarnation:
+            return {}
+        return {pod.node_rank: pod for pod in hooks if pod.incarnation == newest}
+
+    async def _make(self) -> None:
+        job, asked, hooks = self._memory.job, self._memory.job.spec.pause, self._hooks()
+        if asked is None or asked.template is None:
+            return
+        for rank, node in pause.nodes_of_work(asked, self._places.serving()).items():
+            if rank in hooks or self._refused:
+                continue
+            try:
+                made = hook_pod(job, rank, node, self._incarnation)
+                await self._ports.kube.create("pods", job.metadata.namespace, made)
+            except ApiError as error:
+                if not error.status:
+                    raise
+                if error.reason != "AlreadyExists":
+                    self._refused = f"no pod of the work is made on {node}: {error.message}"
+                    log.warning("%s: %s", self._memory.title, self._refused)
+                    self._wake()
+
+    async def _isolate(self, hook: PodView) -> None:
+        """Quarantine the node that was found bad, while that is being acted upon: afterwards an admin's word counts."""
+        incident = self._memory.state.incident
+        if not pause.is_bad(hook) or incident is None or pause.fact_id(hook) not in incident.fact_ids:
+            return
+        if hook.node_name in self._ports.quarantined():
+            return
+        try:
+            await self._ports.kube.create(names.QUARANTINES, "", self._quarantine(hook))
+        except ApiError as error:
+            if not error.status:
+                raise
+            log.log(
+                logging.INFO if error.status == EXISTS else logging.WARNING,
+                "%s: %s is not quarantined: %s",
+                self._memory.title,
+                hook.node_name,
+                error,
+            )
+
+    def _quarantine(self, hook: PodView) -> Json:
+        node = self._ports.nodes().get(hook.node_name)
+        began = datetime.fromtimestamp(self._ports.clock.now_milliseconds() // 1000, UTC)
+        spec = {
+            "nodeName": hook.node_name,
+            "source": BY_HAND,
+            "reason": pause.CODE,
+            "message": f"pod {hook.namespace}/{hook.name} of a planned pause ended with exit code {pause.NODE_IS_BAD}",
+            "startTime": format_time(began),
+        }
+        return node_quarantine(spec, node.uid if node else "")

@@ -1,0 +1,158 @@
+"""The chart is upgraded from the version before and rolled back while a job trains that the version before has made."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from e2e.bootstrap.paths import CHECKOUT
+from e2e.harness import operator, previous
+from e2e.harness.images import write_operator
+from e2e.harness.job import Job
+from e2e.harness.rig import RIG_LABEL, Rig, RigLayout
+from e2e.harness.undisturbed import undisturbed
+from e2e.trainer import proof
+from hajob.version import VERSION
+from tests.integration.chart.chart_release import TAKE, Release
+from tests.integration.chart.helm import CHART
+
+pytestmark = pytest.mark.skipif(
+    not os.environ.get("HAJOB_CHART_ON_SERVER"), reason="changes the CRDs that other tests use: make chart"
+)
+ITERATIONS = 900
+NO_LEADER_SECONDS = 1.0
+FAULTS_SEEN = 0.02
+
+
+class Leadership:
+    """Who held the Lease when, as somebody sees it who looks all the time."""
+
+    def __init__(self, release: Release) -> None:
+        self._path = f"/apis/coordination.k8s.io/v1/namespaces/{release.namespace}/leases/{operator.NAME}"
+        self._api = release.plane.api
+        self.seen: list[tuple[float, str]] = []
+
+    def look(self) -> None:
+        holder = (self._api.find(self._path) or {"spec": {}})["spec"].get("holderIdentity") or ""
+        if not self.seen or self.seen[-1][1] != holder:
+            self.seen.append((time.monotonic(), holder))
+
+    def without_leader(self) -> float:
+        """The longest time in which nobody held it, in seconds."""
+        ends = [at for at, _ in self.seen[1:]]
+        return max((end - at for (at, holder), end in zip(self.seen, ends, strict=False) if not holder), default=0.0)
+
+
+@contextmanager
+def watched(release: Release) -> Iterator[Leadership]:
+    found, over = Leadership(release), threading.Event()
+
+    def watch() -> None:
+        while not over.wait(FAULTS_SEEN):
+            found.look()
+
+    thread = threading.Thread(target=watch, daemon=True)
+    thread.start()
+    yield found
+    over.set()
+    thread.join()
+
+
+class Upgrade:
+    """A release with a job."""
+
+    def __init__(self, release: Release, rig: Rig, values: Path) -> None:
+        self.release, self.rig, self.values = release, rig, str(values)
+
+    def wait_rolled_out(self, image: str) -> None:
+        """Until every pod of the operator has this image, and all are ready."""
+        path = f"/api/v1/namespaces/{self.release.namespace}/pods"
+
+        def done() -> bool:
+            pods = self.rig.plane.api.items(path, labelSelector=f"app.kubernetes.io/name={operator.NAME}")
+            return len(pods) == 2 and all(map(_is_ready, pods)) and {_image(each) for each in pods} == {image}
+
+        self.rig.plane.wait(f"both operators to be {image}", done, 120)
+
+    def kill(self, job: Job, rank: int, incarnation: int) -> None:
+        """Kill a rank; it comes back in place, and nothing is lost."""
+        fault = self.rig.nodes.control.kill(namespace=self.rig.namespace, rank=rank)
+        self.recovered(job, incarnation, "InPlace", fault["time"])
+
+    def recovered(self, job: Job, incarnation: int, action: str, since: int) -> None:
+        incident = job.wait_incident(incarnation, seconds=120)
+        assert (incident["action"], incident["lostSteps"]) == (action, 0)
+        self.rig.plane.wait(
+            "the first step of all ranks",
+            lambda: any(each.end_ns > since for each in proof.outages(job.events(), job.world())),
+        )
+
+
+def _is_ready(pod: dict[str, Any]) -> bool:
+    return any(each["type"] == "Ready" and each["status"] == "True" for each in pod["status"].get("conditions", []))
+
+
+def _image(pod: dict[str, Any]) -> str:
+    return str(pod["spec"]["containers"][0]["image"])
+
+
+@pytest.fixture
+def upgrade(release: Release, start_rig: Callable[[RigLayout], Rig], tmp_path: Path) -> Upgrade:
+    try:
+        before = previous.sources(tmp_path / "previous")
+    except previous.NoHistoryError as error:
+        pytest.skip(str(error))
+    images = {
+        f"hajob/operator:{previous.VERSION}": write_operator(tmp_path / "n-1", before),
+        f"hajob/operator:{VERSION}": write_operator(tmp_path / "n", CHECKOUT),
+    }
+    rig = start_rig(RigLayout(operators=0, plain_nodes=2, images=images))
+    selector = {RIG_LABEL: rig.name}
+    values = tmp_path / "values.yaml"
+    values.write_text(yaml.safe_dump({"watchNamespace": rig.namespace, "nodeSelector": selector}))
+    made = Upgrade(release, rig, values)
+    release.helm("install", "hajob", str(before / "charts/hajob"), "--values", made.values, TAKE)
+    made.wait_rolled_out(f"hajob/operator:{previous.VERSION}")
+    return made
+
+
+@pytest.mark.timeout(900)
+def test_a_job_of_the_version_before_outlives_upgrade(upgrade: Upgrade) -> None:
+    """A fault before, during and after; rolled back, and two more. Only faults restart processes."""
+    job = upgrade.rig.submit(iterations=ITERATIONS)
+    job.wait_step(10)
+    upgrade.kill(job, 3, incarnation=2)
+
+    with watched(upgrade.release) as up:
+        upgrade.release.helm("upgrade", "hajob", str(CHART), "--values", upgrade.values)
+        upgrade.kill(job, 5, incarnation=3)
+        upgrade.wait_rolled_out(f"hajob/operator:{VERSION}")
+    lost = job.node_of(3)
+    since = upgrade.rig.nodes.control.power_off(lost)["time"]
+    upgrade.recovered(job, 4, "Replace", since)
+    images = {each["image"] for pod in job.pods("rank") for each in pod["spec"]["initContainers"]}
+    assert images == {f"hajob/operator:{each}" for each in (previous.VERSION, VERSION)}, "old sidecars beside a new one"
+
+    with watched(upgrade.release) as down:
+        upgrade.release.helm("rollback", "hajob", "1")
+        upgrade.kill(job, 2, incarnation=5)
+        upgrade.wait_rolled_out(f"hajob/operator:{previous.VERSION}")
+    print(f"without a leader: upgraded {up.without_leader():.2f} s, rolled back {down.without_leader():.2f} s")
+    upgrade.kill(job, 0, incarnation=6)
+
+    job.hurry()
+    job.wait_condition("Complete", seconds=180)
+    assert proof.survivors_kept(job.events(), restarted=[0, 2, 3, 5, 6, 7]) == []
+    counts = {rank: len(pids) for rank, pids in proof.processes(job.events()).items()}
+    assert counts == {0: 2, 1: 1, 2: 2, 3: 2, 4: 1, 5: 2, 6: 2, 7: 2}
+    reference = undisturbed(upgrade.rig.plane.run, tensor=2, pipeline=1, data=4, iterations=ITERATIONS)
+    assert job.weights_differ(reference) == []
+    assert max(up.without_leader(), down.without_leader()) <= NO_LEADER_SECONDS

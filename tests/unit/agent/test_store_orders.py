@@ -1,0 +1,39 @@
+"""Which store the processes of a pod may take for theirs, by the coordinator's orders."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any, cast
+
+from hajob.protocol import sidecar_pb2 as pb
+from tests.unit.agent.rig import ADDRESS
+from tests.unit.agent.test_store_gate import Rules
+from trainer_sidecar.agent.clock import BootClock
+from trainer_sidecar.agent.orders import Orders
+from trainer_sidecar.agent.store_gate import StoreGate
+from trainer_sidecar.store_protocol import EARLIER, Conversation, Request
+
+
+def test_what_was_written_is_kept_until_another_store_is_filled() -> None:
+    orders, rules = Orders(cast("Any", SimpleNamespace())), Rules()
+    gate = StoreGate(ADDRESS, 1, rules, BootClock())
+
+    def hear(order: pb.NodeOrder) -> list[bytes]:
+        orders.take(order)
+        rules.name, rules.kept = orders.store, orders.store_kept
+        gate.changed()
+        return [entry.key for part in gate.content("word") for entry in part.entries]
+
+    hear(pb.NodeOrder(revision=1, store="1/1"))
+    talk = Conversation()
+    (written,) = talk.ask(EARLIER.set(b"root", b"info"))
+    assert isinstance(written, Request)
+    gate.journal.asked(written, 0)
+    assert hear(pb.NodeOrder(revision=2)) == [b"root"], "from a coordinator that does not know yet whether ranks run"
+    assert gate.rules.store() == "1/1"
+    assert hear(pb.NodeOrder(revision=2, store="1/2", store_held=True, store_wanted="1/2")) == [b"root"]
+    assert hear(pb.NodeOrder(revision=3, store="1/2", store_kept=True)) == [b"root"]
+    assert hear(pb.NodeOrder(revision=4, store="1/3")) == []
+    assert next(gate.content("word")).problem == "the store was lost with all that was in it"
+    assert hear(pb.NodeOrder(revision=5, store="2/4")) == []
+    assert next(gate.content("word")).problem == "", "another start of the job"

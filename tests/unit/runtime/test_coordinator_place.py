@@ -1,0 +1,88 @@
+"""A coordinator that keeps to itself the only node left for a rank pod makes room for it."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+
+from hajob.api import constants as names
+from hajob.plan.policy import UNPLACED_SECONDS
+from hajob.sources.node import NodeView
+from hajob.sources.pod import PodView, view
+from tests.unit.runtime.test_job_controller import NAMESPACE, Town, settled
+
+WORDS = "0/4 nodes are available: 4 node(s) didn't satisfy existing pods anti-affinity rules."
+UNSCHEDULABLE = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": WORDS}
+
+
+@pytest.fixture
+async def town() -> AsyncIterator[Town]:
+    made = Town()
+    for number in (4, 5):
+        del made.nodes[f"node-{number}"]
+    await settled(made)
+    yield made
+    await made.controller.close()
+
+
+def body_of(town: Town, pod: PodView) -> dict[str, Any]:
+    found: dict[str, Any] = town.kube.objects["pods", NAMESPACE, pod.name]
+    return found
+
+
+async def place(town: Town, pod: PodView, node: str) -> None:
+    """The scheduler has found this node for it, or none."""
+    body = body_of(town, pod)
+    body["status"] = {"phase": "Pending", "conditions": [] if node else [UNSCHEDULABLE]}
+    if node:
+        body["spec"]["nodeName"] = node
+    town.controller.pod_seen(view(body))
+    await settled(town)
+
+
+def coordinator(town: Town) -> PodView:
+    (found,) = (pod for pod in town.pods() if pod.role == names.ROLE_COORDINATOR and not pod.deleting)
+    return found
+
+
+def ranks(town: Town) -> list[PodView]:
+    return sorted((pod for pod in town.pods() if pod.is_rank), key=lambda pod: pod.node_rank)
+
+
+async def all_but_the_last(town: Town, coordinator_on: str) -> PodView:
+    """Three of four rank pods have nodes; returns the fourth."""
+    *placed, last = ranks(town)
+    await place(town, last, "")
+    await place(town, coordinator(town), coordinator_on)
+    for number, pod in enumerate(placed):
+        await place(town, pod, f"node-{number}")
+    return last
+
+
+async def test_a_coordinator_makes_room_for_the_last_rank(town: Town) -> None:
+    await all_but_the_last(town, coordinator_on="node-3")
+    before = coordinator(town)
+    await town.clock.advance(UNPLACED_SECONDS - 1)
+    assert coordinator(town).uid == before.uid
+    await town.clock.advance(2)
+    assert town.events.reasons[-1] == "CoordinatorSharesNode"
+    assert body_of(town, coordinator(town))["metadata"]["labels"][names.LABEL_PLACEMENT] == names.PLACEMENT_ANYWHERE
+
+
+async def test_a_rank_that_finds_its_node_leaves_it_alone(town: Town) -> None:
+    last = await all_but_the_last(town, coordinator_on="node-3")
+    before = coordinator(town)
+    await town.clock.advance(UNPLACED_SECONDS / 2)
+    await place(town, last, "another")
+    await town.clock.advance(2 * UNPLACED_SECONDS)
+    assert coordinator(town).uid == before.uid
+
+
+async def test_a_coordinator_where_no_rank_fits_stays(town: Town) -> None:
+    town.nodes["node-3"] = NodeView("node-3")
+    await all_but_the_last(town, coordinator_on="node-3")
+    before = coordinator(town)
+    await town.clock.advance(3 * UNPLACED_SECONDS)
+    assert coordinator(town).uid == before.uid

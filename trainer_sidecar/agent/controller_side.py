@@ -1,0 +1,136 @@
+"""The controller's side of a rank's link: connected as often as it takes, made to know the rank, redirected.
+
+docs/protocols/launcher.md#another-controller
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from typing import Protocol
+
+from trainer_sidecar.agent import frames
+from trainer_sidecar.agent.gate_rules import Rules
+from trainer_sidecar.agent.rank_voice import LinkedRank
+from trainer_sidecar.agent.registering import REPLY_TIMEOUT_SECONDS, register
+from trainer_sidecar.agent.registrations import Registration, Registrations
+from trainer_sidecar.agent.upstream import FIRST_RETRY_SECONDS, LAST_RETRY_SECONDS, dial
+
+log = logging.getLogger(__name__)
+
+
+class Passage(Protocol):
+    """When bytes may pass, and what ranks have registered with: the gate."""
+
+    rules: Rules
+    registrations: Registrations
+
+    def until_open(self, rank: int, bound: str | None) -> Awaitable[None]:
+        """Wait until the rank's bytes may pass. ConnectionAbortedError: to another controller than `bound` by then."""
+
+
+class ControllerSide:
+    """Of one rank's link.
+
+    Attributes:
+        bound: the controller that the connection of now goes to; None: there is none.
+        is_taken: it has taken the rank.
+    """
+
+    def __init__(self, gate: Passage, whose: LinkedRank, answer: Callable[[bytes], None]) -> None:
+        self._gate, self._whose, self._answer = gate, whose, answer
+        self._writer: asyncio.StreamWriter | None = None
+        self._attempt: asyncio.Future[asyncio.StreamReader] | None = None
+        self._address = ""
+        self._has_answered = False  # the rank has its reply, and must not get another one
+        self.bound: str | None = None
+        self.is_taken = False
+
+    async def until_open(self) -> None:
+        """Wait until bytes may pass to this controller."""
+        await self._gate.until_open(self._whose.rank, self.bound)
+
+    async def connect(self, frame: bytes) -> asyncio.StreamReader:
+        """Connect with the rank's own frame as often as it takes, only while that is allowed."""
+        delay = FIRST_RETRY_SECONDS
+        while True:
+            await self.until_open()
+            self._attempt = asyncio.ensure_future(self._connect(frame))
+            try:
+                await asyncio.wait({self._attempt})
+                if not self._attempt.cancelled():
+                    return self._attempt.result()
+            except (OSError, TimeoutError, asyncio.IncompleteReadError, ValueError) as problem:
+                log.info("rank %s waits at the gate: controller %s: %r", self._whose.rank, self._address, problem)
+            finally:
+                self._attempt.cancel()
+            self.hang_up()
+            await asyncio.sleep(delay)
+            delay = min(2 * delay, LAST_RETRY_SECONDS)
+
+    async def _connect(self, frame: bytes) -> asyncio.StreamReader:
+        rules, whose = self._gate.rules, self._whose
+        self._address, self.bound = rules.controller_address(), rules.controller()
+        whose.process = whose.process or rules.process(whose.rank)  # known by now, or it might not pass
+        reader, self._writer = await dial(self._address)
+        await self.until_open()
+        self._writer.write(frame)
+        async with asyncio.timeout(REPLY_TIMEOUT_SECONDS):
+            reply = await reader.readexactly(frames.REPLY.size)
+        await self.until_open()
+        self.is_taken = frames.REPLY.unpack(reply)[0] == 0
+        if self._has_answered and not self.is_taken:
+            raise ValueError(f"the rank is not taken again: {reply.hex()}")
+        kept = self._gate.registrations.of(whose.rank, whose.process)
+        if kept is not None and kept.controller != self.bound and self.is_taken:
+            await self._make_known(reader, self._writer, kept, self.bound)
+        if not self._has_answered:
+            self._has_answered = True
+            self._answer(reply)
+        return reader
+
+    async def _make_known(
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, kept: Registration, controller: str
+    ) -> None:
+        """Another controller learns what the one before knew; what it replies is not for the rank."""
+        await register(reader, writer, kept, self.until_open)
+        if kept.heartbeat:
+            writer.write(kept.heartbeat)
+        log.info("rank %d is known to another controller, %s", self._whose.rank, controller)
+        self._gate.registrations.now_known(self._whose.rank, kept, controller)
+
+    def write(self, data: bytes) -> None:
+        """Say this to the controller; there is a connection."""
+        assert self._writer is not None
+        self._writer.write(data)
+
+    async def drain(self) -> None:
+        """Wait until the connection takes more."""
+        assert self._writer is not None
+        await self._writer.drain()
+
+    @property
+    def is_congested(self) -> bool:
+        """Whether the controller does not read."""
+        return self._writer is not None and self._writer.transport.get_write_buffer_size() > 0
+
+    def is_for(self, address: str, controller: str) -> bool:
+        """Whether it is connected there, or about to be."""
+        return (self._address, self.bound) == (address, controller)
+
+    def try_anew(self) -> None:
+        """The controller is another one now: a connection that is being made is not waited for."""
+        if self._attempt is not None:
+            self._attempt.cancel()
+
+    def abort(self) -> None:
+        """End the connection at once."""
+        if self._writer is not None:
+            self._writer.transport.abort()
+
+    def hang_up(self) -> None:
+        """End the connection once what was said is on its way."""
+        if self._writer is not None:
+            self._writer.close()
+        self._writer = self.bound = None

@@ -1,0 +1,242 @@
+"""One rank's link through the gate: from its connect frame to the end of either side, and a moment longer for the dead.
+
+A rank's link outlives the controller's: what the rank says of itself is read as it comes, also while the gate holds and
+while there is no controller. docs/protocols/launcher.md#the-gate
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Awaitable, Callable
+from typing import Any, Protocol
+
+from trainer_sidecar.agent import frames
+from trainer_sidecar.agent.clock import SECOND, Clock
+from trainer_sidecar.agent.controller_side import ControllerSide, Passage
+from trainer_sidecar.agent.downward import Between, Downward
+from trainer_sidecar.agent.gate_rules import LinkPhase
+from trainer_sidecar.agent.last_words import LastWords
+from trainer_sidecar.agent.listener import CHUNK
+from trainer_sidecar.agent.outward import Outward
+from trainer_sidecar.agent.rank_voice import LinkedRank, RankVoice
+from trainer_sidecar.agent.upstream import FIRST_RETRY_SECONDS, LAST_RETRY_SECONDS
+
+UNREAD_SECONDS = 0.05  # what a dead rank had said is read; a child that it forked may keep its link open
+KNOWN_SECONDS = 2.0  # between the end of a rank's link and the news that its process has ended
+ANSWERED_SECONDS = 10.0  # so long a dead rank is answered for; MindIO misses its heartbeats after 8 to 12 s
+
+log = logging.getLogger(__name__)
+
+
+class LinkGate(Passage, Protocol):
+    """What a link needs of its gate."""
+
+    clock: Clock
+
+    def until(self, allowed: Callable[[], bool]) -> Awaitable[None]:
+        """Wait until order and lease allow it."""
+
+    def count_unreadable(self, rank: int, what: str) -> None:
+        """A message could not be read."""
+
+    def end(self, link: GateLink) -> None:
+        """End one link."""
+
+
+class GateLink:
+    """One accepted connection of a rank and, once it passes, its counterpart at the controller.
+
+    Attributes:
+        whose: link it is.
+        phase: how far it is.
+        has_ended: the rank's side; what is left is answered for it.
+    """
+
+    def __init__(
+        self, gate: LinkGate, whose: LinkedRank, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    ) -> None:
+        self._gate, self.whose, self._reader, self._writer = gate, whose, reader, writer
+        self._voice = RankVoice(whose, gate.rules, gate.clock, gate.count_unreadable)
+        self._controller = ControllerSide(gate, whose, writer.write)
+        self._downward: Downward | None = None
+        self._outward = Outward(lambda: not gate.rules.may_pass(whose.rank))
+        self._last_words = LastWords(whose.rank)
+        self._died = asyncio.Event()
+        self._speaks_tls = False
+        self.has_ended = False
+        self.phase = LinkPhase.NONE
+
+    async def run(self, frame: bytes) -> None:
+        """From the connect frame, which was read, to the end of either side."""
+        self._set_phase(LinkPhase.AT_GATE)
+        reading = asyncio.ensure_future(self._read())
+        pause = FIRST_RETRY_SECONDS
+        try:
+            while (upstream := await self._wait_for_controller(frame, reading)) is not None:
+                begun = self._gate.clock.now()
+                await self._forward(upstream, reading)
+                if self.has_ended or not self._can_go_on():
+                    break
+                self._set_phase(LinkPhase.AT_GATE)
+                lasted = self._gate.clock.now() - begun > SECOND
+                pause = FIRST_RETRY_SECONDS if lasted else min(2 * pause, LAST_RETRY_SECONDS)
+                await asyncio.sleep(pause)
+            if self._speaks_tls:
+                await until_closed(self._reader)
+        finally:
+            reading.cancel()
+
+    def close(self) -> None:
+        """Nothing is passed any more."""
+        self._writer.close()
+        self._controller.hang_up()
+        self._set_phase(LinkPhase.NONE)
+
+    def _can_go_on(self) -> bool:
+        """Whether another connection to the controller can follow: both sides stand between two messages."""
+        self._outward.detach()
+        return not (self._voice.is_lost or (self._downward is not None and self._downward.lost))
+
+    def _set_phase(self, phase: LinkPhase) -> None:
+        before, self.phase = self.phase, phase
+        if phase is not before:
+            self._gate.rules.link_changed(self.whose.rank)
+
+    async def _wait_for_controller(self, frame: bytes, reading: asyncio.Future[None]) -> asyncio.StreamReader | None:
+        """The controller's side once it has taken the rank; None: the rank went away first, or speaks TLS."""
+        attempt = asyncio.ensure_future(self._controller.connect(frame))
+        try:
+            both: set[asyncio.Future[Any]] = {attempt, reading}
+            await asyncio.wait(both, return_when=asyncio.FIRST_COMPLETED)
+            return None if reading.done() else await attempt
+        finally:
+            attempt.cancel()
+
+    def redirect(self, address: str, controller: str) -> None:
+        """The controller is another one now: a link goes there, be it that it waits or that it was open."""
+        if self._controller.is_for(address, controller):
+            return
+        if self.phase is LinkPhase.AT_GATE:
+            self._controller.try_anew()
+        elif self.phase is LinkPhase.LINKED:
+            self._controller.abort()
+
+    async def _forward(self, upstream: asyncio.StreamReader, reading: asyncio.Future[None]) -> None:
+        """Both directions until one of them ends, or the rank's process."""
+        self._voice.begin()
+        link = Between(self.whose.rank, self.whose.process, self._controller.bound or "")
+        self._downward = Downward(link, self._gate.rules, self._gate.registrations, self._outward)
+        self._outward.attach()
+        self._last_words.begin()
+        if self._controller.is_taken:
+            self._set_phase(LinkPhase.LINKED)
+        pumps: list[asyncio.Future[Any]] = [
+            asyncio.ensure_future(self._pass_outward()),
+            asyncio.ensure_future(self._pass_inward(upstream, self._downward)),
+            asyncio.ensure_future(self._died.wait()),
+        ]
+        try:
+            await asyncio.wait(pumps, return_when=asyncio.FIRST_COMPLETED)
+            self.has_ended = reading.done() or self._died.is_set()
+        finally:
+            for task in pumps:
+                task.cancel()
+            await asyncio.gather(*pumps, return_exceptions=True)
+        try:
+            if self.has_ended and not self._speaks_tls:
+                await self._answer_for_the_dead(upstream, reading)
+        finally:
+            self._controller.hang_up()
+
+    async def _answer_for_the_dead(self, upstream: asyncio.StreamReader, reading: asyncio.Future[None]) -> None:
+        """MindIO would wait for what the rank owes it; only a process that is known to have ended is answered for."""
+        self._set_phase(LinkPhase.NONE)
+        await asyncio.wait({reading}, timeout=UNREAD_SECONDS)
+        self._writer.close()
+        words, may_answer = self._last_words, self._gate.rules.may_answer
+        if words.has_left or not self._voice.is_at_boundary:
+            return
+        async with asyncio.timeout(KNOWN_SECONDS):
+            await self._died.wait()
+        async with asyncio.timeout(ANSWERED_SECONDS):
+            await self._gate.until(may_answer)
+            self._controller.write(self._outward.take())
+            while True:
+                await self._gate.until(may_answer)
+                self._controller.write(words.take())
+                data = await upstream.read(CHUNK)
+                if not data:
+                    return
+                words.ordered(data)
+
+    def end(self) -> None:
+        """The rank's process has ended."""
+        self._died.set()
+        if self.phase is not LinkPhase.LINKED and not self.has_ended:
+            self._gate.end(self)
+
+    async def _read(self) -> None:
+        """Read what the rank says until it ends, or turns out to be TLS."""
+        try:
+            data = await self._reader.read(CHUNK)
+            if len(data) == 1:  # two bytes tell what it is
+                data += await self._reader.read(CHUNK)
+            if frames.opens_tls(data):
+                self._found_tls()
+                return
+            while data:
+                for piece in self._voice.cut(data):
+                    await self._outward.put(piece)
+                    if piece.message is not None:
+                        self._listen(piece.message)
+                data = await self._reader.read(CHUNK)
+        except ConnectionError:
+            pass  # as good as its end
+        finally:
+            self._outward.end()
+
+    def _found_tls(self) -> None:
+        """MindIO sends its connect frame in the clear and begins TLS behind it."""
+        log.error("rank %s speaks TLS behind its connect frame: nothing of it is passed on", self.whose.rank)
+        self._speaks_tls = True
+        self._set_phase(LinkPhase.NONE)
+        self._gate.rules.tls_spoken(self.whose.rank)
+
+    def _listen(self, message: frames.Message) -> None:
+        rank, process = self.whose.rank, self.whose.process
+        if process and not self._gate.registrations.said(rank, process, message):
+            log.warning("rank %d did not register here: what it would have said is made anew", rank)
+            if self._controller.bound:
+                self._controller.abort()
+        self._last_words.said(message)
+        self._voice.hear(message)
+
+    async def _pass_outward(self) -> None:
+        while await self._outward.until_some():
+            await self._controller.until_open()
+            self._controller.write(self._outward.take())
+            await self._controller.drain()
+
+    async def _pass_inward(self, upstream: asyncio.StreamReader, downward: Downward) -> None:
+        while data := await upstream.read(CHUNK):
+            self._last_words.ordered(data)
+            await self._controller.until_open()
+            passed = downward.take(data)
+            if not self._writer.is_closing():
+                with contextlib.suppress(ConnectionError):  # the rank's end is seen where it is read
+                    self._writer.write(passed)
+                    await self._writer.drain()
+
+    def check_silence(self, now: int, *, excused: bool) -> None:
+        """Report the rank when it is linked, could speak, and has not for long."""
+        if self.phase is LinkPhase.LINKED:
+            held = not self._gate.rules.may_pass(self.whose.rank)
+            self._voice.check(now, could_speak=not (excused or held or self._controller.is_congested))
+
+
+async def until_closed(reader: asyncio.StreamReader) -> None:
+    """Hold a connection of which nothing is passed on."""
+    while await reader.read(CHUNK):
+        pass

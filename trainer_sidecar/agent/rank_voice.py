@@ -1,0 +1,98 @@
+"""What a rank says on its link to MindIO: cut into messages, read, and missed when it stops.
+
+Whatever goes wrong with reading, the bytes pass. docs/protocols/launcher.md#the-gate
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+from trainer_sidecar.agent import frames
+from trainer_sidecar.agent.clock import SECOND, Clock
+from trainer_sidecar.agent.gate_rules import Rules
+
+SILENT_SECONDS = 8
+NEVER_SPOKE_SECONDS = 30
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(slots=True)
+class LinkedRank:
+    """Whose link it is. The process is named once it is known; a link may be there before the launcher tells of it."""
+
+    rank: int
+    process: str
+
+
+class RankVoice:
+    """One link's messages; `unreadable` is told of those that could not be read."""
+
+    def __init__(self, whose: LinkedRank, rules: Rules, clock: Clock, unreadable: Callable[[int, str], None]) -> None:
+        self._whose, self._rules, self._clock, self._unreadable = whose, rules, clock, unreadable
+        self._frames = frames.FrameReader()
+        self._registered = self._told_copies = False
+        self._beats = False
+        self._spoke = 0  # when it last said something, or could not
+        self._is_missed = False
+
+    @property
+    def is_lost(self) -> bool:
+        """Whether its bytes don't look like messages any more."""
+        return self._frames.lost
+
+    @property
+    def is_at_boundary(self) -> bool:
+        """Whether the next byte begins a message."""
+        return self._frames.is_at_boundary
+
+    def begin(self) -> None:
+        """It can be heard by the controller from now on."""
+        self._spoke = self._clock.now()
+
+    def cut(self, data: bytes) -> Iterable[frames.Piece]:
+        """The messages in these bytes."""
+        was_lost = self._frames.lost
+        try:
+            pieces = self._frames.feed(data)
+        except Exception:
+            log.exception("the messages of rank %s cannot be read", self._whose.rank)
+            self._frames.lost = True
+            pieces = [frames.Piece(data)]
+        if self._frames.lost and not was_lost:
+            self._unreadable(self._whose.rank, "its bytes do not look like MindIO's messages")
+        return pieces
+
+    def hear(self, message: frames.Message) -> None:
+        """Tell the rules what it says of itself."""
+        rank = self._whose.rank
+        if message.kind == frames.REGISTER:
+            self._registered = True
+        elif message.kind == frames.COPIES:
+            self._told_copies = True
+        if message.kind not in frames.STATUS_OFFSETS:
+            return
+        status = message.status()
+        if status is None or status.rank != rank:
+            self._unreadable(rank, f"a message of type {message.kind} has another size or rank")
+            return
+        is_beat = message.kind == frames.HEARTBEAT
+        self._beats = self._beats or is_beat
+        self._spoke, self._is_missed = self._clock.now(), False
+        self._rules.heartbeat(rank, status.step, asked=not is_beat)
+        if self._registered:
+            self._rules.copies(rank, told=self._told_copies)
+
+    def check(self, now: int, *, could_speak: bool) -> None:
+        """Report the rank when it could speak, and has not for 8 s (30 s when it never has)."""
+        if self.is_lost:
+            return
+        if not could_speak:
+            self._spoke = now
+            return
+        limit = (SILENT_SECONDS if self._beats else NEVER_SPOKE_SECONDS) * SECOND
+        if now - self._spoke > limit and not self._is_missed:
+            self._is_missed = True
+            self._rules.silent(self._whose.rank, self._spoke)

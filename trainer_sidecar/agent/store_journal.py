@@ -1,0 +1,107 @@
+"""What the processes of this pod have written into the rendezvous store, kept so that another one can be filled.
+
+Of every key the last writing of this pod counts; the coordinator puts those of all pods together, by their times. What
+pods have written that are gone is gone: after each repair every group is built anew, by the ranks that are there.
+docs/protocols/launcher.md#the-store
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from hajob.protocol import sidecar_pb2 as pb
+from trainer_sidecar.agent.clock import Clock
+from trainer_sidecar.store_protocol import Answered, Request
+
+LARGEST_BYTES = 32 * 1024 * 1024
+PART_BYTES = 512 * 1024
+"""Of one message to the coordinator, whose limit is 4 MiB."""
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """The last writing of a key: its value, None: it was deleted; `counted`: by adding to what others had added."""
+
+    value: bytes | None
+    at: int  # nanoseconds of this machine's clock
+    counted: bool = False
+
+
+class StoreJournal:
+    """By key.
+
+    Attributes:
+        dialect: How the clients of this pod speak; empty: none has said anything.
+        problem: Why this is not all that was written; empty: it is.
+    """
+
+    def __init__(self, problem: str = "") -> None:
+        self._written: dict[bytes, Written] = {}
+        self._bytes = 0
+        self.dialect = ""
+        self.problem = problem
+
+    def begin(self, problem: str = "") -> None:
+        """Another store, and an empty one."""
+        self._written, self._bytes, self.problem = {}, 0, problem
+
+    def give_up(self, problem: str) -> None:
+        """From here on it is not known what the store holds."""
+        if not self.problem:
+            log.warning("what is in the rendezvous store is not known any more: %s", problem)
+        self.problem = self.problem or problem
+        self._written, self._bytes = {}, 0
+
+    def asked(self, request: Request, at: int) -> None:
+        """A request is passed on; those without an answer are taken for done."""
+        strings = request.strings
+        if request.operation.name in ("set", "multi_set"):
+            for key, value in zip(strings[::2], strings[1::2], strict=True):
+                self._write(key, Written(value, at))
+        elif request.operation.name == "append":
+            self.give_up("a process appends to a key, and so may others")
+
+    def answered(self, answer: Answered) -> None:
+        """The store has answered."""
+        request, name, at = answer.request, answer.request.operation.name, answer.at
+        if name == "add":
+            self._write(request.strings[0], Written(b"%d" % answer.number, at, counted=True))
+        elif name == "delete":
+            self._write(request.strings[0], Written(None, at))
+        elif name == "compare_set" and answer.value == request.strings[2] != request.strings[1]:
+            self._write(request.strings[0], Written(answer.value, at))
+
+    def _write(self, key: bytes, written: Written) -> None:
+        if self.problem:
+            return
+        before = self._written.get(key)
+        if before is not None:
+            self._bytes -= len(before.value or b"")
+        else:
+            self._bytes += len(key)
+        self._written[key] = written
+        self._bytes += len(written.value or b"")
+        if self._bytes > LARGEST_BYTES:
+            self.give_up(f"its processes have written more than {LARGEST_BYTES >> 20} MiB")
+
+    def content(self, wanted: str, clock: Clock) -> Iterator[pb.StoreContent]:
+        """All of it, in messages of bearable size; the last one says that it is the last.
+
+        Ages count from when a part is made: the one before it may have taken its time.
+        """
+        part = pb.StoreContent(wanted=wanted, dialect=self.dialect, problem=self.problem)
+        size = 0
+        for key, one in list(self._written.items()):
+            age = max(0, clock.now() - one.at)
+            entry = part.entries.add(key=key, value=one.value or b"", age_nanoseconds=age)
+            entry.deleted, entry.counted = one.value is None, one.counted
+            size += len(key) + len(entry.value)
+            if size > PART_BYTES:
+                yield part
+                part, size = pb.StoreContent(wanted=wanted, dialect=self.dialect, problem=self.problem), 0
+        part.last = True
+        yield part

@@ -1,0 +1,19 @@
+"""Connecting to what stands behind a gate: MindIO's controller, or the rendezvous store."""
+
+from __future__ import annotations
+
+import asyncio
+
+from hajob.protocol import addresses
+from trainer_sidecar.agent.listener import CHUNK
+
+CONNECT_TIMEOUT_SECONDS = 5.0
+FIRST_RETRY_SECONDS = 0.05
+LAST_RETRY_SECONDS = 1.0
+
+
+async def dial(address: str) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    """Connect to host:port, an IPv6 host in brackets. OSError, TimeoutError: it cannot be had; ValueError: no port."""
+    host, port = addresses.split(address)
+    async with asyncio.timeout(CONNECT_TIMEOUT_SECONDS):
+        return await asyncio.open_connection(host, port, limit=CHUNK)

@@ -1,0 +1,172 @@
+"""Keeping what was in the rendezvous store when it is lost with the coordinator's pod before this one.
+
+The agents tell what their processes have written; by the times of it the store is put together again, and only when
+another one holds it may anybody reach that (docs/protocols/launcher.md, "The store").
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Collection
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from hajob.protocol import sidecar_pb2 as pb
+from trainer_sidecar.coordinator.clock import NANOSECONDS
+from trainer_sidecar.store_protocol import DIALECTS, Dialect
+
+GATHER_SECONDS = 10.0
+LARGEST_BYTES = 256 * 1024 * 1024
+
+log = logging.getLogger(__name__)
+
+
+class KeepingPhase(StrEnum):
+    """How far it is."""
+
+    NONE = "none"  # nothing was lost
+    GATHERING = "gathering"  # what agents tell
+    GATHERED = "gathered"  # an empty store is waited for
+    FILLING = "filling"
+    KEPT = "kept"
+    LOST = "lost"
+
+
+@dataclass(frozen=True, slots=True)
+class Fill:
+    """What a store is to be told."""
+
+    dialect: Dialect
+    entries: tuple[tuple[bytes, bytes], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _Entry:
+    value: bytes | None
+    at: float
+
+
+@dataclass(slots=True)
+class _Key:
+    """What pods have last made of a key: the last one that set or deleted it counts, and who has counted since."""
+
+    written: _Entry | None = None
+    counts: list[tuple[float, int]] = field(default_factory=list)  # none is both earlier and lower than another
+
+    def count(self, at: float, number: int) -> None:
+        """A pod has heard this number last: the others' may be higher, and were not heard by it."""
+        if not any(at <= other and number <= higher for other, higher in self.counts):
+            self.counts = [one for one in self.counts if one[0] > at or one[1] > number] + [(at, number)]
+
+    def value(self) -> bytes | None:
+        """None: it was deleted."""
+        before = self.written.at if self.written is not None else 0.0
+        counts = [number for at, number in self.counts if self.written is None or at > before]
+        if counts:
+            return b"%d" % max(counts)
+        return self.written.value if self.written is not None else None
+
+
+@dataclass(slots=True)
+class StoreKeeping:
+    """One loss. Times in seconds."""
+
+    phase: KeepingPhase = KeepingPhase.NONE
+    problem: str = ""
+    _since: float = 0.0
+    _word: str = ""
+    _dialect: str = ""
+    _told: set[str] = field(default_factory=set)  # UIDs of the pods that have told everything
+    _keys: dict[bytes, _Key] = field(default_factory=dict)
+    _bytes: int = 0
+    _is_due: bool = False
+
+    @property
+    def holds(self) -> bool:
+        """Whether nobody may reach the store yet."""
+        return self.phase in (KeepingPhase.GATHERING, KeepingPhase.GATHERED, KeepingPhase.FILLING)
+
+    @property
+    def is_kept(self) -> bool:
+        """Whether the store holds what the one before it held."""
+        return self.phase is KeepingPhase.KEPT
+
+    @property
+    def wanted(self) -> str:
+        """The word by which agents are asked; empty: they are not."""
+        return self._word if self.phase is KeepingPhase.GATHERING else ""
+
+    def begin(self, word: str, now: float) -> None:
+        """The store is lost."""
+        self.phase, self.problem, self._word, self._since = KeepingPhase.GATHERING, "", word, now
+        self._dialect, self._told, self._keys, self._bytes = "", set(), {}, 0
+
+    def told(self, uid: str, said: pb.StoreContent, now: float) -> None:
+        """An agent has told a part, or all."""
+        if self.phase is not KeepingPhase.GATHERING or said.wanted != self._word:
+            return
+        if said.problem:
+            self.give_up(said.problem)
+            return
+        if said.dialect and self._dialect not in ("", said.dialect):
+            self.give_up("processes speak to the store in different ways")
+            return
+        self._dialect = self._dialect or said.dialect
+        for one in said.entries:
+            self._take(one, now - one.age_nanoseconds / NANOSECONDS)
+        if said.last:
+            self._told.add(uid)
+        if self._bytes > LARGEST_BYTES:
+            self.give_up(f"more than {LARGEST_BYTES >> 20} MiB were written into it")
+
+    def _take(self, one: pb.StoreEntry, at: float) -> None:
+        if one.key not in self._keys:
+            self._keys[one.key] = _Key()
+            self._bytes += len(one.key)
+        key = self._keys[one.key]
+        if one.counted:
+            key.count(at, int(one.value))
+        elif key.written is None or at > key.written.at:
+            self._bytes += len(one.value) - len((key.written.value if key.written is not None else None) or b"")
+            key.written = _Entry(None if one.deleted else one.value, at)
+
+    def is_kept_of(self, uid: str) -> bool:
+        """Whether what this pod's processes had written is in the store, too: it may have been heard too late."""
+        return self.is_kept and uid in self._told
+
+    def follow(self, uids: Collection[str], now: float) -> None:
+        """Go on when all these pods have told everything; give up when it takes too long."""
+        if self.phase is not KeepingPhase.GATHERING:
+            return
+        if uids and self._told.issuperset(uids):
+            self.phase = KeepingPhase.GATHERED if self._dialect else KeepingPhase.KEPT
+            log.warning("the rendezvous store is lost; its %d keys are known", len(self._keys))
+        elif now - self._since > GATHER_SECONDS:
+            self.give_up("not every agent has told what its processes had written")
+
+    def give_up(self, why: str) -> None:
+        """The ranks that run cannot meet anew."""
+        log.warning("the rendezvous store is lost with what was in it: %s", why)
+        self.phase, self.problem, self._keys = KeepingPhase.LOST, why, {}
+
+    def listens(self) -> None:
+        """Another store is there, and empty."""
+        self.phase, self._is_due = KeepingPhase.FILLING, True
+
+    def take_fill(self) -> Fill | None:
+        """What the new store is to be told now; None: nothing, or it is being told."""
+        if not self._is_due:
+            return None
+        self._is_due = False
+        values = ((key, one.value()) for key, one in sorted(self._keys.items()))
+        return Fill(DIALECTS[self._dialect], tuple((key, value) for key, value in values if value is not None))
+
+    def filled(self, problem: str) -> None:
+        """The store holds it; or why it does not."""
+        if self.phase is not KeepingPhase.FILLING:
+            return
+        if problem:
+            self.give_up(problem)
+        else:
+            log.warning("another rendezvous store holds what the lost one held")
+            self.phase, self._keys = KeepingPhase.KEPT, {}

@@ -1,0 +1,43 @@
+"""Whether the kernel has ended processes of this container for want of memory.
+
+Such a process looks like one that somebody has killed, and the kubelet tells of it only where the container ends, too.
+The container's cgroup counts (`memory.events` of version 2, `memory.oom_control` of version 1), before the signal is
+sent (docs/protocols/launcher.md#ends).
+"""
+
+from __future__ import annotations
+
+from typing import Tuple
+
+FILES = ("/sys/fs/cgroup/memory.events", "/sys/fs/cgroup/memory/memory.oom_control")
+WORDS = "the kernel ended this process: the container's memory limit was reached (oom_kill)"
+
+
+class Kills:
+    """The count of one container; the first of the files that there is tells it."""
+
+    def __init__(self, files: Tuple[str, ...] = FILES) -> None:
+        self._files = files
+        self._seen = self._count()
+
+    def has_risen(self) -> bool:
+        """Whether there was another one since the last look. A file that cannot be read counts nothing."""
+        before, self._seen = self._seen, self._count()
+        return self._seen > before
+
+    def _count(self) -> int:
+        for path in self._files:
+            try:
+                with open(path, encoding="ascii", errors="replace") as file:
+                    return _of(file.read())
+            except OSError:
+                continue
+        return 0
+
+
+def _of(text: str) -> int:
+    for line in text.splitlines():
+        name, _, number = line.partition(" ")
+        if name == "oom_kill" and number.isdigit():
+            return int(number)
+    return 0

@@ -1,0 +1,219 @@
+"""As much of torch's TCPStore on the wire as it takes to keep what was written, and to go on at another store.
+
+Two dialects are known: that of torch 1.12 to 2.0, and the one whose clients begin with a magic number. A client that
+speaks otherwise is passed on unread. docs/protocols/launcher.md#the-store
+"""
+
+from __future__ import annotations
+
+import struct
+from collections import deque
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+LENGTH = struct.Struct("<Q")
+INTEGER = struct.Struct("<q")
+MAGIC = struct.pack("<BI", 0, 0x3C85F7CE)
+LARGEST = 64 * 1024 * 1024
+WAIT_ENDED, WAIT_CANCELED = 0, 1
+
+
+@dataclass(frozen=True, slots=True)
+class Operation:
+    """What follows the operation's byte, and what is answered.
+
+    `s`: a length of 8 bytes and as many bytes; `n`: so many of what follows it; `i`: 8 bytes, `h`: 4, `b`: 1.
+    """
+
+    name: str
+    request: str
+    reply: str
+
+
+_OPERATIONS = (
+    Operation("set", "ss", ""),
+    Operation("compare_set", "sss", "s"),
+    Operation("get", "s", "s"),
+    Operation("add", "si", "i"),
+    Operation("check", "ns", "b"),
+    Operation("wait", "ns", "b"),
+    Operation("num_keys", "", "i"),
+    Operation("delete", "s", "i"),
+    Operation("append", "ss", ""),
+    Operation("multi_get", "ns", "*s"),
+    Operation("multi_set", "nss", ""),
+    Operation("cancel_wait", "", "b"),
+    Operation("ping", "h", "h"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Dialect:
+    """How a version of torch speaks. `greeting`: what a client says first, without an answer."""
+
+    name: str
+    greeting: bytes
+    operations: Mapping[int, Operation]
+
+    def set(self, key: bytes, value: bytes) -> bytes:
+        """The request that writes a value."""
+        return self._request("set", key) + LENGTH.pack(len(value)) + value
+
+    def get(self, key: bytes) -> bytes:
+        """The request that reads a value, which must be there."""
+        return self._request("get", key)
+
+    def _request(self, name: str, key: bytes) -> bytes:
+        number = next(number for number, one in self.operations.items() if one.name == name)
+        return bytes([number]) + LENGTH.pack(len(key)) + key
+
+
+EARLIER = Dialect("earlier", b"", {**dict(enumerate(_OPERATIONS[:7])), 8: _OPERATIONS[7]})  # 7: watch a key
+LATER = Dialect("later", MAGIC, dict(enumerate(_OPERATIONS, start=1)))
+DIALECTS = {one.name: one for one in (EARLIER, LATER)}
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """One whole request. `strings`: its keys and values, in order; `number`: what is added."""
+
+    operation: Operation
+    raw: bytes
+    strings: tuple[bytes, ...] = ()
+    number: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Answered:
+    """A request that was sent at `at`, and what was answered: the value or number of it."""
+
+    request: Request
+    at: int
+    value: bytes = b""
+    number: int = 0
+
+
+class UnreadableError(ValueError):
+    """These bytes are not of a dialect that is known."""
+
+
+class Conversation:
+    """What one client says and hears, cut into whole requests and whole replies.
+
+    Attributes:
+        dialect: How the client speaks; None: it has not said enough, or cannot be read.
+        lost: It cannot be read: its bytes are passed on as they come, and another store is not for it.
+    """
+
+    def __init__(self) -> None:
+        self.dialect: Dialect | None = None
+        self.lost = False
+        self._asked, self._heard = b"", b""
+        self._open: deque[tuple[Request, int]] = deque()  # sent, and when; not answered
+
+    def ask(self, data: bytes) -> list[Request | bytes]:
+        """The requests that these bytes complete, without the greeting; bytes as they are once they cannot be read."""
+        if self.lost:
+            return [data]
+        self._asked += data
+        try:
+            return list(self._requests())
+        except UnreadableError:
+            self.lost = True
+            rest, self._asked = self._asked, b""
+            return [rest]
+
+    def _requests(self) -> list[Request | bytes]:
+        found: list[Request | bytes] = []
+        if self.dialect is None:
+            if len(self._asked) < len(MAGIC) and MAGIC.startswith(self._asked[: len(MAGIC)]):
+                return found  # the first five bytes tell the dialects apart
+            self.dialect = LATER if self._asked.startswith(MAGIC) else EARLIER
+            self._asked = self._asked[len(self.dialect.greeting) :]
+        position = 0
+        while position < len(self._asked):
+            operation = self.dialect.operations.get(self._asked[position])
+            if operation is None:
+                self._asked, self.lost = self._asked[position:], True
+                found.append(self._asked)
+                break
+            read = _read(self._asked, position + 1, operation.request)
+            if read is None:
+                break
+            end, strings, number = read
+            found.append(Request(operation, self._asked[position:end], strings, number))
+            position = end
+        self._asked = b"" if self.lost else self._asked[position:]
+        return found
+
+    def sent(self, request: Request, at: int) -> None:
+        """It is on its way to the store."""
+        if not request.operation.reply:
+            return
+        if self._open and self._open[-1][0].operation.name == "wait" and request.operation.name != "cancel_wait":
+            self.lost = True  # the client has given up waiting, and an answer will come that nobody expects
+        self._open.append((request, at))
+
+    def hear(self, data: bytes) -> list[tuple[bytes, tuple[Answered, ...]]]:
+        """The replies that these bytes complete, each with what it answers; bytes as they are when unreadable."""
+        self._heard += data
+        found: list[tuple[bytes, tuple[Answered, ...]]] = []
+        try:
+            while self._heard and not self.lost and (reply := self._reply()) is not None:
+                found.append(reply)
+        except UnreadableError:
+            self.lost = True
+        if self.lost and self._heard:
+            found.append((self._heard, ()))
+            self._heard = b""
+        return found
+
+    def _reply(self) -> tuple[bytes, tuple[Answered, ...]] | None:
+        if not self._open:
+            raise UnreadableError("an answer to nothing")
+        request, at = self._open[0]
+        layout = request.operation.reply
+        read = _read(self._heard, 0, layout[1:] * len(request.strings) if layout[0] == "*" else layout)
+        if read is None:
+            return None
+        end, strings, number = read
+        raw, self._heard = self._heard[:end], self._heard[end:]
+        self._open.popleft()
+        if request.operation.name == "wait" and number == WAIT_CANCELED and self._open:
+            request, at = self._open.popleft()  # the wait itself is not answered any more
+        return raw, (Answered(request, at, strings[0] if strings else b"", number),)
+
+    def again(self) -> list[bytes]:
+        """What another store must be told before anything new, after the greeting: whatever was not answered."""
+        self._heard = b""
+        return [request.raw for request, _ in self._open]
+
+
+def _read(data: bytes, position: int, layout: str) -> tuple[int, tuple[bytes, ...], int] | None:
+    """Where what is laid out like this ends, its strings and its number; None: it is not all there."""
+    strings: list[bytes] = []
+    number, left, repeated = 0, layout, 0
+    while left:
+        kind, left = left[0], left[1:]
+        if kind in "sn":
+            if len(data) < position + LENGTH.size:
+                return None
+            (length,) = LENGTH.unpack_from(data, position)
+            position += LENGTH.size
+            if length > LARGEST:
+                raise UnreadableError(f"{length} bytes or keys")
+            if kind == "n":
+                repeated = length
+                left = left * repeated
+                continue
+            if len(data) < position + length:
+                return None
+            strings.append(data[position : position + length])
+            position += length
+            continue
+        size = {"i": 8, "h": 4, "b": 1}[kind]
+        if len(data) < position + size:
+            return None
+        number = int.from_bytes(data[position : position + size], "little", signed=kind == "i")
+        position += size
+    return position, tuple(strings), number
