@@ -127,7 +127,7 @@ class ControlPlane:
         self.kubectl("apply", "-f", "-", stdin=json.dumps({"apiVersion": "v1", "kind": "List", "items": objects}))
 
     def wait(
-        self, what: str, condition: Callable[[], T | None], seconds: float = 60.0, poll: float = POLL_SECONDS
+        self, what: str, condition: Callable[[], T | None], seconds: float = 120.0, poll: float = POLL_SECONDS
     ) -> T:
         """Wait until `condition` returns something true, and return that; requests that fail count as "not yet".
 

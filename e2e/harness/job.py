@@ -159,7 +159,7 @@ class Job:
         """One condition, empty when it is not there."""
         return next((each for each in self.status().get("conditions", []) if each["type"] == kind), {})
 
-    def wait_condition(self, kind: str, value: str = "True", seconds: float = 60.0) -> Object:
+    def wait_condition(self, kind: str, value: str = "True", seconds: float = 120.0) -> Object:
         """Wait until a condition has a value; returns the condition. A job that fails meanwhile ends the wait."""
 
         def reached() -> Object | None:
@@ -174,7 +174,7 @@ class Job:
 
         return self.plane.wait(f"condition {kind}={value} of {self.name}", reached, seconds)
 
-    def wait_step(self, step: int, seconds: float = 60.0) -> int:
+    def wait_step(self, step: int, seconds: float = 120.0) -> int:
         """Wait until all ranks have finished `step`; returns the newest step that they have in common.
 
         The first time it waits for the job to say that it runs, too: ranks that print nothing are known to train two
@@ -196,7 +196,7 @@ class Job:
             self._has_run = True
         return self.common_step()
 
-    def wait_incident(self, incarnation: int, outcome: str = "Recovered", seconds: float = 60.0) -> Object:
+    def wait_incident(self, incarnation: int, outcome: str = "Recovered", seconds: float = 120.0) -> Object:
         """Wait until the incident of an incarnation has an outcome; returns its entry in the status."""
 
         def reached() -> Object | None:
@@ -259,7 +259,7 @@ class Job:
         """Merge a change into the object, as a user would."""
         return self.plane.api.merge(self.path, change)
 
-    def delete(self, seconds: float = 60.0) -> None:
+    def delete(self, seconds: float = 120.0) -> None:
         """Delete it and wait until nothing of it is left."""
         self.plane.api.delete(self.path)
         self.plane.wait(f"{self.name} to be gone", lambda: self.plane.api.find(self.path) is None, seconds)

@@ -31,7 +31,7 @@ def test_a_job_shrinks_without_a_node_and_grows_back(start_rig: Callable[[RigLay
     told = job.status()["dataParallel"]
     assert (told["current"], told["waitReason"]) == (3, "NoFreeNode"), "Kubernetes calls the dead node ready for 40 s"
     rig.nodes.control.power_on(node)
-    rig.plane.wait("the original size", lambda: job.status()["dataParallel"]["current"] == 4, seconds=90)
+    rig.plane.wait("the original size", lambda: job.status()["dataParallel"]["current"] == 4, seconds=150)
     assert job.wait_incident(3)["action"] == "Expand"
     job.hurry()
     job.wait_condition("Complete", seconds=120)

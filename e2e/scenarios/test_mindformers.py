@@ -74,7 +74,7 @@ def test_a_saved_step_is_filled_and_loaded_by_all(rig: Rig) -> None:
     job = submit(rig, "pretrain_mindformers.sh", periodic, actions=smaller)
     job.wait_step(INTERVAL + 5)
     rig.nodes.control.kill(namespace=rig.namespace, rank=3)
-    incident = job.wait_incident(2, seconds=90)
+    incident = job.wait_incident(2, seconds=150)
     assert (incident["action"], incident["escalatedFrom"]) == ("Restart", ["Checkpoint"])
     assert (incident["lostSteps"], incident["restoredFrom"]) == (0, "SavedCheckpoint")
     assert_weights_of_an_undisturbed_run(rig, job)
@@ -82,4 +82,4 @@ def test_a_saved_step_is_filled_and_loaded_by_all(rig: Rig) -> None:
     assert {(event["rank"], event["step"]) for event in opened} == {(r, incident["loadedStep"]) for r in range(8)}
 
 
-pytestmark = pytest.mark.timeout(240)
+pytestmark = pytest.mark.timeout(480)

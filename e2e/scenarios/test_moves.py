@@ -39,7 +39,7 @@ def test_a_drained_coordinator_is_moved_by_a_save_and_a_restart(start_rig: Calla
     (coordinator,) = job.pods("coordinator")
     node = coordinator["spec"]["nodeName"]
     rig.plane.kubectl(*DRAIN, node, timeout=120)
-    incident = job.wait_incident(2, seconds=90)
+    incident = job.wait_incident(2, seconds=150)
     assert (incident["action"], incident["lostSteps"]) == ("Restart", 0)
     assert incident["restoredFrom"] == "SavedCheckpoint"
     assert node not in {pod["spec"]["nodeName"] for pod in job.pods("coordinator")}
@@ -68,7 +68,7 @@ def test_an_eviction_without_a_cordon_gets_its_turn(rig: Rig) -> None:
             return False
         return True
 
-    rig.plane.wait("the eviction to get its turn", evicted, 90.0, 0.2)
+    rig.plane.wait("the eviction to get its turn", evicted, 150.0, 0.2)
     assert refused > 10
     incident = job.wait_incident(2)
     assert (incident["action"], incident["lostSteps"]) == ("Replace", 0)

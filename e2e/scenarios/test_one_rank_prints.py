@@ -25,8 +25,8 @@ def wait_runs(job: Job) -> None:
         conditions = {each["type"]: each for each in job.status().get("conditions", [])}
         return "Running" in conditions and conditions["Running"]["reason"] == "Training"
 
-    job.plane.wait("the training of a job that prints on one rank", trains, 60)
-    job.plane.wait("its step", lambda: job.status().get("progress", {}).get("step", -1) >= 1, 60)
+    job.plane.wait("the training of a job that prints on one rank", trains, 120)
+    job.plane.wait("its step", lambda: job.status().get("progress", {}).get("step", -1) >= 1, 120)
 
 
 CONNECT = "<hh4xQ"

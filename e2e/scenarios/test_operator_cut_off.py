@@ -40,7 +40,7 @@ def test_a_leader_cut_off_from_its_jobs_hands_them_over(start_rig: Callable[[Rig
 
     cut_off = leader(rig)
     (switches / cut_off).touch()
-    rig.plane.wait("the standby to lead", lambda: leader(rig) not in {"", cut_off}, 60)
+    rig.plane.wait("the standby to lead", lambda: leader(rig) not in {"", cut_off}, 120)
     pods = {pod["metadata"]["labels"]["training.hajob.io/node-rank"]: pod for pod in jobs[0].pods("rank")}
     rig.nodes.control.kill(pod=pods["1"]["metadata"]["name"], rank=1)
     assert jobs[0].wait_incident(2)["action"] == "InPlace"

@@ -101,8 +101,8 @@ def play(rig: Rig, fuses: Fuses, job: Job, action: str, acts: int) -> bool:
     incarnation = int(job.status()["incarnation"])
     fuses.lay(name, job, acts)
     repair = FAULTS[action](rig, job, acts)
-    rig.plane.wait(f"an incident of round {name}", lambda: job.status()["incarnation"] > incarnation, 30)
-    incident = job.wait_incident(incarnation + 1, seconds=60)
+    rig.plane.wait(f"an incident of round {name}", lambda: job.status()["incarnation"] > incarnation, 90)
+    incident = job.wait_incident(incarnation + 1, seconds=120)
     assert incident["action"] == action, (name, fuses.acts(name), incident)
     if not fuses.burnt(name):
         job.wait_step(job.common_step() + QUIET_STEPS)
@@ -126,7 +126,7 @@ def test_killed_after_each_act_every_recovery_ends(killing_rig: tuple[Rig, Fuses
         training += 1
         spec = {"recovery": {"actions": UNLIMITED}}
         job = rig.submit(f"job-{training}", iterations=STEPS, step_milliseconds=STEP_MILLISECONDS, spec=spec)
-        job.wait_step(3, seconds=90)
+        job.wait_step(3, seconds=150)
         while went_on and job.common_step() < LAST_FAULT_STEP:
             went_on = play(rig, fuses, job, action, next(numbers))
             killed += went_on

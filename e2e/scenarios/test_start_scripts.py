@@ -95,7 +95,7 @@ def submit(rig: Rig, body: str, *, head: str = HEAD, **fields: Any) -> Job:  # n
 def wait_trains(job: Job, step: int = 5) -> None:
     """It runs, and the job's status tells steps that one rank alone prints."""
     job.wait_step(step)
-    job.plane.wait("its step", lambda: job.status().get("progress", {}).get("step", -1) >= 1, 60)
+    job.plane.wait("its step", lambda: job.status().get("progress", {}).get("step", -1) >= 1, 120)
 
 
 def assert_never_complete(job: Job, line: str) -> None:

@@ -19,7 +19,8 @@ from hajob.runtime.http_kube import HttpKube
 from hajob.runtime.kube import ApiError, Kube, Transport, WatchEvent
 from tests.unit.runtime.runtime_fakes import FakeClock
 
-PATIENCE_SECONDS = 20.0
+PATIENCE_SECONDS = 120.0
+"""For the namespace controller, which looks again after eight seconds and is slowed by all namespaces that end."""
 
 NO_SCHEDULER: dict[str, Any] = {"schedulerName": "nobody"}
 """Other tests on the same server have nodes, and its scheduler would bind pods of these to them."""

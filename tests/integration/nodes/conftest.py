@@ -60,7 +60,7 @@ class Rig:
         return self.plane.api.get(self.path(name))
 
     def wait(self, what: str, true: Callable[[], Any]) -> Any:
-        return self.plane.wait(what, true, seconds=30.0)
+        return self.plane.wait(what, true, seconds=90.0)
 
     def wait_phase(self, name: str, *phases: str) -> Object:
         return dict(self.wait(f"pod {name} to be {phases}", lambda: self._in(self.pod(name), phases)))

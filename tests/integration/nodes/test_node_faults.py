@@ -41,7 +41,7 @@ def renewed(rig: Rig, name: str) -> str:
 def connected(rig: Rig, name: str) -> socket.socket:
     """A connection to a pod's echo server that was seen to work."""
     rig.wait_log(name, "up")
-    peer = socket.create_connection((rig.pod(name)["status"]["podIP"], 7000), timeout=20)
+    peer = socket.create_connection((rig.pod(name)["status"]["podIP"], 7000), timeout=60)
     peer.sendall(b"a")
     assert peer.recv(1) == b"a"
     return peer

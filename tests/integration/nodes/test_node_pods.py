@@ -389,7 +389,7 @@ def test_last_words_become_the_message(rig: Rig) -> None:
 
 def test_kubectl_logs(rig: Rig) -> None:
     rig.run("p", "for i in 1 2 3; do echo line $i; done; sleep 0.5; echo line 4")
-    followed = rig.plane.kubectl("logs", "-n", rig.namespace, "p", "-f", "--pod-running-timeout=20s").stdout
+    followed = rig.plane.kubectl("logs", "-n", rig.namespace, "p", "-f", "--pod-running-timeout=60s").stdout
     assert followed == "line 1\nline 2\nline 3\nline 4\n"
     assert rig.plane.kubectl("logs", "-n", rig.namespace, "p", "--tail=1").stdout == "line 4\n"
     assert rig.plane.kubectl("logs", "-n", rig.namespace, "p", "--limit-bytes=4").stdout == "line"

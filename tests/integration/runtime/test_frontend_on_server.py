@@ -52,7 +52,7 @@ class Intake:
             raise ApiError(500, "InternalError", "once more")
 
     async def until(self, condition: Any) -> None:
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(90):
             while not condition():
                 self._news.clear()
                 await self._news.wait()
@@ -91,7 +91,7 @@ async def test_a_job_is_handed_over_protected_held_and_let_go(
     await kube.patch(names.PLURAL, where, name, {"spec": {"suspend": True}})
     await intake.until(lambda: any(raw["spec"]["suspend"] for raw in intake.seen if mine(raw)))
     await kube.delete(names.PLURAL, where, name)
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(90):
         await intake.asked.wait()
     held = await kube.get(names.PLURAL, where, name)
     assert _finalizers(held) == [names.FINALIZER]
@@ -111,7 +111,7 @@ async def test_a_job_deleted_while_nobody_was_there_is_held_too(
     await kube.delete(names.PLURAL, where, made["metadata"]["name"])
     frontend = Frontend(kube, credentials, SystemClock(), where)
     frontend.start(intake)
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(90):
         await intake.asked.wait()
     assert _finalizers(await kube.get(names.PLURAL, where, made["metadata"]["name"])) == [names.FINALIZER]
     intake.may_release.set()
@@ -138,7 +138,7 @@ async def test_kopf_is_started_again_after_refused_credentials(
     before = FRONTEND_RESTARTS._value.get()
     frontend = Frontend(kube, from_service_account(str(tmp_path), environment), SystemClock(), where)
     frontend.start(intake)
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(90):
         while FRONTEND_RESTARTS._value.get() == before:  # noqa: ASYNC110 - a counter has no event
             await asyncio.sleep(0.05)
     made = await kube.create(names.PLURAL, where, job)

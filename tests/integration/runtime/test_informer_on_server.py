@@ -34,7 +34,7 @@ class Watched:
 
     async def until(self, *wanted: tuple[ChangeType, str]) -> None:
         """Wait for these changes, in any order."""
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(90):
             while sorted(self.changes) != sorted(wanted):
                 self._news.clear()
                 await self._news.wait()

@@ -37,7 +37,7 @@ async def test_one_leads_and_the_next_one_gets_a_higher_fence(kube: HttpKube, na
 
     for name in ("one", "two"):
         start(name)
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(90):
         first, fence = await gained.get()
         assert fence == 1
         tasks[first].cancel()
@@ -83,7 +83,7 @@ async def test_statuses_arrive_and_a_late_leader_is_stopped(kube: HttpKube, crd:
     claimed: list[int] = []
     old, new = _writer(kube, made, claimed.append), _writer(kube, made)
     tasks = [asyncio.create_task(writer.run()) for writer in (old, new)]
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(90):
         await old.acknowledged(old.write(HATrainingJobStatus(fence=4, incarnation=1)))
         version = (await read())["metadata"]["resourceVersion"]
         await old.acknowledged(old.write(HATrainingJobStatus(fence=4, incarnation=1)))
@@ -109,7 +109,7 @@ async def test_a_job_that_was_applied_again_is_not_touched(kube: HttpKube, crd: 
     task = asyncio.create_task(writer.run())
     await kube.delete(names.PLURAL, where, made["metadata"]["name"])
     again = await kube.create(names.PLURAL, where, job)
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(90):
         with pytest.raises(JobGoneError):
             await writer.acknowledged(writer.write(HATrainingJobStatus(fence=1)))
         await task
@@ -125,7 +125,7 @@ async def test_a_forged_fence_stops_no_operator(kube: HttpKube, crd: Job, job: J
     async def forge(fence: int) -> None:
         await kube.patch(names.PLURAL, where, name, {"status": {"fence": fence}}, subresource="status")
 
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(90):
         await writer.acknowledged(writer.write(HATrainingJobStatus(fence=1)))
         with pytest.raises(ApiError, match="less than or equal to 2000000000"):
             await forge(2**31)
@@ -141,7 +141,7 @@ async def test_a_lease_deleted_under_a_leader_is_made_again(kube: HttpKube, name
     gained: list[int] = []
     holder = LeaseHolder(kube, SystemClock(), settings, "one", on_gained=gained.append)
     task = asyncio.create_task(holder.run())
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(90):
         await until(lambda: holder.fence == 1)
         await kube.delete("leases", namespace, settings.name)
         await until(lambda: holder.fence == 2)

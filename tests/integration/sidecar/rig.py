@@ -34,7 +34,7 @@ from trainer_sidecar.install import install
 
 ROOT = Path(__file__).resolve().parents[3]
 JOB = "3f1d2c3e-job"
-PATIENCE = 60.0
+PATIENCE = 120.0
 
 
 def mindio_package() -> Path:

@@ -28,7 +28,7 @@ from trainer_sidecar.install import install
 
 JOB = "0b1d2c3e-job"
 ADDRESS = own_address()
-PATIENCE = 20.0
+PATIENCE = 90.0
 
 RANK_PROGRAM = """
 import os, signal, socket, struct, sys, time
@@ -72,7 +72,7 @@ print(" iteration        1/       1 |", flush=True)
 
 
 async def until(condition: Callable[[], bool], what: str) -> None:
-    """Wait for a condition that other tasks or processes bring about; fails after 20 s naming `what`."""
+    """Wait for a condition that other tasks or processes bring about; fails after PATIENCE seconds naming `what`."""
     deadline = time.monotonic() + PATIENCE
     while not condition():
         if time.monotonic() > deadline:

@@ -17,7 +17,7 @@ from tests.unit.checkpoints.test_checkpoint_files import save_toy
 from trainer_sidecar.agent.checkpoints import Checkpoints
 from trainer_sidecar.checkpoints.verdict import Look, Verdict
 
-PATIENCE = 20.0
+PATIENCE = 90.0
 RULES = pb.CheckpointRules(
     framework="PyTorch",
     num_nodes=2,

@@ -351,7 +351,7 @@ async def test_strangers_are_held_and_never_forwarded(scene: Scene) -> None:
 async def test_as_many_connections_wait_as_a_pod_may_open_at_once(scene: Scene) -> None:
     """Nothing is accepted meanwhile: this test does not give the gate its turn."""
     many = min(300, int(Path("/proc/sys/net/core/somaxconn").read_text()))
-    waiting = [socket.create_connection((ADDRESS, scene.port), timeout=5) for _ in range(many)]
+    waiting = [socket.create_connection((ADDRESS, scene.port), timeout=60) for _ in range(many)]
     for connection in waiting:
         connection.close()
 

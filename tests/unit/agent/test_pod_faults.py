@@ -16,7 +16,18 @@ import grpc
 
 from hajob.protocol import sidecar_pb2 as pb
 from tests.unit.agent.certificates import Authority
-from tests.unit.agent.rig import ADDRESS, JOB, Controller, Coordinator, Pod, is_alive, rank_order, running_pod, until
+from tests.unit.agent.rig import (
+    ADDRESS,
+    JOB,
+    PATIENCE,
+    Controller,
+    Coordinator,
+    Pod,
+    is_alive,
+    rank_order,
+    running_pod,
+    until,
+)
 
 SCRIPT = 'torchrun "$HAJOB_DIR/rank.py"; echo "script saw $?"'
 
@@ -49,7 +60,7 @@ async def stalled(controller: Controller, lease_milliseconds: int) -> dict[int, 
     await asyncio.sleep(lease_milliseconds / 1000)
     heard: dict[int, int] = {}
     looks = 0
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(90):
         while looks < 10:
             looks = looks + 1 if heard == controller.heard else 0
             heard = dict(controller.heard)
@@ -174,7 +185,7 @@ async def test_a_deleted_pod_ends_in_order(tmp_path: Path, authority: Authority)
         pids = [coordinator.state(rank).pid for rank in (0, 1)]
         assert pod.launcher is not None
         pod.launcher.terminate()
-        assert await asyncio.wait_for(pod.launcher.wait(), 20) == 128 + signal.SIGTERM
+        assert await asyncio.wait_for(pod.launcher.wait(), PATIENCE) == 128 + signal.SIGTERM
         assert not any(is_alive(pid) for pid in pids)
         codes = ["ContainerStopped"] * 2
         await until(lambda: [fact.code for fact in coordinator.facts.values()] == codes, "the facts")

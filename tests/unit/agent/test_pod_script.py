@@ -15,6 +15,7 @@ from hajob.protocol import sidecar_pb2 as pb
 from tests.unit.agent.certificates import Authority
 from tests.unit.agent.rig import (
     ADDRESS,
+    PATIENCE,
     REGISTERING,
     Controller,
     Coordinator,
@@ -30,7 +31,7 @@ FINISHING = REGISTERING + 'print("rank", os.environ["RANK"], "of", os.environ["W
 
 async def ended(pod: Pod) -> int:
     assert pod.launcher is not None
-    return await asyncio.wait_for(pod.launcher.wait(), 30)
+    return await asyncio.wait_for(pod.launcher.wait(), PATIENCE)
 
 
 async def ordered(pod: Pod, authority: Authority) -> Coordinator:

@@ -21,7 +21,7 @@ from trainer_sidecar.controller_protocol import LineBuffer, connect, encode
 from trainer_sidecar.install import install
 
 ROOT = Path(__file__).resolve().parents[3]
-PATIENCE = 20.0
+PATIENCE = 90.0
 
 PACKAGE = """
 import os, threading

@@ -62,7 +62,7 @@ def test_the_sidecars_user_reaches_the_host_of_the_images_user(shared: Path) -> 
         umask=0o027,
     )
     try:
-        deadline = time.monotonic() + 20
+        deadline = time.monotonic() + 60
         while not (shared / SOCKET_NAME).exists() and time.monotonic() < deadline:
             time.sleep(0.01)
         said = subprocess.run(
@@ -71,7 +71,7 @@ def test_the_sidecars_user_reaches_the_host_of_the_images_user(shared: Path) -> 
             user=SIDECAR_USER,
             capture_output=True,
             check=False,
-            timeout=20,
+            timeout=60,
         )
         assert said.stdout == b"b'{\"eve'\n", said.stderr.decode()
     finally:

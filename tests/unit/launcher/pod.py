@@ -17,7 +17,7 @@ from typing import Any
 from trainer_sidecar.install import install
 from trainer_sidecar.launcher import protocol
 
-PATIENCE = 20.0
+PATIENCE = 90.0
 SYSTEM_PATH = "/usr/local/bin:/usr/bin:/bin"
 
 ECHO = """
@@ -141,7 +141,7 @@ class Container:
         return self.launcher.poll() is not None
 
     def until(self, condition: Callable[[], bool], what: str) -> None:
-        """Wait for what other processes bring about; fails after 20 s naming `what` and showing the output."""
+        """Wait for what other processes bring about; fails after PATIENCE seconds, naming `what`, with the output."""
         deadline = time.monotonic() + PATIENCE
         while not condition():
             if time.monotonic() > deadline:

@@ -23,7 +23,7 @@ from hajob.protocol import sidecar_pb2 as pb
 RECORDINGS = Path(__file__).parent / "recordings"
 JOB = "3f1d2c3e-job"
 TYPES: dict[str, Any] = {"operator": pb.OperatorMessage, "coordinator": pb.CoordinatorToAgent}
-PATIENCE = 30.0
+PATIENCE = 90.0
 
 
 @dataclass(frozen=True)

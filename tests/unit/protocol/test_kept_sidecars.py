@@ -78,7 +78,7 @@ class TownWithKeptCoordinator(Town):
 
     async def live(self, condition: Callable[[], bool], what: str) -> None:
         """Let real messages and the town's time go on until a condition holds."""
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(90):
             while not condition():
                 await settled(self)
                 await asyncio.sleep(0.005)

@@ -52,7 +52,7 @@ async def test_it_waits_for_the_crd_and_starts_kopf_again_and_again() -> None:
     refused = kube.server.faults.refuse(ApiError(404, "NotFound", "the server could not find the requested resource"))
     controller = Ending(kube)
     controller.start(cast("JobIntake", None))
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(90):
         await controller.lives.get()
         assert refused.met == 1
         await controller.lives.get()
@@ -64,7 +64,7 @@ async def test_no_error_ends_the_supervisor(caplog: pytest.LogCaptureFixture) ->
     controller._backoff = Backoff(first=0.0)
     assert not controller.has_ended
     controller.start(cast("JobIntake", None))
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(90):
         for _ in range(3):
             await controller.lives.get()
     assert not controller.has_ended
@@ -76,7 +76,7 @@ async def test_no_error_ends_the_supervisor(caplog: pytest.LogCaptureFixture) ->
 async def test_an_error_on_the_way_out_does_not_keep_it_alive() -> None:
     controller = Stubborn(FakeKube())
     controller.start(cast("JobIntake", None))
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(90):
         await controller.lives.get()
         await controller.stop()
     assert controller.lives.empty()

@@ -49,7 +49,7 @@ async def server() -> AsyncIterator[tuple[SlowServer, HttpKube]]:
 async def test_leases_and_watches_wait_for_no_other_request(server: tuple[SlowServer, HttpKube]) -> None:
     slow, kube = server
     pods = [asyncio.create_task(kube.create("pods", "default", {})) for _ in range(2 * CONNECTIONS)]
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(90):
         await slow.full.wait()
         lease = await kube.get("leases", "default", "hajob-operator")
         await kube.replace("leases", "default", lease)
