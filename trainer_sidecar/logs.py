@@ -33,7 +33,7 @@ class NotKeptError(Exception):
 
 
 @dataclass(frozen=True, order=True)
-class Output:
+class ProcessOutput:
     """What is kept of one process, ordered by age."""
 
     attempt: int
@@ -51,7 +51,7 @@ class Output:
         return f"==> rank {process.rank}, attempt {self.attempt}, incarnation {process.incarnation}, {self.path} <=="
 
 
-def outputs(directory: Path, rank: int) -> list[Output]:
+def outputs(directory: Path, rank: int) -> list[ProcessOutput]:
     """Everything kept of a rank, oldest first; empty where nothing is. OSError: the directory can't be read."""
     found = []
     with contextlib.suppress(FileNotFoundError):
@@ -59,11 +59,11 @@ def outputs(directory: Path, rank: int) -> list[Output]:
             inside = directory / str(attempt)
             with contextlib.suppress(FileNotFoundError):  # removed at this moment
                 processes = kept.processes(str(inside), rank)
-                found += [Output(attempt, process, inside / kept.file_name(process)) for process in processes]
+                found += [ProcessOutput(attempt, process, inside / kept.file_name(process)) for process in processes]
     return found
 
 
-def choose(found: list[Output], rank: int, attempt: int | None, *, previous: bool) -> list[Output]:
+def choose(found: list[ProcessOutput], rank: int, attempt: int | None, *, previous: bool) -> list[ProcessOutput]:
     """The outputs to show: the newest process's, all of an attempt, or the one before. Raises `NotKeptError`."""
     if not found:
         raise NotKeptError(f"nothing is kept of rank {rank}: it has printed nothing yet, or its files were removed")
@@ -83,12 +83,12 @@ def choose(found: list[Output], rank: int, attempt: int | None, *, previous: boo
     return before[-1:]
 
 
-def parts(chosen: Sequence[Output], tail: int | None) -> list[tuple[Output, Path, int]]:
+def parts(chosen: Sequence[ProcessOutput], tail: int | None) -> list[tuple[ProcessOutput, Path, int]]:
     """The files to print and where to begin in each: at most `tail` lines in all."""
     files = [(output, path) for output in chosen for path in output.files]
     if tail is None:
         return [(output, path, 0) for output, path in files]
-    result: list[tuple[Output, Path, int]] = []
+    result: list[tuple[ProcessOutput, Path, int]] = []
     for output, path in reversed(files):
         offset, lines = last_lines(path, tail)
         result.insert(0, (output, path, offset))
@@ -126,9 +126,9 @@ class Printer:
         self._rank = rank
         self._write = write
         self._say = say
-        self._shown: Output | None = None
+        self._shown: ProcessOutput | None = None
 
-    def show(self, output: Output, path: Path, offset: int) -> BinaryIO:
+    def show(self, output: ProcessOutput, path: Path, offset: int) -> BinaryIO:
         """Print a file from `offset` on; it stays open, at its end."""
         if output != self._shown:
             self._shown = output
@@ -143,7 +143,7 @@ class Printer:
         while piece := file.read(_CHUNK):
             self._write(piece)
 
-    def follow(self, output: Output, file: BinaryIO, wait: Callable[[], bool]) -> None:
+    def follow(self, output: ProcessOutput, file: BinaryIO, wait: Callable[[], bool]) -> None:
         """Print what is added, by this process and by every later one of the rank, until `wait` says False."""
         polls = 0
         while True:

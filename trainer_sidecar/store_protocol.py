@@ -97,7 +97,7 @@ class UnreadableError(ValueError):
     """These bytes are not of a dialect that is known."""
 
 
-class Conversation:
+class StoreConversation:
     """What one client says and hears, cut into whole requests and whole replies.
 
     Attributes:

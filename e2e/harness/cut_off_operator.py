@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from e2e.trainer.relay import forward
-from hajob.cluster.reachability import Coordinator
+from hajob.cluster.reachability import ExpectedCoordinator
 from hajob.runtime import app
 from hajob.runtime.channel import Channel
 from hajob.runtime.clock import Clock
@@ -95,9 +95,9 @@ def main() -> int:
     settings = Settings.from_environment()
     switch = Switch(Path(os.environ[DIRECTORY]) / settings.pod_name)
 
-    async def switched_probe(pods: Iterable[PodView], port: int, clock: Clock) -> list[Coordinator]:
+    async def switched_probe(pods: Iterable[PodView], port: int, clock: Clock) -> list[ExpectedCoordinator]:
         if switch.is_open:
-            return [Coordinator(pod.node_name, reached=False) for pod in to_probe(pods)]
+            return [ExpectedCoordinator(pod.node_name, reached=False) for pod in to_probe(pods)]
         return await probe(pods, port, clock)
 
     setattr(app, "Channel", switched_channel(switch))  # noqa: B010 - the operator has no seam there, and needs none

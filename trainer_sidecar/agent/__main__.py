@@ -29,7 +29,7 @@ from trainer_sidecar.agent.server import AgentService, make_server
 from trainer_sidecar.agent.settings import AgentSettings, read_settings
 from trainer_sidecar.agent.store_gate import StoreGate
 from trainer_sidecar.agent.store_journal import StoreJournal
-from trainer_sidecar.agent.user_files import UserFiles
+from trainer_sidecar.agent.user_files import FileOrders
 from trainer_sidecar.environment import SettingsError
 
 TICK_SECONDS = 1.0
@@ -54,7 +54,7 @@ class Agent:
         self.service = AgentService(settings, self.node, clock)
         hello = {"output_directory": settings.output_directory, "attempt_limit": settings.output_attempt_limit}
         self.launcher = LauncherClient(settings.directory, hello, self._take_launcher, self._launcher_lost)
-        self.files = UserFiles(self.launcher.send)
+        self.files = FileOrders(self.launcher.send)
         self.node.ports.send_launcher = self.launcher.send
         self.node.ports.wake_report = self.service.wake
         self.node.ports.wake_gate = self._wake_gates

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from trainer_sidecar.agent.clock import SECOND
-from trainer_sidecar.agent.ranks import Name
+from trainer_sidecar.agent.ranks import ProcessName
 from trainer_sidecar.launcher import endings
 
 HEARTBEATS = 3 * SECOND
@@ -69,9 +69,9 @@ class Endings:
     """The progress of every process, and the verdict on its end."""
 
     training: Training = field(default_factory=Training)
-    _progress: dict[tuple[int, Name], ProcessSteps] = field(default_factory=dict)
+    _progress: dict[tuple[int, ProcessName], ProcessSteps] = field(default_factory=dict)
 
-    def stepped(self, rank: int, name: Name, step: int, time: int) -> bool:
+    def stepped(self, rank: int, name: ProcessName, step: int, time: int) -> bool:
         """A process told of a step, in a line or a heartbeat; whether it is its first."""
         known = self._progress.get((rank, name))
         if known is None:
@@ -81,12 +81,12 @@ class Endings:
             known.newest, known.newest_time = step, time
         return False
 
-    def may_be_explained(self, rank: int, name: Name, notices: Mapping[str, str]) -> bool:
+    def may_be_explained(self, rank: int, name: ProcessName, notices: Mapping[str, str]) -> bool:
         """Whether an end before the first step has its reason in another rank's output: Megatron tells it on rank 0."""
         return (rank, name) not in self._progress and not any(kind in notices for kind in _REASONS)
 
     def verdict(
-        self, rank: int, name: Name, notices: Mapping[str, str], target: int | None, loads: int | None = None
+        self, rank: int, name: ProcessName, notices: Mapping[str, str], target: int | None, loads: int | None = None
     ) -> str:
         """Why an end with 0 is no finish, as a sentence; empty when it is one.
 

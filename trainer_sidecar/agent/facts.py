@@ -16,7 +16,7 @@ from hajob.protocol.addresses import host_port
 from trainer_sidecar.agent.clock import SECOND
 from trainer_sidecar.agent.launcher_messages import Script
 from trainer_sidecar.agent.log_rules import Match
-from trainer_sidecar.agent.ranks import Name, RankProcess
+from trainer_sidecar.agent.ranks import ProcessName, RankProcess
 from trainer_sidecar.agent.settings import AgentSettings
 from trainer_sidecar.launcher.endings import FAULT
 
@@ -33,7 +33,7 @@ ENDED_WITH_CONTAINER = {
 
 
 def _of_process(
-    settings: AgentSettings, kind: pb.FactKind, subject: str, rank: int, name: Name, *, number: int | None = None
+    settings: AgentSettings, kind: pb.FactKind, subject: str, rank: int, name: ProcessName, *, number: int | None = None
 ) -> pb.Fact:
     """A fact about one process of a rank; `number` tells apart what can be observed of it more than once."""
     identity = f"{settings.pod_uid}/{subject}/{rank}/{name.incarnation}/{name.start}"
@@ -95,7 +95,7 @@ def script_ended(settings: AgentSettings, script: Script, *, reason: str) -> pb.
     )
 
 
-def heartbeat_silent(settings: AgentSettings, rank: int, name: Name, since: int, now: int) -> pb.Fact:
+def heartbeat_silent(settings: AgentSettings, rank: int, name: ProcessName, since: int, now: int) -> pb.Fact:
     """A rank is linked to MindIO's controller but says nothing: MindIO itself never reports such a rank.
 
     A process may fall silent more than once: what tells them apart is when it last spoke, `since` (nanoseconds).
@@ -117,7 +117,7 @@ def log_rule(settings: AgentSettings, match: Match, step: int | None, lines: Ite
     return fact
 
 
-def stack(settings: AgentSettings, rank: int, name: Name, number: int, lines: Iterable[str]) -> pb.Fact:
+def stack(settings: AgentSettings, rank: int, name: ProcessName, number: int, lines: Iterable[str]) -> pb.Fact:
     """Where a rank's process stands, as the coordinator has asked for the `number`-th time."""
     fact = _of_process(settings, pb.STACK, "stack", rank, name, number=number)
     fact.message = newest_text(lines)

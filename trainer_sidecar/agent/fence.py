@@ -9,7 +9,7 @@ import logging
 from collections.abc import Iterable
 
 from trainer_sidecar.agent.clock import SECOND
-from trainer_sidecar.agent.ranks import Name, RankProcess
+from trainer_sidecar.agent.ranks import ProcessName, RankProcess
 
 log = logging.getLogger(__name__)
 
@@ -21,7 +21,7 @@ class Fence:
         self._after_seconds = after_seconds
         self._last_word = now
         self._last_sign = 0
-        self._ended: set[tuple[int, Name]] = set()
+        self._ended: set[tuple[int, ProcessName]] = set()
 
     def word(self, now: int) -> None:
         """A coordinator has spoken."""

@@ -15,7 +15,7 @@ from trainer_sidecar.agent.endings import Endings, Training
 from trainer_sidecar.agent.held import HeldFacts
 from trainer_sidecar.agent.launcher_messages import Script
 from trainer_sidecar.agent.log_watch import Tell
-from trainer_sidecar.agent.ranks import Name, RankProcess, Wanted
+from trainer_sidecar.agent.ranks import ProcessName, RankProcess, Wanted
 from trainer_sidecar.agent.settings import AgentSettings
 from trainer_sidecar.launcher import endings
 from trainer_sidecar.launcher.arguments import ARGUMENTS, LOAD_STEP, RESUME_POLICY, means_to_resume, options
@@ -29,7 +29,7 @@ class Finish:
     def __init__(self, settings: AgentSettings, clock: Clock, tell: Tell, seen_end: Callable[[], None]) -> None:
         self._settings, self._clock, self._tell, self._seen_end = settings, clock, tell, seen_end
         self._endings = Endings()
-        self._unfinished: dict[tuple[int, Name], str] = {}  # ended with 0, and why that is no finish
+        self._unfinished: dict[tuple[int, ProcessName], str] = {}  # ended with 0, and why that is no finish
         self._held = HeldFacts()
         self._arguments: Sequence[str] = ()
 

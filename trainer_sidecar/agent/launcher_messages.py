@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from trainer_sidecar.agent.ranks import Name, RankProcess
+from trainer_sidecar.agent.ranks import ProcessName, RankProcess
 
 
 @dataclass(frozen=True)
@@ -47,9 +47,9 @@ def read_process(message: Mapping[str, Any]) -> RankProcess:
     )
 
 
-def read_name(message: Mapping[str, Any]) -> Name:
+def read_name(message: Mapping[str, Any]) -> ProcessName:
     """Which process of its rank a message is about."""
-    return Name(int(message["incarnation"]), int(message["start"]))
+    return ProcessName(int(message["incarnation"]), int(message["start"]))
 
 
 def read_script(message: Mapping[str, Any]) -> Script:

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
 from trainer_sidecar.agent.clock import SECOND
-from trainer_sidecar.agent.ranks import Name
+from trainer_sidecar.agent.ranks import ProcessName
 
 LINE_CHARACTERS = 500
 OPEN_REPEATS = 4
@@ -43,7 +43,7 @@ class Match:
 
     rule: str
     rank: int
-    name: Name
+    name: ProcessName
     count: int
     line: str
 
@@ -105,8 +105,8 @@ class LogRules:
         self._stopwatch = stopwatch
         self._rules: tuple[Rule, ...] = ()
         self._patterns: dict[str, re.Pattern[str]] = {}
-        self._counters: dict[tuple[str, int, Name], _Counter] = {}
-        self._started: dict[tuple[int, Name], int] = {}
+        self._counters: dict[tuple[str, int, ProcessName], _Counter] = {}
+        self._started: dict[tuple[int, ProcessName], int] = {}
         self.switched_off: dict[str, str] = {}
 
     @property
@@ -126,11 +126,11 @@ class LogRules:
             except PatternError as problem:
                 self.switched_off[rule.name] = str(problem)
 
-    def process_started(self, rank: int, name: Name, now: int) -> None:
+    def process_started(self, rank: int, name: ProcessName, now: int) -> None:
         """The start delay counts from here."""
         self._started.setdefault((rank, name), now)
 
-    def line(self, rank: int, name: Name, text: str, now: int) -> list[Match]:
+    def line(self, rank: int, name: ProcessName, text: str, now: int) -> list[Match]:
         """The rules that this line completes."""
         matches = []
         for rule in self._rules:
@@ -143,7 +143,7 @@ class LogRules:
                     matches.append(Match(rule.name, rank, name, counter.met, text[:LINE_CHARACTERS]))
         return matches
 
-    def _counts(self, rule: Rule, rank: int, name: Name, now: int) -> bool:
+    def _counts(self, rule: Rule, rank: int, name: ProcessName, now: int) -> bool:
         started = self._started.setdefault((rank, name), now)
         return now - started >= rule.start_delay_seconds * SECOND
 

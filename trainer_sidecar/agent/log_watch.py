@@ -10,7 +10,7 @@ from hajob.protocol import sidecar_pb2 as pb
 from trainer_sidecar.agent import facts
 from trainer_sidecar.agent.log_rules import LogRules, Rule
 from trainer_sidecar.agent.ports import AgentPorts
-from trainer_sidecar.agent.ranks import Name, RankProcess
+from trainer_sidecar.agent.ranks import ProcessName, RankProcess
 from trainer_sidecar.agent.settings import AgentSettings
 from trainer_sidecar.launcher.output import KEPT_LINE_CHARACTERS, KEPT_LINES
 
@@ -26,7 +26,7 @@ class LogWatch:
     def __init__(self, settings: AgentSettings, ports: AgentPorts, tell: Tell) -> None:
         self._settings, self._ports, self._tell = settings, ports, tell
         self._rules = LogRules()
-        self._lines: dict[tuple[int, Name], deque[str]] = {}  # the newest of a process
+        self._lines: dict[tuple[int, ProcessName], deque[str]] = {}  # the newest of a process
         self._following = False  # what the launcher was told
 
     def set_rules(self, rules: Iterable[pb.LogRule]) -> None:

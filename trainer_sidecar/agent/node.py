@@ -27,7 +27,7 @@ from trainer_sidecar.agent.outbox import Outbox
 from trainer_sidecar.agent.ports import AgentPorts
 from trainer_sidecar.agent.processes import Processes
 from trainer_sidecar.agent.protection import Protection
-from trainer_sidecar.agent.ranks import Command, Name, RankProcess, is_admitted, reconcile
+from trainer_sidecar.agent.ranks import Command, ProcessName, RankProcess, is_admitted, reconcile
 from trainer_sidecar.agent.settings import AgentSettings
 from trainer_sidecar.agent.strangers import Strangers
 
@@ -201,7 +201,7 @@ class Node:
         if process is not None:
             self._logs.line(process, self._processes.step(rank), text, time)
 
-    def _take_stack(self, rank: int, name: Name, lines: list[str]) -> None:
+    def _take_stack(self, rank: int, name: ProcessName, lines: list[str]) -> None:
         self._tell(facts.stack(self._settings, rank, name, self._processes.stack_number(rank, name), lines))
 
     def _set_script(self, script: Script) -> None:
@@ -237,7 +237,7 @@ class Node:
             if self._processes.takes_stack(one):
                 self._send("stack", one.rank, one.name)
 
-    def _send(self, kind: str, rank: int, name: Name, **more: object) -> None:
+    def _send(self, kind: str, rank: int, name: ProcessName, **more: object) -> None:
         """Order something about one process."""
         named = {"kind": kind, "rank": rank, "incarnation": name.incarnation, "start": name.start}
         self.ports.send_launcher({**named, **more})

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 
 from hajob.protocol import sidecar_pb2 as pb
-from trainer_sidecar.agent.ranks import Name, Wanted
+from trainer_sidecar.agent.ranks import ProcessName, Wanted
 from trainer_sidecar.agent.settings import AgentSettings
 
 log = logging.getLogger(__name__)
@@ -61,7 +61,7 @@ class Orders:
             if entry.rank not in local:
                 log.error("order %d names rank %d, this pod has %s", order.revision, entry.rank, local)
                 continue
-            name, environment = Name(entry.incarnation, entry.start), dict(entry.environment)
+            name, environment = ProcessName(entry.incarnation, entry.start), dict(entry.environment)
             self.wanted[entry.rank] = Wanted(entry.rank, name, entry.run, entry.admitted, environment, entry.stacks)
         if order.over and not self.over:
             log.warning("the incarnation of this pod is over, its ranks are ended")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 
 from trainer_sidecar.agent.error_lines import ErrorLines
-from trainer_sidecar.agent.ranks import Name, RankProcess, Wanted, runs
+from trainer_sidecar.agent.ranks import ProcessName, RankProcess, Wanted, runs
 
 log = logging.getLogger(__name__)
 
@@ -24,7 +24,7 @@ class Processes:
         self._printed: dict[int, int] = {}  # the newest step that a rank's present process has printed
         self._beaten: dict[int, int] = {}  # … and that its heartbeats have told
         self._error_lines = ErrorLines()
-        self._stacks: dict[tuple[int, Name], int] = {}  # how often the launcher was asked for a process's stack
+        self._stacks: dict[tuple[int, ProcessName], int] = {}  # how often the launcher was asked for a process's stack
 
     def get(self, rank: int) -> RankProcess | None:
         """The newest process of a rank."""
@@ -92,6 +92,6 @@ class Processes:
         self._stacks[process] = wanted.stacks
         return True
 
-    def stack_number(self, rank: int, name: Name) -> int:
+    def stack_number(self, rank: int, name: ProcessName) -> int:
         """For the how-manieth time a process was asked last."""
         return self._stacks.get((rank, name), 0)

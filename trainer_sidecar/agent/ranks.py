@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 
 
 @dataclass(frozen=True, order=True)
-class Name:
+class ProcessName:
     """Which process of a rank; ordered by age."""
 
     incarnation: int
@@ -25,7 +25,7 @@ class RankProcess:
     """The newest process of a rank, as the launcher last described it."""
 
     rank: int
-    name: Name
+    name: ProcessName
     pid: int
     running: bool
     exit_code: int = 0
@@ -41,7 +41,7 @@ class Wanted:
     """One RankOrder."""
 
     rank: int
-    name: Name
+    name: ProcessName
     run: bool
     admitted: bool
     environment: Mapping[str, str] = field(default_factory=dict)
@@ -85,7 +85,7 @@ TABLE: Mapping[tuple[bool, Seen], Command] = {
 }
 
 
-def seen(process: RankProcess | None, name: Name) -> Seen:
+def seen(process: RankProcess | None, name: ProcessName) -> Seen:
     """Where a process stands relative to the name that is ordered."""
     if process is None:
         return Seen.NONE

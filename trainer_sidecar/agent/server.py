@@ -20,7 +20,7 @@ from hajob.protocol.heartbeats import heartbeat_seconds
 from trainer_sidecar.agent.clock import SECOND, Clock
 from trainer_sidecar.agent.node import Node
 from trainer_sidecar.agent.settings import AgentSettings
-from trainer_sidecar.agent.succession import Claim, Succession
+from trainer_sidecar.agent.succession import CoordinatorClaim, Succession
 from trainer_sidecar.tls import server_credentials
 
 EARLY = SECOND // 4  # a report is a heartbeat as well rather than waking everybody twice
@@ -118,7 +118,7 @@ class AgentService(rpc.AgentServicer):
                 f"only {wanted.decode()} is listened to, the certificate says {shown}",
             )
 
-    async def _hello(self, context: Context) -> Claim:
+    async def _hello(self, context: Context) -> CoordinatorClaim:
         try:
             async with asyncio.timeout(HELLO_SECONDS):
                 message = await context.read()
@@ -133,7 +133,7 @@ class AgentService(rpc.AgentServicer):
             await context.abort(
                 grpc.StatusCode.FAILED_PRECONDITION, f"job {hello.job_uid!r}, this is {self._settings.job_uid!r}"
             )
-        claim = Claim(hello.fence, hello.incarnation)
+        claim = CoordinatorClaim(hello.fence, hello.incarnation)
         refusal = self._succession.refusal(claim)
         if refusal is not None:
             log.warning("a coordinator was turned away: %s", refusal)

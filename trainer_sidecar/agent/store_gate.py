@@ -20,7 +20,7 @@ from trainer_sidecar.agent.clock import Clock
 from trainer_sidecar.agent.listener import CHUNK, Listener, ListenerRules
 from trainer_sidecar.agent.store_journal import StoreJournal
 from trainer_sidecar.agent.upstream import FIRST_RETRY_SECONDS, LAST_RETRY_SECONDS, dial
-from trainer_sidecar.store_protocol import Conversation, Request
+from trainer_sidecar.store_protocol import Request, StoreConversation
 
 DYING_SECONDS = 0.5
 
@@ -50,7 +50,7 @@ class StoreLink:
         self._gate = gate
         self._reader = reader
         self._writer = writer
-        self._talk = Conversation()
+        self._talk = StoreConversation()
         self._outward: deque[Request | bytes] = deque()  # read from the client, not sent yet
         self._inward: deque[bytes] = deque()  # for the client
         self._upstream: asyncio.StreamWriter | None = None
@@ -222,7 +222,7 @@ class StoreGate:
             is_new = former.partition("/")[0] != store.partition("/")[0]
             self.journal.begin("" if is_new else "the store was lost with all that was in it")
 
-    def follow(self, talk: Conversation) -> None:
+    def follow(self, talk: StoreConversation) -> None:
         """A client has spoken; one that cannot be read may have written anything."""
         if talk.lost:
             self.journal.give_up("a client speaks to the store in a way that is not known")

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
-class Claim:
+class CoordinatorClaim:
     """What a coordinator says of itself in its Hello: its operator's fence, the incarnation its pod was made for."""
 
     fence: int
@@ -25,7 +25,7 @@ class Succession:
         self._fence = 0
         self._incarnation = 0
 
-    def refusal(self, claim: Claim) -> str | None:
+    def refusal(self, claim: CoordinatorClaim) -> str | None:
         """Why this claim must be turned away, None when it may take over."""
         if claim.fence < self._fence:
             return f"fence {claim.fence} is lower than {self._fence}, which was seen already"
@@ -36,7 +36,7 @@ class Succession:
             )
         return None
 
-    def accept(self, claim: Claim) -> bool:
+    def accept(self, claim: CoordinatorClaim) -> bool:
         """Let it take over; True when it is another one than before, by a higher fence."""
         is_higher = claim.fence > self._fence
         self._fence, self._incarnation = claim.fence, claim.incarnation

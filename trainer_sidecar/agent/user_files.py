@@ -18,7 +18,7 @@ def order_of(verdict: Verdict) -> dict[str, Any]:
     }
 
 
-class UserFiles:
+class FileOrders:
     """One order at a time.
 
     `send` gives the launcher a message; False: it is not connected.

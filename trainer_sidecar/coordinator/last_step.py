@@ -16,7 +16,7 @@ from trainer_sidecar.coordinator.incidents import OpenIncident
 from trainer_sidecar.coordinator.steps import Steps
 
 GATHER_SECONDS = 0.2  # launchers keep the last quick steps for 0.1 s (docs/protocols/launcher.md)
-Told = tuple[OpenIncident | Attempt, int, float]
+StepReport = tuple[OpenIncident | Attempt, int, float]
 """As part of what, which step, and when it ended."""
 
 
@@ -73,7 +73,7 @@ class LastStep:
         last.steps.heartbeat(rank, step, at, last.num_ranks)
         return True
 
-    def due(self, now: float) -> Told | None:
+    def due(self, now: float) -> StepReport | None:
         """The last common step, once it is time, and only once."""
         last = self._gathered
         if last is None or now < last.due:

@@ -11,7 +11,7 @@ import resource
 from typing import Any, Dict, List, NamedTuple, Tuple
 
 
-class Limits(NamedTuple):
+class ProcessLimits(NamedTuple):
     """As a shim told them; an empty one changes nothing."""
 
     resources: Tuple[Tuple[int, int, int], ...] = ()  # the kernel's number of a limit, soft, hard
@@ -38,7 +38,7 @@ class Limits(NamedTuple):
         return refused
 
 
-def read(message: Dict[str, Any]) -> Limits:
+def read(message: Dict[str, Any]) -> ProcessLimits:
     """From a shim's call. KeyError, TypeError, ValueError: malformed.
 
     Processors count where the script has chosen some: a mask that was set keeps a process from those that its container
@@ -47,4 +47,4 @@ def read(message: Dict[str, Any]) -> Limits:
     resources = tuple((int(number), int(soft), int(hard)) for number, soft, hard in message["resources"])
     processors = {int(number) for number in message["processors"]}
     chosen = processors if processors != os.sched_getaffinity(0) else set()
-    return Limits(resources, int(message["umask"]), tuple(sorted(chosen)))
+    return ProcessLimits(resources, int(message["umask"]), tuple(sorted(chosen)))

@@ -15,7 +15,7 @@ from typing import Dict, List, NamedTuple, Set, Tuple
 
 from trainer_sidecar import prctl
 
-from .limits import Limits
+from .limits import ProcessLimits
 
 CANNOT_EXECUTE = 127
 RESET = (signal.SIGPIPE, signal.SIGXFSZ, signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGCHLD)
@@ -41,7 +41,7 @@ class Ended(NamedTuple):
 
 
 def spawn(
-    argv: List[str], environment: Dict[str, str], cwd: str, stamp: bool = False, inherits: Limits | None = None
+    argv: List[str], environment: Dict[str, str], cwd: str, stamp: bool = False, inherits: ProcessLimits | None = None
 ) -> Spawned:
     """Start `argv` as leader of a new process group that dies with this process; with `stamp` of a new session.
 
@@ -57,7 +57,8 @@ def spawn(
         ends += os.pipe()
         pid = os.fork()
         if pid == 0:
-            _become(argv, environment, cwd, parent, (ends[1], ends[3]), stamp=stamp, inherits=inherits or Limits())
+            inherits = inherits or ProcessLimits()
+            _become(argv, environment, cwd, parent, (ends[1], ends[3]), stamp=stamp, inherits=inherits)
     except OSError:  # too many processes or descriptors now; a later start must find no fewer
         for end in ends:
             os.close(end)
@@ -84,7 +85,7 @@ def _become(
     outputs: Tuple[int, int],
     *,
     stamp: bool,
-    inherits: Limits,
+    inherits: ProcessLimits,
 ) -> None:
     """The child's side of `spawn`; never returns."""
     try:

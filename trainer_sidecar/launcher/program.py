@@ -10,7 +10,7 @@ import argparse
 import os
 from typing import Dict, List, NamedTuple, NoReturn, Tuple
 
-from .limits import Limits
+from .limits import ProcessLimits
 
 TORCHRUN = "torchrun"
 LAUNCH = "launch"
@@ -63,7 +63,7 @@ class ShimCall(NamedTuple):
     cwd: str
     environment: Dict[str, str]
     python: str
-    limits: Limits = Limits()
+    limits: ProcessLimits = ProcessLimits()
 
 
 class Program(NamedTuple):
@@ -79,7 +79,7 @@ class Program(NamedTuple):
     numbered: bool = False  # --local-rank=N comes first after the script
     detached: bool = False  # the call returns when the ranks are started
     log_directory: str | None = None  # where a script looks for worker_<rank>.log
-    limits: Limits = Limits()  # of the call
+    limits: ProcessLimits = ProcessLimits()  # of the call
 
 
 class _Parser(argparse.ArgumentParser):

@@ -12,7 +12,7 @@ import signal
 from typing import Any, Callable, Dict, List, NamedTuple, Tuple
 
 from . import endings, helpers, kept, memory, output, process, program, progress, stacks, strangers
-from .limits import Limits
+from .limits import ProcessLimits
 from .loop import Loop
 from .protocol import boottime_nanoseconds
 from .variables import TOKEN
@@ -20,7 +20,7 @@ from .variables import TOKEN
 GENTLE_SECONDS = 2.0  # short: MindIO makes ranks ignore SIGTERM, and a restart of the job waits for it
 
 
-class Name(NamedTuple):
+class ProcessName(NamedTuple):
     """Which process: ordered by age, for one rank."""
 
     incarnation: int
@@ -31,7 +31,7 @@ class Rank:
     """One process of a rank: running, or ended with a code."""
 
     def __init__(
-        self, rank: int, name: Name, spawned: process.Spawned, environment: Dict[str, str], token: str
+        self, rank: int, name: ProcessName, spawned: process.Spawned, environment: Dict[str, str], token: str
     ) -> None:
         self.rank = rank
         self.token = token
@@ -103,7 +103,7 @@ class Ranks:
         settings: OutputSettings,
         terminal: output.Terminal,
         tell: Callable[[Dict[str, Any], bool], None],
-        spawn: Callable[[List[str], Dict[str, str], str, Limits], process.Spawned],
+        spawn: Callable[[List[str], Dict[str, str], str, ProcessLimits], process.Spawned],
     ) -> None:
         self._loop = loop
         self._spawn = spawn
@@ -135,7 +135,7 @@ class Ranks:
         return [rank for rank in self.newest() if rank.running]
 
     def start(
-        self, rank: int, name: Name, what: program.Program, environment: Dict[str, str], target: Target
+        self, rank: int, name: ProcessName, what: program.Program, environment: Dict[str, str], target: Target
     ) -> str | None:
         """Start a process; the reason when it is refused, None also when it is there already."""
         before = self._newest.get(rank)
@@ -159,7 +159,7 @@ class Ranks:
         self._tell(started.record(), False)
         return None
 
-    def _log_file(self, rank: int, name: Name, environment: Dict[str, str]) -> output.LogFile:
+    def _log_file(self, rank: int, name: ProcessName, environment: Dict[str, str]) -> output.LogFile:
         attempt = environment.get("HAJOB_ATTEMPT", "0")
         directory, limit = self._settings.output_directory, self._settings.attempt_limit
         if attempt.isdigit():
@@ -200,7 +200,7 @@ class Ranks:
         self._files.put(log.write, line + b"\n")
         self._terminal.put(write, b"[rank %d] %s\n" % (rank.rank, line))
 
-    def take_stack(self, rank: int, name: Name) -> None:
+    def take_stack(self, rank: int, name: ProcessName) -> None:
         """Find out where a process stands; it goes to its output and to the agent. A process that is gone has none."""
         found = self._newest.get(rank)
         if found is not None and found.running and found.name == name:
@@ -265,7 +265,7 @@ class Ranks:
         """Whether a process of this rank was started here before."""
         return rank in self._newest
 
-    def end(self, rank: int, up_to: Name, gently: bool) -> None:
+    def end(self, rank: int, up_to: ProcessName, gently: bool) -> None:
         """End a rank's process as the agent ordered, if it is not newer than `up_to`."""
         found = self._newest.get(rank)
         if found is not None and found.running and found.name <= up_to:

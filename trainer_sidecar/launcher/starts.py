@@ -18,7 +18,7 @@ class Starts:
         self._noted: List[str] = []
 
     def of_rank(
-        self, launch: Launch, rank: int, name: ranks.Name, ordered: Dict[str, str], is_restart: bool
+        self, launch: Launch, rank: int, name: ranks.ProcessName, ordered: Dict[str, str], is_restart: bool
     ) -> Tuple[program.Program, Dict[str, str]]:
         """The program of a rank's process and its environment; `ordered`: the variables that the agent sets."""
         called = shells.without_shims(launch.program.environment, self._directory)

@@ -17,7 +17,7 @@ import signal
 from typing import Dict, List, NamedTuple
 
 from . import process, program
-from .limits import Limits
+from .limits import ProcessLimits
 from .output import Terminal
 from .protocol import boottime_nanoseconds
 from .variables import TOKEN
@@ -38,7 +38,7 @@ class _Waiting(NamedTuple):
     argv: List[str]
     environment: Dict[str, str]
     cwd: str
-    limits: Limits
+    limits: ProcessLimits
 
 
 class WarmProcesses:
@@ -67,7 +67,7 @@ class WarmProcesses:
             self.drop()
 
     @staticmethod
-    def _start(argv: List[str], environment: Dict[str, str], cwd: str, limits: Limits, number: int) -> _Waiting:
+    def _start(argv: List[str], environment: Dict[str, str], cwd: str, limits: ProcessLimits, number: int) -> _Waiting:
         reading, writing = os.pipe()
         try:
             os.set_inheritable(reading, True)
@@ -81,7 +81,7 @@ class WarmProcesses:
             os.close(reading)
         return _Waiting(spawned._replace(token=token), writing, argv, environment, cwd, limits)
 
-    def spawn(self, argv: List[str], environment: Dict[str, str], cwd: str, limits: Limits) -> process.Spawned:
+    def spawn(self, argv: List[str], environment: Dict[str, str], cwd: str, limits: ProcessLimits) -> process.Spawned:
         """A process of this program: one that waits for it, else a new one. OSError: none could be made."""
         while self._waiting:
             taken = self._waiting.pop(0)
@@ -95,7 +95,7 @@ class WarmProcesses:
         return process.spawn(argv, environment, cwd, stamp=True, inherits=limits)
 
     @staticmethod
-    def _differs(taken: _Waiting, argv: List[str], environment: Dict[str, str], cwd: str, limits: Limits) -> str:
+    def _differs(taken: _Waiting, argv: List[str], environment: Dict[str, str], cwd: str, limits: ProcessLimits) -> str:
         """Why the process is no good for this start; empty where it is."""
         if argv[: len(taken.argv)] != taken.argv or cwd != taken.cwd:
             return "another program, or in another directory, than the script had launched"

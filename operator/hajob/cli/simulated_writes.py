@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from hajob.api import constants as names
 from hajob.plan.effects import CloseIncident
 from hajob.plan.placements import CoordinatorPlacement, Placement, Placements, placements
-from hajob.plan.simulate import SimulationResult, Turn
+from hajob.plan.simulate import SimulatedTurn, SimulationResult
 from hajob.status import announcements
 from hajob.status.build import is_urgent
 
@@ -58,7 +58,7 @@ def writes(answer: SimulationResult) -> tuple[Write, ...]:
     return (*found, STATUS) if late else tuple(found)
 
 
-def _told(turn: Turn) -> Iterator[announcements.Announcement]:
+def _told(turn: SimulatedTurn) -> Iterator[announcements.Announcement]:
     """The Events of one turn; how long an outage was does not matter here."""
     before, after = turn.before.incident, turn.transition.state.incident
     told = [announcements.of_effect(effect) for effect in turn.transition.effects]

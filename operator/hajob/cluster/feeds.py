@@ -26,7 +26,7 @@ class _Feed:
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class WriteTime:
     """What an object says of its writing: when, by the writer's clock and, at first sight, by ours; how often at least.
 
     At first sight the difference says how old it is, later only that it has changed.
@@ -43,7 +43,7 @@ class Feeds:
     def __init__(self) -> None:
         self._feeds: dict[str, _Feed] = {}
 
-    def heard(self, origin: str, node: str, told: Told, now_ms: int) -> None:
+    def heard(self, origin: str, node: str, told: WriteTime, now_ms: int) -> None:
         """An object about a node was read."""
         feed = self._feeds.get(origin)
         if feed is None:

@@ -26,7 +26,7 @@ REFILL_MS: Final = 1_000
 """One more each time that so long has passed."""
 
 
-class Turns:
+class ReadingTurns:
     """Which messages are read when: of each sender a burst, then one a second.
 
     ClusterD drops what comes too fast. An object stays, so here it waits, in the order of the messages, the newest of
@@ -80,7 +80,7 @@ class Messages:
         self._standing: dict[str, set[str]] = {}
         self._ends_ms: dict[str, int] = {}
         self._over_until_ms: dict[str, int] = {}
-        self.turns = Turns()
+        self.turns = ReadingTurns()
 
     def heard(self, reading: Reading, now_ms: int) -> tuple[Reading, list[Rejection]]:
         """What of a message counts, and what has no room; what is over is told by whole ids."""

@@ -21,7 +21,7 @@ _MINIMUM: Final = 2
 
 
 @dataclass(frozen=True, slots=True)
-class Coordinator:
+class ExpectedCoordinator:
     """One coordinator that should answer: on which node, and whether it does."""
 
     node_name: str
@@ -45,7 +45,7 @@ class Reach:
         return f"{self.silent} of {self.total} coordinators cannot be reached"
 
 
-def reach(coordinators: Iterable[Coordinator], nodes: Mapping[str, NodeView]) -> Reach:
+def reach(coordinators: Iterable[ExpectedCoordinator], nodes: Mapping[str, NodeView]) -> Reach:
     """Count; a coordinator whose node is not ready is silent for a reason of its own.
 
     Unless more than half of all nodes are not ready: then it is the control plane that hears nothing, and the operator
@@ -57,7 +57,7 @@ def reach(coordinators: Iterable[Coordinator], nodes: Mapping[str, NodeView]) ->
     return Reach(len(counted), sum(not one.reached for one in counted))
 
 
-def _is_away(coordinator: Coordinator, nodes: Mapping[str, NodeView], away: set[str]) -> bool:
+def _is_away(coordinator: ExpectedCoordinator, nodes: Mapping[str, NodeView], away: set[str]) -> bool:
     return coordinator.node_name in away or coordinator.node_name not in nodes
 
 

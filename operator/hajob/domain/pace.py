@@ -7,7 +7,7 @@ ENOUGH_STEPS = 5
 
 
 @dataclass(frozen=True, slots=True)
-class Pace:
+class StepPace:
     """The steps of one period of training, from one end of an outage to the next outage.
 
     Attributes:
@@ -34,10 +34,10 @@ class Pace:
         steps = self.step - self.began
         return max((self.at_ms - self.began_ms) // steps, 1) if steps >= ENOUGH_STEPS else self.before_ms
 
-    def seen(self, size: int, resumed_ms: int, step: int, now_ms: int) -> "Pace":
+    def seen(self, size: int, resumed_ms: int, step: int, now_ms: int) -> "StepPace":
         """The training of this size has come to this step (-1: not known) since the last outage ended."""
         if step < 0:
             return self
         if (size, resumed_ms) != (self.size, self.resumed_ms) or step < self.step:
-            return Pace(size, resumed_ms, now_ms, step, now_ms, step, self.step_ms if size == self.size else None)
+            return StepPace(size, resumed_ms, now_ms, step, now_ms, step, self.step_ms if size == self.size else None)
         return self if step == self.step else replace(self, at_ms=now_ms, step=step)

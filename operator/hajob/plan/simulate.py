@@ -70,7 +70,7 @@ class SimulationRequest:
 
 
 @dataclass(frozen=True, slots=True)
-class Turn:
+class SimulatedTurn:
     """One event of the imagined run.
 
     Attributes:
@@ -116,7 +116,7 @@ class SimulationResult:
     kept_nodes: tuple[int, ...]
     considered: tuple[ActionVerdict, ...]
     repairs: tuple[Repair, ...]
-    turns: tuple[Turn, ...]
+    turns: tuple[SimulatedTurn, ...]
     failure: str = ""
     places: Mapping[int, str] = field(default_factory=dict)
     protection: str = ""
@@ -136,7 +136,7 @@ class _Run:
     state: JobState
     now_ms: int = 0
     verdicts: dict[Action, ActionVerdict] = field(default_factory=dict)
-    turns: list[Turn] = field(default_factory=list)
+    turns: list[SimulatedTurn] = field(default_factory=list)
     failure: str = ""
     places: dict[int, str] = field(default_factory=dict)
 
@@ -148,7 +148,7 @@ class _Run:
             late = any(refusal.name == "StillPossible" for refusal in verdict.refusals)
             if not (late and verdict.action in self.verdicts):
                 self.verdicts[verdict.action] = verdict
-        self.turns.append(Turn(self.state, transition, waited))
+        self.turns.append(SimulatedTurn(self.state, transition, waited))
         for effect in transition.effects:
             if isinstance(effect, effects.FailJob):
                 self.failure = f"{effect.reason}: {effect.message}"

@@ -24,7 +24,7 @@ from hajob.api import constants as names
 from hajob.api.base import Json
 from hajob.api.conditions import Reason
 from hajob.api.job import HATrainingJob
-from hajob.cluster.reachability import Coordinator
+from hajob.cluster.reachability import ExpectedCoordinator
 from hajob.domain.errors import HajobInputError
 from hajob.runtime import metrics
 from hajob.runtime.backoff import Backoff
@@ -169,7 +169,7 @@ class OperatorCore:
             if job.metadata.uid == uid and job.metadata.deletion_timestamp is None:
                 self._open(job)
 
-    def coordinators(self) -> list[Coordinator]:
+    def coordinators(self) -> list[ExpectedCoordinator]:
         """Every coordinator that should answer, and whether it does."""
         found = (controller.observer.reach() for controller in self._controllers.values())
         return [one for one in found if one is not None]

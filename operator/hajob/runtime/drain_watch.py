@@ -17,7 +17,7 @@ from hajob.runtime.disruption_budgets import DisruptionBudgets
 from hajob.runtime.job_memory import JobMemory
 from hajob.runtime.job_places import JobPlaces
 from hajob.runtime.ports import Ports
-from hajob.scheduling.drains import Drains, Turn, budgets
+from hajob.scheduling.drains import Drains, EvictionTurn, budgets
 from hajob.sources import observe
 from hajob.sources.pod import PodView
 from hajob.status.announcements import Announce, Announcement
@@ -49,7 +49,7 @@ class DrainWatch:
         self._drains = Drains(memory.policy.drain_timeout_seconds)
         self._budgets = DisruptionBudgets(ports.kube, ports.clock, wake)
         self._timer: Timer | None = None
-        self._turn = Turn(ports.openings)
+        self._turn = EvictionTurn(ports.openings)
         self._opening: Timer | None = None
         self._asked = float("-inf")
         self._move_asked: tuple[object, float] = (None, 0.0)

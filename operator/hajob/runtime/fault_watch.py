@@ -13,7 +13,7 @@ from typing import Any, Final, Protocol
 
 from hajob.api.base import Json
 from hajob.cluster.faults import ClusterFaults
-from hajob.cluster.feeds import Told
+from hajob.cluster.feeds import WriteTime
 from hajob.cluster.settings import NAME as SETTINGS_NAME
 from hajob.cluster.settings import SELECTOR, FaultSettings
 from hajob.cluster.settings import read as read_settings
@@ -236,7 +236,7 @@ class FaultWatch:
         now, reading = self._now_ms(), found.reading
         if found.silent_after_ms and reading.updated_ms is not None:
             wall = self._clock.now_milliseconds()
-            told = Told(reading.updated_ms, wall, found.silent_after_ms)
+            told = WriteTime(reading.updated_ms, wall, found.silent_after_ms)
             self._faults.feeds.heard(found.origin, found.node, told, now)
         refused = self._faults.take(found.origin, reading, now, keeps=found.keeps)
         self._rejections.take(found.origin, [*reading.rejected, *refused])

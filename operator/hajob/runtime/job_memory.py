@@ -12,7 +12,7 @@ from collections.abc import Mapping
 
 from hajob.api.derived import with_nodes
 from hajob.api.job import HATrainingJob
-from hajob.domain.pace import Pace
+from hajob.domain.pace import StepPace
 from hajob.domain.timeline import Mark
 from hajob.plan import effects, events, machine
 from hajob.plan.account import follow
@@ -61,7 +61,7 @@ class JobMemory:
         self.journal = reading.journal.taken_over(self.time.now())
         self._launched: tuple[str, ...] = ()
         self._judge()
-        self.pace = Pace()
+        self.pace = StepPace()
         self.recorder = IncidentRecorder(self.journal.record(), announce)
 
     @property

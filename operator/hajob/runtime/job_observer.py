@@ -9,7 +9,7 @@ import logging
 from collections.abc import Collection, Iterable
 from typing import Final
 
-from hajob.cluster.reachability import Coordinator
+from hajob.cluster.reachability import ExpectedCoordinator
 from hajob.plan import events
 from hajob.plan.placements import serving_incarnation
 from hajob.plan.state import UNTRAINED, Deadline, JobPhase
@@ -195,12 +195,12 @@ class JobObserver:
         """Whether the coordinator is silent because this operator is cut off."""
         return bool(self.coordinator.address and not self.coordinator.connected and self._ports.cut_off())
 
-    def reach(self) -> Coordinator | None:
+    def reach(self) -> ExpectedCoordinator | None:
         """Whether the coordinator is reached; None where there is none that has to answer."""
         pod = self.places.coordinator_pod()
         if pod is None or pod.phase != "Running" or pod.deleting or not self.coordinator.address:
             return None
-        return Coordinator(pod.node_name, self.coordinator.connected)
+        return ExpectedCoordinator(pod.node_name, self.coordinator.connected)
 
     def _remember(self, seen: events.FactSeen) -> None:
         """What a fact says about places, for whoever makes or deletes a pod there."""

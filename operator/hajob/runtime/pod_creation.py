@@ -19,7 +19,7 @@ LONGEST_RETRY_SECONDS: Final = 30.0
 """A pod that is refused is asked for again after so long at the latest."""
 
 
-class Told(Protocol):
+class CreationListener(Protocol):
     """Who hears of it: the job controller."""
 
     def creation_tried(self, told: Announcement | None, *, news: bool, turned: bool) -> None:
@@ -35,7 +35,7 @@ class Told(Protocol):
 class PodCreation(Retry):
     """The tries of one job; the reason is kept with its pods."""
 
-    def __init__(self, pods: PodIndex, clock: Clock, wake: Callable[[], None], owner: Told) -> None:
+    def __init__(self, pods: PodIndex, clock: Clock, wake: Callable[[], None], owner: CreationListener) -> None:
         super().__init__(clock, wake, RETRY_SECONDS, LONGEST_RETRY_SECONDS)
         self._pods, self._owner = pods, owner
 

@@ -24,7 +24,7 @@ from hajob.runtime.clock import Clock
 from hajob.runtime.consents import Consents
 from hajob.runtime.kube import Kube
 from hajob.runtime.start_queue import StartQueue
-from hajob.runtime.status_publisher import Pace
+from hajob.runtime.status_publisher import StatusPace
 from hajob.runtime.status_writer import StatusWriter
 from hajob.scheduling.capacity import Capacity
 from hajob.scheduling.demand import Demand
@@ -106,7 +106,7 @@ class Ports:
 
     consents: Consents = field(default_factory=Consents)
     starts: StartQueue = field(default_factory=StartQueue)
-    pace: Pace = field(default_factory=Pace)
+    pace: StatusPace = field(default_factory=StatusPace)
     openings: Openings = field(default_factory=Openings)
 
     def may_start(self, job_uid: str) -> bool:

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from typing import Final
 
 from hajob.api import constants as names
-from hajob.cluster.reachability import Coordinator
+from hajob.cluster.reachability import ExpectedCoordinator
 from hajob.runtime.clock import Clock, timeout
 from hajob.sources.pod import PodView
 
@@ -30,11 +30,11 @@ def to_probe(pods: Iterable[PodView]) -> list[PodView]:
     return [newest[uid] for uid in sorted(newest)[:SAMPLE]]
 
 
-async def probe(pods: Iterable[PodView], port: int, clock: Clock) -> list[Coordinator]:
+async def probe(pods: Iterable[PodView], port: int, clock: Clock) -> list[ExpectedCoordinator]:
     """Try all of them at once."""
 
-    async def one(pod: PodView) -> Coordinator:
-        return Coordinator(pod.node_name, await answers(pod.address, port, clock))
+    async def one(pod: PodView) -> ExpectedCoordinator:
+        return ExpectedCoordinator(pod.node_name, await answers(pod.address, port, clock))
 
     return list(await asyncio.gather(*map(one, to_probe(pods))))
 

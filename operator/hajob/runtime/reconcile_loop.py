@@ -24,7 +24,7 @@ from hajob.runtime.kube import ApiError
 from hajob.runtime.leaving_pods import GONE_SECONDS, LeavingPods
 from hajob.runtime.outdated_pods import OutdatedPods
 from hajob.runtime.pause_work import PauseWork
-from hajob.runtime.pod_creation import LONGEST_RETRY_SECONDS, RETRY_SECONDS, PodCreation, Told
+from hajob.runtime.pod_creation import LONGEST_RETRY_SECONDS, RETRY_SECONDS, CreationListener, PodCreation
 from hajob.runtime.pod_reconciler import PodReconciler, difference, in_turn
 from hajob.runtime.ports import Ports
 from hajob.runtime.spare_pods import SparePods
@@ -41,7 +41,7 @@ SAY_AGAIN_SECONDS: Final = 300.0
 """That pods of a deleted job do not go is said again after so long."""
 
 
-class Reconciled(Told, Protocol):
+class Reconciled(CreationListener, Protocol):
     """Whose job it is: the job controller."""
 
     def admitted(self) -> None:

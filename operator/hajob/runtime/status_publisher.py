@@ -27,7 +27,7 @@ SOON_SECONDS: Final = 0.001
 """Long enough for what was just said to leave."""
 
 
-class Pace:
+class StatusPace:
     """When the statuses of all jobs are written that nobody waits for."""
 
     def __init__(self) -> None:
@@ -61,7 +61,7 @@ class StatusPublisher:
         build: Callable[[HATrainingJobStatus], HATrainingJobStatus],
         written: Callable[[], Callable[[], None]],
         *,
-        pace: Pace,
+        pace: StatusPace,
         busy: Callable[[], bool] = lambda: False,
     ) -> None:
         self.current = known

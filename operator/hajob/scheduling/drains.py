@@ -102,7 +102,7 @@ class Openings:
         return self._last
 
 
-class Turn:
+class EvictionTurn:
     """When one job's budgets are open for evictions that nobody announced: a while each time its timeout has passed.
 
     Args:

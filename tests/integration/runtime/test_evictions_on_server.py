@@ -16,7 +16,7 @@ from hajob.plan.policy import Policy
 from hajob.runtime.clock import SystemClock
 from hajob.runtime.disruption_budgets import RESOURCE, DisruptionBudgets
 from hajob.runtime.http_kube import HttpKube
-from hajob.scheduling.drains import Budgets, Openings, Turn, budgets
+from hajob.scheduling.drains import Budgets, EvictionTurn, Openings, budgets
 
 Object = dict[str, Any]
 
@@ -90,7 +90,7 @@ async def test_without_moves_one_rank_pod_after_the_other_goes(served: Served) -
 async def test_an_eviction_without_a_cordon_gets_its_turn(served: Served) -> None:
     """Nobody announced it, so nothing is moved: it is refused until the job has trained for the timeout."""
     desired = Placements(tuple(Placement(rank, 1) for rank in range(3)), CoordinatorPlacement(1))
-    turn, timeout = Turn(Openings()), 900.0
+    turn, timeout = EvictionTurn(Openings()), 900.0
 
     async def at(now: float) -> list[int]:
         wanted = budgets(desired, Policy(), overdue=False, opened=turn.is_now(now, timeout))

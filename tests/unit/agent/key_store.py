@@ -11,7 +11,7 @@ from collections import Counter
 from e2e.cluster.loopback import own_port
 from tests.unit.agent.rig import ADDRESS
 from trainer_sidecar.coordinator.store_keeping import Fill
-from trainer_sidecar.store_protocol import EARLIER, INTEGER, LENGTH, Conversation, Dialect, Request
+from trainer_sidecar.store_protocol import EARLIER, INTEGER, LENGTH, Dialect, Request, StoreConversation
 
 
 class KeyStore:
@@ -63,7 +63,7 @@ class KeyStore:
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._links.add(writer)
-        talk = Conversation()
+        talk = StoreConversation()
         try:
             while data := await reader.read(1 << 16):
                 await self.reads.wait()

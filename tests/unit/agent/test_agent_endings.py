@@ -8,10 +8,10 @@ from hajob.protocol import sidecar_pb2 as pb
 from tests.unit.agent.test_agent_node import Rig, order
 from trainer_sidecar.agent.clock import SECOND
 from trainer_sidecar.agent.endings import Endings, Training
-from trainer_sidecar.agent.ranks import Name
+from trainer_sidecar.agent.ranks import ProcessName
 from trainer_sidecar.launcher import endings as lines
 
-FIRST = Name(1, 0)
+FIRST = ProcessName(1, 0)
 MISSING = "could not load the checkpoint"
 
 
@@ -50,7 +50,7 @@ def test_an_end_with_zero(
 
 def test_steps_of_another_process_do_not_count() -> None:
     assert (
-        after({100: 1}, train_iters="100").verdict(0, Name(1, 1), {}, None)
+        after({100: 1}, train_iters="100").verdict(0, ProcessName(1, 1), {}, None)
         == "rank 0 ended with 0 and has trained no step"
     )
 

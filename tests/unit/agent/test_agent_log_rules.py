@@ -6,9 +6,9 @@ import pytest
 
 from tests.unit.agent.fakes import FakeClock
 from trainer_sidecar.agent.log_rules import LINE_CHARACTERS, LogRules, PatternError, Rule, compile_pattern
-from trainer_sidecar.agent.ranks import Name
+from trainer_sidecar.agent.ranks import ProcessName
 
-FIRST = Name(1, 0)
+FIRST = ProcessName(1, 0)
 
 
 class Rig:
@@ -19,7 +19,7 @@ class Rig:
         self.rules = LogRules(stopwatch=lambda: 0.0)
         self.rules.set_rules(rules)
 
-    def say(self, text: str, *, rank: int = 0, name: Name = FIRST, after: float = 0) -> list[int]:
+    def say(self, text: str, *, rank: int = 0, name: ProcessName = FIRST, after: float = 0) -> list[int]:
         self.clock.pass_seconds(after)
         return [match.count for match in self.rules.line(rank, name, text, self.clock.now())]
 
@@ -38,7 +38,7 @@ def test_ranks_and_processes_are_counted_apart() -> None:
     rig = Rig(Rule("nan", "nan", threshold=2))
     assert rig.say("nan", rank=0) == []
     assert rig.say("nan", rank=1) == []
-    assert rig.say("nan", rank=0, name=Name(2, 0)) == []
+    assert rig.say("nan", rank=0, name=ProcessName(2, 0)) == []
     assert rig.say("nan", rank=1) == [1]
 
 

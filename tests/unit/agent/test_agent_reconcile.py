@@ -6,15 +6,25 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trainer_sidecar.agent.ranks import TABLE, Command, Name, RankProcess, Seen, Wanted, is_admitted, reconcile, seen
+from trainer_sidecar.agent.ranks import (
+    TABLE,
+    Command,
+    ProcessName,
+    RankProcess,
+    Seen,
+    Wanted,
+    is_admitted,
+    reconcile,
+    seen,
+)
 
 
 def process(incarnation: int = 1, start: int = 0, *, running: bool = True) -> RankProcess:
-    return RankProcess(rank=0, name=Name(incarnation, start), pid=10, running=running)
+    return RankProcess(rank=0, name=ProcessName(incarnation, start), pid=10, running=running)
 
 
 def wanted(incarnation: int = 1, start: int = 0, *, run: bool = True, admitted: bool = True) -> Wanted:
-    return Wanted(rank=0, name=Name(incarnation, start), run=run, admitted=admitted)
+    return Wanted(rank=0, name=ProcessName(incarnation, start), run=run, admitted=admitted)
 
 
 def commands(order: Wanted, existing: RankProcess | None, *, can_start: bool = True) -> list[Command]:

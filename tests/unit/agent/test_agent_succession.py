@@ -4,21 +4,23 @@ from __future__ import annotations
 
 import pytest
 
-from trainer_sidecar.agent.succession import Claim, Succession
+from trainer_sidecar.agent.succession import CoordinatorClaim, Succession
 
 
 @pytest.mark.parametrize(
     ("heard", "claim", "words"),
     [
-        (Claim(5, 3), Claim(5, 3), None),
-        (Claim(5, 3), Claim(6, 3), None),
-        (Claim(5, 3), Claim(5, 9), None),
-        (Claim(5, 3), Claim(4, 9), "fence 4 is lower than 5"),
-        (Claim(5, 9), Claim(5, 3), "incarnation 9 was heard already, this one is of 3"),
-        (Claim(5, 9), Claim(6, 3), "incarnation 9 was heard already, this one is of 3"),
+        (CoordinatorClaim(5, 3), CoordinatorClaim(5, 3), None),
+        (CoordinatorClaim(5, 3), CoordinatorClaim(6, 3), None),
+        (CoordinatorClaim(5, 3), CoordinatorClaim(5, 9), None),
+        (CoordinatorClaim(5, 3), CoordinatorClaim(4, 9), "fence 4 is lower than 5"),
+        (CoordinatorClaim(5, 9), CoordinatorClaim(5, 3), "incarnation 9 was heard already, this one is of 3"),
+        (CoordinatorClaim(5, 9), CoordinatorClaim(6, 3), "incarnation 9 was heard already, this one is of 3"),
     ],
 )
-def test_what_was_heard_once_is_not_forgotten(heard: Claim, claim: Claim, words: str | None) -> None:
+def test_what_was_heard_once_is_not_forgotten(
+    heard: CoordinatorClaim, claim: CoordinatorClaim, words: str | None
+) -> None:
     succession = Succession()
     succession.accept(heard)
     refusal = succession.refusal(claim)
@@ -27,4 +29,4 @@ def test_what_was_heard_once_is_not_forgotten(heard: Claim, claim: Claim, words:
 
 def test_a_higher_fence_is_another_operators() -> None:
     succession = Succession()
-    assert [succession.accept(Claim(fence, 1)) for fence in (1, 1, 2)] == [True, False, True]
+    assert [succession.accept(CoordinatorClaim(fence, 1)) for fence in (1, 1, 2)] == [True, False, True]

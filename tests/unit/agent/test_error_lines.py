@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from trainer_sidecar.agent.error_lines import ErrorLines
-from trainer_sidecar.agent.ranks import Name, RankProcess
+from trainer_sidecar.agent.ranks import ProcessName, RankProcess
 from trainer_sidecar.launcher import endings
 
 LINE = "RuntimeError: UCE ERROR"
 
 
 def process(line: str = "", *, start: int = 0) -> RankProcess:
-    return RankProcess(3, Name(1, start), 100, True, 0, False, 0, notices={endings.FAULT: line} if line else {})
+    return RankProcess(3, ProcessName(1, start), 100, True, 0, False, 0, notices={endings.FAULT: line} if line else {})
 
 
 def test_a_line_is_told_until_the_rank_has_trained_on() -> None:

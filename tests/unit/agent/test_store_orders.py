@@ -11,7 +11,7 @@ from tests.unit.agent.test_store_gate import Rules
 from trainer_sidecar.agent.clock import BootClock
 from trainer_sidecar.agent.orders import Orders
 from trainer_sidecar.agent.store_gate import StoreGate
-from trainer_sidecar.store_protocol import EARLIER, Conversation, Request
+from trainer_sidecar.store_protocol import EARLIER, Request, StoreConversation
 
 
 def test_what_was_written_is_kept_until_another_store_is_filled() -> None:
@@ -25,7 +25,7 @@ def test_what_was_written_is_kept_until_another_store_is_filled() -> None:
         return [entry.key for part in gate.content("word") for entry in part.entries]
 
     hear(pb.NodeOrder(revision=1, store="1/1"))
-    talk = Conversation()
+    talk = StoreConversation()
     (written,) = talk.ask(EARLIER.set(b"root", b"info"))
     assert isinstance(written, Request)
     gate.journal.asked(written, 0)

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from trainer_sidecar.agent.user_files import UserFiles
+from trainer_sidecar.agent.user_files import FileOrders
 from trainer_sidecar.checkpoints.verdict import Copy, Verdict
 
 VERDICT = Verdict("a", 5, copies=(Copy("x", "y"),), writes={"tracker": "5"}, aside=("z",))
@@ -20,7 +20,7 @@ class Launcher:
     def __init__(self) -> None:
         self.orders: list[dict[str, Any]] = []
         self.connected = True
-        self.files = UserFiles(self._send)
+        self.files = FileOrders(self._send)
 
     def _send(self, order: dict[str, Any]) -> bool:
         self.orders.append(order)

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from hajob.cluster.faults import ClusterFaults
-from hajob.cluster.messages import Messages, Turns
+from hajob.cluster.messages import Messages, ReadingTurns
 from hajob.sources import registry
 from hajob.sources.reading import Reading, RejectionReason, Terms
 from tests.unit.sources import hardware_objects as objects
@@ -118,7 +118,7 @@ def numbered(number: int, resource: str = "CCAE") -> Reading:
 
 
 def test_a_sender_has_a_burst_and_then_one_a_second() -> None:
-    turns = Turns()
+    turns = ReadingTurns()
     assert all(turns.has(f"map-{number}", numbered(number), 0) for number in range(100))
     assert not turns.has("map-100", numbered(100), 0)
     assert turns.has("other", numbered(0, "pingmesh"), 0)
@@ -130,14 +130,14 @@ def test_a_sender_has_a_burst_and_then_one_a_second() -> None:
 
 
 def test_a_burst_fills_again_and_no_further() -> None:
-    turns = Turns()
+    turns = ReadingTurns()
     for now_ms in (0, 1_000_000):
         assert sum(turns.has(f"map-{number}", numbered(number), now_ms) for number in range(150)) == 100
         turns.due(now_ms + 50_000)
 
 
 def test_of_an_object_that_waits_the_newest_message_is_read() -> None:
-    turns = Turns()
+    turns = ReadingTurns()
     for number in range(100):
         turns.has("map", numbered(number), 0)
     assert not any(turns.has("map", numbered(number), 0) for number in (100, 101))
@@ -146,5 +146,5 @@ def test_of_an_object_that_waits_the_newest_message_is_read() -> None:
 
 
 def test_nobodys_message_costs_no_sender_a_turn() -> None:
-    turns = Turns()
+    turns = ReadingTurns()
     assert all(turns.has("map", message(OCCUR, resource="me"), 0) for _ in range(1000))

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from hajob.cluster.reachability import OFFER_SECONDS, Coordinator, Reach, Suspicion, reach
+from hajob.cluster.reachability import OFFER_SECONDS, Reach, Suspicion, reach
+from hajob.cluster.reachability import ExpectedCoordinator as Expected
 from hajob.sources.node import NodeView
 
 
@@ -32,21 +33,25 @@ def test_more_than_half_and_two_silent_make_it_the_suspect(total: int, silent: i
 
 
 def test_a_dead_node_takes_its_coordinators_along() -> None:
-    seen = [Coordinator("a0", reached=False)] * 3 + [Coordinator("r0", reached=True)]
+    seen = [Expected("a0", reached=False)] * 3 + [Expected("r0", reached=True)]
     assert reach(seen, nodes(4, 1)) == Reach(1, 0)
 
 
 def test_a_node_that_is_gone_explains_the_silence_too() -> None:
-    assert reach([Coordinator("gone", reached=False)] * 3, nodes(4, 0)) == Reach(0, 0)
+    assert reach([Expected("gone", reached=False)] * 3, nodes(4, 0)) == Reach(0, 0)
 
 
 def test_nodes_that_are_nearly_all_away_explain_nothing() -> None:
-    seen = [Coordinator("a0", reached=False), Coordinator("a1", reached=False), Coordinator("r0", reached=True)]
+    seen = [
+        Expected("a0", reached=False),
+        Expected("a1", reached=False),
+        Expected("r0", reached=True),
+    ]
     assert reach(seen, nodes(1, 4)) == Reach(3, 2)
 
 
 def test_who_answers_counts_whatever_its_node_is_called() -> None:
-    assert reach([Coordinator("a0", reached=True)] * 2, nodes(4, 1)) == Reach(2, 0)
+    assert reach([Expected("a0", reached=True)] * 2, nodes(4, 1)) == Reach(2, 0)
 
 
 def test_the_suspect_offers_its_lease_only_after_a_while() -> None:

@@ -10,7 +10,7 @@ from typing import Any
 from trainer_sidecar.launcher.loop import Loop
 from trainer_sidecar.launcher.output import Terminal
 from trainer_sidecar.launcher.program import Program
-from trainer_sidecar.launcher.ranks import Name, OutputSettings, Ranks, Target
+from trainer_sidecar.launcher.ranks import OutputSettings, ProcessName, Ranks, Target
 from trainer_sidecar.launcher.warm import WarmProcesses
 
 DIES = "import sys; sys.stderr.write('Traceback:\\nAssertionError: it is unsupported\\nand half a line'); sys.exit(1)"
@@ -29,7 +29,7 @@ def test_an_end_is_told_with_all_that_was_printed(tmp_path: Path) -> None:
     )
     program = Program([sys.executable, "-c", DIES], str(tmp_path), {}, [], True)
     silent = Target(lambda _: None, lambda _: None)
-    assert ranks.start(0, Name(1, 1), program, {"HAJOB_ATTEMPT": "1"}, silent) is None
+    assert ranks.start(0, ProcessName(1, 1), program, {"HAJOB_ATTEMPT": "1"}, silent) is None
     pid, status = os.waitpid(ranks.newest()[0].pid, 0)  # the loop does not run: nothing is read before the end
     assert ranks.ended(pid, os.waitstatus_to_exitcode(status))
     assert told == [["Traceback:", "AssertionError: it is unsupported", "and half a line"]]

@@ -14,7 +14,7 @@ from trainer_sidecar.launcher import memory
 from trainer_sidecar.launcher.loop import Loop
 from trainer_sidecar.launcher.output import Terminal
 from trainer_sidecar.launcher.program import Program
-from trainer_sidecar.launcher.ranks import Name, OutputSettings, Ranks, Target
+from trainer_sidecar.launcher.ranks import OutputSettings, ProcessName, Ranks, Target
 from trainer_sidecar.launcher.warm import WarmProcesses
 
 VERSION_2 = "low 0\nhigh 0\nmax 17\noom 2\noom_kill {}\noom_group_kill 0\n"
@@ -34,7 +34,7 @@ def killed(tmp_path: Path, count: Path, then: str) -> list[str]:
     ranks = Ranks(loop, settings, Terminal(), tell, WarmProcesses("", Terminal()).spawn)
     program = Program([sys.executable, "-c", "import time; time.sleep(60)"], str(tmp_path), {}, [], True)
     silent = Target(lambda _: None, lambda _: None)
-    assert ranks.start(0, Name(1, 1), program, {"HAJOB_ATTEMPT": "1"}, silent) is None
+    assert ranks.start(0, ProcessName(1, 1), program, {"HAJOB_ATTEMPT": "1"}, silent) is None
     rank = ranks.newest()[0]
     pid, status = os.waitpid(rank.pid, 0)
     assert ranks.ended(pid, os.waitstatus_to_exitcode(status))

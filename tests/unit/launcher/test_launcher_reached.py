@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.unit.launcher.pod import fake_tool, python_in, running
-from trainer_sidecar.launcher.limits import Limits, read
+from trainer_sidecar.launcher.limits import ProcessLimits, read
 
 
 @pytest.mark.parametrize(
@@ -173,7 +173,7 @@ def test_processors_that_nobody_chose_are_not_fixed() -> None:
 
 
 def test_a_limit_that_cannot_be_had_is_said_and_the_rank_runs() -> None:
-    limits = Limits(((resource.RLIMIT_NOFILE, 100, 50),), None, (100_000,))
+    limits = ProcessLimits(((resource.RLIMIT_NOFILE, 100, 50),), None, (100_000,))
     refused = limits.adopt()
     assert [text.partition(" of ")[0] for text in refused] == [f"limit {resource.RLIMIT_NOFILE}", "processors"]
 

@@ -11,7 +11,7 @@ from trainer_sidecar.launcher import progress
 from trainer_sidecar.launcher.loop import Loop
 from trainer_sidecar.launcher.output import Terminal
 from trainer_sidecar.launcher.program import Program
-from trainer_sidecar.launcher.ranks import Name, OutputSettings, Ranks, Target
+from trainer_sidecar.launcher.ranks import OutputSettings, ProcessName, Ranks, Target
 from trainer_sidecar.launcher.warm import WarmProcesses
 
 STOOD_AT_FIVE_AND_LOADED_FOUR = "for step in (4, 5, 5, 6): print(f'iteration {step}/ 9 |')"
@@ -33,7 +33,7 @@ def test_a_step_that_is_done_again_is_told_again(tmp_path: Path) -> None:
     program = Program([sys.executable, "-c", STOOD_AT_FIVE_AND_LOADED_FOUR], str(tmp_path), {}, [], True)
     loop.later(30.0, loop.stop)
     silent = Target(lambda _: None, lambda _: None)
-    assert ranks.start(7, Name(1, 1), program, {"HAJOB_ATTEMPT": "1"}, silent) is None
+    assert ranks.start(7, ProcessName(1, 1), program, {"HAJOB_ATTEMPT": "1"}, silent) is None
     loop.run()
     os.waitpid(ranks.newest()[0].pid, 0)
     assert told == [[7, 4], [7, 5], [7, 5], [7, 6]]

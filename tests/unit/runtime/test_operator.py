@@ -16,7 +16,7 @@ from e2e.memory_api.server import MemoryServer
 from hajob.api import constants as names
 from hajob.api.crd import custom_resource_definition, quarantine_definition
 from hajob.cli.injection import Injection, InjectionKind, device_map
-from hajob.cluster.reachability import Coordinator, Reach
+from hajob.cluster.reachability import ExpectedCoordinator, Reach
 from hajob.runtime import app
 from hajob.runtime.app import Operator
 from hajob.runtime.credentials import ApiCredentials
@@ -205,8 +205,8 @@ async def test_a_leader_that_is_cut_off_ends_for_a_better_one(world: World, monk
         world.clock,
     )
 
-    async def reaches(*_: object) -> list[Coordinator]:
-        return [Coordinator("node-0", reached=True)] * 2
+    async def reaches(*_: object) -> list[ExpectedCoordinator]:
+        return [ExpectedCoordinator("node-0", reached=True)] * 2
 
     monkeypatch.setattr(app, "probe", reaches)
     other._caches.nodes["node-0"] = NodeView("node-0")

@@ -7,7 +7,7 @@ from typing import Any, cast
 import pytest
 
 from hajob.api.status import HATrainingJobStatus
-from hajob.runtime.status_publisher import LAZY_SECONDS, LONGEST_SECONDS, Pace, StatusPublisher
+from hajob.runtime.status_publisher import LAZY_SECONDS, LONGEST_SECONDS, StatusPace, StatusPublisher
 from hajob.runtime.status_writer import StatusWriter
 from tests.unit.runtime.runtime_fakes import FakeClock
 
@@ -38,7 +38,7 @@ class Rig:
             HATrainingJobStatus(),
             lambda before: before.model_copy(update={"observed_generation": next(count)}),
             lambda: lambda: None,
-            pace=Pace(),
+            pace=StatusPace(),
             busy=lambda: self.busy,
         )
 

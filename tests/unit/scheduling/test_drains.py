@@ -8,7 +8,15 @@ import pytest
 
 from hajob.plan.placements import CoordinatorPlacement, Placement, Placements, PodPurpose
 from hajob.plan.policy import CoordinatorLossPolicy, NodePolicy, Policy
-from hajob.scheduling.drains import NOTICE_SECONDS, OPENING_GAP_SECONDS, Budgets, Drains, Openings, Turn, budgets
+from hajob.scheduling.drains import (
+    NOTICE_SECONDS,
+    OPENING_GAP_SECONDS,
+    Budgets,
+    Drains,
+    EvictionTurn,
+    Openings,
+    budgets,
+)
 
 FOUR = Placements(tuple(Placement(rank, 1) for rank in range(4)), CoordinatorPlacement(1))
 MOVING = Placements((*FOUR.ranks, Placement(2, 2, PodPurpose.SECOND_PLACE)), FOUR.coordinator)
@@ -68,7 +76,7 @@ def test_the_notice_is_never_longer_than_half_the_timeout() -> None:
 
 def test_jobs_open_one_after_the_other() -> None:
     openings = Openings()
-    turns = [Turn(openings) for _ in range(60)]
+    turns = [EvictionTurn(openings) for _ in range(60)]
     assert not any(turn.is_now(100.0, 900.0) for turn in turns)
     assert [turn.is_now(1000.0, 900.0) for turn in turns] == [True] + [False] * 59
     times = [turn.next_change(1000.0) for turn in turns[1:]]
@@ -77,14 +85,14 @@ def test_jobs_open_one_after_the_other() -> None:
 
 def test_a_job_with_a_long_timeout_keeps_no_other_waiting() -> None:
     openings = Openings()
-    slow, fast = Turn(openings), Turn(openings)
+    slow, fast = EvictionTurn(openings), EvictionTurn(openings)
     assert not slow.is_now(0.0, 86_400.0)
     assert not fast.is_now(0.0, 900.0)
     assert fast.is_now(900.0, 900.0)
 
 
 def test_a_turn_ends_and_comes_again() -> None:
-    turn = Turn(Openings())
+    turn = EvictionTurn(Openings())
     found = {now: turn.is_now(now, 900.0) for now in (0.0, 899.0, 900.0, 959.0, 960.0, 1859.0, 1860.0)}
     assert [now for now, opened in found.items() if opened] == [900.0, 959.0, 1860.0]
 
