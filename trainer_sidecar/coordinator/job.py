@@ -134,6 +134,11 @@ class Job:
         """Whether ranks of the attempt have been ordered."""
         return self.attempt.phase is AttemptPhase.RUNNING
 
+    @property
+    def store(self) -> str:
+        """Name of the attempt's store in this coordinator's pod: each pod opens one of its own."""
+        return f"{self.attempt.number}/{self.setup.incarnation}"
+
     def hears(self, pod: RankPod) -> bool:
         """Whether the pod's agent is connected and has spoken lately."""
         return pod.connected and not self.contacts.is_silent(pod.uid)

@@ -56,7 +56,8 @@ def node_order(job: Job, pod: RankPod) -> pb.NodeOrder | None:
         order.controller = job.controller.instance
         order.stand_ins.extend(job.change.stand_ins_at(pod.uid))
         order.repaired = job.change.repaired
-    order.store_address, order.store = job.setup.endpoint.store, store_name(job)
+    order.store_address = job.setup.endpoint.store
+    order.store = job.store if job.runs else ""  # empty: whether ranks run is not known yet
     order.store_held, order.store_kept = job.keeping.holds, job.keeping.is_kept_of(pod.uid)
     order.store_wanted = job.keeping.wanted
     environment = rank_environment(job)
@@ -68,11 +69,6 @@ def node_order(job: Job, pod: RankPod) -> pb.NodeOrder | None:
         if run:
             entry.environment.update(environment)
     return order
-
-
-def store_name(job: Job) -> str:
-    """Each coordinator's pod opens one store for an attempt; empty: whether ranks run is not known yet."""
-    return f"{job.attempt.number}/{job.setup.incarnation}" if job.runs else ""
 
 
 def coordinator_state(job: Job) -> pb.CoordinatorState:

@@ -49,7 +49,7 @@ def begin(job: Job, *, adopted: bool = False) -> bool:
         job.effects.hold(job.now, HELD_SECONDS)
         number, controller = job.attempt.number, job.controller
         if adopted and (controller.requested == number or not controller.has_store(number)):  # opened here, and empty
-            job.keeping.begin(f"{job.attempt.number}/{job.setup.incarnation}", job.now)
+            job.keeping.begin(job.store, job.now)
     log.warning("the MindIO controller is lost: another one takes over")
     job.touch_all()
     job.effects.note(urgent=True)
