@@ -79,10 +79,16 @@ class MemoryApi(Kube):  # its answers are made here: no request is carried
         yield Page([], "1")
 
     async def watch(
-        self, resource: str, namespace: str = "", label_selector: str = "", resource_version: str = ""
+        self,
+        resource: str,
+        namespace: str = "",
+        label_selector: str = "",
+        resource_version: str = "",
+        *,
+        with_list: bool = False,
     ) -> AsyncIterator[WatchEvent]:
         """Nothing is watched."""
-        del resource, namespace, label_selector, resource_version
+        del resource, namespace, label_selector, resource_version, with_list
         await asyncio.Event().wait()
         yield WatchEvent("BOOKMARK", {})
 

@@ -18,6 +18,7 @@ from typing import Any, Final
 from aiohttp import web
 
 from hajob.api import constants as names
+from hajob.runtime.kube import END_OF_LIST
 
 Object = dict[str, Any]
 
@@ -105,12 +106,21 @@ class Replay:
     async def _watch(self, request: web.Request, resource: str) -> web.StreamResponse:
         stream = web.StreamResponse()
         await stream.prepare(request)
+        if "sendInitialEvents" in request.query:
+            await self._list_in(stream, resource)
         if resource == "nodes":
             self._streams.append(stream)
         elif "cim" in request.query.get("labelSelector", ""):
             self._maps.append(stream)
         await asyncio.sleep(3600)
         return stream
+
+    async def _list_in(self, stream: web.StreamResponse, resource: str) -> None:
+        """What is there, line by line, and the bookmark behind it."""
+        for body in self.lists.get(resource, []):
+            await stream.write(json.dumps({"type": "ADDED", "object": body}).encode() + b"\n")
+        metadata = {"resourceVersion": str(VERSION), "annotations": {END_OF_LIST: "true"}}
+        await stream.write(json.dumps({"type": "BOOKMARK", "object": {"metadata": metadata}}).encode() + b"\n")
 
     async def write(self, body: Object) -> float:
         """A ConfigMap is written: its watchers hear it; when, in seconds since 1970."""

@@ -51,8 +51,8 @@ class WatchPath:
         self.core = OperatorCore(cast("Ports", _NoPorts()), self.caches)
         namespaces = ("kube-system",)
         self.faults = FaultWatch(kube, clock, self, nodes=self.caches.nodes.keys, namespaces=namespaces)
-        self.nodes = Informer(kube, clock, "nodes", self._read, self._node_changed)
-        self.pods = Informer(kube, clock, "pods", pod_source.view, self._pod_changed)
+        self.nodes = Informer(kube, clock, "nodes", self._read, self._node_changed, large=True)
+        self.pods = Informer(kube, clock, "pods", pod_source.view, self._pod_changed, large=True)
 
     def _read(self, raw: Json) -> tuple[NodeView, ReadObject]:
         return node_source.view(raw), self.faults.read_node(raw)

@@ -66,6 +66,12 @@ def invalid(kind: str, name: str, causes: Sequence[Cause]) -> ApiError:
     return ApiError(422, "Invalid", f'{kind} "{name}" is invalid: {sentence}', details)
 
 
+def no_streaming_lists() -> ApiError:
+    """422: the feature gate for lists in streams is off."""
+    why = "sendInitialEvents is forbidden for watch unless the WatchList feature gate is enabled"
+    return invalid("ListOptions.meta.k8s.io", "", [forbidden_field("sendInitialEvents", why)])
+
+
 def bad_request(message: str) -> ApiError:
     """400: the request itself cannot be read."""
     return ApiError(400, "BadRequest", message)

@@ -45,6 +45,9 @@ class MemoryServer:
         namespaces: that exist from the beginning.
         controller_seconds: how long controllers (garbage collection, quota, budgets, namespaces) take to see a change.
         page_limit: a list's page never holds more than so many objects, whatever is asked for.
+
+    Attributes:
+        streams_lists: its feature gate WatchList is on, as it is from Kubernetes 1.32 on.
     """
 
     def __init__(
@@ -61,6 +64,7 @@ class MemoryServer:
         self.streams: list[Stream] = []
         self.log: list[Request] = []
         self.tokens = Tokens()
+        self.streams_lists = True
         self._page_limit = page_limit
         self._made = 0
         self._controllers = Controllers(self, controller_seconds)
@@ -111,8 +115,11 @@ class MemoryServer:
         where = target(request.path)
         query = request.query
         matches = selects(where.resource, query.get("labelSelector", ""), query.get("fieldSelector", ""))
+        with_list = query.get("sendInitialEvents") == "true"
+        if with_list and not self.streams_lists:
+            raise errors.no_streaming_lists()
         stream = Stream(self.history, where, matches, request.client)
-        stream.open(query.get("resourceVersion", ""))
+        stream.open(query.get("resourceVersion", ""), with_list=with_list)
         self.streams = [*(each for each in self.streams if each is not stream), stream]
         return stream
 

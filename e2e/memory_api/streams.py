@@ -9,7 +9,7 @@ from e2e.memory_api.history import Change, History
 from e2e.memory_api.resources import Target
 from e2e.memory_api.selectors import Predicate
 from hajob.api.base import Json
-from hajob.runtime.kube import ApiError, WatchEvent
+from hajob.runtime.kube import END_OF_LIST, ApiError, WatchEvent
 
 Line = WatchEvent | ApiError | None
 """What a client reads: an event, a broken connection, or the end."""
@@ -31,12 +31,14 @@ class Stream:
         self._history = history
         self._matches = matches
 
-    def open(self, version: str) -> None:
-        """Begin after a version, or with all that is there now."""
+    def open(self, version: str, *, with_list: bool = False) -> None:
+        """Begin after a version, or with all that is there now; `with_list`: a bookmark tells where that ends."""
         if version in {"", "0"}:
             for body in self._history.all(self.target.resource.plural):
                 if self._concerns(body):
                     self._send("ADDED", body)
+            if with_list:
+                self.bookmark({END_OF_LIST: "true"})
         else:
             try:
                 for change in self._history.since(int(version)):
@@ -46,10 +48,12 @@ class Stream:
                 return
         self._history.observers.append(self._changed)
 
-    def bookmark(self) -> None:
+    def bookmark(self, annotations: Json | None = None) -> None:
         """Tell the present version."""
         resource = self.target.resource
-        metadata = {"resourceVersion": str(self._history.version)}
+        metadata: Json = {"resourceVersion": str(self._history.version)}
+        if annotations:
+            metadata["annotations"] = annotations
         self._send("BOOKMARK", {"kind": resource.kind, "apiVersion": resource.api_version, "metadata": metadata})
 
     def refuse(self, error: ApiError) -> None:

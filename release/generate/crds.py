@@ -1,15 +1,17 @@
-"""The files in `crds/`, written from the models.
+"""The files in `crds/`, and the fields in them as the operator knows them, written from the models.
 
 Run as `python -m release.generate.crds [--check]`.
 """
 
+import json
 import sys
 from typing import Final
 
 import yaml
 
 from hajob.api import constants as names
-from hajob.api.crd import custom_resource_definition, quarantine_definition
+from hajob.api.crd import custom_resource_definition, open_api_schema, quarantine_definition, quarantine_schema
+from hajob.api.crd_difference import CRD_NAMES, OWN_FILE, shape
 from release.generate.files import write_or_check
 
 CRD_FILE: Final = f"{names.GROUP}_{names.PLURAL}.yaml"
@@ -33,9 +35,16 @@ def rendered(file: str = CRD_FILE) -> str:
     return head + yaml.dump(FILES[file](), Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=110)
 
 
+def fields() -> str:
+    """The text of the file that the operator compares an installed CRD with."""
+    shapes = dict(zip(CRD_NAMES, map(shape, (open_api_schema(), quarantine_schema())), strict=True))
+    return json.dumps(shapes, indent=1) + "\n"
+
+
 def main(arguments: list[str] | None = None) -> int:
     """Write the files, or say whether they are current."""
-    return write_or_check("release.generate.crds", {f"crds/{file}": rendered(file) for file in FILES}, arguments)
+    files = {f"crds/{file}": rendered(file) for file in FILES} | {f"operator/hajob/api/{OWN_FILE}": fields()}
+    return write_or_check("release.generate.crds", files, arguments)
 
 
 if __name__ == "__main__":

@@ -1,22 +1,28 @@
 """What an installed CRD and this program's own disagree about: fields and words that only one of them knows.
 
 A CRD that lacks a field makes the server drop it from statuses, and refuse a word that it does not list; a field that
-only the CRD knows is accepted from people and read by nobody. Both are told by name.
+only the CRD knows is accepted from people and read by nobody. Both are told by name. This program's own comes from a
+generated file: an operator that made it from its models would do so while it should begin to lead.
 """
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
-from typing import Final
+from importlib import resources
+from typing import Any, Final
 
 from hajob.api import constants as names
 from hajob.api.base import Json
-from hajob.api.crd import CRD_NAME, QUARANTINE_CRD_NAME, open_api_schema, quarantine_schema
 
-CRD_NAMES: Final = (CRD_NAME, QUARANTINE_CRD_NAME)
-_OPEN = "x-kubernetes-preserve-unknown-fields"
+CRD_NAME: Final = f"{names.PLURAL}.{names.GROUP}"
+CRD_NAMES: Final = (CRD_NAME, f"{names.QUARANTINES}.{names.GROUP}")
+OWN_FILE: Final = "fields.json"
+"""Beside this module: `shape` of this program's schemas, by the name of the CRD."""
+_OPEN: Final = "x-kubernetes-preserve-unknown-fields"
+_PARTS: Final = {"items": "[]", "additionalProperties": "{}"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,9 +38,18 @@ class CrdDifference:
     unknown: tuple[str, ...] = ()
 
 
+def shape(schema: Json) -> Json:
+    """What `difference` looks at in a schema, and no more."""
+    found: Json = {name: schema[name] for name in ("enum", _OPEN) if schema.get(name)}
+    if schema.get("properties"):
+        found["properties"] = {name: shape(each) for name, each in schema["properties"].items()}
+    return found | {part: shape(schema[part]) for part in _PARTS if isinstance(schema.get(part), dict)}
+
+
 @cache
-def _own(name: str) -> Json:
-    return open_api_schema() if name == CRD_NAME else quarantine_schema()
+def _own() -> dict[str, Any]:
+    loaded: dict[str, Any] = json.loads((resources.files(__package__) / OWN_FILE).read_text(encoding="utf-8"))
+    return loaded
 
 
 def difference(crd: Json) -> CrdDifference:
@@ -50,7 +65,7 @@ def difference(crd: Json) -> CrdDifference:
     if served is None:
         return CrdDifference(lacking=(f"{kind} version {names.VERSION}".strip(),))
     installed = served.get("schema", {}).get("openAPIV3Schema") or {}
-    own = _own(name)
+    own = _own()[name]
     return CrdDifference(tuple(_only(own, installed, kind)), tuple(_only(installed, own, kind)))
 
 
@@ -68,6 +83,6 @@ def _only(one: Json, other: Json, path: str) -> Iterator[str]:
             yield from _only(schema, theirs[name], place)
         else:
             yield place
-    for part, sign in (("items", "[]"), ("additionalProperties", "{}")):
+    for part, sign in _PARTS.items():
         if isinstance(one.get(part), dict) and isinstance(other.get(part), dict):
             yield from _only(one[part], other[part], f"{path}{sign}")

@@ -132,8 +132,9 @@ class Operator:
             namespace=settings.watch_namespace,
             label_selector=names.LABEL_JOB_UID,
             listed=self._core.pods_complete,
+            large=True,
         )
-        self._nodes = Informer(kube, clock, "nodes", self._node_read, self._node_changed)
+        self._nodes = Informer(kube, clock, "nodes", self._node_read, self._node_changed, large=True)
         self._faults.reads_too(self._nodes)
         self._tenants = Tenants(
             kube, clock, settings.watch_namespace, self._core.stranger_changed, self._core.quota_changed
@@ -344,6 +345,7 @@ def run(settings: Settings, wrap: Callable[[Kube], Kube] = lambda kube: kube) ->
         level=settings.log_level, format="%(asctime)s %(levelname)s %(name)s: %(message)s", stream=sys.stderr
     )
     footprint.give_memory_back()
+    gc.freeze()  # nor what was imported, while the lists are read
     sys.setswitchinterval(0.0005)  # kopf's thread must not hold the core's up
     descriptors.raise_limit()
     asyncio.run(serve(settings, wrap))

@@ -35,7 +35,7 @@ from hajob.runtime.kube import ApiError
 from hajob.runtime.leader_kube import NOT_LEADING
 from hajob.runtime.ports import Ports
 from hajob.sources.node import NodeView
-from hajob.sources.pod import PodView
+from hajob.sources.pod import PodView, Stranger
 from hajob.status.journal import JournalError
 
 log = logging.getLogger(__name__)
@@ -231,7 +231,7 @@ class OperatorCore:
         if occupied:
             self._capacity_changed()
 
-    def stranger_changed(self, pod: PodView | None, before: PodView | None) -> None:
+    def stranger_changed(self, pod: Stranger | None, before: Stranger | None) -> None:
         """From the informer of everybody else's pods: one with chips came, went, or ended (None)."""
         capacity = self._caches.capacity
         gone = before is not None and pod is None and capacity.pod_gone(before.key)

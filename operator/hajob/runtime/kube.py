@@ -38,6 +38,9 @@ REQUEST_SECONDS: Final = 10.0
 """A request without an answer for so long has failed."""
 INACTIVITY_SECONDS: Final = 70.0
 """A watch on which nothing is heard for so long has failed; the server sends a bookmark every minute."""
+NO_STREAMS: Final = frozenset({400, 422})
+"""Answers of a server that cannot stream lists: before Kubernetes 1.32 a feature gate, off by itself, forbids it."""
+END_OF_LIST: Final = "k8s.io/initial-events-end"
 PAGE_SIZE: Final = 100
 """Objects of a list that are in memory at a time: a hundred pods, decoded, take 10 MB."""
 
@@ -141,11 +144,28 @@ class Kube:
             query["continue"] = metadata["continue"]
 
     def watch(
-        self, resource: str, namespace: str = "", label_selector: str = "", resource_version: str = ""
+        self,
+        resource: str,
+        namespace: str = "",
+        label_selector: str = "",
+        resource_version: str = "",
+        *,
+        with_list: bool = False,
     ) -> AsyncIterator[WatchEvent]:
-        """What changes after a version, until the server ends it; `ApiError` when nothing is heard for 70 s."""
+        """What changes after a version, until the server ends it; `ApiError` when nothing is heard for 70 s.
+
+        Args:
+            resource: its plural.
+            namespace: empty for all.
+            label_selector: empty for all.
+            resource_version: to go on from.
+            with_list: before the changes everything that is there, ended by a bookmark that `is_end_of_list` knows
+                (Kubernetes calls it a streaming list). A server that cannot do that answers with one of `NO_STREAMS`.
+        """
         query = {"watch": "1", "allowWatchBookmarks": "true", **_selected(label_selector)}
-        if resource_version:
+        if with_list:
+            query |= {"sendInitialEvents": "true", "resourceVersionMatch": "NotOlderThan"}
+        elif resource_version:
             query["resourceVersion"] = resource_version
         return self.transport.watch(object_path(resource, namespace), query)
 
@@ -215,6 +235,13 @@ class Kube:
         """A request that changes something; it is counted. What may go between operator and API overrides this."""
         WRITES.labels(method, resource).inc()
         return await self.transport.request(method, path, query=query or {}, body=body, content_type=content_type)
+
+
+def is_end_of_list(event: WatchEvent) -> bool:
+    """Whether everything that was there when a watch with a list began has been told."""
+    if event.type != "BOOKMARK":
+        return False
+    return (event.object["metadata"].get("annotations") or {}).get(END_OF_LIST) == "true"
 
 
 def refusal(code: int, status: object, reason: str = "") -> ApiError:

@@ -15,7 +15,7 @@ from hajob.api.base import Json
 from hajob.runtime.clock import Clock, timeout
 from hajob.runtime.informer import Change, ChangeType, Informer
 from hajob.runtime.kube import Kube
-from hajob.sources.pod import PodView, stranger
+from hajob.sources.pod import Stranger, stranger
 
 log = logging.getLogger(__name__)
 
@@ -42,17 +42,17 @@ class Tenants:
         kube: Kube,
         clock: Clock,
         namespace: str,
-        pods_changed: Callable[[PodView | None, PodView | None], None],
+        pods_changed: Callable[[Stranger | None, Stranger | None], None],
         quota_changed: Callable[[str], None],
     ) -> None:
         self._clock = clock
         self._pods_changed, self._quota_changed = pods_changed, quota_changed
         others = f"!{names.LABEL_JOB_UID}"
-        self._pods = Informer(kube, clock, "pods", stranger, self._pod, label_selector=others)
+        self._pods = Informer(kube, clock, "pods", stranger, self._pod, label_selector=others, large=True)
         self._quotas = Informer(kube, clock, "resourcequotas", _quota, self._quota, namespace=namespace)
 
     @property
-    def informers(self) -> tuple[Informer[PodView | None], Informer[Quota]]:
+    def informers(self) -> tuple[Informer[Stranger | None], Informer[Quota]]:
         """All of them, to be run."""
         return self._pods, self._quotas
 
@@ -64,7 +64,7 @@ class Tenants:
         except TimeoutError:
             log.warning("the pods of other tenants cannot be listed: nodes that they occupy count as free")
 
-    def _pod(self, change: Change[PodView | None]) -> None:
+    def _pod(self, change: Change[Stranger | None]) -> None:
         gone = change.type is ChangeType.DELETED
         self._pods_changed(None if gone else change.value, change.previous)
 

@@ -13,7 +13,7 @@ from typing import Final, Self
 
 from hajob.scheduling.demand import Demand
 from hajob.sources.node import NodeView
-from hajob.sources.pod import PodView
+from hajob.sources.pod import PodView, Requests, Stranger
 
 LOG_LIMIT: Final = 20_000
 """Changes that are remembered; who has missed more looks at all nodes."""
@@ -26,7 +26,7 @@ class Occupant:
     """A pod on a node: whose it is, and the chips that it has there by resource name."""
 
     job_uid: str
-    chips: tuple[tuple[str, int], ...]
+    chips: Requests
 
 
 @dataclass(slots=True)
@@ -54,12 +54,13 @@ class Capacity:
         self._kept_out: frozenset[str] = frozenset()
         self._occupants: dict[str, dict[str, Occupant]] = {}
         self._places: dict[str, str] = {}
+        self._strangers: dict[Requests, Occupant] = {}
         self._log: list[str] = []
         self._forgotten = 0
         self._kept: dict[Demand, _Kept] = {}
 
     @classmethod
-    def of(cls, nodes: Iterable[NodeView], pods: Iterable[PodView]) -> Self:
+    def of(cls, nodes: Iterable[NodeView], pods: Iterable[PodView | Stranger]) -> Self:
         """The capacity of these nodes with these pods on them."""
         made = cls()
         for node in nodes:
@@ -86,19 +87,26 @@ class Capacity:
         for name in before ^ self._kept_out:
             self._changed(name)
 
-    def pod_seen(self, pod: PodView) -> bool:
+    def pod_seen(self, pod: PodView | Stranger) -> bool:
         """A pod of anybody as it is now; whether it changes what is occupied."""
         if not pod.node_name or pod.ended or not (pod.requests or pod.job_uid):
             return self.pod_gone(pod.key)
-        now = Occupant(pod.job_uid, pod.requests)
+        now, key = self._occupant(pod), pod.key
         there = self._occupants.setdefault(pod.node_name, {})
-        if there.get(pod.key) == now:
+        if there.get(key) == now:
             return False
-        self.pod_gone(pod.key)
-        self._occupants.setdefault(pod.node_name, {})[pod.key] = now
-        self._places[pod.key] = pod.node_name
+        self.pod_gone(key)
+        self._occupants.setdefault(pod.node_name, {})[key] = now
+        self._places[key] = pod.node_name
         self._changed(pod.node_name)
         return True
+
+    def _occupant(self, pod: PodView | Stranger) -> Occupant:
+        """Strangers that ask for the same are one: there may be ten thousand."""
+        if pod.job_uid:
+            return Occupant(pod.job_uid, pod.requests)
+        known = self._strangers.get(pod.requests)
+        return known or self._strangers.setdefault(pod.requests, Occupant("", pod.requests))
 
     def pod_gone(self, key: str) -> bool:
         """A pod that is no more, by namespace and name; whether it occupied anything."""

@@ -196,15 +196,39 @@ def _named(spec: Mapping[str, Any], operator: str) -> Iterator[str]:
     )
 
 
-def stranger(pod: Mapping[str, Any]) -> PodView | None:
-    """The little that is kept of a pod that is none of ours: None, unless it has chips of a node."""
+@dataclass(frozen=True, slots=True)
+class Stranger:
+    """The little that is kept of a pod that is none of ours and has chips of a node: there may be ten thousand.
+
+    Attributes:
+        key: namespace and name.
+    """
+
+    key: str
+    node_name: str
+    requests: Requests
+
+    @property
+    def job_uid(self) -> str:
+        """No job's."""
+        return ""
+
+    @property
+    def ended(self) -> bool:
+        """One that has ended is kept no longer."""
+        return False
+
+
+def stranger(pod: Mapping[str, Any]) -> Stranger | None:
+    """What is kept of a pod that is none of ours: nothing, unless it has chips of a node."""
     status, spec = mapping(pod.get("status")), mapping(pod.get("spec"))
+    if not spec.get("nodeName") or status.get("phase") in ENDED_PHASES:
+        return None
     requests = _requests(spec)
-    if not requests or not spec.get("nodeName") or status.get("phase") in ENDED_PHASES:
+    if not requests:
         return None
     metadata = pod["metadata"]
-    name, node_name = str(metadata["name"]), str(spec["nodeName"])
-    return PodView(str(metadata.get("namespace", "")), name, "", "", "", -1, 0, node_name=node_name, requests=requests)
+    return Stranger(f"{metadata.get('namespace', '')}/{metadata['name']}", intern(str(spec["nodeName"])), requests)
 
 
 def _requests(spec: Mapping[str, Any]) -> Requests:

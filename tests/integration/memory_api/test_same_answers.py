@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
+from contextlib import aclosing
 from typing import Any
 
 import pytest
 
 from hajob.api import constants as names
 from hajob.api.base import Json
-from hajob.runtime.kube import ApiError, PatchKind
+from hajob.runtime.kube import ApiError, PatchKind, is_end_of_list
 from tests.integration.conftest import QUICKSTART
-from tests.integration.memory_api.conftest import NO_SCHEDULER, Api
+from tests.integration.memory_api.conftest import NO_SCHEDULER, PATIENCE_SECONDS, Api
 
 MERGE, JSON = {"content_type": str(PatchKind.MERGE)}, {"content_type": str(PatchKind.JSON)}
 CONTINUE: Json = {"continue": "bm9uc2Vuc2U"}
@@ -472,6 +474,25 @@ async def test_a_watch_without_a_version_begins_with_what_is_there(api: Api) -> 
     await api.kube.create("secrets", api.namespace, config("b"))
     events = await api.events(f"{api.core}/secrets", 2)
     assert [(event.type, event.object["metadata"]["name"]) for event in events] == [("ADDED", "a"), ("ADDED", "b")]
+
+
+async def test_a_streamed_list_ends_with_its_bookmark(api: Api) -> None:
+    for name in ("a", "b"):
+        await api.kube.create("secrets", api.namespace, config(name))
+    listed = (await api.ask("GET", f"{api.core}/secrets"))["metadata"]["resourceVersion"]
+    told: list[str] = []
+    async with (
+        asyncio.timeout(PATIENCE_SECONDS),
+        aclosing(  # type: ignore[type-var]
+            api.kube.watch("secrets", api.namespace, with_list=True)
+        ) as events,
+    ):
+        async for event in events:
+            if is_end_of_list(event):
+                break
+            told.append(f"{event.type} {event.object['metadata']['name']}")
+    assert told == ["ADDED a", "ADDED b"]
+    assert int(event.object["metadata"]["resourceVersion"]) >= int(listed)
 
 
 async def test_a_watch_ends_when_its_time_is_over(api: Api) -> None:

@@ -21,11 +21,18 @@ def _data(raw: Object) -> str:
 class Watched:
     """An informer of the ConfigMaps of one namespace, and what it reported."""
 
-    def __init__(self, kube: HttpKube, namespace: str) -> None:
+    def __init__(self, kube: HttpKube, namespace: str, *, large: bool = False) -> None:
         self.changes: list[tuple[ChangeType, str]] = []
         self._news = asyncio.Event()
         self.informer = Informer(
-            kube, SystemClock(), "configmaps", _data, self._take, namespace=namespace, label_selector="app=x"
+            kube,
+            SystemClock(),
+            "configmaps",
+            _data,
+            self._take,
+            namespace=namespace,
+            label_selector="app=x",
+            large=large,
         )
 
     def _take(self, change: Change[str]) -> None:
@@ -44,9 +51,10 @@ def _map(name: str, value: str) -> Object:
     return {"metadata": {"name": name, "labels": {"app": "x"}}, "data": {"k": value}}
 
 
-async def test_what_was_there_what_comes_and_what_goes(kube: HttpKube, namespace: str) -> None:
+@pytest.mark.parametrize("large", [False, True], ids=["in pages", "in a stream"])
+async def test_what_was_there_what_comes_and_what_goes(kube: HttpKube, namespace: str, large: bool) -> None:
     await kube.create("configmaps", namespace, _map("a", "1"))
-    watched = Watched(kube, namespace)
+    watched = Watched(kube, namespace, large=large)
     task = asyncio.create_task(watched.informer.run())
     await watched.informer.synced.wait()
     assert watched.informer.get(namespace, "a") == "1"
@@ -62,11 +70,14 @@ async def test_what_was_there_what_comes_and_what_goes(kube: HttpKube, namespace
     task.cancel()
 
 
+@pytest.mark.parametrize("large", [False, True], ids=["in pages", "in a stream"])
 @pytest.mark.parametrize("version", ["1", ""], ids=["an old version", "a new list"])
-async def test_what_happened_while_it_was_away_is_told(kube: HttpKube, namespace: str, version: str) -> None:
+async def test_what_happened_while_it_was_away_is_told(
+    kube: HttpKube, namespace: str, version: str, large: bool
+) -> None:
     for name, value in (("stays", "1"), ("goes", "2"), ("anew", "3")):
         await kube.create("configmaps", namespace, _map(name, value))
-    watched = Watched(kube, namespace)
+    watched = Watched(kube, namespace, large=large)
     task = asyncio.create_task(watched.informer.run())
     await watched.informer.synced.wait()
     task.cancel()

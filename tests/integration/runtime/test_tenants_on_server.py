@@ -9,7 +9,7 @@ from hajob.api import constants as names
 from hajob.runtime.clock import SystemClock
 from hajob.runtime.http_kube import HttpKube
 from hajob.runtime.tenants import Tenants
-from hajob.sources.pod import PodView
+from hajob.sources.pod import Stranger
 
 Body = dict[str, Any]
 
@@ -23,11 +23,11 @@ async def until(what: str, found: Any) -> None:
 
 
 async def test_pods_of_others_and_quotas_are_told(kube: HttpKube, namespace: str) -> None:
-    pods: list[PodView | None] = []
+    pods: list[Stranger | None] = []
     quotas: list[str] = []
 
-    def pod_changed(now: PodView | None, before: PodView | None) -> None:
-        if namespace in {one.namespace for one in (now, before) if one is not None}:
+    def pod_changed(now: Stranger | None, before: Stranger | None) -> None:
+        if namespace in {one.key.partition("/")[0] for one in (now, before) if one is not None}:
             pods.append(now)
 
     tenants = Tenants(kube, SystemClock(), namespace, pod_changed, quotas.append)

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 
 import pytest
 
 from e2e.memory_api.client import MemoryKube
 from e2e.memory_api.requests import requests
 from e2e.memory_api.server import MemoryServer
+from e2e.memory_api.streams import Stream
 from hajob.api.base import Json
 from hajob.runtime.backoff import Backoff
 from hajob.runtime.informer import ChangeType, Informer
-from hajob.runtime.kube import ApiError
+from hajob.runtime.kube import ApiError, WatchEvent
 from tests.unit.runtime.runtime_fakes import FakeClock, settle, unreachable
 
 ADDED, MODIFIED, DELETED = ChangeType
@@ -23,9 +25,10 @@ GONE = ApiError(410, "Expired", "too old")
 class World:
     """An informer of the ConfigMaps of a server."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, large: bool = False, streams: bool = True) -> None:
         self.clock = FakeClock()
         self.server = MemoryServer(self.clock, page_limit=2)
+        self.server.streams_lists = streams
         self.kube = MemoryKube(self.server)
         self.changes: list[tuple[ChangeType, str]] = []
         self.lists: list[tuple[str, int]] = []
@@ -36,6 +39,7 @@ class World:
             lambda raw: str(raw["data"]["value"]),
             lambda change: self.changes.append((change.type, change.value)),
             listed=lambda version: self.lists.append((version, len(self.changes))),
+            large=large,
             backoff=Backoff(rand=lambda: 1.0),
         )
 
@@ -84,6 +88,77 @@ async def test_a_change_that_the_projection_does_not_show_is_none() -> None:
     await world.change("a", "2")
     await settle()
     assert world.changes == [(MODIFIED, "2")]
+
+
+@pytest.mark.parametrize(("streams", "lists"), [(True, 0), (False, 1)], ids=["in a stream", "on an older server"])
+async def test_a_large_list_and_what_follows(streams: bool, lists: int) -> None:
+    world = World(large=True, streams=streams)
+    for number in range(5):
+        await world.put(f"p{number}", str(number))
+    version = str(world.server.history.version)
+    await world.started()
+    assert sorted(world.informer.values()) == [str(number) for number in range(5)]
+    assert world.lists == [(version, 5)]
+    await world.change("p1", "new")
+    await world.delete("p2")
+    await settle()
+    assert world.changes == [(MODIFIED, "new"), (DELETED, "2")]
+    assert (world.asked(watch=False), world.asked(watch=True)) == (lists, 1 + lists)
+
+
+async def test_a_large_list_is_streamed_anew_after_410() -> None:
+    world = World(large=True)
+    for name in ("stays", "goes"):
+        await world.put(name, name)
+    await world.started()
+    world.cut(GONE)
+    await world.delete("goes")
+    await world.put("comes", "comes")
+    world.server.history.forget()
+    await world.clock.advance(1.0)
+    assert sorted(world.changes) == sorted([(DELETED, "goes"), (ADDED, "comes")])
+    assert world.lists[-1] == (str(world.server.history.version), 2)
+    assert world.asked(watch=False) == 0
+
+
+async def test_a_broken_streamed_list_begins_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Half a list tells neither that it is whole nor that the rest is gone."""
+    world = World(large=True)
+    first = await world.put("a", "a")
+    await world.put("b", "b")
+    await world.started()
+    world.cut(GONE)
+    await world.delete("b")
+    monkeypatch.setattr(Stream, "open", _telling(WatchEvent("ADDED", first), unreachable()))
+    await world.clock.advance(1.0)
+    assert (list(world.informer.values()), len(world.lists)) == (["a", "b"], 1)
+    monkeypatch.undo()
+    await world.clock.advance(5.0)
+    assert (list(world.informer.values()), len(world.lists)) == (["a"], 2)
+
+
+async def test_what_goes_while_a_list_streams_is_gone(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = World(large=True)
+    await world.put("a", "a")
+    body = await world.put("b", "b")
+    await world.started()
+    world.cut(GONE)
+    await world.delete("b")
+    monkeypatch.setattr(Stream, "open", _telling(WatchEvent("ADDED", body), WatchEvent("DELETED", body)))
+    await world.clock.advance(1.0)
+    assert (list(world.informer.values()), world.changes) == (["a"], [(DELETED, "b")])
+
+
+def _telling(*lines: WatchEvent | ApiError) -> Callable[..., None]:
+    """How a stream opens that tells these lines before all others."""
+    opened = Stream.open
+
+    def open_after(stream: Stream, version: str, *, with_list: bool = False) -> None:
+        for line in lines:
+            stream.lines.put_nowait(line)
+        opened(stream, version, with_list=with_list)
+
+    return open_after
 
 
 @pytest.mark.parametrize("how", ["in the stream", "as an HTTP status"])

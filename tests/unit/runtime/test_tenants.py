@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 import asyncio
+import json
+import tracemalloc
 from collections.abc import AsyncIterator
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
 from hajob.api import constants as names
+from hajob.runtime.caches import Caches
+from hajob.runtime.core import OperatorCore
 from hajob.runtime.kube import ApiError
+from hajob.runtime.ports import Ports
 from hajob.runtime.tenants import PATIENCE_SECONDS, Tenants
-from hajob.sources.pod import PodView
+from hajob.sources.pod import Stranger
 from tests.unit.runtime.runtime_fakes import FakeClock, FakeKube, settle
 
 CHIPS = {names.DEFAULT_RESOURCE_NAME: "8"}
@@ -28,7 +34,7 @@ class Told:
         self.tenants = Tenants(self.kube, self.clock, "", self._pod, self.quotas.append)
         self.tasks = [asyncio.create_task(informer.run()) for informer in self.tenants.informers]
 
-    def _pod(self, now: PodView | None, before: PodView | None) -> None:
+    def _pod(self, now: Stranger | None, before: Stranger | None) -> None:
         self.pods.append((before.node_name if before else "", now.node_name if now else ""))
 
     def put(self, phase: str = "Running", labels: dict[str, str] | None = None, **spec: Any) -> None:
@@ -80,3 +86,19 @@ async def test_an_operator_that_may_not_list_them_starts_all_the_same() -> None:
     assert waiting.done()
     for task in told.tasks:
         task.cancel()
+
+
+async def test_ten_thousand_pods_of_others_take_six_megabytes(told: Told) -> None:
+    core = OperatorCore(cast("Ports", SimpleNamespace(capacity_watchers=())), Caches())
+    told.tenants = Tenants(told.kube, told.clock, "", core.stranger_changed, print)
+    tracemalloc.start()
+    for number in range(10_000):
+        uid = f"0f8fad5b-d9cb-469f-a165-{number:012}"
+        metadata = {"name": f"other-{number:05}", "namespace": "others", "uid": uid}
+        spec = {"nodeName": f"node-{number % 1000}", "containers": [{"resources": {"limits": CHIPS}}]}
+        raw = json.dumps({"metadata": metadata, "spec": spec, "status": {"phase": "Running"}})
+        told.tenants.informers[0]._take(json.loads(raw))
+    taken, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert len(told.tenants.informers[0]) == 10_000
+    assert taken < 6e6

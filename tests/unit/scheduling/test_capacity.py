@@ -16,7 +16,7 @@ from hajob.plan.policy import layout_of
 from hajob.scheduling.capacity import Capacity
 from hajob.scheduling.demand import Demand
 from hajob.sources.node import NodeView, Taint, view
-from hajob.sources.pod import PodView, stranger
+from hajob.sources.pod import PodView, Stranger, stranger
 from hajob.sources.pod import view as pod_view
 
 EXAMPLE = Path(__file__).parents[3] / "examples/quickstart.yaml"
@@ -31,7 +31,7 @@ def spec(excluded: tuple[str, ...] = (), **pod: Any) -> HATrainingJobSpec:
     return HATrainingJobSpec.model_validate(body)
 
 
-def is_free(node: NodeView, job: HATrainingJobSpec, *pods: PodView) -> bool:
+def is_free(node: NodeView, job: HATrainingJobSpec, *pods: PodView | Stranger) -> bool:
     return set(Capacity.of([node], pods).free(demand(job))) == {node.name}
 
 
@@ -59,7 +59,7 @@ def test_what_a_node_says(changes: dict[str, Any], free: bool) -> None:
 CHIPS = {"resources": {"limits": {names.DEFAULT_RESOURCE_NAME: "2"}}}
 
 
-def somebodys(phase: str = "Running", node: str = "node", **spec: Any) -> PodView | None:
+def somebodys(phase: str = "Running", node: str = "node", **spec: Any) -> Stranger | None:
     """A pod of another tenant."""
     body = {"nodeName": node, "containers": [{"name": "main", **CHIPS}], **spec}
     return stranger({"metadata": {"namespace": "b", "name": "theirs"}, "spec": body, "status": {"phase": phase}})
