@@ -118,8 +118,9 @@ class Scheduling(ApiModel):
     """Where and how the pods are placed."""
 
     gang_policy: GangPolicy = GangPolicy.SCHEDULING_GATES
-    """Who makes sure that all pods start together. SchedulingGates: pods of a start ask for nodes once there are free
-    ones for all of them, with any scheduler. None: each pod asks when it is made, as a cluster autoscaler needs it."""
+    """Who makes sure that all pods start together. SchedulingGates: pods of a start ask for nodes once there are some
+    for all of them, free or held by a lower priority (0039), with any scheduler. None: each asks when it is made, as a
+    cluster autoscaler needs it."""
     queue_name: Annotated[str, StringConstraints(max_length=253)] = ""
     """Queue of Volcano."""
     num_spare_nodes: Annotated[int, Field(ge=0, le=4096)] = 0

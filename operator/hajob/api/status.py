@@ -106,8 +106,8 @@ class DataParallel(ApiModel):
     measured_throughput_percent: Number | None = None
     """Of full size, by the steps seen before and since; refreshed as `progress` is."""
     wait_reason: Word | None = None
-    """What is waited for: Replacement (nodes for lost pods), or, once there are fewer, NoFreeNode, ExpandDelay (they
-    have to last), BudgetSpent (too many tries) or Returning (ranks that are on their way back)."""
+    """What is waited for: Replacement (nodes for lost pods), or, once there are fewer, NoFreeNode,
+    QuotaExceeded, ExpandDelay (they have to last), BudgetSpent (too many tries) or Returning (ranks on their way)."""
     wait_message: Sentence | None = None
     """The same in words: for which node ranks, what is missing and why, until when, and what follows."""
 

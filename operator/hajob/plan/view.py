@@ -20,6 +20,7 @@ class ClusterView:
         coordinator_ready: the MindIO controller serves.
         coordinator_apart: the coordinator shares no node with a rank of its job.
         free_nodes: nodes that could take a rank pod of this job now.
+        growth_refused: why a ResourceQuota does not let the pods of a growth be made, in words; empty: it does.
         start_nodes: nodes that a start of the whole job could have, its own pods' included; None: not looked up.
         spares: names of the nodes that are held ready, the first to be taken first.
         unplaced: rank pods that should exist and for which the scheduler finds no node.
@@ -36,6 +37,7 @@ class ClusterView:
     coordinator_ready: bool = True
     coordinator_apart: bool | None = None
     free_nodes: int | None = None
+    growth_refused: str = ""
     start_nodes: int | None = None
     spares: tuple[str, ...] = ()
     unplaced: int = 0

@@ -26,6 +26,7 @@ class WaitReason(StrEnum):
 
     REPLACEMENT = "Replacement"
     NO_FREE_NODE = "NoFreeNode"
+    QUOTA = "QuotaExceeded"
     BUDGET_SPENT = "BudgetSpent"
     DELAY = "ExpandDelay"
     RETURNING = "Returning"
@@ -67,6 +68,10 @@ def _growth(state: JobState, view: ClusterView, policy: Policy, now_ms: int, nod
     gone = state.shrunk or state.smaller
     need = f"{len(nodes)} free nodes at once, each with {view.layout.chips_per_node} chips, for node ranks "
     need += _listed(nodes)
+    if view.growth_refused:
+        return Wait(
+            WaitReason.QUOTA, f"{len(nodes)} pods at once, for node ranks {_listed(nodes)}; {view.growth_refused}"
+        )
     if gone is None or not gone.capacity_ms:
         return Wait(WaitReason.NO_FREE_NODE, f"{need}; there are {view.free_nodes or 0} that no earlier job takes")
     limits = policy.limits[Action.EXPAND]

@@ -164,6 +164,7 @@ class Operator:
             quarantined=self._quarantines.kept_out,
             crd_is_older=lambda: self._crd.older,
             cut_off=lambda: self._self_watch.cut_off,
+            quotas=self._caches.quotas,
         )
 
     def _reach(self) -> Reach:

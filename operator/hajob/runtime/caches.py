@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from hajob.scheduling.capacity import Capacity
+from hajob.scheduling.quotas import Quotas
 from hajob.sources.node import NodeView
 from hajob.sources.pod import PodView
 
@@ -21,6 +22,7 @@ class Caches:
         capacity: nodes and what occupies them, pods of other tenants included.
         pods_are_complete: a list of all pods of jobs was shown to its end.
         pods_version: resourceVersion of that list.
+        quotas: of all namespaces.
     """
 
     def __init__(self, own_labels: Mapping[str, str] | None = None) -> None:
@@ -28,6 +30,7 @@ class Caches:
         self.own_nodes: dict[str, NodeView] = {}
         self.pods: dict[str, PodView] = {}
         self.capacity = Capacity()
+        self.quotas = Quotas()
         self.pods_are_complete = False
         self.pods_version = ""
         self._jobs_on: dict[str, dict[str, int]] = {}

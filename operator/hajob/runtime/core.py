@@ -36,6 +36,7 @@ from hajob.runtime.leader_kube import NOT_LEADING
 from hajob.runtime.ports import Ports
 from hajob.sources.node import NodeView
 from hajob.sources.pod import PodView, Stranger
+from hajob.sources.quota import Quota
 from hajob.status.journal import JournalError
 
 log = logging.getLogger(__name__)
@@ -257,8 +258,12 @@ class OperatorCore:
                 self._guard(uid, controller.look_for_moves)
         self._capacity_changed()
 
-    def quota_changed(self, namespace: str) -> None:
-        """A ResourceQuota of this namespace allows something else, or another amount of it is used."""
+    def quota_changed(self, namespace: str, name: str, quota: Quota | None) -> None:
+        """A ResourceQuota allows something else, another amount of it is used, or it is gone (None)."""
+        if quota is None:
+            self._caches.quotas.gone(namespace, name)
+        else:
+            self._caches.quotas.seen(quota)
         for uid, controller in list(self._controllers.items()):
             if controller.job.metadata.namespace == namespace:
                 self._guard(uid, controller.quota_changed)

@@ -59,6 +59,7 @@ class GangStart:
             return None
         serving, waits, made = self._places.pods.serving(state), self._waits(), memory.job.metadata.creation_timestamp
         returning = nodes_to_return(state, memory.policy, memory.time.now())
+        like = next(iter(serving.pods.values()), None)  # the server has looked up its priority class
         wanted = memory.layout.num_nodes - len(state.released)
         if self._places.pods.not_created is not None and not waits:
             wanted = len(serving.pods)  # what no quota allows takes no node
@@ -70,6 +71,9 @@ class GangStart:
             waits=waits or bool(returning),
             own_nodes=self._places.pods.node_names if waits or returning else (),
             grows=bool(returning),
+            priority=like.priority if like is not None else 0,
+            preempts=like is not None and like.preempts,
+            ask=self._places.ask(),
         )
 
     def holds_back(self) -> bool:

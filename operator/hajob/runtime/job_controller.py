@@ -277,7 +277,8 @@ class JobController:
         self._take_in(self.observer.of_capacity())
 
     def quota_changed(self) -> None:
-        """What a quota refused may be created now."""
+        """What a quota refused may be created now, and a job that is not whole may grow, or no longer."""
+        self._take_in(self.observer.of_capacity())
         refused = self.observer.pods.not_created
         if refused is not None and refused.over_quota:
             self._loop.try_soon()

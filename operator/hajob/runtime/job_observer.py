@@ -66,6 +66,7 @@ class JobObserver:
             coordinator_apart=not self.places.coordinator_shares_node(),
             free_nodes=self.places.free_nodes(),
             start_nodes=self.places.start_nodes(),
+            growth_refused=self.places.growth_refused(),
             spares=tuple(pod.node_name for pod in self.places.spares()),
             unplaced=len(serving.unplaced),
             checkpoint_step=coordinator.checkpoint_step,

@@ -9,10 +9,12 @@ from collections.abc import Collection
 
 from hajob.api.enums import CordonPolicy, SubHealthPolicy
 from hajob.plan.state import JobPhase
+from hajob.plan.waits import nodes_to_return
 from hajob.runtime.job_memory import JobMemory
 from hajob.runtime.pod_index import PodIndex, coordinator_name, is_coordinator, is_serving
 from hajob.runtime.ports import Ports
 from hajob.scheduling.demand import Demand
+from hajob.scheduling.quotas import Ask
 from hajob.scheduling.spares import ready_spares
 from hajob.sources import observe
 from hajob.sources.pod import PodView
@@ -71,6 +73,19 @@ class JobPlaces:
         if self._asked is None or self._asked[0] != generation:
             self._asked = (generation, Demand.of(self._memory.job.spec, self._memory.layout))
         return self._asked[1]
+
+    def ask(self) -> Ask:
+        """What one more rank pod uses of the quotas; of no pod that could tell it: nothing."""
+        job, like = self._memory.job, next(iter(self.serving().values()), None)
+        priority_class = str(job.spec.template["spec"].get("priorityClassName") or "")
+        return Ask(job.metadata.namespace, like.use if like is not None else (), priority_class)
+
+    def growth_refused(self) -> str:
+        """Which quota has no room for the pods of a growth, in words; empty: all of them are allowed."""
+        memory = self._memory
+        need = len(nodes_to_return(memory.state, memory.policy, memory.time.now()))
+        allowed = self._ports.quotas.allowed(self.ask()) if need else None
+        return allowed.told if allowed is not None and allowed.pods < need else ""
 
     def free_names(self) -> set[str]:
         """Names of the nodes that could take a rank pod now, chips and all."""

@@ -29,6 +29,7 @@ from hajob.runtime.status_writer import StatusWriter
 from hajob.scheduling.capacity import Capacity
 from hajob.scheduling.demand import Demand
 from hajob.scheduling.drains import Openings
+from hajob.scheduling.quotas import Quotas
 from hajob.sources.node import NodeView
 
 
@@ -108,18 +109,19 @@ class Ports:
     starts: StartQueue = field(default_factory=StartQueue)
     pace: StatusPace = field(default_factory=StatusPace)
     openings: Openings = field(default_factory=Openings)
+    quotas: Quotas = field(default_factory=Quotas)
 
     def may_start(self, job_uid: str) -> bool:
         """Whether all pods of a job that waits may ask for nodes now."""
         return self.starts.lets_in(job_uid, self.clock.monotonic(), self.capacity(), self.quarantined())
 
     def room_to_grow(self, job_uid: str) -> int | None:
-        """How many nodes there are for a shrunk job, beside those that other jobs take before it; None: it wants none.
+        """How many nodes a shrunk job may have, beside those that other jobs take before it; None: it wants none.
 
         Nodes with isolated chips do not count, nor do those that fell silent: a job that grows onto one shrinks again.
         """
         closed = {*self.quarantined(), *self.kept_out(), *self.silent_nodes()}
-        return self.starts.room_to_grow(job_uid, self.capacity(), closed)
+        return self.starts.room_to_grow(job_uid, self.capacity(), closed, self.quotas)
 
     def avoid(self, node: str) -> None:
         """Something is wrong on this node: nothing should be started there for a while."""

@@ -8,6 +8,7 @@ from typing import Final
 
 from hajob.scheduling.capacity import Capacity
 from hajob.scheduling.gang import Claim, let_in, rooms
+from hajob.scheduling.quotas import Quotas
 
 KEPT_SECONDS: Final = 0.1
 """An answer serves all jobs that ask within so long, unless a node or a pod on one has changed meanwhile."""
@@ -46,9 +47,11 @@ class StartQueue:
             self._seen, self._at = seen, now
         return job_uid in self._let_in
 
-    def room_to_grow(self, job_uid: str, capacity: Capacity, closed: Collection[str]) -> int | None:
-        """How many nodes there are for a shrunk job, beside those that others take before it; None: it wants none."""
-        found = rooms(self._all(), capacity, closed)
+    def room_to_grow(
+        self, job_uid: str, capacity: Capacity, closed: Collection[str], quotas: Quotas | None = None
+    ) -> int | None:
+        """How many nodes a shrunk job may have, beside those that others take before it; None: it wants none."""
+        found = rooms(self._all(), capacity, closed, quotas)
         return next((room for claim, room in found if claim.job_uid == job_uid and claim.grows), None)
 
     def _all(self) -> list[Claim]:

@@ -11,19 +11,16 @@ from collections.abc import Callable
 from typing import Final
 
 from hajob.api import constants as names
-from hajob.api.base import Json
 from hajob.runtime.clock import Clock, timeout
 from hajob.runtime.informer import Change, ChangeType, Informer
 from hajob.runtime.kube import Kube
 from hajob.sources.pod import Stranger, stranger
+from hajob.sources.quota import Quota, view
 
 log = logging.getLogger(__name__)
 
 PATIENCE_SECONDS: Final = 10.0
 """So long a start of the operator waits for the pods of others to be listed."""
-
-Quota = tuple[str, Json, Json]
-"""Namespace of a ResourceQuota, what it allows, what of it is used."""
 
 
 class Tenants:
@@ -34,7 +31,7 @@ class Tenants:
         clock: for backoff.
         namespace: whose quotas matter; empty: all.
         pods_changed: told a pod of somebody as it is now and as it was; None: it occupies nothing.
-        quota_changed: told the namespace in which a quota has changed.
+        quota_changed: told namespace and name of a quota, and it as it is now; None: it is gone.
     """
 
     def __init__(
@@ -43,13 +40,13 @@ class Tenants:
         clock: Clock,
         namespace: str,
         pods_changed: Callable[[Stranger | None, Stranger | None], None],
-        quota_changed: Callable[[str], None],
+        quota_changed: Callable[[str, str, Quota | None], None],
     ) -> None:
         self._clock = clock
         self._pods_changed, self._quota_changed = pods_changed, quota_changed
         others = f"!{names.LABEL_JOB_UID}"
         self._pods = Informer(kube, clock, "pods", stranger, self._pod, label_selector=others, large=True)
-        self._quotas = Informer(kube, clock, "resourcequotas", _quota, self._quota, namespace=namespace)
+        self._quotas = Informer(kube, clock, "resourcequotas", view, self._quota, namespace=namespace)
 
     @property
     def informers(self) -> tuple[Informer[Stranger | None], Informer[Quota]]:
@@ -69,9 +66,5 @@ class Tenants:
         self._pods_changed(None if gone else change.value, change.previous)
 
     def _quota(self, change: Change[Quota]) -> None:
-        self._quota_changed(change.value[0])
-
-
-def _quota(raw: Json) -> Quota:
-    status = raw.get("status") or {}
-    return str(raw["metadata"].get("namespace", "")), status.get("hard") or {}, status.get("used") or {}
+        quota, gone = change.value, change.type is ChangeType.DELETED
+        self._quota_changed(quota.namespace, quota.name, None if gone else quota)

@@ -7,6 +7,7 @@ looks at the nodes that the log names since it asked last.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Final, Self
@@ -23,10 +24,11 @@ DEMANDS_LIMIT: Final = 1_000
 
 @dataclass(frozen=True, slots=True)
 class Occupant:
-    """A pod on a node: whose it is, and the chips that it has there by resource name."""
+    """A pod on a node: whose it is, the chips that it has there by resource name, and its priority."""
 
     job_uid: str
     chips: Requests
+    priority: int = 0
 
 
 @dataclass(slots=True)
@@ -54,7 +56,8 @@ class Capacity:
         self._kept_out: frozenset[str] = frozenset()
         self._occupants: dict[str, dict[str, Occupant]] = {}
         self._places: dict[str, str] = {}
-        self._strangers: dict[Requests, Occupant] = {}
+        self._strangers: dict[tuple[Requests, int], Occupant] = {}
+        self._priorities: Counter[int] = Counter()
         self._log: list[str] = []
         self._forgotten = 0
         self._kept: dict[Demand, _Kept] = {}
@@ -98,15 +101,16 @@ class Capacity:
         self.pod_gone(key)
         self._occupants.setdefault(pod.node_name, {})[key] = now
         self._places[key] = pod.node_name
+        self._priorities[pod.priority] += 1
         self._changed(pod.node_name)
         return True
 
     def _occupant(self, pod: PodView | Stranger) -> Occupant:
         """Strangers that ask for the same are one: there may be ten thousand."""
         if pod.job_uid:
-            return Occupant(pod.job_uid, pod.requests)
-        known = self._strangers.get(pod.requests)
-        return known or self._strangers.setdefault(pod.requests, Occupant("", pod.requests))
+            return Occupant(pod.job_uid, pod.requests, pod.priority)
+        alike = pod.requests, pod.priority
+        return self._strangers.get(alike) or self._strangers.setdefault(alike, Occupant("", *alike))
 
     def pod_gone(self, key: str) -> bool:
         """A pod that is no more, by namespace and name; whether it occupied anything."""
@@ -114,7 +118,10 @@ class Capacity:
         if name is None:
             return False
         there = self._occupants[name]
-        del there[key]
+        priority = there.pop(key).priority
+        self._priorities[priority] -= 1
+        if not self._priorities[priority]:
+            del self._priorities[priority]
         if not there:
             del self._occupants[name]
         self._changed(name)
@@ -143,7 +150,22 @@ class Capacity:
     def soon_free(self, demand: Demand, job_uid: str, own_nodes: Collection[str]) -> set[str]:
         """Names of nodes that have room for one such pod once this job's own pods have left."""
         free = self.free(demand)
-        return {name for name in own_nodes if name not in free and self._fits(demand, name, without=job_uid)}
+        return {
+            name
+            for name in own_nodes
+            if name not in free and self._fits(demand, name, stays=lambda one: one.job_uid != job_uid)
+        }
+
+    def taken_by_lower(self, demand: Demand, priority: int) -> set[str]:
+        """Names of nodes that have no room for one such pod, and would have without the pods of a lower priority."""
+        if not any(one < priority for one in self._priorities):
+            return set()
+        free = self.free(demand)
+        return {
+            name
+            for name in self._occupants
+            if name not in free and self._fits(demand, name, stays=lambda one: one.priority >= priority)
+        }
 
     def to_avoid(
         self, demand: Demand, job_uid: str, own_nodes: Collection[str], need: int, avoided: Sequence[str]
@@ -169,14 +191,14 @@ class Capacity:
     def _has(self, name: str, job_uid: str) -> bool:
         return any(one.job_uid == job_uid for one in self._occupants.get(name, {}).values())
 
-    def _fits(self, demand: Demand, name: str, without: str = "") -> bool:
-        """Whether one such pod fits on a node; `without`: as if the pods of this job had left."""
+    def _fits(self, demand: Demand, name: str, stays: Callable[[Occupant], bool] | None = None) -> bool:
+        """Whether one such pod fits on a node; `stays`: as if only these occupants were left."""
         node = self.nodes.get(name)
         if node is None or name in self._kept_out or not self._kept[demand].may_take(node):
             return False
         room = (node.chips or {}).get(demand.resource, 0)
         for one in self._occupants.get(name, {}).values():
-            if not without or one.job_uid != without:
+            if stays is None or stays(one):
                 room -= sum(count for resource, count in one.chips if resource == demand.resource)
         return room >= demand.chips
 

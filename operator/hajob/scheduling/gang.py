@@ -1,17 +1,23 @@
 """Which of the waiting jobs get nodes now: those for which there are free nodes for all of their pods at once. Pure.
 
-They wait for a start, or to grow back to their size. Jobs are asked in the order in which they were made. One that fits
-now passes one before it that does not: a job that is larger than what is ever free keeps nobody from training
-(docs/decisions/0025-all-pods-or-none.md).
+They wait for a start, or to grow back to their size. Jobs are asked by priority, then in the order in which they were
+made. One that fits now passes one before it that does not: a job that is larger than what is ever free keeps nobody
+from training (docs/decisions/0025-all-pods-or-none.md).
+
+A start whose priority class lets it preempt counts the nodes of pods of a lower priority, too: the scheduler takes
+them once its pods may ask (docs/decisions/0039-who-takes-nodes-of-whom.md). A growth counts what is free.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from hajob.scheduling.capacity import Capacity
 from hajob.scheduling.demand import Demand
+from hajob.scheduling.quotas import NOTHING, Ask, Quotas
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +32,9 @@ class Claim:
         waits: it may not ask for nodes yet; what others need is theirs already.
         own_nodes: names of the nodes of its pods. Those of an earlier start leave; those of a job that grows stay.
         grows: it trains, with fewer ranks than it should have.
+        priority: of its pods.
+        preempts: its pods may take nodes of others of a lower priority.
+        ask: what one of its pods uses of the quotas of its namespace.
     """
 
     job_uid: str
@@ -35,6 +44,14 @@ class Claim:
     waits: bool
     own_nodes: Collection[str] = ()
     grows: bool = False
+    priority: int = 0
+    preempts: bool = False
+    ask: Ask = NOTHING
+
+    @property
+    def turn(self) -> tuple[bool, int, str, str]:
+        """Who asks earlier has the lesser one."""
+        return self.waits, -self.priority, self.made, self.job_uid
 
 
 def let_in(claims: Iterable[Claim], capacity: Capacity, closed: Collection[str] = ()) -> list[str]:
@@ -43,50 +60,94 @@ def let_in(claims: Iterable[Claim], capacity: Capacity, closed: Collection[str] 
     return [claim.job_uid for claim, room in found if claim.waits and not claim.grows and room >= claim.need]
 
 
-def rooms(claims: Iterable[Claim], capacity: Capacity, closed: Collection[str] = ()) -> Iterator[tuple[Claim, int]]:
+def rooms(
+    claims: Iterable[Claim], capacity: Capacity, closed: Collection[str] = (), quotas: Quotas | None = None
+) -> Iterator[tuple[Claim, int]]:
     """How many nodes there are for each job that needs some, beside those that are others' or get promised before it.
 
     Args:
         claims: of all jobs, in any order.
         capacity: of the cluster. Nodes that are better avoided now count: too few nodes would be worse.
         closed: names of nodes where no rank pod may be placed.
+        quotas: asked for pods of growths. The pods of a start are there before it asks for nodes.
     """
-    room = _Room(capacity, closed)
-    for claim in sorted((one for one in claims if one.need > 0), key=lambda one: (one.waits, one.made, one.job_uid)):
+    room = _Room(capacity, closed, quotas or Quotas())
+    for claim in sorted((one for one in claims if one.need > 0), key=lambda one: one.turn):
         left = room.left(claim) if claim.waits else claim.need
         if left >= claim.need:
             room.promise(claim)
         yield claim, left
 
 
-class _Room:
-    """Free nodes, less what was promised; jobs whose pods ask for the same are counted together."""
+class _Kind(NamedTuple):
+    """Claims of which one gets what the other would: they are counted together."""
 
-    def __init__(self, capacity: Capacity, closed: Collection[str]) -> None:
-        self._capacity, self._closed = capacity, closed
-        self._promised: dict[Demand, int] = {}
+    demand: Demand
+    priority: int
+    preempts: bool
+
+
+class _Room:
+    """Nodes that are free or can be taken, less what was promised."""
+
+    def __init__(self, capacity: Capacity, closed: Collection[str], quotas: Quotas) -> None:
+        self._capacity, self._closed, self._quotas = capacity, closed, quotas
+        self._used: dict[str, Counter[str]] = {}
+        self._promised: dict[_Kind, int] = {}
         self._free: dict[Demand, int] = {}
-        self._overlaps: dict[tuple[Demand, Demand], bool] = {}
+        self._reached: dict[_Kind, set[str]] = {}
+        self._overlaps: dict[tuple[_Kind, _Kind], bool] = {}
 
     def promise(self, claim: Claim) -> None:
         """Its pods will take so many nodes."""
-        self._promised[claim.demand] = self._promised.get(claim.demand, 0) + claim.need
+        kind = _kind(claim)
+        self._promised[kind] = self._promised.get(kind, 0) + claim.need
+        if claim.grows:
+            used = self._used.setdefault(claim.ask.namespace, Counter())
+            used.update({name: claim.need * amount for name, amount in claim.ask.use})
 
     def left(self, claim: Claim) -> int:
         """Nodes for this job, without those that others will take: who wants none of its nodes takes none of them."""
-        demand = claim.demand
+        demand, kind, capacity = claim.demand, _kind(claim), self._capacity
         if demand not in self._free:
-            self._free[demand] = len(self._capacity.free(demand).difference(self._closed))
-        room = self._free[demand]
+            self._free[demand] = len(capacity.free(demand).difference(self._closed))
+        room, more = self._free[demand], set[str]()
         if claim.grows:
-            room -= len(self._capacity.free(demand).intersection(claim.own_nodes).difference(self._closed))
+            room -= len(capacity.free(demand).intersection(claim.own_nodes).difference(self._closed))
         elif claim.own_nodes:
-            room += len(self._capacity.soon_free(demand, claim.job_uid, claim.own_nodes).difference(self._closed))
-        return room - sum(need for other, need in self._promised.items() if self._overlap(demand, other))
+            more = capacity.soon_free(demand, claim.job_uid, claim.own_nodes)
+        left = room + len(more.difference(self._closed)) - self._taken(kind)
+        if claim.grows:
+            allowed = self._quotas.allowed(claim.ask, self._used.get(claim.ask.namespace))
+            return left if allowed is None else min(left, allowed.pods)
+        if left >= claim.need or not kind.preempts:
+            return left
+        more = more.union(self._reach(kind)).difference(capacity.free(demand))
+        return room + len(more.difference(self._closed)) - self._taken(kind, kind.priority)
 
-    def _overlap(self, one: Demand, other: Demand) -> bool:
-        if one == other:
+    def _taken(self, kind: _Kind, priority: int | None = None) -> int:
+        """Promised nodes that such a claim could have; to jobs of this priority and higher ones, if it is given."""
+        return sum(
+            need
+            for other, need in self._promised.items()
+            if (priority is None or other.priority >= priority) and self._overlap(kind, other)
+        )
+
+    def _reach(self, kind: _Kind) -> set[str]:
+        """Names of the nodes that are free for such claims, or that they may take from others."""
+        if kind not in self._reached:
+            free = self._capacity.free(kind.demand)
+            lower = self._capacity.taken_by_lower(kind.demand, kind.priority) if kind.preempts else set[str]()
+            self._reached[kind] = free | lower if lower else free
+        return self._reached[kind]
+
+    def _overlap(self, one: _Kind, other: _Kind) -> bool:
+        if one.demand == other.demand:
             return True
         if (one, other) not in self._overlaps:
-            self._overlaps[one, other] = not self._capacity.free(one).isdisjoint(self._capacity.free(other))
+            self._overlaps[one, other] = not self._reach(one).isdisjoint(self._reach(other))
         return self._overlaps[one, other]
+
+
+def _kind(claim: Claim) -> _Kind:
+    return _Kind(claim.demand, claim.priority, claim.preempts and not claim.grows)

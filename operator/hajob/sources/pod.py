@@ -26,6 +26,7 @@ from hajob.domain.facts import (
     origin_of_exit,
 )
 from hajob.sources.chips import chip_numbers
+from hajob.sources.quota import Use, use_of
 from hajob.sources.reading import is_integer, items, mapping, text, whole
 
 UNSTARTABLE: Final = frozenset(
@@ -42,6 +43,9 @@ UNSTARTABLE: Final = frozenset(
 """Reasons of a waiting container that do not pass by themselves."""
 
 ENDED_PHASES: Final = frozenset({"Failed", "Succeeded"})
+
+_NEVER: Final = "Never"
+"""The preemptionPolicy of a pod that waits for nodes, whatever its priority."""
 
 _NO_NODES: Final[frozenset[str]] = frozenset()
 """One for all: each empty set of its own takes 216 bytes."""
@@ -74,6 +78,9 @@ class PodView:
         nominated: name of the node that the scheduler keeps for it.
         warm: it was made as a spare that becomes a rank pod as it is.
         gated: it stands behind Hajob's own scheduling gate.
+        priority: as its priority class says.
+        preempts: its priority class lets it take the nodes of pods of a lower priority.
+        use: of a rank pod, what it uses of quotas.
     """
 
     namespace: str
@@ -102,6 +109,9 @@ class PodView:
     warm: bool = False
     place: str = ""
     nominated: str = ""
+    priority: int = 0
+    preempts: bool = True
+    use: Use = ()
 
     @property
     def key(self) -> str:
@@ -178,6 +188,9 @@ def view(pod: Mapping[str, Any]) -> PodView:
         warm=labels.get(names.LABEL_SPARE_MODE) == SpareMode.WARM,
         nominated=intern(text(status.get("nominatedNodeName"))),
         gated=any(mapping(gate).get("name") == names.GATE for gate in items(spec.get("schedulingGates"))),
+        priority=_priority(spec),
+        preempts=spec.get("preemptionPolicy") != _NEVER,
+        use=use_of(spec) if labels.get(names.LABEL_ROLE) == names.ROLE_RANK else (),
     )
 
 
@@ -207,6 +220,7 @@ class Stranger:
     key: str
     node_name: str
     requests: Requests
+    priority: int = 0
 
     @property
     def job_uid(self) -> str:
@@ -228,7 +242,8 @@ def stranger(pod: Mapping[str, Any]) -> Stranger | None:
     if not requests:
         return None
     metadata = pod["metadata"]
-    return Stranger(f"{metadata.get('namespace', '')}/{metadata['name']}", intern(str(spec["nodeName"])), requests)
+    key = f"{metadata.get('namespace', '')}/{metadata['name']}"
+    return Stranger(key, intern(str(spec["nodeName"])), requests, _priority(spec))
 
 
 def _requests(spec: Mapping[str, Any]) -> Requests:
@@ -361,6 +376,12 @@ def _unschedulable(status: Mapping[str, Any]) -> str:
 
 def _condition(status: Mapping[str, Any], kind: str) -> Mapping[str, Any]:
     return next((c for c in map(mapping, items(status.get("conditions"))) if c.get("type") == kind), {})
+
+
+def _priority(spec: Mapping[str, Any]) -> int:
+    """As the server has written it, by the priority class; it may be below 0."""
+    found = spec.get("priority")
+    return found if is_integer(found) else 0
 
 
 def _number(told: object, default: int) -> int:

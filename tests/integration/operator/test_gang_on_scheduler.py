@@ -26,6 +26,7 @@ class Rivals:
     def __init__(self, served: Served, pool: str) -> None:
         self.served, self.plane, self.namespace = served, served.plane, served.namespace
         self.pool = pool
+        self.priority = ""
 
     def apply(self, *jobs: str, **scheduling: str) -> None:
         for name in jobs:
@@ -34,6 +35,8 @@ class Rivals:
             body["spec"]["scheduling"] = scheduling
             body["spec"]["template"]["spec"]["nodeSelector"] = {"pool": self.pool}
             body["spec"]["coordinator"] = {"nodeSelector": {"pool": self.pool}}
+            if self.priority:
+                body["spec"]["template"]["spec"]["priorityClassName"] = self.priority
             self.plane.api.create(collection(self.namespace), body)
 
     def pods(self, job: str) -> list[Object]:
@@ -104,14 +107,40 @@ def test_a_pod_that_is_preempted_in_the_start_is_made_alone(rivals: Rivals, cont
             control_plane.wait("it to have the new node", lambda: rivals.placed("first") == 4)
 
 
+@pytest.mark.parametrize("policy", ["PreemptLowerPriority", "Never"])
+def test_a_start_takes_lower_nodes_if_its_class_lets_it(
+    rivals: Rivals, control_plane: ControlPlane, policy: str
+) -> None:
+    with bare_nodes(control_plane, rivals.pool, 5), priority_class(rivals, preemptionPolicy=policy) as name:
+        rivals.apply("first")
+        control_plane.wait("the lower job to have its nodes", lambda: rivals.placed("first") == 4)
+        before = rivals.places("first")
+        rivals.priority = name
+        rivals.apply("second")
+        if policy == "Never":
+            told = "4 pods ask for no node yet"
+            control_plane.wait("the wait to be told", lambda: told in rivals.scheduled("second").get("message", ""))
+            assert (rivals.gated("second"), rivals.places("first")) == (4, before)
+            return
+        control_plane.wait("the higher job to have all its nodes", lambda: rivals.placed("second") == 4)
+        rivals.delete("second")
+        control_plane.wait("the lower job to have its nodes again", lambda: rivals.placed("first") == 4)
+        assert len(before.keys() & rivals.places("first").keys()) <= 1, "three at least made room"
+
+
+@contextmanager
+def priority_class(rivals: Rivals, **fields: str) -> Iterator[str]:
+    classes, name = "/apis/scheduling.k8s.io/v1/priorityclasses", f"stronger-{rivals.namespace}"
+    rivals.plane.api.create(classes, {"metadata": {"name": name}, "value": 1000, **fields})
+    yield name
+    rivals.plane.api.delete(f"{classes}/{name}")
+
+
 @contextmanager
 def stronger(rivals: Rivals, node: str) -> Iterator[Callable[[], None]]:
     """Makes, when called, a stranger's pod of a higher priority that wants the chips of this node."""
-    classes, name = "/apis/scheduling.k8s.io/v1/priorityclasses", f"stronger-{rivals.namespace}"
-    rivals.plane.api.create(classes, {"metadata": {"name": name}, "value": 1000})
     chips = {names.DEFAULT_RESOURCE_NAME: "2"}
     spec: Object = {
-        "priorityClassName": name,
         "nodeSelector": {"kubernetes.io/hostname": node},
         "containers": [{"name": "c", "image": "i", "resources": {"limits": chips, "requests": chips}}],
     }
@@ -120,8 +149,8 @@ def stronger(rivals: Rivals, node: str) -> Iterator[Callable[[], None]]:
     def make() -> None:
         rivals.plane.wait("the class to be known", lambda: made(rivals.plane, path, spec))
 
-    yield make
-    rivals.plane.api.delete(f"{classes}/{name}")
+    with priority_class(rivals) as spec["priorityClassName"]:
+        yield make
 
 
 def made(plane: ControlPlane, path: str, spec: Object) -> bool:

@@ -10,6 +10,7 @@ from hajob.runtime.clock import SystemClock
 from hajob.runtime.http_kube import HttpKube
 from hajob.runtime.tenants import Tenants
 from hajob.sources.pod import Stranger
+from hajob.sources.quota import Quota, use_of, view
 
 Body = dict[str, Any]
 
@@ -24,13 +25,16 @@ async def until(what: str, found: Any) -> None:
 
 async def test_pods_of_others_and_quotas_are_told(kube: HttpKube, namespace: str) -> None:
     pods: list[Stranger | None] = []
-    quotas: list[str] = []
+    quotas: list[Quota | None] = []
 
     def pod_changed(now: Stranger | None, before: Stranger | None) -> None:
         if namespace in {one.key.partition("/")[0] for one in (now, before) if one is not None}:
             pods.append(now)
 
-    tenants = Tenants(kube, SystemClock(), namespace, pod_changed, quotas.append)
+    def quota_changed(_: str, __: str, quota: Quota | None) -> None:
+        quotas.append(quota)
+
+    tenants = Tenants(kube, SystemClock(), namespace, pod_changed, quota_changed)
     tasks = [asyncio.create_task(informer.run()) for informer in tenants.informers]
     try:
         await tenants.synced()
@@ -46,8 +50,40 @@ async def test_pods_of_others_and_quotas_are_told(kube: HttpKube, namespace: str
         await until("the pod to be gone", lambda: pods[-1] is None)
         quota: Body = {"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "q"}}
         await kube.create("resourcequotas", namespace, quota | {"spec": {"hard": {"pods": "3"}}})
-        await until("the quota, and what is used of it", lambda: quotas.count(namespace) >= 2)
+        await until("the quota, and what is used of it", lambda: quotas and quotas[-1] and quotas[-1].used)
+        assert quotas[-1] == Quota(namespace, "q", (("pods", 3000),), (("pods", 0),))
+        await kube.delete("resourcequotas", namespace, "q")
+        await until("the quota to be gone", lambda: quotas[-1] is None)
     finally:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+
+
+async def test_a_pod_uses_of_a_quota_what_the_server_counts(kube: HttpKube, namespace: str) -> None:
+    """Sidecars, init containers, chips that are only limited: the server fills in and adds up."""
+    hard = dict.fromkeys(("pods", "cpu", "limits.cpu", f"requests.{names.DEFAULT_RESOURCE_NAME}"), "1000")
+    hard |= {"requests.memory": "100Gi", "limits.memory": "100Gi", "count/pods": "9"}
+    await kube.create("resourcequotas", namespace, {"metadata": {"name": "q"}, "spec": {"hard": hard}})
+
+    def container(name: str, cpu: str, memory: str, **more: Any) -> Body:
+        asked = {"cpu": cpu, "memory": memory}
+        limits = {**asked, names.DEFAULT_RESOURCE_NAME: "2"} if name == "main" else asked
+        return {"name": name, "image": "example/other:1", "resources": {"requests": asked, "limits": limits}, **more}
+
+    before = [container("copy", "3", "1Mi"), container("beside", "250m", "1Gi", restartPolicy="Always")]
+    spec = {
+        "containers": [container("main", "1500m", "3Gi")],
+        "initContainers": [*before, container("last", "2", "1k")],
+    }
+
+    async def told() -> Quota:
+        return view(await kube.get("resourcequotas", namespace, "q"))
+
+    for _ in range(600):
+        if (await told()).used:
+            break
+        await asyncio.sleep(0.1)
+    made = await kube.create("pods", namespace, {"metadata": {"name": "ours"}, "spec": spec})
+    use = dict(use_of(made["spec"]))
+    assert dict((await told()).used) == {name: use[name] for name in hard}

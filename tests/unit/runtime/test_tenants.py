@@ -18,6 +18,7 @@ from hajob.runtime.kube import ApiError
 from hajob.runtime.ports import Ports
 from hajob.runtime.tenants import PATIENCE_SECONDS, Tenants
 from hajob.sources.pod import Stranger
+from hajob.sources.quota import Quota
 from tests.unit.runtime.runtime_fakes import FakeClock, FakeKube, settle
 
 CHIPS = {names.DEFAULT_RESOURCE_NAME: "8"}
@@ -30,12 +31,15 @@ class Told:
         self.clock = FakeClock()
         self.kube = FakeKube(self.clock)
         self.pods: list[tuple[str, str]] = []
-        self.quotas: list[str] = []
-        self.tenants = Tenants(self.kube, self.clock, "", self._pod, self.quotas.append)
+        self.quotas: list[tuple[str, str, int | None]] = []
+        self.tenants = Tenants(self.kube, self.clock, "", self._pod, self._quota)
         self.tasks = [asyncio.create_task(informer.run()) for informer in self.tenants.informers]
 
     def _pod(self, now: Stranger | None, before: Stranger | None) -> None:
         self.pods.append((before.node_name if before else "", now.node_name if now else ""))
+
+    def _quota(self, namespace: str, name: str, quota: Quota | None) -> None:
+        self.quotas.append((namespace, name, dict(quota.used).get("pods") if quota is not None else None))
 
     def put(self, phase: str = "Running", labels: dict[str, str] | None = None, **spec: Any) -> None:
         body = {"containers": [{"name": "main", "resources": {"limits": CHIPS}}], **spec}
@@ -68,14 +72,16 @@ async def test_pods_of_jobs_are_none_of_the_others(told: Told) -> None:
     assert told.pods == []
 
 
-async def test_a_changed_quota_is_told_with_its_namespace(told: Told) -> None:
+async def test_a_changed_quota_is_told_and_one_that_goes(told: Told) -> None:
     quota: dict[str, Any] = {"metadata": {"name": "q"}, "status": {"hard": {"pods": "5"}, "used": {"pods": "5"}}}
     told.kube.put("resourcequotas", "b", quota)
     await settle()
     quota["status"]["used"] = {"pods": "4"}
     told.kube.put("resourcequotas", "b", quota)
     await settle()
-    assert told.quotas == ["b", "b"]
+    await told.kube.delete("resourcequotas", "b", "q")
+    await settle()
+    assert told.quotas == [("b", "q", 5000), ("b", "q", 4000), ("b", "q", None)]
 
 
 async def test_an_operator_that_may_not_list_them_starts_all_the_same() -> None:

@@ -12,6 +12,7 @@ from hajob.plan.state import JobPhase, Shrunk
 from hajob.runtime.caches import Caches
 from hajob.runtime.core import OperatorCore
 from hajob.sources.node import NodeView
+from hajob.sources.quota import Quota
 from hajob.status.journal import read
 from tests.unit.runtime.test_core import TwoJobs
 from tests.unit.runtime.test_job_controller import NAMESPACE
@@ -39,7 +40,8 @@ class ShrunkJobs(TwoJobs):
             state = replace(journal.state, phase=JobPhase.SHRUNK, shrunk=GONE, released=(3,), deadlines={})
             status["journal"] = replace(journal, state=state).dump(0)
         self.caches = Caches()
-        self.core = OperatorCore(replace(self.town._ports(), capacity=lambda: self.caches.capacity), self.caches)
+        ports = replace(self.town._ports(), capacity=lambda: self.caches.capacity, quotas=self.caches.quotas)
+        self.core = OperatorCore(ports, self.caches)
         for node in self.town.nodes.values():
             self.core.node_changed(node, deleted=False)
         for number in reversed(range(2)):
@@ -57,6 +59,11 @@ class ShrunkJobs(TwoJobs):
         self.town.nodes[name] = NodeView(name, chips=CHIPS)
         self.core.node_changed(self.town.nodes[name], deleted=False)
         await self.show(1.0)
+
+    async def allow(self, pods: int) -> None:
+        """The quota of the namespace has room for so many more pods."""
+        self.core.quota_changed(NAMESPACE, "team", Quota(NAMESPACE, "team", (("pods", 1000 * pods),)))
+        await self.show(0.2)
 
     def phases(self) -> tuple[JobPhase, ...]:
         """Of both."""
@@ -118,4 +125,36 @@ async def test_a_silent_node_that_looks_ready_grows_nobody(boot: str, *, grows: 
     assert jobs.phases()[0] is (JobPhase.EXPANDING if grows else JobPhase.SHRUNK)
     await jobs.town.clock.advance(DELAY)
     assert jobs.phases()[0] is JobPhase.EXPANDING, "long silent and still called ready: its agent alone was lost"
+    await jobs.core.close()
+
+
+async def test_a_growth_without_quota_is_not_begun() -> None:
+    jobs = ShrunkJobs(gangPolicy="None")
+    await jobs.shrink()
+    await jobs.allow(0)
+    await jobs.bring("new-0")
+    await jobs.bring("new-1")
+    writes = len([one for one in jobs.town.kube.writes if one[:2] == ("create", "pods")])
+    await jobs.town.clock.advance(2 * DELAY)
+    assert jobs.phases() == (JobPhase.SHRUNK, JobPhase.SHRUNK)
+    told = jobs.raw(0)["status"]["dataParallel"]
+    assert told["waitReason"] == "QuotaExceeded"
+    assert told["waitMessage"] == "1 pods at once, for node ranks 3; ResourceQuota team allows 0 more such pods (pods)"
+    assert len([one for one in jobs.town.kube.writes if one[:2] == ("create", "pods")]) == writes
+    await jobs.allow(1)
+    await jobs.town.clock.advance(DELAY)
+    await jobs.show(1.0)
+    assert jobs.phases() == (JobPhase.EXPANDING, JobPhase.SHRUNK), "room for one: the older has it"
+    await jobs.core.close()
+
+
+async def test_quota_that_goes_before_the_delay_is_over_grows_nobody() -> None:
+    jobs = ShrunkJobs(gangPolicy="None")
+    await jobs.shrink()
+    await jobs.allow(5)
+    await jobs.bring("new-0")
+    await jobs.town.clock.advance(DELAY / 2)
+    await jobs.allow(0)
+    await jobs.town.clock.advance(DELAY)
+    assert jobs.phases() == (JobPhase.SHRUNK, JobPhase.SHRUNK)
     await jobs.core.close()

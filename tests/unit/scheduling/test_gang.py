@@ -112,3 +112,63 @@ def test_a_growth_keeps_its_nodes_from_a_later_start_only() -> None:
 
 def test_a_node_that_has_a_pod_of_the_job_takes_no_second() -> None:
     assert room("1", [growing("1", 1, on=("a-0", "b-7"))], cluster(a=3)) == 2
+
+
+def strong(uid: str, need: int, priority: int = 10, demand: Demand = A) -> Claim:
+    return Claim(uid, uid, demand, need, waits=True, priority=priority, preempts=True)
+
+
+def held(capacity: Capacity, *nodes: str, priority: int = 0, job: str = "uid-low") -> Capacity:
+    for node in nodes:
+        capacity.pod_seen(replace(own(f"on-{node}", node), job_uid=job, priority=priority))
+    return capacity
+
+
+def test_a_start_counts_the_nodes_of_lower_pods() -> None:
+    capacity = held(cluster(a=4), "a-0", "a-1", "a-2")
+    assert let_in([strong("1", 4)], capacity) == ["1"]
+    assert let_in([strong("1", 5)], capacity) == []
+    assert let_in([strong("1", 4, priority=0)], capacity) == [], "its equals stay"
+    assert let_in([replace(strong("1", 4), preempts=False)], capacity) == [], "its class is to wait"
+
+
+def test_nodes_of_higher_pods_and_closed_ones_are_not_taken() -> None:
+    capacity = held(held(cluster(a=4), "a-0", "a-1"), "a-2", priority=20, job="uid-high")
+    assert let_in([strong("1", 3)], capacity) == ["1"]
+    assert let_in([strong("1", 4)], capacity) == []
+    assert let_in([strong("1", 3)], capacity, {"a-0"}) == []
+
+
+def test_a_node_is_taken_from_lower_pods_once() -> None:
+    capacity = held(cluster(a=4), "a-0", "a-1", "a-2", "a-3")
+    assert let_in([strong("1", 3), strong("2", 2)], capacity) == ["1"]
+    assert let_in([strong("1", 3), strong("2", 1)], capacity) == ["1", "2"]
+    assert let_in([strong("1", 3), strong("2", 2, demand=ALL)], capacity) == ["1"], "it would take the same nodes"
+
+
+def test_who_has_the_higher_priority_is_asked_first() -> None:
+    assert let_in([waiting("1", 4), strong("2", 4)], cluster(a=4)) == ["2"]
+    both = [growing("1", 2), replace(growing("2", 2), priority=10)]
+    assert (room("1", both, cluster(a=2)), room("2", both, cluster(a=2))) == (0, 2)
+
+
+def test_what_lower_pods_are_about_to_take_is_not_theirs_yet() -> None:
+    starting = replace(waiting("9", 3), waits=False)
+    assert let_in([starting, strong("1", 4)], cluster(a=4)) == ["1"]
+    equal = replace(starting, priority=10)
+    assert let_in([equal, strong("1", 4)], cluster(a=4)) == []
+
+
+def test_a_growth_takes_no_node_of_lower_pods() -> None:
+    capacity = held(cluster(a=3), "a-0", "a-1")
+    claim = replace(growing("1", 2), priority=10, preempts=True)
+    assert room("1", [claim], capacity) == 1
+
+
+def test_a_lower_pod_that_leaves_is_forgotten() -> None:
+    capacity = held(cluster(a=2), "a-0", "a-1", priority=-5)
+    assert capacity.taken_by_lower(A, 0) == {"a-0", "a-1"}
+    for node in ("a-0", "a-1"):
+        capacity.pod_gone(replace(own(f"on-{node}", node), job_uid="uid-low").key)
+    assert capacity.taken_by_lower(A, 0) == set()
+    assert capacity.free(A) == {"a-0", "a-1"}
