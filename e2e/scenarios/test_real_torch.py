@@ -5,12 +5,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 
 from e2e.harness.images import is_torch
 from e2e.harness.job import Job
-from e2e.harness.rig import Rig
+from e2e.harness.rig import Rig, RigLayout
 from e2e.scenarios.proofs import assert_recovered, assert_weights_equal
+from e2e.trainer import proof
 
 pytestmark = [
     pytest.mark.skipif(not is_torch(), reason="make e2e TRAINER=torch plays it"),
@@ -90,3 +93,25 @@ def test_the_coordinators_pod_is_lost_and_two_faults_follow(rig: Rig) -> None:
     assert job.wait_incident(4, seconds=RECOVERY_SECONDS)["action"] == "Replace"
     assert job.status()["restarts"] == {"infrastructure": 0, "program": 0}
     assert_recovered(job, [0, 1, 3], LONG)
+
+
+def test_without_a_node_it_shrinks_and_grows_back(start_rig: Callable[[RigLayout], Rig]) -> None:
+    """World and data-parallel groups made smaller and larger over the store that stays; copies fill them again."""
+    rig = start_rig(RigLayout(chip_nodes=4))
+    job = rig.submit(
+        iterations=LONG,
+        step_milliseconds=STEP,
+        arguments=["--save-interval", "10", "--enable-elastic-training"],
+        spec={"recovery": {"replacementTimeoutSeconds": 5}, "elastic": {"expandDelaySeconds": 2}},
+    )
+    job.wait_step(12, seconds=START_SECONDS)
+    node = job.node_of(2)
+    rig.nodes.control.power_off(node)
+    assert job.wait_incident(2, seconds=RECOVERY_SECONDS)["action"] == "Shrink"
+    job.wait_condition("Shrunk")
+    job.wait_step(job.common_step() + 5)
+    rig.nodes.control.power_on(node)
+    assert job.wait_incident(3, seconds=RECOVERY_SECONDS)["action"] == "Expand"
+    assert job.status()["dataParallel"]["current"] == 4
+    assert not any(each.is_restart for each in proof.outages(job.events(), job.world()))
+    assert_weights_equal(job, LONG)

@@ -2,7 +2,8 @@
 
 Stop breaks the waits, clean must return an int, rebuild resets every communicator and makes the gloo groups new, repair
 sends size and bytes of the shard over a group, rollback gathers parameters and ends in a barrier of
-the world.
+the world. To shrink, world and data-parallel group are made new with the ranks that are left, and a barrier of these
+ends it; to grow, all come together over the same store in the original groups.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from e2e.torch_trainer import saving
 from e2e.torch_trainer.groups import GlooGroup
 from e2e.torch_trainer.optimizer import KEYS
 from e2e.trainer import checkpoint
-from e2e.trainer.recovery import LOADS, one_copy, tell_repair
+from e2e.trainer.recovery import LOADS, expect_strategy, one_copy, tell_repair
 
 if TYPE_CHECKING:
     from e2e.torch_trainer.training import Training
@@ -31,7 +32,7 @@ class Handlers:
     def __init__(self, training: Training) -> None:
         self._training = training
 
-    def register(self, mindio: Processor) -> None:
+    def register(self, mindio: Processor, *, elastic: bool) -> None:
         """Hand all handlers to MindIO."""
         mindio.tft_register_stop_handler(self.stop)
         mindio.tft_register_clean_handler(self.clean)
@@ -42,6 +43,11 @@ class Handlers:
         mindio.tft_register_rename_handler(self.rename)
         mindio.tft_register_stream_sync_handler(self.stream_sync)
         mindio.tft_register_exit_handler(self.exit)
+        if elastic:
+            mindio.tft_register_zit_downgrade_rebuild_handler(self.downgrade_rebuild)
+            mindio.tft_register_zit_upgrade_rebuild_handler(self.upgrade_rebuild)
+            mindio.tft_register_zit_upgrade_repair_handler(self.repair)
+            mindio.tft_register_zit_upgrade_rollback_handler(self.rollback)
 
     def stop(self, _arguments: object, _context: object) -> None:
         """Break every wait of the training thread with FORCE STOP."""
@@ -89,7 +95,7 @@ class Handlers:
         if not training.loaded_in_recovery and training.optimizer.step != step:
             raise RuntimeError(f"rollback to {step}, but rank {training.rank} is at {training.optimizer.step}")
         training.loaded_in_recovery = False
-        training.optimizer.gather()
+        training.gather()
         training.default.barrier()
         training.events.add("rollback", step=training.optimizer.step, asked=step)
 
@@ -119,6 +125,33 @@ class Handlers:
     def exit(self, _context: object) -> None:
         """MindIO ends the process itself; this only leaves a trace."""
         self._training.events.add("exit")
+
+    def downgrade_rebuild(self, data_group: list[int], ranks: list[int], _arguments: object, params: str) -> None:
+        """New, smaller groups for the ranks that are left, then a barrier of these."""
+        training, layout = self._training, self._training.layout
+        training.faults.at("rebuild")
+        expect_strategy(params, "scale-in-strategy")
+        active = tuple(sorted({layout.coordinate(rank).data for rank in ranks}))
+        if sorted(data_group) != [training.data_ranks[position] for position in active]:
+            raise RuntimeError(f"data-parallel group {data_group} does not follow from the ranks left, {ranks}")
+        training.world.resume()
+        training.shrink(active)
+        training.gather()
+        training.default.barrier()
+        gone = sorted(set(range(layout.world)) - set(ranks))
+        training.printer.leave_to(max(ranks))
+        training.events.add("downgrade", ranks=gone, generation=training.repair_number, active=list(active))
+
+    def upgrade_rebuild(self, ranks: list[int], _arguments: object, params: str) -> None:
+        """The original groups for everybody, with the ranks that came back."""
+        training = self._training
+        training.faults.at("rebuild")
+        expect_strategy(params, "scale-out-strategy")
+        training.world.resume()
+        training.grow()
+        training.printer.leave_to(training.layout.world - 1)
+        active = list(training.active)
+        training.events.add("upgrade", ranks=list(ranks), generation=training.repair_number, active=active)
 
     def _exchange(self, info: Transfers) -> None:
         """Each transfer in which this rank takes part: the size of the state, then its bytes.

@@ -29,7 +29,7 @@ def save_periodic(training: Training, step: int) -> None:
     assert root is not None, "only called where --save is given"
     training.printer.saving(step, root)
     training.faults.at("save", step)
-    whole = {key: training.half.gather(training.optimizer.state[key]) for key in KEYS}
+    whole = {key: training.whole(key) for key in KEYS}
     if training.place.data == 0:
         training.events.add("save", phase="begin", kind="periodic", step=step)
         write(training, root / checkpoint.directory_name(step), step, whole, "periodic")

@@ -11,7 +11,6 @@ import sys
 import threading
 import time
 import traceback
-from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -55,10 +54,10 @@ def main(arguments: list[str]) -> int:
 
 
 def _fitting(settings: Settings) -> Settings:
-    """The settings as the GPT can have them: its groups cannot shrink; raises RefusedStartError for a pipeline."""
+    """The settings as the GPT can have them; raises RefusedStartError for a pipeline."""
     if settings.layout.pipeline > 1:
         raise RefusedStartError("the GPT has one pipeline stage")
-    return replace(settings, enable_zit=False)
+    return settings
 
 
 def _made(settings: Settings) -> Training:
@@ -100,7 +99,9 @@ def _begin(training: Training) -> None:
         load_newest(training)
     kind = {"rank_list": layout.data_group(rank), "replica_cnt": layout.copies, "replica_shift": 0}
     mindio.tft_set_optimizer_replica(rank, [kind])
-    Handlers(training).register(mindio)
+    if training.settings.enable_zit:
+        mindio.tft_set_dp_group_info(rank, layout.data_group(rank))
+    Handlers(training).register(mindio, elastic=training.settings.enable_zit)
     training.printer.mark("before the start of training step")
 
 

@@ -18,6 +18,7 @@ from e2e.torch_trainer.groups import Communicator, GlooGroup, World
 from e2e.torch_trainer.model import Model, batch
 from e2e.torch_trainer.optimizer import ShardedAdam
 from e2e.trainer import manners, printing
+from e2e.trainer.layout import shares as layout_shares
 from e2e.trainer.pacing import Pace
 from e2e.trainer.settings import HURRY
 
@@ -40,6 +41,8 @@ class Training:
         self.pace = Pace(settings.step_seconds, is_uneven=manners.UNEVEN in settings.manners)
         self.has_left_mindio = threading.Event()
         self.loaded_in_recovery = False
+        self.active = tuple(range(self.layout.data))
+        """Data-parallel ranks that train."""
         self.save: Callable[[int], None] = lambda _: None  # a periodic checkpoint
         self._hurry = settings.log_dir / HURRY
 
@@ -58,6 +61,7 @@ class Training:
             f"replica_{self.place.tensor}_{half}",
             self.data_ranks[half * layout.shards : (half + 1) * layout.shards],
         )
+        self._original = self.default, self.data
         self.data_gloo = GlooGroup(self.world, self.data_ranks, 0)
         self.repair_number = 0
 
@@ -75,6 +79,47 @@ class Training:
         old = self.data_gloo
         self.data_gloo = GlooGroup(self.world, self.data_ranks, self.repair_number)
         self.world.give_up(old)
+
+    def shrink(self, active: tuple[int, ...]) -> None:
+        """World and data-parallel group of the data-parallel ranks that are left; who calls it ends with a barrier.
+
+        A tensor group is dropped whole or stays whole; it was broken by the stop.
+        """
+        layout, tensor = self.layout, self.place.tensor
+        ranks = sorted(rank for position in active for rank in layout.tensor_group(self.data_ranks[position]))
+        number = self.world.agreed_number(f"downgrades to {active}", len(ranks))
+        suffix = f"{'_'.join(map(str, active))}_{number}"
+        self.tensor.rebuild()
+        self.default = Communicator(self.world, f"scale_in_{suffix}", ranks)
+        self.data = Communicator(
+            self.world, f"scale_in_dp_{tensor}_{suffix}", [self.data_ranks[position] for position in active]
+        )
+        self.active = active
+
+    def grow(self) -> None:
+        """The original groups, over the store that stands where it stood; ranks that came back do the same."""
+        for group in (self.default, self.data):
+            if group not in self._original:
+                group.rebuild()
+        self.default, self.data = self._original
+        self.active = tuple(range(self.layout.data))
+        self.rebuild()
+
+    def gather(self) -> None:
+        """Parameters from the shards: those of the own half, or the first that is there of each."""
+        optimizer = self.optimizer
+        if len(self.active) == self.layout.data:
+            optimizer.gather()
+        else:
+            optimizer.take(self.whole("master"))
+
+    def whole(self, key: str) -> torch.Tensor:
+        """One of the optimizer's vectors in full, from its shards."""
+        mine = self.optimizer.state[key]
+        if len(self.active) == self.layout.data:
+            return self.half.gather(mine)
+        parts = dict(zip(self.active, self.data.gather(mine).split(len(mine)), strict=True))
+        return torch.cat([parts[source] for source in self.layout.sources(self.place.data, self.active)])
 
     def reset_communicators(self) -> None:
         """`reinit_process_group` for each; nothing is connected before the next collective."""
@@ -124,7 +169,7 @@ class Training:
         self.default.barrier()
         self._update(step, gradient)
         self.events.add("step_end", step=step, flush=False)
-        self.optimizer.gather()
+        self.gather()
         seconds, batch_size = time.monotonic() - started, settings.micro_batch_size * self.layout.data
         rate, norm = settings.learning_rate, float(gradient.norm())
         self.printer.step(step, loss=loss, seconds=seconds, batch=batch_size, learning_rate=rate, norm=norm)
@@ -135,10 +180,25 @@ class Training:
             self.save(step)
 
     def _gradient(self, step: int) -> tuple[float, torch.Tensor]:
-        tokens = batch(self.settings.seed, step, self.place.data, self.settings.micro_batch_size)
-        loss = self.model(tokens)
-        loss.backward()
-        return float(loss), self.data.sum(self.optimizer.gradient()) / self.layout.data
+        """Mean over the global batch, a micro batch for each data-parallel rank of the original size.
+
+        The sum goes through them in order, whoever has computed which: its last bits do not depend on the size.
+        """
+        settings, found, losses = self.settings, [], []
+        shares = layout_shares(self.layout.data, self.active)
+        for number in shares[self.place.data]:
+            loss = self.model(batch(settings.seed, step, number, settings.micro_batch_size))
+            loss.backward()
+            losses.append(float(loss))
+            found.append(self.optimizer.gradient())
+        most = max(map(len, shares.values()))
+        padded = found + [torch.zeros_like(found[0])] * (most - len(found))
+        gathered = self.data.gather(torch.cat(padded)).split(len(found[0]))
+        total = torch.zeros_like(found[0])
+        for index, position in enumerate(self.active):
+            for number in range(len(shares[position])):
+                total += gathered[index * most + number]
+        return sum(losses) / len(losses), total / self.layout.data
 
     def _update(self, step: int, gradient: torch.Tensor) -> None:
         self.mindio.tft_start_updating_os()

@@ -154,7 +154,7 @@ class Handlers:
     def downgrade_rebuild(self, data_group: list[int], ranks: list[int], _arguments: object, params: str) -> None:
         """Go on with the data-parallel ranks that are left; the share of each grows."""
         training, layout = self._training, self._training.layout
-        _expect(params, "scale-in-strategy")
+        expect_strategy(params, "scale-in-strategy")
         active = tuple(sorted({layout.coordinate(rank).data for rank in ranks}))
         expected = [rank for rank in layout.data_group(training.rank) if layout.coordinate(rank).data in active]
         if sorted(data_group) != sorted(expected):
@@ -165,7 +165,7 @@ class Handlers:
 
     def upgrade_rebuild(self, ranks: list[int], _arguments: object, params: str) -> None:
         """Take the ranks that came back in again."""
-        _expect(params, "scale-out-strategy")
+        expect_strategy(params, "scale-out-strategy")
         training = self._training
         training.collectives.active = tuple(range(training.layout.data))
         training.printer.leave_to(training.layout.world - 1)
@@ -248,7 +248,7 @@ class Handlers:
         training.events.add("rollback", step=training.shard.step, asked=step)
 
 
-def _expect(params: str, key: str) -> None:
+def expect_strategy(params: str, key: str) -> None:
     """Raise RuntimeError unless params is the JSON text MindSpeed-LLM expects."""
     try:
         value = json.loads(params)
