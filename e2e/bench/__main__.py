@@ -7,6 +7,7 @@ machine that does nothing else, so the load before the start is written beside t
 from __future__ import annotations
 
 import argparse
+import math
 import statistics
 import sys
 import time
@@ -21,6 +22,7 @@ from e2e.bench import (
     event_cost,
     fault_scale,
     many_ranks,
+    mass_loss,
     operator_scale,
     overhead,
     plan,
@@ -52,6 +54,7 @@ SECTIONS = (
     "coordinator-live",
     "event-cost",
     "operator-scale",
+    "mass-loss",
     "faults",
     "overhead",
     "frozen",
@@ -101,6 +104,7 @@ class Bench:
             "faults": self._faults,
             "event-cost": self._event_cost,
             "operator-scale": self._operator_scale,
+            "mass-loss": self._mass_loss,
             "overhead": self._overhead,
             "frozen": self._frozen,
             "loaded": self._loaded,
@@ -206,6 +210,13 @@ class Bench:
             operator_scale.measure(found, self.say)
         finally:
             self.rows += operator_rows(found)
+
+    def _mass_loss(self) -> None:
+        found = operator_scale.Found()
+        try:
+            mass_loss.measure(found, self.say)
+        finally:
+            self.rows += mass_loss_rows(found)
 
     def _overhead(self) -> None:
         for size in overhead.SIZES:
@@ -386,6 +397,23 @@ OPERATOR_ROWS: Final = (
 def operator_rows(found: operator_scale.Found) -> list[Row]:
     """The numbers of the operator beside a thousand nodes of KWOK; without KWOK none was measured."""
     return [row(words, unit, found.of(name), limit) for name, words, unit, limit in OPERATOR_ROWS]
+
+
+def mass_loss_rows(found: operator_scale.Found) -> list[Row]:
+    """The numbers of many nodes lost at once, and how they grow with the job."""
+    rows, medians = [], {}
+    for pods, lost in mass_loss.LOSSES:
+        limit = Limit("p50", 1) if lost == max(lost for _, lost in mass_loss.LOSSES) else None
+        times = found.of(f"{pods}:{lost} last")
+        medians[pods] = statistics.median(times) if times else float("nan")
+        words = f"{pods:,} pods, {lost} nodes lost"
+        rows += [
+            row(f"{words}: reported -> all replacements created", "s", times, limit),
+            row(f"{words}: writes beyond 2 for each", "", found.of(f"{pods}:{lost} writes"), Limit("max", 12)),
+        ]
+    small, large = min(medians), max(medians)
+    ratio = [medians[large] / medians[small]] if all(map(math.isfinite, medians.values())) else []
+    return [*rows, row(f"the same loss: time at {large:,} pods / at {small}, medians", "", ratio, Limit("max", 1.5))]
 
 
 def overhead_rows(ranks: int, found: Sequence[overhead.Pair]) -> list[Row]:

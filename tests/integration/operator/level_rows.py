@@ -9,12 +9,13 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import Any
 
+from e2e.bench.obedient_coordinator import ObedientCoordinator
 from e2e.cluster.control_plane import ControlPlane
 from e2e.cluster.rest import ApiError
 from e2e.nodes import faults as writers
 from hajob.protocol import sidecar_pb2 as wire
 from tests.integration.operator.bare_nodes import ready_condition
-from tests.integration.operator.scripted_jobs import LaneCoordinator, ScriptedJobs
+from tests.integration.operator.scripted_jobs import ScriptedJobs
 from tests.unit.sources import hardware_objects as objects
 
 Object = dict[str, Any]
@@ -91,7 +92,7 @@ class Scene:
         return str(self.pod["spec"].get("nodeName", ""))
 
     @property
-    def coordinator(self) -> LaneCoordinator:
+    def coordinator(self) -> ObedientCoordinator:
         return self.jobs.coordinators[self.job]
 
     async def create(self, body: Object, well: Object | None = None) -> None:

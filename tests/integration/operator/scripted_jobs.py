@@ -8,23 +8,21 @@ and dozens of jobs fit into one control plane with one operator's process.
 from __future__ import annotations
 
 import asyncio
-import base64
 import itertools
 import json
 import threading
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager, suppress
 from copy import deepcopy
-from dataclasses import dataclass, field
 from typing import Any
 
 import grpc.aio
 
-from e2e.bench.decision import Requests, ScriptedCoordinator, serve
+from e2e.bench.decision import serve
+from e2e.bench.obedient_coordinator import ObedientCoordinator, certificates_of, token_of
 from e2e.cluster.control_plane import ControlPlane
 from e2e.harness import blocks
 from hajob.api import constants as names
-from hajob.protocol import sidecar_pb2 as wire
 from tests.integration.conftest import QUICKSTART, collection
 from tests.integration.operator.bare_nodes import bare_node, living_nodes
 
@@ -36,79 +34,6 @@ LANE = "lane"
 """Label of the nodes of one job."""
 PATIENCE_SECONDS = 120.0
 LOOK_SECONDS = 0.5
-
-
-@dataclass
-class LaneCoordinator(ScriptedCoordinator):
-    """Carries out every order as soon as it can be, and remembers all of them."""
-
-    given: list[wire.Order] = field(default_factory=list)
-    assignment: wire.Assignment = field(default_factory=wire.Assignment)
-    newest: wire.Order = field(default_factory=wire.Order)
-    _done: set[tuple[int, int]] = field(default_factory=set)
-
-    async def _read(self, requests: Requests) -> None:
-        async for message in requests:
-            match message.WhichOneof("body"):
-                case "assignment":
-                    self.assignment = message.assignment
-                case "order":
-                    self.newest = message.order
-            if self.assignment.attempt and self.newest.incarnation:
-                self._ordered(self.newest, 0.0)
-                self._carry_out()
-
-    def _ordered(self, order: wire.Order, at: float) -> None:
-        if (order.incarnation, order.revision) == (self.incarnation, self.revision):
-            return
-        super()._ordered(order, at)
-        if order.action == wire.START:
-            self.train()  # a rank that stands where it stood has made no progress, and is helped otherwise
-        else:
-            self.given.append(order)
-
-    def _carry_out(self) -> None:
-        """The newest order, once its new pods are there."""
-        order = self.given[-1] if self.given else wire.Order()
-        key = (order.incarnation, order.revision)
-        if order.action not in _OUTCOME or key in self._done or not self._are_there(order):
-            return
-        self._done.add(key)
-        strategy, milestones = _OUTCOME[order.action]
-        self.tell(*milestones)
-        report = self._report()
-        report.milestones.add(kind=wire.RESULT, incarnation=self.incarnation, step=self.step, strategy=strategy)
-        self.step += 1
-        self._due.put_nowait(report)
-        self.train()
-
-    def _are_there(self, order: wire.Order) -> bool:
-        """Whether every pod that comes anew has come."""
-        there = {pod.node_rank: pod for pod in self.assignment.pods if pod.address}
-        return all(node in there and there[node].incarnation >= order.incident for node in order.replaced_nodes)
-
-    def _report(self) -> wire.Report:
-        report = super()._report()
-        report.state.attempt = self.assignment.attempt
-        return report
-
-    def report_fact(self, kind: wire.FactKind, **fields: Any) -> None:
-        """Report something that agents or MindIO have seen at node rank 1."""
-        report = self._report()
-        told = {"id": f"fact/{self.step}", "node_rank": 1, "ranks": [3], "incarnation": self.incarnation, **fields}
-        report.facts.add(kind=kind, step=self.step, **told)
-        self._due.put_nowait(report)
-
-
-_REPLACED = (wire.STOPPED, wire.REPLACEMENTS_STARTED, wire.REPLACEMENTS_READY, wire.NAMED, wire.RESUMED)
-_OUTCOME = {
-    wire.RETRY: ("retry", (wire.STOPPED, wire.NAMED, wire.RESUMED)),
-    wire.IN_PLACE: ("recover", _REPLACED),
-    wire.REPLACE: ("recover", _REPLACED),
-    wire.MIGRATE: ("migration", (wire.REPLACEMENTS_READY, wire.RESUMED)),
-    wire.CHECKPOINT: ("dump", (wire.STOPPED,)),
-}
-"""MindIO's strategy and what a coordinator tells on the way."""
 
 
 class ScriptedJobs:
@@ -124,7 +49,7 @@ class ScriptedJobs:
         self.pods: dict[str, Object] = {}
         self.jobs: dict[str, Object] = {}
         self.quarantines: dict[str, Object] = {}
-        self.coordinators: dict[str, LaneCoordinator] = {}
+        self.coordinators: dict[str, ObedientCoordinator] = {}
         self._servers: dict[str, grpc.aio.Server] = {}
         self._begun: set[str] = set()
         self._pods = f"/api/v1/namespaces/{namespace}/pods"
@@ -207,29 +132,14 @@ class ScriptedJobs:
     async def _serve(self, pod: Object, address: str) -> None:
         metadata = pod["metadata"]
         job = metadata["labels"][names.LABEL_JOB_NAME]
-        coordinator = LaneCoordinator(metadata["labels"][names.LABEL_JOB_UID], metadata["uid"])
+        coordinator = ObedientCoordinator(metadata["labels"][names.LABEL_JOB_UID], metadata["uid"])
         coordinator.num_nodes = self.jobs[job]["spec"]["numNodes"]
-        coordinator.token = await asyncio.to_thread(self._token, pod)
-        files = await asyncio.to_thread(self._certificates, pod)
+        coordinator.token = await asyncio.to_thread(token_of, self.plane, pod)
+        files = await asyncio.to_thread(certificates_of, self.plane, pod)
         if (before := self.coordinators.get(job)) is not None:
             coordinator.given, coordinator.step = before.given, before.step
         self.coordinators[job] = coordinator
         self._servers[metadata["uid"]] = await serve(coordinator, address, files)
-
-    def _token(self, pod: Object) -> str:
-        """That the API server knows to be this pod's."""
-        metadata = pod["metadata"]
-        bound = {"kind": "Pod", "apiVersion": "v1", "name": metadata["name"], "uid": metadata["uid"]}
-        asked = {"spec": {"audiences": [names.COORDINATOR_TOKEN_AUDIENCE], "boundObjectRef": bound}}
-        account = pod["spec"]["serviceAccountName"]
-        path = f"/api/v1/namespaces/{self.namespace}/serviceaccounts/{account}/token"
-        return str(self.plane.api.create(path, asked)["status"]["token"])
-
-    def _certificates(self, pod: Object) -> dict[str, bytes]:
-        secrets = [volume["secret"]["secretName"] for volume in pod["spec"]["volumes"] if "secret" in volume]
-        secret = next(name for name in secrets if "-hajob-tls-" in name)
-        data = self.plane.api.get(f"/api/v1/namespaces/{self.namespace}/secrets/{secret}")["data"]
-        return {name: base64.b64decode(content) for name, content in data.items()}
 
     async def _end(self, pod: Object) -> None:
         await self.hang_up(pod["metadata"]["uid"])
