@@ -10,8 +10,12 @@ GENERATORS := $(addprefix release.generate.,protocol crds reference diagram oper
 TESTS ?=
 # What trains in `make e2e`: the toy, or with TRAINER=torch a GPT in real PyTorch (docs/toy-trainer.md).
 TRAINER ?= toy
-# What the nodes of `make e2e` are: processes of this machine, or real kubelets with containerd (root; docs/local-cluster.md).
+# What the nodes of `make demo`, `make e2e` and `make bench` are: processes of this machine, or real kubelets with
+# containerd (root; docs/local-cluster.md).
 PROVIDER ?= processes
+ifeq ($(filter $(PROVIDER),processes kubelets),)
+$(error PROVIDER=$(PROVIDER): there are processes and kubelets)
+endif
 PYTEST := $(RUN) pytest -o tmp_path_retention_policy=failed
 .DEFAULT_GOAL := help
 
@@ -26,7 +30,7 @@ setup: ## make everything the other targets need (they do it, too)
 
 .PHONY: demo
 demo: ## a training on a local cluster survives five faults, before your eyes; ARGS=--stay: it waits for yours
-	@$(TOOL) -m e2e.demo $(ARGS)
+	@$(TOOL) -m e2e.demo --provider $(PROVIDER) $(ARGS)
 
 .PHONY: test
 test: lint ## decide whether a change is good: lint and all tests
@@ -62,8 +66,6 @@ integration: ## tests on a real API server
 e2e: ## whole trainings, faults included, with the MindIO simulator or the package in HAJOB_MINDIO; TRAINER=torch, PROVIDER=kubelets
 ifeq ($(PROVIDER),kubelets)
 	@$(RUN) e2e.kubelets $(TESTS)
-else ifneq ($(PROVIDER),processes)
-	@echo "PROVIDER=$(PROVIDER): there are processes and kubelets" >&2; exit 1
 else ifeq ($(TRAINER),torch)
 	@$(TOOL) -m e2e.torch_trainer
 	@HAJOB_TRAINER=torch $(PYTEST) e2e/scenarios/test_real_torch.py $(TESTS)
@@ -80,7 +82,7 @@ chart: ## build Helm, test the chart: what it renders, and on a real API server
 	@HAJOB_CHART_ON_SERVER=1 $(PYTEST) tests/integration/chart $(TESTS)
 
 .PHONY: matrix
-matrix: ## the API on other Kubernetes versions, 1.29 first, built from their modules (ten minutes each); ARGS="1.29.6"
+matrix: ## API, chart, demo on other Kubernetes versions, 1.29 first, built from their modules (ten minutes each); ARGS="1.29.6"
 	@$(RUN) e2e.bootstrap.matrix $(ARGS)
 
 .PHONY: image
@@ -128,7 +130,7 @@ conformance: ## the MindIO simulator, or the package in HAJOB_MINDIO, against re
 
 .PHONY: bench
 bench: ## repeat both recoveries 20 times, times and writes as a table and as JSON
-	@$(RUN) e2e.bench
+	@$(RUN) e2e.bench --provider $(PROVIDER) $(ARGS)
 
 .PHONY: proof
 proof: ## every recovery for every ranks at every moment, written to docs/proof.md (an hour)

@@ -16,6 +16,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
+from e2e import providers
 from e2e.bench import (
     coordinator_live,
     coordinator_scale,
@@ -38,8 +39,9 @@ from e2e.bootstrap.paths import CHECKOUT
 from e2e.cluster.control_plane import ControlPlane
 from e2e.cluster.run import Run
 from e2e.harness.rig import Rig, RigLayout
+from e2e.harness.stage import Stage
 
-RESULTS = CHECKOUT / "bench/results/recovery.json"
+RESULTS = CHECKOUT / "bench/results" / ("kubelets.json" if providers.are_real() else "recovery.json")
 SECTIONS = (
     "planner",
     "decision",
@@ -60,6 +62,8 @@ SECTIONS = (
     "frozen",
     "loaded",
 )
+ON_REAL_NODES = ("in-place", "replace")
+"""What is measured with PROVIDER=kubelets, too."""
 PLAN_DECISIONS = 20_000
 
 
@@ -74,6 +78,7 @@ class Bench:
         self.problems: list[str] = []
         self._began = time.monotonic()
         self._rig: Rig | None = None
+        self._stage: Stage | None = None
 
     def say(self, words: str) -> None:
         """A line of progress."""
@@ -86,6 +91,16 @@ class Bench:
             self.say("starting the cluster")
             self._rig = Rig.start_demo(ControlPlane.start(self.run), RigLayout())
         return self._rig
+
+    @property
+    def stage(self) -> Stage:
+        """The same, or real nodes (`PROVIDER=kubelets`)."""
+        if not providers.are_real():
+            return self.rig
+        if self._stage is None:
+            self.say("starting real nodes")
+            self._stage = providers.start(ControlPlane.start(self.run), RigLayout())
+        return self._stage
 
     def measure(self) -> None:
         """All chosen sections, one after the other."""
@@ -110,6 +125,9 @@ class Bench:
             "loaded": self._loaded,
         }
         for name in self.chosen.only or SECTIONS:
+            if providers.are_real() and name not in ON_REAL_NODES:
+                self.say(f"{name}: left out, not for real nodes")
+                continue
             self.say(f"{name}:")
             try:
                 sections[name]()
@@ -119,8 +137,8 @@ class Bench:
                 self._explain()
 
     def _explain(self) -> None:
-        if self._rig is not None:
-            self.say(f"logs are kept in {self._rig.explain()}")
+        if used := self._rig or self._stage:
+            self.say(f"logs are kept in {used.explain()}")
 
     def _planner(self) -> None:
         self.plan = plan.figures(PLAN_DECISIONS)
@@ -132,7 +150,7 @@ class Bench:
     def _in_place(self) -> None:
         found: list[Round] = []
         try:
-            for each in in_place(self.rig, self.chosen.rounds, self.say):
+            for each in in_place(self.stage, self.chosen.rounds, self.say):
                 found.append(each)
         finally:
             self.rows += in_place_rows(found)
@@ -140,7 +158,7 @@ class Bench:
     def _replace(self) -> None:
         found: list[Round] = []
         try:
-            for each in replace(self.rig, self.chosen.rounds, self.say):
+            for each in replace(self.stage, self.chosen.rounds, self.say):
                 found.append(each)
         finally:
             self.rows += replace_rows(found)
@@ -447,6 +465,7 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--rounds", type=int, default=20, help="of each recovery (20)")
     parser.add_argument("--quiet-rounds", type=int, default=200, help="of what must not be taken for a fault (200)")
     parser.add_argument("--pairs", type=int, default=20, help="of trainings with and without Hajob (20)")
+    providers.add_option(parser)
     parser.add_argument("--only", action="append", choices=SECTIONS, help="this section, may be repeated (all)")
     parser.add_argument("--output", type=Path, default=RESULTS, help="the JSON file; the table goes beside it")
     return parser.parse_args(arguments)
@@ -455,6 +474,9 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Measure, print, write; 0 unless a section could not be measured."""
     chosen = parse(arguments)
+    away = providers.elsewhere(chosen, "e2e.bench", sys.argv[1:] if arguments is None else arguments, {})
+    if away is not None:
+        return away
     about = {
         "machine": report.machine(),
         "rounds": chosen.rounds,

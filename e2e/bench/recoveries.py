@@ -11,11 +11,10 @@ import datetime
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 
 from e2e.harness.account import Recovery, recovery
 from e2e.harness.job import Job
-from e2e.harness.rig import Rig
+from e2e.harness.stage import Stage
 from e2e.trainer import proof
 
 ROUNDS_PER_JOB = 10
@@ -59,7 +58,7 @@ class Fault:
     lost: list[int]
 
 
-def training(rig: Rig, name: str, more: Mapping[str, object] | None = None) -> Job:
+def training(rig: Stage, name: str, more: Mapping[str, object] | None = None) -> Job:
     """A training that goes on until it is deleted, under way; `more`: of its spec."""
     spec = {**UNLIMITED, **(more or {})}
     job = rig.submit(name, iterations=ITERATIONS, step_milliseconds=STEP_MILLISECONDS, spec=spec)
@@ -68,7 +67,7 @@ def training(rig: Rig, name: str, more: Mapping[str, object] | None = None) -> J
     return job
 
 
-def in_place(rig: Rig, rounds: int, say: Say) -> Iterator[Round]:
+def in_place(rig: Stage, rounds: int, say: Say) -> Iterator[Round]:
     """Kill one rank after the other."""
     for number, job in _rounds(rig, "in-place", rounds):
         rank = number % job.world()
@@ -78,7 +77,7 @@ def in_place(rig: Rig, rounds: int, say: Say) -> Iterator[Round]:
         yield account(rig, job, made, say)
 
 
-def replace(rig: Rig, rounds: int, say: Say) -> Iterator[Round]:
+def replace(rig: Stage, rounds: int, say: Say) -> Iterator[Round]:
     """Power off one node after the other; it boots again before the next one goes."""
     for number, job in _rounds(rig, "replace", rounds):
         node_rank = number % 4
@@ -91,7 +90,7 @@ def replace(rig: Rig, rounds: int, say: Say) -> Iterator[Round]:
         wait_ready(rig, node)
 
 
-def wait_ready(rig: Rig, node: str) -> None:
+def wait_ready(rig: Stage, node: str) -> None:
     """Wait until the scheduler may use a node."""
     path = f"/api/v1/nodes/{node}"
 
@@ -102,7 +101,7 @@ def wait_ready(rig: Rig, node: str) -> None:
     rig.plane.wait(f"{node} to be ready", ready)
 
 
-def _rounds(rig: Rig, name: str, rounds: int) -> Iterator[tuple[int, Job]]:
+def _rounds(rig: Stage, name: str, rounds: int) -> Iterator[tuple[int, Job]]:
     job: Job | None = None
     for number in range(rounds):
         if job is None or number % ROUNDS_PER_JOB == 0:
@@ -114,7 +113,7 @@ def _rounds(rig: Rig, name: str, rounds: int) -> Iterator[tuple[int, Job]]:
         job.delete()
 
 
-def account(rig: Rig, job: Job, fault: Fault, say: Say) -> Round:
+def account(rig: Stage, job: Job, fault: Fault, say: Say) -> Round:
     """Wait until a fault's incident is over and read what it cost."""
     incarnation, began = fault.incarnation, fault.began_ns
     job.wait_incident(incarnation, seconds=RECOVERY_SECONDS)
@@ -135,7 +134,7 @@ def account(rig: Rig, job: Job, fault: Fault, say: Say) -> Round:
     )
 
 
-def stop_accepted(rig: Rig, job: Job, began: int) -> int:
+def stop_accepted(rig: Stage, job: Job, began: int) -> int:
     """When MindIO took `stop_train`, by the log of the job's coordinator; 0 where it does not say."""
     for line in coordinator_lines(rig, job):
         clock, _, words = line.partition(" ")
@@ -147,12 +146,9 @@ def stop_accepted(rig: Rig, job: Job, began: int) -> int:
     return 0
 
 
-def coordinator_lines(rig: Rig, job: Job) -> Iterator[str]:
+def coordinator_lines(rig: Stage, job: Job) -> Iterator[str]:
     """What the job's coordinator has logged."""
-    pod = job.pods("coordinator")[0]["metadata"]["name"]
-    logs: Path = rig.plane.run.directory / f"nodes-{rig.name}" / "logs"
-    for path in sorted(logs.glob(f"*/{job.namespace}_{pod}_*/coordinator/*.log")):
-        yield from path.read_text(errors="replace").splitlines()
+    yield from rig.lines(job.pods("coordinator")[0]["metadata"]["name"], "coordinator")
 
 
 def time_of_day(clock: str, near: int) -> int:

@@ -18,7 +18,7 @@ KUBERNETES_VERSION = "1.36.3"
 VERSION_VARIABLE = "HAJOB_KUBERNETES"
 """Another version of API server, scheduler and controller manager, one of these."""
 _SERVERS = ("kube-apiserver", "kube-scheduler", "kube-controller-manager")
-OTHER_KUBERNETES: dict[str, tuple[str, ...]] = {"1.29.6": _SERVERS[:2], "1.30.14": _SERVERS, "1.34.4": _SERVERS}
+OTHER_KUBERNETES: dict[str, tuple[str, ...]] = {"1.29.6": _SERVERS[:2], "1.32.13": _SERVERS, "1.34.4": _SERVERS}
 """The oldest that Hajob runs on, and others; which parts of each the module proxy has the sources of."""
 ETCD_VERSION = "3.7.3"
 KWOK_VERSION = "0.8.0"

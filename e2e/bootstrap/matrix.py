@@ -1,4 +1,4 @@
-"""`make matrix`: the API on control planes of other Kubernetes versions, built from their modules.
+"""`make matrix`: API, chart and demo on control planes of other Kubernetes versions, built from their modules.
 
 python -m e2e.bootstrap.matrix [VERSION ...] [-- PYTEST-ARGUMENT ...]
 
@@ -13,25 +13,32 @@ import subprocess
 import sys
 from typing import Final
 
-from e2e.bootstrap.binaries import OTHER_KUBERNETES, VERSION_VARIABLE, kubernetes_parts
+from e2e.bootstrap.binaries import HELM, OTHER_KUBERNETES, VERSION_VARIABLE, kubernetes_parts
 from e2e.bootstrap.paths import CHECKOUT
 from e2e.bootstrap.problems import SetupError
 from e2e.bootstrap.setup import provide
 
-TESTS: Final = ("tests/integration/api", "tests/integration/runtime/test_lease_and_status_on_server.py")
-"""CRDs with their rules and defaults, refusals, examples, and the status subresource's fence."""
+PYTEST: Final = ("-m", "pytest", "-q")
+PLAYED: Final = (
+    # CRDs with their rules and defaults, refusals, examples, and the fence of the status
+    (*PYTEST, "tests/integration/api", "tests/integration/runtime/test_lease_and_status_on_server.py"),
+    # install, upgrade, rollback, uninstall, and a dry run of all that is rendered; apart, since it changes the CRDs
+    (*PYTEST, "tests/integration/chart/test_chart_on_server.py"),
+    ("-m", "e2e.demo", "--faults", "2"),
+)
 
 
 def run(version: str, arguments: list[str]) -> int:
-    """Pytest's exit code on one version; 1 where its control plane cannot be built."""
+    """How many of the parts fail on one version; 1 where its control plane cannot be built."""
     print(f"== Kubernetes {version}", flush=True)
     try:
-        provide(*kubernetes_parts(version))
+        provide(*kubernetes_parts(version), HELM)
     except SetupError as error:
         print(error, file=sys.stderr)
         return 1
-    command = [sys.executable, "-m", "pytest", "-q", *(arguments or TESTS)]
-    return subprocess.call(command, cwd=CHECKOUT, env={**os.environ, VERSION_VARIABLE: version})
+    environment = {**os.environ, VERSION_VARIABLE: version, "HAJOB_CHART_ON_SERVER": "1"}
+    parts = ((*PYTEST, *arguments),) if arguments else PLAYED
+    return sum(subprocess.call([sys.executable, *part], cwd=CHECKOUT, env=environment) != 0 for part in parts)
 
 
 def main(words: list[str]) -> int:

@@ -16,11 +16,13 @@ import time
 from pathlib import Path
 from types import FrameType
 
+from e2e.cluster import cgroups
 from e2e.cluster.processes import Process, end_marked, wait_end
 
 KEEP = "keep-logs"
 READY = "reaper-ready"
 KEPT_RUNS = 10
+CGROUP_SECONDS = 10.0
 
 
 class _FinishNow(Exception):  # noqa: N818 - not an error
@@ -28,7 +30,7 @@ class _FinishNow(Exception):  # noqa: N818 - not an error
 
 
 def finish(run: str, directory: Path, logs: Path) -> bool:
-    """End all processes of `run` and remove its directory; whether nothing is left.
+    """End all processes of `run`, remove its directory and its cgroups; whether nothing is left.
 
     Its logs move to `logs` if the file KEEP says that they are wanted.
     """
@@ -40,7 +42,8 @@ def finish(run: str, directory: Path, logs: Path) -> bool:
         if not directory.exists():
             break
         time.sleep(0.1)
-    return left == 0 and not directory.exists()
+    groups = cgroups.remove(cgroups.of_run(run), seconds=CGROUP_SECONDS)
+    return left == 0 and not directory.exists() and not groups
 
 
 def keep_logs(source: Path, target: Path) -> None:

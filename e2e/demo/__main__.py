@@ -13,6 +13,7 @@ import signal
 import sys
 from types import FrameType
 
+from e2e import providers
 from e2e.bootstrap.problems import SetupError
 from e2e.cluster.control_plane import ControlPlaneError
 from e2e.cluster.rest import ApiError
@@ -46,11 +47,14 @@ class Ending:
 
 def main() -> int:
     """Play it; 0 only if all faults were recovered as promised and the weights are equal."""
-    switches = _switches()
+    options, chosen = _switches()
+    away = providers.elsewhere(options, "e2e.demo", sys.argv[1:], chosen.environment())
+    if away is not None:
+        return away
     ending = Ending()
     screen = Screen()
     try:
-        outcome = _play(screen, switches)
+        outcome = _play(screen, chosen)
     except (KeyboardInterrupt, Exception) as error:
         if ending.signal:
             with contextlib.suppress(OSError):  # a closed terminal
@@ -66,24 +70,26 @@ def main() -> int:
     return 0 if outcome.is_success else 1
 
 
-def _switches() -> Switches:
+def _switches() -> tuple[argparse.Namespace, Switches]:
+    """What the command line chooses."""
     parser = argparse.ArgumentParser(prog="e2e.demo", description="A training survives five faults, before your eyes.")
     parser.add_argument("--steps", type=int, default=STEPS, help=f"length of the training (default: {STEPS})")
     parser.add_argument("--stay", action="store_true", help="make no fault, train until Ctrl-C: for make inject")
     parser.add_argument("--faults", type=int, default=len(ACTIONS), help="only the first so many of the five")
+    providers.add_option(parser)
     options = parser.parse_args()
     if options.stay:
-        return Switches(STAY_STEPS, stays=True)
+        return options, Switches(STAY_STEPS, stays=True)
     if not 1 <= options.faults <= len(ACTIONS):
         parser.error(f"--faults {options.faults}: there are {len(ACTIONS)}")
     if options.steps < FEWEST_STEPS * options.faults:
         needed = FEWEST_STEPS * options.faults
         parser.error(f"--steps {options.steps}: {options.faults} faults need at least {needed} steps")
     flipped = os.environ.get("TOY_FLIP_RESTORED_BYTE") == "1"
-    return Switches(options.steps, flip_restored_byte=flipped, faults=options.faults)
+    return options, Switches(options.steps, flip_restored_byte=flipped, faults=options.faults)
 
 
-def _play(screen: Screen, switches: Switches) -> Outcome | None:
+def _play(screen: Screen, chosen: Switches) -> Outcome | None:
     """Play the demo and show its table; None when it could not even begin."""
     try:
         run = Run.start("demo")
@@ -91,7 +97,7 @@ def _play(screen: Screen, switches: Switches) -> Outcome | None:
         sys.stderr.write(f"{error}\n")
         return None
     with run:
-        demo = Demo(run, screen, switches)
+        demo = Demo(run, screen, chosen)
         try:
             with screen.open():
                 demo.play()

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final
 
+from e2e import providers
 from e2e.bootstrap.paths import CHECKOUT
 from e2e.bootstrap.setup import missing_binaries
 from e2e.cluster.control_plane import ControlPlane
@@ -24,7 +25,8 @@ from e2e.demo.screen import Screen
 from e2e.harness.account import Recovery, layout_of, recovery
 from e2e.harness.job import Job
 from e2e.harness.preflight import require_free_ports
-from e2e.harness.rig import HOST_PATH, Rig, RigLayout
+from e2e.harness.rig import HOST_PATH, RigLayout
+from e2e.harness.stage import Stage
 from e2e.harness.undisturbed import undisturbed
 
 EXAMPLE = CHECKOUT / "examples/quickstart.yaml"
@@ -114,7 +116,7 @@ class Switches:
 class Scene:
     """The cluster, the job on it, and who watches it."""
 
-    rig: Rig
+    rig: Stage
     job: Job
     observer: Observer
 
@@ -127,7 +129,7 @@ class Demo:
         self.screen = screen
         self.switches = switches
         self.outcome = Outcome(wanted=switches.faults)
-        self.rig: Rig | None = None
+        self.rig: Stage | None = None
         self._off: list[str] = []  # nodes, in the order in which they were powered off
 
     def play(self) -> None:
@@ -172,26 +174,27 @@ class Demo:
     def _reference(self, sizes: Mapping[str, int]) -> Path:
         return undisturbed(self.run, iterations=self.switches.steps, **sizes)
 
-    def _build(self) -> Rig:
+    def _build(self) -> Stage:
         require_free_ports(self.run)
         self.screen.begin("starting etcd, kube-apiserver, kube-controller-manager, kube-scheduler")
         plane = ControlPlane.start(self.run)
         self.screen.say(f"  kubectl --kubeconfig={plane.kubeconfig} shows it while it lasts")
+        kind = "real nodes" if providers.are_real() else "process nodes"
         more = 1 if self.switches.stays else 0  # so that a move still finds a place after a loss
-        self.screen.begin(f"starting {'seven' if more else 'six'} process nodes; installing CRD and operator")
+        self.screen.begin(f"starting {'seven' if more else 'six'} {kind}; installing CRD and operator")
         usual = RigLayout()
         layout = replace(usual, chip_nodes=usual.chip_nodes + more, trainer_environment=self.switches.environment())
-        self.rig = Rig.start_demo(plane, layout)
+        self.rig = providers.start(plane, layout)
         return self.rig
 
-    def _submit(self, rig: Rig) -> Job:
+    def _submit(self, rig: Stage) -> Job:
         self.screen.begin(f"kubectl apply -f {EXAMPLE.relative_to(CHECKOUT)}")
         rig.plane.kubectl("apply", "-f", str(EXAMPLE))
         if not self.switches.stays:
             self._patch(rig, SPARE)
         return Job(rig.plane, JOB_NAME, rig.namespace, rig.host_path(VOLUME))
 
-    def _patch(self, rig: Rig, spec: Mapping[str, object]) -> None:
+    def _patch(self, rig: Stage, spec: Mapping[str, object]) -> None:
         patch = json.dumps({"spec": spec})
         self.screen.say(f"kubectl patch hajob {JOB_NAME} --type merge -p '{patch}'")
         rig.plane.kubectl("patch", "hajob", JOB_NAME, "--type", "merge", "-p", patch)
@@ -208,7 +211,7 @@ class Demo:
 
         def fault() -> int:
             answer = scene.rig.nodes.control.kill(namespace=scene.rig.namespace, rank=KILLED_RANK)
-            scene.observer.lost[answer["pid"]] = "killed"
+            scene.observer.lost[scene.observer.board.ranks[KILLED_RANK].pid] = "killed"
             return int(answer["time"])
 
         self._recover(scene, f"rank {KILLED_RANK} killed", [KILLED_RANK], fault)

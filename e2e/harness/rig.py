@@ -6,7 +6,7 @@ operator of its own. The demo's rig is the plain one: an operator in hajob-syste
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -133,6 +133,12 @@ class Rig:
     def host_path(self, path: str) -> Path:
         """The directory of this machine that stands for a host path below /var/lib/hajob-demo."""
         return self.directory / "host" / Path(path).relative_to(HOST_PATH)
+
+    def lines(self, pod: str, container: str) -> Iterator[str]:
+        """What a container of a pod of its namespace has logged, as it is in the nodes' files."""
+        logs: Path = self.plane.run.directory / f"nodes-{self.name}" / "logs"
+        for path in sorted(logs.glob(f"*/{self.namespace}_{pod}_*/{container}/*.log")):
+            yield from path.read_text(errors="replace").splitlines()
 
     def explain(self) -> Path:
         """Something failed: write down what the cluster looks like, keep the logs; returns where they will be."""

@@ -14,6 +14,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -22,17 +23,18 @@ from e2e.bootstrap.machine import GIBIBYTE, limits
 from e2e.bootstrap.paths import CHECKOUT, cache_directory
 from e2e.bootstrap.problems import SetupError
 from e2e.bootstrap.setup import provide
+from e2e.cluster import cgroups
 from e2e.kubelets import images
-from e2e.kubelets.configuration import CGROUPS, make_cgroup, remove_cgroups
-from release import image
+from e2e.kubelets.configuration import DIRECTORY
+from release import bundle, image
 from release.debian import PackagesError
 from release.layout import UnfitImageError
-from release.platforms import PLATFORMS
+from release.platforms import PLATFORMS, Platform
 from release.tree import write_below
 from release.wheels import WheelsError
 
-DIRECTORY: Final = "HAJOB_KUBELETS"
-"""Where the scenarios find images and runc; without it they are skipped."""
+BUNDLE: Final = "bundle.tar"
+"""What `make bundle` writes, below DIRECTORY; the short half and a choice of scenarios do without."""
 OUTCOME: Final = "HAJOB_KUBELETS_OUTCOME"
 """What the short half of a build server came to before these tests, which are skipped there."""
 LENIENT: Final = "HAJOB_KUBELETS_LENIENT"
@@ -41,6 +43,10 @@ _CAP_SYS_ADMIN: Final = 21
 _ARCHITECTURES: Final = {"x86_64": "linux/amd64", "aarch64": "linux/arm64"}
 _TOOLS: Final = ("ip", "unshare", "mount", "bash")
 _GIBIBYTES: Final = 6
+_NOT_TO_BE_HAD: Final = (
+    *(SetupError, PackagesError, WheelsError, UnfitImageError),
+    *(OSError, subprocess.SubprocessError),
+)
 _APART: Final = ("unshare", "--net", "--mount", "--pid", "--fork", "--kill-child")
 _PROBE: Final = """
 mount --make-rshared /
@@ -81,15 +87,15 @@ def _capabilities() -> int:
 
 
 def _cgroups() -> str:
-    if not (CGROUPS / "memory").is_dir():
+    if not (cgroups.CGROUPS / "memory").is_dir():
         return "they were tried with cgroups of version 1 only, which this machine has not"
     name = f"hajob-probe-{os.getpid()}"
     try:
-        make_cgroup(name)
+        cgroups.make(name)
     except OSError as error:
         return f"no cgroup can be made: {error}"
     finally:
-        left = remove_cgroups(name)
+        left = cgroups.remove(name)
     return f"a cgroup cannot be removed: {left}" if left else ""
 
 
@@ -104,8 +110,16 @@ def _namespaces() -> str:
     return f"namespaces, mounts or links are refused: {done.stderr.strip()[-300:]}" if done.returncode else ""
 
 
-def prepare() -> Path:
+def this_platform() -> Platform:
+    """Of this machine's images. KeyError: there are none for it."""
+    return PLATFORMS[_ARCHITECTURES[platform.machine()]]
+
+
+def prepare(trainer_environment: Mapping[str, str]) -> Path:
     """Images, programs and runc; returns their directory.
+
+    Args:
+        trainer_environment: More variables of the training image.
 
     Raises:
         SetupError, PackagesError, WheelsError, UnfitImageError: something cannot be had.
@@ -113,10 +127,10 @@ def prepare() -> Path:
     began = time.monotonic()
     provide(*BINARIES, *KUBELETS, HELM)  # at once: they share most of what is compiled
     built = time.monotonic()
-    here = PLATFORMS[_ARCHITECTURES[platform.machine()]]
+    here = this_platform()
     directory = image.cache() / "kubelets"
     shutil.rmtree(directory, ignore_errors=True)
-    images.build(here, directory / "images")
+    images.build(here, directory / "images", trainer_environment)
     write_below(directory / "runc", images.runc(here, image.cache()))
     done = time.monotonic()
     print(f"real kubelets: programs in {built - began:.0f} s, images in {done - built:.0f} s", flush=True)
@@ -131,13 +145,32 @@ def main(arguments: list[str]) -> int:
     if arguments == ["--check"]:
         return 0
     try:
-        os.environ[DIRECTORY] = str(prepare())
-    except (SetupError, PackagesError, WheelsError, UnfitImageError, OSError, subprocess.SubprocessError) as error:
+        directory = prepare({})
+        if not short and _asks_for_bundle(arguments):
+            (directory / BUNDLE).write_bytes(bundle.archive(bundle.contents(image.cache() / "released")))
+    except _NOT_TO_BE_HAD as error:
         return _left_out(str(error), short)
+    os.environ[DIRECTORY] = str(directory)
     if not short:
-        return _pytest(str(CHECKOUT / "e2e/kubelets"), *arguments)
+        return _apart("-m", "pytest", str(CHECKOUT / "e2e/kubelets"), *arguments)
     os.environ[LENIENT] = "1"
-    return _pytest(str(CHECKOUT / "e2e/kubelets/test_real_nodes.py"), "-rsP", *arguments[1:])
+    return _apart("-m", "pytest", str(CHECKOUT / "e2e/kubelets/test_real_nodes.py"), "-rsP", *arguments[1:])
+
+
+def on_real_nodes(module: str, arguments: Sequence[str], trainer_environment: Mapping[str, str]) -> int:
+    """Run a program that takes the nodes of DIRECTORY; its exit code, 1 where this machine cannot have such nodes."""
+    if problem := missing():
+        return _left_out(problem, short=False)
+    try:
+        os.environ[DIRECTORY] = str(prepare(trainer_environment))
+    except _NOT_TO_BE_HAD as error:
+        return _left_out(str(error), short=False)
+    return _apart("-m", module, *arguments)
+
+
+def _asks_for_bundle(arguments: list[str]) -> bool:
+    """Both platforms' images take a minute: a choice of scenarios has them made only where it names the bundle."""
+    return "-k" not in arguments or any("bundle" in word for word in arguments)
 
 
 def _left_out(problem: str, short: bool) -> int:
@@ -145,9 +178,14 @@ def _left_out(problem: str, short: bool) -> int:
     return 0 if short else 1
 
 
-def _pytest(*words: str) -> int:
-    command = [sys.executable, "-m", "pytest", *words]
-    return subprocess.call(["unshare", "--net", "bash", "-c", 'ip link set lo up && exec "$@"', "bash", *command])
+def _apart(*words: str) -> int:
+    """Run Python in a network namespace of its own; Ctrl-C is the program's affair."""
+    command = [sys.executable, *words]
+    process = subprocess.Popen(["unshare", "--net", "bash", "-c", 'ip link set lo up && exec "$@"', "bash", *command])
+    try:
+        return process.wait()
+    except KeyboardInterrupt:
+        return process.wait()
 
 
 if __name__ == "__main__":

@@ -11,13 +11,15 @@ from typing import Any, Final
 from e2e.bootstrap.binaries import locate
 from e2e.bootstrap.paths import CHECKOUT
 from e2e.cluster.control_plane import ControlPlane
-from e2e.harness.job import Job, Object, manifest
+from e2e.harness.job import GROUP, Job, Object, manifest
 from e2e.harness.undisturbed import undisturbed
 from e2e.kubelets.nodes import RealNodes
 from e2e.trainer import proof
+from hajob.api import constants as names
 
 NAMESPACE: Final = "hajob-system"
 CHART: Final = CHECKOUT / "charts/hajob"
+CRDS: Final = ("hatrainingjobs.training.hajob.io", "nodequarantines.training.hajob.io")
 ITERATIONS: Final = 400
 SIZES: Final[Mapping[str, int]] = {"nodes": 2, "tensor": 2, "iterations": ITERATIONS}
 WAIT_SECONDS: Final = 120.0
@@ -40,11 +42,17 @@ class Cluster:
         assert done.returncode == 0, done.stderr
         return done.stdout
 
-    def install(self, *arguments: str) -> None:
-        """Install the chart and wait until the operators are ready."""
+    def install(self, *arguments: str, chart: Path = CHART) -> None:
+        """Install a chart and wait until the operators are ready."""
         self.helm(
-            "upgrade", "--install", "hajob", str(CHART), "--create-namespace", "--wait", "--timeout=90s", *arguments
+            "upgrade", "--install", "hajob", str(chart), "--create-namespace", "--wait", "--timeout=90s", *arguments
         )
+
+    def uninstall(self) -> None:
+        """Remove the chart and its CRDs, if they are there; no job may be left."""
+        self.helm("uninstall", "hajob", "--ignore-not-found", "--wait", "--timeout=60s")
+        self.plane.wait("the operators to be gone", lambda: not self.operators(), 60)
+        self.plane.kubectl("delete", "crd", "--ignore-not-found", *CRDS)
 
     def volume(self, name: str) -> Path:
         """The directory that is the checkpoint volume of a job."""
@@ -76,16 +84,26 @@ class Cluster:
 
         return self.plane.wait("the first step of all ranks", outage)
 
-    def weights_differ(self, job: Job) -> list[str]:
+    def weights_differ(self, job: Job, iterations: int = ITERATIONS) -> list[str]:
         """Let it end; how its weights differ from those of a training that nothing happened to."""
         job.hurry()
         job.wait_condition("Complete", seconds=WAIT_SECONDS)
-        return job.weights_differ(undisturbed(self.plane.run, tensor=2, pipeline=1, data=2, iterations=ITERATIONS))
+        return job.weights_differ(undisturbed(self.plane.run, tensor=2, pipeline=1, data=2, iterations=iterations))
 
     def operators(self) -> list[Object]:
         """The operator's pods."""
         selector = "app.kubernetes.io/name=hajob-operator"
         return self.plane.api.items(f"/api/v1/namespaces/{NAMESPACE}/pods", labelSelector=selector)
+
+    def clear(self) -> None:
+        """Remove the jobs that a failed scenario has left, whatever became of their nodes and of the operators."""
+        for left in (self.plane.api.find(f"{GROUP}/hatrainingjobs") or {}).get("items", []):
+            metadata = left["metadata"]
+            job = ("hajob", metadata["name"], f"--namespace={metadata['namespace']}")
+            self.plane.kubectl("delete", *job, "--wait=false", check=False)
+            self.plane.kubectl("patch", *job, "--type=merge", "-p", '{"metadata":{"finalizers":null}}', check=False)
+        pods = ("pods", "--all-namespaces", f"--selector={names.LABEL_JOB_NAME}")
+        self.plane.kubectl("delete", *pods, "--force", "--grace-period=0", "--wait=false", check=False)
 
     def refused_requests(self) -> list[str]:
         """What the API server refused the operator for want of a right, once each."""

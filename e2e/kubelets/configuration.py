@@ -9,10 +9,11 @@ from typing import Final
 
 from e2e.kubelets.images import PAUSE
 
+DIRECTORY: Final = "HAJOB_KUBELETS"
+"""Environment variable: where images and runc were prepared; without it there are no real nodes."""
 BRIDGE: Final = "10.210.0.1"
 API: Final = "10.96.0.1"
 """The cluster IP of Service kubernetes, which kubelets put into every pod."""
-CGROUPS: Final = Path("/sys/fs/cgroup")
 
 
 @dataclass(frozen=True)
@@ -46,6 +47,11 @@ class NodeLayout:
     def containerd(self) -> Path:
         """Containerd's socket; absolute, as ctr wants it."""
         return self.directory / "containerd.sock"
+
+    @property
+    def boot(self) -> Path:
+        """The file with the name of its last boot, which the kernel has for all of them."""
+        return self.directory / "boot"
 
     def write(self, kubeconfig: str, labels: str, pki: Path) -> None:
         """Write every file that its programs read."""
@@ -110,32 +116,3 @@ SystemdCgroup = false
             "authentication": {"x509": {"clientCAFile": str(pki / "ca.crt")}, "webhook": {"enabled": True}},
             "authorization": {"mode": "Webhook"},
         }
-
-
-def make_cgroup(name: str) -> str:
-    """A cgroup of version 1 for one node, in every hierarchy; returns its path for the kubelet."""
-    for hierarchy in _hierarchies():
-        made = hierarchy / name
-        made.mkdir(exist_ok=True)
-        for file in ("cpuset.cpus", "cpuset.mems"):  # empty in a new group, and then nothing may run there
-            if (made / file).exists():
-                (made / file).write_text((hierarchy / file).read_text())
-    return f"/{name}"
-
-
-def remove_cgroups(name: str) -> str:
-    """Remove everything below the nodes' groups, innermost first; why that is not yet possible, or nothing."""
-    try:
-        for hierarchy in _hierarchies():
-            below = [path for path in (hierarchy / name).rglob("*") if path.is_dir()]
-            for path in (*sorted(below, reverse=True), hierarchy / name):
-                if path.is_dir():
-                    path.rmdir()
-    except OSError as error:
-        return str(error)
-    return ""
-
-
-def _hierarchies() -> list[Path]:
-    """All of them, the unified one beside them, too."""
-    return [path for path in sorted(CGROUPS.iterdir()) if path.is_dir() and not path.is_symlink()]

@@ -11,8 +11,10 @@ from pathlib import Path
 import pytest
 
 from e2e.cluster.control_plane import ControlPlane, ControlPlaneError
-from e2e.kubelets.__main__ import DIRECTORY, LENIENT
+from e2e.kubelets import images
+from e2e.kubelets.__main__ import LENIENT
 from e2e.kubelets.cluster import Cluster
+from e2e.kubelets.configuration import DIRECTORY
 from e2e.kubelets.nodes import KubeletsError, RealNodes, gather_programs
 
 CHIPS = (2, 2, 2, 2, 0)
@@ -39,6 +41,7 @@ def cluster(control_plane: ControlPlane, request: pytest.FixtureRequest) -> Iter
             failed = 0
             pytest.skip(f"real kubelets are left out: {error}")
         print(f"nodes ready with their images in {time.monotonic() - began:.0f} s")
+        print(f"Hajob's image imported for the first time in {nodes.imports[images.OWN]:.1f} s")
         yield Cluster(control_plane, nodes)
         failed = request.session.testsfailed - before
     finally:
@@ -54,11 +57,12 @@ def cluster(control_plane: ControlPlane, request: pytest.FixtureRequest) -> Iter
 
 @pytest.fixture(autouse=True)
 def explained(cluster: Cluster, request: pytest.FixtureRequest) -> Iterator[None]:
-    """When a test fails: what the cluster looked like."""
+    """When a test fails: what the cluster looked like; what it left of its jobs is removed."""
     before = request.session.testsfailed
     yield
     if request.session.testsfailed > before:
         print(cluster.plane.kubectl("get", "nodes,pods,hajobs,events", "-A", "-o", "wide", check=False).stdout)
+        cluster.clear()
 
 
 @pytest.fixture

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
@@ -20,14 +21,21 @@ PACKAGES: Final = (
 )
 """runc for the nodes; what a start script needs for the training image."""
 PAUSE: Final = "docker.io/hajob-lab/pause:1"
+OWN: Final = "0.tar"
+"""Hajob's own among the archives, imported first."""
 _PAUSE_PROGRAM: Final = "import signal, sys; signal.signal(15, lambda *_: sys.exit()); signal.pause()"
 _HOME: Final = "opt/trainer"
 _SOURCES: Final = "opt/e2e"
 _TRAINER_PATH: Final = "/opt/trainer/bin:/usr/local/bin:/usr/bin:/bin"
 
 
-def build(platform: Platform, directory: Path) -> list[Path]:
+def build(platform: Platform, directory: Path, trainer_environment: Mapping[str, str]) -> list[Path]:
     """Write the archives of all three; returns their paths.
+
+    Args:
+        platform: Of the nodes.
+        directory: Where they are written.
+        trainer_environment: More variables of the training image.
 
     Raises:
         PackagesError, WheelsError, UnfitImageError: something cannot be had, or does not fit.
@@ -38,7 +46,12 @@ def build(platform: Platform, directory: Path) -> list[Path]:
     built = [
         oci.Image(image.NAME, platform, layout.layers(platform, cache), layout.CONFIG),
         oci.Image(PAUSE, platform, [base], pause),
-        oci.Image(f"docker.io/{TRAINER_IMAGE}", platform, [base, *_trainer(platform, cache)], _trainer_config()),
+        oci.Image(
+            f"docker.io/{TRAINER_IMAGE}",
+            platform,
+            [base, *_trainer(platform, cache)],
+            _trainer_config(trainer_environment),
+        ),
     ]
     directory.mkdir(parents=True, exist_ok=True)
     paths = []
@@ -47,6 +60,18 @@ def build(platform: Platform, directory: Path) -> list[Path]:
         path.write_bytes(oci.archive(each))
         paths.append(path)
     return paths
+
+
+def of_sources(platform: Platform, sources: Path, version: str, path: Path) -> Path:
+    """Write the archive of Hajob's image of another version, its own layer from `sources`; returns `path`.
+
+    Raises:
+        PackagesError, WheelsError, UnfitImageError: something cannot be had, or does not fit.
+    """
+    cache = image.cache()
+    name = f"{image.NAME.rpartition(':')[0]}:{version}"
+    path.write_bytes(oci.archive(oci.Image(name, platform, layout.layers(platform, cache, sources), layout.CONFIG)))
+    return path
 
 
 def runc(platform: Platform, cache: Path) -> dict[str, Entry]:
@@ -82,7 +107,7 @@ def _files(source: Path, target: str) -> dict[str, Entry]:
     }
 
 
-def _trainer_config() -> dict[str, object]:
+def _trainer_config(more: Mapping[str, str]) -> dict[str, object]:
     told = json.loads((CHECKOUT / "e2e/trainer/image/image.json").read_text())
     environment = {
         **told["env"],
@@ -90,6 +115,7 @@ def _trainer_config() -> dict[str, object]:
         "PYTHONPATH": f"/opt/mindio:/{_SOURCES}:/{_SOURCES}/e2e/trainer/packages",
         "TOY_MANNERS": "-compiles",  # no compiler in this image
         "LANG": "C.UTF-8",
+        **more,
     }
     return {
         "User": "0:0",

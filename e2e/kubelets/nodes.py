@@ -18,9 +18,9 @@ from pathlib import Path
 from typing import Any
 
 from e2e.bootstrap.binaries import KUBELETS, locate
+from e2e.cluster import cgroups
 from e2e.cluster.control_plane import ControlPlane
 from e2e.cluster.pki import kubeconfig
-from e2e.kubelets import configuration
 from e2e.kubelets.configuration import API, BRIDGE, NodeLayout
 from e2e.kubelets.device_plugin import DevicePlugin
 from hajob.api import constants as names
@@ -49,6 +49,11 @@ def _read(path: Path) -> bytes:
 def ip(*words: str) -> None:
     """Change the network. CalledProcessError: it cannot be."""
     subprocess.run(["ip", *words], check=True, capture_output=True, text=True)
+
+
+def hardware_address(address: str) -> str:
+    """The MAC address of a machine, the same after each boot; `address` is its IPv4 address."""
+    return ":".join(f"{number:02x}" for number in (2, 0, *map(int, address.split("."))))
 
 
 @dataclass
@@ -105,13 +110,17 @@ class RealNodes:
 
     Attributes:
         nodes: By name.
+        shared: What all of them have as /var/lib/hajob-demo.
+        imports: How long the first import of each archive took, in seconds.
     """
 
     def __init__(self, plane: ControlPlane, programs: Path) -> None:
         self._plane = plane
         self._programs = programs
-        self._group = f"hajob-{plane.run.identity}"
+        self._group = cgroups.of_run(plane.run.identity)
         self.nodes: dict[str, RealNode] = {}
+        self.shared = plane.run.directory / "n" / "host"
+        self.imports: dict[str, float] = {}
 
     def start(self, chips: Sequence[int], images: Sequence[Path]) -> None:
         """Start one node for each number of chips, and wait until all are ready and have the images.
@@ -119,13 +128,22 @@ class RealNodes:
         Raises:
             KubeletsError: one is not after READY_SECONDS.
         """
+        self.shared.mkdir(parents=True)
         self._make_bridge()
-        configuration.make_cgroup(self._group)
+        cgroups.make(self._group)
         for number, count in enumerate(chips):
             self._start(number, count)
-        for node in self.nodes.values():
-            self._import(node, images)
+        self.load(images)
         self.wait_ready()
+
+    def load(self, images: Sequence[Path]) -> None:
+        """Give every node images, as OCI archives. KubeletsError: one is refused."""
+        for node in self.nodes.values():
+            self._plane_wait(f"containerd of {node.name}", node.layout.containerd.exists)
+            for path in images:
+                began = time.monotonic()
+                self.ctr(node, "images", "import", str(path))
+                self.imports.setdefault(path.name, time.monotonic() - began)
 
     def wait_ready(self) -> None:
         """Wait until all nodes are ready and offer their chips. ControlPlaneError: one is not after READY_SECONDS."""
@@ -139,10 +157,7 @@ class RealNodes:
             if node.process is not None:
                 node.process.kill()
                 node.process.wait()
-        deadline = time.monotonic() + 20
-        while (left := configuration.remove_cgroups(self._group)) and time.monotonic() < deadline:
-            time.sleep(0.2)  # its last processes are still going
-        if left:
+        if left := cgroups.remove(self._group, seconds=20):
             raise KubeletsError(f"a cgroup cannot be removed: {left}")
 
     def keep_logs(self) -> Path:
@@ -172,7 +187,9 @@ class RealNodes:
         return at
 
     def _make_bridge(self) -> None:
-        ip("link", "add", "hajob0", "type", "bridge")
+        # a bridge without an address of its own has that of one of its links: when links come and go it changes, and
+        # nobody reaches it until the nodes have forgotten the old one, up to a minute later
+        ip("link", "add", "hajob0", "address", hardware_address(BRIDGE), "type", "bridge")
         ip("addr", "add", f"{BRIDGE}/24", "dev", "hajob0")
         ip("link", "set", "hajob0", "up")
         ip("addr", "add", f"{API}/32", "dev", "lo")
@@ -183,7 +200,7 @@ class RealNodes:
     def _start(self, number: int, chips: int) -> None:
         directory = self._plane.run.directory / "n" / f"node-{number}"  # short: sockets lie below
         layout = NodeLayout(directory, f"node-{number}", number, f"/{self._group}/{number}", self._programs)
-        configuration.make_cgroup(f"{self._group}/{number}")
+        cgroups.make(f"{self._group}/{number}")
         credential = self._plane.authority.node_client(layout.name)
         authority = self._plane.authority.credential().certificate
         labels = f"{names.LABEL_NODE_ACCELERATOR}=huawei-Ascend910" if chips else "hajob.io/chips=none"
@@ -204,20 +221,25 @@ class RealNodes:
 
     def _boot(self, node: RealNode) -> None:
         layout = node.layout
-        words = [str(layout.directory), layout.address, BRIDGE, str(self._programs)]
+        layout.boot.unlink(missing_ok=True)
+        words = [str(layout.directory), layout.address, BRIDGE, str(self._programs), str(self.shared)]
         apart = ["unshare", "--net", "--mount", "--pid", "--fork", "--kill-child"]
         node.process = self._plane.run.spawn(layout.name, [*apart, "bash", str(SCRIPT), *words])
         self._connect(layout, node.process)
 
     def _connect(self, layout: NodeLayout, process: subprocess.Popen[bytes]) -> None:
         inner = self._first_child(process)
-        show = ["ip", "link", "show", f"v{layout.number}"]  # not /sys, which shows the machine's network
+        link = f"v{layout.number}"
+        # of its last boot: the kernel may keep that network namespace for minutes after its last process
+        subprocess.run(["ip", "link", "delete", link], capture_output=True, check=False)
+        show = ["ip", "link", "show", link]  # not /sys, which shows the machine's network
         self._plane_wait(
             "the link of the node's last boot to be gone",
             lambda: subprocess.run(show, capture_output=True, check=False).returncode != 0,
         )
-        ip("link", "add", f"v{layout.number}", "type", "veth", "peer", "name", "eth0", "netns", str(inner))
-        ip("link", "set", f"v{layout.number}", "master", "hajob0", "up")
+        inside = ("name", "eth0", "address", hardware_address(layout.address), "netns", str(inner))
+        ip("link", "add", link, "type", "veth", "peer", *inside)
+        ip("link", "set", link, "master", "hajob0", "up")
         ip("route", "replace", layout.pods, "via", layout.address)
 
     def _first_child(self, process: subprocess.Popen[bytes]) -> int:
@@ -226,19 +248,23 @@ class RealNodes:
         found = self._plane_wait("a node's first process", lambda: children.read_text().split())
         return int(found[0])
 
-    def _import(self, node: RealNode, images: Sequence[Path]) -> None:
-        ctr = [str(self._programs / "ctr"), "--address", str(node.layout.containerd), "--namespace", "k8s.io"]
-        self._plane_wait(f"containerd of {node.name}", node.layout.containerd.exists)
-        for path in images:
-            command = [*ctr, "images", "import", str(path)]
-            done = subprocess.run(command, capture_output=True, text=True, check=False)
-            if done.returncode:
-                raise KubeletsError(f"{' '.join(command)}: {done.stderr.strip()}")
+    def ctr(self, node: RealNode, *words: str) -> str:
+        """Ask a node's containerd; returns what it prints. KubeletsError: it refuses."""
+        own = [str(self._programs / "ctr"), "--address", str(node.layout.containerd), "--namespace", "k8s.io"]
+        done = subprocess.run([*own, *words], capture_output=True, text=True, check=False)
+        if done.returncode:
+            raise KubeletsError(f"{node.name}: ctr {' '.join(words)}: {done.stderr.strip()}")
+        return done.stdout
 
     def is_ready(self, node: RealNode) -> bool:
-        """Whether it says that it is, and offers its chips."""
+        """Whether it says that it is, since its last boot, and offers its chips."""
         found = self._plane.api.find(f"/api/v1/nodes/{node.name}")
         status: dict[str, Any] = (found or {}).get("status", {})
+        if (
+            not node.layout.boot.exists()
+            or status.get("nodeInfo", {}).get("bootID") != node.layout.boot.read_text().strip()
+        ):
+            return False
         ready = any(each["type"] == "Ready" and each["status"] == "True" for each in status.get("conditions", []))
         offered = int(status.get("allocatable", {}).get("huawei.com/Ascend910", "0"))
         return ready and offered == node.chips

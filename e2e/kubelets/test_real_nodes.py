@@ -7,8 +7,9 @@ import time
 
 import pytest
 
-from e2e.kubelets.__main__ import DIRECTORY, why_skipped
+from e2e.kubelets.__main__ import why_skipped
 from e2e.kubelets.cluster import NAMESPACE, Cluster
+from e2e.kubelets.configuration import DIRECTORY
 
 pytestmark = [
     pytest.mark.skipif(DIRECTORY not in os.environ, reason=why_skipped()),

@@ -15,9 +15,9 @@ import pytest
 
 from e2e.harness.fixtures import a_namespace
 from e2e.harness.job import CHECKPOINT_MOUNT, Job, Object
-from e2e.kubelets.__main__ import DIRECTORY, why_skipped
+from e2e.kubelets.__main__ import why_skipped
 from e2e.kubelets.cluster import NAMESPACE, Cluster
-from e2e.kubelets.configuration import BRIDGE
+from e2e.kubelets.configuration import BRIDGE, DIRECTORY
 from e2e.trainer.faults import Fault
 
 pytestmark = [

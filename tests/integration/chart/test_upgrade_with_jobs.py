@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import os
-import threading
-import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +14,7 @@ from e2e.bootstrap.paths import CHECKOUT
 from e2e.harness import operator, previous
 from e2e.harness.images import write_operator
 from e2e.harness.job import Job
+from e2e.harness.leadership import watched
 from e2e.harness.rig import RIG_LABEL, Rig, RigLayout
 from e2e.harness.undisturbed import undisturbed
 from e2e.trainer import proof
@@ -29,41 +27,6 @@ pytestmark = pytest.mark.skipif(
 )
 ITERATIONS = 900
 NO_LEADER_SECONDS = 1.0
-FAULTS_SEEN = 0.02
-
-
-class Leadership:
-    """Who held the Lease when, as somebody sees it who looks all the time."""
-
-    def __init__(self, release: Release) -> None:
-        self._path = f"/apis/coordination.k8s.io/v1/namespaces/{release.namespace}/leases/{operator.NAME}"
-        self._api = release.plane.api
-        self.seen: list[tuple[float, str]] = []
-
-    def look(self) -> None:
-        holder = (self._api.find(self._path) or {"spec": {}})["spec"].get("holderIdentity") or ""
-        if not self.seen or self.seen[-1][1] != holder:
-            self.seen.append((time.monotonic(), holder))
-
-    def without_leader(self) -> float:
-        """The longest time in which nobody held it, in seconds."""
-        ends = [at for at, _ in self.seen[1:]]
-        return max((end - at for (at, holder), end in zip(self.seen, ends, strict=False) if not holder), default=0.0)
-
-
-@contextmanager
-def watched(release: Release) -> Iterator[Leadership]:
-    found, over = Leadership(release), threading.Event()
-
-    def watch() -> None:
-        while not over.wait(FAULTS_SEEN):
-            found.look()
-
-    thread = threading.Thread(target=watch, daemon=True)
-    thread.start()
-    yield found
-    over.set()
-    thread.join()
 
 
 class Upgrade:
@@ -131,7 +94,7 @@ def test_a_job_of_the_version_before_outlives_upgrade(upgrade: Upgrade) -> None:
     job.wait_step(10)
     upgrade.kill(job, 3, incarnation=2)
 
-    with watched(upgrade.release) as up:
+    with watched(upgrade.rig.plane, upgrade.release.namespace) as up:
         upgrade.release.helm("upgrade", "hajob", str(CHART), "--values", upgrade.values)
         upgrade.kill(job, 5, incarnation=3)
         upgrade.wait_rolled_out(f"hajob/operator:{VERSION}")
@@ -141,7 +104,7 @@ def test_a_job_of_the_version_before_outlives_upgrade(upgrade: Upgrade) -> None:
     images = {each["image"] for pod in job.pods("rank") for each in pod["spec"]["initContainers"]}
     assert images == {f"hajob/operator:{each}" for each in (previous.VERSION, VERSION)}, "old sidecars beside a new one"
 
-    with watched(upgrade.release) as down:
+    with watched(upgrade.rig.plane, upgrade.release.namespace) as down:
         upgrade.release.helm("rollback", "hajob", "1")
         upgrade.kill(job, 2, incarnation=5)
         upgrade.wait_rolled_out(f"hajob/operator:{previous.VERSION}")

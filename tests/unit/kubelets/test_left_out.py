@@ -11,6 +11,7 @@ import pytest
 
 from e2e.bootstrap.machine import Limits
 from e2e.bootstrap.problems import SetupError
+from e2e.cluster import cgroups
 from e2e.kubelets import __main__ as kubelets
 
 
@@ -46,7 +47,7 @@ def test_what_lacks_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) ->
 
 
 def test_cgroups_of_another_version_are_told(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(kubelets, "CGROUPS", tmp_path)
+    monkeypatch.setattr(cgroups, "CGROUPS", tmp_path)
     assert "version 1" in kubelets._cgroups()
 
 
@@ -79,7 +80,7 @@ def test_the_short_half_leaves_out_with_a_reason(
 def test_what_cannot_be_built_costs_the_short_half_nothing(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    def fails() -> Path:
+    def fails(_environment: object) -> Path:
         raise SetupError("the module proxy does not answer")
 
     monkeypatch.setattr(kubelets, "prepare", fails)
