@@ -78,7 +78,7 @@ class Admission:
         """
         reason, refusal = (Reason.VALID, "") if accepted_before else await self._evaluated(job)
         if reason is Reason.VALID:
-            await self.certificates.look(job)
+            await self.certificates.look(job, new=not accepted_before)
         self.reason, self.message = reason, refusal
         return self.admitted
 

@@ -346,6 +346,7 @@ def run(settings: Settings, wrap: Callable[[Kube], Kube] = lambda kube: kube) ->
         level=settings.log_level, format="%(asctime)s %(levelname)s %(name)s: %(message)s", stream=sys.stderr
     )
     footprint.give_memory_back()
+    footprint.use_small_tls_buffers()
     gc.freeze()  # nor what was imported, while the lists are read
     sys.setswitchinterval(0.0005)  # kopf's thread must not hold the core's up
     descriptors.raise_limit()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import sys
+from asyncio import sslproto
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Final
@@ -14,6 +15,7 @@ _M_TRIM_THRESHOLD: Final = -1
 _M_MMAP_THRESHOLD: Final = -3
 _M_ARENA_MAX: Final = -8
 _BLOCK_BYTES: Final = 128 * 1024
+_TLS_BUFFER_BYTES: Final = 32 * 1024
 TRIM_SECONDS: Final = 60.0
 
 
@@ -28,6 +30,14 @@ def give_memory_back() -> None:
         mallopt(_M_ARENA_MAX, 2)
         mallopt(_M_TRIM_THRESHOLD, _BLOCK_BYTES)
         mallopt(_M_MMAP_THRESHOLD, _BLOCK_BYTES)
+
+
+def use_small_tls_buffers() -> None:
+    """Have connections that are opened from now on read into 32 KiB, two records of TLS, instead of asyncio's 256 KiB.
+
+    An operator that rests has twenty watches open, and one that makes pods sixty connections more.
+    """
+    sslproto.SSLProtocol.max_size = min(sslproto.SSLProtocol.max_size, _TLS_BUFFER_BYTES)
 
 
 def trim() -> None:

@@ -32,6 +32,27 @@ def test_a_package_is_absent_only_while_it_is_asked_to_be() -> None:
         assert importlib.import_module(name) is before
 
 
+CONNECTIONS = """
+import asyncio, ssl, sys, tracemalloc
+from hajob.runtime import footprint
+
+footprint.use_small_tls_buffers()
+
+async def main():
+    loop, context = asyncio.get_running_loop(), ssl.create_default_context()
+    tracemalloc.start()
+    kept = [asyncio.sslproto.SSLProtocol(loop, asyncio.Protocol(), context, None) for _ in range(40)]
+    print(tracemalloc.get_traced_memory()[0] < 40 * 64 * 1024, len(kept))
+
+asyncio.run(main())
+"""
+
+
+def test_forty_connections_take_two_megabytes() -> None:
+    said = subprocess.run([sys.executable, "-c", CONNECTIONS], capture_output=True, text=True, check=True, timeout=120)
+    assert said.stdout.strip() == "True 40"
+
+
 FRAGMENTS = """
 from hajob.runtime import footprint
 

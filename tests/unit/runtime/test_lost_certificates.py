@@ -241,3 +241,18 @@ async def test_a_pod_made_after_its_secret_was_deleted_finds_it(new_leader: bool
     written = [body["metadata"]["name"] for kind, _, body in town.kube.writes if kind == "create"]
     assert written.index(key[2], written.index(key[2]) + 1) < written.index(made[0].name), "the Secret first"
     await town.controller.close()
+
+
+async def test_a_new_jobs_secret_is_made_without_asking(world: World) -> None:
+    await world.leader().look(world.job, new=True)
+    asked = [request.method for request in world.kube.server.log if request.path.endswith(world.key[2])]
+    assert (asked, world.key in world.kube.objects) == ([], True)
+
+
+async def test_a_new_job_keeps_the_secret_that_is_there(world: World) -> None:
+    """The leader before may have ended between the Secret and the status."""
+    await world.leader().look(world.job)
+    before, leader = world.material(), world.leader()
+    await leader.look(world.job, new=True)
+    assert leader.credentials is not None
+    assert (world.material(), leader.credentials.certificate) == (before, before["operator.crt"])
