@@ -8,7 +8,7 @@ facts made from pods have ids of their own and count as nothing new when their r
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from sys import intern
 from typing import Any, Final
 
@@ -81,6 +81,7 @@ class PodView:
         priority: as its priority class says.
         preempts: its priority class lets it take the nodes of pods of a lower priority.
         use: of a rank pod, what it uses of quotas.
+        key: namespace and name; made once, for it is asked for at each step of an event.
     """
 
     namespace: str
@@ -112,11 +113,10 @@ class PodView:
     priority: int = 0
     preempts: bool = True
     use: Use = ()
+    key: str = field(init=False, repr=False, compare=False)
 
-    @property
-    def key(self) -> str:
-        """Namespace and name."""
-        return intern(f"{self.namespace}/{self.name}")
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "key", f"{self.namespace}/{self.name}")
 
     @property
     def is_rank(self) -> bool:
