@@ -168,8 +168,8 @@ class ReconcileLoop:
         todo = difference(memory.job, desired, index.pods, index.gone | index.made.keys() | self._spares.adopted)
         hanging = tuple(pod for pod in index.all() if self._reconciler.hangs(pod))
         todo = dataclasses.replace(todo, surplus=(*todo.surplus, *hanging))
-        if memory.ended:
-            todo = dataclasses.replace(todo, surplus=tuple(pod for pod in todo.surplus if not pod.ended))
+        if memory.ended:  # its pods may stay for their logs; one that was drained since is not made again
+            todo = dataclasses.replace(todo, missing=(), surplus=tuple(pod for pod in todo.surplus if not pod.ended))
         todo = in_turn(todo, memory.state.base, index.pods, self._leaving.overdue())
         if not todo.missing:
             self._creation.tried(None)

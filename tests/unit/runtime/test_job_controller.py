@@ -628,6 +628,22 @@ async def test_an_end_that_nobody_saw_is_complete(town: Town) -> None:
     assert town.status()["incidents"] == []
 
 
+async def test_a_finished_pod_that_is_drained_is_not_made_again(town: Town) -> None:
+    """By the next leader, which did not see it go: it would hold chips for a job that is complete."""
+    await town.train()
+    await end_pods(town, names.ROLE_COORDINATOR, 137)
+    await end_pods(town, names.ROLE_RANK)
+    await town.controller.close()
+    drained = next(pod for pod in town.pods() if pod.role == names.ROLE_RANK)
+    del town.kube.objects["pods", NAMESPACE, drained.name]
+    left = {pod.name for pod in town.pods() if pod.role == names.ROLE_RANK}
+    town.open()
+    await settled(town)
+    await town.clock.advance(60.0)
+    assert town.status()["summary"]["state"] == "Complete"
+    assert {pod.name for pod in town.pods() if pod.role == names.ROLE_RANK} == left
+
+
 async def test_the_silence_of_a_finished_pods_agent_is_no_fault(town: Town) -> None:
     await town.train()
     first = next(body for (kind, _, _), body in sorted(town.kube.objects.items()) if kind == "pods")
