@@ -49,7 +49,8 @@ class Cluster:
         )
 
     def uninstall(self) -> None:
-        """Remove the chart and its CRDs, if they are there; no job may be left."""
+        """Remove the jobs, the chart and its CRDs, if they are there."""
+        self.clear()
         self.helm("uninstall", "hajob", "--ignore-not-found", "--wait", "--timeout=60s")
         self.plane.wait("the operators to be gone", lambda: not self.operators(), 60)
         self.plane.kubectl("delete", "crd", "--ignore-not-found", *CRDS)
@@ -96,7 +97,7 @@ class Cluster:
         return self.plane.api.items(f"/api/v1/namespaces/{NAMESPACE}/pods", labelSelector=selector)
 
     def clear(self) -> None:
-        """Remove the jobs that a failed scenario has left, whatever became of their nodes and of the operators."""
+        """Remove all jobs, such as a failed scenario has left, whatever became of their nodes and of the operators."""
         for left in (self.plane.api.find(f"{GROUP}/hatrainingjobs") or {}).get("items", []):
             metadata = left["metadata"]
             job = ("hajob", metadata["name"], f"--namespace={metadata['namespace']}")

@@ -40,7 +40,6 @@ def before(hajob: Cluster, tmp_path: Path) -> Iterator[Cluster]:
     hajob.uninstall()
     hajob.install(chart=sources / "charts/hajob")
     yield hajob
-    hajob.clear()
     hajob.uninstall()
 
 
