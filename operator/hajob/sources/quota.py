@@ -85,18 +85,33 @@ def view(raw: Mapping[str, Any]) -> Quota:
 
 
 def use_of(spec: Mapping[str, Any]) -> Use:
-    """What one pod uses of every resource that a quota may limit; pods that are alike share it."""
+    """What one pod uses of every resource that a quota may limit.
+
+    It is asked for at each event of each pod, so it is counted once for all pods that are alike.
+    """
+    parts = [map(mapping, items(spec.get(part))) for part in ("initContainers", "containers")]
+    asks = [[(one.get("resources"), one.get("restartPolicy")) for one in part] for part in parts]
+    alike = repr((asks, spec.get("overhead")))
+    found = _KNOWN.get(alike)
+    if found is None:
+        if len(_KNOWN) >= _KNOWN_LIMIT:
+            _KNOWN.clear()
+        found = _KNOWN[alike] = _counted(spec)
+    return found
+
+
+_KNOWN: Final[dict[str, Use]] = {}
+_KNOWN_LIMIT: Final = 1000
+
+
+def _counted(spec: Mapping[str, Any]) -> Use:
     use = {"pods": 1000, "count/pods": 1000}
     for kind in _KINDS:
         for name, amount in _asked(spec, kind).items():
             use[f"{kind}.{name}"] = amount
             if kind == "requests" and (name in _COMPUTE or name.startswith("hugepages-")):
                 use[name] = amount
-    found = tuple(sorted(use.items()))
-    return _KNOWN.setdefault(found, found)
-
-
-_KNOWN: Final[dict[Use, Use]] = {}
+    return tuple(sorted(use.items()))
 
 
 def _asked(spec: Mapping[str, Any], kind: str) -> dict[str, int]:

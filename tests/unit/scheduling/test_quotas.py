@@ -114,3 +114,14 @@ def test_quantities_are_read_in_thousandths(text: str, value: int | None) -> Non
 )
 def test_what_is_no_quota_limits_nothing(hostile: dict[str, Any]) -> None:
     assert view(hostile).hard == ()
+
+
+def test_the_use_of_pods_that_are_alike_is_counted_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is asked for at each event of each pod."""
+    containers = [{"name": "a", "resources": {"requests": {"cpu": "17m"}, "limits": {"cpu": "18m"}}}]
+    spec = {"containers": containers, "overhead": {"memory": "1Gi"}}
+    counted = use_of(spec)
+    monkeypatch.setattr("hajob.sources.quota._counted", None)
+    assert use_of({**spec, "nodeName": "node-1"}) is counted
+    with pytest.raises(TypeError):
+        use_of({**spec, "overhead": {"memory": "2Gi"}})
