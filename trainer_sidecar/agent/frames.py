@@ -37,6 +37,11 @@ PAUSE, PAUSED, GO_ON = 13, 14, 15
 ONCE = {LOCK: ANSWERS[STOP], STOP: ANSWERS[STOP], CLEAN: ANSWERS[CLEAN], REPAIR: ANSWERS[REPAIR], PAUSE: PAUSED}
 """What a process does once until it goes on training, and the answer that tells that it has: asked again it fails,
 waits for ever, or is stuck later. What locks again must be stopped again."""
+HANDLED = {action: answer for action, answer in ANSWERS.items() if action not in (9, LOCK, 25)} | {
+    PAUSE: PAUSED,
+    GO_ON: PAUSED,
+}
+"""What is answered by the trainer, when it is done, and not by MindIO's own thread."""
 KEPT = frozenset({REGISTER, COPIES, DATA_PARALLEL, PAUSED, *STATUS_OFFSETS, *ANSWERS.values()})
 LARGEST_KEPT = 4 * 1024 * 1024  # the groups of 100,000 ranks and more
 LARGEST_BODY = 256 * 1024 * 1024

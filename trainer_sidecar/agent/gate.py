@@ -115,8 +115,8 @@ class Gate:
         registered = sorted({*known, *self._stand_ins.done()})
         state = pb.GateState(controller=controller, registered=registered, serial=kept.serial, counter=kept.counter)
         state.keeps_store = True
-        for rank, answered in kept.told((rank, self.rules.process(rank)) for rank in kept.ranks):
-            state.told.add(rank=rank, answered=answered)
+        for rank, one in kept.told((rank, self.rules.process(rank)) for rank in kept.ranks):
+            state.told.add(rank=rank, answered=sorted(one.answered), busy=bool(one.awaited))
         return state
 
     def changed(self) -> None:

@@ -210,6 +210,8 @@ class GateLink:
             log.warning("rank %d did not register here: what it would have said is made anew", rank)
             if self._controller.bound:
                 self._controller.abort()
+        if message.kind in frames.HANDLED.values() and self.phase is not LinkPhase.LINKED:
+            self._gate.rules.link_changed(rank)  # another controller waits for that
         self._last_words.said(message)
         self._voice.hear(message)
 

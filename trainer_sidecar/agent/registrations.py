@@ -39,6 +39,7 @@ class Registration:
         left: It has said that its training is over.
         pauses: Of the words to pause and to go on, the last one was to pause.
         answered: Types of its answers with result 0 since it last went on training.
+        awaited: Types of the answers that its trainer owes.
         resumed: They were given to a controller that is gone, and its successor may ask for the same.
     """
 
@@ -51,6 +52,7 @@ class Registration:
     left: bool = False
     pauses: bool = False
     answered: set[int] = field(default_factory=set)
+    awaited: set[int] = field(default_factory=set)
     resumed: bool = False
 
     def has_done(self, action: int, *, repairs: bool) -> bool:
@@ -84,10 +86,10 @@ class Registrations:
         found = ((rank, self.of(rank, process)) for rank, process in processes)
         return [rank for rank, one in found if one is not None and one.controller == controller and one.messages]
 
-    def told(self, processes: Iterable[tuple[int, str]]) -> list[tuple[int, list[int]]]:
-        """Of these processes, those that have registered, and what they have answered since they last went on."""
+    def told(self, processes: Iterable[tuple[int, str]]) -> list[tuple[int, Registration]]:
+        """Of these processes, those that have registered."""
         found = ((rank, self.of(rank, process)) for rank, process in processes)
-        return [(rank, sorted(one.answered)) for rank, one in found if one is not None and one.messages]
+        return [(rank, one) for rank, one in found if one is not None and one.messages]
 
     @property
     def ranks(self) -> list[int]:
@@ -117,6 +119,7 @@ class Registrations:
                 self._by_rank[rank] = kept = self.made(rank, process)
                 kept.heartbeat = message.content
             return message.kind != frames.HEARTBEAT
+        kept.awaited.discard(message.kind)
         if message.kind in TOLD:
             kept.messages[message.kind] = message.content
             self._save(rank, kept)
@@ -124,7 +127,7 @@ class Registrations:
             kept.heartbeat, kept.left = message.content, kept.left or status.left
             kept.counter = max(kept.counter, status.counter)
         elif message.kind == frames.NORMAL:
-            kept.answered, kept.resumed = set(), False
+            kept.answered, kept.awaited, kept.resumed = set(), set(), False
         elif message.kind == frames.PAUSED:
             (kept.answered.add if kept.pauses else kept.answered.discard)(frames.PAUSED)
         elif message.kind in frames.ANSWERS.values() and frames.registered(message.content)[0] == 0:
@@ -136,6 +139,8 @@ class Registrations:
         kept = self.of(rank, process)
         if kept is None:
             return
+        if action.kind in frames.HANDLED:
+            kept.awaited.add(frames.HANDLED[action.kind])
         if action.kind in TOLD:
             result, counter = frames.registered(action.content)
             kept.counter = max(kept.counter, counter)

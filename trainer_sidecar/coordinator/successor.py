@@ -19,7 +19,7 @@ from trainer_sidecar.coordinator.controller_change import ChangePhase
 from trainer_sidecar.coordinator.conversation import PROCESS_FAULT, EventKind, MindIOEvent
 from trainer_sidecar.coordinator.conversation_effects import missing
 from trainer_sidecar.coordinator.conversation_states import State
-from trainer_sidecar.coordinator.driver import feed, open_incident
+from trainer_sidecar.coordinator.driver import FAULT_ACTIONS, feed, open_incident
 from trainer_sidecar.coordinator.job import Job
 from trainer_sidecar.coordinator.roster import ALIVE, RankPod
 from trainer_sidecar.coordinator.store_keeping import KeepingPhase
@@ -30,8 +30,13 @@ SPARE_SERIALS = 30
 """Wound on further than any gate that is heard has seen: one that is not may have passed more of the same action."""
 
 
+MEMORY_FAULT = 0
+
 LATE_SECONDS = 3.0
 """So much longer than its lease an agent may be deaf until the store is filled without what its pod has written."""
+
+HANDLER_SECONDS = 180.0
+"""MindIO's own limit for what a handler of the trainer does: what has not ended by then will not."""
 
 HELD_SECONDS = 5.0
 """So long a fault in between is not told: without a controller the operator could only start the job anew."""
@@ -113,7 +118,7 @@ def advance(job: Job) -> None:
         return
     _keep_store(job)
     let_go = not job.keeping.wanted and all(_has_let_go(job, pod) for pod in job.roster.pods.values())
-    if change.phase is ChangePhase.HOLDING and let_go:
+    if change.phase is ChangePhase.HOLDING and let_go and not _handlers_run(job):
         _decide(job)
     if change.phase is ChangePhase.OPENING:
         _open(job)
@@ -150,6 +155,13 @@ def _has_let_go(job: Job, pod: RankPod) -> bool:
     return job.contacts.expired(pod.uid, job.now)
 
 
+def _handlers_run(job: Job) -> bool:
+    """Whether a rank does what the former controller asked for: its answer tells how far it is, and it ends once."""
+    alive = {rank for rank, pod in _alive(job) if job.hears(pod)}
+    busy = any(one.busy and one.rank in alive for pod in _gates(job) for one in _state(pod).told)
+    return busy and job.now - job.change.since < HANDLER_SECONDS
+
+
 def _decide(job: Job) -> None:
     """Nothing moves any more: how far are the ranks, and can another controller go on from there?"""
     told = {one.rank: set(one.answered) for pod in _gates(job) for one in _state(pod).told}
@@ -157,7 +169,7 @@ def _decide(job: Job) -> None:
         if rank not in told and job.hears(pod):
             job.conversation.miss({rank: PROCESS_FAULT})  # its successor waits, and nobody was told of its death
     if job.change.adopted and any(told.values()):
-        job.conversation.miss(dict.fromkeys(_ordered(job), PROCESS_FAULT))
+        job.conversation.miss(_ordered(job))
     row = resumption.resumption(resumption.Stage(told, _processes_lost(job)))
     if row.outcome is resumption.Resumption.IMPOSSIBLE:
         _give_up(job, f"the MindIO controller is gone: {row.reason}")
@@ -171,12 +183,15 @@ def _decide(job: Job) -> None:
     log.warning("the ranks are %s, and no controller has a link to them", row.fits)
 
 
-def _ordered(job: Job) -> set[int]:
+def _ordered(job: Job) -> dict[int, int]:
     """Ranks whose repair was ordered and, as the others stand still, is not through."""
     order = job.order
-    if order is None or order.action not in (pb.IN_PLACE, pb.REPLACE):
-        return set()
-    return job.roster.ranks_of_nodes(order.replaced_nodes).union(order.restart_ranks, order.lost_ranks)
+    if order is None or order.action not in FAULT_ACTIONS:
+        return {}
+    if order.action == pb.RETRY:
+        return dict.fromkeys(order.lost_ranks, MEMORY_FAULT)
+    ranks = job.roster.ranks_of_nodes(order.replaced_nodes).union(order.restart_ranks, order.lost_ranks)
+    return dict.fromkeys(ranks, PROCESS_FAULT)
 
 
 def _gates(job: Job) -> Iterator[RankPod]:
@@ -270,7 +285,7 @@ def _in_service(job: Job) -> None:
     if adopted and not missing(job.conversation.memory) and job.order is not None:
         if job.change.paused and job.order.action in (pb.PAUSE, pb.CONTINUE):
             open_incident(job, job.order.incarnation, planned=True)
-        else:
+        elif job.order.action != pb.CHECKPOINT:  # what was saved to its end has left nobody to take over
             job.incidents.conclude_up_to(job.order.incarnation)  # it was carried out, or there is nothing to carry out
     strategy = job.conversation.memory.strategy if through else "pause" if job.change.paused else ""
     event = MindIOEvent(EventKind.TAKEN_OVER, strategy=strategy)

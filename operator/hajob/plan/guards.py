@@ -224,6 +224,12 @@ def _returning(context: Context) -> bool:
     return incident is not None and set(context.fact_ranks()) <= set(incident.lost_ranks)
 
 
+def _another_goes_on(context: Context) -> bool:
+    event, incident = context.event, context.incident
+    assert isinstance(event, events.CoordinatorLost)
+    return incident is not None and (not event.program or context.state.coordinator < incident.number)
+
+
 ALWAYS: Final = Guard("always", "in every other case", lambda _context: True)
 
 UNCONCERNED: Final = Guard(
@@ -260,6 +266,11 @@ TAKING_OVER: Final = Guard(
     "another controller comes",
     "another controller is about to take the place of the lost one",
     lambda context: not context.state.blind,
+)
+ANOTHER_GOES_ON: Final = Guard(
+    "another one goes on",
+    "it was not by its own program that it ended, or for the first time since the incident began",
+    _another_goes_on,
 )
 OBSERVING: Final = Guard("observe", "mode is Observe", _observing)
 HOLDING: Final = Guard("hold", "mode is Hold", lambda context: context.policy.mode is Mode.HOLD)

@@ -450,6 +450,15 @@ def hear_coordinator(context: Context) -> HandlerResult:
     return clear_deadlines(context.state, Deadline.UNREACHABLE), ()
 
 
+def another_goes_on(context: Context) -> HandlerResult:
+    """Its successor goes on with what is under way, from where the gates say that the ranks are."""
+    state = context.state
+    number = state.incarnation + 1
+    state = replace(state, incarnation=number, coordinator=number, store_lost=True)
+    why = f"{_told(context) or 'the controller is gone'}; another one goes on with what is under way"
+    return clear_deadlines(state, *OF_COORDINATOR), (effects.Announce("CoordinatorLost", why),)
+
+
 def await_another(context: Context) -> HandlerResult:
     """The successor of a lost coordinator has ended, too: make another one, but not in a hurry."""
     if Deadline.COORDINATOR in context.state.deadlines:

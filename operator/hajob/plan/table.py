@@ -99,6 +99,7 @@ _SUSPEND: Final = Handler("delete all", "delete every pod", life.suspend)
 _DELETE: Final = Handler("delete", "delete every pod and close what is open", life.delete)
 _UNPROTECTED: Final = Handler("new coordinator", "go on unprotected with a new coordinator", life.lose_coordinator)
 _RESTART_ALONE: Final = Handler("restart for controller", "restart with a new controller", life.restart_unprotected)
+_ANOTHER: Final = Handler("another goes on", "make another one, which goes on with it", life.another_goes_on)
 _BACK: Final = Handler("back", "nothing was lost", life.coordinator_back)
 _PROTECTED: Final = Handler("protected", "another controller knows every rank", life.protected_again)
 _HOLD: Final = Handler(
@@ -542,6 +543,7 @@ _COORDINATOR = (
     _row(_WITH_PODS, CoordinatorPlaced, g.ALWAYS, Handler("placed", "nothing is awaited", life.placed)),
     _row(_TRAINING, CoordinatorReachable, g.ALWAYS, Handler("heard", "nothing was lost", life.hear_coordinator)),
     _row(_TRAINING, CoordinatorReady, g.ALWAYS, _BACK),
+    _row((*_HELD_UP, P.SAVING, P.HELD), CoordinatorLost, g.ANOTHER_GOES_ON, _ANOTHER),
     *_by_action((*_STARTING, *_HELD_UP, P.HELD), CoordinatorLost, EXIT_ONLY),
     _row(P.SAVING, CoordinatorLost, g.SUSPENDING, _SUSPEND, P.SUSPENDED),
     *_by_action(P.SAVING, CoordinatorLost, EXIT_ONLY),

@@ -8,10 +8,13 @@ from collections.abc import Callable
 from pathlib import Path
 
 import psutil
+import pytest
 
+from e2e.trainer import checkpoint
 from hajob.protocol import sidecar_pb2 as pb
 from tests.integration.sidecar.policy import InPlacePolicy
 from tests.integration.sidecar.rig import Job
+from tests.integration.sidecar.test_falls import finished_step
 from tests.integration.sidecar.test_recoveries import finish
 
 NewJob = Callable[..., Job]
@@ -42,3 +45,91 @@ async def test_faults_before_and_after_a_lost_controller_are_recovered(new_job: 
     assert (result.result_code, result.strategy) == (0, "recover")
     assert not [fact for fact in job.operator.facts if fact.kind == pb.CONTROLLER_LOST]
     await finish(job, undisturbed, {0, 3})
+
+
+async def met(job: Job, number: int = 1) -> None:
+    """Wait until a rank stands in the handler that a fault was ordered for."""
+    await job.operator.until(lambda: len(list(job.log_directory.glob("fault-*"))) >= number, "the handler")
+
+
+def kill_controller(job: Job) -> None:
+    """Its process, not its container: host, store and coordinator live on."""
+    os.kill(controller_process(job).pid, signal.SIGKILL)
+
+
+@pytest.mark.parametrize("handler", ["stop", "clean", "rebuild", "repair", "rollback"])
+async def test_a_repair_goes_on_with_another_controller(new_job: NewJob, undisturbed: Path, handler: str) -> None:
+    """It is lost while a rank stands in a handler; the handler ends, and nothing is done twice."""
+    job = new_job()
+    await job.start()
+    InPlacePolicy(job)
+    await job.until_step(5)
+    rank = 3 if handler in ("repair", "rollback") else 1
+    job.fault(f"rank={rank} at={handler} do=slow seconds=1")
+    await job.until_step(7)
+    job.kill(3)
+    await met(job)
+    kill_controller(job)
+    await job.operator.milestone(pb.TAKEN_OVER)
+    result = await job.operator.milestone(pb.RESULT)
+    assert (result.result_code, result.strategy) == (0, "recover")
+    assert not [fact for fact in job.operator.facts if fact.kind == pb.CONTROLLER_LOST]
+    await finish(job, undisturbed, {3})
+
+
+@pytest.mark.parametrize("handler", ["stop", "clean", "repair", "rollback"])
+async def test_a_retry_goes_on_with_another_controller(new_job: NewJob, undisturbed: Path, handler: str) -> None:
+    job = new_job()
+    await job.start()
+    await job.until_step(5)
+    job.fault(f"rank=1 at={handler} do=slow seconds=1")
+    job.fault("rank=1 do=raise text=UCE_ERROR")
+    await job.fact(pb.MEMORY_FAULT)
+    job.operator.order(pb.Order(incarnation=2, revision=1, action=pb.RETRY, lost_ranks=[1]))
+    await met(job, 2)
+    kill_controller(job)
+    await job.operator.milestone(pb.TAKEN_OVER)
+    result = await job.operator.milestone(pb.RESULT)
+    assert (result.result_code, result.strategy) == (0, "retry")
+    await finish(job, undisturbed, set())
+
+
+@pytest.mark.parametrize("dead", [True, False])
+async def test_a_save_goes_on_with_another_controller(new_job: NewJob, dead: bool) -> None:
+    job = new_job()
+    await job.start()
+    await job.until_step(5)
+    job.fault("rank=0 at=dump do=slow seconds=1")
+    await job.until_step(7)
+    if dead:
+        job.kill(3)
+        await job.fact(pb.PROCESS_EXITED)
+    lost = [3] if dead else []
+    job.operator.order(pb.Order(incarnation=2, revision=1, action=pb.CHECKPOINT, lost_ranks=lost))
+    await met(job)
+    kill_controller(job)
+    await job.operator.milestone(pb.TAKEN_OVER)
+    result = await job.operator.milestone(pb.RESULT)
+    assert (result.result_code, result.strategy) == (0, "dump"), result.text
+    saved = checkpoint.newest(job.directory / "ckpt")
+    assert saved is not None
+    assert saved >= finished_step(job)
+
+
+async def test_held_ranks_go_on_with_another_controller(new_job: NewJob, undisturbed: Path) -> None:
+    job = new_job()
+    operator = job.operator
+    await job.start()
+    await job.until_step(5)
+    operator.order(pb.Order(incarnation=2, revision=1, action=pb.PAUSE, timeout_seconds=300))
+    await operator.until(lambda: operator.state.conversation == "Paused", "the pause")
+    kill_controller(job)
+    await operator.milestone(pb.TAKEN_OVER)
+    await operator.until(lambda: operator.state.conversation == "Paused", "the pause of the other controller")
+    stood = finished_step(job)
+    operator.order(pb.Order(incarnation=2, revision=2, action=pb.CONTINUE))
+    await job.until_step(stood + 3)
+    InPlacePolicy(job)
+    job.kill(3)
+    await operator.until(lambda: any(mark.strategy == "recover" for mark, _ in operator.marks(pb.RESULT)), "its repair")
+    await finish(job, undisturbed, {3})

@@ -317,3 +317,17 @@ async def test_a_process_that_is_named_late_registers_under_its_name(scene: Chan
     writer.write(REGISTER)
     await reader.readexactly(28)
     assert [one.rank for one in scene.gate.state().told] == [2]
+
+
+async def test_a_handler_that_runs_is_told_and_its_end_as_well(scene: Change) -> None:
+    reader, writer = await scene.registered()
+    rebuild = message(31, struct.pack("<H", 40) + bytes(30))
+    scene.first.writers[-1].write(rebuild)
+    await reader.readexactly(len(rebuild))
+    assert [one.busy for one in scene.gate.state().told] == [True]
+    scene.first.stop()
+    await until(lambda: scene.gate.phase(2) is not LinkPhase.LINKED, "the loss")
+    told = len(scene.rules.changes)
+    writer.write(answer(32, 40))
+    await until(lambda: not scene.gate.state().told[0].busy, "its answer")
+    assert len(scene.rules.changes) > told

@@ -179,6 +179,31 @@ def test_a_repair_in_the_middle_begins_anew(modern: World, answered: list[int], 
     assert not [fact for fact in modern.facts if fact.kind == pb.CONTROLLER_LOST]
 
 
+def test_a_handler_that_runs_is_waited_for(modern: World) -> None:
+    """The successor receives its data when the controller goes: what it will answer decides what is possible."""
+    in_a_repair(modern, [LOCKED, STOPPED, CLEANED, REBUILT])
+    modern.agent(0).answered = {rank: [LOCKED, STOPPED, CLEANED, REBUILT, REPAIRED] for rank in (0, 1)}
+    modern.agent(1).busy = {3}
+    modern.lose_controller()
+    modern.advance(2.0)
+    assert modern.controllers == 1
+    modern.agent(1).busy = set()
+    modern.agent(1).answered[3] = [REBUILT, REPAIRED]
+    modern.advance(0.5)
+    assert [call for call, _ in modern.mindio.calls] == ["stop_train", "on_global_rank", "change_strategy"]
+    assert all(agent.order is not None and agent.order.repaired for agent in modern.agents.values())
+
+
+def test_a_handler_that_never_ends_is_not_waited_for(modern: World) -> None:
+    in_a_repair(modern, [LOCKED, STOPPED])
+    modern.agent(0).busy = {1}
+    modern.lose_controller()
+    modern.advance(179.0)
+    assert modern.controllers == 1
+    modern.advance(2.0)
+    assert modern.controllers == 2
+
+
 @pytest.mark.parametrize(
     ("answered", "successor", "reason"),
     [
@@ -342,3 +367,49 @@ def test_a_shrunk_job_is_not_taken_over(modern: World) -> None:
     (lost,) = [fact for fact in modern.facts if fact.kind == pb.CONTROLLER_LOST]
     assert lost.code == "NoSuccessor"
     assert "smaller or larger" in lost.message
+
+
+def test_another_pod_goes_on_with_a_retry(modern: World) -> None:
+    """Named with the kind that a retry is offered for: as a dead process it would have to be started anew."""
+    modern.mindio.strategies = ["exit", "dump", "retry"]
+    modern.callback("report_fault_ranks", [[[1, 0]], []])
+    modern.pump()
+    modern.order(pb.RETRY, lost_ranks=[1], revision=1)
+    modern.advance(0.3)
+    assert modern.state.conversation == "Retrying"
+    for agent in modern.agents.values():
+        agent.answered = {rank: [LOCKED, STOPPED, CLEANED] for rank in agent.processes}
+    modern.mindio.calls.clear()
+    restart_coordinator(modern, [], controller=False)
+    modern.advance(4.0)
+    assert modern.called("stop_train")[0]["ranks"] == [[1, 0]]
+    assert modern.called("change_strategy") == [{"strategy": "retry", "parameters": ""}]
+    modern.step(3)
+    modern.mindio.result()
+    modern.pump()
+    assert (modern.state.conversation, modern.state.controller_ready) == ("Serving", True)
+
+
+def test_another_pod_saves_what_was_asked_for(modern: World) -> None:
+    """A save without a fault that had not begun, or not ended: nobody else will ask for it again."""
+    modern.mindio.silent = True
+    modern.order(pb.CHECKPOINT, incarnation=2, revision=1)
+    modern.mindio.silent = False
+    modern.mindio.calls.clear()
+    restart_coordinator(modern, [], controller=False)
+    modern.advance(4.0)
+    assert [call for call, _ in modern.mindio.calls] == ["dump"]
+
+
+def test_another_pod_saves_without_ranks_of_a_lost_pod(modern: World) -> None:
+    """Nobody tells of their end any more, but the order that was about them."""
+    modern.agent(1).powered = False
+    modern.advance(7.0)
+    modern.order(pb.CHECKPOINT, incarnation=2, lost_ranks=[2, 3], revision=1)
+    modern.advance(0.3)
+    modern.agent(0).answered = {0: [LOCKED], 1: [LOCKED]}
+    modern.mindio.calls.clear()
+    restart_coordinator(modern, [], controller=False)
+    modern.advance(8.0)
+    assert modern.called("stop_train")[0]["ranks"] == [[2, 1], [3, 1]]
+    assert modern.called("change_strategy")[0]["strategy"] == "dump"

@@ -148,6 +148,7 @@ def every_event(state: JobState) -> Iterator[e.JobEvent]:
         e.CoordinatorMoveRequested(message="node-9"),
         e.RanksUnreachable(nodes=("node-1",)),
         e.CoordinatorLost(),
+        e.CoordinatorLost(program=True),
         e.CoordinatorReady(),
     )
     yield from (e.CoordinatorUnreachable(), e.CoordinatorReachable(), e.CoordinatorUnplaced(), e.CoordinatorPlaced())

@@ -956,7 +956,7 @@ SUSPENDED_BY = {
     "the step where the training stood is saved": e.ResultReported(2, 0, "", "dump"),
     "not saved (the save failed with code 499 disk full)": e.ResultReported(2, 499, "disk full", "dump"),
     "not saved (MindIO offered no save)": e.StrategiesOffered(2, ("exit",)),
-    "not saved (the MindIO controller was lost while it saved)": e.CoordinatorLost(),
+    "not saved (the MindIO controller was lost while it saved)": e.CoordinatorLost(program=True),
 }
 
 
@@ -964,7 +964,10 @@ SUSPENDED_BY = {
 def test_a_suspended_job_says_what_was_saved(words: str) -> None:
     rig = Rig.running()
     assert rig.order(rig.tell(e.SuspendRequested())).command is OrderCommand.CHECKPOINT
-    done = rig.tell(SUSPENDED_BY[words])
+    if isinstance(event := SUSPENDED_BY[words], e.CoordinatorLost):
+        rig.tell(event)
+        assert rig.at(JobPhase.SAVING), "another one goes on, once"
+    done = rig.tell(event)
     assert rig.at(JobPhase.SUSPENDED)
     assert words in rig.state.problem
     assert do.Announce("Suspended", rig.state.problem) in done

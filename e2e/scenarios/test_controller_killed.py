@@ -1,0 +1,123 @@
+"""The MindIO controller, or its whole pod, is lost at every phase of every action: nothing starts anew.
+
+A rank stands in a handler when that happens; it ends by itself, and another controller goes on. `make test` plays one
+point of each action, HAJOB_EVERY_POINT=1 (`make e2e`) all, and `HAJOB_LOSSES` as many at random moments.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import time
+from collections.abc import Callable
+
+import psutil
+import pytest
+
+from e2e.harness.job import Job
+from e2e.harness.rig import Rig
+from e2e.scenarios.proofs import assert_weights_equal
+from e2e.trainer import faults
+
+MINDIO_PORT = 8000
+STEPS = 600
+STEP_MILLISECONDS = 150
+PATIENCE = 150.0
+RANDOM_LOSSES = int(os.environ.get("HAJOB_LOSSES", "3"))
+UNLIMITED = [{"name": name, "maxCount": 1000} for name in ("InPlace", "Replace", "Retry")]
+HANDLERS = {
+    "InPlace": ["stop", "clean", "rebuild", "repair", "rollback"],
+    "Retry": ["stop", "clean", "repair", "rollback"],
+}
+POINTS = [(action, at) for action, handlers in HANDLERS.items() for at in handlers]
+
+
+def kill_mindio(rig: Rig, job: Job) -> None:
+    """The process that serves the ranks; host, store and coordinator beside it live on."""
+    pod = coordinator(job)
+    pids = [process.pid for process in rig.nodes.control.processes(pod=pod, container="controller")]
+    (serving,) = (pid for pid in pids if MINDIO_PORT in ports(pid))
+    rig.nodes.control.kill(pid=serving)
+
+
+def ports(pid: int) -> set[int]:
+    """Where a process listens."""
+    connections = psutil.Process(pid).net_connections("tcp")
+    return {one.laddr.port for one in connections if one.status == psutil.CONN_LISTEN}
+
+
+def delete_the_pod(rig: Rig, job: Job) -> None:
+    """All of it, store included."""
+    rig.plane.api.delete(f"/api/v1/namespaces/{rig.namespace}/pods/{coordinator(job)}", gracePeriodSeconds=0)
+
+
+def coordinator(job: Job) -> str:
+    """Name of the newest pod that is one."""
+    newest = max(job.pods("coordinator"), key=lambda pod: str(pod["metadata"]["creationTimestamp"]))
+    return str(newest["metadata"]["name"])
+
+
+Loss = Callable[[Rig, Job], None]
+LOSSES: dict[str, Loss] = {"controller": kill_mindio, "pod": delete_the_pod}
+
+
+def training(rig: Rig) -> Job:
+    """One that trains, protected."""
+    job = rig.submit(iterations=STEPS, step_milliseconds=STEP_MILLISECONDS, spec={"recovery": {"actions": UNLIMITED}})
+    job.wait_step(5)
+    job.wait_condition("CoordinatorReady")
+    return job
+
+
+def begin(rig: Rig, job: Job, action: str, handler: str, number: int) -> None:
+    """A fault, and a rank that takes its time in a handler of its repair; returns when it stands there."""
+    lost = 3
+    rank = lost if handler in ("repair", "rollback") else 1
+    slow = f"rank={rank} at={handler} do=slow seconds=1.{number:03}"
+    uce = f"rank={lost} do=raise text=UCE_ERROR_{number}"
+    faults.order(job.logs, slow, *([uce] if action == "Retry" else []))
+    job.wait_step(job.common_step() + 3)
+    if action == "InPlace":
+        rig.nodes.control.kill(namespace=rig.namespace, rank=lost)
+    mark = faults.Fault.parse(slow).mark(job.logs, rank)
+    rig.plane.wait(f"rank {rank} to be in {handler}", mark.exists, PATIENCE)
+
+
+def assert_protected_again(job: Job, incidents: int, takeovers: int) -> None:
+    """The incident ended well, and another controller protects the job."""
+    job.plane.wait("the incident's end", lambda: ended_well(job, incidents), PATIENCE)
+    job.plane.wait("the takeover", lambda: job.status()["takeovers"]["count"] >= takeovers, PATIENCE)
+    job.wait_condition("CoordinatorReady")
+    assert job.status()["restarts"] == {"infrastructure": 0, "program": 0}, job.incidents()
+
+
+def ended_well(job: Job, incidents: int) -> bool:
+    """As many incidents as there should be, all recovered; one that ended otherwise ends the wait."""
+    outcomes = [incident.get("outcome", "") for incident in job.incidents()]
+    assert "Failed" not in outcomes, job.incidents()
+    return len(outcomes) >= incidents and all(outcome == "Recovered" for outcome in outcomes)
+
+
+@pytest.mark.timeout(1200)
+@pytest.mark.parametrize("by", LOSSES)
+def test_lost_in_every_handler_of_a_repair(rig: Rig, by: str) -> None:
+    job = training(rig)
+    points = POINTS if "HAJOB_EVERY_POINT" in os.environ else [("InPlace", "rebuild")]
+    for number, (action, handler) in enumerate(points, 1):
+        begin(rig, job, action, handler, number)
+        LOSSES[by](rig, job)
+        assert_protected_again(job, number, number)
+    assert_weights_equal(job, STEPS)
+
+
+@pytest.mark.timeout(3600)
+def test_lost_at_random_moments_of_a_training_with_faults(rig: Rig) -> None:
+    chance = random.Random(os.environ.get("HAJOB_SEED", "1"))
+    job = training(rig)
+    for number in range(1, RANDOM_LOSSES + 1):
+        rig.nodes.control.kill(namespace=rig.namespace, rank=number % job.world())
+        time.sleep(chance.uniform(0.0, 3.0))  # the moment is what is looked for
+        LOSSES[chance.choice(list(LOSSES))](rig, job)
+        assert_protected_again(job, number, number)
+        job.wait_step(job.common_step() + 2)
+    assert_weights_equal(job, STEPS)
