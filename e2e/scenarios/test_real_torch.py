@@ -115,3 +115,18 @@ def test_without_a_node_it_shrinks_and_grows_back(start_rig: Callable[[RigLayout
     assert job.status()["dataParallel"]["current"] == 4
     assert not any(each.is_restart for each in proof.outages(job.events(), job.world()))
     assert_weights_equal(job, LONG)
+
+
+def test_the_coordinators_pod_is_lost_in_a_repair(rig: Rig) -> None:
+    """Another one goes on with it: no restart, nothing lost."""
+    job = started(rig, iterations=LONG)
+    job.wait_condition("CoordinatorReady")
+    pod = job.pods("coordinator")[0]["metadata"]["name"]
+    rig.nodes.control.kill(namespace=rig.namespace, rank=3)
+    rig.plane.wait("the incident", job.incidents)
+    rig.plane.api.delete(f"/api/v1/namespaces/{rig.namespace}/pods/{pod}", gracePeriodSeconds=0)
+    incident = job.wait_incident(2, seconds=RECOVERY_SECONDS)
+    assert (incident["action"], incident["lostSteps"]) == ("InPlace", 0)
+    assert job.status()["takeovers"]["count"] == 1
+    assert job.status()["restarts"] == {"infrastructure": 0, "program": 0}
+    assert_recovered(job, [3], LONG)

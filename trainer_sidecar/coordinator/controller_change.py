@@ -38,6 +38,7 @@ class ControllerChange:
     adopted: bool = False  # this coordinator does not know what the former controller was told
     paused: bool = False  # ranks are held at the end of a step
     trains: bool = False  # no repair was under way, or it was through
+    undone: tuple[int, int] = (0, 0)  # number and revision of an order that the other controller is not asked for
 
     @property
     def is_under_way(self) -> bool:
@@ -55,6 +56,10 @@ class ControllerChange:
         if not self.is_under_way:
             return ""
         return f"the MindIO controller was lost, another one takes over ({self.phase}); the training goes on"
+
+    def leaves_undone(self, incarnation: int, revision: int) -> None:
+        """What it orders cannot be done by the other controller either."""
+        self.undone = incarnation, revision
 
     def is_over(self, instance: str) -> bool:
         """Whether the loss of this controller is known."""

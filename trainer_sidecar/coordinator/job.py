@@ -18,7 +18,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
-from hajob.domain.facts import NO_SUCCESSOR
 from hajob.protocol import sidecar_pb2 as pb
 from hajob.protocol.addresses import host_port
 from trainer_sidecar.coordinator.attempt import Attempt, AttemptPhase
@@ -175,9 +174,9 @@ class Job:
         step = self.steps.newest if self.steps.newest >= 0 else None
         return pb.Fact(id=identity, kind=kind, node_rank=-1, step=step, message=message)
 
-    def tell_controller_lost(self, text: str, at: float, *, blind: bool = False) -> None:
-        """The controller of the attempt that runs is gone. `blind`: no other one can be taught what it knew."""
+    def tell_controller_lost(self, text: str, at: float, *, code: str = "") -> None:
+        """The controller of the attempt that runs is gone. `code`: what that means for the job (hajob.domain.facts)."""
         fact = self.new_fact(pb.CONTROLLER_LOST, f"attempt-{self.attempt.number}", text)
-        fact.code = NO_SUCCESSOR if blind else ""
+        fact.code = code
         fact.incarnation = self.incidents.incarnation
         self.effects.tell(fact, at)

@@ -32,6 +32,9 @@ WITHOUT_WAITING = frozenset({pb.RETRY, pb.CHECKPOINT, pb.PAUSE, pb.CONTINUE, pb.
 TAKES_ALL = frozenset({pb.RETRY, pb.CHECKPOINT})
 """Orders that name whatever has died meanwhile, because nothing was planned rank by rank."""
 
+REPAIRS = frozenset({pb.RETRY, pb.IN_PLACE, pb.REPLACE})
+"""Orders after which every rank trains on as it was; they meet in the store for that."""
+
 GIVEN_UP = 499
 """MindIO's word for a recovery after which only a start anew is left."""
 
@@ -247,6 +250,8 @@ def desired(job: Job) -> Desired | None:
     if order.action in TAKES_ALL:
         names = {**names, **memory.lost}
     ready = order.action in WITHOUT_WAITING or all(stands(job, rank) for rank in waiting)
+    if (order.incarnation, order.revision) == job.change.undone and order.action in REPAIRS:
+        ready = False
     seconds = order.timeout_seconds or (PAUSE_SECONDS if order.action == pb.PAUSE else DEFAULT_SECONDS)
     parameters = order.parameters or PARAMETERS.get(order.action, "")
     return Desired(STRATEGIES[order.action], names, ready, parameters, seconds)

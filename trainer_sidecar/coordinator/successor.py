@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable, Iterator
 
+from hajob.domain.facts import CONTAINER_ENDED, NO_SUCCESSOR
 from hajob.protocol import sidecar_pb2 as pb
 from trainer_sidecar.controller_protocol import HUNG
 from trainer_sidecar.coordinator import resumption
@@ -21,6 +22,7 @@ from trainer_sidecar.coordinator.conversation_effects import missing
 from trainer_sidecar.coordinator.conversation_states import State
 from trainer_sidecar.coordinator.driver import FAULT_ACTIONS, feed, open_incident
 from trainer_sidecar.coordinator.job import Job
+from trainer_sidecar.coordinator.orders import GIVEN_UP, REPAIRS, STRATEGIES
 from trainer_sidecar.coordinator.roster import ALIVE, RankPod
 from trainer_sidecar.coordinator.store_keeping import KeepingPhase
 
@@ -40,6 +42,9 @@ HANDLER_SECONDS = 180.0
 
 HELD_SECONDS = 5.0
 """So long a fault in between is not told: without a controller the operator could only start the job anew."""
+STORE_TEXT = "what was in the rendezvous store is lost with the coordinator's pod: no repair can end"
+SAVE_LEFT = 406
+"""MindIO's word for a repair that has failed and leaves a checkpoint to be chosen."""
 THROUGH_TEXT = "told by the ranks, which train again: the controller was lost before it could say so"
 
 
@@ -87,7 +92,7 @@ def lose(job: Job, text: str, *, for_good: bool = False) -> None:
         if again:
             job.change.end()
             job.effects.release()
-        job.tell_controller_lost(text, job.now)
+        job.tell_controller_lost(text, job.now, code=CONTAINER_ENDED)
     elif not begin(job):
         _give_up(job, f"{text}; {impossible(job)}")
 
@@ -98,7 +103,7 @@ def _give_up(job: Job, text: str) -> None:
     if job.keeping.holds:
         job.keeping.give_up("no other controller takes over")
     job.effects.release()
-    job.tell_controller_lost(text, job.now, blind=True)
+    job.tell_controller_lost(text, job.now, code=NO_SUCCESSOR)
     job.touch_all()
 
 
@@ -273,6 +278,26 @@ def _is_through(job: Job) -> bool:
     )
 
 
+def _repairs(job: Job) -> bool:
+    """Whether the other controller is about to go on with a repair."""
+    order = job.order
+    if order is None or order.action not in REPAIRS or not missing(job.conversation.memory):
+        return False
+    job.change.leaves_undone(order.incarnation, order.revision)
+    return True
+
+
+def _cannot_meet(job: Job) -> None:
+    """What was ordered ends in the store, which is empty. The step can be saved, unless a rank waits for its clean."""
+    assert job.order is not None
+    open_incident(job, job.order.incarnation)
+    answered = [set(one.answered) for pod in _gates(job) for one in _state(pod).told]
+    stands = any(resumption.STOPPED in done and resumption.CLEANED not in done for done in answered)
+    code = GIVEN_UP if stands else SAVE_LEFT
+    failed = pb.Milestone(result_code=code, text=STORE_TEXT, strategy=STRATEGIES[job.order.action])
+    job.mark(pb.RESULT, job.now, failed)
+
+
 def _in_service(job: Job) -> None:
     through, adopted = _is_through(job), job.change.adopted
     heard = job.change.end()
@@ -287,6 +312,7 @@ def _in_service(job: Job) -> None:
             open_incident(job, job.order.incarnation, planned=True)
         elif job.order.action != pb.CHECKPOINT:  # what was saved to its end has left nobody to take over
             job.incidents.conclude_up_to(job.order.incarnation)  # it was carried out, or there is nothing to carry out
+    undone = adopted and job.keeping.phase is KeepingPhase.LOST and _repairs(job)
     strategy = job.conversation.memory.strategy if through else "pause" if job.change.paused else ""
     event = MindIOEvent(EventKind.TAKEN_OVER, strategy=strategy)
     feed(job, event, job.now)
@@ -294,6 +320,8 @@ def _in_service(job: Job) -> None:
         feed(job, MindIOEvent(EventKind.SUCCESS, text=THROUGH_TEXT, strategy=event.strategy), job.now)
     for event, at in heard:
         feed(job, event, at)
+    if undone:
+        _cannot_meet(job)
     job.effects.release()
     job.touch_all()
     job.effects.note(urgent=True)

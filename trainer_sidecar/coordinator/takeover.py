@@ -6,6 +6,7 @@ controller would be blind to running ranks and look healthy.
 
 from __future__ import annotations
 
+from hajob.domain.facts import NO_SUCCESSOR
 from hajob.protocol import sidecar_pb2 as pb
 from trainer_sidecar.coordinator import migration, successor
 from trainer_sidecar.coordinator.conversation import EventKind, MindIOEvent
@@ -179,7 +180,7 @@ def _controller_was_lost(job: Job) -> None:
     if job.order is not None:
         job.incidents.conclude_up_to(job.order.incarnation)
     job.effects.request("end", {})
-    job.tell_controller_lost(f"{LOST_TEXT}: {why}" if why else LOST_TEXT, job.now, blind=True)
+    job.tell_controller_lost(f"{LOST_TEXT}: {why}" if why else LOST_TEXT, job.now, code=NO_SUCCESSOR)
 
 
 def rank_finished(job: Job, rank: int) -> None:

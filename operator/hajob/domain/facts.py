@@ -90,6 +90,8 @@ TAKES_THE_NODE: Final = frozenset(kind for kind, action in FIRST_ACTION.items() 
 
 NO_SUCCESSOR: Final = "NoSuccessor"
 """Code of a lost controller whose place no other one can take: only a new start protects the job again."""
+CONTAINER_ENDED: Final = "ContainerEnded"
+"""Code of the same fact: its container is gone, and its pod is about to be; a coordinator in another one takes over."""
 
 INFORMATION: Final = frozenset({FactKind.POD_UNSTARTABLE, FactKind.CONTROLLER_LOST})
 """Kinds that lose no rank: a note for the reader, or the coordinator's own affair."""

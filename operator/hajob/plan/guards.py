@@ -4,7 +4,7 @@ from functools import partial
 from typing import Final
 
 from hajob.domain.actions import MINDIO_STRATEGY, STRATEGIES, Action
-from hajob.domain.facts import NO_SUCCESSOR, TAKES_THE_NODE, FactKind
+from hajob.domain.facts import CONTAINER_ENDED, NO_SUCCESSOR, TAKES_THE_NODE, FactKind
 from hajob.domain.facts import SICK_NODE as SICK_NODES
 from hajob.domain.incidents import Purpose
 from hajob.plan import events
@@ -225,9 +225,11 @@ def _returning(context: Context) -> bool:
 
 
 def _another_goes_on(context: Context) -> bool:
-    event, incident = context.event, context.incident
-    assert isinstance(event, events.CoordinatorLost)
-    return incident is not None and (not event.program or context.state.coordinator < incident.number)
+    incident, seen = context.incident, context.seen
+    if incident is None or (seen is not None and seen.code != CONTAINER_ENDED):
+        return False
+    taken = isinstance(context.event, events.CoordinatorLost) and not context.event.program
+    return taken or context.state.coordinator < incident.number
 
 
 ALWAYS: Final = Guard("always", "in every other case", lambda _context: True)
@@ -269,7 +271,7 @@ TAKING_OVER: Final = Guard(
 )
 ANOTHER_GOES_ON: Final = Guard(
     "another one goes on",
-    "it was not by its own program that it ended, or for the first time since the incident began",
+    "its pod was taken, or it has ended for the first time since the incident began",
     _another_goes_on,
 )
 OBSERVING: Final = Guard("observe", "mode is Observe", _observing)
@@ -402,5 +404,10 @@ MAY_MOVE_COORDINATOR: Final = Guard(
     "may move the coordinator",
     "mode is Enforce, coordinatorLossPolicy is not Never, and the last such restart was long enough ago",
     lambda context: not why_coordinator_stays(context),
+)
+MAY_HAND_OVER: Final = Guard(
+    "may hand over",
+    "mode is Enforce, and a controller protects the job",
+    lambda context: context.policy.mode is Mode.ENFORCE and context.view.coordinator_ready,
 )
 RETURNING: Final = Guard("of a returning rank", "the fact concerns only ranks that are not training yet", _returning)

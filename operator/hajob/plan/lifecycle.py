@@ -373,6 +373,15 @@ def lose_coordinator(context: Context) -> HandlerResult:
     return clear_deadlines(state, *stale), (announce, *closing)
 
 
+def hand_over(context: Context) -> HandlerResult:
+    """Another coordinator elsewhere takes over while the training goes on; the one that serves goes last."""
+    state = context.state
+    number = state.incarnation + 1
+    state = replace(state, incarnation=number, relieved=state.coordinator, coordinator=number, store_lost=True)
+    said = effects.Announce("CoordinatorMoving", f"{_told(context)}: another one takes over, the training goes on")
+    return clear_deadlines(state, *OF_COORDINATOR), (said,)
+
+
 def _is_blind(context: Context) -> bool:
     return context.seen is not None and context.seen.code == NO_SUCCESSOR
 

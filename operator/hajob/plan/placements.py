@@ -45,10 +45,17 @@ class Placement:
 
 @dataclass(frozen=True, slots=True)
 class CoordinatorPlacement:
-    """The coordinator pod that should exist; `apart`: on no node of a rank of its job."""
+    """The coordinator pod that should exist.
+
+    Attributes:
+        incarnation: tells it from earlier ones.
+        apart: on no node of a rank of its job.
+        relieves: incarnation of the one that is not deleted before this one has taken over; 0: there is none.
+    """
 
     incarnation: int
     apart: bool = True
+    relieves: int = field(default=0, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +98,8 @@ def coordinator_placement(state: JobState) -> CoordinatorPlacement | None:
     """The coordinator pod that should exist, if any."""
     if state.phase in WITHOUT_COORDINATOR or not state.coordinator:
         return None
-    return CoordinatorPlacement(state.coordinator, state.apart)
+    relieves = state.relieved if state.phase in {JobPhase.UNPROTECTED, JobPhase.HELD} else 0
+    return CoordinatorPlacement(state.coordinator, state.apart, relieves)
 
 
 def _second_places(state: JobState) -> list[Placement]:

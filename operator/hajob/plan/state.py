@@ -196,6 +196,7 @@ class JobState:
             for longer, a job that lives long enough would have no node left.
         places: node rank to the name of the spare node where its pod is placed, while the incident lasts.
         coordinator: incarnation of the newest coordinator pod.
+        relieved: incarnation of a coordinator that serves on until the newest one has taken over; 0: there is none.
         apart: the coordinator may not share a node with a rank; False where nothing else fits.
         blind: no other controller can take the place of the lost one; only a start protects the ranks again.
         store_lost: the rendezvous store was lost with the coordinator's pod; the ranks that run cannot meet anew.
@@ -232,6 +233,7 @@ class JobState:
     avoided: Mapping[int, tuple[str, ...]] = field(default_factory=dict)
     places: Mapping[int, str] = field(default_factory=dict)
     coordinator: int = 0
+    relieved: int = 0
     apart: bool = True
     blind: bool = False
     store_lost: bool = False

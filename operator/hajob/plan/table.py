@@ -208,6 +208,7 @@ _FACTS = (
     # a lost controller costs nothing as long as the training goes on
     _row(_TRAINING, FactSeen, g.both(g.CONTROLLER_FACT, _BLIND_NOW), _RESTART_ALONE, P.RESTARTING),
     _row(_TRAINING, FactSeen, g.CONTROLLER_FACT, _UNPROTECTED, P.UNPROTECTED),
+    _row((*_HELD_UP, P.SAVING, P.HELD), FactSeen, g.both(g.CONTROLLER_FACT, g.ANOTHER_GOES_ON), _ANOTHER),
     _row(P.SAVING, FactSeen, g.both(g.CONTROLLER_FACT, g.SUSPENDING), _SUSPEND, P.SUSPENDED),
     *_by_action((*_HELD_UP, P.SAVING), FactSeen, EXIT_ONLY, g.CONTROLLER_FACT),
     _row(P.RUNNING, FactSeen, g.HOLDING, Handler("hold", "open an incident, start nothing", life.hold), P.HELD),
@@ -474,7 +475,14 @@ _REQUESTS = (
     *(_row(P.PAUSED, event, hold.HELD, _GO_ON) for event in (SuspendRequested, RestartRequested)),
     *(_row(P.PAUSED, event, g.ALWAYS, _AWAIT_END) for event in (SuspendRequested, RestartRequested)),
     _row(
-        (P.RUNNING, P.SHRUNK),
+        P.RUNNING,
+        CoordinatorMoveRequested,
+        g.MAY_HAND_OVER,
+        Handler("hand over", "make another one elsewhere, which takes over while the training goes on", life.hand_over),
+        P.UNPROTECTED,
+    ),
+    _row(
+        P.SHRUNK,
         CoordinatorMoveRequested,
         g.both(g.MAY_MOVE_COORDINATOR, _MAY_SAVE),
         Handler(

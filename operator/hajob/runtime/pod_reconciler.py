@@ -56,6 +56,7 @@ def difference(job: HATrainingJob, desired: Placements, pods: Mapping[str, PodVi
         gone: names that are not made again: of pods that vanished, their loss is a fact, and of those just made.
     """
     placed = {_name(job, placement): placement for placement in desired}
+    relieved = desired.coordinator.relieves if desired.coordinator is not None else 0
     known = {*pods, *gone, *(_rank_name(job, pod) for pod in pods.values())}
     return Difference(
         missing=tuple(placement for name, placement in placed.items() if name not in known),
@@ -66,6 +67,7 @@ def difference(job: HATrainingJob, desired: Placements, pods: Mapping[str, PodVi
             and not pod.is_spare
             and not pod.is_hook
             and name not in placed
+            and not (relieved and pod.role == names.ROLE_COORDINATOR and pod.incarnation == relieved)
             and _rank_name(job, pod) not in placed
         ),
     )

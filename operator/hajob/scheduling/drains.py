@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from typing import Final
 
 from hajob.plan.placements import Placements
-from hajob.plan.policy import CoordinatorLossPolicy, NodePolicy, Policy
+from hajob.plan.policy import NodePolicy, Policy
 
 NOTICE_SECONDS: Final = 30.0
-"""A coordinator that would be moved by a restart is left alone so long: a cordon by mistake can be taken back. Half of
+"""So long a coordinator is left alone that only a restart would move: a cordon by mistake can be taken back. Half of
 recovery.drainTimeoutSeconds, where that is less.
 """
 
@@ -50,8 +50,7 @@ def budgets(desired: Placements, policy: Policy, *, overdue: bool, opened: bool 
         policy.cordon is NodePolicy.IGNORE or opened
     ):  # no move will come: one node after the other, by replacing its pod
         return Budgets(max(ranks - 1, 0))
-    moves = desired.coordinator is not None and policy.coordinator_loss is not CoordinatorLossPolicy.NEVER
-    return Budgets(ranks, 1 if moves else 0)
+    return Budgets(ranks, 1 if desired.coordinator is not None else 0)
 
 
 class Drains:

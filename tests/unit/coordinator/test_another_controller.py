@@ -341,7 +341,14 @@ def test_ranks_cut_off_with_the_lost_pod_are_no_new_ones(modern: World) -> None:
     assert not modern.facts
 
 
+def keep_the_store(world: World) -> None:
+    """What ranks have written into it outlives its pod at their gates."""
+    for agent in world.agents.values():
+        agent.written = []
+
+
 def test_another_pod_goes_on_with_a_repair(modern: World) -> None:
+    keep_the_store(modern)
     in_a_repair(modern, [LOCKED, STOPPED, CLEANED, REBUILT])
     restart_coordinator(modern, [], controller=False)
     modern.advance(4.0)
@@ -351,6 +358,27 @@ def test_another_pod_goes_on_with_a_repair(modern: World) -> None:
     modern.mindio.result()
     modern.pump()
     assert modern.state.conversation == "Serving"
+
+
+def test_a_repair_without_what_was_in_the_store_is_saved(modern: World) -> None:
+    """Ranks that cannot meet would wait for each other: the step is locked again, and another decision is asked for."""
+    in_a_repair(modern, [LOCKED, STOPPED, CLEANED])
+    restart_coordinator(modern, [], controller=False)
+    modern.advance(4.0)
+    assert [call for call, _ in modern.mindio.calls] == ["stop_train"]
+    (result,) = modern.marks(pb.RESULT)
+    assert (result.result_code, result.strategy, result.incarnation) == (406, "recover", 2)
+    modern.order(pb.CHECKPOINT, incarnation=2, lost_ranks=[3], revision=2)
+    modern.advance(0.3)
+    assert modern.called("change_strategy") == [{"strategy": "dump", "parameters": ""}]
+
+
+def test_stopped_ranks_that_cannot_meet_start_anew(modern: World) -> None:
+    """To save they would be stopped again, and wait for ever."""
+    in_a_repair(modern, [LOCKED, STOPPED])
+    restart_coordinator(modern, [], controller=False)
+    modern.advance(4.0)
+    assert [mark.result_code for mark in modern.marks(pb.RESULT)] == [499]
 
 
 def test_another_pod_names_whom_it_finds_dead(modern: World) -> None:
@@ -371,6 +399,7 @@ def test_a_shrunk_job_is_not_taken_over(modern: World) -> None:
 
 def test_another_pod_goes_on_with_a_retry(modern: World) -> None:
     """Named with the kind that a retry is offered for: as a dead process it would have to be started anew."""
+    keep_the_store(modern)
     modern.mindio.strategies = ["exit", "dump", "retry"]
     modern.callback("report_fault_ranks", [[[1, 0]], []])
     modern.pump()

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
 from hajob.domain.actions import FAULT_ACTIONS, Action
-from hajob.domain.facts import NO_SUCCESSOR, Fact, FactKind, Source
+from hajob.domain.facts import CONTAINER_ENDED, NO_SUCCESSOR, Fact, FactKind, Source
 from hajob.domain.layout import Layout
 from hajob.plan import events as e
 from hajob.plan.context import TableRow
@@ -92,6 +92,7 @@ def every_event(state: JobState) -> Iterator[e.JobEvent]:
     yield fact(FactKind.PROCESS_EXITED, state, rank=2)
     yield e.FactSeen(fact=Fact(f"gone {state.incarnation}", FactKind.CONTROLLER_LOST))
     yield e.FactSeen(fact=Fact(f"blind {state.incarnation}", FactKind.CONTROLLER_LOST, code=NO_SUCCESSOR))
+    yield e.FactSeen(fact=Fact(f"going {state.incarnation}", FactKind.CONTROLLER_LOST, code=CONTAINER_ENDED))
     if not state.takeovers:
         yield e.ControllerTakenOver(duration_ms=40)
     yield from (fact(FactKind.AGENT_SILENT, state, node=node) for node in range(4))
@@ -178,6 +179,8 @@ def shape(state: JobState) -> tuple[object, ...]:
     waits += ("Unreachable" in state.deadlines and state.phase is JobPhase.RUNNING,)
     if state.waiting is not None and state.phase is JobPhase.PENDING:
         waits += (state.waiting.released, "Release" in state.deadlines)
+    if state.phase is JobPhase.SAVING and incident is not None:
+        waits += (state.coordinator > incident.number,)
     if state.phase is JobPhase.UNPROTECTED:
         waits += (state.blind,)
     if state.phase is JobPhase.RUNNING:

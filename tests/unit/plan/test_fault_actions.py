@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from hajob.domain.actions import Action, OrderCommand
-from hajob.domain.facts import Fact, FactKind, Origin, Source, origin_of_exit
+from hajob.domain.facts import CONTAINER_ENDED, Fact, FactKind, Origin, Source, origin_of_exit
 from hajob.domain.incidents import IncidentOutcome, Purpose, RestoredFrom
 from hajob.domain.layout import Layout
 from hajob.plan import effects as do
@@ -735,6 +735,49 @@ def test_a_lost_coordinator_is_followed_by_another(policy: CoordinatorLossPolicy
     rig.tell(e.CoordinatorReady())
     assert rig.at(JobPhase.RUNNING)
     assert (rig.state.takeovers, rig.state.takeover_ms, rig.state.restarts_infrastructure) == (1, 40, 0)
+
+
+LOST_PODS = {
+    "taken": e.CoordinatorLost(),
+    "ended": e.CoordinatorLost(program=True),
+    "ending": e.FactSeen(fact=Fact("going", FactKind.CONTROLLER_LOST, code=CONTAINER_ENDED)),
+}
+
+
+@pytest.mark.parametrize("how", LOST_PODS)
+def test_a_repair_outlives_its_coordinator(how: str) -> None:
+    rig = Rig.running()
+    rig.exits(5)
+    assert rig.at(JobPhase.GATHERING)
+    incident = rig.incident
+    rig.tell(LOST_PODS[how])
+    assert rig.at(JobPhase.GATHERING)
+    assert rig.incident == incident
+    assert rig.pods.coordinator == CoordinatorPlacement(rig.state.incarnation)
+    assert rig.state.coordinator > incident.incarnation
+    assert rig.state.store_lost
+    rig.tell(e.ControllerTakenOver(duration_ms=40, store_kept=True))
+    rig.tell(e.Resumed(incarnation=incident.incarnation, step=9))
+    rig.tell(e.ResultReported(incident.incarnation, 0, "", "recover"))
+    assert rig.at(JobPhase.RUNNING)
+    assert rig.state.restarts_infrastructure == 0
+
+
+def test_a_coordinator_that_ends_again_in_a_repair_costs_a_restart() -> None:
+    rig = Rig.running()
+    rig.exits(5)
+    rig.tell(LOST_PODS["ended"])
+    rig.tell(LOST_PODS["taken"])
+    assert rig.at(JobPhase.GATHERING), "nobody can help that it is evicted"
+    rig.tell(LOST_PODS["ended"])
+    assert rig.at(JobPhase.RESTARTING)
+
+
+def test_a_repair_that_no_other_controller_can_go_on_with_restarts() -> None:
+    rig = Rig.running()
+    rig.exits(5)
+    rig.lose_for_good()
+    assert rig.at(JobPhase.RESTARTING)
 
 
 def test_a_coordinator_that_cannot_take_over_goes_by_policy() -> None:

@@ -1,4 +1,4 @@
-"""Evictions wait while a job moves off a node, and not for ever; a coordinator is moved after a notice."""
+"""Evictions wait while a job moves off a node, and not for ever; a coordinator is relieved at once."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from e2e.memory_api.requests import requests
 from hajob.plan.state import JobPhase
 from hajob.protocol import sidecar_pb2 as wire
 from hajob.runtime.kube import ApiError
-from hajob.scheduling.drains import NOTICE_SECONDS, OPEN_SHARE
+from hajob.scheduling.drains import OPEN_SHARE
 from tests.unit.runtime.test_job_controller import NAMESPACE, Town, settled
 
 BUDGETS = "poddisruptionbudgets"
@@ -50,6 +50,10 @@ def phase(town: Town) -> JobPhase:
 
 def node_of(town: Town, role: str) -> str:
     return next(pod.node_name for pod in town.pods() if pod.role == role)
+
+
+def coordinators(town: Town) -> list[str]:
+    return [pod.name for pod in town.pods() if pod.role == "coordinator"]
 
 
 async def test_a_job_that_trains_gives_up_no_pod(town: Town) -> None:
@@ -119,24 +123,15 @@ async def test_nobody_else_is_evicted_during_a_recovery(town: Town) -> None:
     assert (phase(town), budgets(town)) == (JobPhase.MIGRATING, {"rank": 5, "coordinator": 1})
 
 
-async def test_a_drained_coordinator_is_moved_after_a_notice(town: Town) -> None:
+async def test_a_drained_coordinator_hands_over_at_once(town: Town) -> None:
+    """Both pods are there until the new one has taken over; only then the old one goes."""
     await town.train()
+    (before,) = coordinators(town)
     await cordon(town, node_of(town, "coordinator"))
     assert town.events.reasons.count("NodeDraining") == 1
-    await town.clock.advance(NOTICE_SECONDS - 1)
-    assert phase(town) is JobPhase.RUNNING
-    await town.clock.advance(2)
-    assert phase(town) is JobPhase.SAVING
-    assert town.links[0].orders[-1].action  # told to save
-
-
-async def test_a_cordon_that_is_taken_back_costs_nothing(town: Town) -> None:
-    await town.train()
-    await cordon(town, node_of(town, "coordinator"))
-    await town.clock.advance(NOTICE_SECONDS / 2)
-    await cordon(town, node_of(town, "coordinator"), on=False)
-    await town.clock.advance(600)
-    assert phase(town) is JobPhase.RUNNING
+    assert phase(town) is JobPhase.UNPROTECTED
+    assert before in coordinators(town)
+    assert len(coordinators(town)) == 2
 
 
 async def test_budgets_that_are_refused_hold_nothing_up(town: Town) -> None:

@@ -30,7 +30,7 @@ NEVER = Policy(coordinator_loss=CoordinatorLossPolicy.NEVER)
         (FOUR, Policy(), False, Budgets(4, 1)),
         (MOVING, Policy(), False, Budgets(5, 1)),  # the old pod is safe until the second one has taken over
         (FOUR, IGNORE, False, Budgets(3, 0)),  # one node after the other
-        (FOUR, NEVER, False, Budgets(4, 0)),  # nobody would move the coordinator
+        (FOUR, NEVER, False, Budgets(4, 1)),  # its move costs no restart
         (FOUR, Policy(), True, Budgets(0, 0)),
         (Placements(FOUR.ranks), Policy(), False, Budgets(4, 0)),
         (Placements(), IGNORE, False, Budgets(0, 0)),
