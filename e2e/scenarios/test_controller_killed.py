@@ -70,7 +70,7 @@ def begin(rig: Rig, job: Job, action: str, handler: str, number: int) -> None:
     """A fault, and a rank that takes its time in a handler of its repair; returns when it stands there."""
     lost = 3
     rank = lost if handler in ("repair", "rollback") else 1
-    slow = f"rank={rank} at={handler} do=slow seconds=1.{number:03}"
+    slow = f"rank={rank} at={handler} do=slow seconds=3.{number:03}"
     uce = f"rank={lost} do=raise text=UCE_ERROR_{number}"
     faults.order(job.logs, slow, *([uce] if action == "Retry" else []))
     job.wait_step(job.common_step() + 3)
