@@ -73,8 +73,8 @@ def begin(rig: Rig, job: Job, action: str, handler: str, number: int) -> None:
     slow = f"rank={rank} at={handler} do=slow seconds=3.{number:03}"
     uce = f"rank={lost} do=raise text=UCE_ERROR_{number}"
     faults.order(job.logs, slow, *([uce] if action == "Retry" else []))
-    job.wait_step(job.common_step() + 3)
     if action == "InPlace":
+        job.wait_step(job.common_step() + 3)
         rig.nodes.control.kill(namespace=rig.namespace, rank=lost)
     mark = faults.Fault.parse(slow).mark(job.logs, rank)
     rig.plane.wait(f"rank {rank} to be in {handler}", mark.exists, PATIENCE)
