@@ -21,8 +21,13 @@ Object = dict[str, Any]
 
 @dataclass
 class ObedientCoordinator(ScriptedCoordinator):
-    """Carries out every order as soon as it can be, and remembers all of them."""
+    """Carries out every order as soon as it can be, and remembers all of them.
 
+    Attributes:
+        stalls: it takes orders and carries out none.
+    """
+
+    stalls: bool = False
     given: list[wire.Order] = field(default_factory=list)
     assignment: wire.Assignment = field(default_factory=wire.Assignment)
     newest: wire.Order = field(default_factory=wire.Order)
@@ -42,6 +47,10 @@ class ObedientCoordinator(ScriptedCoordinator):
     def _ordered(self, order: wire.Order, at: float) -> None:
         if (order.incarnation, order.revision) == (self.incarnation, self.revision):
             return
+        if self.stalls:
+            self.incarnation, self.revision = order.incarnation, order.revision
+            self.given.append(order)
+            return
         super()._ordered(order, at)
         if order.action == wire.START:
             self.train()  # a rank that stands where it stood has made no progress, and is helped otherwise
@@ -52,7 +61,7 @@ class ObedientCoordinator(ScriptedCoordinator):
         """The newest order, once its new pods are there."""
         order = self.given[-1] if self.given else wire.Order()
         key = (order.incarnation, order.revision)
-        if order.action not in _OUTCOME or key in self._done or not self._are_there(order):
+        if self.stalls or order.action not in _OUTCOME or key in self._done or not self._are_there(order):
             return
         self._done.add(key)
         strategy, milestones = _OUTCOME[order.action]

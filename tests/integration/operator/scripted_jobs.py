@@ -42,6 +42,7 @@ class ScriptedJobs:
     Attributes:
         pods, jobs, quarantines: what is there, by name; quarantines of other tests are among them.
         coordinators: the newest of each job, by the job's name.
+        stalling: names of jobs whose next coordinators carry out nothing.
     """
 
     def __init__(self, plane: ControlPlane, namespace: str) -> None:
@@ -50,6 +51,7 @@ class ScriptedJobs:
         self.jobs: dict[str, Object] = {}
         self.quarantines: dict[str, Object] = {}
         self.coordinators: dict[str, ObedientCoordinator] = {}
+        self.stalling: set[str] = set()
         self._servers: dict[str, grpc.aio.Server] = {}
         self._begun: set[str] = set()
         self._pods = f"/api/v1/namespaces/{namespace}/pods"
@@ -136,6 +138,7 @@ class ScriptedJobs:
         coordinator.num_nodes = self.jobs[job]["spec"]["numNodes"]
         coordinator.token = await asyncio.to_thread(token_of, self.plane, pod)
         files = await asyncio.to_thread(certificates_of, self.plane, pod)
+        coordinator.stalls = job in self.stalling
         if (before := self.coordinators.get(job)) is not None:
             coordinator.given, coordinator.step = before.given, before.step
         self.coordinators[job] = coordinator
