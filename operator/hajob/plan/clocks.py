@@ -7,6 +7,7 @@ counts while a start waits for quota or nodes. Either may be set, extended and r
 from dataclasses import replace
 from typing import Final
 
+from hajob.domain.incidents import Purpose
 from hajob.plan.bookkeeping import clear_deadlines, set_deadline
 from hajob.plan.policy import FIT_SECONDS, LOOK_AGAIN_SECONDS, RELEASE_SECONDS, Policy
 from hajob.plan.state import ENDED, UNTRAINED, Deadline, JobPhase, JobState
@@ -28,8 +29,13 @@ def follow(state: JobState, policy: Policy, now_ms: int) -> JobState:
 
 
 def _grow(state: JobState, policy: Policy, now_ms: int) -> JobState:
-    """A job that was started smaller looks again and again whether it may grow."""
-    if state.smaller is None or state.phase is not JobPhase.RUNNING or Deadline.EXPAND in state.deadlines:
+    """A job that was started smaller looks again and again whether it may grow; what a fault takes has not lasted."""
+    smaller, incident = state.smaller, state.incident
+    if smaller is None:
+        return state
+    if incident is not None and incident.purpose is not Purpose.GROW and smaller.capacity_ms:
+        return replace(state, smaller=replace(smaller, capacity_ms=0))
+    if state.phase is not JobPhase.RUNNING or Deadline.EXPAND in state.deadlines:
         return state
     return set_deadline(state, Deadline.EXPAND, now_ms + 1000 * max(policy.expand_delay_seconds, LOOK_AGAIN_SECONDS))
 

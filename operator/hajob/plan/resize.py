@@ -77,13 +77,19 @@ STEADY: Final = Guard(
 
 
 def capacity(context: Context) -> HandlerResult:
-    """Note since when there are nodes for the missing, and look again after the delay."""
+    """Note since when there are nodes for the missing, and look again after the delay.
+
+    Where they have lasted and it cannot grow all the same, there is nothing to hurry for: MindIO may save later.
+    """
     smaller = context.state.smaller
     assert smaller is not None
     if smaller.capacity_ms and isinstance(context.event, events.CapacityAvailable):
         return context.state, ()
-    since = (smaller.capacity_ms or context.now_ms) if _enough(context) else 0
-    return _look_again(context, since), ()
+    if not _enough(context):
+        return _look_again(context, 0), ()
+    if smaller.capacity_ms:
+        return set_next_look(context, context.state, 0), ()
+    return _look_again(context, context.now_ms), ()
 
 
 def no_capacity(context: Context) -> HandlerResult:

@@ -15,16 +15,19 @@ from functools import cache
 
 from hajob.domain.actions import Action, OrderCommand
 from hajob.domain.facts import Fact, FactKind, Source
+from hajob.domain.incidents import Purpose
 from hajob.domain.layout import Layout
 from hajob.plan import effects, events
 from hajob.plan.elastic import LONGEST_DELAY_SECONDS
 from hajob.plan.machine import advance
 from hajob.plan.placements import Placement, placements
-from hajob.plan.policy import Policy
+from hajob.plan.policy import Policy, from_spec
+from hajob.plan.sizes import StartSizes
 from hajob.plan.state import ENDED, UNTRAINED, JobPhase, JobState
 from hajob.plan.view import ClusterView
 from hajob.sources.observe import of_capacity
 from hajob.status.journal import Journal, read
+from tests.unit.plan.plan_specs import GOOD, spec
 
 LAYOUTS = (
     Layout(num_nodes=4, chips_per_node=2, tensor=2),
@@ -36,6 +39,8 @@ LAYOUTS = (
 )
 """One and two pods for each data-parallel rank, and two data-parallel ranks in a pod."""
 
+BATCH = 64
+"""Samples of a step."""
 HOUR_MS = 3_600_000
 DETECTION_MS = 3_000
 QUIET_MS = 8 * HOUR_MS
@@ -69,6 +74,17 @@ def why_illegal(layout: Layout, lost: tuple[int, ...], least: int) -> str:
     return "" if layout.data - len(dropped) >= least else "too few would stay"
 
 
+def largest_start(whole: Layout, nodes: int, least: int) -> int:
+    """With the most of so many nodes a training can begin: whole, even, sharing the batch; 0: with none, or all."""
+    if nodes >= whole.num_nodes:
+        return 0
+    for count in range(nodes, 0, -1):
+        data, rest = divmod(count * whole.chips_per_node, whole.tensor * whole.pipeline)
+        if not rest and data and data % 2 == 0 and data >= least and BATCH % data == 0:
+            return count
+    return 0
+
+
 @dataclass(slots=True)
 class Pod:
     """A pod that should exist: where it is, and when it will stand ready."""
@@ -83,14 +99,16 @@ class History:
     """One job's life.
 
     Attributes:
+        whole: its sizes with all of its nodes.
         grown: when it began to grow.
+        smaller: attempts that were started with fewer nodes.
         free_since_ms: since when there have been nodes for all that left; None while there are not.
         sizes: data-parallel ranks that trained, each change once.
     """
 
     seed: int
     chance: random.Random = field(init=False)
-    layout: Layout = field(init=False)
+    whole: Layout = field(init=False)
     policy: Policy = field(init=False)
     up: set[str] = field(default_factory=set)
     state: JobState = field(default_factory=JobState)
@@ -103,21 +121,30 @@ class History:
     free_since_ms: int | None = None
     sizes: list[int] = field(default_factory=list)
     restarts: list[int] = field(default_factory=list)
+    smaller: list[int] = field(default_factory=list)
     failed: str = ""
     _due: list[tuple[int, int, Callable[[], None]]] = field(default_factory=list)
     _number: int = 0
+    _growing: int = 0
 
     def __post_init__(self) -> None:
         """Chosen by the seed."""
         self.chance = random.Random(self.seed)
-        self.layout = self.chance.choice(LAYOUTS)
+        self.whole = self.chance.choice(LAYOUTS)
         self.policy = Policy(
             replacement_timeout_seconds=self.chance.choice([20, 20, 270, 1000]),
             expand_delay_seconds=self.chance.choice([0, 10, 120, 600]),
             release_shrunk_pods=self.chance.random() < 0.5,
-            min_data_parallel=self.chance.choice([1, 1, self.layout.data - 1]),
+            min_data_parallel=self.chance.choice([1, 1, self.whole.data - 1]),
         )
-        self.up = {f"n{number}" for number in range(self.layout.num_nodes + self.chance.choice([0, 0, 0, 1]))}
+        self.up = {f"n{number}" for number in range(self.whole.num_nodes + self.chance.choice([0, 0, 0, 1]))}
+        if self.chance.random() < 0.5:
+            self.policy = replace(self.policy, sizes=start_sizes(self.whole, self.policy.min_data_parallel))
+
+    @property
+    def layout(self) -> Layout:
+        """Of the attempt."""
+        return replace(self.whole, num_nodes=self.state.nodes) if self.state.nodes else self.whole
 
     # ------------------------------------------------------------------------------------------------- a life
 
@@ -229,7 +256,12 @@ class History:
         names = {key[0]: pod.node for key, pod in self.pods.items() if pod.node}
         free = len(self.free())
         return ClusterView(
-            self.layout, self.step, free_nodes=free, checkpoint_step=saved if saved > 0 else -1, node_names=names
+            self.layout,
+            self.step,
+            free_nodes=free,
+            start_nodes=len(self.up) if self.policy.sizes is not None else None,
+            checkpoint_step=saved if saved > 0 else -1,
+            node_names=names,
         )
 
     def free(self) -> list[str]:
@@ -243,6 +275,10 @@ class History:
         before = self.state
         transition = advance(before, event, self.view(), self.policy, self.now)
         self.state = transition.state
+        incident = self.state.incident
+        if incident is not None and incident.purpose is Purpose.GROW and incident.number != self._growing:
+            self._growing = incident.number
+            self.check_growth()
         for effect in transition.effects:
             if isinstance(effect, effects.SendOrder):
                 self.ordered(effect, before)
@@ -255,7 +291,7 @@ class History:
 
     def place(self) -> None:
         """Pods that should not exist go, those that are missing are made and placed."""
-        wanted = {(one.node_rank, one.incarnation): one for one in placements(self.state, self.layout.num_nodes).ranks}
+        wanted = {(one.node_rank, one.incarnation): one for one in placements(self.state, self.whole.num_nodes).ranks}
         for key in self.pods.keys() - wanted.keys():
             del self.pods[key]
         for key in wanted.keys() - self.pods.keys():
@@ -276,9 +312,11 @@ class History:
     def look(self) -> None:
         """Capacity has changed: the scheduler looks, and the planner is told as the operator would tell it."""
         self.schedule()
-        shrunk, free = self.state.shrunk, len(self.free())
+        shrunk, smaller, free = self.state.shrunk, self.state.smaller, len(self.free())
         wanted = len(shrunk.absent(released=self.policy.release_shrunk_pods)) if shrunk else 0
-        if self.state.phase is not JobPhase.SHRUNK or free < wanted:
+        wanted = self.whole.num_nodes - self.state.nodes if smaller is not None and shrunk is None else wanted
+        waits = self.state.phase is JobPhase.SHRUNK if shrunk is not None else smaller is not None
+        if not waits or free < wanted:
             self.free_since_ms = None
         elif self.free_since_ms is None:
             self.free_since_ms = self.now
@@ -307,6 +345,7 @@ class History:
         if order.command is OrderCommand.START:
             self.step = self.step // 100 * 100 if before.phase is not JobPhase.SAVING else self.step
             self.restarts.append(self.now)
+            self.check_start()
         self.after(self.chance.choice([50, 500]), self.answer)
 
     def check_growth(self) -> None:
@@ -318,6 +357,14 @@ class History:
         assert self.free_since_ms is not None, "it grows without nodes"
         assert self.now - self.free_since_ms >= 1000 * needed, "it grows before they have lasted"
         self.grown.append(self.now)
+
+    def check_start(self) -> None:
+        """With all nodes, or with as many as are there and make a training, where that is asked for."""
+        asked = self.policy.sizes is not None and self.state.attempt > 1
+        most = largest_start(self.whole, len(self.up), self.policy.min_data_parallel) if asked else 0
+        assert self.state.nodes == most, f"started with {self.state.nodes} nodes, not {most}"
+        if most:
+            self.smaller.append(most)
 
     def answer(self) -> None:
         """What the coordinator does with the newest order, as far as it can now."""
@@ -399,4 +446,16 @@ class History:
         """At the original size; or given up because a budget of restarts was spent."""
         if self.state.phase is JobPhase.FAILED:
             return self.failed.startswith(("RestartBudgetSpent", "NoProgress"))
-        return self.state.phase is JobPhase.RUNNING and self.state.shrunk is None
+        return self.state.phase is JobPhase.RUNNING and self.state.shrunk is None and self.state.smaller is None
+
+
+@cache
+def start_sizes(whole: Layout, least: int) -> StartSizes | None:
+    """As the spec of such a job gives them, with `elastic.restartSize: Available`."""
+    accelerator = {"product": "A2", "chipsPerNode": whole.chips_per_node}
+    parallelism = {"tensor": whole.tensor, "pipeline": whole.pipeline}
+    elastic = {"restartSize": "Available", "minDataParallel": least}
+    body = spec(GOOD, numNodes=whole.num_nodes, accelerator=accelerator, parallelism=parallelism, elastic=elastic)
+    found = from_spec(body).sizes
+    assert found is not None
+    return found

@@ -17,15 +17,19 @@ PARTS = 8
 
 @pytest.mark.parametrize("part", range(PARTS))
 def test_every_history_ends_at_the_original_size(part: int) -> None:
-    grown = shrunk = given_up = 0
+    grown = shrunk = given_up = smaller = 0
     layouts = set()
     for seed in range(part, HISTORIES, PARTS):
         life = History(seed).live()
-        assert life.ended_well(), f"seed {seed}: {life.state.phase} {life.failed} {life.state.shrunk}"
-        grown, shrunk = grown + len(life.grown), shrunk + sum(after < life.layout.data for after in life.sizes)
+        assert life.ended_well(), (
+            f"seed {seed}: {life.state.phase} {life.failed} {life.state.shrunk} {life.state.smaller}"
+        )
+        grown, shrunk = grown + len(life.grown), shrunk + sum(after < life.whole.data for after in life.sizes)
+        smaller += len(life.smaller)
         given_up += bool(life.failed)
-        layouts.add(LAYOUTS.index(life.layout))
+        layouts.add(LAYOUTS.index(life.whole))
     if HISTORIES >= 2000:
         assert len(layouts) == len(LAYOUTS)
+        assert smaller > HISTORIES / PARTS / 8, "few starts were smaller"
         assert min(grown, shrunk) > HISTORIES / PARTS / 4, "little has happened"
         assert given_up < HISTORIES / PARTS / 50

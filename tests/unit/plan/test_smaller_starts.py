@@ -13,7 +13,7 @@ from hajob.domain.layout import Layout
 from hajob.plan import effects as do
 from hajob.plan import events as e
 from hajob.plan.placements import placements
-from hajob.plan.policy import FIT_SECONDS, from_spec
+from hajob.plan.policy import FIT_SECONDS, LOOK_AGAIN_SECONDS, from_spec
 from hajob.plan.sizes import StartSizes
 from hajob.plan.state import Deadline, JobPhase, Smaller
 from hajob.plan.view import ClusterView
@@ -269,6 +269,14 @@ def test_a_job_that_keeps_shrinking_grows_later_each_time() -> None:
     assert waited == [30_000, 60_000, 120_000]
 
 
+def test_nodes_that_a_fault_may_have_taken_have_to_last_anew() -> None:
+    rig = smaller()
+    comes(rig)
+    rig.silent(1)
+    assert rig.state.smaller is not None
+    assert rig.state.smaller.capacity_ms == 0
+
+
 def test_without_a_save_it_grows_from_the_next_checkpoint() -> None:
     rig = smaller()
     rig.view = replace(rig.view, coordinator_ready=False)
@@ -280,6 +288,17 @@ def test_without_a_save_it_grows_from_the_next_checkpoint() -> None:
     rig.tell(e.CheckpointVerified(step=40))
     assert (rig.at(JobPhase.RESTARTING), rig.state.smaller) == (True, None)
     assert rig.incident.restored_from is RestoredFrom.PERIODIC_CHECKPOINT
+
+
+def test_what_cannot_be_saved_is_not_asked_for_without_a_pause() -> None:
+    rig = smaller()
+    rig.policy = replace(rig.policy, expand_delay_seconds=0)
+    rig.view = replace(rig.view, coordinator_ready=False)
+    comes(rig)
+    for _ in range(3):
+        rig.deadline("Expand")
+        assert rig.at(JobPhase.RUNNING)
+        assert rig.state.deadlines[Deadline.EXPAND] - rig.now == 1000 * LOOK_AGAIN_SECONDS
 
 
 def test_a_smaller_job_is_protected_at_its_size() -> None:
