@@ -7,6 +7,7 @@ python -m e2e.kubelets --short      # install, InPlace, Replace, uninstall; 0 wh
 
 from __future__ import annotations
 
+import atexit
 import os
 import platform
 import shutil
@@ -128,13 +129,22 @@ def prepare(trainer_environment: Mapping[str, str]) -> Path:
     provide(*BINARIES, *KUBELETS, HELM)  # at once: they share most of what is compiled
     built = time.monotonic()
     here = this_platform()
-    directory = image.cache() / "kubelets"
-    shutil.rmtree(directory, ignore_errors=True)
+    directory = _own_directory()
     images.build(here, directory / "images", trainer_environment)
     write_below(directory / "runc", images.runc(here, image.cache()))
     done = time.monotonic()
     print(f"real kubelets: programs in {built - began:.0f} s, images in {done - built:.0f} s", flush=True)
     return directory
+
+
+def _own_directory() -> Path:
+    """Of this process alone, since others may have nodes, too; what dead ones left is removed."""
+    for left in image.cache().glob("kubelets-*"):
+        if not Path("/proc", left.name.rpartition("-")[2]).exists():
+            shutil.rmtree(left, ignore_errors=True)
+    made = image.cache() / f"kubelets-{os.getpid()}"
+    atexit.register(shutil.rmtree, made, ignore_errors=True)
+    return made
 
 
 def main(arguments: list[str]) -> int:

@@ -23,6 +23,7 @@ CRDS: Final = ("hatrainingjobs.training.hajob.io", "nodequarantines.training.haj
 ITERATIONS: Final = 400
 SIZES: Final[Mapping[str, int]] = {"nodes": 2, "tensor": 2, "iterations": ITERATIONS}
 WAIT_SECONDS: Final = 120.0
+END_SECONDS: Final = 300.0
 
 
 @dataclass(frozen=True)
@@ -88,7 +89,7 @@ class Cluster:
     def weights_differ(self, job: Job, iterations: int = ITERATIONS) -> list[str]:
         """Let it end; how its weights differ from those of a training that nothing happened to."""
         job.hurry()
-        job.wait_condition("Complete", seconds=WAIT_SECONDS)
+        job.wait_condition("Complete", seconds=END_SECONDS)
         return job.weights_differ(undisturbed(self.plane.run, tensor=2, pipeline=1, data=2, iterations=iterations))
 
     def operators(self) -> list[Object]:

@@ -13,6 +13,7 @@ from e2e.bootstrap.machine import Limits
 from e2e.bootstrap.problems import SetupError
 from e2e.cluster import cgroups
 from e2e.kubelets import __main__ as kubelets
+from release import image
 
 
 @pytest.fixture
@@ -93,3 +94,15 @@ def test_skipped_scenarios_tell_what_the_short_half_came_to(monkeypatch: pytest.
     assert kubelets.why_skipped() == "real nodes: make e2e PROVIDER=kubelets"
     monkeypatch.setenv(kubelets.OUTCOME, "real kubelets are left out:\nfetching the sources of cni failed\n")
     assert kubelets.why_skipped().endswith("before: real kubelets are left out: fetching the sources of cni failed")
+
+
+def test_what_one_run_prepared_another_one_keeps(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Nodes go on using it; only what a dead process left is removed."""
+    monkeypatch.setattr(image, "cache", lambda: tmp_path)
+    alive, dead = tmp_path / f"kubelets-{os.getppid()}", tmp_path / "kubelets-4194305"  # no process has such a number
+    for directory in (alive, dead):
+        directory.mkdir()
+    own = kubelets._own_directory()
+    assert alive.is_dir()
+    assert not dead.exists()
+    assert own not in {alive, dead}
