@@ -47,7 +47,7 @@ class MemoryServer:
         page_limit: a list's page never holds more than so many objects, whatever is asked for.
 
     Attributes:
-        streams_lists: its feature gate WatchList is on, as it is from Kubernetes 1.32 on.
+        streams_lists: its feature gate WatchList is on, as it is in Kubernetes 1.32, and from 1.34 on.
     """
 
     def __init__(

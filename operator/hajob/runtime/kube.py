@@ -39,7 +39,7 @@ REQUEST_SECONDS: Final = 10.0
 INACTIVITY_SECONDS: Final = 70.0
 """A watch on which nothing is heard for so long has failed; the server sends a bookmark every minute."""
 NO_STREAMS: Final = frozenset({400, 422})
-"""Answers of a server that cannot stream lists: before Kubernetes 1.32 a feature gate, off by itself, forbids it."""
+"""Answers of a server that cannot stream lists: by itself Kubernetes 1.32, and 1.34 and later can."""
 END_OF_LIST: Final = "k8s.io/initial-events-end"
 PAGE_SIZE: Final = 100
 """Objects of a list that are in memory at a time: a hundred pods, decoded, take 10 MB."""
