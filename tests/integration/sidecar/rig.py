@@ -42,6 +42,15 @@ def mindio_package() -> Path:
     return Path(os.environ.get("HAJOB_MINDIO") or ROOT / "e2e" / "mindio" / "package")
 
 
+ENDS_WITH_TESTS = """
+import os, sys
+from trainer_sidecar import prctl
+prctl.die_with_parent()
+os.execvp(sys.argv[1], sys.argv[1:])
+"""
+"""In a process of its own: between fork and exec nothing of Python may run beside gRPC's threads."""
+
+
 @dataclass
 class Container:
     """One process and everything below it, in a session of its own."""
@@ -54,10 +63,10 @@ class Container:
     process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
-        """Start it; its output is kept."""
+        """Start it; its output is kept. It ends with the tests, also when these are killed: its address is theirs."""
         with self.log.open("ab") as log:
             self.process = subprocess.Popen(
-                self.command,
+                [sys.executable, "-I", "-c", ENDS_WITH_TESTS, *self.command],
                 env=self.environment,
                 cwd=self.directory,
                 stdout=log,

@@ -763,7 +763,7 @@ def test_a_repair_outlives_its_coordinator(how: str) -> None:
     assert rig.state.restarts_infrastructure == 0
 
 
-def test_a_coordinator_that_ends_again_in_a_repair_costs_a_restart() -> None:
+def test_a_coordinator_lost_twice_in_a_repair_restarts() -> None:
     rig = Rig.running()
     rig.exits(5)
     rig.tell(LOST_PODS["ended"])
@@ -773,7 +773,7 @@ def test_a_coordinator_that_ends_again_in_a_repair_costs_a_restart() -> None:
     assert rig.at(JobPhase.RESTARTING)
 
 
-def test_a_repair_that_no_other_controller_can_go_on_with_restarts() -> None:
+def test_a_repair_that_nobody_can_go_on_with_restarts() -> None:
     rig = Rig.running()
     rig.exits(5)
     rig.lose_for_good()
