@@ -120,7 +120,8 @@ def layout_of(job: Job) -> Layout:
     """How the job's ranks are numbered."""
     parallelism = job.get()["spec"]["parallelism"]
     tensor, pipeline = int(parallelism["tensor"]), int(parallelism.get("pipeline", 1))
-    return Layout(tensor, job.world() // (tensor * pipeline), pipeline, 2)
+    is_mapped = parallelism.get("rankOrder") == "TensorPipelineData"
+    return Layout(tensor, job.world() // (tensor * pipeline), pipeline, 2, is_mapped)
 
 
 def _until(incident: Object, phases: tuple[str, ...]) -> float:

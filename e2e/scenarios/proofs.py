@@ -17,8 +17,15 @@ def assert_weights_equal(job: Job, iterations: int) -> None:
     job.hurry()
     job.wait_condition("Complete", seconds=COMPLETE_SECONDS)
     layout = layout_of(job)
-    sizes = {"tensor": layout.tensor, "pipeline": layout.pipeline, "data": layout.data}
-    assert job.weights_differ(undisturbed(job.plane.run, iterations=iterations, **sizes)) == []
+    reference = undisturbed(
+        job.plane.run,
+        tensor=layout.tensor,
+        pipeline=layout.pipeline,
+        data=layout.data,
+        iterations=iterations,
+        is_mapped=layout.tensor_pipeline_data,
+    )
+    assert job.weights_differ(reference) == []
 
 
 def assert_recovered(job: Job, lost: Iterable[int], iterations: int) -> None:
