@@ -172,7 +172,8 @@ class Demo:
             building.wait()
 
     def _reference(self, sizes: Mapping[str, int]) -> Path:
-        return undisturbed(self.run, iterations=self.switches.steps, **sizes)
+        tensor, pipeline, data = (sizes[name] for name in ("tensor", "pipeline", "data"))
+        return undisturbed(self.run, tensor=tensor, pipeline=pipeline, data=data, iterations=self.switches.steps)
 
     def _build(self) -> Stage:
         require_free_ports(self.run)

@@ -6,7 +6,7 @@ Six layouts in both orders of ranks: one and two pods to a data-parallel rank, o
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from itertools import combinations
 from typing import NamedTuple
 
@@ -53,7 +53,7 @@ SHRINKABLE = tuple(shape for shape in SHAPES if shape.nodes * shape.chips // (sh
 """Of two data-parallel ranks none may be dropped: the other one would have no copy."""
 
 
-def submit(rig: Rig, shape: Shape, order: str, more: dict[str, object], arguments: list[str]) -> Job:
+def submit(rig: Rig, shape: Shape, order: str, more: Mapping[str, object], arguments: list[str]) -> Job:
     """A training of this shape, which has begun."""
     parallelism = {"tensor": shape.tensor, "pipeline": shape.pipeline, "rankOrder": order}
     mapped = ["--use-tp-pp-dp-mapping"] if order == ORDERS[1] else []
