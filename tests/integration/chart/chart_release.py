@@ -8,8 +8,8 @@ from e2e.cluster.control_plane import ControlPlane
 from tests.integration.chart.helm import helm
 
 CRD = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/hatrainingjobs.training.hajob.io"
-TAKE = "--take-ownership"
-"""Other tests apply the CRD by kubectl on the same server."""
+TAKE = ("--take-ownership", "--force-conflicts")
+"""Other tests apply the CRD by kubectl on the same server, and it may be of another version."""
 
 
 class Release:

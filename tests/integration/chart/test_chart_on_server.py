@@ -35,13 +35,13 @@ def newer_chart(directory: Path) -> Path:
 
 
 def test_a_job_outlives_install_upgrade_rollback_uninstall(release: Release, tmp_path: Path) -> None:
-    release.helm("install", "hajob", str(CHART), TAKE)
+    release.helm("install", "hajob", str(CHART), *TAKE)
     assert release.deployment()["spec"]["replicas"] == 2
     jobs = f"/apis/training.hajob.io/v1alpha1/namespaces/{release.namespace}/hatrainingjobs"
     job = release.plane.api.create(jobs, {**QUICKSTART, "metadata": {"name": "lasting"}})
     path, uid = f"{jobs}/lasting", job["metadata"]["uid"]
 
-    release.helm("upgrade", "hajob", str(newer_chart(tmp_path)), "--set", "replicas=3,logLevel=DEBUG", TAKE)
+    release.helm("upgrade", "hajob", str(newer_chart(tmp_path)), "--set", "replicas=3,logLevel=DEBUG", *TAKE)
     (container,) = release.deployment()["spec"]["template"]["spec"]["containers"]
     assert {"name": "HAJOB_LOG_LEVEL", "value": "DEBUG"} in container["env"]
     assert container["image"] == "hajob/operator:0.9.0"

@@ -82,7 +82,7 @@ def upgrade(release: Release, start_rig: Callable[[RigLayout], Rig], tmp_path: P
     values = tmp_path / "values.yaml"
     values.write_text(yaml.safe_dump({"watchNamespace": rig.namespace, "nodeSelector": selector}))
     made = Upgrade(release, rig, values)
-    release.helm("install", "hajob", str(before / "charts/hajob"), "--values", made.values, TAKE)
+    release.helm("install", "hajob", str(before / "charts/hajob"), "--values", made.values, *TAKE)
     made.wait_rolled_out(f"hajob/operator:{previous.VERSION}")
     return made
 
