@@ -18,7 +18,10 @@ from enum import StrEnum
 from hajob.protocol import sidecar_pb2 as pb
 from trainer_sidecar.coordinator.conversation_states import BLIND, GATHERS, State
 
-PROCESS_FAULT = 1
+MEMORY_FAULT, PROCESS_FAULT, COMMUNICATION_FAULT = 0, 1, 2
+"""MindIO's kinds of faults (docs/protocols/mindio.md)."""
+SAVE_LEFT, FAILED_FOR_GOOD = 406, 499
+"""MindIO's words for a recovery that has failed: what is left is a checkpoint, or only a start anew."""
 RETRY_DELAY_SECONDS = 0.1
 MAX_QUICK_RETRIES = 50
 SLOW_RETRY_SECONDS = 2.0

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from hajob.protocol import sidecar_pb2 as pb
 from trainer_sidecar.coordinator.conversation import (
+    COMMUNICATION_FAULT,
+    FAILED_FOR_GOOD,
     MAX_QUICK_RETRIES,
     PROCESS_FAULT,
     RETRY_DELAY_SECONDS,
@@ -20,8 +22,6 @@ from trainer_sidecar.coordinator.conversation import (
     TellMilestone,
 )
 
-FAILED_FOR_GOOD = 499
-COMMUNICATION_FAULT = 2
 HELD_AGAIN_SECONDS = 600
 NAMED_FOR_NOBODY = {0: COMMUNICATION_FAULT}
 """Named where MindIO stops the training and names nobody: loses no process, and rank 0 always takes part."""

@@ -13,6 +13,9 @@ from functools import singledispatch
 from hajob.protocol import sidecar_pb2 as pb
 from trainer_sidecar.coordinator import first_step, migration
 from trainer_sidecar.coordinator.conversation import (
+    COMMUNICATION_FAULT,
+    MEMORY_FAULT,
+    PROCESS_FAULT,
     Admit,
     Command,
     EndRanks,
@@ -30,7 +33,11 @@ from trainer_sidecar.coordinator.job import Job
 
 log = logging.getLogger(__name__)
 
-FOUND_KINDS = {0: pb.MEMORY_FAULT, 1: pb.PROCESS_FAULT, 2: pb.COMMUNICATION_FAULT}
+FOUND_KINDS = {
+    MEMORY_FAULT: pb.MEMORY_FAULT,
+    PROCESS_FAULT: pb.PROCESS_FAULT,
+    COMMUNICATION_FAULT: pb.COMMUNICATION_FAULT,
+}
 FAULT_ACTIONS = frozenset({pb.RETRY, pb.IN_PLACE, pb.REPLACE, pb.SHRINK, pb.CHECKPOINT})
 PLANNED_CALLS = frozenset({"pause", "prepare_action"})
 REPAIRS = frozenset({"retry", "recover"})

@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 from hajob.protocol import sidecar_pb2 as pb
 from trainer_sidecar.coordinator import migration
-from trainer_sidecar.coordinator.conversation import PROCESS_FAULT, Desired
+from trainer_sidecar.coordinator.conversation import FAILED_FOR_GOOD, PROCESS_FAULT, Desired
 from trainer_sidecar.coordinator.conversation_states import TRAINING, State
 from trainer_sidecar.coordinator.driver import FAULT_ACTIONS, carry_out, conclude, lose, open_incident
 from trainer_sidecar.coordinator.job import Job
@@ -34,9 +34,6 @@ TAKES_ALL = frozenset({pb.RETRY, pb.CHECKPOINT})
 
 REPAIRS = frozenset({pb.RETRY, pb.IN_PLACE, pb.REPLACE})
 """Orders after which every rank trains on as it was; they meet in the store for that."""
-
-GIVEN_UP = 499
-"""MindIO's word for a recovery after which only a start anew is left."""
 
 DEFAULT_SECONDS = 1
 PAUSE_SECONDS = 600
@@ -105,7 +102,7 @@ def _refuse_after_the_end(job: Job, order: pb.Order) -> None:
     incident = open_incident(job, order.incarnation)
     if incident.is_new(pb.RESULT, frozenset(order.lost_ranks)):
         text = "ranks have left MindIO at the end of their training: it recovers nothing any more"
-        failed = pb.Milestone(result_code=GIVEN_UP, text=text, strategy=STRATEGIES[order.action])
+        failed = pb.Milestone(result_code=FAILED_FOR_GOOD, text=text, strategy=STRATEGIES[order.action])
         job.mark(pb.RESULT, job.now, failed)
 
 

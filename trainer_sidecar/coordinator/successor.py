@@ -17,12 +17,19 @@ from trainer_sidecar.coordinator import resumption
 from trainer_sidecar.coordinator.clock import NANOSECONDS
 from trainer_sidecar.coordinator.controller_arguments import controller_arguments
 from trainer_sidecar.coordinator.controller_change import ChangePhase
-from trainer_sidecar.coordinator.conversation import PROCESS_FAULT, EventKind, MindIOEvent
+from trainer_sidecar.coordinator.conversation import (
+    FAILED_FOR_GOOD,
+    MEMORY_FAULT,
+    PROCESS_FAULT,
+    SAVE_LEFT,
+    EventKind,
+    MindIOEvent,
+)
 from trainer_sidecar.coordinator.conversation_effects import missing
 from trainer_sidecar.coordinator.conversation_states import State
 from trainer_sidecar.coordinator.driver import FAULT_ACTIONS, feed, open_incident
 from trainer_sidecar.coordinator.job import Job
-from trainer_sidecar.coordinator.orders import GIVEN_UP, REPAIRS, STRATEGIES
+from trainer_sidecar.coordinator.orders import REPAIRS, STRATEGIES
 from trainer_sidecar.coordinator.roster import ALIVE, RankPod
 from trainer_sidecar.coordinator.store_keeping import KeepingPhase
 
@@ -30,9 +37,6 @@ log = logging.getLogger(__name__)
 
 SPARE_SERIALS = 30
 """Wound on further than any gate that is heard has seen: one that is not may have passed more of the same action."""
-
-
-MEMORY_FAULT = 0
 
 LATE_SECONDS = 3.0
 """So much longer than its lease an agent may be deaf until the store is filled without what its pod has written."""
@@ -43,8 +47,6 @@ HANDLER_SECONDS = 180.0
 HELD_SECONDS = 5.0
 """So long a fault in between is not told: without a controller the operator could only start the job anew."""
 STORE_TEXT = "what was in the rendezvous store is lost with the coordinator's pod: no repair can end"
-SAVE_LEFT = 406
-"""MindIO's word for a repair that has failed and leaves a checkpoint to be chosen."""
 THROUGH_TEXT = "told by the ranks, which train again: the controller was lost before it could say so"
 
 
@@ -293,7 +295,7 @@ def _cannot_meet(job: Job) -> None:
     open_incident(job, job.order.incarnation)
     answered = [set(one.answered) for pod in _gates(job) for one in _state(pod).told]
     stands = any(resumption.STOPPED in done and resumption.CLEANED not in done for done in answered)
-    code = GIVEN_UP if stands else SAVE_LEFT
+    code = FAILED_FOR_GOOD if stands else SAVE_LEFT
     failed = pb.Milestone(result_code=code, text=STORE_TEXT, strategy=STRATEGIES[job.order.action])
     job.mark(pb.RESULT, job.now, failed)
 

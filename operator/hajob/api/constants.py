@@ -18,6 +18,8 @@ CATEGORIES: Final = ("all",)
 
 QUARANTINE_KIND: Final = "NodeQuarantine"
 QUARANTINES: Final = "nodequarantines"
+CRD_NAME: Final = f"{PLURAL}.{GROUP}"
+QUARANTINE_CRD_NAME: Final = f"{QUARANTINES}.{GROUP}"
 QUARANTINE_SHORT_NAMES: Final = ("hajobnq",)
 
 FINALIZER: Final = f"{GROUP}/finalizer"

@@ -15,8 +15,6 @@ from hajob.api.base import ApiModel, Json, JsonValue
 from hajob.api.job import HATrainingJob
 from hajob.api.quarantine import NodeQuarantine
 
-CRD_NAME: Final = f"{names.PLURAL}.{names.GROUP}"
-QUARANTINE_CRD_NAME: Final = f"{names.QUARANTINES}.{names.GROUP}"
 _NOISE: Final = ("title", "$defs", "additionalProperties")
 
 COLUMNS: Final[tuple[Json, ...]] = (

@@ -17,8 +17,7 @@ from typing import Any, Final
 from hajob.api import constants as names
 from hajob.api.base import Json
 
-CRD_NAME: Final = f"{names.PLURAL}.{names.GROUP}"
-CRD_NAMES: Final = (CRD_NAME, f"{names.QUARANTINES}.{names.GROUP}")
+CRD_NAMES: Final = (names.CRD_NAME, names.QUARANTINE_CRD_NAME)
 OWN_FILE: Final = "fields.json"
 """Beside this module: `shape` of this program's schemas, by the name of the CRD."""
 _OPEN: Final = "x-kubernetes-preserve-unknown-fields"
@@ -58,8 +57,8 @@ def difference(crd: Json) -> CrdDifference:
     Args:
         crd: one of `CRD_NAMES`; places in the second are told with its kind.
     """
-    name = crd.get("metadata", {}).get("name", CRD_NAME)
-    kind = "" if name == CRD_NAME else names.QUARANTINE_KIND
+    name = crd.get("metadata", {}).get("name", names.CRD_NAME)
+    kind = "" if name == names.CRD_NAME else names.QUARANTINE_KIND
     versions = crd.get("spec", {}).get("versions") or []
     served = next((each for each in versions if each.get("name") == names.VERSION and each.get("served")), None)
     if served is None:

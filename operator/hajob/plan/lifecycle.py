@@ -366,20 +366,22 @@ def _withdrawn(context: Context) -> set[str]:
 def lose_coordinator(context: Context) -> HandlerResult:
     """Go on unprotected, with a new coordinator that takes over the agents."""
     state, closing = settle(context, "the coordinator was lost")
-    number = state.incarnation + 1
-    stale = (Deadline.RECOVERY, Deadline.EXPAND, *OF_COORDINATOR)
-    state = replace(state, incarnation=number, coordinator=number, blind=_is_blind(context), store_lost=True)
+    state = replace(_with_another_coordinator(state), blind=_is_blind(context))
     announce = effects.Announce("CoordinatorLost", _told(context) or "the controller is gone")
-    return clear_deadlines(state, *stale), (announce, *closing)
+    return clear_deadlines(state, Deadline.RECOVERY, Deadline.EXPAND), (announce, *closing)
+
+
+def _with_another_coordinator(state: JobState) -> JobState:
+    """Its pod is made, and the store of the one before goes with that one."""
+    number = state.incarnation + 1
+    state = replace(state, incarnation=number, coordinator=number, store_lost=True)
+    return clear_deadlines(state, *OF_COORDINATOR)
 
 
 def hand_over(context: Context) -> HandlerResult:
     """Another coordinator elsewhere takes over while the training goes on; the one that serves goes last."""
-    state = context.state
-    number = state.incarnation + 1
-    state = replace(state, incarnation=number, relieved=state.coordinator, coordinator=number, store_lost=True)
     said = effects.Announce("CoordinatorMoving", f"{_told(context)}: another one takes over, the training goes on")
-    return clear_deadlines(state, *OF_COORDINATOR), (said,)
+    return replace(_with_another_coordinator(context.state), relieved=context.state.coordinator), (said,)
 
 
 def _is_blind(context: Context) -> bool:
@@ -461,11 +463,8 @@ def hear_coordinator(context: Context) -> HandlerResult:
 
 def another_goes_on(context: Context) -> HandlerResult:
     """Its successor goes on with what is under way, from where the gates say that the ranks are."""
-    state = context.state
-    number = state.incarnation + 1
-    state = replace(state, incarnation=number, coordinator=number, store_lost=True)
     why = f"{_told(context) or 'the controller is gone'}; another one goes on with what is under way"
-    return clear_deadlines(state, *OF_COORDINATOR), (effects.Announce("CoordinatorLost", why),)
+    return _with_another_coordinator(context.state), (effects.Announce("CoordinatorLost", why),)
 
 
 def await_another(context: Context) -> HandlerResult:

@@ -160,7 +160,7 @@ def from_spec(spec: Mapping[str, Any] | HATrainingJobSpec, launched: Sequence[st
         HajobInputError: the mapping is no valid spec, or its sizes do not divide; the message names the field.
     """
     whole = read_spec(spec)
-    model = with_nodes(whole, nodes)
+    model, setting = with_nodes(whole, nodes), JobSetting.of(whole, launched)
     refusals, advice, unknowns = judge_spec(model, launched)
     recovery, elastic = model.recovery, model.elastic
     limits = {**DEFAULT_ACTION_LIMITS, **{action: action_limits(model, action) for action in FAULT_ACTIONS}}
@@ -187,8 +187,8 @@ def from_spec(spec: Mapping[str, Any] | HATrainingJobSpec, launched: Sequence[st
         unknowns=unknowns,
         no_copy_repair=model.framework is Framework.PYTORCH,
         hot_switch=model.framework is Framework.PYTORCH,
-        batch=_batch(JobSetting.of(whole, launched)),
-        sizes=StartSizes.of(JobSetting.of(whole, launched)),
+        batch=_batch(setting),
+        sizes=StartSizes.of(setting),
     )
 
 

@@ -23,7 +23,7 @@ from hajob.runtime.channel import CoordinatorCredentials
 from hajob.runtime.clock import Clock
 from hajob.runtime.consents import Answer, Consents
 from hajob.runtime.job_certificates import JobCertificates
-from hajob.runtime.kube import ApiError, Kube
+from hajob.runtime.kube import ALREADY_EXISTS, ApiError, Kube
 from hajob.sources.creation import is_over_quota
 
 REFUSALS = frozenset({400, 403, 422})
@@ -130,7 +130,7 @@ async def _refusal(kube: Kube, namespace: str, pod: Json) -> str:
     try:
         await kube.create("pods", namespace, pod, dry_run=True)
     except ApiError as error:
-        if error.reason == "AlreadyExists" or is_over_quota(error.status, error.message):
+        if error.reason == ALREADY_EXISTS or is_over_quota(error.status, error.message):
             return ""  # nothing is wrong with the pod
         if error.status not in REFUSALS:
             raise

@@ -11,7 +11,7 @@ import asyncio
 import sys
 from typing import Final
 
-from hajob.api.crd import CRD_NAME
+from hajob.api.constants import CRD_NAME
 from hajob.api.crd_difference import difference
 from hajob.runtime.clock import Clock, SystemClock
 from hajob.runtime.credentials import load

@@ -22,7 +22,7 @@ from hajob.runtime.authority_store import AuthorityStore
 from hajob.runtime.certificates import issue, material_at
 from hajob.runtime.channel import CoordinatorCredentials
 from hajob.runtime.clock import Clock, Timer
-from hajob.runtime.kube import ApiError, Kube
+from hajob.runtime.kube import ALREADY_EXISTS, ApiError, Kube
 
 log = logging.getLogger(__name__)
 
@@ -95,7 +95,7 @@ class JobCertificates:
         try:
             return await self._create(job)
         except ApiError as error:
-            if error.reason != "AlreadyExists":
+            if error.reason != ALREADY_EXISTS:
                 raise
             return None
 

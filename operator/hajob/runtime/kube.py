@@ -40,6 +40,8 @@ INACTIVITY_SECONDS: Final = 70.0
 """A watch on which nothing is heard for so long has failed; the server sends a bookmark every minute."""
 NO_STREAMS: Final = frozenset({400, 422})
 """Answers of a server that cannot stream lists: by itself Kubernetes 1.32, and 1.34 and later can."""
+ALREADY_EXISTS: Final = "AlreadyExists"
+"""The reason with which a server refuses to create what is there: an earlier try, or somebody else, was quicker."""
 END_OF_LIST: Final = "k8s.io/initial-events-end"
 PAGE_SIZE: Final = 100
 """Objects of a list that are in memory at a time: a hundred pods, decoded, take 10 MB."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from datetime import UTC, datetime
-from typing import Final
 
 from hajob.api import constants as names
 from hajob.api.base import Json, format_time
@@ -15,15 +14,13 @@ from hajob.objects.node_quarantine import node_quarantine
 from hajob.plan import events
 from hajob.runtime.job_memory import JobMemory
 from hajob.runtime.job_places import JobPlaces
-from hajob.runtime.kube import ApiError
+from hajob.runtime.kube import ALREADY_EXISTS, ApiError
 from hajob.runtime.pod_reconciler import PodReconciler
 from hajob.runtime.ports import Ports
 from hajob.sources import observe, pause
 from hajob.sources.pod import PodView
 
 log = logging.getLogger(__name__)
-
-EXISTS: Final = 409
 
 
 class PauseWork:
@@ -104,7 +101,7 @@ class PauseWork:
             except ApiError as error:
                 if not error.status:
                     raise
-                if error.reason != "AlreadyExists":
+                if error.reason != ALREADY_EXISTS:
                     self._refused = f"no pod of the work is made on {node}: {error.message}"
                     log.warning("%s: %s", self._memory.title, self._refused)
                     self._wake()
@@ -122,7 +119,7 @@ class PauseWork:
             if not error.status:
                 raise
             log.log(
-                logging.INFO if error.status == EXISTS else logging.WARNING,
+                logging.INFO if error.reason == ALREADY_EXISTS else logging.WARNING,
                 "%s: %s is not quarantined: %s",
                 self._memory.title,
                 hook.node_name,

@@ -25,7 +25,7 @@ from hajob.objects.rank_pod import rank_pod
 from hajob.objects.settings import PodSettings
 from hajob.plan.placements import CoordinatorPlacement, Placement, Placements
 from hajob.runtime.batches import cautiously, together
-from hajob.runtime.kube import ApiError, Kube, PatchKind
+from hajob.runtime.kube import ALREADY_EXISTS, ApiError, Kube, PatchKind
 from hajob.runtime.pod_index import old_ranks
 from hajob.sources.creation import NotCreated, not_created
 from hajob.sources.pod import PodView
@@ -238,7 +238,7 @@ class PodReconciler:
         try:
             pod = await self._kube.create("pods", job.metadata.namespace, manifest)
         except ApiError as error:
-            if error.status != 409 or error.reason != "AlreadyExists":
+            if error.status != 409 or error.reason != ALREADY_EXISTS:
                 raise
             pod = await self._kube.get("pods", job.metadata.namespace, name)
             if not is_same_pod(pod, manifest):

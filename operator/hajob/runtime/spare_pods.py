@@ -16,7 +16,7 @@ from hajob.runtime.ages import Ages
 from hajob.runtime.backoff import Retry
 from hajob.runtime.job_memory import JobMemory
 from hajob.runtime.job_places import JobPlaces
-from hajob.runtime.kube import ApiError, PatchKind
+from hajob.runtime.kube import ALREADY_EXISTS, ApiError, PatchKind
 from hajob.runtime.pod_reconciler import PodReconciler
 from hajob.runtime.ports import Ports
 from hajob.scheduling.spares import SpareTurn, look, successors
@@ -158,7 +158,7 @@ class SparePods:
             except ApiError as error:
                 if not error.status:
                     raise
-                if error.reason != "AlreadyExists":
+                if error.reason != ALREADY_EXISTS:
                     refused = not_created(error.status, error.reason, error.message)
                     break
         if refused is not None:

@@ -14,7 +14,7 @@ from e2e.cluster.run import Run
 from e2e.harness.fixtures import a_namespace
 from e2e.harness.operator import NAME, install_crd, install_rights
 from hajob.api import constants as names
-from hajob.api.crd import CRD_NAME
+from hajob.api.constants import CRD_NAME
 from hajob.api.crd_difference import CrdDifference, difference
 from hajob.api.job import HATrainingJob
 from hajob.api.status import HATrainingJobStatus

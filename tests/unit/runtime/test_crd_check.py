@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 from aiohttp.test_utils import TestClient, TestServer
 
-from hajob.api.crd import QUARANTINE_CRD_NAME, custom_resource_definition, quarantine_definition
+from hajob.api.constants import QUARANTINE_CRD_NAME
+from hajob.api.crd import custom_resource_definition, quarantine_definition
 from hajob.runtime import metrics
 from hajob.runtime.crd_check import CHECK_SECONDS, CrdCheck
 from hajob.runtime.kube import ApiError
