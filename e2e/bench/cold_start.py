@@ -9,7 +9,6 @@ of the one job that trains is scripted (`e2e.bench.decision`) and listens at the
 from __future__ import annotations
 
 import asyncio
-import base64
 import signal
 import sys
 import time
@@ -19,6 +18,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from e2e.bench.decision import RANKS, ScriptedCoordinator, serve
+from e2e.bench.obedient_coordinator import certificates_of, coordinator_pod, token_of
 from e2e.bench.operator_scale import NAMESPACE, NODES, ScaleRig, job
 from e2e.cluster.kwok import CHIPS
 from hajob.api import constants as names
@@ -82,9 +82,11 @@ def _pod(number: int, node: str) -> Object:
 async def _measure(rig: ScaleRig, say: Say) -> ColdStart:
     operator = await asyncio.to_thread(rig.start_operator)
     await asyncio.to_thread(rig.apply, job(NAME, RANKS // CHIPS))
-    pod = await asyncio.to_thread(_coordinator_pod, rig)
-    coordinator = await asyncio.to_thread(_scripted, rig, pod)
-    server = await serve(coordinator, pod["status"]["podIP"], await asyncio.to_thread(_certificates, rig, pod))
+    pod = await asyncio.to_thread(coordinator_pod, rig.plane, NAMESPACE, NAME, PATIENCE_SECONDS)
+    metadata, token = pod["metadata"], await asyncio.to_thread(token_of, rig.plane, pod)
+    coordinator = ScriptedCoordinator(metadata["labels"][names.LABEL_JOB_UID], metadata["uid"], token)
+    files = await asyncio.to_thread(certificates_of, rig.plane, pod)
+    server = await serve(coordinator, pod["status"]["podIP"], files)
     try:
         await asyncio.wait_for(coordinator.running.wait(), PATIENCE_SECONDS)
         await asyncio.sleep(LOOK_SECONDS)
@@ -102,35 +104,6 @@ async def _measure(rig: ScaleRig, say: Say) -> ColdStart:
         return ColdStart(at - began, operator.memory())
     finally:
         await server.stop(None)
-
-
-def _coordinator_pod(rig: ScaleRig) -> Object:
-    path, found = f"/api/v1/namespaces/{NAMESPACE}/pods", list[Object]()
-
-    def runs() -> bool:
-        found[:] = rig.plane.api.items(path, labelSelector=f"{names.LABEL_ROLE}={names.ROLE_COORDINATOR}")
-        return bool(found) and bool(found[0]["status"].get("podIP"))
-
-    rig.plane.wait("the coordinator's pod", runs, PATIENCE_SECONDS)
-    return found[0]
-
-
-def _scripted(rig: ScaleRig, pod: Object) -> ScriptedCoordinator:
-    """With a token that the API server knows to be this pod's."""
-    metadata = pod["metadata"]
-    bound = {"kind": "Pod", "apiVersion": "v1", "name": metadata["name"], "uid": metadata["uid"]}
-    asked = {"spec": {"audiences": [names.COORDINATOR_TOKEN_AUDIENCE], "boundObjectRef": bound}}
-    account = pod["spec"]["serviceAccountName"]
-    path = f"/api/v1/namespaces/{NAMESPACE}/serviceaccounts/{account}/token"
-    token = rig.plane.api.create(path, asked)["status"]["token"]
-    return ScriptedCoordinator(metadata["labels"][names.LABEL_JOB_UID], metadata["uid"], token)
-
-
-def _certificates(rig: ScaleRig, pod: Object) -> dict[str, bytes]:
-    volumes = [volume["secret"]["secretName"] for volume in pod["spec"]["volumes"] if "secret" in volume]
-    secret = next(name for name in volumes if "-hajob-tls-" in name)
-    data = rig.plane.api.get(f"/api/v1/namespaces/{NAMESPACE}/secrets/{secret}")["data"]
-    return {name: base64.b64decode(content) for name, content in data.items()}
 
 
 def main() -> int:

@@ -22,7 +22,7 @@ from typing import Any, Final
 import grpc.aio
 
 from e2e.bench.decision import serve
-from e2e.bench.obedient_coordinator import ObedientCoordinator, certificates_of, token_of
+from e2e.bench.obedient_coordinator import ObedientCoordinator, certificates_of, coordinator_pod, token_of
 from e2e.bench.operator_scale import NAMESPACE, Found, Say, ScaleRig, job
 from e2e.cluster import audit
 from e2e.cluster.kwok import CHIPS, WITHOUT_CHIPS
@@ -35,7 +35,6 @@ SPARE_NODES: Final = 64
 SETTLE_SECONDS: Final = 5.0
 PATIENCE_SECONDS: Final = 300.0
 JOBS: Final = f"/apis/{names.API_VERSION}/namespaces/{NAMESPACE}/{names.PLURAL}"
-PODS: Final = f"/api/v1/namespaces/{NAMESPACE}/pods"
 
 Object = dict[str, Any]
 
@@ -75,7 +74,7 @@ class Training:
         body = job(made.name, pods)
         body["spec"]["recovery"] = {"actions": [{"name": "Replace", "maxCount": 1000}]}
         rig.apply(body)
-        pod = made._coordinator_pod()
+        pod = coordinator_pod(rig.plane, NAMESPACE, made.name, PATIENCE_SECONDS)
         made._run(made._serve(pod))
         rig.wait_running(pods + 1)
         made.wait_state("Running")
@@ -83,15 +82,6 @@ class Training:
         yield made
         rig.delete_jobs()
         made._loop.call_soon_threadsafe(made._loop.stop)
-
-    def _coordinator_pod(self) -> Object:
-        selector = f"{names.LABEL_JOB_NAME}={self.name},{names.LABEL_ROLE}={names.ROLE_COORDINATOR}"
-
-        def there() -> Object | None:
-            pods = self.rig.plane.api.items(PODS, labelSelector=selector)
-            return next((pod for pod in pods if pod["status"].get("podIP")), None)
-
-        return self.rig.plane.wait("the coordinator's pod", there, PATIENCE_SECONDS)
 
     async def _serve(self, pod: Object) -> None:
         metadata = pod["metadata"]

@@ -110,6 +110,17 @@ _OUTCOME = {
 """MindIO's strategy and what a coordinator tells on the way."""
 
 
+def coordinator_pod(plane: ControlPlane, namespace: str, job: str, seconds: float) -> Object:
+    """A job's coordinator pod, waited for until it has an address."""
+    selector = f"{names.LABEL_JOB_NAME}={job},{names.LABEL_ROLE}={names.ROLE_COORDINATOR}"
+
+    def there() -> Object | None:
+        pods = plane.api.items(f"/api/v1/namespaces/{namespace}/pods", labelSelector=selector)
+        return next((pod for pod in pods if pod["status"].get("podIP")), None)
+
+    return plane.wait("the coordinator's pod", there, seconds)
+
+
 def token_of(plane: ControlPlane, pod: Object) -> str:
     """One that the API server knows to be this pod's."""
     metadata = pod["metadata"]

@@ -23,7 +23,7 @@ from e2e.demo.observer import DemoError, Observer
 from e2e.demo.preparation import Building, announcement
 from e2e.demo.screen import Screen
 from e2e.harness.account import Recovery, layout_of, recovery
-from e2e.harness.job import Job
+from e2e.harness.job import IMPATIENT, Job
 from e2e.harness.preflight import require_free_ports
 from e2e.harness.rig import HOST_PATH, RigLayout
 from e2e.harness.stage import Stage
@@ -36,8 +36,6 @@ STEPS = 400  # what the example's start script trains
 STEP_MILLISECONDS = 200  # until the last fault: the training must outlast them on a slow machine, too
 EXAMPLE_SIZES: Final = {"tensor": 2, "pipeline": 1, "data": 4}
 SPARE: Final = {"scheduling": {"numSpareNodes": 1}}
-IMPATIENCE: Final = {"recovery": {"replacementTimeoutSeconds": 5}, "elastic": {"expandDelaySeconds": 2}}
-"""Minutes of waiting made seconds where no node is free."""
 PATIENCE: Final = {"recovery": {"replacementTimeoutSeconds": 270}}
 """Otherwise a replacement may take as long as the machine needs for it."""
 ACTIONS: Final = ("InPlace", "Replace", "Shrink", "Expand", "Migrate")
@@ -237,7 +235,7 @@ class Demo:
         scene.observer.wait("the spare", lambda _: scene.job.node_of(0) != node, RECOVERY_SECONDS)
 
     def _lose_without_spare(self, scene: Scene) -> None:
-        self._patch(scene.rig, IMPATIENCE)
+        self._patch(scene.rig, IMPATIENT)
         node = scene.job.node_of(LOST_NODE_RANK)
         self._power_off(scene, LOST_NODE_RANK, f"fault 3: power off {node}; no node is free", restarted=False)
         self._patch(scene.rig, PATIENCE)

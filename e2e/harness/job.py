@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from e2e.cluster.control_plane import ControlPlane
 from e2e.harness.images import TRAINER_IMAGE
@@ -20,6 +20,12 @@ EPOCH = 50
 """Steps of an epoch in the image's configuration of MindFormers."""
 
 Object = dict[str, Any]
+
+IMPATIENT: Final[dict[str, Object]] = {
+    "recovery": {"replacementTimeoutSeconds": 5},
+    "elastic": {"expandDelaySeconds": 2},
+}
+"""Of a spec: minutes of waiting made seconds where no node is free."""
 
 
 def manifest(

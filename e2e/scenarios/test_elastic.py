@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
-from e2e.harness.job import Job
+from e2e.harness.job import IMPATIENT, Job
 from e2e.harness.rig import Rig, RigLayout
 from e2e.harness.undisturbed import undisturbed
 from e2e.trainer import proof
@@ -15,7 +15,6 @@ from e2e.trainer import proof
 ITERATIONS = 600
 STEP_MILLISECONDS = 200.0
 """The training goes on while its node is away and back; it outlasts that on a slow machine, and is hurried then."""
-IMPATIENT = {"recovery": {"replacementTimeoutSeconds": 5}, "elastic": {"expandDelaySeconds": 2}}
 
 
 def test_a_job_shrinks_without_a_node_and_grows_back(start_rig: Callable[[RigLayout], Rig]) -> None:
@@ -37,9 +36,8 @@ def test_a_job_shrinks_without_a_node_and_grows_back(start_rig: Callable[[RigLay
     job.wait_condition("Complete", seconds=120)
     assert not any(each.is_restart for each in proof.outages(job.events(), job.world()))
     reference = undisturbed(rig.plane.run, tensor=2, pipeline=1, data=4, iterations=ITERATIONS)
-    assert (
-        job.weights_differ(reference) == []
-    )  # as after a run that shrank and grew anywhere: its sums keep their order
+    differences = job.weights_differ(reference)  # as after a run that shrank and grew anywhere: sums keep their order
+    assert differences == []
 
 
 def take(rig: Rig, job: Job, node_rank: int) -> str:

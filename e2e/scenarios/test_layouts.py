@@ -13,7 +13,7 @@ from typing import NamedTuple
 import pytest
 
 from e2e.harness.account import layout_of
-from e2e.harness.job import Job
+from e2e.harness.job import IMPATIENT, Job
 from e2e.harness.rig import Rig, RigLayout
 from e2e.scenarios.proofs import assert_recovered, assert_weights_equal
 from e2e.trainer.layout import Layout
@@ -24,7 +24,6 @@ pytestmark = [
 ]
 STEPS = 400
 STEP_MILLISECONDS = 200.0
-IMPATIENT = {"recovery": {"replacementTimeoutSeconds": 5}, "elastic": {"expandDelaySeconds": 2}}
 ORDERS = ("TensorDataPipeline", "TensorPipelineData")
 
 

@@ -10,7 +10,7 @@ from collections.abc import Callable
 import pytest
 
 from e2e.harness.images import is_torch
-from e2e.harness.job import Job
+from e2e.harness.job import IMPATIENT, Job
 from e2e.harness.rig import Rig, RigLayout
 from e2e.scenarios.proofs import assert_recovered, assert_weights_equal
 from e2e.trainer import proof
@@ -102,7 +102,7 @@ def test_without_a_node_it_shrinks_and_grows_back(start_rig: Callable[[RigLayout
         iterations=LONG,
         step_milliseconds=STEP,
         arguments=["--save-interval", "10", "--enable-elastic-training"],
-        spec={"recovery": {"replacementTimeoutSeconds": 5}, "elastic": {"expandDelaySeconds": 2}},
+        spec=IMPATIENT,
     )
     job.wait_step(12, seconds=START_SECONDS)
     node = job.node_of(2)
