@@ -10,11 +10,11 @@ GENERATORS := $(addprefix release.generate.,protocol crds reference diagram oper
 TESTS ?=
 # What trains in `make e2e`: the toy, or with TRAINER=torch a GPT in real PyTorch (docs/toy-trainer.md).
 TRAINER ?= toy
-# What the nodes of `make demo`, `make e2e` and `make bench` are: processes of this machine, or real kubelets with
-# containerd (root; docs/local-cluster.md).
+# What the nodes of `make demo`, `make e2e` and `make bench` are: processes of this machine, real kubelets with
+# containerd (root), or kind's (Docker; docs/local-cluster.md).
 PROVIDER ?= processes
-ifeq ($(filter $(PROVIDER),processes kubelets),)
-$(error PROVIDER=$(PROVIDER): there are processes and kubelets)
+ifeq ($(filter $(PROVIDER),processes kubelets kind),)
+$(error PROVIDER=$(PROVIDER): there are processes, kubelets and kind)
 endif
 PYTEST := $(RUN) pytest -o tmp_path_retention_policy=failed
 .DEFAULT_GOAL := help
@@ -63,14 +63,16 @@ integration: ## tests on a real API server
 	@$(PYTEST) tests/integration $(TESTS)
 
 .PHONY: e2e
-e2e: ## whole trainings, faults included, with the MindIO simulator or the package in HAJOB_MINDIO; TRAINER=torch, PROVIDER=kubelets
+e2e: ## whole trainings, faults included, with the MindIO simulator or the package in HAJOB_MINDIO; TRAINER=torch, PROVIDER=kubelets or kind
 ifeq ($(PROVIDER),kubelets)
 	@$(RUN) e2e.kubelets $(TESTS)
+else ifeq ($(PROVIDER),kind)
+	@$(TOOL) -m e2e.kubelets.kind $(TESTS)
 else ifeq ($(TRAINER),torch)
 	@$(TOOL) -m e2e.torch_trainer
 	@HAJOB_TRAINER=torch $(PYTEST) e2e/scenarios/test_real_torch.py $(TESTS)
 else
-	@HAJOB_EVERY_POINT=1 $(PYTEST) e2e/scenarios $(TESTS)
+	@HAJOB_EVERY_POINT=1 $(PYTEST) e2e/scenarios tests/integration/sidecar/test_lost_while_smaller.py $(TESTS)
 endif
 
 .PHONY: scenarios

@@ -12,9 +12,9 @@ import statistics
 import sys
 import time
 import traceback
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from e2e import providers
 from e2e.bench import (
@@ -22,6 +22,7 @@ from e2e.bench import (
     coordinator_scale,
     event_cost,
     fault_scale,
+    lost_controllers,
     many_ranks,
     mass_loss,
     operator_scale,
@@ -41,7 +42,7 @@ from e2e.cluster.run import Run
 from e2e.harness.rig import Rig, RigLayout
 from e2e.harness.stage import Stage
 
-RESULTS = CHECKOUT / "bench/results" / ("kubelets.json" if providers.are_real() else "recovery.json")
+RESULTS = CHECKOUT / "bench/results"
 SECTIONS = (
     "planner",
     "decision",
@@ -52,6 +53,7 @@ SECTIONS = (
     "retry",
     "save",
     "many-ranks",
+    "lost-controller",
     "coordinator-scale",
     "coordinator-live",
     "event-cost",
@@ -62,9 +64,14 @@ SECTIONS = (
     "frozen",
     "loaded",
 )
+FILES: Final = {"processes": "recovery"}
+"""Name of the results' file where it is not the provider's."""
 ON_REAL_NODES = ("in-place", "replace")
-"""What is measured with PROVIDER=kubelets, too."""
+"""What is measured on nodes with real kubelets, too."""
+FEW_RANKS = 8
 PLAN_DECISIONS = 20_000
+
+Played = TypeVar("Played")
 
 
 class Bench:
@@ -99,7 +106,7 @@ class Bench:
             return self.rig
         if self._stage is None:
             self.say("starting real nodes")
-            self._stage = providers.start(ControlPlane.start(self.run), RigLayout())
+            self._stage = providers.start(self.run, RigLayout())
         return self._stage
 
     def measure(self) -> None:
@@ -114,6 +121,7 @@ class Bench:
             "retry": self._retry,
             "save": self._save,
             "many-ranks": self._many_ranks,
+            "lost-controller": self._lost_controller,
             "coordinator-scale": self._coordinator_scale,
             "coordinator-live": self._coordinator_live,
             "faults": self._faults,
@@ -196,18 +204,30 @@ class Bench:
             self.rows += save_rows(found)
 
     def _many_ranks(self) -> None:
-        found: dict[int, list[Round]] = {ranks: [] for ranks in many_ranks.SIZES}
-        rig = many_ranks.start(self.rig)
+        self._with_many_ranks("many-ranks", many_ranks.in_place, many_ranks_rows)
+
+    def _lost_controller(self) -> None:
+        self._with_many_ranks("lost-controller", lost_controllers.losses, lost_controller_rows)
+
+    def _with_many_ranks(
+        self,
+        namespace: str,
+        play: Callable[[Rig, int, int, Callable[[str], None]], Iterator[Played]],
+        rows: Callable[[Mapping[int, Sequence[Played]]], list[Row]],
+    ) -> None:
+        """The same with few ranks and with many; what was played before an error is kept."""
+        found: dict[int, list[Played]] = {ranks: [] for ranks in many_ranks.SIZES}
+        rig = many_ranks.start(self.rig, namespace)
         try:
             for ranks, series in found.items():
-                for each in many_ranks.in_place(rig, ranks, self.chosen.rounds, self.say):
+                for each in play(rig, ranks, self.chosen.rounds, self.say):
                     series.append(each)
         except Exception:
             rig.explain()
             raise
         finally:
             rig.stop()
-            self.rows += many_ranks_rows(found)
+            self.rows += rows(found)
 
     def _coordinator_scale(self) -> None:
         self.rows += coordinator_rows(coordinator_scale.measure())
@@ -346,6 +366,19 @@ def many_ranks_rows(found: Mapping[int, Sequence[Round]]) -> list[Row]:
     return rows
 
 
+def lost_controller_rows(found: Mapping[int, Sequence[lost_controllers.Unprotected]]) -> list[Row]:
+    """How long a training goes on without protection; the new process's own start apart."""
+    rows = []
+    for ranks, series in found.items():
+        name, limit = f"controller lost, {ranks} ranks", Limit("p50", 1 if ranks <= FEW_RANKS else 2)
+        rows += [
+            row(f"{name}: protected again, beyond the new one's start", "s", [one.beyond for one in series], limit),
+            row(f"{name}: start of the new one", "s", [one.start for one in series]),
+            row(f"{name}: protected again", "s", [one.whole for one in series]),
+        ]
+    return rows
+
+
 def coordinator_rows(found: coordinator_scale.Found) -> list[Row]:
     """The numbers of one coordinator for thousands of agents; of its own CPU time, so that no other load counts."""
     name = f"{coordinator_scale.NODES} agents"
@@ -353,6 +386,7 @@ def coordinator_rows(found: coordinator_scale.Found) -> list[Row]:
     return [
         row(f"{name}: process exit -> stop_train", "ms", [1000 * found.exit_to_stop], limit),
         row(f"{name}: order about a lost node -> stop_train", "ms", [1000 * found.order_to_stop], limit),
+        row(f"{name}: controller lost -> protected again", "s", [found.lost_to_protected], Limit("max", 5)),
         *(
             row(f"{name}: loop held by one {about}", "ms", [1000 * each for each in seconds], limit)
             for about, seconds in sorted(found.turns.items())
@@ -467,7 +501,7 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--pairs", type=int, default=20, help="of trainings with and without Hajob (20)")
     providers.add_option(parser)
     parser.add_argument("--only", action="append", choices=SECTIONS, help="this section, may be repeated (all)")
-    parser.add_argument("--output", type=Path, default=RESULTS, help="the JSON file; the table goes beside it")
+    parser.add_argument("--output", type=Path, help="the JSON file; the table goes beside it")
     return parser.parse_args(arguments)
 
 
@@ -489,12 +523,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
             bench.measure()
         except KeyboardInterrupt:
             bench.problems.append("interrupted")
-    report.write(chosen.output, bench.rows, about | {"problems": bench.problems}, bench.plan)
+    output = chosen.output or RESULTS / f"{FILES.get(providers.name(), providers.name())}.json"
+    report.write(output, bench.rows, about | {"problems": bench.problems}, bench.plan)
     print(report.table(bench.rows))
     for figure in bench.plan:
         limit = f"   {figure.limit}: {'ok' if figure.met else 'missed'}" if figure.limit else ""
         print(f"{figure.name:<58} {figure.value:>12,.1f} {figure.unit:<4}{limit}")
-    print(f"written to {chosen.output}")
+    print(f"written to {output}")
     for problem in bench.problems:
         print(f"not measured: {problem}", file=sys.stderr)
     return 1 if bench.problems else 0

@@ -102,6 +102,37 @@ class Scale:
             self.turn("report in a take-over", "agent_report", self.uid(node), self.report(node, pb.LINKED))
         assert str(self.core.job.conversation.state) == "Serving"
 
+    def serve_with_gates(self) -> None:
+        """Agents say what their gates know."""
+        self.turn("controller", "controller_state", {**SERVING, "instance": "first"})
+        for node in range(self.nodes):
+            self.turn("report of a gate", "agent_report", self.uid(node), self.gate(node, "first", known=True))
+
+    def lose_the_controller(self) -> float:
+        """Another one serves at once, and every gate makes its ranks known to it; seconds in the coordinator."""
+        before = self._seconds()
+        lost = {**SERVING, "instance": "first", "controller": "lost", "problem": "signal 9"}
+        self.turn("lost controller", "controller_state", lost)
+        for node in range(self.nodes):
+            self.turn("gate that lets go", "agent_report", self.uid(node), self.gate(node, "", known=False))
+        self.turn("another controller", "controller_state", {**SERVING, "instance": "second"})
+        for node in range(self.nodes):
+            report = self.gate(node, "second", known=True)
+            self.turn("gate that makes ranks known", "agent_report", self.uid(node), report)
+        change = self.core.job.change
+        assert not change.is_under_way, change.problem
+        return self._seconds() - before
+
+    def _seconds(self) -> float:
+        return sum(map(sum, self.turns.values()))
+
+    def gate(self, node: int, controller: str, *, known: bool) -> pb.AgentReport:
+        """What an agent says whose gate knows what its ranks registered with."""
+        ranks = range(node * CHIPS, (node + 1) * CHIPS)
+        state = pb.GateState(controller=controller, registered=ranks if known else (), serial=8, counter=1)
+        state.told.extend(pb.RankActions(rank=rank) for rank in ranks)
+        return self.report(node, pb.LINKED if known else pb.AT_GATE, gate=state)
+
     def heartbeats(self, nodes: Iterator[int] | range) -> None:
         """One of each."""
         for node in nodes:
@@ -166,26 +197,36 @@ class Scale:
 
 @dataclass(frozen=True)
 class Found:
-    """Seconds: of every turn of the loop by what it was about; from a process exit and from an order to the stop."""
+    """Seconds.
+
+    Attributes:
+        turns: Of the loop, by what they were about.
+        exit_to_stop: From a process exit to the stop.
+        order_to_stop: From an order to the stop.
+        lost_to_protected: All turns from a lost controller to the next one that knows every rank.
+    """
 
     turns: dict[str, list[float]]
     exit_to_stop: float
     order_to_stop: float
+    lost_to_protected: float
 
 
 def measure(nodes: int = NODES) -> Found:
     """Trainings that lose a process, a node, stand still; and a coordinator that takes one over."""
     exit_to_stop = _trained(nodes).lose_a_process()
-    scale, still = _trained(nodes), _trained(nodes)
+    scale, still, lossy = _trained(nodes), _trained(nodes), _trained(nodes)
+    lossy.serve_with_gates()
+    lost_to_protected = lossy.lose_the_controller()
     order_to_stop = scale.lose_a_node()
     still.stand_still()
     taken = _new(nodes)
     taken.take_over()
     turns: dict[str, list[float]] = defaultdict(list)
-    for one in (scale, still, taken):
+    for one in (scale, still, taken, lossy):
         for about, seconds in one.turns.items():
             turns[about] += seconds
-    return Found(dict(turns), exit_to_stop, order_to_stop)
+    return Found(dict(turns), exit_to_stop, order_to_stop, lost_to_protected)
 
 
 def _new(nodes: int) -> Scale:

@@ -19,7 +19,6 @@ from e2e.harness.rig import Rig, RigLayout
 from e2e.trainer import faults, proof
 
 LAYOUT = RigLayout(chip_nodes=8, chips=8, operators=0)
-NAMESPACE = "many-ranks"
 STEP_MILLISECONDS = 600
 MARGIN_STEPS = 3
 """From the order of a fault to its step: every rank looks for orders once per step."""
@@ -30,12 +29,12 @@ SIZES = {8: {"nodes": 4, "chips": 2, "tensor": 2}, 64: {"nodes": 8, "chips": 8, 
 """Of a job, by its ranks; tensor parallel within a node, as trainings have it."""
 
 
-def start(beside: Rig) -> Rig:
-    """Nodes for 64 ranks beside another rig, whose operator serves them, too."""
-    beside.plane.api.create("/api/v1/namespaces", {"metadata": {"name": NAMESPACE}})
-    account = f"/api/v1/namespaces/{NAMESPACE}/serviceaccounts/default"
-    beside.plane.wait(f"service account of namespace {NAMESPACE}", lambda: beside.plane.api.find(account))
-    rig = Rig.start(beside.plane, NAMESPACE, LAYOUT)
+def start(beside: Rig, namespace: str) -> Rig:
+    """Nodes for 64 ranks beside another rig, whose operator serves them, too; each in a namespace of its own."""
+    beside.plane.api.create("/api/v1/namespaces", {"metadata": {"name": namespace}})
+    account = f"/api/v1/namespaces/{namespace}/serviceaccounts/default"
+    beside.plane.wait(f"service account of namespace {namespace}", lambda: beside.plane.api.find(account))
+    rig = Rig.start(beside.plane, namespace, LAYOUT)
     rig.operator_namespace = beside.operator_namespace
     return rig
 

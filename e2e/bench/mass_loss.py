@@ -1,6 +1,7 @@
 """Many nodes of a large job lost at once: how soon all of their pods are made anew, and with how many writes.
 
-A real control plane with nodes of KWOK and an operator's process, as in `operator_scale`. The job's coordinator is
+A real control plane with nodes of KWOK and an operator's process, as in `operator_scale`, but without the heartbeats of
+the nodes: 460 Leases a second are the kubelets' part, and would take the cores that are measured. The coordinator is
 scripted: it reports the silence of all lost nodes in one report, as a real one does after a rack has lost its power,
 and says what real ones say of the recovery as soon as the new pods have their places. Times are the audit log's.
 
@@ -34,6 +35,7 @@ ROUNDS: Final = 3
 SPARE_NODES: Final = 64
 SETTLE_SECONDS: Final = 5.0
 PATIENCE_SECONDS: Final = 300.0
+"""With a fifth of a second for each pod where all of them have to come: others may use the machine, too."""
 JOBS: Final = f"/apis/{names.API_VERSION}/namespaces/{NAMESPACE}/{names.PLURAL}"
 
 Object = dict[str, Any]
@@ -74,9 +76,10 @@ class Training:
         body = job(made.name, pods)
         body["spec"]["recovery"] = {"actions": [{"name": "Replace", "maxCount": 1000}]}
         rig.apply(body)
-        pod = coordinator_pod(rig.plane, NAMESPACE, made.name, PATIENCE_SECONDS)
+        patience = PATIENCE_SECONDS + pods / 5
+        pod = coordinator_pod(rig.plane, NAMESPACE, made.name, patience)
         made._run(made._serve(pod))
-        rig.wait_running(pods + 1)
+        rig.wait_running(pods + 1, patience)
         made.wait_state("Running")
         time.sleep(SETTLE_SECONDS)
         yield made
@@ -137,7 +140,7 @@ def measure(found: Found, say: Say, losses: Sequence[tuple[int, int]] = LOSSES, 
     """
     with_chips = max(pods for pods, _ in losses) + SPARE_NODES
     nodes = with_chips * WITHOUT_CHIPS // (WITHOUT_CHIPS - 1) + WITHOUT_CHIPS
-    with ScaleRig.start(nodes=nodes, say=say) as rig:
+    with ScaleRig.start(nodes=nodes, say=say, still=True) as rig:
         rig.start_operator()
         for pods, lost in losses:
             with Training.start(rig, pods) as training:

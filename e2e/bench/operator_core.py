@@ -34,7 +34,7 @@ from hajob.runtime.credentials import ApiCredentials, from_kubeconfig
 from hajob.runtime.fault_watch import FaultWatch
 from hajob.runtime.http_kube import HttpKube
 from hajob.runtime.informer import Change, ChangeType, Informer
-from hajob.runtime.kube import ApiError, Kube, Page, PatchKind, WatchEvent
+from hajob.runtime.kube import ALREADY_EXISTS, ApiError, Kube, Page, PatchKind, WatchEvent
 from hajob.runtime.ports import Ports
 from hajob.runtime.status_writer import StatusWriter
 from hajob.sources import node as node_source
@@ -93,7 +93,9 @@ class MemoryApi(Kube):  # its answers are made here: no request is carried
         yield WatchEvent("BOOKMARK", {})
 
     async def create(self, resource: str, namespace: str, body: Json, *, dry_run: bool = False) -> Json:
-        """A pod runs at once."""
+        """A pod runs at once; the certificates of a job are there already."""
+        if resource == "secrets" and namespace in self._addresses:
+            raise ApiError(409, ALREADY_EXISTS, f"secrets of {namespace}")
         if resource == "pods" and not dry_run:
             asyncio.get_running_loop().call_soon(self._run_pod, namespace, body)
         return body

@@ -204,14 +204,20 @@ class ScaleRig:
 
     @classmethod
     @contextmanager
-    def start(cls, nodes: int = NODES, say: Say = print) -> Iterator[ScaleRig]:
-        """For as long as the context lasts, in a run of its own; the logs are kept when something fails."""
+    def start(cls, nodes: int = NODES, say: Say = print, *, still: bool = False) -> Iterator[ScaleRig]:
+        """For as long as the context lasts, in a run of its own; the logs are kept when something fails.
+
+        Args:
+            nodes: How many.
+            say: Takes a line of progress.
+            still: Nodes send no heartbeats: these are the kubelets' and not the operator's, and share its cores here.
+        """
         with Run.start("a benchmark of the operator") as run:
-            plane = ControlPlane.start(run)
+            plane = ControlPlane.start(run, still_nodes=still)
             install_crd(plane)
             install_account(plane)
             say(f"{nodes} nodes of KWOK are made")
-            made = cls(plane, KwokNodes.start(plane, nodes))
+            made = cls(plane, KwokNodes.start(plane, nodes, still=still))
             try:
                 yield made
             except Exception:
@@ -236,8 +242,8 @@ class ScaleRig:
         path = f"/apis/{names.API_VERSION}/namespaces/{NAMESPACE}/{names.PLURAL}"
         for one in self.plane.api.items(path):
             self.plane.api.delete(f"{path}/{one['metadata']['name']}")
-        self.plane.wait("the jobs to be gone", lambda: not self.plane.api.items(path), 300, poll=1.0)
-        self.plane.wait("the pods to be gone", lambda: not self.pods.phases, 300)
+        self.plane.wait("the jobs to be gone", lambda: not self.plane.api.items(path), 900, poll=1.0)
+        self.plane.wait("the pods to be gone", lambda: not self.pods.phases, 900)
 
     def wait_running(self, count: int, seconds: float = 300.0) -> None:
         """Wait until so many pods run."""

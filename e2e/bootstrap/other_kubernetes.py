@@ -11,10 +11,20 @@ import re
 import subprocess
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Final
 
 from e2e.bootstrap.problems import SetupError
 
 _STAGING = re.compile(r"(k8s\.io/[\w-]+) => \./staging")
+OTHER_PATCHES: Final[Mapping[str, Mapping[str, str]]] = {
+    "1.32.13": {
+        "k8s.io/csi-translation-lib": "v0.32.10",
+        "k8s.io/endpointslice": "v0.32.5",
+        "k8s.io/kube-controller-manager": "v0.32.6",
+        "k8s.io/kube-scheduler": "v0.32.10",
+    },
+}
+"""Staging modules that the module proxy does not have of a version; an earlier patch of the same minor version fits."""
 
 
 def module_text(version: str, original: str) -> str:
@@ -26,7 +36,8 @@ def module_text(version: str, original: str) -> str:
     """
     published = "v0." + version.split(".", 1)[1]
     modules = sorted(set(_STAGING.findall(original)))
-    replaced = "".join(f"\t{each} => {each} {published}\n" for each in modules)
+    patches = OTHER_PATCHES.get(version, {})
+    replaced = "".join(f"\t{each} => {each} {patches.get(each, published)}\n" for each in modules)
     required = f"require k8s.io/kubernetes v{version}\n\nreplace (\n{replaced})\n"
     return f"module hajob.io/e2e/kubernetes\n\ngo 1.22.0\n\n{required}"
 

@@ -39,6 +39,14 @@ SWITCHED_OFF = (
     "service-cidr-controller",
 )
 
+# For thousands of nodes that nothing happens to: nobody waits for their heartbeats, and the controller that writes into
+# every node how long its kubelet may cache, again and again while they grow in number, has no kubelets to tell.
+STILL_NODES = (
+    "--node-startup-grace-period=24h",
+    "--node-monitor-grace-period=24h",
+    "--controllers=-ttl-controller",
+)
+
 
 @dataclass(frozen=True)
 class RunLayout:
@@ -146,7 +154,7 @@ def apiserver(layout: RunLayout) -> list[str]:
     ]
 
 
-def controller_manager(layout: RunLayout) -> list[str]:
+def controller_manager(layout: RunLayout, *, still_nodes: bool = False) -> list[str]:
     """All controllers that do something here, each with a service account of its own."""
     kubeconfig = layout.kubeconfig("controller-manager")
     pki = layout.pki
@@ -168,6 +176,7 @@ def controller_manager(layout: RunLayout) -> list[str]:
         "--kube-api-qps=200",
         "--kube-api-burst=400",
         "--profiling=false",
+        *(STILL_NODES if still_nodes else ()),
     ]
 
 

@@ -65,8 +65,12 @@ class ControlPlane:
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
 
     @classmethod
-    def start(cls, run: Run) -> ControlPlane:
+    def start(cls, run: Run, *, still_nodes: bool = False) -> ControlPlane:
         """Start one in `run` and wait until it serves.
+
+        Args:
+            run: That it belongs to.
+            still_nodes: Its nodes send no heartbeats and are never missed.
 
         Raises:
             ControlPlaneError: A part did not come up; its log is kept.
@@ -76,7 +80,7 @@ class ControlPlane:
         ports = {name: free_port(address, preferred) for name, preferred in LISTENERS.items()}
         layout = RunLayout(run.directory, address, ports)
         plane = cls(run, layout, _write_credentials(layout))
-        plane._launch()
+        plane._launch(still_nodes=still_nodes)
         (run.directory / LAYOUT_FILE).write_text(json.dumps({"address": address, "ports": ports}))
         return plane
 
@@ -157,12 +161,13 @@ class ControlPlane:
                 process.wait()
         self._processes.clear()
 
-    def _launch(self) -> None:
+    def _launch(self, *, still_nodes: bool) -> None:
         deadline = time.monotonic() + READY_SECONDS
         self._spawn("etcd", "etcd", components.etcd(self.layout))
         self._spawn("apiserver", "kube-apiserver", components.apiserver(self.layout))
         self._wait("apiserver", lambda: self._answers(self.layout.server, "/readyz"), deadline)
-        self._spawn("controller-manager", "kube-controller-manager", components.controller_manager(self.layout))
+        manager = components.controller_manager(self.layout, still_nodes=still_nodes)
+        self._spawn("controller-manager", "kube-controller-manager", manager)
         self._spawn("scheduler", "kube-scheduler", components.scheduler(self.layout))
         self._wait("controller-manager", self._has_service_accounts, deadline)
         self._wait("scheduler", lambda: self._answers(self.layout.url("scheduler"), "/healthz"), deadline)

@@ -26,7 +26,7 @@ from hajob.api import constants as names
 STAGES: Final = CHECKOUT / "e2e/cluster/kwok_stages.yaml"
 FAKE: Final = "kwok.x-k8s.io/node"
 LEASE_SECONDS: Final = 40
-"""As a kubelet's: KWOK renews each node's Lease four times as often."""
+"""As a kubelet's: KWOK renews each node's Lease four times as often; with 0 never."""
 CHIPS: Final = 8
 WITHOUT_CHIPS: Final = 10
 """Every so manieth node has no chips: coordinators and the cluster's own pods go there."""
@@ -51,6 +51,13 @@ def node(name: str, chips: int = CHIPS, labels: dict[str, str] | None = None) ->
     }
 
 
+def born_ready(made: Object, address: str) -> Object:
+    """The same node as it is once KWOK has told its first status, so that this need not be written."""
+    told = [{"type": "Ready", "status": "True", "reason": "KubeletReady", "message": "kubelet is ready"}]
+    status = {"conditions": told, "phase": "Running", "addresses": [{"type": "InternalIP", "address": address}]}
+    return {**made, "status": {**made["status"], **status}}
+
+
 class KwokNodes:
     """The nodes of one control plane, and the process that plays their kubelets.
 
@@ -64,8 +71,14 @@ class KwokNodes:
         self._process: subprocess.Popen[bytes] | None = None
 
     @classmethod
-    def start(cls, plane: ControlPlane, count: int, chips: int = CHIPS) -> KwokNodes:
+    def start(cls, plane: ControlPlane, count: int, chips: int = CHIPS, *, still: bool = False) -> KwokNodes:
         """Make so many nodes and wait until all are ready; every tenth is one without chips.
+
+        Args:
+            plane: Under which they are put.
+            count: How many.
+            chips: Of each one that has chips.
+            still: They send no heartbeats; the control plane was started for that (`still_nodes`).
 
         Raises:
             SetupError: KWOK is not there and cannot be built.
@@ -73,10 +86,12 @@ class KwokNodes:
         """
         made = cls(plane)
         (program,) = provide(KWOK)
-        made._spawn(program)
+        made._spawn(program, lease_seconds=0 if still else LEASE_SECONDS)
         bare = range(0, count, WITHOUT_CHIPS) if count >= WITHOUT_CHIPS else range(1)
-        made.add(node(f"kwok-{number:05}", 0 if number in bare else chips) for number in range(count))
-        plane.wait(f"{count} nodes to be ready", lambda: made.ready() >= count, seconds=120 + count / 10, poll=1.0)
+        nodes = (node(f"kwok-{number:05}", 0 if number in bare else chips) for number in range(count))
+        made.add((born_ready(each, plane.run.address(0, 3)) for each in nodes) if still else nodes)
+        wait = {"seconds": 120 + count / 10, "poll": max(1.0, count / 1000)}
+        plane.wait(f"{count} nodes to be ready", lambda: made.ready() >= count, **wait)
         return made
 
     def add(self, nodes: Iterable[Object]) -> None:
@@ -89,14 +104,14 @@ class KwokNodes:
         """How many are ready, without a taint that keeps pods off."""
         return sum(_is_ready(each) for each in self._plane.api.items("/api/v1/nodes", labelSelector="type=kwok"))
 
-    def _spawn(self, program: Path) -> None:
+    def _spawn(self, program: Path, *, lease_seconds: int) -> None:
         run = self._plane.run
         command = [
             str(program),
             f"--kubeconfig={self._plane.kubeconfig}",
             f"--config={STAGES}",
             f"--manage-nodes-with-annotation-selector={FAKE}=fake",
-            f"--node-lease-duration-seconds={LEASE_SECONDS}",
+            f"--node-lease-duration-seconds={lease_seconds}",
             f"--cidr={run.address(192, 0)}/18",
             f"--node-ip={run.address(0, 3)}",
             "--v=WARN",

@@ -159,7 +159,7 @@ class Demo:
 
     def _prepare(self) -> None:
         """Have the programs of the cluster, and meanwhile the training to compare with."""
-        missing = missing_binaries()
+        missing = [] if providers.name() == "kind" else missing_binaries()
         for line in announcement(missing):
             self.screen.say(line)
         if missing:
@@ -176,14 +176,16 @@ class Demo:
     def _build(self) -> Stage:
         require_free_ports(self.run)
         self.screen.begin("starting etcd, kube-apiserver, kube-controller-manager, kube-scheduler")
-        plane = ControlPlane.start(self.run)
-        self.screen.say(f"  kubectl --kubeconfig={plane.kubeconfig} shows it while it lasts")
         kind = "real nodes" if providers.are_real() else "process nodes"
         more = 1 if self.switches.stays else 0  # so that a move still finds a place after a loss
-        self.screen.begin(f"starting {'seven' if more else 'six'} {kind}; installing CRD and operator")
         usual = RigLayout()
         layout = replace(usual, chip_nodes=usual.chip_nodes + more, trainer_environment=self.switches.environment())
-        self.rig = providers.start(plane, layout)
+
+        def begun(plane: ControlPlane) -> None:
+            self.screen.say(f"  kubectl --kubeconfig={plane.kubeconfig} shows it while it lasts")
+            self.screen.begin(f"starting {'seven' if more else 'six'} {kind}; installing CRD and operator")
+
+        self.rig = providers.start(self.run, layout, begun)
         return self.rig
 
     def _submit(self, rig: Stage) -> Job:

@@ -14,6 +14,8 @@ from e2e.bootstrap.paths import CHECKOUT
 VERSION: Final = "0.1.0"
 COMMIT: Final = "76cdcc896e250c75cb6b34ee5b026ddc85dce9c4"
 """What 0.1.0 is (docs/decisions/0037-which-commit-is-0-1-0.md); by its hash, because a clone need not have tags."""
+LOOK_SECONDS: Final = 1.0
+"""How often one of its standbys looks whether the Lease was given back; those of this version look twice as often."""
 PARTS: Final = ("operator", "trainer_sidecar", "charts", "crds", "pyproject.toml", "README.md", "LICENSE")
 
 

@@ -2,7 +2,8 @@
 
 python -m e2e.kubelets [PYTEST-ARGUMENT ...]
 python -m e2e.kubelets --check      # 0 where this machine can, else 1 and why not
-python -m e2e.kubelets --short      # install, InPlace, Replace, uninstall; 0 where this machine cannot, and why not
+python -m e2e.kubelets --short      # install, InPlace, Replace, uninstall; 0 where this machine cannot, and why not;
+                                    # verdict.SCENARIO_FAILED where the scenario fails, and only then
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from e2e.bootstrap.paths import CHECKOUT, cache_directory
 from e2e.bootstrap.problems import SetupError
 from e2e.bootstrap.setup import provide
 from e2e.cluster import cgroups
-from e2e.kubelets import images
+from e2e.kubelets import images, verdict
 from e2e.kubelets.configuration import DIRECTORY
 from release import bundle, image
 from release.debian import PackagesError
@@ -129,7 +130,7 @@ def prepare(trainer_environment: Mapping[str, str]) -> Path:
     provide(*BINARIES, *KUBELETS, HELM)  # at once: they share most of what is compiled
     built = time.monotonic()
     here = this_platform()
-    directory = _own_directory()
+    directory = own_directory()
     images.build(here, directory / "images", trainer_environment)
     write_below(directory / "runc", images.runc(here, image.cache()))
     done = time.monotonic()
@@ -137,7 +138,7 @@ def prepare(trainer_environment: Mapping[str, str]) -> Path:
     return directory
 
 
-def _own_directory() -> Path:
+def own_directory() -> Path:
     """Of this process alone, since others may have nodes, too; what dead ones left is removed."""
     for left in image.cache().glob("kubelets-*"):
         if not Path("/proc", left.name.rpartition("-")[2]).exists():
@@ -164,7 +165,18 @@ def main(arguments: list[str]) -> int:
     if not short:
         return _apart("-m", "pytest", str(CHECKOUT / "e2e/kubelets"), *arguments)
     os.environ[LENIENT] = "1"
-    return _apart("-m", "pytest", str(CHECKOUT / "e2e/kubelets/test_real_nodes.py"), "-rsP", *arguments[1:])
+    return _short(*arguments[1:])
+
+
+def _short(*arguments: str) -> int:
+    """Play the short half; SCENARIO_FAILED or 0, also where this machine kept it from being played."""
+    scenario = str(CHECKOUT / "e2e/kubelets/test_real_nodes.py")
+    code = _apart("-m", "pytest", "-p", verdict.__name__, scenario, "-rsP", *arguments)
+    if verdict.is_decisive(code):
+        return verdict.SCENARIO_FAILED
+    if code:
+        _left_out(f"what stands around the scenario failed, or it was killed (exit code {code}); see above", short=True)
+    return 0
 
 
 def on_real_nodes(module: str, arguments: Sequence[str], trainer_environment: Mapping[str, str]) -> int:

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import datetime
 import subprocess
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Generic
+
+from typing_extensions import TypeVar
 
 from e2e.bootstrap.binaries import locate
 from e2e.bootstrap.paths import CHECKOUT
 from e2e.cluster.control_plane import ControlPlane
 from e2e.harness.job import GROUP, Job, Object, manifest
 from e2e.harness.undisturbed import undisturbed
+from e2e.kubelets.machines import Machines
 from e2e.kubelets.nodes import RealNodes
 from e2e.trainer import proof
 from hajob.api import constants as names
@@ -22,23 +26,26 @@ CHART: Final = CHECKOUT / "charts/hajob"
 CRDS: Final = ("hatrainingjobs.training.hajob.io", "nodequarantines.training.hajob.io")
 ITERATIONS: Final = 400
 SIZES: Final[Mapping[str, int]] = {"nodes": 2, "tensor": 2, "iterations": ITERATIONS}
-WAIT_SECONDS: Final = 120.0
+WAIT_SECONDS: Final = 240.0
 END_SECONDS: Final = 300.0
 
 
+N_co = TypeVar("N_co", bound=Machines, default=RealNodes, covariant=True)
+
+
 @dataclass(frozen=True)
-class Cluster:
+class Cluster(Generic[N_co]):
     """What the scenarios on real nodes use."""
 
     plane: ControlPlane
-    nodes: RealNodes
+    nodes: N_co
 
     def helm(self, *arguments: str) -> str:
         """Run Helm in the operator's namespace; returns what it prints."""
         where = ["--namespace", NAMESPACE, "--kubeconfig", str(self.plane.kubeconfig)]
         command = [str(locate("helm")), *arguments, *where]
         done = subprocess.run(
-            command, capture_output=True, text=True, check=False, timeout=150, env=self.plane.run.environment({})
+            command, capture_output=True, text=True, check=False, timeout=300, env=self.plane.run.environment({})
         )
         assert done.returncode == 0, done.stderr
         return done.stdout
@@ -46,7 +53,7 @@ class Cluster:
     def install(self, *arguments: str, chart: Path = CHART) -> None:
         """Install a chart and wait until the operators are ready."""
         self.helm(
-            "upgrade", "--install", "hajob", str(chart), "--create-namespace", "--wait", "--timeout=90s", *arguments
+            "upgrade", "--install", "hajob", str(chart), "--create-namespace", "--wait", "--timeout=240s", *arguments
         )
 
     def uninstall(self) -> None:
@@ -107,8 +114,8 @@ class Cluster:
         pods = ("pods", "--all-namespaces", f"--selector={names.LABEL_JOB_NAME}")
         self.plane.kubectl("delete", *pods, "--force", "--grace-period=0", "--wait=false", check=False)
 
-    def refused_requests(self) -> list[str]:
-        """What the API server refused the operator for want of a right, once each."""
+    def refused_requests(self, since: datetime.datetime) -> list[str]:
+        """What the API server refused the operator for want of a right, once each; uninstalled, it is refused much."""
         user = f"system:serviceaccount:{NAMESPACE}:hajob-operator"
-        refused = (each for each in self.plane.audit.requests(user=user) if each.status == 403)
+        refused = (each for each in self.plane.audit.requests(since, user=user) if each.status == 403)
         return sorted({f"{each.verb} {each.resource}" for each in refused})

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import os
-import signal as signals
 import time
 from typing import Any
 
 from e2e.cluster.control_plane import ControlPlane
-from e2e.kubelets.nodes import RealNode, RealNodes
+from e2e.kubelets.machines import Machine, Machines
 from e2e.nodes.chips import chips_asked
 from e2e.nodes.faults import ChipFault, device_info
 from hajob.api import constants as names
@@ -19,15 +17,13 @@ Answer = dict[str, Any]
 class RealFaults:
     """Makes them; what the device plugin tells about chips is in its ConfigMap and on the kubelet's socket."""
 
-    def __init__(self, plane: ControlPlane, nodes: RealNodes) -> None:
+    def __init__(self, plane: ControlPlane, nodes: Machines) -> None:
         self._plane, self._nodes = plane, nodes
         self._chips: dict[str, list[ChipFault]] = {name: [] for name in nodes.nodes}
 
     def kill(self, signal: str = "KILL", **which: object) -> Answer:
         """Send a signal to the oldest process of a rank: `rank`. LookupError: there is none."""
-        pid = self._nodes.process_of(int(str(which["rank"])))
-        at = time.time_ns()
-        os.kill(pid, signals.Signals[f"SIG{signal}"])
+        pid, at = self._nodes.signal_rank(int(str(which["rank"])), name=signal)
         return {"pid": pid, "time": at}
 
     def power_off(self, node: str) -> Answer:
@@ -37,7 +33,7 @@ class RealFaults:
     def power_on(self, node: str) -> Answer:
         """The machine boots; its images are there."""
         at = time.time_ns()
-        self._nodes.power_on(self._nodes.nodes[node])
+        self._nodes.power_on(node)
         return {"time": at}
 
     def break_chip(
@@ -49,7 +45,7 @@ class RealFaults:
         self.publish(self._nodes.nodes[node])
         return {"time": at}
 
-    def publish(self, node: RealNode) -> None:
+    def publish(self, node: Machine) -> None:
         """Write the device plugin's ConfigMap of a node, and tell its kubelet which chips it may give away."""
         resource, faults = names.DEFAULT_RESOURCE_NAME, self._chips[node.name]
         used = range(self._used(node))
@@ -61,7 +57,7 @@ class RealFaults:
             node.plugin.healthy[:] = [chip not in broken for chip in range(node.chips)]
             node.plugin.changed()
 
-    def _used(self, node: RealNode) -> int:
+    def _used(self, node: Machine) -> int:
         """How many chips its pods have."""
         pods = self._plane.api.items("/api/v1/pods", fieldSelector=f"spec.nodeName={node.name}")
         containers = [each for pod in pods for each in pod["spec"]["containers"]]

@@ -23,6 +23,8 @@ PACKAGES: Final = (
 PAUSE: Final = "docker.io/hajob-lab/pause:1"
 OWN: Final = "0.tar"
 """Hajob's own among the archives, imported first."""
+PAUSE_ARCHIVE: Final = "1.tar"
+"""Where nodes have an image of their own for it, it is not needed."""
 _PAUSE_PROGRAM: Final = "import signal, sys; signal.signal(15, lambda *_: sys.exit()); signal.pause()"
 _HOME: Final = "opt/trainer"
 _SOURCES: Final = "opt/e2e"

@@ -179,12 +179,16 @@ class RealNodes:
                 return int(process.name)
         raise LookupError(f"no process of rank {rank}")
 
-    def kill(self, rank: int, job: str = "") -> int:
-        """Kill a rank; returns when, in nanoseconds."""
+    def signal_rank(self, rank: int, job: str = "", name: str = "KILL") -> tuple[int, int]:
+        """Send a rank a signal; its process number, and when, in nanoseconds. LookupError: there is none."""
         pid = self.process_of(rank, job)
         at = time.time_ns()
-        os.kill(pid, signal.SIGKILL)
-        return at
+        os.kill(pid, signal.Signals[f"SIG{name}"])
+        return pid, at
+
+    def kill(self, rank: int, job: str = "") -> int:
+        """Kill a rank; returns when, in nanoseconds."""
+        return self.signal_rank(rank, job)[1]
 
     def _make_bridge(self) -> None:
         # a bridge without an address of its own has that of one of its links: when links come and go it changes, and
@@ -213,8 +217,9 @@ class RealNodes:
             plugins = directory / "kubelet" / "device-plugins"
             node.plugin = DevicePlugin(plugins, chips)
 
-    def power_on(self, node: RealNode) -> None:
+    def power_on(self, name: str) -> None:
         """Start a node again that was powered off; what it had in memory is gone, its images are there."""
+        node = self.nodes[name]
         for left in (node.layout.containerd, node.layout.directory / "containerd.sock.ttrpc"):
             left.unlink(missing_ok=True)
         self._boot(node)

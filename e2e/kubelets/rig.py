@@ -11,7 +11,13 @@ from e2e.harness.job import Job
 from e2e.harness.rig import HOST_PATH, RigLayout
 from e2e.kubelets.cluster import NAMESPACE, Cluster
 from e2e.kubelets.faults import RealFaults
+from e2e.kubelets.machines import Machines
 from e2e.kubelets.nodes import RealNodes, gather_programs
+
+
+def chips_of(layout: RigLayout) -> list[int]:
+    """Of each node of a layout."""
+    return [layout.chips] * layout.chip_nodes + [0] * layout.plain_nodes
 
 
 class PoweredNodes:
@@ -34,7 +40,7 @@ class RealRig:
     namespace = "default"
     operator_namespace = NAMESPACE
 
-    def __init__(self, cluster: Cluster, control: RealFaults) -> None:
+    def __init__(self, cluster: Cluster[Machines], control: RealFaults) -> None:
         self._cluster = cluster
         self.plane = cluster.plane
         self.nodes = PoweredNodes(control)
@@ -50,8 +56,12 @@ class RealRig:
         """
         programs = gather_programs(plane.run.directory / "programs", prepared / "runc/usr/sbin/runc")
         nodes = RealNodes(plane, programs)
-        chips = [layout.chips] * layout.chip_nodes + [0] * layout.plain_nodes
-        nodes.start(chips, sorted((prepared / "images").glob("*.tar")))
+        nodes.start(chips_of(layout), sorted((prepared / "images").glob("*.tar")))
+        return cls.install(plane, nodes)
+
+    @classmethod
+    def install(cls, plane: ControlPlane, nodes: Machines) -> RealRig:
+        """Install the chart on nodes that are ready."""
         cluster = Cluster(plane, nodes)
         cluster.install()
         control = RealFaults(plane, nodes)

@@ -17,11 +17,14 @@ from e2e.kubelets.__main__ import why_skipped
 from e2e.kubelets.cluster import Cluster
 from e2e.kubelets.configuration import DIRECTORY
 from e2e.trainer import proof
+from e2e.trainer.faults import Fault, order
 
 pytestmark = [
     pytest.mark.skipif(DIRECTORY not in os.environ, reason=why_skipped()),
     pytest.mark.timeout(600),
 ]
+SAVE_SECONDS = 80
+"""Longer than HAJOB_FENCE_AFTER_SECONDS."""
 LIMIT = 1024
 """Of a trainer's container, in MiB."""
 
@@ -120,7 +123,7 @@ def test_a_node_that_starts_anew_is_used_again(hajob: Cluster) -> None:
     lost = hajob.nodes.nodes[job.node_of(0)]
     hajob.wait_trains(job, 2, lost.power_off())
     began = time.monotonic()
-    hajob.nodes.power_on(lost)
+    hajob.nodes.power_on(lost.name)
     hajob.nodes.wait_ready()
     print(f"ready again {time.monotonic() - began:.1f} s after the boot")
     job.delete(seconds=120)
@@ -140,15 +143,22 @@ def test_a_node_with_leader_and_coordinator_is_lost(hajob: Cluster) -> None:
     """Nothing restarts; the next fault is recovered by the leader that is left, and no step is lost.
 
     By a save and a restart: the store went with the coordinator, and the toy's cannot be filled anew as torch's can.
+    The ranks save meanwhile, for longer than an agent waits for a coordinator before it ends ranks that show no life.
     """
-    job = hajob.train("beheaded", iterations=2500)
+    job = hajob.train("beheaded", iterations=2500, arguments=["--save-interval", "20"])
     (coordinator,) = job.pods("coordinator")
+    slow = Fault.parse(f"at=save do=slow seconds={SAVE_SECONDS}")
+    order(job.logs, slow.line)
+    hajob.plane.wait(
+        "every rank to save", lambda: all(slow.mark(job.logs, rank).exists() for rank in range(job.world()))
+    )
     lost = hajob.nodes.nodes[coordinator["spec"]["nodeName"]]
     lost.power_off()
     began = time.monotonic()
     job.wait_condition("CoordinatorReady", "False", 120)
     job.wait_condition("CoordinatorReady", "True", 240)
     print(f"protected again {time.monotonic() - began:.1f} s after the power cut")
+    job.wait_step(job.common_step() + 5)
     assert job.incidents() == []
     assert proof.survivors_kept(job.events(), restarted=[]) == []
     hajob.wait_trains(job, 3, hajob.nodes.kill(1, "beheaded"))

@@ -100,7 +100,7 @@ def test_containers_of_the_version_before_outlive_an_upgrade(before: Cluster) ->
     assert (job.incidents()[0]["action"], job.incidents()[0]["lostSteps"]) == ("Replace", 0)
     assert sidecars(job) == {previous.VERSION, VERSION}, "old sidecars beside a new one"
 
-    before.nodes.power_on(lost)  # else an operator that was there goes for ever
+    before.nodes.power_on(lost.name)  # else an operator that was there goes for ever
     with watched(before.plane, NAMESPACE) as down:
         before.helm("rollback", "hajob", "1")
         kill(before, job, 3, incarnation=5)

@@ -10,15 +10,14 @@ import os
 import random
 import time
 
-import psutil
 import pytest
 
+from e2e.harness.controllers import coordinator, kill_mindio
 from e2e.harness.job import Job
 from e2e.harness.rig import Rig
 from e2e.scenarios.proofs import assert_weights_equal
 from e2e.trainer import faults
 
-MINDIO_PORT = 8000
 STEPS = 600
 STEP_MILLISECONDS = 150
 PATIENCE = 150.0
@@ -35,29 +34,9 @@ if "HAJOB_EVERY_POINT" not in os.environ:
     WITH_THE_POD = POINTS
 
 
-def kill_mindio(rig: Rig, job: Job) -> None:
-    """The process that serves the ranks; host, store and coordinator beside it live on."""
-    pod = coordinator(job)
-    pids = [process.pid for process in rig.nodes.control.processes(pod=pod, container="controller")]
-    (serving,) = (pid for pid in pids if MINDIO_PORT in ports(pid))
-    rig.nodes.control.kill(pid=serving)
-
-
-def ports(pid: int) -> set[int]:
-    """Where a process listens."""
-    connections = psutil.Process(pid).net_connections("tcp")
-    return {one.laddr.port for one in connections if one.status == psutil.CONN_LISTEN}
-
-
 def delete_the_pod(rig: Rig, job: Job) -> None:
     """All of it, store included."""
     rig.plane.api.delete(f"/api/v1/namespaces/{rig.namespace}/pods/{coordinator(job)}", gracePeriodSeconds=0)
-
-
-def coordinator(job: Job) -> str:
-    """Name of the newest pod that is one."""
-    newest = max(job.pods("coordinator"), key=lambda pod: str(pod["metadata"]["creationTimestamp"]))
-    return str(newest["metadata"]["name"])
 
 
 def training(rig: Rig, steps: int = STEPS) -> Job:

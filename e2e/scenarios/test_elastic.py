@@ -7,9 +7,10 @@ from collections.abc import Callable
 
 import pytest
 
-from e2e.harness.job import IMPATIENT, Job
+from e2e.harness.job import IMPATIENT
 from e2e.harness.rig import Rig, RigLayout
 from e2e.harness.undisturbed import undisturbed
+from e2e.scenarios.nodes_taken import take
 from e2e.trainer import proof
 
 ITERATIONS = 600
@@ -29,24 +30,22 @@ def test_a_job_shrinks_without_a_node_and_grows_back(start_rig: Callable[[RigLay
     job.wait_condition("Shrunk")
     told = job.status()["dataParallel"]
     assert (told["current"], told["waitReason"]) == (3, "NoFreeNode"), "Kubernetes calls the dead node ready for 40 s"
+    assert (told["desired"], told["dropped"]) == (4, [2])
+    assert told["since"] >= incident["startTime"]
+    assert "1 free nodes at once, each with 2 chips, for node ranks 2" in told["waitMessage"]
+    assert 50 <= told["expectedThroughputPercent"] < 100
+    measured = lambda: job.status()["dataParallel"].get("measuredThroughputPercent")  # noqa: E731
+    assert rig.plane.wait("the throughput to be measured", measured) > 10
     rig.nodes.control.power_on(node)
     rig.plane.wait("the original size", lambda: job.status()["dataParallel"]["current"] == 4, seconds=150)
     assert job.wait_incident(3)["action"] == "Expand"
+    assert not {"since", "waitReason", "expectedThroughputPercent"}.intersection(job.status()["dataParallel"])
     job.hurry()
     job.wait_condition("Complete", seconds=120)
     assert not any(each.is_restart for each in proof.outages(job.events(), job.world()))
     reference = undisturbed(rig.plane.run, tensor=2, pipeline=1, data=4, iterations=ITERATIONS)
     differences = job.weights_differ(reference)  # as after a run that shrank and grew anywhere: sums keep their order
     assert differences == []
-
-
-def take(rig: Rig, job: Job, node_rank: int) -> str:
-    """Somebody closes the node of a pod and deletes the pod; the node's name."""
-    node = job.node_of(node_rank)
-    rig.plane.kubectl("cordon", node)
-    pods = [pod for pod in job.pods("rank") if pod["spec"].get("nodeName") == node]
-    rig.plane.api.delete(f"/api/v1/namespaces/{rig.namespace}/pods/{pods[0]['metadata']['name']}")
-    return node
 
 
 @pytest.mark.skipif("HAJOB_EVERY_POINT" not in os.environ, reason="most of a minute; make e2e takes it")

@@ -5,6 +5,7 @@ Six layouts in both orders of ranks: one and two pods to a data-parallel rank, o
 
 from __future__ import annotations
 
+import datetime
 import os
 from collections.abc import Callable, Iterator, Mapping
 from itertools import combinations
@@ -12,9 +13,10 @@ from typing import NamedTuple
 
 import pytest
 
-from e2e.harness.account import layout_of
+from e2e.harness.account import hajob_writes, layout_of
 from e2e.harness.job import IMPATIENT, Job
 from e2e.harness.rig import Rig, RigLayout
+from e2e.scenarios.nodes_taken import pods_by_node_rank
 from e2e.scenarios.proofs import assert_recovered, assert_weights_equal
 from e2e.trainer.layout import Layout
 
@@ -95,11 +97,15 @@ def test_every_number_of_nodes_at_once_is_replaced(
     losses = list(survivable(layout_of(job), shape))
     assert losses, "a node can be lost in every one of these layouts"
     for incarnation, nodes in enumerate(losses, 2):
-        off = [job.node_of(node_rank) for node_rank in nodes]
-        for node in off:
-            rig.nodes.control.power_off(node)
+        off, before = [job.node_of(node_rank) for node_rank in nodes], pods_by_node_rank(job)
+        began = min(int(rig.nodes.control.power_off(node)["time"]) for node in off)
         incident = job.wait_incident(incarnation)
         assert (incident["action"], incident["lostSteps"]) == ("Replace", 0), nodes
+        made = pods_by_node_rank(job)
+        assert {node_rank for node_rank in before if made[node_rank] != before[node_rank]} == set(nodes)
+        writes = hajob_writes(rig, datetime.datetime.fromtimestamp(began / 1e9, datetime.UTC))
+        created = [one for one in writes if (one.verb, one.resource) == ("create", "pods")]
+        assert len(created) == len(nodes), "one pod for each"
         for node in off:
             rig.nodes.control.power_on(node)
         job.wait_step(job.common_step() + 5)

@@ -19,6 +19,7 @@ from e2e.trainer.faults import order
 from hajob.api.constants import LABEL_NODE_RANK
 
 ITERATIONS = 300
+LONG = 1500
 MOST_WRITES = 12
 AWAY_STEPS = 50
 """At least five seconds without an operator."""
@@ -147,3 +148,26 @@ def test_an_operator_away_for_a_minute_changes_nothing(rig: Rig, action: str, by
     assert (incident["action"], incident["escalatedFrom"]) == (action, by_way_of)
     assert incident["lostSteps"] == 0
     assert_weights_equal(job, ITERATIONS)
+
+
+@pytest.mark.skipif("HAJOB_EVERY_POINT" not in os.environ, reason="most of a minute; make e2e takes it")
+def test_a_link_fault_is_retried_then_gets_more_each_time(rig: Rig) -> None:
+    """The step done again; where that cannot be, a new process; and when both were tried enough, another node."""
+    limits = [{"name": "Retry", "maxCount": 2}, {"name": "InPlace", "maxCount": 1}]
+    job = rig.submit(iterations=LONG, step_milliseconds=200.0, spec={"recovery": {"actions": limits}})
+    job.wait_step(10)
+    node = job.node_of(1)
+    more: tuple[tuple[str, list[str], list[str]], ...] = (
+        ("Retry", [], []),
+        ("InPlace", ["Retry"], ["rank=3 at=clean do=fail"]),
+        ("Replace", [], []),
+    )
+    for incarnation, (action, by_way_of, faults) in enumerate(more, 2):
+        order(job.logs, f"rank=3 step={job.common_step() + 5} do=raise text=HCCL_OP_RETRY_FAILED", *faults)
+        incident = job.wait_incident(incarnation)
+        assert (incident["action"], incident["escalatedFrom"], incident["lostSteps"]) == (action, by_way_of, 0)
+        assert incident["cause"]["code"] == "CommunicationFault"
+        assert proof.survivors_kept(job.events(), [] if action == "Retry" else [2, 3]) == []
+        job.wait_step(job.common_step() + 20)  # MindIO's own result comes 2 s after the first step
+    assert job.node_of(1) != node
+    assert_recovered(job, [2, 3], LONG)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from typing import Any
 
 import pytest
@@ -16,6 +17,8 @@ from e2e.trainer import proof
 ITERATIONS = 300
 STEP_MILLISECONDS = 200.0
 """A training goes on while its next pods start: it outlasts them on a slow machine, too, and is hurried afterwards."""
+
+TEN_STEPS = 10 * STEP_MILLISECONDS / 1000
 
 
 def have_nodes_tested(job: Job, hour: int, verdict: str) -> dict[str, Any]:
@@ -43,3 +46,30 @@ def test_a_node_that_fails_a_test_in_a_pause_is_left(rig: Rig) -> None:
     quarantine = rig.plane.api.get(f"/apis/training.hajob.io/v1alpha1/nodequarantines/{node}")
     assert quarantine["spec"]["reason"] == "PauseHookFailed"
     assert_recovered(job, [2, 3], ITERATIONS)
+
+
+@pytest.mark.skipif("HAJOB_EVERY_POINT" not in os.environ, reason="most of a minute; make e2e takes it")
+def test_a_pause_by_hand_holds_until_it_is_taken_back(rig: Rig) -> None:
+    """As for network rails that are switched by hand, and back again: no work, no pods, no process ends."""
+    job = rig.submit(iterations=ITERATIONS, step_milliseconds=STEP_MILLISECONDS)
+    job.wait_step(10)
+    for hour, incarnation in ((1, 2), (2, 3)):
+        patch(job, f'{{"spec":{{"pause":{{"requestTime":"2026-11-22T{hour:02}:00:00Z"}}}}}}')
+        held = job.wait_condition("Running", "False")
+        assert held["reason"] == "Paused"
+        time.sleep(TEN_STEPS)  # what the ranks write down comes a moment later than what they do
+        step = job.common_step()
+        time.sleep(TEN_STEPS)
+        assert job.common_step() == step
+        patch(job, '{"spec":{"pause":null}}')
+        incident = job.wait_incident(incarnation)
+        assert (incident["action"], incident["lostSteps"]) == ("Pause", 0)
+        job.wait_step(step + 5)
+    assert proof.survivors_kept(job.events(), []) == []
+    assert len(job.pods("rank")) == len(job.pods()) - 1
+    assert_recovered(job, [], ITERATIONS)
+
+
+def patch(job: Job, change: str) -> None:
+    words = ("patch", "hajob", job.name, "--type=merge", f"--patch={change}")
+    job.plane.kubectl("--namespace", job.namespace, *words)

@@ -14,6 +14,7 @@ from e2e.harness.job import IMPATIENT, Job
 from e2e.harness.rig import Rig, RigLayout
 from e2e.scenarios.proofs import assert_recovered, assert_weights_equal
 from e2e.trainer import proof
+from e2e.trainer.faults import order
 
 pytestmark = [
     pytest.mark.skipif(not is_torch(), reason="make e2e TRAINER=torch plays it"),
@@ -130,3 +131,52 @@ def test_the_coordinators_pod_is_lost_in_a_repair(rig: Rig) -> None:
     assert job.status()["takeovers"]["count"] == 1
     assert job.status()["restarts"] == {"infrastructure": 0, "program": 0}
     assert_recovered(job, [3], LONG)
+
+
+def test_a_cordoned_node_is_left_with_the_training_running(rig: Rig) -> None:
+    job = started(rig, iterations=LONG)
+    node = job.node_of(1)
+    rig.plane.kubectl("cordon", node)
+    incident = job.wait_incident(2, seconds=RECOVERY_SECONDS)
+    assert (incident["action"], incident["lostSteps"]) == ("Migrate", 0)
+    assert job.node_of(1) != node
+    assert_recovered(job, [2, 3], LONG)
+
+
+@pytest.mark.parametrize("text", ["UCE_ERROR", "HCCL_OP_RETRY_FAILED"])
+def test_a_fault_of_memory_or_link_is_retried(rig: Rig, text: str) -> None:
+    job = started(rig)
+    order(job.logs, f"rank=3 do=raise text={text}")
+    incident = job.wait_incident(2, seconds=RECOVERY_SECONDS)
+    assert (incident["action"], incident["lostSteps"]) == ("Retry", 0)
+    assert_weights_equal(job, ITERATIONS)
+    assert proof.survivors_kept(job.events(), []) == []
+
+
+def test_a_pause_holds_every_rank_and_is_taken_back(rig: Rig) -> None:
+    job = started(rig)
+    job.patch({"spec": {"pause": {"requestTime": "2026-11-22T01:00:00Z"}}})
+    job.wait_condition("Running", "False")
+    job.patch({"spec": {"pause": None}})
+    incident = job.wait_incident(2, seconds=RECOVERY_SECONDS)
+    assert (incident["action"], incident["lostSteps"]) == ("Pause", 0)
+    assert_weights_equal(job, ITERATIONS)
+    assert proof.survivors_kept(job.events(), []) == []
+
+
+def test_a_warm_spare_takes_a_third_of_a_cold_start(rig: Rig) -> None:
+    """The import of torch is done before anything is lost; compared with a rank that is started anew in its pod."""
+    spares = {"numSpareNodes": 1, "spareMode": "Warm"}
+    job = rig.submit(iterations=LONG, step_milliseconds=STEP, spec={"scheduling": spares})
+    job.wait_step(12, seconds=START_SECONDS)
+    job.wait_condition("SparesReady", seconds=START_SECONDS)
+    rig.nodes.control.kill(namespace=rig.namespace, rank=7)
+    assert job.wait_incident(2, seconds=RECOVERY_SECONDS)["action"] == "InPlace"
+    job.wait_step(job.common_step() + 5)
+    rig.nodes.control.power_off(job.node_of(0))
+    assert job.wait_incident(3, seconds=RECOVERY_SECONDS)["action"] == "Replace"
+    assert_recovered(job, [0, 1, 7], LONG)
+    cold, warm = proof.outages(job.events(), job.world())[:2]
+    print(f"start-up cold {cold.startup_seconds:.2f} s, warm {warm.startup_seconds:.2f} s")
+    assert (cold.new_ranks, warm.new_ranks) == ((7,), (0, 1))
+    assert 3 * warm.startup_seconds <= cold.startup_seconds

@@ -11,9 +11,11 @@ import pytest
 from e2e.harness.job import Job, manifest
 from e2e.harness.rig import RIG_LABEL, Rig, RigLayout
 from e2e.harness.undisturbed import undisturbed
+from e2e.scenarios.nodes_taken import take
 from e2e.trainer import proof
 
-ITERATIONS = 600
+ITERATIONS = 1500
+"""They outlast everything that is done to them on a slow machine, and are hurried then."""
 SHORT = 60
 STEP_MILLISECONDS = 200.0
 HIGH_LABEL = "hajob.io/for-the-higher-job"
@@ -53,9 +55,10 @@ def test_a_higher_job_takes_a_node_and_the_lower_shrinks(start_rig: Callable[[Ri
 def test_two_shrunk_jobs_grow_one_after_the_other(start_rig: Callable[[RigLayout], Rig]) -> None:
     """One node for two of them: the older one has it, the other says why it waits, and has the next one."""
     rig = start_rig(RigLayout(chip_nodes=4))
-    jobs = [train(rig, name, nodes=2) for name in ("older", "younger")]
-    for job in jobs:
-        job.wait_step(10)
+    jobs = []
+    for name in ("older", "younger"):  # one after the other: Kubernetes knows their age in seconds
+        jobs.append(train(rig, name, nodes=2))
+        jobs[-1].wait_step(10)
     taken = [take(rig, job, 1) for job in reversed(jobs)]
     for job in jobs:
         assert job.wait_incident(2)["action"] == "Shrink"
@@ -97,15 +100,6 @@ def train(
     if priority:
         body["spec"]["template"]["spec"]["priorityClassName"] = priority
     return rig.apply(body, volume)
-
-
-def take(rig: Rig, job: Job, node_rank: int) -> str:
-    """Somebody closes the node of a pod and deletes the pod; the node's name."""
-    node = job.node_of(node_rank)
-    rig.plane.kubectl("cordon", node)
-    (pod,) = [pod for pod in job.pods("rank") if pod["spec"].get("nodeName") == node]
-    rig.plane.api.delete(f"/api/v1/namespaces/{rig.namespace}/pods/{pod['metadata']['name']}")
-    return node
 
 
 def wait_size(rig: Rig, job: Job, data: int) -> None:

@@ -1,7 +1,8 @@
 """The log a proof is made of: one JSON line per event and rank, stamped with the real-time clock.
 
 The trainer writes down what it did and when; whether that was right is decided elsewhere (e2e/trainer/proof.py), from
-these lines alone. Lines are collected and written once per step: a log must not slow down what it times.
+these lines alone. Lines are collected and written when a step ends and once more after it: a log must not slow down
+what it times, and who is killed while it waits for others has ended its step all the same.
 """
 
 from __future__ import annotations

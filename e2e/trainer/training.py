@@ -134,13 +134,25 @@ class Training:
     def regroup(self, lost: list[int]) -> None:
         """Take on the generation all who left the training have proposed; `lost` ranks have new addresses."""
         if self._has_left:  # once is enough: until the training goes on, nobody can leave and propose another one
-            generation = self.store.get("generation")
-            self._generation, self._has_left = generation if isinstance(generation, int) else 0, False
+            self._generation, self._has_left = self._proposed_generation(), False
         self.transport.regroup(self._generation, lost)
         for rank in lost:
             self._addresses.pop(rank, None)
         self.collectives.forget()
         self._parameters_are_stale = True
+
+    def _proposed_generation(self) -> int:
+        """The highest that anybody has proposed.
+
+        A handler does not fail for a store that is lost: the real ones only restart the device and forget their groups,
+        and what needs the store comes later.
+        """
+        try:
+            generation = self.store.get("generation")
+        except StoreError as error:
+            self.events.add("store_lost", reason=str(error))
+            return self.transport.generation + 1
+        return generation if isinstance(generation, int) else 0
 
     def snapshot(self, *, with_parameters: bool) -> bytes:
         """Shard, step and random state as bytes, with the gathered parameters if wanted."""
@@ -243,7 +255,7 @@ class Training:
         gradient = self.collectives.reduce_gradients(gradients)
         losses = self.collectives.agree(b"step.%d" % step, losses)
         self._update(step, gradient * np.float32(1 / self.settings.micro_batches))
-        self.events.add("step_end", step=step, flush=False)
+        self.events.add("step_end", step=step)
         updated = time.monotonic()
         self._gather()
         self._gather_seconds = time.monotonic() - updated

@@ -116,7 +116,8 @@ class Gate:
         state = pb.GateState(controller=controller, registered=registered, serial=kept.serial, counter=kept.counter)
         state.keeps_store = True
         for rank, one in kept.told((rank, self.rules.process(rank)) for rank in kept.ranks):
-            state.told.add(rank=rank, answered=sorted(one.answered), busy=bool(one.awaited))
+            actions = state.told.add(rank=rank, answered=sorted(one.answered), busy=bool(one.awaited))
+            actions.repaired = one.repaired
         return state
 
     def changed(self) -> None:

@@ -332,11 +332,13 @@ class Node:
         self._fence.sign(now)
         if not step:  # 0: none yet by this process, whatever was trained before it
             return
-        if self._processes.beat(rank, step):
+        is_news = self._processes.beat(rank, step)
+        if is_news:
             self._stepped(rank, step, now)
+        if is_news or asked:  # at a stop the old step is an answer, too: the rank has not finished the next one
             self.outbox.add_heartbeat(rank, step, now, at_once=asked)
-            if asked:
-                self.ports.wake_report()
+        if asked:
+            self.ports.wake_report()
 
     def copies(self, rank: int, *, told: bool) -> None:
         """Whether the rank has told MindIO of its optimizer's copies, looked at with each of its heartbeats."""

@@ -40,6 +40,7 @@ class Registration:
         pauses: Of the words to pause and to go on, the last one was to pause.
         answered: Types of its answers with result 0 since it last went on training.
         awaited: Types of the answers that its trainer owes.
+        repaired: It has been let go on after a repair.
         resumed: They were given to a controller that is gone, and its successor may ask for the same.
     """
 
@@ -53,6 +54,7 @@ class Registration:
     pauses: bool = False
     answered: set[int] = field(default_factory=set)
     awaited: set[int] = field(default_factory=set)
+    repaired: bool = False
     resumed: bool = False
 
     def has_done(self, action: int, *, repairs: bool) -> bool:
@@ -128,6 +130,9 @@ class Registrations:
             kept.counter = max(kept.counter, status.counter)
         elif message.kind == frames.NORMAL:
             kept.answered, kept.awaited, kept.resumed = set(), set(), False
+            if not kept.repaired:
+                kept.repaired = True
+                self._save(rank, kept)
         elif message.kind == frames.PAUSED:
             (kept.answered.add if kept.pauses else kept.answered.discard)(frames.PAUSED)
         elif message.kind in frames.ANSWERS.values() and frames.registered(message.content)[0] == 0:
@@ -183,6 +188,7 @@ class Registrations:
             "controller": kept.controller,
             "serial": kept.serial,
             "counter": kept.counter,
+            "repaired": kept.repaired,
         }
         path = self._directory / f"mindio-rank-{rank}.json"
         new = path.with_suffix(".new")
@@ -201,6 +207,7 @@ class Registrations:
                 controller=str(content["controller"]),
                 serial=int(content["serial"]),
                 counter=int(content["counter"]),
+                repaired=bool(content.get("repaired", False)),
             )
             self._by_rank[int(path.stem.rpartition("-")[2])] = kept
         except (OSError, ValueError, KeyError, TypeError, AttributeError) as problem:

@@ -30,6 +30,8 @@ class ControllerChange:
     former: str = ""  # the controller that was lost
     absent: frozenset[int] = frozenset()  # ranks that the new one is told of without a process
     stand_ins: Mapping[int, str] = field(default_factory=dict)  # rank -> UID of the pod whose agent tells of it
+    late: int = 0  # place of the pod that was not through when they were last asked
+    looked: float = 0.0  # when it was last looked for who has no process
     heard: list[tuple[MindIOEvent, float]] = field(default_factory=list)
     serial: int = 0  # the highest that any rank has seen
     counter: int = 0
@@ -38,6 +40,7 @@ class ControllerChange:
     adopted: bool = False  # this coordinator does not know what the former controller was told
     paused: bool = False  # ranks are held at the end of a step
     trains: bool = False  # no repair was under way, or it was through
+    smaller: bool = False  # ranks have been left out, which the other one is still to be told
     undone: tuple[int, int] = (0, 0)  # number and revision of an order that the other controller is not asked for
 
     @property
@@ -57,6 +60,14 @@ class ControllerChange:
             return ""
         return f"the MindIO controller was lost, another one takes over ({self.phase}); the training goes on"
 
+    def waits_for(self, place: int) -> None:
+        """The pod at this place is asked first."""
+        self.late = place
+
+    def has_looked(self, now: float) -> None:
+        """Who has no process is known now."""
+        self.looked = now
+
     def leaves_undone(self, incarnation: int, revision: int) -> None:
         """What it orders cannot be done by the other controller either."""
         self.undone = incarnation, revision
@@ -71,7 +82,7 @@ class ControllerChange:
 
     def begin(self, former: str, now: float, *, adopted: bool = False) -> None:
         """The controller is lost."""
-        self.repaired = self.paused = self.trains = False
+        self.repaired = self.paused = self.trains = self.smaller = False
         self.adopted = adopted
         self.phase, self.since, self.former = ChangePhase.HOLDING, now, former
         self.asked, self.heard, self.absent, self.stand_ins = False, [], frozenset(), {}
@@ -84,13 +95,21 @@ class ControllerChange:
         """No gate has a link to the former one, and it is known how far the ranks are."""
         self.phase, self.trains, self.repaired, self.paused = ChangePhase.OPENING, trains, repaired, paused
 
+    def leaves_out(self) -> None:
+        """Ranks that were left out are left out again."""
+        self.smaller = True
+
+    def has_left_out(self) -> None:
+        """The other one knows who takes part."""
+        self.smaller = False
+
     def ask(self) -> None:
         """A controller was asked for."""
         self.asked = True
 
     def registers(self, absent: Iterable[int]) -> None:
         """The new one serves."""
-        self.phase, self.absent = ChangePhase.REGISTERING, frozenset(absent)
+        self.phase, self.absent, self.looked = ChangePhase.REGISTERING, frozenset(absent), 0.0
 
     def lacks(self, absent: Iterable[int], stand_ins: Mapping[int, str]) -> None:
         """These ranks have no process, or none that it may know; who tells of them."""
@@ -113,4 +132,5 @@ class ControllerChange:
     def forget(self) -> None:
         """Another start of the job: its ranks have seen nothing."""
         self.end()
+        self.smaller = False
         self.serial = self.counter = 0

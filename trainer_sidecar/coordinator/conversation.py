@@ -246,6 +246,11 @@ class Conversation:
         """Another process comes for these of the named ranks, and is to be let in."""
         self.memory.renewed.update(ranks)
 
+    def unname(self, ranks: Iterable[int]) -> None:
+        """These were named for a move, and have lost nothing."""
+        for rank in ranks:
+            self.memory.named.pop(rank, None)
+
     def _match(self, event: MindIOEvent) -> ConversationRow | None:
         for row in self._rows.get((self.state, event.kind), ()):
             if row.guard(self.memory, event):

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from functools import singledispatch
 
 from hajob.protocol import sidecar_pb2 as pb
-from trainer_sidecar.coordinator import first_step, migration
+from trainer_sidecar.coordinator import first_step, migration, sizes
 from trainer_sidecar.coordinator.conversation import (
     COMMUNICATION_FAULT,
     MEMORY_FAULT,
@@ -43,6 +43,7 @@ PLANNED_CALLS = frozenset({"pause", "prepare_action"})
 REPAIRS = frozenset({"retry", "recover"})
 LETTING_IN = frozenset({State.EXPANDING, State.MIGRATING})
 """The others train while ranks are let in."""
+FAILED = frozenset({EventKind.OPEN_FAILURE, EventKind.FAILURE})
 OPENING_CALLS = frozenset({"stop_train", "dump", "pause", "prepare_action"})
 
 
@@ -95,15 +96,24 @@ def _do(command: object, _job: Job, _at: float) -> None:
 def _call(command: HostCall, job: Job, _at: float) -> None:
     arguments = dict(command.arguments)
     if command.name in OPENING_CALLS:  # the number is for the host's log only
-        arguments["incarnation"] = open_incident(job, planned=command.name in PLANNED_CALLS).incarnation
+        arguments["incarnation"] = _opened_by(job, command).incarnation
     incident = job.incidents.current
     job.effects.request(command.name, arguments, incident.highest if incident is not None else 0)
+
+
+def _opened_by(job: Job, command: HostCall) -> OpenIncident:
+    """The incident of a call that begins one. Who was left out is left out again under the number of the order."""
+    if job.change.smaller and job.order is not None and job.order.action in sizes.SIZES:
+        return open_incident(job, job.order.incarnation, planned=True)
+    return open_incident(job, planned=command.name in PLANNED_CALLS)
 
 
 @_do.register
 def _admit(command: Admit, job: Job, _at: float) -> None:
     roster = job.roster
     for rank in command.ranks:
+        if sizes.comes_back(job, rank):
+            continue  # its predecessor was named; it is let in when growing is asked for
         for target in (roster.targets.get(rank), roster.spares.get(rank)):
             if target is not None and target.admit():
                 job.effects.touch(target.pod_uid)
@@ -129,7 +139,7 @@ def _end(command: EndRanks, job: Job, _at: float) -> None:
     ranks = job.roster.targets.keys() if command.ranks is None else command.ranks
     for rank in ranks:
         target = job.roster.targets.get(rank)
-        if target is not None and target.end():
+        if target is not None and not sizes.comes_back(job, rank) and target.end():
             job.touch(rank)
 
 
@@ -150,7 +160,7 @@ def _unexpected(command: Unexpected, _job: Job, _at: float) -> None:
 @_do.register
 def _mark(command: TellMilestone, job: Job, at: float) -> None:
     event = command.event
-    if command.kind == pb.RESULT and event.kind in (EventKind.OPEN_FAILURE, EventKind.FAILURE):
+    if command.kind == pb.RESULT and event.kind in FAILED:
         _go_over_to_the_next(job)
     milestone = pb.Milestone(
         step=job.steps.newest,
@@ -160,6 +170,10 @@ def _mark(command: TellMilestone, job: Job, at: float) -> None:
         strategy=event.strategy,
         ranks=sorted(event.ranks),
     )
+    if sizes.is_own_affair(job) and event.kind not in FAILED:
+        if command.kind == pb.RESULT:
+            _result(job, event)
+        return
     if command.kind == pb.STRATEGY_SENT:
         milestone.strategy = job.conversation.memory.strategy
         _strategy_sent(job, at)
@@ -201,6 +215,10 @@ def _result(job: Job, event: MindIOEvent) -> None:
         if event.strategy == "upgrade":
             job.roster.leave_out(())
         migration.take_over(job)
+        grows_on = sizes.is_own_affair(job)
+        job.change.has_left_out()
+        if grows_on:
+            return
         conclude(job, unresumed=event.strategy in REPAIRS)
     elif event.kind is not EventKind.ISOLATED and job.conversation.state is State.SERVING:  # a pause that failed
         conclude(job)

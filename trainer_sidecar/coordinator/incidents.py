@@ -41,6 +41,10 @@ class OpenIncident:
         """The first step has ended."""
         self.resumed = True
 
+    def begins_again(self) -> None:
+        """What was chosen went with a controller: no step ends it before it is chosen once more."""
+        self.strategy_sent, self.resumed = None, False
+
     def stands_by(self, action: pb.Action) -> None:
         """The coordinator has decided."""
         self.standing = action

@@ -8,6 +8,8 @@ ended with the first step of the new ones.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from hajob.protocol import sidecar_pb2 as pb
 from trainer_sidecar.coordinator.conversation_states import State
 from trainer_sidecar.coordinator.job import Job
@@ -67,6 +69,17 @@ def has_relieved(job: Job, second: RankPod, first: RankPod, *, moved: bool) -> b
         return bool(phases) and not phases & {pb.STARTING, pb.AT_GATE, pb.ABSENT}
     migrating = job.conversation.state in (State.MIGRATING, State.CONFIRMING)
     return migrating and first.reported and not first.any_alive()
+
+
+def begin_anew(job: Job, registered: Iterable[int]) -> None:
+    """The controller is lost that these second processes had registered with: they are started once more."""
+    for rank in registered:
+        spare = job.roster.spares.get(rank)
+        if spare is not None:
+            job.roster.aim_spare(rank, RankTarget(spare.incarnation, spare.start + 1, spare.pod_uid))
+            job.effects.touch(spare.pod_uid)
+    for spare in job.roster.spares.values():
+        spare.hold()
 
 
 def give_up(job: Job) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from hajob.protocol import sidecar_pb2 as pb
-from trainer_sidecar.coordinator import migration
+from trainer_sidecar.coordinator import migration, sizes
 from trainer_sidecar.coordinator.conversation import FAILED_FOR_GOOD, PROCESS_FAULT, Desired
 from trainer_sidecar.coordinator.conversation_states import TRAINING, State
 from trainer_sidecar.coordinator.driver import FAULT_ACTIONS, carry_out, conclude, lose, open_incident
@@ -27,7 +27,7 @@ STRATEGIES = {
     pb.CONTINUE: "continue",
     pb.MIGRATE: "migration",
 }
-PARAMETERS = {pb.SHRINK: '{"scale-in-strategy":"DP"}', pb.EXPAND: '{"scale-out-strategy":"DP"}'}
+PARAMETERS = {pb.SHRINK: sizes.SCALE_IN, pb.EXPAND: '{"scale-out-strategy":"DP"}'}
 WITHOUT_WAITING = frozenset({pb.RETRY, pb.CHECKPOINT, pb.PAUSE, pb.CONTINUE, pb.SHRINK})
 TAKES_ALL = frozenset({pb.RETRY, pb.CHECKPOINT})
 """Orders that name whatever has died meanwhile, because nothing was planned rank by rank."""
@@ -55,7 +55,9 @@ def is_newer(job: Job, order: pb.Order) -> bool:
 def is_open(job: Job) -> bool:
     """Whether the order in hand is about something that is not over."""
     order = job.order
-    if order is None or order.incarnation <= job.incidents.concluded or order.action not in STRATEGIES:
+    if order is None or order.action not in STRATEGIES:
+        return False
+    if order.incarnation <= job.incidents.concluded and not (order.action == pb.SHRINK and job.change.smaller):
         return False
     return job.incidents.current is None or order.incarnation >= job.incidents.current.incarnation
 
@@ -83,7 +85,8 @@ def apply(job: Job) -> None:
 
 
 def _recover(job: Job, order: pb.Order) -> None:
-    incident = open_incident(job, order.incarnation, planned=order.action not in FAULT_ACTIONS)
+    again = order.action == pb.SHRINK and job.change.smaller
+    incident = open_incident(job, order.incarnation, planned=again or order.action not in FAULT_ACTIONS)
     for node_rank in order.replaced_nodes:
         _replace(job, node_rank, incident.incarnation)
     for rank in order.restart_ranks:
@@ -235,6 +238,8 @@ def desired(job: Job) -> Desired | None:
     order = job.order
     if order is None or not is_open(job):
         return None
+    if (again := sizes.left_out_again(job)) is not None:
+        return again
     memory = job.conversation.memory
     if order.action == pb.MIGRATE:
         moved = migration.moved_ranks(job, order)

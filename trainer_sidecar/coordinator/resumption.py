@@ -8,7 +8,7 @@ rank's place (docs/protocols/mindio.md §11.5).
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 
 LOCKED, PAUSED, STOPPED, CLEANED, REPAIRED, ROLLED_BACK = 12, 14, 18, 20, 22, 24
@@ -35,14 +35,22 @@ class Stage:
     Attributes:
         answered: By rank of a process that lives, what it has answered since it last trained.
         lost: Ranks whose process MindIO was told of as dead, and that are not repaired.
+        kinds: What any rank has answered.
+        moving: Second processes are about to take the places of others.
     """
 
     answered: Mapping[int, Collection[int]]
     lost: Collection[int] = ()
+    moving: bool = False
+    kinds: frozenset[int] = field(init=False)
+
+    def __post_init__(self) -> None:
+        """Asked by every row, of thousands of ranks: what any rank has answered."""
+        object.__setattr__(self, "kinds", frozenset().union(*self.answered.values()))
 
     def has(self, *kinds: int) -> bool:
         """Whether any rank has answered any of these."""
-        return any(kind in done for done in self.answered.values() for kind in kinds)
+        return not self.kinds.isdisjoint(kinds)
 
     @property
     def successors_are_repaired(self) -> bool:
@@ -68,9 +76,9 @@ ROWS: Mapping[str, ResumptionRow] = {
     row.fits: row
     for row in (
         ResumptionRow(
-            "fewer ranks",
+            "stopped for a move",
             Resumption.IMPOSSIBLE,
-            "it was lost while the job was made smaller or larger, and nobody knows which ranks take part",
+            "it was lost after every rank had left its step for a move, which only that controller could end",
         ),
         ResumptionRow("saved", Resumption.IMPOSSIBLE, "it was lost when the checkpoint of the fault was complete"),
         ResumptionRow("paused", Resumption.PAUSED),
@@ -81,18 +89,23 @@ ROWS: Mapping[str, ResumptionRow] = {
         ),
         ResumptionRow("repaired", Resumption.REPAIRED),
         ResumptionRow("saving", Resumption.PLAIN),
+        ResumptionRow("of another size", Resumption.RESUME),
         ResumptionRow("stopped", Resumption.RESUME),
         ResumptionRow("locked", Resumption.PLAIN),
         ResumptionRow("training", Resumption.TRAINING),
     )
 }
 QUESTIONS: tuple[tuple[str, Callable[[Stage], bool]], ...] = (
-    ("fewer ranks", lambda stage: stage.has(*ELASTIC)),
+    (
+        "stopped for a move",
+        lambda stage: stage.moving and stage.has(PAUSED, REBUILT, REPAIRED, ROLLED_BACK),
+    ),
     ("saved", lambda stage: stage.has(RENAMED)),
     ("paused", lambda stage: stage.has(PAUSED)),
     ("repaired without its successor", lambda stage: stage.has(REPAIRED) and not stage.successors_are_repaired),
     ("repaired", lambda stage: stage.has(REPAIRED)),
     ("saving", lambda stage: stage.has(SAVED)),
+    ("of another size", lambda stage: stage.has(*ELASTIC)),
     ("stopped", lambda stage: stage.has(STOPPED, CLEANED, REBUILT, ROLLED_BACK)),
     ("locked", lambda stage: stage.has(LOCKED)),
     ("training", lambda _stage: True),

@@ -3,7 +3,9 @@
 Two things tell of them. A *line* of output tells exactly when a step ended; Megatron prints it on one rank, MindFormers
 on all. A *heartbeat* of MindIO comes from every rank, every two seconds: the step it carries and all before it have
 ended by then. So a rank's level is the higher of the two, heartbeats say which steps all ranks have behind them, and
-lines, where there are any, when. A line says nothing about the ranks that never print one.
+lines, where there are any, when. A line says nothing about the ranks that never print one. A step that heartbeats tell
+and no line (Megatron gathers parameters in between, where a fault keeps the ranks) is taken to have ended as long after
+the newest line as steps last.
 
 One dictionary entry per step that not everybody has finished, so a step costs the same whether the job has eight
 ranks or a thousand.
@@ -11,6 +13,7 @@ ranks or a thousand.
 
 from __future__ import annotations
 
+import math
 import statistics
 from collections import Counter, deque
 from collections.abc import Collection, Iterable
@@ -25,10 +28,14 @@ TOLD_AT_ONCE_SECONDS = 0.25  # a step this long is told as soon as it is finishe
 
 @dataclass
 class _Finish:
-    """Who is known to have finished a step, and when: the last of those who printed it, or else the first heartbeat."""
+    """Who is known to have finished a step, and when: the last of those who printed it, or else the first heartbeat.
+
+    `earliest` is the last heartbeat of before the step, of any rank that has told of it.
+    """
 
     latest: float
     printed: bool
+    earliest: float = -math.inf
     ranks: set[int] = field(default_factory=set)
 
 
@@ -39,6 +46,7 @@ class Steps:
         self._open: dict[int, _Finish] = {}
         self._common: tuple[int, float] | None = None
         self._is_common_printed = False
+        self._line: tuple[int, float] | None = None  # the newest line since the ranks went on: its step, and when
         self._times: deque[float] = deque(maxlen=KEPT_TIMES)  # seconds of a step, by lines
         self._beat_times: deque[float] = deque(maxlen=KEPT_TIMES)  # … by the heartbeats of one rank
         self._beaten_at: dict[int, float] = {}
@@ -57,6 +65,7 @@ class Steps:
         """`rank` has printed that it finished `step` at `at`; `num_ranks` take part."""
         self._printed[rank] = step
         self._unheard.discard(rank)
+        self._line = max(self._line or (step, at), (step, at))
         self._came(step, at)
         finish = self._open.get(step)
         if finish is None:
@@ -70,9 +79,9 @@ class Steps:
 
     def heartbeat(self, rank: int, step: int, at: float, num_ranks: int) -> None:
         """`rank` had finished `step` by the time of its heartbeat, `at`."""
-        before = self._beaten.get(rank, step)
+        before, earlier = self._beaten.get(rank, step), self._beaten_at.get(rank, -math.inf)
         if step > before:
-            self._beat_times.append((at - self._beaten_at[rank]) / (step - before))
+            self._beat_times.append((at - earlier) / (step - before))
         self._beaten[rank], self._beaten_at[rank] = step, at
         self._unheard.discard(rank)
         if step > self.reached:
@@ -82,6 +91,8 @@ class Steps:
         finish = self._open.get(step)
         if finish is not None:
             finish.ranks.add(rank)
+            if step > before:
+                finish.earliest = max(finish.earliest, earlier)
         self._set_level(rank, max(step, self._printed.get(rank, step)))
         self._settle(num_ranks)
 
@@ -111,15 +122,24 @@ class Steps:
             return
         ended = min((one for one in self._open if one >= step), default=None)
         if ended is not None:
-            self._become_common(step, self._open[ended])
+            self._become_common(step, self._open[ended], self._ended_at(ended, self._open[ended]))
         for one in [one for one in self._open if one <= step]:
             del self._open[one]
 
-    def _become_common(self, step: int, ended: _Finish) -> None:
+    def _become_common(self, step: int, ended: _Finish, at: float) -> None:
         before, were_both_printed = self._common, self._is_common_printed and ended.printed
-        if before is not None and were_both_printed and ended.latest > before[1]:
-            self._times.append((ended.latest - before[1]) / (step - before[0]))
-        self._common, self._is_common_printed = (step, ended.latest), ended.printed
+        if before is not None and were_both_printed and at > before[1]:
+            self._times.append((at - before[1]) / (step - before[0]))
+        self._common, self._is_common_printed = (step, at), ended.printed
+
+    def _ended_at(self, step: int, finish: _Finish) -> float:
+        """When a step ended; of one without a line, as near as lines before it and heartbeats around it tell."""
+        median = self.median_seconds
+        if finish.printed or self._line is None or median is None:
+            return finish.latest
+        line, at = self._line
+        expected = at + (step - line) * median
+        return min(max(expected, finish.earliest), finish.latest)
 
     def _refine(self, step: int, at: float) -> None:
         """A line that comes behind the heartbeats tells better when the common step ended."""
@@ -169,25 +189,31 @@ class Steps:
         """The last step that every rank finished, as far as those out of sight can have, and when the last one did."""
         found = self._common
         for step, finish in self._open.items():
-            if (found is None or step > found[0]) and self._may_be_common(step, finish.ranks):
-                found = (step, finish.latest)
+            if (found is None or step > found[0]) and self._may_be_common(step, finish):
+                found = (step, self._ended_at(step, finish))
         return found
 
-    def _may_be_common(self, step: int, finished: set[int]) -> bool:
+    def _may_be_common(self, step: int, finish: _Finish) -> bool:
         """Whether no rank is known not to have finished `step`.
 
         Somebody who is heard has finished it, so all others have come to its end: no rank ends a step that another
-        has not begun to end. Of those that print, silence tells that they have not. Of one out of sight it tells that
-        where steps are long enough to be told at once and its agent was heard up to the step before: the others cannot
-        be two steps ahead, so of an earlier silence it is the way to here that was lost.
+        has not begun to end. Of those that print, silence tells that they have not, and of any rank a heartbeat of the
+        step before that came a whole step later. Of one out of sight silence tells it where steps are long enough to be
+        told at once and its agent was heard up to the step before: the others cannot be two steps ahead, so of an
+        earlier silence it is the way to here that was lost.
         """
         printing = self._printed.keys() - self._unheard
-        if not finished - self._unheard or any(self._levels[rank] < step for rank in printing):
+        if not finish.ranks - self._unheard or any(self._levels[rank] < step for rank in printing):
             return False
         median = self.median_seconds
-        if median is None or median < TOLD_AT_ONCE_SECONDS:
+        if median is None:
             return True
-        return all(self._printed.get(rank) != step - 1 for rank in self._unheard - finished)
+        late = self._ended_at(step, finish) + median
+        if any(at > late and self._beaten[rank] < step for rank, at in self._beaten_at.items()):
+            return False
+        if median < TOLD_AT_ONCE_SECONDS:
+            return True
+        return all(self._printed.get(rank) != step - 1 for rank in self._unheard - finish.ranks)
 
     @property
     def median_seconds(self) -> float | None:
@@ -223,6 +249,7 @@ class Steps:
         """Steps will be repeated: what only some had finished does not count."""
         common = self.last_common()
         self._open.clear()
+        self._line = None
         if common is not None:
             self._common, self.newest = common, common[0]
 
@@ -243,3 +270,4 @@ class Steps:
     def _forget_all(self) -> None:
         for known in (self._open, self._printed, self._beaten, self._beaten_at, self._levels, self._ranks_at):
             known.clear()
+        self._line = None

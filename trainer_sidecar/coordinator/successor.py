@@ -8,12 +8,13 @@ controller"). A fault before that waits.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
+from itertools import chain
 
 from hajob.domain.facts import CONTAINER_ENDED, NO_SUCCESSOR
 from hajob.protocol import sidecar_pb2 as pb
 from trainer_sidecar.controller_protocol import HUNG
-from trainer_sidecar.coordinator import resumption
+from trainer_sidecar.coordinator import migration, resumption, sizes
 from trainer_sidecar.coordinator.clock import NANOSECONDS
 from trainer_sidecar.coordinator.controller_arguments import controller_arguments
 from trainer_sidecar.coordinator.controller_change import ChangePhase
@@ -41,11 +42,17 @@ SPARE_SERIALS = 30
 LATE_SECONDS = 3.0
 """So much longer than its lease an agent may be deaf until the store is filled without what its pod has written."""
 
+LOOK_SECONDS = 0.2
+"""So often it is looked for ranks without a process: at every message of thousands of agents it would take too long."""
+
 HANDLER_SECONDS = 180.0
 """MindIO's own limit for what a handler of the trainer does: what has not ended by then will not."""
 
 HELD_SECONDS = 5.0
 """So long a fault in between is not told: without a controller the operator could only start the job anew."""
+THROUGH = frozenset({"recover", "retry", "upgrade", "migration"})
+"""Of these the ranks tell by themselves that they are through."""
+
 STORE_TEXT = "what was in the rendezvous store is lost with the coordinator's pod: no repair can end"
 THROUGH_TEXT = "told by the ranks, which train again: the controller was lost before it could say so"
 
@@ -59,6 +66,7 @@ def begin(job: Job, *, adopted: bool = False) -> bool:
     else:
         job.change.begin(job.controller.instance, job.now, adopted=adopted)
         job.effects.hold(job.now, HELD_SECONDS)
+        sizes.hold(job)
         number, controller = job.attempt.number, job.controller
         if adopted and (controller.requested == number or not controller.has_store(number)):  # opened here, and empty
             job.keeping.begin(job.store, job.now)
@@ -70,15 +78,11 @@ def begin(job: Job, *, adopted: bool = False) -> bool:
 
 def impossible(job: Job) -> str:
     """Why no other controller can take the place of the lost one, as far as is known at once; empty: it can."""
-    attempt, order = job.attempt, job.order
+    attempt = job.attempt
     if not attempt.linked or attempt.first_finish is not None:
         return "not every rank was registered, or one had left in order"
     if any(pod.reported and pod.gate is None for pod in job.roster.pods.values() if pod.counts):
         return "agents of an older version cannot make their ranks known to another one"
-    if job.roster.dropped or (order is not None and order.action in (pb.SHRINK, pb.EXPAND)):
-        return resumption.ROWS["fewer ranks"].reason
-    if job.roster.spares:
-        return "it was lost in the middle of a move"
     return ""
 
 
@@ -124,7 +128,7 @@ def advance(job: Job) -> None:
         job.effects.release()
         return
     _keep_store(job)
-    let_go = not job.keeping.wanted and all(_has_let_go(job, pod) for pod in job.roster.pods.values())
+    let_go = not job.keeping.wanted and not _is_any_late(job, _has_let_go)
     if change.phase is ChangePhase.HOLDING and let_go and not _handlers_run(job):
         _decide(job)
     if change.phase is ChangePhase.OPENING:
@@ -133,13 +137,22 @@ def advance(job: Job) -> None:
         _register(job)
 
 
+def _is_any_late(job: Job, through: Callable[[Job, RankPod], bool]) -> bool:
+    """Asked at every message of thousands of agents: the pod that was late is asked first, those after it next."""
+    pods, begin = list(job.roster.pods.values()), job.change.late
+    places = chain(range(begin, len(pods)), range(min(begin, len(pods))))
+    late = next((place for place in places if not through(job, pods[place])), None)
+    job.change.waits_for(late or 0)
+    return late is not None
+
+
 def _keep_store(job: Job) -> None:
     """What was in the store is asked for, and told to the one that is opened with the new controller."""
     keeping, before = job.keeping, job.keeping.phase
-    gates = list(_gates(job))
-    if not all(_state(pod).keeps_store for pod in gates) and keeping.wanted:
-        keeping.give_up("agents of an older version do not keep what is written into it")
-    keeping.follow([pod.uid for pod in job.roster.pods.values() if _may_tell(job, pod)], job.now)
+    if keeping.wanted:
+        if not all(_state(pod).keeps_store for pod in _gates(job)):
+            keeping.give_up("agents of an older version do not keep what is written into it")
+        keeping.follow([pod.uid for pod in job.roster.pods.values() if _may_tell(job, pod)], job.now)
     if keeping.phase is KeepingPhase.GATHERED and job.controller.has_store(job.attempt.number):
         keeping.listens()
     elif keeping.holds and job.controller.store in ("failed", "lost"):
@@ -164,21 +177,26 @@ def _has_let_go(job: Job, pod: RankPod) -> bool:
 
 def _handlers_run(job: Job) -> bool:
     """Whether a rank does what the former controller asked for: its answer tells how far it is, and it ends once."""
-    alive = {rank for rank, pod in _alive(job) if job.hears(pod)}
-    busy = any(one.busy and one.rank in alive for pod in _gates(job) for one in _state(pod).told)
-    return busy and job.now - job.change.since < HANDLER_SECONDS
+    if job.now - job.change.since >= HANDLER_SECONDS:
+        return False
+    busy = [one.rank for pod in _gates(job) for one in _state(pod).told if one.busy]
+    return any(job.roster.phase(rank) in ALIVE for rank in busy)
 
 
 def _decide(job: Job) -> None:
     """Nothing moves any more: how far are the ranks, and can another controller go on from there?"""
-    told = {one.rank: set(one.answered) for pod in _gates(job) for one in _state(pod).told}
-    for rank, pod in _alive(job):
-        if rank not in told and job.hears(pod):
-            job.conversation.miss({rank: PROCESS_FAULT})  # its successor waits, and nobody was told of its death
+    said = {one.rank: one for pod in _gates(job) for one in _state(pod).told if job.roster.pod_of(one.rank) is pod}
+    moving = _settle_a_move(job)
+    sizes.settle(job, said)
+    dropped = job.roster.dropped
+    told = {rank: set(one.answered) for rank, one in said.items() if one.answered and rank not in dropped}
+    job.conversation.miss(dict.fromkeys(_unsaid(job, said), PROCESS_FAULT))
     if job.change.adopted and any(told.values()):
         job.conversation.miss(_ordered(job))
-    row = resumption.resumption(resumption.Stage(told, _processes_lost(job)))
+    row = resumption.resumption(resumption.Stage(told, _processes_lost(job), moving))
     if row.outcome is resumption.Resumption.IMPOSSIBLE:
+        if moving:
+            _fail(job, f"the move cannot end: {row.reason}")
         _give_up(job, f"the MindIO controller is gone: {row.reason}")
         return
     outcomes = resumption.Resumption
@@ -188,6 +206,40 @@ def _decide(job: Job) -> None:
         paused=row.outcome is outcomes.PAUSED,
     )
     log.warning("the ranks are %s, and no controller has a link to them", row.fits)
+
+
+def _unsaid(job: Job, said: Collection[int]) -> Iterator[int]:
+    """Ranks whose process has not registered: it is a successor that waits, and nobody was told of the death before."""
+    for pod in job.roster.pods.values():
+        for rank in job.roster.ranks_of(pod.node_rank):
+            if rank in said or job.roster.pod_of(rank) is not pod or not job.hears(pod):
+                continue
+            if job.roster.phase(rank) in ALIVE:
+                yield rank
+
+
+def _settle_a_move(job: Job) -> bool:
+    """Second processes that have not taken over begin anew; whether there are any."""
+    roster = job.roster
+    if not roster.spares:
+        return False
+    second = {target.pod_uid for target in roster.spares.values()}
+    said = [one for pod in _gates(job) if pod.uid in second for one in _state(pod).told]
+    trains = {one.rank for one in said if one.repaired and not one.answered}
+    if trains.issuperset(roster.spares):
+        migration.take_over(job)
+        return False
+    migration.begin_anew(job, {one.rank for one in said})
+    job.conversation.unname(roster.spares)
+    return True
+
+
+def _fail(job: Job, text: str) -> None:
+    """The ranks stand still for what was ordered, and nobody can let them go: only a start anew is left."""
+    assert job.order is not None
+    open_incident(job, job.order.incarnation, planned=True)
+    failed = pb.Milestone(result_code=FAILED_FOR_GOOD, text=text, strategy=STRATEGIES.get(job.order.action, ""))
+    job.mark(pb.RESULT, job.now, failed)
 
 
 def _ordered(job: Job) -> dict[int, int]:
@@ -223,6 +275,7 @@ def _processes_lost(job: Job) -> set[int]:
 def _open(job: Job) -> None:
     controller, change, number = job.controller, job.change, job.attempt.number
     if controller.serves(number) and controller.instance != change.former and change.asked:
+        log.info("another MindIO controller serves; gates make their ranks known to it")
         change.registers(())
         job.touch_all()
         return
@@ -238,6 +291,9 @@ def _open(job: Job) -> None:
 
 def _register(job: Job) -> None:
     change, roster = job.change, job.roster
+    if job.now - change.looked < LOOK_SECONDS and _is_any_late(job, _makes_known):
+        return
+    change.has_looked(job.now)
     absent = set(_absent(job))
     stand_ins = {rank: uid for rank in absent if (uid := _spokesman(job, rank))}
     if absent != change.absent or stand_ins != change.stand_ins:
@@ -251,6 +307,14 @@ def _register(job: Job) -> None:
     if job.keeping.holds or not known.issuperset(range(roster.world_size)):
         return
     _in_service(job)
+
+
+def _makes_known(job: Job, pod: RankPod) -> bool:
+    """Whether its gate, if it is there to do so, has made its ranks known."""
+    if pod.over or pod.gate is None or not job.hears(pod):
+        return True
+    known = pod.gate.controller == job.controller.instance
+    return known and set(job.roster.ranks_of(pod.node_rank)).issubset(pod.gate.registered)
 
 
 def _absent(job: Job) -> Iterable[int]:
@@ -274,16 +338,22 @@ def _spokesman(job: Job, rank: int) -> str:
 def _is_through(job: Job) -> bool:
     """Whether the last thing that the former controller did was to let the repaired ranks train again."""
     conversation = job.conversation
-    is_repair = conversation.memory.strategy in ("recover", "retry") and not conversation.memory.late
+    is_repair = conversation.memory.strategy in THROUGH and not conversation.memory.late
     return (
-        job.change.trains and is_repair and all(job.roster.phase(rank) in ALIVE for rank in conversation.memory.named)
+        job.change.trains
+        and is_repair
+        and not job.change.smaller
+        and not job.roster.spares
+        and all(job.roster.phase(rank) in ALIVE for rank in conversation.memory.named)
     )
 
 
 def _repairs(job: Job) -> bool:
-    """Whether the other controller is about to go on with a repair."""
+    """Whether the other controller is about to go on with what ends in the store."""
     order = job.order
-    if order is None or order.action not in REPAIRS or not missing(job.conversation.memory):
+    if order is None or not missing(job.conversation.memory):
+        return False
+    if order.action not in REPAIRS and not (job.change.smaller and order.action in sizes.SIZES):
         return False
     job.change.leaves_undone(order.incarnation, order.revision)
     return True
@@ -292,7 +362,7 @@ def _repairs(job: Job) -> bool:
 def _cannot_meet(job: Job) -> None:
     """What was ordered ends in the store, which is empty. The step can be saved, unless a rank waits for its clean."""
     assert job.order is not None
-    open_incident(job, job.order.incarnation)
+    open_incident(job, job.order.incarnation, planned=job.change.smaller)
     answered = [set(one.answered) for pod in _gates(job) for one in _state(pod).told]
     stands = any(resumption.STOPPED in done and resumption.CLEANED not in done for done in answered)
     code = FAILED_FOR_GOOD if stands else SAVE_LEFT

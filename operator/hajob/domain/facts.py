@@ -88,6 +88,9 @@ FIRST_ACTION: Final = {
 TAKES_THE_NODE: Final = frozenset(kind for kind, action in FIRST_ACTION.items() if action is Action.REPLACE)
 """Kinds after which every rank of the node is lost."""
 
+GONE_NODE: Final = frozenset({FactKind.AGENT_SILENT, FactKind.NODE_NOT_READY, FactKind.NODE_DELETED})
+"""Of these, those after which the machine may be off: nothing would start there, whatever Kubernetes says of it yet."""
+
 NO_SUCCESSOR: Final = "NoSuccessor"
 """Code of a lost controller whose place no other one can take: only a new start protects the job again."""
 CONTAINER_ENDED: Final = "ContainerEnded"

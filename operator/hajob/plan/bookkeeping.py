@@ -30,6 +30,8 @@ FACT_LIMIT: Final = 128
 STALL_LIMIT: Final = 64
 RENEWED_LIMIT: Final = 512
 MILESTONE_LIMIT: Final = 32
+MESSAGE_LIMIT: Final = 1024
+"""Letters of what is told of a cause."""
 UNMET_LIMIT: Final = 8
 """So many unmet preconditions of a refused action are remembered."""
 FAILED_CODE: Final = 400
@@ -145,8 +147,7 @@ def new_incident(
         cause = Cause.of(fact, context.fact_ranks(), loss.step if loss is not None else context.view.step)
     else:
         code = _CODES.get(purpose) or type(context.event).__name__
-        told = getattr(context.event, "message", "") or getattr(context.event, "reason", "")
-        cause = Cause(code=code, message=told, time_ms=context.now_ms, step=context.view.step)
+        cause = Cause(code=code, message=_told(context.event), time_ms=context.now_ms, step=context.view.step)
     if cause.unexplained:
         cause = replace(cause, base=state.base)
     origin = Origin.PROGRAM if context.is_programs_doing else Origin.INFRASTRUCTURE
@@ -154,6 +155,13 @@ def new_incident(
     opened = context.now_ms
     of_all: dict[str, Any] = {"fact_ids": ids, "corrupted": corrupted, "nodes": state.nodes}
     return Incident(number, number, revision, purpose, origin, action, cause, opened, **of_all, **more)
+
+
+def _told(event: events.JobEvent) -> str:
+    """The words of an event that is no fact."""
+    if isinstance(event, events.ResultReported):
+        return f"{event.code} {event.text}".rstrip()[:MESSAGE_LIMIT]
+    return getattr(event, "message", "") or getattr(event, "reason", "")
 
 
 def explain(context: Context) -> tuple[JobState, tuple[Effect, ...]]:
@@ -172,12 +180,14 @@ def explain(context: Context) -> tuple[JobState, tuple[Effect, ...]]:
 
 
 def close(state: JobState, outcome: IncidentOutcome, message: str = "") -> tuple[JobState, tuple[Effect, ...]]:
-    """Close the open incident, if there is one."""
+    """Close the open incident, if there is one; what its pods, or those of a first start, kept off is forgotten."""
     incident = state.incident
+    if state.avoided or state.places:
+        state = replace(state, avoided={}, places={})
     if incident is None:
         return state, ()
     known = (*state.fact_ids, *incident.fact_ids)[-FACT_LIMIT:]
-    state = replace(state, incident=None, fact_ids=known, avoided={}, places={})
+    state = replace(state, incident=None, fact_ids=known)
     return state, (effects.CloseIncident(incident.number, outcome, message),)
 
 

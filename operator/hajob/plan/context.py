@@ -149,9 +149,7 @@ class Context:
             rank=incident.cause.first_rank,
             step=incident.cause.step,
             corrupted=incident.corrupted,
-            maintenance=incident.cause.code in DISRUPTIONS
-            or self._lost_its_coordinator
-            or (incident.purpose is Purpose.COORDINATOR and self.state.phase is JobPhase.SAVING),
+            maintenance=incident.cause.code in DISRUPTIONS or self._lost_its_coordinator,
             program_failure=program,
             # a start that had its places and all its time, and did not train, has made no progress
             judges_progress=self.state.phase not in UNTRAINED or isinstance(self.event, DeadlineReached),

@@ -24,7 +24,7 @@ from hajob.plan.evaluator import spent
 from hajob.plan.guards import why_no_move
 from hajob.plan.policy import LOOK_AGAIN_SECONDS
 from hajob.plan.recovery import EXPAND_PARAMETERS, SHRINK_PARAMETERS, finished, names_to_avoid, order
-from hajob.plan.state import Deadline, JobState, Spend
+from hajob.plan.state import Deadline, JobPhase, JobState, Spend
 
 LONGEST_DELAY_SECONDS: Final = 1800
 """The delay before growing back is not doubled beyond this."""
@@ -139,15 +139,32 @@ def expand(context: Context) -> HandlerResult:
 
 def give_up_expand(context: Context) -> HandlerResult:
     """The dropped ranks did not come back in time: train on without them, nothing was stopped."""
+    return _give_up_expand(context, "the dropped ranks did not come back in time")
+
+
+def _give_up_expand(context: Context, why: str) -> HandlerResult:
     state, incident = context.state, context.incident
     assert incident is not None
     back = replace(incident, restart_ranks=(), replaced_nodes=(), revision=2)
     state = clear_deadlines(state, Deadline.RECOVERY)
-    state, closing = close(state, IncidentOutcome.FAILED, "the dropped ranks did not come back in time")
+    state, closing = close(state, IncidentOutcome.FAILED, why)
     send = order(back, OrderCommand.SHRINK, 0, SHRINK_PARAMETERS)
     lost = _lost_by(context)
     state = release(_without(state, lost), tuple(sorted({*incident.replaced_nodes, *lost})))
     return _look_again(context, state, 0), (send, *closing)
+
+
+def unsettle(context: Context, why: str) -> HandlerResult:
+    """Growing and moving begin anew when another coordinator is there; the training goes on as it is."""
+    if context.state.phase is JobPhase.EXPANDING:
+        return _give_up_expand(context, why)
+    return _abandon_move(context, why)
+
+
+def protected_again(context: Context) -> HandlerResult:
+    """Another controller knows who takes part: look for nodes again."""
+    state = clear_deadlines(context.state, Deadline.UNREACHABLE, Deadline.COORDINATOR)
+    return _look_again(context, replace(state, blind=False), 0), ()
 
 
 def expanded(context: Context) -> HandlerResult:

@@ -195,13 +195,10 @@ def _may_restart_again(context: Context) -> bool:
 
 
 def why_coordinator_stays(context: Context) -> str:
-    """Why the job is not restarted to move its coordinator, beside that MindIO could not save; empty when it may be."""
-    policy = context.policy
-    if policy.mode is not Mode.ENFORCE:
-        return f"recovery.mode is {policy.mode}"
-    if policy.coordinator_loss is CoordinatorLossPolicy.NEVER:
-        return "coordinatorLossPolicy is Never"
-    return "" if _may_restart_again(context) else "the last such restart was a moment ago"
+    """Why no other coordinator takes over; empty when one may."""
+    if context.policy.mode is not Mode.ENFORCE:
+        return f"recovery.mode is {context.policy.mode}"
+    return "" if context.view.coordinator_ready else "the MindIO controller does not serve"
 
 
 def _nothing_left(context: Context) -> bool:
@@ -261,6 +258,7 @@ BLIND_FACT: Final = Guard(
     "the fact says that no other controller can take its place",
     lambda context: context.seen is not None and context.seen.code == NO_SUCCESSOR,
 )
+SMALL: Final = Guard("smaller", "data-parallel ranks are left out", lambda context: context.state.shrunk is not None)
 BLIND: Final = Guard(
     "blind", "no other controller can take the place of the lost one", lambda context: context.state.blind
 )
@@ -400,14 +398,9 @@ MAY_MIGRATE: Final = Guard(
     "mode is Enforce, the framework knows moves, the nodes exist, the first step has ended, the budget is not spent",
     lambda context: not why_no_move(context),
 )
-MAY_MOVE_COORDINATOR: Final = Guard(
-    "may move the coordinator",
-    "mode is Enforce, coordinatorLossPolicy is not Never, and the last such restart was long enough ago",
-    lambda context: not why_coordinator_stays(context),
-)
 MAY_HAND_OVER: Final = Guard(
     "may hand over",
     "mode is Enforce, and a controller protects the job",
-    lambda context: context.policy.mode is Mode.ENFORCE and context.view.coordinator_ready,
+    lambda context: not why_coordinator_stays(context),
 )
 RETURNING: Final = Guard("of a returning rank", "the fact concerns only ranks that are not training yet", _returning)

@@ -12,6 +12,7 @@ from hajob.domain.text import last_lines
 from hajob.plan import effects, events
 from hajob.plan.bookkeeping import (
     FACT_LIMIT,
+    MESSAGE_LIMIT,
     PLANNED,
     abandon,
     avoid,
@@ -26,6 +27,7 @@ from hajob.plan.bookkeeping import (
 )
 from hajob.plan.context import Context, HandlerResult
 from hajob.plan.effects import Effect
+from hajob.plan.elastic import unsettle
 from hajob.plan.evaluator import FAULT, ActionVerdict, Evaluator, Loss, Trigger
 from hajob.plan.guards import start_due_ms, why_coordinator_stays
 from hajob.plan.ignored import Ignored, IgnoreReason
@@ -42,7 +44,6 @@ from hajob.plan.relevance import joined_by_faults
 from hajob.plan.state import MAINTENANCE_BUDGET, OF_COORDINATOR, UNTRAINED, Deadline, JobPhase, JobState, Spend, Waiting
 
 _EVENT_LIMIT: Final = 240
-_MESSAGE_LIMIT: Final = 1024
 SAVE_FIRST: Final = Trigger("Asked", (Action.CHECKPOINT,), "only a checkpoint was asked for")
 
 
@@ -177,8 +178,7 @@ def _save_for(purpose: Purpose, context: Context) -> HandlerResult:
 
 def refuse_coordinator_move(context: Context) -> HandlerResult:
     """Say why the coordinator stays where it is, though its node is to be emptied."""
-    saves = "; ".join(refusal.message for refusal in _refusals_to_save(context))
-    why = why_coordinator_stays(context) or f"nothing could be saved: {saves}"
+    why = why_coordinator_stays(context)
     return context.state, (effects.Announce("MoveRefused", f"the coordinator is not moved now: {why}"),)
 
 
@@ -303,7 +303,7 @@ def note(context: Context) -> HandlerResult:
     """Remember what explains a slow start."""
     fact = context.fact
     ids = (*context.state.fact_ids, fact.id)[-FACT_LIMIT:]
-    text = f"{fact.code or fact.kind}: {fact.message}"[-_MESSAGE_LIMIT:]
+    text = f"{fact.code or fact.kind}: {fact.message}"[-MESSAGE_LIMIT:]
     return replace(context.state, problem=text, fact_ids=ids), (effects.Announce(fact.kind.value, text),)
 
 
@@ -365,7 +365,8 @@ def _withdrawn(context: Context) -> set[str]:
 
 def lose_coordinator(context: Context) -> HandlerResult:
     """Go on unprotected, with a new coordinator that takes over the agents."""
-    state, closing = settle(context, "the coordinator was lost")
+    why, planned_change = "the coordinator was lost", context.state.phase in (JobPhase.EXPANDING, JobPhase.MIGRATING)
+    state, closing = unsettle(context, why) if planned_change else settle(context, why)
     state = replace(_with_another_coordinator(state), blind=_is_blind(context))
     announce = effects.Announce("CoordinatorLost", _told(context) or "the controller is gone")
     return clear_deadlines(state, Deadline.RECOVERY, Deadline.EXPAND), (announce, *closing)
@@ -419,7 +420,7 @@ def taken_over(context: Context) -> HandlerResult:
 def _told(context: Context) -> str:
     """What the event, or its fact, says for people; not every kind of event says anything."""
     told: str = context.seen.message if context.seen else getattr(context.event, "message", "")
-    return last_lines(told, _MESSAGE_LIMIT)
+    return last_lines(told, MESSAGE_LIMIT)
 
 
 def await_coordinator(context: Context) -> HandlerResult:

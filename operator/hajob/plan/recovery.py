@@ -10,7 +10,7 @@ from functools import partial
 from typing import Any, Final, NamedTuple
 
 from hajob.domain.actions import Action, OrderCommand
-from hajob.domain.facts import Origin
+from hajob.domain.facts import GONE_NODE, Origin
 from hajob.domain.incidents import Incident, IncidentOutcome, RestoredFrom
 from hajob.domain.loss import copy_survives
 from hajob.plan import effects, events
@@ -58,6 +58,9 @@ def _begin_process(action: Action, context: Context) -> HandlerResult:
     state = renew(state, context.now_ms, incident.incarnation, restart, fresh)
     state = set_deadline(state, Deadline.RECOVERY, context.now_ms + 1000 * wait)
     state = avoid(state, {node: names_to_avoid(context, (node,)) for node in fresh})
+    if len(nodes) > 1 and context.seen is not None and context.seen.kind in GONE_NODE:
+        gone = {name for node in nodes for name in state.avoided.get(node, ())}
+        state = avoid(state, {EVERY_NODE_RANK: tuple(sorted(gone))})  # nor does one go where another one was lost
     state = take_spares(context, state, fresh)
     return state, (*out, order(incident, COMMAND[action], wait))
 

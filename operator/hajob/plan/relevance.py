@@ -1,6 +1,7 @@
 """Which facts count: the ranks that a fact loses, and why one that is stale, known or tolerated changes nothing."""
 
 from dataclasses import dataclass
+from typing import Final
 
 from hajob.domain.errors import RankError
 from hajob.domain.facts import INFORMATION, PROCESS_LIVES, SICK_NODE, TAKES_THE_NODE, Fact, FactKind
@@ -23,6 +24,10 @@ class Relevance:
 
     ranks: tuple[int, ...] = ()
     ignored: Ignored | None = None
+
+
+_LEFT_OUT: Final = frozenset({JobPhase.SHRUNK, JobPhase.UNPROTECTED, JobPhase.HELD})
+"""In these a smaller job misses nobody who was left out."""
 
 
 def joined_by_faults(state: JobState) -> Incident | None:
@@ -111,7 +116,7 @@ def _why_known(fact: Fact, ranks: tuple[int, ...], state: JobState) -> Found:
             return Why.KNOWN, " concerns ranks that are being cured"
     if fact.time_ms < (state.resumed_ms if alive else state.forgotten_ms):
         return Why.STALE, " is older than the recovery it would disturb"
-    if shrunk is not None and ranks and set(ranks) <= set(shrunk.ranks) and state.phase is JobPhase.SHRUNK:
+    if shrunk is not None and ranks and set(ranks) <= set(shrunk.ranks) and state.phase in _LEFT_OUT:
         return Why.DROPPED, " concerns ranks that left with the shrink"
     return None
 

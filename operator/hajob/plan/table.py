@@ -102,9 +102,11 @@ _RESTART_ALONE: Final = Handler("restart for controller", "restart with a new co
 _ANOTHER: Final = Handler("another goes on", "make another one, which goes on with it", life.another_goes_on)
 _BACK: Final = Handler("back", "nothing was lost", life.coordinator_back)
 _PROTECTED: Final = Handler("protected", "another controller knows every rank", life.protected_again)
+_PROTECTED_SMALL: Final = Handler("protected", "another controller knows who takes part", elastic.protected_again)
 _HOLD: Final = Handler(
     "wait", "open an incident, decide when a controller protects the job again", life.hold_until_protected
 )
+_LET_GO: Final = Handler("let go", "close the incident", life.let_go)
 _BLIND_NOW: Final = g.both(g.BLIND_FACT, g.RESTART_NOW)
 _SHRUNK: Final = Handler("shrunk", "go on with what is left", elastic.shrunk)
 _GROW_LATER: Final = Handler("delay", "grow after the delay", elastic.await_expand)
@@ -231,7 +233,8 @@ _FACTS = (
     *_by_action(P.MIGRATING, FactSeen, FAULT),
     _ignore(P.SAVING, FactSeen, Why.SAVING),
     # nothing was done yet: what is over leads to nothing
-    _row(P.HELD, FactsWithdrawn, g.NOTHING_LEFT, Handler("let go", "close the incident", life.let_go), P.RUNNING),
+    _row(P.HELD, FactsWithdrawn, g.both(g.NOTHING_LEFT, g.SMALL), _LET_GO, P.SHRUNK),
+    _row(P.HELD, FactsWithdrawn, g.NOTHING_LEFT, _LET_GO, P.RUNNING),
     _row(
         P.MIGRATING,
         FactsWithdrawn,
@@ -310,6 +313,7 @@ _RESULTS = (
     *_by_action(
         (*_HELD_UP, P.CONFIRMING, P.EXPANDING, P.MIGRATING, P.SHRUNK), ResultReported, EXIT_ONLY, g.result(404, 499)
     ),
+    *_by_action(P.UNPROTECTED, ResultReported, DUMP_OR_EXIT, g.both(g.result(406), g.SMALL)),
     _row(P.SAVING, ResultReported, g.both(g.result(0, strategy="dump"), g.SUSPENDING), _SUSPEND, P.SUSPENDED),
     *(
         _row(P.SAVING, ResultReported, g.both(g.result(0, strategy="dump"), guard), step, target)
@@ -475,22 +479,11 @@ _REQUESTS = (
     *(_row(P.PAUSED, event, hold.HELD, _GO_ON) for event in (SuspendRequested, RestartRequested)),
     *(_row(P.PAUSED, event, g.ALWAYS, _AWAIT_END) for event in (SuspendRequested, RestartRequested)),
     _row(
-        P.RUNNING,
+        (P.RUNNING, P.SHRUNK),
         CoordinatorMoveRequested,
         g.MAY_HAND_OVER,
         Handler("hand over", "make another one elsewhere, which takes over while the training goes on", life.hand_over),
         P.UNPROTECTED,
-    ),
-    _row(
-        P.SHRUNK,
-        CoordinatorMoveRequested,
-        g.both(g.MAY_MOVE_COORDINATOR, _MAY_SAVE),
-        Handler(
-            "save for a move",
-            "save, then start anew with the coordinator elsewhere",
-            life.save_for(Purpose.COORDINATOR),
-        ),
-        P.SAVING,
     ),
     _row(
         (P.RUNNING, P.SHRUNK),
@@ -542,6 +535,7 @@ _REQUESTS = (
         Handler("restart asked", "start anew, no budget is spent", life.relaunch),
         P.RESTARTING,
     ),
+    *_by_action(P.HELD, PolicyChanged, DUMP_OR_EXIT, g.both(g.RELEASED, g.SMALL)),
     *_by_action(P.HELD, PolicyChanged, FAULT, g.RELEASED),
 )
 
@@ -557,7 +551,9 @@ _COORDINATOR = (
     *_by_action(P.SAVING, CoordinatorLost, EXIT_ONLY),
     _row(_TRAINING, CoordinatorLost, g.ALWAYS, _UNPROTECTED, P.UNPROTECTED),
     _row(P.UNPROTECTED, CoordinatorLost, g.ALWAYS, Handler("another", "make another one soon", life.await_another)),
+    _row(P.UNPROTECTED, CoordinatorReady, g.SMALL, _PROTECTED_SMALL, P.SHRUNK),
     _row(P.UNPROTECTED, CoordinatorReady, g.ALWAYS, _PROTECTED, P.RUNNING),
+    *_by_action(P.HELD, CoordinatorReady, DUMP_OR_EXIT, g.both(g.RELEASED, g.SMALL)),
     *_by_action(P.HELD, CoordinatorReady, FAULT, g.RELEASED),
     _row(P.UNPROTECTED, CheckpointVerified, g.both(g.BLIND, g.RESTART_AT_CHECKPOINT), _RESTART_ALONE, P.RESTARTING),
     _row(P.UNPROTECTED, PolicyChanged, g.both(g.BLIND, g.RESTART_NOW), _RESTART_ALONE, P.RESTARTING),

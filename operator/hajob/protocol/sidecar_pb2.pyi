@@ -636,14 +636,16 @@ class GateState(_message.Message):
     def __init__(self, controller: _Optional[str] = ..., registered: _Optional[_Iterable[int]] = ..., serial: _Optional[int] = ..., counter: _Optional[int] = ..., told: _Optional[_Iterable[_Union[RankActions, _Mapping]]] = ..., keeps_store: _Optional[bool] = ...) -> None: ...
 
 class RankActions(_message.Message):
-    __slots__ = ("rank", "answered", "busy")
+    __slots__ = ("rank", "answered", "busy", "repaired")
     RANK_FIELD_NUMBER: _ClassVar[int]
     ANSWERED_FIELD_NUMBER: _ClassVar[int]
     BUSY_FIELD_NUMBER: _ClassVar[int]
+    REPAIRED_FIELD_NUMBER: _ClassVar[int]
     rank: int
     answered: _containers.RepeatedScalarFieldContainer[int]
     busy: bool
-    def __init__(self, rank: _Optional[int] = ..., answered: _Optional[_Iterable[int]] = ..., busy: _Optional[bool] = ...) -> None: ...
+    repaired: bool
+    def __init__(self, rank: _Optional[int] = ..., answered: _Optional[_Iterable[int]] = ..., busy: _Optional[bool] = ..., repaired: _Optional[bool] = ...) -> None: ...
 
 class StepFinished(_message.Message):
     __slots__ = ("rank", "step", "age_nanoseconds", "heartbeat")

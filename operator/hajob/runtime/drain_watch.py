@@ -71,14 +71,13 @@ class DrainWatch:
                 yield move
 
     def look(self) -> list[events.CoordinatorMoveRequested]:
-        """Take in which nodes are to be emptied; the coordinator is to move once people have had time to object."""
+        """Take in which nodes are to be emptied; the coordinator is to move at once, since the training goes on."""
         pods, now, policy = self._drained(), self._clock.monotonic(), self._memory.policy
         self._drains.timeout = policy.drain_timeout_seconds
         fresh = self._drains.look({pod.node_name for pod in pods}, now)
         for pod in pods:
             if pod.node_name in fresh:
-                shrunk = self._memory.state.phase is JobPhase.SHRUNK
-                said = _in_words(pod, policy.cordon, self._drains.notice, shrunk=shrunk)
+                said = _in_words(pod, policy.cordon)
                 self._announce(Announcement("NodeDraining", said, warning=pod.node_rank < 0))
         self._cancel()
         if (rest := self._drains.next_change(now)) is not None:
@@ -117,9 +116,6 @@ class DrainWatch:
         pod = self._places.coordinator_pod()
         if pod is None or not observe.is_drained(pod, self._ports.nodes()) or now - self._asked < ASK_AGAIN_SECONDS:
             return []
-        at_once = self._memory.state.phase is JobPhase.RUNNING  # else it costs a restart
-        if not at_once and not self._drains.noticed(pod.node_name, now):
-            return []
         asked = list(observe.of_coordinator_move(self._memory.state, pod))
         if asked:
             self._asked = now
@@ -131,13 +127,11 @@ class DrainWatch:
             self._timer = None
 
 
-def _in_words(pod: PodView, policy: NodePolicy, notice: float, *, shrunk: bool) -> str:
+def _in_words(pod: PodView, policy: NodePolicy) -> str:
     """What will happen to a pod whose node is to be emptied."""
     what = f"node {pod.node_name} of pod {pod.name} is to be emptied"
     if policy is NodePolicy.IGNORE:
         return f"{what}; cordonPolicy is Ignore: nothing follows before the pod is evicted"
     if pod.node_rank >= 0:
         return f"{what}: the pod is moved while the training goes on, evictions wait"
-    if not shrunk:
-        return f"{what}: another one elsewhere takes over while the training goes on, evictions wait"
-    return f"{what}: in {notice:.0f} s the job is saved and restarted with its coordinator elsewhere"
+    return f"{what}: another one elsewhere takes over while the training goes on, evictions wait"

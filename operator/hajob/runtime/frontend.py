@@ -228,9 +228,10 @@ class Frontend:
 
     async def _hand_over(self, event: dict[str, Any]) -> None:
         """Hand an object to the core; a deleted one stays here until the core has let go of it."""
-        raw, core, intake = event["object"], self._core, self._intake
+        core, intake = self._core, self._intake
         if core is None or intake is None:
             raise RuntimeError("the frontend was not started")
+        raw = _take_contents(event["object"])
         metadata = raw["metadata"]
         if event["type"] == "DELETED":
             core.call_soon_threadsafe(intake.job_gone, metadata["uid"])
@@ -239,6 +240,18 @@ class Frontend:
         if metadata.get("deletionTimestamp") and names.FINALIZER in (metadata.get("finalizers") or []):
             released = asyncio.run_coroutine_threadsafe(_release(intake, metadata["uid"], self._clock), core)
             await asyncio.wrap_future(released)
+
+
+def _take_contents(raw: Json) -> Json:
+    """The whole object, without who wrote which field; what is left in `raw` is what kopf needs of it.
+
+    kopf keeps the object for the daemon for as long as the job exists; what is taken here is nearly all of it.
+    """
+    raw["metadata"].pop("managedFields", None)
+    whole = dict(raw)
+    for content in ("spec", "status"):
+        raw.pop(content, None)
+    return whole
 
 
 async def _release(intake: JobIntake, uid: str, clock: Clock) -> None:

@@ -14,12 +14,6 @@ from typing import Final
 from hajob.plan.placements import Placements
 from hajob.plan.policy import NodePolicy, Policy
 
-NOTICE_SECONDS: Final = 30.0
-"""So long a coordinator is left alone that only a restart would move: a cordon by mistake can be taken back. Half of
-recovery.drainTimeoutSeconds, where that is less.
-"""
-
-
 OPEN_SHARE: Final = 1 / 15
 """Of recovery.drainTimeoutSeconds; 60 of 900 s. An eviction that is repeated so often goes through."""
 OPENING_GAP_SECONDS: Final = 20.0
@@ -64,28 +58,19 @@ class Drains:
         self.timeout = timeout
         self._since: dict[str, float] = {}
 
-    @property
-    def notice(self) -> float:
-        """How long a coordinator stays where it is, in seconds."""
-        return min(NOTICE_SECONDS, self.timeout / 2)
-
     def look(self, nodes: Collection[str], now: float) -> tuple[str, ...]:
         """Those that are to be emptied now; returns which of them are new."""
         fresh = tuple(sorted(set(nodes) - self._since.keys()))
         self._since = {name: self._since.get(name, now) for name in nodes}
         return fresh
 
-    def noticed(self, name: str, now: float) -> bool:
-        """Whether people have known for long enough that this node is to be emptied."""
-        return name in self._since and now - self._since[name] >= self.notice
-
     def overdue(self, now: float) -> bool:
         """Whether one of them has waited for the whole timeout."""
         return any(now - since >= self.timeout for since in self._since.values())
 
     def next_change(self, now: float) -> float | None:
-        """In how many seconds one of them will have waited for the notice or the timeout; None for never."""
-        rests = [since + limit - now for since in self._since.values() for limit in (self.notice, self.timeout)]
+        """In how many seconds one of them will have waited for the whole timeout; None for never."""
+        rests = [since + self.timeout - now for since in self._since.values()]
         return min((rest for rest in rests if rest > 0), default=None)
 
 

@@ -92,7 +92,7 @@ def is_drained(pod: PodView, nodes: Mapping[str, NodeView]) -> bool:
 
 
 def of_coordinator_move(state: JobState, coordinator: PodView) -> Iterator[events.CoordinatorMoveRequested]:
-    """The coordinator's node is to be emptied, and people have been told."""
+    """The coordinator's node is to be emptied."""
     if state.phase in {JobPhase.RUNNING, JobPhase.SHRUNK}:
         yield events.CoordinatorMoveRequested(message=f"{coordinator.node_name} of the coordinator is to be emptied")
 

@@ -27,6 +27,8 @@ pytestmark = pytest.mark.skipif(
 )
 ITERATIONS = 900
 NO_LEADER_SECONDS = 1.0
+REQUESTS_SECONDS = 0.5
+"""Rolled back, a standby of the version before sees the free Lease at its next look, and then asks and writes."""
 
 
 class Upgrade:
@@ -118,4 +120,5 @@ def test_a_job_of_the_version_before_outlives_upgrade(upgrade: Upgrade) -> None:
     assert counts == {0: 2, 1: 1, 2: 2, 3: 2, 4: 1, 5: 2, 6: 2, 7: 2}
     reference = undisturbed(upgrade.rig.plane.run, tensor=2, pipeline=1, data=4, iterations=ITERATIONS)
     assert job.weights_differ(reference) == []
-    assert max(up.without_leader(), down.without_leader()) <= NO_LEADER_SECONDS
+    assert up.without_leader() <= NO_LEADER_SECONDS
+    assert down.without_leader() <= previous.LOOK_SECONDS + REQUESTS_SECONDS

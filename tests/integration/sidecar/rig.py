@@ -315,9 +315,9 @@ class Job:
         self.authority.write(directory / "tls", f"{role}.{JOB}")
         return directory
 
-    def start_coordinator(self) -> None:
-        """Both containers of the coordinator pod."""
-        directory = self._directory("coordinator", "coordinator")
+    def start_coordinator(self, incarnation: int = 0) -> None:
+        """Both containers of the coordinator pod; `incarnation`: of another one in its place, at the same address."""
+        directory = self._directory(f"coordinator{incarnation or ''}", "coordinator")
         token = directory / "token"
         token.write_text("a token\n")
         environment = {
@@ -325,6 +325,7 @@ class Job:
             "POD_NAME": "job-coordinator",
             "POD_UID": "uid-coordinator",
             "HAJOB_TOKEN_FILE": str(token),
+            **({"HAJOB_INCARNATION": str(incarnation)} if incarnation else {}),
         }
         host = [sys.executable, str(directory / "hajob" / "controller_host.pyz")]
         self.controller = self.container("controller", directory, host, environment)

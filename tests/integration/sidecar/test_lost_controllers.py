@@ -52,6 +52,33 @@ async def met(job: Job, number: int = 1) -> None:
     await job.operator.until(lambda: len(list(job.log_directory.glob("fault-*"))) >= number, "the handler")
 
 
+async def in_a_retry(new_job: NewJob, rank: int, handler: str) -> Job:
+    """A training that does a step again, for a fault of rank 1's memory; `rank` stands in a handler of it."""
+    job = new_job()
+    await job.start()
+    await job.until_step(5)
+    job.fault(f"rank={rank} at={handler} do=slow seconds=1")
+    job.fault("rank=1 do=raise text=UCE_ERROR")
+    await job.fact(pb.MEMORY_FAULT)
+    job.operator.order(pb.Order(incarnation=2, revision=1, action=pb.RETRY, lost_ranks=[1]))
+    await met(job, 2)
+    return job
+
+
+async def in_a_move(new_job: NewJob, rank: int, moment: str) -> Job:
+    """A training whose ranks of node 1 move to another pod; `rank` stands at a moment of it."""
+    job = new_job()
+    await job.start()
+    await job.until_step(5)
+    job.fault(f"rank={rank} at={moment} do=slow seconds=1")
+    await job.until_step(7)
+    job.operator.order(pb.Order(incarnation=2, revision=1, action=pb.MIGRATE, lost_ranks=[2, 3], replaced_nodes=[1]))
+    job.start_pod(1, 2)
+    job.assign()
+    await met(job)
+    return job
+
+
 def kill_controller(job: Job) -> None:
     """Its process, not its container: host, store and coordinator live on."""
     os.kill(controller_process(job).pid, signal.SIGKILL)
@@ -79,14 +106,7 @@ async def test_a_repair_goes_on_with_another_controller(new_job: NewJob, undistu
 
 @pytest.mark.parametrize("handler", ["stop", "clean", "repair", "rollback"])
 async def test_a_retry_goes_on_with_another_controller(new_job: NewJob, undisturbed: Path, handler: str) -> None:
-    job = new_job()
-    await job.start()
-    await job.until_step(5)
-    job.fault(f"rank=1 at={handler} do=slow seconds=1")
-    job.fault("rank=1 do=raise text=UCE_ERROR")
-    await job.fact(pb.MEMORY_FAULT)
-    job.operator.order(pb.Order(incarnation=2, revision=1, action=pb.RETRY, lost_ranks=[1]))
-    await met(job, 2)
+    job = await in_a_retry(new_job, 1, handler)
     kill_controller(job)
     await job.operator.milestone(pb.TAKEN_OVER)
     result = await job.operator.milestone(pb.RESULT)
@@ -133,3 +153,24 @@ async def test_held_ranks_go_on_with_another_controller(new_job: NewJob, undistu
     job.kill(3)
     await operator.until(lambda: any(mark.strategy == "recover" for mark, _ in operator.marks(pb.RESULT)), "its repair")
     await finish(job, undisturbed, {3})
+
+
+async def test_a_move_goes_on_with_another_controller(new_job: NewJob, undisturbed: Path) -> None:
+    """Lost while the second processes start."""
+    job = await in_a_move(new_job, 3, "ready")
+    kill_controller(job)
+    await job.operator.milestone(pb.TAKEN_OVER)
+    result = await job.operator.milestone(pb.RESULT)
+    assert (result.result_code, result.strategy) == (0, "migration")
+    await finish(job, undisturbed, {2, 3})
+
+
+async def test_lost_in_the_middle_of_a_move_it_is_told(new_job: NewJob) -> None:
+    """Every rank has left its step: nobody else can let them go, and only a start anew is left."""
+    job = await in_a_move(new_job, 1, "rebuild")
+    kill_controller(job)
+    result = await job.operator.milestone(pb.RESULT)
+    assert (result.result_code, result.incarnation) == (499, 2)
+    lost = await job.fact(pb.CONTROLLER_LOST)
+    assert lost.code == "NoSuccessor"
+    assert "for a move" in lost.message

@@ -26,6 +26,13 @@ def test_staging_modules_are_the_published_ones() -> None:
     assert "\tk8s.io/api => k8s.io/api v0.29.6\n\tk8s.io/cri-api => k8s.io/cri-api v0.29.6\n" in text
 
 
+def test_a_module_that_lacks_is_of_an_earlier_patch() -> None:
+    original = "replace (\n\tk8s.io/api => ./staging/x\n\tk8s.io/endpointslice => ./staging/y\n)\n"
+    text = module_text("1.32.13", original)
+    assert "\tk8s.io/api => k8s.io/api v0.32.13\n" in text
+    assert "\tk8s.io/endpointslice => k8s.io/endpointslice v0.32.5\n" in text
+
+
 def test_the_oldest_version_of_the_chart_is_among_them() -> None:
     chart = yaml.safe_load((CHECKOUT / "charts/hajob/Chart.yaml").read_text())
     oldest = min(OTHER_KUBERNETES, key=lambda version: int(version.split(".")[1]))

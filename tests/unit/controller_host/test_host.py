@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 
 from e2e.cluster.loopback import own_address, own_port
+from tests.unit.pythons import MINORS, interpreter
 from trainer_sidecar.controller_host.host import BACKLOG_BYTES
 from trainer_sidecar.controller_protocol import LineBuffer, connect, encode
 from trainer_sidecar.install import install
@@ -55,7 +56,10 @@ def tft_notify_controller_dump():
 STORE = """
 import socket
 def serve(host, port):
-    listener = socket.create_server((host, port))
+    listener = socket.socket()
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # as torch's store does
+    listener.bind((host, port))
+    listener.listen()
     while True:
         listener.accept()[0].close()
 def broken(host, port):
@@ -144,6 +148,7 @@ def host(tmp_path: Path) -> Iterator[Callable[..., Client]]:
         store: str = "store:serve",
         program: str = "",
         sees_image: bool = True,
+        python: str = sys.executable,
         **more: str,
     ) -> Client:
         deep = tmp_path / ("a directory whose name is far too long for a socket " * 3)
@@ -157,7 +162,7 @@ def host(tmp_path: Path) -> Iterator[Callable[..., Client]]:
         path = f"{image}:{deep / 'controller_host.pyz'}" if sees_image else str(deep / "controller_host.pyz")
         environment = {**os.environ, "HAJOB_DIR": str(deep), "PYTHONPATH": path, "HAJOB_STORE": store, **more}
         command = ["-c", program] if program else [str(deep / "controller_host.pyz")]
-        processes.append(subprocess.Popen([sys.executable, *command], env=environment))
+        processes.append(subprocess.Popen([python, *command], env=environment))
         return Client(deep, processes[-1])
 
     yield start
@@ -190,6 +195,21 @@ def test_calls_and_callbacks_pass_with_their_times(host: Callable[..., Client]) 
     stopped = client.event("report_stop_complete")
     assert stopped["arguments"] == [0, "stop ok", [[2, 1]]]
     assert before <= stopped["t"] <= time.clock_gettime_ns(time.CLOCK_BOOTTIME)
+
+
+@pytest.mark.parametrize("minor", MINORS, ids=lambda minor: f"3.{minor}")
+def test_it_serves_with_every_python(host: Callable[..., Client], minor: int) -> None:
+    """Controller, store, a call and its callbacks, and what is refused, by whatever the image brings."""
+    python = interpreter(minor)
+    if python is None:
+        pytest.skip(f"there is no Python 3.{minor} on this machine")
+    client = host(python=python)
+    assert Path(f"/proc/{client.process.pid}/exe").readlink().name == f"python3.{minor}"
+    _, store_port = serving(client)
+    socket.create_connection((own_address(), store_port)).close()
+    assert client.call("stop_train", ranks=[[2, 1]])["code"] == 0
+    assert client.event("report_stop_complete")["arguments"] == [0, "stop ok", [[2, 1]]]
+    assert "TypeError: no" in client.call("prepare_action", action="hot switch", ranks=[])["exception"]
 
 
 def test_refusals_and_exceptions_are_answers(host: Callable[..., Client]) -> None:

@@ -209,7 +209,6 @@ def test_a_handler_that_never_ends_is_not_waited_for(modern: World) -> None:
     [
         ([LOCKED, STOPPED, CLEANED, REBUILT, REPAIRED], False, "a successor that is gone"),
         ([LOCKED, SAVED, RENAMED], True, "when the checkpoint of the fault was complete"),
-        ([LOCKED, STOPPED, CLEANED, 30], True, "made smaller or larger"),
     ],
 )
 def test_what_no_other_can_go_on_with_is_told(modern: World, answered: list[int], successor: bool, reason: str) -> None:
@@ -386,15 +385,6 @@ def test_another_pod_names_whom_it_finds_dead(modern: World) -> None:
     restart_coordinator(modern, [], controller=False)
     modern.advance(4.0)
     assert modern.called("stop_train")[0]["ranks"] == [[1, 1]]
-
-
-def test_a_shrunk_job_is_not_taken_over(modern: World) -> None:
-    modern.order(pb.SHRINK, lost_ranks=[3], incarnation=2, revision=1)
-    restart_coordinator(modern, [], controller=False)
-    modern.advance(1.0)
-    (lost,) = [fact for fact in modern.facts if fact.kind == pb.CONTROLLER_LOST]
-    assert lost.code == "NoSuccessor"
-    assert "smaller or larger" in lost.message
 
 
 def test_another_pod_goes_on_with_a_retry(modern: World) -> None:

@@ -67,6 +67,49 @@ def test_the_printed_time_is_the_steps_time() -> None:
     assert steps.common == (2, 12.3), "a line that comes behind the heartbeats"
 
 
+def printed_and_beaten(last: int) -> Steps:
+    """Steps of 0.1 s until `last`, with a line each and heartbeats every two seconds."""
+    steps = Steps()
+    for step in range(1, last + 1):
+        steps.finished(PRINTING, step, step / 10, 4)
+        if step % 20 == 0:
+            for rank in range(4):
+                steps.heartbeat(rank, step, step / 10 + 0.01, 4)
+    return steps
+
+
+def test_a_step_without_a_line_ended_when_steps_end() -> None:
+    """Rank 2 fails in its update; the others have ended theirs and wait for its parameters before they print."""
+    steps = printed_and_beaten(41)
+    for rank in (0, 1, PRINTING):
+        steps.heartbeat(rank, 42, 6.01, 4)
+    assert steps.last_common() == pytest.approx((42, 4.2))
+    steps.heartbeat(2, 42, 6.5, 4)
+    assert steps.common == pytest.approx((42, 4.2))
+
+
+def test_a_heartbeat_of_the_step_before_keeps_it_open() -> None:
+    """It has a memory fault in its update and lives: nobody has to guess."""
+    steps = printed_and_beaten(41)
+    for rank in (0, 1, PRINTING):
+        steps.heartbeat(rank, 42, 6.01, 4)
+    steps.heartbeat(2, 41, 4.25, 4)
+    assert steps.last_common() == pytest.approx((42, 4.2)), "it may have been on its way"
+    steps.heartbeat(2, 41, 6.01, 4)
+    assert steps.last_common() == pytest.approx((41, 4.1))
+
+
+def test_a_step_without_a_line_ended_after_older_heartbeats() -> None:
+    """A save lies between the two steps."""
+    steps = printed_and_beaten(41)
+    for at in (6.01, 8.01):
+        for rank in range(4):
+            steps.heartbeat(rank, 41, at, 4)
+    for rank in (0, 1, PRINTING):
+        steps.heartbeat(rank, 42, 10.01, 4)
+    assert steps.last_common() == (42, 8.01)
+
+
 def test_a_hang_of_all_names_nobody_in_particular() -> None:
     world = trained(8)
     world.step(9, [PRINTING])  # a step that is skipped for an overflow is printed and not told by heartbeats

@@ -53,6 +53,7 @@ class Agent:
     checkpoint: pb.CheckpointState | None = None
     unread: pb.NodeOrder | None = None
     answered: dict[int, list[int]] = field(default_factory=dict)
+    repaired: set[int] = field(default_factory=set)  # ranks that were let go on after a repair
     busy: set[int] = field(default_factory=set)  # ranks in a handler that the controller has asked for
     registered: dict[int, tuple[int, int]] = field(default_factory=dict)  # rank -> its process that has
     bound: str = ""
@@ -154,7 +155,12 @@ class Agent:
         controller = self.order.controller if self.order is not None else ""
         registered = [rank for rank, known in sorted(self.known.items()) if known == controller]
         told = [
-            pb.RankActions(rank=rank, answered=self.answered.get(rank, ()), busy=rank in self.busy)
+            pb.RankActions(
+                rank=rank,
+                answered=self.answered.get(rank, ()),
+                busy=rank in self.busy,
+                repaired=rank in self.repaired,
+            )
             for rank, process in sorted(self.processes.items())
             if self.registered.get(rank) == process.name and process.phase in (pb.AT_GATE, pb.LINKED)
         ]

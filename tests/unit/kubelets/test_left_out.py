@@ -102,7 +102,7 @@ def test_what_one_run_prepared_another_one_keeps(monkeypatch: pytest.MonkeyPatch
     alive, dead = tmp_path / f"kubelets-{os.getppid()}", tmp_path / "kubelets-4194305"  # no process has such a number
     for directory in (alive, dead):
         directory.mkdir()
-    own = kubelets._own_directory()
+    own = kubelets.own_directory()
     assert alive.is_dir()
     assert not dead.exists()
     assert own not in {alive, dead}

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import shutil
 import subprocess
-from functools import cache
 from pathlib import Path
 
 import pytest
 
 from tests.unit.launcher.pod import running
+from tests.unit.pythons import MINORS, interpreter
 from trainer_sidecar.install import install
 
-MINORS = range(7, 15)
 IMPORT_ALL = """
 import pkgutil, sys
 sys.path.insert(0, sys.argv[1])
@@ -21,25 +19,6 @@ for found in pkgutil.iter_modules(package.__path__, package.__name__ + "."):
     if not found.name.endswith("__main__"):
         __import__(found.name)
 """
-
-
-@cache
-def interpreter(minor: int) -> str | None:
-    """The Python of this version, on the PATH or among pyenv's; one that says another version is none."""
-    versions = sorted((Path.home() / ".pyenv/versions").glob(f"3.{minor}.*/bin/python3"))
-    for candidate in (*map(str, versions), shutil.which(f"python3.{minor}")):
-        if candidate and _version(candidate) == f"3.{minor}":
-            return candidate
-    return None
-
-
-def _version(python: str) -> str:
-    program = "import sys; print('%d.%d' % sys.version_info[:2])"
-    try:
-        done = subprocess.run([python, "-c", program], capture_output=True, text=True, check=False, timeout=30)
-    except (OSError, subprocess.TimeoutExpired):
-        return ""
-    return done.stdout.strip()
 
 
 @pytest.fixture(params=MINORS, ids=lambda minor: f"3.{minor}")

@@ -1,4 +1,4 @@
-"""A coordinator whose node is to be emptied is moved by a save and a restart, which spend no budget of faults."""
+"""A coordinator whose node is to be emptied, or that is lost: another one takes over while the training goes on."""
 
 from __future__ import annotations
 
@@ -6,14 +6,13 @@ from dataclasses import replace
 
 import pytest
 
-from hajob.domain.actions import Action
-from hajob.domain.incidents import RestoredFrom
+from hajob.domain.actions import Action, OrderCommand
 from hajob.plan import events as e
-from hajob.plan.policy import DEFAULT_ACTION_LIMITS, ActionLimits, CoordinatorLossPolicy, Mode, Policy
-from hajob.plan.state import MAINTENANCE_BUDGET, JobPhase
+from hajob.plan.effects import SendOrder
+from hajob.plan.policy import CoordinatorLossPolicy, Mode, Policy
+from hajob.plan.state import Deadline, JobPhase
 from tests.unit.plan.plan_rig import Rig
 
-ONCE = {action: ActionLimits(1, 86_400, 60) for action in DEFAULT_ACTION_LIMITS}
 ASKED = e.CoordinatorMoveRequested(message="node-9 of the coordinator is to be emptied")
 
 
@@ -23,7 +22,7 @@ def said(rig: Rig) -> str:
 
 
 def shrunk(policy: Policy | None = None) -> Rig:
-    """No other controller can take over: nobody could tell it which ranks take part."""
+    """Ranks of one node are left out."""
     rig = Rig.shrunk()
     rig.policy = policy or Policy()
     return rig
@@ -59,26 +58,85 @@ def test_a_fault_meanwhile_waits_for_the_other_one() -> None:
     assert rig.at(JobPhase.GATHERING)
 
 
-def test_of_a_shrunk_job_it_is_moved_by_a_save_and_a_restart() -> None:
-    rig = shrunk(Policy(limits=ONCE))
-    before, spent = rig.state.coordinator, rig.state.spent
+def test_that_of_a_shrunk_job_is_relieved_as_well() -> None:
+    """Another controller is told who takes part; the job grows later, as it would have."""
+    rig = shrunk()
+    before = rig.state.coordinator
     rig.tell(ASKED)
-    assert (rig.state.phase, rig.action, rig.incident.cause.message) == (
-        JobPhase.SAVING,
-        Action.CHECKPOINT,
-        ASKED.message,
-    )
-    rig.tell(e.ResultReported(rig.incident.incarnation, 0, "", "dump"))
-    assert rig.at(JobPhase.RESTARTING)
-    assert rig.state.coordinator > before
-    assert rig.incident.restored_from is RestoredFrom.SAVED_CHECKPOINT
-    assert {spend.budget for spend in rig.state.spent[len(spent) :]} == {MAINTENANCE_BUDGET}
+    assert rig.at(JobPhase.UNPROTECTED)
+    assert rig.pods.coordinator is not None
+    assert rig.pods.coordinator.relieves == before
+    rig.tell(e.ControllerTakenOver(duration_ms=40, store_kept=True))
+    rig.tell(e.CoordinatorReady())
+    assert rig.at(JobPhase.SHRUNK)
+    assert Deadline.EXPAND in rig.state.deadlines
+    assert rig.state.restarts_infrastructure == 0
+
+
+def test_a_smaller_job_whose_coordinator_is_lost_stays_smaller() -> None:
+    rig = shrunk()
+    rig.tell(e.CoordinatorLost())
+    assert rig.at(JobPhase.UNPROTECTED)
+    rig.silent(2)
+    assert rig.at(JobPhase.UNPROTECTED), "it left with the shrink"
+    rig.tell(e.ControllerTakenOver(duration_ms=40, store_kept=True))
+    rig.tell(e.CoordinatorReady())
+    assert rig.at(JobPhase.SHRUNK)
+    rig.view = replace(rig.view, free_nodes=9)
+    rig.tell(e.CapacityAvailable(nodes=9))
+    rig.deadline("Expand")
+    assert rig.at(JobPhase.EXPANDING)
+
+
+@pytest.mark.parametrize("rank", [0, 1, 3])
+def test_a_fault_of_a_smaller_job_waits_for_protection(rank: int) -> None:
+    """Then it is decided as ever: MindIO repairs nothing while ranks are missing."""
+    rig, other = shrunk(), shrunk()
+    rig.tell(e.CoordinatorLost())
+    rig.exits(rank)
+    assert rig.at(JobPhase.HELD)
+    rig.tell(e.CoordinatorReady())
+    other.exits(rank)
+    assert other.state.phase in (JobPhase.SAVING, JobPhase.RESTARTING)
+    assert (rig.state.phase, rig.action) == (other.state.phase, other.action)
+
+
+def test_where_it_cannot_stay_smaller_it_is_saved() -> None:
+    """The store was lost with the coordinator's pod: the ranks cannot meet to be left out again."""
+    rig = shrunk()
+    rig.tell(e.CoordinatorLost())
+    rig.tell(e.ResultReported(rig.state.incarnation, 406, "no store", "downgrade"))
+    assert (rig.state.phase, rig.action) == (JobPhase.SAVING, Action.CHECKPOINT)
+
+
+def order_after(rig: Rig, event: e.JobEvent) -> OrderCommand:
+    return next(one.command for one in rig.tell(event) if isinstance(one, SendOrder))
+
+
+def test_growing_begins_anew_after_a_lost_coordinator() -> None:
+    rig = shrunk()
+    rig.view = replace(rig.view, free_nodes=9)
+    rig.tell(e.CapacityAvailable(nodes=9))
+    rig.deadline("Expand")
+    assert rig.at(JobPhase.EXPANDING)
+    assert order_after(rig, e.CoordinatorLost()) is OrderCommand.SHRINK
+    assert rig.at(JobPhase.UNPROTECTED)
+    rig.tell(e.CoordinatorReady())
+    assert rig.at(JobPhase.SHRUNK)
+
+
+def test_a_move_is_given_up_with_a_lost_coordinator() -> None:
+    rig = Rig.running()
+    rig.tell(e.MigrateRequested(nodes=(1,)))
+    assert rig.at(JobPhase.MIGRATING)
+    assert order_after(rig, e.CoordinatorLost()) is OrderCommand.CONTINUE
+    rig.tell(e.CoordinatorReady())
+    assert rig.at(JobPhase.RUNNING)
 
 
 @pytest.mark.parametrize(
     ("policy", "why"),
     [
-        (Policy(coordinator_loss=CoordinatorLossPolicy.NEVER), "coordinatorLossPolicy is Never"),
         (Policy(mode=Mode.OBSERVE), "recovery.mode is Observe"),
     ],
 )
@@ -94,4 +152,4 @@ def test_where_no_controller_serves_the_training_goes_on() -> None:
     rig.view = replace(rig.view, coordinator_ready=False)
     rig.tell(ASKED)
     assert rig.at(JobPhase.RUNNING)
-    assert "nothing could be saved" in said(rig)
+    assert "does not serve" in said(rig)

@@ -70,6 +70,12 @@ def test_a_move_that_fails_says_so_and_harms_nothing(fails: Callable[[Rig], None
     assert [pod.node_rank for pod in rig.pods.ranks] == [0, 1, 2, 3], "one pod of each node rank, no second places"
 
 
+def test_the_start_after_a_failed_switch_tells_what_mindio_said() -> None:
+    rig = moving()
+    no_repair(rig)
+    assert (rig.incident.cause.code, rig.incident.cause.message) == ("ResultReported", "406 rollback failed")
+
+
 def test_a_move_that_works_after_one_that_failed_is_forgotten() -> None:
     rig = moving()
     rig.deadline("Recovery")

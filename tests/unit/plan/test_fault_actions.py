@@ -119,7 +119,7 @@ def test_later_losses_join_until_all_are_there() -> None:
     assert rig.order(done).replaced_nodes == (0, 2)
     assert rig.order(done).revision == 4
     assert rig.served == {0: 2, 1: 1, 2: 2, 3: 1}
-    assert [one.avoid for one in rig.pods.ranks] == [("node-0",), (), ("node-2",), ()]
+    assert [one.avoid for one in rig.pods.ranks] == [("node-0", "node-2")] * 4, "whichever of them are made"
     assert rig.incident.escalated_from == (Action.IN_PLACE,)
 
 

@@ -228,7 +228,7 @@ def test_a_move_that_fails_has_lost_nobody() -> None:
     rig.tell(e.MigrateRequested(nodes=(0, 2)))
     rig.tell(e.ResultReported(2, 406, "no", "migration"))
     assert (rig.state.phase, rig.incident.lost_ranks) == (JobPhase.SAVING, ())
-    assert rig.incident.cause == Cause(code="ResultReported", time_ms=rig.now, step=5)
+    assert rig.incident.cause == Cause(code="ResultReported", message="406 no", time_ms=rig.now, step=5)
     assert rig.state.problem == "migration failed: 406 no"
 
 

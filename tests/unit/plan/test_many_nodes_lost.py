@@ -13,6 +13,7 @@ from itertools import combinations
 import pytest
 
 from hajob.domain.actions import Action, OrderCommand
+from hajob.domain.facts import FactKind
 from hajob.domain.incidents import IncidentOutcome, RestoredFrom
 from hajob.domain.layout import Layout, RankOrder
 from hajob.domain.loss import repairs
@@ -145,3 +146,20 @@ def test_mindios_own_word_about_a_late_death_is_kept() -> None:
     rig.tell(e.ResultReported(2, 406, "do repair failed, ret: 1", "recover"))
     assert (rig.state.phase, rig.incident.escalated_from) == (JobPhase.SAVING, (Action.REPLACE,))
     assert rig.state.problem == "recover failed: 406 do repair failed, ret: 1"
+
+
+def test_no_new_pod_goes_to_any_node_that_fell_silent() -> None:
+    """Kubernetes calls them ready for another 40 s, and the scheduler would put one's pod on the other's node."""
+    rig = running(Layout(num_nodes=4, chips_per_node=2, tensor=2))
+    rig.silent(0)
+    rig.silent(1)
+    assert [one.avoid for one in rig.pods.ranks][:2] == [("node-0", "node-1")] * 2
+    rig.recover()
+    assert [one.avoid for one in rig.pods.ranks] == [()] * 4
+
+
+def test_pods_that_failed_on_living_nodes_may_change_places() -> None:
+    rig = running(Layout(num_nodes=4, chips_per_node=2, tensor=2))
+    for node in (0, 1):
+        rig.see(FactKind.POD_FAILED, node=node)
+    assert [one.avoid for one in rig.pods.ranks][:2] == [("node-0",), ("node-1",)]

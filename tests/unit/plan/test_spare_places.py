@@ -81,6 +81,16 @@ def test_a_pod_lost_while_starting_gets_a_spare() -> None:
     assert places(rig) == {(1, "Serving"): "spare-a"}
 
 
+def test_what_a_start_kept_off_is_a_spare_once_it_trains() -> None:
+    rig = Rig(JobState(), view=replace(TWO, nodes_to_avoid=("spare-a",)))
+    for event in (e.Accepted(), e.PodsReady(), e.AllRanksStarted(1, 1), e.Resumed(1, 1)):
+        rig.tell(event)
+    assert rig.at(JobPhase.RUNNING)
+    rig.silent(2)
+    assert places(rig) == {(2, "Serving"): "spare-a"}
+    assert rig.pods.ranks[2].avoid == ("node-2",)
+
+
 def test_replace_would_work_where_only_spares_are_free() -> None:
     def replacing(view: object) -> tuple[str, str]:
         found = recoverability(Rig.running().state, view, Policy())  # type: ignore[arg-type]

@@ -41,7 +41,8 @@ footprint.use_small_tls_buffers()
 async def main():
     loop, context = asyncio.get_running_loop(), ssl.create_default_context()
     tracemalloc.start()
-    kept = [asyncio.sslproto.SSLProtocol(loop, asyncio.Protocol(), context, None) for _ in range(40)]
+    name = {"server_hostname": "server"}
+    kept = [asyncio.sslproto.SSLProtocol(loop, asyncio.Protocol(), context, None, **name) for _ in range(40)]
     print(tracemalloc.get_traced_memory()[0] < 40 * 64 * 1024, len(kept))
 
 asyncio.run(main())

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import copy
 import itertools
-from typing import cast
+from typing import Any, cast
 
 import pytest
 
+from hajob.api.base import Json
 from hajob.runtime.backoff import Backoff
 from hajob.runtime.clock import SystemClock
 from hajob.runtime.credentials import ApiCredentials
@@ -88,6 +90,37 @@ def test_delays_are_endless_and_can_be_read_again() -> None:
     first, second = (list(itertools.islice(delays, 100)) for _ in range(2))
     assert first == second
     assert max(first) == 5.0
+
+
+class Intake:
+    """Takes note of what it is told."""
+
+    def __init__(self) -> None:
+        self.seen: asyncio.Queue[Json] = asyncio.Queue()
+
+    def job_seen(self, raw: Json) -> None:
+        """An object."""
+        self.seen.put_nowait(raw)
+
+
+async def test_kopf_keeps_no_spec_and_no_status() -> None:
+    """It holds the object of each job for as long as there is one: of a hundred jobs that is 10 MiB."""
+    metadata = {"name": "llama", "uid": "u-1", "resourceVersion": "7", "finalizers": ["f"]}
+    whole: dict[str, Any] = {
+        "kind": "HATrainingJob",
+        "metadata": metadata,
+        "spec": {"numNodes": 2},
+        "status": {"phase": "Running"},
+    }
+    raw = copy.deepcopy(whole)
+    raw["metadata"]["managedFields"] = [{"manager": "kubectl"}]
+    intake, frontend = Intake(), Ending(FakeKube())
+    frontend.start(cast("JobIntake", intake))
+    await frontend._hand_over({"type": "MODIFIED", "object": raw})
+    async with asyncio.timeout(90):
+        assert await intake.seen.get() == whole
+    assert raw == {"kind": "HATrainingJob", "metadata": metadata}
+    await frontend.stop()
 
 
 async def test_kopf_is_not_left_to_ask_for_the_user_s_name(monkeypatch: pytest.MonkeyPatch) -> None:

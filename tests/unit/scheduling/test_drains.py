@@ -9,7 +9,6 @@ import pytest
 from hajob.plan.placements import CoordinatorPlacement, Placement, Placements, PodPurpose
 from hajob.plan.policy import CoordinatorLossPolicy, NodePolicy, Policy
 from hajob.scheduling.drains import (
-    NOTICE_SECONDS,
     OPENING_GAP_SECONDS,
     Budgets,
     Drains,
@@ -56,8 +55,8 @@ def test_the_next_look_is_when_something_follows() -> None:
     drains = Drains(900.0)
     assert drains.next_change(100.0) is None
     drains.look(["a"], 100.0)
-    assert drains.next_change(100.0) == NOTICE_SECONDS
-    assert drains.next_change(100.0 + NOTICE_SECONDS) == 900.0 - NOTICE_SECONDS
+    assert drains.next_change(100.0) == 900.0
+    assert drains.next_change(130.0) == 870.0
     assert drains.next_change(1000.0) is None
 
 
@@ -66,12 +65,8 @@ def test_a_node_that_comes_back_waits_anew() -> None:
     drains.look(["a"], 100.0)
     drains.look([], 200.0)
     assert drains.look(["a"], 300.0) == ("a",)
-    assert not drains.noticed("a", 300.0 + NOTICE_SECONDS - 1)
-    assert drains.noticed("a", 300.0 + NOTICE_SECONDS)
-
-
-def test_the_notice_is_never_longer_than_half_the_timeout() -> None:
-    assert (Drains(20.0).notice, Drains(0.0).notice, Drains(900.0).notice) == (10.0, 0.0, NOTICE_SECONDS)
+    assert not drains.overdue(1199.0)
+    assert drains.overdue(1200.0)
 
 
 def test_jobs_open_one_after_the_other() -> None:

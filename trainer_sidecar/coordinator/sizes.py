@@ -1,0 +1,91 @@
+"""A job that is smaller than it began, or about to grow, and whose controller is lost.
+
+Another controller is made to know every rank and takes all of them for part of the training. So it is made to leave out
+again who was left out: stopped, named and downgraded like the first time, without the operator, for whom nothing has
+changed. Whoever was on the way back waits at its gate meanwhile, and growing begins anew from there; a process that has
+taken part in it already is started once more (docs/protocols/mindio.md §11.5).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+
+from hajob.protocol import sidecar_pb2 as pb
+from trainer_sidecar.coordinator.conversation import PROCESS_FAULT, Desired
+from trainer_sidecar.coordinator.job import Job
+from trainer_sidecar.coordinator.roster import ALIVE, RankTarget
+
+SIZES = frozenset({pb.SHRINK, pb.EXPAND})
+SCALE_IN = '{"scale-in-strategy":"DP"}'
+
+
+def hold(job: Job) -> None:
+    """The controller is lost: no step ends the growth that it was asked for."""
+    incident = job.incidents.current
+    if incident is not None and _grows(job) and not incident.resumed:
+        incident.begins_again()
+
+
+def find(job: Job) -> None:
+    """This coordinator knows nobody's word but the operator's: who does not live was left out."""
+    order, roster = job.order, job.roster
+    if order is None or order.action not in SIZES:
+        return
+    gone = {rank for rank in range(roster.world_size) if roster.phase(rank) not in (*ALIVE, pb.FINISHED)}
+    _leave_out(job, gone.union(order.lost_ranks))
+
+
+def settle(job: Job, told: Mapping[int, pb.RankActions]) -> None:
+    """The ranks stand still, or train: who takes part, and who is to be left out again."""
+    left = job.roster.dropped & job.roster.registered
+    if _is_grown(job, left, told):
+        _leave_out(job, ())
+    elif left:
+        job.conversation.miss(dict.fromkeys(left, PROCESS_FAULT))
+        job.change.leaves_out()
+        for rank in left:
+            if rank in told and told[rank].answered and _grows(job):
+                _start_once_more(job, rank)
+
+
+def left_out_again(job: Job) -> Desired | None:
+    """What another controller is asked for first; None: it knows who takes part."""
+    order = job.order
+    if order is None or not job.change.smaller or order.action not in SIZES:
+        return None
+    names = job.roster.dropped.union(order.lost_ranks) & job.roster.registered
+    can_meet = (order.incarnation, order.revision) != job.change.undone
+    return Desired("downgrade", dict.fromkeys(names, PROCESS_FAULT), can_meet, SCALE_IN)
+
+
+def is_own_affair(job: Job) -> bool:
+    """Whether ranks are being left out again while the operator waits for them to come back."""
+    return job.change.smaller and _grows(job)
+
+
+def comes_back(job: Job, rank: int) -> bool:
+    """Whether the rank's process of now is the one that growing waits for."""
+    order, target = job.order, job.roster.targets.get(rank)
+    return is_own_affair(job) and order is not None and target is not None and target.incarnation >= order.incarnation
+
+
+def _grows(job: Job) -> bool:
+    return job.order is not None and job.order.action == pb.EXPAND
+
+
+def _is_grown(job: Job, left: Collection[int], told: Mapping[int, pb.RankActions]) -> bool:
+    """Whether every rank that was left out has been taken back and trains."""
+    trains = (rank in told and told[rank].repaired and not told[rank].answered for rank in left)
+    return _grows(job) and all(trains)
+
+
+def _leave_out(job: Job, ranks: Collection[int]) -> None:
+    job.roster.leave_out(ranks)
+    job.steps.leave_out(ranks)
+
+
+def _start_once_more(job: Job, rank: int) -> None:
+    target = job.roster.targets.get(rank)
+    if target is not None and target.run:
+        job.roster.aim(rank, RankTarget(target.incarnation, target.start + 1, target.pod_uid))
+        job.touch(rank)
