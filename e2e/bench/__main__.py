@@ -375,8 +375,14 @@ def lost_controller_rows(found: Mapping[int, Sequence[lost_controllers.Unprotect
             row(f"{name}: protected again, beyond the new one's start", "s", [one.beyond for one in series], limit),
             row(f"{name}: start of the new one", "s", [one.start for one in series]),
             row(f"{name}: protected again", "s", [one.whole for one in series]),
+            row(f"{name}: a step's time", "%", [one.step_percent for one in series], _step_limit(ranks)),
         ]
     return rows
+
+
+def _step_limit(ranks: int) -> Limit | None:
+    """Many ranks keep this machine's cores busy all the time: what the new controller takes comes from them."""
+    return Limit("p50", 0.5) if ranks <= FEW_RANKS else None
 
 
 def coordinator_rows(found: coordinator_scale.Found) -> list[Row]:
