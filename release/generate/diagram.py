@@ -143,7 +143,7 @@ LIVE_PRECONDITIONS: Final = {
     "PodAlive": "Retry and InPlace need the pod",
     "Sufficient": "nothing smaller than what a rule or a policy asked for",
     "FirstStepFinished": "MindIO has state from step 1 on",
-    "CoordinatorReady": "the MindIO controller serves",
+    "CoordinatorReady": "the MindIO controller serves, or another one is about to take its place",
     "CoordinatorApart": "the coordinator shares no node with a rank of its job",
     "StoreKept": "the rendezvous store that the ranks were started with is still there",
     "FreeNode": "a node is free for a pod that is made anew",

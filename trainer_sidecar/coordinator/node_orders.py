@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from hajob.protocol import sidecar_pb2 as pb
 from trainer_sidecar.controller_protocol import HUNG
-from trainer_sidecar.coordinator import checkpoints
+from trainer_sidecar.coordinator import checkpoints, takeover
 from trainer_sidecar.coordinator.attempt import AttemptPhase
 from trainer_sidecar.coordinator.clock import NANOSECONDS
 from trainer_sidecar.coordinator.job import Job
@@ -80,6 +80,7 @@ def coordinator_state(job: Job) -> pb.CoordinatorState:
         order_revision=revision,
         conversation=str(job.conversation.state),
         controller_ready=controller_protects(job),
+        taking_over=takes_over(job),
         controller_problem=controller_problem(job),
         step=job.steps.newest if job.attempt.stepped else None,
         attempt=max(attempt.number, 0),
@@ -107,6 +108,17 @@ def controller_protects(job: Job) -> bool:
         return job.controller.ready(attempt.number) and not blind
     sees = not job.conversation.is_blind and not job.change.is_under_way
     return job.runs and sees and job.controller.serves(attempt.number)
+
+
+def takes_over(job: Job) -> bool:
+    """Whether no controller protects the ranks and one is about to: what is ordered meanwhile is done then.
+
+    Another one comes for a lost one, or this coordinator was restarted and is about to take ranks up that run.
+    """
+    order = job.order
+    if job.runs or (order is not None and order.action == pb.STOP):
+        return job.change.is_under_way
+    return takeover.has_begun(job, job.roster.there())
 
 
 def controller_problem(job: Job) -> str:

@@ -49,7 +49,7 @@ HANDLER_SECONDS = 180.0
 """MindIO's own limit for what a handler of the trainer does: what has not ended by then will not."""
 
 HELD_SECONDS = 5.0
-"""So long a fault in between is not told: without a controller the operator could only start the job anew."""
+"""So long a fault in between is not told: an operator of an older version could only start the job anew."""
 THROUGH = frozenset({"recover", "retry", "upgrade", "migration"})
 """Of these the ranks tell by themselves that they are through."""
 

@@ -264,7 +264,7 @@ def _mindio(evaluator: Evaluator) -> list[Refusal]:
     step = max(evaluator.view.step, evaluator.state.step)
     if step < 1:
         found.append(Refusal("FirstStepFinished", f"step {step} is finished, MindIO needs step 1"))
-    if not evaluator.view.coordinator_ready:
+    if not evaluator.view.coordinator_ready and not evaluator.view.taking_over:
         found.append(Refusal("CoordinatorReady", "the MindIO controller does not serve"))
     return found
 

@@ -18,6 +18,7 @@ class ClusterView:
         layout: sizes of the attempt.
         step: newest finished step of this attempt, -1 before the first.
         coordinator_ready: the MindIO controller serves.
+        taking_over: it does not, and another one is about to take its place: what is ordered is done then.
         coordinator_apart: the coordinator shares no node with a rank of its job.
         free_nodes: nodes that could take a rank pod of this job now.
         growth_refused: why a ResourceQuota does not let the pods of a growth be made, in words; empty: it does.
@@ -35,6 +36,7 @@ class ClusterView:
     layout: Layout
     step: int = -1
     coordinator_ready: bool = True
+    taking_over: bool = False
     coordinator_apart: bool | None = None
     free_nodes: int | None = None
     growth_refused: str = ""

@@ -297,7 +297,7 @@ class Report(_message.Message):
     def __init__(self, sequence: _Optional[int] = ..., state: _Optional[_Union[CoordinatorState, _Mapping]] = ..., facts: _Optional[_Iterable[_Union[Fact, _Mapping]]] = ..., milestones: _Optional[_Iterable[_Union[Milestone, _Mapping]]] = ...) -> None: ...
 
 class CoordinatorState(_message.Message):
-    __slots__ = ("incarnation", "order_revision", "conversation", "controller_ready", "controller_problem", "step", "attempt", "nodes", "standing_action", "checkpoint", "problems", "refused_inputs", "launched", "sign_age_nanoseconds", "strangers")
+    __slots__ = ("incarnation", "order_revision", "conversation", "controller_ready", "controller_problem", "step", "attempt", "nodes", "standing_action", "checkpoint", "problems", "refused_inputs", "launched", "sign_age_nanoseconds", "strangers", "taking_over")
     INCARNATION_FIELD_NUMBER: _ClassVar[int]
     ORDER_REVISION_FIELD_NUMBER: _ClassVar[int]
     CONVERSATION_FIELD_NUMBER: _ClassVar[int]
@@ -313,6 +313,7 @@ class CoordinatorState(_message.Message):
     LAUNCHED_FIELD_NUMBER: _ClassVar[int]
     SIGN_AGE_NANOSECONDS_FIELD_NUMBER: _ClassVar[int]
     STRANGERS_FIELD_NUMBER: _ClassVar[int]
+    TAKING_OVER_FIELD_NUMBER: _ClassVar[int]
     incarnation: int
     order_revision: int
     conversation: str
@@ -328,7 +329,8 @@ class CoordinatorState(_message.Message):
     launched: _containers.RepeatedScalarFieldContainer[str]
     sign_age_nanoseconds: int
     strangers: int
-    def __init__(self, incarnation: _Optional[int] = ..., order_revision: _Optional[int] = ..., conversation: _Optional[str] = ..., controller_ready: _Optional[bool] = ..., controller_problem: _Optional[str] = ..., step: _Optional[int] = ..., attempt: _Optional[int] = ..., nodes: _Optional[_Iterable[_Union[NodeState, _Mapping]]] = ..., standing_action: _Optional[_Union[Action, str]] = ..., checkpoint: _Optional[_Union[CheckpointState, _Mapping]] = ..., problems: _Optional[_Iterable[_Union[Problem, _Mapping]]] = ..., refused_inputs: _Optional[int] = ..., launched: _Optional[_Iterable[str]] = ..., sign_age_nanoseconds: _Optional[int] = ..., strangers: _Optional[int] = ...) -> None: ...
+    taking_over: bool
+    def __init__(self, incarnation: _Optional[int] = ..., order_revision: _Optional[int] = ..., conversation: _Optional[str] = ..., controller_ready: _Optional[bool] = ..., controller_problem: _Optional[str] = ..., step: _Optional[int] = ..., attempt: _Optional[int] = ..., nodes: _Optional[_Iterable[_Union[NodeState, _Mapping]]] = ..., standing_action: _Optional[_Union[Action, str]] = ..., checkpoint: _Optional[_Union[CheckpointState, _Mapping]] = ..., problems: _Optional[_Iterable[_Union[Problem, _Mapping]]] = ..., refused_inputs: _Optional[int] = ..., launched: _Optional[_Iterable[str]] = ..., sign_age_nanoseconds: _Optional[int] = ..., strangers: _Optional[int] = ..., taking_over: _Optional[bool] = ...) -> None: ...
 
 class Problem(_message.Message):
     __slots__ = ("code", "message")

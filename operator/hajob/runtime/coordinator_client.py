@@ -94,6 +94,11 @@ class CoordinatorClient:
         return self.connected and self.now.state.controller_ready
 
     @property
+    def taking_over(self) -> bool:
+        """Whether it is heard and about to have a MindIO controller that serves, in the place of one that was lost."""
+        return self.connected and self.now.state.taking_over
+
+    @property
     def step(self) -> int:
         """Newest step that is known to be finished, -1 before the first."""
         found = known_step(self.now.state)

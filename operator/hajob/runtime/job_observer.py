@@ -63,6 +63,7 @@ class JobObserver:
             layout=memory.layout,
             step=coordinator.step,
             coordinator_ready=coordinator.serving,
+            taking_over=coordinator.taking_over,
             coordinator_apart=not self.places.coordinator_shares_node(),
             free_nodes=self.places.free_nodes(),
             start_nodes=self.places.start_nodes(),

@@ -60,9 +60,11 @@ def test_a_death_in_the_gap_waits_until_all_are_known(modern: World) -> None:
     modern.lose_controller()
     modern.die(1)
     assert modern.called("stop_train") == []
-    assert not modern.facts, "the operator could only start the job anew"
+    assert not modern.facts, "an older operator could only start the job anew"
+    assert (modern.state.controller_ready, modern.state.taking_over) == (False, True)
     modern.agent(1).frozen = False
     modern.advance(1.0)
+    assert (modern.state.controller_ready, modern.state.taking_over) == (True, False)
     assert modern.called("stop_train") == [{"ranks": [[1, 1]], "incarnation": 2}]
     assert [fact.kind for fact in modern.facts] == [pb.PROCESS_EXITED]
     recover(modern, 1)
@@ -78,6 +80,22 @@ def test_a_fault_is_told_in_time_if_no_controller_comes(modern: World) -> None:
     assert not [fact for fact in modern.facts if fact.kind == pb.PROCESS_EXITED]
     modern.advance(1.0)
     assert [fact for fact in modern.facts if fact.kind == pb.PROCESS_EXITED]
+
+
+def test_a_fault_told_in_one_breath_with_the_loss_is_decided(modern: World) -> None:
+    """A busy machine: it was known before the loss, and no report had gone out in between."""
+    modern.agent(1).frozen = True
+    modern.die(0, pump=False)
+    modern.lose_controller()
+    assert [fact.kind for fact in modern.facts] == [pb.PROCESS_EXITED]
+    assert (modern.state.controller_ready, modern.state.taking_over) == (False, True)
+    modern.order(pb.IN_PLACE, lost_ranks=[0], restart_ranks=[0], incarnation=2, revision=1)
+    modern.agent(1).frozen = False
+    modern.advance(1.0)
+    modern.step(2)
+    modern.mindio.result()
+    modern.pump()
+    assert modern.state.conversation == "Serving"
 
 
 def test_ranks_of_a_lost_node_are_made_known_by_another(modern: World) -> None:
@@ -108,6 +126,7 @@ def test_agents_of_an_older_version_leave_it_lost(modern: World) -> None:
     (lost,) = modern.facts
     assert (lost.kind, lost.code) == (pb.CONTROLLER_LOST, "NoSuccessor")
     assert lost.message == "signal 9; agents of an older version cannot make their ranks known to another one"
+    assert (modern.state.controller_ready, modern.state.taking_over) == (False, False)
     assert modern.controllers == 1
 
 

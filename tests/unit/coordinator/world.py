@@ -503,8 +503,8 @@ class World:
             self.step(step)
             self.advance(seconds)
 
-    def die(self, rank: int, code: int = -9) -> None:
-        """The rank's process ends, its agent lives."""
+    def die(self, rank: int, code: int = -9, *, pump: bool = True) -> None:
+        """The rank's process ends, its agent lives; `pump`: the coordinator has time to say so."""
         agent = self.agent(rank // self.per_node)
         process = agent.processes[rank]
         process.phase = pb.DEAD
@@ -517,7 +517,8 @@ class World:
             exit_code=code,
         )
         self.core.agent_report(agent.uid, agent.report([fact]), self.now)
-        self.pump()
+        if pump:
+            self.pump()
 
     def finish(self, rank: int) -> None:
         """The rank's process ends with 0."""

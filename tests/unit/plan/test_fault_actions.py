@@ -463,6 +463,25 @@ def test_what_mindio_needs(view: ClusterView, name: str) -> None:
     assert rig.action in {Action.RESTART, Action.CHECKPOINT}
 
 
+@pytest.mark.parametrize("kept", [True, False])
+def test_a_fault_while_another_controller_comes_is_decided(kept: bool) -> None:
+    """What is ordered is done when it serves; a second fault in between joins."""
+    rig = Rig.running(view=replace(VIEW, coordinator_ready=False, taking_over=True))
+    rig.exits(5)
+    rig.exits(2)
+    assert rig.at(JobPhase.GATHERING)
+    assert (rig.action, rig.refused.get(Action.IN_PLACE)) == (Action.IN_PLACE, None)
+    if kept:
+        rig.view = VIEW
+        rig.tell(e.ControllerTakenOver(duration_ms=6000))
+        rig.tell(e.CoordinatorReady())
+        rig.recover()
+        assert rig.at(JobPhase.RUNNING)
+    else:
+        rig.lose_for_good()
+        assert rig.at(JobPhase.RESTARTING)
+
+
 def test_the_first_step_is_enough() -> None:
     rig = Rig.running(view=replace(VIEW, step=-1), step=1)
     rig.exits(5)
