@@ -258,6 +258,13 @@ async def test_the_order_leaves_in_the_call_in_which_the_fault_came(town: Town) 
     assert (order.action, list(order.lost_ranks), list(order.restart_ranks)) == (wire.IN_PLACE, [5], [5])
 
 
+@pytest.mark.parametrize(("comes", "action"), [(True, "InPlace"), (False, "Restart")])
+async def test_a_fault_told_with_the_controllers_loss(town: Town, comes: bool, action: str) -> None:
+    await town.train()
+    await town.report(death_of(5), step=5, controller_ready=False, taking_over=comes, conversation="Lost")
+    assert town.status()["incidents"][0]["action"] == action
+
+
 async def test_a_pod_is_replaced_only_after_the_decision_is_written(town: Town) -> None:
     await town.train()
     lost = next(pod for pod in town.pods() if pod.node_rank == 0)
