@@ -1,8 +1,8 @@
 """How long a training is without protection when its MindIO controller dies, with 8 and with 64 ranks.
 
 The new process's own start (Python, MindIO's package, its listener, winding its serials on) is what the image takes,
-and is told apart: it is between the coordinator's two lines about it. All else is Hajob's. What the steps themselves lose
-is their mean in the seconds after the death against their mean in the seconds before it, by the ranks' own logs.
+and is told apart: it is between the coordinator's two lines about it. All else is Hajob's. What the steps lose is their
+mean in the seconds after the death against their mean in the seconds before it, by the ranks' own logs.
 """
 
 from __future__ import annotations
