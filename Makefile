@@ -34,7 +34,8 @@ demo: ## a training on a local cluster survives five faults, before your eyes; A
 
 .PHONY: test
 test: lint ## decide whether a change is good: lint and all tests
-	@$(PYTEST) -n 2 --dist worksteal $(TESTS)
+# Three at once on two cores: half of the time a test waits for processes and servers.
+	@$(PYTEST) -n 3 --dist worksteal $(TESTS)
 
 .PHONY: lint
 lint: ## format, lint, strict types, import contract, generated files
