@@ -34,8 +34,10 @@ def test_a_rank_dies_while_mindio_waits_for_its_answer(rig: Rig) -> None:
     job = rig.submit(iterations=STEPS, arguments=["--fault", stuck])
     job.wait_step(5)
     rig.plane.wait("rank 5 to stand still", Fault.parse(stuck).mark(job.logs, 5).exists)
+    log = job.pods("coordinator")[0]["metadata"]["name"], "coordinator"
     rig.nodes.control.kill(namespace=rig.namespace, rank=2)
-    rig.plane.wait("an incident", job.incidents)
+    # MindIO waits a second and a half: no time to ask the API server first
+    rig.plane.wait("MindIO to wait", lambda: any("MindIO took stop_train" in line for line in rig.lines(*log)))
     rig.nodes.control.kill(namespace=rig.namespace, rank=5)
     assert job.wait_incident(2)["action"] == "InPlace"
     assert len(job.incidents()) == 1
