@@ -6,6 +6,7 @@ and deleted until they agree with it. So a decision is never a queued command th
 """
 
 from collections.abc import Iterator
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final
@@ -76,15 +77,45 @@ def placements(state: JobState, num_nodes: int) -> Placements:
     """The pods that a job of so many nodes should have in this state."""
     served = ((node_rank, serving_incarnation(state, node_rank)) for node_rank in range(state.nodes or num_nodes))
     moving = _moving(state)
+    everywhere = _avoided_by(state, EVERY_NODE_RANK)
     ranks = [
         Placement(
-            rank, number, avoid=_avoided_by(state, rank), place="" if rank in moving else state.places.get(rank, "")
+            rank,
+            number,
+            avoid=_avoided_by(state, rank) if rank in state.avoided else everywhere,
+            place="" if rank in moving else state.places.get(rank, ""),
         )
         for rank, number in served
         if number
     ]
     ranks += _second_places(state)
     return Placements(tuple(ranks), coordinator_placement(state))
+
+
+def same_placements(before: JobState, after: JobState, num_nodes: int) -> bool:
+    """Whether the same pods should exist in both states, told without naming them all.
+
+    States share what did not change: between two that follow one another this costs as much as what did.
+    """
+    nodes, turned = after.nodes or num_nodes, turned_node_ranks(before, after)
+    if turned is None or nodes != (before.nodes or num_nodes):
+        return placements(before, num_nodes) == placements(after, num_nodes)
+    return (
+        all(serving_incarnation(before, rank) == serving_incarnation(after, rank) for rank in turned if rank < nodes)
+        and _second_places(before) == _second_places(after)
+        and coordinator_placement(before) == coordinator_placement(after)
+    )
+
+
+def turned_node_ranks(before: JobState, after: JobState) -> AbstractSet[int] | None:
+    """Node ranks that another pod may serve in the one state than in the other; None: each of them."""
+    without = (before.phase in WITHOUT_RANK_PODS, after.phase in WITHOUT_RANK_PODS)
+    if before.base != after.base or without[0] is not without[1]:
+        return None
+    turned = set(before.released).symmetric_difference(after.released)
+    if before.pods is not after.pods:
+        turned.update(rank for rank, _ in before.pods.items() ^ after.pods.items())
+    return turned
 
 
 def serving_incarnation(state: JobState, node_rank: int) -> int:

@@ -5,14 +5,15 @@ Only looking and remembering; what follows from it is the planner's, what is don
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from enum import IntEnum
 
 from hajob.api.base import Json
 from hajob.api.job import HATrainingJob
 from hajob.objects.naming import coordinator_pod_name
-from hajob.plan.placements import WITHOUT_RANK_PODS, coordinator_placement, serving_incarnation
+from hajob.plan.placements import coordinator_placement, serving_incarnation, turned_node_ranks
 from hajob.plan.state import JobState
 from hajob.sources.creation import NotCreated
 from hajob.sources.node import NodeView
@@ -72,6 +73,12 @@ class Serving:
             self.gated.add(pod.node_rank)
         if pod.phase == "Succeeded":
             self.finished.add(pod.node_rank)
+
+    def take(self, pods: Iterable[PodView], state: JobState) -> None:
+        """Those of these pods that serve in this state."""
+        for pod in pods:
+            if is_serving(pod, state):
+                self.put(pod)
 
     def drop(self, node_rank: int) -> None:
         """Nobody serves this node rank."""
@@ -164,7 +171,7 @@ class PodIndex:
             self._serving.drop(before.node_rank)
 
     @property
-    def node_names(self) -> Collection[str]:
+    def node_names(self) -> AbstractSet[str]:
         """Names of the nodes on which the job is."""
         return self._on_node.keys()
 
@@ -188,11 +195,14 @@ class PodIndex:
 
     def serving(self, state: JobState) -> Serving:
         """The pods that serve: of the incarnations that should be there in this state."""
-        if self._serving is None or self._state is None or not _serves_alike(self._state, state):
+        turned = turned_node_ranks(self._state, state) if self._state is not None else None
+        if self._serving is None or turned is None:
             self._serving = Serving()
-            for pod in self.pods.values():
-                if is_serving(pod, state):
-                    self._serving.put(pod)
+            self._serving.take(self.pods.values(), state)
+        elif turned:
+            for node_rank in turned:
+                self._serving.drop(node_rank)
+            self._serving.take((pod for pod in self.pods.values() if pod.node_rank in turned), state)
         self._state = state
         return self._serving
 
@@ -211,16 +221,6 @@ class PodIndex:
 def _is_within(version: str, listed: str) -> bool:
     """Whether a list shows a state in which this version was written already; the versions of one resource count up."""
     return version.isdecimal() and listed.isdecimal() and int(version) <= int(listed)
-
-
-def _serves_alike(before: JobState, now: JobState) -> bool:
-    """Whether the same pods serve in both states; states share what did not change."""
-    return (
-        before.base == now.base
-        and before.pods is now.pods
-        and before.released is now.released
-        and (before.phase in WITHOUT_RANK_PODS) is (now.phase in WITHOUT_RANK_PODS)
-    )
 
 
 def is_serving(pod: PodView, state: JobState) -> bool:

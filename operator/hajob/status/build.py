@@ -23,7 +23,7 @@ from hajob.domain.batch import Batch
 from hajob.domain.checkpoints import in_words
 from hajob.domain.goodput import Account
 from hajob.domain.incidents import IncidentOutcome
-from hajob.plan.placements import placements
+from hajob.plan.placements import same_placements
 from hajob.plan.policy import layout_of
 from hajob.plan.recoverability import recoverable as recoverable_status
 from hajob.plan.state import JobPhase, JobState
@@ -445,7 +445,7 @@ def is_news(old: api.HATrainingJobStatus, new: api.HATrainingJobStatus) -> bool:
 def is_urgent(before: JobState, after: JobState, num_nodes: int) -> bool:
     """Whether the status is written at once: people see a turn, or pods to be made or deleted wait for it."""
     turned = RUNNING_REASON[before.phase] is not RUNNING_REASON[after.phase]
-    return turned or placements(before, num_nodes) != placements(after, num_nodes)
+    return turned or not same_placements(before, after, num_nodes)
 
 
 def _at_rest(journal: str) -> str:

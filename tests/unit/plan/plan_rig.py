@@ -18,6 +18,7 @@ from hajob.plan.placements import (
     Placements,
     PodPurpose,
     placements,
+    same_placements,
     serving_incarnation,
 )
 from hajob.plan.policy import Policy
@@ -44,6 +45,12 @@ def in_words(pod: Placement | CoordinatorPlacement) -> str:
         return f"coordinator:{pod.incarnation}{'' if pod.apart else ' anywhere'}"
     purpose = "" if pod.purpose is PodPurpose.SERVING else f" {pod.purpose}"
     return f"{pod.node_rank}:{pod.incarnation}{purpose}{' off ' if pod.avoid else ''}{','.join(pod.avoid)}"
+
+
+def assert_told_alike(before: JobState, after: JobState, num_nodes: int) -> None:
+    """The short answer to whether other pods should exist is the one that all of them give."""
+    same = placements(before, num_nodes) == placements(after, num_nodes)
+    assert same_placements(before, after, num_nodes) is same, f"{before} and {after}"
 
 
 @dataclass
@@ -88,8 +95,9 @@ class Rig:
         self.now = now if now is not None else self.now + 10
         if self.state.incident is not None:
             self.last_incident = self.state.incident
-        self.transition = advance(self.state, event, self.view, self.policy, self.now)
+        before, self.transition = self.state, advance(self.state, event, self.view, self.policy, self.now)
         self.state = self.transition.state
+        assert_told_alike(before, self.state, self.view.layout.num_nodes)
         return self.transition.effects
 
     def see(

@@ -3,8 +3,11 @@
 from dataclasses import replace
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from hajob.api import constants as names
+from hajob.plan.state import JobPhase, JobState
 from hajob.runtime.pod_index import PodIndex
 from hajob.sources.node import NodeView
 from hajob.sources.pod import PodView, view
@@ -68,3 +71,31 @@ def test_a_pod_that_was_seen_is_not_missed_whichever_came_first(deleted: bool, w
         table.was_made(RAW)
     table.listed = "100"
     assert (table.missed(), table.made) == ([], {})
+
+
+pods_seen = st.tuples(st.integers(0, 3), st.integers(1, 3), st.sampled_from(["", "Succeeded"]), st.booleans())
+"""Node rank, incarnation, phase, whether it is gone."""
+states = st.builds(
+    JobState,
+    phase=st.sampled_from([JobPhase.RUNNING, JobPhase.SUSPENDED]),
+    base=st.integers(1, 2),
+    pods=st.dictionaries(st.integers(0, 3), st.integers(1, 3)),
+    released=st.sets(st.integers(0, 3), max_size=2).map(tuple),
+)
+
+
+@given(st.lists(st.one_of(pods_seen, states), max_size=20))
+@settings(max_examples=500, deadline=None)
+def test_who_serves_is_kept_as_it_would_be_counted_anew(told: list[tuple[int, int, str, bool] | JobState]) -> None:
+    kept, state = PodIndex(), JobState(phase=JobPhase.RUNNING, base=1)
+    for one in told:
+        if isinstance(one, JobState):
+            state = one
+        else:
+            node_rank, number, phase, deleted = one
+            name = f"job-{node_rank}-{number}"
+            pod = replace(POD, name=name, uid=name, node_rank=node_rank, incarnation=number, phase=phase)
+            kept.seen(pod, deleted=deleted)
+        anew = PodIndex()
+        anew.pods = kept.pods
+        assert kept.serving(state) == anew.serving(state)
