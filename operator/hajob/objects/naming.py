@@ -6,6 +6,7 @@ owner UID and incarnation (`is_same_pod`) before it calls that a success.
 """
 
 import hashlib
+from functools import lru_cache
 from typing import Any, Final
 
 from hajob.api import constants as names
@@ -15,6 +16,7 @@ from hajob.api.job import HATrainingJob
 _HASH_LENGTH: Final = 8
 
 
+@lru_cache(maxsize=256)  # a large job asks for the same one thousands of times in a row
 def pod_hash(job_uid: str, incarnation: int) -> str:
     """Eight characters that differ between jobs and incarnations."""
     return _short_hash(f"{job_uid}/{incarnation}")

@@ -64,7 +64,7 @@ class DrainWatch:
     def moves(self) -> Iterable[events.MigrateRequested]:
         """Rank pods that are to leave their nodes; a move that was refused is asked for again now and then."""
         memory = self._memory
-        for move in observe.of_moves(memory.state, memory.job.spec, self._places.serving(), self._ports.nodes()):
+        for move in observe.of_moves(memory.state, memory.job.spec, self._places.serving(), self._places.drained()):
             asked, now = (move, memory.job.metadata.generation), self._clock.monotonic()
             if asked != self._move_asked[0] or now - self._move_asked[1] > MOVE_AGAIN_SECONDS:
                 self._move_asked = (asked, now)
@@ -72,7 +72,7 @@ class DrainWatch:
 
     def look(self) -> list[events.CoordinatorMoveRequested]:
         """Take in which nodes are to be emptied; the coordinator is to move at once, since the training goes on."""
-        pods, now, policy = self._drained(), self._clock.monotonic(), self._memory.policy
+        pods, now, policy = self._places.drained(), self._clock.monotonic(), self._memory.policy
         self._drains.timeout = policy.drain_timeout_seconds
         fresh = self._drains.look({pod.node_name for pod in pods}, now)
         for pod in pods:
@@ -106,11 +106,6 @@ class DrainWatch:
             self._opening.cancel()
         self._opening = self._clock.call_later(self._turn.next_change(now) - now + 0.01, self._wake)
         return opened
-
-    def _drained(self) -> list[PodView]:
-        """Pods whose nodes are to be emptied, the coordinator's among them."""
-        pods = [*self._places.serving().values(), *filter(None, [self._places.coordinator_pod()])]
-        return [pod for pod in pods if observe.is_drained(pod, self._ports.nodes())]
 
     def _coordinator_move(self, now: float) -> list[events.CoordinatorMoveRequested]:
         pod = self._places.coordinator_pod()

@@ -12,11 +12,12 @@ from collections.abc import Mapping
 
 from hajob.api.derived import with_nodes
 from hajob.api.job import HATrainingJob
+from hajob.domain.layout import Layout
 from hajob.domain.pace import StepPace
 from hajob.domain.timeline import Mark
 from hajob.plan import effects, events, machine
 from hajob.plan.account import follow
-from hajob.plan.placements import Placements, placements
+from hajob.plan.placements import Placements, placements, same_placements
 from hajob.plan.policy import from_spec, layout_of
 from hajob.plan.state import ENDED, JobPhase, JobState
 from hajob.plan.view import ClusterView
@@ -85,6 +86,11 @@ class JobMemory:
     def desired(self) -> Placements:
         """The pods that should exist."""
         return placements(self.state, self.layout.num_nodes)
+
+    def still_desires(self, state: JobState, layout: Layout) -> bool:
+        """Whether the pods that should exist are those that should in this state, with this layout."""
+        num_nodes = self.layout.num_nodes
+        return num_nodes == layout.num_nodes and same_placements(state, self.state, num_nodes)
 
     @property
     def ended(self) -> bool:

@@ -116,8 +116,7 @@ class JobPlaces:
         if memory.policy.sizes is None:
             return None
         closed = {*ports.quarantined(), *ports.kept_out(), *ports.silent_nodes(), *ports.capacity().not_ready}
-        uid, own = memory.job.metadata.uid, self.pods.node_names
-        soon = ports.capacity().soon_free(self.demand(), uid, own)
+        soon = ports.capacity().soon_free(self.demand(), memory.job.metadata.uid)
         found = len(ports.capacity().free(self.demand()).union(soon).difference(closed))
         refused = self.pods.not_created
         return min(found, len(self.serving())) if refused is not None and refused.over_quota else found
@@ -135,7 +134,7 @@ class JobPlaces:
         if seen != self._avoided[0]:
             sizes = self._memory.policy.sizes
             need = (sizes.fitting(self.start_nodes()) if sizes else 0) or job.spec.num_nodes
-            self._avoided = (seen, tuple(sorted(ports.nodes_to_avoid(job, self.demand(), self.pods.node_names, need))))
+            self._avoided = (seen, tuple(sorted(ports.nodes_to_avoid(job, self.demand(), need))))
         return self._avoided[1]
 
     def spares(self) -> list[PodView]:
@@ -149,16 +148,25 @@ class JobPlaces:
         excluded = self._memory.job.spec.scheduling.excluded_node_names
         return view is not None and view.usable and not any(node in names for names in (*closed, excluded))
 
+    def drained(self) -> list[PodView]:
+        """Pods that serve, the coordinator's among them, on nodes that somebody wants empty; by name."""
+        wanted = self._ports.capacity().to_be_emptied & self.pods.node_names
+        pods = [pod for name in sorted(wanted) for pod in self.pods.on_node(name)]
+        nodes = self._ports.nodes() if pods else {}
+        return [
+            pod for pod in pods if (self.is_serving(pod) or self.is_coordinator(pod)) and observe.is_drained(pod, nodes)
+        ]
+
     def to_leave(self) -> list[str]:
         """Names of the nodes of rank pods that these are to be moved off, while the training goes on."""
-        spec, nodes = self._memory.job.spec, self._ports.nodes()
+        spec = self._memory.job.spec
         leaves = set(spec.scheduling.excluded_node_names)
         if spec.recovery.sub_health_policy is SubHealthPolicy.MIGRATE:
             leaves.update(self._ports.sub_healthy())
-        drained = spec.recovery.cordon_policy is CordonPolicy.MIGRATE
-        pods = self.serving().values()
+        if spec.recovery.cordon_policy is CordonPolicy.MIGRATE:
+            leaves.update(pod.node_name for pod in self.drained())
         return sorted(
-            {pod.node_name for pod in pods if pod.node_name in leaves or (drained and observe.is_drained(pod, nodes))}
+            name for name in leaves & self.pods.node_names if any(map(self.is_serving, self.pods.on_node(name)))
         )
 
     def refused(self, missing: int) -> Collection[str]:

@@ -57,7 +57,7 @@ def difference(job: HATrainingJob, desired: Placements, pods: Mapping[str, PodVi
     """
     placed = {_name(job, placement): placement for placement in desired}
     relieved = desired.coordinator.relieves if desired.coordinator is not None else 0
-    known = {*pods, *gone, *(_rank_name(job, pod) for pod in pods.values())}
+    known = {*pods, *gone, *(_rank_name(job, pod) for pod in pods.values() if pod.warm)}
     return Difference(
         missing=tuple(placement for name, placement in placed.items() if name not in known),
         surplus=tuple(

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Collection
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -148,16 +149,16 @@ class Ports:
         return list(dict.fromkeys((*troubled, *sorted(self.sub_healthy()), *sorted(self.kept_out()))))
 
     def free_nodes(
-        self, job: HATrainingJob, demand: Demand, own_nodes: Collection[str], closed: Collection[str] = ()
+        self, job: HATrainingJob, demand: Demand, own_nodes: AbstractSet[str], closed: Collection[str] = ()
     ) -> int:
         """How many nodes could take a rank pod of this job now, beside those on which it is already and `closed`."""
         capacity, closed = self.capacity(), {*self.kept_out(), *closed}
         free = capacity.free_for(demand, job.metadata.uid, own_nodes)
-        return free - (sum(name in capacity.free(demand) for name in closed - set(own_nodes)) if closed else 0)
+        return free - sum(name not in own_nodes for name in capacity.free(demand) & closed)
 
-    def nodes_to_avoid(self, job: HATrainingJob, demand: Demand, own_nodes: Collection[str], need: int) -> set[str]:
+    def nodes_to_avoid(self, job: HATrainingJob, demand: Demand, need: int) -> set[str]:
         """Names of the nodes on which no start of this job should go."""
-        return self.capacity().to_avoid(demand, job.metadata.uid, own_nodes, need, self.avoided())
+        return self.capacity().to_avoid(demand, job.metadata.uid, need, self.avoided())
 
     def nodes_to_refuse(self, demand: Demand, missing: int) -> set[str]:
         """Names of the nodes on which none of so many pods may be placed that are made now.

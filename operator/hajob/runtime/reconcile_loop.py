@@ -164,8 +164,8 @@ class ReconcileLoop:
         self._owner.follow_spec()
         for pod in self._outdated.look():
             await self._reconciler.delete(pod)
-        desired = memory.desired
-        todo = difference(memory.job, desired, index.pods, index.gone | index.made.keys() | self._spares.adopted)
+        state, layout = memory.state, memory.layout
+        todo = difference(memory.job, memory.desired, index.pods, index.gone | index.made.keys() | self._spares.adopted)
         hanging = tuple(pod for pod in index.all() if self._reconciler.hangs(pod))
         todo = dataclasses.replace(todo, surplus=(*todo.surplus, *hanging))
         if memory.ended:  # its pods may stay for their logs; one that was drained since is not made again
@@ -181,7 +181,7 @@ class ReconcileLoop:
         if todo.empty and not held_back:
             return
         await status.acknowledged()
-        if desired == memory.desired and not self._ended:
+        if memory.still_desires(state, layout) and not self._ended:
             todo = dataclasses.replace(todo, missing=await self._spares.adopt(todo.missing))
             refused = await self._reconciler.carry_out(memory.started, todo, self._pod_made, self._goes_on, gated=gated)
             await self._reconciler.open(held_back)

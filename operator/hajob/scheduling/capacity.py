@@ -1,14 +1,15 @@
 """Which nodes could take a rank pod of a job now: kept event by event, never counted anew.
 
 Every pod that has a node takes its chips there, whoever it belongs to, until it is gone or has ended. For each demand
-that was asked for, the set of nodes that satisfy it is kept; an event costs one entry in a log, and whoever asks next
-looks at the nodes that the log names since it asked last.
+that was asked for, the set of nodes that satisfy it is kept, and of each job that asked, what it would leave free; an
+event costs one entry in a log, and whoever asks next looks at the nodes that the log names since it asked last.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from typing import Final, Self
 
@@ -18,8 +19,8 @@ from hajob.sources.pod import PodView, Requests, Stranger
 
 LOG_LIMIT: Final = 20_000
 """Changes that are remembered; who has missed more looks at all nodes."""
-DEMANDS_LIMIT: Final = 1_000
-"""So many demands are kept, those that were asked for last."""
+KEPT_LIMIT: Final = 1_000
+"""So many sets of nodes are kept, those that were asked for last."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +34,7 @@ class Occupant:
 
 @dataclass(slots=True)
 class _Kept:
-    """The nodes for one demand, as they were when the log had so many entries."""
+    """The nodes for one demand, or those that a job would leave free for it, when the log had so many entries."""
 
     may_take: Callable[[NodeView], bool]
     names: set[str] = field(default_factory=set)
@@ -47,12 +48,14 @@ class Capacity:
         nodes: by name.
         changes: rises with every change of a node or of what occupies one.
         not_ready: names of the nodes that are not ready.
+        to_be_emptied: names of those that somebody wants empty.
     """
 
     def __init__(self) -> None:
         self.nodes: dict[str, NodeView] = {}
         self.changes = 0
         self.not_ready: set[str] = set()
+        self.to_be_emptied: set[str] = set()
         self._kept_out: frozenset[str] = frozenset()
         self._occupants: dict[str, dict[str, Occupant]] = {}
         self._places: dict[str, str] = {}
@@ -60,7 +63,7 @@ class Capacity:
         self._priorities: Counter[int] = Counter()
         self._log: list[str] = []
         self._forgotten = 0
-        self._kept: dict[Demand, _Kept] = {}
+        self._kept: dict[tuple[Demand, str], _Kept] = {}
 
     @classmethod
     def of(cls, nodes: Iterable[NodeView], pods: Iterable[PodView | Stranger]) -> Self:
@@ -76,12 +79,14 @@ class Capacity:
         """A node as it is now."""
         self.nodes[node.name] = node
         (self.not_ready.discard if node.ready else self.not_ready.add)(node.name)
+        (self.to_be_emptied.add if node.is_to_be_emptied else self.to_be_emptied.discard)(node.name)
         self._changed(node.name)
 
     def node_gone(self, name: str) -> None:
         """A node that is no more."""
         self.nodes.pop(name, None)
         self.not_ready.discard(name)
+        self.to_be_emptied.discard(name)
         self._changed(name)
 
     def keep_out(self, names: Iterable[str]) -> None:
@@ -129,14 +134,12 @@ class Capacity:
 
     def free(self, demand: Demand) -> set[str]:
         """Names of the nodes that have room for one such pod; not to be changed."""
-        kept = self._kept.pop(demand, None) or _Kept(demand.judge())
-        self._kept[demand] = kept  # the last one asked for is the last one forgotten
-        if len(self._kept) > DEMANDS_LIMIT:
-            del self._kept[next(iter(self._kept))]
-        self._bring_up(demand, kept)
+        kept = self._keep(demand)
+        for name in self._news_for(kept):
+            (kept.names.add if self._fits(kept, demand, name) else kept.names.discard)(name)
         return kept.names
 
-    def free_for(self, demand: Demand, job_uid: str, own_nodes: Collection[str]) -> int:
+    def free_for(self, demand: Demand, job_uid: str, own_nodes: AbstractSet[str]) -> int:
         """How many nodes could take one more rank pod of this job: none on which the job is already.
 
         Args:
@@ -145,45 +148,41 @@ class Capacity:
             own_nodes: names of the nodes of its pods.
         """
         free = self.free(demand)
-        return len(free) - sum(self._has(name, job_uid) for name in free.intersection(own_nodes))
+        return len(free) - sum(self._has(name, job_uid) for name in free & own_nodes)
 
-    def soon_free(self, demand: Demand, job_uid: str, own_nodes: Collection[str]) -> set[str]:
-        """Names of nodes that have room for one such pod once this job's own pods have left."""
-        free = self.free(demand)
-        return {
-            name
-            for name in own_nodes
-            if name not in free and self._fits(demand, name, stays=lambda one: one.job_uid != job_uid)
-        }
+    def soon_free(self, demand: Demand, job_uid: str) -> set[str]:
+        """Names of nodes that have room for one such pod once this job's own pods have left; not to be changed."""
+        free, kept = self.free(demand), self._keep(demand, job_uid)
+        for name in self._news_for(kept):
+            leaves = name not in free and self._has(name, job_uid)
+            fits = leaves and self._fits(kept, demand, name, stays=lambda one: one.job_uid != job_uid)
+            (kept.names.add if fits else kept.names.discard)(name)
+        return kept.names
 
     def taken_by_lower(self, demand: Demand, priority: int) -> set[str]:
         """Names of nodes that have no room for one such pod, and would have without the pods of a lower priority."""
         if not any(one < priority for one in self._priorities):
             return set()
-        free = self.free(demand)
+        free, kept = self.free(demand), self._keep(demand)
         return {
             name
             for name in self._occupants
-            if name not in free and self._fits(demand, name, stays=lambda one: one.priority >= priority)
+            if name not in free and self._fits(kept, demand, name, stays=lambda one: one.priority >= priority)
         }
 
-    def to_avoid(
-        self, demand: Demand, job_uid: str, own_nodes: Collection[str], need: int, avoided: Sequence[str]
-    ) -> set[str]:
+    def to_avoid(self, demand: Demand, job_uid: str, need: int, avoided: Sequence[str]) -> set[str]:
         """For a start of a whole job: nodes that its pods keep off. No more avoided ones are taken than it needs.
 
         Args:
             demand: of its rank pods.
             job_uid: of the job; its own pods leave before the new ones are placed.
-            own_nodes: names of the nodes of its pods.
             need: rank pods of the job.
             avoided: names of nodes on which something was wrong a moment ago, the longest ago first: the likeliest to
                 be well again.
         """
         if not avoided:
             return set(self.not_ready)
-        free = self.free(demand)
-        soon_free = self.soon_free(demand, job_uid, own_nodes)
+        free, soon_free = self.free(demand), self.soon_free(demand, job_uid)
         could_take = [name for name in avoided if name in free or name in soon_free]
         missing = need - (len(free) + len(soon_free) - len(could_take))
         return self.not_ready | (set(avoided) - set(could_take[: max(missing, 0)]))
@@ -191,10 +190,10 @@ class Capacity:
     def _has(self, name: str, job_uid: str) -> bool:
         return any(one.job_uid == job_uid for one in self._occupants.get(name, {}).values())
 
-    def _fits(self, demand: Demand, name: str, stays: Callable[[Occupant], bool] | None = None) -> bool:
+    def _fits(self, kept: _Kept, demand: Demand, name: str, stays: Callable[[Occupant], bool] | None = None) -> bool:
         """Whether one such pod fits on a node; `stays`: as if only these occupants were left."""
         node = self.nodes.get(name)
-        if node is None or name in self._kept_out or not self._kept[demand].may_take(node):
+        if node is None or name in self._kept_out or not kept.may_take(node):
             return False
         room = (node.chips or {}).get(demand.resource, 0)
         for one in self._occupants.get(name, {}).values():
@@ -202,15 +201,22 @@ class Capacity:
                 room -= sum(count for resource, count in one.chips if resource == demand.resource)
         return room >= demand.chips
 
-    def _bring_up(self, demand: Demand, kept: _Kept) -> None:
-        if kept.seen < self._forgotten:
-            changed: Iterable[str] = self.nodes
-            kept.names.clear()
-        else:
-            changed = self._log[kept.seen - self._forgotten :]
-        for name in changed:
-            (kept.names.add if self._fits(demand, name) else kept.names.discard)(name)
+    def _keep(self, demand: Demand, job_uid: str = "") -> _Kept:
+        """What is kept of this demand, and of this job; the last that was asked for is the last one forgotten."""
+        key = demand, job_uid
+        self._kept[key] = kept = self._kept.pop(key) if key in self._kept else _Kept(demand.judge())
+        if len(self._kept) > KEPT_LIMIT:
+            del self._kept[next(iter(self._kept))]
+        return kept
+
+    def _news_for(self, kept: _Kept) -> Iterable[str]:
+        """Names of the nodes that may belong to it now and did not before, or the other way round."""
+        forgotten, seen = kept.seen < self._forgotten, kept.seen
         kept.seen = self._forgotten + len(self._log)
+        if forgotten:
+            kept.names.clear()
+            return self.nodes
+        return self._log[seen - self._forgotten :]
 
     def _changed(self, name: str) -> None:
         self.changes += 1

@@ -115,7 +115,7 @@ class _Room:
         if claim.grows:
             room -= len(capacity.free(demand).intersection(claim.own_nodes).difference(self._closed))
         elif claim.own_nodes:
-            more = capacity.soon_free(demand, claim.job_uid, claim.own_nodes)
+            more = capacity.soon_free(demand, claim.job_uid)
         left = room + len(more.difference(self._closed)) - self._taken(kind)
         if claim.grows:
             allowed = self._quotas.allowed(claim.ask, self._used.get(claim.ask.namespace))

@@ -70,14 +70,21 @@ def of_spec(state: JobState, spec: HATrainingJobSpec, restart_seen: str) -> Iter
 
 
 def of_moves(
-    state: JobState, spec: HATrainingJobSpec, pods: Pods, nodes: Mapping[str, NodeView]
+    state: JobState, spec: HATrainingJobSpec, pods: Pods, drained: Iterable[PodView]
 ) -> Iterator[events.MigrateRequested]:
-    """Pods on nodes that the spec excludes, or that are cordoned, are to be moved off, while the training is whole."""
-    if state.phase is not JobPhase.RUNNING:
-        return
+    """Pods on nodes that the spec excludes, or that are cordoned, are to be moved off, while the training is whole.
+
+    Args:
+        state: of the job.
+        spec: of the job.
+        pods: that serve, by node rank.
+        drained: those of the job whose nodes somebody wants empty.
+    """
     excluded = set(spec.scheduling.excluded_node_names)
     if spec.recovery.cordon_policy is CordonPolicy.MIGRATE:
-        excluded.update(pod.node_name for pod in pods.values() if is_drained(pod, nodes))
+        excluded.update(pod.node_name for pod in drained if pod.node_rank in pods)
+    if state.phase is not JobPhase.RUNNING or not excluded:
+        return
     moved = tuple(sorted(node_rank for node_rank, pod in pods.items() if pod.node_name in excluded))
     if moved:
         left = sorted({pods[node_rank].node_name for node_rank in moved})

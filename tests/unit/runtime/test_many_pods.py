@@ -13,6 +13,7 @@ import pytest
 
 from hajob.api import constants as names
 from hajob.plan import events
+from hajob.plan.state import JobPhase
 from hajob.protocol import sidecar_pb2 as wire
 from hajob.runtime.batches import AT_ONCE, slices
 from hajob.runtime.caches import Caches
@@ -273,7 +274,7 @@ class Cost:
     async def start(self) -> None:
         """Apply the jobs and show that their pods are made, each on a node of its own."""
         await self.town.controller.close()
-        for number in range(self.num_jobs * (self.num_nodes + 1)):
+        for number in range(self.num_jobs * (self.num_nodes + 1) + 4):
             self.core.node_changed(NodeView(f"node-{number}", chips={names.DEFAULT_RESOURCE_NAME: 2}), deleted=False)
         raw = {key: value for key, value in self.town.raw.items() if key != "metadata"}
         raw["spec"] = raw["spec"] | {"numNodes": self.num_nodes}
@@ -317,11 +318,43 @@ class Cost:
         labelled = NodeView(f"node-{number}", chips={names.DEFAULT_RESOURCE_NAME: 2}, labels={"a": "b"})
         return self.of(lambda: self.core.node_changed(labelled, deleted=False))
 
+    async def of_loss(self) -> int:
+        """The coordinator of a job that trains tells that one more node has fallen silent, and others are free."""
+        for number, pod in enumerate(self.pods):
+            runs = dataclasses.replace(pod, node_name=f"node-{number}", phase="Running", address=f"127.0.0.{number}")
+            self.core.pod_changed(runs, deleted=False)
+        await self.town.clock.advance(5.0)
+        controller = self.core._controllers[self.pods[0].job_uid]
+        coordinator = controller.observer.coordinator
+        coordinator.connected_changed(True, "")
+        state = wire.CoordinatorState(controller_ready=True, attempt=controller.state.attempt, step=5)
+        started = wire.Milestone(kind=wire.STARTED, incarnation=1)
+        coordinator.reported(wire.Report(sequence=1, state=state, milestones=[started]))
+        coordinator.reported(wire.Report(sequence=2, state=state))
+        assert controller.state.phase is JobPhase.RUNNING
+        silent = [
+            wire.Fact(id=f"silent-{rank}", kind=wire.AGENT_SILENT, node_rank=rank, ranks=[2 * rank], incarnation=1)
+            for rank in (3, 5)
+        ]
+        coordinator.reported(wire.Report(sequence=3, state=state, facts=silent[:1]))
+        count = self.of(lambda: coordinator.reported(wire.Report(sequence=4, state=state, facts=silent[1:])))
+        assert controller.state.incident is not None
+        assert controller.state.incident.replaced_nodes == (3, 5)
+        return count
+
 
 async def costs(num_nodes: int, num_jobs: int = 1) -> tuple[int, int]:
     cost = Cost(num_nodes, num_jobs)
     await cost.start()
     found = cost.of_pod(), cost.of_node()
+    await cost.core.close()
+    return found
+
+
+async def cost_of_a_loss(num_nodes: int) -> int:
+    cost = Cost(num_nodes)
+    await cost.start()
+    found = await cost.of_loss()
     await cost.core.close()
     return found
 
@@ -336,3 +369,8 @@ async def test_an_event_costs_the_same_among_any_number_of_jobs() -> None:
     one, many = await costs(4), await costs(4, num_jobs=40)
     assert 0 < many[0] < one[0] + 10
     assert 0 < many[1] < one[1] + 10
+
+
+async def test_a_lost_node_costs_the_same_in_a_job_of_any_size() -> None:
+    small, large = await cost_of_a_loss(8), await cost_of_a_loss(400)
+    assert 0 < large < small + 10

@@ -148,7 +148,9 @@ def test_what_is_kept_is_what_would_be_counted() -> None:
         match chance.randrange(4):
             case 0:
                 labels = {"pool": chance.choice("ab")}
-                capacity.node_seen(replace(NODE, name=name, ready=chance.random() < 0.8, labels=labels))
+                cordoned = chance.random() < 0.2
+                node = replace(NODE, name=name, ready=chance.random() < 0.8, labels=labels, unschedulable=cordoned)
+                capacity.node_seen(node)
             case 1:
                 capacity.node_gone(name)
             case 2:
@@ -161,6 +163,10 @@ def test_what_is_kept_is_what_would_be_counted() -> None:
         fresh = Capacity.of(capacity.nodes.values(), pods.values())
         assert set(capacity.free(job)) == set(fresh.free(job))
         assert capacity.not_ready == fresh.not_ready
+        assert capacity.to_be_emptied == {node.name for node in capacity.nodes.values() if node.unschedulable}
+        homes = {pod.node_name for pod in pods.values() if pod.phase == "Running"}
+        left = Capacity.of(capacity.nodes.values(), []).free(job)
+        assert capacity.soon_free(job, "uid-1") == (homes & left) - fresh.free(job)
 
 
 def test_what_the_job_wishes() -> None:
@@ -203,7 +209,7 @@ def test_needed_avoided_nodes_are_taken_longest_avoided_first() -> None:
     layout = layout_of(job)
 
     def avoided(*names: str) -> set[str]:
-        return Capacity.of(nodes, []).to_avoid(demand(job), "uid-1", (), layout.num_nodes, names)
+        return Capacity.of(nodes, []).to_avoid(demand(job), "uid-1", layout.num_nodes, names)
 
     assert avoided("node-2", "node-0") == {"node-0", "node-2", "node-9"}
     assert avoided("node-2", "node-0", "node-1") == {"node-0", "node-1", "node-9"}
@@ -216,7 +222,7 @@ def test_needed_avoided_nodes_are_taken_longest_avoided_first() -> None:
 def test_a_jobs_own_nodes_count_for_its_restart() -> None:
     nodes = [replace(NODE, name=f"node-{number}") for number in range(5)]
     job, taken = spec(), [own(f"r{number}", f"node-{number}") for number in range(4)]
-    capacity, homes = Capacity.of(nodes, taken), [f"node-{number}" for number in range(4)]
-    assert capacity.to_avoid(demand(job), "uid-1", homes, 4, ["node-1"]) == {"node-1"}
-    assert capacity.to_avoid(demand(job), "uid-1", homes, 4, ["node-1", "node-2"]) == {"node-2"}
-    assert capacity.to_avoid(demand(job), "uid-1", homes, 5, ["node-1", "node-2"]) == set()
+    capacity = Capacity.of(nodes, taken)
+    assert capacity.to_avoid(demand(job), "uid-1", 4, ["node-1"]) == {"node-1"}
+    assert capacity.to_avoid(demand(job), "uid-1", 4, ["node-1", "node-2"]) == {"node-2"}
+    assert capacity.to_avoid(demand(job), "uid-1", 5, ["node-1", "node-2"]) == set()

@@ -92,7 +92,7 @@ def excluding(*nodes: str) -> HATrainingJobSpec:
 def test_pods_on_excluded_nodes_are_to_be_moved(
     phase: JobPhase, excluded: tuple[str, ...], moved: list[tuple[int, ...]]
 ) -> None:
-    seen = list(observe.of_moves(in_phase(phase), excluding(*excluded), PODS, {}))
+    seen = list(observe.of_moves(in_phase(phase), excluding(*excluded), PODS, ()))
     assert [event.nodes for event in seen] == moved
     assert all(event.avoid == excluded for event in seen)
 
@@ -269,5 +269,6 @@ def test_a_cordoned_node_is_left_as_the_policy_says(policy: str, ready: bool, mo
         update={"recovery": SPEC.recovery.model_copy(update={"cordon_policy": CordonPolicy(policy)})}
     )
     cordoned = NodeView(PODS[1].node_name, ready=ready, unschedulable=True)
-    seen = list(observe.of_moves(in_phase(JobPhase.RUNNING), spec, PODS, {cordoned.name: cordoned}))
+    drained = [pod for pod in PODS.values() if observe.is_drained(pod, {cordoned.name: cordoned})]
+    seen = list(observe.of_moves(in_phase(JobPhase.RUNNING), spec, PODS, drained))
     assert [move.nodes for move in seen] == ([moved] if moved else [])
