@@ -37,6 +37,9 @@ PAUSE, PAUSED, GO_ON = 13, 14, 15
 ONCE = {LOCK: ANSWERS[STOP], STOP: ANSWERS[STOP], CLEAN: ANSWERS[CLEAN], REPAIR: ANSWERS[REPAIR], PAUSE: PAUSED}
 """What a process does once until it goes on training, and the answer that tells that it has: asked again it fails,
 waits for ever, or is stuck later. What locks again must be stopped again."""
+GO_ON_TRAINING = 25
+TO_ALL = frozenset({PAUSE, GO_ON, GO_ON_TRAINING, 31, 33})
+"""Of these every rank is given the same bytes, and one that is not given them keeps those waiting that are."""
 HANDLED = {action: answer for action, answer in ANSWERS.items() if action not in (9, LOCK, 25)} | {
     PAUSE: PAUSED,
     GO_ON: PAUSED,
@@ -112,6 +115,12 @@ def serial(action: Message) -> int:
     if action.kind < FIRST_ACTION or len(action.content) < at + SERIAL.size:
         return 0
     return int(SERIAL.unpack_from(action.content, at)[0])
+
+
+def action(content: bytes) -> Message | None:
+    """The action that these bytes are; None: they are not a whole one."""
+    messages = Inward().feed(content)
+    return messages[0] if len(messages) == 1 and messages[0].content == content else None
 
 
 def registered(reply: bytes) -> tuple[int, int]:

@@ -118,6 +118,10 @@ class Gate:
         for rank, one in kept.told((rank, self.rules.process(rank)) for rank in kept.ranks):
             actions = state.told.add(rank=rank, answered=sorted(one.answered), busy=bool(one.awaited))
             actions.repaired = one.repaired
+            actions.serial = 0 if controller else one.serial
+        if not controller and (last := kept.last) is not None:
+            state.action = last.kind
+            state.word = last.content if last.kind in frames.TO_ALL else b""
         return state
 
     def changed(self) -> None:
@@ -128,6 +132,8 @@ class Gate:
         for link in list(self._links):
             if address:
                 link.redirect(address, controller)
+            elif (word := self.rules.word_for(link.whose.rank)) is not None:
+                link.complete(word)
         self._stand_ins.follow()
 
     def end(self, link: GateLink) -> None:

@@ -123,6 +123,17 @@ class GateLink:
         elif self.phase is LinkPhase.LINKED:
             self._controller.abort()
 
+    def complete(self, word: frames.Message) -> None:
+        """What the former controller was telling every rank, and had not come to tell this one."""
+        rank, process = self.whose.rank, self.whose.process
+        kept = self._gate.registrations.of(rank, process)
+        if kept is None or self.has_ended or kept.serial >= frames.serial(word):
+            return
+        log.warning("rank %d is told action %d, which the former controller has told others", rank, word.kind)
+        self._gate.registrations.passed(rank, process, kept.controller, word)
+        self._writer.write(word.content)
+        self._gate.rules.link_changed(rank)
+
     async def _forward(self, upstream: asyncio.StreamReader, reading: asyncio.Future[None]) -> None:
         """Both directions until one of them ends, or the rank's process."""
         self._voice.begin()

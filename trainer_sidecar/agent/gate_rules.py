@@ -5,6 +5,7 @@ from __future__ import annotations
 import enum
 from typing import Protocol
 
+from trainer_sidecar.agent.frames import Message
 from trainer_sidecar.agent.listener import ListenerRules
 
 
@@ -42,6 +43,9 @@ class Rules(ListenerRules, Protocol):
 
     def is_repaired(self) -> bool:
         """Whether what ranks have repaired for a former controller is not to be repaired again."""
+
+    def word_for(self, rank: int) -> Message | None:
+        """What the former controller has told other ranks, and this one is to be told as well; None: nothing."""
 
     def stand_ins(self) -> frozenset[int]:
         """Ranks without a process that the controller may be told of now."""

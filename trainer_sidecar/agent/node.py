@@ -13,7 +13,7 @@ from typing import Any
 
 from hajob.domain.facts import CONTAINER_KILLED, CONTAINER_STOPPED
 from hajob.protocol import sidecar_pb2 as pb
-from trainer_sidecar.agent import facts
+from trainer_sidecar.agent import facts, frames
 from trainer_sidecar.agent.clock import Clock
 from trainer_sidecar.agent.environment import rank_environment
 from trainer_sidecar.agent.fence import Fence
@@ -292,6 +292,12 @@ class Node:
     def is_repaired(self) -> bool:
         """Whether what ranks have repaired for a former controller is not to be repaired again."""
         return self._orders.repaired
+
+    def word_for(self, rank: int) -> frames.Message | None:
+        """What the former controller has told other ranks, and this one is to be told as well; None: nothing."""
+        orders = self._orders
+        wanted = rank in orders.word_for and not orders.over and self.lease.is_valid(self._clock.now())
+        return frames.action(orders.word) if wanted else None
 
     def stand_ins(self) -> frozenset[int]:
         """Ranks without a process that the controller may be told of now."""

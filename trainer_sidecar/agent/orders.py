@@ -20,6 +20,8 @@ class Orders:
         controller: which controller process serves there, empty: not told.
         stand_ins: ranks without a process that this agent makes known to it.
         repaired: what its ranks have repaired for another controller is not repaired again.
+        word: an action of the former controller that it did not come to give to all ranks.
+        word_for: those of this pod that are to have it.
         store_address: host:port of the rendezvous store, empty while there is none.
         store: which store that is, while another one is held still the one before; empty: not told.
         store_held: nobody may reach it yet.
@@ -34,6 +36,7 @@ class Orders:
         self.wanted: dict[int, Wanted] = {}
         self.controller_address = self.store_address = self.controller = ""
         self.stand_ins: frozenset[int] = frozenset()
+        self.word, self.word_for = b"", frozenset[int]()
         self.over = self.repaired = self.store_held = self.store_kept = False
         self.store = self.store_wanted = ""
 
@@ -53,6 +56,7 @@ class Orders:
         if order.store and not order.store_held:  # whether it is kept is known by then
             self.store = order.store
         self.controller, self.stand_ins = order.controller, frozenset(order.stand_ins)
+        self.word, self.word_for = order.word, frozenset(order.word_for)
         self.wanted = {}
         for entry in order.ranks:
             if self._settings.identity.name(entry.rank // self._settings.ranks_per_node, entry.incarnation):

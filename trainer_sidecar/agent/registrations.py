@@ -35,6 +35,7 @@ class Registration:
         heartbeat: Its last one, empty: none has come.
         controller: The controller that knows the rank by it.
         serial: The highest of an action that was passed down to it.
+        last: That action, if this agent has passed it.
         counter: The highest repair counter that it said or was told.
         left: It has said that its training is over.
         pauses: Of the words to pause and to go on, the last one was to pause.
@@ -49,6 +50,7 @@ class Registration:
     heartbeat: bytes = b""
     controller: str = ""
     serial: int = 0
+    last: Message | None = None
     counter: int = 0
     left: bool = False
     pauses: bool = False
@@ -104,6 +106,12 @@ class Registrations:
         return max((one.serial for one in self._by_rank.values()), default=0)
 
     @property
+    def last(self) -> Message | None:
+        """The action with the highest serial; None: this agent has passed none."""
+        newest = max(self._by_rank.values(), key=lambda one: (one.serial, one.last is not None), default=None)
+        return newest.last if newest is not None else None
+
+    @property
     def counter(self) -> int:
         """The highest of all."""
         return max((one.counter for one in self._by_rank.values()), default=0)
@@ -154,7 +162,7 @@ class Registrations:
         elif action.kind in (frames.PAUSE, frames.GO_ON):
             kept.pauses = action.kind == frames.PAUSE
         if action.kind not in TOLD and (serial := frames.serial(action)) > kept.serial:
-            kept.serial = serial
+            kept.serial, kept.last = serial, action
             self._save(rank, kept)
 
     def now_known(self, rank: int, registration: Registration, controller: str) -> None:

@@ -35,6 +35,8 @@ class ControllerChange:
     heard: list[tuple[MindIOEvent, float]] = field(default_factory=list)
     serial: int = 0  # the highest that any rank has seen
     counter: int = 0
+    word: bytes = b""  # what the former controller was telling all ranks
+    untold: frozenset[int] = frozenset()  # who has not had it, and is told now
     asked: bool = False
     repaired: bool = False  # what was repaired for the former controller counts
     adopted: bool = False  # this coordinator does not know what the former controller was told
@@ -83,6 +85,7 @@ class ControllerChange:
     def begin(self, former: str, now: float, *, adopted: bool = False) -> None:
         """The controller is lost."""
         self.repaired = self.paused = self.trains = self.smaller = False
+        self.word, self.untold = b"", frozenset()
         self.adopted = adopted
         self.phase, self.since, self.former = ChangePhase.HOLDING, now, former
         self.asked, self.heard, self.absent, self.stand_ins = False, [], frozenset(), {}
@@ -90,6 +93,10 @@ class ControllerChange:
     def again(self, former: str) -> None:
         """The new one is lost as well, before it was in service."""
         self.phase, self.former, self.asked, self.heard = ChangePhase.HOLDING, former, False, []
+
+    def tells(self, word: bytes, ranks: frozenset[int]) -> None:
+        """These ranks are to have what the former controller was telling all."""
+        self.word, self.untold = word, ranks
 
     def opens(self, *, trains: bool, repaired: bool, paused: bool) -> None:
         """No gate has a link to the former one, and it is known how far the ranks are."""

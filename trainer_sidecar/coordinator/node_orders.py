@@ -56,6 +56,9 @@ def node_order(job: Job, pod: RankPod) -> pb.NodeOrder | None:
         order.controller = job.controller.instance
         order.stand_ins.extend(job.change.stand_ins_at(pod.uid))
         order.repaired = job.change.repaired
+    if told := job.change.untold.intersection(rank for rank, _ in mine):
+        order.word = job.change.word
+        order.word_for.extend(sorted(told))
     order.store_address = job.setup.endpoint.store
     order.store = job.store if job.runs else ""  # empty: whether ranks run is not known yet
     order.store_held, order.store_kept = job.keeping.holds, job.keeping.is_kept_of(pod.uid)

@@ -37,11 +37,13 @@ class Stage:
         lost: Ranks whose process MindIO was told of as dead, and that are not repaired.
         kinds: What any rank has answered.
         moving: Second processes are about to take the places of others.
+        half_repaired: Ranks give their data to successors that were not told to take them.
     """
 
     answered: Mapping[int, Collection[int]]
     lost: Collection[int] = ()
     moving: bool = False
+    half_repaired: bool = False
     kinds: frozenset[int] = field(init=False)
 
     def __post_init__(self) -> None:
@@ -80,6 +82,11 @@ ROWS: Mapping[str, ResumptionRow] = {
             Resumption.IMPOSSIBLE,
             "it was lost after every rank had left its step for a move, which only that controller could end",
         ),
+        ResumptionRow(
+            "half repaired",
+            Resumption.IMPOSSIBLE,
+            "it was lost when it had told a rank to give its data, which it gives once, and nobody to take them",
+        ),
         ResumptionRow("saved", Resumption.IMPOSSIBLE, "it was lost when the checkpoint of the fault was complete"),
         ResumptionRow("paused", Resumption.PAUSED),
         ResumptionRow(
@@ -100,6 +107,7 @@ QUESTIONS: tuple[tuple[str, Callable[[Stage], bool]], ...] = (
         "stopped for a move",
         lambda stage: stage.moving and stage.has(PAUSED, REBUILT, REPAIRED, ROLLED_BACK),
     ),
+    ("half repaired", lambda stage: stage.half_repaired),
     ("saved", lambda stage: stage.has(RENAMED)),
     ("paused", lambda stage: stage.has(PAUSED)),
     ("repaired without its successor", lambda stage: stage.has(REPAIRED) and not stage.successors_are_repaired),

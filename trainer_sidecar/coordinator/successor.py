@@ -14,7 +14,7 @@ from itertools import chain
 from hajob.domain.facts import CONTAINER_ENDED, NO_SUCCESSOR
 from hajob.protocol import sidecar_pb2 as pb
 from trainer_sidecar.controller_protocol import HUNG
-from trainer_sidecar.coordinator import migration, resumption, sizes
+from trainer_sidecar.coordinator import half_told, migration, resumption, sizes
 from trainer_sidecar.coordinator.clock import NANOSECONDS
 from trainer_sidecar.coordinator.controller_arguments import controller_arguments
 from trainer_sidecar.coordinator.controller_change import ChangePhase
@@ -129,7 +129,7 @@ def advance(job: Job) -> None:
         return
     _keep_store(job)
     let_go = not job.keeping.wanted and not _is_any_late(job, _has_let_go)
-    if change.phase is ChangePhase.HOLDING and let_go and not _handlers_run(job):
+    if change.phase is ChangePhase.HOLDING and let_go and _stands_still(job):
         _decide(job)
     if change.phase is ChangePhase.OPENING:
         _open(job)
@@ -175,6 +175,15 @@ def _has_let_go(job: Job, pod: RankPod) -> bool:
     return job.contacts.expired(pod.uid, job.now)
 
 
+def _stands_still(job: Job) -> bool:
+    """Whether every rank has come as far as the former controller's words lead it, or will come no further."""
+    if not half_told.is_told(job):
+        return False
+    lost = missing(job.conversation.memory) or _ordered(job)
+    half_told.start_once_more(job, lost)
+    return half_told.is_half_repaired(job, lost) or not _handlers_run(job)
+
+
 def _handlers_run(job: Job) -> bool:
     """Whether a rank does what the former controller asked for: its answer tells how far it is, and it ends once."""
     if job.now - job.change.since >= HANDLER_SECONDS:
@@ -193,7 +202,8 @@ def _decide(job: Job) -> None:
     job.conversation.miss(dict.fromkeys(_unsaid(job, said), PROCESS_FAULT))
     if job.change.adopted and any(told.values()):
         job.conversation.miss(_ordered(job))
-    row = resumption.resumption(resumption.Stage(told, _processes_lost(job), moving))
+    half = half_told.is_half_repaired(job, missing(job.conversation.memory))
+    row = resumption.resumption(resumption.Stage(told, _processes_lost(job), moving, half))
     if row.outcome is resumption.Resumption.IMPOSSIBLE:
         if moving:
             _fail(job, f"the move cannot end: {row.reason}")

@@ -479,7 +479,7 @@ class LeaseGrant(_message.Message):
     def __init__(self, heartbeat: _Optional[int] = ..., lease_milliseconds: _Optional[int] = ..., acknowledged: _Optional[int] = ...) -> None: ...
 
 class NodeOrder(_message.Message):
-    __slots__ = ("revision", "controller_address", "ranks", "over", "log_rules", "checkpoint", "store_address", "controller", "stand_ins", "repaired", "store", "store_held", "store_kept", "store_wanted")
+    __slots__ = ("revision", "controller_address", "ranks", "over", "log_rules", "checkpoint", "store_address", "controller", "stand_ins", "repaired", "store", "store_held", "store_kept", "store_wanted", "word", "word_for")
     REVISION_FIELD_NUMBER: _ClassVar[int]
     CONTROLLER_ADDRESS_FIELD_NUMBER: _ClassVar[int]
     RANKS_FIELD_NUMBER: _ClassVar[int]
@@ -494,6 +494,8 @@ class NodeOrder(_message.Message):
     STORE_HELD_FIELD_NUMBER: _ClassVar[int]
     STORE_KEPT_FIELD_NUMBER: _ClassVar[int]
     STORE_WANTED_FIELD_NUMBER: _ClassVar[int]
+    WORD_FIELD_NUMBER: _ClassVar[int]
+    WORD_FOR_FIELD_NUMBER: _ClassVar[int]
     revision: int
     controller_address: str
     ranks: _containers.RepeatedCompositeFieldContainer[RankOrder]
@@ -508,7 +510,9 @@ class NodeOrder(_message.Message):
     store_held: bool
     store_kept: bool
     store_wanted: str
-    def __init__(self, revision: _Optional[int] = ..., controller_address: _Optional[str] = ..., ranks: _Optional[_Iterable[_Union[RankOrder, _Mapping]]] = ..., over: _Optional[bool] = ..., log_rules: _Optional[_Iterable[_Union[LogRule, _Mapping]]] = ..., checkpoint: _Optional[_Union[CheckpointOrder, _Mapping]] = ..., store_address: _Optional[str] = ..., controller: _Optional[str] = ..., stand_ins: _Optional[_Iterable[int]] = ..., repaired: _Optional[bool] = ..., store: _Optional[str] = ..., store_held: _Optional[bool] = ..., store_kept: _Optional[bool] = ..., store_wanted: _Optional[str] = ...) -> None: ...
+    word: bytes
+    word_for: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, revision: _Optional[int] = ..., controller_address: _Optional[str] = ..., ranks: _Optional[_Iterable[_Union[RankOrder, _Mapping]]] = ..., over: _Optional[bool] = ..., log_rules: _Optional[_Iterable[_Union[LogRule, _Mapping]]] = ..., checkpoint: _Optional[_Union[CheckpointOrder, _Mapping]] = ..., store_address: _Optional[str] = ..., controller: _Optional[str] = ..., stand_ins: _Optional[_Iterable[int]] = ..., repaired: _Optional[bool] = ..., store: _Optional[str] = ..., store_held: _Optional[bool] = ..., store_kept: _Optional[bool] = ..., store_wanted: _Optional[str] = ..., word: _Optional[bytes] = ..., word_for: _Optional[_Iterable[int]] = ...) -> None: ...
 
 class CheckpointOrder(_message.Message):
     __slots__ = ("rules", "prepare_attempt")
@@ -622,32 +626,38 @@ class AgentReport(_message.Message):
     def __init__(self, sequence: _Optional[int] = ..., launcher_ready: _Optional[bool] = ..., ranks: _Optional[_Iterable[_Union[RankState, _Mapping]]] = ..., facts: _Optional[_Iterable[_Union[Fact, _Mapping]]] = ..., steps: _Optional[_Iterable[_Union[StepFinished, _Mapping]]] = ..., script_ended: _Optional[bool] = ..., sees_checkpoints: _Optional[bool] = ..., checkpoint: _Optional[_Union[CheckpointState, _Mapping]] = ..., problems: _Optional[_Iterable[_Union[Problem, _Mapping]]] = ..., heartbeat: _Optional[int] = ..., launched: _Optional[_Iterable[str]] = ..., sign_age_nanoseconds: _Optional[int] = ..., strangers: _Optional[int] = ..., gate: _Optional[_Union[GateState, _Mapping]] = ...) -> None: ...
 
 class GateState(_message.Message):
-    __slots__ = ("controller", "registered", "serial", "counter", "told", "keeps_store")
+    __slots__ = ("controller", "registered", "serial", "counter", "told", "keeps_store", "action", "word")
     CONTROLLER_FIELD_NUMBER: _ClassVar[int]
     REGISTERED_FIELD_NUMBER: _ClassVar[int]
     SERIAL_FIELD_NUMBER: _ClassVar[int]
     COUNTER_FIELD_NUMBER: _ClassVar[int]
     TOLD_FIELD_NUMBER: _ClassVar[int]
     KEEPS_STORE_FIELD_NUMBER: _ClassVar[int]
+    ACTION_FIELD_NUMBER: _ClassVar[int]
+    WORD_FIELD_NUMBER: _ClassVar[int]
     controller: str
     registered: _containers.RepeatedScalarFieldContainer[int]
     serial: int
     counter: int
     told: _containers.RepeatedCompositeFieldContainer[RankActions]
     keeps_store: bool
-    def __init__(self, controller: _Optional[str] = ..., registered: _Optional[_Iterable[int]] = ..., serial: _Optional[int] = ..., counter: _Optional[int] = ..., told: _Optional[_Iterable[_Union[RankActions, _Mapping]]] = ..., keeps_store: _Optional[bool] = ...) -> None: ...
+    action: int
+    word: bytes
+    def __init__(self, controller: _Optional[str] = ..., registered: _Optional[_Iterable[int]] = ..., serial: _Optional[int] = ..., counter: _Optional[int] = ..., told: _Optional[_Iterable[_Union[RankActions, _Mapping]]] = ..., keeps_store: _Optional[bool] = ..., action: _Optional[int] = ..., word: _Optional[bytes] = ...) -> None: ...
 
 class RankActions(_message.Message):
-    __slots__ = ("rank", "answered", "busy", "repaired")
+    __slots__ = ("rank", "answered", "busy", "repaired", "serial")
     RANK_FIELD_NUMBER: _ClassVar[int]
     ANSWERED_FIELD_NUMBER: _ClassVar[int]
     BUSY_FIELD_NUMBER: _ClassVar[int]
     REPAIRED_FIELD_NUMBER: _ClassVar[int]
+    SERIAL_FIELD_NUMBER: _ClassVar[int]
     rank: int
     answered: _containers.RepeatedScalarFieldContainer[int]
     busy: bool
     repaired: bool
-    def __init__(self, rank: _Optional[int] = ..., answered: _Optional[_Iterable[int]] = ..., busy: _Optional[bool] = ..., repaired: _Optional[bool] = ...) -> None: ...
+    serial: int
+    def __init__(self, rank: _Optional[int] = ..., answered: _Optional[_Iterable[int]] = ..., busy: _Optional[bool] = ..., repaired: _Optional[bool] = ..., serial: _Optional[int] = ...) -> None: ...
 
 class StepFinished(_message.Message):
     __slots__ = ("rank", "step", "age_nanoseconds", "heartbeat")

@@ -269,6 +269,7 @@ class Job:
             "TORCHELASTIC_USE_AGENT_STORE": "True",
             "WORLD_SIZE": str(self.world_size),
         }
+        self.controller_environment: dict[str, str] = {}
         self.wait_mindx = 120
         self.action_limit = ""  # of the simulator, in seconds; empty: the shortest that the real one takes
         self.standing = pb.StandingOrders()
@@ -326,6 +327,7 @@ class Job:
             "POD_UID": "uid-coordinator",
             "HAJOB_TOKEN_FILE": str(token),
             **({"HAJOB_INCARNATION": str(incarnation)} if incarnation else {}),
+            **self.controller_environment,
         }
         host = [sys.executable, str(directory / "hajob" / "controller_host.pyz")]
         self.controller = self.container("controller", directory, host, environment)

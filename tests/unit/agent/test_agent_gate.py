@@ -48,6 +48,8 @@ class Rules:
         self.served_by, self.running, self.over = "", "1.0", False
         self.repaired = False
         self.dead: frozenset[int] = frozenset()
+        self.word: Message | None = None
+        self.untold: frozenset[int] = frozenset()
 
     def may_pass(self, _: int) -> bool:
         return self.open and bool(self.address)
@@ -63,6 +65,9 @@ class Rules:
 
     def is_repaired(self) -> bool:
         return self.repaired
+
+    def word_for(self, rank: int) -> Message | None:
+        return self.word if rank in self.untold else None
 
     def stand_ins(self) -> frozenset[int]:
         return self.dead if self.open else frozenset()

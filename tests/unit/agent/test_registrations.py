@@ -331,3 +331,26 @@ async def test_a_handler_that_runs_is_told_and_its_end_as_well(scene: Change) ->
     writer.write(answer(32, 40))
     await until(lambda: not scene.gate.state().told[0].busy, "its answer")
     assert len(scene.rules.changes) > told
+
+
+async def test_what_the_former_one_told_others_is_told(scene: Change) -> None:
+    """Under the serial that the others have, once, and only while no controller is named."""
+    reader, writer = await scene.registered()
+    scene.first.writers[-1].write(message(23, bytes(14) + b"\x07\0" + bytes(8)))
+    await reader.readexactly(16 + 24)
+    writer.write(message(24, bytes(12)))
+    await until(lambda: scene.has_told([24]), "its answer")
+    word = message(25, b"\x08\0")
+    scene.rules.word, scene.rules.untold = Message(25, word), frozenset({2})
+    scene.gate.changed()
+    assert [one.serial for one in scene.gate.state().told] == [0], "a controller is there"
+    scene.rules.address = scene.rules.served_by = ""
+    scene.gate.changed()
+    scene.gate.changed()
+    assert await reader.readexactly(len(word)) == word
+    state = scene.gate.state()
+    assert ([one.serial for one in state.told], state.action, state.word) == ([8], 25, word)
+    writer.write(message(26, bytes(72)))
+    await until(lambda: scene.has_told([]), "that it trains")
+    with pytest.raises(TimeoutError):
+        await asyncio.wait_for(reader.readexactly(1), 0.05)

@@ -53,6 +53,7 @@ class Agent:
     checkpoint: pb.CheckpointState | None = None
     unread: pb.NodeOrder | None = None
     answered: dict[int, list[int]] = field(default_factory=dict)
+    serials: dict[int, int] = field(default_factory=dict)  # of ranks that have not had the newest action
     repaired: set[int] = field(default_factory=set)  # ranks that were let go on after a repair
     busy: set[int] = field(default_factory=set)  # ranks in a handler that the controller has asked for
     registered: dict[int, tuple[int, int]] = field(default_factory=dict)  # rank -> its process that has
@@ -160,6 +161,7 @@ class Agent:
                 answered=self.answered.get(rank, ()),
                 busy=rank in self.busy,
                 repaired=rank in self.repaired,
+                serial=self.serials.get(rank, self.world.serial),
             )
             for rank, process in sorted(self.processes.items())
             if self.registered.get(rank) == process.name and process.phase in (pb.AT_GATE, pb.LINKED)
@@ -167,7 +169,7 @@ class Agent:
         serial = self.world.serial
         keeps = self.written is not None
         state = pb.GateState(controller=controller, registered=registered, serial=serial, counter=1, told=told)
-        state.keeps_store = keeps
+        state.keeps_store, state.action, state.word = keeps, self.world.action, self.world.word
         return state
 
     def tell_store(self) -> bool:
@@ -324,6 +326,7 @@ class World:
         self.gates_know = False  # agents that can make ranks known to another controller
         self.controllers = 0
         self.serial = 8
+        self.action, self.word = 0, b""  # of that action
         self.fills = True
         self.filled: dict[bytes, bytes] | None = None  # what a new store was told
 

@@ -30,6 +30,9 @@ SCENARIOS = {
         "test_a_handler_that_runs_is_waited_for",
     ),
     "repair, and a successor is gone": ("test_what_no_other_can_go_on_with_is_told",),
+    "not yet, and repair (21) was given to who gives its data, not to who takes them": (
+        "test_a_repair_begun_on_one_side_is_told",
+    ),
     "save (5)": ("test_a_save_goes_on_with_another_controller", "test_lost_while_it_is_saved"),
     "rename (8)": ("test_what_no_other_can_go_on_with_is_told",),
     "pause (14), and the last word was to pause (13; to go on, 15, has the same answer)": (

@@ -285,9 +285,10 @@ class Controller:
         with self.lock:
             links = {number: self.ranks[number].link for number in arguments}
             self._answers[serial] = {}
-        for number, link in links.items():
+        for told, (number, link) in enumerate(links.items(), 1):
             if link is not None:
                 link.send(bodies.action(kind, serial, {"counter": self.counter} | arguments[number]))
+            settings.die_after(kind, told)
         limit = settings.action_seconds() if settings.on("slow_handler_fails") else 3600.0
         return self.gather(serial, links, limit if seconds is None else seconds)
 

@@ -8,7 +8,9 @@ real package and do not happen by themselves.
 
 from __future__ import annotations
 
+import contextlib
 import os
+import signal
 import time
 from pathlib import Path
 
@@ -208,6 +210,19 @@ def exit_delay_seconds() -> float:
 def recover_wait_seconds() -> float:
     """How long a recover waits for the ranks that were lost."""
     return float(os.environ.get("SIM_MINDIO_RECOVER_WAIT", "600")) if on("recover_wait_ends") else 1.0
+
+
+def die_after(action: int, number: int) -> None:
+    """End this process as a crash would, if the action has been given to so many ranks; once.
+
+    `SIM_MINDIO_DIES`: type of the action, number of ranks, a file that tells that it has happened.
+    """
+    asked = os.environ.get("SIM_MINDIO_DIES", "").split(":", 2)
+    if asked[:2] != [str(action), str(number)]:
+        return
+    with contextlib.suppress(FileExistsError):
+        Path(asked[2]).touch(exist_ok=False)
+        os.kill(os.getpid(), signal.SIGKILL)
 
 
 def first_serial() -> int:

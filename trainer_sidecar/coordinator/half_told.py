@@ -1,0 +1,93 @@
+"""What the lost controller had told some ranks, and had not come to tell the others.
+
+It gives an action to one rank after the other, and ends in between. Those that have it wait for those that have not:
+in a rebuild for their groups, at the end of a repair in the next step. So where all are given the same bytes, the
+gates give them to the rest, and everybody stands where the action leads. Of a repair each has a part of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+
+from hajob.protocol import sidecar_pb2 as pb
+from trainer_sidecar.coordinator.conversation import PROCESS_FAULT
+from trainer_sidecar.coordinator.job import Job
+from trainer_sidecar.coordinator.resumption import PAUSED, REPAIRED, ROLLED_BACK
+from trainer_sidecar.coordinator.roster import ALIVE, RankTarget
+
+REPAIR, NORMAL, GO_ON = 21, 25, 15
+NEEDED = {NORMAL: frozenset({ROLLED_BACK, 30, 38}), GO_ON: frozenset({PAUSED})}
+"""What a process has answered before such an action; one that has not is younger than what the others did."""
+
+TELLING_SECONDS = 20.0
+"""After the loss; who has not had the word by then does not get it."""
+
+
+def is_told(job: Job) -> bool:
+    """Whether everybody has had what the former controller was telling all; whoever has not is told."""
+    change = job.change
+    word = next((gate.word for gate in _newest(job) if gate.word), b"")
+    late = job.now - change.since >= TELLING_SECONDS
+    untold = frozenset(_untold(job)) if word and not late and not job.roster.spares else frozenset()
+    if untold != change.untold:
+        change.tells(word, untold)
+        job.touch_all()
+    return not untold
+
+
+def is_half_repaired(job: Job, lost: Collection[int]) -> bool:
+    """Whether ranks give their data to successors that were not told to take them."""
+    asked = _asked_to_repair(job)
+    unasked = {one.rank for one in _present(job) if one.rank not in asked and REPAIRED not in one.answered}
+    return bool(asked.difference(lost)) and not unasked.isdisjoint(lost)
+
+
+def start_once_more(job: Job, lost: dict[int, int]) -> None:
+    """Successors that wait for data nobody was told to give: others take their places."""
+    asked = _asked_to_repair(job)
+    if asked.difference(lost):
+        return
+    for rank in asked - {one.rank for one in _present(job) if REPAIRED in one.answered}:
+        target, pod = job.roster.targets.get(rank), job.roster.pod_of(rank)
+        if target is None or pod is None or not job.roster.is_current(pod, rank, pod.views[rank].process):
+            continue  # it is being started
+        if target.run and lost[rank] == PROCESS_FAULT:
+            job.roster.aim(rank, RankTarget(target.incarnation, target.start + 1, target.pod_uid))
+            job.touch(rank)
+
+
+def _newest(job: Job) -> Iterator[pb.GateState]:
+    """Gates that have passed the action with the highest serial of all."""
+    for pod in job.roster.pods.values():
+        if pod.gate is not None and job.hears(pod) and pod.gate.serial == job.change.serial:
+            yield pod.gate
+
+
+def _present(job: Job) -> Iterator[pb.RankActions]:
+    """Processes that take part, and have registered."""
+    roster = job.roster
+    for pod in roster.pods.values():
+        for one in pod.gate.told if pod.gate is not None and job.hears(pod) else ():
+            is_there = roster.pod_of(one.rank) is pod and roster.phase(one.rank) in ALIVE
+            if is_there and one.rank not in roster.dropped:
+                yield one
+
+
+def _untold(job: Job) -> Iterator[int]:
+    action = next((gate.action for gate in _newest(job)), 0)
+    for one in _present(job):
+        is_younger = _is_renewed(job, one.rank) or (action in NEEDED and NEEDED[action].isdisjoint(one.answered))
+        if not is_younger and (one.serial < job.change.serial or action == NORMAL):
+            yield one.rank
+
+
+def _is_renewed(job: Job, rank: int) -> bool:
+    """Whether its successor has died as well: the process of now is another one than the former controller knew."""
+    target = job.roster.targets.get(rank)
+    return rank in job.conversation.memory.late or (target is not None and target.start > 0)
+
+
+def _asked_to_repair(job: Job) -> set[int]:
+    if not any(gate.action == REPAIR for gate in _newest(job)):
+        return set()
+    return {one.rank for one in _present(job) if one.serial == job.change.serial}
