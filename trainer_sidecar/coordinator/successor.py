@@ -177,6 +177,10 @@ def _has_let_go(job: Job, pod: RankPod) -> bool:
 
 def _stands_still(job: Job) -> bool:
     """Whether every rank has come as far as the former controller's words lead it, or will come no further."""
+    change = job.change
+    if change.untold and job.now - change.looked < LOOK_SECONDS:
+        return False
+    change.has_looked(job.now)
     if not half_told.is_told(job):
         return False
     lost = missing(job.conversation.memory) or _ordered(job)
