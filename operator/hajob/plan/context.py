@@ -7,7 +7,7 @@ saw is the decision the handler carries out.
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from typing import Final
+from typing import Final, TypeVar
 
 from hajob.domain.actions import ACTION_ORDER, Action
 from hajob.domain.facts import DISRUPTIONS, Fact, FactKind, Origin
@@ -23,6 +23,8 @@ from hajob.plan.view import ClusterView
 
 _ASK_THE_POLICY: Final = frozenset({FactKind.LOG_RULE, FactKind.SUB_HEALTH})
 """Kinds whose first action the user chooses."""
+
+E = TypeVar("E", bound=JobEvent)
 
 
 @dataclass(slots=True)
@@ -52,6 +54,17 @@ class Context:
         fact, newest = self.seen, max(self.state.incarnation, self.event.incarnation)
         known = relevance(fact, newest, self.state, self.view.layout, self.policy) if fact else Relevance()
         self.relevance = known
+
+    def event_of(self, kind: type[E]) -> E:
+        """The event; the table gives only this kind to who asks."""
+        assert isinstance(self.event, kind)
+        return self.event
+
+    @property
+    def open_incident(self) -> Incident:
+        """The incident; the table asks only in states that have one."""
+        assert self.state.incident is not None
+        return self.state.incident
 
     @property
     def seen(self) -> Fact | None:

@@ -34,8 +34,7 @@ LONGEST_DELAY_SECONDS: Final = 1800
 
 def isolated(context: Context) -> HandlerResult:
     """MindIO has named every rank it drops (201); they are taken over as they are."""
-    event, state, layout = context.event, context.state, context.view.layout
-    assert isinstance(event, events.ResultReported)
+    event, state, layout = context.event_of(events.ResultReported), context.state, context.view.layout
     ranks = tuple(sorted(rank for rank in set(event.ranks) if 0 <= rank < layout.world_size))
     if state.shrunk is None or not ranks or ranks == state.shrunk.ranks:
         return state, ()
@@ -47,11 +46,9 @@ def isolated(context: Context) -> HandlerResult:
 
 def shrunk(context: Context) -> HandlerResult:
     """The training goes on with what is left; pods that left are released as the policy says."""
-    event, state, gone = context.event, context.state, context.state.shrunk
+    state, gone = context.state, context.state.shrunk
     assert gone is not None
-    if isinstance(event, events.Resumed):
-        state = replace(state, step=finished(context))
-    state = replace(state, resumed_ms=context.now_ms)
+    state = replace(state, step=finished(context), resumed_ms=context.now_ms)
     nodes = gone.absent(released=context.policy.release_shrunk_pods)
     state, closing = close(clear_deadlines(state, Deadline.RECOVERY), IncidentOutcome.RECOVERED, "shrunk")
     enough = context.view.free_nodes is not None and context.view.free_nodes >= len(nodes)
@@ -137,14 +134,9 @@ def expand(context: Context) -> HandlerResult:
     return state, (send,)
 
 
-def give_up_expand(context: Context) -> HandlerResult:
-    """The dropped ranks did not come back in time: train on without them, nothing was stopped."""
-    return _give_up_expand(context, "the dropped ranks did not come back in time")
-
-
-def _give_up_expand(context: Context, why: str) -> HandlerResult:
-    state, incident = context.state, context.incident
-    assert incident is not None
+def give_up_expand(context: Context, why: str = "the dropped ranks did not come back in time") -> HandlerResult:
+    """Train on without the dropped ranks, nothing was stopped."""
+    state, incident = context.state, context.open_incident
     back = replace(incident, restart_ranks=(), replaced_nodes=(), revision=2)
     state = clear_deadlines(state, Deadline.RECOVERY)
     state, closing = close(state, IncidentOutcome.FAILED, why)
@@ -157,8 +149,8 @@ def _give_up_expand(context: Context, why: str) -> HandlerResult:
 def unsettle(context: Context, why: str) -> HandlerResult:
     """Growing and moving begin anew when another coordinator is there; the training goes on as it is."""
     if context.state.phase is JobPhase.EXPANDING:
-        return _give_up_expand(context, why)
-    return _abandon_move(context, why)
+        return give_up_expand(context, why)
+    return give_up_migrate(context, why)
 
 
 def protected_again(context: Context) -> HandlerResult:
@@ -169,9 +161,7 @@ def protected_again(context: Context) -> HandlerResult:
 
 def expanded(context: Context) -> HandlerResult:
     """Back at full size."""
-    state = replace(context.state, shrunk=None, resumed_ms=context.now_ms)
-    if isinstance(context.event, events.Resumed):
-        state = replace(state, step=finished(context))
+    state = replace(context.state, shrunk=None, step=finished(context), resumed_ms=context.now_ms)
     return close(clear_deadlines(state, Deadline.RECOVERY), IncidentOutcome.RECOVERED)
 
 
@@ -186,8 +176,9 @@ def migrate(context: Context) -> HandlerResult:
         refused = event.avoid
     else:
         nodes, refused = layout.nodes_of(context.fact_ranks()), ()
-    incident = replace(new_incident(context, state, Action.MIGRATE, Purpose.MIGRATE), revision=1, replaced_nodes=nodes)
-    incident = replace(incident, lost_ranks=tuple(rank for node in nodes for rank in layout.ranks_of(node)))
+    lost = tuple(rank for node in nodes for rank in layout.ranks_of(node))
+    extent: dict[str, Any] = {"replaced_nodes": nodes, "lost_ranks": lost}
+    incident = new_incident(context, state, Action.MIGRATE, Purpose.MIGRATE, revision=1, **extent)
     spends = (*state.spent, Spend(Action.MIGRATE.value, context.now_ms))
     state = replace(state, incident=incident, incarnation=incident.number, spent=spends)
     wait = context.policy.replacement_timeout_seconds
@@ -212,30 +203,23 @@ def refuse_migrate(context: Context) -> HandlerResult:
 
 def migrated(context: Context) -> HandlerResult:
     """The second pods have taken over; the old ones go."""
-    state, incident = context.state, context.incident
-    assert incident is not None
+    state, incident = context.state, context.open_incident
     state = renew(state, context.now_ms, incident.incarnation, nodes=incident.replaced_nodes)
     state = clear_deadlines(replace(state, resumed_ms=context.now_ms, unmoved=""), Deadline.RECOVERY)
     return close(state, IncidentOutcome.RECOVERED)
 
 
-def give_up_migrate(context: Context) -> HandlerResult:
-    """The second pods did not come in time: they go again, the training was not touched."""
-    return _abandon_move(context, "no second pod stood ready in time")
-
-
 def stay(context: Context) -> HandlerResult:
     """What the pods were to leave is well again: the second pods go, the training was not touched."""
-    state, effects_ = _abandon_move(context, "what they were to leave is well again")
-    event = context.event
-    assert isinstance(event, events.FactsWithdrawn)
+    state, effects_ = give_up_migrate(context, "what they were to leave is well again")
+    event = context.event_of(events.FactsWithdrawn)
     known = tuple(one for one in state.fact_ids if one not in event.ids)
     return replace(state, fact_ids=known, unmoved=""), effects_
 
 
-def _abandon_move(context: Context, why: str) -> HandlerResult:
-    state, incident = context.state, context.incident
-    assert incident is not None
+def give_up_migrate(context: Context, why: str = "no second pod stood ready in time") -> HandlerResult:
+    """The second pods go again, the training was not touched."""
+    state, incident = context.state, context.open_incident
     state = clear_deadlines(state, Deadline.RECOVERY)
     state, closing = abandon(state, incident, why)
     on = effects.SendOrder(OrderCommand.CONTINUE, incident.incarnation, incident.revision + 1)

@@ -31,8 +31,7 @@ def left_ms(state: JobState, now_ms: int, known_dead: Collection[str] = ()) -> i
 
 def note(context: Context) -> HandlerResult:
     """Remember where ranks may live on; a start that waits for them gets that much more time."""
-    state, event, now = context.state, context.event, context.now_ms
-    assert isinstance(event, events.RanksUnreachable)
+    state, event, now = context.state, context.event_of(events.RanksUnreachable), context.now_ms
     fresh = {name: at for name, at in state.unreachable.items() if now - at < 1000 * FENCE_SECONDS}
     after = replace(state, unreachable={**fresh, **dict.fromkeys(event.nodes, now)})
     more, due = left_ms(after, now) - left_ms(state, now), state.deadlines.get(Deadline.STARTUP)

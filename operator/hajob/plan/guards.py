@@ -34,14 +34,12 @@ def result(*codes: int, strategy: str = "") -> Guard:
 
 
 def _has_code(codes: tuple[int, ...], strategy: str, context: Context) -> bool:
-    event = context.event
-    assert isinstance(event, events.ResultReported)
+    event = context.event_of(events.ResultReported)
     return event.code in codes and (not strategy or event.strategy in {"", strategy})
 
 
 def _has_saved(context: Context) -> bool:
-    event = context.event
-    assert isinstance(event, events.ResultReported)
+    event = context.event_of(events.ResultReported)
     return event.code == 0 and event.strategy == MINDIO_STRATEGY[Action.CHECKPOINT]
 
 
@@ -53,16 +51,9 @@ def both(first: Guard, second: Guard) -> Guard:
 
 def due(context: Context, name: str) -> bool:
     """Whether the event is the named deadline, set and passed."""
-    event = context.event
-    assert isinstance(event, events.DeadlineReached)
+    event = context.event_of(events.DeadlineReached)
     at = context.state.deadlines.get(event.name)
     return event.name == name and at is not None and context.now_ms >= at
-
-
-def _passed(context: Context) -> bool:
-    event = context.event
-    assert isinstance(event, events.DeadlineReached)
-    return due(context, event.name)
 
 
 def unknown_ranks(context: Context) -> tuple[int, ...]:
@@ -98,10 +89,6 @@ def start_due_ms(context: Context) -> int | None:
     return None if seen is None else seen + 1000 * context.policy.startup_deadline_seconds
 
 
-def _purpose(context: Context) -> Purpose | None:
-    return context.incident.purpose if context.incident else None
-
-
 def _old_revision(context: Context) -> bool:
     event, incident = context.event, context.incident
     assert isinstance(event, events.Named | events.ReplacementsReady)
@@ -109,20 +96,17 @@ def _old_revision(context: Context) -> bool:
 
 
 def _other_attempt(context: Context) -> bool:
-    event = context.event
-    assert isinstance(event, events.AllRanksStarted)
+    event = context.event_of(events.AllRanksStarted)
     return event.attempt not in {0, context.state.attempt}
 
 
 def _offered(context: Context) -> bool:
-    event, incident = context.event, context.incident
-    assert isinstance(event, events.StrategiesOffered)
+    event, incident = context.event_of(events.StrategiesOffered), context.incident
     return incident is None or MINDIO_STRATEGY[incident.action] in event.names
 
 
 def _save_offered(context: Context) -> bool:
-    event = context.event
-    assert isinstance(event, events.StrategiesOffered)
+    event = context.event_of(events.StrategiesOffered)
     return _offered(context) or MINDIO_STRATEGY[Action.CHECKPOINT] in event.names
 
 
@@ -133,15 +117,19 @@ def _nodes_wanted(context: Context) -> int:
     return len(shrunk.absent(released=context.policy.release_shrunk_pods))
 
 
-def _enough(context: Context) -> bool:
+def free_nodes(context: Context) -> int | None:
+    """Free nodes as the event tells them, or else the view; None: they are not counted."""
     event = context.event
-    free = event.nodes if isinstance(event, events.CapacityAvailable) else context.view.free_nodes
+    return event.nodes if isinstance(event, events.CapacityAvailable) else context.view.free_nodes
+
+
+def _enough(context: Context) -> bool:
+    free = free_nodes(context)
     return free is None or free >= _nodes_wanted(context)
 
 
 def _nodes_for_all(context: Context) -> bool:
-    event = context.event
-    free = event.nodes if isinstance(event, events.CapacityAvailable) else context.view.free_nodes
+    free = free_nodes(context)
     return free is None or free >= context.view.layout.num_nodes
 
 
@@ -182,10 +170,6 @@ def spent_out(context: Context, action: Action) -> bool:
     return spent(context.state, action.value, limits.window_seconds, context.now_ms) >= limits.max_count
 
 
-def _loss_policy(context: Context) -> CoordinatorLossPolicy:
-    return context.policy.coordinator_loss
-
-
 def _may_restart_again(context: Context) -> bool:
     """Restarts for lost coordinators keep a distance that doubles with each of them within the window."""
     since = context.now_ms - 1000 * MAINTENANCE_WINDOW_SECONDS
@@ -202,8 +186,7 @@ def why_coordinator_stays(context: Context) -> str:
 
 
 def _nothing_left(context: Context) -> bool:
-    event, incident = context.event, context.incident
-    assert isinstance(event, events.FactsWithdrawn)
+    event, incident = context.event_of(events.FactsWithdrawn), context.incident
     return incident is not None and bool(incident.fact_ids) and set(incident.fact_ids) <= set(event.ids)
 
 
@@ -292,9 +275,13 @@ RESTART_NOW: Final = Guard(
 RESTART_AT_CHECKPOINT: Final = Guard(
     "at next checkpoint",
     "coordinatorLossPolicy is not Never, and the last such restart was long enough ago",
-    lambda context: _loss_policy(context) is not CoordinatorLossPolicy.NEVER and _may_restart_again(context),
+    lambda context: context.policy.coordinator_loss is not CoordinatorLossPolicy.NEVER and _may_restart_again(context),
 )
-SUSPENDING: Final = Guard("suspending", "suspend was asked for", lambda context: _purpose(context) is Purpose.SUSPEND)
+SUSPENDING: Final = Guard(
+    "suspending",
+    "suspend was asked for",
+    lambda context: context.incident is not None and context.incident.purpose is Purpose.SUSPEND,
+)
 START_GOES_ON: Final = Guard(
     "start goes on",
     "startupDeadlineSeconds are over since it began, but not since it was last seen to go on",
@@ -371,7 +358,11 @@ DUE_COORDINATOR: Final = Guard(
     "the coordinator could not be reached for too long",
     lambda context: due(context, Deadline.COORDINATOR),
 )
-PASSED: Final = Guard("passed", "it is set, it has passed, and nothing waits for it any more", _passed)
+PASSED: Final = Guard(
+    "passed",
+    "it is set, it has passed, and nothing waits for it any more",
+    lambda context: due(context, context.event_of(events.DeadlineReached).name),
+)
 NO_POD_AWAITED: Final = Guard(
     "no pod awaited",
     "only processes are being made anew",

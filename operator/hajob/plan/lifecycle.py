@@ -1,8 +1,6 @@
 """Steps that are not the recovery of a fault: start and end of a job, what people ask, what is only noted."""
 
-from collections.abc import Callable
 from dataclasses import replace
-from functools import partial
 from typing import Final
 
 from hajob.domain.actions import ACTION_ORDER, Action, OrderCommand
@@ -48,7 +46,7 @@ SAVE_FIRST: Final = Trigger("Asked", (Action.CHECKPOINT,), "only a checkpoint wa
 
 
 def accept(context: Context) -> HandlerResult:
-    """Make pods and coordinator for the first time."""
+    """Make pods and coordinator: for the first time, or anew after a suspend."""
     return launch(context, context.state, None, [])
 
 
@@ -72,8 +70,7 @@ def remake(context: Context) -> HandlerResult:
 
 def await_places(context: Context) -> HandlerResult:
     """No quota or no node: the start-up clock stands still."""
-    state, event = context.state, context.event
-    assert isinstance(event, events.PlacesMissing)
+    state, event = context.state, context.event_of(events.PlacesMissing)
     if state.waiting is not None:
         return state, ()
     due = state.deadlines.get(Deadline.STARTUP)
@@ -141,7 +138,7 @@ def restart_unprotected(context: Context) -> HandlerResult:
 def planned(context: Context, purpose: Purpose, action: Action) -> tuple[JobState, Incident, list[Effect]]:
     """Close what is open and open an incident of this purpose."""
     state, closing = settle(context, f"{purpose} took over")
-    incident = replace(new_incident(context, state, action, purpose), revision=1)
+    incident = new_incident(context, state, action, purpose, revision=1)
     return replace(state, incarnation=incident.number), incident, [*closing]
 
 
@@ -155,12 +152,8 @@ def settle(context: Context, why: str) -> tuple[JobState, tuple[Effect, ...]]:
     return close(state, IncidentOutcome.FAILED, why)
 
 
-def save_for(purpose: Purpose) -> Callable[[Context], HandlerResult]:
+def save_for(purpose: Purpose, context: Context) -> HandlerResult:
     """Save what can be saved, because somebody asked for a suspend or a restart."""
-    return partial(_save_for, purpose)
-
-
-def _save_for(purpose: Purpose, context: Context) -> HandlerResult:
     incident = context.incident
     if incident is not None and joined_by_faults(context.state) is not None:
         gone = (*incident.escalated_from, incident.action)
@@ -182,14 +175,9 @@ def refuse_coordinator_move(context: Context) -> HandlerResult:
     return context.state, (effects.Announce("MoveRefused", f"the coordinator is not moved now: {why}"),)
 
 
-def repurpose(purpose: Purpose) -> Callable[[Context], HandlerResult]:
+def repurpose(purpose: Purpose, context: Context) -> HandlerResult:
     """While a checkpoint is being saved: what follows it changes."""
-    return partial(_repurpose, purpose)
-
-
-def _repurpose(purpose: Purpose, context: Context) -> HandlerResult:
-    assert context.incident is not None
-    return replace(context.state, incident=replace(context.incident, purpose=purpose)), ()
+    return replace(context.state, incident=replace(context.open_incident, purpose=purpose)), ()
 
 
 def suspend(context: Context) -> HandlerResult:
@@ -223,11 +211,6 @@ def _how_saved(context: Context) -> str:
     return f"the step where the training stood is not saved ({why}); the newest checkpoint before it counts"
 
 
-def unsuspend(context: Context) -> HandlerResult:
-    """Make everything anew."""
-    return launch(context, context.state, None, [])
-
-
 def complete(context: Context) -> HandlerResult:
     """Every rank ended with 0."""
     state = clear_deadlines(context.state, *Deadline)
@@ -241,12 +224,8 @@ def delete(context: Context) -> HandlerResult:
     return close(state, IncidentOutcome.FAILED, "the job was deleted")
 
 
-def fail(reason: str, sentence: str = "") -> Callable[[Context], HandlerResult]:
+def fail(reason: str, sentence: str, context: Context) -> HandlerResult:
     """Give up; the last action evaluated, if any, says why."""
-    return partial(_fail, reason, sentence)
-
-
-def _fail(reason: str, sentence: str, context: Context) -> HandlerResult:
     verdicts = context.choice.considered if context.choice else ()
     why, message = _why_failed(reason, sentence, verdicts)
     if why == "NoProgress" and context.state.phase in UNTRAINED:
@@ -260,8 +239,7 @@ def _fail(reason: str, sentence: str, context: Context) -> HandlerResult:
 
 def fail_unworkable(context: Context) -> HandlerResult:
     """Give up at once, with the reason that the event names."""
-    event = context.event
-    assert isinstance(event, events.Unworkable)
+    event = context.event_of(events.Unworkable)
     state, closing = close(clear_deadlines(context.state, *Deadline), IncidentOutcome.FAILED, event.message)
     return state, (*closing, effects.FailJob(event.reason, event.message))
 
@@ -288,12 +266,8 @@ def _why_failed(reason: str, sentence: str, verdicts: tuple[ActionVerdict, ...])
 # ---------------------------------------------------------------------- notes that change little
 
 
-def ignore(reason: IgnoreReason) -> Callable[[Context], HandlerResult]:
+def ignore(reason: IgnoreReason, context: Context) -> HandlerResult:
     """Change nothing, and say why so that it can be counted."""
-    return partial(_ignore, reason)
-
-
-def _ignore(reason: IgnoreReason, context: Context) -> HandlerResult:
     message = f"in {context.state.phase}, {str(context.event)[:_EVENT_LIMIT]}"
     context.ignored = context.ignored or Ignored(reason, message)
     return context.state, ()
@@ -333,8 +307,7 @@ def hold_until_protected(context: Context) -> HandlerResult:
 
 def hold_more(context: Context) -> HandlerResult:
     """Another fact joins what is held."""
-    incident = context.incident
-    assert incident is not None
+    incident = context.open_incident
     context.loss = context.loss_of_fact()
     action = max(incident.action, context.first_action(), key=ACTION_ORDER.__getitem__)
     incident = replace(incident, action=action, **joined(context, incident))
@@ -358,8 +331,7 @@ def let_go(context: Context) -> HandlerResult:
 
 
 def _withdrawn(context: Context) -> set[str]:
-    event = context.event
-    assert isinstance(event, events.FactsWithdrawn)
+    event = context.event_of(events.FactsWithdrawn)
     return set(event.ids)
 
 
@@ -403,8 +375,7 @@ def protected_again(context: Context) -> HandlerResult:
 
 def taken_over(context: Context) -> HandlerResult:
     """Count it."""
-    event = context.event
-    assert isinstance(event, events.ControllerTakenOver)
+    event = context.event_of(events.ControllerTakenOver)
     after = f"{event.duration_ms} ms after its coordinator knew of the loss"
     words = f"another MindIO controller protects the job, {after}; the training went on"
     state = context.state
@@ -484,15 +455,13 @@ def coordinator_back(context: Context) -> HandlerResult:
 
 def forget_deadline(context: Context) -> HandlerResult:
     """A deadline that nothing waits for any more."""
-    event = context.event
-    assert isinstance(event, events.DeadlineReached)
+    event = context.event_of(events.DeadlineReached)
     return clear_deadlines(context.state, Deadline(event.name)), ()
 
 
 def checkpoint_seen(context: Context) -> HandlerResult:
     """A periodic checkpoint is complete."""
-    event = context.event
-    assert isinstance(event, events.CheckpointVerified)
+    event = context.event_of(events.CheckpointVerified)
     return replace(context.state, step=max(context.state.step, event.step)), ()
 
 

@@ -54,8 +54,7 @@ GOING_ON: Final = Guard(
 
 def pause(context: Context) -> HandlerResult:
     """Have every rank wait at the end of its step."""
-    event, state = context.event, context.state
-    assert isinstance(event, events.PauseRequested)
+    event, state = context.event_of(events.PauseRequested), context.state
     incident = new_incident(context, state, Action.PAUSE, Purpose.PAUSE, revision=1)
     state = replace(state, incident=incident, incarnation=incident.number, pause_seen=event.request)
     state = set_deadline(state, Deadline.RECOVERY, context.now_ms + 1000 * event.seconds)
@@ -64,16 +63,14 @@ def pause(context: Context) -> HandlerResult:
 
 def refuse(context: Context) -> HandlerResult:
     """A pause that cannot be is said, once for each request."""
-    event = context.event
-    assert isinstance(event, events.PauseRequested)
+    event = context.event_of(events.PauseRequested)
     said = effects.Announce("PauseRefused", f"the training is not paused: {_why_never(context)}")
     return replace(context.state, pause_seen=event.request), (said,)
 
 
 def go_on(context: Context) -> HandlerResult:
     """The work is done, its time is over, or something else is wanted of the job: the training goes on."""
-    event, incident = context.event, context.incident
-    assert incident is not None
+    event, incident = context.event, context.open_incident
     incident = replace(incident, revision=incident.revision + 1, ready=True)
     state = set_deadline(context.state, Deadline.RECOVERY, context.now_ms + 1000 * CONTINUE_SECONDS)
     said = (effects.Announce("PauseEnds", event.message),) if isinstance(event, events.PauseEnded) else ()
@@ -82,15 +79,12 @@ def go_on(context: Context) -> HandlerResult:
 
 def over(context: Context) -> HandlerResult:
     """Training again."""
-    state = replace(context.state, resumed_ms=context.now_ms)
-    if isinstance(context.event, events.Resumed):
-        state = replace(state, step=finished(context))
+    state = replace(context.state, step=finished(context), resumed_ms=context.now_ms)
     return close(clear_deadlines(state, Deadline.RECOVERY), IncidentOutcome.RECOVERED)
 
 
 def broken(context: Context) -> HandlerResult:
     """MindIO gave the pause up; of ranks that do not go on it tells next, or their silence does."""
-    event, incident = context.event, context.incident
-    assert incident is not None
+    event, incident = context.event, context.open_incident
     told = f"{event.code} {event.text}".rstrip() if isinstance(event, events.ResultReported) else "no word from MindIO"
     return abandon(clear_deadlines(context.state, Deadline.RECOVERY), incident, f"the pause was given up: {told}")

@@ -4,9 +4,7 @@ Order of effects matters: what is urgent (orders) comes first. Pods have no effe
 (hajob.plan.placements).
 """
 
-from collections.abc import Callable
 from dataclasses import replace
-from functools import partial
 from typing import Any, Final, NamedTuple
 
 from hajob.domain.actions import Action, OrderCommand
@@ -42,12 +40,8 @@ EXPAND_PARAMETERS: Final = '{"scale-out-strategy":"DP"}'
 # ---------------------------------------------------------------------- the actions
 
 
-def begin_process(action: Action) -> Callable[[Context], HandlerResult]:
+def begin_process(action: Action, context: Context) -> HandlerResult:
     """Retry, InPlace and Replace: hold the training, make what is lost anew, tell MindIO once all are there."""
-    return partial(_begin_process, action)
-
-
-def _begin_process(action: Action, context: Context) -> HandlerResult:
     before = going_on(context)
     lost, restart, nodes, fresh = _extent(context, before, action)
     more: dict[str, Any] = {"ready": False, "restored_from": _source(context, lost)}
@@ -183,8 +177,7 @@ def begin_restart(context: Context) -> HandlerResult:
 
 def restart_from_saved(context: Context) -> HandlerResult:
     """The checkpoint is complete: start anew from it."""
-    assert context.state.incident is not None
-    saved = replace(context.state.incident, restored_from=RestoredFrom.SAVED_CHECKPOINT)
+    saved = replace(context.open_incident, restored_from=RestoredFrom.SAVED_CHECKPOINT)
     context.state = replace(context.state, incident=saved)
     return begin_restart(context)
 
@@ -257,12 +250,8 @@ def _without_a_place(context: Context, state: JobState) -> tuple[int, ...]:
 # ---------------------------------------------------------------------- milestones of a recovery
 
 
-def milestone(name: str, **changes: object) -> Callable[[Context], HandlerResult]:
+def milestone(name: str, context: Context, /, **changes: object) -> HandlerResult:
     """Note a milestone in the incident."""
-    return partial(_milestone, name, changes)
-
-
-def _milestone(name: str, changes: dict[str, object], context: Context) -> HandlerResult:
     incident = context.incident
     if incident is None:
         return context.state, ()
@@ -271,7 +260,7 @@ def _milestone(name: str, changes: dict[str, object], context: Context) -> Handl
 
 def gathered(context: Context) -> HandlerResult:
     """Every replacement stands at its gate: from here on the action's own deadline counts."""
-    state, _ = milestone("ReplacementsReady", ready=True)(context)
+    state, _ = milestone("ReplacementsReady", context, ready=True)
     assert state.incident is not None
     limits = context.policy.limits[state.incident.action]
     return set_deadline(state, Deadline.RECOVERY, context.now_ms + 1000 * limits.deadline_seconds), ()
@@ -279,8 +268,7 @@ def gathered(context: Context) -> HandlerResult:
 
 def widen_by_mindio(context: Context) -> HandlerResult:
     """MindIO found more ranks dead: their processes are made anew, too."""
-    incident = context.incident
-    assert incident is not None
+    incident = context.open_incident
     more = unknown_ranks(context)
     lost = tuple(sorted({*incident.lost_ranks, *more}))
     action = Action.IN_PLACE if incident.action is Action.RETRY else incident.action
@@ -303,9 +291,9 @@ def widen_by_mindio(context: Context) -> HandlerResult:
 
 
 def finished(context: Context) -> int:
-    """The step that ended the outage; one that is not known leaves what was known."""
-    assert isinstance(context.event, events.Resumed)
-    return context.event.step if context.event.step >= 0 else context.state.step
+    """The step that ended the outage; where the event tells none, the one that was known."""
+    step = context.event.step if isinstance(context.event, events.Resumed) else -1
+    return step if step >= 0 else context.state.step
 
 
 def resumed(context: Context) -> HandlerResult:

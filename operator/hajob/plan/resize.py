@@ -12,7 +12,7 @@ from hajob.domain.incidents import Purpose
 from hajob.plan import events
 from hajob.plan.context import Context, Guard, HandlerResult
 from hajob.plan.elastic import delay_seconds, set_next_look
-from hajob.plan.guards import spent_out
+from hajob.plan.guards import free_nodes, spent_out
 from hajob.plan.lifecycle import may_save, planned, save_for
 from hajob.plan.policy import Mode
 from hajob.plan.recovery import launch
@@ -44,9 +44,8 @@ def start_smaller(context: Context) -> HandlerResult:
 
 
 def _enough(context: Context) -> bool:
-    smaller, event = context.state.smaller, context.event
-    free = event.nodes if isinstance(event, events.CapacityAvailable) else context.view.free_nodes
-    return smaller is not None and (free or 0) >= smaller.missing
+    smaller = context.state.smaller
+    return smaller is not None and (free_nodes(context) or 0) >= smaller.missing
 
 
 def _steady(context: Context) -> bool:
@@ -106,7 +105,7 @@ def _look_again(context: Context, capacity_ms: int) -> JobState:
 def grow(context: Context) -> HandlerResult:
     """Save, then start with all nodes."""
     context.state = _booked(context)
-    return save_for(Purpose.GROW)(context)
+    return save_for(Purpose.GROW, context)
 
 
 def grow_from_periodic(context: Context) -> HandlerResult:

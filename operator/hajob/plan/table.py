@@ -5,6 +5,7 @@ asked from top to bottom and the first whose guard holds is taken; the last row 
 so that no event is without an answer. Rows that do nothing say why; they are counted by the shell.
 """
 
+from functools import partial
 from typing import Final
 
 from hajob.domain.actions import Action
@@ -76,15 +77,20 @@ P = JobPhase
 States = tuple[JobPhase, ...] | JobPhase
 
 _BEGIN: Final = {
-    Action.RETRY: (Handler("retry", "hold the training, repeat the step", r.begin_process(Action.RETRY)), P.GATHERING),
+    Action.RETRY: (
+        Handler("retry", "hold the training, repeat the step", partial(r.begin_process, Action.RETRY)),
+        P.GATHERING,
+    ),
     Action.IN_PLACE: (
         Handler(
-            "restart processes", "hold the training, start the lost processes anew", r.begin_process(Action.IN_PLACE)
+            "restart processes",
+            "hold the training, start the lost processes anew",
+            partial(r.begin_process, Action.IN_PLACE),
         ),
         P.GATHERING,
     ),
     Action.REPLACE: (
-        Handler("replace pods", "hold the training, make the lost pods anew", r.begin_process(Action.REPLACE)),
+        Handler("replace pods", "hold the training, make the lost pods anew", partial(r.begin_process, Action.REPLACE)),
         P.GATHERING,
     ),
     Action.SHRINK: (Handler("shrink", "drop the lost data-parallel ranks", r.begin_shrink), P.SHRINKING),
@@ -92,7 +98,7 @@ _BEGIN: Final = {
     Action.RESTART: (Handler("restart", "end every process and start anew", r.begin_restart), P.RESTARTING),
 }
 _SAVED: Final = Handler("restart from saved", "start anew from the checkpoint just saved", r.restart_from_saved)
-_FAIL: Final = Handler("fail", "give up; the last action evaluated says why", life.fail("NothingLeft"))
+_FAIL: Final = Handler("fail", "give up; the last action evaluated says why", partial(life.fail, "NothingLeft", ""))
 _UNWORKABLE: Final = Handler("fail", "give up: no restart changes it", life.fail_unworkable)
 _COMPLETE: Final = Handler("complete", "the job is complete", life.complete)
 _SUSPEND: Final = Handler("delete all", "delete every pod", life.suspend)
@@ -143,11 +149,13 @@ def _by_action(
 
 
 def _ignore(states: States, event: type[JobEvent], reason: Why, guard: Guard = g.ALWAYS) -> TableRow:
-    return _row(states, event, guard, Handler("ignore", f"nothing: {IGNORE_SENTENCE[reason]}", life.ignore(reason)))
+    return _row(
+        states, event, guard, Handler("ignore", f"nothing: {IGNORE_SENTENCE[reason]}", partial(life.ignore, reason))
+    )
 
 
 def _mark(name: str, **changes: bool) -> Handler:
-    return Handler(f"note {name}", f"note the time of {name}", r.milestone(name, **changes))
+    return Handler(f"note {name}", f"note the time of {name}", partial(r.milestone, name, **changes))
 
 
 _STARTING = (P.PENDING, P.STARTING, P.WARMING, P.RESTARTING)
@@ -332,7 +340,7 @@ _DEADLINES = (
         LIVE,
         DeadlineReached,
         g.DUE_ACTIVE,
-        Handler("fail", "give up", life.fail("ActiveDeadlineExceeded", "activeDeadlineSeconds are over")),
+        Handler("fail", "give up", partial(life.fail, "ActiveDeadlineExceeded", "activeDeadlineSeconds are over")),
         P.FAILED,
     ),
     _row(
@@ -342,7 +350,7 @@ _DEADLINES = (
         Handler(
             "fail",
             "give up",
-            life.fail("CapacityTimeoutExceeded", "scheduling.capacityTimeoutSeconds are over"),
+            partial(life.fail, "CapacityTimeoutExceeded", "scheduling.capacityTimeoutSeconds are over"),
         ),
         P.FAILED,
     ),
@@ -356,7 +364,7 @@ _DEADLINES = (
         _STARTING,
         DeadlineReached,
         g.both(g.DUE_STARTUP, g.FIRST_START),
-        Handler("fail", "give up", life.fail("StartupDeadlineExceeded", "startupDeadlineSeconds are over")),
+        Handler("fail", "give up", partial(life.fail, "StartupDeadlineExceeded", "startupDeadlineSeconds are over")),
         P.FAILED,
     ),
     *_by_action(_STARTING, DeadlineReached, UNTRAINED, g.DUE_STARTUP),
@@ -497,7 +505,7 @@ _REQUESTS = (
         (*_TRAINING, P.GATHERING, P.RESUMING, P.SHRINKING),
         SuspendRequested,
         _MAY_SAVE,
-        Handler("save for suspend", "save, then delete", life.save_for(Purpose.SUSPEND)),
+        Handler("save for suspend", "save, then delete", partial(life.save_for, Purpose.SUSPEND)),
         P.SAVING,
     ),
     _row((*_TRAINING, *_HELD_UP), SuspendRequested, g.ALWAYS, _SUSPEND, P.SUSPENDED),
@@ -505,14 +513,14 @@ _REQUESTS = (
         P.SAVING,
         SuspendRequested,
         g.ALWAYS,
-        Handler("suspend after", "delete afterwards", life.repurpose(Purpose.SUSPEND)),
+        Handler("suspend after", "delete afterwards", partial(life.repurpose, Purpose.SUSPEND)),
     ),
-    _row(P.SUSPENDED, ResumeRequested, g.ALWAYS, Handler("create", "make everything anew", life.unsuspend), P.PENDING),
+    _row(P.SUSPENDED, ResumeRequested, g.ALWAYS, Handler("create", "make everything anew", life.accept), P.PENDING),
     _row(
         P.SAVING,
         ResumeRequested,
         g.SUSPENDING,
-        Handler("restart after", "start anew afterwards", life.repurpose(Purpose.REQUEST)),
+        Handler("restart after", "start anew afterwards", partial(life.repurpose, Purpose.REQUEST)),
     ),
     _row(
         (*_STARTING, P.UNPROTECTED, P.HELD),
@@ -525,7 +533,7 @@ _REQUESTS = (
         (*_TRAINING, *_HELD_UP),
         RestartRequested,
         _MAY_SAVE,
-        Handler("save for restart", "save, then start anew", life.save_for(Purpose.REQUEST)),
+        Handler("save for restart", "save, then start anew", partial(life.save_for, Purpose.REQUEST)),
         P.SAVING,
     ),
     _row(

@@ -55,7 +55,7 @@ def test_a_process_is_begun_with_the_action_that_was_asked_for(
     context = Context(Rig.running().state, e.FactSeen(fact=dead), VIEW, Policy(), 1_000_000)
     assert context.concerns()
     context.decide(FAULT)
-    state, done = begin_process(action)(context)
+    state, done = begin_process(action, context)
     (order,) = [effect for effect in done if isinstance(effect, do.SendOrder)]
     assert (order.command, order.restart_ranks) == (command, restarted)
     assert state.incident is not None
