@@ -10,7 +10,7 @@ from typing import Final
 
 from hajob.api.base import Json
 from hajob.api.conditions import ConditionType, Reason
-from hajob.api.crd import COLUMNS, QUARANTINE_COLUMNS, open_api_schema, quarantine_schema
+from release.generate.crd_schema import COLUMNS, QUARANTINE_COLUMNS, open_api_schema, quarantine_schema
 from release.generate.files import write_or_check
 
 _HEAD: Final = """\

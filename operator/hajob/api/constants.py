@@ -10,17 +10,12 @@ GROUP: Final = "training.hajob.io"
 VERSION: Final = "v1alpha1"
 API_VERSION: Final = f"{GROUP}/{VERSION}"
 KIND: Final = "HATrainingJob"
-LIST_KIND: Final = "HATrainingJobList"
 PLURAL: Final = "hatrainingjobs"
-SINGULAR: Final = "hatrainingjob"
-SHORT_NAMES: Final = ("hajob", "hajobs")
-CATEGORIES: Final = ("all",)
 
 QUARANTINE_KIND: Final = "NodeQuarantine"
 QUARANTINES: Final = "nodequarantines"
 CRD_NAME: Final = f"{PLURAL}.{GROUP}"
 QUARANTINE_CRD_NAME: Final = f"{QUARANTINES}.{GROUP}"
-QUARANTINE_SHORT_NAMES: Final = ("hajobnq",)
 
 FINALIZER: Final = f"{GROUP}/finalizer"
 MANAGED_BY: Final = f"{GROUP}/operator"

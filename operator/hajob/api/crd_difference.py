@@ -20,8 +20,8 @@ from hajob.api.base import Json
 CRD_NAMES: Final = (names.CRD_NAME, names.QUARANTINE_CRD_NAME)
 OWN_FILE: Final = "fields.json"
 """Beside this module: `shape` of this program's schemas, by the name of the CRD."""
-_OPEN: Final = "x-kubernetes-preserve-unknown-fields"
-_PARTS: Final = {"items": "[]", "additionalProperties": "{}"}
+OPEN: Final = "x-kubernetes-preserve-unknown-fields"
+PARTS: Final = {"items": "[]", "additionalProperties": "{}"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,14 +35,6 @@ class CrdDifference:
 
     lacking: tuple[str, ...] = ()
     unknown: tuple[str, ...] = ()
-
-
-def shape(schema: Json) -> Json:
-    """What `difference` looks at in a schema, and no more."""
-    found: Json = {name: schema[name] for name in ("enum", _OPEN) if schema.get(name)}
-    if schema.get("properties"):
-        found["properties"] = {name: shape(each) for name, each in schema["properties"].items()}
-    return found | {part: shape(schema[part]) for part in _PARTS if isinstance(schema.get(part), dict)}
 
 
 @cache
@@ -70,7 +62,7 @@ def difference(crd: Json) -> CrdDifference:
 
 def _only(one: Json, other: Json, path: str) -> Iterator[str]:
     """What only the first of two schemas has; of a field that the other lacks nothing more is said."""
-    if other.get(_OPEN) and not other.get("properties"):
+    if other.get(OPEN) and not other.get("properties"):
         return
     for word in one.get("enum") or ():
         if word not in (other.get("enum") or (word,)):
@@ -82,6 +74,6 @@ def _only(one: Json, other: Json, path: str) -> Iterator[str]:
             yield from _only(schema, theirs[name], place)
         else:
             yield place
-    for part, sign in _PARTS.items():
+    for part, sign in PARTS.items():
         if isinstance(one.get(part), dict) and isinstance(other.get(part), dict):
             yield from _only(one[part], other[part], f"{path}{sign}")

@@ -8,9 +8,9 @@ from typing import Any
 
 import yaml
 
-from hajob.api.crd import custom_resource_definition, quarantine_definition
 from hajob.api.crd_difference import CrdDifference, difference
 from hajob.api.job import HATrainingJob
+from release.generate.crd_schema import custom_resource_definition, quarantine_definition
 
 EXAMPLE = Path(__file__).parents[3] / "examples/quickstart.yaml"
 

@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 import yaml
 
-from hajob.api import crd
 from hajob.api.conditions import ConditionType
 from hajob.api.derived import not_served
 from hajob.api.job import HATrainingJob
 from hajob.api.spec import HATrainingJobSpec
 from hajob.api.status import HATrainingJobStatus
+from release.generate import crd_schema as crd
 
 ROOT = Path(__file__).resolve().parents[3]
 FORBIDDEN = {"$ref", "$defs", "anyOf", "oneOf", "allOf", "const", "title", "exclusiveMinimum", "exclusiveMaximum"}

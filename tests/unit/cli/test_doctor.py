@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from hajob.api.crd import custom_resource_definition, quarantine_definition
 from hajob.cli import doctor, main
 from hajob.cli.cluster import ClusterError
+from release.generate.crd_schema import custom_resource_definition, quarantine_definition
 from tests.unit.sources import hardware_objects as objects
 from tests.unit.sources.hostile_objects import CASES
 

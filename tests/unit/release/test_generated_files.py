@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 import yaml
 
-from hajob.api import constants as names
 from hajob.plan import evaluator
 from release.generate import crds, diagram, reference
+from release.generate.crd_schema import SHORT_NAMES
 
 
 def test_the_file_is_current(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
@@ -19,7 +19,7 @@ def test_the_file_is_current(capsys: pytest.CaptureFixture[str], tmp_path: Path)
     assert crds.main(["--directory", str(tmp_path)]) == 0
     written = yaml.safe_load((tmp_path / "crds" / crds.CRD_FILE).read_text(encoding="utf-8"))
     assert written["metadata"]["name"] == "hatrainingjobs.training.hajob.io"
-    assert written["spec"]["names"]["shortNames"] == list(names.SHORT_NAMES)
+    assert written["spec"]["names"]["shortNames"] == list(SHORT_NAMES)
 
 
 def test_the_reference_page_is_current() -> None:

@@ -11,10 +11,10 @@ import pytest
 from aiohttp.test_utils import TestClient, TestServer
 
 from hajob.api.constants import QUARANTINE_CRD_NAME
-from hajob.api.crd import custom_resource_definition, quarantine_definition
 from hajob.runtime import metrics
 from hajob.runtime.crd_check import CHECK_SECONDS, CrdCheck
 from hajob.runtime.kube import ApiError
+from release.generate.crd_schema import custom_resource_definition, quarantine_definition
 from tests.unit.runtime.runtime_fakes import FakeClock, FakeKube
 from tests.unit.runtime.test_job_controller import Town, condition_of, settled
 

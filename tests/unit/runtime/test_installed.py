@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from hajob.api.base import Json
-from hajob.api.crd import custom_resource_definition
 from hajob.runtime.installed import PATIENCE_SECONDS, look
 from hajob.runtime.settings import Settings
+from release.generate.crd_schema import custom_resource_definition
 from tests.unit.runtime.runtime_fakes import FakeClock, FakeKube
 
 SETTINGS = Settings()

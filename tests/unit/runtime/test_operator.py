@@ -14,7 +14,6 @@ from e2e.memory_api.client import MemoryKube
 from e2e.memory_api.requests import requests
 from e2e.memory_api.server import MemoryServer
 from hajob.api import constants as names
-from hajob.api.crd import custom_resource_definition, quarantine_definition
 from hajob.cli.injection import Injection, InjectionKind, device_map
 from hajob.cluster.reachability import ExpectedCoordinator, Reach
 from hajob.runtime import app
@@ -24,6 +23,7 @@ from hajob.runtime.kube import ApiError
 from hajob.runtime.lease import FENCE_LIMIT
 from hajob.runtime.settings import Settings
 from hajob.sources.node import NodeView
+from release.generate.crd_schema import custom_resource_definition, quarantine_definition
 from tests.unit.runtime.runtime_fakes import FakeClock, settle
 
 JOB = yaml.safe_load((Path(__file__).parents[3] / "examples/quickstart.yaml").read_text())

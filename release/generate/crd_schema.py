@@ -15,6 +15,7 @@ from hajob.api.base import ApiModel, Json, JsonValue
 from hajob.api.job import HATrainingJob
 from hajob.api.quarantine import NodeQuarantine
 
+SHORT_NAMES: Final = ("hajob", "hajobs")
 _NOISE: Final = ("title", "$defs", "additionalProperties")
 
 COLUMNS: Final[tuple[Json, ...]] = (
@@ -111,11 +112,11 @@ def custom_resource_definition() -> Json:
     """The CRD of HATrainingJobs as an object for the API server."""
     called = {
         "kind": names.KIND,
-        "listKind": names.LIST_KIND,
+        "listKind": f"{names.KIND}List",
         "plural": names.PLURAL,
-        "singular": names.SINGULAR,
-        "shortNames": list(names.SHORT_NAMES),
-        "categories": list(names.CATEGORIES),
+        "singular": names.KIND.lower(),
+        "shortNames": list(SHORT_NAMES),
+        "categories": ["all"],
     }
     return _definition("Namespaced", called, open_api_schema(), COLUMNS, {"subresources": {"status": {}}})
 
@@ -128,7 +129,7 @@ def quarantine_definition() -> Json:
         "listKind": f"{kind}List",
         "plural": names.QUARANTINES,
         "singular": kind.lower(),
-        "shortNames": list(names.QUARANTINE_SHORT_NAMES),
+        "shortNames": ["hajobnq"],
     }
     return _definition("Cluster", called, quarantine_schema(), QUARANTINE_COLUMNS, {})
 
