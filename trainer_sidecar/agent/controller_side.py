@@ -44,6 +44,7 @@ class ControllerSide:
         self._attempt: asyncio.Future[asyncio.StreamReader] | None = None
         self._address = ""
         self._has_answered = False  # the rank has its reply, and must not get another one
+        self._said: set[int] | None = None  # types that it was told in the rank's place
         self.bound: str | None = None
         self.is_taken = False
 
@@ -70,7 +71,7 @@ class ControllerSide:
             delay = min(2 * delay, LAST_RETRY_SECONDS)
 
     async def _connect(self, frame: bytes) -> asyncio.StreamReader:
-        rules, whose = self._gate.rules, self._whose
+        rules, whose, self._said = self._gate.rules, self._whose, None
         self._address, self.bound = rules.controller_address(), rules.controller()
         whose.process = whose.process or rules.process(whose.rank)  # known by now, or it might not pass
         reader, self._writer = await dial(self._address)
@@ -93,12 +94,20 @@ class ControllerSide:
     async def _make_known(
         self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, kept: Registration, controller: str
     ) -> None:
-        """Another controller learns what the one before knew; what it replies is not for the rank."""
-        await register(reader, writer, kept, self.until_open)
+        """Another controller learns what the one before knew; the rank gets only replies that it still waits for."""
+        answer = self._answer if self._has_answered else None
+        self._said = await register(reader, writer, kept, self.until_open, answer)
         if kept.heartbeat:
             writer.write(kept.heartbeat)
         log.info("rank %d is known to another controller, %s", self._whose.rank, controller)
         self._gate.registrations.now_known(self._whose.rank, kept, controller)
+
+    def unsaid(self) -> list[bytes]:
+        """Of what makes the rank known, what it has said when the rest had been told to this controller already."""
+        kept = self._gate.registrations.of(self._whose.rank, self._whose.process)
+        if kept is None or self._said is None:
+            return []
+        return [message for kind, message in kept.greetings() if kind in kept.unanswered - self._said]
 
     def write(self, data: bytes) -> None:
         """Say this to the controller; there is a connection."""

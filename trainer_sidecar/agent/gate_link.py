@@ -140,6 +140,8 @@ class GateLink:
         link = Between(self.whose.rank, self.whose.process, self._controller.bound or "")
         self._downward = Downward(link, self._gate.rules, self._gate.registrations, self._outward)
         self._outward.attach()
+        for message in self._controller.unsaid():
+            self._outward.insert(message)
         self._last_words.begin()
         if self._controller.is_taken:
             self._set_phase(LinkPhase.LINKED)

@@ -23,10 +23,20 @@ UntilOpen = Callable[[], Awaitable[None]]
 
 
 async def register(
-    reader: asyncio.StreamReader, writer: asyncio.StreamWriter, kept: Registration, until_open: UntilOpen
-) -> None:
-    """Say it, message by message; `ValueError` when the controller does not take the rank."""
-    for message in kept.greetings():
+    reader: asyncio.StreamReader,
+    writer: asyncio.StreamWriter,
+    kept: Registration,
+    until_open: UntilOpen,
+    answer: Callable[[bytes], None] | None = None,
+) -> set[int]:
+    """Say it, message by message; `ValueError` when the controller does not take the rank.
+
+    The former controller may have gone before it had replied: such a reply is given to the rank with `answer`. Returns
+    the types that were said.
+    """
+    said: set[int] = set()
+    for kind, message in kept.greetings():
+        said.add(kind)
         await until_open()
         writer.write(message)
         async with asyncio.timeout(REPLY_TIMEOUT_SECONDS):
@@ -34,6 +44,10 @@ async def register(
             reply += await reader.readexactly(frames.HEADER.unpack(reply)[2])
         if frames.registered(reply)[0] not in TAKEN:
             raise ValueError(f"the controller refuses the rank: {reply.hex()}")
+        if answer is not None and kind in kept.unanswered:
+            kept.unanswered.discard(kind)
+            answer(reply)
+    return said
 
 
 class StandInRules(Protocol):

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import logging
 import struct
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -32,6 +32,7 @@ class Registration:
     Attributes:
         process: Which process.
         messages: By type, those that make it known.
+        unanswered: Types of those whose reply has not been passed on to it: it waits for that.
         heartbeat: Its last one, empty: none has come.
         controller: The controller that knows the rank by it.
         serial: The highest of an action that was passed down to it.
@@ -47,6 +48,7 @@ class Registration:
 
     process: str
     messages: dict[int, bytes] = field(default_factory=dict)
+    unanswered: set[int] = field(default_factory=set)
     heartbeat: bytes = b""
     controller: str = ""
     serial: int = 0
@@ -65,9 +67,11 @@ class Registration:
             return False
         return frames.ONCE.get(action) in self.answered
 
-    def greetings(self) -> list[bytes]:
-        """The messages in the order in which a rank sends them; each has a reply."""
-        return [self.messages[kind] for kind in TOLD if kind in self.messages]
+    def greetings(self) -> Iterator[tuple[int, bytes]]:
+        """Type and message, in the order in which a rank sends them; each has a reply. One may come meanwhile."""
+        for kind in TOLD:
+            if kind in self.messages:
+                yield kind, self.messages[kind]
 
 
 class Registrations:
@@ -121,7 +125,7 @@ class Registrations:
     def said(self, rank: int, process: str, message: Message) -> bool:
         """A rank has said something; False: a process that never registered here talks like one that has."""
         if message.kind == frames.REGISTER:
-            self._by_rank[rank] = Registration(process, {message.kind: message.content})
+            self._by_rank[rank] = Registration(process, {message.kind: message.content}, {message.kind})
             return True
         kept = self.of(rank, process)
         if kept is None:
@@ -132,6 +136,7 @@ class Registrations:
         kept.awaited.discard(message.kind)
         if message.kind in TOLD:
             kept.messages[message.kind] = message.content
+            kept.unanswered.add(message.kind)
             self._save(rank, kept)
         elif message.kind == frames.HEARTBEAT and (status := message.status()) is not None:
             kept.heartbeat, kept.left = message.content, kept.left or status.left
@@ -155,6 +160,7 @@ class Registrations:
         if action.kind in frames.HANDLED:
             kept.awaited.add(frames.HANDLED[action.kind])
         if action.kind in TOLD:
+            kept.unanswered.discard(action.kind)
             result, counter = frames.registered(action.content)
             kept.counter = max(kept.counter, counter)
             if action.kind == frames.REGISTER and result in TAKEN:

@@ -28,6 +28,7 @@ class MindIO:
     def __init__(self, result: int = 0) -> None:
         self.port = own_port()
         self.result = result
+        self.is_silent = False
         self.messages: list[tuple[int, bytes]] = []
         self.writers: list[asyncio.StreamWriter] = []
         self._server: asyncio.Server | None = None
@@ -60,7 +61,7 @@ class MindIO:
                 head = await reader.readexactly(16)
                 kind, _, length, _, _ = struct.unpack("<hhIII", head)
                 self.messages.append((rank, head + await reader.readexactly(length)))
-                if kind in (0, 1, 2):
+                if kind in (0, 1, 2) and not self.is_silent:
                     writer.write(message(kind, REPLY.pack(self.result, 3, 0)))
         except (OSError, asyncio.IncompleteReadError):
             pass
@@ -354,3 +355,45 @@ async def test_what_the_former_one_told_others_is_told(scene: Change) -> None:
     await until(lambda: scene.has_told([]), "that it trains")
     with pytest.raises(TimeoutError):
         await asyncio.wait_for(reader.readexactly(1), 0.05)
+
+
+@pytest.mark.parametrize("told", [(REGISTER,), (REGISTER, COPIES)], ids=["registers", "tells its copies"])
+async def test_a_reply_that_the_former_one_owes_is_given(scene: Change, told: tuple[bytes, ...]) -> None:
+    """It ends between a rank's message and its reply: the rank would wait for ever, and never be ready."""
+    scene.rules.address, scene.rules.open = scene.first.address, True
+    reader, writer = await scene.dial()
+    assert await reader.readexactly(2) == b"\0\0"
+    for message_ in told[:-1]:
+        writer.write(message_)
+        await reader.readexactly(28)
+    scene.first.is_silent = True
+    writer.write(told[-1])
+    await until(lambda: len(scene.first.kinds()) == 1 + len(told), "its last message")
+    scene.first.stop()
+    scene.change(scene.second)
+    reply = await asyncio.wait_for(reader.readexactly(28), 5)
+    assert struct.unpack_from("<h", reply)[0] == len(told) - 1
+    await until(lambda: list(scene.gate.state().registered) == [2], "its registration")
+    writer.write(heartbeat(step=5))
+    await until(lambda: 3 in scene.second.kinds(), "its heartbeat")
+    assert scene.second.kinds() == [-1, *range(len(told)), 3], "and nothing is told twice"
+
+
+async def test_what_it_registers_with_in_between_is_answered(scene: Change) -> None:
+    scene.rules.address, scene.rules.open = scene.first.address, True
+    reader, writer = await scene.dial()
+    assert await reader.readexactly(2) == b"\0\0"
+    writer.write(REGISTER)
+    await reader.readexactly(28)
+    scene.first.stop()
+    scene.rules.open = False
+    scene.rules.address = scene.rules.served_by = ""
+    scene.gate.changed()
+    writer.write(COPIES)
+    await until(
+        lambda: any(one.unanswered for _, one in scene.gate.registrations.told([(2, "1.0")])), "that it is heard"
+    )
+    scene.rules.open = True
+    scene.change(scene.second)
+    reply = await asyncio.wait_for(reader.readexactly(28), 5)
+    assert struct.unpack_from("<h", reply)[0] == 1
