@@ -143,10 +143,16 @@ class JobPlaces:
 
     def may_hold(self, node: str) -> bool:
         """Whether a node is one to hold ready: in service, and nothing speaks against it."""
-        view, ports = self._ports.nodes().get(node), self._ports
-        closed = (ports.quarantined(), ports.kept_out(), ports.sub_healthy())
-        excluded = self._memory.job.spec.scheduling.excluded_node_names
-        return view is not None and view.usable and not any(node in names for names in (*closed, excluded))
+        view, excluded = self._ports.nodes().get(node), self._memory.job.spec.scheduling.excluded_node_names
+        return view is not None and view.usable and not any(node in names for names in (*self._unfit(), excluded))
+
+    def not_to_hold(self) -> set[str]:
+        """Names of the nodes where no spare is made: it would be given up at once."""
+        return set().union(*self._unfit())
+
+    def _unfit(self) -> tuple[Collection[str], ...]:
+        ports = self._ports
+        return ports.quarantined(), ports.kept_out(), ports.sub_healthy()
 
     def drained(self) -> list[PodView]:
         """Pods that serve, the coordinator's among them, on nodes that somebody wants empty; by name."""

@@ -152,7 +152,7 @@ class SparePods:
             return
         refused, job = None, self._memory.job
         for name in turn.missing:
-            manifest = spare_pod(job, desired[name], self._ports.pod_settings, self._places.refused(1))
+            manifest = spare_pod(job, desired[name], self._ports.pod_settings, self._places.not_to_hold())
             try:
                 await self._ports.kube.create("pods", job.metadata.namespace, manifest)
             except ApiError as error:

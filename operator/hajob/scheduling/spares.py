@@ -71,8 +71,14 @@ def look(
         if successor is not None and successor.unschedulable and not successor.nominated:
             nominate.append(successor)
         handed_over = successor is not None and bool(successor.nominated)
-        held = pod.name in known and not pod.ended and (may_hold(pod.node_name) if pod.node_name else calm)
+        may_stay = may_hold(pod.node_name) if pod.node_name else calm and not _keeps_away_in_vain(pod, may_hold)
+        held = pod.name in known and not pod.ended and may_stay
         if handed_over or not held or (calm and pod.warm is not warm):
             surplus.append(pod)
     missing = tuple(name for name in desired if name not in pods) if calm else ()
     return SpareTurn(tuple(surplus), missing, tuple(nominate))
+
+
+def _keeps_away_in_vain(pod: PodView, may_hold: Callable[[str], bool]) -> bool:
+    """Whether it finds no node, and was told to keep away from one that has nothing against it any more."""
+    return bool(pod.unschedulable) and any(may_hold(node) for node in pod.excluded)

@@ -206,3 +206,26 @@ async def test_a_sick_node_is_left_for_the_spare_alone(town: Town) -> None:
     await settled(town)
     assert town.controller.state.phase is JobPhase.MIGRATING
     assert town.controller.state.places == {1: spare.node_name}
+
+
+async def test_a_sick_node_is_held_again_once_it_is_well(town: Town) -> None:
+    """Where no other node is free the spare waits for one: made on the sick one it would be given up at once."""
+    spare = await holding(town)
+    taken = {pod.node_name for pod in town.pods() if pod.is_rank or pod.is_spare}
+    town.nodes = {name: node for name, node in town.nodes.items() if name in taken}
+    town.sub_healthy.add("node-6")
+    town.controller.look_for_moves()
+    await settled(town)
+    await town.end_deleted_pods()
+    (waiting,) = (pod for pod in town.pods() if pod.is_spare)
+    assert waiting.uid != spare.uid
+    assert "node-6" in waiting.excluded
+    await change(town, waiting.name, {}, {"phase": "Pending", "conditions": [UNSCHEDULABLE]})
+    await town.clock.advance(60)
+    assert [pod.uid for pod in town.pods() if pod.is_spare] == [waiting.uid], "it is not made again and again"
+    town.sub_healthy.clear()
+    town.controller.look_for_moves()
+    await settled(town)
+    await town.end_deleted_pods()
+    (again,) = (pod for pod in town.pods() if pod.is_spare)
+    assert "node-6" not in again.excluded

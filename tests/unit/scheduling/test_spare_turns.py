@@ -46,6 +46,13 @@ def test_a_node_that_is_not_well_is_held_no_longer() -> None:
     assert turn(SPARE, usable=False) == (["spare-0"], ["spare-1"], [])
 
 
+def test_one_kept_from_a_node_that_is_well_is_made_anew() -> None:
+    waiting = replace(SPARE, node_name="", ready=False, phase="Pending", excluded=frozenset({"n8"}))
+    assert turn(waiting) == ([], ["spare-1"], []), "the scheduler may have a node for it"
+    assert turn(replace(waiting, unschedulable=FULL)) == (["spare-0"], ["spare-1"], [])
+    assert turn(replace(waiting, unschedulable=FULL), usable=False) == ([], ["spare-1"], [])
+
+
 def test_one_that_ended_makes_room_for_another() -> None:
     assert turn(replace(SPARE, phase="Failed")) == (["spare-0"], ["spare-1"], [])
 
