@@ -74,8 +74,9 @@ UNPLACED_SECONDS: Final = 10
 UNREACHABLE_SECONDS: Final = 5
 """A coordinator that cannot be reached for so long is spoken of; most come back before."""
 
-COORDINATOR_SECONDS: Final = 60
-"""How long a coordinator that cannot be reached is waited for: losing it costs a restart, waiting costs nothing yet."""
+COORDINATOR_SECONDS: Final = 10
+"""How long a coordinator that was spoken of is waited for: another one takes over and the training notices nothing,
+while each second without one is a second without protection."""
 
 ANOTHER_COORDINATOR_SECONDS: Final = 10
 """Between two coordinators of a job that trains unprotected: one that cannot live must not be made in a loop."""

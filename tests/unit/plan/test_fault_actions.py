@@ -13,7 +13,15 @@ from hajob.domain.layout import Layout
 from hajob.plan import effects as do
 from hajob.plan import events as e
 from hajob.plan.placements import CoordinatorPlacement, Placements
-from hajob.plan.policy import DEFAULT_ACTION_LIMITS, ActionLimits, CoordinatorLossPolicy, Mode, NodePolicy, Policy
+from hajob.plan.policy import (
+    COORDINATOR_SECONDS,
+    DEFAULT_ACTION_LIMITS,
+    ActionLimits,
+    CoordinatorLossPolicy,
+    Mode,
+    NodePolicy,
+    Policy,
+)
 from hajob.plan.state import JobPhase, JobState
 from hajob.plan.view import ClusterView
 from tests.unit.plan.plan_rig import Rig
@@ -884,7 +892,7 @@ def test_a_running_training_waits_for_its_coordinator(
     at = rig.now
     assert rig.kinds(done) == ["Announce"]
     assert rig.out_of_reach() == ()
-    assert rig.state.deadlines["Coordinator"] == at + 60_000
+    assert rig.state.deadlines["Coordinator"] == at + 1000 * COORDINATOR_SECONDS
     rig.view = replace(rig.view, coordinator_ready=serves)
     rig.deadline("Coordinator")
     assert rig.at(phase)

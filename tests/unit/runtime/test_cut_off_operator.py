@@ -11,6 +11,7 @@ import pytest
 
 from hajob.api import constants as names
 from hajob.cluster.reachability import reach
+from hajob.plan.policy import COORDINATOR_SECONDS
 from hajob.plan.state import JobPhase
 from hajob.protocol import sidecar_pb2 as wire
 from hajob.runtime.caches import Caches
@@ -156,7 +157,7 @@ async def test_one_still_silent_afterwards_gets_its_whole_time(city: City) -> No
     for name in ("two", "three"):
         await city.report(name, step=6)
     assert city.watch.cut_off == ""
-    await city.pass_time(60, "two", "three")
+    await city.pass_time(COORDINATOR_SECONDS, "two", "three")
     assert set(city.phases().values()) == {JobPhase.RUNNING}
     await city.pass_time(20, "two", "three")
     assert city.phases() == {"one": JobPhase.UNPROTECTED, "two": JobPhase.RUNNING, "three": JobPhase.RUNNING}
