@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import psutil
 
-from e2e.harness.job import Job
+from e2e.harness.job import Job, Object
 from e2e.harness.rig import Rig
 
 MINDIO_PORT = 8000
@@ -12,8 +12,16 @@ MINDIO_PORT = 8000
 
 def coordinator(job: Job) -> str:
     """Name of the newest pod that is one."""
-    newest = max(job.pods("coordinator"), key=lambda pod: str(pod["metadata"]["creationTimestamp"]))
-    return str(newest["metadata"]["name"])
+    return str(_newest(job)["metadata"]["name"])
+
+
+def coordinator_node(job: Job) -> str:
+    """Name of the node of the newest one; empty: it has none yet."""
+    return str(_newest(job)["spec"].get("nodeName", ""))
+
+
+def _newest(job: Job) -> Object:
+    return max(job.pods("coordinator"), key=lambda pod: str(pod["metadata"]["creationTimestamp"]))
 
 
 def kill_mindio(rig: Rig, job: Job) -> int:

@@ -17,6 +17,7 @@ from e2e.harness.job import Job
 from e2e.harness.rig import Rig
 from e2e.scenarios.proofs import assert_weights_equal
 from e2e.trainer import faults
+from e2e.trainer.store_wire import NEW, UNHEARD_OF, VARIABLE, Version
 
 STEPS = 600
 STEP_MILLISECONDS = 150
@@ -39,9 +40,10 @@ def delete_the_pod(rig: Rig, job: Job) -> None:
     rig.plane.api.delete(f"/api/v1/namespaces/{rig.namespace}/pods/{coordinator(job)}", gracePeriodSeconds=0)
 
 
-def training(rig: Rig, steps: int = STEPS) -> Job:
+def training(rig: Rig, steps: int = STEPS, torch: Version = NEW) -> Job:
     """One that trains, protected."""
-    job = rig.submit(iterations=steps, step_milliseconds=STEP_MILLISECONDS, spec={"recovery": {"actions": UNLIMITED}})
+    speech, spec = {VARIABLE: torch.name}, {"recovery": {"actions": UNLIMITED}}
+    job = rig.submit(iterations=steps, step_milliseconds=STEP_MILLISECONDS, environment=speech, spec=spec)
     job.wait_step(5)
     job.wait_condition("CoordinatorReady")
     return job
@@ -92,7 +94,7 @@ def test_lost_in_every_handler_of_a_repair(rig: Rig) -> None:
 @pytest.mark.parametrize(("action", "handler"), WITH_THE_POD)
 def test_a_repair_whose_store_is_lost_is_saved(rig: Rig, action: str, handler: str) -> None:
     """The whole pod goes, and with it a store whose dialect no gate knows: ranks that cannot meet lose no step."""
-    job = training(rig)
+    job = training(rig, torch=UNHEARD_OF)
     begin(rig, job, action, handler, 1)
     delete_the_pod(rig, job)
     job.plane.wait("the incident's end", lambda: ended_well(job, 1), PATIENCE)

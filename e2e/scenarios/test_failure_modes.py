@@ -22,6 +22,7 @@ from e2e.harness.job import Job, manifest
 from e2e.harness.rig import RIG_LABEL, Rig, RigLayout
 from e2e.scenarios.proofs import assert_recovered, assert_weights_equal
 from e2e.trainer import proof
+from e2e.trainer.store_wire import NEW, UNHEARD_OF, VARIABLE, Version
 from hajob.api.constants import LABEL_NODE_RANK
 
 STEPS = 60
@@ -343,10 +344,15 @@ def test_an_end_without_a_coordinator_is_complete(rig: Rig) -> None:
     assert_recovered(job, [], STEPS)
 
 
-def test_a_lost_coordinator_costs_no_restart(rig: Rig) -> None:
-    """A new pod takes over while the training goes on; with the store gone, the next fault is saved, not repaired."""
+@pytest.mark.parametrize(
+    ("torch", "came_to"),
+    [(NEW, ("InPlace", [])), (UNHEARD_OF, ("Restart", ["Checkpoint"]))],
+    ids=["known", "unheard-of"],
+)
+def test_a_lost_coordinator_costs_no_restart(rig: Rig, torch: Version, came_to: tuple[str, list[str]]) -> None:
+    """A new pod takes over while the training goes on; where its store cannot be filled, the next fault is saved."""
     spec: dict[str, Any] = {"recovery": {"coordinatorLossPolicy": "Immediately"}}
-    job = rig.submit("now", **{**SMALL, "iterations": LONG}, spec=spec)
+    job = rig.submit("now", **{**SMALL, "iterations": LONG}, spec=spec, environment={VARIABLE: torch.name})
     kill_at(job, rig, 5, kill_the_controller)
     job.wait_condition("CoordinatorReady")
     rig.plane.wait("the takeover to be counted", lambda: job.status()["takeovers"]["count"] == 1)
@@ -354,4 +360,5 @@ def test_a_lost_coordinator_costs_no_restart(rig: Rig) -> None:
     rig.nodes.control.kill(namespace=rig.namespace, rank=1)
     assert_weights_equal(job, LONG)
     (incident,) = job.incidents()
-    assert (incident["escalatedFrom"], incident["lostSteps"]) == (["Checkpoint"], 0)
+    assert (incident["action"], incident.get("escalatedFrom", [])) == came_to, incident
+    assert incident["lostSteps"] == 0

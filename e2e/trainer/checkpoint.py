@@ -2,9 +2,7 @@
 
 `<save>/iter_0000005/mp_rank_00[_000]/` holds `model_optim_rng.pt` and `distrib_optim.pt`; the content is NumPy's
 archive format, which like torch's own is a zip file. Everything is written into `iter_0000005_tmp` first; the commit
-renames it and then writes `latest_checkpointed_iteration.txt`, so a directory without `_tmp` is complete. A process
-whose successor has taken over must not commit: it asks the store, which refuses old incarnations, right before the
-rename.
+renames it and then writes `latest_checkpointed_iteration.txt`, so a directory without `_tmp` is complete.
 """
 
 from __future__ import annotations
@@ -87,12 +85,11 @@ def write(
         np.savez(file, iteration=np.int64(step), **whole)  # type: ignore[arg-type]
 
 
-def commit(root: Path, step: int, may_commit: Callable[[], None]) -> None:
-    """Make a checkpoint the newest one; `may_commit` raises when this process is not allowed to any more."""
+def commit(root: Path, step: int) -> None:
+    """Make a checkpoint the newest one, whatever is there. Raises CheckpointError where nothing was saved."""
     temporary, final = root / f"{directory_name(step)}_tmp", root / directory_name(step)
     if not temporary.is_dir():
         raise CheckpointError(f"{temporary} is not there: nothing was saved for step {step}")
-    may_commit()
     if final.exists():
         shutil.rmtree(final)
     temporary.rename(final)

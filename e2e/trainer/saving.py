@@ -10,7 +10,6 @@ from e2e.trainer import checkpoint, mindformers_files
 from e2e.trainer.mindformers_iterations import Iterations
 from e2e.trainer.optimizer import KEYS, Shard
 from e2e.trainer.printing import MINDFORMERS
-from e2e.trainer.store import StoreLostError
 
 if TYPE_CHECKING:
     from e2e.trainer.training import Saver, Training
@@ -56,25 +55,11 @@ class Megatron:
         checkpoint.write(root, step, training.place, training.layout, shards, seed=seed, first_byte=first_byte)
 
     def commit(self, step: int, kind: str) -> None:
-        """Rename, then the tracker, unless a successor of this process has taken over.
-
-        With the store the controller is gone as well: no process can have a successor within this attempt. So the
-        commit is allowed then, but never back behind what a later attempt may have saved.
-        """
-        training = self._training
-        root = training.settings.save
+        """Rename, then the tracker."""
+        root = self._training.settings.save
         assert root is not None, "only called where --save is given"
-
-        def may_commit() -> None:
-            try:
-                training.store.set(f"commit/{step}", training.rank)
-            except StoreLostError as error:
-                training.events.add("store_lost", reason=str(error))
-                if (checkpoint.newest(root) or 0) >= step:
-                    raise
-
-        checkpoint.commit(root, step, may_commit)
-        training.events.add("save", phase="commit", kind=kind, step=step)
+        checkpoint.commit(root, step)
+        self._training.events.add("save", phase="commit", kind=kind, step=step)
 
     def periodic(self, step: int) -> None:
         """One writer per (tensor, pipeline) coordinate; the first writer commits."""

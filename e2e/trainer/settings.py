@@ -16,6 +16,7 @@ from e2e.trainer.layout import Layout
 from e2e.trainer.manners import QUIET, manners_from
 from e2e.trainer.printing import MEGATRON, MINDFORMERS, Speaker
 from e2e.trainer.refusals import Sizes, check_options, checked_data_parallel
+from e2e.trainer.store_wire import Version, version_from
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -114,6 +115,7 @@ class Settings:
     digests: bool
     flip_restored_byte: bool
     registers: bool
+    store_version: Version
     mindio_tls: str
     relays: bool
     manners: frozenset[str]
@@ -287,6 +289,7 @@ def settings_from(arguments: Sequence[str], environment: Mapping[str, str] = os.
         digests=options.log_digests,
         flip_restored_byte=environment.get("TOY_FLIP_RESTORED_BYTE") == "1",
         registers=environment.get("TOY_REGISTERS_NOTHING") != "1",
+        store_version=version_from(environment),
         mindio_tls=environment.get("TOY_MINDIO_TLS", ""),
         relays=environment.get("TOY_RELAY") == "1",
         manners=manners_from(environment),

@@ -1,97 +1,97 @@
-"""The rendezvous store of the toy training: where ranks leave their addresses.
+"""The rendezvous store of the toy training: where ranks leave their addresses. It is what torch's TCPStore is to Hajob.
 
 It lives beside the MindIO controller, not in rank 0, so that every rank is a client and rank 0 can be lost like the
-others. Two rules make recoveries safe. Entries of different attempts never meet, and a write is refused when the same
-rank has already written with a higher incarnation: a process that comes back after its successor has taken over cannot
-put its own address there again. Nobody polls: `wait` is answered when the value comes, `gather` when all values do.
-
-Requests and answers are lines of JSON over TCP: `{"op", "key", "value", "attempt", "incarnation", "rank", "timeout"}`.
-The address is used directly; proxies in the environment play no part.
+others. It is no kinder than torch's: it forgets everything when its process ends, knows neither ranks nor incarnations,
+answers no `set`, and ends the connection of a client that says what it does not understand or asks for what is not
+there. Of torch's, each speaks its own version only; this one takes a client's first bytes for its version.
+docs/toy-trainer.md, "Store"
 """
 
 from __future__ import annotations
 
 import contextlib
-import json
 import socket
-import threading
-import time
-from typing import TYPE_CHECKING, Final, TypedDict
+from typing import TYPE_CHECKING
+
+from e2e.trainer import store_wire as wire
 
 if TYPE_CHECKING:
     import asyncio
-
-Value = str | int | list[str | int] | None
-Fence = tuple[int, int]  # attempt, incarnation
-NOBODY: Final = -1  # rank of a client that is not a training process; it is never fenced
-_LOST_SECONDS: Final = 2.0
-"""So long a store that once answered is looked for; it moves with the controller, so it rarely comes back."""
+    from collections.abc import Awaitable, Callable
 
 
-class Request(TypedDict):
-    """What a client sends: an operation on a key, who asks, and how long a wait may last."""
-
-    op: str
-    key: str
-    value: Value
-    attempt: int
-    incarnation: int
-    rank: int
-    timeout: float
+class _EndedError(Exception):
+    """The client has gone, or says what is not understood."""
 
 
-class Answer(TypedDict, total=False):
-    """What comes back: the value, or the reason for a refusal."""
+class _Link:
+    """One client: what it says, and the keys it waits for."""
 
-    value: Value
-    error: str
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._reader, self._writer = reader, writer
+        self._unread = b""
+        self.awaited: set[bytes] = set()
 
+    async def greet(self) -> wire.Version:
+        """The version it speaks; the first byte of torch 1.13's most frequent request is that of a greeting, too."""
+        self._unread = await self._read(1)
+        if self._unread == wire.NEW.greeting[:1]:
+            self._unread += await self._reader.readexactly(len(wire.NEW.greeting) - 1)
+            if version := wire.GREETINGS.get(self._unread):
+                self._unread = b""
+                return version
+        return wire.OLD
 
-class StoreError(RuntimeError):
-    """The store refused a request or did not answer in time."""
+    async def operation(self) -> int:
+        """Number of the next one."""
+        return (await self._read(1))[0]
 
+    async def string(self) -> bytes:
+        """A string it sends."""
+        return await self._read(await self.length())
 
-class StoreLostError(StoreError):
-    """Nobody answers where the store was."""
+    async def strings(self) -> list[bytes]:
+        """A list it sends."""
+        return [await self.string() for _ in range(await self.length())]
 
+    async def length(self) -> int:
+        """How much of something follows."""
+        (length,) = wire.LENGTH.unpack(await self._read(wire.LENGTH.size))
+        return int(length)
 
-class Entries:
-    """Keys, values and the highest (attempt, incarnation) that wrote for each rank. Pure; no I/O."""
+    async def number(self) -> int:
+        """A number it sends."""
+        (number,) = wire.NUMBER.unpack(await self._read(wire.NUMBER.size))
+        return int(number)
 
-    def __init__(self) -> None:
-        self._values: dict[tuple[int, str], Value] = {}
-        self._highest: dict[int, Fence] = {}
+    async def nonce(self) -> bytes:
+        """What a ping is to bring back."""
+        return await self._read(wire.NONCE.size)
 
-    def write(self, key: str, value: Value, rank: int, fence: Fence, *, keep_larger: bool = False) -> Value:
-        """Store a value and return what is stored now; `keep_larger` keeps the larger of two numbers.
+    async def answer(self, data: bytes) -> None:
+        """Send, and wait while it does not read."""
+        self._writer.write(data)
+        await self._writer.drain()
 
-        Raises StoreError when `rank` has written with a higher attempt or incarnation before.
-        """
-        highest = self._highest.get(rank, fence)
-        if rank != NOBODY and fence < highest:
-            raise StoreError(
-                f"rank {rank}, attempt {fence[0]}, incarnation {fence[1]} may not write {key!r}: attempt {highest[0]}, "
-                f"incarnation {highest[1]} of this rank has taken over; end this process"
-            )
-        self._highest[rank] = fence
-        place = (fence[0], key)
-        stored = self._values.get(place)
-        if keep_larger and isinstance(stored, int) and isinstance(value, int):
-            value = max(value, stored)
-        self._values[place] = value
-        return value
+    def tell(self, data: bytes) -> None:
+        """Send."""
+        self._writer.write(data)
 
-    def read(self, key: str, attempt: int) -> Value:
-        """Value of a key, None when there is none."""
-        return self._values.get((attempt, key))
+    def close(self) -> None:
+        """End it."""
+        self._writer.close()
+
+    async def _read(self, size: int) -> bytes:
+        known, self._unread = self._unread[:size], self._unread[size:]
+        return known + await self._reader.readexactly(size - len(known))
 
 
 class _Server:
-    """Connections of the store: one task each, and one event per key somebody waits for."""
+    """Keys, values, and who waits for which key."""
 
     def __init__(self) -> None:
-        self._entries = Entries()
-        self._arrivals: dict[tuple[int, str], asyncio.Event] = {}
+        self._content: dict[bytes, bytes] = {}
+        self._waiting: dict[bytes, set[_Link]] = {}
 
     async def serve(self, listener: socket.socket) -> None:
         """Serve until cancelled."""
@@ -102,58 +102,97 @@ class _Server:
             await server.serve_forever()
 
     async def _client(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        with contextlib.suppress(ConnectionError):
-            while line := await reader.readline():
-                answer: Answer
-                try:
-                    answer = {"value": await self._answer(json.loads(line))}
-                except (StoreError, ValueError, KeyError, TypeError) as error:
-                    answer = {"error": str(error) or repr(error)}
-                writer.write(json.dumps(answer).encode() + b"\n")
-                await writer.drain()
-        writer.close()
+        link = _Link(reader, writer)
+        with contextlib.suppress(OSError, EOFError, KeyError, ValueError, _EndedError):
+            await self._converse(link)
+        self._forget(link)
+        link.close()
 
-    async def _answer(self, request: Request) -> Value:
-        operation, key, attempt = request["op"], str(request["key"]), int(request["attempt"])
-        if operation in {"set", "maximum"}:
-            fence = (attempt, int(request["incarnation"]))
-            larger = operation == "maximum"
-            stored = self._entries.write(key, request["value"], int(request["rank"]), fence, keep_larger=larger)
-            if arrival := self._arrivals.pop((attempt, key), None):
-                arrival.set()
-            return stored
-        if operation == "wait":
-            await self._wait(key, attempt, float(request["timeout"]))
-        elif operation == "gather":
-            return await self._gather(key, request["value"], attempt, float(request["timeout"]))
-        elif operation != "get":
-            raise StoreError(f"unknown operation {operation!r}; known are set, maximum, get, wait, gather")
-        return self._entries.read(key, attempt)
+    async def _converse(self, link: _Link) -> None:
+        version = await link.greet()
+        known = {number: getattr(self, f"_{name}", None) for name, number in version.numbers.items()}
+        operations: dict[int, Callable[[_Link], Awaitable[None]] | None] = known
+        while True:
+            operation = operations.get(await link.operation())
+            if operation is None:
+                raise _EndedError
+            await operation(link)
 
-    async def _gather(self, key: str, numbers: Value, attempt: int, timeout: float) -> Value:
-        if not isinstance(numbers, list):
-            raise StoreError(f"gather wants a list of numbers, not {numbers!r}")
-        gathered: list[str | int] = []
-        for number in numbers:
-            await self._wait(f"{key}/{number}", attempt, timeout)
-            value = self._entries.read(f"{key}/{number}", attempt)
-            if not isinstance(value, list):
-                return None
-            gathered += value
-        return gathered
+    async def _set(self, link: _Link) -> None:
+        self._write(await link.string(), await link.string())
 
-    async def _wait(self, key: str, attempt: int, timeout: float) -> None:
-        import asyncio
+    async def _compare_set(self, link: _Link) -> None:
+        """A key that is not there is equal to nothing at all; else what was expected is answered, as if it were."""
+        key, expected, desired = await link.string(), await link.string(), await link.string()
+        if self._content.get(key, b"") == expected:
+            self._write(key, desired)
+        await link.answer(wire.string(self._content.get(key, expected)))
 
-        if self._entries.read(key, attempt) is None:
-            arrival = self._arrivals.setdefault((attempt, key), asyncio.Event())
-            with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(arrival.wait(), timeout)
+    async def _get(self, link: _Link) -> None:
+        await link.answer(wire.string(self._content[await link.string()]))
+
+    async def _add(self, link: _Link) -> None:
+        key, more = await link.string(), await link.number()
+        number = int(self._content.get(key, b"0")) + more
+        self._write(key, b"%d" % number)
+        await link.answer(wire.NUMBER.pack(number))
+
+    async def _check(self, link: _Link) -> None:
+        keys = await link.strings()
+        await link.answer(wire.READY if all(key in self._content for key in keys) else wire.NOT_READY)
+
+    async def _wait(self, link: _Link) -> None:
+        link.awaited = {key for key in await link.strings() if key not in self._content}
+        for key in link.awaited:
+            self._waiting.setdefault(key, set()).add(link)
+        if not link.awaited:
+            await link.answer(wire.ARRIVED)
+
+    async def _cancel_wait(self, link: _Link) -> None:
+        self._forget(link)
+        await link.answer(wire.CANCELED)
+
+    async def _num_keys(self, link: _Link) -> None:
+        await link.answer(wire.NUMBER.pack(len(self._content)))
+
+    async def _delete(self, link: _Link) -> None:
+        was_there = self._content.pop(await link.string(), None) is not None
+        await link.answer(wire.NUMBER.pack(was_there))
+
+    async def _append(self, link: _Link) -> None:
+        key, more = await link.string(), await link.string()
+        self._write(key, self._content.get(key, b"") + more)
+
+    async def _multi_get(self, link: _Link) -> None:
+        await link.answer(b"".join([wire.string(self._content[key]) for key in await link.strings()]))
+
+    async def _multi_set(self, link: _Link) -> None:
+        for _ in range(await link.length()):
+            self._write(await link.string(), await link.string())
+
+    @staticmethod
+    async def _ping(link: _Link) -> None:
+        await link.answer(await link.nonce())
+
+    def _write(self, key: bytes, value: bytes) -> None:
+        self._content[key] = value
+        for link in self._waiting.pop(key, ()):
+            link.awaited.discard(key)
+            if not link.awaited:
+                link.tell(wire.ARRIVED)
+
+    def _forget(self, link: _Link) -> None:
+        for key in link.awaited:
+            waiting = self._waiting.get(key, set())
+            waiting.discard(link)
+            if not waiting:
+                self._waiting.pop(key, None)
+        link.awaited = set()
 
 
 def serve(host: str, port: int) -> None:
     """Serve the store on an address of this machine; blocks. Raises OSError when the address is taken."""
-    serve_at(socket.create_server((host, port)))
+    serve_at(socket.create_server((host, port), backlog=1024))
 
 
 def serve_at(listener: socket.socket) -> None:
@@ -161,98 +200,3 @@ def serve_at(listener: socket.socket) -> None:
     import asyncio
 
     asyncio.run(_Server().serve(listener))
-
-
-class Client:
-    """One rank's connection to the store; threads take turns, one request each."""
-
-    def __init__(self, host: str, port: int, rank: int = NOBODY, fence: Fence = (0, 0), timeout: float = 60.0) -> None:
-        self._address = (host, port)
-        self._rank = rank
-        self._fence = fence
-        self._timeout = timeout
-        self._turn = threading.Lock()
-        self._connection: socket.socket | None = None
-        self._rest = b""
-        self._answered = False
-
-    def set(self, key: str, value: Value) -> None:
-        """Store a JSON value; raises StoreError when this rank's incarnation is over."""
-        self._request("set", key, value=value)
-
-    def maximum(self, key: str, value: int) -> int:
-        """Store the larger of `value` and what is there; returns it."""
-        stored = self._request("maximum", key, value=value)
-        if not isinstance(stored, int):
-            raise StoreError(f"{key!r} holds {stored!r}, which is not a number")
-        return stored
-
-    def get(self, key: str) -> Value:
-        """Value of a key, None when there is none."""
-        return self._request("get", key)
-
-    def wait(self, key: str, timeout: float) -> Value:
-        """Value of a key as soon as it is there, None after `timeout` seconds without."""
-        return self._request("wait", key, timeout=timeout)
-
-    def gather(self, key: str, numbers: list[int], timeout: float) -> list[str | int] | None:
-        """The lists stored as key/<number>, put together; None when one is missing for `timeout` seconds."""
-        found = self._request("gather", key, value=[*numbers], timeout=timeout)
-        return found if isinstance(found, list) else None
-
-    def close(self) -> None:
-        """Drop the connection; the next request opens a new one."""
-        if self._connection is not None:
-            self._connection.close()
-        self._connection, self._rest = None, b""
-
-    def _request(self, operation: str, key: str, value: Value = None, timeout: float = 0.0) -> Value:
-        request: Request = {
-            "op": operation,
-            "key": key,
-            "value": value,
-            "timeout": timeout,
-            "rank": self._rank,
-            "attempt": self._fence[0],
-            "incarnation": self._fence[1],
-        }
-        try:
-            with self._turn:
-                answer = self._exchange(json.dumps(request).encode() + b"\n", timeout)
-        except OSError as error:
-            self.close()
-            raise StoreLostError(f"store at {self._address[0]}:{self._address[1]}: {error}") from error
-        if "error" in answer:
-            raise StoreError(answer["error"])
-        return answer["value"]
-
-    def _exchange(self, line: bytes, extra: float) -> Answer:
-        if self._connection is None:
-            self._connection = self._connect()
-        connection = self._connection
-        connection.settimeout(self._timeout + extra)
-        connection.sendall(line)
-        while b"\n" not in self._rest:
-            chunk = connection.recv(65536)
-            if not chunk:
-                raise ConnectionResetError("closed the connection")
-            self._rest += chunk
-        answer, _, self._rest = self._rest.partition(b"\n")
-        result: Answer = json.loads(answer)
-        self._answered = True
-        return result
-
-    def _connect(self) -> socket.socket:
-        """Connect; a store that is not there yet is tried again until the time is up."""
-        patience = min(self._timeout, _LOST_SECONDS) if self._answered else self._timeout
-        deadline = time.monotonic() + patience
-        while True:
-            try:
-                connection = socket.create_connection(self._address, timeout=patience)
-            except ConnectionRefusedError:
-                if time.monotonic() > deadline:
-                    raise
-                time.sleep(0.05)
-            else:
-                connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-                return connection

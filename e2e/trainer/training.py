@@ -27,7 +27,7 @@ from e2e.trainer.model import Stage, Trace
 from e2e.trainer.optimizer import KEYS, Shard
 from e2e.trainer.pacing import Pace
 from e2e.trainer.settings import HURRY
-from e2e.trainer.store import Client, StoreError
+from e2e.trainer.store_client import Client, StoreLostError
 from e2e.trainer.transport import Address, Transport
 
 if TYPE_CHECKING:
@@ -76,8 +76,7 @@ class Training:
         self.stage = Stage(settings.model, self.layout, self.place.tensor, self.place.pipeline)
         self.parameters = self.stage.initial(settings.seed)
         self.shard = Shard.fresh(self._own_part(self.parameters))
-        fence = (place.attempt, place.incarnation)
-        self.store = Client(place.store_host, place.store_port, place.rank, fence)
+        self.store = Client(place.store_host, place.store_port, place.attempt, settings.store_version)
         self._addresses: dict[int, Address] = {}
         self._generation, self._has_left = 0, False
         self._hurry = settings.log_dir / HURRY
@@ -95,7 +94,7 @@ class Training:
         faults.pause = self.transport.pause
 
     def join(self) -> None:
-        """Publish where the other ranks reach this one; raises StoreError when its incarnation is over."""
+        """Publish where the other ranks reach this one."""
         self.store.set(f"address/{self.rank}", list(self.transport.address))
 
     def meet_mates(self) -> None:
@@ -149,7 +148,7 @@ class Training:
         """
         try:
             generation = self.store.get("generation")
-        except StoreError as error:
+        except StoreLostError as error:
             self.events.add("store_lost", reason=str(error))
             return self.transport.generation + 1
         return generation if isinstance(generation, int) else 0
@@ -208,13 +207,16 @@ class Training:
         return self._addresses[rank]
 
     def _learn_addresses(self) -> None:
-        """Of everybody, also of those this rank has nothing to say to yet: the store may be gone when it has."""
-        while missing := [rank for rank in range(self.layout.world) if rank not in self._addresses]:
+        """Of all who take part, also of those this rank has nothing to say to yet: the store may be gone when it has.
+
+        Not of the others: what their processes wrote may have gone with a store, and comes again when they do.
+        """
+        while missing := [rank for rank in self.collectives.members() if rank not in self._addresses]:
             self.transport.check()
             found = self.store.gather("address", missing, _LOOK_SECONDS)
-            if found is not None:
-                for rank, host, port in zip(missing, found[::2], found[1::2], strict=True):
-                    self._addresses[rank] = (str(host), int(port))
+            for rank, address in zip(missing, found or (), strict=found is not None):
+                if isinstance(address, list):
+                    self._addresses[rank] = (str(address[0]), int(address[1]))
 
     def _announce(self) -> None:
         if self.is_new_process:
@@ -228,8 +230,8 @@ class Training:
         """Everybody who leaves a generation proposes the next one, before MindIO hears that it has left."""
         self._has_left = True
         try:
-            self.store.maximum("generation", self.transport.generation + 1)
-        except StoreError as error:
+            self.store.highest("generation", self.transport.generation + 1)
+        except StoreLostError as error:
             self.events.add("store_lost", reason=str(error))
 
     def _resume(self) -> None:

@@ -52,9 +52,10 @@ async def met(job: Job, number: int = 1) -> None:
     await job.operator.until(lambda: len(list(job.log_directory.glob("fault-*"))) >= number, "the handler")
 
 
-async def in_a_retry(new_job: NewJob, rank: int, handler: str) -> Job:
+async def in_a_retry(new_job: NewJob, rank: int, handler: str, **environment: str) -> Job:
     """A training that does a step again, for a fault of rank 1's memory; `rank` stands in a handler of it."""
     job = new_job()
+    job.environment |= environment
     await job.start()
     await job.until_step(5)
     job.fault(f"rank={rank} at={handler} do=slow seconds=1")

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
-from e2e.trainer import checkpoint
+from e2e.trainer import checkpoint, store_wire
 from hajob.protocol import sidecar_pb2 as pb
 from tests.integration.sidecar.rig import Job
 from tests.integration.sidecar.test_falls import finished_step
@@ -19,7 +19,8 @@ NewJob = Callable[..., Job]
 @pytest.mark.parametrize("handler", ["clean", "repair"])
 async def test_a_retry_whose_store_is_lost_is_saved(new_job: NewJob, handler: str) -> None:
     """Ranks that cannot meet have been cleaned: what is left is to save, and no step is lost."""
-    job = await in_a_retry(new_job, 1 if handler == "repair" else 0, handler)
+    unreadable = {store_wire.VARIABLE: store_wire.UNHEARD_OF.name}
+    job = await in_a_retry(new_job, 1 if handler == "repair" else 0, handler, **unreadable)
     for container in (job.coordinator, job.controller):
         container.send(signal.SIGKILL)
     job.operator.milestones.clear()

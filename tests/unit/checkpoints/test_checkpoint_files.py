@@ -135,7 +135,7 @@ def save_toy(root: Path, step: int) -> None:
         arrays = {key: np.zeros(8, dtype=np.float32) for key in KEYS}
         place = layout.coordinate(tensor)
         toy.write(root, step, place, layout, [Shard.from_arrays(arrays, step)], seed=1)
-    toy.commit(root, step, lambda: None)
+    toy.commit(root, step)
 
 
 LAYOUT = Layout(num_nodes=2, chips_per_node=2, tensor=2)

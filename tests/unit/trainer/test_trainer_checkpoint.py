@@ -7,7 +7,6 @@ from e2e.trainer import checkpoint
 from e2e.trainer.checkpoint import CheckpointError
 from e2e.trainer.layout import Coordinate, Layout
 from e2e.trainer.optimizer import Shard
-from e2e.trainer.store import StoreError
 
 LAYOUT = Layout(tensor=2, data=4, pipeline=2)
 PLACE = Coordinate(1, 0, 1)
@@ -18,14 +17,10 @@ def shard(number: int, step: int = 5) -> Shard:
     return Shard(values[0], values[1], values[2], step)
 
 
-def allowed() -> None:
-    return
-
-
 def saved(root: Path) -> list[Shard]:
     shards = [shard(0), shard(1)]
     checkpoint.write(root, 5, PLACE, LAYOUT, shards, seed=1)
-    checkpoint.commit(root, 5, allowed)
+    checkpoint.commit(root, 5)
     return shards
 
 
@@ -50,18 +45,6 @@ def test_layout_of_directories(tmp_path: Path) -> None:
         "latest_checkpointed_iteration.txt",
     ]
     assert checkpoint.rank_directory(Coordinate(1, 0, 0), Layout(2, 2, 1)) == "mp_rank_01"
-
-
-def test_nothing_is_committed_by_a_process_whose_time_is_over(tmp_path: Path) -> None:
-    checkpoint.write(tmp_path, 5, PLACE, LAYOUT, [shard(0), shard(1)], seed=1)
-
-    def refused() -> None:
-        raise StoreError("taken over")
-
-    with pytest.raises(StoreError):
-        checkpoint.commit(tmp_path, 5, refused)
-    assert checkpoint.newest(tmp_path) is None
-    assert [path.name for path in tmp_path.iterdir()] == ["iter_0000005_tmp"]
 
 
 def test_shards_of_different_steps_are_not_saved(tmp_path: Path) -> None:

@@ -19,7 +19,7 @@ from e2e.trainer.container import IMAGE
 from e2e.trainer.mindformers import configured
 from e2e.trainer.mindformers_files import MOST_FILES, RankFiles, load, packed
 from e2e.trainer.settings import MINDSPORE, place_from, settings_from
-from e2e.trainer.store import Client
+from e2e.trainer.store_client import Client
 from hajob.domain.layout import Layout, Sharding
 from tests.unit.checkpoints.carrying import carry_out_verdict
 from tests.unit.trainer.test_trainer_faces import PLACE, run
@@ -135,7 +135,7 @@ def test_the_scheduler_of_the_image_is_where_workers_meet() -> None:
 
     scheduler = subprocess.Popen([sys.executable, "-c", PROGRAM], env=environment)
     try:
-        client = Client(own_address(), port, 0, (0, 0))
+        client = Client(own_address(), port)
         client.set("address/0", ["127.0.0.1", 1])
         assert client.get("address/0") == ["127.0.0.1", 1]
     finally:
