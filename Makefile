@@ -29,7 +29,7 @@ setup: ## make everything the other targets need (they do it, too)
 	@$(SETUP)
 
 .PHONY: demo
-demo: ## a training on a local cluster survives five faults, before your eyes; ARGS=--stay: it waits for yours
+demo: ## a training on a local cluster survives six faults, before your eyes; ARGS=--stay: it waits for yours
 	@$(TOOL) -m e2e.demo --provider $(PROVIDER) $(ARGS)
 
 .PHONY: test

@@ -72,10 +72,10 @@ def main() -> int:
 
 def _switches() -> tuple[argparse.Namespace, Switches]:
     """What the command line chooses."""
-    parser = argparse.ArgumentParser(prog="e2e.demo", description="A training survives five faults, before your eyes.")
+    parser = argparse.ArgumentParser(prog="e2e.demo", description="A training survives six faults, before your eyes.")
     parser.add_argument("--steps", type=int, default=STEPS, help=f"length of the training (default: {STEPS})")
     parser.add_argument("--stay", action="store_true", help="make no fault, train until Ctrl-C: for make inject")
-    parser.add_argument("--faults", type=int, default=len(ACTIONS), help="only the first so many of the five")
+    parser.add_argument("--faults", type=int, default=len(ACTIONS), help="only the first so many of the six")
     providers.add_option(parser)
     options = parser.parse_args()
     if options.stay:

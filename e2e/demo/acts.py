@@ -1,4 +1,4 @@
-"""What the demo does, in order: a cluster, an operator, a training, five faults, and the proof.
+"""What the demo does, in order: a cluster, an operator, a training, six faults, and the proof.
 
 It does nothing that a user could not do: the job is applied with kubectl from the very file that the README shows and
 patched to have a spare node and, where none is free, no patience; faults are done to processes and machines, not to
@@ -23,6 +23,7 @@ from e2e.demo.observer import DemoError, Observer
 from e2e.demo.preparation import Building, announcement
 from e2e.demo.screen import Screen
 from e2e.harness.account import Recovery, layout_of, recovery
+from e2e.harness.controllers import coordinator_node
 from e2e.harness.job import IMPATIENT, Job
 from e2e.harness.preflight import require_free_ports
 from e2e.harness.rig import HOST_PATH, RigLayout
@@ -33,12 +34,12 @@ EXAMPLE = CHECKOUT / "examples/quickstart.yaml"
 JOB_NAME = "quickstart"
 VOLUME = f"{HOST_PATH}/checkpoints"
 STEPS = 400  # what the example's start script trains
-STEP_MILLISECONDS = 200  # until the last fault: the training must outlast them on a slow machine, too
+STEP_MILLISECONDS = 250  # until the last fault: the training must outlast them on a slow machine, too
 EXAMPLE_SIZES: Final = {"tensor": 2, "pipeline": 1, "data": 4}
 SPARE: Final = {"scheduling": {"numSpareNodes": 1}}
 PATIENCE: Final = {"recovery": {"replacementTimeoutSeconds": 270}}
 """Otherwise a replacement may take as long as the machine needs for it."""
-ACTIONS: Final = ("InPlace", "Replace", "Shrink", "Expand", "Migrate")
+ACTIONS: Final = ("InPlace", "Replace", "Shrink", "Expand", "Migrate", "InPlace")
 """What each fault in turn is to lead to."""
 FIRST_FAULT_STEP = 20
 STEPS_BETWEEN = 15
@@ -48,6 +49,7 @@ FEWEST_STEPS = 60  # for each fault: it trains on while one is noticed and while
 KILLED_RANK = 3
 LOST_NODE_RANK = 2
 SICK_NODE_RANK = 1
+LAST_KILLED_RANK = 5
 SUB_HEALTH: Final = {"code": "80E18400", "level": "SubHealthFault"}
 START_SECONDS = 120.0
 RECOVERY_SECONDS = 120.0
@@ -95,7 +97,7 @@ class Switches:
         steps: Length of the training.
         flip_restored_byte: In each shard that a rank gets back.
         stays: No fault is made; it trains until Ctrl-C, for faults of your own (`make inject`).
-        faults: How many of the five are made, the first ones.
+        faults: How many of the six are made, the first ones.
     """
 
     steps: int = STEPS
@@ -147,8 +149,8 @@ class Demo:
         if self.switches.stays:
             self._stay(scene)
             return
-        acts = (self._kill, self._lose_first, self._lose_without_spare, self._bring_back, self._move)
-        for act in acts[: self.switches.faults]:
+        losses = (self._kill, self._lose_first, self._lose_without_spare, self._bring_back)
+        for act in (*losses, self._move, self._lose_coordinator)[: self.switches.faults]:
             act(scene)
         self.screen.begin("letting the training end, without pauses between its steps")
         job.hurry()
@@ -179,11 +181,17 @@ class Demo:
         kind = "real nodes" if providers.are_real() else "process nodes"
         more = 1 if self.switches.stays else 0  # so that a move still finds a place after a loss
         usual = RigLayout()
-        layout = replace(usual, chip_nodes=usual.chip_nodes + more, trainer_environment=self.switches.environment())
+        layout = replace(
+            usual,
+            chip_nodes=usual.chip_nodes + more,
+            plain_nodes=2,  # so that another coordinator and the other operator find a place
+            operators=2,
+            trainer_environment=self.switches.environment(),
+        )
 
         def begun(plane: ControlPlane) -> None:
             self.screen.say(f"  kubectl --kubeconfig={plane.kubeconfig} shows it while it lasts")
-            self.screen.begin(f"starting {'seven' if more else 'six'} {kind}; installing CRD and operator")
+            self.screen.begin(f"starting {'eight' if more else 'seven'} {kind}; installing CRD and two operators")
 
         self.rig = providers.start(self.run, layout, begun)
         return self.rig
@@ -209,13 +217,7 @@ class Demo:
 
     def _kill(self, scene: Scene) -> None:
         self.screen.begin(f"fault 1: SIGKILL to rank {KILLED_RANK}")
-
-        def fault() -> int:
-            answer = scene.rig.nodes.control.kill(namespace=scene.rig.namespace, rank=KILLED_RANK)
-            scene.observer.lost[scene.observer.board.ranks[KILLED_RANK].pid] = "killed"
-            return int(answer["time"])
-
-        self._recover(scene, f"rank {KILLED_RANK} killed", [KILLED_RANK], fault)
+        self._recover(scene, f"rank {KILLED_RANK} killed", [KILLED_RANK], lambda: _kill_rank(scene, KILLED_RANK))
 
     def _power_off(self, scene: Scene, node_rank: int, words: str, *, restarted: bool = True) -> None:
         node, observer = scene.job.node_of(node_rank), scene.observer
@@ -266,6 +268,16 @@ class Demo:
 
         self._recover(scene, f"{node} sick", _ranks_of(SICK_NODE_RANK), fault)
 
+    def _lose_coordinator(self, scene: Scene) -> None:
+        """With its node go MindIO's controller and the rendezvous store; what must notice nothing is the training."""
+        node, observer, rank = coordinator_node(scene.job), scene.observer, LAST_KILLED_RANK
+        before = int(scene.job.status().get("takeovers", {}).get("count", 0))
+        self.screen.begin(f"fault 6: power off {node}, the coordinator's node; then SIGKILL to rank {rank}")
+        scene.rig.nodes.control.power_off(node)
+        observer.off.add(node)
+        observer.wait("another coordinator to take over", lambda _: _is_protected(scene.job, before), RECOVERY_SECONDS)
+        self._recover(scene, f"CPU node off, rank {rank} killed", [rank], lambda: _kill_rank(scene, rank))
+
     def _recover(self, scene: Scene, words: str, lost: list[int], fault: Callable[[], int]) -> None:
         """Do a fault, wait until the training has gone on for a while, and take the account."""
         observer = scene.observer
@@ -292,6 +304,19 @@ class Demo:
         self.outcome.weights_differ = job.weights_differ(reference)
         for sentence in self.outcome.weights_differ:
             self.screen.say(f"  weights differ: {sentence}")
+
+
+def _kill_rank(scene: Scene, rank: int) -> int:
+    """When it was done."""
+    answer = scene.rig.nodes.control.kill(namespace=scene.rig.namespace, rank=rank)
+    scene.observer.lost[scene.observer.board.ranks[rank].pid] = "killed"
+    return int(answer["time"])
+
+
+def _is_protected(job: Job, takeovers: int) -> bool:
+    """Whether a coordinator is in service that has taken over after so many others had."""
+    counted = int(job.status().get("takeovers", {}).get("count", 0))
+    return counted > takeovers and job.condition("CoordinatorReady").get("status") == "True"
 
 
 def _ranks_of(node_rank: int) -> list[int]:

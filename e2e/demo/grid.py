@@ -1,6 +1,6 @@
 """The picture of a moment on a terminal: a column per node, a cell per rank, step and incident below.
 
-Wide enough for six nodes on 80 characters, because that is what a terminal is unless somebody has changed it.
+Narrow enough for seven nodes on 80 characters, because that is what a terminal is unless somebody has changed it.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ STYLES = {
 BUSY = "magenta"
 PHASE_STYLES = {"StartUp": "cyan", "Recovery": "magenta", "Detection": "yellow"}
 BAR_WIDTH = 40
+COLUMN_WIDTH = 8
 
 
 def picture(board: Board, doing: str) -> RenderableType:
@@ -42,7 +43,9 @@ def nodes(board: Board) -> Table:
     """A column per node."""
     table = Table(padding=(0, 1, 0, 0))
     for node in board.nodes:
-        table.add_column(Text(node.name, style="bold red" if node.is_off else "bold"), min_width=11, no_wrap=True)
+        table.add_column(
+            Text(node.name, style="bold red" if node.is_off else "bold"), min_width=COLUMN_WIDTH, no_wrap=True
+        )
     columns = [_cells(board, node) for node in board.nodes]
     for row in range(max(len(cells) for cells in columns)):
         table.add_row(*(cells[row] if row < len(cells) else Text() for cells in columns))

@@ -58,10 +58,10 @@ def marked(identity: str) -> list[psutil.Process]:
 
 @pytest.mark.timeout(900)
 @pytest.mark.skipif(not os.environ.get("HAJOB_LONG_TESTS"), reason="two minutes: make nightly")
-def test_five_faults_are_recovered_and_the_weights_equal() -> None:
+def test_six_faults_are_recovered_and_the_weights_equal() -> None:
     demo = start()
     said, _ = demo.communicate(timeout=SECONDS)
-    assert said.splitlines()[-1] == "demo: 5 faults, 5 recovered, weights equal: yes", said
+    assert said.splitlines()[-1] == "demo: 6 faults, 6 recovered, weights equal: yes", said
     assert demo.returncode == 0
 
 

@@ -45,7 +45,7 @@ def test_its_table_is_what_the_demo_prints() -> None:
     table = next(text for text in PICTURES if "whole outage" in text)
     names = [line.split("|")[1].strip() for line in table.splitlines() if line.startswith("|")]
     assert [name for name, _ in rows([ACCOUNT])] == [name for name in names[1:] if name in dict(rows([ACCOUNT]))]
-    assert table.rstrip().endswith(last_line(5, 5, True))
+    assert table.rstrip().endswith(last_line(6, 6, True))
 
 
 def test_it_is_short_enough_to_be_read() -> None:
