@@ -77,9 +77,9 @@ def _stat(pid: int) -> list[str] | None:
     return text.rpartition(")")[2].split()
 
 
-def marked(run: str) -> Iterator[Process]:
+def marked(run: str, marker: str = MARKER) -> Iterator[Process]:
     """All living processes, except this one, that were started with the mark of `run` in their environment."""
-    mark = f"{MARKER}={run}".encode()
+    mark = f"{marker}={run}".encode()
     for entry in os.scandir("/proc"):
         if not entry.name.isdigit() or int(entry.name) == os.getpid():
             continue
@@ -91,13 +91,13 @@ def marked(run: str) -> Iterator[Process]:
             continue  # gone meanwhile, or somebody else's
 
 
-def end_marked(run: str, timeout: float = 20.0) -> int:
+def end_marked(run: str, timeout: float = 20.0, marker: str = MARKER) -> int:
     """Kill every process of `run` until none is left; returns how many still live after `timeout` seconds.
 
     One pass is not enough: a process may start another one between the look and the blow.
     """
     deadline = time.monotonic() + timeout
-    while found := list(marked(run)):
+    while found := list(marked(run, marker)):
         for process in found:
             process.signal(signal.SIGKILL)
         if time.monotonic() > deadline:

@@ -16,12 +16,14 @@ import subprocess
 import sys
 import threading
 import time
+import uuid
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
 from e2e.cluster.loopback import own_address, own_port
+from e2e.cluster.processes import end_marked
 from e2e.trainer.container import CANN, HELPERS, IMAGE
 from e2e.trainer.layout import Layout
 from e2e.trainer.torch_python import torch_python
@@ -29,6 +31,8 @@ from e2e.trainer.torch_python import torch_python
 ROOT = Path(__file__).resolve().parents[2]
 _GATHER_SECONDS = 0.02  # further deaths in this time are named together with the first
 _LOOK_SECONDS = 0.05
+_MARKER = "TOY_TRAINING"
+"""Says to which training a process belongs, also one that has left its session and outlived its parent."""
 _PARAMS = {
     "downgrade": json.dumps({"scale-in-strategy": "DP"}),
     "upgrade": json.dumps({"scale-out-strategy": "DP"}),
@@ -108,6 +112,7 @@ class Driver:
         self._dropped: Ranks = {}
         self._stopping = False
         self._finished = threading.Event()
+        self._identity = uuid.uuid4().hex
         self._controller = self._load_controller()
 
     def run(self) -> bool:
@@ -123,6 +128,8 @@ class Driver:
         in_time = self._finished.wait(self.job.timeout)
         for process in self._started:
             process.kill()
+            process.wait()
+        end_marked(self._identity, marker=_MARKER)  # ranks leave helpers in sessions of their own
         dumped = (0, "dump") in self.results
         return in_time and (dumped or all(code == 0 for code in self._exits.values()))
 
@@ -224,6 +231,7 @@ class Driver:
             "HAJOB_INCARNATION": str(job.incarnation),
             "HAJOB_EXEC_TIME": str(time.time_ns()),
             "PYTHONPATH": f"{ROOT}{os.pathsep}{package_directory()}",
+            _MARKER: self._identity,
             **job.environment,
         }
         with (

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from e2e.cluster.processes import marked
 from e2e.trainer import proof
 from e2e.trainer.compare import differences
 
@@ -32,6 +33,13 @@ def calm(tmp_path_factory: pytest.TempPathFactory) -> Path:
     directory = tmp_path_factory.mktemp("calm")
     run(directory, *SMALL, *ITERATIONS)
     return directory
+
+
+def test_no_helper_outlives_its_training(tmp_path: Path) -> None:
+    """Ranks leave them in sessions of their own, as data loaders are left."""
+    mark = str(tmp_path)
+    run(tmp_path, *SMALL, *ITERATIONS, A_TEST=mark)
+    assert list(marked(mark, "A_TEST")) == []
 
 
 @pytest.mark.parametrize(("rank", "moment"), [(3, "forward"), (0, "update")])
