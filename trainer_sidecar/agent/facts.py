@@ -33,7 +33,14 @@ ENDED_WITH_CONTAINER = {
 
 
 def _of_process(
-    settings: AgentSettings, kind: pb.FactKind, subject: str, rank: int, name: ProcessName, *, number: int | None = None
+    settings: AgentSettings,
+    kind: pb.FactKind,
+    subject: str,
+    rank: int,
+    name: ProcessName,
+    *,
+    number: int | None = None,
+    step: int | None = None,
 ) -> pb.Fact:
     """A fact about one process of a rank; `number` tells apart what can be observed of it more than once."""
     identity = f"{settings.pod_uid}/{subject}/{rank}/{name.incarnation}/{name.start}"
@@ -44,15 +51,14 @@ def _of_process(
         ranks=[rank],
         incarnation=name.incarnation,
         start=name.start,
+        step=step,
     )
 
 
 def process_exited(settings: AgentSettings, process: RankProcess, step: int | None) -> pb.Fact:
     """A rank's process has ended without having been told to."""
-    fact = _of_process(settings, pb.PROCESS_EXITED, "exit", process.rank, process.name)
+    fact = _of_process(settings, pb.PROCESS_EXITED, "exit", process.rank, process.name, step=step)
     fact.exit_code = process.exit_code
-    if step is not None:
-        fact.step = step
     told = [line for kind, line in process.notices.items() if kind != FAULT and line not in process.last_lines]
     fact.code, fact.message = exit_name(process.exit_code), newest_text([*process.last_lines, *told])
     return fact
@@ -74,9 +80,7 @@ def not_finished(settings: AgentSettings, process: RankProcess, step: int | None
 
 def not_reloaded(settings: AgentSettings, process: RankProcess, step: int | None, problem: str) -> pb.Fact:
     """A rank trains again from a step before the one that its start was to load."""
-    fact = _of_process(settings, pb.LOG_RULE, "reload", process.rank, process.name)
-    if step is not None:
-        fact.step = step
+    fact = _of_process(settings, pb.LOG_RULE, "reload", process.rank, process.name, step=step)
     fact.code, fact.message = NOT_RELOADED, problem
     return fact
 
@@ -110,10 +114,10 @@ def heartbeat_silent(settings: AgentSettings, rank: int, name: ProcessName, sinc
 
 def log_rule(settings: AgentSettings, match: Match, step: int | None, lines: Iterable[str]) -> pb.Fact:
     """A rank has printed what a rule of the job looks for, often enough; the last of `lines` is the one."""
-    fact = _of_process(settings, pb.LOG_RULE, f"log/{match.rule}", match.rank, match.name, number=match.count)
+    fact = _of_process(
+        settings, pb.LOG_RULE, f"log/{match.rule}", match.rank, match.name, number=match.count, step=step
+    )
     fact.code, fact.message = match.rule, newest_text(lines)
-    if step is not None:
-        fact.step = step
     return fact
 
 

@@ -11,16 +11,14 @@ from __future__ import annotations
 import struct
 from typing import Final
 
-from trainer_sidecar.agent.frames import ANSWERS, HEADER, SERIAL_AT, STATUS_OFFSETS, FrameReader, Message
+from trainer_sidecar.agent.frames import ANSWERS, HEADER, LEFT, SERIAL, SERIAL_AT, STATUS_OFFSETS, FrameReader, Message
 
-SERIAL: Final = struct.Struct("<H")
 ANSWER: Final = struct.Struct("<iHxx")
 """Result and serial; a rank follows, or the step of a loaded checkpoint (-1: none) and a heartbeat."""
 ANSWER_SERIAL_AT: Final = HEADER.size + 4
 RANK: Final = struct.Struct("<i")
 NO_CHECKPOINT: Final = struct.pack("<q", -1)
 RUN_STATUS_AT, DEVICE_STATUS_AT = 16, 17  # in a heartbeat; both are 0 while nothing is wrong
-LEFT: Final = 11
 OK: Final = 0
 FAILED: Final = 1
 HARMLESS: Final = frozenset({9, 11, 17, 19, 25})

@@ -31,11 +31,6 @@ class Outward:
         self._is_torn = False  # the beginning of the message that comes now went to a controller that is gone
         self._change = asyncio.Event()
 
-    @property
-    def is_empty(self) -> bool:
-        """Whether nothing waits."""
-        return not self._pieces
-
     def detach(self) -> None:
         """The controller is gone: keep the newest heartbeat only."""
         self._is_attached = False

@@ -249,10 +249,7 @@ def _wrong_trackers(directory: Directory, files: _Files) -> Iterator[tuple[str, 
 
 
 def _last_file(text: str | None) -> str | None:
-    try:
-        meta = json.loads(text or "")
-    except ValueError:
-        return None
+    meta = _read_meta(text)
     named = meta.get("last_ckpt_file") if isinstance(meta, dict) else None
     return named if isinstance(named, str) else None
 

@@ -298,7 +298,7 @@ class CoordinatorCore:
         for uid, seconds in job.contacts.newly_silent(now, self._is_missed).items():
             self._silent(uid, seconds)
         job.effects.note(changed=job.contacts.unreachable != before)
-        first_step.tell_doubted(job)
+        job.effects.release_due(now)  # nobody has answered in time: what was held back is told as it is
         self._forget_pods()
         last = job.ending.due(now)
         if last is not None:

@@ -201,10 +201,8 @@ def _strategy_sent(job: Job, at: float) -> None:
     if job.conversation.memory.strategy == "dump":
         job.ending.save(job.steps, job.now, job.roster.num_training, incident)
         return
-    common = job.steps.last_common()
-    if common is not None:
+    if (common := job.steps.roll_back()) is not None:
         job.mark(pb.STEP_BEFORE, common[1], pb.Milestone(step=common[0]))
-    job.steps.roll_back()
 
 
 def _result(job: Job, event: MindIOEvent) -> None:

@@ -43,8 +43,3 @@ def follow(job: Job, lost: Collection[int] = ()) -> None:
         job.effects.release()
     elif job.incidents.current is None:
         job.effects.mark(milestone, begun[1])
-
-
-def tell_doubted(job: Job) -> None:
-    """Nobody has answered in time: what was held back is told as it is."""
-    job.effects.release_due(job.now)

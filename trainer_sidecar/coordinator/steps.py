@@ -245,13 +245,14 @@ class Steps:
         newest = max(steps.values(), default=-1)
         return {rank for rank, step in steps.items() if step < newest}
 
-    def roll_back(self) -> None:
-        """Steps will be repeated: what only some had finished does not count."""
+    def roll_back(self) -> tuple[int, float] | None:
+        """Steps will be repeated: what only some had finished does not count. Returns the last common step."""
         common = self.last_common()
         self._open.clear()
         self._line = None
         if common is not None:
             self._common, self.newest = common, common[0]
+        return common
 
     def go_back(self, step: int) -> None:
         """Every rank goes on from the checkpoint of `step`."""

@@ -152,12 +152,3 @@ def reap(spared: int = 0) -> List[Ended]:
 def exit_code(status: int) -> int:
     """The exit code of a wait status, minus the signal for a process that was ended by one."""
     return -os.WTERMSIG(status) if os.WIFSIGNALED(status) else os.WEXITSTATUS(status)
-
-
-def children() -> List[int]:
-    """Process IDs of this process's children, strangers included; empty where the kernel doesn't tell."""
-    try:
-        with open("/proc/self/task/{}/children".format(os.getpid())) as listing:
-            return [int(word) for word in listing.read().split()]
-    except (OSError, ValueError):
-        return []

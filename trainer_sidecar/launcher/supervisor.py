@@ -102,7 +102,7 @@ class Supervisor:
         self._loop.later(STRANGERS_SECONDS, self._look_for_strangers)
         self._loop.later(signs.LOOK_SECONDS, self._look_for_signs)
         self._loop.run()
-        for child in process.children():
+        for child in strangers.children(os.getpid()):
             with contextlib.suppress(OSError):
                 os.kill(child, signal.SIGKILL)
         self._files.finish(FILES_SECONDS)

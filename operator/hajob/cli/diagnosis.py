@@ -15,6 +15,7 @@ from hajob.api.conditions import ConditionType, Reason
 from hajob.api.crd_difference import CRD_NAMES, difference
 from hajob.cluster import settings as fault_settings
 from hajob.domain.hardware import ClusterFact
+from hajob.domain.text import some
 from hajob.plan.preconditions import PRECONDITIONS
 from hajob.sources import device_info, node, pod, registry
 from hajob.sources.node import serials_of
@@ -146,12 +147,10 @@ def _of_crds(gathered: Gathered) -> Iterator[Finding]:
             yield Finding(Grade.PROBLEM, "CRD", f"{name} is not installed", do)
         elif told.lacking:
             wrong = True
-            yield Finding(
-                Grade.PROBLEM, "CRD", f"{name} is older than this command: it lacks {_some(told.lacking)}", do
-            )
+            yield Finding(Grade.PROBLEM, "CRD", f"{name} is older than this command: it lacks {some(told.lacking)}", do)
         elif told.unknown:
             wrong = True
-            message = f"{name} is newer than this command, which does not know {_some(told.unknown)}"
+            message = f"{name} is newer than this command, which does not know {some(told.unknown)}"
             yield Finding(Grade.NOTE, "CRD", message, "use kubectl-hajob of the operator's version")
     if not wrong and gathered.crds:
         yield Finding(Grade.FINE, "CRD", "both are this version's")
@@ -202,11 +201,11 @@ def _of_sources(gathered: Gathered, faults: FaultsRead) -> Iterator[Finding]:
     chips = sorted(name_of(raw) for raw in gathered.objects if raw.get("kind") == "Node" and _has_chips(raw))
     missing = [name for name in chips if f"mindx-dl-deviceinfo-{name}" not in told]
     if missing:
-        message = f"{len(missing)} of {len(chips)} nodes with chips have no mindx-dl-deviceinfo: {_some(missing)}"
+        message = f"{len(missing)} of {len(chips)} nodes with chips have no mindx-dl-deviceinfo: {some(missing)}"
         do = "look at the device plugin there: faults of their chips are not seen"
         yield Finding(Grade.PROBLEM, "sources", message, do)
     if faults.silent:
-        message = f"{len(faults.silent)} writers are silent: {_some(faults.silent)}"
+        message = f"{len(faults.silent)} writers are silent: {some(faults.silent)}"
         yield Finding(
             Grade.PROBLEM, "sources", message, "look at the device plugin there; what it told harms nobody now"
         )
@@ -405,11 +404,6 @@ def _of_places(nodes: set[str], gathered: Gathered) -> Iterator[Finding]:
         if name_of(raw) in nodes and mapping(raw.get("status")).get("state") == "Active":
             do = f"kubectl hajob quarantine release {name_of(raw)}"
             yield Finding(Grade.NOTE, f"quarantine of {name_of(raw)}", "a lost pod does not come back there", do)
-
-
-def _some(listed: Sequence[str]) -> str:
-    more = f" and {len(listed) - 5} more" if len(listed) > 5 else ""
-    return ", ".join(listed[:5]) + more
 
 
 def selector_of(job: str) -> str:

@@ -32,19 +32,11 @@ class ClusterFaults:
     Args:
         nodes: names of the nodes that exist; a fault of any other stands, and counts once its node appears.
         is_known_bad: whether a node was isolated before this process began: its faults are no news to the breaker.
-        breaker: with its settings.
-        frequency: with its settings.
     """
 
-    def __init__(
-        self,
-        nodes: Callable[[], Names],
-        is_known_bad: Callable[[str], bool] = lambda _: False,
-        breaker: Breaker | None = None,
-        frequency: Frequency | None = None,
-    ) -> None:
+    def __init__(self, nodes: Callable[[], Names], is_known_bad: Callable[[str], bool] = lambda _: False) -> None:
         self._nodes, self._is_known_bad = nodes, is_known_bad
-        self.breaker, self.frequency = breaker or Breaker(), frequency or Frequency()
+        self.breaker, self.frequency = Breaker(), Frequency()
         self.feeds, self.clock = Feeds(), ClockGuard()
         self._store, self._messages = FaultStore(), Messages()
         self._appeared_ms: dict[str, int] = {}
@@ -206,8 +198,8 @@ class ClusterFaults:
             self._due_ms.pop(node, None)
         else:
             self._due_ms[node] = due
-        _mark(self._kept_out, node, any(fact.isolates for fact in (*standing, *facts)))
-        _mark(self._sub_healthy, node, any(fact.level is Level.SUB_HEALTH for fact in facts))
+        mark(self._kept_out, node, is_so=any(fact.isolates for fact in (*standing, *facts)))
+        mark(self._sub_healthy, node, is_so=any(fact.level is Level.SUB_HEALTH for fact in facts))
         is_bad = node in self._nodes() and any(_is_bad(fact) for fact in facts)
         if is_bad and self._is_known_bad(node):
             self._bad.add(node)
@@ -230,7 +222,8 @@ def _harmless(fact: ClusterFact) -> ClusterFact:
     return dataclasses.replace(fact, harms=False, message=why)
 
 
-def _mark(nodes: set[str], node: str, is_so: bool) -> None:
+def mark(nodes: set[str], node: str, *, is_so: bool) -> None:
+    """Put a node among these, or take it out."""
     if is_so:
         nodes.add(node)
     else:

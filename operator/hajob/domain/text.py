@@ -1,4 +1,6 @@
-"""Output of programs, shortened: what went wrong is said at the end, and half a line only puzzles its reader."""
+"""Texts, shortened. Of programs what went wrong is said at the end, and half a line only puzzles its reader."""
+
+from collections.abc import Sequence
 
 
 def last_lines(text: str, limit: int) -> str:
@@ -7,3 +9,9 @@ def last_lines(text: str, limit: int) -> str:
         return text
     end = text[-limit - 1 :]
     return end.partition("\n")[2] or end[1:]
+
+
+def some(listed: Sequence[object], most: int = 5) -> str:
+    """The first of some things by name, and how many more there are."""
+    more = f" and {len(listed) - most} more" if len(listed) > most else ""
+    return ", ".join(map(str, listed[:most])) + more

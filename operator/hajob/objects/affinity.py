@@ -36,22 +36,16 @@ def _not_on(excluded: Collection[str]) -> list[Json]:
 
 def _without_nodes(affinity: Json, excluded: Collection[str]) -> None:
     """Exclude nodes in every alternative of the node affinity; alternatives are or-ed, fields in one are and-ed."""
-    if not excluded:
-        return
+    if excluded:
+        _require_fields(affinity, _not_on(excluded))
+
+
+def _require_fields(affinity: Json, fields: list[Json]) -> None:
     node_affinity = affinity.setdefault("nodeAffinity", {})
     required = node_affinity.setdefault("requiredDuringSchedulingIgnoredDuringExecution", {})
     required["nodeSelectorTerms"] = required.get("nodeSelectorTerms") or [{}]
     for term in required["nodeSelectorTerms"]:
-        term.setdefault("matchFields", []).extend(_not_on(excluded))
-
-
-def _only_on(affinity: Json, node: str) -> None:
-    """Allow one node only, by name, in every alternative of the node affinity."""
-    node_affinity = affinity.setdefault("nodeAffinity", {})
-    required = node_affinity.setdefault("requiredDuringSchedulingIgnoredDuringExecution", {})
-    required["nodeSelectorTerms"] = required.get("nodeSelectorTerms") or [{}]
-    for term in required["nodeSelectorTerms"]:
-        term.setdefault("matchFields", []).append({"key": "metadata.name", "operator": "In", "values": [node]})
+        term.setdefault("matchFields", []).extend(fields)
 
 
 def _require_apart(affinity: Json, *terms: Json) -> None:
@@ -71,7 +65,7 @@ def rank_affinity(job: HATrainingJob, template_affinity: Json, excluded: Collect
     affinity = copy.deepcopy(template_affinity)
     _without_nodes(affinity, {*excluded, *job.spec.scheduling.excluded_node_names})
     if place:
-        _only_on(affinity, place)
+        _require_fields(affinity, [{"key": "metadata.name", "operator": "In", "values": [place]}])
     coordinator = {names.LABEL_ROLE: names.ROLE_COORDINATOR, names.LABEL_PLACEMENT: names.PLACEMENT_APART}
     _require_apart(affinity, _pods(job, **{names.LABEL_ROLE: names.ROLE_RANK}), _pods(job, **coordinator))
     return affinity

@@ -11,6 +11,7 @@ from typing import Final
 from hajob.api.base import format_time
 from hajob.domain.actions import Action
 from hajob.domain.incidents import Purpose
+from hajob.domain.text import some
 from hajob.plan import events
 from hajob.plan.context import Context
 from hajob.plan.evaluator import LATE, spent
@@ -58,7 +59,9 @@ def wait_of(state: JobState, view: ClusterView, policy: Policy, now_ms: int, mis
         return None
     nodes = state.shrunk.absent(released=policy.release_shrunk_pods)
     if state.phase is JobPhase.EXPANDING:
-        told = f"every rank of node ranks {_listed(state.shrunk.nodes)} to stand ready, at most until {_due(state)}"
+        told = (
+            f"every rank of node ranks {some(state.shrunk.nodes, _SHOWN)} to stand ready, at most until {_due(state)}"
+        )
         return Wait(WaitReason.RETURNING, f"{told}; {missing}" if missing else told)
     return _growth(state, view, policy, now_ms, nodes)
 
@@ -67,10 +70,10 @@ def _growth(state: JobState, view: ClusterView, policy: Policy, now_ms: int, nod
     """Nodes for these node ranks, then the delay."""
     gone = state.shrunk or state.smaller
     need = f"{len(nodes)} free nodes at once, each with {view.layout.chips_per_node} chips, for node ranks "
-    need += _listed(nodes)
+    need += some(nodes, _SHOWN)
     if view.growth_refused:
         return Wait(
-            WaitReason.QUOTA, f"{len(nodes)} pods at once, for node ranks {_listed(nodes)}; {view.growth_refused}"
+            WaitReason.QUOTA, f"{len(nodes)} pods at once, for node ranks {some(nodes, _SHOWN)}; {view.growth_refused}"
         )
     if gone is None or not gone.capacity_ms:
         return Wait(WaitReason.NO_FREE_NODE, f"{need}; there are {view.free_nodes or 0} that no earlier job takes")
@@ -110,15 +113,10 @@ def _replacement(state: JobState, view: ClusterView, policy: Policy, now_ms: int
         return None
     late = Context(state, events.DeadlineReached(name=Deadline.RECOVERY), view, policy, now_ms)
     follows = late.decide(LATE).action or "nothing is left"
-    told = f"node ranks {_listed(incident.replaced_nodes)}: {missing}; until {_due(state)}, then {follows}"
+    told = f"node ranks {some(incident.replaced_nodes, _SHOWN)}: {missing}; until {_due(state)}, then {follows}"
     return Wait(WaitReason.REPLACEMENT, told)
 
 
 def _due(state: JobState, name: Deadline = Deadline.RECOVERY) -> str:
     at_ms = state.deadlines.get(name, 0)
     return format_time(datetime.fromtimestamp(at_ms // 1000, UTC))
-
-
-def _listed(numbers: tuple[int, ...]) -> str:
-    more = f" and {len(numbers) - _SHOWN} more" if len(numbers) > _SHOWN else ""
-    return ", ".join(map(str, numbers[:_SHOWN])) + more

@@ -64,11 +64,8 @@ class AuthorityStore:
             return self._known
 
     async def _read(self) -> Sequence[Authority]:
-        try:
-            secret = await self._kube.get("secrets", self._namespace, SECRET_NAME)
-        except ApiError as error:
-            if error.status != 404:
-                raise
+        secret = await self._kube.find("secrets", self._namespace, SECRET_NAME)
+        if secret is None:
             made = authorities_at(self._known, self.now, self.lifetime)
             await self._kube.create("secrets", self._namespace, self._secret(made))
             log.info("the Secret %s/%s with the authority of all jobs is made", self._namespace, SECRET_NAME)

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from typing import Final
 
 from hajob.api.crd_difference import CRD_NAMES, CrdDifference, difference
+from hajob.domain.text import some
 from hajob.runtime import metrics
 from hajob.runtime.clock import Clock
 from hajob.runtime.kube import ApiError, Kube
@@ -19,8 +20,6 @@ from hajob.runtime.kube import ApiError, Kube
 log = logging.getLogger(__name__)
 
 CHECK_SECONDS: Final = 60.0
-SHOWN: Final = 5
-"""Fields that a sentence names."""
 
 
 class CrdCheck:
@@ -40,14 +39,14 @@ class CrdCheck:
         """What an older CRD lacks, in a sentence; empty where it lacks nothing."""
         if not self.found.lacking:
             return ""
-        return f"the CRD is older than this operator, it lacks {_listed(self.found.lacking)}: kubectl apply -f crds/"
+        return f"the CRD is older than this operator, it lacks {some(self.found.lacking)}: kubectl apply -f crds/"
 
     @property
     def newer(self) -> str:
         """What a newer CRD has that this operator does not read; empty where it reads everything."""
         if not self.found.unknown:
             return ""
-        return f"the CRD is newer than this operator, which does not read {_listed(self.found.unknown)}"
+        return f"the CRD is newer than this operator, which does not read {some(self.found.unknown)}"
 
     async def run(self) -> None:
         """Look until cancelled."""
@@ -85,8 +84,3 @@ class CrdCheck:
         if sentence and sentence != self._said:
             log.warning(sentence)
         self._said = sentence
-
-
-def _listed(fields: tuple[str, ...]) -> str:
-    more = f" and {len(fields) - SHOWN} more" if len(fields) > SHOWN else ""
-    return ", ".join(fields[:SHOWN]) + more

@@ -11,7 +11,6 @@ from collections.abc import Callable, Mapping
 from typing import Final
 
 from hajob.api import constants as names
-from hajob.api.base import Json
 from hajob.api.job import HATrainingJob
 from hajob.objects.disruption_budget import disruption_budget
 from hajob.objects.naming import budget_name
@@ -70,16 +69,8 @@ class DisruptionBudgets:
     async def _put(self, job: HATrainingJob, role: str, least: int) -> None:
         """As it should be, whatever is there: whoever led before may have made it, anybody may have deleted it."""
         namespace, name = job.metadata.namespace, budget_name(job, role)
-        found = await self._find(namespace, name)
+        found = await self._kube.find(RESOURCE, namespace, name)
         if found is None:
             await self._kube.create(RESOURCE, namespace, disruption_budget(job, role, least))
         elif found["spec"].get("minAvailable") != least:
             await self._kube.patch(RESOURCE, namespace, name, {"spec": {"minAvailable": least}})
-
-    async def _find(self, namespace: str, name: str) -> Json | None:
-        try:
-            return await self._kube.get(RESOURCE, namespace, name)
-        except ApiError as error:
-            if error.status != 404:
-                raise
-            return None

@@ -36,16 +36,11 @@ its Lease while the renewal waits behind them.
 """
 
 
-def user_agent() -> str:
-    """`hajob-operator/<version>`; the audit log of a cluster is read by it."""
-    return f"hajob-operator/{VERSION}"
-
-
 class HttpKube(Kube):
     """`Kube` over HTTP; use it as an async context manager."""
 
-    def __init__(self, credentials: ApiCredentials, *, agent: str = "") -> None:
-        self._http = HttpTransport(credentials, agent or user_agent())
+    def __init__(self, credentials: ApiCredentials) -> None:
+        self._http = HttpTransport(credentials)
         super().__init__(self._http)
 
     async def __aenter__(self) -> Self:
@@ -61,9 +56,8 @@ class HttpKube(Kube):
 class HttpTransport:
     """Requests to the server of some credentials."""
 
-    def __init__(self, credentials: ApiCredentials, agent: str) -> None:
+    def __init__(self, credentials: ApiCredentials) -> None:
         self._credentials = credentials
-        self._agent = agent
         self._pool: aiohttp.ClientSession | None = None
         self._apart: aiohttp.ClientSession | None = None
 
@@ -74,7 +68,7 @@ class HttpTransport:
         self._apart = self._session(aiohttp.TCPConnector(ssl=tls, limit=0))
 
     def _session(self, connector: aiohttp.TCPConnector) -> aiohttp.ClientSession:
-        headers = {"User-Agent": self._agent, "Accept": "application/json"}
+        headers = {"User-Agent": f"hajob-operator/{VERSION}", "Accept": "application/json"}
         # Proxies of the environment are not for the cluster's own API server: trust_env stays off.
         return aiohttp.ClientSession(connector=connector, headers=headers, read_bufsize=2**20)
 

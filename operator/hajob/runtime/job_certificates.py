@@ -106,11 +106,8 @@ class JobCertificates:
         return secret
 
     async def _current(self, job: HATrainingJob) -> Json:
-        try:
-            secret = await self._kube.get("secrets", job.metadata.namespace, tls_secret_name(job))
-        except ApiError as error:
-            if error.status != 404:
-                raise
+        secret = await self._kube.find("secrets", job.metadata.namespace, tls_secret_name(job))
+        if secret is None:
             return await self._create(job)
         if secret.get("immutable"):
             return secret  # of 0.1, for ten years; kubelets would not bring a change of it into pods

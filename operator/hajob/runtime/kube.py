@@ -134,6 +134,15 @@ class Kube:
         """One object."""
         return await self.transport.request("GET", object_path(resource, namespace, name), query={})
 
+    async def find(self, resource: str, namespace: str, name: str) -> Json | None:
+        """An object; None where there is none."""
+        try:
+            return await self.get(resource, namespace, name)
+        except ApiError as error:
+            if error.status != 404:
+                raise
+            return None
+
     async def pages(self, resource: str, namespace: str = "", label_selector: str = "") -> AsyncIterator[Page]:
         """A list in parts; an empty namespace means all of them."""
         query = {"limit": str(PAGE_SIZE), **_selected(label_selector)}

@@ -166,26 +166,18 @@ class LeaseHolder:
         fence = self._fence
         self._lose("the operator is shutting down")
         try:
-            lease = await self._read()
+            lease = await self._kube.find("leases", self._settings.namespace, self._settings.name)
             if lease is not None and self._is_ours(lease["spec"], fence):
                 lease["spec"]["holderIdentity"] = ""
                 await self._kube.replace("leases", self._settings.namespace, lease)
         except ApiError as error:
             log.warning("lease %s cannot be given back: %s", self._settings.name, error)
 
-    async def _read(self) -> Json | None:
-        try:
-            return await self._kube.get("leases", self._settings.namespace, self._settings.name)
-        except ApiError as error:
-            if error.status != 404:
-                raise
-            return None
-
     async def _look(self, asked: float) -> None:
         self._is_offered = False
         if self.is_leader and await self._renew(asked):
             return
-        lease = await self._read()
+        lease = await self._kube.find("leases", self._settings.namespace, self._settings.name)
         if lease is None:
             if self.is_leader or self._is_missing(asked):
                 body: Json = {"metadata": {"name": self._settings.name}, "spec": {}}

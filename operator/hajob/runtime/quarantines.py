@@ -15,6 +15,7 @@ from typing import Final, Protocol
 from hajob.api import constants as names
 from hajob.api.base import Json
 from hajob.api.quarantine import BY_HAND, NodeQuarantine
+from hajob.cluster.faults import mark
 from hajob.cluster.quarantine import QuarantineSettings, active, due_ms, follow
 from hajob.domain.hardware import ClusterFact
 from hajob.objects.node_quarantine import node_quarantine
@@ -181,9 +182,9 @@ class Quarantines:
         """Take in whether the node is kept out now, and by whom; True: that is another answer than before."""
         current, before = self._current(node), node in self._active
         keeps_out = active(current, self._clock.now_milliseconds())
-        _mark(self._active, node, is_so=keeps_out)
+        mark(self._active, node, is_so=keeps_out)
         own = keeps_out and current is not None and current.spec.source != BY_HAND and not self._is_foreign(node)
-        _mark(self._ours, node, is_so=own)
+        mark(self._ours, node, is_so=own)
         return keeps_out is not before
 
     def _tell(self, turned: frozenset[str]) -> None:
@@ -254,13 +255,6 @@ class Quarantines:
     def _body(self, wanted: NodeQuarantine) -> Json:
         node, body = self._nodes().get(wanted.spec.node_name), wanted.to_json()
         return body | node_quarantine(body["spec"], node.uid if node is not None else "")
-
-
-def _mark(nodes: set[str], node: str, *, is_so: bool) -> None:
-    if is_so:
-        nodes.add(node)
-    else:
-        nodes.discard(node)
 
 
 def _patch(known: NodeQuarantine, wanted: NodeQuarantine) -> Json:

@@ -22,6 +22,7 @@ from hajob.runtime.kube import API_PATHS
 SOURCE = CHECKOUT / "operator/hajob"
 VERBS = {
     "get": "get",
+    "find": "get",
     "pages": "list",
     "watch": "watch",
     "create": "create",
