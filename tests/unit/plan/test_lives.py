@@ -277,7 +277,7 @@ def coordinator_gone_while_recovering() -> Teller:
     return rig
 
 
-def coordinator_gone_for_a_minute() -> Teller:
+def coordinator_out_of_reach() -> Teller:
     rig = start(view=replace(VIEW, coordinator_ready=False))
     rig.out_of_reach()
     rig.deadline("Coordinator")
@@ -410,7 +410,7 @@ LIVES: dict[str, Callable[[], Teller]] = {
     for life in (
         *(first_start, cascade, retry_that_cannot_clean, saved_and_restarted, no_result_at_all, shrunk_and_grown),
         *(shrunk_released, growing_disturbed, shrink_refused, moved, suspended, suspended_while_planned),
-        *(restart_asked, restart_asked_in_the_middle, coordinator_gone_while_recovering, coordinator_gone_for_a_minute),
+        *(restart_asked, restart_asked_in_the_middle, coordinator_gone_while_recovering, coordinator_out_of_reach),
         *(held, observed, broken_program, nothing_left, evicted, too_late, bad_start, deleted_in_the_middle),
         *(growing_by_budget, grown_by_its_first_step, moves_refused, observed_without_a_way),
     )
