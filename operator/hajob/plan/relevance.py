@@ -26,8 +26,8 @@ class Relevance:
     ignored: Ignored | None = None
 
 
-_LEFT_OUT: Final = frozenset({JobPhase.SHRUNK, JobPhase.UNPROTECTED, JobPhase.HELD})
-"""In these a smaller job misses nobody who was left out."""
+_LEFT_OUT: Final = frozenset({JobPhase.SHRINKING, JobPhase.SHRUNK, JobPhase.UNPROTECTED, JobPhase.HELD})
+"""In these nobody is missed who was left out, or is about to be."""
 
 
 def joined_by_faults(state: JobState) -> Incident | None:

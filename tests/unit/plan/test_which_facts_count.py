@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from hajob.domain.actions import FAULT_ACTIONS, Action
@@ -121,3 +123,16 @@ def test_every_wrong_field_of_a_spec_is_named_with_what_is_wrong() -> None:
     said = str(error.value).split("; ")
     assert {one.partition(": ")[0] for one in said} >= {"spec.numNodes", "spec.parallelism"}
     assert all(one.startswith("spec.") and one.partition(": ")[2] for one in said)
+
+
+def test_who_is_about_to_be_left_out_is_not_missed() -> None:
+    """Another coordinator tells of the lost pod once more: the shrink goes on."""
+    rig = Rig.running(view=replace(VIEW, free_nodes=0))
+    rig.silent(2)
+    rig.deadline("Recovery")
+    assert rig.at(JobPhase.SHRINKING)
+    rig.silent(2)
+    assert rig.at(JobPhase.SHRINKING)
+    assert "left with the shrink" in rig.ignored
+    rig.silent(1)
+    assert rig.at(JobPhase.SAVING)
