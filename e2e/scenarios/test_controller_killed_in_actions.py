@@ -16,6 +16,7 @@ from e2e.harness.rig import Rig, RigLayout
 from e2e.scenarios.proofs import assert_weights_equal
 from e2e.scenarios.test_controller_killed import PATIENCE
 from e2e.trainer import faults
+from e2e.trainer.store_wire import NEW, VARIABLE, Version
 
 STEPS = 600
 STEP_MILLISECONDS = 200.0
@@ -27,10 +28,11 @@ pytestmark = [
 ]
 
 
-def training(rig: Rig, spec: Mapping[str, object] | None = None) -> Job:
+def training(rig: Rig, spec: Mapping[str, object] | None = None, torch: Version = NEW) -> Job:
     job = rig.submit(
         iterations=STEPS,
         step_milliseconds=STEP_MILLISECONDS,
+        environment={VARIABLE: torch.name},
         spec=spec or {},
         arguments=["--enable-elastic-training"],
     )
