@@ -134,7 +134,6 @@ def test_the_node_of_a_small_jobs_coordinator_is_drained(start_rig: Callable[[Ri
     actions.assert_none_restarted(job)
 
 
-@pytest.mark.xfail(reason="a second pod that goes with the given-up move may be told as silent, which restarts the job")
 @BOTH
 def test_its_pod_is_lost_in_a_move(rig: Rig, torch: Version) -> None:
     """The training was not touched yet: the move is given up by name, and made again where ranks can meet."""

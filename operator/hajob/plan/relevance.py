@@ -104,7 +104,17 @@ def _why_over(fact: Fact, named: tuple[int, ...], ranks: tuple[int, ...], state:
         return Why.STALE, " is about the controller of an attempt that is over"
     if named and not ranks:
         return Why.STALE, f" is of incarnation {fact.incarnation}, rank {named[0]} has a newer one"
+    if _is_of_no_place(fact, state):
+        return Why.STALE, f" is of incarnation {fact.incarnation}, made for a move that was given up"
     return None
+
+
+def _is_of_no_place(fact: Fact, state: JobState) -> bool:
+    """Whether a pod fell silent that was to take another one's place, and goes because it is not to any more."""
+    if fact.kind is not FactKind.AGENT_SILENT or fact.node_rank is None:
+        return False
+    moves = state.incident is not None and state.incident.purpose is Purpose.MIGRATE
+    return not moves and fact.incarnation > state.pod_incarnation(fact.node_rank)
 
 
 def _why_known(fact: Fact, ranks: tuple[int, ...], state: JobState) -> Found:

@@ -120,7 +120,8 @@ class Rig:
 
     def silent(self, node: int) -> tuple[Effect, ...]:
         """A node falls silent."""
-        return self.see(FactKind.AGENT_SILENT, node=node, source=Source.COORDINATOR, node_name=f"node-{node}")
+        pod, name = self.state.pod_incarnation(node), f"node-{node}"
+        return self.see(FactKind.AGENT_SILENT, node=node, source=Source.COORDINATOR, incarnation=pod, node_name=name)
 
     def memory(self, rank: int, source: Source) -> Rig:
         """A memory fault."""

@@ -75,7 +75,8 @@ def fact(kind: FactKind, state: JobState, *, rank: int = 5, node: int | None = N
     ranks = () if node is not None else (rank,)
     number = state.incarnation
     name = f"{kind}-{rank}-{node}-{number}-{len(state.fact_ids)}-{state.incident.revision if state.incident else 0}"
-    made = Fact(name, kind, node_rank=node, ranks=ranks, incarnation=number, time_ms=10**12, **more)  # type: ignore[arg-type]
+    seen = state.pod_incarnation(node) if node is not None else number
+    made = Fact(name, kind, node_rank=node, ranks=ranks, incarnation=seen, time_ms=10**12, **more)  # type: ignore[arg-type]
     return e.FactSeen(fact=made)
 
 

@@ -125,6 +125,22 @@ def test_every_wrong_field_of_a_spec_is_named_with_what_is_wrong() -> None:
     assert all(one.startswith("spec.") and one.partition(": ")[2] for one in said)
 
 
+def test_a_pod_of_a_move_that_was_given_up_is_not_missed() -> None:
+    """It goes with the move; another coordinator has heard it, and hears it no more."""
+    rig = Rig.running()
+    rig.tell(e.MigrateRequested(nodes=(1,)))
+    moved = rig.incident.incarnation
+    rig.tell(e.CoordinatorLost())
+    rig.tell(e.ControllerTakenOver(duration_ms=40))
+    rig.tell(e.CoordinatorReady())
+    assert rig.at(JobPhase.RUNNING)
+    rig.see(FactKind.AGENT_SILENT, node=1, source=Source.COORDINATOR, incarnation=moved)
+    assert rig.at(JobPhase.RUNNING)
+    assert "a move that was given up" in rig.ignored
+    rig.silent(1)
+    assert not rig.at(JobPhase.RUNNING)
+
+
 def test_who_is_about_to_be_left_out_is_not_missed() -> None:
     """Another coordinator tells of the lost pod once more: the shrink goes on."""
     rig = Rig.running(view=replace(VIEW, free_nodes=0))
