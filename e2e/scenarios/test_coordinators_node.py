@@ -19,15 +19,7 @@ from e2e.scenarios.proofs import assert_recovered
 ITERATIONS = 400
 STEP_MILLISECONDS = 200.0
 TAKEOVER_SECONDS = 120.0
-WAITING = pytest.mark.xfail(
-    strict=True,
-    reason="a handler waits for the store, which is opened with the next controller, which waits for handlers to end",
-)
-POINTS = [
-    pytest.param(handler, marks=WAITING) if handler in {"stop", "clean"} else handler
-    for handler in controllers.HANDLERS["InPlace"]
-]
-HANDLERS = POINTS if "HAJOB_EVERY_POINT" in os.environ else ["rebuild"]
+HANDLERS = controllers.HANDLERS["InPlace"] if "HAJOB_EVERY_POINT" in os.environ else ["rebuild"]
 
 
 @pytest.mark.timeout(600)

@@ -1,9 +1,10 @@
 """The supervisor: it outlives every controller, and the coordinator's connections.
 
 One thread, one selector, nothing of MindIO in it: what the training image brings can crash a child only. There are
-two: the controller, a new one with each `start`, and the store, which stays as long as the attempt is the same. The
-host keeps the log of calls and callbacks since MindIO last was at rest, so that a coordinator that was restarted finds
-out where the conversation stands instead of guessing; a wrong guess ends the controller.
+two: the controller, a new one with each `start`, and the store, which stays as long as the attempt is the same and can
+be had before a controller. The host keeps the log of calls and callbacks since MindIO last was at rest, so that a
+coordinator that was restarted finds out where the conversation stands instead of guessing; a wrong guess ends the
+controller.
 """
 
 from __future__ import annotations
@@ -168,6 +169,8 @@ class Host:
         call = message.get("call")
         if call == "start":
             self._start(message)
+        elif call == "store":
+            self._open_store(message)
         elif call == "end":
             self._done = bool(message.get("host", False))
             self._end_child()
@@ -189,6 +192,13 @@ class Host:
         self._state.update(controller="starting", world_size=request["world_size"], instance=instance)
         self._keep_store(request)
         self._child = self._begin(CONTROLLER, request)
+        self._tell_state()
+
+    def _open_store(self, request: Message) -> None:
+        """Ranks wait for it, and another controller has to wait for them."""
+        if self._child is None:
+            self._state = dict(_no_controller(int(request["attempt"])), store=self._state["store"])
+            self._keep_store(request)
         self._tell_state()
 
     def _keep_store(self, request: Message) -> None:

@@ -18,6 +18,8 @@ from trainer_sidecar.coordinator.clock import NANOSECONDS
 
 log = logging.getLogger(__name__)
 
+HOST_CALLS = ("start", "store", "end")
+"""What the host does itself; all else is a call of MindIO's."""
 REDIAL_SECONDS = 0.1
 LOST_SECONDS = 1.0
 """How long there may be no hello before the host counts as gone. It dies with its container only, and then for good."""
@@ -67,7 +69,7 @@ class ControllerLink:
             log.warning("the controller host is away, %s is not sent", call)
             return
         self._number += 1
-        top = {"start": dict(arguments), "end": dict(arguments)}.get(call, {"arguments": dict(arguments)})
+        top = dict(arguments) if call in HOST_CALLS else {"arguments": dict(arguments)}
         message: Message = {"id": f"{self._name}-{self._number}", "call": call, "order": order, **top}
         try:
             connection.sendall(controller_protocol.encode(message))  # a short line into an empty buffer: never waits

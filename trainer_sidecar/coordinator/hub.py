@@ -17,7 +17,7 @@ from hajob.protocol import versions
 from hajob.protocol.addresses import host_port
 from trainer_sidecar.coordinator.agents import AgentLink, Dials
 from trainer_sidecar.coordinator.clock import now
-from trainer_sidecar.coordinator.controller import ControllerLink
+from trainer_sidecar.coordinator.controller import HOST_CALLS, ControllerLink
 from trainer_sidecar.coordinator.core import CoordinatorCore
 from trainer_sidecar.coordinator.job import Setup
 from trainer_sidecar.coordinator.server import OperatorServer
@@ -186,7 +186,7 @@ class Hub:
 
     def _flush(self) -> None:
         for request in self._core.take_requests():
-            log.info("to MindIO: %s %s", request.call, "" if request.call == "start" else request.arguments)
+            log.info("to MindIO: %s %s", request.call, "" if request.call in HOST_CALLS else request.arguments)
             if self._controller is not None:
                 self._controller.send(request.call, request.arguments, request.order)
         self._send_orders()

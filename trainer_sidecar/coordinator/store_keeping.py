@@ -7,6 +7,7 @@ another one holds it may anybody reach that (docs/protocols/launcher.md, "The st
 from __future__ import annotations
 
 import logging
+import math
 from collections.abc import Collection
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -16,6 +17,8 @@ from trainer_sidecar.coordinator.clock import NANOSECONDS
 from trainer_sidecar.store_protocol import DIALECTS, Dialect
 
 GATHER_SECONDS = 10.0
+AGAIN_SECONDS = 5.0
+"""Until a host that has not answered is asked for a store again."""
 LARGEST_BYTES = 256 * 1024 * 1024
 
 log = logging.getLogger(__name__)
@@ -80,6 +83,7 @@ class StoreKeeping:
     _keys: dict[bytes, _Key] = field(default_factory=dict)
     _bytes: int = 0
     _is_due: bool = False
+    _asked_at: float = -math.inf
 
     @property
     def holds(self) -> bool:
@@ -100,6 +104,7 @@ class StoreKeeping:
         """The store is lost."""
         self.phase, self.problem, self._word, self._since = KeepingPhase.GATHERING, "", word, now
         self._dialect, self._told, self._keys, self._bytes = "", set(), {}, 0
+        self._asked_at = -math.inf
 
     def told(self, uid: str, said: pb.StoreContent, now: float) -> None:
         """An agent has told a part, or all."""
@@ -148,6 +153,12 @@ class StoreKeeping:
         """The ranks that run cannot meet anew."""
         log.warning("the rendezvous store is lost with what was in it: %s", why)
         self.phase, self.problem, self._keys = KeepingPhase.LOST, why, {}
+
+    def asks(self, now: float) -> bool:
+        """Whether an empty store is to be asked for now; again when nobody has answered."""
+        due = self.phase is KeepingPhase.GATHERED and now - self._asked_at >= AGAIN_SECONDS
+        self._asked_at = now if due else self._asked_at
+        return due
 
     def listens(self) -> None:
         """Another store is there, and empty."""

@@ -147,7 +147,10 @@ def _is_any_late(job: Job, through: Callable[[Job, RankPod], bool]) -> bool:
 
 
 def _keep_store(job: Job) -> None:
-    """What was in the store is asked for, and told to the one that is opened with the new controller."""
+    """What was in the store is asked for, and told to another one.
+
+    That is opened before the controller is: a handler may wait for the store, and the controller waits for handlers.
+    """
     keeping, before = job.keeping, job.keeping.phase
     if keeping.wanted:
         if not all(_state(pod).keeps_store for pod in _gates(job)):
@@ -157,6 +160,8 @@ def _keep_store(job: Job) -> None:
         keeping.listens()
     elif keeping.holds and job.controller.store in ("failed", "lost"):
         keeping.give_up(f"no other one can be opened: {job.controller.problem}")
+    elif job.controller.connected and keeping.asks(job.now):
+        job.effects.request("store", controller_arguments(job))
     if keeping.phase is not before:
         job.touch_all()
 

@@ -130,9 +130,9 @@ class Client:
         self.messages = kept
         return answer
 
-    def start(self, port: int, store_port: int, *, number: int = 1, **environment: str) -> None:
-        """Ask for a controller of this attempt."""
-        request = {"id": 0, "call": "start", "attempt": number, "world_size": 4, "arf": True, "zit": False}
+    def start(self, port: int, store_port: int, *, number: int = 1, call: str = "start", **environment: str) -> None:
+        """Ask for a controller of this attempt, and for its store; for that alone with another `call`."""
+        request = {"id": 0, "call": call, "attempt": number, "world_size": 4, "arf": True, "zit": False}
         place = {"address": own_address(), "port": port, "store_port": store_port, "environment": environment}
         self.socket.sendall(encode({**request, **place}))
 
@@ -339,6 +339,19 @@ def test_the_store_outlives_its_controller_and_the_coordinator(host: Callable[..
         assert client.state()["store"] == "listening"
         assert children(client) == [store]
         assert rank.getsockname()
+
+
+def test_a_store_is_there_before_a_controller(host: Callable[..., Client]) -> None:
+    client = host()
+    port, store_port = own_port(), own_port()
+    client.start(port, store_port, call="store")
+    assert client.state(store="listening")["controller"] == "none"
+    (store,) = children(client)
+    client.start(port, store_port)
+    client.state(controller="serving", store="listening")
+    assert store in children(client)
+    client.start(port, store_port, call="store")
+    assert client.state()["controller"] == "serving"
 
 
 def test_another_attempt_meets_at_an_empty_store(host: Callable[..., Client]) -> None:

@@ -27,8 +27,9 @@ def restart_coordinator(world: World, log: Sequence[dict[str, Any]] | None = Non
     world.facts, world.milestones = [], []
     for agent in world.agents.values():
         agent.told = None
-    state = world.controller if controller else {"attempt": 0, "controller": "none", "store": "none"}
-    world.core.controller_hello(state, list(world.log if log is None else log), world.now)
+    if not controller:
+        world.controller = {"attempt": 0, "controller": "none", "store": "none"}
+    world.core.controller_hello(world.controller, list(world.log if log is None else log), world.now)
     assert order is not None
     world.core.order(order, world.now)
     world.assign()

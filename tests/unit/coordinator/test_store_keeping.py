@@ -107,6 +107,22 @@ def test_nobody_reaches_the_store_before_it_is_filled(keeping: World) -> None:
     assert [(order.store_held, order.store_kept) for order in orders if order is not None] == [(False, True)] * 2
 
 
+def test_a_handler_may_wait_for_the_store(keeping: World) -> None:
+    """No controller is opened before it has ended, and it does not end before it finds its keys."""
+    keeping.agent(0).written = [entry(b"root", b"1", 5)]
+    keeping.agent(1).busy = {3}
+    lose_the_pod(keeping)
+    assert keeping.filled == {b"root": b"1"}
+    assert not keeping.state.controller_ready
+    order = keeping.agent(1).order
+    assert order is not None
+    assert (order.store_held, order.store_kept) == (False, True)
+    keeping.agent(1).busy = set()
+    keeping.advance(1.0)
+    assert keeping.state.controller_ready
+    assert kept(keeping)
+
+
 @pytest.mark.parametrize("why", ["unreadable", "older", "refused"])
 def test_a_store_that_is_not_known_costs_no_takeover(keeping: World, why: str) -> None:
     keeping.agent(0).written = [entry(b"root", b"1", 5)]

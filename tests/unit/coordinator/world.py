@@ -216,6 +216,11 @@ class Mindio:
 
     def call(self, name: str, arguments: dict[str, object], order: int = 0) -> None:
         """A call of the coordinator, answered and followed as MindIO would."""
+        if name == "store":
+            assert self.world.controller["controller"] in ("none", "lost"), "a controller has one already"
+            self.world.controller = {"attempt": self.world.attempt, "controller": "none", "store": "listening"}
+            self.world.core.controller_state(self.world.controller, self.world.now)
+            return
         if name in ("start", "end"):
             self.wound = arguments.get("wind")
             self._process(name)
