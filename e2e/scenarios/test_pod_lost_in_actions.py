@@ -134,13 +134,7 @@ def test_the_node_of_a_small_jobs_coordinator_is_drained(start_rig: Callable[[Ri
     actions.assert_none_restarted(job)
 
 
-@pytest.mark.parametrize(
-    "torch",
-    [
-        pytest.param(NEW, id="kept", marks=pytest.mark.xfail(reason="not made again before the training has ended")),
-        pytest.param(UNHEARD_OF, id="not kept"),
-    ],
-)
+@BOTH
 def test_its_pod_is_lost_in_a_move(rig: Rig, torch: Version) -> None:
     """The training was not touched yet: the move is given up by name, and made again where ranks can meet."""
     job = actions.training(rig, torch=torch)

@@ -22,8 +22,10 @@ def moved_ranks(job: Job, order: pb.Order) -> set[int]:
 
 
 def prepare(job: Job, order: pb.Order) -> None:
-    """Have the second processes started where their pods are there."""
+    """Have the second processes started where their pods are there; those of a move that was given up are over."""
     roster = job.roster
+    if any(spare.incarnation < order.incarnation for spare in roster.spares.values()):
+        give_up(job)
     for node_rank in order.replaced_nodes:
         pod = roster.newest(node_rank, order.incarnation)
         if pod is None:

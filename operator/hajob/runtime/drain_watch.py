@@ -25,7 +25,8 @@ from hajob.status.announcements import Announce, Announcement
 ASK_AGAIN_SECONDS: Final = 300.0
 """A coordinator that could not be moved is asked for again after so long."""
 MOVE_AGAIN_SECONDS: Final = 600.0
-"""A move that was refused or given up is asked for again after so long, or when the spec is edited."""
+"""A move that was refused or given up is asked for again after so long, when the spec is edited, and by another
+coordinator: it may have gone with the one before."""
 _GETTING_PODS: Final = frozenset({JobPhase.PENDING, JobPhase.RESTARTING})
 _WITHOUT_PODS: Final = frozenset({JobPhase.NEW, JobPhase.SUSPENDED, *ENDED})
 
@@ -65,7 +66,7 @@ class DrainWatch:
         """Rank pods that are to leave their nodes; a move that was refused is asked for again now and then."""
         memory = self._memory
         for move in observe.of_moves(memory.state, memory.job.spec, self._places.serving(), self._places.drained()):
-            asked, now = (move, memory.job.metadata.generation), self._clock.monotonic()
+            now, asked = self._clock.monotonic(), (move, memory.job.metadata.generation, memory.state.coordinator)
             if asked != self._move_asked[0] or now - self._move_asked[1] > MOVE_AGAIN_SECONDS:
                 self._move_asked = (asked, now)
                 yield move

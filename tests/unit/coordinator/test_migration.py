@@ -60,6 +60,18 @@ def test_a_move_that_is_given_up_leaves_the_training_alone(world: World) -> None
     assert world.called("stop_train") == [{"ranks": [[1, 1]], "incarnation": 3}]
 
 
+def test_the_second_processes_of_a_newer_move_count(world: World) -> None:
+    """A coordinator that has found those of a move that was given up is told of the next one only."""
+    old = world.new_pod(1, 2, start_delay=9.0)
+    world.advance(0.5)
+    world.order(pb.MIGRATE, incarnation=4, revision=1, lost_ranks=[2, 3], replaced_nodes=[1])
+    new = world.new_pod(1, 4, start_delay=0.5)
+    world.advance(2.0)
+    assert [arguments["ranks"] for arguments in world.called("prepare_action")] == [[[2, 0], [3, 0]]]
+    assert [process.phase for process in new.processes.values()] == [pb.LINKED] * 2
+    assert all(process.phase == pb.DEAD for process in old.processes.values())
+
+
 def test_fault_during_a_move_drops_the_second_processes(world: World) -> None:
     world.new_pod(1, 2, start_delay=9.0)
     world.advance(0.5)
