@@ -22,7 +22,6 @@ from e2e.bench.obedient_coordinator import certificates_of, coordinator_pod, tok
 from e2e.bench.operator_scale import NAMESPACE, NODES, ScaleRig, job
 from e2e.cluster.kwok import CHIPS
 from hajob.api import constants as names
-from hajob.protocol import sidecar_pb2 as wire
 
 PODS: Final = 10_000
 OTHERS: Final = "others"
@@ -96,9 +95,7 @@ async def _measure(rig: ScaleRig, say: Say) -> ColdStart:
         say("the operator has gone, a rank has died; another operator begins")
         began = time.perf_counter()
         started = asyncio.create_task(asyncio.to_thread(rig.start_operator))
-        order, at = await asyncio.wait_for(coordinator.orders.get(), PATIENCE_SECONDS)
-        if order.action != wire.IN_PLACE:
-            raise RuntimeError(f"the first order is {wire.Action.Name(order.action)}, not IN_PLACE")
+        at = await coordinator.decided(PATIENCE_SECONDS)
         operator = await started
         await asyncio.sleep(LOOK_SECONDS)
         return ColdStart(at - began, operator.memory())

@@ -13,7 +13,7 @@ import json
 import subprocess
 import sys
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -50,6 +50,10 @@ class ScriptedCoordinator(CoordinatorServicer):
         pod_uid: of its pod; empty: of the pod that the operator's core in memory has made.
         token: of its pod; empty: that core takes the pod's name for it.
         num_nodes: node ranks of its job.
+
+    Attributes:
+        newest: order that has come.
+        running: set once the operator has taken in that the job trains; a fault before that is one of its start.
     """
 
     uid: str
@@ -57,12 +61,14 @@ class ScriptedCoordinator(CoordinatorServicer):
     token: str = ""
     num_nodes: int = RANKS // 8
     orders: asyncio.Queue[tuple[wire.Order, float]] = field(default_factory=asyncio.Queue)
+    newest: wire.Order = field(default_factory=wire.Order)
     running: asyncio.Event = field(default_factory=asyncio.Event)
     step: int = 0
     sequence: int = 0
     incarnation: int = 0
     revision: int = 0
     _due: asyncio.Queue[wire.Report] = field(default_factory=asyncio.Queue)
+    _started: int = 0
 
     async def Converse(  # noqa: N802 - the name is the protocol's
         self, request_iterator: Requests, context: Context
@@ -83,17 +89,25 @@ class ScriptedCoordinator(CoordinatorServicer):
 
     async def _read(self, requests: Requests) -> None:
         async for message in requests:
-            if message.WhichOneof("body") == "order":
-                self._ordered(message.order, time.perf_counter())
+            match message.WhichOneof("body"):
+                case "order":
+                    self._ordered(message.order, time.perf_counter())
+                case "acknowledge":
+                    self._acknowledged(message.acknowledge)
 
     def _ordered(self, order: wire.Order, at: float) -> None:
+        self.newest = order
         self.incarnation, self.revision = order.incarnation, order.revision
         if order.action == wire.START:
             self.step = 1
-            self.tell(wire.STARTED, wire.RESUMED)
-            self.running.set()
+            self._started = self.tell(wire.STARTED, wire.RESUMED)
         else:
             self.orders.put_nowait((order, at))
+
+    def _acknowledged(self, acknowledge: wire.Acknowledge) -> None:
+        """Faults may reach the operator by another way, and sooner than what was reported before them."""
+        if 0 < self._started <= acknowledge.sequence:
+            self.running.set()
 
     async def _next(self) -> wire.Report:
         with contextlib.suppress(TimeoutError):
@@ -114,19 +128,34 @@ class ScriptedCoordinator(CoordinatorServicer):
         )
         return wire.Report(sequence=self.sequence, state=state)
 
-    def tell(self, *milestones: wire.MilestoneKind) -> None:
-        """Report milestones."""
+    def tell(self, *milestones: wire.MilestoneKind) -> int:
+        """Report milestones; the number of the report."""
         report = self._report()
         for kind in milestones:
             report.milestones.add(kind=kind, incarnation=self.incarnation, step=self.step)
         self._due.put_nowait(report)
+        return report.sequence
+
+    async def decided(self, seconds: float) -> float:
+        """Wait so long for the order to restart processes; when it came, by `time.perf_counter`.
+
+        Raises:
+            TimeoutError: no order came; the message names the newest one.
+            RuntimeError: it is another order.
+        """
+        try:
+            order, at = await asyncio.wait_for(self.orders.get(), seconds)
+        except TimeoutError:
+            words = f"{self.uid}: no order within {seconds:.0f} s; the newest is: {_in_words(self.newest)}"
+            raise TimeoutError(words) from None
+        if order.action != wire.IN_PLACE:
+            raise RuntimeError(f"{self.uid}: the decision is {_in_words(order)}, not IN_PLACE")
+        return at
 
     async def ordered(self) -> float:
-        """Wait for the next order to restart processes and carry it out; when it came, in seconds since 1970."""
-        order, at = await asyncio.wait_for(self.orders.get(), PATIENCE_SECONDS)
+        """Wait for the next order as `decided` does and carry it out; when it came, in seconds since 1970."""
+        at = await self.decided(PATIENCE_SECONDS)
         offset = time.time() - time.perf_counter()
-        if order.action != wire.IN_PLACE:
-            raise RuntimeError(f"the decision is {wire.Action.Name(order.action)}, not IN_PLACE")
         self.step += 1
         self.tell(wire.STOPPED, wire.REPLACEMENTS_READY, wire.NAMED)
         self.tell(wire.RESUMED)
@@ -152,6 +181,12 @@ class ScriptedCoordinator(CoordinatorServicer):
         self.report_exit(rank)
         offset = time.time() - time.perf_counter()
         return await self.ordered() - offset - begin
+
+
+def _in_words(order: wire.Order) -> str:
+    if not order.incarnation:
+        return "none"
+    return f"{wire.Action.Name(order.action)} of incarnation {order.incarnation}, revision {order.revision}"
 
 
 async def serve(coordinator: ScriptedCoordinator, address: str, files: dict[str, bytes]) -> grpc.aio.Server:
@@ -214,11 +249,20 @@ async def trained(
     given.write_text(json.dumps(content))
     core = _start_core(run, given)
     try:
-        await asyncio.wait_for(asyncio.gather(*(each.running.wait() for each in coordinators)), 4 * PATIENCE_SECONDS)
+        await _all_running(coordinators, 4 * PATIENCE_SECONDS)
         yield coordinators
     finally:
         core.kill()
         await asyncio.gather(*(server.stop(None) for server in servers))
+
+
+async def _all_running(coordinators: Sequence[ScriptedCoordinator], seconds: float) -> None:
+    try:
+        await asyncio.wait_for(asyncio.gather(*(each.running.wait() for each in coordinators)), seconds)
+    except TimeoutError:
+        late = [f"{each.uid}: {_in_words(each.newest)}" for each in coordinators if not each.running.is_set()]
+        words = f"{len(late)} of {len(coordinators)} jobs do not train within {seconds:.0f} s; newest orders: {late}"
+        raise TimeoutError(words) from None
 
 
 def _start_core(run: Run, given: Path) -> subprocess.Popen[bytes]:

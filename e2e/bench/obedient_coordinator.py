@@ -30,7 +30,6 @@ class ObedientCoordinator(ScriptedCoordinator):
     stalls: bool = False
     given: list[wire.Order] = field(default_factory=list)
     assignment: wire.Assignment = field(default_factory=wire.Assignment)
-    newest: wire.Order = field(default_factory=wire.Order)
     _done: set[tuple[int, int]] = field(default_factory=set)
 
     async def _read(self, requests: Requests) -> None:
@@ -40,6 +39,8 @@ class ObedientCoordinator(ScriptedCoordinator):
                     self.assignment = message.assignment
                 case "order":
                     self.newest = message.order
+                case "acknowledge":
+                    self._acknowledged(message.acknowledge)
             if self.assignment.attempt and self.newest.incarnation:
                 self._ordered(self.newest, 0.0)
                 self._carry_out()
