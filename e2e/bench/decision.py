@@ -237,6 +237,8 @@ async def trained(
 ) -> AsyncIterator[list[ScriptedCoordinator]]:
     """Scripted coordinators whose jobs train, below an operator's core in a process of its own.
 
+    Where something fails, the logs of `run` are kept, and the error gets a note that says where.
+
     Args:
         run: of the benchmark.
         directory: with certificates for each job.
@@ -251,6 +253,9 @@ async def trained(
     try:
         await _all_running(coordinators, 4 * PATIENCE_SECONDS)
         yield coordinators
+    except Exception as error:
+        error.add_note(f"logs are kept in {run.keep_logs()}")
+        raise
     finally:
         core.kill()
         await asyncio.gather(*(server.stop(None) for server in servers))

@@ -13,6 +13,7 @@ import asyncio
 import base64
 import gc
 import json
+import logging
 import sys
 from collections.abc import AsyncIterator, Sequence
 from datetime import UTC, datetime, timedelta
@@ -267,6 +268,7 @@ async def serve(directory: Path, addresses: dict[str, str], port: int, kubeconfi
 
 def main() -> int:
     """Entry point; the argument is the benchmark's JSON file with directory, addresses and port."""
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")  # as the operator
     given = json.loads(Path(sys.argv[1]).read_text())
     sys.setswitchinterval(0.0005)
     asyncio.run(serve(Path(given["directory"]), given["addresses"], given["port"], given.get("kubeconfig", "")))

@@ -12,6 +12,7 @@ import pytest
 from e2e.bench import decision
 from e2e.bench.decision import ScriptedCoordinator
 from e2e.bench.obedient_coordinator import ObedientCoordinator
+from e2e.cluster.reaper import KEEP
 from e2e.cluster.run import Run
 from hajob.protocol import sidecar_pb2 as wire
 
@@ -48,6 +49,20 @@ def test_a_fault_is_decided_on_the_rig_of_the_benchmark(monkeypatch: pytest.Monk
     with Run.start("a test of the benchmark's rig") as run:
         (seconds,) = decision.decisions(run, rounds=1)
     assert seconds > 0
+
+
+def test_a_broken_measurement_keeps_the_operators_log(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def hears_nothing(coordinator: ScriptedCoordinator, rank: int) -> float:
+        raise TimeoutError(f"{coordinator.uid}: no order about rank {rank}")
+
+    monkeypatch.setattr(decision, "OTHER_JOBS", 1)
+    monkeypatch.setattr(ScriptedCoordinator, "lose", hears_nothing)
+    with Run.start("a test of the benchmark's rig") as run:
+        with pytest.raises(TimeoutError, match="job-0") as caught:
+            decision.decisions(run, rounds=1)
+        assert caught.value.__notes__ == [f"logs are kept in {run.keep_logs()}"]
+        (run.directory / KEEP).unlink()  # this one was broken on purpose
+        assert "job-0" in (run.logs / "operator-core.log").read_text()
 
 
 @pytest.mark.parametrize("kind", [ScriptedCoordinator, ObedientCoordinator])
