@@ -30,6 +30,7 @@ from e2e.bench import (
     plan,
     report,
 )
+from e2e.bench.clearing import clear
 from e2e.bench.decision import OTHER_JOBS, decisions
 from e2e.bench.elastic import Resized, resizes, warm_spares
 from e2e.bench.false_alarms import frozen_nodes, loaded_machine
@@ -142,11 +143,23 @@ class Bench:
             except Exception as error:  # the other sections can still be measured
                 traceback.print_exc()
                 self.problems.append(f"{name}: {error}")
-                self._explain()
+                self._end_broken(name)
 
-    def _explain(self) -> None:
-        if used := self._rig or self._stage:
+    def _end_broken(self, name: str) -> None:
+        """Keep the logs of a section that broke, then leave nothing of it to the sections after it."""
+        used = self._rig or self._stage
+        if used is None:
+            return
+        try:
             self.say(f"logs are kept in {used.explain()}")
+        except Exception as error:  # it has to be cleared up all the same
+            traceback.print_exc()
+            self.problems.append(f"{name}: its logs are not kept: {error}")
+        try:
+            clear(used)
+        except Exception as error:  # the sections after it say themselves whether they can be measured
+            traceback.print_exc()
+            self.problems.append(f"{name}: not cleared up: {error}")
 
     def _planner(self) -> None:
         self.plan = plan.figures(PLAN_DECISIONS)
