@@ -92,9 +92,9 @@ class ObedientCoordinator(ScriptedCoordinator):
 
     def report_silence(self, node_ranks: Iterable[int], chips: int) -> None:
         """Report that nothing is heard of these nodes any more, in one report."""
-        report = self._report()
+        report, pods = self._report(), {pod.node_rank: pod.incarnation for pod in self.assignment.pods}
         for node in node_ranks:
-            told = {"id": f"silence/{self.step}/{node}", "node_rank": node, "incarnation": self.incarnation}
+            told = {"id": f"silence/{self.step}/{node}", "node_rank": node, "incarnation": pods[node]}
             ranks = range(node * chips, (node + 1) * chips)
             report.facts.add(kind=wire.AGENT_SILENT, step=self.step, ranks=ranks, **told)
         self._due.put_nowait(report)
