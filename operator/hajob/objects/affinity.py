@@ -78,14 +78,18 @@ def spare_affinity(job: HATrainingJob, template_affinity: Json, excluded: Collec
     return affinity
 
 
-def coordinator_affinity(job: HATrainingJob, avoided: Collection[str], *, apart: bool) -> Json:
-    """Affinity of the coordinator pod: off the ranks' nodes, rather on nodes without chips, rather not on `avoided`."""
+def coordinator_affinity(job: HATrainingJob, avoided: Collection[str], silent: Collection[str], *, apart: bool) -> Json:
+    """Affinity of the coordinator pod: off the ranks' nodes, rather on nodes without chips, rather not on `avoided`.
+
+    Not on `silent` ones either. One that may go anywhere was made because there is no other node; it takes even those.
+    """
+    avoided = avoided if apart else {*avoided, *silent}
     rather: list[Json] = [{"matchExpressions": [{"key": names.LABEL_NODE_ACCELERATOR, "operator": "DoesNotExist"}]}]
     if avoided:
         rather.append({"matchFields": _not_on(avoided)})
     preferred = [{"weight": _COORDINATOR_WEIGHT, "preference": one} for one in rather]
     affinity: Json = {"nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": preferred}}
-    _without_nodes(affinity, job.spec.scheduling.excluded_node_names)
+    _without_nodes(affinity, {*job.spec.scheduling.excluded_node_names, *(silent if apart else ())})
     ranks = _pods(job, **{names.LABEL_ROLE: names.ROLE_RANK})
     if apart:
         _require_apart(affinity, ranks)

@@ -109,6 +109,7 @@ def coordinator_pod(
     settings: PodSettings,
     avoided: Collection[str] = (),
     *,
+    silent: Collection[str] = (),
     apart: bool = True,
 ) -> Json:
     """The coordinator pod, ready to be created.
@@ -119,6 +120,7 @@ def coordinator_pod(
         settings: images, ports and paths of the installation.
         avoided: names of nodes on which nothing new is placed; it takes one all the same where nothing else fits, for
             nobody would make it anew when that node is well again.
+        silent: names of nodes that may be dead though they look ready; while it is to be `apart`, it takes none.
         apart: False lets it share a node with a rank, for a cluster where nothing else fits.
     """
     template: Json = job.spec.template["spec"]
@@ -131,7 +133,7 @@ def coordinator_pod(
         "initContainers": [parts.install_container(job, settings), _coordinator(job, settings, incarnation)],
         "containers": [_controller(job, settings, incarnation)],
         "volumes": [parts.shared_volume(), parts.tls_volume(job, "coordinator"), parts.token_volume(settings)],
-        "affinity": coordinator_affinity(job, avoided, apart=apart),
+        "affinity": coordinator_affinity(job, avoided, silent, apart=apart),
         "tolerations": with_node_loss_tolerations([entry.to_json() for entry in chosen.tolerations]),
         "restartPolicy": "Never",
         "terminationGracePeriodSeconds": settings.coordinator_grace_seconds,

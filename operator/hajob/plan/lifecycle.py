@@ -1,5 +1,6 @@
 """Steps that are not the recovery of a fault: start and end of a job, what people ask, what is only noted."""
 
+import math
 from dataclasses import replace
 from typing import Final
 
@@ -33,6 +34,7 @@ from hajob.plan.policy import (
     ANOTHER_COORDINATOR_SECONDS,
     COORDINATOR_SECONDS,
     RELEASE_SECONDS,
+    SUCCESSOR_SECONDS,
     UNPLACED_SECONDS,
     UNREACHABLE_SECONDS,
     Refusal,
@@ -397,7 +399,8 @@ def _told(context: Context) -> str:
 def await_coordinator(context: Context) -> HandlerResult:
     """It has not been reached for a moment, but may come back: say so and wait."""
     state = clear_deadlines(context.state, Deadline.UNREACHABLE)
-    state = set_deadline(state, Deadline.COORDINATOR, context.now_ms + 1000 * COORDINATOR_SECONDS)
+    seconds = SUCCESSOR_SECONDS if state.phase is JobPhase.UNPROTECTED else COORDINATOR_SECONDS
+    state = set_deadline(state, Deadline.COORDINATOR, context.now_ms + 1000 * seconds)
     return state, (effects.Announce("CoordinatorUnreachable", "the coordinator cannot be reached"),)
 
 
@@ -441,10 +444,10 @@ def another_goes_on(context: Context) -> HandlerResult:
 
 def await_another(context: Context) -> HandlerResult:
     """The successor of a lost coordinator has ended, too: make another one, but not in a hurry."""
-    if Deadline.COORDINATOR in context.state.deadlines:
-        return context.state, ()
     at_ms = context.now_ms + 1000 * ANOTHER_COORDINATOR_SECONDS
-    state = set_deadline(context.state, Deadline.COORDINATOR, at_ms)
+    if context.state.deadlines.get(Deadline.COORDINATOR, math.inf) <= at_ms:
+        return context.state, ()
+    state = set_deadline(clear_deadlines(context.state, Deadline.UNREACHABLE), Deadline.COORDINATOR, at_ms)
     return state, (effects.Announce("CoordinatorLost", _told(context) or "it has ended"),)
 
 

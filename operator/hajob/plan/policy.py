@@ -78,6 +78,10 @@ COORDINATOR_SECONDS: Final = 10
 """How long a coordinator that was spoken of is waited for: another one takes over and the training notices nothing,
 while each second without one is a second without protection."""
 
+SUCCESSOR_SECONDS: Final = 60
+"""How long the successor of a lost coordinator is waited for: on a busy node its start alone may take ten seconds, and
+one that is never waited for long enough would be made for ever."""
+
 ANOTHER_COORDINATOR_SECONDS: Final = 10
 """Between two coordinators of a job that trains unprotected: one that cannot live must not be made in a loop."""
 

@@ -402,7 +402,10 @@ _DEADLINES = (
     _row(P.SHRUNK, DeadlineReached, g.DUE_EXPAND, _WAIT_FOR_NODES),
     _row(_WITH_PODS, DeadlineReached, g.DUE_UNPLACED, Handler("share", "let it share a node", life.share_node)),
     _row(
-        _TRAINING, DeadlineReached, g.DUE_UNREACHABLE, Handler("wait for it", "say so and wait", life.await_coordinator)
+        (*_TRAINING, P.UNPROTECTED),
+        DeadlineReached,
+        g.DUE_UNREACHABLE,
+        Handler("wait for it", "say so and wait", life.await_coordinator),
     ),
     _row(_TRAINING, DeadlineReached, g.both(g.DUE_COORDINATOR, g.SERVING), _BACK),
     _row((*_TRAINING, P.UNPROTECTED), DeadlineReached, g.DUE_COORDINATOR, _UNPROTECTED, P.UNPROTECTED),
@@ -548,10 +551,16 @@ _REQUESTS = (
 )
 
 _COORDINATOR = (
-    _row(_TRAINING, CoordinatorUnreachable, g.ALWAYS, Handler("miss it", "give it a moment", life.miss_coordinator)),
+    _row(
+        (*_TRAINING, P.UNPROTECTED),
+        CoordinatorUnreachable,
+        g.ALWAYS,
+        Handler("miss it", "give it a moment", life.miss_coordinator),
+    ),
     _row(_WITH_PODS, CoordinatorUnplaced, g.ALWAYS, Handler("await a node", "give it a moment", life.await_place)),
     _row(_WITH_PODS, CoordinatorPlaced, g.ALWAYS, Handler("placed", "nothing is awaited", life.placed)),
     _row(_TRAINING, CoordinatorReachable, g.ALWAYS, Handler("heard", "nothing was lost", life.hear_coordinator)),
+    _row(P.UNPROTECTED, CoordinatorReachable, g.ALWAYS, _BACK),
     _row(_TRAINING, CoordinatorReady, g.ALWAYS, _BACK),
     _row((*_HELD_UP, P.SAVING, P.HELD), CoordinatorLost, g.ANOTHER_GOES_ON, _ANOTHER),
     *_by_action((*_STARTING, *_HELD_UP, P.HELD), CoordinatorLost, EXIT_ONLY),

@@ -13,7 +13,7 @@ from collections.abc import Callable
 
 from hajob.api.job import HATrainingJob
 from hajob.plan import events
-from hajob.plan.state import UNTRAINED, JobPhase, JobState
+from hajob.plan.state import UNTRAINED, Deadline, JobPhase, JobState
 from hajob.protocol import sidecar_pb2 as wire
 from hajob.runtime import metrics
 from hajob.runtime.admission import Admission
@@ -289,6 +289,8 @@ class JobController:
 
     def _deadline_reached(self, name: str) -> None:
         try:
+            if name == Deadline.COORDINATOR:
+                self.observer.silence_counts()
             self._advance(events.DeadlineReached(name=name))
         except Exception as error:  # in a timer nobody else would hear of it
             log.exception("%s: deadline %s", self._memory.title, name)

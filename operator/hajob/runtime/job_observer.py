@@ -112,7 +112,9 @@ class JobObserver:
         """A node turned or went, or a pod of this job was given to it; in a flood of such news nothing follows."""
         if self._ports.why_held():
             return ()
-        pods = [pod for pod in self.pods.on_node(name) if self.places.is_serving(pod)]
+        pods = [
+            pod for pod in self.pods.on_node(name) if self.places.is_serving(pod) or self.places.is_coordinator(pod)
+        ]
         return observe.of_nodes(pods, self._ports.nodes(), self._memory.time.now(), gone=gone)
 
     def of_end(self) -> Seen:
@@ -189,8 +191,19 @@ class JobObserver:
         return observe.of_coordinator(memory.state, client.before, client.now, memory.layout.num_nodes)
 
     def of_channel(self) -> Seen:
-        """Whether the coordinator is heard; of one that only this operator cannot reach, nothing is known."""
-        return () if self.deaf else (observe.of_channel(up=self.coordinator.connected),)
+        """Whether the coordinator is heard; of one that only this operator cannot reach, nothing is known.
+
+        One whose containers do not all run yet has an address, and is not silent: its image may be on the way.
+        """
+        pod, up = self.places.coordinator_pod(), self.coordinator.connected
+        starts = not up and pod is not None and pod.phase == "Pending"
+        return () if self.deaf or starts else (observe.of_channel(up=up),)
+
+    def silence_counts(self) -> None:
+        """The coordinator has been waited for in vain: until more is known, its node is as good as dead."""
+        pod = self.places.coordinator_pod()
+        if pod is not None and not pod.ended and not self.coordinator.connected:
+            self._ports.avoid(pod.node_name)
 
     @property
     def deaf(self) -> bool:

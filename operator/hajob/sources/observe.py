@@ -155,7 +155,8 @@ def of_nodes(
         node = nodes.get(pod.node_name)
         lost = gone if node is None else not node.ready
         if lost and not pod.address and not pod.ended:
-            yield events.FactSeen(fact=pod_source.stranded(pod, now_ms, gone=node is None))
+            fact = pod_source.stranded(pod, now_ms, gone=node is None)
+            yield events.FactSeen(fact=fact) if pod.is_rank else events.CoordinatorLost(message=fact.message)
 
 
 def of_hardware(

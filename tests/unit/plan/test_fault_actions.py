@@ -14,8 +14,10 @@ from hajob.plan import effects as do
 from hajob.plan import events as e
 from hajob.plan.placements import CoordinatorPlacement, Placements
 from hajob.plan.policy import (
+    ANOTHER_COORDINATOR_SECONDS,
     COORDINATOR_SECONDS,
     DEFAULT_ACTION_LIMITS,
+    SUCCESSOR_SECONDS,
     ActionLimits,
     CoordinatorLossPolicy,
     Mode,
@@ -993,14 +995,29 @@ def test_the_whole_jobs_deadline() -> None:
 def test_coordinators_that_end_are_made_anew_with_pauses() -> None:
     rig = Rig.running(policy=Policy(coordinator_loss=CoordinatorLossPolicy.NEVER))
     rig.tell(e.CoordinatorLost())
-    assert rig.out_of_reach() == ()
+    rig.tell(e.CoordinatorUnreachable())
     rig.tell(e.CoordinatorLost(message="evicted"))
     assert rig.tell(e.CoordinatorLost()) == ()
-    assert rig.state.deadlines["Coordinator"] == rig.now - 10 + 10_000
+    assert rig.state.deadlines == {"Coordinator": rig.now - 10 + 10_000}
     rig.deadline("Coordinator")
     assert rig.at(JobPhase.UNPROTECTED)
     assert rig.pods.coordinator == CoordinatorPlacement(3)
     assert rig.state.deadlines == {}
+
+
+def test_a_silent_successor_has_the_time_to_start() -> None:
+    rig = Rig.running()
+    rig.tell(e.CoordinatorLost())
+    assert rig.kinds(rig.out_of_reach()) == ["Announce"]
+    assert rig.state.deadlines == {"Coordinator": rig.now + 1000 * SUCCESSOR_SECONDS}
+    rig.tell(e.CoordinatorLost(message="OOMKilled"))
+    assert rig.state.deadlines == {"Coordinator": rig.now + 1000 * ANOTHER_COORDINATOR_SECONDS}
+    rig.deadline("Coordinator")
+    assert rig.pods.coordinator == CoordinatorPlacement(3)
+    rig.out_of_reach()
+    rig.tell(e.CoordinatorReachable())
+    assert rig.state.deadlines == {}
+    assert rig.at(JobPhase.UNPROTECTED)
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,136 @@
+"""A coordinator whose node is lost gets a successor elsewhere, also while the API server calls that node ready."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from typing import Any
+
+from hajob.plan.policy import ANOTHER_COORDINATOR_SECONDS, COORDINATOR_SECONDS, SUCCESSOR_SECONDS, UNREACHABLE_SECONDS
+from hajob.plan.state import JobPhase
+from hajob.runtime.deadline_timer import HEAR_SECONDS
+from hajob.sources.pod import PodView, view
+from tests.unit.runtime.test_coordinator_place import body_of, coordinator
+from tests.unit.runtime.test_job_controller import Town, settled
+
+SILENCE = HEAR_SECONDS + UNREACHABLE_SECONDS + COORDINATOR_SECONDS + 2
+SUCCESSORS_SILENCE = UNREACHABLE_SECONDS + SUCCESSOR_SECONDS + 2
+
+
+async def waited(town: Town, seconds: float) -> None:
+    """Second by second, because each deadline begins when another one has passed."""
+    for _ in range(math.ceil(seconds)):
+        await town.clock.advance(1.0)
+
+
+async def lose(town: Town) -> PodView:
+    """Its node goes silent, for longer than it is waited for; returns the coordinator that was there."""
+    lost = coordinator(town)
+    town.controller.observer.coordinator.connected_changed(False, "the node hung up")
+    await waited(town, SILENCE)
+    assert town.controller.state.phase is JobPhase.UNPROTECTED
+    assert coordinator(town).name != lost.name
+    return lost
+
+
+async def give(town: Town, node: str, **status: Any) -> PodView:
+    """The newest coordinator's pod gets this node, and what its kubelet says of it."""
+    body = body_of(town, coordinator(town))
+    body["spec"]["nodeName"] = node
+    body["status"] = {"phase": "Pending", **status}
+    town.controller.pod_seen(view(body))
+    await settled(town)
+    return view(body)
+
+
+def required(town: Town) -> list[str]:
+    """Names of the nodes where the newest coordinator may not be placed."""
+    affinity = body_of(town, coordinator(town))["spec"]["affinity"]["nodeAffinity"]
+    terms = affinity.get("requiredDuringSchedulingIgnoredDuringExecution", {}).get("nodeSelectorTerms", [])
+    return [name for term in terms for one in term["matchFields"] for name in one["values"]]
+
+
+async def test_its_successor_keeps_off_the_node_that_fell_silent() -> None:
+    town = Town()
+    await town.train()
+    lost = await lose(town)
+    assert town.nodes[lost.node_name].ready
+    assert required(town) == [lost.node_name]
+    await town.controller.close()
+
+
+async def test_a_successor_without_another_node_takes_any() -> None:
+    town = Town()
+    await town.train()
+    await lose(town)
+    body = body_of(town, coordinator(town))
+    full = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "0/6 nodes"}
+    body["status"] = {"phase": "Pending", "conditions": [full]}
+    town.controller.pod_seen(view(body))
+    await waited(town, 11.0)
+    assert coordinator(town).name != view(body).name
+    assert required(town) == []
+    await town.controller.close()
+
+
+async def test_a_successor_given_to_a_dead_node_is_made_anew() -> None:
+    """Whoever places it may know no more than the API server; it never gets an address that could fall silent."""
+    town = Town()
+    await town.train()
+    await lose(town)
+    given = await give(town, "node-5")
+    await waited(town, 2.0 * ANOTHER_COORDINATOR_SECONDS)
+    assert coordinator(town).name == given.name
+    town.nodes["node-5"] = replace(town.nodes["node-5"], ready=False)
+    town.controller.look_for_stranded("node-5")
+    await waited(town, ANOTHER_COORDINATOR_SECONDS + 2.0)
+    assert town.controller.state.phase is JobPhase.UNPROTECTED
+    assert coordinator(town).name != given.name
+    assert town.controller.state.restarts_infrastructure == 0
+    await town.controller.close()
+
+
+async def test_a_first_coordinator_given_to_a_dead_node() -> None:
+    town = Town()
+    await settled(town)
+    given = await give(town, "node-5")
+    town.nodes["node-5"] = replace(town.nodes["node-5"], ready=False)
+    town.controller.look_for_stranded("node-5")
+    await settled(town)
+    await town.end_deleted_pods()
+    assert coordinator(town).name != given.name
+    await town.controller.close()
+
+
+async def test_a_successor_whose_node_is_lost_too_has_one() -> None:
+    """It ran, and falls silent before it has taken over, or before it has said a word."""
+    for said in (True, False):
+        town = Town()
+        await town.train()
+        await lose(town)
+        second = await give(town, "node-5", phase="Running", podIP="127.0.2.5")
+        if said:
+            town.controller.observer.coordinator.connected_changed(True, "")
+            await waited(town, 2.0 * SUCCESSORS_SILENCE)
+            assert coordinator(town).name == second.name
+            town.controller.observer.coordinator.connected_changed(False, "the node hung up")
+        await waited(town, SUCCESSORS_SILENCE)
+        assert coordinator(town).name != second.name
+        assert "node-5" in required(town)
+        await town.controller.close()
+
+
+async def test_a_slow_start_is_no_silence() -> None:
+    """The address comes with the sandbox, before a training image of 20 GB is pulled."""
+    town = Town()
+    await town.train()
+    await lose(town)
+    slow = await give(town, "node-5", podIP="127.0.2.5")
+    await waited(town, 10.0 * SUCCESSORS_SILENCE)
+    assert coordinator(town).name == slow.name
+    running = await give(town, "node-5", phase="Running", podIP="127.0.2.5")
+    await waited(town, SUCCESSORS_SILENCE - 4.0)
+    await town.report(step=6, controller_ready=False)
+    await waited(town, 2.0 * SUCCESSORS_SILENCE)
+    assert coordinator(town).name == running.name
+    await town.controller.close()
