@@ -69,17 +69,13 @@ def losses(rig: Rig, ranks: int, rounds: int, say: Say) -> Iterator[Unprotected]
         job.wait_condition("CoordinatorReady", seconds=START_SECONDS)
         time.sleep(max(SETTLE_SECONDS, COMPARED_SECONDS + STEP_MILLISECONDS / 1000))
         killed = kill_mindio(rig, job)
-        rig.plane.wait("another controller", lambda number=number: _taken_over(job) >= number, START_SECONDS)  # type: ignore[misc]
+        rig.plane.wait("another controller", lambda number=number: job.takeovers() >= number, START_SECONDS)  # type: ignore[misc]
         time.sleep(COMPARED_SECONDS)
         found = _account(rig, job, ranks, killed)
         lost = f"{found.whole:.3f} s without protection, {found.start:.3f} s of them the new one's start"
         say(f"{ranks} ranks: {lost}; a step {1000 * found.step_before:.1f} ms, then {1000 * found.step_after:.1f} ms")
         yield found
     job.delete()
-
-
-def _taken_over(job: Job) -> int:
-    return int(job.status().get("takeovers", {}).get("count", 0))
 
 
 def _account(rig: Rig, job: Job, ranks: int, killed: int) -> Unprotected:

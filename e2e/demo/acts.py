@@ -271,7 +271,7 @@ class Demo:
     def _lose_coordinator(self, scene: Scene) -> None:
         """With its node go MindIO's controller and the rendezvous store; what must notice nothing is the training."""
         node, observer, rank = coordinator_node(scene.job), scene.observer, LAST_KILLED_RANK
-        before = int(scene.job.status().get("takeovers", {}).get("count", 0))
+        before = scene.job.takeovers()
         self.screen.begin(f"fault 6: power off {node}, the coordinator's node; then SIGKILL to rank {rank}")
         scene.rig.nodes.control.power_off(node)
         observer.off.add(node)
@@ -315,7 +315,7 @@ def _kill_rank(scene: Scene, rank: int) -> int:
 
 def _is_protected(job: Job, takeovers: int) -> bool:
     """Whether a coordinator is in service that has taken over after so many others had."""
-    counted = int(job.status().get("takeovers", {}).get("count", 0))
+    counted = job.takeovers()
     return counted > takeovers and job.condition("CoordinatorReady").get("status") == "True"
 
 

@@ -216,6 +216,10 @@ class Job:
         found: list[Object] = self.status().get("incidents", [])
         return found
 
+    def takeovers(self) -> int:
+        """So often another MindIO controller has taken the place of a lost one."""
+        return int(self.status().get("takeovers", {}).get("count", 0))
+
     def pods(self, role: str = "") -> list[Object]:
         """Its pods, of one role (rank or coordinator) or all."""
         selector = f"training.hajob.io/job-name={self.name}" + (f",training.hajob.io/role={role}" if role else "")

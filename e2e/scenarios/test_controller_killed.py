@@ -66,7 +66,7 @@ def begin(rig: Rig, job: Job, action: str, handler: str, number: int) -> None:
 def assert_protected_again(job: Job, incidents: int, takeovers: int) -> None:
     """The incident ended well, and another controller protects the job."""
     job.plane.wait("the incident's end", lambda: ended_well(job, incidents), PATIENCE)
-    job.plane.wait("the takeover", lambda: job.status()["takeovers"]["count"] >= takeovers, PATIENCE)
+    job.plane.wait("the takeover", lambda: job.takeovers() >= takeovers, PATIENCE)
     job.wait_condition("CoordinatorReady")
     assert job.status()["restarts"] == {"infrastructure": 0, "program": 0}, job.incidents()
 

@@ -52,9 +52,9 @@ def slow(rig: Rig, job: Job, rank: int, handler: str) -> Callable[[], object]:
 
 def lose(rig: Rig, job: Job) -> None:
     """Kill it, and wait for another one."""
-    before = int(job.status().get("takeovers", {}).get("count", 0))
+    before = job.takeovers()
     kill_mindio(rig, job)
-    job.plane.wait("the takeover", lambda: job.status().get("takeovers", {}).get("count", 0) > before, PATIENCE)
+    job.plane.wait("the takeover", lambda: job.takeovers() > before, PATIENCE)
 
 
 def assert_none_restarted(job: Job) -> None:

@@ -31,7 +31,7 @@ def test_its_node_is_lost_and_the_next_fault_is_in_place(start_rig: Callable[[Ri
     job.wait_condition("CoordinatorReady")
     lost = coordinator_node(job)
     rig.nodes.control.power_off(lost)
-    rig.plane.wait("the takeover", lambda: job.status().get("takeovers", {}).get("count") == 1, TAKEOVER_SECONDS)
+    rig.plane.wait("the takeover", lambda: job.takeovers() == 1, TAKEOVER_SECONDS)
     job.wait_condition("CoordinatorReady")
     assert coordinator_node(job) != lost
     assert job.incidents() == []

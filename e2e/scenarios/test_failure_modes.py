@@ -355,7 +355,7 @@ def test_a_lost_coordinator_costs_no_restart(rig: Rig, torch: Version, came_to: 
     job = rig.submit("now", **{**SMALL, "iterations": LONG}, spec=spec, environment={VARIABLE: torch.name})
     kill_at(job, rig, 5, kill_the_controller)
     job.wait_condition("CoordinatorReady")
-    rig.plane.wait("the takeover to be counted", lambda: job.status()["takeovers"]["count"] == 1)
+    rig.plane.wait("the takeover to be counted", lambda: job.takeovers() == 1)
     assert job.status()["restarts"] == {"infrastructure": 0, "program": 0}
     rig.nodes.control.kill(namespace=rig.namespace, rank=1)
     assert_weights_equal(job, LONG)

@@ -38,7 +38,7 @@ def test_a_drained_coordinator_is_relieved_while_training(start_rig: Callable[[R
     (coordinator,) = job.pods("coordinator")
     node = coordinator["spec"]["nodeName"]
     rig.plane.kubectl(*DRAIN, node, timeout=120)
-    rig.plane.wait("the takeover to be counted", lambda: job.status()["takeovers"]["count"] == 1)
+    rig.plane.wait("the takeover to be counted", lambda: job.takeovers() == 1)
     job.wait_condition("CoordinatorReady")
     assert node not in {pod["spec"]["nodeName"] for pod in job.pods("coordinator")}
     assert job.incidents() == []

@@ -26,14 +26,16 @@ PAUSE = f'-p={{"spec":{{"pause":{{"requestTime":"{actions.NOW}"}}}}}}'
 
 def lose_pod(rig: Rig, job: Job) -> None:
     """Delete it, and wait until another one protects the job."""
-    before = takeovers(job)
+    before = job.takeovers()
     delete_the_pod(rig, job)
-    job.plane.wait("the takeover", lambda: takeovers(job) > before, PATIENCE)
+    job.plane.wait("the takeover", lambda: job.takeovers() > before, PATIENCE)
     job.wait_condition("CoordinatorReady")
 
 
-def takeovers(job: Job) -> int:
-    return int(job.status().get("takeovers", {}).get("count", 0))
+def assert_grows_back(rig: Rig, job: Job) -> None:
+    """It has its original size again, and nothing was started anew."""
+    rig.plane.wait("the original size", lambda: job.status()["dataParallel"]["current"] == 4, PATIENCE)
+    actions.assert_none_restarted(job)
 
 
 def assert_saved(job: Job, *escalated: str) -> None:
@@ -82,8 +84,7 @@ def test_its_pod_is_lost_while_it_shrinks(start_rig: Callable[[RigLayout], Rig],
     job.wait_condition("Shrunk")
     job.wait_condition("CoordinatorReady")
     rig.nodes.control.power_on(node)
-    rig.plane.wait("the original size", lambda: job.status()["dataParallel"]["current"] == 4, PATIENCE)
-    actions.assert_none_restarted(job)
+    assert_grows_back(rig, job)
 
 
 @BOTH
@@ -103,13 +104,12 @@ def test_its_pod_is_lost_while_it_is_small(
         stands()
     delete_the_pod(rig, job)
     if not growing:
-        job.plane.wait("the takeover", lambda: takeovers(job) > 0, PATIENCE)
+        job.plane.wait("the takeover", lambda: job.takeovers() > 0, PATIENCE)
         rig.nodes.control.power_on(node)
     if torch is UNHEARD_OF:
         assert_saved(job)
         return
-    rig.plane.wait("the original size", lambda: job.status()["dataParallel"]["current"] == 4, PATIENCE)
-    actions.assert_none_restarted(job)
+    assert_grows_back(rig, job)
 
 
 @BOTH
@@ -121,7 +121,7 @@ def test_the_node_of_a_small_jobs_coordinator_is_drained(start_rig: Callable[[Ri
     job.wait_condition("Shrunk")
     job.wait_condition("CoordinatorReady")
     rig.plane.kubectl(*DRAIN, drained, timeout=120)
-    job.plane.wait("the takeover", lambda: takeovers(job) > 0, PATIENCE)
+    job.plane.wait("the takeover", lambda: job.takeovers() > 0, PATIENCE)
     assert coordinator_node(job) != drained
     if torch is UNHEARD_OF:
         rig.nodes.control.power_on(node)
@@ -130,8 +130,7 @@ def test_the_node_of_a_small_jobs_coordinator_is_drained(start_rig: Callable[[Ri
     job.wait_condition("CoordinatorReady")
     job.wait_condition("Shrunk")
     rig.nodes.control.power_on(node)
-    rig.plane.wait("the original size", lambda: job.status()["dataParallel"]["current"] == 4, PATIENCE)
-    actions.assert_none_restarted(job)
+    assert_grows_back(rig, job)
 
 
 @BOTH

@@ -85,7 +85,7 @@ def test_the_coordinators_pod_is_lost_and_two_faults_follow(rig: Rig) -> None:
     job.wait_condition("CoordinatorReady")
     pod = job.pods("coordinator")[0]["metadata"]["name"]
     rig.plane.api.delete(f"/api/v1/namespaces/{rig.namespace}/pods/{pod}", gracePeriodSeconds=0)
-    rig.plane.wait("the takeover to be counted", lambda: job.status().get("takeovers", {}).get("count") == 1)
+    rig.plane.wait("the takeover to be counted", lambda: job.takeovers() == 1)
     job.wait_condition("CoordinatorReady")
     rig.nodes.control.kill(namespace=rig.namespace, rank=3)
     assert job.wait_incident(3, seconds=RECOVERY_SECONDS)["action"] == "InPlace"
@@ -128,7 +128,7 @@ def test_the_coordinators_pod_is_lost_in_a_repair(rig: Rig) -> None:
     rig.plane.api.delete(f"/api/v1/namespaces/{rig.namespace}/pods/{pod}", gracePeriodSeconds=0)
     incident = job.wait_incident(2, seconds=RECOVERY_SECONDS)
     assert (incident["action"], incident["lostSteps"]) == ("InPlace", 0)
-    assert job.status()["takeovers"]["count"] == 1
+    assert job.takeovers() == 1
     assert job.status()["restarts"] == {"infrastructure": 0, "program": 0}
     assert_recovered(job, [3], LONG)
 

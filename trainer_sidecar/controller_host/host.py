@@ -187,7 +187,7 @@ class Host:
     def _start(self, request: Message) -> None:
         self._end_child()
         self._log = []
-        self._state = dict(_no_controller(int(request["attempt"])), store=self._state["store"])
+        self._forget_controller(int(request["attempt"]))
         instance = "%d-%s" % (request["attempt"], uuid.uuid4().hex[:12])
         self._state.update(controller="starting", world_size=request["world_size"], instance=instance)
         self._keep_store(request)
@@ -197,7 +197,7 @@ class Host:
     def _open_store(self, request: Message) -> None:
         """Ranks wait for it, and another controller has to wait for them."""
         if self._child is None:
-            self._state = dict(_no_controller(int(request["attempt"])), store=self._state["store"])
+            self._forget_controller(int(request["attempt"]))
             self._keep_store(request)
         self._tell_state()
 
@@ -340,7 +340,11 @@ class Host:
         if child is None:
             return
         self._reap(child)
-        self._state = dict(_no_controller(int(self._state["attempt"])), store=self._state["store"])
+        self._forget_controller(int(self._state["attempt"]))
+
+    def _forget_controller(self, attempt: int) -> None:
+        """The store is as it was."""
+        self._state = dict(_no_controller(attempt), store=self._state["store"])
 
     def _end_store(self) -> None:
         child, self._store = self._store, None

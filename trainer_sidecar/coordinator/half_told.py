@@ -12,11 +12,11 @@ from collections.abc import Collection, Iterator
 from hajob.protocol import sidecar_pb2 as pb
 from trainer_sidecar.coordinator.conversation import PROCESS_FAULT
 from trainer_sidecar.coordinator.job import Job
-from trainer_sidecar.coordinator.resumption import PAUSED, REPAIRED, ROLLED_BACK
+from trainer_sidecar.coordinator.resumption import DOWNGRADED, PAUSED, REPAIRED, ROLLED_BACK, ROLLED_BACK_LARGER
 from trainer_sidecar.coordinator.roster import ALIVE, RankTarget
 
 REPAIR, NORMAL, GO_ON = 21, 25, 15
-NEEDED = {NORMAL: frozenset({ROLLED_BACK, 30, 38}), GO_ON: frozenset({PAUSED})}
+NEEDED = {NORMAL: frozenset({ROLLED_BACK, DOWNGRADED, ROLLED_BACK_LARGER}), GO_ON: frozenset({PAUSED})}
 """What a process has answered before such an action; one that has not is younger than what the others did."""
 
 TELLING_SECONDS = 20.0

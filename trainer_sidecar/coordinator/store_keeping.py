@@ -17,8 +17,6 @@ from trainer_sidecar.coordinator.clock import NANOSECONDS
 from trainer_sidecar.store_protocol import DIALECTS, Dialect
 
 GATHER_SECONDS = 10.0
-AGAIN_SECONDS = 5.0
-"""Until a host that has not answered is asked for a store again."""
 LARGEST_BYTES = 256 * 1024 * 1024
 
 log = logging.getLogger(__name__)
@@ -154,9 +152,9 @@ class StoreKeeping:
         log.warning("the rendezvous store is lost with what was in it: %s", why)
         self.phase, self.problem, self._keys = KeepingPhase.LOST, why, {}
 
-    def asks(self, now: float) -> bool:
-        """Whether an empty store is to be asked for now; again when nobody has answered."""
-        due = self.phase is KeepingPhase.GATHERED and now - self._asked_at >= AGAIN_SECONDS
+    def asks(self, now: float, again_seconds: float) -> bool:
+        """Whether an empty store is to be asked for now; again after so long, when nobody has answered."""
+        due = self.phase is KeepingPhase.GATHERED and now - self._asked_at >= again_seconds
         self._asked_at = now if due else self._asked_at
         return due
 

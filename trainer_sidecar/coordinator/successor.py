@@ -160,7 +160,7 @@ def _keep_store(job: Job) -> None:
         keeping.listens()
     elif keeping.holds and job.controller.store in ("failed", "lost"):
         keeping.give_up(f"no other one can be opened: {job.controller.problem}")
-    elif job.controller.connected and keeping.asks(job.now):
+    elif job.controller.connected and keeping.asks(job.now, job.setup.limits.controller_retry_seconds):
         job.effects.request("store", controller_arguments(job))
     if keeping.phase is not before:
         job.touch_all()

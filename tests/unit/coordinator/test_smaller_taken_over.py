@@ -9,9 +9,9 @@ from tests.unit.coordinator.restart import restart_coordinator
 from tests.unit.coordinator.test_another_controller import CLEANED, LOCKED, STOPPED, keep_the_store
 from tests.unit.coordinator.test_random_growth import expand, give_up, shrink, strategies
 from tests.unit.coordinator.world import World
+from trainer_sidecar.coordinator.resumption import DOWNGRADED, REBUILT_LARGER, REPAIRED_LARGER
 
 LEFT_OUT_AGAIN = ["stop_train", "on_global_rank", "change_strategy"]
-DOWNGRADED, REBUILT_LARGER, REPAIRED_LARGER = 30, 34, 36
 BY = pytest.mark.parametrize("by", ["controller", "pod"])
 
 
