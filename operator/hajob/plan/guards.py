@@ -204,6 +204,11 @@ def _returning(context: Context) -> bool:
     return incident is not None and set(context.fact_ranks()) <= set(incident.lost_ranks)
 
 
+def _is_missed(context: Context) -> bool:
+    waited_for = not context.state.deadlines.keys().isdisjoint({Deadline.UNREACHABLE, Deadline.COORDINATOR})
+    return waited_for and not context.view.coordinator_ready
+
+
 def _another_goes_on(context: Context) -> bool:
     incident, seen = context.incident, context.seen
     if incident is None or (seen is not None and seen.code != CONTAINER_ENDED):
@@ -249,6 +254,11 @@ TAKING_OVER: Final = Guard(
     "another controller comes",
     "another controller is about to take the place of the lost one",
     lambda context: not context.state.blind,
+)
+MISSED: Final = Guard(
+    "coordinator missed",
+    "the coordinator has not been heard for a moment; it comes back, or another one takes its place",
+    _is_missed,
 )
 ANOTHER_GOES_ON: Final = Guard(
     "another one goes on",

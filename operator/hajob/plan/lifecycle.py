@@ -302,8 +302,11 @@ def hold(context: Context) -> HandlerResult:
 
 
 def hold_until_protected(context: Context) -> HandlerResult:
-    """A fault while another controller takes the lost one's place: it decides nothing, and nothing is decided."""
+    """A fault while no controller serves and one will: nothing is decided before."""
     state, _ = hold(context)
+    if Deadline.UNREACHABLE in state.deadlines:  # the training stands: nothing is gained by speaking of it first
+        state = clear_deadlines(state, Deadline.UNREACHABLE)
+        state = set_deadline(state, Deadline.COORDINATOR, context.now_ms + 1000 * COORDINATOR_SECONDS)
     return state, (effects.Announce("Held", f"fact {context.fact.id} waits until a controller protects the job again"),)
 
 
@@ -399,7 +402,8 @@ def _told(context: Context) -> str:
 def await_coordinator(context: Context) -> HandlerResult:
     """It has not been reached for a moment, but may come back: say so and wait."""
     state = clear_deadlines(context.state, Deadline.UNREACHABLE)
-    seconds = SUCCESSOR_SECONDS if state.phase is JobPhase.UNPROTECTED else COORDINATOR_SECONDS
+    succeeds = state.phase in {JobPhase.UNPROTECTED, JobPhase.HELD}
+    seconds = SUCCESSOR_SECONDS if succeeds else COORDINATOR_SECONDS
     state = set_deadline(state, Deadline.COORDINATOR, context.now_ms + 1000 * seconds)
     return state, (effects.Announce("CoordinatorUnreachable", "the coordinator cannot be reached"),)
 

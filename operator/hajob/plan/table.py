@@ -222,6 +222,7 @@ _FACTS = (
     _row(P.SAVING, FactSeen, g.both(g.CONTROLLER_FACT, g.SUSPENDING), _SUSPEND, P.SUSPENDED),
     *_by_action((*_HELD_UP, P.SAVING), FactSeen, EXIT_ONLY, g.CONTROLLER_FACT),
     _row(P.RUNNING, FactSeen, g.HOLDING, Handler("hold", "open an incident, start nothing", life.hold), P.HELD),
+    _row((P.RUNNING, P.SHRUNK), FactSeen, g.MISSED, _HOLD, P.HELD),
     *_by_action(P.RUNNING, FactSeen, FAULT),
     _row(P.UNPROTECTED, FactSeen, g.TAKING_OVER, _HOLD, P.HELD),
     *_by_action(P.UNPROTECTED, FactSeen, EXIT_ONLY),
@@ -402,13 +403,15 @@ _DEADLINES = (
     _row(P.SHRUNK, DeadlineReached, g.DUE_EXPAND, _WAIT_FOR_NODES),
     _row(_WITH_PODS, DeadlineReached, g.DUE_UNPLACED, Handler("share", "let it share a node", life.share_node)),
     _row(
-        (*_TRAINING, P.UNPROTECTED),
+        (*_TRAINING, P.UNPROTECTED, P.HELD),
         DeadlineReached,
         g.DUE_UNREACHABLE,
         Handler("wait for it", "say so and wait", life.await_coordinator),
     ),
-    _row(_TRAINING, DeadlineReached, g.both(g.DUE_COORDINATOR, g.SERVING), _BACK),
+    _row((*_TRAINING, P.HELD), DeadlineReached, g.both(g.DUE_COORDINATOR, g.SERVING), _BACK),
     _row((*_TRAINING, P.UNPROTECTED), DeadlineReached, g.DUE_COORDINATOR, _UNPROTECTED, P.UNPROTECTED),
+    _row(P.HELD, DeadlineReached, g.both(g.DUE_COORDINATOR, g.ANOTHER_GOES_ON), _ANOTHER),
+    *_by_action(P.HELD, DeadlineReached, EXIT_ONLY, g.DUE_COORDINATOR),
     _row(LIVE, DeadlineReached, g.PASSED, Handler("forget", "forget the deadline", life.forget_deadline)),
     _ignore(tuple(P), DeadlineReached, Why.NOT_DUE),
 )
@@ -552,7 +555,7 @@ _REQUESTS = (
 
 _COORDINATOR = (
     _row(
-        (*_TRAINING, P.UNPROTECTED),
+        (*_TRAINING, P.UNPROTECTED, P.HELD),
         CoordinatorUnreachable,
         g.ALWAYS,
         Handler("miss it", "give it a moment", life.miss_coordinator),
@@ -560,7 +563,7 @@ _COORDINATOR = (
     _row(_WITH_PODS, CoordinatorUnplaced, g.ALWAYS, Handler("await a node", "give it a moment", life.await_place)),
     _row(_WITH_PODS, CoordinatorPlaced, g.ALWAYS, Handler("placed", "nothing is awaited", life.placed)),
     _row(_TRAINING, CoordinatorReachable, g.ALWAYS, Handler("heard", "nothing was lost", life.hear_coordinator)),
-    _row(P.UNPROTECTED, CoordinatorReachable, g.ALWAYS, _BACK),
+    _row((P.UNPROTECTED, P.HELD), CoordinatorReachable, g.ALWAYS, _BACK),
     _row(_TRAINING, CoordinatorReady, g.ALWAYS, _BACK),
     _row((*_HELD_UP, P.SAVING, P.HELD), CoordinatorLost, g.ANOTHER_GOES_ON, _ANOTHER),
     *_by_action((*_STARTING, *_HELD_UP, P.HELD), CoordinatorLost, EXIT_ONLY),

@@ -177,10 +177,10 @@ def shape(state: JobState) -> tuple[object, ...]:
         inner += (incident.revision > 1,)
     waits = tuple(name in state.deadlines for name in ("Expand", "Coordinator"))
     waits += ("Unplaced" in state.deadlines and state.phase is JobPhase.PENDING,)  # one phase is like the others
-    waits += ("Unreachable" in state.deadlines and state.phase is JobPhase.RUNNING,)
+    waits += ("Unreachable" in state.deadlines and state.phase in {JobPhase.RUNNING, JobPhase.HELD},)
     if state.waiting is not None and state.phase is JobPhase.PENDING:
         waits += (state.waiting.released, "Release" in state.deadlines)
-    if state.phase is JobPhase.SAVING and incident is not None:
+    if state.phase in {JobPhase.SAVING, JobPhase.HELD} and incident is not None:
         waits += (state.coordinator > incident.number,)
     if state.phase is JobPhase.UNPROTECTED:
         waits += (state.blind,)
@@ -198,7 +198,7 @@ WORLDS: tuple[tuple[Policy, ClusterView], ...] = (
     (POLICIES[0], replace(VIEW, free_nodes=0)),
     (POLICIES[0], replace(VIEW, step=-1, coordinator_ready=False, free_nodes=None, node_names={})),
     *((policy, VIEW) for policy in POLICIES[1:]),
-    (POLICIES[3], replace(VIEW, coordinator_ready=False)),
+    *((policy, replace(VIEW, coordinator_ready=False)) for policy in (POLICIES[3], POLICIES[8])),
     (POLICIES[0], replace(VIEW, start_sign_ms=10**9)),  # later than anything in a walk
 )
 RESIZING = small_policy(sizes=from_spec(spec(elastic={"restartSize": "Available"})).sizes, expand_delay_seconds=0)

@@ -33,6 +33,11 @@ async def lose(town: Town) -> PodView:
     return lost
 
 
+def phase(town: Town) -> str:
+    """The job's, now."""
+    return town.controller.state.phase.value
+
+
 async def give(town: Town, node: str, **status: Any) -> PodView:
     """The newest coordinator's pod gets this node, and what its kubelet says of it."""
     body = body_of(town, coordinator(town))
@@ -133,4 +138,20 @@ async def test_a_slow_start_is_no_silence() -> None:
     await town.report(step=6, controller_ready=False)
     await waited(town, 2.0 * SUCCESSORS_SILENCE)
     assert coordinator(town).name == running.name
+    await town.controller.close()
+
+
+async def test_a_pod_lost_with_the_coordinator_waits_for_the_successor() -> None:
+    town = Town()
+    await town.train()
+    town.controller.observer.coordinator.connected_changed(False, "the rack lost its power")
+    (gone,) = (pod for pod in town.pods() if pod.node_rank == 1)
+    town.controller.pod_seen(gone, deleted=True)
+    assert phase(town) == "Held"
+    await waited(town, SILENCE)
+    assert phase(town) == "Held"
+    await give(town, "node-5", phase="Running", podIP="127.0.2.5")
+    await town.report(step=6)
+    assert phase(town) == "Saving"
+    assert town.controller.state.restarts_infrastructure == 0
     await town.controller.close()

@@ -11,6 +11,7 @@ import pytest
 from hajob.api import constants as names
 from hajob.domain.facts import Source
 from hajob.domain.hardware import ClusterFact, Level, harms, kind_of
+from hajob.plan.policy import COORDINATOR_SECONDS
 from hajob.plan.state import JobPhase
 from hajob.protocol import sidecar_pb2 as wire
 from hajob.sources.pod import PodView
@@ -222,10 +223,14 @@ async def test_what_stood_before_the_operator_began_is_the_same(town: Town) -> N
     assert state.incident.replaced_nodes == (1,)
 
 
-async def test_a_coordinator_that_is_not_heard_is_not_waited_for(town: Town) -> None:
+async def test_a_coordinator_that_is_not_heard_has_a_successor(town: Town) -> None:
     await taken_over(town)
     await town.clock.advance(10)
-    assert phase_of(town) is JobPhase.RESTARTING
+    assert phase_of(town) is JobPhase.HELD
+    before = town.controller.state.coordinator
+    await town.clock.advance(COORDINATOR_SECONDS)
+    assert phase_of(town) is JobPhase.HELD
+    assert town.controller.state.coordinator > before
 
 
 async def test_a_fault_that_is_told_twice_counts_once(town: Town) -> None:

@@ -1,0 +1,92 @@
+"""A fault while the coordinator is silent waits for it, or for its successor, but not for ever."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from hajob.domain.actions import Action
+from hajob.domain.facts import FactKind, Source
+from hajob.plan import events as e
+from hajob.plan.placements import CoordinatorPlacement
+from hajob.plan.policy import COORDINATOR_SECONDS, SUCCESSOR_SECONDS
+from hajob.plan.state import JobPhase
+from tests.unit.plan.plan_rig import Rig
+from tests.unit.plan.plan_worlds import VIEW
+
+
+def missed(*, told: bool = False) -> Rig:
+    """A training whose coordinator is silent; `told`: for so long that it was spoken of."""
+    rig = Rig.running()
+    rig.view = replace(VIEW, coordinator_ready=False)
+    rig.tell(e.CoordinatorUnreachable())
+    if told:
+        rig.deadline("Unreachable")
+    return rig
+
+
+def lose_a_pod(rig: Rig) -> None:
+    """What Kubernetes alone can tell."""
+    rig.see(FactKind.POD_LOST, node=1, source=Source.POD)
+
+
+@pytest.mark.parametrize("told", [False, True])
+def test_a_fault_waits_for_a_silent_coordinator(told: bool) -> None:
+    rig = missed(told=told)
+    lose_a_pod(rig)
+    assert rig.at(JobPhase.HELD)
+    assert rig.state.deadlines["Coordinator"] <= rig.now + 1000 * COORDINATOR_SECONDS
+    rig.view = VIEW
+    rig.tell(e.CoordinatorReachable())
+    assert rig.state.deadlines == {}
+    rig.tell(e.CoordinatorReady())
+    assert rig.at(JobPhase.GATHERING)
+    assert (rig.action, rig.state.restarts_infrastructure) == (Action.REPLACE, 0)
+
+
+def test_the_successor_of_a_silent_one_is_told_of_the_fault() -> None:
+    rig = missed()
+    lose_a_pod(rig)
+    rig.deadline("Coordinator")
+    assert rig.at(JobPhase.HELD)
+    assert rig.pods.coordinator == CoordinatorPlacement(rig.state.incarnation)
+    rig.view = VIEW
+    rig.tell(e.ControllerTakenOver(duration_ms=40, store_kept=True))
+    rig.tell(e.CoordinatorReady())
+    assert rig.at(JobPhase.GATHERING)
+    assert (rig.action, rig.state.restarts_infrastructure) == (Action.REPLACE, 0)
+
+
+def test_a_fault_does_not_wait_for_silent_ones_for_ever() -> None:
+    rig = missed()
+    lose_a_pod(rig)
+    rig.deadline("Coordinator")
+    assert rig.state.deadlines == {}, "its successor is not there yet"
+    rig.tell(e.CoordinatorUnreachable())
+    rig.deadline("Unreachable")
+    assert rig.state.deadlines["Coordinator"] == rig.now + 1000 * SUCCESSOR_SECONDS
+    rig.deadline("Coordinator")
+    assert rig.at(JobPhase.RESTARTING)
+
+
+def test_a_successor_heard_late_is_waited_for() -> None:
+    rig = missed()
+    lose_a_pod(rig)
+    rig.deadline("Coordinator")
+    rig.tell(e.CoordinatorUnreachable())
+    rig.deadline("Unreachable")
+    rig.tell(e.CoordinatorReachable())
+    assert rig.state.deadlines == {}
+    assert rig.at(JobPhase.HELD)
+
+
+def test_a_small_job_waits_for_its_silent_coordinator() -> None:
+    rig = Rig.shrunk()
+    rig.tell(e.CoordinatorUnreachable())
+    rig.view = replace(rig.view, coordinator_ready=False)
+    rig.exits(7)
+    assert rig.at(JobPhase.HELD)
+    rig.view = replace(rig.view, coordinator_ready=True)
+    rig.tell(e.CoordinatorReady())
+    assert rig.at(JobPhase.SAVING)
