@@ -179,6 +179,12 @@ class Reason(Enum):
 
     NOT_HELD = (_T.HELD, _FALSE, "NotHeld", "Hajob acts on faults of this job.")
     MODE_HOLD = (_T.HELD, _TRUE, "ModeHold", "spec.recovery.mode is Hold: nothing new is started.")
+    WAITS_FOR_CONTROLLER = (
+        _T.HELD,
+        _TRUE,
+        "WaitsForController",
+        "A fault waits until a MindIO controller protects the job again; the training may stand meanwhile.",
+    )
     MODE_OBSERVE = (_T.HELD, _TRUE, "ModeObserve", "spec.recovery.mode is Observe: decisions are only told.")
 
     BREAKER_OPEN = (

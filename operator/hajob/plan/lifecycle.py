@@ -33,6 +33,7 @@ from hajob.plan.ignored import Ignored, IgnoreReason
 from hajob.plan.policy import (
     ANOTHER_COORDINATOR_SECONDS,
     COORDINATOR_SECONDS,
+    HELD_SECONDS,
     RELEASE_SECONDS,
     SUCCESSOR_SECONDS,
     UNPLACED_SECONDS,
@@ -304,6 +305,7 @@ def hold(context: Context) -> HandlerResult:
 def hold_until_protected(context: Context) -> HandlerResult:
     """A fault while no controller serves and one will: nothing is decided before."""
     state, _ = hold(context)
+    state = set_deadline(state, Deadline.RECOVERY, context.now_ms + 1000 * HELD_SECONDS)
     if Deadline.UNREACHABLE in state.deadlines:  # the training stands: nothing is gained by speaking of it first
         state = clear_deadlines(state, Deadline.UNREACHABLE)
         state = set_deadline(state, Deadline.COORDINATOR, context.now_ms + 1000 * COORDINATOR_SECONDS)
@@ -332,7 +334,7 @@ def let_go(context: Context) -> HandlerResult:
     """All facts of what was held are over: nothing is to be done."""
     state, closing = close(context.state, IncidentOutcome.RECOVERED, "its faults are over, nothing was done")
     known = tuple(one for one in state.fact_ids if one not in _withdrawn(context))  # it may come again
-    return replace(state, fact_ids=known), closing
+    return replace(clear_deadlines(state, Deadline.RECOVERY), fact_ids=known), closing
 
 
 def _withdrawn(context: Context) -> set[str]:

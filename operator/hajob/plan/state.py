@@ -46,7 +46,7 @@ JOB_PHASE_SENTENCE: Final = {
     JobPhase.WARMING: "every rank is linked; the first step has not ended, so MindIO can recover nothing",
     JobPhase.RUNNING: "training at the size it was started with, protected",
     JobPhase.UNPROTECTED: "training goes on, but the MindIO controller is gone",
-    JobPhase.HELD: "an incident is open and the policy says that nothing new is started",
+    JobPhase.HELD: "an incident is open and waits, by policy or for a MindIO controller",
     JobPhase.GATHERING: "the training is locked; replacements are being made, every further loss joins",
     JobPhase.RESUMING: "MindIO has been told the lost ranks and repairs; nothing can join any more",
     JobPhase.CONFIRMING: "training again; MindIO's late result is awaited",

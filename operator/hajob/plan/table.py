@@ -373,6 +373,7 @@ _DEADLINES = (
     *_by_action(P.GATHERING, DeadlineReached, PROCESS_LATE, g.both(g.DUE_RECOVERY, g.NO_POD_AWAITED)),
     *_by_action((P.GATHERING, P.RESUMING), DeadlineReached, LATE, g.DUE_RECOVERY),
     *_by_action(P.SHRINKING, DeadlineReached, DUMP_OR_EXIT, g.DUE_RECOVERY),
+    *_by_action(P.HELD, DeadlineReached, EXIT_ONLY, g.DUE_RECOVERY),
     _row(P.PAUSED, DeadlineReached, g.both(g.DUE_RECOVERY, hold.HELD), _GO_ON),
     _row(P.PAUSED, DeadlineReached, g.DUE_RECOVERY, _PAUSE_BROKEN, P.RUNNING),
     _row(P.CONFIRMING, DeadlineReached, g.DUE_RECOVERY, _RECOVERED, P.RUNNING),

@@ -250,19 +250,22 @@ def _reasons(snapshot: Snapshot) -> list[tuple[Reason, str]]:
         (Reason.FEWER_RANKS if state.shrunk or state.smaller else Reason.FULL_SIZE, ""),
         _spares_ready(snapshot),
         _degraded(snapshot),
-        _held(mode, snapshot.held_back),
+        _held(mode, snapshot),
         _suspended(snapshot),
         _complete(snapshot),
         _failed(snapshot),
     ]
 
 
-def _held(mode: RecoveryMode, held_back: str) -> tuple[Reason, str]:
-    """Whether Hajob acts on faults: the user's word first, then whether they are believed."""
+def _held(mode: RecoveryMode, snapshot: Snapshot) -> tuple[Reason, str]:
+    """Whether Hajob acts on faults: the user's word first, then whether it can, then whether they are believed."""
     by_user = {RecoveryMode.HOLD: Reason.MODE_HOLD, RecoveryMode.OBSERVE: Reason.MODE_OBSERVE}
     if mode in by_user:
         return by_user[mode], ""
-    return (Reason.BREAKER_OPEN, held_back[:MESSAGE_LIMIT]) if held_back else (Reason.NOT_HELD, "")
+    if snapshot.state.phase is JobPhase.HELD:
+        return Reason.WAITS_FOR_CONTROLLER, ""
+    held_back = snapshot.held_back[:MESSAGE_LIMIT]
+    return (Reason.BREAKER_OPEN, held_back) if held_back else (Reason.NOT_HELD, "")
 
 
 def _complete(snapshot: Snapshot) -> tuple[Reason, str]:

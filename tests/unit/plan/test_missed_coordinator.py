@@ -39,7 +39,7 @@ def test_a_fault_waits_for_a_silent_coordinator(told: bool) -> None:
     assert rig.state.deadlines["Coordinator"] <= rig.now + 1000 * COORDINATOR_SECONDS
     rig.view = VIEW
     rig.tell(e.CoordinatorReachable())
-    assert rig.state.deadlines == {}
+    assert rig.state.deadlines.keys() == {"Recovery"}
     rig.tell(e.CoordinatorReady())
     assert rig.at(JobPhase.GATHERING)
     assert (rig.action, rig.state.restarts_infrastructure) == (Action.REPLACE, 0)
@@ -62,12 +62,31 @@ def test_a_fault_does_not_wait_for_silent_ones_for_ever() -> None:
     rig = missed()
     lose_a_pod(rig)
     rig.deadline("Coordinator")
-    assert rig.state.deadlines == {}, "its successor is not there yet"
+    assert rig.state.deadlines.keys() == {"Recovery"}, "its successor is not there yet"
     rig.tell(e.CoordinatorUnreachable())
     rig.deadline("Unreachable")
     assert rig.state.deadlines["Coordinator"] == rig.now + 1000 * SUCCESSOR_SECONDS
     rig.deadline("Coordinator")
     assert rig.at(JobPhase.RESTARTING)
+
+
+def test_a_fault_waits_ten_minutes_for_a_controller_at_most() -> None:
+    """Its pod finds no node, or its image does not come."""
+    rig = missed()
+    lose_a_pod(rig)
+    rig.deadline("Coordinator")
+    rig.tell(e.CoordinatorReachable())
+    assert rig.state.deadlines.keys() == {"Recovery"}
+    rig.deadline("Recovery")
+    assert rig.at(JobPhase.RESTARTING)
+
+
+def test_a_fault_that_is_over_is_waited_for_no_more() -> None:
+    rig = missed()
+    lose_a_pod(rig)
+    rig.tell(e.FactsWithdrawn(ids=rig.incident.fact_ids))
+    assert rig.at(JobPhase.RUNNING)
+    assert rig.state.deadlines.keys() == {"Coordinator"}
 
 
 def test_a_successor_heard_late_is_waited_for() -> None:
@@ -77,7 +96,7 @@ def test_a_successor_heard_late_is_waited_for() -> None:
     rig.tell(e.CoordinatorUnreachable())
     rig.deadline("Unreachable")
     rig.tell(e.CoordinatorReachable())
-    assert rig.state.deadlines == {}
+    assert rig.state.deadlines.keys() == {"Recovery"}
     assert rig.at(JobPhase.HELD)
 
 

@@ -150,6 +150,8 @@ async def test_a_pod_lost_with_the_coordinator_waits_for_the_successor() -> None
     assert phase(town) == "Held"
     await waited(town, SILENCE)
     assert phase(town) == "Held"
+    held = next(each for each in town.status()["conditions"] if each["type"] == "Held")
+    assert (held["status"], held["reason"]) == ("True", "WaitsForController")
     await give(town, "node-5", phase="Running", podIP="127.0.2.5")
     await town.report(step=6)
     assert phase(town) == "Saving"
