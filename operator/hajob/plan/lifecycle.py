@@ -312,6 +312,13 @@ def hold_until_protected(context: Context) -> HandlerResult:
     return state, (effects.Announce("Held", f"fact {context.fact.id} waits until a controller protects the job again"),)
 
 
+def await_protection(context: Context) -> HandlerResult:
+    """What is held may be decided, but no controller serves: an operator that has just begun has heard nobody yet."""
+    if Deadline.RECOVERY in context.state.deadlines:
+        return context.state, ()
+    return set_deadline(context.state, Deadline.RECOVERY, context.now_ms + 1000 * HELD_SECONDS), ()
+
+
 def hold_more(context: Context) -> HandlerResult:
     """Another fact joins what is held."""
     incident = context.open_incident

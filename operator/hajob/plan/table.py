@@ -114,6 +114,7 @@ _HOLD: Final = Handler(
 )
 _LET_GO: Final = Handler("let go", "close the incident", life.let_go)
 _BLIND_NOW: Final = g.both(g.BLIND_FACT, g.RESTART_NOW)
+_RELEASED_NOW: Final = g.both(g.RELEASED, g.SERVING)
 _SHRUNK: Final = Handler("shrunk", "go on with what is left", elastic.shrunk)
 _GROW_LATER: Final = Handler("delay", "grow after the delay", elastic.await_expand)
 _WAIT_FOR_NODES: Final = Handler("wait", "look for capacity again after the delay", elastic.await_capacity)
@@ -550,8 +551,14 @@ _REQUESTS = (
         Handler("restart asked", "start anew, no budget is spent", life.relaunch),
         P.RESTARTING,
     ),
-    *_by_action(P.HELD, PolicyChanged, DUMP_OR_EXIT, g.both(g.RELEASED, g.SMALL)),
-    *_by_action(P.HELD, PolicyChanged, FAULT, g.RELEASED),
+    *_by_action(P.HELD, PolicyChanged, DUMP_OR_EXIT, g.both(_RELEASED_NOW, g.SMALL)),
+    *_by_action(P.HELD, PolicyChanged, FAULT, _RELEASED_NOW),
+    _row(
+        P.HELD,
+        PolicyChanged,
+        g.RELEASED,
+        Handler("wait", "decide when a controller protects the job again", life.await_protection),
+    ),
 )
 
 _COORDINATOR = (

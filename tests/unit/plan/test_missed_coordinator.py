@@ -10,7 +10,7 @@ from hajob.domain.actions import Action
 from hajob.domain.facts import FactKind, Source
 from hajob.plan import events as e
 from hajob.plan.placements import CoordinatorPlacement
-from hajob.plan.policy import COORDINATOR_SECONDS, SUCCESSOR_SECONDS
+from hajob.plan.policy import COORDINATOR_SECONDS, HELD_SECONDS, SUCCESSOR_SECONDS, Mode, Policy
 from hajob.plan.state import JobPhase
 from tests.unit.plan.plan_rig import Rig
 from tests.unit.plan.plan_worlds import VIEW
@@ -109,3 +109,27 @@ def test_a_small_job_waits_for_its_silent_coordinator() -> None:
     rig.view = replace(rig.view, coordinator_ready=True)
     rig.tell(e.CoordinatorReady())
     assert rig.at(JobPhase.SAVING)
+
+
+def test_another_spec_decides_nothing_without_a_controller() -> None:
+    """Each operator begins with it, before it has heard the coordinator."""
+    rig = missed()
+    lose_a_pod(rig)
+    before = rig.state.deadlines
+    rig.tell(e.PolicyChanged())
+    assert rig.at(JobPhase.HELD)
+    assert rig.state.deadlines == before
+    rig.view = VIEW
+    rig.tell(e.PolicyChanged())
+    assert rig.at(JobPhase.GATHERING)
+
+
+def test_what_was_held_by_policy_waits_for_a_controller_as_long() -> None:
+    rig = Rig.running(policy=Policy(mode=Mode.HOLD))
+    lose_a_pod(rig)
+    rig.policy, rig.view = Policy(), replace(VIEW, coordinator_ready=False)
+    rig.tell(e.PolicyChanged())
+    assert rig.at(JobPhase.HELD)
+    assert rig.state.deadlines == {"Recovery": rig.now + 1000 * HELD_SECONDS}
+    rig.deadline("Recovery")
+    assert rig.at(JobPhase.RESTARTING)

@@ -157,3 +157,22 @@ async def test_a_pod_lost_with_the_coordinator_waits_for_the_successor() -> None
     assert phase(town) == "Saving"
     assert town.controller.state.restarts_infrastructure == 0
     await town.controller.close()
+
+
+async def test_a_new_operator_waits_for_it_as_well() -> None:
+    """The leader was lost with them: its successor has heard nobody when it begins."""
+    town = Town()
+    await town.train()
+    town.controller.observer.coordinator.connected_changed(False, "the rack lost its power")
+    (gone,) = (pod for pod in town.pods() if pod.node_rank == 1)
+    town.controller.pod_seen(gone, deleted=True)
+    del town.kube.objects["pods", gone.namespace, gone.name]
+    await settled(town)
+    await town.controller.close()
+    town.open()
+    await settled(town)
+    assert phase(town) == "Held"
+    await town.report(step=6)
+    assert phase(town) == "Gathering"
+    assert town.controller.state.restarts_infrastructure == 0
+    await town.controller.close()
