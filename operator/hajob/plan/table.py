@@ -374,7 +374,7 @@ _DEADLINES = (
     *_by_action(P.GATHERING, DeadlineReached, PROCESS_LATE, g.both(g.DUE_RECOVERY, g.NO_POD_AWAITED)),
     *_by_action((P.GATHERING, P.RESUMING), DeadlineReached, LATE, g.DUE_RECOVERY),
     *_by_action(P.SHRINKING, DeadlineReached, DUMP_OR_EXIT, g.DUE_RECOVERY),
-    *_by_action(P.HELD, DeadlineReached, EXIT_ONLY, g.DUE_RECOVERY),
+    *_by_action(P.HELD, DeadlineReached, EXIT_ONLY, g.both(g.DUE_RECOVERY, g.RELEASED)),
     _row(P.PAUSED, DeadlineReached, g.both(g.DUE_RECOVERY, hold.HELD), _GO_ON),
     _row(P.PAUSED, DeadlineReached, g.DUE_RECOVERY, _PAUSE_BROKEN, P.RUNNING),
     _row(P.CONFIRMING, DeadlineReached, g.DUE_RECOVERY, _RECOVERED, P.RUNNING),
@@ -413,7 +413,8 @@ _DEADLINES = (
     _row((*_TRAINING, P.HELD), DeadlineReached, g.both(g.DUE_COORDINATOR, g.SERVING), _BACK),
     _row((*_TRAINING, P.UNPROTECTED), DeadlineReached, g.DUE_COORDINATOR, _UNPROTECTED, P.UNPROTECTED),
     _row(P.HELD, DeadlineReached, g.both(g.DUE_COORDINATOR, g.ANOTHER_GOES_ON), _ANOTHER),
-    *_by_action(P.HELD, DeadlineReached, EXIT_ONLY, g.DUE_COORDINATOR),
+    *_by_action(P.HELD, DeadlineReached, EXIT_ONLY, g.both(g.DUE_COORDINATOR, g.RELEASED)),
+    _row(P.HELD, DeadlineReached, g.DUE_COORDINATOR, _ANOTHER),
     _row(LIVE, DeadlineReached, g.PASSED, Handler("forget", "forget the deadline", life.forget_deadline)),
     _ignore(tuple(P), DeadlineReached, Why.NOT_DUE),
 )

@@ -133,3 +133,34 @@ def test_what_was_held_by_policy_waits_for_a_controller_as_long() -> None:
     assert rig.state.deadlines == {"Recovery": rig.now + 1000 * HELD_SECONDS}
     rig.deadline("Recovery")
     assert rig.at(JobPhase.RESTARTING)
+
+
+@pytest.mark.parametrize("mode", [Mode.HOLD, Mode.OBSERVE])
+def test_what_the_policy_holds_is_not_started_anew_by_the_clock(mode: Mode) -> None:
+    """It came while another controller was awaited, and that one serves; nobody has let it go since."""
+    rig = Rig.running(policy=Policy(mode=mode))
+    rig.view = replace(VIEW, coordinator_ready=False)
+    rig.tell(e.CoordinatorLost(message="gone"))
+    lose_a_pod(rig)
+    rig.view = VIEW
+    rig.tell(e.ControllerTakenOver(duration_ms=40, store_kept=True))
+    rig.tell(e.CoordinatorReady())
+    rig.deadline("Recovery")
+    assert rig.at(JobPhase.HELD)
+    assert not rig.state.deadlines
+    rig.policy = Policy()
+    rig.tell(e.PolicyChanged())
+    assert rig.at(JobPhase.GATHERING)
+
+
+def test_what_the_policy_holds_gets_as_many_coordinators_as_it_takes() -> None:
+    rig = Rig.running(policy=Policy(mode=Mode.HOLD))
+    lose_a_pod(rig)
+    rig.view = replace(VIEW, coordinator_ready=False)
+    for _ in range(3):
+        before = rig.pods.coordinator
+        rig.out_of_reach()
+        rig.deadline("Coordinator")
+        assert rig.at(JobPhase.HELD)
+        assert rig.pods.coordinator != before
+    assert rig.state.restarts_infrastructure == 0
