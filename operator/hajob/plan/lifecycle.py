@@ -308,7 +308,7 @@ def hold_until_protected(context: Context) -> HandlerResult:
     state = set_deadline(state, Deadline.RECOVERY, context.now_ms + 1000 * HELD_SECONDS)
     if Deadline.UNREACHABLE in state.deadlines:  # the training stands: nothing is gained by speaking of it first
         state = clear_deadlines(state, Deadline.UNREACHABLE)
-        state = set_deadline(state, Deadline.COORDINATOR, context.now_ms + 1000 * COORDINATOR_SECONDS)
+        state = set_deadline(state, Deadline.COORDINATOR, context.now_ms + 1000 * _patience_seconds(state))
     return state, (effects.Announce("Held", f"fact {context.fact.id} waits until a controller protects the job again"),)
 
 
@@ -411,10 +411,14 @@ def _told(context: Context) -> str:
 def await_coordinator(context: Context) -> HandlerResult:
     """It has not been reached for a moment, but may come back: say so and wait."""
     state = clear_deadlines(context.state, Deadline.UNREACHABLE)
-    succeeds = state.phase in {JobPhase.UNPROTECTED, JobPhase.HELD}
-    seconds = SUCCESSOR_SECONDS if succeeds else COORDINATOR_SECONDS
-    state = set_deadline(state, Deadline.COORDINATOR, context.now_ms + 1000 * seconds)
+    state = set_deadline(state, Deadline.COORDINATOR, context.now_ms + 1000 * _patience_seconds(state))
     return state, (effects.Announce("CoordinatorUnreachable", "the coordinator cannot be reached"),)
+
+
+def _patience_seconds(state: JobState) -> int:
+    """How long the coordinator is waited for: a successor has to start first."""
+    succeeds = state.phase in {JobPhase.UNPROTECTED, JobPhase.HELD}
+    return SUCCESSOR_SECONDS if succeeds else COORDINATOR_SECONDS
 
 
 def await_place(context: Context) -> HandlerResult:

@@ -164,3 +164,13 @@ def test_what_the_policy_holds_gets_as_many_coordinators_as_it_takes() -> None:
         assert rig.at(JobPhase.HELD)
         assert rig.pods.coordinator != before
     assert rig.state.restarts_infrastructure == 0
+
+
+def test_a_fault_leaves_a_successor_the_time_to_start() -> None:
+    rig = Rig.running()
+    rig.view = replace(VIEW, coordinator_ready=False)
+    rig.tell(e.CoordinatorLost(message="gone"))
+    rig.tell(e.CoordinatorUnreachable())
+    lose_a_pod(rig)
+    assert rig.at(JobPhase.HELD)
+    assert rig.state.deadlines["Coordinator"] == rig.now + 1000 * SUCCESSOR_SECONDS
