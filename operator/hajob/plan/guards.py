@@ -260,6 +260,11 @@ MISSED: Final = Guard(
     "the coordinator has not been heard for a moment; it comes back, or another one takes its place",
     _is_missed,
 )
+UNSERVED: Final = Guard(
+    "unserved",
+    "no controller serves, and the one that did is not waited for",
+    lambda context: not context.view.coordinator_ready and not _is_missed(context),
+)
 ANOTHER_GOES_ON: Final = Guard(
     "another one goes on",
     "its pod was taken, or it has ended for the first time since the incident began",

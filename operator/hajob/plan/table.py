@@ -243,6 +243,7 @@ _FACTS = (
     *_by_action(P.MIGRATING, FactSeen, FAULT),
     _ignore(P.SAVING, FactSeen, Why.SAVING),
     # nothing was done yet: what is over leads to nothing
+    _row(P.HELD, FactsWithdrawn, g.both(g.NOTHING_LEFT, g.UNSERVED), _LET_GO, P.UNPROTECTED),
     _row(P.HELD, FactsWithdrawn, g.both(g.NOTHING_LEFT, g.SMALL), _LET_GO, P.SHRUNK),
     _row(P.HELD, FactsWithdrawn, g.NOTHING_LEFT, _LET_GO, P.RUNNING),
     _row(

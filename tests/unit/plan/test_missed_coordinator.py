@@ -174,3 +174,18 @@ def test_a_fault_leaves_a_successor_the_time_to_start() -> None:
     lose_a_pod(rig)
     assert rig.at(JobPhase.HELD)
     assert rig.state.deadlines["Coordinator"] == rig.now + 1000 * SUCCESSOR_SECONDS
+
+
+def test_a_fault_that_is_over_leaves_a_job_without_a_controller_unprotected() -> None:
+    """Its successor is still to come: the next fault waits for it, too."""
+    rig = missed()
+    lose_a_pod(rig)
+    rig.deadline("Coordinator")
+    rig.tell(e.FactsWithdrawn(ids=rig.incident.fact_ids))
+    assert rig.at(JobPhase.UNPROTECTED)
+    lose_a_pod(rig)
+    assert rig.at(JobPhase.HELD)
+    rig.tell(e.FactsWithdrawn(ids=rig.incident.fact_ids))
+    rig.view = VIEW
+    rig.tell(e.CoordinatorReady())
+    assert rig.at(JobPhase.RUNNING)
