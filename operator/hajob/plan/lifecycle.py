@@ -26,7 +26,7 @@ from hajob.plan.bookkeeping import (
 )
 from hajob.plan.context import Context, HandlerResult
 from hajob.plan.effects import Effect
-from hajob.plan.elastic import unsettle
+from hajob.plan.elastic import set_next_look, unsettle
 from hajob.plan.evaluator import FAULT, ActionVerdict, Evaluator, Loss, Trigger
 from hajob.plan.guards import start_due_ms, why_coordinator_stays
 from hajob.plan.ignored import Ignored, IgnoreReason
@@ -341,7 +341,10 @@ def let_go(context: Context) -> HandlerResult:
     """All facts of what was held are over: nothing is to be done."""
     state, closing = close(context.state, IncidentOutcome.RECOVERED, "its faults are over, nothing was done")
     known = tuple(one for one in state.fact_ids if one not in _withdrawn(context))  # it may come again
-    return replace(clear_deadlines(state, Deadline.RECOVERY), fact_ids=known), closing
+    state = replace(clear_deadlines(state, Deadline.RECOVERY), fact_ids=known)
+    if state.shrunk is not None:  # nobody has looked for nodes meanwhile
+        state = set_next_look(context, replace(state, shrunk=replace(state.shrunk, capacity_ms=0)), 0)
+    return state, closing
 
 
 def _withdrawn(context: Context) -> set[str]:

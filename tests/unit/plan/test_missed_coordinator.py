@@ -189,3 +189,20 @@ def test_a_fault_that_is_over_leaves_a_job_without_a_controller_unprotected() ->
     rig.view = VIEW
     rig.tell(e.CoordinatorReady())
     assert rig.at(JobPhase.RUNNING)
+
+
+def test_a_small_job_whose_fault_is_over_looks_for_nodes_again() -> None:
+    rig = Rig.shrunk()
+    rig.tell(e.CapacityAvailable(nodes=rig.view.layout.num_nodes))
+    rig.tell(e.CoordinatorUnreachable())
+    rig.view = replace(rig.view, coordinator_ready=False)
+    rig.exits(7)
+    rig.tell(e.CoordinatorReachable())
+    rig.deadline("Expand")
+    assert rig.at(JobPhase.HELD)
+    rig.view = replace(rig.view, coordinator_ready=True, free_nodes=rig.view.layout.num_nodes)
+    rig.tell(e.FactsWithdrawn(ids=rig.incident.fact_ids))
+    assert rig.at(JobPhase.SHRUNK)
+    rig.deadline("Expand")
+    rig.deadline("Expand")
+    assert rig.at(JobPhase.EXPANDING)
