@@ -178,6 +178,8 @@ class JobController:
 
     def _coordinator_pod_seen(self, pod: PodView, *, deleted: bool) -> None:
         self._take_in(self.observer.of_coordinator_pod(pod, self._admission.credentials, deleted=deleted))
+        if pod.node_name and not deleted:
+            self._take_in(self.observer.of_node(pod.node_name))
         if self.observer.coordinator.address:
             self._outputs.tell_coordinator()
 

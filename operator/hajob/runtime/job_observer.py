@@ -113,7 +113,9 @@ class JobObserver:
         if self._ports.why_held():
             return ()
         pods = [
-            pod for pod in self.pods.on_node(name) if self.places.is_serving(pod) or self.places.is_coordinator(pod)
+            pod
+            for pod in self.pods.on_node(name)
+            if self.places.is_serving(pod) or (self.places.is_coordinator(pod) and not self._hears(pod))
         ]
         return observe.of_nodes(pods, self._ports.nodes(), self._memory.time.now(), gone=gone)
 
@@ -196,7 +198,7 @@ class JobObserver:
         One whose containers do not all run yet has an address, and is not silent: its image may be on the way.
         """
         pod, up = self.places.coordinator_pod(), self.coordinator.connected
-        starts = not up and pod is not None and pod.phase == "Pending"
+        starts = not up and pod is not None and pod.phase == "Pending" and not self.places.node_is_away(pod)
         return () if self.deaf or starts else (observe.of_channel(up=up),)
 
     def silence_counts(self) -> None:
@@ -204,6 +206,10 @@ class JobObserver:
         pod = self.places.coordinator_pod()
         if pod is not None and not pod.ended and not self.coordinator.connected:
             self._ports.avoid(pod.node_name)
+
+    def _hears(self, coordinator: PodView) -> bool:
+        """Whether it is this pod that is heard, and not the one before it."""
+        return self.coordinator.connected and self.coordinator.incarnation == coordinator.incarnation
 
     @property
     def deaf(self) -> bool:

@@ -150,11 +150,15 @@ def of_end(state: JobState, num_nodes: int, finished: Collection[int]) -> Iterat
 def of_nodes(
     pods: Collection[PodView], nodes: Mapping[str, NodeView], now_ms: int, *, gone: bool = False
 ) -> Iterator[events.JobEvent]:
-    """Pods that were given to a node which is not ready, or is gone, and never started: no agent falls silent there."""
+    """Pods that were given to a node which is not ready, or is gone, and never started: no agent falls silent there.
+
+    A coordinator that is not heard has not started before all of its containers run, whatever its address.
+    """
     for pod in pods:
         node = nodes.get(pod.node_name)
         lost = gone if node is None else not node.ready
-        if lost and not pod.address and not pod.ended:
+        started = pod.address and (pod.is_rank or pod.phase != "Pending")
+        if lost and not started and not pod.ended:
             fact = pod_source.stranded(pod, now_ms, gone=node is None)
             yield events.FactSeen(fact=fact) if pod.is_rank else events.CoordinatorLost(message=fact.message)
 

@@ -176,3 +176,47 @@ async def test_a_new_operator_waits_for_it_as_well() -> None:
     assert phase(town) == "Gathering"
     assert town.controller.state.restarts_infrastructure == 0
     await town.controller.close()
+
+
+async def test_a_successor_given_to_a_node_that_is_known_to_be_dead() -> None:
+    """The news of the node came first, or an operator that has just begun finds it so."""
+    town = Town()
+    await town.train()
+    await lose(town)
+    town.nodes["node-5"] = replace(town.nodes["node-5"], ready=False)
+    given = await give(town, "node-5")
+    await waited(town, ANOTHER_COORDINATOR_SECONDS + 2.0)
+    assert coordinator(town).name != given.name
+    assert phase(town) == "Unprotected"
+    await town.controller.close()
+
+
+async def test_a_successor_whose_node_is_lost_while_its_image_is_pulled() -> None:
+    """It has an address, and nobody has ever answered there."""
+    town = Town()
+    await town.train()
+    await lose(town)
+    given = await give(town, "node-5", podIP="127.0.2.5")
+    town.nodes["node-5"] = replace(town.nodes["node-5"], ready=False)
+    town.controller.look_for_stranded("node-5")
+    await waited(town, ANOTHER_COORDINATOR_SECONDS + 2.0)
+    assert coordinator(town).name != given.name
+    await town.controller.close()
+
+
+async def test_a_coordinator_that_is_heard_has_started() -> None:
+    """The kubelet's word that it runs may come late, or never."""
+    town = Town()
+    await town.train()
+    await lose(town)
+    given = await give(town, "node-5", podIP="127.0.2.5")
+    await town.report(step=6)
+    town.nodes["node-5"] = replace(town.nodes["node-5"], ready=False)
+    town.controller.look_for_stranded("node-5")
+    await waited(town, SUCCESSORS_SILENCE)
+    assert coordinator(town).name == given.name
+    assert phase(town) == "Running"
+    town.controller.observer.coordinator.connected_changed(False, "the node is dead indeed")
+    await waited(town, SILENCE)
+    assert coordinator(town).name != given.name
+    await town.controller.close()
