@@ -204,9 +204,8 @@ def _returning(context: Context) -> bool:
     return incident is not None and set(context.fact_ranks()) <= set(incident.lost_ranks)
 
 
-def _is_missed(context: Context) -> bool:
-    waited_for = not context.state.deadlines.keys().isdisjoint({Deadline.UNREACHABLE, Deadline.COORDINATOR})
-    return waited_for and not context.view.coordinator_ready
+def _is_waited_for(context: Context) -> bool:
+    return not context.state.deadlines.keys().isdisjoint({Deadline.UNREACHABLE, Deadline.COORDINATOR})
 
 
 def _another_goes_on(context: Context) -> bool:
@@ -258,12 +257,12 @@ TAKING_OVER: Final = Guard(
 MISSED: Final = Guard(
     "coordinator missed",
     "the coordinator has not been heard for a moment; it comes back, or another one takes its place",
-    _is_missed,
+    lambda context: not context.view.coordinator_ready and (context.view.coordinator_silent or _is_waited_for(context)),
 )
 UNSERVED: Final = Guard(
     "unserved",
     "no controller serves, and the one that did is not waited for",
-    lambda context: not context.view.coordinator_ready and not _is_missed(context),
+    lambda context: not context.view.coordinator_ready and not _is_waited_for(context),
 )
 ANOTHER_GOES_ON: Final = Guard(
     "another one goes on",

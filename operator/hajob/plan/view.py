@@ -19,6 +19,7 @@ class ClusterView:
         step: newest finished step of this attempt, -1 before the first.
         coordinator_ready: the MindIO controller serves.
         taking_over: it does not, and another one is about to take its place: what is ordered is done then.
+        coordinator_silent: nobody hears it now: it is not dialled yet, away, or this operator is cut off from it.
         coordinator_apart: the coordinator shares no node with a rank of its job.
         free_nodes: nodes that could take a rank pod of this job now.
         growth_refused: why a ResourceQuota does not let the pods of a growth be made, in words; empty: it does.
@@ -37,6 +38,7 @@ class ClusterView:
     step: int = -1
     coordinator_ready: bool = True
     taking_over: bool = False
+    coordinator_silent: bool = False
     coordinator_apart: bool | None = None
     free_nodes: int | None = None
     growth_refused: str = ""

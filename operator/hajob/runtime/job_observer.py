@@ -64,6 +64,7 @@ class JobObserver:
             step=coordinator.step,
             coordinator_ready=coordinator.serving,
             taking_over=coordinator.taking_over,
+            coordinator_silent=not coordinator.connected,
             coordinator_apart=not self.places.coordinator_shares_node(),
             free_nodes=self.places.free_nodes(),
             start_nodes=self.places.start_nodes(),

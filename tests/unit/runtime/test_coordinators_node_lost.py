@@ -220,3 +220,19 @@ async def test_a_coordinator_that_is_heard_has_started() -> None:
     await waited(town, SILENCE)
     assert coordinator(town).name != given.name
     await town.controller.close()
+
+
+async def test_a_new_operator_that_finds_a_lost_pod_hears_the_coordinator_first() -> None:
+    """The pod was lost while nobody led; it is seen before anybody is dialled."""
+    town = Town()
+    await town.train()
+    await town.controller.close()
+    (lost,) = (pod for pod in town.pods() if pod.node_rank == 1)
+    body_of(town, lost)["status"] = {"phase": "Failed", "reason": "Evicted"}
+    town.open()
+    await settled(town)
+    assert phase(town) == "Held"
+    await town.report(step=6)
+    assert phase(town) == "Gathering"
+    assert town.controller.state.restarts_infrastructure == 0
+    await town.controller.close()

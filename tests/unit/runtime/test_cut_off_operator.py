@@ -171,3 +171,18 @@ async def test_coordinators_that_died_with_their_node_are_lost(city: City) -> No
     await city.silence("one", "two")
     await city.pass_time(80, "three")
     assert city.phases() == {"one": JobPhase.UNPROTECTED, "two": JobPhase.UNPROTECTED, "three": JobPhase.RUNNING}
+
+
+async def test_a_pod_lost_meanwhile_waits_until_it_hears_again(city: City) -> None:
+    """The API server tells of it; what follows needs a coordinator, and each of them is well."""
+    await city.silence("one", "two")
+    await city.pass_time(3, "three")
+    await city.silence("three")
+    await city.pass_time(20)
+    for pod in [pod for pod in city.caches.pods.values() if pod.node_rank == 1]:
+        city.core.pod_changed(pod, deleted=True)
+    await city.pass_time(700)
+    assert set(city.phases().values()) == {JobPhase.HELD}
+    for name in JOBS:
+        await city.report(name, step=6)
+    assert set(city.phases().values()) == {JobPhase.GATHERING}
