@@ -35,6 +35,7 @@ from hajob.plan.policy import (
     COORDINATOR_SECONDS,
     HELD_SECONDS,
     RELEASE_SECONDS,
+    SUCCESSOR_DOUBLINGS,
     SUCCESSOR_SECONDS,
     UNPLACED_SECONDS,
     UNREACHABLE_SECONDS,
@@ -356,7 +357,8 @@ def lose_coordinator(context: Context) -> HandlerResult:
     """Go on unprotected, with a new coordinator that takes over the agents."""
     why, planned_change = "the coordinator was lost", context.state.phase in (JobPhase.EXPANDING, JobPhase.MIGRATING)
     state, closing = unsettle(context, why) if planned_change else settle(context, why)
-    state = replace(_with_another_coordinator(state), blind=_is_blind(context))
+    in_vain = state.successors + 1 if state.phase is JobPhase.UNPROTECTED else 0
+    state = replace(_with_another_coordinator(state), blind=_is_blind(context), successors=in_vain)
     announce = effects.Announce("CoordinatorLost", _told(context) or "the controller is gone")
     return clear_deadlines(state, Deadline.RECOVERY, Deadline.EXPAND), (announce, *closing)
 
@@ -419,9 +421,9 @@ def await_coordinator(context: Context) -> HandlerResult:
 
 
 def _patience_seconds(state: JobState) -> int:
-    """How long the coordinator is waited for: a successor has to start first."""
+    """How long the coordinator is waited for: a successor has to start first, and the next one may need longer."""
     succeeds = state.phase in {JobPhase.UNPROTECTED, JobPhase.HELD}
-    return SUCCESSOR_SECONDS if succeeds else COORDINATOR_SECONDS
+    return SUCCESSOR_SECONDS * 2 ** min(state.successors, SUCCESSOR_DOUBLINGS) if succeeds else COORDINATOR_SECONDS
 
 
 def await_place(context: Context) -> HandlerResult:
@@ -472,8 +474,9 @@ def await_another(context: Context) -> HandlerResult:
 
 
 def coordinator_back(context: Context) -> HandlerResult:
-    """It serves: nothing was lost."""
-    return clear_deadlines(context.state, Deadline.UNREACHABLE, Deadline.COORDINATOR), ()
+    """It is heard: nothing was lost."""
+    state = clear_deadlines(context.state, Deadline.UNREACHABLE, Deadline.COORDINATOR)
+    return replace(state, successors=0), ()
 
 
 def forget_deadline(context: Context) -> HandlerResult:

@@ -82,6 +82,9 @@ SUCCESSOR_SECONDS: Final = 60
 """How long the successor of a lost coordinator is waited for: on a busy node its start alone may take ten seconds, and
 one that is never waited for long enough would be made for ever."""
 
+SUCCESSOR_DOUBLINGS: Final = 4
+"""How often that time is doubled: where only this operator hears none of them, each may protect the job well."""
+
 HELD_SECONDS: Final = 600
 """How long a fault waits for a controller: a save under way must end, a pod must come. The training stands."""
 

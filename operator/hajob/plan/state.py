@@ -199,6 +199,7 @@ class JobState:
         relieved: incarnation of a coordinator that serves on until the newest one has taken over; 0: there is none.
         apart: the coordinator may not share a node with a rank; False where nothing else fits.
         blind: no other controller can take the place of the lost one; only a start protects the ranks again.
+        successors: how many coordinators were made in vain since one was last heard: none is waited for as short again.
         store_lost: the rendezvous store was lost with the coordinator's pod; the ranks that run cannot meet anew.
         takeovers: how often another controller has taken a lost one's place.
         takeover_ms: how long the newest of them took, from when the coordinator knew of the loss.
@@ -236,6 +237,7 @@ class JobState:
     relieved: int = 0
     apart: bool = True
     blind: bool = False
+    successors: int = 0
     store_lost: bool = False
     takeovers: int = 0
     takeover_ms: int = 0

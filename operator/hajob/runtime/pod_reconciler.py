@@ -110,7 +110,7 @@ class PodReconciler:
         settings: of the installation.
         silent: whether nobody on a pod's node could end it, by all that is known.
         refused: where none of so many pods may be placed.
-        troubled: nodes that may be dead though they look ready.
+        silent_nodes: that may be dead though they look ready.
         returned: nodes that need not be avoided any more.
         creations: as many as may be under way for all jobs.
         away: the same as `silent`, by the word of the API server alone.
@@ -124,7 +124,7 @@ class PodReconciler:
         silent: Callable[[PodView], bool],
         refused: Callable[[int], Collection[str]],
         *,
-        troubled: Callable[[], Collection[str]],
+        silent_nodes: Callable[[], Collection[str]],
         returned: Callable[[], Collection[str]],
         creations: asyncio.Semaphore,
         away: Callable[[PodView], bool],
@@ -133,7 +133,7 @@ class PodReconciler:
         self._kube = kube
         self._settings = settings
         self._silent, self._away, self._forced = silent, away, forced
-        self._refused, self._troubled, self._returned = refused, troubled, returned
+        self._refused, self._silent_nodes, self._returned = refused, silent_nodes, returned
         self._creations = creations
         self._deleted: dict[str, bool] = {}
         self._opened: set[str] = set()
@@ -157,7 +157,7 @@ class PodReconciler:
             gated: it is to ask for no node yet.
         """
         if isinstance(missing, CoordinatorPlacement):
-            silent, apart = self._troubled(), missing.apart
+            silent, apart = self._silent_nodes(), missing.apart
             return coordinator_pod(job, missing.incarnation, self._settings, refused, silent=silent, apart=apart)
         placement = () if gated else set(missing.avoid).difference(self._returned())
         avoid = tuple(sorted({*placement, *refused}))

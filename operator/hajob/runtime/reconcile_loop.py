@@ -84,7 +84,7 @@ class ReconcileLoop:
             ports.pod_settings,
             places.unreachable,
             places.refused,
-            troubled=ports.silent_nodes,
+            silent_nodes=ports.silent_nodes,
             returned=self._outdated.returned,
             creations=ports.creations,
             away=places.node_is_away,

@@ -198,7 +198,7 @@ WORLDS: tuple[tuple[Policy, ClusterView], ...] = (
     (POLICIES[0], replace(VIEW, free_nodes=0)),
     (POLICIES[0], replace(VIEW, step=-1, coordinator_ready=False, free_nodes=None, node_names={})),
     *((policy, VIEW) for policy in POLICIES[1:]),
-    *((policy, replace(VIEW, coordinator_ready=False)) for policy in (POLICIES[3], POLICIES[8])),
+    *((policy, replace(VIEW, coordinator_ready=False)) for policy in (POLICIES[2], POLICIES[3], POLICIES[8])),
     (POLICIES[0], replace(VIEW, start_sign_ms=10**9)),  # later than anything in a walk
 )
 RESIZING = small_policy(sizes=from_spec(spec(elastic={"restartSize": "Available"})).sizes, expand_delay_seconds=0)

@@ -89,6 +89,23 @@ def test_a_fault_that_is_over_is_waited_for_no_more() -> None:
     assert rig.state.deadlines.keys() == {"Coordinator"}
 
 
+def test_each_successor_in_vain_is_waited_for_twice_as_long() -> None:
+    """Where only this operator cannot hear them, each of them may protect the job."""
+    rig = Rig.running()
+    rig.view = replace(VIEW, coordinator_ready=False)
+    rig.tell(e.CoordinatorLost())
+    waits = []
+    for _ in range(6):
+        rig.out_of_reach()
+        waits.append((rig.state.deadlines["Coordinator"] - rig.now) // 1000)
+        rig.deadline("Coordinator")
+        assert rig.at(JobPhase.UNPROTECTED)
+    assert waits == [60, 120, 240, 480, 960, 960]
+    rig.tell(e.CoordinatorReachable())
+    rig.out_of_reach()
+    assert rig.state.deadlines["Coordinator"] == rig.now + 60_000
+
+
 def test_a_successor_heard_late_is_waited_for() -> None:
     rig = missed()
     lose_a_pod(rig)
@@ -153,7 +170,7 @@ def test_what_the_policy_holds_is_not_started_anew_by_the_clock(mode: Mode) -> N
     assert rig.at(JobPhase.GATHERING)
 
 
-def test_what_the_policy_holds_gets_as_many_coordinators_as_it_takes() -> None:
+def test_what_the_policy_holds_gets_coordinators_for_ever() -> None:
     rig = Rig.running(policy=Policy(mode=Mode.HOLD))
     lose_a_pod(rig)
     rig.view = replace(VIEW, coordinator_ready=False)
@@ -176,7 +193,7 @@ def test_a_fault_leaves_a_successor_the_time_to_start() -> None:
     assert rig.state.deadlines["Coordinator"] == rig.now + 1000 * SUCCESSOR_SECONDS
 
 
-def test_a_fault_that_is_over_leaves_a_job_without_a_controller_unprotected() -> None:
+def test_a_fault_is_over_and_the_job_is_unprotected() -> None:
     """Its successor is still to come: the next fault waits for it, too."""
     rig = missed()
     lose_a_pod(rig)

@@ -191,7 +191,7 @@ async def test_a_successor_given_to_a_node_that_is_known_to_be_dead() -> None:
     await town.controller.close()
 
 
-async def test_a_successor_whose_node_is_lost_while_its_image_is_pulled() -> None:
+async def test_a_successors_node_is_lost_while_it_pulls() -> None:
     """It has an address, and nobody has ever answered there."""
     town = Town()
     await town.train()
@@ -222,7 +222,7 @@ async def test_a_coordinator_that_is_heard_has_started() -> None:
     await town.controller.close()
 
 
-async def test_a_new_operator_that_finds_a_lost_pod_hears_the_coordinator_first() -> None:
+async def test_a_new_operator_hears_the_coordinator_first() -> None:
     """The pod was lost while nobody led; it is seen before anybody is dialled."""
     town = Town()
     await town.train()
