@@ -171,7 +171,8 @@ async def test_lost_in_the_middle_of_a_move_it_is_told(new_job: NewJob) -> None:
     job = await in_a_move(new_job, 1, "rebuild")
     kill_controller(job)
     result = await job.operator.milestone(pb.RESULT)
-    assert (result.result_code, result.incarnation) == (499, 2)
+    assert result.result_code == 499
+    assert result.incarnation in {2, 3}  # the move, or what a process that ended meanwhile has begun
     lost = await job.fact(pb.CONTROLLER_LOST)
     assert lost.code == "NoSuccessor"
     assert "for a move" in lost.message

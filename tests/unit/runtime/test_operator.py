@@ -104,9 +104,10 @@ async def broken() -> None:
 
 async def test_a_frontend_that_nobody_supervises_is_unhealthy(operator: Operator) -> None:
     assert operator._unhealthy() == ""
-    operator._frontend._supervisor = asyncio.create_task(broken())
+    ended = operator._frontend._supervisor = asyncio.create_task(broken())
     await settle()
     assert operator._unhealthy() == "the frontend has ended"
+    assert isinstance(ended.exception(), RuntimeError)  # not retrieved, it is told in the middle of a later test
 
 
 async def test_a_task_that_ends_is_unhealthy_and_says_why(operator: Operator, caplog: pytest.LogCaptureFixture) -> None:
