@@ -58,6 +58,8 @@ TAKEN = Outcome(("REPLACE",), (2, 3), (1,), writes=("create pods",))
 """Somebody else has deleted the pod."""
 SAID = Outcome(writes=("create events", "patch hatrainingjobs/status"))
 """It stands in the conditions, and nothing follows."""
+SUCCEEDED = Outcome(writes=("create pods", "delete pods", "patch hatrainingjobs/status"))
+"""The coordinator has a successor; the training hears of nothing."""
 MOVED = Outcome(("MIGRATE",), (2, 3), (1,), writes=MOVING)
 SAVED = Outcome(("CHECKPOINT",), (2, 3), (0, 1), writes=REPLACING)
 STARTED_ANEW = Outcome((), (), (0, 1), writes=REPLACING)
@@ -157,7 +159,7 @@ REPORT = (
     Row(
         "connection lost",
         rows.connection_lost,
-        Outcome(writes=("patch hatrainingjobs/status",)),
+        SUCCEEDED,
         maybe="create events",
     ),
 )
