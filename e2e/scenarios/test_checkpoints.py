@@ -88,7 +88,7 @@ def test_without_a_copy_the_periodic_checkpoint_repairs(
     rig: Rig, flags: list[str], spec: dict[str, Any], killed: list[int]
 ) -> None:
     job = rig.submit(arguments=["--save-interval", str(INTERVAL), *flags], spec=spec, **SMALL)
-    job.wait_step(2 * INTERVAL + 10)  # an agent looks for checkpoints twice a second; a step takes 0.1 s
+    job.wait_step(2 * INTERVAL)
     rig.plane.wait("the operator to know of a checkpoint", lambda: "CheckpointPresent" not in unmet(job, "InPlace"))
     kill_at_once(rig, killed)
     incident = job.wait_incident(2)

@@ -2,6 +2,7 @@
 
 One agent is asked, the one of the lowest node rank that can see them. It is told to set right what an attempt loads
 only while none of the job's ranks can write: before they are started, after the last one of an older attempt is gone.
+When an incident opens it looks at once, and again when no rank trains any more: what is loaded may be quite new.
 """
 
 from __future__ import annotations
@@ -24,9 +25,12 @@ def are_verified(job: Job) -> bool:
 
 
 def follow(job: Job, *, anew: bool = False) -> None:
-    """Tell the agents when it is another one's turn to look."""
+    """Tell the agents when it is another one's turn to look, or time to: the last checkpoint may be new."""
     pod = _chosen(job)
     uid = pod.uid if pod is not None else ""
+    incident = job.incidents.current
+    if incident is not None and job.checkpoints.is_new((incident.incarnation, incident.strategy_sent is not None)):
+        job.effects.touch(uid)
     if uid != job.checkpoints.pod_uid or anew:
         job.effects.touch(job.checkpoints.pod_uid, uid)
         job.checkpoints.ask(uid)
@@ -38,7 +42,8 @@ def order(job: Job, pod: RankPod) -> pb.CheckpointOrder | None:
     if rules is None or pod.uid != job.checkpoints.pod_uid:
         return None
     prepares = job.attempt.phase is AttemptPhase.OPENING and job.attempt.alone
-    return pb.CheckpointOrder(rules=rules, prepare_attempt=job.attempt.number if prepares else 0)
+    attempt = job.attempt.number if prepares else 0
+    return pb.CheckpointOrder(rules=rules, prepare_attempt=attempt, look=job.checkpoints.look)
 
 
 def take(job: Job, pod: RankPod, report: pb.AgentReport) -> None:

@@ -515,12 +515,14 @@ class NodeOrder(_message.Message):
     def __init__(self, revision: _Optional[int] = ..., controller_address: _Optional[str] = ..., ranks: _Optional[_Iterable[_Union[RankOrder, _Mapping]]] = ..., over: _Optional[bool] = ..., log_rules: _Optional[_Iterable[_Union[LogRule, _Mapping]]] = ..., checkpoint: _Optional[_Union[CheckpointOrder, _Mapping]] = ..., store_address: _Optional[str] = ..., controller: _Optional[str] = ..., stand_ins: _Optional[_Iterable[int]] = ..., repaired: _Optional[bool] = ..., store: _Optional[str] = ..., store_held: _Optional[bool] = ..., store_kept: _Optional[bool] = ..., store_wanted: _Optional[str] = ..., word: _Optional[bytes] = ..., word_for: _Optional[_Iterable[int]] = ...) -> None: ...
 
 class CheckpointOrder(_message.Message):
-    __slots__ = ("rules", "prepare_attempt")
+    __slots__ = ("rules", "prepare_attempt", "look")
     RULES_FIELD_NUMBER: _ClassVar[int]
     PREPARE_ATTEMPT_FIELD_NUMBER: _ClassVar[int]
+    LOOK_FIELD_NUMBER: _ClassVar[int]
     rules: CheckpointRules
     prepare_attempt: int
-    def __init__(self, rules: _Optional[_Union[CheckpointRules, _Mapping]] = ..., prepare_attempt: _Optional[int] = ...) -> None: ...
+    look: int
+    def __init__(self, rules: _Optional[_Union[CheckpointRules, _Mapping]] = ..., prepare_attempt: _Optional[int] = ..., look: _Optional[int] = ...) -> None: ...
 
 class RankOrder(_message.Message):
     __slots__ = ("rank", "incarnation", "run", "admitted", "environment", "start", "stacks")

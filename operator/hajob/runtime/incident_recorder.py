@@ -35,6 +35,7 @@ class IncidentRecorder:
         self._announce = announce
         self._early: dict[Mark, int] = {}
         self._stood_at = -1  # the last common step, told before its incident was open
+        self._repaired = -1  # number of the incident of which MindIO has told that all ranks are repaired
 
     @property
     def _open(self) -> bool:
@@ -70,6 +71,16 @@ class IncidentRecorder:
         if found.refused:
             self._announce(Announcement("CheckpointRefused", in_words(found.refused, found.step), warning=True))
 
+    def _finds(self, checkpoint_step: int | None) -> None:
+        """An agent has looked at the checkpoints.
+
+        A save that is under way at the fault is completed later, sometimes while MindIO repairs already. Once it tells
+        the result the ranks train again, and what they save then is nothing that they have loaded.
+        """
+        if self.record is not None and self._open and self.record.incident.number != self._repaired:
+            restoration = self.record.restoration.finds(checkpoint_step)
+            self.record = dataclasses.replace(self.record, restoration=restoration)
+
     def _resumed(self, event: events.JobEvent) -> None:
         """The first step tells how far the training went back."""
         record = self.record
@@ -94,6 +105,9 @@ class IncidentRecorder:
             newest_step: finished by some rank.
             checkpoint_step: of the newest complete periodic checkpoint, None when unknown.
         """
+        self._finds(checkpoint_step)
+        if isinstance(event, events.ResultReported) and not event.code and self.record is not None:
+            self._repaired = self.record.incident.number
         self._resumed(event)
         if isinstance(event, events.ControllerTakenOver):
             metrics.TAKEOVER.observe(event.duration_ms / 1000)
@@ -105,8 +119,10 @@ class IncidentRecorder:
             self.settled = self.record
             self.record = Record(incident, {**self._early, Mark.NOTICED: noticed}, restoration=restoration)
             self._announce(announcements.of_opening(incident))
-        restoration = self.record.restoration.began(incident, newest_step).finds(self.record.incident, checkpoint_step)
-        self.record = dataclasses.replace(self.record, incident=incident, restoration=restoration)
+        self.record = dataclasses.replace(
+            self.record, incident=incident, restoration=self.record.restoration.began(incident, newest_step)
+        )
+        self._finds(checkpoint_step)
 
     def take(self, effect: effects.Effect, now_ms: int) -> None:
         """Tell what an effect of the planner says to people, and write down what it says of an incident."""

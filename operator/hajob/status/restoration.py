@@ -73,13 +73,9 @@ class Restoration:
         told = incident.cause.step
         return replace(self, before=min(newest_step, max(told, newest_step - 1)) if newest_step >= 0 else told)
 
-    def finds(self, before: Incident, step: int | None) -> Restoration:
-        """The newest complete checkpoint until MindIO is told whom it repairs; None: nobody can look.
-
-        `before`: the incident before this was told. The report of the naming itself still counts: no rank trains yet,
-        and a checkpoint saved just before the fault may not have been looked at earlier.
-        """
-        return self if step is None or before.named else replace(self, tracked=step)
+    def finds(self, step: int | None) -> Restoration:
+        """The newest complete checkpoint while no rank trains; None: nobody can look."""
+        return self if step is None else replace(self, tracked=step)
 
     def loaded(self, found: Loaded) -> Restoration:
         """The attempt that ends the incident loads this."""

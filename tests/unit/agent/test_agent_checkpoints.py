@@ -52,8 +52,8 @@ class Rig:
         self.told.append(state)
         self._news.set()
 
-    def ask(self, attempt: int, rules: pb.CheckpointRules = RULES) -> None:
-        self.checkpoints.order(pb.CheckpointOrder(rules=rules, prepare_attempt=attempt))
+    def ask(self, attempt: int, rules: pb.CheckpointRules = RULES, look: int = 0) -> None:
+        self.checkpoints.order(pb.CheckpointOrder(rules=rules, prepare_attempt=attempt, look=look))
 
     async def until(self, condition: Callable[[pb.CheckpointState], bool]) -> pb.CheckpointState:
         async with asyncio.timeout(PATIENCE):
@@ -97,6 +97,15 @@ async def test_a_new_checkpoint_is_heard_of(rig: Rig, tmp_path: Path) -> None:
     save_toy(tmp_path, 5)
     found = await rig.until(lambda state: state.step == 5)
     assert (found.loaded_step, found.tracked) == (-1, True)
+
+
+async def test_in_an_incident_it_looks_at_once(rig: Rig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("trainer_sidecar.agent.checkpoints.LOOK_SECONDS", 3600.0)
+    rig.ask(1)
+    await rig.until(lambda state: state.attempt == 1)
+    save_toy(tmp_path, 5)
+    rig.ask(0, look=1)
+    await rig.until(lambda state: state.step == 5)
 
 
 @pytest.mark.parametrize("inner", ["", "checkpoint"])

@@ -27,6 +27,12 @@ def asked(agent: Agent) -> int | None:
     return order.checkpoint.prepare_attempt if order is not None and order.HasField("checkpoint") else None
 
 
+def looks(agent: Agent) -> int | None:
+    """How often this agent was asked to look at once; None: it is not asked to look."""
+    order = agent.order
+    return order.checkpoint.look if order is not None and order.HasField("checkpoint") else None
+
+
 def answer(agent: Agent, attempt: int, step: int, **more: object) -> None:
     state = pb.CheckpointState(attempt=attempt, step=step, loaded_step=step, tracked=True)
     agent.checkpoint = pb.CheckpointState(**more)  # type: ignore[arg-type]
@@ -50,6 +56,26 @@ def test_the_ranks_wait_for_the_answer_and_learn_the_step() -> None:
     assert environments(world) == ["5"] * 4
     assert asked(world.agent(0)) == 0  # looks on, and changes nothing
     assert (world.state.checkpoint.loaded_step, world.state.checkpoint.refused[0].name) == (5, "iter_0000010")
+
+
+def test_an_incident_is_looked_at_at_once_by_the_asked_agent() -> None:
+    world = looking_world()
+    ask_for_a_start(world)
+    answer(world.agent(0), 1, 5)
+    world.advance(0.6)
+    world.train(9, seconds=0.1)
+    assert [looks(world.agent(node)) for node in (0, 1)] == [0, None]
+    world.die(3)
+    world.advance(0.001)
+    assert looks(world.agent(0)) == 1
+    world.order(pb.IN_PLACE, revision=1, lost_ranks=[3], restart_ranks=[3])
+    world.advance(0.5)
+    assert world.marks(pb.STRATEGY_SENT)
+    assert [looks(world.agent(node)) for node in (0, 1)] == [2, None]
+    world.mindio.result()
+    world.step(10)
+    world.advance(0.5)
+    assert [looks(world.agent(node)) for node in (0, 1)] == [2, None]
 
 
 def test_where_there_is_none_the_ranks_learn_no_step() -> None:

@@ -14,7 +14,7 @@ from hajob.domain.incidents import Cause, Incident, IncidentOutcome, Purpose, Re
 from hajob.domain.layout import Layout
 from hajob.domain.timeline import Mark
 from hajob.plan.effects import CloseIncident, ExplainIncident
-from hajob.plan.events import JobEvent, Resumed
+from hajob.plan.events import JobEvent, ResultReported, Resumed
 from hajob.plan.state import JobPhase, JobState
 from hajob.runtime.incident_recorder import IncidentRecorder
 from hajob.status.announcements import Announcement
@@ -100,7 +100,8 @@ def test_a_repair_is_from_the_checkpoint_that_was_there(told: int, loaded: int) 
     planned = incident(Action.IN_PLACE, RestoredFrom.PERIODIC_CHECKPOINT)
     recording = Recording(planned).stood_at(62)
     recording.recorder.follow(planned, JobEvent(), 62, 20)  # the newest one is not told yet
-    recording.recorder.follow(replace(planned, named=True), JobEvent(), 62, 40)
+    recording.recorder.follow(replace(planned, named=True), JobEvent(), 62, 30)
+    recording.recorder.follow(replace(planned, named=True), ResultReported(2), 62, 40)  # its save was under way
     recording.recorder.follow(replace(planned, named=True), JobEvent(), 62, 60)  # it trains again, and saves
     assert recording.resumes(told)["loadedStep"] == loaded
 
