@@ -10,9 +10,10 @@ from __future__ import annotations
 import json
 import logging
 import struct
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any, Final
 
 from trainer_sidecar.agent import frames
 from trainer_sidecar.agent.frames import Message
@@ -23,6 +24,10 @@ RANK = struct.Struct("<i")
 TAKEN = frozenset({0, 7})
 """Results of a registration that leave the rank known: ok, and isolated until it is repaired."""
 TOLD = (frames.REGISTER, frames.COPIES, frames.DATA_PARALLEL)
+_TOLD, _PROGRESS = "mindio-rank", "mindio-progress"
+_PLAIN: Final = ("controller", "serial", "counter", "left", "pauses", "repaired", "resumed")
+_SETS: Final = ("unanswered", "answered", "awaited")
+"""What is kept beside the messages and the last action; a heartbeat is not, its rank repeats it every two seconds."""
 
 
 @dataclass(slots=True)
@@ -81,8 +86,8 @@ class Registrations:
         self._directory = directory
         self._by_rank: dict[int, Registration] = {}
         if directory is not None:
-            for path in directory.glob("mindio-rank-*.json"):
-                self._load(path)
+            for path in directory.glob(f"{_TOLD}-*.json"):
+                self._load(directory, int(path.stem.rpartition("-")[2]))
 
     def of(self, rank: int, process: str) -> Registration | None:
         """What this process has registered with; None: it has not, it is about to."""
@@ -133,24 +138,34 @@ class Registrations:
                 self._by_rank[rank] = kept = self.made(rank, process)
                 kept.heartbeat = message.content
             return message.kind != frames.HEARTBEAT
+        if message.kind == frames.HEARTBEAT:
+            self._heard(rank, kept, message)
+            return True
         kept.awaited.discard(message.kind)
         if message.kind in TOLD:
             kept.messages[message.kind] = message.content
             kept.unanswered.add(message.kind)
             self._save(rank, kept)
-        elif message.kind == frames.HEARTBEAT and (status := message.status()) is not None:
-            kept.heartbeat, kept.left = message.content, kept.left or status.left
-            kept.counter = max(kept.counter, status.counter)
-        elif message.kind == frames.NORMAL:
-            kept.answered, kept.awaited, kept.resumed = set(), set(), False
-            if not kept.repaired:
-                kept.repaired = True
-                self._save(rank, kept)
+            return True
+        if message.kind == frames.NORMAL:
+            kept.answered, kept.awaited, kept.resumed, kept.repaired = set(), set(), False, True
         elif message.kind == frames.PAUSED:
             (kept.answered.add if kept.pauses else kept.answered.discard)(frames.PAUSED)
         elif message.kind in frames.ANSWERS.values() and frames.registered(message.content)[0] == 0:
             kept.answered.add(message.kind)
+        self._save_progress(rank, kept)
         return True
+
+    def _heard(self, rank: int, kept: Registration, message: Message) -> None:
+        """One heartbeat of every two seconds: it is written to the file only when the rank says that it leaves."""
+        status = message.status()
+        if status is None:
+            return
+        leaves = status.left and not kept.left
+        kept.heartbeat, kept.left = message.content, kept.left or status.left
+        kept.counter = max(kept.counter, status.counter)
+        if leaves:
+            self._save_progress(rank, kept)
 
     def passed(self, rank: int, process: str, controller: str, action: Message) -> None:
         """The controller's word has been passed on to a rank."""
@@ -169,7 +184,7 @@ class Registrations:
             kept.pauses = action.kind == frames.PAUSE
         if action.kind not in TOLD and (serial := frames.serial(action)) > kept.serial:
             kept.serial, kept.last = serial, action
-            self._save(rank, kept)
+            self._save_progress(rank, kept)
 
     def now_known(self, rank: int, registration: Registration, controller: str) -> None:
         """This controller knows the rank by it."""
@@ -194,38 +209,52 @@ class Registrations:
     # -- over a restart of this process ------------------------------------------------------------------------------
 
     def _save(self, rank: int, kept: Registration) -> None:
+        self._save_progress(rank, kept)
+        self._write(
+            f"{_TOLD}-{rank}", {str(kind): content.hex() for kind, content in kept.messages.items()}, kept.process
+        )
+
+    def _save_progress(self, rank: int, kept: Registration) -> None:
+        """Apart from what it has registered with: that is large in a large job, and this changes in each action."""
+        last = [kept.last.kind, kept.last.content.hex()] if kept.last else None
+        progress = {name: getattr(kept, name) for name in _PLAIN} | {
+            name: sorted(getattr(kept, name)) for name in _SETS
+        }
+        self._write(f"{_PROGRESS}-{rank}", progress | {"last": last}, kept.process)
+
+    def _write(self, name: str, content: Mapping[str, object], process: str) -> None:
         if self._directory is None:
             return
-        content = {
-            "process": kept.process,
-            "messages": {kind: content.hex() for kind, content in kept.messages.items()},
-            "controller": kept.controller,
-            "serial": kept.serial,
-            "counter": kept.counter,
-            "repaired": kept.repaired,
-        }
-        path = self._directory / f"mindio-rank-{rank}.json"
+        path = self._directory / f"{name}.json"
         new = path.with_suffix(".new")
         try:
-            new.write_text(json.dumps(content))
+            new.write_text(json.dumps([process, content]))
             new.replace(path)
         except OSError as problem:
-            log.warning("what rank %d registered with is not kept over a restart of this agent: %s", rank, problem)
+            log.warning("what passed the gate is not kept over a restart of this agent: %s: %s", path, problem)
 
-    def _load(self, path: Path) -> None:
+    def _load(self, directory: Path, rank: int) -> None:
+        told = directory / f"{_TOLD}-{rank}.json"
         try:
-            content = json.loads(path.read_text())
-            kept = Registration(
-                str(content["process"]),
-                {int(kind): bytes.fromhex(text) for kind, text in content["messages"].items()},
-                controller=str(content["controller"]),
-                serial=int(content["serial"]),
-                counter=int(content["counter"]),
-                repaired=bool(content.get("repaired", False)),
-            )
-            self._by_rank[int(path.stem.rpartition("-")[2])] = kept
+            process, messages = json.loads(told.read_text())
+            kept = Registration(process, {int(kind): bytes.fromhex(text) for kind, text in messages.items()})
+            whose, progress = json.loads((directory / f"{_PROGRESS}-{rank}.json").read_text())
+            if whose == process:
+                _take_up(kept, progress)
+            self._by_rank[rank] = kept
         except (OSError, ValueError, KeyError, TypeError, AttributeError) as problem:
-            log.warning("%s cannot be read: %r", path, problem)
+            log.warning("%s cannot be read: %r", told, problem)
+
+
+def _take_up(kept: Registration, progress: Mapping[str, Any]) -> None:
+    """Go on as far as an agent before this one has seen its rank come."""
+    for name in _PLAIN:
+        setattr(kept, name, progress[name])
+    for name in _SETS:
+        setattr(kept, name, set(progress[name]))
+    if progress["last"] is not None:
+        kind, content = progress["last"]
+        kept.last = Message(kind, bytes.fromhex(content))
 
 
 def _of_rank(message: bytes, rank: int) -> bytes:

@@ -13,6 +13,7 @@ import pytest
 from e2e.cluster.loopback import own_port
 from tests.unit.agent.rig import ADDRESS, until
 from tests.unit.agent.test_agent_gate import REGISTER, Scene, heartbeat, message
+from trainer_sidecar.agent import frames
 from trainer_sidecar.agent.frames import Message
 from trainer_sidecar.agent.gate import Gate
 from trainer_sidecar.agent.gate_rules import LinkPhase
@@ -227,6 +228,63 @@ async def test_a_rank_that_left_in_order_is_not_taken_again(scene: Change) -> No
     assert await reader.readexactly(2) == b"\0\0", "another process of it is"
 
 
+def _rebuilt(directory: Path, *, last: int) -> Registrations:
+    """What a rank has registered with and been through in a repair up to an action and its answer."""
+    kept = Registrations(directory)
+    kept.said(2, "1.0", Message(0, REGISTER))
+    kept.passed(2, "1.0", "first", Message(0, message(0, REPLY.pack(0, 3, 0))))
+    actions = (11, 17, 19, 31, 21)
+    for serial, kind in enumerate(actions[: actions.index(last) + 1], 1):
+        kept.passed(2, "1.0", "first", Message(kind, action(kind, serial)))
+        kept.said(2, "1.0", Message(kind + 1, answer(kind + 1, serial)))
+    return kept
+
+
+def test_an_agent_that_was_restarted_knows_the_answers(tmp_path: Path) -> None:
+    """Of a repair: what its rank has done must not be asked of it again by another controller."""
+    _rebuilt(tmp_path, last=21)
+    one = Registrations(tmp_path).of(2, "1.0")
+    assert one is not None
+    assert (one.answered, one.awaited, one.serial) == ({12, 18, 20, 32, 22}, set(), 5)
+
+
+def test_an_agent_that_was_restarted_knows_what_runs(tmp_path: Path) -> None:
+    kept = _rebuilt(tmp_path, last=19)
+    rebuild = Message(31, action(31, 4))
+    kept.passed(2, "1.0", "first", rebuild)
+    one = Registrations(tmp_path).of(2, "1.0")
+    assert one is not None
+    assert (one.awaited, one.last) == ({32}, rebuild)
+
+
+def test_an_agent_that_was_restarted_knows_of_a_pause(tmp_path: Path) -> None:
+    kept = _rebuilt(tmp_path, last=11)
+    kept.passed(2, "1.0", "first", Message(13, action(13, 2)))
+    kept.said(2, "1.0", Message(14, answer(14, 2)))
+    one = Registrations(tmp_path).of(2, "1.0")
+    assert one is not None
+    assert (one.pauses, 14 in one.answered) == (True, True)
+
+
+def test_an_agent_that_was_restarted_knows_who_has_left(tmp_path: Path) -> None:
+    kept = _rebuilt(tmp_path, last=11)
+    kept.said(2, "1.0", Message(3, heartbeat(step=9, run_status=11)))
+    one = Registrations(tmp_path).of(2, "1.0")
+    assert one is not None
+    assert one.left
+
+
+def test_a_successor_has_not_done_what_was_kept_of_another(tmp_path: Path) -> None:
+    _rebuilt(tmp_path, last=21).said(2, "2.0", Message(0, REGISTER))
+    kept = Registrations(tmp_path)
+    assert kept.of(2, "2.0") is None
+    kept.said(2, "2.0", Message(0, REGISTER))
+    kept.said(2, "2.0", Message(1, COPIES))
+    one = Registrations(tmp_path).of(2, "2.0")
+    assert one is not None
+    assert not one.answered
+
+
 def test_an_unreadable_file_is_passed_over(tmp_path: Path) -> None:
     (tmp_path / "mindio-rank-2.json").write_text("{")
     assert Registrations(tmp_path).of(2, "1.0") is None
@@ -237,6 +295,11 @@ def test_a_directory_that_is_gone_costs_the_memory_only(tmp_path: Path) -> None:
     kept.said(2, "1.0", Message(0, REGISTER))
     kept.said(2, "1.0", Message(1, COPIES))
     assert kept.of(2, "1.0") is not None
+
+
+def action(kind: int, serial: int) -> bytes:
+    """What a controller orders, under its serial."""
+    return message(kind, bytes(frames.SERIAL_AT.get(kind, 0)) + struct.pack("<H", serial) + bytes(4))
 
 
 def answer(kind: int, serial: int, result: int = 0) -> bytes:
