@@ -126,9 +126,12 @@ class ControllerChange:
         """Ranks that this pod's agent makes known."""
         return sorted(rank for rank, uid in self.stand_ins.items() if uid == pod_uid)
 
-    def hear(self, event: MindIOEvent, at: float) -> None:
-        """The new controller says something before everybody is known to it."""
+    def hear(self, event: MindIOEvent, at: float) -> bool:
+        """Keep what the new controller says before everybody is known to it; False: only the former one can have."""
+        if self.phase is not ChangePhase.REGISTERING:
+            return False
         self.heard.append((event, at))
+        return True
 
     def end(self) -> list[tuple[MindIOEvent, float]]:
         """It is in service, or given up; what it has said meanwhile."""

@@ -271,7 +271,8 @@ class CoordinatorCore:
         if self.job.conversation.state is State.OFFLINE:
             self.job.controller.write_down({"event": name, "arguments": arguments})
         elif self.job.change.is_under_way:
-            self.job.change.hear(event, at)
+            if not self.job.change.hear(event, at):
+                log.warning("the lost MindIO controller is not heard any more: %s %s", name, arguments)
         else:
             feed(self.job, event, at)
         self._advance(now)

@@ -70,6 +70,8 @@ def begin(job: Job, *, adopted: bool = False) -> bool:
         number, controller = job.attempt.number, job.controller
         if adopted and (controller.requested == number or not controller.has_store(number)):  # opened here, and empty
             job.keeping.begin(job.store, job.now)
+    if job.controller.kind == HUNG:  # it may wake up, and would find all links gone
+        job.effects.request("end", {})
     log.warning("the MindIO controller is lost: another one takes over")
     job.touch_all()
     job.effects.note(urgent=True)

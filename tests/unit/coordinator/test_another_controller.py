@@ -149,13 +149,34 @@ def test_a_restarted_job_has_a_controller_that_is_not_wound(modern: World) -> No
 
 
 def test_what_it_says_early_is_heard_when_all_are_known(modern: World) -> None:
-    modern.agent(1).frozen = True
+    modern.mindio.no_process = True
     modern.lose_controller()
+    modern.advance(0.3)
+    modern.agent(1).frozen = True
+    modern.mindio.no_process = False
+    modern.advance(1.2)
+    assert modern.controllers == 2
     modern.core.callback("report_fault_ranks", [[[0, 0]], []], modern.now, modern.now)
     assert modern.called("stop_train") == []
     modern.agent(1).frozen = False
     modern.advance(1.0)
     assert modern.called("stop_train") == [{"ranks": [[0, 0]], "incarnation": 2}]
+
+
+def test_a_hung_controller_that_wakes_up_is_not_heard(modern: World) -> None:
+    """It finds all links gone, and would say so while its successor is not there yet."""
+    in_a_repair(modern, [LOCKED, STOPPED, CLEANED])
+    modern.agent(0).busy = {1}
+    modern.core.controller_state({**modern.controller, "kind": "hung", "problem": "silent for 10 s"}, modern.now)
+    modern.pump()
+    modern.advance(11.0)
+    assert modern.controllers == 1
+    failed = [406, "do last repair failed!", [[rank, 1] for rank in range(4)], "recover"]
+    modern.core.callback("report_result", failed, modern.now, modern.now)
+    modern.agent(0).busy = set()
+    modern.advance(1.0)
+    assert modern.called("on_global_rank")
+    assert modern.state.conversation == "Recovering"
 
 
 LOCKED, PAUSED, STOPPED, CLEANED, REPAIRED, REBUILT, ROLLED_BACK = 12, 14, 18, 20, 22, 32, 24

@@ -255,7 +255,13 @@ class Mindio:
         self.ask, self.lost = "nothing", {}
         self.registered.clear()
         self.world.log = []
-        self.world.controller = {"attempt": 0, "controller": "none", "store": "none"}
+        self.world.controller = {
+            **self.world.controller,
+            "controller": "none",
+            "instance": "",
+            "kind": "",
+            "problem": "",
+        }
         if name == "start":
             self.world.controllers += 1
             serving = {"controller": "serving", "store": "listening", "instance": f"c{self.world.controllers}"}
