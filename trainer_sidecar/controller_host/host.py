@@ -32,7 +32,6 @@ PING_SECONDS = 2.0
 MISSED_PINGS = 5
 """Looks in a row without an answer until the controller process counts as hung: 10 s. Looks are counted and not the
 time, so that a pod that stood still as a whole accuses nobody. MindIO's calls return at once and hold up no answer."""
-OPENING_CALLS = ("stop_train", "pause", "prepare_action", "dump")
 """Each uses up about a dozen of the serials that MindIO has for one controller."""
 
 
@@ -309,11 +308,8 @@ class Host:
             self._forget_call(message)
         else:
             self._note(message)
-            self._state["incidents"] += message.get("call") in OPENING_CALLS
         message["attempt"] = self._state["attempt"]
         self._send(message)
-        if message.get("event") == CALLBACKS[3]:
-            self._tell_state()  # of the count, now that nobody is in a hurry
 
     def _child_ended(self, child: Child) -> None:
         text = self._reap(child)
@@ -376,4 +372,4 @@ class Host:
 
 def _no_controller(attempt: int) -> Message:
     state = {"attempt": attempt, "controller": "none", "store": "none", "problem": "", "kind": ""}
-    return dict(state, world_size=0, incidents=0, instance="")
+    return dict(state, world_size=0, instance="")

@@ -11,6 +11,9 @@ from enum import StrEnum
 
 from trainer_sidecar.coordinator.conversation import MindIOEvent
 
+LAST_SERIAL = 20_000
+"""MindIO numbers its actions up to this one, whichever controller gives them, and fails all of them afterwards."""
+
 
 class ChangePhase(StrEnum):
     """What is waited for."""

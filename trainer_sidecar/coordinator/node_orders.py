@@ -7,16 +7,17 @@ from trainer_sidecar.controller_protocol import HUNG
 from trainer_sidecar.coordinator import checkpoints, takeover
 from trainer_sidecar.coordinator.attempt import AttemptPhase
 from trainer_sidecar.coordinator.clock import NANOSECONDS
+from trainer_sidecar.coordinator.controller_change import LAST_SERIAL
 from trainer_sidecar.coordinator.job import Job
 from trainer_sidecar.coordinator.problems import problems
 from trainer_sidecar.coordinator.roster import RankPod
 
-WORN_INCIDENTS = 1000
-"""MindIO numbers its actions up to 20,000 and fails all of them afterwards; an incident takes about a dozen."""
+WORN_SERIAL = 12_500
+"""An incident takes about a dozen serials: some 600 more are possible (controller_change.LAST_SERIAL)."""
 
 WORN_TEXT = (
-    f"the MindIO controller has been through {WORN_INCIDENTS} incidents and will fail for good after about 600 more; "
-    "restart the job at a convenient time (spec.restartRequestTime)"
+    f"more than {WORN_SERIAL} of the {LAST_SERIAL} actions that MindIO can number are used up, after which every one "
+    "fails; restart the job at a convenient time (spec.restartRequestTime)"
 )
 
 
@@ -129,7 +130,7 @@ def controller_problem(job: Job) -> str:
     controller = job.controller
     if not controller.connected:
         return controller.refusal or "the controller container does not answer yet"
-    worn = WORN_TEXT if controller.incidents >= WORN_INCIDENTS else ""
+    worn = WORN_TEXT if job.change.serial >= WORN_SERIAL else ""
     return (
         job.change.problem or controller.problem or checkpoints.problem(job) or job.conversation.memory.problem or worn
     )

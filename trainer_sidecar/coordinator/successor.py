@@ -17,7 +17,7 @@ from trainer_sidecar.controller_protocol import HUNG
 from trainer_sidecar.coordinator import half_told, migration, resumption, sizes
 from trainer_sidecar.coordinator.clock import NANOSECONDS
 from trainer_sidecar.coordinator.controller_arguments import controller_arguments
-from trainer_sidecar.coordinator.controller_change import ChangePhase
+from trainer_sidecar.coordinator.controller_change import LAST_SERIAL, ChangePhase
 from trainer_sidecar.coordinator.conversation import (
     FAILED_FOR_GOOD,
     MEMORY_FAULT,
@@ -38,6 +38,9 @@ log = logging.getLogger(__name__)
 
 SPARE_SERIALS = 30
 """Wound on further than any gate that is heard has seen: one that is not may have passed more of the same action."""
+
+ONE_INCIDENT = 20
+"""So many serials the other controller must have left, or the next fault fails."""
 
 LATE_SECONDS = 3.0
 """So much longer than its lease an agent may be deaf until the store is filled without what its pod has written."""
@@ -85,6 +88,8 @@ def impossible(job: Job) -> str:
         return "not every rank was registered, or one had left in order"
     if any(pod.reported and pod.gate is None for pod in job.roster.pods.values() if pod.counts):
         return "agents of an older version cannot make their ranks known to another one"
+    if job.change.serial + SPARE_SERIALS + ONE_INCIDENT > LAST_SERIAL:
+        return f"ranks have seen action {job.change.serial} of the {LAST_SERIAL} that MindIO can number"
     return ""
 
 

@@ -27,7 +27,6 @@ class ControllerView:
     requested: int = -1  # the attempt a start was asked for
     requested_at: float = 0.0
     starts: int = 0  # so often for this attempt
-    incidents: int = 0  # that this controller has been through, by the count of its host
     log: list[Mapping[str, Any]] = field(default_factory=list)  # since MindIO last was at rest
 
     @property
@@ -65,7 +64,6 @@ class ControllerView:
         self.attempt = int(state.get("attempt", 0))
         self.controller, self.store = str(state.get("controller")), str(state.get("store"))
         self.problem, self.kind = str(state.get("problem", "")), str(state.get("kind", ""))
-        self.incidents = int(state.get("incidents", 0))
         self.instance = str(state.get("instance", ""))
 
     def write_down(self, entry: Mapping[str, Any]) -> None:

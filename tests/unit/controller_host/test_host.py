@@ -252,22 +252,6 @@ def test_refused_calls_do_not_push_out_how_the_incident_began(host: Callable[...
     ]  # fmt: skip
 
 
-def test_mindios_serials_are_counted_for_each_controller(host: Callable[..., Client]) -> None:
-    client = host()
-    serving(client)
-    for number in range(1, 4):
-        assert client.call("stop_train", ranks=[[2, 1]])["code"] == 0
-        assert client.call("on_global_rank", ranks=[[2, 1]])["code"] == 1
-        assert client.call("change_strategy", strategy="recover")["code"] == 0
-        client.event("report_result")
-        assert client.state()["incidents"] == number
-    assert client.call("stop_train")["code"] == -1
-    client.connect()
-    assert client.event("hello")["state"]["incidents"] == 3
-    client.start(own_port(), own_port())
-    assert client.state(controller="serving", store="listening")["incidents"] == 0
-
-
 def test_a_long_hello_comes_through(host: Callable[..., Client]) -> None:
     """The log of a wide job is larger than the backlog that a connection may have."""
     client = host()

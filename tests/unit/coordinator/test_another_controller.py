@@ -130,6 +130,24 @@ def test_agents_of_an_older_version_leave_it_lost(modern: World) -> None:
     assert modern.controllers == 1
 
 
+def test_a_successor_of_a_worn_controller_is_called_worn(modern: World) -> None:
+    """It goes on from the serials of the one before."""
+    modern.serial = 19_000
+    modern.pump()
+    modern.lose_controller()
+    modern.advance(1.0)
+    assert modern.controllers == 2
+    assert "restart the job at a convenient time" in modern.state.controller_problem
+
+
+def test_none_takes_over_when_no_serial_is_left(modern: World) -> None:
+    modern.serial = 19_960
+    modern.pump()
+    modern.lose_controller()
+    assert modern.controllers == 1
+    assert "action 19960 of the 20000" in modern.facts[-1].message
+
+
 def test_a_hung_controller_is_replaced(modern: World) -> None:
     modern.core.controller_state({**modern.controller, "kind": "hung", "problem": "silent for 10 s"}, modern.now)
     modern.pump()

@@ -56,10 +56,10 @@ def test_worn_controller_is_told_also_after_a_restart() -> None:
     world = World()
     world.start()
     assert world.state.controller_problem == ""
-    world.controller = {**world.controller, "incidents": 1000}
+    world.gates_know, world.serial = True, 12_500
     restart_coordinator(world)
-    world.advance(0.3)
-    assert "has been through 1000 incidents" in world.state.controller_problem
+    world.advance(2.0)
+    assert "restart the job at a convenient time" in world.state.controller_problem
     assert world.state.controller_ready
 
 
