@@ -170,6 +170,9 @@ class Host:
             self._start(message)
         elif call == "store":
             self._open_store(message)
+        elif call == "known":
+            self._state.update(takes_over=False, unfilled=False)
+            self._tell_state()
         elif call == "end":
             self._done = bool(message.get("host", False))
             self._end_child()
@@ -189,6 +192,7 @@ class Host:
         self._forget_controller(int(request["attempt"]))
         instance = "%d-%s" % (request["attempt"], uuid.uuid4().hex[:12])
         self._state.update(controller="starting", world_size=request["world_size"], instance=instance)
+        self._state["takes_over"] = bool(request.get("wind"))
         self._keep_store(request)
         self._child = self._begin(CONTROLLER, request)
         self._tell_state()
@@ -207,7 +211,8 @@ class Host:
             return
         self._end_store()
         self._store_of = wanted
-        self._state["store"] = "starting"
+        for_ranks_that_run = request.get("call") == "store" or bool(request.get("wind"))
+        self._state.update(store="starting", unfilled=for_ranks_that_run)
         self._store = self._begin(STORE, request)
 
     def _begin(self, name: str, request: Message) -> Optional[Child]:
@@ -340,7 +345,7 @@ class Host:
 
     def _forget_controller(self, attempt: int) -> None:
         """The store is as it was."""
-        self._state = dict(_no_controller(attempt), store=self._state["store"])
+        self._state = dict(_no_controller(attempt), store=self._state["store"], unfilled=self._state["unfilled"])
 
     def _end_store(self) -> None:
         child, self._store = self._store, None
@@ -372,4 +377,4 @@ class Host:
 
 def _no_controller(attempt: int) -> Message:
     state = {"attempt": attempt, "controller": "none", "store": "none", "problem": "", "kind": ""}
-    return dict(state, world_size=0, instance="")
+    return dict(state, world_size=0, instance="", takes_over=False, unfilled=False)

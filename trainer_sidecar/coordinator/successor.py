@@ -71,7 +71,8 @@ def begin(job: Job, *, adopted: bool = False) -> bool:
         job.effects.hold(job.now, HELD_SECONDS)
         sizes.hold(job)
         number, controller = job.attempt.number, job.controller
-        if adopted and (controller.requested == number or not controller.has_store(number)):  # opened here, and empty
+        is_empty = controller.requested == number or controller.unfilled or not controller.has_store(number)
+        if adopted and is_empty:
             job.keeping.begin(job.store, job.now)
     if job.controller.kind == HUNG:  # it may wake up, and would find all links gone
         job.effects.request("end", {})
@@ -397,6 +398,7 @@ def _cannot_meet(job: Job) -> None:
 
 
 def _in_service(job: Job) -> None:
+    job.effects.request("known", {})
     through, adopted = _is_through(job), job.change.adopted
     heard = job.change.end()
     seconds = job.now - job.change.since

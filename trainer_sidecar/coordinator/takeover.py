@@ -47,7 +47,7 @@ def take_over(job: Job, pods: list[RankPod]) -> None:
     attempt, roster = job.attempt, job.roster
     is_blind = job.controller.requested == attempt.number  # this coordinator's own, the ranks never saw it
     replayed = None
-    if job.controller.serves(attempt.number) and not is_blind:
+    if job.controller.serves(attempt.number) and not is_blind and not job.controller.takes_over:
         replayed = replay(job)
     else:
         feed(job, MindIOEvent(EventKind.SERVES), job.now)  # somewhere, until now

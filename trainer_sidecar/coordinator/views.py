@@ -23,6 +23,8 @@ class ControllerView:
     problem: str = ""
     kind: str = ""
     instance: str = ""  # which controller process it is
+    takes_over: bool = False  # it took the place of another one, and no coordinator has said that it knows all ranks
+    unfilled: bool = False  # the store took the place of another one since then
     refusal: str = ""  # why the host's socket may not be opened
     requested: int = -1  # the attempt a start was asked for
     requested_at: float = 0.0
@@ -65,6 +67,7 @@ class ControllerView:
         self.controller, self.store = str(state.get("controller")), str(state.get("store"))
         self.problem, self.kind = str(state.get("problem", "")), str(state.get("kind", ""))
         self.instance = str(state.get("instance", ""))
+        self.takes_over, self.unfilled = bool(state.get("takes_over")), bool(state.get("unfilled"))
 
     def write_down(self, entry: Mapping[str, Any]) -> None:
         """What is said before the conversation was taken up belongs to the log."""

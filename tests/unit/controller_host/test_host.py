@@ -39,7 +39,8 @@ def tft_start_controller(address, port, enable_tls=True, tls_info=""):
 def tft_notify_controller_stop_train(ranks, kind="stop", timeout=None):
     assert all(type(rank) is int for rank in ranks)
     def report():
-        calls["report_fault_ranks"](ranks, {})
+        if kind != "pause":
+            calls["report_fault_ranks"](ranks, {})
         calls["report_stop_complete"](0, "stop ok", ranks)
     threading.Thread(target=report).start()
     return 0
@@ -73,6 +74,7 @@ class Client:
     def __init__(self, directory: Path, process: subprocess.Popen[bytes]) -> None:
         self.directory, self.process = directory, process
         self.number = 0
+        self.wind: dict[str, int] | None = None  # what a controller that is asked for takes over
         self.messages: list[dict[str, Any]] = []
         self.connect()
 
@@ -133,6 +135,7 @@ class Client:
     def start(self, port: int, store_port: int, *, number: int = 1, call: str = "start", **environment: str) -> None:
         """Ask for a controller of this attempt, and for its store; for that alone with another `call`."""
         request = {"id": 0, "call": call, "attempt": number, "world_size": 4, "arf": True, "zit": False}
+        request["wind"] = self.wind
         place = {"address": own_address(), "port": port, "store_port": store_port, "environment": environment}
         self.socket.sendall(encode({**request, **place}))
 
@@ -336,6 +339,32 @@ def test_a_store_is_there_before_a_controller(host: Callable[..., Client]) -> No
     assert store in children(client)
     client.start(port, store_port, call="store")
     assert client.state()["controller"] == "serving"
+
+
+def test_what_took_another_ones_place_is_so_until_it_knows_all(host: Callable[..., Client]) -> None:
+    """A coordinator that is restarted must not take it for the one that every rank registered with."""
+    client = host()
+    port, store_port = own_port(), own_port()
+    client.start(port, store_port, call="store")
+    assert client.state(store="listening")["unfilled"] is True
+    client.wind = {"serials": 0, "counter": 0}
+    client.start(port, store_port)
+    state = client.state(controller="serving")
+    assert (state["takes_over"], state["unfilled"]) == (True, True)
+    client.connect()
+    hello = client.event("hello")["state"]
+    assert (hello["takes_over"], hello["unfilled"]) == (True, True)
+    client.socket.sendall(encode({"id": 0, "call": "known"}))
+    state = client.state(controller="serving")
+    assert (state["takes_over"], state["unfilled"]) == (False, False)
+
+
+def test_what_an_attempt_begins_with_took_nobodys_place(host: Callable[..., Client]) -> None:
+    client = host()
+    serving(client)
+    client.connect()
+    state = client.event("hello")["state"]
+    assert (state["takes_over"], state["unfilled"]) == (False, False)
 
 
 def test_another_attempt_meets_at_an_empty_store(host: Callable[..., Client]) -> None:

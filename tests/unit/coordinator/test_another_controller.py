@@ -197,6 +197,22 @@ def test_a_hung_controller_that_wakes_up_is_not_heard(modern: World) -> None:
     assert modern.state.conversation == "Recovering"
 
 
+def restart_amid_the_takeover(world: World, *, dead: int | None = None) -> None:
+    """The coordinator's container restarts when another controller serves and does not know everybody yet."""
+    world.mindio.no_process = True
+    world.lose_controller()
+    world.advance(0.3)
+    if dead is not None:
+        world.die(dead)
+    world.agent(1).frozen = True
+    world.mindio.no_process = False
+    world.advance(1.2)
+    assert (world.controllers, world.state.taking_over) == (2, True)
+    restart_coordinator(world, [])
+    world.agent(1).frozen = False
+    world.advance(5.0)
+
+
 LOCKED, PAUSED, STOPPED, CLEANED, REPAIRED, REBUILT, ROLLED_BACK = 12, 14, 18, 20, 22, 32, 24
 SAVED, RENAMED = 5, 8
 
@@ -402,6 +418,47 @@ def keep_the_store(world: World) -> None:
     """What ranks have written into it outlives its pod at their gates."""
     for agent in world.agents.values():
         agent.written = []
+
+
+@pytest.mark.parametrize("answered", [[LOCKED, STOPPED, CLEANED], [LOCKED, STOPPED, CLEANED, REBUILT, REPAIRED]])
+def test_restarted_amid_a_takeover_of_a_repair_it_goes_on(modern: World, answered: list[int]) -> None:
+    in_a_repair(modern, answered)
+    restart_amid_the_takeover(modern)
+    assert [call for call, _ in modern.mindio.calls] == ["stop_train", "on_global_rank", "change_strategy"]
+
+
+def test_restarted_amid_a_takeover_a_dead_rank_is_known(modern: World) -> None:
+    restart_amid_the_takeover(modern, dead=3)
+    assert modern.mindio.registered == {0, 1, 2, 3}
+    assert modern.called("stop_train")
+
+
+def test_restarted_after_a_takeover_it_replays(modern: World) -> None:
+    """What knows every rank stays, and so does its store."""
+    modern.lose_controller()
+    modern.advance(1.0)
+    assert (modern.controllers, modern.state.controller_ready) == (2, True)
+    restart_coordinator(modern, [])
+    modern.advance(3.0)
+    assert (modern.controllers, modern.state.controller_ready) == (2, True)
+    assert modern.filled is None
+
+
+def test_restarted_while_a_store_is_filled_it_is_filled_again(modern: World) -> None:
+    """A repair would wait for ever in one that nobody has filled."""
+    keep_the_store(modern)
+    in_a_repair(modern, [LOCKED, STOPPED, CLEANED, REBUILT])
+    modern.fills = False
+    restart_coordinator(modern, [], controller=False)
+    modern.advance(2.0)
+    restart_coordinator(modern, [])
+    modern.advance(4.0)
+    assert all(agent.order is not None and agent.order.store_held for agent in modern.agents.values())
+    assert not modern.called("change_strategy")
+    modern.fills = True
+    restart_coordinator(modern, [])
+    modern.advance(4.0)
+    assert modern.called("change_strategy")
 
 
 def test_another_pod_goes_on_with_a_repair(modern: World) -> None:

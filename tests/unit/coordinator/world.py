@@ -218,8 +218,12 @@ class Mindio:
         """A call of the coordinator, answered and followed as MindIO would."""
         if name == "store":
             assert self.world.controller["controller"] in ("none", "lost"), "a controller has one already"
-            self.world.controller = {"attempt": self.world.attempt, "controller": "none", "store": "listening"}
+            opened = {"controller": "none", "store": "listening", "unfilled": True}
+            self.world.controller = {"attempt": self.world.attempt, **opened}
             self.world.core.controller_state(self.world.controller, self.world.now)
+            return
+        if name == "known":
+            self.world.controller = {**self.world.controller, "takes_over": False, "unfilled": False}
             return
         if name in ("start", "end"):
             self.wound = arguments.get("wind")
@@ -265,7 +269,9 @@ class Mindio:
         if name == "start":
             self.world.controllers += 1
             serving = {"controller": "serving", "store": "listening", "instance": f"c{self.world.controllers}"}
-            self.world.controller = {"attempt": self.world.attempt, **serving}
+            is_empty = self.world.controller["store"] != "listening" and bool(self.wound)
+            empty = {"unfilled": is_empty or bool(self.world.controller.get("unfilled"))}
+            self.world.controller = {"attempt": self.world.attempt, **serving, "takes_over": bool(self.wound), **empty}
         self.world.core.controller_state(self.world.controller, self.world.now)
 
     def _stop_train(self, ranks: dict[int, int], _: object) -> None:
