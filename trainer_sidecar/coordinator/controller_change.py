@@ -35,6 +35,7 @@ class ControllerChange:
     stand_ins: Mapping[int, str] = field(default_factory=dict)  # rank -> UID of the pod whose agent tells of it
     late: int = 0  # place of the pod that was not through when they were last asked
     looked: float = 0.0  # when it was last looked for who has no process
+    serves_since: float = 0.0  # the new one
     heard: list[tuple[MindIOEvent, float]] = field(default_factory=list)
     serial: int = 0  # the highest that any rank has seen
     counter: int = 0
@@ -117,9 +118,9 @@ class ControllerChange:
         """A controller was asked for."""
         self.asked = True
 
-    def registers(self, absent: Iterable[int]) -> None:
+    def registers(self, now: float) -> None:
         """The new one serves."""
-        self.phase, self.absent, self.looked = ChangePhase.REGISTERING, frozenset(absent), 0.0
+        self.phase, self.absent, self.looked, self.serves_since = ChangePhase.REGISTERING, frozenset(), 0.0, now
 
     def lacks(self, absent: Iterable[int], stand_ins: Mapping[int, str]) -> None:
         """These ranks have no process, or none that it may know; who tells of them."""

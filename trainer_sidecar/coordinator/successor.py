@@ -24,11 +24,12 @@ from trainer_sidecar.coordinator.conversation import (
     PROCESS_FAULT,
     SAVE_LEFT,
     EventKind,
+    Found,
     MindIOEvent,
 )
 from trainer_sidecar.coordinator.conversation_effects import missing
 from trainer_sidecar.coordinator.conversation_states import State
-from trainer_sidecar.coordinator.driver import FAULT_ACTIONS, feed, open_incident
+from trainer_sidecar.coordinator.driver import FAULT_ACTIONS, carry_out, feed, open_incident
 from trainer_sidecar.coordinator.job import Job
 from trainer_sidecar.coordinator.orders import REPAIRS, STRATEGIES
 from trainer_sidecar.coordinator.roster import ALIVE, RankPod
@@ -51,12 +52,16 @@ LOOK_SECONDS = 0.2
 HANDLER_SECONDS = 180.0
 """MindIO's own limit for what a handler of the trainer does: what has not ended by then will not."""
 
+RECONNECT_SECONDS = 20.0
+"""A rank without a link dials for 15 s and then never again (docs/protocols/mindio.md 9.3)."""
+
 HELD_SECONDS = 5.0
 """So long a fault in between is not told: an operator of an older version could only start the job anew."""
 THROUGH = frozenset({"recover", "retry", "upgrade", "migration"})
 """Of these the ranks tell by themselves that they are through."""
 
 STORE_TEXT = "what was in the rendezvous store is lost with the coordinator's pod: no repair can end"
+UNLINKED_TEXT = "its agent was away for more than 15 s, and it does not dial MindIO any more"
 THROUGH_TEXT = "told by the ranks, which train again: the controller was lost before it could say so"
 
 
@@ -303,7 +308,7 @@ def _open(job: Job) -> None:
     controller, change, number = job.controller, job.change, job.attempt.number
     if controller.serves(number) and controller.instance != change.former and change.asked:
         log.info("another MindIO controller serves; gates make their ranks known to it")
-        change.registers(())
+        change.registers(job.now)
         job.touch_all()
         return
     if not controller.connected or (controller.controller == "starting" and controller.instance != change.former):
@@ -321,6 +326,8 @@ def _register(job: Job) -> None:
     if job.now - change.looked < LOOK_SECONDS and _is_any_late(job, _makes_known):
         return
     change.has_looked(job.now)
+    if job.now - change.serves_since >= RECONNECT_SECONDS:
+        _miss_the_unlinked(job)
     absent = set(_absent(job))
     stand_ins = {rank: uid for rank in absent if (uid := _spokesman(job, rank))}
     if absent != change.absent or stand_ins != change.stand_ins:
@@ -342,6 +349,17 @@ def _makes_known(job: Job, pod: RankPod) -> bool:
         return True
     known = pod.gate.controller == job.controller.instance
     return known and set(job.roster.ranks_of(pod.node_rank)).issubset(pod.gate.registered)
+
+
+def _miss_the_unlinked(job: Job) -> None:
+    """Ranks that had registered, and have given MindIO up, are lost: their agent was away for too long."""
+    said = {one.rank: pod for pod in _gates(job) for one in _state(pod).told}
+    known = missing(job.conversation.memory)
+    alive = ((rank, pod) for rank, pod in _alive(job) if job.roster.phase(rank) == pb.STARTING and rank not in known)
+    lost = {rank: PROCESS_FAULT for rank, pod in alive if said.get(rank) is pod}
+    if lost:
+        job.conversation.miss(lost)
+        carry_out(job, [Found(lost, {}, UNLINKED_TEXT)], job.now)
 
 
 def _absent(job: Job) -> Iterable[int]:

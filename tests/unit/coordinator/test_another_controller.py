@@ -148,6 +148,23 @@ def test_none_takes_over_when_no_serial_is_left(modern: World) -> None:
     assert "action 19960 of the 20000" in modern.facts[-1].message
 
 
+def test_a_rank_that_never_dials_again_is_started_anew(modern: World) -> None:
+    """Its agent was away for more than 15 s: it trains, and no controller will ever hear of it."""
+    modern.agent(1).processes[3].phase = pb.STARTING
+    modern.lose_controller()
+    modern.advance(15.0)
+    assert modern.state.taking_over
+    modern.advance(10.0)
+    assert not modern.state.taking_over
+    assert modern.called("stop_train")[-1]["ranks"] == [[3, 1]]
+    assert [(fact.kind, list(fact.ranks)) for fact in modern.facts] == [(pb.PROCESS_FAULT, [3])]
+    modern.order(pb.IN_PLACE, lost_ranks=[3], restart_ranks=[3], revision=1)
+    modern.advance(5.0)
+    assert 3 in modern.agent(1).ended
+    assert modern.phase(3) == pb.LINKED
+    assert [call for call, _ in modern.mindio.calls] == ["stop_train", "on_global_rank", "change_strategy"]
+
+
 def test_a_hung_controller_is_replaced(modern: World) -> None:
     modern.core.controller_state({**modern.controller, "kind": "hung", "problem": "silent for 10 s"}, modern.now)
     modern.pump()

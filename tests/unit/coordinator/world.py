@@ -164,7 +164,7 @@ class Agent:
                 serial=self.serials.get(rank, self.world.serial),
             )
             for rank, process in sorted(self.processes.items())
-            if self.registered.get(rank) == process.name and process.phase in (pb.AT_GATE, pb.LINKED)
+            if self.registered.get(rank) == process.name and process.phase in (pb.STARTING, pb.AT_GATE, pb.LINKED)
         ]
         serial = self.world.serial
         keeps = self.written is not None
