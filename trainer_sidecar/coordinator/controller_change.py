@@ -45,6 +45,7 @@ class ControllerChange:
     repaired: bool = False  # what was repaired for the former controller counts
     adopted: bool = False  # this coordinator does not know what the former controller was told
     paused: bool = False  # ranks are held at the end of a step
+    saves: str = ""  # why no repair can end any more, what the ranks have is saved; empty: it can
     trains: bool = False  # no repair was under way, or it was through
     smaller: bool = False  # ranks have been left out, which the other one is still to be told
     undone: tuple[int, int] = (0, 0)  # number and revision of an order that the other controller is not asked for
@@ -89,6 +90,7 @@ class ControllerChange:
     def begin(self, former: str, now: float, *, adopted: bool = False) -> None:
         """The controller is lost."""
         self.repaired = self.paused = self.trains = self.smaller = False
+        self.saves = ""
         self.word, self.untold = b"", frozenset()
         self.adopted = adopted
         self.phase, self.since, self.former = ChangePhase.HOLDING, now, former
@@ -102,9 +104,10 @@ class ControllerChange:
         """These ranks are to have what the former controller was telling all."""
         self.word, self.untold = word, ranks
 
-    def opens(self, *, trains: bool, repaired: bool, paused: bool) -> None:
+    def opens(self, *, trains: bool, repaired: bool, paused: bool, saves: str = "") -> None:
         """No gate has a link to the former one, and it is known how far the ranks are."""
         self.phase, self.trains, self.repaired, self.paused = ChangePhase.OPENING, trains, repaired, paused
+        self.saves = saves
 
     def leaves_out(self) -> None:
         """Ranks that were left out are left out again."""

@@ -25,6 +25,7 @@ class Resumption(StrEnum):
     PLAIN = "plain"  # from the front, nothing has been done that cannot be done again
     RESUME = "resume"  # from the front, the gates answer what has been done
     REPAIRED = "repaired"  # the same, and what was repaired counts as well
+    SAVE = "save"  # nothing is repaired any more: the ranks are locked again, and what they have is saved
     PAUSED = "paused"  # the gates answer who is held, so that all can be let go
     IMPOSSIBLE = "impossible"  # the job starts anew
 
@@ -92,8 +93,8 @@ ROWS: Mapping[str, ResumptionRow] = {
         ResumptionRow("paused", Resumption.PAUSED),
         ResumptionRow(
             "repaired without its successor",
-            Resumption.IMPOSSIBLE,
-            "it was lost after a rank had given its data to a successor that is gone, and gives them once",
+            Resumption.SAVE,
+            "a rank has given its data to a successor that is gone, and gives them once: no repair can end",
         ),
         ResumptionRow("repaired", Resumption.REPAIRED),
         ResumptionRow("saving", Resumption.PLAIN),

@@ -226,16 +226,17 @@ def _decide(job: Job) -> None:
         job.conversation.miss(_ordered(job))
     half = half_told.is_half_repaired(job, missing(job.conversation.memory))
     row = resumption.resumption(resumption.Stage(told, _processes_lost(job), moving, half))
-    if row.outcome is resumption.Resumption.IMPOSSIBLE:
+    outcomes = resumption.Resumption
+    if row.outcome is outcomes.IMPOSSIBLE or (row.outcome is outcomes.SAVE and job.order is None):
         if moving:
             _fail(job, f"the move cannot end: {row.reason}")
         _give_up(job, f"the MindIO controller is gone: {row.reason}")
         return
-    outcomes = resumption.Resumption
     job.change.opens(
         trains=row.outcome is outcomes.TRAINING,
         repaired=row.outcome is outcomes.REPAIRED,
         paused=row.outcome is outcomes.PAUSED,
+        saves=row.reason if row.outcome is outcomes.SAVE else "",
     )
     log.warning("the ranks are %s, and no controller has a link to them", row.fits)
 
@@ -398,20 +399,28 @@ def _repairs(job: Job) -> bool:
     order = job.order
     if order is None or not missing(job.conversation.memory):
         return False
-    if order.action not in REPAIRS and not (job.change.smaller and order.action in sizes.SIZES):
-        return False
-    job.change.leaves_undone(order.incarnation, order.revision)
-    return True
+    return order.action in REPAIRS or (job.change.smaller and order.action in sizes.SIZES)
 
 
-def _cannot_meet(job: Job) -> None:
-    """What was ordered ends in the store, which is empty. The step can be saved, unless a rank waits for its clean."""
+def _why_undone(job: Job) -> str:
+    """Why what was ordered cannot be done by the other controller either; empty: it can."""
+    store = STORE_TEXT if job.change.adopted and job.keeping.phase is KeepingPhase.LOST else ""
+    why = job.change.saves or store
+    if not why or not _repairs(job):
+        return ""
+    assert job.order is not None
+    job.change.leaves_undone(job.order.incarnation, job.order.revision)
+    return why
+
+
+def _leave_undone(job: Job, why: str) -> None:
+    """Ask for another decision: the step can be saved, unless a rank waits for its clean."""
     assert job.order is not None
     open_incident(job, job.order.incarnation, planned=job.change.smaller)
     answered = [set(one.answered) for pod in _gates(job) for one in _state(pod).told]
     stands = any(resumption.STOPPED in done and resumption.CLEANED not in done for done in answered)
     code = FAILED_FOR_GOOD if stands else SAVE_LEFT
-    failed = pb.Milestone(result_code=code, text=STORE_TEXT, strategy=STRATEGIES[job.order.action])
+    failed = pb.Milestone(result_code=code, text=why, strategy=STRATEGIES[job.order.action])
     job.mark(pb.RESULT, job.now, failed)
 
 
@@ -430,7 +439,7 @@ def _in_service(job: Job) -> None:
             open_incident(job, job.order.incarnation, planned=True)
         elif job.order.action != pb.CHECKPOINT:  # what was saved to its end has left nobody to take over
             job.incidents.conclude_up_to(job.order.incarnation)  # it was carried out, or there is nothing to carry out
-    undone = adopted and job.keeping.phase is KeepingPhase.LOST and _repairs(job)
+    undone = _why_undone(job)
     strategy = job.conversation.memory.strategy if through else "pause" if job.change.paused else ""
     event = MindIOEvent(EventKind.TAKEN_OVER, strategy=strategy)
     feed(job, event, job.now)
@@ -439,7 +448,7 @@ def _in_service(job: Job) -> None:
     for event, at in heard:
         feed(job, event, at)
     if undone:
-        _cannot_meet(job)
+        _leave_undone(job, undone)
     job.effects.release()
     job.touch_all()
     job.effects.note(urgent=True)

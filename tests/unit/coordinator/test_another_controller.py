@@ -295,20 +295,32 @@ def test_a_handler_that_never_ends_is_not_waited_for(modern: World) -> None:
     assert modern.controllers == 2
 
 
-@pytest.mark.parametrize(
-    ("answered", "successor", "reason"),
-    [
-        ([LOCKED, STOPPED, CLEANED, REBUILT, REPAIRED], False, "a successor that is gone"),
-        ([LOCKED, SAVED, RENAMED], True, "when the checkpoint of the fault was complete"),
-    ],
-)
-def test_what_no_other_can_go_on_with_is_told(modern: World, answered: list[int], successor: bool, reason: str) -> None:
-    in_a_repair(modern, answered, successor=successor)
+@pytest.mark.parametrize("in_another_pod", [False, True])
+def test_a_repair_that_has_lost_its_successor_is_saved(modern: World, in_another_pod: bool) -> None:
+    """Its partner gives its data once: nobody can be repaired, and what the others have is saved."""
+    keep_the_store(modern)
+    in_a_repair(modern, [LOCKED, STOPPED, CLEANED, REBUILT, REPAIRED], successor=False)
+    if in_another_pod:
+        restart_coordinator(modern, [], controller=False)
+    else:
+        modern.lose_controller()
+    modern.advance(4.0)
+    assert [call for call, _ in modern.mindio.calls] == ["stop_train"]
+    (result,) = modern.marks(pb.RESULT)
+    assert (result.result_code, result.strategy, result.incarnation) == (406, "recover", 2)
+    assert "a successor that is gone" in result.text
+    modern.order(pb.CHECKPOINT, incarnation=2, lost_ranks=[3], revision=2)
+    modern.advance(0.3)
+    assert modern.called("change_strategy") == [{"strategy": "dump", "parameters": ""}]
+
+
+def test_what_no_other_can_go_on_with_is_told(modern: World) -> None:
+    in_a_repair(modern, [LOCKED, SAVED, RENAMED])
     modern.lose_controller()
     modern.advance(0.5)
     (lost,) = [fact for fact in modern.facts if fact.kind == pb.CONTROLLER_LOST]
     assert lost.code == "NoSuccessor"
-    assert reason in lost.message
+    assert "when the checkpoint of the fault was complete" in lost.message
     assert not modern.mindio.calls
     assert not modern.state.controller_ready
 

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from tests.unit.docs.test_checklist import DEFINED
 from trainer_sidecar.coordinator.resumption import ROWS as STAGES
+from trainer_sidecar.coordinator.resumption import Resumption
 
 ROOT = Path(__file__).resolve().parents[3]
 SECTION = (ROOT / "docs/protocols/mindio.md").read_text().partition("**11.5**")[2].partition("\n**11.6**")[0]
@@ -29,7 +30,7 @@ SCENARIOS = {
         "test_a_repair_goes_on_with_another_controller",
         "test_a_handler_that_runs_is_waited_for",
     ),
-    "repair, and a successor is gone": ("test_what_no_other_can_go_on_with_is_told",),
+    "repair, and a successor is gone": ("test_a_repair_that_has_lost_its_successor_is_saved",),
     "not yet, and repair (21) was given to who gives its data, not to who takes them": (
         "test_a_repair_begun_on_one_side_is_told",
     ),
@@ -71,5 +72,5 @@ def test_the_scenarios_are_there() -> None:
 
 
 def test_what_cannot_be_gone_on_with_says_why() -> None:
-    hopeless = [row for row in STAGES.values() if row.reason]
+    hopeless = [row for row in STAGES.values() if row.outcome is Resumption.IMPOSSIBLE]
     assert len(hopeless) == len(re.findall(r"^\| [^|]*\| nothing: ", SECTION, re.MULTILINE))
