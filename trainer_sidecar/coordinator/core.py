@@ -242,6 +242,8 @@ class CoordinatorCore:
             job.effects.tell(job.new_fact(pb.PORT_TAKEN, "controller", controller.problem), now)
         if (controller.controller == "lost" or successor.is_hung(job)) and not job.change.is_over(controller.instance):
             successor.lose(job, controller.problem)
+        elif controller.store == "lost" and not job.change.is_under_way:
+            successor.lose_store(job, controller.problem)
         job.touch_all()
         self._advance(now)
 

@@ -116,6 +116,13 @@ def lose(job: Job, text: str, *, for_good: bool = False) -> None:
         _give_up(job, f"{text}; {impossible(job)}")
 
 
+def lose_store(job: Job, text: str) -> None:
+    """The store's process has ended alone: what was in it is filled into that of another pod, like a lost pod's."""
+    if job.runs and job.attempt.first_finish is None and job.conversation.state is not State.LOST:
+        job.effects.request("end", {})
+        lose(job, text, for_good=True)
+
+
 def _give_up(job: Job, text: str) -> None:
     """Nobody protects the ranks until the job starts anew."""
     job.change.end()

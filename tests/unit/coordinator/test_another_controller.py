@@ -314,6 +314,17 @@ def test_a_repair_that_has_lost_its_successor_is_saved(modern: World, in_another
     assert modern.called("change_strategy") == [{"strategy": "dump", "parameters": ""}]
 
 
+def test_a_store_that_ends_alone_asks_for_another_pod(modern: World) -> None:
+    """No repair could end without it; another pod's is filled with what it held."""
+    ended = {"store": "lost", "problem": "the store process was ended by signal 9", "kind": "lost"}
+    modern.core.controller_state({**modern.controller, **ended}, modern.now)
+    modern.advance(1.0)
+    (lost,) = modern.facts
+    assert (lost.kind, lost.code) == (pb.CONTROLLER_LOST, "ContainerEnded")
+    assert lost.message == "the store process was ended by signal 9"
+    assert not modern.state.controller_ready
+
+
 def test_what_no_other_can_go_on_with_is_told(modern: World) -> None:
     in_a_repair(modern, [LOCKED, SAVED, RENAMED])
     modern.lose_controller()
