@@ -73,7 +73,7 @@ else ifeq ($(TRAINER),torch)
 	@$(TOOL) -m e2e.torch_trainer
 	@HAJOB_TRAINER=torch $(PYTEST) e2e/scenarios/test_real_torch.py $(TESTS)
 else
-	@HAJOB_EVERY_POINT=1 $(PYTEST) e2e/scenarios tests/integration/sidecar/test_lost_while_smaller.py $(TESTS)
+	@HAJOB_EVERY_POINT=1 $(PYTEST) e2e/scenarios tests/integration/sidecar/test_lost_while_smaller.py tests/integration/sidecar/test_lost_between_two_ranks.py $(TESTS)
 endif
 
 .PHONY: scenarios

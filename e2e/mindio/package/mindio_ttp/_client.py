@@ -1,7 +1,7 @@
 """A rank's side of its link: connect, reconnect, read, beat.
 
 Three threads use it: the reader (also the one that reconnects), the heart, and whoever answers. What ends the
-protection of a rank for good, without an exception anywhere, is here: no controller for 28 seconds, a peer that
+protection of a rank for good, without an exception anywhere, is here: no controller for 15 seconds, a peer that
 accepts a connection and closes it, and a heart that could not send three times (docs/protocols/mindio.md §9).
 """
 
@@ -96,8 +96,11 @@ class Client:
         return sock
 
     def _reconnect(self) -> socket.socket | None:
-        end = time.monotonic() + settings.RECONNECT_SECONDS
-        while not self._stopped and time.monotonic() < end:
+        lost = time.monotonic()
+        for after in settings.RECONNECT_SECONDS:
+            time.sleep(max(0.0, lost + after - time.monotonic()))
+            if self._stopped:
+                return None
             try:
                 return self._dial()
             except ClosedInGreetingError:
@@ -105,8 +108,7 @@ class Client:
                     return None
             except OSError:
                 pass
-            time.sleep(1.0)
-        return None
+        return None if settings.on("reconnects_for_15_seconds") else self._reconnect()
 
     # ---- reading
 

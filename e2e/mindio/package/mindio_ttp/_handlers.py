@@ -136,11 +136,12 @@ def stop(processor: Processor, arguments: dict[str, Any]) -> int:
         return wire.OK
     end = time.monotonic() + settings.action_seconds()
     with processor.condition:
-        while not processor.outside:
+        while not processor.outside or (processor.stopped and settings.on("stopped_once")):
             left = end - time.monotonic()
             if left <= 0:
                 return wire.ERROR
             processor.condition.wait(left)
+        processor.stopped = True  # whoever is stopped again waits for a word that was said already
     return wire.ERROR if failed else wire.OK
 
 
@@ -206,6 +207,10 @@ def repair(processor: Processor, arguments: dict[str, Any]) -> int:
 
 
 def _repair(processor: Processor, arguments: dict[str, Any], name: str, *last: Any) -> int:
+    if processor.repaired and settings.on("repaired_once"):
+        time.sleep(settings.BARRIER_SECONDS)  # its barrier is used up until it trains again
+        raise Later
+    processor.repaired = True
     info = arguments["info"]
     processor.repair_step, processor.loaded_step = arguments["step"], 0
     processor.repair_type, processor.counter = shown_type(arguments["type"]), arguments["counter"]
@@ -234,7 +239,7 @@ def normal(processor: Processor, _arguments: dict[str, Any]) -> int:
     with processor.condition:
         processor.state, processor.code = ReportState.RS_NORMAL, ""
         processor.isolated = processor.low = processor.cleaned = False
-        processor.stopping, processor.limit, processor.outside = False, None, False
+        processor.stopping = processor.outside = processor.stopped = processor.repaired = False
         processor.pause_step, processor.pause_held_until = None, 0.0
     return wire.OK
 

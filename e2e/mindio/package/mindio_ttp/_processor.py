@@ -80,6 +80,7 @@ class Processor:
         self.serial = 0
         self.answered: dict[int, bytes] = {}
         self.reboot = self.isolated = self.low = self.cleaned = False
+        self.stopped = self.repaired = False  # since it last went on training
         self.hot_switch = False
         self.groups: list[dict[str, Any]] = []
         self.data_parallel: list[int] = []

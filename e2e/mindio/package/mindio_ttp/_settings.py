@@ -20,7 +20,9 @@ SILENCE_SECONDS = 8.0
 SETTLE_SECONDS = 2.0
 COLLECT_SECONDS = 5.0
 LOCK_SECONDS = 30.0
-RECONNECT_SECONDS = 28.0
+RECONNECT_SECONDS = (0.0, 1.0, 3.0, 7.0, 15.0)
+"""After the loss of its link: when a rank dials; then never again."""
+BARRIER_SECONDS = 25.0
 LAST_SERIAL = 20000
 
 #: Every behaviour that can be left out, and the paragraph of docs/protocols/mindio.md that asks for it.
@@ -148,6 +150,9 @@ BEHAVIOURS: dict[str, str] = {
     "switch_of_unknown_ranks": "11.3",
     "stop_switch_leaves_a_word": "11.3",
     "serials_begin_anew": "11.2",
+    "stopped_once": "11.5",
+    "repaired_once": "11.5",
+    "reconnects_for_15_seconds": "9.3",
 }
 
 #: Faults of the real package that only the simulator can be asked for (`SIM_MINDIO_FAULTS`), and their paragraphs;
