@@ -20,33 +20,36 @@ import yaml
 from e2e.bootstrap.paths import CHECKOUT
 from hajob.version import VERSION
 from release import image, layout
-from release.debian import PYTHON, PackagesError
+from release.debian import PackagesError
 from release.layout import UnfitImageError
 from release.platforms import PLATFORMS, Platform
-from release.tree import Entry, Tree, to_tar
+from release.tree import Entry, Tree, to_tar, without_links
 from release.wheels import SITE, WheelsError
 
 LOADERS: Final = {"linux/amd64": "lib64/ld-linux-x86-64.so.2", "linux/arm64": "lib/ld-linux-aarch64.so.1"}
 COMMANDS: Final = {"kubectl-hajob": "hajob.cli.main", "kubectl_complete-hajob": "hajob.cli.completion"}
+COMPLETION: Final = 'ln -sf "$(dirname "$(readlink -f "$(command -v kubectl-hajob)")")"/kubectl_complete-hajob ~/.krew/bin/'
+"""What puts the second command on the PATH, since krew links only one of a plugin."""
 ADDRESS: Final = "https://registry.example.org/hajob"
 """Where the archives are put; whoever publishes them says it by `--address`."""
 
 
 def archive(tree: Tree, platform: Platform) -> bytes:
-    """The archive of one platform: the commands, the licence, everything else below `root`."""
+    """The archive of one platform: the commands, the licence, everything else below `root`; krew takes no links."""
     commands = {name: Entry(script(module, platform).encode(), executable=True) for name, module in COMMANDS.items()}
-    below = {f"root/{path}": entry for path, entry in tree.items() if not path.startswith("etc/")}
+    needed = without_links({path: entry for path, entry in tree.items() if not path.startswith("etc/")})
+    below = {f"root/{path}": entry for path, entry in needed.items()}
     return gzip.compress(to_tar({**commands, **below, "LICENSE": tree["licenses/hajob/LICENSE"]}), 6, mtime=0)
 
 
 def script(module: str, platform: Platform) -> str:
     """Starts a module with the archive's Python."""
-    version = ".".join(map(str, PYTHON))
     libraries = ":".join(f"$root/{place}/{platform.triplet}" for place in ("lib", "usr/lib"))
     return f"""#!/bin/sh
-root=$(dirname "$(readlink -f "$0")")/root
+root=$(readlink -f "$0")
+root=${{root%/*}}/root
 PYTHONHOME=$root/usr PYTHONPATH=$root/{SITE} PYTHONNOUSERSITE=1 \\
-    exec "$root/{LOADERS[platform.name]}" --library-path "{libraries}" "$root/usr/bin/python{version}" -m {module} "$@"
+    exec "$root/{LOADERS[platform.name]}" --library-path "{libraries}" "$root/usr/bin/python3" -m {module} "$@"
 """
 
 
@@ -66,6 +69,7 @@ def manifest(archives: Mapping[str, bytes], address: str) -> dict[str, Any]:
             "version": f"v{VERSION}",
             "homepage": address,
             "shortDescription": "Look at, try out and steer trainings on Ascend NPUs",
+            "caveats": f"krew links kubectl-hajob only. For completion, now and after each upgrade:\n\n  {COMPLETION}\n",
             "platforms": platforms,
         },
     }

@@ -7,6 +7,7 @@ import tarfile
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
+from posixpath import join, normpath
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +26,29 @@ class Entry:
 
 Tree = Mapping[str, Entry]
 """Entries by path, relative to the root, with slashes."""
+
+
+def without_links(tree: Tree) -> dict[str, Entry]:
+    """The same for an archive that may hold no links: each becomes the file that it leads to.
+
+    That file's own name goes, since programs ask for the link's (`libz.so.1`); of a module both are asked for. A link to
+    a directory, or out of the tree, is left out.
+    """
+    files = {path: entry for path, entry in tree.items() if not entry.link}
+    led = {path: _end(tree, path) for path, entry in tree.items() if entry.link}
+    kept = {path: entry for path, entry in files.items() if path.endswith(".py") or path not in led.values()}
+    return kept | {path: files[end] for path, end in led.items() if end in files}
+
+
+def _end(tree: Tree, path: str) -> str:
+    """Where a chain of links ends. ValueError: it never does."""
+    passed: set[str] = set()
+    while (entry := tree.get(path)) and entry.link:
+        if path in passed:
+            raise ValueError(f"the link {path} leads to itself")
+        passed.add(path)
+        path = normpath(join("/", path, "..", entry.link)).lstrip("/")
+    return path
 
 
 def from_tar(archive: tarfile.TarFile) -> dict[str, Entry]:

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from release.tree import Entry, from_tar, to_tar, write_below
+from release.tree import Entry, from_tar, to_tar, without_links, write_below
 
 TREE = {
     "usr/bin/tool": Entry(b"#!/bin/true", executable=True),
@@ -50,6 +50,11 @@ def test_a_hard_link_is_the_file_it_leads_to() -> None:
         link.type, link.linkname = tarfile.LNKTYPE, "./a"
         archive.addfile(link)
     assert from_tar(read(content.getvalue()))["b"] == Entry(b"x")
+
+
+def test_links_that_lead_to_each_other_are_refused() -> None:
+    with pytest.raises(ValueError, match="leads to itself"):
+        without_links({"a/b": Entry(link="c"), "a/c": Entry(link="/a/b")})
 
 
 def test_a_path_that_leads_outside_is_refused() -> None:
