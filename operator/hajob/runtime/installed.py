@@ -11,6 +11,7 @@ import asyncio
 import sys
 from typing import Final
 
+from hajob import version
 from hajob.api.constants import CRD_NAME
 from hajob.api.crd_difference import difference
 from hajob.runtime.clock import Clock, SystemClock
@@ -51,7 +52,7 @@ async def _look(kube: Kube, settings: Settings) -> tuple[str, str]:
     return "", str(lease.get("renewTime", ""))
 
 
-async def main() -> int:
+async def check() -> int:
     """Look, and say it."""
     settings = Settings.from_environment()
     credentials = await load(settings.kubeconfig, settings.service_account_dir)
@@ -61,5 +62,10 @@ async def main() -> int:
     return 1 if found else 0
 
 
+def main() -> int:
+    """Entry point."""
+    return 0 if version.said("installed", sys.argv[1:]) else asyncio.run(check())
+
+
 if __name__ == "__main__":
-    sys.exit(asyncio.run(main()))
+    sys.exit(main())

@@ -11,6 +11,7 @@ from trainer_sidecar.install import install
 
 MODULES = {
     "hajob.runtime.app": "operator",
+    "hajob.runtime.installed": "installed",
     "hajob.cli.main": "kubectl hajob",
     "trainer_sidecar.agent": "agent",
     "trainer_sidecar.coordinator": "coordinator",
