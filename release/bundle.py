@@ -37,7 +37,7 @@ def contents(images: Path) -> dict[str, Entry]:
     Args:
         images: where the archives of the images are; those that are not there are built.
     """
-    found = {f"charts/hajob-{VERSION}.tgz": Entry(chart()), "install.md": _file("docs/install.md")}
+    found = {f"charts/hajob-{VERSION}.tgz": Entry(chart()), **pages()}
     for directory in _AS_THEY_ARE:
         for path in sorted((CHECKOUT / directory).glob("*.yaml")):
             found[f"{directory}/{path.name}"] = Entry(path.read_bytes())
@@ -51,15 +51,17 @@ def contents(images: Path) -> dict[str, Entry]:
     return found
 
 
+def pages() -> dict[str, Entry]:
+    """All of docs: docs/install.md is where to begin, its links lead to the others."""
+    paths = sorted((CHECKOUT / "docs").rglob("*.md"))
+    return {path.relative_to(CHECKOUT).as_posix(): Entry(path.read_bytes()) for path in paths}
+
+
 def archive(tree: dict[str, Entry]) -> bytes:
     """The bundle: everything below one directory, with the checksums that `sha256sum --check` reads."""
     sums = "".join(f"{hashlib.sha256(entry.content).hexdigest()}  {path}\n" for path, entry in sorted(tree.items()))
     whole = {**tree, SUMS: Entry(sums.encode())}
     return to_tar({f"hajob-{VERSION}/{path}": entry for path, entry in whole.items()})
-
-
-def _file(path: str) -> Entry:
-    return Entry((CHECKOUT / path).read_bytes())
 
 
 def main() -> int:

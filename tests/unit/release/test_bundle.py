@@ -1,7 +1,9 @@
 import gzip
 import hashlib
 import io
+import re
 import tarfile
+from posixpath import dirname, join, normpath
 
 from hajob.version import VERSION
 from release import bundle, sbom
@@ -29,6 +31,18 @@ def test_the_chart_is_packed_as_helm_does() -> None:
     found = files(gzip.decompress(bundle.chart()))
     assert {"hajob/Chart.yaml", "hajob/values.yaml", "hajob/templates/operator.yaml"} <= found.keys()
     assert bundle.chart() == bundle.chart()
+
+
+def test_its_pages_link_only_to_pages_that_are_in_it() -> None:
+    pages = bundle.pages()
+    assert "docs/install.md" in pages
+    links = {
+        (path, normpath(join(dirname(path), link.partition("#")[0])))
+        for path, page in pages.items()
+        for link in re.findall(r"\]\((?!https?:|#)([^)\s]+)\)", page.content.decode())
+    }
+    assert {target for _, target in links} >= {"docs/admin.md", "docs/chart.md", "docs/operations.md"}
+    assert [link for link in sorted(links) if link[1].startswith("docs/") and link[1] not in pages] == []
 
 
 def metadata(name: str, *lines: str) -> dict[str, Entry]:
