@@ -1,4 +1,4 @@
-"""The way from v1alpha1 to v1beta1, rehearsed on a real server with a CRD of its own (docs/decisions/0031)."""
+"""The way from v1alpha1 to v1beta1, rehearsed on a real server with a CRD of its own (docs/decisions/0032)."""
 
 from __future__ import annotations
 

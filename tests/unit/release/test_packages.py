@@ -6,6 +6,7 @@ import zipfile
 from pathlib import Path
 
 import pytest
+import yaml
 
 from e2e.bootstrap.environment import LOCK
 from e2e.bootstrap.paths import CHECKOUT
@@ -103,5 +104,5 @@ def test_the_version_stands_in_one_place() -> None:
     text = (CHECKOUT / "pyproject.toml").read_text()
     (written,) = re.findall(r'(?m)^version = "(.*)"', text)
     assert importlib.metadata.version("hajob") == written == VERSION
-    chart = (CHECKOUT / "charts/hajob/Chart.yaml").read_text()
-    assert f'appVersion: "{written}"' in chart or f"appVersion: {written}" in chart
+    chart = yaml.safe_load((CHECKOUT / "charts/hajob/Chart.yaml").read_text())
+    assert (chart["version"], chart["appVersion"]) == (written, written)
