@@ -59,6 +59,10 @@ generate: ## write the generated files anew
 unit: ## tests without a cluster, in seconds
 	@$(TOOL) -m pytest tests/unit $(TESTS)
 
+.PHONY: pythons
+pythons: ## unit tests by every supported Python of this machine, those of the launcher by 3.7 and newer, as a table
+	@$(TOOL) -m tests.unit.pythons $(TESTS)
+
 .PHONY: integration
 integration: ## tests on a real API server
 	@$(PYTEST) tests/integration $(TESTS)
@@ -89,9 +93,10 @@ matrix: ## API, chart, demo on other Kubernetes versions, 1.29 first, built from
 	@$(RUN) e2e.bootstrap.matrix $(ARGS)
 
 .PHONY: image
-image: ## build the image with docker, podman or buildah, whichever is there
-	@builder=$$(command -v docker || command -v podman || command -v buildah) || { echo "none of docker, podman, buildah is there: make image-archive needs none"; exit 1; }; \
-	"$$builder" build --tag hajob/operator:$$(sed -n 's/^version = "\(.*\)"/\1/p' pyproject.toml) .
+image: ## build the image with docker, podman or buildah, whichever works here
+	@builder=; for each in docker podman buildah; do ! $$each info >/dev/null 2>&1 || { builder=$$each; break; }; done; \
+	[ "$$builder" ] || { echo "none of docker, podman, buildah works here: make image-archive needs none"; exit 1; }; \
+	$$builder build --tag hajob/operator:$$(sed -n 's/^version = "\(.*\)"/\1/p' pyproject.toml) .
 
 .PHONY: image-archive
 image-archive: ## build the image as OCI archives for amd64 and arm64 in dist/, without docker and the same bytes every time
