@@ -5,8 +5,7 @@ ARG TARGETARCH=amd64
 RUN apt-get update && apt-get install --yes --no-install-recommends python3 python3-venv ca-certificates
 COPY . /src
 WORKDIR /src
-RUN HAJOB_CACHE=/tmp/cache python3 -m e2e.bootstrap --python-only -m release.image --platform linux/${TARGETARCH} --root /image \
-    && mkdir -p --mode 1777 /image/tmp
+RUN HAJOB_CACHE=/tmp/cache python3 -m e2e.bootstrap --python-only -m release.image --platform linux/${TARGETARCH} --root /image
 
 FROM scratch
 COPY --from=files /image /

@@ -55,7 +55,7 @@ def main() -> int:
         for name in options.platform or sorted(PLATFORMS):
             if options.root:
                 for layer in layout.layers(PLATFORMS[name], cache()):
-                    write_below(options.root, layer.tree)
+                    write_below(options.root, layer.tree, layer.directories)
                 continue
             path = build(PLATFORMS[name], options.output)
             print(f"{path}: {path.stat().st_size / 10**6:.1f} MB")

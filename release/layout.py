@@ -6,10 +6,12 @@ tests/unit/release/test_dockerfile.py compares both.
 
 from __future__ import annotations
 
-import importlib.util
+import hashlib
 import marshal
-import sys
-from collections.abc import Mapping
+import subprocess
+import tempfile
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 
@@ -18,8 +20,8 @@ from hajob.version import VERSION
 from release import debian, elf, wheels
 from release.debian import PYTHON
 from release.oci import Layer
-from release.platforms import Platform
-from release.tree import Entry, Tree
+from release.platforms import Platform, of_this_machine
+from release.tree import Entry, Tree, without_links, write_below
 
 USER: Final = "65532:65532"
 ENVIRONMENT: Final = {
@@ -64,10 +66,11 @@ def layers(platform: Platform, cache: Path, checkout: Path = CHECKOUT) -> list[L
     base, packages, own = python(platform, cache), wheel_files(platform, cache, wheels.needed()), _own(cache, checkout)
     if unfit := elf.problems(base | packages | own, platform):
         raise UnfitImageError(f"{len(unfit)} files do not fit {platform.name}: {'; '.join(unfit[:5])}")
+    command = compiler(cache)
     return [
-        Layer("Python and its libraries, from Debian", with_bytecode(base), DIRECTORIES),
-        Layer("Python packages of requirements.lock", with_bytecode(packages)),
-        Layer(f"Hajob {VERSION}", with_bytecode(own)),
+        Layer("Python and its libraries, from Debian", with_bytecode(base, command), DIRECTORIES),
+        Layer("Python packages of requirements.lock", with_bytecode(packages, command)),
+        Layer(f"Hajob {VERSION}", with_bytecode(own, command)),
     ]
 
 
@@ -96,26 +99,39 @@ def _own(cache: Path, checkout: Path) -> dict[str, Entry]:
     return found | {"usr/local/bin/kubectl-hajob": Entry(script, executable=True)}
 
 
-def with_bytecode(tree: Tree) -> dict[str, Entry]:
+def compiler(cache: Path) -> list[str]:
+    """The command of the image's own Python, as it is packed for this machine; unpacked in the cache.
+
+    Another one, be it another patch release, writes other bytecode.
+
+    Raises:
+        PackagesError: it cannot be had.
+    """
+    here = of_this_machine()
+    directory = cache / f"python-{here.debian}-{hashlib.sha256(debian.LOCK.read_bytes()).hexdigest()[:12]}"
+    if not directory.is_dir():
+        with tempfile.TemporaryDirectory(dir=cache) as temporary:
+            write_below(Path(temporary) / "root", without_links(python(here, cache)))
+            with suppress(OSError):  # another one was faster
+                (Path(temporary) / "root").rename(directory)
+    return ["/usr/bin/env", "-i", f"PYTHONHOME={directory}/usr", *here.python(str(directory))]
+
+
+def with_bytecode(tree: Tree, command: Sequence[str]) -> dict[str, Entry]:
     """A read-only root takes no bytecode later, and compiling 2,000 modules at each start would cost seconds.
 
-    Unchecked, since no file changes; in marshal's version without references, whose bytes depend on nothing else.
-    Another Python than the image's writes other bytecode: then there is none.
+    Raises:
+        UnfitImageError: the Python of `command` does not run here.
     """
-    if sys.version_info[:2] != PYTHON:
-        return dict(tree)
-    compiled = {}
-    for path, entry in tree.items():
-        if path.endswith(".py") and not entry.link and (code := _compile(path, entry.content)):
-            directory, _, name = path.rpartition("/")
-            compiled[f"{directory}/__pycache__/{name[:-3]}.cpython-{PYTHON[0]}{PYTHON[1]}.pyc"] = Entry(code)
-    return {**tree, **compiled}
+    sources = {path: entry.content for path, entry in tree.items() if path.endswith(".py") and not entry.link}
+    words = [*command, "-S", "-B", "-W", "ignore", str(Path(__file__).with_name("compiler.py"))]
+    done = subprocess.run(words, input=marshal.dumps(sources, 2), capture_output=True, check=False)
+    if done.returncode or not done.stdout:
+        raise UnfitImageError(f"{' '.join(words)} does not compile: {done.stderr.decode(errors='replace').strip()}")
+    compiled: dict[str, bytes] = marshal.loads(done.stdout)
+    return {**tree, **{_bytecode_path(path): Entry(code) for path, code in compiled.items() if code}}
 
 
-def _compile(path: str, source: bytes) -> bytes:
-    try:
-        code = compile(source, f"/{path}", "exec", dont_inherit=True)
-    except (SyntaxError, ValueError):
-        return b""  # templates and tests of broken files are not imported
-    unchecked = (1).to_bytes(4, "little")
-    return importlib.util.MAGIC_NUMBER + unchecked + importlib.util.source_hash(source) + marshal.dumps(code, 2)
+def _bytecode_path(path: str) -> str:
+    directory, _, name = path.rpartition("/")
+    return f"{directory}/__pycache__/{name.removesuffix('.py')}.cpython-{PYTHON[0]}{PYTHON[1]}.pyc"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import platform
 from dataclasses import dataclass
 from typing import Final
 
@@ -17,6 +18,7 @@ class Platform:
         pip: the wheels it takes, best first.
         machine: `e_machine` of its ELF files.
         page_bytes: the largest page that its kernels are built with; segments must be aligned to it.
+        loader: what starts its programs, below a root.
     """
 
     name: str
@@ -25,11 +27,17 @@ class Platform:
     pip: tuple[str, ...]
     machine: int
     page_bytes: int
+    loader: str
 
     @property
     def architecture(self) -> str:
         """In OCI's words, without the system."""
         return self.name.removeprefix("linux/")
+
+    def python(self, root: str) -> list[str]:
+        """The command of an unpacked Python, whatever libraries and loader the machine has; it wants PYTHONHOME."""
+        libraries = ":".join(f"{root}/{place}/{self.triplet}" for place in ("lib", "usr/lib"))
+        return [f"{root}/{self.loader}", "--library-path", libraries, f"{root}/usr/bin/python3"]
 
 
 def _wheels(machine: str) -> tuple[str, ...]:
@@ -41,7 +49,12 @@ def _wheels(machine: str) -> tuple[str, ...]:
 PLATFORMS: Final = {
     each.name: each
     for each in (
-        Platform("linux/amd64", "amd64", "x86_64-linux-gnu", _wheels("x86_64"), 62, 4 << 10),
-        Platform("linux/arm64", "arm64", "aarch64-linux-gnu", _wheels("aarch64"), 183, 64 << 10),
+        Platform("linux/amd64", "amd64", "x86_64-linux-gnu", _wheels("x86_64"), 62, 4 << 10, "lib64/ld-linux-x86-64.so.2"),
+        Platform("linux/arm64", "arm64", "aarch64-linux-gnu", _wheels("aarch64"), 183, 64 << 10, "lib/ld-linux-aarch64.so.1"),
     )
 }
+
+
+def of_this_machine() -> Platform:
+    """KeyError: there is no image for it."""
+    return PLATFORMS[{"x86_64": "linux/amd64", "aarch64": "linux/arm64"}[platform.machine()]]

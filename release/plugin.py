@@ -26,7 +26,6 @@ from release.platforms import PLATFORMS, Platform
 from release.tree import Entry, Tree, to_tar, without_links
 from release.wheels import SITE, WheelsError
 
-LOADERS: Final = {"linux/amd64": "lib64/ld-linux-x86-64.so.2", "linux/arm64": "lib/ld-linux-aarch64.so.1"}
 COMMANDS: Final = {"kubectl-hajob": "hajob.cli.main", "kubectl_complete-hajob": "hajob.cli.completion"}
 COMPLETION: Final = 'ln -sf "$(dirname "$(readlink -f "$(command -v kubectl-hajob)")")"/kubectl_complete-hajob ~/.krew/bin/'
 """What puts the second command on the PATH, since krew links only one of a plugin."""
@@ -44,12 +43,12 @@ def archive(tree: Tree, platform: Platform) -> bytes:
 
 def script(module: str, platform: Platform) -> str:
     """Starts a module with the archive's Python."""
-    libraries = ":".join(f"$root/{place}/{platform.triplet}" for place in ("lib", "usr/lib"))
+    python = " ".join(f'"{word}"' for word in platform.python("$root"))
     return f"""#!/bin/sh
 root=$(readlink -f "$0")
 root=${{root%/*}}/root
 PYTHONHOME=$root/usr PYTHONPATH=$root/{SITE} PYTHONNOUSERSITE=1 \\
-    exec "$root/{LOADERS[platform.name]}" --library-path "{libraries}" "$root/usr/bin/python3" -m {module} "$@"
+    exec {python} -m {module} "$@"
 """
 
 

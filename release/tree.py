@@ -101,8 +101,8 @@ def _parents(paths: Iterable[str]) -> Iterator[str]:
         yield from (str(parent) for parent in PurePosixPath(path).parents if parent.parts)
 
 
-def write_below(root: Path, tree: Tree) -> None:
-    """Write everything into a directory, for a builder that takes one."""
+def write_below(root: Path, tree: Tree, directories: Mapping[str, int] | None = None) -> None:
+    """Write everything into a directory, for a builder that takes one; directories as for `to_tar`."""
     for path, entry in tree.items():
         target = root / path
         target.parent.mkdir(parents=True, exist_ok=True)
@@ -111,3 +111,6 @@ def write_below(root: Path, tree: Tree) -> None:
         else:
             target.write_bytes(entry.content)
             target.chmod(entry.mode)
+    for path, mode in (directories or {}).items():
+        (root / path).mkdir(parents=True, exist_ok=True)
+        (root / path).chmod(mode)

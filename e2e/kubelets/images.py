@@ -43,7 +43,8 @@ def build(platform: Platform, directory: Path, trainer_environment: Mapping[str,
         PackagesError, WheelsError, UnfitImageError: something cannot be had, or does not fit.
     """
     cache = image.cache()
-    base = Layer("Python", layout.with_bytecode(layout.python(platform, cache)), layout.DIRECTORIES)
+    compiled = layout.with_bytecode(layout.python(platform, cache), layout.compiler(cache))
+    base = Layer("Python", compiled, layout.DIRECTORIES)
     pause = {"Entrypoint": ["/usr/bin/python3", "-S", "-c", _PAUSE_PROGRAM], "User": "65535:65535"}
     built = [
         oci.Image(image.NAME, platform, layout.layers(platform, cache), layout.CONFIG),
@@ -91,7 +92,7 @@ def _trainer(platform: Platform, cache: Path) -> list[Layer]:
         if package.name not in {"runc", "libseccomp2"}:
             system |= debian.unpack(content)
     system["bin/sh"] = Entry(link="bash")  # what Debian's maintainer scripts make
-    numpy = layout.with_bytecode(layout.wheel_files(platform, cache, {"numpy"}))
+    numpy = layout.with_bytecode(layout.wheel_files(platform, cache, {"numpy"}), layout.compiler(cache))
     own = {
         **_files(CHECKOUT / "e2e" / "trainer" / "image", _HOME),
         **_files(CHECKOUT / "e2e" / "trainer", f"{_SOURCES}/e2e/trainer"),

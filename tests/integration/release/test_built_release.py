@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import io
 import os
-import platform
 import shutil
+import stat
 import subprocess
 import sys
 import tarfile
@@ -16,12 +16,13 @@ from pathlib import Path
 
 import pytest
 
-from release import debian, image, layout, plugin
+from release import debian, image, layout, oci, plugin
 from release.oci import Layer
-from release.platforms import PLATFORMS
+from release.platforms import of_this_machine
 
+pytestmark = pytest.mark.timeout(900)  # a whole image is packed and compressed
 HIDE = Path(__file__).with_name("hide_libraries.py")
-HERE = PLATFORMS[{"x86_64": "linux/amd64", "aarch64": "linux/arm64"}[platform.machine()]]
+HERE = of_this_machine()
 
 
 def lacking() -> str:
@@ -37,6 +38,32 @@ def layers() -> list[Layer]:
     if absent := lacking():
         pytest.skip(f"the packages of the image are not in the cache ({absent}): make image-archive")
     return layout.layers(HERE, image.cache())
+
+
+def permissions(path: Path) -> int:
+    return stat.S_IMODE(path.lstat().st_mode)
+
+
+def test_the_dockerfile_packs_what_is_in_the_archive(
+    layers: list[Layer], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(layout, "layers", lambda *_: layers)
+    root = tmp_path / "image"
+    monkeypatch.setattr(sys, "argv", ["image", "--platform", HERE.name, "--root", str(root)])  # as the Dockerfile does
+    assert image.main() == 0
+    _, packed = oci.read(image.build(HERE, tmp_path))
+    written = {path.relative_to(root).as_posix(): path for path in root.rglob("*")}
+    files = {name: path for name, path in written.items() if path.is_symlink() or path.is_file()}
+    assert files.keys() == packed.keys()
+    for name, path in files.items():
+        entry = packed[name]
+        content = b"" if path.is_symlink() else path.read_bytes()
+        link = str(path.readlink()) if path.is_symlink() else ""
+        assert (name, link, content == entry.content) == (name, entry.link, True)
+        assert path.is_symlink() or (name, permissions(path)) == (name, entry.mode)
+    directories = {name: permissions(path) for name, path in written.items() if name not in files}
+    assert {name: mode for name, mode in directories.items() if mode != 0o755} == {"tmp": 0o1777}
+    assert layout.DIRECTORIES.keys() <= directories.keys()
 
 
 @pytest.fixture(scope="module")

@@ -25,6 +25,7 @@ def pairs(instruction: str) -> dict[str, str]:
 def test_the_files_are_written_by_the_same_program() -> None:
     (run,) = [line for line in STAGES[0] if "release.image" in line]
     assert "-m release.image --platform linux/${TARGETARCH} --root /image" in run
+    assert run.count("/image") == 1, "nothing else writes there"
     assert STAGES[-1][0] == "scratch"
     assert told("COPY") == ["--from=files /image /"]
     assert told("RUN") == []

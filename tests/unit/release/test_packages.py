@@ -87,9 +87,9 @@ def test_a_wheel_goes_where_debians_python_looks() -> None:
     assert wheels.unpack(wheel(files)) == {f"{wheels.SITE}/p/a.py": Entry(b"1"), f"{wheels.SITE}/p/b.py": Entry(b"2")}
 
 
-@pytest.mark.skipif(sys.version_info[:2] != debian.PYTHON, reason="the image's Python writes its bytecode")
 def test_modules_come_with_bytecode_that_is_never_checked(tmp_path: Path) -> None:
-    tree = layout.with_bytecode({"lib/m.py": Entry(b"answer = 42\n"), "lib/broken.py": Entry(b"def"), "m.txt": Entry()})
+    sources = {"lib/m.py": Entry(b"answer = 42\n"), "lib/broken.py": Entry(b"def"), "m.txt": Entry()}
+    tree = layout.with_bytecode(sources, [sys.executable])
     assert set(tree) == {"lib/m.py", "lib/broken.py", "m.txt", "lib/__pycache__/m.cpython-311.pyc"}
     (tmp_path / "m.pyc").write_bytes(tree["lib/__pycache__/m.cpython-311.pyc"].content)
     spec = importlib.util.spec_from_file_location("m", tmp_path / "m.pyc")
@@ -98,6 +98,11 @@ def test_modules_come_with_bytecode_that_is_never_checked(tmp_path: Path) -> Non
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     assert module.answer == 42
+
+
+def test_a_python_that_does_not_run_here_is_told() -> None:
+    with pytest.raises(layout.UnfitImageError, match=r"/bin/false .*does not compile"):
+        layout.with_bytecode({"m.py": Entry(b"")}, ["/bin/false"])
 
 
 def test_the_version_stands_in_one_place() -> None:

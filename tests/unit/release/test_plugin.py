@@ -28,7 +28,7 @@ def test_the_archive_brings_its_own_python(platform: Platform) -> None:
     assert "root/etc/passwd" not in found
     assert found["kubectl-hajob"].executable
     started = found["kubectl-hajob"].content.decode()
-    assert f'"$root/{plugin.LOADERS[platform.name]}"' in started
+    assert f'"$root/{platform.loader}"' in started
     assert "-m hajob.cli.main" in started
 
 
@@ -36,7 +36,7 @@ def test_the_archive_brings_its_own_python(platform: Platform) -> None:
 def test_no_member_is_a_link_since_krew_refuses_them(platform: Platform) -> None:
     loader = f"lib/{platform.triplet}/loader.so"
     links = {
-        plugin.LOADERS[platform.name]: Entry(link=f"/{loader}"),
+        platform.loader: Entry(link=f"/{loader}"),
         "usr/lib/libz.so.1": Entry(link="libz.so.1.2.13"),
         "usr/lib/libz.so": Entry(link="libz.so.1"),
         "usr/lib/data_linux.py": Entry(link="data.py"),
@@ -54,7 +54,7 @@ def test_no_member_is_a_link_since_krew_refuses_them(platform: Platform) -> None
     with tarfile.open(fileobj=io.BytesIO(content)) as archive:
         assert [member.name for member in archive if not member.isfile() and not member.isdir()] == []
         found = {path.removeprefix("root/"): entry for path, entry in from_tar(archive).items()}
-    assert found[plugin.LOADERS[platform.name]] == Entry(b"loader", executable=True)
+    assert found[platform.loader] == Entry(b"loader", executable=True)
     assert found["usr/bin/python3"] == Entry(b"elf", executable=True)
     assert found["usr/lib/libz.so.1"] == found["usr/lib/libz.so"] == Entry(b"z")
     assert found["usr/lib/data.py"] == found["usr/lib/data_linux.py"] == Entry(b"d")

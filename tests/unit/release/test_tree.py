@@ -62,7 +62,8 @@ def test_a_path_that_leads_outside_is_refused() -> None:
         from_tar(read(to_tar({"../etc/passwd": Entry(b"")})))
 
 
-def test_files_are_written_with_their_permissions(tmp_path: Path) -> None:
-    write_below(tmp_path, TREE)
+def test_what_is_written_has_its_permissions(tmp_path: Path) -> None:
+    write_below(tmp_path, TREE, {"tmp": 0o1777, "proc": 0o755})
+    assert [(tmp_path / name).stat().st_mode & 0o7777 for name in ("tmp", "proc")] == [0o1777, 0o755]
     assert (tmp_path / "usr/bin/link").read_bytes() == b"#!/bin/true"
     assert (tmp_path / "usr/bin/tool").stat().st_mode & 0o777 == 0o755
