@@ -49,8 +49,12 @@ def _wheels(machine: str) -> tuple[str, ...]:
 PLATFORMS: Final = {
     each.name: each
     for each in (
-        Platform("linux/amd64", "amd64", "x86_64-linux-gnu", _wheels("x86_64"), 62, 4 << 10, "lib64/ld-linux-x86-64.so.2"),
-        Platform("linux/arm64", "arm64", "aarch64-linux-gnu", _wheels("aarch64"), 183, 64 << 10, "lib/ld-linux-aarch64.so.1"),
+        Platform(
+            "linux/amd64", "amd64", "x86_64-linux-gnu", _wheels("x86_64"), 62, 4 << 10, "lib64/ld-linux-x86-64.so.2"
+        ),
+        Platform(
+            "linux/arm64", "arm64", "aarch64-linux-gnu", _wheels("aarch64"), 183, 64 << 10, "lib/ld-linux-aarch64.so.1"
+        ),
     )
 }
 

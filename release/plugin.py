@@ -27,7 +27,9 @@ from release.tree import Entry, Tree, to_tar, without_links
 from release.wheels import SITE, WheelsError
 
 COMMANDS: Final = {"kubectl-hajob": "hajob.cli.main", "kubectl_complete-hajob": "hajob.cli.completion"}
-COMPLETION: Final = 'ln -sf "$(dirname "$(readlink -f "$(command -v kubectl-hajob)")")"/kubectl_complete-hajob ~/.krew/bin/'
+COMPLETION: Final = (
+    'ln -sf "$(dirname "$(readlink -f "$(command -v kubectl-hajob)")")"/kubectl_complete-hajob ~/.krew/bin/'
+)
 """What puts the second command on the PATH, since krew links only one of a plugin."""
 ADDRESS: Final = "https://registry.example.org/hajob"
 """Where the archives are put; whoever publishes them says it by `--address`."""
@@ -68,7 +70,7 @@ def manifest(archives: Mapping[str, bytes], address: str) -> dict[str, Any]:
             "version": f"v{VERSION}",
             "homepage": address,
             "shortDescription": "Look at, try out and steer trainings on Ascend NPUs",
-            "caveats": f"krew links kubectl-hajob only. For completion, now and after each upgrade:\n\n  {COMPLETION}\n",
+            "caveats": f"krew links kubectl-hajob only. For completion, now and after an upgrade:\n\n  {COMPLETION}\n",
             "platforms": platforms,
         },
     }

@@ -31,8 +31,8 @@ Tree = Mapping[str, Entry]
 def without_links(tree: Tree) -> dict[str, Entry]:
     """The same for an archive that may hold no links: each becomes the file that it leads to.
 
-    That file's own name goes, since programs ask for the link's (`libz.so.1`); of a module both are asked for. A link to
-    a directory, or out of the tree, is left out.
+    That file's own name goes, since programs ask for the link's (`libz.so.1`); of a module both are asked for. A link
+    to a directory, or out of the tree, is left out.
     """
     files = {path: entry for path, entry in tree.items() if not entry.link}
     led = {path: _end(tree, path) for path, entry in tree.items() if entry.link}

@@ -2,8 +2,8 @@
 
     python -m tests.unit.pythons [PYTEST-ARGUMENT ...]
 
-`make pythons`: the unit tests by each Python that the operator supports, those of launcher, shims and controller host with
-each that training images bring, and a table of it. Arguments are for the former.
+`make pythons`: the unit tests by each Python that the operator supports, those of launcher, shims and controller host
+with each that training images bring, and a table of it. Arguments are for the former.
 """
 
 from __future__ import annotations
@@ -46,7 +46,9 @@ def _version(python: str) -> str:
 
 def run(command: list[str]) -> tuple[int, str]:
     """Exit code and last line of a command; where it fails, all it says is printed."""
-    done = subprocess.run(command, cwd=CHECKOUT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
+    done = subprocess.run(
+        command, cwd=CHECKOUT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False
+    )
     if done.returncode:
         print(done.stdout, file=sys.stderr)
     return done.returncode, (done.stdout.strip().splitlines() or [""])[-1]

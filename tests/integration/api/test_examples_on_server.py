@@ -42,7 +42,9 @@ def test_every_example_is_accepted_by_the_operator(served: Served, priority_clas
         for number, job in enumerate(yaml.safe_load_all(path.read_text())):
             job["metadata"] |= {"name": f"{path.stem}-{number}", "namespace": served.namespace}
             job["spec"]["template"]["spec"]["nodeSelector"] = served.job["spec"]["template"]["spec"]["nodeSelector"]
-            job["spec"].setdefault("coordinator", {})["nodeSelector"] = served.job["spec"]["coordinator"]["nodeSelector"]
+            job["spec"].setdefault("coordinator", {})["nodeSelector"] = served.job["spec"]["coordinator"][
+                "nodeSelector"
+            ]
             jobs[job["metadata"]["name"]] = job
     applied = {"kind": "List", "apiVersion": "v1", "items": [*jobs.values()]}
     served.plane.kubectl("apply", "-f", "-", stdin=json.dumps(applied))
