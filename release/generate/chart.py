@@ -11,13 +11,14 @@ import json
 import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Annotated, Any, Final, Literal
+from typing import Annotated, Any, Final, get_type_hints
 
 from pydantic import BaseModel, ConfigDict, Field, create_model
 from pydantic.alias_generators import to_camel
 
 from hajob.api.base import Json
-from hajob.runtime.settings import Settings
+from hajob.objects.settings import PullPolicy
+from hajob.runtime.settings import LogLevel, Settings
 from release.generate.files import ROOT, write_or_check
 from release.generate.operator_page import sentences
 
@@ -45,7 +46,6 @@ BY_THE_CHART: Final = frozenset(
 """Settings that the chart derives from its own values."""
 
 Port = Annotated[int, Field(ge=1, le=65535)]
-PullPolicy = Literal["Always", "IfNotPresent", "Never"]
 
 
 class Values(BaseModel):
@@ -135,9 +135,9 @@ class Crds(Values):
 
 
 def _settings_model() -> type[Values]:
-    told = sentences()
+    told, kinds = sentences(), get_type_hints(Settings, include_extras=True)
     fields: dict[str, Any] = {
-        field.name: (type(field.default), Field(field.default, description=told[field.name]))
+        field.name: (kinds[field.name], Field(field.default, description=told[field.name]))
         for field in dataclasses.fields(Settings)
         if field.name not in BY_THE_CHART
     }
@@ -160,7 +160,7 @@ class ChartValues(Values):
     """The one namespace whose jobs are served, with rights there only; empty: all."""
     fault_namespaces: list[str] = ["kube-system"]
     """Where device plugin, NodeD and ClusterD write; add `mindx-dl` where it exists."""
-    log_level: Literal["DEBUG", "INFO", "WARNING", "ERROR"] = "INFO"
+    log_level: LogLevel = "INFO"
     """Level of the operator's own log."""
     settings: OperatorSettings = OperatorSettings()  # type: ignore[valid-type]
     """Further settings of the operator."""

@@ -41,3 +41,13 @@ subjects:
 {{- define "hajob.variable" -}}
 - {name: {{ .name }}, value: {{ .value | toString | quote }}}
 {{- end }}
+
+{{/* Refuses times with which two operators would lead at once; the operator's own check says the same. */}}
+{{- define "hajob.leaseTimes" -}}
+{{- $lease := float64 .Values.settings.leaseSeconds }}
+{{- $renew := float64 .Values.settings.leaseRenewSeconds }}
+{{- $retry := float64 .Values.settings.leaseRetrySeconds }}
+{{- if not (and (gt $lease $renew) (gt $renew $retry)) }}
+{{- fail (printf "settings.leaseSeconds=%v, settings.leaseRenewSeconds=%v, settings.leaseRetrySeconds=%v: each must be larger than the next" $lease $renew $retry) }}
+{{- end }}
+{{- end }}

@@ -8,11 +8,11 @@ their place.
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Literal
 
 from hajob.api.base import Json
 
-PULL_POLICIES: Final = ("Always", "IfNotPresent", "Never")
+PullPolicy = Literal["Always", "IfNotPresent", "Never"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,7 +20,7 @@ class PodSettings:
     """Images, ports, mount paths and times that are the same for all jobs of an installation."""
 
     sidecar_image: str
-    image_pull_policy: str = "IfNotPresent"
+    image_pull_policy: PullPolicy = "IfNotPresent"
     image_pull_secrets: Sequence[str] = ()
     """Names of Secrets in the job's namespace; they come beside those of the template."""
     resources: Json = field(default_factory=dict)
@@ -51,14 +51,3 @@ def read_object(variable: str, text: str) -> Json:
     if isinstance(found, dict):
         return found
     raise ValueError(f"{variable}={text} is not a JSON object")
-
-
-def read_pull_policy(variable: str, text: str) -> str:
-    """A pull policy.
-
-    Raises:
-        ValueError: it is none; names the variable.
-    """
-    if text not in PULL_POLICIES:
-        raise ValueError(f"{variable}={text!r} is none of {', '.join(PULL_POLICIES)}")
-    return text

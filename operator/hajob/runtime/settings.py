@@ -7,13 +7,22 @@ from a shell.
 
 from __future__ import annotations
 
-import dataclasses
 import os
 import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Annotated, Any, Final, Literal, get_type_hints
 
-from hajob.objects.settings import PodSettings, read_object, read_pull_policy
+from pydantic import Field, TypeAdapter, ValidationError
+
+from hajob.objects.settings import PodSettings, PullPolicy, read_object
+
+Seconds = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+Selector = Annotated[str, Field(json_schema_extra={"pattern": "^([^=,]+=[^=,]*(,[^=,]+=[^=,]*)*)?$"})]
+"""`label=value,label=value`; `Settings.fault_node_labels` reads it."""
+LogLevel = Literal["DEBUG", "INFO", "WARNING", "ERROR"]
+LEASE_ORDER: Final = ("lease_seconds", "lease_renew_seconds", "lease_retry_seconds")
+"""Each is larger than the next: else a standby leads while the leader before it still writes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +47,7 @@ class Settings:
     fault_namespaces: str = "kube-system,mindx-dl"
     """Namespaces of the ConfigMaps that tell of faults (device plugin, NodeD, ClusterD), separated by commas."""
 
-    fault_node_selector: str = ""
+    fault_node_selector: Selector = ""
     """Labels of the nodes that are this operator's (`pool=a,chips=910b`): it quarantines only these, and only these
     count for its breaker. For several operators in one cluster; a job hears of the faults of any node it is on. Empty:
     all nodes."""
@@ -52,7 +61,7 @@ class Settings:
     sidecar_image: str = "hajob/sidecar:dev"
     """Image of agent, coordinator and installer."""
 
-    sidecar_image_pull_policy: str = "IfNotPresent"
+    sidecar_image_pull_policy: PullPolicy = "IfNotPresent"
     """When that image is pulled: Always, IfNotPresent or Never."""
 
     sidecar_pull_secrets: str = ""
@@ -65,25 +74,25 @@ class Settings:
     sidecar_security_context: str = ""
     """Fields of their securityContext as JSON, over what Pod Security `restricted` asks for: {"runAsUser": 1000}."""
 
-    certificate_days: int = 365
+    certificate_days: Annotated[int, Field(ge=1)] = 365
     """For how long the certificates of a job hold; they are replaced, in running jobs too, when two thirds are over."""
 
     lease_name: str = "hajob-operator"
     """Name of the leader's Lease."""
 
-    lease_seconds: float = 4.0
+    lease_seconds: Seconds = 4.0
     """How long a Lease holds without renewal. With the two below: a standby takes over within about 5 s."""
 
-    lease_renew_seconds: float = 3.0
+    lease_renew_seconds: Seconds = 3.0
     """A leader that could not renew for so long stops writing."""
 
-    lease_retry_seconds: float = 1.0
+    lease_retry_seconds: Seconds = 1.0
     """How often the Lease is renewed or looked at."""
 
-    metrics_port: int = 8080
+    metrics_port: Annotated[int, Field(ge=0, le=65535)] = 8080
     """Port of /healthz, /readyz and /metrics."""
 
-    log_level: str = "INFO"
+    log_level: LogLevel = "INFO"
     """Level of the operator's own log."""
 
     @classmethod
@@ -91,27 +100,29 @@ class Settings:
         """Read every setting that is set.
 
         Raises:
-            SystemExit: a value does not read as what it should be; names the variable and the value.
+            SystemExit: a value is not what it should be; names the variable and the value.
         """
         values = os.environ if environment is None else environment
-        found: dict[str, object] = {}
-        for field in dataclasses.fields(cls):
-            name = f"HAJOB_{field.name.upper()}"
-            if name not in values:
-                continue
-            kind: type[str | int | float] = type(getattr(cls(), field.name))
-            try:
-                found[field.name] = kind(values[name])
-            except ValueError:
-                raise SystemExit(f"{name}={values[name]!r} is not a {kind.__name__}") from None
+        found: dict[str, Any] = {}
+        for field, kind in get_type_hints(cls, include_extras=True).items():
+            if (name := _variable(field)) in values:
+                found[field] = _read(name, kind, values[name])
         found.setdefault("identity", f"{found.get('pod_name', cls().pod_name)}_{secrets.token_hex(4)}")
-        settings = cls(**found)  # type: ignore[arg-type]
+        settings = cls(**found)
         try:
+            settings._check_order()
             settings.pod_settings()
             settings.fault_node_labels()
         except ValueError as error:
             raise SystemExit(str(error)) from None
         return settings
+
+    def _check_order(self) -> None:
+        """Raise ValueError if a leader could still write when the Lease is another's already."""
+        times = {field: getattr(self, field) for field in LEASE_ORDER}
+        if sorted(set(times.values()), reverse=True) != list(times.values()):
+            said = ", ".join(f"{_variable(field)}={value:g}" for field, value in times.items())
+            raise ValueError(f"{said}: each must be larger than the next")
 
     def fault_node_labels(self) -> Mapping[str, str]:
         """The labels that a node of this operator has.
@@ -132,8 +143,21 @@ class Settings:
         """
         return PodSettings(
             sidecar_image=self.sidecar_image,
-            image_pull_policy=read_pull_policy("HAJOB_SIDECAR_IMAGE_PULL_POLICY", self.sidecar_image_pull_policy),
+            image_pull_policy=self.sidecar_image_pull_policy,
             image_pull_secrets=tuple(name.strip() for name in self.sidecar_pull_secrets.split(",") if name.strip()),
             resources=read_object("HAJOB_SIDECAR_RESOURCES", self.sidecar_resources),
             security_context=read_object("HAJOB_SIDECAR_SECURITY_CONTEXT", self.sidecar_security_context),
         )
+
+
+def _variable(field: str) -> str:
+    return f"HAJOB_{field.upper()}"
+
+
+def _read(variable: str, kind: type[object], text: str) -> object:
+    """A variable's value as what the field is; ends the process with a sentence if it is something else."""
+    try:
+        return TypeAdapter(kind).validate_python(text)
+    except ValidationError as error:
+        told = error.errors()[0]["msg"]
+        raise SystemExit(f"{variable}={text!r}: {told[0].lower()}{told[1:]}") from None

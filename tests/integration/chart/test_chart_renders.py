@@ -97,6 +97,10 @@ def test_its_crds_are_those_of_crds_and_stay() -> None:
         ("logLevel=LOUD", "logLevel"),
         ("settings.leaseSecond=3", "leaseSecond"),
         ("settings.leaseSeconds=soon", "leaseSeconds"),
+        ("settings.leaseSeconds=0", "leaseSeconds"),
+        ("settings.leaseRetrySeconds=-1", "leaseRetrySeconds"),
+        ("settings.certificateDays=0", "certificateDays"),
+        ("settings.faultNodeSelector=x", "faultNodeSelector"),
         ("metrics.port=99999", "port"),
         ("image.pullPolicy=Sometimes", "pullPolicy"),
         ("faultNamespaces=kube-system", "faultNamespaces"),
@@ -107,6 +111,13 @@ def test_a_wrong_value_is_refused_by_name(given: str, word: str) -> None:
     assert done.returncode != 0
     assert word in done.stderr
     assert "values don't meet the specifications of the schema" in done.stderr
+
+
+@pytest.mark.parametrize("given", ["leaseRenewSeconds=10", "leaseSeconds=3", "leaseRetrySeconds=3"])
+def test_times_of_two_leaders_at_once_are_refused(given: str) -> None:
+    done = helm("template", "hajob", str(CHART), "--set", f"settings.{given}", check=False)
+    assert done.returncode != 0
+    assert "each must be larger than the next" in done.stderr
 
 
 def test_lint_has_nothing_to_say() -> None:
