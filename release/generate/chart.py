@@ -17,6 +17,7 @@ from pydantic import BaseModel, ConfigDict, Field, create_model
 from pydantic.alias_generators import to_camel
 
 from hajob.api.base import Json
+from hajob.log_format import LogFormat
 from hajob.objects.settings import PullPolicy
 from hajob.runtime.settings import LogLevel, Settings
 from release.generate.files import ROOT, write_or_check
@@ -41,6 +42,7 @@ BY_THE_CHART: Final = frozenset(
         "sidecar_security_context",
         "metrics_port",
         "log_level",
+        "log_format",
     }
 )
 """Settings that the chart derives from its own values."""
@@ -98,7 +100,7 @@ class PriorityClass(Values):
     """Its value."""
 
 
-class ServiceMonitor(Values):
+class Monitor(Values):
     """For the Prometheus operator."""
 
     enabled: bool = False
@@ -114,8 +116,10 @@ class Metrics(Values):
 
     port: Port = 8080
     """Where they are served."""
-    service_monitor: ServiceMonitor = ServiceMonitor()
-    """For the Prometheus operator."""
+    service_monitor: Monitor = Monitor()
+    """For the Prometheus operator: a ServiceMonitor, with a Service."""
+    pod_monitor: Monitor = Monitor()
+    """For the Prometheus operator: a PodMonitor, which needs no Service; one of the two is enough."""
 
 
 class NetworkPolicy(Values):
@@ -162,6 +166,8 @@ class ChartValues(Values):
     """Where device plugin, NodeD and ClusterD write; add `mindx-dl` where it exists."""
     log_level: LogLevel = "INFO"
     """Level of the operator's own log."""
+    log_format: LogFormat = "text"
+    """What its log and those of the sidecars are: `text`, or `json`, an object a line."""
     settings: OperatorSettings = OperatorSettings()  # type: ignore[valid-type]
     """Further settings of the operator."""
     metrics: Metrics = Metrics()

@@ -17,7 +17,7 @@ from typing import Any
 
 import grpc
 
-from hajob import version
+from hajob import log_format, version
 from hajob.protocol import descriptors
 from trainer_sidecar.agent.checkpoints import Checkpoints
 from trainer_sidecar.agent.clock import BootClock, Clock
@@ -154,9 +154,7 @@ def main() -> int:
     """Run the agent; 64 when its settings are wrong."""
     if version.said("agent", sys.argv[1:]):
         return 0
-    logging.basicConfig(
-        level=logging.INFO, format="%(asctime)s %(levelname).1s %(name)s: %(message)s", stream=sys.stderr
-    )
+    log_format.begin(os.environ.get(log_format.VARIABLE, ""), "%(asctime)s %(levelname).1s %(name)s: %(message)s")
     try:
         settings = read_settings(os.environ)
     except SettingsError as problem:

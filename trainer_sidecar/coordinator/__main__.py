@@ -8,11 +8,10 @@ if __name__ == "__main__":
     signals.hold()  # all other imports take their time
 
 import asyncio
-import logging
 import os
 import sys
 
-from hajob import version
+from hajob import log_format, version
 from hajob.protocol import descriptors
 from trainer_sidecar.coordinator import garbage
 from trainer_sidecar.coordinator.hub import Hub
@@ -34,8 +33,12 @@ def main() -> int:
     """2 when the environment is incomplete, 1 when the port cannot be had."""
     if version.said("coordinator", sys.argv[1:]):
         return 0
-    level = os.environ.get("HAJOB_LOG_LEVEL", "INFO")
-    logging.basicConfig(level=level, format="%(asctime)s.%(msecs)03d %(levelname)s %(message)s", datefmt="%H:%M:%S")
+    log_format.begin(
+        os.environ.get(log_format.VARIABLE, ""),
+        "%(asctime)s.%(msecs)03d %(levelname)s %(message)s",
+        level=os.environ.get("HAJOB_LOG_LEVEL", "INFO"),
+        time_format="%H:%M:%S",
+    )
     try:
         settings = read_settings(os.environ)
     except SettingsError as error:

@@ -3,6 +3,7 @@
 import copy
 from typing import Final
 
+from hajob import log_format
 from hajob.api.base import Json
 from hajob.api.constants import COORDINATOR_TOKEN_AUDIENCE, TRAINER_CONTAINER
 from hajob.api.derived import chips_per_node, world_size
@@ -106,12 +107,17 @@ def sidecar_container(
         "image": settings.sidecar_image,
         "imagePullPolicy": settings.image_pull_policy,
         "command": [_PYTHON, *arguments],
-        "env": env,
+        "env": [*env, *_log_format(settings)],
         "volumeMounts": mounts,
         "resources": resources,
         "securityContext": security_context(job, settings),
         "terminationMessagePolicy": "FallbackToLogsOnError",
     }
+
+
+def _log_format(settings: PodSettings) -> list[Json]:
+    """Nothing for the usual one: what most pods say is short."""
+    return variables({log_format.VARIABLE: settings.log_format}) if settings.log_format != "text" else []
 
 
 def install_container(job: HATrainingJob, settings: PodSettings) -> Json:

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from hajob.api.base import Json
+from hajob.log_format import LogFormat
 
 PullPolicy = Literal["Always", "IfNotPresent", "Never"]
 
@@ -27,6 +28,7 @@ class PodSettings:
     """Of agent, coordinator and installer where the job says nothing; empty: the built-in ones."""
     security_context: Json = field(default_factory=dict)
     """What differs, in Hajob's own containers, from what Pod Security `restricted` asks for."""
+    log_format: LogFormat = "text"
     agent_port: int = 7071
     coordinator_port: int = 7070
     fence_after_seconds: int = 60

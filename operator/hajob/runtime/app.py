@@ -19,7 +19,7 @@ from typing import Protocol
 
 from aiohttp import web
 
-from hajob import version
+from hajob import log_format, version
 from hajob.api import constants as names
 from hajob.api.base import Json
 from hajob.api.job import HATrainingJob
@@ -342,9 +342,8 @@ def run(settings: Settings, wrap: Callable[[Kube], Kube] = lambda kube: kube) ->
         settings: of the installation.
         wrap: as for `serve`.
     """
-    logging.basicConfig(
-        level=settings.log_level, format="%(asctime)s %(levelname)s %(name)s: %(message)s", stream=sys.stderr
-    )
+    line = "%(asctime)s %(levelname)s %(name)s: %(message)s"
+    log_format.begin(settings.log_format, line, level=settings.log_level)
     footprint.give_memory_back()
     footprint.use_small_tls_buffers()
     gc.freeze()  # nor what was imported, while the lists are read

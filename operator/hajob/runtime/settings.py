@@ -15,6 +15,7 @@ from typing import Annotated, Any, Final, Literal, get_type_hints
 
 from pydantic import Field, TypeAdapter, ValidationError
 
+from hajob.log_format import LogFormat
 from hajob.objects.settings import PodSettings, PullPolicy, read_object
 
 Seconds = Annotated[float, Field(gt=0, allow_inf_nan=False)]
@@ -95,6 +96,10 @@ class Settings:
     log_level: LogLevel = "INFO"
     """Level of the operator's own log."""
 
+    log_format: LogFormat = "text"
+    """What its log and those of the sidecars are: `text`, or `json`, an object a line (`ts`, `level`, `logger`, `msg`,
+    `exception`)."""
+
     @classmethod
     def from_environment(cls, environment: Mapping[str, str] | None = None) -> Settings:
         """Read every setting that is set.
@@ -146,6 +151,7 @@ class Settings:
             image_pull_policy=self.sidecar_image_pull_policy,
             image_pull_secrets=tuple(name.strip() for name in self.sidecar_pull_secrets.split(",") if name.strip()),
             resources=read_object("HAJOB_SIDECAR_RESOURCES", self.sidecar_resources),
+            log_format=self.log_format,
             security_context=read_object("HAJOB_SIDECAR_SECURITY_CONTEXT", self.sidecar_security_context),
         )
 

@@ -21,7 +21,7 @@ os.environ["HAJOB_DIR"] = "/"
 entry = importlib.import_module(sys.argv[1])
 resource.setrlimit(resource.RLIMIT_NOFILE, (int(sys.argv[2]), resource.getrlimit(resource.RLIMIT_NOFILE)[1]))
 class Settings:
-    log_level = "INFO"
+    log_level, log_format = "INFO", "text"
     from_environment = classmethod(lambda _: Settings())
 for name in ("Settings", "read_settings", "Hub"):
     setattr(entry, name, Settings if name == "Settings" else lambda *_: Settings())
