@@ -131,6 +131,14 @@ class NetworkPolicy(Values):
     """Namespaces of jobs that get them as well."""
 
 
+class AdmissionPolicy(Values):
+    """Who may write what in a HATrainingJob, beside the rights: a ValidatingAdmissionPolicy."""
+
+    enabled: bool = False
+    """Whether only the operator writes the status of jobs and takes its finalizer, whatever rights others have. Needs
+    Kubernetes 1.30. Off, because with it an admin, too, cannot repair a job by hand while there is no operator."""
+
+
 class Crds(Values):
     """The CRD."""
 
@@ -174,6 +182,8 @@ class ChartValues(Values):
     """Health and metrics."""
     network_policy: NetworkPolicy = NetworkPolicy()
     """Who may speak to operator, coordinators and agents."""
+    admission_policy: AdmissionPolicy = AdmissionPolicy()
+    """Who may write what in a HATrainingJob, beside the rights."""
     pod_disruption_budget: bool = True
     """Whether a drain takes one replica after the other."""
     priority_class: PriorityClass = PriorityClass()

@@ -40,6 +40,11 @@ Job = dict[str, Any]
 def installed(plane: ControlPlane, namespace: str, directory: Path) -> ApiCredentials:
     """The operator's service account as installed, without its Deployment."""
     install_rights(plane, namespace)
+    return credentials_of(plane, namespace, directory)
+
+
+def credentials_of(plane: ControlPlane, namespace: str, directory: Path) -> ApiCredentials:
+    """The operator's service account, as its pod has it."""
     path = f"/api/v1/namespaces/{namespace}/serviceaccounts/{NAME}/token"
     token = plane.api.create(path, {"spec": {}})["status"]["token"]
     (directory / "token").write_text(token)
