@@ -94,10 +94,12 @@ def _resource(path: Path, given: ast.expr, constants: dict[str, str]) -> str:
 
 
 def granted() -> dict[Right, str]:
-    """Resource and verb of every rule in deploy/hajob.yaml, with its API group."""
+    """Resource and verb of every rule in deploy/hajob.yaml that is bound to the operator, with its API group."""
     found: dict[Right, str] = {}
-    for each in yaml.safe_load_all((CHECKOUT / "deploy/hajob.yaml").read_text()):
-        for rule in each.get("rules", []) if each["kind"] in {"Role", "ClusterRole"} else []:
+    objects = list(yaml.safe_load_all((CHECKOUT / "deploy/hajob.yaml").read_text()))
+    bound = {(each["roleRef"]["kind"], each["roleRef"]["name"]) for each in objects if "roleRef" in each}
+    for each in objects:
+        for rule in each["rules"] if (each["kind"], each["metadata"]["name"]) in bound else []:
             for resource in rule["resources"]:
                 found.update({(resource, verb): group for verb in rule["verbs"] for group in rule["apiGroups"]})
     return found
