@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import subprocess
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -34,9 +34,11 @@ def helm(
 
 def rendered(*arguments: str, chart: Path = CHART, namespace: str = "hajob-system") -> list[Object]:
     """The objects of the chart, without those of `helm test`."""
+    everything = rendered_with_tests(*arguments, chart=chart, namespace=namespace)
+    return [each for each in everything if "helm.sh/hook" not in (each["metadata"].get("annotations") or {})]
+
+
+def rendered_with_tests(*arguments: str, chart: Path = CHART, namespace: str = "hajob-system") -> list[Object]:
+    """All objects of the chart."""
     text = helm("template", "hajob", str(chart), "--namespace", namespace, *arguments).stdout
-    return [each for each in _objects(text) if "helm.sh/hook" not in (each["metadata"].get("annotations") or {})]
-
-
-def _objects(text: str) -> Iterator[Object]:
-    yield from (each for each in yaml.safe_load_all(text) if each)
+    return [each for each in yaml.safe_load_all(text) if each]

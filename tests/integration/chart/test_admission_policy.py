@@ -15,6 +15,7 @@ from hajob.api.constants import FINALIZER, PLURAL
 from hajob.runtime.http_kube import HttpKube
 from tests.integration.chart.chart_release import TAKE, Release
 from tests.integration.chart.helm import CHART, helm
+from tests.integration.chart.test_chart_on_server import POLICIES
 from tests.integration.conftest import QUICKSTART
 from tests.integration.runtime.test_rights_on_server import credentials_of
 
@@ -80,8 +81,7 @@ async def test_the_documented_removal_works_under_the_policy(guarded: Guarded) -
     await guarded.written_by_the_operator({"metadata": {"finalizers": None}})
     assert guarded.release.plane.api.find(guarded.path) is None
     guarded.release.helm("uninstall", "hajob")
-    policies = "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicies"
-    assert guarded.release.plane.api.find(f"{policies}/hajob-operator") is None
+    assert guarded.release.plane.api.find(f"{POLICIES}/hajob-operator") is None
 
 
 @on_server

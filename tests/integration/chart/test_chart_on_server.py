@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 from pathlib import Path
 
@@ -11,13 +12,14 @@ import yaml
 
 from e2e.cluster.control_plane import ControlPlane
 from tests.integration.chart.chart_release import TAKE, Release
-from tests.integration.chart.helm import CHART
+from tests.integration.chart.helm import CHART, Object, helm, rendered_with_tests
 from tests.integration.chart.test_chart_renders import HERE, SETS
 from tests.integration.conftest import QUICKSTART
 
 pytestmark = pytest.mark.skipif(
     not os.environ.get("HAJOB_CHART_ON_SERVER"), reason="changes the CRDs that other tests use: make chart"
 )
+POLICIES = "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicies"
 
 
 def newer_chart(directory: Path) -> Path:
@@ -59,14 +61,73 @@ def test_a_job_outlives_install_upgrade_rollback_uninstall(release: Release, tmp
     assert release.deployment() is not None, "what was kept is taken up again"
 
 
-@pytest.mark.parametrize("name", [name for name in SETS if name != "monitored"])
-def test_the_server_takes_what_is_rendered(control_plane: ControlPlane, namespace: str, name: str) -> None:
-    """A dry run; ServiceMonitor's CRD is not there."""
-    text = (HERE / "golden" / f"{name}.yaml").read_text()
-    objects = [each for each in yaml.safe_load_all(text) if each["metadata"].get("namespace") in {None, "kube-system"}]
-    rest = [each for each in yaml.safe_load_all(text) if each not in objects]
-    for each in rest:
-        each["metadata"]["namespace"] = namespace
-    unique = {(each["kind"], each["metadata"]["name"]): each for each in [*objects, *rest]}
-    whole = yaml.safe_dump_all(unique.values())
-    control_plane.kubectl("apply", "--dry-run=server", "--server-side", "--force-conflicts", "-f", "-", stdin=whole)
+def monitoring_crd(kind: str) -> Object:
+    """As much of the Prometheus operator's CRD as lets its objects be made."""
+    plural, group = f"{kind.lower()}s", "monitoring.coreos.com"
+    schema = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
+    version = {"name": "v1", "served": True, "storage": True, "schema": {"openAPIV3Schema": schema}}
+    names = {"kind": kind, "plural": plural, "singular": kind.lower()}
+    spec = {"group": group, "scope": "Namespaced", "names": names, "versions": [version]}
+    crd = {"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition"}
+    return {**crd, "metadata": {"name": f"{plural}.{group}"}, "spec": spec}
+
+
+@pytest.fixture
+def monitored_plane(control_plane: ControlPlane) -> ControlPlane:
+    """A cluster that knows monitors."""
+    kinds = ("ServiceMonitor", "PodMonitor")
+    control_plane.apply(*map(monitoring_crd, kinds))
+
+    def served() -> bool:
+        return all(control_plane.api.find(f"/apis/monitoring.coreos.com/v1/{kind.lower()}s") for kind in kinds)
+
+    control_plane.wait("monitors to be served", served)
+    return control_plane
+
+
+@pytest.mark.parametrize("name", SETS)
+def test_the_server_takes_what_is_rendered(monitored_plane: ControlPlane, name: str) -> None:
+    """A dry run of every object: CRDs, monitors and the pod of `helm test`, too."""
+    if name == "admission-policy" and not monitored_plane.api.find(POLICIES):
+        pytest.skip("this server has no ValidatingAdmissionPolicies: they came with 1.30")
+    objects = rendered_with_tests("--values", str(HERE / "values" / f"{name}.yaml"))
+    places = sorted({each["metadata"]["namespace"] for each in objects if "namespace" in each["metadata"]})
+    for place in places:
+        monitored_plane.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": place}})
+    # a pod is taken only where its account is
+    monitored_plane.apply(*(each for each in objects if each["kind"] == "ServiceAccount"))
+    arguments = ("apply", "--dry-run=server", "--server-side", "--force-conflicts", "-o", "name", "-f", "-")
+    taken = monitored_plane.kubectl(*arguments, stdin=yaml.safe_dump_all(objects)).stdout.split()
+    assert len(taken) == len(objects)
+
+
+def test_the_sets_render_every_template() -> None:
+    def sources(*arguments: str) -> set[str]:
+        return set(
+            re.findall(r"^# Source: hajob/(\S+)$", helm("template", str(CHART), *arguments).stdout, re.MULTILINE)
+        )
+
+    found = set().union(*(sources("--values", str(HERE / "values" / f"{name}.yaml")) for name in SETS))
+    assert found == {str(path.relative_to(CHART)) for path in (CHART / "templates").rglob("*.yaml")}
+
+
+def test_a_quota_of_memory_admits_the_pods(control_plane: ControlPlane, namespace: str) -> None:
+    metadata = {"name": "memory", "namespace": namespace}
+    quota = {
+        "apiVersion": "v1",
+        "kind": "ResourceQuota",
+        "metadata": metadata,
+        "spec": {"hard": {"limits.memory": "4Gi"}},
+    }
+    control_plane.apply(quota)
+    path = f"/api/v1/namespaces/{namespace}/resourcequotas/memory"
+    control_plane.wait("the quota to count", lambda: control_plane.api.get(path).get("status", {}).get("used"))
+    objects = rendered_with_tests(namespace=namespace)
+    (test,) = [each for each in objects if each["kind"] == "Pod"]
+    (deployment,) = [each for each in objects if each["kind"] == "Deployment"]
+    metadata = {"name": "operator", "namespace": namespace}
+    operator: Object = {"apiVersion": "v1", "kind": "Pod", "metadata": metadata}
+    operator["spec"] = deployment["spec"]["template"]["spec"]
+    for pod in (test, operator):
+        pod["spec"] |= {"serviceAccountName": "default", "priorityClassName": ""}
+        control_plane.kubectl("create", "--dry-run=server", "-f", "-", stdin=yaml.safe_dump(pod))
