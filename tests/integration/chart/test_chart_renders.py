@@ -124,6 +124,18 @@ def test_lint_has_nothing_to_say() -> None:
     helm("lint", "--strict", str(CHART))
 
 
+def notes(*arguments: str) -> str:
+    told = helm("install", "hajob", str(CHART), "-n", "hajob-system", "--dry-run=client", *arguments).stdout
+    return told.partition("\nNOTES:\n")[2]
+
+
+def test_notes_tell_how_faults_of_nodes_are_heard() -> None:
+    assert "Faults are read in kube-system." in notes()
+    assert "--set 'faultNamespaces={kube-system,mindx-dl}'" in notes()
+    assert "Faults are read in" not in notes("--set", "faultNamespaces={kube-system,mindx-dl}")
+    assert "Faults are read in no namespace." in notes("--set", "faultNamespaces=null")
+
+
 def test_where_faults_are_read_there_is_a_right() -> None:
     """Else the operator asks for what it is refused, for ever."""
     for name in SETS:
