@@ -50,8 +50,8 @@ class Settings:
 
     fault_node_selector: Selector = ""
     """Labels of the nodes that are this operator's (`pool=a,chips=910b`): it quarantines only these, and only these
-    count for its breaker; a job hears of the faults of any node it is on. Empty: all nodes. Chart and `deploy/` install one
-    operator in a cluster."""
+    count for its breaker; a job hears of the faults of any node it is on. Empty: all nodes. Chart and `deploy/` install
+    one operator in a cluster."""
 
     kubeconfig: str = ""
     """A kubeconfig file; empty: the pod's own service account."""

@@ -124,6 +124,12 @@ def test_lint_has_nothing_to_say() -> None:
     helm("lint", "--strict", str(CHART))
 
 
+def test_values_of_the_version_before_render_the_same() -> None:
+    """`helm upgrade --reuse-values` brings none of the values that came later."""
+    later = "logFormat=null,admissionPolicy=null,metrics.podMonitor=null"
+    assert rendered("--set", later) == rendered()
+
+
 def notes(*arguments: str) -> str:
     told = helm("install", "hajob", str(CHART), "-n", "hajob-system", "--dry-run=client", *arguments).stdout
     return told.partition("\nNOTES:\n")[2]
