@@ -53,7 +53,7 @@ def manifests(
     """
     texts = (path.read_text() for path in (MANIFEST, MINDCLUSTER))
     objects = [each for text in texts for each in yaml.safe_load_all(text) if each]
-    found = [_moved(each, namespace) for each in objects if each["kind"] != "Namespace" or namespace == NAMESPACE]
+    found = [moved(each, namespace) for each in objects if each["kind"] != "Namespace" or namespace == NAMESPACE]
     spec = next(each for each in found if each["kind"] == "Deployment")["spec"]
     spec["replicas"] = replicas
     pod = spec["template"]["spec"]
@@ -109,20 +109,21 @@ def uninstall(plane: ControlPlane, objects: list[Object], namespace: str) -> Non
             plane.api.delete(f"/apis/{each['apiVersion']}/{place}{plural}/{each['metadata']['name']}")
 
 
-def _moved(original: Object, namespace: str) -> Object:
+def moved(original: Object, namespace: str) -> Object:
     """A manifest for another namespace; what is elsewhere, or cluster-wide, gets a name of its own: two can exist."""
-    moved = copy.deepcopy(original)
+    made = copy.deepcopy(original)
     if namespace == NAMESPACE:
-        return moved
-    metadata = moved["metadata"]
-    if metadata.get("namespace") == NAMESPACE:
+        return made
+    metadata = made["metadata"]
+    here = metadata.get("namespace") == NAMESPACE
+    if here:
         metadata["namespace"] = namespace
     else:
         metadata["name"] += f"-{namespace}"
-    if moved["kind"] == "Deployment":
-        moved["spec"]["template"]["spec"]["priorityClassName"] += f"-{namespace}"
-    if moved.get("roleRef", {}).get("kind") == "ClusterRole":
-        moved["roleRef"]["name"] += f"-{namespace}"
-    for subject in moved.get("subjects", []):
+    if made["kind"] == "Deployment":
+        made["spec"]["template"]["spec"]["priorityClassName"] += f"-{namespace}"
+    if "roleRef" in made and not (here and made["roleRef"]["kind"] == "Role"):
+        made["roleRef"]["name"] += f"-{namespace}"
+    for subject in made.get("subjects", []):
         subject["namespace"] = namespace
-    return moved
+    return made

@@ -71,15 +71,20 @@ def verbs(plane: ControlPlane, operator: str, namespace: str, group: str, resour
             yield verb
 
 
-def test_the_rights_are_those_of_the_table(control_plane: ControlPlane, installed: str) -> None:
+def table(plane: ControlPlane, operator: str, places: dict[str, str]) -> str:
+    """What the service account in the namespace `operator` may do in each place, a line for each resource."""
     lines = []
-    places = {"where it runs": installed, "kube-system": "kube-system", "elsewhere": "default"}
     for place, namespace in places.items():
         for group, resources in RESOURCES.items():
             for resource in resources:
-                allowed = ", ".join(verbs(control_plane, installed, namespace, group, resource)) or "-"
+                allowed = ", ".join(verbs(plane, operator, namespace, group, resource)) or "-"
                 lines.append(f"{place:14}  {f'{group}/{resource}'.lstrip('/'):72}  {allowed}")
-    found = "\n".join(lines) + "\n"
+    return "\n".join(lines) + "\n"
+
+
+def test_the_rights_are_those_of_the_table(control_plane: ControlPlane, installed: str) -> None:
+    places = {"where it runs": installed, "kube-system": "kube-system", "elsewhere": "default"}
+    found = table(control_plane, installed, places)
     if os.environ.get("HAJOB_UPDATE_GOLDEN"):
         TABLE.write_text(found)
     assert found == TABLE.read_text()
