@@ -184,6 +184,9 @@ class ChartValues(Values):
     """Who may speak to operator, coordinators and agents."""
     admission_policy: AdmissionPolicy = AdmissionPolicy()
     """Who may write what in a HATrainingJob, beside the rights."""
+    job_defaults: Json = {}
+    """What jobs have where they say nothing, from their creation on: a path below `spec` and its value
+    (`{"network.interface": "bond0", "coordinator.tolerations": [{"operator": "Exists"}]}`). Needs Kubernetes 1.36."""
     pod_disruption_budget: bool = True
     """Whether a drain takes one replica after the other."""
     priority_class: PriorityClass = PriorityClass()

@@ -51,3 +51,17 @@ subjects:
 {{- fail (printf "settings.leaseSeconds=%v, settings.leaseRenewSeconds=%v, settings.leaseRetrySeconds=%v: each must be larger than the next" $lease $renew $retry) }}
 {{- end }}
 {{- end }}
+
+{{/* A value as CEL: JSON, with every part dyn, since a literal's parts must be of one type. */}}
+{{- define "hajob.cel" -}}
+{{- $parts := list -}}
+{{- if kindIs "map" . -}}
+{{- range $name, $value := . }}{{ $parts = append $parts (printf "%s: %s" (toJson $name) (include "hajob.cel" $value)) }}{{ end -}}
+dyn({ {{- join ", " $parts -}} })
+{{- else if kindIs "slice" . -}}
+{{- range . }}{{ $parts = append $parts (include "hajob.cel" .) }}{{ end -}}
+dyn([ {{- join ", " $parts -}} ])
+{{- else -}}
+dyn({{ toJson . }})
+{{- end -}}
+{{- end }}

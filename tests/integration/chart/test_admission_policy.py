@@ -81,7 +81,7 @@ async def test_the_documented_removal_works_under_the_policy(guarded: Guarded) -
     await guarded.written_by_the_operator({"metadata": {"finalizers": None}})
     assert guarded.release.plane.api.find(guarded.path) is None
     guarded.release.helm("uninstall", "hajob")
-    assert guarded.release.plane.api.find(f"{POLICIES}/hajob-operator") is None
+    assert guarded.release.plane.api.find(f"{POLICIES['admission-policy']}/hajob-operator") is None
 
 
 @on_server

@@ -19,7 +19,11 @@ from tests.integration.conftest import QUICKSTART
 pytestmark = pytest.mark.skipif(
     not os.environ.get("HAJOB_CHART_ON_SERVER"), reason="changes the CRDs that other tests use: make chart"
 )
-POLICIES = "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicies"
+POLICIES = {
+    "admission-policy": "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicies",
+    "job-defaults": "/apis/admissionregistration.k8s.io/v1/mutatingadmissionpolicies",
+}
+"""Sets of values that not every server can take."""
 
 
 def newer_chart(directory: Path) -> Path:
@@ -88,8 +92,9 @@ def monitored_plane(control_plane: ControlPlane) -> ControlPlane:
 @pytest.mark.parametrize("name", SETS)
 def test_the_server_takes_what_is_rendered(monitored_plane: ControlPlane, name: str) -> None:
     """A dry run of every object: CRDs, monitors and the pod of `helm test`, too."""
-    if name == "admission-policy" and not monitored_plane.api.find(POLICIES):
-        pytest.skip("this server has no ValidatingAdmissionPolicies: they came with 1.30")
+    for needs, path in POLICIES.items():
+        if name == needs and not monitored_plane.api.find(path):
+            pytest.skip(f"this server has no {path}")
     objects = rendered_with_tests("--values", str(HERE / "values" / f"{name}.yaml"))
     places = sorted({each["metadata"]["namespace"] for each in objects if "namespace" in each["metadata"]})
     for place in places:

@@ -126,7 +126,7 @@ def test_lint_has_nothing_to_say() -> None:
 
 def test_values_of_the_version_before_render_the_same() -> None:
     """`helm upgrade --reuse-values` brings none of the values that came later."""
-    later = "logFormat=null,admissionPolicy=null,metrics.podMonitor=null"
+    later = "logFormat=null,jobDefaults=null,admissionPolicy=null,metrics.podMonitor=null"
     assert rendered("--set", later) == rendered()
 
 
