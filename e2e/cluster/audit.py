@@ -33,8 +33,10 @@ class Request:
         received: When it came, UTC, microseconds.
         answered: When it was answered.
         user: User name of the client, for example system:serviceaccount:hajob-system:hajob-operator.
+        pod: Of a service account: the pod whose token it is.
         agent: Its User-Agent header.
         verb: create, patch, …
+        group: API group; empty for the core's.
         resource: Plural name, with the subresource after a slash.
         namespace: Empty for what has none.
         name: Empty for lists and for creations that let the server choose.
@@ -45,8 +47,10 @@ class Request:
     received: datetime.datetime
     answered: datetime.datetime
     user: str
+    pod: str
     agent: str
     verb: str
+    group: str
     resource: str
     namespace: str
     name: str
@@ -121,13 +125,17 @@ def parse(event: dict[str, object]) -> Request | None:
     if event.get("stage") not in {"ResponseComplete", "Panic"}:
         return None
     reference = _mapping(event.get("objectRef"))
+    user = _mapping(event.get("user"))
+    pods = _mapping(user.get("extra")).get("authentication.kubernetes.io/pod-name")
     parts = [str(reference.get("resource", "")), str(reference.get("subresource", ""))]
     return Request(
         received=_time(event["requestReceivedTimestamp"]),
         answered=_time(event["stageTimestamp"]),
-        user=str(_mapping(event.get("user")).get("username", "")),
+        user=str(user.get("username", "")),
+        pod=str(pods[0]) if isinstance(pods, list) and pods else "",
         agent=str(event.get("userAgent", "")),
         verb=str(event.get("verb", "")),
+        group=str(reference.get("apiGroup", "")),
         resource="/".join(filter(None, parts)),
         namespace=str(reference.get("namespace", "")),
         name=str(reference.get("name", "")),

@@ -11,6 +11,7 @@ import pytest
 import yaml
 
 from e2e.bootstrap.paths import CHECKOUT
+from e2e.cluster.audit import Request
 from e2e.harness import operator, previous
 from e2e.harness.images import write_operator
 from e2e.harness.job import Job
@@ -20,13 +21,15 @@ from e2e.harness.undisturbed import undisturbed
 from e2e.trainer import proof
 from hajob.version import VERSION
 from tests.integration.chart.chart_release import TAKE, Release
-from tests.integration.chart.helm import CHART
+from tests.integration.chart.helm import CHART, rendered
+from tests.unit.runtime.test_rights import bound_to_the_operator
 
 pytestmark = pytest.mark.skipif(
     not os.environ.get("HAJOB_CHART_ON_SERVER"), reason="changes the CRDs that other tests use: make chart"
 )
 ITERATIONS = 900
 NO_LEADER_SECONDS = 1.0
+GUARDED = ("--set", "admissionPolicy.enabled=true")
 REQUESTS_SECONDS = 0.5
 """Rolled back, a standby of the version before sees the free Lease at its next look, and then asks and writes."""
 
@@ -47,6 +50,17 @@ class Upgrade:
 
         self.rig.plane.wait(f"both operators to be {image}", done, 120)
 
+    def operators(self) -> set[str]:
+        """The names of the operator's pods."""
+        path = f"/api/v1/namespaces/{self.release.namespace}/pods"
+        pods = self.rig.plane.api.items(path, labelSelector=f"app.kubernetes.io/name={operator.NAME}")
+        return {each["metadata"]["name"] for each in pods}
+
+    def asked(self, pods: set[str]) -> list[Request]:
+        """What these pods have asked the API server for; a watch is in its log when it has ended."""
+        user = f"system:serviceaccount:{self.release.namespace}:{operator.NAME}"
+        return [each for each in self.rig.plane.audit.requests(user=user) if each.resource and each.pod in pods]
+
     def kill(self, job: Job, rank: int, incarnation: int) -> None:
         """Kill a rank; it comes back in place, and nothing is lost."""
         fault = self.rig.nodes.control.kill(namespace=self.rig.namespace, rank=rank)
@@ -59,6 +73,11 @@ class Upgrade:
             "the first step of all ranks",
             lambda: any(each.end_ns > since for each in proof.outages(job.events(), job.world())),
         )
+
+
+def rights(values: str) -> dict[tuple[str, str], str]:
+    """What the chart grants: resource and verb, with the API group."""
+    return bound_to_the_operator(rendered("--values", values))
 
 
 def _is_ready(pod: dict[str, Any]) -> bool:
@@ -91,15 +110,19 @@ def upgrade(release: Release, start_rig: Callable[[RigLayout], Rig], tmp_path: P
 
 @pytest.mark.timeout(900)
 def test_a_job_of_the_version_before_outlives_upgrade(upgrade: Upgrade) -> None:
-    """A fault before, during and after; rolled back, and two more. Only faults restart processes."""
+    """A fault before, during and after; rolled back, and two more. Only faults restart processes.
+
+    The operators ask for nothing that the chart does not grant, and its admission policy is in nobody's way.
+    """
     job = upgrade.rig.submit(iterations=ITERATIONS)
     job.wait_step(10)
     upgrade.kill(job, 3, incarnation=2)
 
     with watched(upgrade.rig.plane, upgrade.release.namespace) as up:
-        upgrade.release.helm("upgrade", "hajob", str(CHART), "--values", upgrade.values)
+        upgrade.release.helm("upgrade", "hajob", str(CHART), "--values", upgrade.values, *GUARDED)
         upgrade.kill(job, 5, incarnation=3)
         upgrade.wait_rolled_out(f"hajob/operator:{VERSION}")
+    newer = upgrade.operators()
     lost = job.node_of(3)
     since = upgrade.rig.nodes.control.power_off(lost)["time"]
     upgrade.recovered(job, 4, "Replace", since)
@@ -120,5 +143,11 @@ def test_a_job_of_the_version_before_outlives_upgrade(upgrade: Upgrade) -> None:
     assert counts == {0: 2, 1: 1, 2: 2, 3: 2, 4: 1, 5: 2, 6: 2, 7: 2}
     reference = undisturbed(upgrade.rig.plane.run, tensor=2, pipeline=1, data=4, iterations=ITERATIONS)
     assert job.weights_differ(reference) == []
+    granted = {(verb, group, resource) for (resource, verb), group in rights(upgrade.values).items()}
+    asked = upgrade.asked(newer)
+    used = {(each.verb, each.group, each.resource) for each in asked}
+    print("rights that were never used:", *sorted(granted - used), sep="\n  ")
+    assert used - granted == set()
+    assert [each for each in asked if each.status == 403] == []
     assert up.without_leader() <= NO_LEADER_SECONDS
     assert down.without_leader() <= previous.LOOK_SECONDS + REQUESTS_SECONDS

@@ -10,7 +10,7 @@ import ast
 import re
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TypeGuard
+from typing import Any, TypeGuard
 
 import pytest
 import yaml
@@ -95,8 +95,12 @@ def _resource(path: Path, given: ast.expr, constants: dict[str, str]) -> str:
 
 def granted() -> dict[Right, str]:
     """Resource and verb of every rule in deploy/hajob.yaml that is bound to the operator, with its API group."""
+    return bound_to_the_operator(list(yaml.safe_load_all((CHECKOUT / "deploy/hajob.yaml").read_text())))
+
+
+def bound_to_the_operator(objects: list[dict[str, Any]]) -> dict[Right, str]:
+    """Resource and verb of every rule of the roles that these objects bind, with its API group."""
     found: dict[Right, str] = {}
-    objects = list(yaml.safe_load_all((CHECKOUT / "deploy/hajob.yaml").read_text()))
     bound = {(each["roleRef"]["kind"], each["roleRef"]["name"]) for each in objects if "roleRef" in each}
     for each in objects:
         for rule in each["rules"] if (each["kind"], each["metadata"]["name"]) in bound else []:
