@@ -27,6 +27,7 @@ RESOURCES = {
         "pods/eviction",
         "pods/exec",
         "pods/log",
+        "pods/status",
         "resourcequotas",
         "secrets",
         "serviceaccounts/token",
