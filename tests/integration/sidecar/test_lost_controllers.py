@@ -47,6 +47,24 @@ async def test_faults_before_and_after_a_lost_controller_are_recovered(new_job: 
     await finish(job, undisturbed, {0, 3})
 
 
+async def test_a_hung_controller_is_followed_by_another(new_job: NewJob, undisturbed: Path) -> None:
+    """It stands still and keeps port and links: it is ended before it can wake up, and the next fault is repaired."""
+    job = new_job()
+    await job.start()
+    InPlacePolicy(job)
+    await job.until_step(5)
+    hung = controller_process(job)
+    hung.suspend()
+    await job.operator.milestone(pb.TAKEN_OVER)
+    await job.operator.until(lambda: job.operator.state.controller_ready, "its protection")
+    assert not hung.is_running()
+    job.kill(3)
+    result = await job.operator.milestone(pb.RESULT)
+    assert (result.result_code, result.strategy) == (0, "recover")
+    assert not [fact for fact in job.operator.facts if fact.kind == pb.CONTROLLER_LOST]
+    await finish(job, undisturbed, {3})
+
+
 async def met(job: Job, number: int = 1) -> None:
     """Wait until a rank stands in the handler that a fault was ordered for."""
     await job.operator.until(lambda: len(list(job.log_directory.glob("fault-*"))) >= number, "the handler")
