@@ -247,7 +247,7 @@ async def trained(
     """
     coordinators, servers = await _serve(directory, addresses)
     given = directory / "given.json"
-    content = {"directory": str(directory), "addresses": addresses, "port": PORT, "kubeconfig": kubeconfig}
+    content = {"directory": str(directory), "addresses": addresses, "kubeconfig": kubeconfig}
     given.write_text(json.dumps(content))
     core = _start_core(run, given)
     try:

@@ -215,7 +215,7 @@ class RealFaults:
             await asyncio.gather(*(informer.run() for informer in (self._nodes, *self.watch.informers)))
 
 
-async def serve(directory: Path, addresses: dict[str, str], port: int, kubeconfig: str = "") -> None:
+async def serve(directory: Path, addresses: dict[str, str], kubeconfig: str = "") -> None:
     """Look after one job for every address, for ever; with a kubeconfig, or a URL, faults come from that API server."""
     clock = SystemClock()
     api = MemoryApi(directory, addresses)
@@ -250,7 +250,7 @@ async def serve(directory: Path, addresses: dict[str, str], port: int, kubeconfi
         dial=dial,
         status_writer=status_writer,
         announcer=announcer,
-        pod_settings=PodSettings(sidecar_image="hajob/sidecar:dev", coordinator_port=port),
+        pod_settings=PodSettings(sidecar_image="hajob/sidecar:dev"),
         fence=lambda: FENCE,
         capacity=lambda: caches.capacity,
         faults_on=faults.watch.on_node if faults is not None else lambda _: [],
@@ -267,11 +267,11 @@ async def serve(directory: Path, addresses: dict[str, str], port: int, kubeconfi
 
 
 def main() -> int:
-    """Entry point; the argument is the benchmark's JSON file with directory, addresses and port."""
+    """Entry point; the argument is the benchmark's JSON file with directory and addresses."""
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")  # as the operator
     given = json.loads(Path(sys.argv[1]).read_text())
     sys.setswitchinterval(0.0005)
-    asyncio.run(serve(Path(given["directory"]), given["addresses"], given["port"], given.get("kubeconfig", "")))
+    asyncio.run(serve(Path(given["directory"]), given["addresses"], given.get("kubeconfig", "")))
     return 0
 
 

@@ -95,10 +95,10 @@ def main() -> int:
     settings = Settings.from_environment()
     switch = Switch(Path(os.environ[DIRECTORY]) / settings.pod_name)
 
-    async def switched_probe(pods: Iterable[PodView], port: int, clock: Clock) -> list[ExpectedCoordinator]:
+    async def switched_probe(pods: Iterable[PodView], clock: Clock) -> list[ExpectedCoordinator]:
         if switch.is_open:
             return [ExpectedCoordinator(pod.node_name, reached=False) for pod in to_probe(pods)]
-        return await probe(pods, port, clock)
+        return await probe(pods, clock)
 
     setattr(app, "Channel", switched_channel(switch))  # noqa: B010 - the operator has no seam there, and needs none
     setattr(app, "probe", switched_probe)  # noqa: B010

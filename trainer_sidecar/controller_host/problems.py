@@ -75,8 +75,8 @@ def check_address(host: str, port: int, purpose: str) -> None:
     if problem.errno == errno.EADDRINUSE:
         raise StartError(
             PORT,
-            "port %d at %s, meant for %s, is taken by another process; free it, or give the job another port in "
-            "spec.network" % (port, host, purpose),
+            "port %d at %s, meant for %s, is taken by another process; free it, or give the job another port: "
+            "spec.network.coordinatorPort with hostNetwork, else mindIOPort or rendezvousPort" % (port, host, purpose),
         )
     raise StartError(ADDRESS, "%s cannot listen on %s:%d: %s" % (purpose, host, port, problem))
 

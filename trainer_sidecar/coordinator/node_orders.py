@@ -29,10 +29,11 @@ def rank_environment(job: Job) -> dict[str, str]:
 
 def of_attempt(job: Job) -> dict[str, str]:
     """What this coordinator knows: where the rendezvous is, which start this is, what is loaded."""
-    address, attempt = job.setup.endpoint.address, str(job.attempt.number)
+    endpoint, attempt = job.setup.endpoint, str(job.attempt.number)
     return {
-        "MASTER_ADDR": address,
-        "MS_SCHED_HOST": address,
+        "MASTER_ADDR": endpoint.address,
+        "MS_SCHED_HOST": endpoint.address,
+        "MS_SCHED_PORT": str(endpoint.rendezvous_port),  # dialled here; what MASTER_PORT names is at every rank pod
         "TORCHELASTIC_RESTART_COUNT": attempt,
         "HAJOB_ATTEMPT": attempt,
         **checkpoints.environment(job),

@@ -49,3 +49,5 @@ COORDINATOR_TOKEN_AUDIENCE: Final = f"{GROUP}/coordinator"
 
 JOB_NAME_MAX_LENGTH: Final = 40
 DEFAULT_RESOURCE_NAME: Final = "huawei.com/Ascend910"
+COORDINATOR_PORT: Final = 7070
+COORDINATOR_PORT_NAME: Final = "coordinator"

@@ -7,7 +7,7 @@ failing recoveries ends within minutes.
 
 import itertools
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 from hajob.api.enums import Framework, GangPolicy, Launcher, MindIOTLSPolicy, Product, RestartSize
 from hajob.api.spec import ActionPolicy, HATrainingJobSpec
@@ -85,6 +85,32 @@ def expert_tensor(spec: HATrainingJobSpec) -> int:
     if sizes.expert_tensor is not None:
         return sizes.expert_tensor
     return 1 if spec.framework is Framework.MINDSPORE and sizes.expert > 1 else sizes.tensor
+
+
+class CoordinatorPorts(NamedTuple):
+    """Where the processes of a coordinator pod listen."""
+
+    coordinator: int
+    controller: int
+    store: int
+
+
+def is_on_the_host(spec: HATrainingJobSpec) -> bool:
+    """Whether the pods have the network of their nodes."""
+    return bool(spec.template["spec"].get("hostNetwork"))
+
+
+def coordinator_ports(spec: HATrainingJobSpec) -> CoordinatorPorts:
+    """Ports of the coordinator pod; on the host none that a rank pod of the job has, for it may share a node with one.
+
+    Nobody dials controller and store but those whom the coordinator tells where they are.
+    """
+    network = spec.network
+    if not is_on_the_host(spec):
+        return CoordinatorPorts(network.coordinator_port, network.mindio_port, network.rendezvous_port)
+    ranks = {network.agent_port, network.mindio_port, network.rendezvous_port}
+    free = (port for port in itertools.count(network.coordinator_port + 1) if port not in ranks)
+    return CoordinatorPorts(network.coordinator_port, next(free), next(free))
 
 
 def world_size(spec: HATrainingJobSpec) -> int:

@@ -5,12 +5,13 @@ nowhere else; the CRD takes them from these models, so that server and operator 
 A3 has no default here, because a default would be written into the object and then look like a person's choice.
 """
 
+from itertools import combinations
 from typing import Annotated, Final
 
 from pydantic import ConfigDict, Field, StringConstraints, WithJsonSchema
 
 from hajob.api.base import SECONDS_PER_YEAR, ApiModel, Timestamp, keyed_list, rule, rules, unchanged
-from hajob.api.constants import DEFAULT_RESOURCE_NAME, MANAGED_BY
+from hajob.api.constants import COORDINATOR_PORT, DEFAULT_RESOURCE_NAME, MANAGED_BY
 from hajob.api.enums import (
     CoordinatorLossPolicy,
     CordonPolicy,
@@ -277,17 +278,36 @@ class Agent(ApiModel):
     """Its resources."""
 
 
+_PORTS: Final = ("agentPort", "coordinatorPort", "mindIOPort", "rendezvousPort")
+_HIGHEST_COORDINATOR_PORT: Final = 65530
+"""Above it are two for the controller and the store, whichever three the rank pods have."""
+
+
 class Network(ApiModel):
     """Interfaces and ports."""
 
     interface: Annotated[str, StringConstraints(min_length=1, max_length=15)] = "eth0"
     """Interface of the pods' network."""
+    agent_port: Port = 7071
+    """Port of the agent in every rank pod, for the coordinator. Immutable."""
+    coordinator_port: Annotated[int, Field(ge=1, le=_HIGHEST_COORDINATOR_PORT)] = COORDINATOR_PORT
+    """Port of the coordinator, for the operator; a change counts for its next pod. With hostNetwork, MindIO's
+    controller and the rendezvous store have the next two ports that rank pods leave."""
     mindio_port: Annotated[Port, Field(alias="mindIOPort")] = 8000
-    """Port of MindIO at every gate and at the coordinator. MindSpeed-LLM's ranks dial 8000 and no other."""
+    """Port of MindIO at every gate and, unless hostNetwork, at the coordinator. MindSpeed-LLM dials only 8000."""
     rendezvous_port: Port = 29500
-    """Port of the rendezvous store at the coordinator."""
+    """Port of the rendezvous store at every rank pod and, unless hostNetwork, at the coordinator."""
     mindio_tls_policy: Annotated[MindIOTLSPolicy, Field(alias="mindIOTLSPolicy")] = MindIOTLSPolicy.DISABLED
     """Whether gates and coordinator speak TLS on MindIO's port."""
+
+    model_config = ConfigDict(
+        json_schema_extra=rules(
+            rule(
+                " && ".join(f"self.{one} != self.{other}" for one, other in combinations(_PORTS, 2)),
+                f"two listeners cannot share a port: give each of network.{', '.join(_PORTS)} one of its own",
+            )
+        )
+    )
 
 
 class Output(ApiModel):
@@ -352,6 +372,11 @@ SPEC_RULES: Final = rules(
     unchanged("launcher", _IDENTITY),
     unchanged("managedBy", _IDENTITY),
     unchanged("checkpoint", _IDENTITY),
+    rule(
+        "self.network.agentPort == oldSelf.network.agentPort",
+        f"spec.network.agentPort cannot be changed: {_IDENTITY}",
+        field=".network.agentPort",
+    ),
     TEMPLATE_UNCHANGED,
 )
 

@@ -6,9 +6,9 @@ from typing import Final
 from hajob import log_format
 from hajob.api.base import Json
 from hajob.api.constants import COORDINATOR_TOKEN_AUDIENCE, TRAINER_CONTAINER
-from hajob.api.derived import chips_per_node, world_size
+from hajob.api.derived import chips_per_node, is_on_the_host, world_size
 from hajob.api.job import HATrainingJob
-from hajob.api.spec import Resources
+from hajob.api.spec import HATrainingJobSpec, Resources
 from hajob.objects.naming import tls_secret_name
 from hajob.objects.settings import PodSettings
 
@@ -35,17 +35,18 @@ def pod_fields() -> list[Json]:
 
 def job_variables(job: HATrainingJob, settings: PodSettings, incarnation: int) -> dict[str, str]:
     """Which job a container belongs to, and the sizes and ports of it."""
+    network = job.spec.network
     return {
         "HAJOB_DIR": settings.shared_directory,
         "HAJOB_JOB_UID": job.metadata.uid,
         "HAJOB_WORLD_SIZE": str(world_size(job.spec)),
         "HAJOB_RANKS_PER_NODE": str(chips_per_node(job.spec)),
         "HAJOB_INCARNATION": str(incarnation),
-        "HAJOB_AGENT_PORT": str(settings.agent_port),
-        "HAJOB_MINDIO_PORT": str(job.spec.network.mindio_port),
-        "HAJOB_RENDEZVOUS_PORT": str(job.spec.network.rendezvous_port),
+        "HAJOB_AGENT_PORT": str(network.agent_port),
+        "HAJOB_MINDIO_PORT": str(network.mindio_port),
+        "HAJOB_RENDEZVOUS_PORT": str(network.rendezvous_port),
         "HAJOB_FRAMEWORK": str(job.spec.framework),
-        "HAJOB_MINDIO_TLS_POLICY": str(job.spec.network.mindio_tls_policy),
+        "HAJOB_MINDIO_TLS_POLICY": str(network.mindio_tls_policy),
     }
 
 
@@ -155,14 +156,15 @@ def token_volume(settings: PodSettings) -> Json:
     return {"name": TOKEN_VOLUME, "projected": {"sources": [{"serviceAccountToken": source}]}}
 
 
-def host_ports(template_spec: Json, ports: dict[str, int]) -> list[Json]:
-    """Ports of a pod in the node's network, declared so that the scheduler keeps apart who would fight for them.
+def container_ports(spec: HATrainingJobSpec, ports: dict[str, int]) -> list[Json]:
+    """Ports of a main container; in the node's network the scheduler keeps apart who would fight for one.
 
-    They stand at a main container, whichever process listens: schedulers before 1.32 do not count those of sidecars.
+    They stand there whichever process listens: schedulers before 1.32 do not count those of sidecars.
     """
-    if not template_spec.get("hostNetwork"):
-        return []
-    return [{"name": name, "containerPort": port, "hostPort": port} for name, port in ports.items()]
+    declared: list[Json] = [{"name": name, "containerPort": port} for name, port in ports.items()]
+    if is_on_the_host(spec):
+        return [{**entry, "hostPort": entry["containerPort"]} for entry in declared]
+    return declared
 
 
 def trainer_of(template_spec: Json) -> Json:

@@ -11,6 +11,7 @@ from typing import Final
 
 from hajob.api import constants as names
 from hajob.api.base import Json
+from hajob.api.derived import coordinator_ports
 from hajob.api.job import HATrainingJob
 from hajob.objects import containers as parts
 from hajob.objects.affinity import coordinator_affinity, with_node_loss_tolerations
@@ -41,8 +42,11 @@ def _sidecar_resources(job: HATrainingJob) -> Json:
 
 
 def _variables(job: HATrainingJob, settings: PodSettings, incarnation: int) -> list[Json]:
+    ports = coordinator_ports(job.spec)
     own = {
         **parts.job_variables(job, settings, incarnation),
+        "HAJOB_MINDIO_PORT": str(ports.controller),
+        "HAJOB_RENDEZVOUS_PORT": str(ports.store),
         "HAJOB_NUM_NODES": str(job.spec.num_nodes),
         "MINDX_TASK_ID": job.metadata.uid,
         "MINDIO_WAIT_MINDX_TIME": mindio_wait(job.spec),
@@ -54,7 +58,7 @@ def _coordinator(job: HATrainingJob, settings: PodSettings, incarnation: int) ->
     """The sidecar that drives the controller and dials the agents."""
     own = parts.variables(
         {
-            "HAJOB_COORDINATOR_PORT": str(settings.coordinator_port),
+            "HAJOB_COORDINATOR_PORT": str(job.spec.network.coordinator_port),
             "HAJOB_FINISH_DEADLINE_SECONDS": str(job.spec.finish_timeout_seconds),
             "HAJOB_TLS_DIR": settings.tls_directory,
             "HAJOB_TOKEN_FILE": f"{settings.token_directory}/{parts.TOKEN_FILE}",
@@ -80,23 +84,18 @@ def _controller(job: HATrainingJob, settings: PodSettings, incarnation: int) -> 
     """The training image with Hajob's controller host as its only process."""
     trainer = parts.trainer_of(job.spec.template["spec"])
     ours = [*_variables(job, settings, incarnation), *parts.variables(recovery_environment(job.spec))]
+    ports = coordinator_ports(job.spec)
+    declared = {names.COORDINATOR_PORT_NAME: ports.coordinator, "controller": ports.controller, "store": ports.store}
     container: Json = {
         "name": "controller",
         "image": trainer.get("image", ""),
         "command": [job.spec.coordinator.python_path or "python3", "$(HAJOB_DIR)/controller_host.pyz"],
         "env": parts.with_user_variables(ours, trainer.get("env") or []),
+        "ports": parts.container_ports(job.spec, declared),
         "volumeMounts": [parts.mount(parts.SHARED_VOLUME, settings.shared_directory)],
         "resources": parts.resources_or(job.spec.coordinator.resources, _CONTROLLER_RESOURCES),
         "terminationMessagePolicy": "FallbackToLogsOnError",
     }
-    network = job.spec.network
-    ports = {
-        "coordinator": settings.coordinator_port,
-        "mindio": network.mindio_port,
-        "rendezvous": network.rendezvous_port,
-    }
-    if declared := parts.host_ports(job.spec.template["spec"], ports):
-        container["ports"] = declared
     for inherited in ("imagePullPolicy", "envFrom", "securityContext"):
         if inherited in trainer:
             container[inherited] = copy.deepcopy(trainer[inherited])

@@ -18,7 +18,7 @@ PullPolicy = Literal["Always", "IfNotPresent", "Never"]
 
 @dataclass(frozen=True, slots=True)
 class PodSettings:
-    """Images, ports, mount paths and times that are the same for all jobs of an installation."""
+    """Images, mount paths and times that are the same for all jobs of an installation."""
 
     sidecar_image: str
     image_pull_policy: PullPolicy = "IfNotPresent"
@@ -29,8 +29,6 @@ class PodSettings:
     security_context: Json = field(default_factory=dict)
     """What differs, in Hajob's own containers, from what Pod Security `restricted` asks for."""
     log_format: LogFormat = "text"
-    agent_port: int = 7071
-    coordinator_port: int = 7070
     fence_after_seconds: int = 60
     shared_directory: str = "/hajob"
     tls_directory: str = "/hajob-tls"

@@ -175,8 +175,7 @@ class Operator:
 
     async def _reaches_coordinators(self) -> bool:
         """Whether this standby would do better than a leader that is cut off."""
-        port = self._settings.pod_settings().coordinator_port
-        found = reach(await probe(self._caches.pods.values(), port, self._clock), self._caches.nodes)
+        found = reach(await probe(self._caches.pods.values(), self._clock), self._caches.nodes)
         log.info("a leader that is cut off offers its Lease; from here %s", found)
         return found.total > 0 and not found.is_cut_off
 

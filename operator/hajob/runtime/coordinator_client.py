@@ -137,7 +137,7 @@ class CoordinatorClient:
 
     def pod_is_at(self, pod: PodView, credentials: CoordinatorCredentials) -> None:
         """Dial this pod, unless that is done already; which step is wanted it has to be told."""
-        address = host_port(pod.address, self._ports.pod_settings.coordinator_port)
+        address = host_port(pod.address, pod.port)
         if self._line is not None and self._line.pod.uid == pod.uid and self.address == address:
             if self._line.link is not None:
                 self._line.link.hurry()

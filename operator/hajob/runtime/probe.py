@@ -30,11 +30,11 @@ def to_probe(pods: Iterable[PodView]) -> list[PodView]:
     return [newest[uid] for uid in sorted(newest)[:SAMPLE]]
 
 
-async def probe(pods: Iterable[PodView], port: int, clock: Clock) -> list[ExpectedCoordinator]:
+async def probe(pods: Iterable[PodView], clock: Clock) -> list[ExpectedCoordinator]:
     """Try all of them at once."""
 
     async def one(pod: PodView) -> ExpectedCoordinator:
-        return ExpectedCoordinator(pod.node_name, await answers(pod.address, port, clock))
+        return ExpectedCoordinator(pod.node_name, await answers(pod.address, pod.port, clock))
 
     return list(await asyncio.gather(*map(one, to_probe(pods))))
 

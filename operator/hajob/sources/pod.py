@@ -64,6 +64,7 @@ class PodView:
     Attributes:
         job_uid: of the job that controls it, by its owner reference; a label is not believed. Empty for none.
         role: rank or coordinator (label).
+        port: of a coordinator, where the operator dials it.
         node_rank: -1 for a coordinator.
         trouble: why a container cannot start or has ended badly: "container: Reason: message", or empty.
         trouble_code: the reason alone.
@@ -93,6 +94,7 @@ class PodView:
     incarnation: int
     phase: str = "Pending"
     address: str = ""
+    port: int = names.COORDINATOR_PORT
     node_name: str = ""
     ready: bool = False
     deleting: bool = False
@@ -171,6 +173,7 @@ def view(pod: Mapping[str, Any]) -> PodView:
         incarnation=_number(labels.get(names.LABEL_INCARNATION), 0),
         phase=intern(text(status.get("phase")) or "Pending"),
         address=text(status.get("podIP")),
+        port=_port(spec),
         node_name=intern(text(spec.get("nodeName"))),
         ready=_condition(status, "Ready").get("status") == "True",
         deleting="deletionTimestamp" in metadata,
@@ -192,6 +195,14 @@ def view(pod: Mapping[str, Any]) -> PodView:
         preempts=spec.get("preemptionPolicy") != _NEVER,
         use=use_of(spec) if labels.get(names.LABEL_ROLE) == names.ROLE_RANK else (),
     )
+
+
+def _port(spec: Mapping[str, Any]) -> int:
+    """Where a coordinator serves. Pods of 0.1 declare it in the node's network only, and all of them have the same."""
+    containers = map(mapping, items(spec.get("containers")))
+    ports = (mapping(port) for container in containers for port in items(container.get("ports")))
+    found = next((port.get("containerPort") for port in ports if port.get("name") == names.COORDINATOR_PORT_NAME), None)
+    return found if is_integer(found) else names.COORDINATOR_PORT
 
 
 def _named(spec: Mapping[str, Any], operator: str) -> Iterator[str]:

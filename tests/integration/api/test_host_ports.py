@@ -1,8 +1,9 @@
-"""Coordinators in the node's network fight for one port, so the real scheduler puts no two of them on a node."""
+"""In the node's network the real scheduler puts pods side by side whose ports differ, and no others."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from copy import deepcopy
 from typing import Any
 
 import pytest
@@ -10,10 +11,13 @@ import pytest
 from e2e.cluster.control_plane import ControlPlane
 from hajob.api.job import HATrainingJob
 from hajob.objects.coordinator_pod import coordinator_pod
+from hajob.objects.rank_pod import rank_pod
 from hajob.objects.settings import PodSettings
 from tests.integration.conftest import QUICKSTART
 
 KEY = "hajob-test/host-ports"
+SETTINGS = PodSettings("hajob/x:1")
+Object = dict[str, Any]
 
 
 @pytest.fixture
@@ -23,11 +27,11 @@ def node(control_plane: ControlPlane, namespace: str) -> Iterator[str]:
     made = {
         "apiVersion": "v1",
         "kind": "Node",
-        "metadata": {"name": name},
+        "metadata": {"name": name, "labels": {"kubernetes.io/hostname": name}},
         "spec": {"taints": [{"key": KEY, "value": namespace, "effect": "NoSchedule"}]},
     }
     api.create("/api/v1/nodes", made)
-    resources = {"cpu": "64", "memory": "64Gi", "pods": "100"}
+    resources = {"cpu": "64", "memory": "64Gi", "pods": "100", "huawei.com/Ascend910": "8"}
     ready = {"type": "Ready", "status": "True", "reason": "Test", "message": ""}
     status = {"capacity": resources, "allocatable": resources, "conditions": [ready]}
     api.merge(f"/api/v1/nodes/{name}/status", {"status": status})
@@ -35,25 +39,49 @@ def node(control_plane: ControlPlane, namespace: str) -> Iterator[str]:
     api.delete(f"/api/v1/nodes/{name}")
 
 
-def coordinator(number: int, namespace: str, node: str, *, host_network: bool) -> Any:
+def a_job(number: int, *, host_network: bool = True, **network: int) -> HATrainingJob:
     template = {"spec": {**QUICKSTART["spec"]["template"]["spec"], "hostNetwork": host_network}}
-    metadata = {"name": f"job-{number}", "namespace": namespace, "uid": f"uid-{number}"}
-    spec = {**QUICKSTART["spec"], "template": template}
-    made = coordinator_pod(HATrainingJob.from_object({"metadata": metadata, "spec": spec}), 1, PodSettings("hajob/x:1"))
-    del made["metadata"]["ownerReferences"]
-    made["spec"]["tolerations"] = [{"operator": "Exists"}]
-    made["spec"]["affinity"] = {}
-    made["spec"]["nodeSelector"] = {"kubernetes.io/hostname": node}
-    return made
+    template["spec"]["volumes"] = [{"name": each["name"], "emptyDir": {}} for each in template["spec"]["volumes"]]
+    metadata = {"name": f"job-{number}", "namespace": "default", "uid": f"uid-{number}"}
+    spec = {**QUICKSTART["spec"], "template": template, "network": network}
+    return HATrainingJob.from_object({"metadata": metadata, "spec": spec})
 
 
-@pytest.mark.parametrize("host_network", [True, False])
-def test_two_coordinators_on_one_node(
-    control_plane: ControlPlane, namespace: str, node: str, host_network: bool
-) -> None:
+def coordinator(job: HATrainingJob) -> Object:
+    return coordinator_pod(job, 1, SETTINGS, apart=False)
+
+
+def rank(job: HATrainingJob) -> Object:
+    return rank_pod(job, 0, 1, SETTINGS)
+
+
+def bound_for(pod: Object, namespace: str, node: str) -> Object:
+    """The pod as it is, but for where it belongs and where it may go."""
+    metadata, spec = pod["metadata"], pod["spec"]
+    del metadata["ownerReferences"]
+    metadata["namespace"] = namespace
+    spec |= {"tolerations": [{"operator": "Exists"}], "affinity": {}, "nodeSelector": {"kubernetes.io/hostname": node}}
+    return pod
+
+
+ALONE, TOGETHER = 1, 2
+CASES: dict[str, tuple[list[Object], int]] = {
+    "coordinators of two jobs": ([coordinator(a_job(1)), coordinator(a_job(2))], ALONE),
+    "of two with ports of their own": ([coordinator(a_job(1)), coordinator(a_job(2, coordinatorPort=7080))], TOGETHER),
+    "in networks of their own": ([coordinator(a_job(each, host_network=False)) for each in (1, 2)], TOGETHER),
+    "a coordinator beside its rank": ([rank(a_job(1)), coordinator(a_job(1))], TOGETHER),
+    "a coordinator beside another's rank": (
+        [rank(a_job(1)), coordinator(a_job(2, agentPort=7171, coordinatorPort=7071))],
+        ALONE,
+    ),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_who_is_put_on_one_node(control_plane: ControlPlane, namespace: str, node: str, case: str) -> None:
     api = control_plane.api
-    api.merge(f"/api/v1/nodes/{node}", {"metadata": {"labels": {"kubernetes.io/hostname": node}}})
-    pods = [coordinator(number, namespace, node, host_network=host_network) for number in (1, 2)]
+    made, placed = CASES[case]
+    pods = [bound_for(pod, namespace, node) for pod in deepcopy(made)]
     for pod in pods:
         api.create(f"/api/v1/namespaces/{namespace}/pods", pod)
 
@@ -67,9 +95,8 @@ def test_two_coordinators_on_one_node(
             if scheduled is None:
                 return None
             found.append("placed" if scheduled["status"] == "True" else scheduled.get("message", ""))
-        return sorted(found)
+        return found
 
     found = control_plane.wait("the scheduler's word about both", verdicts)
-    placed = [word for word in found if word == "placed"]
-    assert len(placed) == (1 if host_network else 2)
-    assert not host_network or any("free ports" in word for word in found)
+    assert found.count("placed") == placed, found
+    assert placed == TOGETHER or any("free ports" in word for word in found)

@@ -56,6 +56,8 @@ REFUSED: dict[str, tuple[Edit, str]] = {
     "two trainers": (_second_trainer, "exactly one container named trainer"),
     "contaners": (_misspell, "look for a misspelled `containers`"),
     "no command": (lambda job: _container(job).pop("command"), "the container trainer needs a command"),
+    "one port for two": (_set("network.mindIOPort", 7071), "give each of network.agentPort"),
+    "no room for the coordinator's ports": (_set("network.coordinatorPort", 65531), "less than or equal to 65530"),
     "an unknown field": (_set("numNode", 4), 'unknown field "spec.numNode"'),
     "an unknown field further down": (_set("recovery.hang.steps", 4), 'unknown field "spec.recovery.hang.steps"'),
     "an unknown field of the template": (_set("template.sepc", {}), 'unknown field "spec.template.sepc"'),
@@ -99,6 +101,7 @@ EDITS: dict[str, tuple[Edit, str]] = {
     "launcher": (_set("launcher", "TaskD"), LAYOUT),
     "managedBy": (_set("managedBy", "somebody.example/else"), LAYOUT),
     "checkpoint": (_set("checkpoint.path", "/other"), LAYOUT),
+    "the agents' port": (_set("network.agentPort", 7171), LAYOUT),
     "image while running": (lambda job: _container(job).update(image="other:2"), "set spec.suspend to true first"),
     "an undeclared part of the template": (
         lambda job: _container(job).update(env=[{"name": "SEED", "value": "2"}]),
@@ -123,6 +126,7 @@ ALLOWED: dict[str, Edit] = {
     "a limit": _set("recovery.actions", [{"name": "Replace", "maxCount": 0}]),
     "excluded nodes": _set("scheduling.excludedNodeNames", ["node-7"]),
     "a request to restart": _set("restartRequestTime", "2026-11-21T09:00:00Z"),
+    "where the next coordinator listens": _set("network.coordinatorPort", 7170),
     "a null where nothing is meant": _set("activeDeadlineSeconds", None),
 }
 

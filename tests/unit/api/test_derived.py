@@ -9,6 +9,7 @@ import pytest
 from hajob.api.derived import (
     action_limits,
     allowed_actions,
+    coordinator_ports,
     data_parallel_size,
     effective,
     layout_can_shrink,
@@ -112,3 +113,28 @@ def test_what_means_nothing_is_no_wish() -> None:
     assert not_served(spec(accelerator={"product": "A2", "superPodChips": 16})) == ""
     assert not_served(spec(checkpoint={"path": "/ckpt", "savedLimit": 2}, elastic={"restartSize": "Original"})) == ""
     assert not_served(spec(elastic={"restartSize": "Available"})) == ""
+
+
+NODES_NETWORK = {"spec": {"hostNetwork": True, "containers": [{"name": "trainer"}]}}
+
+
+def test_a_coordinator_listens_where_its_gates_do() -> None:
+    assert coordinator_ports(spec()) == (7070, 8000, 29500)
+    assert coordinator_ports(spec(network={"mindIOPort": 8100, "coordinatorPort": 7170})) == (7170, 8100, 29500)
+
+
+@pytest.mark.parametrize(
+    ("network", "ports"),
+    [
+        pytest.param({}, (7070, 7072, 7073), id="the defaults"),
+        pytest.param({"coordinatorPort": 7080}, (7080, 7081, 7082), id="another coordinatorPort"),
+        pytest.param({"mindIOPort": 7072, "rendezvousPort": 7074}, (7070, 7073, 7075), id="ranks between"),
+        pytest.param(
+            {"agentPort": 65531, "mindIOPort": 65532, "rendezvousPort": 65533, "coordinatorPort": 65530},
+            (65530, 65534, 65535),
+            id="the last ones",
+        ),
+    ],
+)
+def test_on_the_host_it_leaves_the_ranks_their_ports(network: dict[str, int], ports: tuple[int, ...]) -> None:
+    assert coordinator_ports(spec(network=network, template=NODES_NETWORK)) == ports

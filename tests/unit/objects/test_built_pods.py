@@ -38,6 +38,12 @@ def example(name: str, **spec: Any) -> HATrainingJob:
     return HATrainingJob.from_object(raw)
 
 
+def in_the_nodes_network(name: str, **spec: Any) -> HATrainingJob:
+    job = example(name, **spec)
+    job.spec.template["spec"]["hostNetwork"] = True
+    return job
+
+
 BUILT: dict[str, Callable[[], Object]] = {
     "quickstart-rank-pod": lambda: rank_pod(example("quickstart"), 3, 17, SETTINGS, ["node-b", "node-a"]),
     "quickstart-coordinator-pod": lambda: coordinator_pod(example("quickstart"), 17, SETTINGS),
@@ -48,6 +54,8 @@ BUILT: dict[str, Callable[[], Object]] = {
     "mindspore-rank-pod": lambda: rank_pod(example("full", framework="MindSpore"), 0, 1, SETTINGS),
     "mindspore-coordinator-pod": lambda: coordinator_pod(example("full", framework="MindSpore"), 1, SETTINGS),
     "mindspore-rank-environment": lambda: rank_environment(example("full", framework="MindSpore")),
+    "host-network-rank-pod": lambda: rank_pod(in_the_nodes_network("quickstart"), 0, 1, SETTINGS),
+    "host-network-coordinator-pod": lambda: coordinator_pod(in_the_nodes_network("quickstart"), 1, SETTINGS),
     "tls-secret": lambda: tls_secret(example("quickstart"), {name: name.encode() for name in KEYS}),
 }
 

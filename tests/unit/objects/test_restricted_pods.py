@@ -11,7 +11,7 @@ from hajob.objects.coordinator_pod import coordinator_pod
 from hajob.objects.rank_pod import rank_pod
 from hajob.objects.settings import PodSettings
 from hajob.runtime.settings import Settings
-from tests.unit.objects.test_built_pods import Object, example
+from tests.unit.objects.test_built_pods import Object, example, in_the_nodes_network
 
 OURS = {"install", "agent", "coordinator"}
 
@@ -89,23 +89,56 @@ def test_a_setting_that_cannot_be_read_ends_the_start(variable: str, value: Any)
         Settings.from_environment({variable: value})
 
 
-def in_the_nodes_network(name: str, **spec: Any) -> HATrainingJob:
-    job = example(name, **spec)
-    job.spec.template["spec"]["hostNetwork"] = True
-    return job
-
-
 def ports_of(pod: Object) -> dict[str, int]:
     (main,) = [each for each in pod["spec"]["containers"] if each["name"] in {"trainer", "controller"}]
     return {each["name"]: each["hostPort"] for each in main.get("ports", [])}
 
 
+def told(pod: Object, name: str) -> dict[str, str]:
+    """Every port in the environment of a sidecar."""
+    (container,) = [each for each in pod["spec"]["initContainers"] if each["name"] == name]
+    return {
+        each["name"].removeprefix("HAJOB_").removesuffix("_PORT"): each["value"]
+        for each in container["env"]
+        if each["name"].endswith("_PORT")
+    }
+
+
 def test_in_the_nodes_network_a_pod_declares_its_ports() -> None:
-    job = in_the_nodes_network("quickstart", network={"mindIOPort": 8100})
-    rank, coordinator = pods(PodSettings("image"), job)
-    assert ports_of(rank) == {"agent": 7071, "mindio": 8100, "rendezvous": 29500}
-    assert ports_of(coordinator) == {"coordinator": 7070, "mindio": 8100, "rendezvous": 29500}
+    rank, coordinator = pods(PodSettings("image"), in_the_nodes_network("quickstart"))
+    assert ports_of(rank) == {"agent": 7071, "mindio": 8000, "rendezvous": 29500}
+    assert ports_of(coordinator) == {"coordinator": 7070, "controller": 7072, "store": 7073}
 
 
-def test_in_a_network_of_its_own_a_pod_declares_nothing() -> None:
-    assert [ports_of(pod) for pod in pods(PodSettings("image"), example("quickstart"))] == [{}, {}]
+def test_in_the_nodes_network_a_job_has_ports_of_its_own() -> None:
+    network = {"agentPort": 7181, "coordinatorPort": 7180, "mindIOPort": 7182, "rendezvousPort": 7184}
+    rank, coordinator = pods(PodSettings("image"), in_the_nodes_network("quickstart", network=network))
+    assert ports_of(rank) == {"agent": 7181, "mindio": 7182, "rendezvous": 7184}
+    assert ports_of(coordinator) == {"coordinator": 7180, "controller": 7183, "store": 7185}
+
+
+def test_every_process_is_told_where_it_listens() -> None:
+    network = {"agentPort": 7181, "coordinatorPort": 7180, "mindIOPort": 8100, "rendezvousPort": 29600}
+    for job, opened in (
+        (example("quickstart", network=network), ("8100", "29600")),
+        (in_the_nodes_network("quickstart", network=network), ("7182", "7183")),
+    ):
+        rank, coordinator = pods(PodSettings("image"), job)
+        assert told(rank, "agent") == {"AGENT": "7181", "MINDIO": "8100", "RENDEZVOUS": "29600"}
+        assert told(coordinator, "coordinator") == {
+            "COORDINATOR": "7180",
+            "AGENT": "7181",
+            "MINDIO": opened[0],
+            "RENDEZVOUS": opened[1],
+        }
+
+
+def test_in_a_network_of_its_own_a_pod_takes_no_port_of_the_node() -> None:
+    rank, coordinator = pods(PodSettings("image"), example("quickstart"))
+    (trainer,), (controller,) = rank["spec"]["containers"], coordinator["spec"]["containers"]
+    assert "ports" not in trainer
+    assert controller["ports"] == [
+        {"name": "coordinator", "containerPort": 7070},
+        {"name": "controller", "containerPort": 8000},
+        {"name": "store", "containerPort": 29500},
+    ]

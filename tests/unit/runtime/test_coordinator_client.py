@@ -128,9 +128,7 @@ class Dialled(Owner):
         super().__init__()
         self.lines: list[Line] = []
         self.asked, self.answer = asyncio.Event(), asyncio.Event()
-        world = SimpleNamespace(
-            dial=self.dial, kube=self, pod_settings=SimpleNamespace(coordinator_port=7070), clock=None
-        )
+        world = SimpleNamespace(dial=self.dial, kube=self, clock=None)
         job = SimpleNamespace(metadata=SimpleNamespace(uid="job"))
         self.controller = CoordinatorClient(cast("HATrainingJob", job), cast("Ports", world), self)
 
@@ -161,6 +159,14 @@ async def test_nothing_is_heard_of_a_coordinator_whose_pod_is_gone() -> None:
     line.listener.connected_changed(True, "")
     assert (owner.seen, owner.changes) == ([(True, 5)], [True])
     assert (owner.controller.serving, owner.controller.connected, owner.controller.step) == (False, False, 5)
+
+
+async def test_each_pod_is_dialled_at_its_own_port() -> None:
+    """Of a job whose `network.coordinatorPort` was changed, and of one that an older version made."""
+    owner = Dialled()
+    for pod in (POD, replace(POD, uid="uid-b", port=7170)):
+        owner.controller.pod_is_at(pod, CoordinatorCredentials(b"", b"", b""))
+    assert [line.address for line in owner.lines] == ["127.0.1.1:7070", "127.0.1.1:7170"]
 
 
 async def test_only_the_newest_pod_is_heard() -> None:

@@ -6,7 +6,10 @@ from typing import Any
 
 import pytest
 
+from hajob.objects.coordinator_pod import coordinator_pod
+from hajob.objects.settings import PodSettings
 from hajob.sources.pod import view
+from tests.unit.objects.test_built_pods import example
 
 
 def ended(reason: str = "", exit_code: int | None = None, phase: str = "Failed") -> dict[str, Any]:
@@ -32,3 +35,14 @@ def ended(reason: str = "", exit_code: int | None = None, phase: str = "Failed")
 )
 def test_only_a_program_that_failed_has_failed_by_itself(pod: dict[str, Any], by_itself: bool) -> None:
     assert view(pod).failed_by_itself is by_itself
+
+
+def test_where_it_serves_is_read_from_the_pod() -> None:
+    pod = coordinator_pod(example("quickstart", network={"coordinatorPort": 7170}), 1, PodSettings("image"))
+    assert view(pod).port == 7170
+
+
+@pytest.mark.parametrize("ports", [[], None, "7170", [None], [{"name": "coordinator"}], [{"containerPort": 7170}]])
+def test_one_that_does_not_say_serves_where_all_did(ports: Any) -> None:
+    """Versions up to 0.1 declared ports in the node's network only."""
+    assert view({"spec": {"containers": [{"name": "controller", "ports": ports}]}}).port == 7070
