@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Final
 
 import pytest
 import yaml
 
 from e2e.bootstrap.paths import CHECKOUT
+from hajob.api.derived import coordinator_ports
 from hajob.objects.coordinator_pod import coordinator_pod
 from hajob.objects.rank_pod import rank_pod
 from hajob.objects.settings import PodSettings
@@ -69,12 +71,16 @@ def _is_peer(given: Object, namespace: str, labels: dict[str, str], own: str) ->
     return there and chosen(given.get("podSelector"), labels)
 
 
+OTHER_PORTS: Final = {"agentPort": 7171, "coordinatorPort": 7170, "mindIOPort": 8100, "rendezvousPort": 29600}
+
+
 def conversations() -> Iterator[tuple[str, str, int]]:
-    network = example("quickstart").spec.network
-    yield "operator", "coordinator", SETTINGS.coordinator_port
-    yield "coordinator", "rank", SETTINGS.agent_port
-    yield "rank", "coordinator", network.mindio_port
-    yield "rank", "coordinator", network.rendezvous_port
+    for job in (example("quickstart"), example("quickstart", network=OTHER_PORTS)):
+        ports = coordinator_ports(job.spec)
+        yield "operator", "coordinator", ports.coordinator
+        yield "coordinator", "rank", job.spec.network.agent_port
+        yield "rank", "coordinator", ports.controller
+        yield "rank", "coordinator", ports.store
     yield "rank", "rank", 40000  # HCCL and gloo choose
     yield "stranger there", "operator", 8080  # Prometheus
 
