@@ -34,10 +34,15 @@ from trainer_sidecar.environment import SettingsError
 
 TICK_SECONDS = 1.0
 BIND_RETRY_SECONDS = 1.0
+BIND_TRIES = 5
 LAST_WORDS_SECONDS = 3.0
 RESTARTED_TEXT = "the agent was restarted while its processes ran, and with it their connections to the store ended"
 
 log = logging.getLogger("trainer_sidecar.agent")
+
+
+class CannotServeError(Exception):
+    """The coordinator could not reach this agent, in a sentence."""
 
 
 class Agent:
@@ -48,6 +53,7 @@ class Agent:
         self._clock = clock
         self.node = Node(settings, clock)
         registrations = Registrations(settings.directory)
+        self._runs_already = bool(registrations.ranks)
         self.gate = Gate(settings.pod_address, settings.mindio_port, self.node, clock, registrations)
         journal = StoreJournal(RESTARTED_TEXT if registrations.ranks else "")
         self.store_gate = StoreGate(settings.pod_address, settings.rendezvous_port, self.node, clock, journal)
@@ -118,15 +124,19 @@ class Agent:
             await server.stop(grace=0)
 
     async def _bound_server(self) -> grpc.aio.Server:
-        said = ""
+        """Tried again every second; not for long where no rank has its gate here: a pod tells why a container ended."""
+        tries = 0
         while True:
             try:
                 return make_server(self.service, self._settings)
             except OSError as problem:
-                if str(problem) != said:
-                    said = str(problem)
-                    log.warning("the coordinator cannot reach this agent: %s; tried again every second", said)
-                await asyncio.sleep(BIND_RETRY_SECONDS)
+                text = f"the coordinator cannot reach this agent: {problem}"
+                if tries == 0:
+                    log.warning("%s; tried again every second", text)
+                tries += 1
+                if tries >= BIND_TRIES and not self._runs_already:
+                    raise CannotServeError(text) from problem
+            await asyncio.sleep(BIND_RETRY_SECONDS)
 
     async def _tick(self) -> None:
         while True:
@@ -151,7 +161,7 @@ async def _main(settings: AgentSettings) -> None:
 
 
 def main() -> int:
-    """Run the agent; 64 when its settings are wrong."""
+    """Run the agent; 64 when its settings are wrong, 1 when its port cannot be had."""
     if version.said("agent", sys.argv[1:]):
         return 0
     log_format.begin(os.environ.get(log_format.VARIABLE, ""), "%(asctime)s %(levelname).1s %(name)s: %(message)s")
@@ -161,7 +171,11 @@ def main() -> int:
         print(f"hajob: the agent cannot start: {problem}", file=sys.stderr)
         return 64
     descriptors.raise_limit()
-    asyncio.run(_main(settings))
+    try:
+        asyncio.run(_main(settings))
+    except CannotServeError as problem:
+        print(f"hajob: {problem}", file=sys.stderr)
+        return 1
     return 0
 
 

@@ -197,7 +197,14 @@ def make_server(service: AgentService, settings: AgentSettings) -> grpc.aio.Serv
     try:
         bound = server.add_secure_port(address, secret)
     except RuntimeError as problem:
-        raise OSError(f"{address}: {problem}") from problem
+        raise OSError(_taken(address, f": {problem}")) from problem
     if bound == 0:
-        raise OSError(f"{address} cannot be listened on")
+        raise OSError(_taken(address))
     return server
+
+
+def _taken(address: str, why: str = "") -> str:
+    return (
+        f"{address} cannot be listened on{why}; end the process that has it, or give the job another port in "
+        "spec.network.agentPort"
+    )

@@ -49,9 +49,8 @@ def main() -> int:
     try:
         asyncio.run(serve(Hub(settings)))
     except (RuntimeError, OSError) as error:
-        print(
-            f"hajob coordinator: cannot serve on {settings.endpoint.address}:{settings.port}: {error}", file=sys.stderr
-        )
+        where = f"{settings.endpoint.address}:{settings.port} (spec.network.coordinatorPort)"
+        print(f"hajob coordinator: cannot serve on {where}: {error}", file=sys.stderr)
         return 1
     return 0
 

@@ -42,6 +42,9 @@ UNSTARTABLE: Final = frozenset(
 )
 """Reasons of a waiting container that do not pass by themselves."""
 
+_STARTED_AGAIN: Final = "CrashLoopBackOff"
+"""Why a container waits that has ended and will be started once more."""
+
 ENDED_PHASES: Final = frozenset({"Failed", "Succeeded"})
 
 _NEVER: Final = "Never"
@@ -360,6 +363,8 @@ def _trouble(status: Mapping[str, Any]) -> tuple[str, str, int | None]:
             state, name = mapping(container.get("state")), text(container.get("name"))
             waiting, ended = mapping(state.get("waiting")), mapping(state.get("terminated"))
             reason, message = text(waiting.get("reason")), text(waiting.get("message"))
+            if reason == _STARTED_AGAIN:
+                ended = mapping(mapping(container.get("lastState")).get("terminated"))
             code = ended.get("exitCode") if is_integer(ended.get("exitCode")) else None
             if code:
                 reason, message = text(ended.get("reason")) or "Error", text(ended.get("message"))

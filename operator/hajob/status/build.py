@@ -363,7 +363,7 @@ def _coordinator(snapshot: Snapshot) -> tuple[Reason, str]:
         return Reason.CONTROLLER_NOT_STARTED, view.problems[Reason.IMAGE_UNUSABLE.word]
     if view.connected or pod.phase != "Running":
         return Reason.COORDINATOR_STARTING, pod.trouble or view.problem
-    return Reason.COORDINATOR_UNREACHABLE, view.problem
+    return Reason.COORDINATOR_UNREACHABLE, pod.trouble or view.problem
 
 
 def _suspended(snapshot: Snapshot) -> tuple[Reason, str]:

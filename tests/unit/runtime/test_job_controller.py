@@ -556,6 +556,17 @@ async def test_a_lost_coordinator_shows_in_its_condition(town: Town) -> None:
     assert (ready["status"], ready["reason"]) == ("False", "Unreachable")
 
 
+async def test_why_a_coordinator_cannot_serve_is_told(town: Town) -> None:
+    """A port of its node is taken, say: the kubelet starts the container again and again."""
+    await settled(town)
+    (pod,) = (pod for pod in town.pods() if pod.role == names.ROLE_COORDINATOR)
+    trouble = "container coordinator: Error: hajob coordinator: cannot serve on 10.0.0.1:7070"
+    town.controller.pod_seen(replace(pod, phase="Running", node_name="node-1", trouble=trouble))
+    await town.clock.advance(3.1)  # so that it is written
+    ready = next(each for each in town.status()["conditions"] if each["type"] == "CoordinatorReady")
+    assert (ready["reason"], trouble in ready["message"]) == ("Unreachable", True)
+
+
 async def test_a_wait_for_a_coordinator_survives_the_operator(town: Town) -> None:
     await town.train()
     town.controller.observer.coordinator.connected_changed(False, "it hung up")

@@ -46,3 +46,13 @@ def test_where_it_serves_is_read_from_the_pod() -> None:
 def test_one_that_does_not_say_serves_where_all_did(ports: Any) -> None:
     """Versions up to 0.1 declared ports in the node's network only."""
     assert view({"spec": {"containers": [{"name": "controller", "ports": ports}]}}).port == 7070
+
+
+def test_why_a_container_is_started_again_and_again_is_told() -> None:
+    """Between two attempts it only waits; what ended it stands in its last state."""
+    ended = {"exitCode": 1, "reason": "Error", "message": "cannot serve on 10.0.0.1:7070"}
+    waiting = {"reason": "CrashLoopBackOff", "message": "back-off 10s restarting failed container"}
+    told = {"name": "coordinator", "state": {"waiting": waiting}, "lastState": {"terminated": ended}}
+    pod = view({"status": {"phase": "Pending", "initContainerStatuses": [told]}})
+    assert pod.trouble == "container coordinator: Error: cannot serve on 10.0.0.1:7070"
+    assert pod.exit_code is None
