@@ -121,18 +121,25 @@ def test_an_image_that_cannot_be_pulled_is_told(hajob: Cluster, host: str) -> No
     job.delete()
 
 
+def in_the_nodes_network(hajob: Cluster, name: str, **spec: object) -> Job:
+    content = hajob.manifest(name, nodes=1, tensor=1, iterations=STEPS, spec=spec)
+    pod_spec(content)["hostNetwork"] = True
+    return hajob.apply(content)
+
+
 def test_jobs_in_the_nodes_network_do_not_collide(hajob: Cluster) -> None:
-    """Two coordinators never share a node's port."""
-    jobs = []
-    for number in (1, 2):
-        content = hajob.manifest(f"host-{number}", nodes=1, tensor=1, iterations=STEPS)
-        pod_spec(content)["hostNetwork"] = True
-        jobs.append(hajob.apply(content))
+    """Two coordinators never share a node's port; with a port of its own, one may be sent to another's node."""
+    jobs = [in_the_nodes_network(hajob, f"host-{number}") for number in (1, 2)]
     for job in jobs:
         job.wait_step(10, seconds=120)
-    coordinators = {job.pods("coordinator")[0]["spec"]["nodeName"] for job in jobs}
-    assert len(coordinators) == 2
-    hajob.wait_trains(jobs[0], 2, hajob.nodes.kill(0, "host-1"))
+    first, second = (job.pods("coordinator")[0]["spec"]["nodeName"] for job in jobs)
+    assert first != second
+    beside = {"nodeSelector": {"kubernetes.io/hostname": first}}
+    jobs.append(in_the_nodes_network(hajob, "host-3", coordinator=beside, network={"coordinatorPort": 7080}))
+    jobs[-1].wait_step(10, seconds=120)
+    assert jobs[-1].pods("coordinator")[0]["spec"]["nodeName"] == first
+    for job in (jobs[0], jobs[-1]):
+        hajob.wait_trains(job, 2, hajob.nodes.kill(0, job.name))
     for job in jobs:
         job.delete()
 
